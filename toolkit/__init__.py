@@ -1,0 +1,20 @@
+"""Who holds this partition's last stable offset, why, and what is the safe remedy?"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from toolkit.sources.cluster import Cluster
+
+__all__ = ["Cluster", "__version__"]
+__version__ = "0.1.0"
+
+_LAZY = {"Cluster": "toolkit.sources.cluster"}  # importing the package stays cheap (PEP 562)
+
+
+def __getattr__(name: str) -> object:
+    if name in _LAZY:
+        return getattr(import_module(_LAZY[name]), name)
+    raise AttributeError(f"module 'toolkit' has no attribute {name!r}")

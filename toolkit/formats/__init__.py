@@ -1,0 +1,1 @@
+"""Bytes and text of Kafka to rows; no sockets, no clients."""

@@ -1,0 +1,1 @@
+"""Where rows come from: a live cluster; log directories and recordings follow."""

@@ -1,0 +1,1 @@
+"""Rows to what a person looks at."""
