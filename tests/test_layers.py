@@ -1,0 +1,73 @@
+"""The one direction of imports (DESIGN.md, "The house"), read from the source."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent / "toolkit"
+ROOMS = ["ground", "formats", "analysis", "sources", "actions", "views", "spark", "lab", "cli"]
+HEAVY = {
+    "kafka": {"sources/wire.py"},
+    "pyspark": {"spark"},
+    "plotly": {"views/plots.py"},
+    "ipywidgets": {"views/panel.py"},
+}
+MODULES = sorted(ROOT.rglob("*.py"))
+
+
+def room(path: Path) -> str:
+    parts = path.relative_to(ROOT).parts
+    if len(parts) > 1:
+        return parts[0]
+    return "cli" if path.stem in {"cli", "__main__"} else "ground"
+
+
+def imports(path: Path) -> list[tuple[str, bool]]:
+    """Every imported module of a file, with whether only the type checker sees it."""
+    found: list[tuple[str, bool]] = []
+
+    def visit(node: ast.AST, typing_only: bool) -> None:
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            typing_only = True
+        if isinstance(node, ast.Import):
+            found.extend((alias.name, typing_only) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            found.append((node.module or "", typing_only))
+            found.extend((f"{node.module}.{alias.name}", typing_only) for alias in node.names)
+        for child in ast.iter_child_nodes(node):
+            visit(child, typing_only)
+
+    visit(ast.parse(path.read_text()), typing_only=False)
+    return found
+
+
+def room_of_module(name: str) -> str:
+    parts = name.split(".")
+    return parts[1] if len(parts) > 1 and parts[1] in ROOMS else "ground"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_imports_never_point_back(path: Path) -> None:
+    if path == ROOT / "__init__.py":
+        return  # the front door re-exports lazily
+    mine = ROOMS.index(room(path))
+    for name, _ in imports(path):
+        if name.split(".")[0] == "toolkit":
+            assert ROOMS.index(room_of_module(name)) <= mine, f"{room(path)} imports {name}"
+
+
+@pytest.mark.parametrize("path", [p for p in MODULES if room(p) == "analysis"], ids=lambda p: p.name)
+def test_analysis_is_pure(path: Path) -> None:
+    for name, _ in imports(path):
+        assert not name.startswith("toolkit.sources"), f"analysis imports {name}"
+        assert name.split(".")[0] not in {"kafka", "confluent_kafka", "socket", "time"}, f"analysis imports {name}"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_each_heavy_import_lives_in_one_place(path: Path) -> None:
+    place = path.relative_to(ROOT).as_posix()
+    for name, _ in imports(path):
+        homes = HEAVY.get(name.split(".")[0])
+        assert homes is None or place in homes or place.split("/")[0] in homes, f"{place} imports {name}"

@@ -1,0 +1,76 @@
+"""What one look at a cluster saw: the input of the verdicts."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from toolkit.schema import Row
+
+__all__ = ["Coverage", "Look", "Opening"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coverage:
+    """Whether the coordinators' answers are complete.
+
+    Parameters
+    ----------
+    brokers
+        Every broker of the cluster that was asked.
+    proofs
+        How completeness was shown, a sentence each: all brokers answered, rights, ``__transaction_state`` read.
+    gaps
+        What is missing, a sentence each, naming the broker, partition or right. Empty means complete: only then
+        may the absence of an answer count as evidence.
+    """
+
+    brokers: Sequence[int] = ()
+    proofs: Sequence[str] = ()
+    gaps: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opening:
+    """The first batch of an open transaction, read from the log at its start offset."""
+
+    base_offset: int
+    last_offset: int
+    producer_id: int
+    producer_epoch: int
+    base_timestamp: dt.datetime | None
+    log_append_time: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """One look, in this order: partitions, producers, transactions, then producers and partitions again.
+
+    The coordinators answer between two answers of the partition leader. An open transaction with the same producer
+    id and start offset on both sides was open at the moment the coordinator spoke, so no race can make a finished
+    transaction look disowned (DOMAIN.md P6).
+
+    Parameters
+    ----------
+    partitions, producers, transactions
+        Rows of the tables of these names; `producers` are the leaders' answers.
+    partitions_after, producers_after
+        The same questions asked again after the coordinators answered, for every partition that had an open
+        transaction or an LSO below its high watermark.
+    coverage
+        Whether the coordinators' answers are complete.
+    openings
+        First batch by (topic, partition, start offset), where it was read.
+    observed_at
+        When the look ended, by this machine's clock.
+    """
+
+    partitions: Sequence[Row]
+    producers: Sequence[Row]
+    transactions: Sequence[Row]
+    partitions_after: Sequence[Row]
+    producers_after: Sequence[Row]
+    coverage: Coverage
+    observed_at: dt.datetime
+    openings: Mapping[tuple[str, int, int], Opening] = field(default_factory=dict)
