@@ -213,8 +213,8 @@ FINDINGS = Table(
     "findings",
     "one answer: who holds, or will hold, this partition's LSO, why, and what is safe",
     (
-        _TOPIC,
-        _PARTITION,
+        Column("topic", STRING, "Topic name; null where the finding is about the whole cluster."),
+        Column("partition", INT32, "Partition number; null where the finding is about the whole cluster."),
         Column("position", INT32, "1 holds the LSO now; 2 holds it once 1 has ended; null holds nothing."),
         _PRODUCER_ID,
         _PRODUCER_EPOCH,

@@ -24,11 +24,14 @@ class Coverage:
     gaps
         What is missing, a sentence each, naming the broker, partition or right. Empty means complete: only then
         may the absence of an answer count as evidence.
+    topic_gaps
+        What is missing for an answer about the whole cluster: rights without which topics stay hidden.
     """
 
     brokers: Sequence[int] = ()
     proofs: Sequence[str] = ()
     gaps: Sequence[str] = ()
+    topic_gaps: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,212 @@
+"""Looks at a cluster to cases: one open transaction on one partition, with everything known of it."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from toolkit.analysis.evidence import Look, Opening
+from toolkit.schema import Row
+
+__all__ = ["TWO_PHASE_COMMIT", "Case", "Partition", "Seen"]
+
+TWO_PHASE_COMMIT = 2**31 - 1  # KIP-939 has no wire state of its own: the timeout is the only sign
+
+OPEN_STATES = {"Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"}
+
+Partition = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One open transaction on one partition in one look.
+
+    Parameters
+    ----------
+    producer
+        The leader's producer row, read after the coordinators answered; for a transaction that has written nothing
+        to the partition yet, a row without start offset.
+    owners
+        Coordinator rows that carry this producer id: none, one, or several that contradict each other.
+    leader_row
+        The partition's row, read after the coordinators answered.
+    leader_moved
+        Whether the partition's leader or its epoch changed within the look, or another replica answered.
+    """
+
+    producer: Row
+    owners: Sequence[Row]
+    leader_row: Row
+    leader_moved: bool
+    look: Look
+    opening: Opening | None = None
+
+    @property
+    def tp(self) -> Partition:
+        return self.producer["topic"], self.producer["partition"]
+
+    @property
+    def key(self) -> tuple[str, int, int, int | None]:
+        return *self.tp, self.producer["producer_id"], self.producer.get("current_txn_start_offset")
+
+    @property
+    def start(self) -> int | None:
+        start: int | None = self.producer.get("current_txn_start_offset")
+        return start
+
+    @property
+    def epoch(self) -> int:
+        epoch: int | None = self.producer.get("producer_epoch")
+        return -1 if epoch is None else epoch
+
+    @property
+    def owner(self) -> Row:
+        """The coordinator's row, empty where no id has this producer id."""
+        return self.owners[0] if self.owners else {}
+
+    @property
+    def state(self) -> str:
+        return self.owner.get("state") or ""
+
+    @property
+    def owner_epoch(self) -> int:
+        epoch: int | None = self.owner.get("producer_epoch")
+        return -1 if epoch is None else epoch
+
+    @property
+    def listed(self) -> bool:
+        """Whether the coordinator still expects to write a marker to this partition."""
+        listed = self.owner.get("topic_partitions") or ()
+        return any((tp["topic"], tp["partition"]) == self.tp for tp in listed)
+
+    @property
+    def two_phase(self) -> bool:
+        return self.owner.get("timeout_ms") == TWO_PHASE_COMMIT
+
+    @property
+    def first_epoch(self) -> int | None:
+        """Epoch of the batch that opened the transaction, where that very batch was read."""
+        opening = self.opening
+        if opening is None or self.start is None or opening.producer_id != self.producer["producer_id"]:
+            return None
+        return opening.producer_epoch if opening.base_offset <= self.start <= opening.last_offset else None
+
+    @property
+    def age(self) -> dt.timedelta | None:
+        """Age by the coordinator's start time against this machine's clock; null where the clocks contradict."""
+        start: dt.datetime | None = self.owner.get("start_time")
+        if start is None or start > self.look.observed_at:
+            return None
+        return self.look.observed_at - start
+
+    @property
+    def expires_at(self) -> dt.datetime | None:
+        start: dt.datetime | None = self.owner.get("start_time")
+        if start is None or self.two_phase or self.owner.get("timeout_ms") is None:
+            return None
+        return start + dt.timedelta(milliseconds=self.owner["timeout_ms"])
+
+
+class Seen:
+    """A look by partition: rows before and after the coordinators spoke, and the cases between.
+
+    Parameters
+    ----------
+    look
+        What was seen.
+    """
+
+    def __init__(self, look: Look) -> None:
+        self.look = look
+        self.before = {(row["topic"], row["partition"]): row for row in look.partitions}
+        self.after = {**self.before, **{(row["topic"], row["partition"]): row for row in look.partitions_after}}
+        self._open_before, self._open_after = _open(look.producers), _open(look.producers_after)
+        self._owners = _owners(look.transactions)
+        self._errors: dict[Partition, list[str]] = {}
+        for row in (*self.after.values(), *look.producers, *look.producers_after):
+            if row.get("error"):
+                self._errors.setdefault((row["topic"], row["partition"]), []).append(row["error"])
+        self.cases: dict[Partition, list[Case]] = {}
+        for case in (*self._held(), *self._announced()):
+            self.cases.setdefault(case.tp, []).append(case)
+
+    def case(self, tp: Partition, key: object) -> Case | None:
+        """The case of the same producer and start offset, if this look had it."""
+        return next((case for case in self.cases.get(tp, ()) if case.key == key), None)
+
+    def errors(self, tp: Partition) -> list[str]:
+        """Every distinct error the partition answered with."""
+        return list(dict.fromkeys(self._errors.get(tp, ())))
+
+    def open_at_any_time(self, tp: Partition) -> bool:
+        """Whether a transaction was open before or after the coordinators spoke, even if not at both times."""
+        return tp in self._open_before or tp in self._open_after
+
+    def _held(self) -> Iterator[Case]:
+        """Open at the same start offset before and after: open when the coordinators spoke.
+
+        A transaction that ended or began in between is left to the next look: no answer speaks of it.
+        """
+        for tp, producers in self._open_after.items():
+            for producer_id, row in producers.items():
+                earlier = self._open_before.get(tp, {}).get(producer_id, {})
+                if earlier.get("current_txn_start_offset") == row["current_txn_start_offset"]:
+                    yield self._case(row)
+
+    def _announced(self) -> Iterator[Case]:
+        """Open for the coordinator on a partition that had nothing open before it spoke."""
+        for producer_id, rows in self._owners.items():
+            owner = rows[0]
+            if owner.get("state") not in OPEN_STATES:
+                continue
+            for listed in owner.get("topic_partitions") or ():
+                tp = listed["topic"], listed["partition"]
+                if tp in self.before and tp not in self._errors and producer_id not in self._open_before.get(tp, {}):
+                    written = self._open_after.get(tp, {}).get(producer_id)
+                    yield self._case(written or _nothing_written(owner, tp, self.after[tp]))
+
+    def _case(self, producer: Row) -> Case:
+        tp = producer["topic"], producer["partition"]
+        before, after = self.before[tp], self.after[tp]
+        start = producer.get("current_txn_start_offset")
+        same_leader = _leader(before) == _leader(after) and producer.get("broker_id") == before.get("leader")
+        return Case(
+            producer=producer,
+            owners=self._owners.get(producer["producer_id"], ()),
+            leader_row=after,
+            leader_moved=not same_leader,
+            look=self.look,
+            opening=None if start is None else self.look.openings.get((*tp, start)),
+        )
+
+
+def _open(rows: Iterable[Row]) -> dict[Partition, dict[int, Row]]:
+    found: dict[Partition, dict[int, Row]] = {}
+    for row in rows:
+        if row.get("current_txn_start_offset") is not None and row.get("producer_id") is not None:
+            found.setdefault((row["topic"], row["partition"]), {})[row["producer_id"]] = row
+    return found
+
+
+def _owners(transactions: Iterable[Row]) -> Mapping[int, Sequence[Row]]:
+    owners: dict[int, list[Row]] = {}
+    for row in transactions:
+        if row.get("producer_id") is not None and row.get("transactional_id") is not None:
+            owners.setdefault(row["producer_id"], []).append(row)
+    return owners
+
+
+def _leader(row: Row) -> tuple[int | None, int | None]:
+    return row.get("leader"), row.get("leader_epoch")
+
+
+def _nothing_written(owner: Row, tp: Partition, leader_row: Row) -> Row:
+    return {
+        "topic": tp[0],
+        "partition": tp[1],
+        "producer_id": owner["producer_id"],
+        "producer_epoch": owner.get("producer_epoch"),
+        "broker_id": leader_row.get("leader"),
+        "observed_at": owner.get("observed_at"),
+    }
