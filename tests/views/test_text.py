@@ -1,0 +1,226 @@
+"""What a person reads, from hand-made rows."""
+
+import csv
+import datetime as dt
+import io
+import json
+from typing import Any
+
+import pytest
+
+from toolkit.schema import FINDINGS, PRODUCERS, TRANSACTIONS, Row
+from toolkit.views.text import finding_lines, paint, row_lines, summary, to_csv, to_json
+
+NOW = dt.datetime(2026, 11, 21, 12, 12, 30, tzinfo=dt.UTC)
+OPENED = dt.datetime(2026, 11, 21, 9, 58, 11, tzinfo=dt.UTC)
+
+
+def finding(**fields: Any) -> Row:
+    """A hanging transaction that holds the LSO of orders-0, with other values where given."""
+    row: dict[str, Any] = dict.fromkeys(FINDINGS.names)
+    row |= {
+        "topic": "orders",
+        "partition": 0,
+        "position": 1,
+        "producer_id": 171100,
+        "producer_epoch": 1,
+        "transactional_id": "payments-7",
+        "start_offset": 913095344,
+        "verdict": "hanging",
+        "reason": 'coordinator 3: id "payments-7" is CompleteAbort, so nobody will ever end this transaction '
+        "(seen twice, 5 s apart; all 3 brokers answered)",
+        "remedy": "kafka-txn abort --topic orders --partition 0 --start-offset 913095344",
+        "missing": [],
+        "evidence": [{"source": "Fetch", "broker_id": 1, "observed_at": NOW, "name": "a", "value": "b"}],
+        "opened_at": OPENED,
+        "opened_by": "coordinator",
+        "last_stable_offset": 913095344,
+        "records_held": 2115,
+        "groups_held": ["my-group"],
+        "observed_at": NOW,
+    }
+    return row | fields
+
+
+def healthy(**fields: Any) -> Row:
+    row = finding(verdict="ongoing", reason="It is alive.", remedy="Wait; it is alive.", groups_held=None)
+    return {**row, **fields}
+
+
+def test_a_hanging_transaction_answers_who_why_what_is_safe_and_what_comes_next() -> None:
+    assert finding_lines([finding()], now=NOW) == [
+        "orders-0   LSO 913095344 held for 2 h 14 min · 2,115 records waiting · group my-group cannot move",
+        "  hanging  producer 171100 epoch 1, open since 2026-11-21 09:58:11 UTC at offset 913095344",
+        '  why      coordinator 3: id "payments-7" is CompleteAbort, so nobody will ever end this transaction '
+        "(seen twice, 5 s apart; all 3 brokers answered)",
+        "  remedy   kafka-txn abort --topic orders --partition 0 --start-offset 913095344",
+        "  next     nothing else is open behind it",
+    ]
+
+
+def test_what_is_open_behind_the_holder_is_listed_in_its_order() -> None:
+    behind = [
+        healthy(position=2, producer_id=5, start_offset=913095350),
+        finding(position=3, producer_id=6, start_offset=913095360, reason="disowned", remedy="an abort marker"),
+    ]
+    lines = finding_lines([finding(), *behind], now=NOW)
+    assert lines[4:] == [
+        "  next     ongoing  producer 5 epoch 1, open since 2026-11-21 09:58:11 UTC at offset 913095350",
+        "           hanging  producer 6 epoch 1, open since 2026-11-21 09:58:11 UTC at offset 913095360",
+        "           disowned",
+        "           an abort marker",
+    ]
+
+
+def test_without_its_holder_a_finding_says_how_many_are_before_it() -> None:
+    lines = finding_lines([finding(position=3)], now=NOW)
+    assert lines[0].startswith("orders-0   LSO 913095344 · 2,115 records waiting")
+    assert lines[1].endswith("at offset 913095344, behind 2 others")
+
+
+def test_unknown_names_what_is_missing() -> None:
+    row = finding(verdict="unknown", missing=["DESCRIBE on transactional ids", "broker 2"], groups_held=None)
+    lines = finding_lines([row], now=NOW)
+    assert "  missing  DESCRIBE on transactional ids" in lines
+    assert "           broker 2" in lines
+
+
+def test_a_partition_that_did_not_answer_has_no_next() -> None:
+    row = finding(
+        position=None, producer_id=None, verdict="unknown", reason="The leader of orders-0 did not answer.",
+        last_stable_offset=None, records_held=None, groups_held=None, error="NOT_LEADER_OR_FOLLOWER",
+        missing=["the leader's answer"], remedy="Ask again.",
+    )  # fmt: skip
+    assert finding_lines([row], now=NOW) == [
+        "orders-0   LSO unknown",
+        "  unknown  The leader of orders-0 did not answer.",
+        "  error    NOT_LEADER_OR_FOLLOWER",
+        "  missing  the leader's answer",
+        "  remedy   Ask again.",
+    ]
+
+
+def test_healthy_partitions_take_a_line_each_and_blocks_stand_apart() -> None:
+    alive = healthy(expires_at=NOW + dt.timedelta(seconds=57))
+    lines = finding_lines([{**alive, "partition": 1}, {**alive, "partition": 2}, finding(partition=3)], now=NOW)
+    assert lines[0] == (
+        "orders-1   ongoing  producer 171100 epoch 1, open since 2026-11-21 09:58:11 UTC at offset 913095344"
+        ' · id "payments-7" · expires in 57 s'
+    )
+    assert lines[1].startswith("orders-2   ongoing")
+    assert lines[2] == ""
+    assert lines[3].startswith("orders-3   LSO")
+
+
+def test_a_live_transaction_with_a_cause_gets_its_full_block() -> None:
+    row = healthy(cause="mixed epochs in one transaction")
+    assert "  cause    mixed epochs in one transaction" in finding_lines([row], now=NOW)
+    assert summary([row]) == "nothing hangs, 1 ongoing"
+
+
+def test_one_record_and_several_groups() -> None:
+    headlines = [
+        finding_lines([finding(records_held=records, groups_held=groups)], now=NOW)[0]
+        for records, groups in [(1, []), (2, ["a", "b"]), (0, ["a", "b", "c", "d", "e"])]
+    ]
+    assert [line.split(" · ", 1)[1] for line in headlines] == [
+        "1 record waiting · no group waits",
+        "2 records waiting · groups a and b cannot move",
+        "0 records waiting · groups a, b, c and 2 more cannot move",
+    ]
+
+
+def test_a_client_clock_is_named_and_a_time_in_the_future_gives_no_age() -> None:
+    lines = finding_lines([finding(opened_by="producer", opened_at=NOW + dt.timedelta(hours=1))], now=NOW)
+    assert lines[0].startswith("orders-0   LSO 913095344 held · ")
+    assert "open since 2026-11-21 13:12:30 UTC by the producer's clock at offset" in lines[1]
+
+
+def test_nothing_written_yet_has_no_offset() -> None:
+    lines = finding_lines([healthy(position=None, start_offset=None)], now=NOW)
+    assert "nothing written here yet" in lines[0]
+
+
+@pytest.mark.parametrize("width", [20, 60, 80, 100])
+def test_a_narrow_terminal_wraps_sentences_and_never_a_command(width: int) -> None:
+    command = "kafka-txn abort --topic orders --partition 0 --start-offset 913095344"
+    lines = finding_lines([finding(remedy=f"At once: {command}")], now=NOW, width=width)
+    assert any(command in line for line in lines)
+    sentences = [line for line in lines[1:] if command not in line]
+    assert max(map(len, sentences)) <= max(width, 41)
+    assert [line[:11].strip() for line in lines if line[:11].strip()] == [
+        "orders-0",
+        "hanging",
+        "why",
+        "remedy",
+        "next",
+    ]
+
+
+def test_control_characters_never_reach_the_terminal() -> None:
+    lines = finding_lines([healthy(transactional_id="a\x1b[31m\nb")], now=NOW)
+    assert r'id "a\x1b[31m\nb"' in lines[0]
+
+
+def test_paint_only_adds_colour() -> None:
+    lines = finding_lines([finding(), healthy(position=2)], now=NOW)
+    painted = paint(lines)
+    assert painted.plain == "\n".join(lines)
+    assert {str(span.style) for span in painted.spans} >= {"bold", "bold red", "green", "dim", "cyan"}
+
+
+def test_the_summary_counts_partitions_and_says_it_in_good_english() -> None:
+    hang = [finding(partition=p, position=n) for p in (0, 1) for n in (1, 2)]
+    alive = [healthy(partition=p) for p in range(10, 24)]
+    unknown = finding(partition=5, verdict="unknown")
+    assert summary([*hang, unknown, *alive]) == "2 partitions hang, 1 unknown, 14 open transactions are healthy"
+    assert summary([hang[0], alive[0]]) == "1 partition hangs, 1 open transaction is healthy"
+    assert summary([]) == "nothing hangs, no transaction is open"
+
+
+def producer(**fields: Any) -> Row:
+    row: dict[str, Any] = dict.fromkeys(PRODUCERS.names)
+    row |= {"topic": "orders", "partition": 0, "producer_id": 171100, "producer_epoch": 1, "broker_id": 2}
+    return row | {"last_timestamp": NOW, "observed_at": NOW} | fields
+
+
+def test_a_table_stacks_its_headings_and_keeps_every_value_whole() -> None:
+    lines = row_lines(PRODUCERS, [producer(), producer(topic="a-topic-with-a-long-name", producer_id=7)])
+    assert lines[-2].split() == ["orders", "0", "171100", "1", "-", "2026-11-21", "12:12:30", "-", "-", "2"]
+    assert lines[-1].startswith("a-topic-with-a-long-name")
+    assert "error" not in "".join(lines)
+
+
+def test_a_table_too_wide_for_the_terminal_becomes_a_block_per_row() -> None:
+    lines = row_lines(PRODUCERS, [producer(), producer(error="NOT_LEADER_OR_FOLLOWER")], width=50)
+    assert "producer_id               171100" in lines
+    assert "error                     NOT_LEADER_OR_FOLLOWER" in lines
+    assert lines.count("") == 1
+
+
+def test_an_empty_table_says_so() -> None:
+    assert row_lines(PRODUCERS, []) == ["no producers"]
+
+
+def test_topic_partitions_read_as_kafka_writes_them() -> None:
+    row = dict.fromkeys(TRANSACTIONS.names) | {"topic_partitions": [{"topic": "orders", "partition": 3}]}
+    assert "orders-3" in row_lines(TRANSACTIONS, [row])[-1]
+
+
+def test_json_has_exactly_the_columns_and_times_in_utc() -> None:
+    there = dt.datetime(2026, 11, 21, 10, 58, 11, 7000, tzinfo=dt.timezone(dt.timedelta(hours=1)))
+    [parsed] = json.loads(to_json(FINDINGS, [finding(opened_at=there)]))
+    assert list(parsed) == FINDINGS.names
+    assert parsed["opened_at"] == "2026-11-21T09:58:11.007Z"
+    assert parsed["evidence"][0]["observed_at"] == "2026-11-21T12:12:30.000Z"
+    assert parsed["missing"] == []
+    assert json.loads(to_json(FINDINGS, [])) == []
+
+
+def test_csv_has_exactly_the_columns_null_empty_and_lists_as_json() -> None:
+    header, row = csv.reader(io.StringIO(to_csv(FINDINGS, [finding()])))
+    assert header == FINDINGS.names
+    cells = dict(zip(header, row, strict=True))
+    assert cells["opened_at"] == "2026-11-21T09:58:11.000Z"
+    assert cells["cause"] == ""
+    assert json.loads(cells["groups_held"]) == ["my-group"]
