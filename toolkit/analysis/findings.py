@@ -9,10 +9,11 @@ from toolkit.analysis.cases import Case, Partition, Seen
 from toolkit.analysis.evidence import Look
 from toolkit.analysis.verdicts import PREPARE_GRACE, Rule, rule_for
 from toolkit.analysis.wording import by_the_looks, evidence, number
-from toolkit.schema import Row
+from toolkit.schema import FINDINGS, Row
 
 __all__ = ["findings"]
 
+_EMPTY = dict.fromkeys(FINDINGS.names)
 FENCE_GRACE = dt.timedelta(seconds=1)
 OWNED = {"ongoing", "long", "overdue", "ending", "stuck_ending", "prepared"}
 
@@ -50,7 +51,7 @@ def findings(
         covering = [one for one in seen if tp in one.before]
         found = _transactions(tp, covering, long_after) + _partition(tp, covering)
         rows += found or ([_clear(tp, covering[-1])] if tp in asked else [])
-    return rows + _hidden_topics(looks[-1])
+    return [{**_EMPTY, **row} for row in rows + _hidden_topics(looks[-1])]
 
 
 def _transactions(tp: Partition, seen: Sequence[Seen], long_after: dt.timedelta) -> list[Row]:
@@ -140,14 +141,14 @@ def _partition(tp: Partition, seen: Sequence[Seen]) -> list[Row]:
     failed = last.errors(tp)
     if failed:
         return [_partition_row(row, last.look, "unknown", "The partition could not be read.", "Ask again.", failed)]
-    lso, high_watermark = row.get("last_stable_offset"), row.get("high_watermark")
-    if lso is None or high_watermark is None or lso >= high_watermark:
+    if not _held(row) or not _held(seen[0].before[tp]):
         return []
+    lso, high_watermark = row["last_stable_offset"], row["high_watermark"]
     if any(case.start is not None and case.start <= lso for case in last.cases.get(tp, ())):
         return []
     earlier = seen[0].before[tp].get("last_stable_offset")
     if earlier != lso or last.open_at_any_time(tp):
-        why = f"The transaction that held the LSO at {number(earlier)} ended, or a new one began, while we looked."
+        why = f"The transaction that held the LSO at {number(earlier)} ended while we looked."
         return [_partition_row(row, last.look, "ending", why, "None: transactions come and go here.", [])]
     why = (
         f"Nothing is open at the LSO {lso}, which stays below the high watermark {high_watermark} "
@@ -155,6 +156,11 @@ def _partition(tp: Partition, seen: Sequence[Seen]) -> list[Row]:
     )
     remedy = f"Look at the replicas: in sync {number(row.get('isr'))} of {number(row.get('replicas'))}. Abort nothing."
     return [_partition_row(row, last.look, "unreplicated", why, remedy, [])]
+
+
+def _held(row: Row) -> bool:
+    lso, high_watermark = row.get("last_stable_offset"), row.get("high_watermark")
+    return lso is not None and high_watermark is not None and lso < high_watermark
 
 
 def _clear(tp: Partition, seen: Seen) -> Row:

@@ -1,0 +1,81 @@
+"""Looks for the tests of the verdicts, one word per fact."""
+
+import datetime as dt
+from dataclasses import replace
+from typing import Any
+
+from toolkit.analysis.evidence import Coverage, Look, Opening
+from toolkit.schema import FINDINGS, Row
+
+NOW = dt.datetime(2026, 11, 21, 12, 0, 0, tzinfo=dt.UTC)
+COMPLETE = Coverage(brokers=(1, 2, 3), proofs=("no broker has an authorizer",))
+
+
+def ago(**span: float) -> dt.datetime:
+    return NOW - dt.timedelta(**span)
+
+
+def partition(
+    topic: str = "orders", number: int = 0, *, lso: int | None = 100, hw: int | None = 150, **more: Any
+) -> Row:
+    return {
+        "topic": topic, "partition": number, "leader": 1, "leader_epoch": 4, "replicas": [1, 2], "isr": [1, 2],
+        "log_start_offset": 0, "last_stable_offset": lso, "high_watermark": hw, "log_end_offset": hw,
+        "broker_id": 1, "observed_at": NOW, "error": None, **more,
+    }  # fmt: skip
+
+
+def producer(pid: int = 7, *, epoch: int = 0, start: int | None = 100, **more: Any) -> Row:
+    return {
+        "topic": "orders", "partition": 0, "producer_id": pid, "producer_epoch": epoch, "last_sequence": 3,
+        "last_timestamp": NOW, "coordinator_epoch": 0, "current_txn_start_offset": start,
+        "broker_id": 1, "observed_at": NOW, "error": None, **more,
+    }  # fmt: skip
+
+
+def transaction(
+    pid: int | None = 7, *, state: str | None = "Ongoing", epoch: int = 0, on: Any = (("orders", 0),), **more: Any
+) -> Row:
+    started = (state or "").startswith(("Ongoing", "Prepare"))
+    return {
+        "transactional_id": "payments-7", "producer_id": pid, "producer_epoch": epoch, "state": state,
+        "timeout_ms": 60_000, "start_time": ago(seconds=10) if started else None,
+        "topic_partitions": [{"topic": t, "partition": p} for t, p in on], "coordinator_id": 3,
+        "txn_state_partition": 33, "source": "DescribeTransactions", "broker_id": 3, "observed_at": NOW, "error": None,
+        **more,
+    }  # fmt: skip
+
+
+def look(
+    *transactions: Row,
+    partitions: Any = None,
+    producers: Any = None,
+    after: Any = None,
+    partitions_after: Any = None,
+    coverage: Coverage = COMPLETE,
+    openings: dict[tuple[str, int, int], Opening] | None = None,
+    at: dt.datetime = NOW,
+) -> Look:
+    partitions = [partition()] if partitions is None else partitions
+    producers = [producer()] if producers is None else producers
+    return Look(
+        partitions=partitions,
+        producers=producers,
+        transactions=transactions,
+        partitions_after=partitions if partitions_after is None else partitions_after,
+        producers_after=producers if after is None else after,
+        coverage=coverage,
+        openings=openings or {},
+        observed_at=at,
+    )
+
+
+def twice(one: Look, *, apart: float = 5.0) -> list[Look]:
+    return [replace(one, observed_at=one.observed_at - dt.timedelta(seconds=apart)), one]
+
+
+def only(rows: list[Row]) -> Row:
+    """The one finding, which must also be a row of the declared table."""
+    FINDINGS.arrow(rows)
+    assert len(rows) == 1, [(row["topic"], row["verdict"]) for row in rows]
+    return rows[0]
