@@ -1,0 +1,176 @@
+"""The jars of one Kafka version, fetched once from Maven Central with the Ivy jar that ships in pyspark."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+import subprocess
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from urllib.parse import urlsplit
+from xml.etree import ElementTree
+
+from platformdirs import user_cache_path
+from tqdm.auto import tqdm
+
+from toolkit.errors import LabError
+from toolkit.lab.java import find_java
+
+__all__ = ["fetch_jars"]
+
+CENTRAL = "https://repo1.maven.org/maven2/"
+
+SETTINGS = """\
+<ivysettings>
+  <settings defaultResolver="maven"/>
+  <resolvers><ibiblio name="maven" m2compatible="true" root="{repository}"/></resolvers>
+</ivysettings>
+"""
+
+# slf4j-simple logs to a broker's standard error, in every version and without a file to configure it. Connect and its
+# web server are what kafka-tools would bring along and no tool needs.
+WANTED = """\
+<ivy-module version="2.0">
+  <info organisation="toolkit" module="lab"/>
+  <dependencies>
+    <dependency org="org.apache.kafka" name="kafka_2.13" rev="{version}" conf="default->master,runtime"/>
+    <dependency org="org.apache.kafka" name="kafka-tools" rev="{version}" conf="default->master,runtime"/>
+    <dependency org="org.slf4j" name="slf4j-simple" rev="1.7.36" conf="default->master,runtime"/>
+    <exclude org="org.slf4j" module="slf4j-(log4j12|reload4j)" matcher="regexp"/>
+    <exclude org="org.apache.kafka" module="connect-.*" matcher="regexp"/>
+    <exclude org="org[.](eclipse[.]jetty|glassfish).*" matcher="regexp"/>
+  </dependencies>
+</ivy-module>
+"""
+
+
+def fetch_jars(version: str) -> Path:
+    """Return the directory with the jars of a Kafka version, fetching them if this machine has not got them yet.
+
+    The repository is KAFKA_TXN_MAVEN if set, else the mirror of Maven Central that ``~/.m2/settings.xml`` names, else
+    Maven Central; HTTPS_PROXY and JAVA_TOOL_OPTIONS are honoured. Afterwards it works offline.
+
+    Raises
+    ------
+    LabError
+        The repository could not be reached or has no such version, pyspark is not installed, or there is no Java.
+    """
+    home = user_cache_path("kafka-txn-toolkit") / "kafka"
+    jars = home / version
+    if jars.is_dir():
+        return jars
+    home.mkdir(parents=True, exist_ok=True)
+    with _alone(home / f"{version}.lock"):
+        if not jars.is_dir():
+            partial = home / f"{version}.partial"
+            shutil.rmtree(partial, ignore_errors=True)
+            try:
+                _fetch(version, partial)
+                (partial / "jars").rename(jars)
+            finally:
+                shutil.rmtree(partial, ignore_errors=True)
+    return jars
+
+
+@contextmanager
+def _alone(lock: Path) -> Iterator[None]:
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _fetch(version: str, directory: Path) -> None:
+    repository = _repository()
+    ivy = _ivy()
+    directory.mkdir()
+    settings, wanted = directory / "settings.xml", directory / "ivy.xml"
+    settings.write_text(SETTINGS.format(repository=repository))
+    wanted.write_text(WANTED.format(version=version))
+    command: list[str | Path] = [find_java(), *_proxy(), "-Dsun.net.client.defaultConnectTimeout=20000", "-jar", ivy]
+    command += ["-settings", settings, "-ivy", wanted, "-cache", directory / "cache", "-types", "jar", "bundle"]
+    command += ["-retrieve", f"{directory}/jars/[artifact]-[revision](-[classifier]).[ext]"]
+    output = _run(command, title=f"Fetching Kafka {version}")
+    if output:
+        raise _failure(version, repository, output)
+
+
+def _run(command: list[str | Path], *, title: str) -> str:
+    """Run Ivy under a progress bar; return its output if it failed, else nothing."""
+    lines = []
+    with (
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as ivy,
+        tqdm(desc=f"{title}: looking up", unit=" jars") as bar,
+    ):
+        assert ivy.stdout
+        found = 0
+        for line in ivy.stdout:
+            lines.append(line)
+            if line.startswith("\tfound "):
+                found += 1
+                bar.update()
+            elif "[SUCCESSFUL ]" in line:
+                if bar.total is None:
+                    bar.reset(total=found)
+                    bar.set_description(f"{title}: downloading")
+                bar.update()
+    return "".join(lines) if ivy.returncode else ""
+
+
+def _failure(version: str, repository: str, output: str) -> LabError:
+    artifact = f"org.apache.kafka:kafka_2.13:{version}"
+    if unreachable := re.search(r"Server access error at url (\S+) \((.*)\)", output, re.IGNORECASE):
+        return LabError(
+            f"{artifact} could not be fetched: {unreachable[1]} did not answer ({unreachable[2]}).",
+            means="The lab downloads each Kafka version once, and has not got this one yet; nothing was kept.",
+            do="Go online for the first start, or name a mirror in KAFKA_TXN_MAVEN (and a proxy in HTTPS_PROXY).",
+        )
+    if missing := re.findall(r":: (\S+)#(\S+);(\S+): not found", output):
+        return LabError(
+            f"{repository} has no {', '.join(':'.join(each) for each in missing)}.",
+            means=f"Kafka {version} was never released, or this mirror does not carry it; nothing was kept.",
+            do="Ask for a released version, such as 4.3.1, 3.9.2, 3.5.2 or 2.8.2.",
+        )
+    return LabError(
+        f"{artifact} could not be fetched: {' '.join(output.split())[-600:]}",
+        means="The Ivy resolver failed; nothing was kept.",
+        do="Try again; a proxy or mirror that answers with something else than jars is the usual reason.",
+    )
+
+
+def _ivy() -> Path:
+    pyspark = find_spec("pyspark")
+    found = sorted(Path(pyspark.origin).parent.glob("jars/ivy-*.jar")) if pyspark and pyspark.origin else []
+    if not found:
+        raise LabError(
+            "The lab fetches Kafka with the Ivy jar inside pyspark, and pyspark is not installed (or has no jars).",
+            means="This Kafka version is not in the cache yet, so it cannot be started.",
+            do="Run pip install 'kafka-txn-toolkit[lab]'.",
+        )
+    return found[-1]
+
+
+def _repository() -> str:
+    return os.environ.get("KAFKA_TXN_MAVEN") or _mirror() or CENTRAL
+
+
+def _mirror() -> str | None:
+    settings = Path.home() / ".m2" / "settings.xml"
+    if not settings.is_file():
+        return None
+    for mirror in ElementTree.parse(settings).iterfind(".//{*}mirror"):  # noqa: S314  the user's own file
+        names = (mirror.findtext("{*}mirrorOf") or "").split(",")
+        if {"central", "*", "external:*"} & {name.strip() for name in names}:
+            return mirror.findtext("{*}url")
+    return None
+
+
+def _proxy() -> list[str]:
+    proxy = urlsplit(urllib.request.getproxies().get("https", ""))
+    if not proxy.hostname:
+        return []
+    return [f"-Dhttps.proxyHost={proxy.hostname}", f"-Dhttps.proxyPort={proxy.port or 8080}"]

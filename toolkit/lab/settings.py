@@ -1,0 +1,117 @@
+"""The server.properties of a lab broker."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["Node", "properties_text", "server_properties", "zookeeper_properties"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """Where one broker lives: its id, its directory and its ports on 127.0.0.1."""
+
+    broker_id: int
+    directory: Path
+    client_port: int
+    internal_port: int
+    controller_port: int
+
+    @property
+    def log_dir(self) -> Path:
+        return self.directory / "data"
+
+    @property
+    def log(self) -> Path:
+        return self.directory / "server.log"
+
+
+def server_properties(
+    node: Node,
+    nodes: Sequence[Node],
+    *,
+    zookeeper_port: int | None,
+    users: Mapping[str, str],
+    super_users: Sequence[str],
+) -> dict[str, str]:
+    """Return the settings of one broker of a cluster.
+
+    Clients connect to the listener CLIENT (SASL/PLAIN if there are users); brokers talk over INTERNAL and CONTROLLER,
+    which are plain and whose anonymous user may do everything: this is a laboratory on a loopback address.
+    """
+    listeners = {"CLIENT": node.client_port, "INTERNAL": node.internal_port}
+    shared = {
+        "log.dirs": str(node.log_dir),
+        "inter.broker.listener.name": "INTERNAL",
+        "advertised.listeners": _listeners(listeners),
+        "auto.create.topics.enable": "false",
+        "default.replication.factor": str(len(nodes)),
+        "offsets.topic.replication.factor": str(len(nodes)),
+        "transaction.state.log.replication.factor": str(len(nodes)),
+        "transaction.state.log.min.isr": "1",
+        "share.coordinator.state.topic.replication.factor": str(len(nodes)),
+        "share.coordinator.state.topic.min.isr": "1",
+        "group.initial.rebalance.delay.ms": "0",
+        "log.cleaner.dedupe.buffer.size": str(4 << 20),
+        **_security(users, super_users, zookeeper=bool(zookeeper_port)),
+    }
+    if zookeeper_port:
+        return shared | {
+            "broker.id": str(node.broker_id),
+            "listeners": _listeners(listeners),
+            "zookeeper.connect": f"127.0.0.1:{zookeeper_port}",
+        }
+    voters = nodes if len(nodes) > 2 else nodes[:1]
+    is_voter = node in voters
+    return shared | {
+        "node.id": str(node.broker_id),
+        "process.roles": "broker,controller" if is_voter else "broker",
+        "listeners": _listeners(listeners | ({"CONTROLLER": node.controller_port} if is_voter else {})),
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.voters": ",".join(f"{each.broker_id}@127.0.0.1:{each.controller_port}" for each in voters),
+    }
+
+
+def zookeeper_properties(directory: Path, *, port: int) -> dict[str, str]:
+    """Return the settings of the ZooKeeper that old brokers need."""
+    return {
+        "dataDir": str(directory / "zookeeper"),
+        "clientPort": str(port),
+        "clientPortAddress": "127.0.0.1",
+        "admin.enableServer": "false",
+    }
+
+
+def properties_text(properties: Mapping[str, str]) -> str:
+    """Return a Java properties file; whatever is not plain ASCII is escaped."""
+    return "".join(f"{key}={_escaped(value)}\n" for key, value in properties.items())
+
+
+def _security(users: Mapping[str, str], super_users: Sequence[str], *, zookeeper: bool) -> dict[str, str]:
+    protocol = "SASL_PLAINTEXT" if users else "PLAINTEXT"
+    mapping = {"listener.security.protocol.map": f"CLIENT:{protocol},INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT"}
+    if not users:
+        return mapping
+    kraft, old = "org.apache.kafka.metadata.authorizer.StandardAuthorizer", "kafka.security.authorizer.AclAuthorizer"
+    passwords = " ".join(f"user_{user}={_quoted(password)}" for user, password in users.items())
+    login = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    return mapping | {
+        "authorizer.class.name": old if zookeeper else kraft,
+        "super.users": ";".join(f"User:{user}" for user in ("ANONYMOUS", *super_users)),
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.client.plain.sasl.jaas.config": f"{login} required {passwords};",
+    }
+
+
+def _listeners(ports: Mapping[str, int]) -> str:
+    return ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items())
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _escaped(text: str) -> str:
+    return "".join(char if " " <= char <= "~" and char != "\\" else f"\\u{ord(char):04x}" for char in text)
