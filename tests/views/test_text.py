@@ -1,15 +1,12 @@
 """What a person reads, from hand-made rows."""
 
-import csv
 import datetime as dt
-import io
-import json
 from typing import Any
 
 import pytest
 
-from toolkit.schema import FINDINGS, PRODUCERS, TRANSACTIONS, Row
-from toolkit.views.text import finding_lines, paint, row_lines, summary, to_csv, to_json
+from toolkit.schema import FINDINGS, Row
+from toolkit.views.text import finding_lines, paint, summary
 
 NOW = dt.datetime(2026, 11, 21, 12, 12, 30, tzinfo=dt.UTC)
 OPENED = dt.datetime(2026, 11, 21, 9, 58, 11, tzinfo=dt.UTC)
@@ -178,49 +175,14 @@ def test_the_summary_counts_partitions_and_says_it_in_good_english() -> None:
     assert summary([]) == "nothing hangs, no transaction is open"
 
 
-def producer(**fields: Any) -> Row:
-    row: dict[str, Any] = dict.fromkeys(PRODUCERS.names)
-    row |= {"topic": "orders", "partition": 0, "producer_id": 171100, "producer_epoch": 1, "broker_id": 2}
-    return row | {"last_timestamp": NOW, "observed_at": NOW} | fields
-
-
-def test_a_table_stacks_its_headings_and_keeps_every_value_whole() -> None:
-    lines = row_lines(PRODUCERS, [producer(), producer(topic="a-topic-with-a-long-name", producer_id=7)])
-    assert lines[-2].split() == ["orders", "0", "171100", "1", "-", "2026-11-21", "12:12:30", "-", "-", "2"]
-    assert lines[-1].startswith("a-topic-with-a-long-name")
-    assert "error" not in "".join(lines)
-
-
-def test_a_table_too_wide_for_the_terminal_becomes_a_block_per_row() -> None:
-    lines = row_lines(PRODUCERS, [producer(), producer(error="NOT_LEADER_OR_FOLLOWER")], width=50)
-    assert "producer_id               171100" in lines
-    assert "error                     NOT_LEADER_OR_FOLLOWER" in lines
-    assert lines.count("") == 1
-
-
-def test_an_empty_table_says_so() -> None:
-    assert row_lines(PRODUCERS, []) == ["no producers"]
-
-
-def test_topic_partitions_read_as_kafka_writes_them() -> None:
-    row = dict.fromkeys(TRANSACTIONS.names) | {"topic_partitions": [{"topic": "orders", "partition": 3}]}
-    assert "orders-3" in row_lines(TRANSACTIONS, [row])[-1]
-
-
-def test_json_has_exactly_the_columns_and_times_in_utc() -> None:
-    there = dt.datetime(2026, 11, 21, 10, 58, 11, 7000, tzinfo=dt.timezone(dt.timedelta(hours=1)))
-    [parsed] = json.loads(to_json(FINDINGS, [finding(opened_at=there)]))
-    assert list(parsed) == FINDINGS.names
-    assert parsed["opened_at"] == "2026-11-21T09:58:11.007Z"
-    assert parsed["evidence"][0]["observed_at"] == "2026-11-21T12:12:30.000Z"
-    assert parsed["missing"] == []
-    assert json.loads(to_json(FINDINGS, [])) == []
-
-
-def test_csv_has_exactly_the_columns_null_empty_and_lists_as_json() -> None:
-    header, row = csv.reader(io.StringIO(to_csv(FINDINGS, [finding()])))
-    assert header == FINDINGS.names
-    cells = dict(zip(header, row, strict=True))
-    assert cells["opened_at"] == "2026-11-21T09:58:11.000Z"
-    assert cells["cause"] == ""
-    assert json.loads(cells["groups_held"]) == ["my-group"]
+def test_topics_that_may_be_hidden_are_a_block_without_partition() -> None:
+    row = {
+        "topic": None, "partition": None, "verdict": "unknown", "reason": "There may be more topics.",
+        "missing": ["DESCRIBE on topics"], "remedy": "Ask with more rights.",
+    }  # fmt: skip
+    assert finding_lines([row], now=NOW) == [
+        "all topics",
+        "  unknown  There may be more topics.",
+        "  missing  DESCRIBE on topics",
+        "  remedy   Ask with more rights.",
+    ]

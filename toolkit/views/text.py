@@ -1,42 +1,44 @@
-"""Rows to what a person reads in a terminal, and to JSON and CSV.
+"""Findings as a person reads them in a terminal.
 
-Findings come in the order of ``schema.FINDINGS``: topic, partition, position. One block answers for one partition:
-who holds the LSO, why, what is safe, what is open behind it. The sentences stand in the row; nothing is judged here.
+They come in the order of ``schema.FINDINGS``: topic, partition, position. One block answers for one partition: who
+holds the LSO, why, what is safe, and what is open behind it. The sentences stand in the row; nothing is judged here.
 """
 
 from __future__ import annotations
 
-import csv
 import datetime as dt
-import io
-import json
 import re
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from toolkit.analysis.wording import at, duration
+from toolkit.views.rows import printable
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from toolkit.schema import Row, Table
+    from toolkit.schema import Row
 
-__all__ = ["HEALTHY", "finding_lines", "paint", "row_lines", "summary", "to_csv", "to_json"]
+__all__ = ["HEALTHY", "finding_lines", "paint", "summary"]
 
 HEALTHY = frozenset({"ongoing", "long", "ending", "clear"})
 """Verdicts that ask nothing of anybody: a line each, unless the row names a cause."""
 
 _LABEL = 9
+_NULLABLE = (
+    "position", "producer_id", "producer_epoch", "transactional_id", "start_offset", "cause", "opened_at", "opened_by",
+    "expires_at", "last_stable_offset", "records_held", "groups_held", "error",
+)  # fmt: skip
 _COMMAND = re.compile(r"kafka-txn abort --topic \S+ --partition \d+ --start-offset \d+")
 _STYLES = (
-    (re.compile(r"^\S+(?= .*LSO)", re.MULTILINE), "bold"),
-    (re.compile(r"^  hanging\b|(?<=^ {11})hanging\b", re.MULTILINE), "bold red"),
+    (re.compile(r"^\S+(?= +LSO)", re.MULTILINE), "bold"),
+    (re.compile(r"(^  |(?<=^ {11}))hanging\b", re.MULTILINE), "bold red"),
     (re.compile(r"^  (unknown|overdue|stuck_ending|prepared|unreplicated)\b", re.MULTILINE), "bold yellow"),
     (re.compile(r"\b(ongoing|long|ending|clear)(?=  producer)"), "green"),
-    (re.compile(r"^  (why|cause|missing|error|remedy|next)\b", re.MULTILINE), "dim"),
+    (re.compile(r"^  (why|cause|error|missing|remedy|next)\b", re.MULTILINE), "dim"),
     (_COMMAND, "cyan"),
 )
 
@@ -47,7 +49,7 @@ def finding_lines(findings: Iterable[Row], *, now: dt.datetime, width: int | Non
     Parameters
     ----------
     findings
-        Rows of ``schema.FINDINGS`` in its order.
+        Rows of ``schema.FINDINGS`` in its order; a null column may be missing.
     now
         The time that ages are counted to.
     width
@@ -55,12 +57,13 @@ def finding_lines(findings: Iterable[Row], *, now: dt.datetime, width: int | Non
     """
     lines: list[str] = []
     for (topic, partition), group in groupby(findings, key=lambda row: (row["topic"], row["partition"])):
-        rows, name = list(group), f"{topic}-{partition}"
-        if all(map(_healthy, rows)):
+        rows: list[Row] = [{**dict.fromkeys(_NULLABLE), **row} for row in group]
+        name = "all topics" if topic is None else f"{topic}-{partition}"
+        if all(map(_is_healthy, rows)):
             lines += [_short(name, row, now=now) for row in rows]
         else:
-            block = list(_block(name, rows, now=now, width=width))
-            lines += [*([""] if lines and lines[-1] else []), *block, ""]
+            apart = [""] if lines and lines[-1] else []
+            lines += [*apart, *_block(name, rows, now=now, width=width), ""]
     return lines[:-1] if lines and not lines[-1] else lines
 
 
@@ -68,48 +71,15 @@ def summary(findings: Iterable[Row]) -> str:
     """The answer in one line: ``2 partitions hang, 1 unknown, 14 open transactions are healthy``."""
     rows = list(findings)
     hanging = len({(row["topic"], row["partition"]) for row in rows if row["verdict"] == "hanging"})
-    healthy = sum(_healthy(row) for row in rows if row["verdict"] != "clear")
-    others = Counter(row["verdict"] for row in rows if not _healthy(row) and row["verdict"] != "hanging")
-    parts = [f"{_count(hanging, 'partition hangs', 'partitions hang')}" if hanging else "nothing hangs"]
+    healthy = sum(_is_healthy(row) for row in rows if row.get("producer_id") is not None)
+    others = Counter(row["verdict"] for row in rows if not _is_healthy(row) and row["verdict"] != "hanging")
+    parts = [_count(hanging, "partition hangs", "partitions hang") if hanging else "nothing hangs"]
     parts += [f"{number:,} {verdict}" for verdict, number in sorted(others.items())]
     if healthy:
         parts.append(_count(healthy, "open transaction is healthy", "open transactions are healthy"))
     elif not rows:
         parts.append("no transaction is open")
     return ", ".join(parts)
-
-
-def row_lines(table: Table, rows: Sequence[Row], *, width: int | None = None) -> list[str]:
-    """Rows of any table as aligned columns; where they do not fit in `width`, as one block per row.
-
-    No value is ever cut. ``observed_at``, and ``error`` where no row has one, are left out: JSON and CSV have them.
-    """
-    if not rows:
-        return [f"no {table.name}"]
-    names = [n for n in table.names if n != "observed_at" and (n != "error" or any(row["error"] for row in rows))]
-    cells = [[_cell(row[name]) for name in names] for row in rows]
-    numbers = [any(_is_number(row[name]) for row in rows) for name in names]
-    lines = _columns(names, cells, numbers)
-    if width is None or max(map(len, lines)) <= width:
-        return lines
-    longest = max(map(len, names))
-    blocks = [[f"{name:<{longest}}  {cell}" for name, cell in zip(names, row, strict=True)] for row in cells]
-    return [line for block in blocks for line in [*block, ""]][:-1]
-
-
-def to_json(table: Table, rows: Iterable[Row]) -> str:
-    """One JSON array, an object per row with exactly the table's columns; times are ISO 8601 in UTC."""
-    objects = [json.dumps({name: row.get(name) for name in table.names}, default=_plain) for row in rows]
-    return "[" + ",".join(f"\n  {text}" for text in objects) + ("\n]" if objects else "]") + "\n"
-
-
-def to_csv(table: Table, rows: Iterable[Row]) -> str:
-    """CSV with a header line; null is an empty cell, a list is JSON."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(table.names)
-    writer.writerows([_flat(row.get(name)) for name in table.names] for row in rows)
-    return out.getvalue()
 
 
 def paint(lines: Iterable[str]) -> Text:
@@ -122,30 +92,41 @@ def paint(lines: Iterable[str]) -> Text:
     return text
 
 
+def _is_healthy(row: Row) -> bool:
+    return row["verdict"] in HEALTHY and not row.get("cause")
+
+
+def _short(name: str, row: Row, *, now: dt.datetime) -> str:
+    line = f"{name:<{_LABEL}}  {row['verdict']}  {_who(row) or printable(row['reason'])}"
+    if row["transactional_id"]:
+        line += f' · id "{printable(row["transactional_id"])}"'
+    if row["expires_at"] and row["expires_at"] > now:
+        line += f" · expires in {duration(row['expires_at'] - now)}"
+    return line
+
+
 def _block(name: str, rows: Sequence[Row], *, now: dt.datetime, width: int | None) -> Iterator[str]:
     first, *behind = rows
-    entries = [entry for entry in (*_entries(first), ("next", _next(first, behind))) if entry[1]]
+    entries = [*_entries(first), *_next(first, behind)]
     label = max(_LABEL, *(len(label) + 2 for label, _ in entries))
-    yield f"{name:<{label}}  {_headline(first, now=now)}"
-    for title, texts in entries:
-        for number, text in enumerate(texts):
-            yield from _wrap(text, before=f"  {title if number == 0 else '':<{label}}", width=width)
-
-
-def _healthy(row: Row) -> bool:
-    return row["verdict"] in HEALTHY and not row["cause"]
+    yield f"{name:<{label}}  {_headline(first, now=now)}".rstrip()
+    for title, text in entries:
+        yield from _wrap(text, before=f"  {title:<{label}}", width=width)
 
 
 def _headline(row: Row, *, now: dt.datetime) -> str:
-    lso = "LSO unknown" if row["last_stable_offset"] is None else f"LSO {row['last_stable_offset']}"
+    """``LSO 913095344 held for 2 h 14 min · 2,115 records waiting · group my-group cannot move``."""
+    if row["topic"] is None:
+        return ""
+    parts = ["LSO unknown" if row["last_stable_offset"] is None else f"LSO {row['last_stable_offset']}"]
     if row["position"] == 1:
-        age = now - row["opened_at"] if row["opened_at"] else dt.timedelta(-1)
-        lso += " held" if age < dt.timedelta() else f" held for {duration(age)}"
-    parts = [lso]
+        parts[0] += " held"
+        if row["opened_at"] and row["opened_at"] <= now:
+            parts[0] += f" for {duration(now - row['opened_at'])}"
     if row["records_held"] is not None:
         parts.append(_count(row["records_held"], "record waiting", "records waiting"))
     if row["groups_held"] is not None:
-        parts.append(_groups(row["groups_held"]))
+        parts.append(_groups([printable(group) for group in row["groups_held"]]))
     return " · ".join(parts)
 
 
@@ -153,56 +134,56 @@ def _groups(groups: Sequence[str]) -> str:
     if not groups:
         return "no group waits"
     if len(groups) == 1:
-        return f"group {_printable(groups[0])} cannot move"
-    shown = [_printable(group) for group in groups[:3]]
-    if len(groups) > len(shown):
-        shown.append(f"{len(groups) - len(shown):,} more")
+        return f"group {groups[0]} cannot move"
+    shown = [*groups[:3], *([f"{len(groups) - 3:,} more"] if len(groups) > 3 else [])]
     return f"groups {', '.join(shown[:-1])} and {shown[-1]} cannot move"
 
 
-def _entries(row: Row) -> list[tuple[str, list[str]]]:
-    """The label and the sentences of a finding; where no producer is known, the reason is all there is to say."""
-    who, why = _who(row), [_printable(row["reason"])]
-    if who and (row["position"] or 1) > 1:
-        who += f", behind {_count(row['position'] - 1, 'other', 'others')}"
-    entries = [(row["verdict"], [who] if who else why), ("why", why if who else [])]
-    entries += [(label, [_printable(row[label])] if row[label] else []) for label in ("cause", "error")]
-    entries += [("missing", [_printable(text) for text in row["missing"]]), ("remedy", [_printable(row["remedy"])])]
-    return entries
+def _entries(row: Row) -> Iterator[tuple[str, str]]:
+    """Label and sentence of each line; where no producer is known, the reason is all there is to say."""
+    who, position = _who(row), row["position"] or 1
+    if who:
+        turn = f", behind {_count(position - 1, 'other', 'others')}" if position > 1 else ""
+        yield row["verdict"], who + turn
+    yield "why" if who else row["verdict"], printable(row["reason"])
+    for label in ("cause", "error"):
+        if row[label]:
+            yield label, printable(row[label])
+    missing = [text for text in row["missing"] if text != row["error"]]
+    yield from _listed("missing", map(printable, missing))
+    yield "remedy", printable(row["remedy"])
+
+
+def _next(first: Row, behind: Sequence[Row]) -> Iterator[tuple[str, str]]:
+    texts: list[str] = []
+    for row in behind:
+        texts.append(f"{row['verdict']}  {_who(row) or printable(row['reason'])}")
+        if not _is_healthy(row):
+            texts += [printable(row["reason"]), printable(row["remedy"])]
+    if not behind and first["position"] is not None:
+        texts.append("nothing else is open behind it")
+    return _listed("next", texts)
+
+
+def _listed(label: str, texts: Iterable[str]) -> Iterator[tuple[str, str]]:
+    return ((label if number == 0 else "", text) for number, text in enumerate(texts))
 
 
 def _who(row: Row) -> str:
+    """``producer 171100 epoch 1, open since 2026-11-21 09:58:11 UTC at offset 913095344``."""
     if row["producer_id"] is None:
         return ""
-    who = f"producer {row['producer_id']} epoch {_cell(row['producer_epoch'])}, open"
-    if row["opened_at"]:
-        who += f" since {at(row['opened_at'])}" + (" by the producer's clock" if row["opened_by"] == "producer" else "")
-    if row["start_offset"] is None:
-        return f"{who}, nothing written here yet"
-    return f"{who} at offset {row['start_offset']}"
-
-
-def _next(first: Row, behind: Sequence[Row]) -> list[str]:
-    texts = [] if behind or first["position"] is None else ["nothing else is open behind it"]
-    for row in behind:
-        texts.append(f"{row['verdict']}  {_who(row) or _printable(row['reason'])}")
-        if not _healthy(row):
-            texts += [_printable(row["reason"]), _printable(row["remedy"])]
-    return texts
-
-
-def _short(name: str, row: Row, *, now: dt.datetime) -> str:
-    who = _who(row) or _printable(row["reason"])
-    owner = f' · id "{_printable(row["transactional_id"])}"' if row["transactional_id"] else ""
-    left = row["expires_at"] - now if row["expires_at"] else None
-    expires = f" · expires in {duration(left)}" if left and left > dt.timedelta() else ""
-    return f"{name:<{_LABEL}}  {row['verdict']}  {who}{owner}{expires}"
+    epoch = "unknown" if row["producer_epoch"] is None else row["producer_epoch"]
+    since = f" since {at(row['opened_at'])}" if row["opened_at"] else ""
+    clock = " by the producer's clock" if since and row["opened_by"] == "producer" else ""
+    where = ", nothing written here yet" if row["start_offset"] is None else f" at offset {row['start_offset']}"
+    return f"producer {row['producer_id']} epoch {epoch}, open{since}{clock}{where}"
 
 
 def _wrap(text: str, *, before: str, width: int | None) -> list[str]:
     if width is None:
         return [before + text]
-    whole = _COMMAND.sub(lambda found: found[0].replace(" ", "\xa0"), text)  # a no-break space is not broken at
+    whole = _COMMAND.sub(lambda found: found[0].replace(" ", "\xa0"), text)  # no line is broken at a no-break space
     lines = textwrap.wrap(
         whole,
         max(width, len(before) + 30),
@@ -214,56 +195,5 @@ def _wrap(text: str, *, before: str, width: int | None) -> list[str]:
     return [line.replace("\xa0", " ") for line in lines]
 
 
-def _columns(names: Sequence[str], cells: Sequence[Sequence[str]], numbers: Sequence[bool]) -> list[str]:
-    """Aligned columns; the words of a long heading are stacked over a narrow column."""
-    widths = [max(map(len, [*name.split("_"), *column])) for name, *column in zip(names, *cells, strict=True)]
-    heads = [textwrap.wrap(name.replace("_", " "), width) for name, width in zip(names, widths, strict=True)]
-    height = max(map(len, heads))
-    head = zip(*([""] * (height - len(words)) + words for words in heads), strict=True)
-    return [
-        "  ".join(
-            f"{cell:>{width}}" if number else f"{cell:<{width}}"
-            for cell, width, number in zip(line, widths, numbers, strict=True)
-        ).rstrip()
-        for line in [*head, *cells]
-    ]
-
-
 def _count(number: int, one: str, many: str) -> str:
     return f"{number:,} {one if number == 1 else many}"
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _cell(value: Any) -> str:
-    """A value of a row for a person: null is a dash, topic partitions read ``orders-0, orders-1``."""
-    if value is None or value == []:
-        return "-"
-    if isinstance(value, dt.datetime):
-        return at(value).removesuffix(" UTC")
-    if isinstance(value, list):
-        return ", ".join(map(_cell, value))
-    if isinstance(value, dict) and value.keys() == {"topic", "partition"}:
-        return f"{value['topic']}-{value['partition']}"
-    return _printable(str(value))
-
-
-def _printable(text: str) -> str:
-    """Ids and error texts come from elsewhere: no control character of theirs reaches the terminal."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
-def _plain(value: object) -> str:
-    if isinstance(value, dt.datetime):
-        return value.astimezone(dt.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    raise TypeError(f"{type(value).__name__} has no place in a table")
-
-
-def _flat(value: Any) -> Any:
-    if isinstance(value, list | dict):
-        return json.dumps(value, default=_plain)
-    if isinstance(value, dt.datetime):
-        return _plain(value)
-    return str(value).lower() if isinstance(value, bool) else value

@@ -1,0 +1,69 @@
+"""Rows of any table, as columns, JSON and CSV."""
+
+import csv
+import datetime as dt
+import io
+import json
+from typing import Any
+
+from toolkit.schema import FINDINGS, PRODUCERS, TRANSACTIONS, Row
+from toolkit.views.rows import row_lines, to_csv, to_json
+
+NOW = dt.datetime(2026, 11, 21, 12, 12, 30, tzinfo=dt.UTC)
+FINDING: Row = {
+    "topic": "orders",
+    "partition": 0,
+    "verdict": "hanging",
+    "missing": [],
+    "evidence": [{"source": "Fetch", "broker_id": 1, "observed_at": NOW, "name": "a", "value": "b"}],
+    "opened_at": dt.datetime(2026, 11, 21, 9, 58, 11, tzinfo=dt.UTC),
+    "groups_held": ["my-group"],
+}
+
+
+def producer(**fields: Any) -> Row:
+    row: dict[str, Any] = dict.fromkeys(PRODUCERS.names)
+    row |= {"topic": "orders", "partition": 0, "producer_id": 171100, "producer_epoch": 1, "broker_id": 2}
+    return row | {"last_timestamp": NOW, "observed_at": NOW} | fields
+
+
+def test_a_table_stacks_its_headings_and_keeps_every_value_whole() -> None:
+    lines = row_lines(PRODUCERS, [producer(), producer(topic="a-topic-with-a-long-name", producer_id=7)])
+    assert lines[-2].split() == ["orders", "0", "171100", "1", "-", "2026-11-21", "12:12:30", "-", "-", "2"]
+    assert lines[-1].startswith("a-topic-with-a-long-name")
+    assert "error" not in "".join(lines)
+
+
+def test_a_table_too_wide_for_the_terminal_becomes_a_block_per_row() -> None:
+    lines = row_lines(PRODUCERS, [producer(), producer(error="NOT_LEADER_OR_FOLLOWER")], width=50)
+    assert "producer_id               171100" in lines
+    assert "error                     NOT_LEADER_OR_FOLLOWER" in lines
+    assert lines.count("") == 1
+
+
+def test_an_empty_table_says_so() -> None:
+    assert row_lines(PRODUCERS, []) == ["no producers"]
+
+
+def test_topic_partitions_read_as_kafka_writes_them() -> None:
+    row = dict.fromkeys(TRANSACTIONS.names) | {"topic_partitions": [{"topic": "orders", "partition": 3}]}
+    assert "orders-3" in row_lines(TRANSACTIONS, [row])[-1]
+
+
+def test_json_has_exactly_the_columns_and_times_in_utc() -> None:
+    there = dt.datetime(2026, 11, 21, 10, 58, 11, 7000, tzinfo=dt.timezone(dt.timedelta(hours=1)))
+    [parsed] = json.loads(to_json(FINDINGS, [{**FINDING, "opened_at": there}]))
+    assert list(parsed) == FINDINGS.names
+    assert parsed["opened_at"] == "2026-11-21T09:58:11.007Z"
+    assert parsed["evidence"][0]["observed_at"] == "2026-11-21T12:12:30.000Z"
+    assert parsed["missing"] == []
+    assert json.loads(to_json(FINDINGS, [])) == []
+
+
+def test_csv_has_exactly_the_columns_null_empty_and_lists_as_json() -> None:
+    header, row = csv.reader(io.StringIO(to_csv(FINDINGS, [FINDING])))
+    assert header == FINDINGS.names
+    cells = dict(zip(header, row, strict=True))
+    assert cells["opened_at"] == "2026-11-21T09:58:11.000Z"
+    assert cells["cause"] == ""
+    assert json.loads(cells["groups_held"]) == ["my-group"]
