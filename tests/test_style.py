@@ -1,0 +1,15 @@
+"""The linters pass: the same that pre-commit runs, here so that one command checks everything."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.mark.parametrize("linter", ["ruff check", "ruff format --check", "mypy"])
+def test_the_linters_pass(linter: str) -> None:
+    done = subprocess.run([sys.executable, "-m", *linter.split()], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
