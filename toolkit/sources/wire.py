@@ -1,0 +1,388 @@
+"""Any Kafka protocol message to any broker, with TLS and SASL done; the only importer of kafka-python.
+
+Message classes stand here under Kafka's own names, so that the rest of the package builds a request as
+``wire.DescribeProducers(topics=[...])`` and reads the fields of the answer in snake case. ``max_version=8`` on a
+request forces an older version of it.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import kafka.errors
+from kafka.future import Future
+from kafka.net.manager import KafkaConnectionManager
+from kafka.net.selector import NetworkSelector
+from kafka.protocol import admin, consumer, metadata, producer
+from kafka.protocol.api_key import ApiKey
+
+from toolkit.errors import AuthenticationFailed, BrokerError, ConnectionFailed, NotFound, ToolkitError, UsageError
+from toolkit.sources.failures import (
+    CHECK_ADDRESS,
+    CHECK_CREDENTIALS,
+    keep_quiet,
+    one_of_many,
+    plain_words,
+    row_text,
+    what_to_check,
+)
+
+if TYPE_CHECKING:
+    from toolkit.config import ClientConfig
+
+__all__ = ["Answer", "Wire", "error_name", "error_text"]  # and the messages below
+
+AddOffsetsToTxn = producer.AddOffsetsToTxnRequest
+AddPartitionsToTxn = producer.AddPartitionsToTxnRequest
+CreateAcls = admin.CreateAclsRequest
+CreateTopics = admin.CreateTopicsRequest
+DeleteAcls = admin.DeleteAclsRequest
+DeleteRecords = admin.DeleteRecordsRequest
+DeleteTopics = admin.DeleteTopicsRequest
+DescribeAcls = admin.DescribeAclsRequest
+DescribeConfigs = admin.DescribeConfigsRequest
+DescribeGroups = admin.DescribeGroupsRequest
+DescribeProducers = admin.DescribeProducersRequest
+DescribeTransactions = admin.DescribeTransactionsRequest
+EndTxn = producer.EndTxnRequest
+Fetch = consumer.FetchRequest
+FindCoordinator = metadata.FindCoordinatorRequest
+InitProducerId = producer.InitProducerIdRequest
+ListGroups = admin.ListGroupsRequest
+ListOffsets = consumer.ListOffsetsRequest
+ListTransactions = admin.ListTransactionsRequest
+Metadata = metadata.MetadataRequest
+OffsetFetch = consumer.OffsetFetchRequest
+Produce = producer.ProduceRequest
+TxnOffsetCommit = producer.TxnOffsetCommitRequest
+WriteTxnMarkers = producer.WriteTxnMarkersRequest
+
+Request = Any  # a message of kafka-python, which is untyped: Any ends here and in the fields of answers
+
+CLIENT = "kafka-txn-toolkit"
+LARGEST_ANSWER = 1 << 30  # bytes; a coordinator with a million ids answers ListTransactions in one frame
+IN_FLIGHT = 8  # requests on one connection at a time; a broker works on one of them anyway
+
+# Kafka's names; kafka-python has its own for some codes, and does not know the newest.
+_NAMES = {code: error.message for code, error in kafka.errors.kafka_errors.items() if code is not None} | {
+    -1: "UNKNOWN_SERVER_ERROR",
+    0: "NONE",
+    6: "NOT_LEADER_OR_FOLLOWER",
+    10: "MESSAGE_TOO_LARGE",
+    17: "INVALID_TOPIC_EXCEPTION",
+    128: "INVALID_REGULAR_EXPRESSION",
+    129: "REBOOTSTRAP_REQUIRED",
+}
+_SINCE = {"DescribeProducers": "2.8", "DescribeTransactions": "3.0", "ListTransactions": "3.0"}
+_REFUSED = (
+    kafka.errors.AuthorizationError,
+    kafka.errors.IllegalSaslStateError,
+    kafka.errors.SaslAuthenticationFailedError,
+    kafka.errors.UnsupportedSaslMechanismError,
+)
+_LOST = (kafka.errors.KafkaError, OSError)
+_TIMED_OUT = (kafka.errors.KafkaTimeoutError, kafka.errors.RequestTimedOutError)
+
+
+def error_name(code: int) -> str:
+    """Kafka's name of an error code, for example ``"NOT_LEADER_OR_FOLLOWER"``."""
+    return str(_NAMES.get(code, f"ERROR_{code}"))
+
+
+def error_text(code: int, message: str | None = None) -> str:
+    """``"NAME: text"`` as it stands in the error column; the broker's own text where it sent one."""
+    text = message or " ".join(str(getattr(kafka.errors.for_code(code), "description", "")).split())
+    return f"{error_name(code)}: {text}" if text else error_name(code)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came back for one request: a message, or the error that stands in its place.
+
+    Parameters
+    ----------
+    broker_id
+        Broker that answered, or that should have.
+    observed_at
+        When the answer arrived, by this machine's clock.
+    message
+        The response with Kafka's field names in snake case; null where `error` is set. It may still carry Kafka error
+        codes of its own.
+    error
+        Why there is no message.
+    """
+
+    broker_id: int | None
+    observed_at: dt.datetime
+    message: Any = None
+    error: ToolkitError | None = None
+
+    @property
+    def error_text(self) -> str | None:
+        """``"NAME: text"`` for the error column; null where there is a message."""
+        return row_text(self.error) if self.error else None
+
+
+class Wire:
+    """Connections to the brokers of one cluster.
+
+    Parameters
+    ----------
+    config
+        How to reach the cluster.
+    timeout
+        Seconds that connecting, and every call of `send`, may take.
+
+    Raises
+    ------
+    ConnectionFailed
+        If no bootstrap address answers in time: which, what happened and what to check.
+    AuthenticationFailed
+        If a broker refuses the credentials.
+    """
+
+    def __init__(self, config: ClientConfig, *, timeout: float = 30.0) -> None:
+        self._config = config
+        self.timeout = timeout
+        milliseconds = int(timeout * 1000)
+        self._net = NetworkSelector(client_id=CLIENT, slow_task_threshold_secs=0)
+        self._manager = KafkaConnectionManager(
+            self._net,
+            **{"client_id": CLIENT}
+            | config.kafka_python()
+            | {
+                "receive_message_max_bytes": LARGEST_ANSWER,
+                "request_timeout_ms": milliseconds,
+                "socket_connection_setup_timeout_ms": milliseconds,
+                "max_in_flight_requests_per_connection": 1 << 20,  # beyond its limit kafka-python fails, we wait
+            },
+        )
+        keep_quiet(CLIENT)
+        self._net.start()
+        try:
+            self._net.run(self._bootstrap, time.monotonic() + timeout)
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Wire:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close every connection and end the thread that drives them."""
+        if not self._manager.closed:
+            self._net.run(self._manager.close)
+            self._net.close()
+
+    @property
+    def brokers(self) -> dict[int, str]:
+        """Broker id to the address it advertises, by the newest metadata that passed this wire."""
+        return {broker.node_id: f"{broker.host}:{broker.port}" for broker in self._manager.cluster.brokers()}
+
+    def versions(self, broker_id: int) -> dict[str, tuple[int, int]]:
+        """API name to lowest and highest version, by this very broker's own ApiVersions answer.
+
+        Raises
+        ------
+        ConnectionFailed, NotFound
+            If the broker does not answer, or is not in the cluster.
+        """
+        try:
+            connection = self._net.run(self._connection, broker_id, time.monotonic() + self.timeout)
+        except _LOST as exc:
+            raise self._failure(exc, broker_id, "ApiVersions") from None
+        known = {key.value for key in ApiKey}
+        return {
+            ApiKey(key).name if key in known else str(key): versions
+            for key, versions in connection.broker_version_data.api_versions.items()
+        }
+
+    def send(self, requests: Sequence[tuple[int | None, Request]]) -> list[Answer]:
+        """Send every request at once and wait for every answer; one result per request, in order.
+
+        A broker that fails gives an error in place of its own answers and delays or disturbs no other.
+
+        Parameters
+        ----------
+        requests
+            Broker id and message; no broker id means any broker.
+        """
+        if self._manager.closed:
+            raise UsageError("This connection to the cluster is closed.")
+        return list(self._net.run(self._send_all, requests, time.monotonic() + self.timeout))
+
+    def ask(self, request: Request, *, broker_id: int | None = None) -> Any:
+        """One message to one broker, and its response.
+
+        Raises
+        ------
+        BrokerError, ConnectionFailed, NotFound
+            If there is no response. Error codes inside a response are the caller's to read.
+        """
+        (answer,) = self.send([(broker_id, request)])
+        if answer.error:
+            raise answer.error
+        return answer.message
+
+    # Everything below runs on the thread of the connections.
+
+    async def _bootstrap(self, deadline: float) -> None:
+        """Learn the brokers from the first bootstrap address that answers; all are tried at once."""
+        nodes = self._manager.cluster.bootstrap_brokers()
+        first = Future()
+        failures: list[Exception] = []
+
+        async def knock(node: Any) -> None:
+            try:
+                connection = await self._connection(node.node_id, deadline)
+                self._learn(await connection.send_request(Metadata(topics=[]), _left(deadline)))
+            finally:
+                self._manager.close(node.node_id)
+
+        def failed(node: Any, exc: Exception) -> None:
+            failures.append(self._failure(exc, node.node_id, "Metadata") if isinstance(exc, _LOST) else exc)
+            if len(failures) == len(nodes) and not first.is_done:
+                first.failure(one_of_many(failures))
+
+        for node in nodes:
+            knocked = self._net.call_soon_with_future(knock, node)
+            knocked.add_callback(lambda _: first.is_done or first.success(None))
+            knocked.add_errback(partial(failed, node))
+        await first
+
+    async def _connection(self, broker_id: int | str, deadline: float) -> Any:
+        """An open connection: the present one, or a new one tried at once, whatever failed before."""
+        if self._manager.cluster.broker_metadata(broker_id) is None:
+            present = ", ".join(map(str, sorted(self.brokers)))
+            raise NotFound(f"Broker {broker_id} is not in the cluster; it has {present}.")
+        # Each connection then asks its broker for its versions; else the first broker's would stand for all.
+        self._manager.broker_version_data = None
+        self._manager.reset_backoff(broker_id)
+        connection = self._manager.get_connection(broker_id, timeout_ms=_left(deadline), refresh_metadata_on_err=False)
+        try:
+            await self._manager.wait_for(connection.init_future, _left(deadline))
+        except kafka.errors.KafkaTimeoutError:
+            connection.close()
+            raise
+        return connection
+
+    async def _any(self, deadline: float) -> Any:
+        """A connection to whichever broker takes one, those already connected first."""
+        connected = [node for node in self.brokers if self._is_connected(node)]
+        rest = [node for node in self.brokers if node not in connected]
+        nodes = [*connected, *rest, *(node.node_id for node in self._manager.cluster.bootstrap_brokers())]
+        for turn, node in enumerate(nodes, 1):
+            share = time.monotonic() + (deadline - time.monotonic()) / (len(nodes) + 1 - turn)
+            try:
+                return await self._connection(node, share)
+            except _LOST:
+                if turn == len(nodes):
+                    raise
+        raise AssertionError("a cluster has a bootstrap address")
+
+    def _is_connected(self, broker_id: int) -> bool:
+        return any(used.node_id == broker_id for used in self._manager.least_used_connections())
+
+    async def _send_all(self, requests: Sequence[tuple[int | None, Request]], deadline: float) -> list[Answer]:
+        """Give every broker its queue, all queues at once."""
+        queues: dict[int | None, list[int]] = {}
+        for index, (broker_id, _) in enumerate(requests):
+            queues.setdefault(broker_id, []).append(index)
+        answers: dict[int, Answer] = {}
+        running = [
+            self._net.call_soon_with_future(self._send_queue, broker_id, requests, indices, answers, deadline)
+            for broker_id, indices in queues.items()
+        ]
+        for future in running:
+            await future
+        return [answers[index] for index in range(len(requests))]
+
+    async def _send_queue(
+        self,
+        broker_id: int | None,
+        requests: Sequence[tuple[int | None, Request]],
+        indices: Sequence[int],
+        answers: dict[int, Answer],
+        deadline: float,
+    ) -> None:
+        """Send one broker's requests over its connection, a few in flight; answers come in the same order."""
+        in_flight: deque[tuple[int, Any]] = deque()
+
+        async def receive() -> None:
+            index, future = in_flight.popleft()
+            try:
+                answers[index] = Answer(broker_id, _now(), message=await future)
+            except _LOST as exc:
+                answers[index] = self._lost(exc, broker_id, requests[index][1])
+            else:
+                self._learn(answers[index].message)
+
+        try:
+            connection = await (self._any(deadline) if broker_id is None else self._connection(broker_id, deadline))
+            broker_id = connection.node_id if isinstance(connection.node_id, int) else broker_id
+        except (*_LOST, NotFound) as exc:
+            answers.update({index: self._lost(exc, broker_id, requests[index][1]) for index in indices})
+            return
+        for index in indices:
+            while connection.paused and time.monotonic() < deadline:  # the broker throttles
+                await self._net.sleep(0.01)
+            in_flight.append((index, connection.send_request(requests[index][1], max(1, _left(deadline)))))
+            if len(in_flight) == IN_FLIGHT:
+                await receive()
+        while in_flight:
+            await receive()
+
+    def _learn(self, message: Any) -> None:
+        """Take the brokers from a Metadata answer (not its topics: with thousands of partitions that costs)."""
+        if isinstance(message, metadata.MetadataResponse):
+            brokers = {"brokers": message.brokers, "controller_id": message.controller_id, "topics": []}
+            self._manager.cluster.update_metadata(metadata.MetadataResponse(version=message.API_VERSION, **brokers))
+
+    def _lost(self, exc: Exception, broker_id: int | None, request: Request) -> Answer:
+        api = str(request.name).removesuffix("Request")
+        return Answer(broker_id, _now(), error=self._failure(exc, broker_id, api))
+
+    def _failure(self, exc: Exception, broker_id: int | str | None, api: str) -> ToolkitError:
+        """A failure of the connection as one of our errors, which names the broker and says what to check."""
+        if isinstance(exc, ToolkitError):
+            return exc
+        node = self._manager.cluster.broker_metadata(broker_id)
+        address = f"{node.host}:{node.port}" if node else self._manager.config["bootstrap_servers"]
+        who = f"Broker {broker_id} at {address}" if isinstance(broker_id, int) else f"The broker at {address}"
+        text = self._config.scrub(_text(exc))
+        if isinstance(exc, kafka.errors.IncompatibleBrokerVersion):
+            need = f", which came with Kafka {_SINCE[api]}" if api in _SINCE else f": {text}"
+            return BrokerError(f"{who} does not support {api}{need}.", code="UNSUPPORTED_VERSION")
+        if isinstance(exc, _REFUSED):
+            return AuthenticationFailed(f"{who} refused the client: {text}.", do=CHECK_CREDENTIALS)
+        if isinstance(exc, _TIMED_OUT) and isinstance(broker_id, int):
+            return BrokerError(f"{who} did not answer {api} within {self.timeout:g} s.", code="REQUEST_TIMED_OUT")
+        if isinstance(exc, _TIMED_OUT):
+            return ConnectionFailed(f"{who} did not answer {api} within {self.timeout:g} s.", do=CHECK_ADDRESS)
+        protocol = str(self._manager.config["security_protocol"])
+        return ConnectionFailed(f"{who} cannot be used: {text}.", do=what_to_check(text, protocol))
+
+
+def _text(exc: Exception) -> str:
+    """What an exception says; an error code of Kafka says its name and Kafka's own text."""
+    said = plain_words(str(exc.args[0])) if exc.args else ""
+    code = getattr(exc, "errno", None)
+    return said or (error_text(code) if isinstance(code, int) else type(exc).__name__).rstrip(".")
+
+
+def _left(deadline: float) -> float:
+    """Milliseconds until `deadline`, zero once it has passed."""
+    return max(0.0, deadline - time.monotonic()) * 1000
+
+
+def _now() -> dt.datetime:
+    return dt.datetime.now(dt.UTC)
