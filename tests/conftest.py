@@ -1,0 +1,22 @@
+"""One real broker for every test that needs one."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from toolkit.lab import Kafka
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Warnings are errors, but for two of kafka-python's own that no one here can cure."""
+    # It reads its message schemas in a way that Python 3.11 and 3.12 call deprecated (3.13 took that back).
+    config.addinivalue_line("filterwarnings", "ignore:(read|open)_text is deprecated:DeprecationWarning")
+    # It leaves the socket of a connection that fails to the garbage collector.
+    config.addinivalue_line("filterwarnings", "ignore:unclosed <(ssl.SSLS|socket.s)ocket:ResourceWarning")
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[Kafka]:
+    """Kafka 4.3.1, one broker; it lets a producer write to a partition that it never added, as older brokers do."""
+    with Kafka("4.3.1", properties={"transaction.partition.verification.enable": False}) as broker:
+        yield broker
