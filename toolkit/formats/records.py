@@ -1,0 +1,280 @@
+"""Records of ``__transaction_state``: what a coordinator has written down about a transactional id.
+
+Sources: ``TransactionLogKey.json``, ``TransactionLogValue.json`` and ``TransactionLog`` in Kafka's
+transaction-coordinator, 2.8 to 4.3; KIP-890 (tags 0 to 2), KIP-915 (flexible values), KIP-939 (tag 3).
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from toolkit.errors import DecodeError, UsageError
+
+__all__ = ["STATES", "TransactionState", "coordinator_partition", "read_transaction_key", "read_transaction_value"]
+
+Buffer = bytes | bytearray | memoryview
+
+STATES = (  # by status byte
+    "Empty",
+    "Ongoing",
+    "PrepareCommit",
+    "PrepareAbort",
+    "CompleteCommit",
+    "CompleteAbort",
+    "Dead",
+    "PrepareEpochFence",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionState:
+    """The value of a ``__transaction_state`` record; what the record does not say is ``None``, never -1."""
+
+    version: int  # of the value: 0, or 1 once the cluster's feature transaction.version is 1 or higher
+    producer_id: int | None
+    producer_epoch: int | None
+    timeout_ms: int
+    state: str  # one of STATES
+    topic_partitions: tuple[tuple[str, int], ...]  # (topic, partition) as written; empty where there are none
+    last_update_timestamp_ms: int | None  # the coordinator's clock
+    start_timestamp_ms: int | None  # the coordinator's clock; None while no transaction is open
+    previous_producer_id: int | None = None  # of the last completed transaction
+    next_producer_id: int | None = None  # already sent to the client, not yet used
+    next_producer_epoch: int | None = None
+    client_transaction_version: int | None = None  # 2: the epoch grows with every transaction; None in version 0
+    unknown_tags: int = 0  # tagged fields of a newer Kafka, skipped
+
+
+def read_transaction_key(buf: Buffer) -> str | None:
+    """The transactional id that a record is about.
+
+    Parameters
+    ----------
+    buf
+        Key of the record.
+
+    Returns
+    -------
+    str or None
+        ``None`` for a key version of a newer Kafka, which says nothing about a transactional id.
+
+    Raises
+    ------
+    DecodeError
+        If the bytes end early, run on, or are not UTF-8.
+    """
+    reader = _Reader(buf, "key of a __transaction_state record")
+    if reader.int16() != 0:
+        return None
+    transactional_id = reader.text(reader.int16())
+    reader.end()
+    return transactional_id
+
+
+def read_transaction_value(buf: Buffer) -> TransactionState:
+    """The state that a record holds.
+
+    A tombstone has no value to read: the id has expired (``transactional.id.expiration.ms``).
+
+    Parameters
+    ----------
+    buf
+        Value of the record, version 0 or 1.
+
+    Raises
+    ------
+    DecodeError
+        If the version is newer, a status is unknown, or the bytes end early, run on, or contradict themselves.
+        No length in the bytes makes this take more memory than a small multiple of ``buf``.
+    """
+    reader = _Reader(buf, "value of a __transaction_state record")
+    version = reader.int16()
+    if version not in {0, 1}:
+        raise DecodeError(
+            f"The value of a __transaction_state record has version {version}.",
+            position=0,
+            means="A newer Kafka wrote it; versions 0 and 1 are known here.",
+            do="Upgrade kafka-txn-toolkit.",
+        )
+    flexible = version == 1
+    producer_id = reader.int64()
+    producer_epoch = reader.int16()
+    timeout_ms = reader.int32()
+    state = _read_state(reader)
+    topic_partitions = _read_topic_partitions(reader, flexible=flexible)
+    last_update_timestamp_ms = reader.int64()
+    start_timestamp_ms = reader.int64()
+    tags, unknown_tags = reader.tags(keep=4) if flexible else ({}, 0)
+    reader.end()
+    return TransactionState(
+        version=version,
+        producer_id=_known(producer_id),
+        producer_epoch=_known(producer_epoch),
+        timeout_ms=timeout_ms,
+        state=state,
+        topic_partitions=topic_partitions,
+        last_update_timestamp_ms=_known(last_update_timestamp_ms),
+        start_timestamp_ms=_known(start_timestamp_ms),
+        previous_producer_id=_known(_read_tag(tags.get(0), ">q")),
+        next_producer_id=_known(_read_tag(tags.get(1), ">q")),
+        client_transaction_version=_read_tag(tags.get(2), ">h", default=0) if flexible else None,
+        next_producer_epoch=_known(_read_tag(tags.get(3), ">h")),
+        unknown_tags=unknown_tags,
+    )
+
+
+def coordinator_partition(key: str, partitions: int) -> int:
+    """The partition of ``__transaction_state`` or ``__consumer_offsets`` that an id hashes to.
+
+    Its leader is the coordinator: ``Utils.abs(key.hashCode()) % partitions``, in ``TransactionStateManager`` and
+    ``GroupCoordinatorService`` alike.
+
+    Parameters
+    ----------
+    key
+        A transactional id or a group id.
+    partitions
+        How many partitions the topic has; 50 by default.
+
+    Examples
+    --------
+    >>> coordinator_partition("my-group", 50)
+    12
+    """
+    if partitions < 1:
+        raise UsageError(
+            f"A topic cannot have {partitions} partitions.", do="Ask the cluster for the topic's metadata."
+        )
+    units = key.encode("utf-16-be", "surrogatepass")  # Java hashes UTF-16 code units
+    hashed = 0
+    for (unit,) in struct.iter_unpack(">H", units):
+        hashed = (31 * hashed + unit) & 0xFFFFFFFF
+    signed = hashed - 2**32 if hashed >= 2**31 else hashed
+    return 0 if signed == -(2**31) else abs(signed) % partitions
+
+
+def _read_state(reader: _Reader) -> str:
+    position = reader.position
+    status = reader.int8()
+    if not 0 <= status < len(STATES):
+        raise DecodeError(
+            f"Transaction status {status} is not known.",
+            position=position,
+            means="A newer Kafka wrote it, or the bytes are damaged.",
+        )
+    return STATES[status]
+
+
+def _read_topic_partitions(reader: _Reader, *, flexible: bool) -> tuple[tuple[str, int], ...]:
+    """[]{topic, []partition}; the outer array may be null, which is how Empty is written."""
+    found: list[tuple[str, int]] = []
+    for _ in range(reader.length(flexible=flexible, item_size=3 if flexible else 6, nullable=True)):
+        topic = reader.text(reader.varint() - 1 if flexible else reader.int16())
+        found += [(topic, reader.int32()) for _ in range(reader.length(flexible=flexible, item_size=4))]
+        if flexible:
+            reader.tags()
+    return tuple(found)
+
+
+def _read_tag(field: tuple[int, bytes] | None, form: str, *, default: int = -1) -> int:
+    if field is None:
+        return default
+    position, data = field
+    if len(data) != struct.calcsize(form):
+        raise DecodeError(f"A tagged field of {struct.calcsize(form)} bytes has {len(data)}.", position=position)
+    (value,) = struct.unpack(form, data)
+    return int(value)
+
+
+def _known(number: int) -> int | None:
+    return None if number == -1 else number
+
+
+class _Reader:
+    """Kafka's primitive types, big endian, from a buffer whose every length is doubted."""
+
+    __slots__ = ("_view", "position", "what")
+
+    def __init__(self, buf: Buffer, what: str) -> None:
+        self._view = memoryview(buf)
+        self.what = what
+        self.position = 0
+
+    def int8(self) -> int:
+        return self._int(1)
+
+    def int16(self) -> int:
+        return self._int(2)
+
+    def int32(self) -> int:
+        return self._int(4)
+
+    def int64(self) -> int:
+        return self._int(8)
+
+    def varint(self) -> int:
+        """Unsigned, at most 32 bits in five bytes (``ByteUtils.readUnsignedVarint``)."""
+        start, number = self.position, 0
+        for shift in range(0, 35, 7):
+            byte = self._take(1)[0]
+            number |= (byte & 0x7F) << shift
+            if byte < 0x80 and number < 2**32:
+                return number
+        raise self._malformed("a varint is longer than 32 bits", start)
+
+    def text(self, size: int) -> str:
+        start = self.position
+        if size < 0:
+            raise self._malformed("a text that must be there is null", start)
+        try:
+            return str(self._take(size), "utf-8")
+        except UnicodeDecodeError:
+            raise self._malformed("a text is not UTF-8", start) from None
+
+    def length(self, *, flexible: bool, item_size: int, nullable: bool = False) -> int:
+        """Of an array whose items take so many bytes at least; 0 for null."""
+        start = self.position
+        count = self.varint() - 1 if flexible else self.int32()
+        if count < 0 and not nullable:
+            raise self._malformed("an array that must be there is null", start)
+        if count * item_size > len(self._view) - self.position:
+            raise self._malformed(f"an array of {count} items does not fit into the bytes left", start)
+        return max(count, 0)
+
+    def tags(self, *, keep: int = 0) -> tuple[dict[int, tuple[int, bytes]], int]:
+        """Tagged fields (KIP-482): tag to position and bytes for the tags below ``keep``, and how many others."""
+        kept: dict[int, tuple[int, bytes]] = {}
+        others = 0
+        for _ in range(self.varint()):
+            tag, size = self.varint(), self.varint()
+            position, data = self.position, self._take(size)
+            if tag < keep:
+                kept[tag] = (position, bytes(data))
+            else:
+                others += 1
+        return kept, others
+
+    def end(self) -> None:
+        if self.position != len(self._view):
+            raise self._malformed(f"{len(self._view) - self.position} bytes are left over", self.position)
+
+    def _int(self, size: int) -> int:
+        return int.from_bytes(self._take(size), "big", signed=True)
+
+    def _take(self, size: int) -> memoryview:
+        end = self.position + size
+        if end > len(self._view):
+            raise self._malformed(
+                f"it ends early, {size} bytes are needed and {len(self._view) - self.position} left", self.position
+            )
+        taken = self._view[self.position : end]
+        self.position = end
+        return taken
+
+    def _malformed(self, why: str, position: int) -> DecodeError:
+        return DecodeError(
+            f"The {self.what} is malformed at byte {position}: {why}.",
+            position=position,
+            means="The bytes are damaged, or they are no such record.",
+        )
