@@ -1,0 +1,112 @@
+"""Commands that judge: who holds an LSO, why, and what is safe."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import typer
+
+from toolkit.cli.connection import connect, partitions_asked
+from toolkit.cli.options import (
+    BootstrapServer,
+    Brokers,
+    CommandConfig,
+    Format,
+    LooksApart,
+    MaxTransactionTimeout,
+    Output,
+    Partitions,
+    Timeout,
+    Topics,
+)
+from toolkit.cli.output import answer, progress, show, width
+
+if TYPE_CHECKING:
+    from toolkit.schema import Row
+
+__all__ = ["diagnose", "find_hanging"]
+
+
+def diagnose(
+    ctx: typer.Context,
+    *,
+    topic: Topics = None,
+    partition: Partitions = None,
+    looks_apart: LooksApart = 5,
+    max_transaction_timeout: MaxTransactionTimeout = 15,
+    output: Output = Format.TABLE,
+    bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
+    timeout: Timeout = 30,
+) -> None:
+    """Judge every open transaction and every partition whose LSO is held, healthy ones included.
+
+    Looks at everything twice, so that a transaction that just ends is not taken for one that nobody ends.
+    """
+    partitions_asked(topic, partition)
+    with connect(ctx, bootstrap_server, command_config, timeout=timeout) as cluster:
+        _announce(looks_apart)
+        rows = cluster.finding_rows(
+            topic,
+            partition,
+            looks_apart=looks_apart,
+            max_transaction_timeout_ms=int(max_transaction_timeout * 60_000),
+        )
+    _answer(rows, rows, output)
+    raise typer.Exit(_exit_code(rows))
+
+
+def find_hanging(
+    ctx: typer.Context,
+    *,
+    topic: Topics = None,
+    partition: Partitions = None,
+    broker_id: Brokers = None,
+    looks_apart: LooksApart = 5,
+    max_transaction_timeout: MaxTransactionTimeout = 15,
+    output: Output = Format.TABLE,
+    bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
+    timeout: Timeout = 30,
+) -> None:
+    """Find the transactions that nobody will ever end, and those where that cannot be known.
+
+    Searches the whole cluster, internal topics included, unless told otherwise.
+    """
+    partitions_asked(topic, partition)
+    with connect(ctx, bootstrap_server, command_config, timeout=timeout) as cluster:
+        _announce(looks_apart)
+        rows = cluster.finding_rows(
+            topic,
+            partition,
+            broker_id=broker_id,
+            looks_apart=looks_apart,
+            max_transaction_timeout_ms=int(max_transaction_timeout * 60_000),
+        )
+    _answer([row for row in rows if row["verdict"] in {"hanging", "unknown"}], rows, output)
+    raise typer.Exit(_exit_code(rows))
+
+
+def _announce(looks_apart: float) -> None:
+    if looks_apart:
+        progress(f"Looking twice, {looks_apart:g} s apart ...")
+
+
+def _answer(rows: Sequence[Row], of: Sequence[Row], output: Format) -> None:
+    """Write `rows`, and for a person the sum of all that was seen."""
+    if output is not Format.TABLE:
+        from toolkit.schema import FINDINGS
+
+        answer(FINDINGS, rows, output)
+        return
+    from toolkit.views.text import finding_lines, summary
+
+    lines = finding_lines(rows, now=dt.datetime.now(dt.UTC), width=width())
+    show([*lines, *([""] if lines else []), summary(of)])
+
+
+def _exit_code(rows: Sequence[Row]) -> int:
+    verdicts = {row["verdict"] for row in rows}
+    return 1 if "hanging" in verdicts else 3 if "unknown" in verdicts else 0

@@ -1,0 +1,95 @@
+"""The options that commands share, spelled as Kafka's own tools spell them."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+__all__ = [
+    "BootstrapServer",
+    "Brokers",
+    "CommandConfig",
+    "Format",
+    "LooksApart",
+    "MaxTransactionTimeout",
+    "Output",
+    "Partition",
+    "Partitions",
+    "Timeout",
+    "Topic",
+    "Topics",
+]
+
+
+class Format(StrEnum):
+    """How an answer is written."""
+
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
+
+
+CONNECTION = "Connection"
+
+BootstrapServer = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap-server",
+        metavar="HOST:PORT",
+        help="Broker to start from; several with commas.",
+        rich_help_panel=CONNECTION,
+    ),
+]
+CommandConfig = Annotated[
+    str | None,
+    typer.Option(
+        "--command-config",
+        metavar="FILE",
+        help="Client properties, with Java's or librdkafka's keys: security.protocol, sasl.*, ssl.*.",
+        rich_help_panel=CONNECTION,
+    ),
+]
+Timeout = Annotated[
+    float,
+    typer.Option(
+        "--timeout",
+        metavar="SECONDS",
+        min=0.1,
+        help="How long to wait for the cluster before giving up.",
+        rich_help_panel=CONNECTION,
+    ),
+]
+Output = Annotated[
+    Format, typer.Option("--format", help="table for a person; json and csv with every column, and nothing else.")
+]
+Topic = Annotated[str, typer.Option("--topic", metavar="TOPIC", help="Topic.")]
+Topics = Annotated[
+    list[str] | None,
+    typer.Option("--topic", metavar="TOPIC", help="Only this topic; may be repeated. Default: all, internal ones too."),
+]
+Partition = Annotated[int, typer.Option("--partition", metavar="N", min=0, help="Partition number.")]
+Partitions = Annotated[
+    list[int] | None,
+    typer.Option("--partition", metavar="N", min=0, help="Only this partition; may be repeated. Needs --topic."),
+]
+Brokers = Annotated[int | None, typer.Option("--broker-id", metavar="ID", help="Broker id.")]
+LooksApart = Annotated[
+    float,
+    typer.Option(
+        "--looks-apart",
+        metavar="SECONDS",
+        min=0,
+        help="Time between the two looks that have to agree; 0 is a single look.",
+    ),
+]
+MaxTransactionTimeout = Annotated[
+    float,
+    typer.Option(
+        "--max-transaction-timeout",
+        metavar="MINUTES",
+        min=0,
+        help="A live transaction that is open for longer is called long; nothing else depends on it.",
+    ),
+]

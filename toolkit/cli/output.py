@@ -1,0 +1,63 @@
+"""Where an answer goes: stdout, whole and in the format asked for. Everything else goes to stderr."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import typer
+
+from toolkit.cli.options import Format
+
+if TYPE_CHECKING:
+    from toolkit.schema import Row, Table
+
+__all__ = ["answer", "exit_code", "progress", "remark", "show", "width"]
+
+
+def answer(table: Table, rows: Sequence[Row], output: Format) -> None:
+    """Write the rows of a table."""
+    from toolkit.views.rows import row_lines, to_csv, to_json
+
+    if output is Format.TABLE:
+        sys.stdout.write("\n".join(row_lines(table, rows, width=width())) + "\n")
+    else:
+        sys.stdout.write((to_json if output is Format.JSON else to_csv)(table, rows))
+
+
+def exit_code(rows: Iterable[Row]) -> int:
+    """Return 3 where an answer is missing in a row, else 0."""
+    return 3 if any(row["error"] for row in rows) else 0
+
+
+def show(lines: Iterable[str]) -> None:
+    """Write lines of findings: coloured in a terminal, plain elsewhere."""
+    if not sys.stdout.isatty():
+        sys.stdout.write("".join(f"{line}\n" for line in lines))
+        return
+    from rich.console import Console
+
+    from toolkit.views.text import paint
+
+    Console().print(paint(lines), soft_wrap=True)
+
+
+def width() -> int | None:
+    """Columns of the terminal; null where there is none and nothing needs wrapping."""
+    if not sys.stdout.isatty():
+        return None
+    from rich.console import Console
+
+    return Console().width
+
+
+def remark(text: str) -> None:
+    """Say something to the person, beside the answer."""
+    typer.echo(text, err=True)
+
+
+def progress(text: str) -> None:
+    """Say what goes on to a person who is waiting for it; a pipe or a log is not told."""
+    if sys.stderr.isatty():
+        remark(text)
