@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 import typer
@@ -53,7 +54,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-PANELS = {
+PANELS: Mapping[str, Mapping[str, Callable[..., None]]] = {
     "Judge": {"diagnose": findings.diagnose, "find-hanging": findings.find_hanging},
     "Look": {
         "list": tables.list_transactions,

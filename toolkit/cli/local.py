@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from toolkit.cli.output import remark, show
+from toolkit.cli.output import remark, show, width
 from toolkit.errors import UsageError
 
 __all__ = ["demo", "lab"]
@@ -49,7 +49,7 @@ def demo(*, version: Version = "4.3.1") -> None:
     """Stage real incidents on a Kafka of its own, find them, end them, and check that readers go on."""
     from toolkit.lab.demo import run
 
-    raise typer.Exit(0 if run(version) else 1)
+    raise typer.Exit(0 if run(version, show=show, width=width()) else 1)
 
 
 def _settings(pairs: list[str]) -> dict[str, str]:

@@ -35,6 +35,7 @@ def show(lines: Iterable[str]) -> None:
     """Write lines of findings: coloured in a terminal, plain elsewhere."""
     if not sys.stdout.isatty():
         sys.stdout.write("".join(f"{line}\n" for line in lines))
+        sys.stdout.flush()  # lab and demo are followed as they go
         return
     from rich.console import Console
 
