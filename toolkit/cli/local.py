@@ -32,14 +32,14 @@ def lab(
     remark(f"Starting Kafka {version} ...")
     with Kafka(version, brokers=brokers, properties=settings) as kafka:
         count = "1 broker" if brokers == 1 else f"{brokers} brokers"
-        show(
-            [
-                f"Kafka {version} with {count} is ready at {kafka.bootstrap_servers}",
-                f"  kafka-txn diagnose --bootstrap-server {kafka.bootstrap_servers}",
-                "Ctrl-C ends it and deletes its data.",
-            ]
-        )
         try:
+            show(
+                [
+                    f"Kafka {version} with {count} is ready at {kafka.bootstrap_servers}",
+                    f"  kafka-txn diagnose --bootstrap-server {kafka.bootstrap_servers}",
+                    "Ctrl-C ends it and deletes its data.",
+                ]
+            )
             threading.Event().wait()
         except KeyboardInterrupt:
             remark("Stopping.")
