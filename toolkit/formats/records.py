@@ -33,13 +33,13 @@ class TransactionState:
 
     version: int  # of the value: 0, or 1 once the cluster's feature transaction.version is 1 or higher
     producer_id: int | None
-    producer_epoch: int | None
+    producer_epoch: int | None  # transaction version 2 raises it in PrepareCommit and PrepareAbort already
     timeout_ms: int
     state: str  # one of STATES
     topic_partitions: tuple[tuple[str, int], ...]  # (topic, partition) as written; empty where there are none
     last_update_timestamp_ms: int | None  # the coordinator's clock
-    start_timestamp_ms: int | None  # the coordinator's clock; None while no transaction is open
-    previous_producer_id: int | None = None  # of the last completed transaction
+    start_timestamp_ms: int | None  # the coordinator's clock; stays after the end; None before the first transaction
+    previous_producer_id: int | None = None  # the id of the last transaction; 4.3 writes the same one where it stayed
     next_producer_id: int | None = None  # already sent to the client, not yet used
     next_producer_epoch: int | None = None
     client_transaction_version: int | None = None  # 2: the epoch grows with every transaction; None in version 0
