@@ -1,0 +1,125 @@
+"""A real read_committed consumer, to see what an open transaction does to it."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import Any
+
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+
+from toolkit.errors import LabError
+from toolkit.lab.ask import Cluster, config_of
+
+__all__ = ["BlockedConsumer", "blocked_consumer"]
+
+EARLIEST: Any = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+LATEST: Any = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+
+
+def blocked_consumer(kafka: Cluster, topic: str, group: str, *, partition: int = 0) -> BlockedConsumer:
+    """Return a consumer of a group that has read and committed all that read_committed lets it."""
+    consumer = BlockedConsumer(kafka, topic, group=group, partition=partition)
+    try:
+        consumer.read()
+    except BaseException:
+        consumer.close()
+        raise
+    return consumer
+
+
+class BlockedConsumer:
+    """A read_committed consumer of one partition: it reads as far as it may, and goes on once that is further.
+
+    Parameters
+    ----------
+    kafka
+        A lab cluster, or how to reach any other one.
+    topic, partition
+        What to read, from the group's committed offset on, or from the start of the log.
+    group
+        Group to commit for.
+
+    Examples
+    --------
+    >>> with blocked_consumer(kafka, "payments", "billing") as billing:  # doctest: +SKIP
+    ...     billing.lag
+    17
+    """
+
+    def __init__(self, kafka: Cluster, topic: str, *, group: str, partition: int = 0) -> None:
+        quiet = {"log_level": 0, "error_cb": lambda error: None}  # brokers may be down on purpose
+        settings = config_of(kafka).librdkafka() | quiet
+        self.group = group
+        self.topic = topic
+        self.partition = partition
+        self._admin = AdminClient(settings)
+        self._consumer = Consumer(
+            settings
+            | {
+                "group.id": group,
+                "isolation.level": "read_committed",
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "fetch.wait.max.ms": 100,
+            }
+        )
+        (committed,) = self._consumer.committed([TopicPartition(topic, partition)], timeout=30)
+        self.position: int = committed.offset if committed.offset >= 0 else self._offset(EARLIEST)
+        """Offset that it will read next."""
+        self._end = -1
+        self._consumer.assign([TopicPartition(topic, partition, self.position)])
+
+    def __enter__(self) -> BlockedConsumer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections; the group keeps its committed offset."""
+        self._consumer.close()
+
+    @property
+    def lag(self) -> int:
+        """Offsets from its position to the high watermark, as monitoring shows it."""
+        return self._offset(LATEST) - self.position
+
+    def read(self, *, timeout: float = 30) -> list[Message]:
+        """Read up to the last stable offset, commit, and return the records.
+
+        Raises
+        ------
+        LabError
+            If it does not get there within `timeout` seconds.
+        """
+        deadline = time.monotonic() + timeout
+        records = []
+        while self._end < self._offset(LATEST, IsolationLevel.READ_COMMITTED):
+            if time.monotonic() > deadline:
+                raise LabError(f"{self.group} did not reach the end of {self.topic}-{self.partition} in {timeout:g} s.")
+            records += self._read_to_end()
+        self._consumer.commit(offsets=[TopicPartition(self.topic, self.partition, self.position)], asynchronous=False)
+        return records
+
+    def _read_to_end(self) -> list[Message]:
+        """Records until the consumer says that there are no more, or none has come for a moment."""
+        records = []
+        while message := self._consumer.poll(0.2):
+            error = message.error()
+            if error and error.code() == KafkaError._PARTITION_EOF:
+                self._end = message.offset() or 0
+                break
+            if error:
+                raise KafkaException(error)
+            records.append(message)
+            self.position = (message.offset() or 0) + 1
+        return records
+
+    def _offset(self, spec: Any, isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED) -> int:
+        partition = TopicPartition(self.topic, self.partition)
+        asked = self._admin.list_offsets({partition: spec}, isolation_level=isolation_level, request_timeout=30)
+        return int(asked[partition].result().offset)

@@ -1,0 +1,89 @@
+"""Open transactions that have an owner: an abort marker would lose half of a live transaction."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+from toolkit.lab.incidents.setups import EVERYDAY, NEGLECTFUL, TWO_PHASE
+from toolkit.lab.producer import TxnProducer
+from toolkit.lab.staging import Stage, Staged, incident
+
+__all__ = [
+    "stage_old_event_times",
+    "stage_open_long",
+    "stage_open_young",
+    "stage_overdue",
+    "stage_prepared",
+    "stage_superseded_written",
+]
+
+
+@incident("ongoing", setup=EVERYDAY)
+def stage_open_young(stage: Stage, *, timeout_ms: int = 600_000) -> Staged:
+    """A healthy transaction is open, and will be committed."""
+    return _open(stage, timeout_ms=timeout_ms)
+
+
+@incident("ongoing", later="long", setup=EVERYDAY)
+def stage_open_long(stage: Stage, *, timeout_ms: int = 3_600_000) -> Staged:
+    """A healthy transaction may stay open for an hour, as those of Flink may: longer than brokers allow by default.
+
+    It is `long` once it is older than what is called long: 15 minutes by default, or what
+    ``findings(max_transaction_timeout_ms=...)`` is given.
+    """
+    return _open(stage, timeout_ms=timeout_ms)
+
+
+@incident("ongoing", setup=EVERYDAY)
+def stage_old_event_times(stage: Stage) -> Staged:
+    """A healthy transaction, seconds old, carries records of last week, so that tools that trust their times accuse it.
+
+    Pitfall P3: a backfill. DescribeProducers gives the records' times as the producer's last timestamp.
+    """
+    return _open(stage, timestamp=dt.datetime.now(dt.UTC) - dt.timedelta(days=7))
+
+
+@incident("ongoing", later="overdue", setup=NEGLECTFUL)
+def stage_overdue(stage: Stage, *, timeout_ms: int = 1_000) -> Staged:
+    """A transaction is open past its own timeout, because its coordinator does not look.
+
+    It is `overdue` once its timeout and the coordinator's usual interval (10 s) are over.
+    """
+    return _open(stage, timeout_ms=timeout_ms)
+
+
+@incident("prepared", setup=TWO_PHASE, since="4.0.0")
+def stage_prepared(stage: Stage) -> Staged:
+    """A transaction waits for a two-phase commit: only the external coordinator that prepared it may decide.
+
+    Root cause R20 is the same without that coordinator (KIP-939). The timeout shows as Int32.MAX and never comes.
+    """
+    return _open(stage, two_phase=True)
+
+
+@incident("ongoing", setup=EVERYDAY)
+def stage_superseded_written(stage: Stage) -> Staged:
+    """A live transaction was opened by a record of its producer's dead epoch, which its commit would make visible.
+
+    What ``superseded_same_partition`` becomes once the new epoch writes: the broker shows one transaction of the new
+    epoch that starts where the dead one did. `close` aborts it, which is the remedy.
+    """
+    stage.create_topic()
+    dead = stage.producer()
+    start = dead.send(stage.topic, stage.partition)
+    alive = TxnProducer(stage.cluster, dead.transactional_id).init()
+    alive.add(stage.topic, stage.partition)
+    alive.send(stage.topic, stage.partition)
+    return stage.staged(alive, start, closing=stage.finishing(alive, commit=False))
+
+
+def _open(
+    stage: Stage, *, timeout_ms: int = 600_000, timestamp: dt.datetime | None = None, two_phase: bool = False
+) -> Staged:
+    stage.create_topic()
+    producer = stage.producer(timeout_ms=timeout_ms)
+    if two_phase:
+        producer.init(two_phase=True)
+    producer.add(stage.topic, stage.partition)
+    start = producer.send(stage.topic, stage.partition, timestamp=timestamp)
+    return stage.staged(producer, start, closing=stage.finishing(producer))

@@ -1,0 +1,138 @@
+"""Transactions whose outcome is decided, or whose coordinator cannot be asked."""
+
+from __future__ import annotations
+
+import signal
+import uuid
+
+from toolkit.lab.ask import offsets, open_transactions, partitions, until
+from toolkit.lab.broker import Kafka
+from toolkit.lab.consumer import BlockedConsumer
+from toolkit.lab.incidents.setups import EVERYDAY, REPLICATED, STANDSTILL
+from toolkit.lab.staging import ALWAYS_UP, Stage, Staged, incident
+
+__all__ = [
+    "stage_committing",
+    "stage_coordinator_gone",
+    "stage_fenced_by_timeout",
+    "stage_marker_only",
+    "stage_unreplicated",
+]
+
+OTHER = 2  # the broker that is stopped
+
+
+@incident("ending", later="stuck_ending", setup=REPLICATED)
+def stage_committing(stage: Stage, *, commit: bool = True) -> Staged:
+    """A transaction is decided, but its marker cannot be written while a replica is missing (min.insync.replicas=2).
+
+    The coordinator tries for ever. An abort marker over a decided commit would lose it. `close` brings the replica
+    back, and the marker follows.
+    """
+    stage.create_topic(replicas=[ALWAYS_UP, OTHER], config={"min.insync.replicas": "2"})
+    producer = stage.producer(coordinator_id=ALWAYS_UP)
+    producer.add(stage.topic, stage.partition)
+    start = producer.send(stage.topic, stage.partition)
+    stage.kafka.stop_broker(OTHER)
+    until(lambda: True if _in_sync(stage) == [ALWAYS_UP] else None, awaited="the ISR to shrink")
+    producer.decide(commit=commit)
+    finish = stage.finishing(producer, commit=commit)
+
+    def heal() -> None:
+        stage.kafka.start_broker(OTHER)
+        finish()
+
+    return stage.staged(producer, start, closing=heal)
+
+
+@incident("unreplicated", setup=STANDSTILL, since="3.3.0")
+def stage_unreplicated(stage: Stage) -> Staged:
+    """Nothing is open, yet the LSO waits: the marker is written, but a follower in the ISR stands still.
+
+    Pitfall P8. `close` lets the follower go on.
+    """
+    stage.create_topic(replicas=[ALWAYS_UP, OTHER])
+    producer = stage.producer(coordinator_id=ALWAYS_UP)
+    producer.add(stage.topic, stage.partition)
+    start = producer.send(stage.topic, stage.partition)
+    until(
+        lambda: True if offsets(stage.cluster, stage.topic, stage.partition)[2] > start else None,
+        awaited="the follower to copy the record",
+    )
+    _signal(stage.kafka, signal.SIGSTOP)
+    producer.decide(commit=True)
+    until(
+        lambda: None if open_transactions(stage.cluster, stage.topic, stage.partition) else True,
+        awaited="the marker on the leader",
+    )
+    finish = stage.finishing(producer)
+
+    def go_on() -> None:
+        _signal(stage.kafka, signal.SIGCONT)
+        finish()
+
+    return stage.staged(producer, start, closing=go_on)
+
+
+@incident("unknown", setup=REPLICATED)
+def stage_coordinator_gone(stage: Stage) -> Staged:
+    """A healthy transaction is open while its coordinator is down: whether it hangs, nobody can tell.
+
+    Pitfall P2: a tool that takes the silence for an answer calls it an orphan. `close` brings the coordinator back
+    and commits.
+    """
+    stage.create_topic(replicas=[ALWAYS_UP])
+    producer = stage.producer(coordinator_id=OTHER)
+    producer.add(stage.topic, stage.partition)
+    start = producer.send(stage.topic, stage.partition)
+    stage.kafka.stop_broker(OTHER)
+    finish = stage.finishing(producer)
+
+    def come_back() -> None:
+        stage.kafka.start_broker(OTHER)
+        finish()
+
+    return stage.staged(producer, start, closing=come_back)
+
+
+@incident("clear", setup=EVERYDAY)
+def stage_marker_only(stage: Stage, *, group: str | None = None) -> Staged:
+    """Nothing is wrong: a group has read everything, and its lag of 1 is the marker that ended the last transaction.
+
+    False alarm R18.
+    """
+    stage.create_topic()
+    producer = stage.producer()
+    producer.add(stage.topic, stage.partition)
+    start = producer.send(stage.topic, stage.partition)
+    producer.end(commit=True)
+    group = group or f"{stage.plot.name}-{uuid.uuid4().hex[:6]}"
+    with BlockedConsumer(stage.config, stage.topic, group=group, partition=stage.partition) as consumer:
+        consumer.read()
+    return stage.staged(producer, start, group=group)
+
+
+@incident("clear", setup=EVERYDAY)
+def stage_fenced_by_timeout(stage: Stage, *, timeout_ms: int = 1_000) -> Staged:
+    """A producer stalled past its timeout, so its coordinator aborted the transaction and fenced it; nothing is open.
+
+    Outcome R19: the application fails with INVALID_PRODUCER_EPOCH and blames the broker, but the LSO has moved on.
+    """
+    stage.create_topic()
+    producer = stage.producer(timeout_ms=timeout_ms)
+    producer.add(stage.topic, stage.partition)
+    start = producer.send(stage.topic, stage.partition)
+    until(
+        lambda: True if offsets(stage.cluster, stage.topic, stage.partition)[1] > start else None,
+        awaited="the coordinator to abort the transaction",
+    )
+    return stage.staged(producer, start)
+
+
+def _in_sync(stage: Stage) -> list[int]:
+    return list(partitions(stage.cluster, stage.topic)[stage.partition].isr_nodes)
+
+
+def _signal(kafka: Kafka, number: signal.Signals) -> None:
+    """Send a signal to the other broker."""
+    kafka._process(OTHER).send_signal(number)

@@ -1,0 +1,63 @@
+"""The clusters that incidents are staged on."""
+
+from __future__ import annotations
+
+from toolkit.lab.staging import Setup
+
+__all__ = ["EVERYDAY", "NEGLECTFUL", "REPLICATED", "STANDSTILL", "TWO_PHASE"]
+
+EVERYDAY = Setup(
+    name="everyday",
+    brokers=1,
+    properties={
+        # KIP-890 part 1 off; from 4.0 on it also accepts producers that keep their epoch, as those before 4.0 do.
+        "transaction.partition.verification.enable": "false",
+        "transaction.max.timeout.ms": "3600000",  # as people set it for Flink
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
+    },
+)
+
+NEGLECTFUL = Setup(
+    name="neglectful",
+    brokers=1,
+    properties={
+        **EVERYDAY.properties,
+        # The coordinator never looks for transactions past their timeout ...
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": "86400000",
+        # ... and forgets an idle id after seconds instead of a week.
+        "transactional.id.expiration.ms": "3000",
+        "transaction.remove.expired.transaction.cleanup.interval.ms": "500",
+    },
+)
+
+TWO_PHASE = Setup(
+    name="two-phase",
+    brokers=1,
+    properties={
+        **EVERYDAY.properties,
+        "transaction.two.phase.commit.enable": "true",
+        "unstable.api.versions.enable": "true",  # InitProducerId 6 is not declared stable up to 4.4
+    },
+)
+
+REPLICATED = Setup(
+    name="replicated",
+    brokers=2,
+    properties={
+        **EVERYDAY.properties,
+        "transaction.state.log.replication.factor": "1",  # every id has one coordinator, and can lose it
+        "broker.session.timeout.ms": "6000",  # a broker that was stopped may come back this soon
+    },
+)
+
+STANDSTILL = Setup(
+    name="standstill",
+    brokers=2,
+    properties={
+        **EVERYDAY.properties,
+        "transaction.state.log.replication.factor": "1",  # a coordinator with no follower to wait for
+        # A follower that stands still stays in the ISR, and is not taken for dead.
+        "replica.lag.time.max.ms": "3600000",
+        "broker.session.timeout.ms": "3600000",
+    },
+)

@@ -1,0 +1,196 @@
+"""A transactional producer in the raw: every request by hand, so that it can also do what a correct one never does.
+
+It speaks as clients did before transaction version 2 (the epoch stays from one transaction to the next), which every
+broker from 2.8 to 4.x still accepts.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import uuid
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from toolkit.formats.batches import write_batch
+from toolkit.lab.ask import answer, coordinator, leader
+from toolkit.sources import wire
+from toolkit.sources.wire import Wire
+
+__all__ = ["TxnProducer", "write_committed"]
+
+
+class TxnProducer:
+    """A transactional id and its producer id; every step is one request, sent only when asked for.
+
+    Parameters
+    ----------
+    cluster
+        The wire to send on.
+    transactional_id
+        The id to produce under.
+    timeout_ms
+        Transaction timeout that the coordinator will hold it to.
+
+    Raises
+    ------
+    Refused
+        From every step, naming the Kafka error that it was refused with. What passes by itself (a coordinator that
+        loads, a marker still being written) is waited for.
+
+    Examples
+    --------
+    >>> producer = TxnProducer(cluster, "payments").init()  # doctest: +SKIP
+    >>> producer.add("orders", 0)  # doctest: +SKIP
+    >>> producer.send("orders", 0)  # doctest: +SKIP
+    0
+    >>> producer.end(commit=True)  # doctest: +SKIP
+    """
+
+    def __init__(self, cluster: Wire, transactional_id: str, *, timeout_ms: int = 600_000) -> None:
+        self.cluster = cluster
+        self.transactional_id = transactional_id
+        self.timeout_ms = timeout_ms
+        self.producer_id = self.producer_epoch = -1
+        self._sequences: dict[tuple[str, int], int] = {}
+
+    def init(self, *, two_phase: bool = False) -> TxnProducer:
+        """InitProducerId: get a producer id, or the next epoch, which fences the one before.
+
+        Parameters
+        ----------
+        two_phase
+            Ask for two-phase commit (KIP-939), which needs version 6 of the request.
+        """
+        asked = {"transactional_id": self.transactional_id, "transaction_timeout_ms": self.timeout_ms}
+        given = self._ask(
+            lambda: (
+                wire.InitProducerId(**asked, enable2_pc=True, min_version=6)
+                if two_phase
+                else wire.InitProducerId(**asked, max_version=2)
+            ),
+            codes=lambda message: [message.error_code],
+        )
+        self.producer_id, self.producer_epoch = int(given.producer_id), int(given.producer_epoch)
+        self._sequences.clear()
+        return self
+
+    def add(self, topic: str, *partitions: int) -> None:
+        """AddPartitionsToTxn: tell the coordinator where this transaction writes."""
+        request = wire.AddPartitionsToTxn
+        self._ask(
+            lambda: request(
+                v3_and_below_transactional_id=self.transactional_id,
+                v3_and_below_producer_id=self.producer_id,
+                v3_and_below_producer_epoch=self.producer_epoch,
+                v3_and_below_topics=[request.AddPartitionsToTxnTopic(name=topic, partitions=list(partitions))],
+                max_version=3,
+            ),
+            codes=lambda message: [
+                each.partition_error_code
+                for found in message.results_by_topic_v3_and_below
+                for each in found.results_by_partition
+            ],
+        )
+
+    def send(self, topic: str, partition: int, *, records: int = 1, timestamp: dt.datetime | None = None) -> int:
+        """Produce one batch with the next sequence number, and return the offset it was written at.
+
+        Parameters
+        ----------
+        topic, partition
+            Where to; whether the coordinator knows of it is the caller's affair.
+        records
+            How many.
+        timestamp
+            The client's clock; now if not given.
+        """
+        sequence = self._sequences.get((topic, partition), 0)
+        key = self.transactional_id.encode()
+        batch = write_batch(
+            [(key, b"record %d" % number) for number in range(sequence, sequence + records)],
+            timestamp=timestamp or dt.datetime.now(dt.UTC),
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            base_sequence=sequence,
+            is_transactional=True,
+        )
+        request = wire.Produce.TopicProduceData
+        produced = self._ask(
+            lambda: wire.Produce(
+                transactional_id=self.transactional_id,
+                acks=-1,
+                timeout_ms=10_000,
+                topic_data=[
+                    request(name=topic, partition_data=[request.PartitionProduceData(index=partition, records=batch)])
+                ],
+                max_version=8,
+            ),
+            to=lambda: leader(self.cluster, topic, partition),
+            codes=lambda message: [message.responses[0].partition_responses[0].error_code],
+        )
+        self._sequences[topic, partition] = sequence + records
+        return int(produced.responses[0].partition_responses[0].base_offset)
+
+    def commit_offset(self, group: str, topic: str, partition: int, *, offset: int) -> None:
+        """TxnOffsetCommit: write a group's offset as part of the transaction; the group needs no members."""
+        request = wire.TxnOffsetCommit.TxnOffsetCommitRequestTopic
+        one = request.TxnOffsetCommitRequestPartition(
+            partition_index=partition, committed_offset=offset, committed_leader_epoch=-1, committed_metadata=""
+        )
+        self._ask(
+            lambda: wire.TxnOffsetCommit(
+                transactional_id=self.transactional_id,
+                group_id=group,
+                producer_id=self.producer_id,
+                producer_epoch=self.producer_epoch,
+                generation_id=-1,
+                member_id="",
+                group_instance_id=None,
+                topics=[request(name=topic, partitions=[one])],
+                max_version=3,
+            ),
+            to=lambda: coordinator(self.cluster, group, group=True),
+            codes=lambda message: [message.topics[0].partitions[0].error_code],
+        )
+
+    def decide(self, *, commit: bool) -> None:
+        """EndTxn: have the coordinator decide; returns when it has, which is before the markers are written."""
+        self._ask(
+            lambda: wire.EndTxn(
+                transactional_id=self.transactional_id,
+                producer_id=self.producer_id,
+                producer_epoch=self.producer_epoch,
+                committed=commit,
+                max_version=3,
+            ),
+            codes=lambda message: [message.error_code],
+        )
+
+    def end(self, *, commit: bool) -> None:
+        """Decide, and return when every marker is written."""
+        self.decide(commit=commit)
+        self.decide(commit=commit)  # the same again is refused with CONCURRENT_TRANSACTIONS until then
+
+    def _ask(
+        self,
+        request: Callable[[], Any],
+        *,
+        codes: Callable[[Any], Iterable[int]],
+        to: Callable[[], int] | None = None,
+    ) -> Any:
+        return answer(
+            self.cluster,
+            request,
+            of=f"{self.transactional_id!r} (producer {self.producer_id}, epoch {self.producer_epoch})",
+            codes=codes,
+            to=to or (lambda: coordinator(self.cluster, self.transactional_id)),
+        )
+
+
+def write_committed(cluster: Wire, topic: str, partition: int, *, records: int = 1) -> int:
+    """Write records in a transaction of their own, commit it, and return the offset of the first."""
+    producer = TxnProducer(cluster, f"healthy-{uuid.uuid4().hex[:6]}").init()
+    producer.add(topic, partition)
+    offset = producer.send(topic, partition, records=records)
+    producer.end(commit=True)
+    return offset

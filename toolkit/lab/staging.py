@@ -1,0 +1,326 @@
+"""What every staged incident is made of: where it runs, the stage it is set on, and what stands there afterwards."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import TracebackType
+from typing import Any
+
+from toolkit.errors import UsageError
+from toolkit.lab.ask import Cluster, Refused, answer, config_of, coordinator, partitions, until
+from toolkit.lab.broker import Kafka
+from toolkit.lab.producer import TxnProducer, write_committed
+from toolkit.sources import wire
+from toolkit.sources.wire import Wire
+
+__all__ = ["Incident", "Setup", "Stage", "Staged", "incident"]
+
+NOTHING: Mapping[str, str] = {}
+ALWAYS_UP = 1  # broker that no incident stops; with fewer than three brokers it is the only controller, too
+OVER = {"INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING", "INVALID_TXN_STATE", "PRODUCER_FENCED"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """A cluster that incidents can be staged on: ``Kafka(version, brokers=..., properties=...)``."""
+
+    name: str
+    brokers: int
+    properties: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Staged:
+    """An incident as it stands on the cluster.
+
+    Parameters
+    ----------
+    name
+        Name of the incident.
+    topic, partition
+        Where it shows.
+    producer_id, producer_epoch, transactional_id
+        Who wrote.
+    start_offset
+        Offset of the transaction's first record on this partition, as the broker answered it.
+    expected
+        The verdict that is right at once, and as long as nobody does anything.
+    later
+        The verdict that is right once it has lasted; empty if time changes nothing.
+    what
+        One sentence for a newcomer.
+    group
+        Consumer group that takes part; empty if none does.
+    also
+        Other transactions staged along with it, in the order of their start offsets where the partition is the same.
+    """
+
+    name: str
+    topic: str
+    partition: int
+    producer_id: int
+    producer_epoch: int
+    transactional_id: str
+    start_offset: int
+    expected: str
+    later: str = ""
+    what: str = ""
+    group: str = ""
+    also: tuple[Staged, ...] = ()
+    _closing: Callable[[], None] | None = field(default=None, repr=False, compare=False)
+
+    def close(self) -> None:
+        """Have a living owner finish its transaction, and a broken cluster heal; what hangs goes on hanging."""
+        if self._closing:
+            self._closing()
+
+    def __enter__(self) -> Staged:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Incident:
+    """An incident that can be staged: call it with a cluster.
+
+    Parameters
+    ----------
+    name
+        Its name in ``INCIDENTS``.
+    recipe
+        What is done on the stage.
+    expected, later
+        Right verdict at once, and once it has lasted.
+    setup
+        Brokers and properties that it needs.
+    since
+        First Kafka version that it can be staged on.
+    """
+
+    name: str
+    recipe: Callable[..., Staged]
+    expected: str
+    later: str
+    setup: Setup
+    since: str
+
+    @property
+    def what(self) -> str:
+        """One sentence for a newcomer."""
+        return (self.recipe.__doc__ or "").split("\n", 1)[0]
+
+    @property
+    def brokers(self) -> int:
+        """How many brokers it needs."""
+        return self.setup.brokers
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """Broker properties that it needs."""
+        return self.setup.properties
+
+    def __call__(
+        self,
+        kafka: Cluster,
+        *,
+        topic: str | None = None,
+        partition: int = 0,
+        **options: Any,
+    ) -> Staged:
+        """Stage it.
+
+        Parameters
+        ----------
+        kafka
+            A lab cluster, or how to reach any other one (bootstrap servers or client properties).
+        topic
+            Topic to stage it on, created if it is not there; a new one with a random suffix if not given.
+        partition
+            Partition to stage it on. Some incidents write to the next one as well.
+        options
+            What the recipe takes beside.
+
+        Raises
+        ------
+        LabError
+            If a broker refuses a step; it names the Kafka error.
+        UsageError
+            If it stops brokers and `kafka` is not a lab cluster.
+        """
+        with Stage(kafka, self, topic=topic, partition=partition) as stage:
+            staged = self.recipe(stage, **options)
+        return replace(staged, later=self.later, what=self.what)
+
+
+def incident(
+    expected: str, *, setup: Setup, later: str = "", since: str = "2.8.0"
+) -> Callable[[Callable[..., Staged]], Incident]:
+    """Make an `Incident` of a recipe ``stage_<name>(stage, ...)``; its docstring's first line says what it is."""
+
+    def named(recipe: Callable[..., Staged]) -> Incident:
+        name = recipe.__name__.removeprefix("stage_")
+        return Incident(name=name, recipe=recipe, expected=expected, later=later, setup=setup, since=since)
+
+    return named
+
+
+class Stage:
+    """A topic on a cluster, and producers that write to it.
+
+    Parameters
+    ----------
+    kafka
+        The cluster.
+    plot
+        The incident to stage.
+    topic, partition
+        Where.
+    """
+
+    def __init__(self, kafka: Cluster, plot: Incident, *, topic: str | None, partition: int) -> None:
+        self.plot = plot
+        self.partition = partition
+        self.topic = topic or f"{plot.name.replace('_', '-')}-{uuid.uuid4().hex[:6]}"
+        self._kafka = kafka if isinstance(kafka, Kafka) else None
+        self.config = config_of(kafka)
+        if plot.brokers > 1 and not self._kafka:
+            raise UsageError(f"{plot.name} stops brokers, so it needs a lab cluster rather than an address.")
+        self.cluster = self._connect()
+
+    def __enter__(self) -> Stage:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.cluster.close()
+
+    @property
+    def kafka(self) -> Kafka:
+        """The lab cluster, for incidents that stop brokers."""
+        assert self._kafka
+        return self._kafka
+
+    def _connect(self) -> Wire:
+        return Steady(self.config) if self.plot.brokers > 1 else Wire(self.config)
+
+    def create_topic(self, *, replicas: Sequence[int] = (), config: Mapping[str, str] = NOTHING) -> None:
+        """Create the topic if it is not there, with a committed record and one more partition than needed.
+
+        Parameters
+        ----------
+        replicas
+            Broker ids of each partition's replicas, its leader first; any one broker if not given.
+        config
+            Topic configuration.
+        """
+        if partitions(self.cluster, self.topic):
+            return
+        count = self.partition + 2
+        new = wire.CreateTopics.CreatableTopic
+        topic = new(
+            name=self.topic,
+            num_partitions=-1 if replicas else count,
+            replication_factor=-1 if replicas else 1,
+            assignments=[
+                new.CreatableReplicaAssignment(partition_index=each, broker_ids=list(replicas))
+                for each in range(count)
+                if replicas
+            ],
+            configs=[new.CreatableTopicConfig(name=key, value=value) for key, value in config.items()],
+        )
+        answer(
+            self.cluster,
+            lambda: wire.CreateTopics(topics=[topic], timeout_ms=10_000, validate_only=False, max_version=4),
+            of=self.topic,
+            to=lambda: int(self.cluster.ask(wire.Metadata(topics=[])).controller_id),
+            codes=lambda message: [each.error_code for each in message.topics],
+        )
+        until(
+            lambda: True if len(partitions(self.cluster, self.topic)) == count else None,
+            awaited=f"the leaders of {self.topic}",
+        )
+        write_committed(self.cluster, self.topic, self.partition)
+
+    def producer(self, *, timeout_ms: int = 600_000, coordinator_id: int | None = None) -> TxnProducer:
+        """Return a new producer that has its producer id.
+
+        Parameters
+        ----------
+        timeout_ms
+            Its transaction timeout.
+        coordinator_id
+            Broker that shall coordinate it; any if not given.
+        """
+        while True:
+            transactional_id = f"{self.plot.name}-{uuid.uuid4().hex[:6]}"
+            if coordinator_id in (None, coordinator(self.cluster, transactional_id)):
+                return TxnProducer(self.cluster, transactional_id, timeout_ms=timeout_ms).init()
+
+    def staged(
+        self,
+        producer: TxnProducer,
+        start_offset: int,
+        *,
+        partition: int | None = None,
+        expected: str | None = None,
+        closing: Callable[[], None] | None = None,
+        **facts: Any,
+    ) -> Staged:
+        """Put down what a producer left at an offset: by default on the stage's partition, as the incident expects.
+
+        Parameters
+        ----------
+        producer
+            Who wrote, with the epoch that it has now.
+        start_offset
+            Where its transaction starts.
+        partition, expected
+            If they differ from the incident's.
+        closing
+            What ends it in good order.
+        facts
+            Other fields of `Staged`.
+        """
+
+        fields: dict[str, Any] = {
+            "name": self.plot.name,
+            "topic": self.topic,
+            "partition": self.partition if partition is None else partition,
+            "producer_id": producer.producer_id,
+            "producer_epoch": producer.producer_epoch,
+            "transactional_id": producer.transactional_id,
+            "start_offset": start_offset,
+            "expected": expected or self.plot.expected,
+            "_closing": closing,
+        }
+        return Staged(**fields | facts)
+
+    def finishing(self, *producers: TxnProducer, commit: bool = True) -> Callable[[], None]:
+        """What living owners do: each ends its transaction, unless somebody has ended it already."""
+
+        def finish() -> None:
+            with self._connect() as cluster:
+                for producer in producers:
+                    producer.cluster = cluster
+                    try:
+                        producer.end(commit=commit)
+                    except Refused as refused:
+                        if refused.error not in OVER:
+                            raise
+
+        return finish
+
+
+class Steady(Wire):
+    """A wire that puts its questions to any broker to the one that no incident stops."""
+
+    def ask(self, request: Any, *, broker_id: int | None = None) -> Any:
+        """As `Wire.ask`, with that broker where none is named."""
+        return super().ask(request, broker_id=ALWAYS_UP if broker_id is None else broker_id)
