@@ -5,37 +5,32 @@ from __future__ import annotations
 import atexit
 import base64
 import os
-import random
 import re
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Mapping, Sequence
-from itertools import islice
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Self
 
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
-
 from toolkit.errors import LabError, NotFound, UsageError
+from toolkit.lab import zookeeper
 from toolkit.lab.jars import fetch_jars
-from toolkit.lab.java import find_java
+from toolkit.lab.java import find_java, java_command
 from toolkit.lab.keeper import Keeper
-from toolkit.lab.settings import Node, properties_text, server_properties, zookeeper_properties
+from toolkit.lab.ready import is_ready, quiet_admin
+from toolkit.lab.settings import Node, free_ports, properties_text, server_properties
 
 __all__ = ["Kafka"]
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
-FAST_START = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
-# Below the ports that Linux and macOS hand out to outgoing connections, so that a stopped broker's port stays free.
-PORTS = range(20_000, 32_000)
-PORT_TAKEN = "Address already in use"
+
+
+class PortTaken(LabError):
+    """Somebody took a free port before the broker did; with other ports it will work."""
 
 
 class Kafka:
@@ -54,8 +49,9 @@ class Kafka:
         one or two brokers, broker 1 is the only controller.
     properties
         Broker settings that win over the lab's: replication factors equal to `brokers`,
-        ``transaction.state.log.min.isr=1``, ``group.initial.rebalance.delay.ms=0``, and
-        ``auto.create.topics.enable=false`` because an incident is staged on exactly the topics it names.
+        ``transaction.state.log.min.isr=1``, ``group.initial.rebalance.delay.ms=0``, a broker session of 3 s so that
+        restarts are quick, and ``auto.create.topics.enable=false`` because an incident is staged on exactly the
+        topics it names.
     users
         Names and passwords. If given, clients must log in (SASL/PLAIN) and an authorizer refuses what no ACL allows.
     super_users
@@ -81,7 +77,7 @@ class Kafka:
         users: Mapping[str, str] = NOTHING,
         super_users: Sequence[str] = (),
         heap: str = "512m",
-        timeout: float = 90,
+        timeout: float = 120,
     ) -> None:
         if not re.fullmatch(r"\d+\.\d+\.\d+", version) or _numbers(version) < (2, 8):
             raise UsageError(f"{version!r} is not a Kafka version of the lab.", do="Ask for 2.8.0 or newer: '4.3.1'.")
@@ -99,12 +95,12 @@ class Kafka:
         self._heap = heap
         self._timeout = timeout
         self._keeper: Keeper | None = None
+        self._zookeeper_port: int | None = None
         self._nodes: dict[int, Node] = {}
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
 
     def __repr__(self) -> str:
-        state = self.bootstrap_servers if self._keeper else "stopped"
-        return f"<Kafka {self.version}, {len(self.broker_ids)} broker(s), {state}>"
+        return f"<Kafka {self.version} at {self.bootstrap_servers}>" if self._keeper else f"<Kafka {self.version}>"
 
     def __enter__(self) -> Self:
         return self.start()
@@ -123,31 +119,33 @@ class Kafka:
         ------
         LabError
             The jars could not be fetched, there is no fitting Java, or a broker ended or was not ready in time: then
-            with the last lines of its log.
+            with what its log says.
         """
         if self._keeper:
             return self
-        self._java = str(find_java(newest=self._newest_java))
-        self._jars = fetch_jars(self.version)
-        for _ in range(3):
+        self._java = find_java(newest=None if _numbers(self.version) >= (4, 0) else 23)
+        self._classpath = self.classpath
+        for attempts_left in (2, 1, 0):
             try:
                 self._start()
-            except BaseException as error:
+                break
+            except PortTaken:
                 self.stop()
-                if isinstance(error, LabError) and PORT_TAKEN in str(error):
-                    refused = error
-                    continue
+                if not attempts_left:
+                    raise
+            except BaseException:
+                self.stop()
                 raise
-            return self
-        raise refused
+        return self
 
     def stop(self) -> None:
         """End all brokers at once and delete their directory; nothing happens if none runs."""
         keeper, self._keeper = self._keeper, None
-        atexit.unregister(self._stop_at_exit)
         if keeper:
+            atexit.unregister(self._stop_at_exit)
             keeper.stop()
-        self._processes.clear()
+            self._processes.clear()
+            self._nodes.clear()
 
     def client_config(self, user: str | None = None) -> dict[str, str]:
         """Return the librdkafka settings that connect to this cluster.
@@ -169,16 +167,18 @@ class Kafka:
     @property
     def bootstrap_servers(self) -> str:
         """Addresses of all brokers, ``"127.0.0.1:port,..."``."""
+        self._running()
         return ",".join(f"127.0.0.1:{node.client_port}" for node in self._nodes.values())
 
     @property
     def log_dirs(self) -> dict[int, Path]:
         """The directory with each broker's partitions, by broker id."""
+        self._running()
         return {broker_id: node.log_dir for broker_id, node in self._nodes.items()}
 
     @property
     def classpath(self) -> str:
-        """Java class path with this version's Kafka, its tools and a logger."""
+        """Java class path with this version's Kafka, its tools and a logger; fetched if this machine lacks it."""
         return f"{fetch_jars(self.version)}/*"
 
     # One broker
@@ -199,11 +199,13 @@ class Kafka:
             self.kill(broker_id)
 
     def start_broker(self, broker_id: int) -> None:
-        """Start a broker that was stopped or killed; return when it answers and sees every running broker."""
+        """Start a broker that was stopped or killed; return when it answers and knows every running broker."""
         if self._process(broker_id).poll() is None:
             return
+        if port := self._zookeeper_port:
+            self._wait(broker_id, lambda: not zookeeper.is_registered(port, broker_id))
         self._launch(broker_id)
-        self._wait_until_ready([broker_id])
+        self._wait_until_ready(broker_id)
 
     def restart(self, broker_id: int) -> None:
         """Stop a broker in good order and start it again on the same data and port."""
@@ -212,12 +214,12 @@ class Kafka:
 
     def logs(self, broker_id: int, *, lines: int = 30) -> str:
         """Return the last lines of a broker's own log."""
-        return _tail(self._node(broker_id).log, lines)
+        return "\n".join(_lines(self._node(broker_id).log)[-lines:])
 
     # Tools
 
     def run_tool(
-        self, main_class: str, *arguments: str, input: str | None = None, timeout: float = 120
+        self, main_class: str, *arguments: str, stdin: str = "", timeout: float = 120
     ) -> subprocess.CompletedProcess[str]:
         """Run one of this version's Java programs and return its exit code, stdout and stderr.
 
@@ -227,27 +229,19 @@ class Kafka:
             Its name in this version; for example ``"org.apache.kafka.tools.TransactionsCommand"``.
         arguments
             As on a command line.
-        input
-            Text for its standard input.
+        stdin
+            What it reads.
         timeout
             Seconds until ``subprocess.TimeoutExpired``.
         """
+        keeper = self._running()
         return subprocess.run(
-            [
-                self._java,
-                "-Xmx512m",
-                *FAST_START,
-                *self._logging("warn"),
-                "-cp",
-                self.classpath,
-                main_class,
-                *arguments,
-            ],
-            input=input or "",
+            java_command(self._java, main_class, *arguments, classpath=self._classpath, log_level="warn"),
+            input=stdin,
             capture_output=True,
             text=True,
             timeout=timeout,
-            process_group=self._running().group,
+            process_group=keeper.group,
         )
 
     # Starting
@@ -255,174 +249,114 @@ class Kafka:
     def _start(self) -> None:
         directory = Path(tempfile.mkdtemp(prefix="kafka-txn-lab-"))
         self._keeper = Keeper(directory)
-        atexit.register(self._stop_at_exit)
         self._owner = os.getpid()
-        ports = iter(_free_ports(3 * len(self.broker_ids) + 1))
-        zookeeper_port = None if self._is_kraft else next(ports)
-        self._nodes = {
-            each: Node(
-                broker_id=each,
-                directory=directory / f"broker-{each}",
-                client_port=next(ports),
-                internal_port=next(ports),
-                controller_port=next(ports),
-            )
-            for each in self.broker_ids
-        }
-        for node in self._nodes.values():
-            self._write_properties(node, zookeeper_port)
-        if zookeeper_port:
-            self._start_zookeeper(directory, zookeeper_port)
+        atexit.register(self._stop_at_exit)
+        self._lay_out(directory)
+        if self._zookeeper_port:
+            self._start_zookeeper(directory, self._zookeeper_port)
         else:
             self._format()
         for broker_id in self.broker_ids:
             self._launch(broker_id)
-        self._wait_until_ready(self.broker_ids)
+        self._wait_until_ready(*self.broker_ids)
 
-    def _write_properties(self, node: Node, zookeeper_port: int | None) -> None:
-        properties = server_properties(
-            node,
-            list(self._nodes.values()),
-            zookeeper_port=zookeeper_port,
-            users=self._users,
-            super_users=self._super_users,
-        )
-        node.directory.mkdir()
-        _properties_file(node).write_text(properties_text(properties | self._properties))
+    def _lay_out(self, directory: Path) -> None:
+        """Give every broker its directory, its ports and its settings."""
+        zookeeper_port, *ports = free_ports(1 + 3 * len(self.broker_ids))
+        self._zookeeper_port = zookeeper_port if _numbers(self.version) < (3, 3) else None
+        triples = zip(*[iter(ports)] * 3, strict=True)
+        for broker_id, (client, internal, controller) in zip(self.broker_ids, triples, strict=True):
+            self._nodes[broker_id] = Node(
+                broker_id=broker_id,
+                directory=directory / f"broker-{broker_id}",
+                client_port=client,
+                internal_port=internal,
+                controller_port=controller,
+            )
+        for node in self._nodes.values():
+            properties = server_properties(
+                node,
+                list(self._nodes.values()),
+                zookeeper_port=self._zookeeper_port,
+                users=self._users,
+                super_users=self._super_users,
+            )
+            node.directory.mkdir()
+            node.settings.write_text(properties_text(properties | self._properties))
 
     def _start_zookeeper(self, directory: Path, port: int) -> None:
         settings = directory / "zookeeper.properties"
-        settings.write_text(properties_text(zookeeper_properties(directory, port=port)))
-        main_class = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-        self._run(main_class, str(settings), log=directory / "zookeeper.log")
+        settings.write_text(properties_text(zookeeper.zookeeper_properties(directory, port=port)))
+        self._run(zookeeper.MAIN_CLASS, str(settings), log=directory / "zookeeper.log")
 
     def _format(self) -> None:
         cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        tool = "kafka.tools.StorageTool"
-        formatting = {
-            node: self._run(
-                tool, "format", f"--cluster-id={cluster_id}", f"--config={_properties_file(node)}", log=node.log
-            )
-            for node in self._nodes.values()
-        }
-        for node, process in formatting.items():
+        arguments = "kafka.tools.StorageTool", "format", f"--cluster-id={cluster_id}", "--config"
+        runs = [(node, self._run(*arguments, str(node.settings), log=node.log)) for node in self._nodes.values()]
+        for node, process in runs:
             if process.wait(self._timeout):
-                raise self._failure(node, f"its storage could not be formatted (exit code {process.returncode})")
+                raise self._failure(node, f"could not format its storage (exit code {process.returncode})")
 
     def _launch(self, broker_id: int) -> None:
         node = self._node(broker_id)
-        self._processes[broker_id] = self._run("kafka.Kafka", str(_properties_file(node)), log=node.log)
+        self._processes[broker_id] = self._run("kafka.Kafka", str(node.settings), log=node.log)
 
     def _run(self, main_class: str, *arguments: str, log: Path) -> subprocess.Popen[bytes]:
-        command = [self._java, f"-Xmx{self._heap}", *FAST_START, *self._logging("info"), "-cp", f"{self._jars}/*"]
-        return self._running().start([*command, main_class, *arguments], log=log)
+        command = java_command(self._java, main_class, *arguments, classpath=self._classpath, heap=self._heap)
+        return self._running().start(command, log=log)
 
-    def _logging(self, level: str) -> list[str]:
-        simple = "-Dorg.slf4j.simpleLogger"
-        return [
-            f"{simple}.defaultLogLevel={level}",
-            f"{simple}.showDateTime=true",
-            f"{simple}.dateTimeFormat=yyyy-MM-dd'T'HH:mm:ss.SSS",
-        ]
+    def _wait_until_ready(self, *broker_ids: int) -> None:
+        admins = [quiet_admin(f"127.0.0.1:{self._node(each).internal_port}") for each in broker_ids]
 
-    def _wait_until_ready(self, broker_ids: Sequence[int]) -> None:
-        """Ask until these brokers answer, each one knows every running broker, and a topic could be created."""
+        def ready() -> bool:
+            for each in broker_ids:
+                if (code := self._process(each).poll()) is not None:
+                    raise self._failure(self._node(each), f"ended with exit code {code}")
+            running = {each for each, process in self._processes.items() if process.poll() is None}
+            return all(is_ready(admin, running) for admin in admins)
+
+        self._wait(broker_ids[0], ready)
+
+    def _wait(self, broker_id: int, condition: Callable[[], bool]) -> None:
         deadline = time.monotonic() + self._timeout
-        running = {each for each, process in self._processes.items() if process.poll() is None} | set(broker_ids)
-        for node in (self._node(broker_id) for broker_id in broker_ids):
-            admin = _quiet_admin(f"127.0.0.1:{node.internal_port}")
-            while not _is_ready(admin, running):
-                self._check_alive(broker_ids)
-                if time.monotonic() > deadline:
-                    raise self._failure(node, f"it was not ready after {self._timeout:g} s")
-                time.sleep(0.05)
-
-    def _check_alive(self, broker_ids: Sequence[int]) -> None:
-        for broker_id in broker_ids:
-            code = self._process(broker_id).poll()
-            if code is not None:
-                raise self._failure(self._node(broker_id), f"it ended with exit code {code}")
+        while not condition():
+            if time.monotonic() > deadline:
+                raise self._failure(self._node(broker_id), f"was not ready after {self._timeout:g} s")
+            time.sleep(0.05)
 
     def _failure(self, node: Node, happened: str) -> LabError:
-        return LabError(
-            f"Kafka {self.version}, broker {node.broker_id}: {happened}.",
-            means=f"Its log ends with:\n{_tail(node.log, 30)}\n",
+        lines = _lines(node.log)
+        first = next((number for number, line in enumerate(lines) if "] ERROR " in line), -20)
+        kind = PortTaken if any("Address already in use" in line for line in lines) else LabError
+        return kind(
+            f"Broker {node.broker_id} of Kafka {self.version} {happened}.",
+            means="Its log says:\n" + "\n".join(lines[first:][:20]) + "\n",
             do="Correct `properties` if the log names one; a machine short of memory or time needs a longer `timeout`.",
         )
 
     # Small things
 
-    @property
-    def _is_kraft(self) -> bool:
-        return _numbers(self.version) >= (3, 3)
-
-    @property
-    def _newest_java(self) -> int | None:
-        return None if _numbers(self.version) >= (4, 0) else 23
-
     def _running(self) -> Keeper:
         if not self._keeper:
-            raise LabError(
-                "This Kafka is not running.", do="Use it inside `with Kafka(...) as kafka:`, or call start()."
-            )
+            raise LabError("This Kafka is not running.", do="Use it inside `with Kafka(...) as kafka:`, or start() it.")
         return self._keeper
 
     def _node(self, broker_id: int) -> Node:
+        self._running()
         if broker_id not in self._nodes:
             raise NotFound(f"This Kafka has no broker {broker_id}; it has {self.broker_ids}.")
         return self._nodes[broker_id]
 
     def _process(self, broker_id: int) -> subprocess.Popen[bytes]:
-        self._running()
-        self._node(broker_id)
-        return self._processes[broker_id]
+        return self._processes[self._node(broker_id).broker_id]
 
     def _stop_at_exit(self) -> None:
         if os.getpid() == self._owner:
             self.stop()
 
 
-def _is_ready(admin: AdminClient, broker_ids: set[int]) -> bool:
-    try:
-        if not broker_ids <= set(admin.list_topics(timeout=1).brokers):
-            return False
-        attempt = NewTopic("ready", num_partitions=1, replication_factor=len(broker_ids))
-        admin.create_topics([attempt], validate_only=True, request_timeout=5)["ready"].result()
-    except KafkaException:
-        return False
-    return True
-
-
-def _quiet_admin(server: str) -> AdminClient:
-    config: dict[str, str | int | float | bool] = {
-        "bootstrap.servers": server,
-        "reconnect.backoff.ms": 20,
-        "reconnect.backoff.max.ms": 100,
-        "log_level": 0,
-    }
-    return AdminClient(config)
-
-
-def _free_ports(count: int) -> list[int]:
-    return list(islice(filter(_is_free, random.sample(PORTS, len(PORTS))), count))
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
-
-
-def _properties_file(node: Node) -> Path:
-    return node.directory / "server.properties"
-
-
-def _tail(log: Path, lines: int) -> str:
-    return "\n".join(log.read_text(errors="replace").splitlines()[-lines:]) if log.exists() else "(no log)"
+def _lines(log: Path) -> list[str]:
+    return log.read_text(errors="replace").splitlines() if log.exists() else []
 
 
 def _numbers(version: str) -> tuple[int, ...]:

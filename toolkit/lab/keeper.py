@@ -30,12 +30,13 @@ class Keeper:
     """
 
     def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._started: list[subprocess.Popen[bytes]] = []
         command = [sys.executable, "-I", "-S", __file__, str(directory), str(os.getpid())]
         self._helper = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, process_group=0)
         assert self._helper.stdout
         with self._helper.stdout as answer:
             self.group = int(answer.readline())
-        self._started: list[subprocess.Popen[bytes]] = []
 
     def start(self, command: list[str], *, log: Path) -> subprocess.Popen[bytes]:
         """Start a process whose output is appended to `log`."""
@@ -49,33 +50,46 @@ class Keeper:
     def stop(self) -> None:
         """Kill every process started here and delete the directory; returns when both are done."""
         assert self._helper.stdin
-        self._helper.stdin.close()
+        # A word, since the end of the pipe does not come while a forked child of this process holds it open.
+        with contextlib.suppress(BrokenPipeError), self._helper.stdin as helper:
+            helper.write(b"stop")
         self._helper.wait()
+        _end(self.group, self.directory)
         for process in self._started:
             process.wait()
 
 
-def main(directory: str, parent: int) -> None:
+def _end(group: int, directory: Path) -> None:
+    with contextlib.suppress(OSError):
+        os.killpg(group, signal.SIGKILL)
+    # A dying process may still add a file under the hand that deletes.
+    for _ in range(1000):
+        shutil.rmtree(directory, ignore_errors=True)
+        if not directory.exists():
+            break
+        time.sleep(0.01)
+
+
+def _help(directory: Path, parent: int) -> None:
+    for ignored in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+        signal.signal(ignored, signal.SIG_IGN)
     group = _new_group()
     sys.stdout.write(f"{group}\n")
     sys.stdout.flush()
     while os.getppid() == parent and not select.select([sys.stdin], [], [], 1.0)[0]:
         pass
-    with contextlib.suppress(OSError):
-        os.killpg(group, signal.SIGKILL)
-    while os.path.exists(directory):
-        shutil.rmtree(directory, ignore_errors=True)
-        time.sleep(0.01)
+    _end(group, directory)
 
 
 def _new_group() -> int:
-    placeholder = os.fork()
-    if not placeholder:
+    """Return a process group held open by a child that does nothing: the helper must live on when the group dies."""
+    child = os.fork()
+    if not child:
         os.setpgid(0, 0)
         signal.pause()
-    os.setpgid(placeholder, placeholder)
-    return placeholder
+    os.setpgid(child, child)
+    return child
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    _help(Path(sys.argv[1]), int(sys.argv[2]))

@@ -1,0 +1,30 @@
+"""The ZooKeeper that Kafka needs before 3.3."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+__all__ = ["MAIN_CLASS", "is_registered", "zookeeper_properties"]
+
+MAIN_CLASS = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+
+
+def zookeeper_properties(directory: Path, *, port: int) -> dict[str, str]:
+    """Return the settings of one ZooKeeper on 127.0.0.1 that forgets lost brokers quickly and answers ``dump``."""
+    return {
+        "dataDir": str(directory / "zookeeper"),
+        "clientPort": str(port),
+        "clientPortAddress": "127.0.0.1",
+        "tickTime": "500",
+        "admin.enableServer": "false",
+        "4lw.commands.whitelist": "dump",
+    }
+
+
+def is_registered(port: int, broker_id: int) -> bool:
+    """Tell whether a session still holds this broker's place; a new broker with its id would end itself."""
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        connection.sendall(b"dump")
+        answer = connection.makefile("rb").read()
+    return f"\t/brokers/ids/{broker_id}\n".encode() in answer
