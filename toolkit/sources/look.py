@@ -1,0 +1,211 @@
+"""One look at a cluster, in the order that makes its answers bracket each other (`analysis.evidence.Look`)."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from toolkit.analysis.evidence import Coverage, Look
+from toolkit.schema import Row
+from toolkit.sources.coordinators import STATE_TOPIC, Places
+from toolkit.sources.offsets import partition_rows
+from toolkit.sources.openings import read_openings
+from toolkit.sources.producers import open_transactions, producer_rows
+from toolkit.sources.rights import topics_are_visible, transactional_ids_are_visible
+from toolkit.sources.state_log import StateLog, read_state_log
+from toolkit.sources.topology import Place, read_topology
+from toolkit.sources.transactions import OPEN_STATES, TOO_OLD, Filters, describe, list_ids
+from toolkit.sources.wire import Wire
+
+if TYPE_CHECKING:
+    from toolkit.config import ClientConfig
+
+__all__ = ["take_look"]
+
+OLD = dt.timedelta(seconds=60)  # a decided transaction older than this may be stuck
+SECONDS_FOR_AGE = 10.0  # to learn from the log when a state last changed: useful, never needed
+
+
+def take_look(
+    wire: Wire, config: ClientConfig, bases: Mapping[Place, Row], *, whole_cluster: bool, openings: int = 3
+) -> Look:
+    """Look once.
+
+    Parameters
+    ----------
+    bases
+        The partitions to look at, by the metadata (`topology.Topology`).
+    whole_cluster
+        Whether they are meant to be all there are, so that hidden topics are a gap.
+    openings
+        How many open transactions of a partition, the lowest ones, have their first batch read.
+    """
+    partitions = partition_rows(wire, bases)
+    leaders = {_place(row): row for row in partitions}
+    producers = producer_rows(wire, leaders)
+    opened = open_transactions(producers)
+
+    told = _ask_coordinators(wire, config, opened, leaders)
+    topic_gaps: Sequence[str] = topics_are_visible(wire, told.brokers).gaps if whole_cluster else ()
+
+    again = _to_ask_again(partitions, producers, told.rows, leaders)
+    fresh = read_topology(wire, {topic for topic, _ in again}).at(again) if again else {}
+    producers_after = producer_rows(wire, fresh) if again else []
+    partitions_after = partition_rows(wire, fresh) if again else []
+    return Look(
+        partitions=partitions,
+        producers=producers,
+        transactions=told.rows,
+        partitions_after=partitions_after,
+        producers_after=producers_after,
+        coverage=Coverage(brokers=told.brokers, proofs=told.proofs, gaps=told.gaps, topic_gaps=topic_gaps),
+        observed_at=dt.datetime.now(dt.UTC),
+        openings=read_openings(wire, open_transactions(producers_after), per_partition=openings),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Told:
+    """What the coordinators told, and whether that is all there is to tell."""
+
+    rows: Sequence[Row]
+    brokers: Sequence[int]
+    proofs: Sequence[str]
+    gaps: Sequence[str]
+
+
+def _ask_coordinators(wire: Wire, config: ClientConfig, opened: Sequence[Row], leaders: Mapping[Place, Row]) -> _Told:
+    before = Places(STATE_TOPIC, read_topology(wire, [STATE_TOPIC]))
+    brokers = sorted(wire.brokers)
+    listing = list_ids(wire, brokers, before, Filters())
+    open_ids = {row["producer_id"] for row in opened}
+    relevant = [row for row in listing.rows if row["producer_id"] in open_ids or row["state"] in OPEN_STATES]
+    rows = describe(wire, relevant)
+
+    unlisted = [row for row in listing.failures if row["error"].startswith(TOO_OLD)]
+    silent = [row for row in listing.failures if row not in unlisted]
+    # What the log of the coordinators can make good, and what it cannot.
+    curable = [_silence(row) for row in unlisted]
+    gaps = [_silence(row) for row in silent]
+    proofs = [] if listing.failures else [f"{_all(brokers)} listed what they coordinate: {len(listing.rows)} ids"]
+    if opened:
+        rights = transactional_ids_are_visible(wire, brokers)
+        curable += rights.gaps
+        proofs += rights.proofs
+    log: StateLog | None = None
+    if curable and any(not _is_explained(row, rows) for row in opened):
+        log = read_state_log(wire, config, before, timeout=wire.timeout)
+        rows += _supplement(rows, listing.rows, log, open_ids, leaders)
+        if log.whole:
+            curable = []
+            proofs.append(f"{STATE_TOPIC} was read whole: {log.partitions} partitions, {len(log.rows)} ids")
+    rows = _with_ages(wire, config, before, rows, log)
+    gaps += curable + _answered_twice(listing.rows)
+    gaps += _led(before, Places(STATE_TOPIC, read_topology(wire, [STATE_TOPIC])))
+    return _Told(rows=[*rows, *listing.failures], brokers=brokers, proofs=proofs, gaps=gaps)
+
+
+def _silence(failure: Row) -> str:
+    return f"broker {failure['broker_id']} did not answer ListTransactions: {failure['error'].partition(':')[0]}"
+
+
+def _all(brokers: Sequence[int]) -> str:
+    return f"broker {brokers[0]}" if len(brokers) == 1 else f"all {len(brokers)} brokers"
+
+
+def _is_explained(opened: Row, transactions: Iterable[Row]) -> bool:
+    """Whether a coordinator plainly owns an open transaction, so that nothing hidden could change the answer."""
+    here = {"topic": opened["topic"], "partition": opened["partition"]}
+    return any(
+        row["producer_id"] == opened["producer_id"]
+        and not row["error"]
+        and row["state"] in OPEN_STATES
+        and row["producer_epoch"] == opened["producer_epoch"]
+        and here in (row["topic_partitions"] or ())
+        for row in transactions
+    )
+
+
+def _supplement(
+    rows: Sequence[Row], listed: Sequence[Row], log: StateLog, open_ids: set[int | None], leaders: Mapping[Place, Row]
+) -> list[Row]:
+    """Rows of the log for ids that no coordinator told us about and that matter here; and what it could not read."""
+    told = {row["transactional_id"] for row in (*rows, *listed)}
+    hidden = [row for row in log.rows if row["transactional_id"] not in told]
+    return [row for row in hidden if row["producer_id"] in open_ids or _expects(row, leaders)] + log.failures
+
+
+def _expects(row: Row, leaders: Mapping[Place, Row]) -> bool:
+    return row["state"] in OPEN_STATES and any(_place(listed) in leaders for listed in row["topic_partitions"])
+
+
+def _with_ages(
+    wire: Wire, config: ClientConfig, places: Places, rows: Sequence[Row], log: StateLog | None
+) -> list[Row]:
+    """Rows with the last state change of transactions that were decided a while ago, where the log tells it."""
+    now = dt.datetime.now(dt.UTC)
+    old = {
+        row["txn_state_partition"]
+        for row in rows
+        if row["state"] in OPEN_STATES - {"Ongoing"}
+        and row["last_update_time"] is None
+        and row["start_time"] is not None
+        and now - row["start_time"] > OLD
+    }
+    if not old:
+        return list(rows)
+    log = log or read_state_log(wire, config, places, only=old, timeout=min(wire.timeout, SECONDS_FOR_AGE))
+    changed = {(row["transactional_id"], row["producer_id"], row["state"]): row["last_update_time"] for row in log.rows}
+    return [{**row, "last_update_time": row["last_update_time"] or changed.get(_state_key(row))} for row in rows]
+
+
+def _state_key(row: Row) -> tuple[str | None, int | None, str | None]:
+    return row["transactional_id"], row["producer_id"], row["state"]
+
+
+def _answered_twice(listed: Iterable[Row]) -> list[str]:
+    coordinators: dict[str, set[int]] = {}
+    for row in listed:
+        coordinators.setdefault(row["transactional_id"], set()).add(row["coordinator_id"])
+    return [
+        f"one coordinator for '{name}': brokers {', '.join(map(str, sorted(brokers)))} answer for it"
+        for name, brokers in coordinators.items()
+        if len(brokers) > 1
+    ]
+
+
+def _led(before: Places, after: Places) -> list[str]:
+    """Gaps by the metadata of the coordinators' topic: partitions that nobody answers for, or that moved meanwhile."""
+    if before.hidden or after.hidden:
+        return [f"DESCRIBE on Topic '{STATE_TOPIC}', to see that each of its partitions has a leader"]
+    gaps = []
+    for place, row in sorted(after.topology.partitions.items()):
+        earlier = before.topology.partitions.get(place, row)
+        if row["leader"] is None or earlier["leader"] is None:
+            gaps.append(f"a leader of {STATE_TOPIC}-{place[1]}: nobody answers for the ids in it")
+        elif (row["leader"], row["leader_epoch"]) != (earlier["leader"], earlier["leader_epoch"]):
+            gaps.append(f"a steady coordinator: the leader of {STATE_TOPIC}-{place[1]} moved during the look")
+    return gaps
+
+
+def _to_ask_again(
+    partitions: Iterable[Row], producers: Iterable[Row], transactions: Iterable[Row], leaders: Mapping[Place, Row]
+) -> list[Place]:
+    """Partitions with anything open, held back, announced by a coordinator, or failed."""
+    places = {_place(row) for row in partitions if row["error"] or _is_held(row)}
+    places |= {_place(row) for row in producers if row["error"] or row["current_txn_start_offset"] is not None}
+    for row in transactions:
+        if row["state"] in OPEN_STATES:
+            places |= {_place(listed) for listed in row["topic_partitions"] or ()}
+    return sorted(place for place in places if place in leaders)
+
+
+def _is_held(row: Row) -> bool:
+    lso, high_watermark = row["last_stable_offset"], row["high_watermark"]
+    return lso is not None and high_watermark is not None and bool(lso < high_watermark)
+
+
+def _place(row: Row) -> Place:
+    return row["topic"], row["partition"]
