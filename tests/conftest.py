@@ -18,5 +18,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture(scope="session")
 def kafka() -> Iterator[Kafka]:
     """Kafka 4.3.1, one broker; it lets a producer write to a partition that it never added, as older brokers do."""
-    with Kafka("4.3.1", properties={"transaction.partition.verification.enable": False}) as broker:
+    from toolkit.lab.incidents import EVERYDAY  # it imports kafka-python, which has to wait for the filters above
+
+    with Kafka("4.3.1", properties=EVERYDAY.properties) as broker:
         yield broker

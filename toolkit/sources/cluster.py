@@ -334,7 +334,6 @@ class Cluster:
 
 def _sorted(table: schema.Table, rows: Iterable[Row]) -> list[Row]:
     """Rows in the table's own order, unknown values last."""
-    by = table.sort
     return sorted(
         rows, key=lambda row: [(row[name] is None, 0 if row[name] is None else row[name]) for name in table.sort]
     )

@@ -180,14 +180,23 @@ def _led(before: Places, after: Places) -> list[str]:
     """Gaps by the metadata of the coordinators' topic: partitions that nobody answers for, or that moved meanwhile."""
     if before.hidden or after.hidden:
         return [f"DESCRIBE on Topic '{STATE_TOPIC}', to see that each of its partitions has a leader"]
-    gaps = []
+    leaderless, moved = [], []
     for place, row in sorted(after.topology.partitions.items()):
         earlier = before.topology.partitions.get(place, row)
         if row["leader"] is None or earlier["leader"] is None:
-            gaps.append(f"a leader of {STATE_TOPIC}-{place[1]}: nobody answers for the ids in it")
+            leaderless.append(place[1])
         elif (row["leader"], row["leader_epoch"]) != (earlier["leader"], earlier["leader_epoch"]):
-            gaps.append(f"a steady coordinator: the leader of {STATE_TOPIC}-{place[1]} moved during the look")
+            moved.append(place[1])
+    gaps = []
+    if leaderless:
+        gaps.append(f"a leader of {STATE_TOPIC} {_numbers(leaderless)}: nobody answers for the ids in there")
+    if moved:
+        gaps.append(f"a steady coordinator: leadership of {STATE_TOPIC} {_numbers(moved)} moved during the look")
     return gaps
+
+
+def _numbers(partitions: Sequence[int]) -> str:
+    return f"partition{'s' if len(partitions) > 1 else ''} {', '.join(map(str, partitions))}"
 
 
 def _to_ask_again(

@@ -43,7 +43,7 @@ class Topology:
 
     def _gone(self, place: Place) -> Row:
         error = self.errors.get(place[0]) or f"{UNKNOWN}: the cluster has no such partition"
-        return _row(*place, None, None, None, None, error)
+        return _row(*place, None, None, None, None, dt.datetime.now(dt.UTC), error)
 
 
 def read_topology(wire: Wire, topics: Iterable[str] | None = None) -> Topology:
@@ -57,6 +57,7 @@ def read_topology(wire: Wire, topics: Iterable[str] | None = None) -> Topology:
     named = kafka.Metadata.MetadataRequestTopic
     asked = None if topics is None else [named(name=name) for name in topics]
     message = wire.ask(kafka.Metadata(topics=asked, allow_auto_topic_creation=False))
+    now = dt.datetime.now(dt.UTC)
     partitions: dict[Place, Row] = {}
     errors: dict[str, str] = {}
     for topic in message.topics:
@@ -71,6 +72,7 @@ def read_topology(wire: Wire, topics: Iterable[str] | None = None) -> Topology:
                 part.leader_epoch if part.leader_epoch >= 0 else None,
                 part.replica_nodes,
                 part.isr_nodes,
+                now,
                 None if led else "LEADER_NOT_AVAILABLE: the partition has no leader",
             )
     return Topology(partitions, errors)
@@ -83,6 +85,7 @@ def _row(
     leader_epoch: int | None,
     replicas: Sequence[int] | None,
     isr: Sequence[int] | None,
+    observed_at: dt.datetime,
     error: str | None,
 ) -> Row:
     return {
@@ -93,7 +96,7 @@ def _row(
         "replicas": replicas,
         "isr": isr,
         "broker_id": leader,
-        "observed_at": dt.datetime.now(dt.UTC),
+        "observed_at": observed_at,
         "error": error,
     }
 

@@ -13,15 +13,17 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import kafka.errors
 from kafka.future import Future
 from kafka.net.manager import KafkaConnectionManager
+from kafka.net.sasl.oauth import AbstractTokenProvider
 from kafka.net.selector import NetworkSelector
 from kafka.protocol import admin, consumer, metadata, producer
 from kafka.protocol.api_key import ApiKey
 
+from toolkit.config import ClientConfig, TokenProvider
 from toolkit.errors import AuthenticationFailed, BrokerError, ConnectionFailed, NotFound, ToolkitError, UsageError
 from toolkit.sources.failures import (
     CHECK_ADDRESS,
@@ -32,9 +34,6 @@ from toolkit.sources.failures import (
     row_text,
     what_to_check,
 )
-
-if TYPE_CHECKING:
-    from toolkit.config import ClientConfig
 
 __all__ = ["Answer", "Wire", "error_name", "error_text"]  # and the messages below
 
@@ -66,7 +65,9 @@ WriteTxnMarkers = producer.WriteTxnMarkersRequest
 Request = Any  # a message of kafka-python, which is untyped: Any ends here and in the fields of answers
 
 CLIENT = "kafka-txn-toolkit"
-LARGEST_ANSWER = 1 << 30  # bytes; a coordinator with a million ids answers ListTransactions in one frame
+# Bytes; a coordinator with a million ids answers ListTransactions with 60 MB in one frame. It must stay below
+# 0x15030000, which is how a TLS alert starts: so a listener that speaks TLS is told from a long answer.
+LARGEST_ANSWER = 350_000_000
 IN_FLIGHT = 8  # requests on one connection at a time; a broker works on one of them anyway
 
 # Kafka's names; kafka-python has its own for some codes, and does not know the newest.
@@ -88,6 +89,9 @@ _REFUSED = (
 )
 _LOST = (kafka.errors.KafkaError, OSError)
 _TIMED_OUT = (kafka.errors.KafkaTimeoutError, kafka.errors.RequestTimedOutError)
+
+
+AbstractTokenProvider.register(TokenProvider)
 
 
 def error_name(code: int) -> str:
@@ -329,7 +333,7 @@ class Wire:
         try:
             connection = await (self._any(deadline) if broker_id is None else self._connection(broker_id, deadline))
             broker_id = connection.node_id if isinstance(connection.node_id, int) else broker_id
-        except (*_LOST, NotFound) as exc:
+        except (*_LOST, ToolkitError) as exc:
             answers.update({index: self._lost(exc, broker_id, requests[index][1]) for index in indices})
             return
         for index in indices:
@@ -356,7 +360,7 @@ class Wire:
         if isinstance(exc, ToolkitError):
             return exc
         node = self._manager.cluster.broker_metadata(broker_id)
-        address = f"{node.host}:{node.port}" if node else self._manager.config["bootstrap_servers"]
+        address = f"{node.host}:{node.port}" if node else ", ".join(self._config.bootstrap_servers)
         who = f"Broker {broker_id} at {address}" if isinstance(broker_id, int) else f"The broker at {address}"
         text = self._config.scrub(_text(exc))
         if isinstance(exc, kafka.errors.IncompatibleBrokerVersion):

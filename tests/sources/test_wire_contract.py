@@ -1,0 +1,145 @@
+"""What `wire` takes from kafka-python. When kafka-python moves, this fails first and says where."""
+
+import inspect
+from importlib.metadata import version
+from typing import Any
+
+import kafka.errors
+import pytest
+from kafka.net.connection import KafkaConnection
+from kafka.net.manager import KafkaConnectionManager
+from kafka.net.sasl.oauth import AbstractTokenProvider
+from kafka.net.selector import NetworkSelector
+from kafka.protocol.broker_version_data import BrokerVersionData
+from kafka.protocol.metadata import MetadataResponse
+
+from toolkit.sources import wire
+
+MESSAGES = {
+    name: value for name, value in vars(wire).items() if str(getattr(value, "__name__", "")).endswith("Request")
+}
+
+
+def parameters(function: Any) -> set[str]:
+    return set(inspect.signature(function).parameters)
+
+
+def test_the_version_is_one_that_was_read() -> None:
+    assert version("kafka-python").split(".")[:2] == ["3", "0"]
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "takes"),
+    [
+        (KafkaConnectionManager, "get_connection", {"node_id", "timeout_ms", "refresh_metadata_on_err"}),
+        (KafkaConnectionManager, "wait_for", {"future", "timeout_ms"}),
+        (KafkaConnectionManager, "reset_backoff", {"node_id"}),
+        (KafkaConnectionManager, "close", {"node_id"}),
+        (KafkaConnectionManager, "least_used_connections", set()),
+        (KafkaConnection, "send_request", {"request", "request_timeout_ms"}),
+        (KafkaConnection, "close", {"error"}),
+        (NetworkSelector, "run", {"coro", "args"}),
+        (NetworkSelector, "call_soon_with_future", {"coro", "args"}),
+        (NetworkSelector, "sleep", {"delay"}),
+        (NetworkSelector, "start", set()),
+        (NetworkSelector, "close", set()),
+        (AbstractTokenProvider, "token", set()),
+        (AbstractTokenProvider, "extensions", set()),
+    ],
+)
+def test_methods_take_what_we_give_them(owner: type, name: str, takes: set[str]) -> None:
+    assert takes <= parameters(getattr(owner, name))
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        "client_id",
+        "max_in_flight_requests_per_connection",
+        "receive_message_max_bytes",
+        "request_timeout_ms",
+        "security_protocol",
+        "socket_connection_setup_timeout_ms",
+    ],
+)
+def test_the_manager_has_the_options_we_set(option: str) -> None:
+    assert option in KafkaConnectionManager.DEFAULT_CONFIG
+
+
+def test_the_manager_and_its_cluster_have_what_we_read() -> None:
+    net = NetworkSelector(client_id="contract", slow_task_threshold_secs=0)
+    manager = KafkaConnectionManager(net, bootstrap_servers=["localhost:1"])
+    try:
+        assert manager.closed is False
+        assert manager.broker_version_data is None
+        (node,) = manager.cluster.bootstrap_brokers()
+        assert (node.node_id, node.host, node.port) == ("bootstrap-0", "localhost", 1)
+        assert manager.cluster.broker_metadata(7) is None
+        broker = MetadataResponse.MetadataResponseBroker(1, "far", 9092, None, version=12)
+        message = MetadataResponse(version=12, brokers=[broker], controller_id=1, topics=[])
+        manager.cluster.update_metadata(message)
+        assert manager.cluster.brokers()[0].node_id == 1
+    finally:
+        manager.close()
+        net.close()
+
+
+def test_connections_start_with_what_we_read() -> None:
+    net = NetworkSelector(client_id="contract")
+    try:
+        connection = KafkaConnection(net, node_id=3)
+        assert connection.node_id == 3
+        assert connection.paused == set()
+        assert connection.broker_version_data is None
+        assert connection.init_future.is_done is False
+    finally:
+        net.close()
+
+
+def test_errors_are_what_we_catch() -> None:
+    for name in (
+        "AuthorizationError",
+        "IllegalSaslStateError",
+        "IncompatibleBrokerVersion",
+        "KafkaTimeoutError",
+        "RequestTimedOutError",
+        "SaslAuthenticationFailedError",
+        "UnsupportedSaslMechanismError",
+    ):
+        assert issubclass(getattr(kafka.errors, name), kafka.errors.KafkaError)
+
+
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [
+        (0, "NONE"),
+        (6, "NOT_LEADER_OR_FOLLOWER"),
+        (14, "COORDINATOR_LOAD_IN_PROGRESS"),
+        (29, "TOPIC_AUTHORIZATION_FAILED"),
+        (35, "UNSUPPORTED_VERSION"),
+        (48, "INVALID_TXN_STATE"),
+        (52, "TRANSACTION_COORDINATOR_FENCED"),
+        (53, "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"),
+        (54, "SECURITY_DISABLED"),
+        (105, "TRANSACTIONAL_ID_NOT_FOUND"),
+        (120, "TRANSACTION_ABORTABLE"),
+        (4711, "ERROR_4711"),
+    ],
+)
+def test_error_codes_have_kafkas_names(code: int, name: str) -> None:
+    assert wire.error_name(code) == name
+
+
+@pytest.mark.parametrize("message", MESSAGES.values(), ids=MESSAGES)
+def test_messages_encode_at_every_version_a_request_can_be_held_to(message: Any) -> None:
+    assert len(MESSAGES) == 24
+    request = message(max_version=message.max_version)
+    versions = BrokerVersionData(api_versions={message.API_KEY: (0, 99)})
+    assert versions.api_version(request) == message.max_version
+    assert versions.api_version(message(max_version=0)) == 0
+
+
+def test_a_field_that_a_version_lacks_is_left_out() -> None:
+    filtered = wire.ListTransactions(duration_filter=7, transactional_id_pattern="a.*").encode(version=0)
+    assert filtered == wire.ListTransactions().encode(version=0)
+    assert wire.ListTransactions(duration_filter=7).encode(version=1) != wire.ListTransactions().encode(version=1)
