@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 from kafka.record.memory_records import MemoryRecords
@@ -19,12 +19,14 @@ from toolkit.config import ClientConfig
 from toolkit.errors import DecodeError, UsageError
 from toolkit.formats.batches import HEADER_SIZE, BatchHeader, read_header, write_batch
 from toolkit.lab import Kafka
+from toolkit.lab.ask import answer, leader
 from toolkit.sources import wire
 
 NOON = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
 NOON_MS = 1795262400000
 NULLABLE = st.none() | st.binary(max_size=40)
 RECORDS = st.lists(st.tuples(NULLABLE, NULLABLE), min_size=1, max_size=80)
+unhurried = settings(deadline=None)  # what comes out is tested, not how fast this machine is
 
 
 def header_of(**fields: int) -> bytes:
@@ -51,6 +53,7 @@ def test_a_header_is_61_bytes() -> None:
     assert HEADER_SIZE == len(header_of()) == 61
 
 
+@unhurried
 @given(
     RECORDS,
     st.datetimes(dt.datetime(1970, 1, 1), dt.datetime(2200, 1, 1), timezones=st.just(dt.UTC)),
@@ -181,6 +184,7 @@ def test_other_formats_are_named(magic: int) -> None:
     assert ("before Kafka 0.11" in str(caught.value)) == (magic in {0, 1})
 
 
+@unhurried
 @given(st.integers(0, HEADER_SIZE - 1), st.integers(0, 100))
 def test_a_cut_header_is_a_decode_error(size: int, position: int) -> None:
     with pytest.raises(DecodeError, match=f"ends early: {size} of 61 bytes") as caught:
@@ -203,6 +207,7 @@ def test_contradictions_are_decode_errors(fields: dict[str, int]) -> None:
         read_header(header_of(**fields))
 
 
+@unhurried
 @given(st.binary(max_size=150), st.integers(-5, 160))
 def test_noise_is_a_decode_error_or_a_header(noise: bytes, position: int) -> None:
     try:
@@ -226,7 +231,12 @@ def test_a_broker_accepts_what_is_written(kafka: Kafka) -> None:
     topic = new_topic(kafka, "test-batches-written")
     records = [(b"key", b"value"), (None, b"no key"), (b"tombstone", None)]
     with wire.Wire(ClientConfig(kafka.client_config())) as cluster:
-        given = cluster.ask(wire.InitProducerId(transactional_id=None, transaction_timeout_ms=0, max_version=2))
+        given = answer(
+            cluster,
+            lambda: wire.InitProducerId(transactional_id=None, transaction_timeout_ms=0, max_version=2),
+            of=topic,
+            codes=lambda message: [message.error_code],
+        )
         data = write_batch(
             records,
             timestamp=NOON,
@@ -234,17 +244,22 @@ def test_a_broker_accepts_what_is_written(kafka: Kafka) -> None:
             producer_epoch=given.producer_epoch,
             base_sequence=0,
         )
-        request = wire.Produce.TopicProduceData
-        partition = request.PartitionProduceData(index=0, records=data)
-        produce = wire.Produce(
-            transactional_id=None,
-            acks=-1,
-            timeout_ms=10_000,
-            topic_data=[request(name=topic, partition_data=[partition])],
-            max_version=8,
+        produced = answer(
+            cluster,
+            lambda: produce_request(topic, data),
+            of=topic,
+            codes=lambda message: [message.responses[0].partition_responses[0].error_code],
+            to=lambda: leader(cluster, topic, 0),
         )
-        answer = cluster.ask(produce, broker_id=1).responses[0].partition_responses[0]
-    assert (answer.error_code, answer.base_offset) == (0, 0)
+    assert produced.responses[0].partition_responses[0].base_offset == 0
+    (written,) = read_headers(segment_of(kafka, topic))
+    assert given.producer_id >= 0  # else the broker would not have looked at epoch and sequence
+    assert (written.producer_id, written.producer_epoch, written.base_sequence) == (
+        given.producer_id,
+        given.producer_epoch,
+        0,
+    )
+    assert written.crc == read_header(data).crc  # the broker fills in offset and leader epoch, and checks the rest
 
     consumer = Consumer(kafka.client_config() | {"group.id": "test-batches", "check.crcs": "true"})
     consumer.assign([TopicPartition(topic, 0, 0)])
@@ -271,7 +286,7 @@ def test_headers_of_a_real_log(kafka: Kafka) -> None:
             producer.produce(topic, b"value" * 100, key=str(number).encode(), partition=0)
         producer.flush(30)
         end()
-    segment = kafka.log_dirs[1] / f"{topic}-0" / "00000000000000000000.log"
+    segment = segment_of(kafka, topic)
     deadline = time.monotonic() + 30
     while len(headers := read_headers(segment)) < 4 and time.monotonic() < deadline:
         time.sleep(0.1)  # the last marker is written after the client has heard of the decision
@@ -285,6 +300,22 @@ def test_headers_of_a_real_log(kafka: Kafka) -> None:
     assert [each.compression for each in headers] == ["lz4", "none", "lz4", "none"]
     assert [each.base_sequence for each in headers] == [0, None, 3, None]
     assert len({each.producer_id for each in headers}) == 1
+
+
+def produce_request(topic: str, data: bytes) -> Any:
+    request = wire.Produce.TopicProduceData
+    partition = request.PartitionProduceData(index=0, records=data)
+    return wire.Produce(
+        transactional_id=None,
+        acks=-1,
+        timeout_ms=10_000,
+        topic_data=[request(name=topic, partition_data=[partition])],
+        max_version=8,
+    )
+
+
+def segment_of(kafka: Kafka, topic: str) -> Path:
+    return kafka.log_dirs[1] / f"{topic}-0" / "00000000000000000000.log"
 
 
 def new_topic(kafka: Kafka, name: str) -> str:

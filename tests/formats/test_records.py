@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolkit.errors import DecodeError, UsageError
@@ -133,6 +133,8 @@ GOLDEN = {
 INT16, INT32, INT64 = (st.integers(min_value=-1, max_value=2 ** (bits - 1) - 1) for bits in (16, 32, 64))
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 
+unhurried = settings(deadline=None)  # what comes out is tested, not how fast this machine is
+
 
 @st.composite
 def states(draw: st.DrawFn) -> TransactionState:
@@ -225,6 +227,7 @@ def test_real_key() -> None:
     assert read_transaction_key(bytes.fromhex("00000006676f6c64656e")) == "golden"
 
 
+@unhurried
 @given(states())
 def test_values_come_back(state: TransactionState) -> None:
     data = write_value(state)
@@ -232,16 +235,19 @@ def test_values_come_back(state: TransactionState) -> None:
     assert read_transaction_value(memoryview(bytearray(data))) == state
 
 
+@unhurried
 @given(TEXT)
 def test_keys_come_back(transactional_id: str) -> None:
     assert read_transaction_key(write_key(transactional_id)) == transactional_id
 
 
+@unhurried
 @given(st.integers(1, 2**15 - 1), st.binary(max_size=20))
 def test_a_newer_key_is_no_error(version: int, rest: bytes) -> None:
     assert read_transaction_key(struct.pack(">h", version) + rest) is None
 
 
+@unhurried
 @given(states())
 def test_every_cut_is_a_decode_error(state: TransactionState) -> None:
     data = write_value(state)
@@ -251,6 +257,7 @@ def test_every_cut_is_a_decode_error(state: TransactionState) -> None:
         assert 0 <= caught.value.position <= end
 
 
+@unhurried
 @given(st.data(), states())
 def test_damage_is_a_decode_error_or_a_value(data: st.DataObject, state: TransactionState) -> None:
     damaged = bytearray(write_value(state))
@@ -259,6 +266,7 @@ def test_damage_is_a_decode_error_or_a_value(data: st.DataObject, state: Transac
     assert_reads_or_says_where(bytes(damaged))
 
 
+@unhurried
 @given(st.binary(max_size=200), st.sampled_from([b"", b"\0\0", b"\0\1"]))
 def test_noise_is_a_decode_error_or_a_value(noise: bytes, version: bytes) -> None:
     assert_reads_or_says_where(version + noise)
@@ -323,6 +331,7 @@ def test_coordinator_partition(key: str, partitions: int, partition: int) -> Non
     assert coordinator_partition(key, partitions) == partition
 
 
+@unhurried
 @given(st.text(), st.integers(1, 1000))
 def test_coordinator_partition_is_a_partition(key: str, partitions: int) -> None:
     assert 0 <= coordinator_partition(key, partitions) < partitions
