@@ -51,7 +51,7 @@ def what_to_check(text: str, protocol: str) -> str:
     if not plain and "CERTIFICATE_VERIFY_FAILED" in text:
         return "Check ssl.ca.location, and that the address is one that the broker's certificate names."
     if re.search("disconnected|reset", text, re.IGNORECASE):
-        return f"It took the connection and closed it: check that its listener speaks {protocol}."
+        return f"It took the connection and closed it, as a listener does whose security.protocol is not {protocol}."
     return CHECK_ADDRESS
 
 
