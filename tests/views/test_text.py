@@ -109,6 +109,11 @@ def test_healthy_partitions_take_a_line_each_and_blocks_stand_apart() -> None:
     assert lines[3].startswith("orders-3   LSO")
 
 
+def test_healthy_lines_that_follow_each_other_are_aligned() -> None:
+    lines = finding_lines([healthy(topic="a"), healthy(topic="a-longer-name")], now=NOW)
+    assert [line.index("ongoing") for line in lines] == [17, 17]
+
+
 def test_a_live_transaction_with_a_cause_gets_its_full_block() -> None:
     row = healthy(cause="mixed epochs in one transaction")
     assert "  cause    mixed epochs in one transaction" in finding_lines([row], now=NOW)
@@ -121,7 +126,7 @@ def test_one_record_and_several_groups() -> None:
         for records, groups in [(1, []), (2, ["a", "b"]), (0, ["a", "b", "c", "d", "e"])]
     ]
     assert [line.split(" · ", 1)[1] for line in headlines] == [
-        "1 record waiting · no group waits",
+        "1 record waiting",
         "2 records waiting · groups a and b cannot move",
         "0 records waiting · groups a, b, c and 2 more cannot move",
     ]

@@ -18,7 +18,7 @@ from toolkit.cli.options import (
     Topics,
 )
 from toolkit.cli.output import answer, exit_code
-from toolkit.errors import UsageError
+from toolkit.errors import NotFound, UsageError
 
 __all__ = ["coordinator", "describe", "describe_producers", "list_transactions", "partitions"]
 
@@ -80,6 +80,8 @@ def describe(
         raise UsageError("describe needs an id.", do="Add --transactional-id ID.")
     with connect(ctx, bootstrap_server, command_config, timeout=timeout) as cluster:
         rows = cluster.transaction_rows(transactional_ids=transactional_id)
+    if all((row["error"] or "").startswith("TRANSACTIONAL_ID_NOT_FOUND") for row in rows):
+        raise NotFound(f"The cluster has no transactional id {', '.join(map(repr, transactional_id))}.")
     from toolkit.schema import TRANSACTIONS
 
     answer(TRANSACTIONS, rows, output)

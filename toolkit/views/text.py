@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from toolkit.schema import Row
 
-__all__ = ["HEALTHY", "finding_lines", "paint", "summary"]
+__all__ = ["HEALTHY", "finding_lines", "paint", "summary", "wrap"]
 
 HEALTHY = frozenset({"ongoing", "long", "ending", "clear"})
 """Verdicts that ask nothing of anybody: a line each, unless the row names a cause."""
@@ -55,16 +55,17 @@ def finding_lines(findings: Iterable[Row], *, now: dt.datetime, width: int | Non
     width
         Wrap at this many columns, between words only; a command to copy is never broken. None wraps nothing.
     """
-    lines: list[str] = []
-    for (topic, partition), group in groupby(findings, key=lambda row: (row["topic"], row["partition"])):
-        rows: list[Row] = [{**dict.fromkeys(_NULLABLE), **row} for row in group]
-        name = "all topics" if topic is None else f"{topic}-{partition}"
-        if all(map(_is_healthy, rows)):
-            lines += [_short(name, row, now=now) for row in rows]
+    partitions = [
+        ("all topics" if topic is None else f"{topic}-{partition}", [_complete(row) for row in group])
+        for (topic, partition), group in groupby(findings, key=lambda row: (row["topic"], row["partition"]))
+    ]
+    paragraphs: list[list[str]] = []
+    for healthy, group in groupby(partitions, key=lambda each: all(map(_is_healthy, each[1]))):
+        if healthy:
+            paragraphs.append(_short_lines(list(group), now=now))
         else:
-            apart = [""] if lines and lines[-1] else []
-            lines += [*apart, *_block(name, rows, now=now, width=width), ""]
-    return lines[:-1] if lines and not lines[-1] else lines
+            paragraphs += [list(_block(name, rows, now=now, width=width)) for name, rows in group]
+    return [line for paragraph in paragraphs for line in [*paragraph, ""]][:-1]
 
 
 def summary(findings: Iterable[Row]) -> str:
@@ -82,6 +83,22 @@ def summary(findings: Iterable[Row]) -> str:
     return ", ".join(parts)
 
 
+def wrap(text: str, *, before: str, width: int | None) -> list[str]:
+    """Text as lines that hang under its first one, after `before`; a command to copy stays whole."""
+    if width is None:
+        return [before + text]
+    whole = _COMMAND.sub(lambda found: found[0].replace(" ", "\xa0"), text)  # no line is broken at a no-break space
+    lines = textwrap.wrap(
+        whole,
+        max(width, len(before) + 30),
+        initial_indent=before,
+        subsequent_indent=" " * len(before),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return [line.replace("\xa0", " ") for line in lines]
+
+
 def paint(lines: Iterable[str]) -> Text:
     """Lines with the colours of a terminal; a console that has none prints them as they are."""
     from rich.text import Text
@@ -92,12 +109,21 @@ def paint(lines: Iterable[str]) -> Text:
     return text
 
 
+def _complete(row: Row) -> Row:
+    return {**dict.fromkeys(_NULLABLE), **row}
+
+
 def _is_healthy(row: Row) -> bool:
     return row["verdict"] in HEALTHY and not row.get("cause")
 
 
-def _short(name: str, row: Row, *, now: dt.datetime) -> str:
-    line = f"{name:<{_LABEL}}  {row['verdict']}  {_who(row) or printable(row['reason'])}"
+def _short_lines(partitions: Sequence[tuple[str, Sequence[Row]]], *, now: dt.datetime) -> list[str]:
+    longest = max(_LABEL, *(len(name) for name, _ in partitions))
+    return [f"{name:<{longest}}  {_short(row, now=now)}" for name, rows in partitions for row in rows]
+
+
+def _short(row: Row, *, now: dt.datetime) -> str:
+    line = f"{row['verdict']}  {_who(row) or printable(row['reason'])}"
     if row["transactional_id"]:
         line += f' · id "{printable(row["transactional_id"])}"'
     if row["expires_at"] and row["expires_at"] > now:
@@ -111,7 +137,7 @@ def _block(name: str, rows: Sequence[Row], *, now: dt.datetime, width: int | Non
     label = max(_LABEL, *(len(label) + 2 for label, _ in entries))
     yield f"{name:<{label}}  {_headline(first, now=now)}".rstrip()
     for title, text in entries:
-        yield from _wrap(text, before=f"  {title:<{label}}", width=width)
+        yield from wrap(text, before=f"  {title:<{label}}", width=width)
 
 
 def _headline(row: Row, *, now: dt.datetime) -> str:
@@ -125,14 +151,12 @@ def _headline(row: Row, *, now: dt.datetime) -> str:
             parts[0] += f" for {duration(now - row['opened_at'])}"
     if row["records_held"] is not None:
         parts.append(_count(row["records_held"], "record waiting", "records waiting"))
-    if row["groups_held"] is not None:
+    if row["groups_held"]:
         parts.append(_groups([printable(group) for group in row["groups_held"]]))
     return " · ".join(parts)
 
 
 def _groups(groups: Sequence[str]) -> str:
-    if not groups:
-        return "no group waits"
     if len(groups) == 1:
         return f"group {groups[0]} cannot move"
     shown = [*groups[:3], *([f"{len(groups) - 3:,} more"] if len(groups) > 3 else [])]
@@ -178,21 +202,6 @@ def _who(row: Row) -> str:
     clock = " by the producer's clock" if since and row["opened_by"] == "producer" else ""
     where = ", nothing written here yet" if row["start_offset"] is None else f" at offset {row['start_offset']}"
     return f"producer {row['producer_id']} epoch {epoch}, open{since}{clock}{where}"
-
-
-def _wrap(text: str, *, before: str, width: int | None) -> list[str]:
-    if width is None:
-        return [before + text]
-    whole = _COMMAND.sub(lambda found: found[0].replace(" ", "\xa0"), text)  # no line is broken at a no-break space
-    lines = textwrap.wrap(
-        whole,
-        max(width, len(before) + 30),
-        initial_indent=before,
-        subsequent_indent=" " * len(before),
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-    return [line.replace("\xa0", " ") for line in lines]
 
 
 def _count(number: int, one: str, many: str) -> str:

@@ -1,0 +1,148 @@
+"""The command as a person calls it: flags, formats, exit codes, and one clear sentence when it cannot answer."""
+
+import json
+import socket
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from tests.process import run
+from tests.views.test_text import finding, healthy
+from toolkit import __version__
+from toolkit.cli import app, findings
+from toolkit.schema import FINDINGS, Row
+
+
+def invoke(*arguments: str) -> Result:
+    return CliRunner().invoke(app, arguments)
+
+
+class Answers:
+    """A cluster that finds what it is told to find."""
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        self.rows = rows
+        self.asked: dict[str, Any] = {}
+
+    def finding_rows(self, *arguments: Any, **options: Any) -> Sequence[Row]:
+        self.asked = {"arguments": arguments, **options}
+        return self.rows
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> Callable[[Sequence[Row]], Answers]:
+    def given(rows: Sequence[Row]) -> Answers:
+        cluster = Answers(rows)
+
+        @contextmanager
+        def connect(*arguments: Any, **options: Any) -> Iterator[Answers]:
+            yield cluster
+
+        monkeypatch.setattr(findings, "connect", connect)
+        return cluster
+
+    return given
+
+
+UNKNOWN = finding(partition=1, verdict="unknown", missing=["broker 2"])
+UNREPLICATED = finding(partition=2, verdict="unreplicated", producer_id=None, position=None)
+
+
+@pytest.mark.parametrize(
+    ("rows", "code"),
+    [([], 0), ([healthy()], 0), ([UNREPLICATED], 0), ([finding(), UNKNOWN], 1), ([healthy(), UNKNOWN], 3)],
+)
+@pytest.mark.parametrize("command", ["diagnose", "find-hanging"])
+@pytest.mark.parametrize("output", ["table", "json", "csv"])
+def test_the_exit_code_is_the_answer(
+    answers: Callable[[Sequence[Row]], Answers], rows: Sequence[Row], code: int, command: str, output: str
+) -> None:
+    answers(rows)
+    assert invoke(command, "--format", output).exit_code == code
+
+
+def test_find_hanging_shows_what_hangs_or_may_and_counts_the_rest(
+    answers: Callable[[Sequence[Row]], Answers],
+) -> None:
+    answers([finding(), UNKNOWN, UNREPLICATED, healthy(partition=7)])
+    shown = invoke("find-hanging").stdout
+    assert "orders-0   LSO" in shown
+    assert "orders-1   LSO" in shown
+    assert "orders-2" not in shown
+    assert "orders-7" not in shown
+    assert shown.endswith("\n1 partition hangs, 1 unknown, 1 unreplicated, 1 open transaction is healthy\n")
+
+
+def test_json_is_one_array_of_objects_with_the_columns_of_the_table(
+    answers: Callable[[Sequence[Row]], Answers],
+) -> None:
+    answers([finding(), healthy(partition=7)])
+    parsed = json.loads(invoke("diagnose", "--format", "json").stdout)
+    assert [list(row) for row in parsed] == [FINDINGS.names] * 2
+    assert len(json.loads(invoke("find-hanging", "--format", "json").stdout)) == 1
+
+
+def test_the_options_reach_the_cluster(answers: Callable[[Sequence[Row]], Answers]) -> None:
+    cluster = answers([])
+    invoke("diagnose", "--topic", "a", "--topic", "b", "--partition", "3", "--looks-apart", "0.5",
+           "--max-transaction-timeout", "60")  # fmt: skip
+    assert cluster.asked == {
+        "arguments": (["a", "b"], [3]),
+        "looks_apart": 0.5,
+        "max_transaction_timeout_ms": 3_600_000,
+    }
+
+
+def test_help_names_every_command_and_the_exit_codes() -> None:
+    shown = invoke("--help").stdout
+    assert "kafka-txn demo" in shown
+    assert "Exit codes: 0 answered and nothing hangs, 1 something hangs" in shown
+    for command in app.registered_commands:
+        assert command.name
+        assert command.name in shown
+        assert invoke(command.name, "--help").exit_code == 0
+
+
+def test_version() -> None:
+    assert invoke("--version").stdout == f"kafka-txn {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["diagnose"], "No cluster is named."),
+        (["partitions", "--partition", "1", "--bootstrap-server", "127.0.0.1:1"], "--partition is a number within"),
+        (["describe", "--bootstrap-server", "127.0.0.1:1"], "describe needs an id."),
+        (["coordinator", "--bootstrap-server", "127.0.0.1:1"], "coordinator needs an id or a group."),
+        (["lab", "--property", "novalue"], "--property novalue is not KEY=VALUE."),
+        (["lab", "--version", "1.0"], "'1.0' is not a Kafka version of the lab."),
+        (["list", "--command-config", "/no/such/file"], "/no/such/file"),
+        (["abort", "--topic", "orders"], "Missing option '--partition'"),
+        (["diagnose", "--format", "xml"], "xml"),
+        (["no-such-command"], "No such command 'no-such-command'"),
+    ],
+)
+def test_wrong_use_is_a_sentence_on_stderr_and_exit_code_2(arguments: list[str], sentence: str) -> None:
+    done = invoke(*arguments)
+    assert done.exit_code == 2
+    assert sentence in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not done.stdout
+
+
+@pytest.mark.parametrize("command", ["diagnose", "find-hanging", "list", "describe-producers", "partitions"])
+def test_an_unreachable_cluster_is_a_sentence_within_the_timeout(command: str) -> None:
+    with socket.socket() as taken:  # bound, never listening: a connection is refused
+        taken.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        began = time.monotonic()
+        done = run(command, "--bootstrap-server", address, "--timeout", "2")
+    assert time.monotonic() - began < 2 + 3  # and the start of Python
+    assert done.returncode == 2, done.stderr
+    assert done.stdout == ""
+    assert address in done.stderr
+    assert "Traceback" not in done.stderr

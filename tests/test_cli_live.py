@@ -1,0 +1,214 @@
+"""The command on a real broker: Kafka's own answers, errors, and the lab itself."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.process import COMMAND, ROOT, on, run
+from toolkit.lab import Kafka
+from toolkit.lab.incidents import INCIDENTS, Staged
+from toolkit.schema import COORDINATORS, FINDINGS, PARTITIONS, PRODUCERS, TRANSACTIONS
+
+pytestmark = pytest.mark.lab
+
+
+@pytest.fixture(scope="module")
+def hanging(kafka: Kafka) -> Iterator[Staged]:
+    """Partition 0 of a topic hangs, and its partition 1 has a healthy transaction."""
+    staged = INCIDENTS["busy_elsewhere"](kafka)
+    yield staged
+    staged.close()
+
+
+def test_diagnose_shows_who_why_and_what_is_safe(kafka: Kafka, hanging: Staged) -> None:
+    done = on(kafka, "diagnose", "--topic", hanging.topic, "--looks-apart", "0")
+    assert done.returncode == 1, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith(f"{hanging.topic}-0  LSO {hanging.start_offset} held")
+    assert [line[2:11].strip() for line in lines[1:5]] == ["hanging", "why", "cause", "remedy"]
+    assert f"kafka-txn abort --topic {hanging.topic} --partition 0 --start-offset {hanging.start_offset}" in lines[4]
+    assert any(line.startswith(f"{hanging.topic}-1  ongoing") for line in lines)
+    assert lines[-1] == "1 partition hangs, 1 open transaction is healthy"
+
+
+@pytest.mark.parametrize(
+    ("command", "columns"),
+    [
+        ("find-hanging --looks-apart 0", FINDINGS.names),
+        ("diagnose --looks-apart 0", FINDINGS.names),
+        ("describe-producers", PRODUCERS.names),
+        ("partitions", PARTITIONS.names),
+    ],
+)
+def test_json_and_csv_are_nothing_but_the_table(
+    kafka: Kafka, hanging: Staged, command: str, columns: list[str]
+) -> None:
+    parsed = json.loads(on(kafka, *command.split(), "--topic", hanging.topic, "--format", "json").stdout)
+    assert parsed
+    assert all(list(row) == columns for row in parsed)
+    assert on(kafka, *command.split(), "--topic", hanging.topic, "--format", "csv").stdout.startswith(",".join(columns))
+
+
+def test_list_describe_and_coordinator_agree(kafka: Kafka, hanging: Staged) -> None:
+    done = on(kafka, "list", "--state", "Ongoing", "--transactional-id-pattern", "busy_elsewhere.*",
+              "--format", "json")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    [listed] = json.loads(done.stdout)
+    assert list(listed) == TRANSACTIONS.names
+    name = listed["transactional_id"]
+    [described] = json.loads(on(kafka, "describe", "--transactional-id", name, "--format", "json").stdout)
+    assert described["producer_id"] == listed["producer_id"]
+    assert described["topic_partitions"] == [{"topic": hanging.topic, "partition": 1}]
+    done = on(kafka, "coordinator", "--transactional-id", name, "--group", "g", "--format", "json")
+    rows = json.loads(done.stdout)
+    assert [list(row) for row in rows] == [COORDINATORS.names] * 2
+    assert {row["agrees"] for row in rows if row["key"] == name} == {True}
+    assert on(kafka, "list", "--producer-id", str(listed["producer_id"])).stdout.count("Ongoing") == 1
+
+
+def test_the_flags_may_stand_before_the_command_as_in_kafkas_tool(kafka: Kafka, hanging: Staged) -> None:
+    done = run(
+        "--bootstrap-server", kafka.bootstrap_servers, "partitions", "--topic", hanging.topic, "--partition", "0"
+    )
+    assert done.returncode == 0, done.stderr
+    assert hanging.topic in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["diagnose", "--topic", "no-such-topic"], "no-such-topic"),
+        (["partitions", "--topic", "no-such-topic"], "no-such-topic"),
+        (["describe-producers", "--topic", "no-such-topic"], "no-such-topic"),
+        (["describe-producers", "--broker-id", "99"], "99"),
+        (["find-hanging", "--broker-id", "99"], "99"),
+        (["describe", "--transactional-id", "no-such-id"], "no-such-id"),
+    ],
+)
+def test_what_the_cluster_does_not_have_is_a_sentence(
+    kafka: Kafka, hanging: Staged, arguments: list[str], named: str
+) -> None:
+    done = on(kafka, *arguments, "--timeout", "10")
+    assert done.returncode == 2, done.stdout
+    assert named in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert done.stdout == ""
+
+
+def test_abort_is_a_dry_run_unless_confirmed_by_name(kafka: Kafka) -> None:
+    staged = INCIDENTS["never_added"](kafka)
+    start = str(staged.start_offset)
+    where = ("--topic", staged.topic, "--partition", "0", "--start-offset", start, "--looks-apart", "0.5")
+    target = f"{staged.topic}-0@{start}"
+    dry = on(kafka, "abort", *where)
+    assert dry.returncode == 0, dry.stderr
+    assert "Dry run, nothing is changed." in dry.stdout
+    assert f"--yes-i-checked {target}" in dry.stdout
+    wrong = on(kafka, "abort", *where, "--yes-i-checked", "orders-0@1")
+    assert wrong.returncode == 2
+    assert "Nothing was written." in wrong.stderr
+    assert on(kafka, "find-hanging", "--topic", staged.topic, "--looks-apart", "0").returncode == 1
+    done = on(kafka, "abort", *where, "--yes-i-checked", target)
+    assert done.returncode == 0, done.stderr
+    assert (
+        f"{staged.topic}-0: the LSO went from {start} to {staged.start_offset + 2}, and nothing else is open on it."
+        in done.stdout
+    )
+    assert on(kafka, "find-hanging", "--topic", staged.topic, "--looks-apart", "0").returncode == 0
+    gone = on(kafka, "abort", *where, "--yes-i-checked", target)
+    assert gone.returncode == 2
+    assert f"no transaction open that starts at offset {start}" in gone.stderr
+
+
+def test_abort_refuses_a_live_transaction(kafka: Kafka) -> None:
+    with INCIDENTS["open_young"](kafka) as staged:
+        start = str(staged.start_offset)
+        done = on(kafka, "abort", "--topic", staged.topic, "--partition", "0", "--start-offset", start,
+                  "--looks-apart", "0", "--yes-i-checked", f"{staged.topic}-0@{start}")  # fmt: skip
+    assert done.returncode == 2
+    assert "is ongoing" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_closed_pipe_is_quiet(kafka: Kafka, hanging: Staged) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    arguments = ["partitions", "--bootstrap-server", kafka.bootstrap_servers]
+    done = subprocess.run([*COMMAND, *arguments], cwd=ROOT, stdout=writing, stderr=subprocess.PIPE, check=False)
+    os.close(writing)
+    assert done.returncode == 141
+    assert done.stderr == b""
+
+
+def test_ctrl_c_is_quiet(kafka: Kafka) -> None:
+    arguments = ["diagnose", "--bootstrap-server", kafka.bootstrap_servers, "--looks-apart", "60"]
+    process = subprocess.Popen([*COMMAND, *arguments], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    wait_for_connection(process.pid)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=20)
+    assert (process.returncode, out, err) == (130, b"", b"")
+
+
+def test_no_command_imports_pandas(kafka: Kafka, hanging: Staged) -> None:
+    code = (
+        "import sys, atexit\n"
+        "atexit.register(lambda: print({'pandas', 'pyspark', 'plotly'} & set(sys.modules), file=sys.stderr))\n"
+        "from toolkit.cli import main; main()"
+    )
+    for arguments in (["diagnose", "--looks-apart", "0"], ["list"], ["partitions"], ["describe-producers"]):
+        done = subprocess.run(
+            [sys.executable, "-c", code, *arguments, "--bootstrap-server", kafka.bootstrap_servers],
+            cwd=ROOT, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.stderr == "set()\n"
+
+
+def test_a_wrong_password_is_a_sentence_without_the_password(tmp_path: Path) -> None:
+    with Kafka("4.3.1", users={"ann": "right-one"}, super_users=["ann"]) as kafka:
+        config = tmp_path / "client.properties"
+        lines = ["security.protocol=SASL_PLAINTEXT", "sasl.mechanism=PLAIN"]
+        login = 'sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required username="ann" '
+        config.write_text("\n".join([*lines, login + 'password="wrong-one";']))
+        done = on(kafka, "diagnose", "--command-config", str(config), "--timeout", "10")
+        assert done.returncode == 2
+        assert done.stderr.count("\n") == 1
+        assert "wrong-one" not in done.stderr
+        config.write_text(config.read_text().replace("wrong-one", "right-one"))
+        done = on(kafka, "diagnose", "--command-config", str(config), "--looks-apart", "0")
+        assert done.returncode == 0, done.stderr
+
+
+def test_lab_runs_until_ctrl_c() -> None:
+    process = subprocess.Popen([*COMMAND, "lab"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout
+    ready = process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert ready.startswith("Kafka 4.3.1 with 1 broker is ready at 127.0.0.1:")
+    assert process.returncode == 0, err
+
+
+def test_the_demo_goes_as_it_should() -> None:
+    began = time.monotonic()
+    done = run("demo")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "All went as it should" in done.stdout
+    assert time.monotonic() - began < 60
+
+
+def wait_for_connection(pid: int) -> None:
+    """Wait until a process has a socket open: it talks to its broker."""
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        links = [os.readlink(link) for link in Path(f"/proc/{pid}/fd").iterdir() if link.is_symlink()]
+        if any(link.startswith("socket:") for link in links):
+            return
+        time.sleep(0.05)
+    raise AssertionError("never connected")

