@@ -10,12 +10,14 @@ from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from toolkit.errors import LabError
-from toolkit.lab.ask import Cluster, config_of
+from toolkit.lab.ask import Cluster, config_of, until
 
 __all__ = ["BlockedConsumer", "blocked_consumer"]
 
 EARLIEST: Any = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 LATEST: Any = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+
+MOVING = {KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.NOT_COORDINATOR}
 
 
 def blocked_consumer(kafka: Cluster, topic: str, group: str, *, partition: int = 0) -> BlockedConsumer:
@@ -65,8 +67,8 @@ class BlockedConsumer:
                 "fetch.wait.max.ms": 100,
             }
         )
-        (committed,) = self._consumer.committed([TopicPartition(topic, partition)], timeout=30)
-        self.position: int = committed.offset if committed.offset >= 0 else self._offset(EARLIEST)
+        committed = until(self._committed, awaited=f"the committed offset of group {group}")
+        self.position: int = committed if committed >= 0 else self._offset(EARLIEST)
         """Offset that it will read next."""
         self._end = -1
         self._consumer.assign([TopicPartition(topic, partition, self.position)])
@@ -118,6 +120,16 @@ class BlockedConsumer:
             records.append(message)
             self.position = (message.offset() or 0) + 1
         return records
+
+    def _committed(self) -> int | None:
+        """The group's committed offset, negative if it has none; None while its coordinator is being chosen."""
+        try:
+            (found,) = self._consumer.committed([TopicPartition(self.topic, self.partition)], timeout=30)
+        except KafkaException as failed:
+            if failed.args[0].code() in MOVING:
+                return None
+            raise
+        return int(found.offset)
 
     def _offset(self, spec: Any, isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED) -> int:
         partition = TopicPartition(self.topic, self.partition)

@@ -151,7 +151,7 @@ class Incident:
         LabError
             If a broker refuses a step; it names the Kafka error.
         UsageError
-            If it stops brokers and `kafka` is not a lab cluster.
+            If this cluster is too old or too small, or `kafka` is an address and the incident stops brokers.
         """
         with Stage(kafka, self, topic=topic, partition=partition) as stage:
             staged = self.recipe(stage, **options)
@@ -188,9 +188,8 @@ class Stage:
         self.partition = partition
         self.topic = topic or f"{plot.name.replace('_', '-')}-{uuid.uuid4().hex[:6]}"
         self._kafka = kafka if isinstance(kafka, Kafka) else None
+        _check(plot, self._kafka)
         self.config = config_of(kafka)
-        if plot.brokers > 1 and not self._kafka:
-            raise UsageError(f"{plot.name} stops brokers, so it needs a lab cluster rather than an address.")
         self.cluster = self._connect()
 
     def __enter__(self) -> Stage:
@@ -316,6 +315,20 @@ class Stage:
                             raise
 
         return finish
+
+
+def _check(plot: Incident, kafka: Kafka | None) -> None:
+    """Refuse a cluster that the incident cannot be staged on, as far as it is known."""
+    if kafka is None and plot.brokers > 1:
+        raise UsageError(f"{plot.name} stops brokers, so it needs a lab cluster rather than an address.")
+    if kafka and len(kafka.broker_ids) < plot.brokers:
+        raise UsageError(f"{plot.name} needs {plot.brokers} brokers, and this Kafka has {len(kafka.broker_ids)}.")
+    if kafka and _numbers(kafka.version) < _numbers(plot.since):
+        raise UsageError(f"{plot.name} can be staged from Kafka {plot.since} on, and this one is {kafka.version}.")
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(part) for part in version.split(".")]
 
 
 class Steady(Wire):

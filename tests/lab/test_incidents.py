@@ -1,0 +1,299 @@
+"""Every incident is staged for real, shows on the broker as it should, and ends as it should."""
+
+import datetime as dt
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from toolkit.analysis.verdicts import VERDICTS
+from toolkit.errors import LabError, UsageError
+from toolkit.lab import Kafka, incidents
+from toolkit.lab.ask import Open, Refused, answer, config_of, leader, offsets, open_transactions, transaction, until
+from toolkit.lab.consumer import BlockedConsumer, blocked_consumer
+from toolkit.lab.incidents import (
+    EVERYDAY,
+    INCIDENTS,
+    NEGLECTFUL,
+    REPLICATED,
+    STANDSTILL,
+    TWO_PHASE,
+    Incident,
+    Setup,
+    Staged,
+)
+from toolkit.lab.producer import TxnProducer, write_committed
+from toolkit.lab.staging import Steady
+from toolkit.sources import wire
+from toolkit.sources.wire import Wire
+
+NEWEST, OLDER = "4.3.1", ("2.8.2", "3.5.2", "3.9.2")
+SETUPS = (NEGLECTFUL, TWO_PHASE, STANDSTILL, REPLICATED, EVERYDAY)
+CASES = [
+    (version, incident)
+    for setup in SETUPS
+    for version in ((*OLDER, NEWEST) if setup is EVERYDAY else (NEWEST,))
+    for incident in INCIDENTS.values()
+    if incident.setup is setup
+]
+
+COORDINATOR = {  # its state for the transaction of the incident, and whether it still expects to end it there
+    "never_added": ("Empty", False),
+    "late_message": ("CompleteAbort", False),
+    "late_after_commit": ("CompleteCommit", False),
+    "offsets_never_added": ("Empty", False),
+    "superseded_elsewhere": ("Ongoing", False),
+    "superseded_same_partition": ("Ongoing", True),
+    "superseded_written": ("Ongoing", True),
+    "busy_elsewhere": ("Ongoing", False),
+    "several_open": ("Empty", False),
+    "head_deleted": ("Empty", False),
+    "future_clock": ("Empty", False),
+    "orphan": (None, False),
+    "old_event_times": ("Ongoing", True),
+    "open_young": ("Ongoing", True),
+    "open_long": ("Ongoing", True),
+    "overdue": ("Ongoing", True),
+    "prepared": ("Ongoing", True),
+    "committing": ("PrepareCommit", True),
+    "unreplicated": ("PrepareCommit", True),
+    "coordinator_gone": ("Ongoing", True),  # once it is back
+    "marker_only": ("CompleteCommit", False),
+    "fenced_by_timeout": ("CompleteAbort", False),
+}
+
+
+class OneCluster:
+    """The cluster that is asked for; one at a time, so the tests stand in the order of their clusters."""
+
+    def __init__(self) -> None:
+        self.asked: tuple[str, Setup] | None = None
+        self.kafka: Kafka | None = None
+
+    def get(self, version: str, setup: Setup) -> Kafka:
+        if self.kafka is None or self.asked != (version, setup):
+            self.stop()
+            self.kafka = Kafka(version, brokers=setup.brokers, properties=setup.properties).start()
+            self.asked = version, setup
+        return self.kafka
+
+    def stop(self) -> None:
+        if self.kafka:
+            self.kafka.stop()
+
+
+@pytest.fixture(scope="module")
+def clusters() -> Iterator[OneCluster]:
+    found = OneCluster()
+    yield found
+    found.stop()
+
+
+@pytest.fixture
+def lab(clusters: OneCluster, request: pytest.FixtureRequest) -> Kafka:
+    return clusters.get(*request.param)
+
+
+@pytest.fixture
+def cluster(lab: Kafka) -> Iterator[Wire]:
+    """A wire that asks broker 1, which no incident stops."""
+    with Steady(config_of(lab)) as opened:
+        yield opened
+
+
+def on(setup: Setup) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("lab", [(NEWEST, setup)], indirect=True, ids=[setup.name])
+
+
+@pytest.mark.lab
+@on(NEGLECTFUL)
+def test_a_neglectful_coordinator_leaves_a_transaction_open_past_its_timeout(lab: Kafka, cluster: Wire) -> None:
+    with INCIDENTS["overdue"](lab, timeout_ms=100) as staged:
+
+        def age() -> dt.timedelta:
+            started = transaction(cluster, staged.transactional_id).transaction_start_time_ms
+            return dt.datetime.now(dt.UTC) - dt.datetime.fromtimestamp(started / 1000, dt.UTC)
+
+        until(lambda: True if age() > dt.timedelta(seconds=2) else None, awaited="twenty times its timeout")
+        assert coordinator_says(cluster, staged) == ("Ongoing", True)
+
+
+@pytest.mark.lab
+@pytest.mark.parametrize(
+    ("lab", "incident"),
+    [pytest.param((version, each.setup), each, id=f"{version}-{each.name}") for version, each in CASES],
+    indirect=["lab"],
+)
+def test_it_stands_as_described_and_ends_as_it_should(lab: Kafka, cluster: Wire, incident: Incident) -> None:
+    with incident(lab) as staged:
+        everything = (staged, *staged.also)
+        start, stable, high = offsets(cluster, staged.topic, staged.partition)
+        opened = open_transactions(cluster, staged.topic, staged.partition)
+
+        if staged.expected == "clear":
+            assert (opened, stable) == ([], high)
+        elif staged.expected == "unreplicated":
+            assert opened == []
+            assert stable == staged.start_offset < high
+        else:
+            for each in everything:
+                assert in_words(each) in map(open_in_words, open_transactions(cluster, each.topic, each.partition))
+            assert opened[0].start_offset == staged.start_offset
+            assert stable < high
+            assert stable == staged.start_offset or start > staged.start_offset
+        if incident.name != "coordinator_gone" and lab.version != "2.8.2":
+            assert coordinator_says(cluster, staged) == COORDINATOR[incident.name]
+        if staged.expected == "prepared":
+            assert transaction(cluster, staged.transactional_id).transaction_timeout_ms == 2**31 - 1
+
+        for each in everything:
+            if each.expected == "hanging":
+                abort(cluster, each)
+    for each in everything:
+        assert open_transactions(cluster, each.topic, each.partition) == []
+        _, stable, high = offsets(cluster, each.topic, each.partition)
+        assert stable == high
+
+
+def in_words(staged: Staged) -> tuple[int, int, int]:
+    return staged.producer_id, staged.producer_epoch, staged.start_offset
+
+
+def open_in_words(opened: Open) -> tuple[int, int, int]:
+    return opened.producer_id, opened.producer_epoch, opened.start_offset
+
+
+def coordinator_says(cluster: Wire, staged: Staged) -> tuple[str | None, bool]:
+    found = transaction(cluster, staged.transactional_id)
+    if found is None:
+        return None, False
+    listed = {(each.topic, partition) for each in found.topics for partition in each.partitions}
+    return found.transaction_state, (staged.topic, staged.partition) in listed
+
+
+def abort(cluster: Wire, staged: Staged) -> None:
+    """Write an abort marker, as the leader's own words ask for it; the LSO is the next one's start or the end then."""
+    where = staged.topic, staged.partition
+    (opened,) = [each for each in open_transactions(cluster, *where) if each.producer_id == staged.producer_id]
+    marker = wire.WriteTxnMarkers.WritableTxnMarker
+    one = marker(
+        producer_id=opened.producer_id,
+        producer_epoch=opened.producer_epoch,
+        transaction_result=False,
+        topics=[marker.WritableTxnMarkerTopic(name=staged.topic, partition_indexes=[staged.partition])],
+        coordinator_epoch=max(opened.coordinator_epoch, 0),
+    )
+    answer(
+        cluster,
+        lambda: wire.WriteTxnMarkers(markers=[one], max_version=1),
+        of=staged.name,
+        to=lambda: leader(cluster, *where),
+        codes=lambda message: [message.markers[0].topics[0].partitions[0].error_code],
+    )
+    remaining = open_transactions(cluster, *where)
+    assert opened not in remaining
+    _, stable, high = offsets(cluster, *where)
+    assert stable == min([each.start_offset for each in remaining], default=high)
+
+
+@pytest.mark.lab
+@on(EVERYDAY)
+def test_a_read_committed_consumer_is_blocked_until_the_marker_and_then_reads_on(lab: Kafka, cluster: Wire) -> None:
+    staged = INCIDENTS["late_message"](lab)
+    behind = write_committed(cluster, staged.topic, staged.partition, records=3)
+    with blocked_consumer(lab, staged.topic, "billing") as billing:
+        assert billing.position == staged.start_offset - 3, "what precedes it is an aborted record and two markers"
+        assert billing.lag == 3 + 1 + 3 + 1, "those three offsets, the late record, three committed ones, their marker"
+        assert billing.read() == [], "it stays where it is"
+        abort(cluster, staged)
+        assert [record.offset() for record in billing.read()] == [behind, behind + 1, behind + 2]
+        assert billing.lag == 2, "two markers"
+
+
+@pytest.mark.lab
+@on(EVERYDAY)
+def test_the_committed_offset_of_a_group_stands_at_the_marker(lab: Kafka, cluster: Wire) -> None:
+    staged = INCIDENTS["marker_only"](lab, group="reader")
+    with BlockedConsumer(lab, staged.topic, group="reader") as reader:
+        assert (staged.group, reader.position, reader.lag) == ("reader", staged.start_offset + 1, 1)
+    consumer = Consumer(lab.client_config() | {"group.id": "reader"})
+    (committed,) = consumer.committed([TopicPartition(staged.topic, staged.partition)], timeout=10)
+    consumer.close()
+    assert committed.offset == offsets(cluster, staged.topic, staged.partition)[2] - 1
+
+
+@pytest.mark.lab
+@on(EVERYDAY)
+def test_the_new_epochs_commit_makes_the_dead_epochs_record_visible(lab: Kafka) -> None:
+    staged = INCIDENTS["superseded_same_partition"](lab)
+    staged.close()
+    with blocked_consumer(lab, staged.topic, "reader") as reader:
+        assert reader.position == staged.start_offset + 1
+
+
+@pytest.mark.lab
+@on(EVERYDAY)
+def test_the_times_of_records_say_nothing_of_an_age(lab: Kafka, cluster: Wire) -> None:
+    now = dt.datetime.now(dt.UTC)
+    for name, away in {"old_event_times": dt.timedelta(days=-7), "future_clock": dt.timedelta(minutes=50)}.items():
+        with INCIDENTS[name](lab) as staged:
+            asked = wire.DescribeProducers.TopicRequest(name=staged.topic, partition_indexes=[staged.partition])
+            broker_id = leader(cluster, staged.topic, staged.partition)
+            described = cluster.ask(wire.DescribeProducers(topics=[asked]), broker_id=broker_id)
+            producers = {each.producer_id: each for each in described.topics[0].partitions[0].active_producers}
+            last = dt.datetime.fromtimestamp(producers[staged.producer_id].last_timestamp / 1000, dt.UTC)
+            assert abs(last - now - away) < dt.timedelta(minutes=1)
+
+
+@pytest.mark.lab
+@on(EVERYDAY)
+def test_steps_are_refused_in_kafkas_own_words(lab: Kafka, cluster: Wire) -> None:
+    with INCIDENTS["open_young"](lab) as staged:
+        fenced = TxnProducer(cluster, staged.transactional_id)
+        fenced.producer_id, fenced.producer_epoch = staged.producer_id, staged.producer_epoch
+        TxnProducer(cluster, staged.transactional_id).init()
+        with pytest.raises(Refused, match=r"PRODUCER_FENCED.*is fenced") as refused:
+            fenced.end(commit=True)
+        assert refused.value.error == "PRODUCER_FENCED"
+    with pytest.raises(LabError, match=r"INVALID_TRANSACTION_TIMEOUT.*Raise transaction\.max\.timeout\.ms"):
+        INCIDENTS["open_long"](lab, timeout_ms=3_600_001)
+
+
+@pytest.mark.lab
+@on(EVERYDAY)
+def test_it_is_staged_where_it_is_asked_for(lab: Kafka, cluster: Wire) -> None:
+    first = INCIDENTS["never_added"](lab.bootstrap_servers, topic="orders", partition=2, records=5)
+    second = INCIDENTS["never_added"](lab.client_config(), topic="orders", partition=2)
+    assert (first.topic, first.partition, second.topic, second.partition) == ("orders", 2, "orders", 2)
+    assert second.start_offset == first.start_offset + 5
+    assert open_transactions(cluster, "orders", 0) == []
+
+
+@pytest.mark.lab
+def test_a_broker_that_verifies_refuses_what_would_hang() -> None:
+    """KIP-890 at work: the reason why hanging transactions are rare from Kafka 3.6 on."""
+    with Kafka(NEWEST) as kafka:
+        for name in ("never_added", "late_message", "offsets_never_added", "superseded_elsewhere"):
+            with pytest.raises(Refused, match=r"INVALID_TXN_STATE.*KIP-890.*verification\.enable=false") as refused:
+                INCIDENTS[name](kafka)
+            assert refused.value.error == "INVALID_TXN_STATE"
+        INCIDENTS["open_young"](kafka).close()
+
+
+def test_the_registry_is_complete_and_speaks_of_verdicts() -> None:
+    staged = {name for name in incidents.__all__ if name.startswith("stage_")}
+    assert {f"stage_{name}" for name in INCIDENTS} == staged
+    assert {name: incident.name for name, incident in INCIDENTS.items()} == {name: name for name in INCIDENTS}
+    assert INCIDENTS.keys() == COORDINATOR.keys()
+    for incident in INCIDENTS.values():
+        assert {incident.expected, incident.later or "clear"} <= VERDICTS.keys()
+        assert incident.what.endswith("."), f"{incident.name} says in one line what it is"
+
+
+def test_a_cluster_that_it_cannot_be_staged_on_is_refused() -> None:
+    with pytest.raises(UsageError, match="committing stops brokers"):
+        INCIDENTS["committing"]("127.0.0.1:1")
+    with pytest.raises(UsageError, match="committing needs 2 brokers, and this Kafka has 1"):
+        INCIDENTS["committing"](Kafka("4.3.1"))
+    with pytest.raises(UsageError, match=r"prepared can be staged from Kafka 4\.0\.0 on, and this one is 3\.9\.2"):
+        INCIDENTS["prepared"](Kafka("3.9.2"))
