@@ -15,6 +15,7 @@ from toolkit.config import ClientConfig
 from toolkit.errors import NotFound
 from toolkit.schema import Row
 from toolkit.sources.coordinators import GROUP, TRANSACTION, coordinator_rows
+from toolkit.sources.fetch import Spot
 from toolkit.sources.groups import group_ids, groups_at
 from toolkit.sources.look import take_look
 from toolkit.sources.offsets import partition_rows
@@ -294,11 +295,11 @@ class Cluster:
 
     def _with_groups(self, rows: Sequence[Row]) -> list[Row]:
         """Rows with the groups that wait at a held LSO, where that could be read."""
-        held = {
-            (row["topic"], row["partition"]): row["last_stable_offset"]
+        held = [
+            Spot((row["topic"], row["partition"]), row["last_stable_offset"], row["broker_id"])
             for row in rows
             if row["position"] == 1 and row["verdict"] not in HEALTHY and row["last_stable_offset"] is not None
-        }
+        ]
         groups = (groups_at(self.wire, sorted(self.wire.brokers), held) if held else None) or {}
         return [
             {**row, "groups_held": groups.get((row["topic"], row["partition"])) if row["position"] == 1 else None}

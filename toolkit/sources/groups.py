@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from toolkit.errors import DecodeError
+from toolkit.formats.batches import read_header
 from toolkit.sources import wire as kafka
+from toolkit.sources.fetch import Fetched, Spot, fetch
 from toolkit.sources.topology import Place
 from toolkit.sources.wire import Answer, Wire
 
 __all__ = ["group_ids", "groups_at"]
 
 GROUPS_PER_REQUEST = 200
+NEAR = 1000  # offsets before the LSO; a group that stands further back is taken to be behind by itself
+ENOUGH = 1 << 17  # bytes
 WITH_OFFSETS = {"consumer", ""}  # protocol types whose groups commit offsets; others are Connect, share groups ...
 
 
@@ -27,13 +33,16 @@ def group_ids(wire: Wire, brokers: Iterable[int]) -> dict[str, int] | None:
     return groups
 
 
-def groups_at(wire: Wire, brokers: Iterable[int], held: Mapping[Place, int]) -> dict[Place, list[str]] | None:
-    """Groups whose committed offset is exactly the LSO of a partition.
+def groups_at(wire: Wire, brokers: Iterable[int], held: Sequence[Spot]) -> dict[Place, list[str]] | None:
+    """Groups that have read all that read_committed lets them.
+
+    Their committed offset is the LSO, or lies before it with nothing in between that a read_committed consumer is
+    given: librdkafka commits the offset after the last record, not after the markers that follow it.
 
     Parameters
     ----------
     held
-        LSO by partition.
+        The LSO of each partition, and its leader.
 
     Returns
     -------
@@ -42,12 +51,40 @@ def groups_at(wire: Wire, brokers: Iterable[int], held: Mapping[Place, int]) -> 
         describe are not shown by brokers at all.
     """
     coordinators = group_ids(wire, brokers)
-    if coordinators is None:
-        return None
-    offsets = _committed(wire, coordinators, list(held))
+    offsets = None if coordinators is None else _committed(wire, coordinators, [spot.place for spot in held])
     if offsets is None:
         return None
-    return {place: sorted(group for group, at in offsets if at.get(place) == lso) for place, lso in held.items()}
+    found = {}
+    for spot in held:
+        standing = _waiting(wire, spot, {at[spot.place] for _, at in offsets if spot.place in at})
+        found[spot.place] = sorted(group for group, at in offsets if at.get(spot.place) in standing)
+    return found
+
+
+def _waiting(wire: Wire, lso: Spot, committed: set[int]) -> set[int]:
+    """Those of the committed offsets from which nothing can be read up to the LSO, and the LSO."""
+    near = [replace(lso, offset=at) for at in committed if max(0, lso.offset - NEAR) <= at < lso.offset]
+    pairs = zip(near, fetch(wire, near, max_bytes=ENOUGH, read_committed=True), strict=True)
+    return {lso.offset, *(spot.offset for spot, one in pairs if _is_unreadable(one, spot.offset, lso.offset))}
+
+
+def _is_unreadable(found: Fetched, start: int, end: int) -> bool:
+    """Whether every batch from an offset up to another is a marker or was aborted."""
+    aborted = {producer_id: sorted(firsts) for producer_id, firsts in found.aborted.items()}
+    position, reached = 0, start
+    try:
+        while reached < end:
+            header = read_header(found.records, position)
+            firsts = aborted.get(header.producer_id or 0, [])
+            is_aborted = bool(firsts) and firsts[0] <= header.base_offset
+            if header.is_control and is_aborted:
+                firsts.pop(0)
+            elif header.last_offset >= start and not header.is_control and not is_aborted:
+                return header.base_offset >= end
+            position, reached = position + header.size, header.last_offset + 1
+    except DecodeError:
+        return False  # the bytes ended before the LSO
+    return True
 
 
 def _committed(

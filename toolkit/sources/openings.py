@@ -1,16 +1,15 @@
-"""The first batch of open transactions, read from the log of the partition's leader (Fetch)."""
+"""The first batch of open transactions, read from the log of the partition's leader."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import groupby
-from typing import Any
 
 from toolkit.analysis.evidence import Opening
 from toolkit.errors import DecodeError
 from toolkit.formats.batches import BatchHeader, read_header
 from toolkit.schema import Row, utc
-from toolkit.sources import wire as kafka
+from toolkit.sources.fetch import Spot, fetch
 from toolkit.sources.wire import Wire
 
 __all__ = ["read_openings"]
@@ -31,54 +30,19 @@ def read_openings(wire: Wire, rows: Sequence[Row], *, per_partition: int) -> Map
     per_partition
         How many of the lowest of each partition are read.
     """
-    lowest = [
-        row
+    spots = [
+        Spot((row["topic"], row["partition"]), row["current_txn_start_offset"], row["broker_id"])
         for _, group in groupby(rows, key=lambda row: (row["topic"], row["partition"]))
         for row in list(group)[:per_partition]
     ][:MOST]
-    answers = wire.send([(row["broker_id"], _request(row)) for row in lowest])
-    openings = {}
-    for row, answer in zip(lowest, answers, strict=True):
-        opening = None if answer.error else _opening(answer.message)
-        if opening:
-            openings[row["topic"], row["partition"], row["current_txn_start_offset"]] = opening
-    return openings
+    found = fetch(wire, spots, max_bytes=1)
+    openings = {(*spot.place, spot.offset): _opening(one.records) for spot, one in zip(spots, found, strict=True)}
+    return {key: opening for key, opening in openings.items() if opening is not None}
 
 
-def _request(row: Row) -> Any:
-    """One partition and one byte: a broker then sends exactly the first batch, whole (KIP-74)."""
-    topic = kafka.Fetch.FetchTopic
-    partition = topic.FetchPartition(
-        partition=row["partition"],
-        current_leader_epoch=-1,
-        fetch_offset=row["current_txn_start_offset"],
-        last_fetched_epoch=-1,
-        log_start_offset=-1,
-        partition_max_bytes=1,
-    )
-    return kafka.Fetch(
-        replica_id=-1,
-        max_wait_ms=0,
-        min_bytes=0,
-        max_bytes=1,
-        isolation_level=0,
-        session_id=0,
-        session_epoch=-1,  # no session
-        topics=[topic(topic=row["topic"], partitions=[partition])],
-        forgotten_topics_data=[],
-        rack_id="",
-        max_version=12,  # later ones name topics by id
-    )
-
-
-def _opening(message: Any) -> Opening | None:
-    if message.error_code or not message.responses:
-        return None
-    found = message.responses[0].partitions[0]
-    if found.error_code or not found.records:
-        return None
+def _opening(records: bytes) -> Opening | None:
     try:
-        header = read_header(bytes(found.records))
+        header = read_header(records)
     except DecodeError:
         return None
     if header.producer_id is None or header.producer_epoch is None:
