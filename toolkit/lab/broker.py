@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import base64
-import os
 import re
 import subprocess
 import sys
@@ -142,7 +141,7 @@ class Kafka:
         """End all brokers at once and delete their directory; nothing happens if none runs."""
         keeper, self._keeper = self._keeper, None
         if keeper:
-            atexit.unregister(self._stop_at_exit)
+            atexit.unregister(self.stop)
             keeper.stop()
             self._processes.clear()
             self._nodes.clear()
@@ -249,8 +248,7 @@ class Kafka:
     def _start(self) -> None:
         directory = Path(tempfile.mkdtemp(prefix="kafka-txn-lab-"))
         self._keeper = Keeper(directory)
-        self._owner = os.getpid()
-        atexit.register(self._stop_at_exit)
+        atexit.register(self.stop)
         self._lay_out(directory)
         if self._zookeeper_port:
             self._start_zookeeper(directory, self._zookeeper_port)
@@ -292,10 +290,11 @@ class Kafka:
     def _format(self) -> None:
         cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         arguments = "kafka.tools.StorageTool", "format", f"--cluster-id={cluster_id}", "--config"
-        runs = [(node, self._run(*arguments, str(node.settings), log=node.log)) for node in self._nodes.values()]
-        for node, process in runs:
-            if process.wait(self._timeout):
-                raise self._failure(node, f"could not format its storage (exit code {process.returncode})")
+        runs = {each: self._run(*arguments, str(node.settings), log=node.log) for each, node in self._nodes.items()}
+        self._wait(1, lambda: all(process.poll() is not None for process in runs.values()))
+        for broker_id, process in runs.items():
+            if process.returncode:
+                raise self._failure(broker_id, f"could not format its storage (exit code {process.returncode})")
 
     def _launch(self, broker_id: int) -> None:
         node = self._node(broker_id)
@@ -311,7 +310,7 @@ class Kafka:
         def ready() -> bool:
             for each in broker_ids:
                 if (code := self._process(each).poll()) is not None:
-                    raise self._failure(self._node(each), f"ended with exit code {code}")
+                    raise self._failure(each, f"ended with exit code {code}")
             running = {each for each, process in self._processes.items() if process.poll() is None}
             return all(is_ready(admin, running) for admin in admins)
 
@@ -321,15 +320,15 @@ class Kafka:
         deadline = time.monotonic() + self._timeout
         while not condition():
             if time.monotonic() > deadline:
-                raise self._failure(self._node(broker_id), f"was not ready after {self._timeout:g} s")
+                raise self._failure(broker_id, f"was not ready after {self._timeout:g} s")
             time.sleep(0.05)
 
-    def _failure(self, node: Node, happened: str) -> LabError:
-        lines = _lines(node.log)
+    def _failure(self, broker_id: int, happened: str) -> LabError:
+        lines = _lines(self._node(broker_id).log)
         first = next((number for number, line in enumerate(lines) if "] ERROR " in line), -20)
         kind = PortTaken if any("Address already in use" in line for line in lines) else LabError
         return kind(
-            f"Broker {node.broker_id} of Kafka {self.version} {happened}.",
+            f"Broker {broker_id} of Kafka {self.version} {happened}.",
             means="Its log says:\n" + "\n".join(lines[first:][:20]) + "\n",
             do="Correct `properties` if the log names one; a machine short of memory or time needs a longer `timeout`.",
         )
@@ -349,10 +348,6 @@ class Kafka:
 
     def _process(self, broker_id: int) -> subprocess.Popen[bytes]:
         return self._processes[self._node(broker_id).broker_id]
-
-    def _stop_at_exit(self) -> None:
-        if os.getpid() == self._owner:
-            self.stop()
 
 
 def _lines(log: Path) -> list[str]:

@@ -31,8 +31,9 @@ class Keeper:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+        self._owner = os.getpid()
         self._started: list[subprocess.Popen[bytes]] = []
-        command = [sys.executable, "-I", "-S", __file__, str(directory), str(os.getpid())]
+        command = [sys.executable, "-I", "-S", __file__, str(directory), str(self._owner)]
         self._helper = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, process_group=0)
         assert self._helper.stdout
         with self._helper.stdout as answer:
@@ -48,7 +49,12 @@ class Keeper:
         return process
 
     def stop(self) -> None:
-        """Kill every process started here and delete the directory; returns when both are done."""
+        """Kill every process started here and delete the directory; returns when both are done.
+
+        A forked child of this process may leave as it likes: what is not its own stays.
+        """
+        if os.getpid() != self._owner:
+            return
         assert self._helper.stdin
         # A word, since the end of the pipe does not come while a forked child of this process holds it open.
         with contextlib.suppress(BrokenPipeError), self._helper.stdin as helper:

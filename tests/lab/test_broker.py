@@ -1,0 +1,273 @@
+"""Real brokers of every supported kind: what they answer, what survives, and that nothing of them does."""
+
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined]
+from confluent_kafka.cimpl import NewTopic
+
+from toolkit.errors import LabError, NotFound, UsageError
+from toolkit.lab import Kafka
+from toolkit.lab.settings import free_ports
+
+pytestmark = pytest.mark.lab
+
+QUIET: dict[str, str | int | float | bool] = {"log_level": 0}
+
+
+def until(condition: Callable[[], bool], *, seconds: float = 30) -> bool:
+    deadline = time.monotonic() + seconds
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return condition()
+
+
+def admin(kafka: Kafka, user: str | None = None) -> AdminClient:
+    return AdminClient({**kafka.client_config(user), **QUIET})
+
+
+def create_topic(kafka: Kafka, name: str, *, user: str | None = None) -> None:
+    topic = NewTopic(name, num_partitions=1, replication_factor=len(kafka.broker_ids))
+    client = admin(kafka, user)
+    client.create_topics([topic])[name].result(timeout=30)
+
+
+def commit_one(kafka: Kafka, topic: str, value: str) -> None:
+    producer = Producer({**kafka.client_config(), **QUIET, "transactional.id": topic})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(topic, value=value)
+    producer.commit_transaction(30)
+
+
+def committed(kafka: Kafka, topic: str, count: int) -> list[str]:
+    settings = {"group.id": f"group-{topic}", "auto.offset.reset": "earliest", "isolation.level": "read_committed"}
+    consumer = Consumer({**kafka.client_config(), **QUIET, **settings})
+    consumer.subscribe([topic])
+    try:
+        return [(message.value() or b"").decode() for message in consumer.consume(count, timeout=30)]
+    finally:
+        consumer.close()
+
+
+def is_listening(address: str) -> bool:
+    host, port = address.split(":")
+    with socket.socket() as probe:
+        return probe.connect_ex((host, int(port))) == 0
+
+
+@pytest.mark.parametrize("version", ["2.8.2", "3.3.2", "3.5.2", "3.9.2", "4.3.1"])
+def test_every_kind_of_version_works_and_leaves_nothing(version: str) -> None:
+    with Kafka(version) as kafka:
+        address, directory = kafka.bootstrap_servers, kafka.log_dirs[1]
+        create_topic(kafka, "orders")
+        commit_one(kafka, "orders", "paid")
+        assert committed(kafka, "orders", 1) == ["paid"]
+        assert (directory / "orders-0" / "00000000000000000000.log").stat().st_size > 0
+        assert f"Kafka version: {version}" in kafka.logs(1, lines=10_000)
+        kafka.kill(1)
+        kafka.start_broker(1)
+        assert kafka.bootstrap_servers == address
+        commit_one(kafka, "orders", "paid again")
+        assert committed(kafka, "orders", 1) == ["paid again"]
+    assert not is_listening(address)
+    assert not directory.parent.parent.exists()
+
+
+def test_three_brokers_do_without_any_one() -> None:
+    with Kafka(brokers=3) as kafka:
+        assert kafka.broker_ids == [1, 2, 3]
+        create_topic(kafka, "orders")
+        commit_one(kafka, "orders", "with three")
+        kafka.kill(1)
+        assert until(lambda: set(admin(kafka).list_topics(timeout=10).brokers) == {2, 3})
+        commit_one(kafka, "orders", "with two")
+        kafka.start_broker(1)
+        assert set(admin(kafka).list_topics(timeout=10).brokers) == {1, 2, 3}
+        assert committed(kafka, "orders", 2) == ["with three", "with two"]
+        kafka.restart(3)
+        assert all((log_dir / "orders-0").is_dir() for log_dir in kafka.log_dirs.values())
+
+
+def test_two_brokers_have_one_controller() -> None:
+    with Kafka(brokers=2) as kafka:
+        create_topic(kafka, "orders")
+        kafka.kill(2)
+        commit_one(kafka, "orders", "alone")
+        assert committed(kafka, "orders", 1) == ["alone"]
+
+
+def test_one_broker_in_all_its_ways() -> None:
+    kafka = Kafka(properties={"transaction.partition.verification.enable": False, "num.partitions": 3})
+    with pytest.raises(LabError, match="not running"):
+        _ = kafka.bootstrap_servers
+    with kafka:
+        assert kafka.start() is kafka
+        broker = ConfigResource(ConfigResource.Type.BROKER, "1")
+        client = admin(kafka)
+        settings = client.describe_configs([broker])[broker].result(timeout=30)
+        assert settings["transaction.partition.verification.enable"].value == "false"
+        assert settings["num.partitions"].value == "3"
+        assert settings["auto.create.topics.enable"].value == "false"
+        assert settings["group.initial.rebalance.delay.ms"].value == "0"
+
+        create_topic(kafka, "orders")
+        commit_one(kafka, "orders", "paid")
+        kafka.stop_broker(1)
+        assert list((kafka.log_dirs[1] / "orders-0").glob("*.snapshot"))
+        kafka.start_broker(1)
+        kafka.start_broker(1)  # it runs already
+
+        listed = kafka.run_tool(
+            "org.apache.kafka.tools.TransactionsCommand", "--bootstrap-server", kafka.bootstrap_servers, "list"
+        )
+        assert listed.returncode == 0, listed.stderr
+        title, line = (line.split() for line in listed.stdout.splitlines())
+        assert title == ["TransactionalId", "Coordinator", "ProducerId", "TransactionState"]
+        assert (line[0], line[1], line[3]) == ("orders", "1", "CompleteCommit")
+
+        with pytest.raises(NotFound, match=r"no broker 7; it has \[1\]"):
+            kafka.kill(7)
+        with pytest.raises(NotFound, match="no user 'alice'"):
+            kafka.client_config("alice")
+    kafka.stop()
+    with kafka:
+        assert "orders" not in admin(kafka).list_topics(timeout=10).topics
+
+
+@pytest.mark.parametrize(("version", "brokers"), [("2.8.2", 1), ("4.3.1", 2)])
+def test_users_log_in_and_are_refused_what_no_one_allowed(version: str, brokers: int) -> None:
+    users = {"admin": 'a"d\\m;in =ü', "alice": "alice-secret"}
+    with Kafka(version, brokers=brokers, users=users, super_users=["admin"]) as kafka:
+        assert kafka.client_config()["sasl.username"] == "admin"
+        create_topic(kafka, "orders")
+        commit_one(kafka, "orders", "paid")
+        assert committed(kafka, "orders", 1) == ["paid"]
+        with pytest.raises(KafkaException, match="AUTHORIZATION_FAILED"):
+            create_topic(kafka, "hers", user="alice")
+        assert "orders" not in admin(kafka, "alice").list_topics(timeout=30).topics
+        stranger = AdminClient({**kafka.client_config("alice"), **QUIET, "sasl.password": "wrong"})
+        with pytest.raises(KafkaException):
+            stranger.list_topics(timeout=3)
+
+
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL])
+def test_the_end_of_the_python_is_the_end_of_the_broker(end: signal.Signals) -> None:
+    program = (
+        "import signal\n"
+        "from toolkit.lab import Kafka\n"
+        "with Kafka() as kafka:\n"
+        "    print(kafka.bootstrap_servers, kafka.log_dirs[1], flush=True)\n"
+        "    signal.pause()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-W", "error", "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdout
+        address, directory = child.stdout.readline().split()
+        assert is_listening(address)
+        child.send_signal(end)
+        _, said = child.communicate(timeout=30)
+    assert child.returncode in (-end, 130)
+    assert ("KeyboardInterrupt" in said) == (end == signal.SIGINT)
+    assert "Warning" not in said
+    assert until(lambda: not is_listening(address))
+    assert until(lambda: not Path(directory).parent.parent.exists())
+
+
+def test_an_exception_in_the_block_ends_the_broker() -> None:
+    seen: list[tuple[str, Path]] = []
+
+    def work() -> None:
+        with Kafka("3.5.2") as kafka:
+            seen.append((kafka.bootstrap_servers, kafka.log_dirs[1]))
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        work()
+    [(address, directory)] = seen
+    assert not is_listening(address)
+    assert not directory.parent.parent.exists()
+
+
+@pytest.mark.parametrize(
+    ("properties", "says"),
+    [
+        ({"log.retention.ms": "soon"}, r"could not format its storage.*log\.retention\.ms"),
+        ({"ssl.client.auth": "required", "listener.security.protocol.map": "CLIENT:SSL"}, r"No security protocol"),
+    ],
+)
+def test_a_broker_that_cannot_start_says_why(properties: dict[str, str], says: str) -> None:
+    with pytest.raises(LabError, match=f"(?s)^Broker 1 of Kafka 4.3.1 .*{says}"):
+        Kafka(properties=properties).start()
+
+
+def test_a_broker_that_ends_while_starting_says_why() -> None:
+    with pytest.raises(
+        LabError, match=r"(?s)^Broker 1 of Kafka 3.5.2 ended with exit code 1\. Its log says:\n.*nobody"
+    ):
+        Kafka("3.5.2", properties={"metric.reporters": "nobody.Home"}).start()
+
+
+def test_a_broker_that_is_not_ready_in_time_says_so() -> None:
+    with pytest.raises(LabError, match=r"^Broker 1 of Kafka 4.3.1 was not ready after 0.1 s\. "):
+        Kafka(timeout=0.1).start()
+
+
+def test_a_port_that_somebody_takes_is_no_obstacle(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen: list[list[int]] = []
+    with socket.create_server(("127.0.0.1", 0)) as somebody:
+
+        def unlucky(count: int) -> list[int]:
+            chosen.append(free_ports(count))
+            if len(chosen) == 1:
+                chosen[0][1] = somebody.getsockname()[1]
+            return chosen[-1]
+
+        monkeypatch.setattr("toolkit.lab.broker.free_ports", unlucky)
+        with Kafka("3.5.2") as kafka:
+            assert kafka.bootstrap_servers == f"127.0.0.1:{chosen[1][1]}"
+
+
+def test_no_java_is_said_before_anything_is_fetched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("toolkit.lab.java.find_spec", lambda name: None)
+    with pytest.raises(LabError, match=r"^The lab needs Java 17 or newer"):
+        Kafka().start()
+
+
+def test_a_forked_child_that_exits_does_not_end_the_broker() -> None:
+    program = (
+        "import os, socket, sys\n"
+        "from toolkit.lab import Kafka\n"
+        "with Kafka('3.5.2') as kafka:\n"
+        "    child = os.fork()\n"
+        "    child or sys.exit()\n"
+        "    os.waitpid(child, 0)\n"
+        "    host, port = kafka.bootstrap_servers.split(':')\n"
+        "    socket.create_connection((host, int(port))).close()\n"
+    )
+    child = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert child.returncode == 0, child.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"version": "4.3"}, "'4.3' is not a Kafka version"),
+        ({"version": "2.7.2"}, "'2.7.2' is not a Kafka version"),
+        ({"brokers": 4}, "1 to 3 brokers, not 4"),
+        ({"super_users": ["admin"]}, "super_users names admin"),
+    ],
+)
+def test_wrong_arguments(arguments: dict[str, object], says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        Kafka(**arguments)  # type: ignore[arg-type]

@@ -1,0 +1,94 @@
+"""Jars are fetched once, whole or not at all, and each failure says which artifact and why."""
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from toolkit.errors import LabError
+from toolkit.lab import jars
+from toolkit.lab.jars import fetch_jars
+
+NOBODY = "https://127.0.0.1:1/maven/"
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(jars, "user_cache_path", lambda name: tmp_path)
+    return tmp_path / "kafka"
+
+
+def test_two_at_once_fetch_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fetched = []
+
+    def fetch(version: str, directory: Path) -> None:
+        fetched.append(version)
+        (directory / "jars").mkdir(parents=True)
+
+    monkeypatch.setattr(jars, "_fetch", fetch)
+    threads = [threading.Thread(target=fetch_jars, args=["4.3.1"]) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert fetched == ["4.3.1"]
+    assert fetch_jars("4.3.1") == cache / "4.3.1"
+
+
+def test_half_a_fetch_is_no_cache(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaks(version: str, directory: Path) -> None:
+        (directory / "jars").mkdir(parents=True)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(jars, "_fetch", breaks)
+    with pytest.raises(KeyboardInterrupt):
+        fetch_jars("4.3.1")
+    assert [each.name for each in cache.iterdir()] == ["4.3.1.lock"]
+
+    def works(version: str, directory: Path) -> None:
+        (directory / "jars").mkdir(parents=True)
+        (directory / "jars" / "kafka.jar").touch()
+
+    (cache / "4.3.1.partial" / "jars").mkdir(parents=True)  # what a killed process leaves
+    (cache / "4.3.1.partial" / "jars" / "half.jar").touch()
+    monkeypatch.setattr(jars, "_fetch", works)
+    assert [each.name for each in fetch_jars("4.3.1").iterdir()] == ["kafka.jar"]
+
+
+def test_without_pyspark(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jars, "find_spec", lambda name: None)
+    with pytest.raises(LabError, match=r"pyspark is not installed.* pip install 'kafka-txn-toolkit\[lab\]'"):
+        fetch_jars("4.3.1")
+
+
+@pytest.mark.lab
+def test_an_unreachable_repository(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAFKA_TXN_MAVEN", NOBODY)
+    with pytest.raises(
+        LabError, match=r"^org\.apache\.kafka:kafka_2\.13:4\.3\.1 could not be fetched: https://127"
+    ) as error:
+        fetch_jars("4.3.1")
+    assert "Connection refused" in error.value.what
+    assert not (cache / "4.3.1").exists()
+
+
+@pytest.mark.lab
+def test_the_mirror_in_the_maven_settings_is_asked(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".m2").mkdir()
+    (tmp_path / ".m2" / "settings.xml").write_text(
+        '<settings xmlns="http://maven.apache.org/SETTINGS/1.0.0"><mirrors><mirror><id>ours</id>'
+        f"<mirrorOf>central</mirrorOf><url>{NOBODY}</url></mirror></mirrors></settings>"
+    )
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    with pytest.raises(LabError, match=NOBODY):
+        fetch_jars("4.3.1")
+
+
+@pytest.mark.lab
+def test_a_version_that_does_not_exist(cache: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(LabError, match=r"has no org\.apache\.kafka:kafka_2\.13:9\.9\.9, .*never released"):
+        fetch_jars("9.9.9")
+    assert [each.name for each in cache.iterdir()] == ["9.9.9.lock"]
+    assert "Fetching Kafka 9.9.9" in capfd.readouterr().err

