@@ -247,14 +247,27 @@ def test_the_times_of_records_say_nothing_of_an_age(lab: Kafka, cluster: Wire) -
 
 @pytest.mark.lab
 @on(EVERYDAY)
+def test_a_transaction_hangs_on_with_all_its_records_deleted(lab: Kafka, cluster: Wire) -> None:
+    staged = INCIDENTS["head_deleted"](lab, all_of_it=True)
+    end = staged.start_offset + 7
+    assert offsets(cluster, staged.topic, staged.partition) == (end, end, end), "as if nothing were open"
+    write_committed(cluster, staged.topic, staged.partition)
+    assert offsets(cluster, staged.topic, staged.partition) == (end, end, end + 2), "what is committed next is held"
+    abort(cluster, staged)
+
+
+@pytest.mark.lab
+@on(EVERYDAY)
 def test_steps_are_refused_in_kafkas_own_words(lab: Kafka, cluster: Wire) -> None:
     with INCIDENTS["open_young"](lab) as staged:
         fenced = TxnProducer(cluster, staged.transactional_id)
         fenced.producer_id, fenced.producer_epoch = staged.producer_id, staged.producer_epoch
         TxnProducer(cluster, staged.transactional_id).init()
-        with pytest.raises(Refused, match=r"PRODUCER_FENCED.*is fenced") as refused:
+        with pytest.raises(Refused, match=r"EndTxn.*PRODUCER_FENCED.*is fenced") as refused:
             fenced.end(commit=True)
         assert refused.value.error == "PRODUCER_FENCED"
+    with pytest.raises(Refused, match=r"EndTxn.*INVALID_TXN_STATE.*no open transaction to end"):
+        TxnProducer(cluster, "idle").init().end(commit=True)
     with pytest.raises(LabError, match=r"INVALID_TRANSACTION_TIMEOUT.*Raise transaction\.max\.timeout\.ms"):
         INCIDENTS["open_long"](lab, timeout_ms=3_600_001)
 

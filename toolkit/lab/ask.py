@@ -51,13 +51,18 @@ VERIFIED = (
 )
 FENCED = ("A newer epoch of this producer is known: this one is fenced.", "")
 
-# What an error means to a person who stages an incident, and what to do about it.
+# What an error, perhaps of one API, means to a person who stages an incident, and what to do about it.
 EXPLAINED = {
+    "EndTxn: INVALID_TXN_STATE": ("There is no open transaction to end.", ""),
     "INVALID_PRODUCER_EPOCH": FENCED,
     "INVALID_PRODUCER_ID_MAPPING": ("The coordinator does not know the transactional id any more: it has expired.", ""),
     "INVALID_TRANSACTION_TIMEOUT": ("The broker allows no timeout as long.", "Raise transaction.max.timeout.ms."),
     "INVALID_TXN_STATE": VERIFIED,
     "PRODUCER_FENCED": FENCED,
+    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": (
+        "The user may not write under this id, or asked for two-phase commit where it is off.",
+        "Grant WRITE on the id, or start the broker with transaction.two.phase.commit.enable=true.",
+    ),
     "TRANSACTION_ABORTABLE": VERIFIED,
 }
 
@@ -73,7 +78,7 @@ class Refused(LabError):
 
     def __init__(self, api: str, whose: str, *, error: str) -> None:
         self.error = error
-        means, do = EXPLAINED.get(error, ("", ""))
+        means, do = EXPLAINED.get(f"{api}: {error}") or EXPLAINED.get(error) or ("", "")
         super().__init__(f"{api} of {whose} was refused with {error}.", means=means, do=do)
 
 

@@ -287,7 +287,6 @@ class Stage:
         facts
             Other fields of `Staged`.
         """
-
         fields: dict[str, Any] = {
             "name": self.plot.name,
             "topic": self.topic,

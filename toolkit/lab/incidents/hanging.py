@@ -159,16 +159,17 @@ def _listed(cluster: Wire, broker_id: int) -> set[int]:
 
 
 @incident("hanging", setup=EVERYDAY)
-def stage_head_deleted(stage: Stage) -> Staged:
+def stage_head_deleted(stage: Stage, *, all_of_it: bool = False) -> Staged:
     """A transaction hangs although the records that it starts with are deleted: retention does not end it.
 
-    Root cause R17: DeleteRecords to the middle of its second batch, so that the LSO lies below the log start offset.
+    Root cause R17: DeleteRecords to the middle of its second batch, so that from Kafka 4 on the LSO lies below the log
+    start offset. With `all_of_it` every record is gone and the LSO is the high watermark, until somebody writes.
     """
     stage.create_topic()
     producer = stage.producer()
     start = producer.send(stage.topic, stage.partition, records=2)
     second = producer.send(stage.topic, stage.partition, records=5)
-    _delete_records(stage, before=second + 2)
+    _delete_records(stage, before=second + (5 if all_of_it else 2))
     return stage.staged(producer, start)
 
 
