@@ -62,7 +62,7 @@ def finding_lines(findings: Iterable[Row], *, now: dt.datetime, width: int | Non
     paragraphs: list[list[str]] = []
     for healthy, group in groupby(partitions, key=lambda each: all(map(_is_healthy, each[1]))):
         if healthy:
-            paragraphs.append(_short_lines(list(group), now=now))
+            paragraphs.append(_short_lines(list(group), now=now, width=width))
         else:
             paragraphs += [list(_block(name, rows, now=now, width=width)) for name, rows in group]
     return [line for paragraph in paragraphs for line in [*paragraph, ""]][:-1]
@@ -117,9 +117,10 @@ def _is_healthy(row: Row) -> bool:
     return row["verdict"] in HEALTHY and not row.get("cause")
 
 
-def _short_lines(partitions: Sequence[tuple[str, Sequence[Row]]], *, now: dt.datetime) -> list[str]:
+def _short_lines(partitions: Sequence[tuple[str, Sequence[Row]]], *, now: dt.datetime, width: int | None) -> list[str]:
     longest = max(_LABEL, *(len(name) for name, _ in partitions))
-    return [f"{name:<{longest}}  {_short(row, now=now)}" for name, rows in partitions for row in rows]
+    lines = ((f"{name:<{longest}}  ", _short(row, now=now)) for name, rows in partitions for row in rows)
+    return [line for name, text in lines for line in wrap(text, before=name, width=width)]
 
 
 def _short(row: Row, *, now: dt.datetime) -> str:

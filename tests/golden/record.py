@@ -1,0 +1,58 @@
+"""Record the golden files: ``python -m tests.golden.record``. It takes four minutes, for an age worth showing."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import ExitStack
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from tests.golden import FOLDER, finding_rows, picture, text
+from toolkit.lab import Kafka
+from toolkit.lab.consumer import blocked_consumer
+from toolkit.lab.incidents import EVERYDAY, INCIDENTS
+from toolkit.schema import FINDINGS
+from toolkit.sources.cluster import Cluster
+from toolkit.views.rows import to_json
+
+AGE = 200.0  # seconds
+
+
+def record() -> None:
+    """Stage on three brokers, wait, diagnose, and write ``findings.json``."""
+    with Kafka("4.3.1", brokers=3, properties=EVERYDAY.properties) as kafka, ExitStack() as stack:
+        create(kafka, "clicks", "orders")
+        write(kafka, "orders", 5)
+        stack.enter_context(INCIDENTS["open_long"](kafka, topic="clicks"))
+        billing = stack.enter_context(blocked_consumer(kafka, "orders", "billing"))
+        stack.enter_context(INCIDENTS["several_open"](kafka, topic="orders"))
+        write(kafka, "orders", 2_112)
+        billing.read()
+        threading.Event().wait(AGE)
+        cluster = stack.enter_context(Cluster(kafka.bootstrap_servers))
+        (FOLDER / "findings.json").write_text(to_json(FINDINGS, cluster.finding_rows()))
+
+
+def create(kafka: Kafka, *topics: str) -> None:
+    """Topics with a replica on every broker."""
+    admin = AdminClient({**kafka.client_config()})
+    new = [NewTopic(topic, num_partitions=2, replication_factor=3) for topic in topics]
+    for created in admin.create_topics(new).values():
+        created.result(30)
+
+
+def write(kafka: Kafka, topic: str, count: int) -> None:
+    """Ordinary records."""
+    producer = Producer(kafka.client_config())
+    for number in range(count):
+        producer.produce(topic, value=f"order {number}", partition=0)
+    producer.flush(30)
+
+
+if __name__ == "__main__":
+    record()
+    lines = list(text(finding_rows()))
+    (FOLDER / "findings.txt").write_text("\n".join(lines) + "\n")
+    (FOLDER / "findings.svg").write_text(picture(lines))
