@@ -882,7 +882,7 @@ def parse_jaas(text: str) -> tuple[str, dict[str, str]]:
 
 
 JAAS_TOKEN = re.compile(
-    r"""\s+|//[^\n]*|/\*.*?\*/"""
+    r"""\s+|/\*.*?\*/|/[^\n]*"""
     r"""|"(?P<double>(?:[^"\\\n]|\\.)*)"|'(?P<single>(?:[^'\\\n]|\\.)*)'|(?P<mark>[=;])|(?P<word>[^\s=;"'/]+)""",
     re.DOTALL,
 )

@@ -297,6 +297,7 @@ TIMES = bytes(16)
         (V0[:-1] + b"\x08", "status 8 is not known"),
         (V0[:-1] + b"\xff", "status -1 is not known"),
         (V0 + b"\x7f\xff\xff\xff" + TIMES, "array of 2147483647 items does not fit"),
+        (V0 + bytes.fromhex("00000004") + TIMES, "array of 4 items does not fit"),  # in 16 bytes; an item has 6
         (V0 + bytes.fromhex("00000001 0001 61 7fffffff") + TIMES, "array of 2147483647 items does not fit"),
         (V0 + bytes.fromhex("00000001 0001 61 ffffffff") + TIMES, "array that must be there is null"),
         (V0 + bytes.fromhex("00000001 ffff 00000000") + TIMES, "text that must be there is null"),
@@ -304,6 +305,7 @@ TIMES = bytes(16)
         (V0 + bytes(4) + TIMES + b"!", "1 bytes are left over"),
         (V1 + b"\xff\xff\xff\xff\x0f" + TIMES, "array of 4294967294 items does not fit"),
         (V1 + b"\xff\xff\xff\xff\xff\xff" + TIMES, "varint is longer than 32 bits"),
+        (V1 + b"\xff\xff\xff\xff\x10" + TIMES, "varint is longer than 32 bits"),
         (V1 + b"\0" + TIMES + b"\x01\x00\x04abcd", "tagged field of 8 bytes has 4"),
         (V1 + b"\0" + TIMES + b"\xff\xff\xff\xff\x0f", "ends early"),
     ],
