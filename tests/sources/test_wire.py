@@ -82,8 +82,9 @@ def test_a_tls_listener_is_recognized(listener: socket.socket) -> None:
 
 
 def test_a_listener_that_hangs_up_is_recognized(listener: socket.socket) -> None:
-    answers(listener, b"")
-    with pytest.raises(ConnectionFailed, match=r"as a listener does whose security\.protocol is not PLAINTEXT\.$"):
+    for _ in range(3):  # it is asked again, as the end of a connection can hide what was said before
+        answers(listener, b"")
+    with pytest.raises(ConnectionFailed, match=r"hung up, as a listener does whose .* is not PLAINTEXT\.$"):
         Cluster(address(listener), timeout=5)
 
 

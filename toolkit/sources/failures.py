@@ -51,7 +51,8 @@ def what_to_check(text: str, protocol: str) -> str:
     if not plain and "CERTIFICATE_VERIFY_FAILED" in text:
         return "Check ssl.ca.location, and that the address is one that the broker's certificate names."
     if re.search("disconnected|reset", text, re.IGNORECASE):
-        return f"It took the connection and closed it, as a listener does whose security.protocol is not {protocol}."
+        refusal = ", or that refuses the credentials" if protocol.startswith("SASL") else ""
+        return f"It hung up, as a listener does whose security.protocol is not {protocol}{refusal}."
     return CHECK_ADDRESS
 
 

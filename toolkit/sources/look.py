@@ -98,7 +98,9 @@ def _ask_coordinators(wire: Wire, config: ClientConfig, opened: Sequence[Row], l
     if curable and any(not _is_explained(row, rows) for row in opened):
         log = read_state_log(wire, config, before, timeout=wire.timeout)
         rows += _supplement(rows, listing.rows, log, open_ids, leaders)
-        if log.whole:
+        if not log.whole:
+            curable += _unread(log)
+        else:
             curable = []
             proofs.append(f"{STATE_TOPIC} was read whole: {log.partitions} partitions, {len(log.rows)} ids")
     rows = _with_ages(wire, config, before, rows, log)
@@ -135,6 +137,15 @@ def _supplement(
     told = {row["transactional_id"] for row in (*rows, *listed)}
     hidden = [row for row in log.rows if row["transactional_id"] not in told]
     return [row for row in hidden if row["producer_id"] in open_ids or _expects(row, leaders)] + log.failures
+
+
+def _unread(log: StateLog) -> list[str]:
+    """What kept the log from being read whole, unless it was the right to read it, which is named already."""
+    errors = {row["error"].partition(":")[0] for row in log.failures} - {"TOPIC_AUTHORIZATION_FAILED"}
+    return [
+        f"{STATE_TOPIC} as a whole: {len(log.failures)} partitions could not be read ({error})"
+        for error in sorted(errors)
+    ]
 
 
 def _expects(row: Row, leaders: Mapping[Place, Row]) -> bool:

@@ -72,7 +72,7 @@ def _judge(wire: Wire, brokers: Sequence[int], resource: Resource) -> Proof:
         return Proof(["no broker has an authorizer, so nothing is hidden"], [])
     anything = uuid.uuid4().hex
     if _probe(wire, guarded, resource, [anything]):
-        return Proof([], [f"DESCRIBE on {resource.name} '*' for this principal"])
+        return Proof([], [f"DESCRIBE on {resource.name} '*' for this principal" + _or_read_the_log(resource)])
     unread = [(broker, answer) for broker, answer in acls if answer.error or _code(answer) not in _READ]
     if unread:
         return Proof([], [_no_acls(resource, *unread[0])])
@@ -82,7 +82,8 @@ def _judge(wire: Wire, brokers: Sequence[int], resource: Resource) -> Proof:
     if len(probes) > MOST_PROBES:
         return Proof([], [f"a proof that no {resource.name} is hidden: its {len(probes)} ACLs are too many to check"])
     if refused := _probe(wire, guarded, resource, list(probes)):
-        return Proof([], [f"DESCRIBE on {probes[name]} for this principal" for name in sorted(refused)])
+        instead = _or_read_the_log(resource)
+        return Proof([], [f"DESCRIBE on {probes[name]} for this principal" + instead for name in sorted(refused)])
     return Proof([f"the ACLs hide no {resource.name} from this principal ({len(probes) + 1} probes)"], [])
 
 

@@ -112,6 +112,8 @@ def _consume(
         consumer.assign([TopicPartition(STATE_TOPIC, number, start) for number, (start, _) in spans.items()])
         while left and (seconds := deadline - time.monotonic()) > 0:
             for message in consumer.consume(RECORDS_AT_ONCE, timeout=min(0.2, seconds)):
+                if message.topic() != STATE_TOPIC:
+                    continue  # an error of the client as a whole, such as no right to a group that it does not need
                 number, reached, error = message.partition() or 0, message.offset() or 0, message.error()
                 if error is None:
                     newest[message.key() or b""] = (number, message.value())

@@ -245,10 +245,16 @@ class Wire:
         first = Future()
         failures: list[Exception] = []
 
-        async def knock(node: Any) -> None:
+        async def knock(node: Any, tries: int = 3) -> None:
             try:
                 connection = await self._connection(node.node_id, deadline)
                 self._learn(await connection.send_request(Metadata(topics=[]), _left(deadline)))
+            except kafka.errors.KafkaConnectionError as exc:
+                # kafka-python drops an answer that it reads together with the end of the connection; a broker that
+                # refuses a password sends just that. Asked again, its words come through.
+                if tries == 1 or "disconnected" not in str(exc):
+                    raise
+                await knock(node, tries - 1)
             finally:
                 self._manager.close(node.node_id)
 

@@ -1,0 +1,120 @@
+"""One of three brokers is dead, or silent: the others answer, and what it alone knows is a gap."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from toolkit import Cluster
+from toolkit.lab import Kafka
+from toolkit.lab.ask import until
+from toolkit.lab.incidents import EVERYDAY
+from toolkit.lab.producer import TxnProducer
+from toolkit.sources import wire
+from toolkit.sources.wire import Wire
+
+pytestmark = pytest.mark.lab
+
+LOST = 3
+TIMEOUT = 5.0
+
+
+@pytest.fixture(scope="module")
+def three() -> Iterator[Kafka]:
+    properties = {
+        **EVERYDAY.properties,
+        "transaction.state.log.replication.factor": "1",  # every id has one coordinator, and can lose it
+        "transaction.state.log.num.partitions": "9",
+        "broker.session.timeout.ms": "6000",
+    }
+    with Kafka("4.3.1", brokers=3, properties=properties) as kafka:
+        yield kafka
+
+
+def create(cluster: Wire, topic: str, replicas: list[list[int]]) -> None:
+    new = wire.CreateTopics.CreatableTopic
+    assignments = [
+        new.CreatableReplicaAssignment(partition_index=index, broker_ids=ids) for index, ids in enumerate(replicas)
+    ]
+    asked = new(name=topic, num_partitions=-1, replication_factor=-1, assignments=assignments, configs=[])
+    controller = cluster.ask(wire.Metadata(topics=[])).controller_id
+    created = cluster.ask(wire.CreateTopics(topics=[asked], timeout_ms=10_000), broker_id=controller)
+    assert [each.error_code for each in created.topics] == [0]
+
+
+def test_a_broker_that_dies(three: Kafka) -> None:
+    with Cluster(three.bootstrap_servers, timeout=TIMEOUT) as cluster:
+        create(cluster.wire, "spread", [[1], [2], [3]])
+        until(
+            lambda: True if [row["error"] for row in cluster.partition_rows(["spread"])] == [None] * 3 else None,
+            awaited="the leaders of spread",
+        )
+        producer = TxnProducer(cluster.wire, "spread-producer").init()
+        for partition in (0, 1):
+            producer.send("spread", partition)
+        (before,) = cluster.finding_rows(["spread"], [0], looks_apart=0.1)
+        assert before["verdict"] == "hanging", before["missing"]
+        assert "all 3 brokers listed what they coordinate: 1 ids" in [each["value"] for each in before["evidence"]]
+
+        three.kill(LOST)
+        at_once(cluster)
+        until(lambda: None if LOST in by_metadata(cluster) else True, awaited="the controller to miss broker 3")
+        without_it(cluster)
+        three.start_broker(LOST)
+        until(lambda: True if complete(cluster) else None, awaited="broker 3 to coordinate again")
+        assert cluster.finding_rows(["spread"], [0], looks_apart=0.1)[0]["verdict"] == "hanging"
+
+
+def by_metadata(cluster: Cluster) -> list[int]:
+    return [node.node_id for node in cluster.wire.ask(wire.Metadata(topics=[])).brokers]
+
+
+def complete(cluster: Cluster) -> bool:
+    return not cluster.look(["spread"]).coverage.gaps
+
+
+def at_once(cluster: Cluster) -> None:
+    """The cluster still counts on it: refused connections are answers at once, and the others' rows are whole."""
+    started = time.monotonic()
+    assert "broker 3 did not answer ListTransactions: NETWORK_EXCEPTION" in cluster.look(["spread"]).coverage.gaps
+    rows = cluster.partition_rows(["spread"])
+    assert time.monotonic() - started < TIMEOUT
+    assert [row["error"] is None for row in rows] == [True, True, False]
+    assert [row["last_stable_offset"] for row in rows] == [0, 0, None]
+    assert [row["error"] is None for row in cluster.producer_rows(["spread"])] == [True, True, False]
+    listed = cluster.transaction_rows()
+    assert [row["broker_id"] for row in listed if row["transactional_id"] is None] == [LOST]
+
+
+def without_it(cluster: Cluster) -> None:
+    """The cluster knows: its partitions have no leader, and those of ``__transaction_state`` are a gap."""
+    rows = cluster.partition_rows(["spread"])
+    assert rows[2]["error"] == "LEADER_NOT_AVAILABLE: the partition has no leader"
+    assert rows[2]["leader"] is None
+    (gap,) = cluster.look(["spread"]).coverage.gaps
+    assert gap.startswith("a leader of __transaction_state partitions ")
+    found = cluster.finding_rows(["spread"], looks_apart=0.1)
+    assert [row["verdict"] for row in found] == ["unknown"] * 3
+    assert gap in found[0]["missing"]
+
+
+def test_a_broker_that_falls_silent_costs_its_own_time_only(three: Kafka) -> None:
+    with Cluster(three.bootstrap_servers, timeout=2) as cluster:
+        assert sorted(cluster.wire.brokers) == [1, 2, 3]
+        process = three._process(LOST).pid
+        os.kill(process, signal.SIGSTOP)
+        try:
+            started = time.monotonic()
+            answers = cluster.wire.send([(broker, wire.ListTransactions()) for broker in (1, 2, LOST)])
+            assert 1.5 < time.monotonic() - started < 4
+            assert [answer.error is None for answer in answers] == [True, True, False]
+            assert max(answers[0].observed_at, answers[1].observed_at) < answers[2].observed_at
+            text = str(answers[2].error_text)
+            assert text.startswith("REQUEST_TIMED_OUT: Broker 3 at 127.0.0.1:")
+            assert text.endswith(" did not answer ListTransactions within 2 s.")
+            assert not complete(cluster)
+        finally:
+            os.kill(process, signal.SIGCONT)
+        until(lambda: True if complete(cluster) else None, awaited="broker 3 to be asked again")
