@@ -47,7 +47,8 @@ def create(kafka: Kafka, topics: range) -> None:
     ).values():
         future.result()
     producer = Producer(
-        kafka.client_config() | {"transactional.id": f"bench-{topics}", "transaction.timeout.ms": 900_000}
+        kafka.client_config()
+        | {"transactional.id": f"bench-{topics}", "transaction.timeout.ms": 900_000, "log_level": 0}
     )
     producer.init_transactions()
     producer.begin_transaction()
