@@ -13,6 +13,8 @@ from toolkit.errors import AuthenticationFailed, BrokerError, ConnectionFailed, 
 __all__ = [
     "CHECK_ADDRESS",
     "CHECK_CREDENTIALS",
+    "is_lost",
+    "is_silence",
     "keep_quiet",
     "one_of_many",
     "plain_words",
@@ -33,6 +35,16 @@ def row_text(error: ToolkitError) -> str:
     if isinstance(error, AuthenticationFailed):
         return f"SASL_AUTHENTICATION_FAILED: {error}"
     return f"{'BROKER_NOT_AVAILABLE' if isinstance(error, NotFound) else 'NETWORK_EXCEPTION'}: {error}"
+
+
+def is_silence(error: ToolkitError | None) -> bool:
+    """Whether a broker let the time pass without an answer."""
+    return isinstance(error, BrokerError) and error.code == "REQUEST_TIMED_OUT"
+
+
+def is_lost(error: ToolkitError | None) -> bool:
+    """Whether a request got no answer at all, so that another broker may do better."""
+    return isinstance(error, ConnectionFailed) or is_silence(error)
 
 
 def plain_words(text: str) -> str:

@@ -48,7 +48,7 @@ def take_look(
     opened = open_transactions(producers)
 
     told = _ask_coordinators(wire, config, opened, leaders)
-    topic_gaps: Sequence[str] = topics_are_visible(wire, told.brokers).gaps if whole_cluster else ()
+    topic_gaps: Sequence[str] = topics_are_visible(wire, told.answered).gaps if whole_cluster else ()
 
     again = _to_ask_again(partitions, producers, told.rows, leaders)
     fresh = read_topology(wire, {topic for topic, _ in again}).at(again) if again else {}
@@ -72,6 +72,7 @@ class _Told:
 
     rows: Sequence[Row]
     brokers: Sequence[int]
+    answered: Sequence[int]
     proofs: Sequence[str]
     gaps: Sequence[str]
 
@@ -90,8 +91,8 @@ def _ask_coordinators(wire: Wire, config: ClientConfig, opened: Sequence[Row], l
     curable = [_silence(row) for row in unlisted]
     gaps = [_silence(row) for row in silent]
     proofs = [] if listing.failures else [f"{_all(brokers)} listed what they coordinate: {len(listing.rows)} ids"]
-    if opened:
-        rights = transactional_ids_are_visible(wire, brokers)
+    if opened and listing.versions:  # whoever did not list is a gap of its own
+        rights = transactional_ids_are_visible(wire, listing.versions)
         curable += rights.gaps
         proofs += rights.proofs
     log: StateLog | None = None
@@ -106,7 +107,8 @@ def _ask_coordinators(wire: Wire, config: ClientConfig, opened: Sequence[Row], l
     rows = _with_ages(wire, config, before, rows, log)
     gaps += curable + _answered_twice(listing.rows)
     gaps += _led(before, Places(STATE_TOPIC, read_topology(wire, [STATE_TOPIC])))
-    return _Told(rows=[*rows, *listing.failures], brokers=brokers, proofs=proofs, gaps=gaps)
+    answered = [broker for broker in brokers if broker not in {row["broker_id"] for row in silent}]
+    return _Told(rows=[*rows, *listing.failures], brokers=brokers, answered=answered, proofs=proofs, gaps=gaps)
 
 
 def _silence(failure: Row) -> str:

@@ -7,11 +7,11 @@ request forces an older version of it.
 
 from __future__ import annotations
 
+import copy
 import datetime as dt
 import time
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -25,13 +25,15 @@ from kafka.protocol.api_key import ApiKey
 
 from toolkit.config import ClientConfig, TokenProvider
 from toolkit.errors import AuthenticationFailed, BrokerError, ConnectionFailed, NotFound, ToolkitError, UsageError
+from toolkit.sources.answer import Answer
 from toolkit.sources.failures import (
     CHECK_ADDRESS,
     CHECK_CREDENTIALS,
+    is_lost,
+    is_silence,
     keep_quiet,
     one_of_many,
     plain_words,
-    row_text,
     what_to_check,
 )
 
@@ -68,6 +70,7 @@ CLIENT = "kafka-txn-toolkit"
 # Bytes; a coordinator with a million ids answers ListTransactions with 60 MB in one frame. It must stay below
 # 0x15030000, which is how a TLS alert starts: so a listener that speaks TLS is told from a long answer.
 LARGEST_ANSWER = 350_000_000
+PATIENCE = 3  # silent brokers that may be tried where any will do
 IN_FLIGHT = 8  # requests on one connection at a time; a broker works on one of them anyway
 
 # Kafka's names; kafka-python has its own for some codes, and does not know the newest.
@@ -105,34 +108,6 @@ def error_text(code: int, message: str | None = None) -> str:
     return f"{error_name(code)}: {text}" if text else error_name(code)
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What came back for one request: a message, or the error that stands in its place.
-
-    Parameters
-    ----------
-    broker_id
-        Broker that answered, or that should have.
-    observed_at
-        When the answer arrived, by this machine's clock.
-    message
-        The response with Kafka's field names in snake case; null where `error` is set. It may still carry Kafka error
-        codes of its own.
-    error
-        Why there is no message.
-    """
-
-    broker_id: int | None
-    observed_at: dt.datetime
-    message: Any = None
-    error: ToolkitError | None = None
-
-    @property
-    def error_text(self) -> str | None:
-        """``"NAME: text"`` for the error column; null where there is a message."""
-        return row_text(self.error) if self.error else None
-
-
 class Wire:
     """Connections to the brokers of one cluster.
 
@@ -155,6 +130,7 @@ class Wire:
         self._config = config
         self.timeout = timeout
         milliseconds = int(timeout * 1000)
+        self._silent: dict[int, tuple[float, ToolkitError]] = {}  # since when, and what was said about it
         self._net = NetworkSelector(client_id=CLIENT, slow_task_threshold_secs=0)
         self._manager = KafkaConnectionManager(
             self._net,
@@ -285,71 +261,73 @@ class Wire:
             raise
         return connection
 
-    async def _any(self, deadline: float) -> Any:
-        """A connection to whichever broker takes one, those already connected first."""
-        connected = [node for node in self.brokers if self._is_connected(node)]
-        rest = [node for node in self.brokers if node not in connected]
-        nodes = [*connected, *rest, *(node.node_id for node in self._manager.cluster.bootstrap_brokers())]
-        for turn, node in enumerate(nodes, 1):
-            share = time.monotonic() + (deadline - time.monotonic()) / (len(nodes) + 1 - turn)
-            try:
-                return await self._connection(node, share)
-            except _LOST:
-                if turn == len(nodes):
-                    raise
-        raise AssertionError("a cluster has a bootstrap address")
-
-    def _is_connected(self, broker_id: int) -> bool:
-        return any(used.node_id == broker_id for used in self._manager.least_used_connections())
-
     async def _send_all(self, requests: Sequence[tuple[int | None, Request]], deadline: float) -> list[Answer]:
         """Give every broker its queue, all queues at once."""
         queues: dict[int | None, list[int]] = {}
         for index, (broker_id, _) in enumerate(requests):
             queues.setdefault(broker_id, []).append(index)
-        answers: dict[int, Answer] = {}
         running = [
-            self._net.call_soon_with_future(self._send_queue, broker_id, requests, indices, answers, deadline)
+            self._net.call_soon_with_future(self._serve, broker_id, [requests[i][1] for i in indices], deadline)
             for broker_id, indices in queues.items()
         ]
-        for future in running:
-            await future
+        answers: dict[int, Answer] = {}
+        for indices, future in zip(queues.values(), running, strict=True):
+            answers.update(zip(indices, await future, strict=True))
         return [answers[index] for index in range(len(requests))]
 
-    async def _send_queue(
-        self,
-        broker_id: int | None,
-        requests: Sequence[tuple[int | None, Request]],
-        indices: Sequence[int],
-        answers: dict[int, Answer],
-        deadline: float,
-    ) -> None:
-        """Send one broker's requests over its connection, a few in flight; answers come in the same order."""
-        in_flight: deque[tuple[int, Any]] = deque()
+    async def _serve(self, broker_id: int | None, queue: Sequence[Request], deadline: float) -> list[Answer]:
+        """Have a broker, or any, answer a queue. Who was silent is not waited for again until `timeout` has passed."""
+        if broker_id is None:
+            return await self._serve_anywhere(queue, deadline)
+        since, error = self._silent.get(broker_id, (0.0, None))
+        if error and time.monotonic() - since < self.timeout:
+            return [Answer(broker_id, _now(), error=error)] * len(queue)
+        answers = await self._serve_by(broker_id, queue, deadline)
+        silence = next((answer.error for answer in answers if is_silence(answer.error)), None)
+        if silence:
+            self._silent[broker_id] = time.monotonic(), silence
+        return answers
 
-        async def receive() -> None:
-            index, future = in_flight.popleft()
-            try:
-                answers[index] = Answer(broker_id, _now(), message=await future)
-            except _LOST as exc:
-                answers[index] = self._lost(exc, broker_id, requests[index][1])
-            else:
-                self._learn(answers[index].message)
+    async def _serve_anywhere(self, queue: Sequence[Request], deadline: float) -> list[Answer]:
+        """Try brokers in turn, who spoke last first; a few silent ones share the time there is."""
+        connected = [used.node_id for used in reversed(self._manager.least_used_connections())]
+        waited_for_in_vain = sorted(self._silent)
+        nodes = dict.fromkeys([*connected, *(node for node in self.brokers if node not in waited_for_in_vain)])
+        nodes |= dict.fromkeys(node.node_id for node in self._manager.cluster.bootstrap_brokers())
+        silences = 0
+        for node in nodes:
+            share = (deadline - time.monotonic()) / (PATIENCE - silences)
+            answers = await self._serve_by(node, queue, time.monotonic() + share)
+            silences += any(is_silence(answer.error) for answer in answers)
+            if silences == PATIENCE or not any(is_lost(answer.error) for answer in answers):
+                break
+        return answers
 
+    async def _serve_by(self, node: int | str, queue: Sequence[Request], deadline: float) -> list[Answer]:
+        """Send a queue over one connection, a few in flight; answers come in the same order."""
         try:
-            connection = await (self._any(deadline) if broker_id is None else self._connection(broker_id, deadline))
-            broker_id = connection.node_id if isinstance(connection.node_id, int) else broker_id
+            connection = await self._connection(node, deadline)
         except (*_LOST, ToolkitError) as exc:
-            answers.update({index: self._lost(exc, broker_id, requests[index][1]) for index in indices})
-            return
-        for index in indices:
+            return [self._lost(exc, node, request) for request in queue]
+        answers: list[Answer] = []
+        in_flight: deque[tuple[Request, Any]] = deque()
+        for request in queue:
             while connection.paused and time.monotonic() < deadline:  # the broker throttles
                 await self._net.sleep(0.01)
-            in_flight.append((index, connection.send_request(requests[index][1], max(1, _left(deadline)))))
+            # A copy, as sending sets the version that this very broker speaks.
+            in_flight.append((request, connection.send_request(copy.copy(request), max(1, _left(deadline)))))
             if len(in_flight) == IN_FLIGHT:
-                await receive()
-        while in_flight:
-            await receive()
+                answers.append(await self._receive(node, *in_flight.popleft()))
+        answers += [await self._receive(node, *waiting) for waiting in in_flight]
+        return answers
+
+    async def _receive(self, node: int | str, request: Request, future: Any) -> Answer:
+        try:
+            message = await future
+        except _LOST as exc:
+            return self._lost(exc, node, request)
+        self._learn(message)
+        return Answer(node if isinstance(node, int) else None, _now(), message=message)
 
     def _learn(self, message: Any) -> None:
         """Take the brokers from a Metadata answer (not its topics: with thousands of partitions that costs)."""
@@ -357,25 +335,25 @@ class Wire:
             brokers = {"brokers": message.brokers, "controller_id": message.controller_id, "topics": []}
             self._manager.cluster.update_metadata(metadata.MetadataResponse(version=message.API_VERSION, **brokers))
 
-    def _lost(self, exc: Exception, broker_id: int | None, request: Request) -> Answer:
+    def _lost(self, exc: Exception, node: int | str, request: Request) -> Answer:
         api = str(request.name).removesuffix("Request")
-        return Answer(broker_id, _now(), error=self._failure(exc, broker_id, api))
+        return Answer(node if isinstance(node, int) else None, _now(), error=self._failure(exc, node, api))
 
-    def _failure(self, exc: Exception, broker_id: int | str | None, api: str) -> ToolkitError:
+    def _failure(self, exc: Exception, node: int | str, api: str) -> ToolkitError:
         """A failure of the connection as one of our errors, which names the broker and says what to check."""
         if isinstance(exc, ToolkitError):
             return exc
-        node = self._manager.cluster.broker_metadata(broker_id)
-        address = f"{node.host}:{node.port}" if node else ", ".join(self._config.bootstrap_servers)
-        who = f"Broker {broker_id} at {address}" if isinstance(broker_id, int) else f"The broker at {address}"
+        known = self._manager.cluster.broker_metadata(node)
+        address = f"{known.host}:{known.port}" if known else ", ".join(self._config.bootstrap_servers)
+        who = f"Broker {node} at {address}" if isinstance(node, int) else f"The broker at {address}"
         text = self._config.scrub(_text(exc))
         if isinstance(exc, kafka.errors.IncompatibleBrokerVersion):
             need = f", which came with Kafka {_SINCE[api]}" if api in _SINCE else f": {text}"
             return BrokerError(f"{who} does not support {api}{need}.", code="UNSUPPORTED_VERSION")
         if isinstance(exc, _REFUSED):
             return AuthenticationFailed(f"{who} refused the client: {text}.", do=CHECK_CREDENTIALS)
-        if isinstance(exc, _TIMED_OUT) and isinstance(broker_id, int):
-            return BrokerError(f"{who} did not answer {api} within {self.timeout:g} s.", code="REQUEST_TIMED_OUT")
+        if isinstance(exc, _TIMED_OUT) and isinstance(node, int):
+            return BrokerError(f"{who} did not answer {api} in time.", code="REQUEST_TIMED_OUT")
         if isinstance(exc, _TIMED_OUT):
             return ConnectionFailed(f"{who} did not answer {api} within {self.timeout:g} s.", do=CHECK_ADDRESS)
         protocol = str(self._manager.config["security_protocol"])

@@ -1,0 +1,152 @@
+"""A wire to a cluster that answers as a test tells it to, for what no real cluster does on demand."""
+
+import datetime as dt
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from toolkit.errors import ToolkitError
+from toolkit.sources.wire import Answer
+
+NOW = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
+STATE_TOPIC = "__transaction_state"
+Node = SimpleNamespace
+
+
+class FakeCluster:
+    """Topic ``orders`` with one partition and a state topic with two, on brokers 1 and 2.
+
+    Each API is a method that takes the broker and the request and returns the answer's message; a test replaces what
+    shall go wrong. `asked` keeps (API, broker) in order.
+    """
+
+    timeout = 5.0
+
+    def __init__(self, **replaced: Callable[..., Any]) -> None:
+        self.asked: list[tuple[str, int | None]] = []
+        self.leaders = {("orders", 0): (1, 4), (STATE_TOPIC, 0): (1, 7), (STATE_TOPIC, 1): (2, 7)}
+        self.ids = {1: [("payments", 7, "CompleteAbort")], 2: [("other", 8, "Empty")]}
+        self.open = {("orders", 0): [producer(7, start=100)]}
+        self.replaced = replaced
+
+    @property
+    def brokers(self) -> dict[int, str]:
+        return {1: "one:9092", 2: "two:9092"}
+
+    def send(self, requests: Sequence[tuple[int | None, Any]]) -> list[Answer]:
+        return [self._answer(broker, request) for broker, request in requests]
+
+    def ask(self, request: Any, *, broker_id: int | None = None) -> Any:
+        (answer,) = self.send([(broker_id, request)])
+        if answer.error:
+            raise answer.error
+        return answer.message
+
+    def _answer(self, broker: int | None, request: Any) -> Answer:
+        api = str(request.name).removesuffix("Request")
+        self.asked.append((api, broker))
+        answering = self.replaced.get(api) or getattr(self, api)
+        try:
+            return Answer(broker or 1, NOW, message=answering(broker, request))
+        except ToolkitError as error:
+            return Answer(broker, NOW, error=error)
+
+    def Metadata(self, broker: int | None, request: Any) -> Node:  # noqa: N802
+        names = {topic for topic, _ in self.leaders}
+        asked = names if request.topics is None else {topic.name for topic in request.topics}
+        return Node(topics=[self._topic(name, 0 if name in names else 3) for name in sorted(asked)])
+
+    def _topic(self, name: str, error: int) -> Node:
+        partitions = [
+            Node(partition_index=p, leader_id=leader, leader_epoch=epoch, replica_nodes=[1, 2], isr_nodes=[1, 2])
+            for (topic, p), (leader, epoch) in self.leaders.items()
+            if topic == name
+        ]
+        return Node(name=name, error_code=error, partitions=partitions)
+
+    def ListOffsets(self, broker: int, request: Any) -> Node:  # noqa: N802
+        def offset(timestamp: int) -> int:
+            return 0 if timestamp == -2 else 100 if request.isolation_level else 150
+
+        return Node(
+            topics=[
+                Node(
+                    name=topic.name,
+                    partitions=[self._offset(broker, topic.name, p, offset(p.timestamp)) for p in topic.partitions],
+                )
+                for topic in request.topics
+            ]
+        )
+
+    def _offset(self, broker: int, topic: str, asked: Any, offset: int) -> Node:
+        leader, epoch = self.leaders[topic, asked.partition_index]
+        moved = leader != broker
+        return Node(
+            partition_index=asked.partition_index,
+            error_code=6 if moved else 0,
+            offset=-1 if moved else offset,
+            leader_epoch=-1 if moved else epoch,
+        )
+
+    def DescribeProducers(self, broker: int, request: Any) -> Node:  # noqa: N802
+        return Node(
+            topics=[
+                Node(
+                    name=topic.name,
+                    partitions=[
+                        Node(
+                            partition_index=p,
+                            error_code=0,
+                            error_message=None,
+                            active_producers=self.open.get((topic.name, p), []),
+                        )
+                        for p in topic.partition_indexes
+                    ],
+                )
+                for topic in request.topics
+            ]
+        )
+
+    def ListTransactions(self, broker: int, request: Any) -> Node:  # noqa: N802
+        listed = [Node(transactional_id=i, producer_id=pid, transaction_state=s) for i, pid, s in self.ids[broker]]
+        return Node(error_code=0, API_VERSION=2, transaction_states=listed)
+
+    def DescribeTransactions(self, broker: int, request: Any) -> Node:  # noqa: N802
+        known = {i: (pid, s) for i, pid, s in self.ids[broker]}
+        return Node(transaction_states=[described(i, *known.get(i, (None, None))) for i in request.transactional_ids])
+
+    def DescribeAcls(self, broker: int, request: Any) -> Node:  # noqa: N802
+        return Node(error_code=54, resources=[])
+
+    def FindCoordinator(self, broker: int | None, request: Any) -> Node:  # noqa: N802
+        found = [
+            Node(key=key, node_id=broker, error_code=0, error_message=None)
+            for key in request.coordinator_keys
+            for broker, ids in self.ids.items()
+            if key in {name for name, *_ in ids}
+        ]
+        return Node(coordinators=found)
+
+    def Fetch(self, broker: int, request: Any) -> Node:  # noqa: N802
+        return Node(error_code=0, responses=[Node(partitions=[Node(error_code=1, records=None)])])
+
+
+def producer(producer_id: int, *, epoch: int = 0, start: int = -1, **more: Any) -> Node:
+    fields = {"last_sequence": 3, "last_timestamp": 1_795_262_400_000, "coordinator_epoch": 0}
+    return Node(
+        **{"producer_id": producer_id, "producer_epoch": epoch, "current_txn_start_offset": start, **fields, **more}
+    )
+
+
+def described(name: str, producer_id: int | None, state: str | None, *, error: int = 0) -> Node:
+    missing = producer_id is None
+    return Node(
+        transactional_id=name,
+        error_code=105 if missing else error,
+        producer_id=0 if missing else producer_id,
+        producer_epoch=0,
+        transaction_state=state or "",
+        transaction_timeout_ms=60_000,
+        transaction_start_time_ms=1_795_262_400_000,
+        topics=[],
+    )

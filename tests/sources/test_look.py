@@ -1,0 +1,186 @@
+"""A look at a cluster that moves, contradicts itself or keeps silent: gaps and errors, never a wrong answer."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from tests.sources.fake import STATE_TOPIC, FakeCluster, described, producer
+from toolkit.analysis.evidence import Look
+from toolkit.config import ClientConfig
+from toolkit.errors import BrokerError
+from toolkit.sources.look import take_look
+from toolkit.sources.offsets import partition_rows
+from toolkit.sources.producers import producer_rows
+from toolkit.sources.topology import read_topology
+from toolkit.sources.wire import Wire
+
+CONFIG = ClientConfig("one:9092")
+
+
+def wire_to(cluster: FakeCluster) -> Wire:
+    return cast(Wire, cluster)
+
+
+def look(cluster: FakeCluster) -> Look:
+    bases = read_topology(wire_to(cluster), ["orders"]).partitions
+    cluster.asked.clear()
+    return take_look(wire_to(cluster), CONFIG, bases, whole_cluster=False)
+
+
+def test_the_coordinators_speak_between_two_answers_of_the_leader() -> None:
+    cluster = FakeCluster()
+    seen = look(cluster)
+    told = [api for api, _ in cluster.asked]
+    order = [
+        "DescribeProducers",
+        "ListTransactions",
+        "DescribeTransactions",
+        "DescribeProducers",
+        "ListOffsets",
+        "Fetch",
+    ]
+    positions = [told.index("ListOffsets")]
+    for api in order:
+        positions.append(told.index(api, positions[-1] + 1))
+    assert positions == sorted(positions)
+    assert seen.coverage.gaps == []
+    assert seen.coverage.proofs == [
+        "all 2 brokers listed what they coordinate: 2 ids",
+        "no broker has an authorizer, so nothing is hidden",
+    ]
+    assert [row["state"] for row in seen.transactions] == ["CompleteAbort"], "only ids that matter are described"
+
+
+def test_nothing_open_asks_nothing_again() -> None:
+    cluster = FakeCluster(ListOffsets=lambda broker, request: same_offsets(request))
+    cluster.open = {}
+    seen = look(cluster)
+    assert (seen.partitions_after, seen.producers_after) == ([], [])
+    assert "DescribeAcls" not in {api for api, _ in cluster.asked}, "there is nothing to prove"
+
+
+def same_offsets(request: Any) -> Any:
+    parts = [SimpleNamespace(partition_index=0, error_code=0, offset=9, leader_epoch=4)]
+    return SimpleNamespace(topics=[SimpleNamespace(name="orders", partitions=parts)])
+
+
+def test_a_coordinator_that_loads_is_a_gap() -> None:
+    """A broker answers so for all its ids while any of its partitions loads (DOMAIN.md P2)."""
+    cluster = FakeCluster()
+    loading = SimpleNamespace(error_code=14, API_VERSION=2, transaction_states=[])
+    listed = cluster.ListTransactions
+    cluster.replaced["ListTransactions"] = lambda b, r: loading if b == 2 else listed(b, r)
+    seen = look(cluster)
+    assert seen.coverage.gaps == ["broker 2 did not answer ListTransactions: COORDINATOR_LOAD_IN_PROGRESS"]
+    assert not any("listed" in proof for proof in seen.coverage.proofs)
+    (failed,) = [row for row in seen.transactions if row["transactional_id"] is None]
+    assert (failed["broker_id"], failed["source"]) == (2, "ListTransactions")
+
+
+def test_two_coordinators_of_one_id_are_a_gap() -> None:
+    cluster = FakeCluster()
+    cluster.ids[2].append(("payments", 7, "Ongoing"))
+    assert look(cluster).coverage.gaps == ["one coordinator for 'payments': brokers 1, 2 answer for it"]
+
+
+@pytest.mark.parametrize(
+    ("leaders", "gap"),
+    [
+        ([(2, 7), (-1, 7)], "a leader of __transaction_state partition 1: nobody answers for the ids in there"),
+        ([(2, 7), (2, 8)], "a steady coordinator: leadership of __transaction_state partition 1 moved during the look"),
+        ([(-1, 7), (1, 8)], "a leader of __transaction_state partition 1: nobody answers for the ids in there"),
+    ],
+)
+def test_coordinators_that_go_or_move_during_the_look_are_a_gap(leaders: list[tuple[int, int]], gap: str) -> None:
+    cluster = FakeCluster()
+    answered = cluster.Metadata
+
+    def metadata(broker: int | None, request: Any) -> Any:
+        if request.topics and request.topics[0].name == STATE_TOPIC:
+            cluster.leaders[STATE_TOPIC, 1] = leaders.pop(0)
+        return answered(broker, request)
+
+    cluster.replaced["Metadata"] = metadata
+    assert look(cluster).coverage.gaps == [gap]
+
+
+def test_an_id_that_expired_after_it_was_listed_is_dead() -> None:
+    """TRANSACTIONAL_ID_NOT_FOUND is its coordinator's answer, not a failure (DOMAIN.md P21)."""
+    gone = SimpleNamespace(transaction_states=[described("payments", None, None)])
+    seen = look(FakeCluster(DescribeTransactions=lambda broker, request: gone))
+    (row,) = seen.transactions
+    assert (row["state"], row["producer_id"], row["error"]) == ("Dead", 7, None)
+    assert seen.coverage.gaps == []
+
+
+def test_a_coordinator_that_moved_after_it_listed_is_found_again() -> None:
+    cluster = FakeCluster()
+    answered = cluster.DescribeTransactions
+
+    def describe(broker: int, request: Any) -> Any:
+        if broker == 1:
+            cluster.ids[2] += cluster.ids.pop(1, [])
+            moved = [described(name, 7, "Ongoing", error=16) for name in request.transactional_ids]
+            return SimpleNamespace(transaction_states=moved)
+        return answered(broker, request)
+
+    cluster.replaced["DescribeTransactions"] = describe
+    (row,) = look(cluster).transactions
+    assert (row["coordinator_id"], row["state"], row["error"]) == (2, "CompleteAbort", None)
+
+
+def test_a_coordinator_that_cannot_describe_leaves_an_error_on_the_id() -> None:
+    def describe(broker: int, request: Any) -> Any:
+        raise BrokerError("Broker 1 at one:9092 did not answer.", code="REQUEST_TIMED_OUT")
+
+    (row,) = look(FakeCluster(DescribeTransactions=describe)).transactions
+    assert (row["transactional_id"], row["producer_id"], row["state"]) == ("payments", 7, "CompleteAbort")
+    assert row["error"] == "REQUEST_TIMED_OUT: Broker 1 at one:9092 did not answer."
+
+
+def test_a_leader_that_moved_is_asked_again_once() -> None:
+    cluster = FakeCluster()
+    bases = read_topology(wire_to(cluster), ["orders"]).partitions
+    cluster.leaders["orders", 0] = (2, 5)
+    (row,) = partition_rows(wire_to(cluster), bases)
+    assert (row["leader"], row["leader_epoch"], row["high_watermark"], row["error"]) == (2, 5, 150, None)
+
+    cluster.replaced["Metadata"] = lambda broker, request: SimpleNamespace(topics=[])
+    cluster.leaders["orders", 0] = (1, 6)
+    (row,) = partition_rows(wire_to(cluster), {("orders", 0): row})
+    assert row["error"].startswith("NOT_LEADER_OR_FOLLOWER: ")
+    assert (row["last_stable_offset"], row["high_watermark"]) == (None, None)
+
+
+def test_the_leader_epoch_is_the_leaders_own_word() -> None:
+    cluster = FakeCluster()
+    bases = read_topology(wire_to(cluster), ["orders"]).partitions
+    cluster.leaders["orders", 0] = (1, 9)
+    (row,) = partition_rows(wire_to(cluster), bases)
+    assert row["leader_epoch"] == 9
+
+
+def test_a_log_end_that_a_broker_does_not_show_is_null() -> None:
+    cluster = FakeCluster()
+    answered = cluster.ListOffsets
+
+    def offsets(broker: int, request: Any) -> Any:
+        message = answered(broker, request)
+        if request.replica_id == -2:
+            message.topics[0].partitions[0].error_code = 42
+        return message
+
+    cluster.replaced["ListOffsets"] = offsets
+    (row,) = partition_rows(wire_to(cluster), read_topology(wire_to(cluster), ["orders"]).partitions)
+    assert (row["high_watermark"], row["log_end_offset"], row["error"]) == (150, None, None)
+
+
+def test_what_no_broker_of_apache_kafka_would_say_is_unknown() -> None:
+    """Redpanda answered with coordinator epoch -1 and a nonsense time (redpanda#11949)."""
+    cluster = FakeCluster()
+    odd = producer(7, epoch=70_000, start=5, last_sequence=-1, last_timestamp=2**62, coordinator_epoch=-1)
+    cluster.open["orders", 0] = [odd]
+    (row,) = producer_rows(wire_to(cluster), read_topology(wire_to(cluster), ["orders"]).partitions)
+    assert [row[n] for n in ("producer_epoch", "last_sequence", "last_timestamp", "coordinator_epoch")] == [None] * 4
+    assert (row["producer_id"], row["current_txn_start_offset"]) == (7, 5)
