@@ -19,7 +19,13 @@ BASE = {canonicalize_name(each.name): each for each in map(Requirement, PROJECT[
 README = (ROOT / "README.md").read_text()
 
 # System environment of Databricks Runtime 17.3 LTS (its release notes).
-DATABRICKS_17_3 = {"numpy": "2.1.3", "pandas": "2.2.3", "pyarrow": "19.0.1", "rich": "13.9.4"}
+DATABRICKS_17_3 = {
+    "google-crc32c": "1.7.1",
+    "numpy": "2.1.3",
+    "pandas": "2.2.3",
+    "pyarrow": "19.0.1",
+    "rich": "13.9.4",
+}
 
 
 @pytest.mark.parametrize("name", DATABRICKS_17_3)

@@ -45,6 +45,14 @@ def test_an_empty_table_says_so() -> None:
     assert row_lines(PRODUCERS, []) == ["no producers"]
 
 
+def test_columns_that_say_nothing_to_a_person_are_left_out() -> None:
+    row = {"transactional_id": "payments-7", "source": "DescribeTransactions", "observed_at": NOW}
+    shown = row_lines(TRANSACTIONS, [row], width=40, without=("source",))
+    assert [line.split()[0] for line in shown] == [
+        name for name in TRANSACTIONS.names if name not in {"source", "observed_at", "error", "last_update_time"}
+    ]
+
+
 def test_topic_partitions_read_as_kafka_writes_them() -> None:
     row = dict.fromkeys(TRANSACTIONS.names) | {"topic_partitions": [{"topic": "orders", "partition": 3}]}
     assert "orders-3" in row_lines(TRANSACTIONS, [row])[-1]

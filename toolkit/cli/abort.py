@@ -44,7 +44,7 @@ def abort(
     Refuses whatever is not proven to be hanging, and looks again right before it writes.
     """
     from toolkit.actions.abort import plan_abort
-    from toolkit.views.text import finding_lines
+    from toolkit.views.text import finding_lines, wrap
 
     with connect(ctx, bootstrap_server, command_config, timeout=timeout) as cluster:
         progress("Checking that it hangs ...")
@@ -58,9 +58,10 @@ def abort(
         plan = plan_abort(cluster, row)
         show([*finding_lines([row], now=dt.datetime.now(dt.UTC), width=width()), ""])
         if yes_i_checked is None:
-            show(_dry_run(plan))
-            return
-        show(_done(plan, plan.execute(confirm=yes_i_checked, looks_apart=looks_apart)))
+            texts = _dry_run(plan)
+        else:
+            texts = _done(plan, plan.execute(confirm=yes_i_checked, looks_apart=looks_apart))
+        show(line for text in texts for line in wrap(text, before="", width=width()))
 
 
 def _dry_run(plan: AbortPlan) -> list[str]:

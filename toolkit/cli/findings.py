@@ -43,7 +43,7 @@ def diagnose(
 ) -> None:
     """Judge every open transaction and every partition whose LSO is held, healthy ones included.
 
-    Looks at everything twice, so that a transaction that just ends is not taken for one that nobody ends.
+    Looks twice at whatever is in doubt, so that a transaction that just ends is not taken for one that nobody ends.
     """
     partitions_asked(topic, partition)
     with connect(ctx, bootstrap_server, command_config, timeout=timeout) as cluster:
@@ -91,7 +91,7 @@ def find_hanging(
 
 def _announce(looks_apart: float) -> None:
     if looks_apart:
-        progress(f"Looking twice, {looks_apart:g} s apart ...")
+        progress(f"Looking; whatever is in doubt is looked at again {looks_apart:g} s later ...")
 
 
 def _answer(rows: Sequence[Row], of: Sequence[Row], output: Format) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import typer
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 __all__ = ["answer", "exit_code", "progress", "remark", "show", "width"]
 
 
-def answer(table: Table, rows: Sequence[Row], output: Format) -> None:
-    """Write the rows of a table."""
+def answer(table: Table, rows: Sequence[Row], output: Format, *, without: Collection[str] = ()) -> None:
+    """Write the rows of a table; for a person `without` some columns."""
     from toolkit.views.rows import row_lines, to_csv, to_json
 
     if output is Format.TABLE:
-        sys.stdout.write("\n".join(row_lines(table, rows, width=width())) + "\n")
+        sys.stdout.write("\n".join(row_lines(table, rows, width=width(), without=without)) + "\n")
     else:
         sys.stdout.write((to_json if output is Format.JSON else to_csv)(table, rows))
 

@@ -62,7 +62,7 @@ def list_transactions(
         )
     from toolkit.schema import TRANSACTIONS
 
-    answer(TRANSACTIONS, rows, output)
+    answer(TRANSACTIONS, rows, output, without=("source", "broker_id"))
     raise typer.Exit(exit_code(rows))
 
 
@@ -84,7 +84,7 @@ def describe(
         raise NotFound(f"The cluster has no transactional id {', '.join(map(repr, transactional_id))}.")
     from toolkit.schema import TRANSACTIONS
 
-    answer(TRANSACTIONS, rows, output)
+    answer(TRANSACTIONS, rows, output, without=("source", "broker_id"))
     raise typer.Exit(exit_code(rows))
 
 
@@ -125,7 +125,7 @@ def partitions(
         rows = cluster.partition_rows(topic, partition)
     from toolkit.schema import PARTITIONS
 
-    answer(PARTITIONS, rows, output)
+    answer(PARTITIONS, rows, output, without=("broker_id",))
     raise typer.Exit(exit_code(rows))
 
 

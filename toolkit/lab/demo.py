@@ -125,7 +125,7 @@ class Demo:
 
     def diagnose(self, cluster: Cluster, staged: Sequence[Staged]) -> Sequence[Row]:
         """Judge the whole cluster, and compare with what was staged."""
-        self.step(4, f"kafka-txn diagnose asks every broker, twice, {LOOKS_APART:g} s apart, and answers:")
+        self.step(4, f"kafka-txn diagnose asks every broker, and again {LOOKS_APART:g} s later where it is in doubt:")
         rows = cluster.finding_rows(looks_apart=LOOKS_APART)
         self._show(["", *finding_lines(rows, now=dt.datetime.now(dt.UTC), width=self._width), "", summary(rows)])
         verdicts = {(row["topic"], row["partition"], row["start_offset"]): row["verdict"] for row in rows}

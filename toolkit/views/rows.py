@@ -7,7 +7,7 @@ import datetime as dt
 import io
 import json
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -16,14 +16,27 @@ if TYPE_CHECKING:
 __all__ = ["printable", "row_lines", "to_csv", "to_json"]
 
 
-def row_lines(table: Table, rows: Sequence[Row], *, width: int | None = None) -> list[str]:
+_ASIDE = {"error", "last_update_time"}  # shown where a row has one
+
+
+def row_lines(
+    table: Table, rows: Sequence[Row], *, width: int | None = None, without: Collection[str] = ()
+) -> list[str]:
     """Rows as aligned columns; where they do not fit in `width`, as one block per row. No value is ever cut.
 
-    ``observed_at``, and ``error`` where no row has one, are left out: JSON and CSV have them.
+    Parameters
+    ----------
+    table, rows
+        What to show.
+    width
+        Columns of the terminal; null is as wide as it takes.
+    without
+        Columns to leave out. ``observed_at`` is left out too: JSON and CSV have every column.
     """
     if not rows:
         return [f"no {table.name}"]
-    names = [n for n in table.names if n != "observed_at" and (n != "error" or any(row.get(n) for row in rows))]
+    hidden = {"observed_at", *without} | {name for name in _ASIDE if not any(row.get(name) for row in rows)}
+    names = [name for name in table.names if name not in hidden]
     cells = [[_cell(row.get(name)) for name in names] for row in rows]
     numbers = [any(_is_number(row.get(name)) for row in rows) for name in names]
     lines = _columns(names, cells, numbers)
@@ -77,6 +90,8 @@ def _cell(value: Any) -> str:
     """A value for a person: null is a dash, times end at the second, topic partitions read ``orders-0, orders-1``."""
     if value is None or value == []:
         return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if isinstance(value, dt.datetime):
         return f"{value.astimezone(dt.UTC):%Y-%m-%d %H:%M:%S}"
     if isinstance(value, list):
