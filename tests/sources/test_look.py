@@ -5,14 +5,18 @@ from typing import Any, cast
 
 import pytest
 
-from tests.sources.fake import STATE_TOPIC, FakeCluster, described, producer
+from tests.sources.fake import NOW, STATE_TOPIC, FakeCluster, described, producer
 from toolkit.analysis.evidence import Look
 from toolkit.config import ClientConfig
 from toolkit.errors import BrokerError
+from toolkit.sources.fetch import Spot
+from toolkit.sources.groups import group_ids, groups_at
 from toolkit.sources.look import take_look
 from toolkit.sources.offsets import partition_rows
 from toolkit.sources.producers import producer_rows
+from toolkit.sources.state_log import StateLog
 from toolkit.sources.topology import read_topology
+from toolkit.sources.transactional_ids import all_ids
 from toolkit.sources.wire import Wire
 
 CONFIG = ClientConfig("one:9092")
@@ -184,3 +188,40 @@ def test_what_no_broker_of_apache_kafka_would_say_is_unknown() -> None:
     (row,) = producer_rows(wire_to(cluster), read_topology(wire_to(cluster), ["orders"]).partitions)
     assert [row[n] for n in ("producer_epoch", "last_sequence", "last_timestamp", "coordinator_epoch")] == [None] * 4
     assert (row["producer_id"], row["current_txn_start_offset"]) == (7, 5)
+
+
+def test_when_a_decided_transaction_last_changed_is_read_from_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No request tells it; without it nobody knows for how long PrepareCommit has lasted (KIP-994)."""
+    cluster = FakeCluster()
+    cluster.ids[1] = [("payments", 7, "PrepareCommit")]
+    asked = []
+
+    def log(*arguments: Any, only: set[int], **options: Any) -> StateLog:
+        asked.append(only)
+        row = {"transactional_id": "payments", "producer_id": 7, "state": "PrepareCommit", "last_update_time": NOW}
+        return StateLog(rows=[row, {**row, "state": "Ongoing", "last_update_time": None}], failures=[], partitions=1)
+
+    monkeypatch.setattr("toolkit.sources.look.read_state_log", log)
+    (row,) = look(cluster).transactions
+    assert (row["state"], row["last_update_time"]) == ("PrepareCommit", NOW)
+    assert asked == [{row["txn_state_partition"]}]
+
+
+def test_ids_that_cannot_all_be_listed_are_no_list() -> None:
+    cluster = FakeCluster()
+    assert all_ids(wire_to(cluster), CONFIG) == ["payments", "other"]
+    loading = SimpleNamespace(error_code=14, API_VERSION=2, transaction_states=[])
+    cluster.replaced["ListTransactions"] = lambda broker, request: loading
+    with pytest.raises(
+        BrokerError, match=r"^The transactional ids of broker 1 \(ListTransactions\) cannot be listed: "
+    ) as no:
+        all_ids(wire_to(cluster), CONFIG)
+    assert no.value.code == "COORDINATOR_LOAD_IN_PROGRESS"
+
+
+def test_groups_that_cannot_all_be_asked_are_not_known() -> None:
+    loading = SimpleNamespace(error_code=14, groups=[])
+    cluster = FakeCluster(ListGroups=lambda broker, request: loading)
+    with pytest.raises(BrokerError, match=r"^Broker 1 did not list its groups: COORDINATOR_LOAD_IN_PROGRESS"):
+        group_ids(wire_to(cluster), [1, 2])
+    assert groups_at(wire_to(cluster), [1, 2], [Spot(("orders", 0), 100, 1)]) is None

@@ -21,7 +21,7 @@ from toolkit.sources.look import take_look
 from toolkit.sources.offsets import partition_rows
 from toolkit.sources.producers import producer_rows, producer_rows_at
 from toolkit.sources.topology import Place, as_places, read_topology
-from toolkit.sources.transactional_ids import filtered_rows, named_rows
+from toolkit.sources.transactional_ids import all_ids, filtered_rows, named_rows
 from toolkit.sources.transactions import Filters
 from toolkit.sources.wire import Wire
 
@@ -205,6 +205,11 @@ class Cluster:
         ----------
         transactional_ids, groups
             Ids; all that the brokers list if null.
+
+        Raises
+        ------
+        BrokerError, ConnectionFailed
+            If all are wanted and a broker does not list its own.
         """
         return schema.COORDINATORS.frame(self.coordinator_rows(transactional_ids, groups))
 
@@ -213,10 +218,9 @@ class Cluster:
     ) -> list[Row]:
         """`coordinators` as rows."""
         if transactional_ids is None:
-            ids = (row["transactional_id"] for row in self.transaction_rows())
-            transactional_ids = [name for name in dict.fromkeys(ids) if name is not None]
+            transactional_ids = all_ids(self.wire, self.config)
         if groups is None:
-            groups = list(group_ids(self.wire, sorted(self.wire.brokers)) or ())
+            groups = list(group_ids(self.wire, sorted(self.wire.brokers)))
         rows = coordinator_rows(self.wire, transactional_ids, TRANSACTION)
         return _sorted(schema.COORDINATORS, rows + coordinator_rows(self.wire, groups, GROUP))
 

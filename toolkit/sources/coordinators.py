@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from toolkit.formats.records import coordinator_partition
@@ -20,7 +21,7 @@ NAMES = {GROUP: ("group", OFFSETS_TOPIC), TRANSACTION: ("transaction", STATE_TOP
 KEYS_PER_REQUEST = 1000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Places:
     """The coordinators' topic: which partition an id hashes to, and who leads it.
 
@@ -35,7 +36,7 @@ class Places:
     topic: str
     topology: Topology
 
-    @property
+    @cached_property
     def count(self) -> int:
         """Partitions of the topic; 0 where there is no such topic or it may not be seen."""
         return sum(topic == self.topic for topic, _ in self.topology.partitions)

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from toolkit.errors import DecodeError
+from toolkit.errors import BrokerError, ConnectionFailed, DecodeError
 from toolkit.formats.batches import read_header
 from toolkit.sources import wire as kafka
 from toolkit.sources.fetch import Fetched, Spot, fetch
 from toolkit.sources.topology import Place
-from toolkit.sources.wire import Answer, Wire
+from toolkit.sources.wire import Answer, Wire, error_text
 
 __all__ = ["group_ids", "groups_at"]
 
@@ -21,15 +21,25 @@ ENOUGH = 1 << 17  # bytes
 WITH_OFFSETS = {"consumer", ""}  # protocol types whose groups commit offsets; others are Connect, share groups ...
 
 
-def group_ids(wire: Wire, brokers: Iterable[int]) -> dict[str, int] | None:
-    """Group id to its coordinator's broker id, of groups that commit offsets; null if a broker did not answer."""
+def group_ids(wire: Wire, brokers: Iterable[int]) -> dict[str, int]:
+    """Group id to its coordinator's broker id, of groups that commit offsets.
+
+    Raises
+    ------
+    BrokerError, ConnectionFailed
+        If a broker does not list its groups.
+    """
     groups: dict[str, int] = {}
-    for answer in wire.send([(broker_id, kafka.ListGroups()) for broker_id in brokers]):
-        if answer.error or answer.message.error_code or answer.broker_id is None:
-            return None
+    asked = list(brokers)
+    for broker_id, answer in zip(asked, wire.send([(each, kafka.ListGroups()) for each in asked]), strict=True):
+        if answer.error:
+            raise answer.error
+        if answer.message.error_code:
+            error = error_text(answer.message.error_code)
+            raise BrokerError(f"Broker {broker_id} did not list its groups: {error}", code=error.partition(":")[0])
         for group in answer.message.groups:
             if group.protocol_type in WITH_OFFSETS:
-                groups[group.group_id] = answer.broker_id
+                groups[group.group_id] = broker_id
     return groups
 
 
@@ -50,8 +60,10 @@ def groups_at(wire: Wire, brokers: Iterable[int], held: Sequence[Spot]) -> dict[
         Group ids by partition, sorted; null if a group could not be asked. Groups that this principal may not
         describe are not shown by brokers at all.
     """
-    coordinators = group_ids(wire, brokers)
-    offsets = None if coordinators is None else _committed(wire, coordinators, [spot.place for spot in held])
+    try:
+        offsets = _committed(wire, group_ids(wire, brokers), [spot.place for spot in held])
+    except (BrokerError, ConnectionFailed):
+        return None
     if offsets is None:
         return None
     found = {}

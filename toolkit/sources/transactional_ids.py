@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from toolkit.errors import BrokerError
 from toolkit.schema import Row
 from toolkit.sources.coordinators import STATE_TOPIC, Places
 from toolkit.sources.state_log import read_state_log
@@ -15,7 +16,7 @@ from toolkit.sources.wire import Wire
 if TYPE_CHECKING:
     from toolkit.config import ClientConfig
 
-__all__ = ["filtered_rows", "named_rows"]
+__all__ = ["all_ids", "filtered_rows", "named_rows"]
 
 
 def filtered_rows(wire: Wire, config: ClientConfig, filters: Filters) -> list[Row]:
@@ -33,6 +34,23 @@ def filtered_rows(wire: Wire, config: ClientConfig, filters: Filters) -> list[Ro
         rows += [row for row in log.rows if row["transactional_id"] not in told and filters.match(row)]
         rows += log.failures
     return rows + listing.failures
+
+
+def all_ids(wire: Wire, config: ClientConfig) -> list[str]:
+    """Every transactional id.
+
+    Raises
+    ------
+    BrokerError
+        If a broker does not list its own, nor its log can be read.
+    """
+    rows = filtered_rows(wire, config, Filters())
+    for row in rows:
+        if row["transactional_id"] is None and not row["error"].startswith(TOO_OLD):
+            who = f"broker {row['broker_id']} ({row['source']})"
+            code = row["error"].partition(":")[0]
+            raise BrokerError(f"The transactional ids of {who} cannot be listed: {row['error']}", code=code)
+    return list(dict.fromkeys(row["transactional_id"] for row in rows if row["transactional_id"] is not None))
 
 
 def named_rows(wire: Wire, config: ClientConfig, ids: Sequence[str]) -> list[Row]:

@@ -86,7 +86,7 @@ class Filters:
 
     def describes(self, row: Row, *, version: int) -> bool:
         """Whether a described id is still meant: brokers before 3.8 cannot tell the duration."""
-        return row["error"] or version >= 1 or self._is_long(row)
+        return bool(row["error"]) or version >= 1 or self._is_long(row)
 
     def match(self, row: Row) -> bool:
         """Whether a row that no broker has filtered is meant."""
