@@ -168,7 +168,7 @@ TRANSACTIONS = Table(
         _PRODUCER_EPOCH,
         Column("state", STRING, "Empty, Ongoing, PrepareCommit, PrepareAbort, CompleteCommit, CompleteAbort or Dead."),
         Column("timeout_ms", INT32, "The transaction's own timeout; Int32.MAX marks two-phase commit.", unit="ms"),
-        Column("start_time", TIME, "Start of the last transaction by the coordinator's clock; null if there was none."),
+        Column("start_time", TIME, "Start of the transaction by the coordinator's clock; null if none is open."),
         Column("last_update_time", TIME, "Last state change; only __transaction_state has it."),
         Column("topic_partitions", TOPIC_PARTITIONS, "Partitions whose marker is still expected."),
         Column("coordinator_id", INT32, "Broker id of the coordinator."),
