@@ -8,7 +8,7 @@ import pytest
 from tests.sources.fake import NOW, STATE_TOPIC, FakeCluster, described, producer
 from toolkit.analysis.evidence import Look
 from toolkit.config import ClientConfig
-from toolkit.errors import BrokerError
+from toolkit.errors import BrokerError, ConnectionFailed
 from toolkit.sources.fetch import Spot
 from toolkit.sources.groups import group_ids, groups_at
 from toolkit.sources.look import take_look
@@ -80,6 +80,22 @@ def test_a_coordinator_that_loads_is_a_gap() -> None:
     assert not any("listed" in proof for proof in seen.coverage.proofs)
     (failed,) = [row for row in seen.transactions if row["transactional_id"] is None]
     assert (failed["broker_id"], failed["source"]) == (2, "ListTransactions")
+
+
+def test_who_loads_or_keeps_silent_proves_no_right() -> None:
+    loading = SimpleNamespace(error_code=14, API_VERSION=2, transaction_states=[])
+
+    def silent(broker: int, request: Any) -> Any:
+        raise ConnectionFailed("Nobody is there.")
+
+    cluster = FakeCluster(ListTransactions=lambda broker, request: loading, DescribeAcls=silent)
+    bases = read_topology(wire_to(cluster), ["orders"]).partitions
+    coverage = take_look(wire_to(cluster), CONFIG, bases, whole_cluster=True).coverage
+    assert [gap.partition(":")[0] for gap in coverage.gaps] == [
+        f"broker {n} did not answer ListTransactions" for n in (1, 2)
+    ]
+    assert coverage.topic_gaps == ["a proof that no Topic is hidden from this principal: Nobody is there."]
+    assert coverage.proofs == []
 
 
 def test_two_coordinators_of_one_id_are_a_gap() -> None:

@@ -10,6 +10,7 @@ from kafka.net.connection import KafkaConnection
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.sasl.oauth import AbstractTokenProvider
 from kafka.net.selector import NetworkSelector
+from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 from kafka.protocol.broker_version_data import BrokerVersionData
 from kafka.protocol.metadata import MetadataResponse
 
@@ -36,6 +37,9 @@ def test_the_version_is_one_that_was_read() -> None:
         (KafkaConnectionManager, "reset_backoff", {"node_id"}),
         (KafkaConnectionManager, "close", {"node_id"}),
         (KafkaConnectionManager, "least_used_connections", set()),
+        (KafkaConnectionManager, "_build_transport", {"node", "timeout_at"}),
+        (KafkaTCPTransport, "_sock_recv", set()),
+        (KafkaSSLTransport, "_sock_recv", set()),
         (KafkaConnection, "send_request", {"request", "request_timeout_ms"}),
         (KafkaConnection, "close", {"error"}),
         (NetworkSelector, "run", {"coro", "args"}),

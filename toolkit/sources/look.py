@@ -48,7 +48,7 @@ def take_look(
     opened = open_transactions(producers)
 
     told = _ask_coordinators(wire, config, opened, leaders)
-    topic_gaps: Sequence[str] = topics_are_visible(wire, told.answered).gaps if whole_cluster else ()
+    topic_gaps: Sequence[str] = topics_are_visible(wire, told.brokers).gaps if whole_cluster else ()
 
     again = _to_ask_again(partitions, producers, told.rows, leaders)
     fresh = read_topology(wire, {topic for topic, _ in again}).at(again) if again else {}
@@ -72,7 +72,6 @@ class _Told:
 
     rows: Sequence[Row]
     brokers: Sequence[int]
-    answered: Sequence[int]
     proofs: Sequence[str]
     gaps: Sequence[str]
 
@@ -91,12 +90,12 @@ def _ask_coordinators(wire: Wire, config: ClientConfig, opened: Sequence[Row], l
     curable = [_silence(row) for row in unlisted]
     gaps = [_silence(row) for row in silent]
     proofs = [] if listing.failures else [f"{_all(brokers)} listed what they coordinate: {len(listing.rows)} ids"]
-    if opened and listing.versions:  # whoever did not list is a gap of its own
-        rights = transactional_ids_are_visible(wire, listing.versions)
+    if opened and listing.versions:
+        rights = transactional_ids_are_visible(wire, brokers)
         curable += rights.gaps
         proofs += rights.proofs
     log: StateLog | None = None
-    if curable and any(not _is_explained(row, rows) for row in opened):
+    if curable and not _all_explained(opened, rows):
         log = read_state_log(wire, config, before, timeout=wire.timeout)
         rows += _supplement(rows, listing.rows, log, open_ids, leaders)
         if not log.whole:
@@ -107,8 +106,7 @@ def _ask_coordinators(wire: Wire, config: ClientConfig, opened: Sequence[Row], l
     rows = _with_ages(wire, config, before, rows, log)
     gaps += curable + _answered_twice(listing.rows)
     gaps += _led(before, Places(STATE_TOPIC, read_topology(wire, [STATE_TOPIC])))
-    answered = [broker for broker in brokers if broker not in {row["broker_id"] for row in silent}]
-    return _Told(rows=[*rows, *listing.failures], brokers=brokers, answered=answered, proofs=proofs, gaps=gaps)
+    return _Told(rows=[*rows, *listing.failures], brokers=brokers, proofs=proofs, gaps=gaps)
 
 
 def _silence(failure: Row) -> str:
@@ -119,17 +117,15 @@ def _all(brokers: Sequence[int]) -> str:
     return f"broker {brokers[0]}" if len(brokers) == 1 else f"all {len(brokers)} brokers"
 
 
-def _is_explained(opened: Row, transactions: Iterable[Row]) -> bool:
-    """Whether a coordinator plainly owns an open transaction, so that nothing hidden could change the answer."""
-    here = {"topic": opened["topic"], "partition": opened["partition"]}
-    return any(
-        row["producer_id"] == opened["producer_id"]
-        and not row["error"]
-        and row["state"] in OPEN_STATES
-        and row["producer_epoch"] == opened["producer_epoch"]
-        and here in (row["topic_partitions"] or ())
+def _all_explained(opened: Iterable[Row], transactions: Iterable[Row]) -> bool:
+    """Whether coordinators plainly own every open transaction, so that nothing hidden could change the answer."""
+    owned = {
+        (listed["topic"], listed["partition"], row["producer_id"], row["producer_epoch"])
         for row in transactions
-    )
+        if row["state"] in OPEN_STATES and not row["error"]
+        for listed in row["topic_partitions"] or ()
+    }
+    return all((*_place(row), row["producer_id"], row["producer_epoch"]) in owned for row in opened)
 
 
 def _supplement(
@@ -143,6 +139,8 @@ def _supplement(
 
 def _unread(log: StateLog) -> list[str]:
     """What kept the log from being read whole, unless it was the right to read it, which is named already."""
+    if not log.partitions and not log.failures:
+        return [f"{STATE_TOPIC}: the metadata does not show it"]
     errors = {row["error"].partition(":")[0] for row in log.failures} - {"TOPIC_AUTHORIZATION_FAILED"}
     return [
         f"{STATE_TOPIC} as a whole: {len(log.failures)} partitions could not be read ({error})"

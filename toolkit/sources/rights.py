@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from toolkit.errors import BrokerError, ConnectionFailed
 from toolkit.sources import wire as kafka
-from toolkit.sources.wire import Answer, Wire, error_name, error_text
+from toolkit.sources.wire import Answer, Wire, error_name
 
 __all__ = ["Proof", "topics_are_visible", "transactional_ids_are_visible"]
 
@@ -67,15 +67,14 @@ def _prove(wire: Wire, brokers: Sequence[int], resource: Resource) -> Proof:
 
 def _judge(wire: Wire, brokers: Sequence[int], resource: Resource) -> Proof:
     acls = _acls(wire, brokers, resource.type)
-    guarded = [broker for broker, answer in acls if answer.error or _code(answer) != "SECURITY_DISABLED"]
+    guarded = [broker for broker, answer in acls if _code(answer) != "SECURITY_DISABLED"]
     if not guarded:
         return Proof(["no broker has an authorizer, so nothing is hidden"], [])
-    anything = uuid.uuid4().hex
-    if _probe(wire, guarded, resource, [anything]):
+    if _probe(wire, guarded, resource, [uuid.uuid4().hex]):
         return Proof([], [f"DESCRIBE on {resource.name} '*' for this principal" + _or_read_the_log(resource)])
-    unread = [(broker, answer) for broker, answer in acls if answer.error or _code(answer) not in _READ]
+    unread = [answer for _, answer in acls if _code(answer) not in {"NONE", "SECURITY_DISABLED"}]
     if unread:
-        return Proof([], [_no_acls(resource, *unread[0])])
+        return Proof([], [_no_acls(resource, unread[0])])
     if doubt := _foreign_authorizer(wire, guarded, resource):
         return Proof([], [doubt])
     probes = dict(_probes(resource, [answer for _, answer in acls]))
@@ -87,42 +86,41 @@ def _judge(wire: Wire, brokers: Sequence[int], resource: Resource) -> Proof:
     return Proof([f"the ACLs hide no {resource.name} from this principal ({len(probes) + 1} probes)"], [])
 
 
-_READ = {"NONE", "SECURITY_DISABLED"}
-
-
 def _acls(wire: Wire, brokers: Sequence[int], resource_type: int) -> list[tuple[int, Answer]]:
-    request = kafka.DescribeAcls
-    asked = [
-        (
-            broker,
-            request(
-                resource_type_filter=resource_type,
-                resource_name_filter=None,
-                pattern_type_filter=ANY,
-                principal_filter=None,
-                host_filter=None,
-                operation=ANY,
-                permission_type=ANY,
-            ),
-        )
-        for broker in brokers
-    ]
-    return list(zip(brokers, wire.send(asked), strict=True))
+    """What the brokers answer to DescribeAcls; one that does not answer hides nothing that another would show.
+
+    Raises
+    ------
+    BrokerError, ConnectionFailed
+        If none answers.
+    """
+    request = kafka.DescribeAcls(
+        resource_type_filter=resource_type,
+        resource_name_filter=None,
+        pattern_type_filter=ANY,
+        principal_filter=None,
+        host_filter=None,
+        operation=ANY,
+        permission_type=ANY,
+    )
+    answers = wire.send([(broker, request) for broker in brokers])
+    answered = [(broker, answer) for broker, answer in zip(brokers, answers, strict=True) if not answer.error]
+    if not answered:
+        _raise_first(answers)
+    return answered
 
 
 def _code(answer: Answer) -> str:
     return error_name(answer.message.error_code)
 
 
-def _no_acls(resource: Resource, broker: int, answer: Answer) -> str:
-    error = answer.error_text or error_text(answer.message.error_code)
-    name = error.partition(":")[0]
-    if name == "CLUSTER_AUTHORIZATION_FAILED":
-        return (
-            f"a proof that no {resource.name} is hidden from this principal: DESCRIBE and DESCRIBE_CONFIGS on Cluster, "
-            "to check it by the ACLs" + _or_read_the_log(resource)
-        )
-    return f"the ACLs of broker {broker}, to see that no {resource.name} is hidden: {name}" + _or_read_the_log(resource)
+def _no_acls(resource: Resource, answer: Answer) -> str:
+    wanted = f"a proof that no {resource.name} is hidden from this principal"
+    if _code(answer) == "CLUSTER_AUTHORIZATION_FAILED":
+        wanted += ": DESCRIBE and DESCRIBE_CONFIGS on Cluster, to check it by the ACLs"
+    else:
+        wanted += f": the ACLs of broker {answer.broker_id} ({_code(answer)})"
+    return wanted + _or_read_the_log(resource)
 
 
 def _or_read_the_log(resource: Resource) -> str:

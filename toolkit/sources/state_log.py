@@ -50,7 +50,7 @@ class StateLog:
     @property
     def whole(self) -> bool:
         """Whether no partition is missing, so that an id that is not here exists nowhere."""
-        return not self.failures
+        return self.partitions > 0 and not self.failures
 
 
 def read_state_log(

@@ -108,6 +108,24 @@ def error_text(code: int, message: str | None = None) -> str:
     return f"{error_name(code)}: {text}" if text else error_name(code)
 
 
+class _Manager(KafkaConnectionManager):  # type: ignore[misc]
+    """Connections that hear a broker out: kafka-python drops what it reads together with the end of a connection.
+
+    A broker that refuses a password sends its refusal with the end, so without this it would be a broker that hung up.
+    """
+
+    async def _build_transport(self, *arguments: Any, **options: Any) -> Any:
+        transport = await super()._build_transport(*arguments, **options)
+        receive = transport._sock_recv
+
+        def hear_out() -> tuple[bytes, Exception | None]:
+            data, end = receive()
+            return (data, None) if data else (data, end)  # the end comes again with the next read
+
+        transport._sock_recv = hear_out
+        return transport
+
+
 class Wire:
     """Connections to the brokers of one cluster.
 
@@ -132,7 +150,7 @@ class Wire:
         milliseconds = int(timeout * 1000)
         self._silent: dict[int, tuple[float, ToolkitError]] = {}  # since when, and what was said about it
         self._net = NetworkSelector(client_id=CLIENT, slow_task_threshold_secs=0)
-        self._manager = KafkaConnectionManager(
+        self._manager = _Manager(
             self._net,
             **{"client_id": CLIENT}
             | config.kafka_python()
@@ -221,16 +239,10 @@ class Wire:
         first = Future()
         failures: list[Exception] = []
 
-        async def knock(node: Any, tries: int = 3) -> None:
+        async def knock(node: Any) -> None:
             try:
                 connection = await self._connection(node.node_id, deadline)
                 self._learn(await connection.send_request(Metadata(topics=[]), _left(deadline)))
-            except kafka.errors.KafkaConnectionError as exc:
-                # kafka-python drops an answer that it reads together with the end of the connection; a broker that
-                # refuses a password sends just that. Asked again, its words come through.
-                if tries == 1 or "disconnected" not in str(exc):
-                    raise
-                await knock(node, tries - 1)
             finally:
                 self._manager.close(node.node_id)
 
