@@ -97,6 +97,7 @@ class Kafka:
         self._zookeeper_port: int | None = None
         self._nodes: dict[int, Node] = {}
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self._log_starts: dict[int, int] = {}
 
     def __repr__(self) -> str:
         return f"<Kafka {self.version} at {self.bootstrap_servers}>" if self._keeper else f"<Kafka {self.version}>"
@@ -122,7 +123,7 @@ class Kafka:
         """
         if self._keeper:
             return self
-        self._java = find_java(newest=None if _numbers(self.version) >= (4, 0) else 23)
+        self._java = find_java(newest=self._newest_java)
         self._classpath = self.classpath
         for attempts_left in (2, 1, 0):
             try:
@@ -143,8 +144,8 @@ class Kafka:
         if keeper:
             atexit.unregister(self.stop)
             keeper.stop()
-            self._processes.clear()
-            self._nodes.clear()
+            for past in (self._nodes, self._processes, self._log_starts):
+                past.clear()
 
     def client_config(self, user: str | None = None) -> dict[str, str]:
         """Return the librdkafka settings that connect to this cluster.
@@ -298,6 +299,7 @@ class Kafka:
 
     def _launch(self, broker_id: int) -> None:
         node = self._node(broker_id)
+        self._log_starts[broker_id] = len(_lines(node.log))
         self._processes[broker_id] = self._run("kafka.Kafka", str(node.settings), log=node.log)
 
     def _run(self, main_class: str, *arguments: str, log: Path) -> subprocess.Popen[bytes]:
@@ -324,7 +326,7 @@ class Kafka:
             time.sleep(0.05)
 
     def _failure(self, broker_id: int, happened: str) -> LabError:
-        lines = _lines(self._node(broker_id).log)
+        lines = _lines(self._node(broker_id).log)[self._log_starts.get(broker_id, 0) :]
         first = next((number for number, line in enumerate(lines) if "] ERROR " in line), -20)
         kind = PortTaken if any("Address already in use" in line for line in lines) else LabError
         return kind(
@@ -334,6 +336,11 @@ class Kafka:
         )
 
     # Small things
+
+    @property
+    def _newest_java(self) -> int | None:
+        """Before 3.9, Kafka's own clients (so its tools) cannot log in on Java 23 and newer; brokers would run."""
+        return None if _numbers(self.version) >= (3, 9) else 22
 
     def _running(self) -> Keeper:
         if not self._keeper:
