@@ -18,7 +18,7 @@ MODULES = sorted(ROOT.rglob("*.py"))
 
 def room(path: Path) -> str:
     parts = path.relative_to(ROOT).parts
-    if len(parts) > 1:
+    if len(parts) > 1 and parts[0] != "config":  # a package on the ground
         return parts[0]
     return "cli" if path.stem in {"cli", "__main__"} else "ground"
 

@@ -1,0 +1,111 @@
+"""One configuration from every form a person may have, for every client."""
+
+import pickle
+import ssl
+import subprocess
+import sys
+from importlib import util
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from kafka.net.manager import KafkaConnectionManager
+
+from tests.config.forms import DEFAULTS, SAME
+from toolkit.config import ClientConfig
+from toolkit.errors import UsageError
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_java_and_librdkafka_say_the_same(name: str) -> None:
+    java, librdkafka = ({"bootstrap.servers": "b:9092", **form} for form in SAME[name])
+    config = ClientConfig(java)
+    assert config.librdkafka() == ClientConfig(librdkafka).librdkafka()
+    assert config == ClientConfig(librdkafka)
+    assert hash(config) == hash(ClientConfig(librdkafka))
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_a_configuration_survives_copying(name: str) -> None:
+    config = ClientConfig({"bootstrap.servers": "b:9092", **SAME[name][0]})
+    assert ClientConfig(config) == ClientConfig(config.librdkafka()) == pickle.loads(pickle.dumps(config)) == config
+
+
+def test_without_a_keytab_librdkafka_runs_no_kinit() -> None:
+    cache = ClientConfig({"bootstrap.servers": "b:9092", **SAME["kerberos with the ticket cache"][0]}).librdkafka()
+    assert cache["sasl.kerberos.min.time.before.relogin"] == "0"
+    keytab = ClientConfig({"bootstrap.servers": "b:9092", **SAME["kerberos with a keytab"][0]}).librdkafka()
+    assert not keytab.keys() & {"sasl.kerberos.min.time.before.relogin", "sasl.kerberos.kinit.cmd"}
+
+
+def test_servers_alone() -> None:
+    config = ClientConfig(" PLAINTEXT://b-1.example.com:9092, [::1]:9093 ")
+    assert config.librdkafka() == DEFAULTS | {"bootstrap.servers": "b-1.example.com:9092,[::1]:9093"}
+    assert config.bootstrap_servers == ("b-1.example.com:9092", "[::1]:9093")
+    assert config != "b-1.example.com:9092"
+
+
+def test_other_librdkafka_keys_pass_untouched() -> None:
+    def on_error(error: object) -> None: ...
+
+    given = {"metadata.broker.list": "b:9092", "statistics.interval.ms": 5, "debug": "broker", "error_cb": on_error}
+    expected = DEFAULTS | {"statistics.interval.ms": "5", "debug": "broker", "error_cb": on_error}
+    assert ClientConfig(given).librdkafka() == expected
+    assert ClientConfig(given).masked()["error_cb"] == "(callable)"
+
+
+def test_a_configuration_does_not_change() -> None:
+    config = ClientConfig("b:9092")
+    config.librdkafka()["client.id"] = "changed"
+    assert config.librdkafka() == DEFAULTS
+    with pytest.raises(AttributeError, match="does not change"):
+        config.bootstrap_servers = ("x:1",)  # type: ignore[misc]
+    with pytest.raises(AttributeError, match="does not change"):
+        del config._properties
+
+
+def test_numbers_are_held_within_what_librdkafka_accepts() -> None:
+    given = {"bootstrap.servers": "b:9092", "request.timeout.ms": "900000", "socket.connection.setup.timeout.ms": 5}
+    config = ClientConfig(given | {"default.api.timeout.ms": 90_000})
+    assert config.api_timeout == 90
+    assert ClientConfig("b:9092").api_timeout == 60
+    expected = {"socket.timeout.ms": "300000", "socket.connection.setup.timeout.ms": "1000"}
+    assert config.librdkafka() == DEFAULTS | expected  # default.api.timeout.ms is not librdkafka's
+    AdminClient(config.librdkafka() | {"log_level": 0})
+
+
+def test_importing_it_stays_cheap() -> None:
+    loaded = "import sys, toolkit.config; print(*sys.modules)"
+    modules = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True).stdout.split()
+    assert not set(modules) & {"ssl", "kafka", "confluent_kafka", "urllib.request", "cryptography", "pyarrow"}
+
+
+def test_kafka_python_keywords() -> None:
+    java, _ = SAME["plain over TLS"]
+    kwargs = ClientConfig({"bootstrap.servers": "a:1,b:2", "client.id": "me", **java}).kafka_python()
+    context = kwargs.pop("ssl_context")
+    assert kwargs == {
+        "bootstrap_servers": ["a:1", "b:2"],
+        "client_id": "me",
+        "receive_message_max_bytes": 100_000_000,
+        "request_timeout_ms": 15_000,
+        "sasl_mechanism": "PLAIN",
+        "sasl_plain_password": "s3;cr=t",
+        "sasl_plain_username": "ann",
+        "security_protocol": "SASL_SSL",
+    }
+    assert (context.check_hostname, context.verify_mode) == (False, ssl.CERT_REQUIRED)
+
+
+@pytest.mark.parametrize("name", [name for name in SAME if "kerberos" not in name])
+def test_kafka_python_knows_every_keyword(name: str) -> None:
+    kwargs = ClientConfig({"bootstrap.servers": "b:9092", **SAME[name][0]}).kafka_python()
+    assert kwargs.keys() <= KafkaConnectionManager.DEFAULT_CONFIG.keys()
+
+
+def test_kerberos_says_what_python_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = ClientConfig({"bootstrap.servers": "b:9092", **SAME["kerberos with a keytab"][0]})
+    monkeypatch.setattr(util, "find_spec", lambda name: None)
+    with pytest.raises(UsageError, match="pip install gssapi"):
+        config.kafka_python()
+    monkeypatch.setattr(util, "find_spec", lambda name: object())
+    assert config.kafka_python()["sasl_kerberos_service_name"] == "kafka"

@@ -1,0 +1,145 @@
+"""Bearer tokens, from everywhere a client may have them."""
+
+import base64
+import http.server
+import json
+import threading
+import time
+import urllib.parse
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from kafka.net.sasl.oauth import AbstractTokenProvider, SaslMechanismOAuth
+
+from tests.config.forms import TOKEN
+from toolkit.config import ClientConfig, TokenProvider
+from toolkit.errors import AuthenticationFailed, ToolkitError, UsageError
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1_000_000.0
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(time, "time", lambda: clock.now)
+    return clock
+
+
+def test_a_token_is_kept_until_shortly_before_it_expires(clock: Clock) -> None:
+    fetched = 0
+
+    def fetch() -> tuple[str, float]:
+        nonlocal fetched
+        fetched += 1
+        return f"token-{fetched}", clock.now + 300
+
+    provider = TokenProvider(fetch, {"logicalCluster": "lkc-1"})
+    assert [provider.token(), provider.token()] == ["token-1", "token-1"]
+    clock.now += 271
+    assert provider.token() == "token-2"
+    assert provider.extensions() == {"logicalCluster": "lkc-1"}
+
+
+def provider_of(**keys: object) -> Any:
+    given: dict[str, object] = {"bootstrap.servers": "b:9092", **TOKEN, "security.protocol": "SASL_PLAINTEXT"}
+    given |= {key if key == "oauth_cb" else key.replace("_", "."): value for key, value in keys.items()}
+    return ClientConfig(given).kafka_python()["sasl_oauth_token_provider"]
+
+
+def test_a_callback_serves_every_client() -> None:
+    def callback(config: str) -> tuple[str, float]:
+        return f"token for {config}", time.time() + 300
+
+    keys = {"oauth_cb": callback, "sasl_oauthbearer_config": "me", "sasl_oauthbearer_extensions": "a=1,b=2"}
+    assert provider_of(**keys).token() == "token for me"
+    assert provider_of(**keys).extensions() == {"a": "1", "b": "2"}
+    given = {"bootstrap.servers": "b:9092", **TOKEN, "oauth_cb": callback}
+    assert ClientConfig(given).librdkafka()["oauth_cb"] is callback
+
+
+def test_an_unsecured_token() -> None:
+    keys = {"enable_sasl_oauthbearer_unsecure_jwt": True, "sasl_oauthbearer_config": "principal=alice"}
+    header, claims, signature = provider_of(**keys).token().split(".")
+    assert [json.loads(base64.urlsafe_b64decode(part + "==")) for part in (header,)] == [{"alg": "none"}]
+    decoded = json.loads(base64.urlsafe_b64decode(claims + "=="))
+    assert decoded["sub"] == "alice"
+    assert decoded["exp"] > time.time()
+    assert signature == ""
+
+
+def test_kafka_python_takes_the_provider_once_registered() -> None:
+    AbstractTokenProvider.register(TokenProvider)
+    keys = {"oauth_cb": lambda config: ("good", time.time() + 300), "sasl_oauthbearer_extensions": "a=1,b=2"}
+    mechanism = SaslMechanismOAuth(sasl_oauth_token_provider=provider_of(**keys))
+    assert mechanism.auth_bytes() == b"n,,\x01auth=Bearer good\x01a=1\x01b=2\x01\x01"  # RFC 7628
+
+
+def test_what_only_librdkafka_can_get() -> None:
+    keys = {"sasl_oauthbearer_grant_type": "urn:ietf:params:oauth:grant-type:jwt-bearer"}
+    with pytest.raises(UsageError, match=r"librdkafka alone.*oauth_cb"):
+        provider_of(**keys)
+
+
+class Issuer(http.server.BaseHTTPRequestHandler):
+    """A token endpoint that knows one client."""
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        form = dict(urllib.parse.parse_qsl(body))
+        right = "Basic " + base64.b64encode(b"me:s3cr3t").decode()
+        known = self.headers["Authorization"] == right and form == {
+            "grant_type": "client_credentials",
+            "scope": "kafka",
+        }
+        answer: dict[str, object] = {"access_token": "good", "expires_in": 600} if known else {"error": "s3cr3t"}
+        if self.path == "/empty":
+            answer = {}
+        data = json.dumps(answer).encode()
+        self.send_response(200 if known else 401)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, format: str, *args: object) -> None: ...
+
+
+@pytest.fixture
+def issuer() -> Iterator[str]:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Issuer) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+        thread.join()
+
+
+def credentials(url: str, *, secret: str = "s3cr3t") -> dict[str, object]:
+    return {
+        "sasl_oauthbearer_client_id": "me",
+        "sasl_oauthbearer_client_secret": secret,
+        "sasl_oauthbearer_scope": "kafka",
+        "sasl_oauthbearer_token_endpoint_url": url,
+    }
+
+
+def test_client_credentials(issuer: str) -> None:
+    assert provider_of(**credentials(f"{issuer}/token")).token() == "good"
+
+
+@pytest.mark.parametrize(
+    ("path", "secret", "says"),
+    [("/token", "s3cr3t-wrong", "answered HTTP 401"), ("/empty", "s3cr3t", r"gave no token \(KeyError\)")],
+)
+def test_client_credentials_that_fail(issuer: str, path: str, secret: str, says: str) -> None:
+    with pytest.raises(AuthenticationFailed, match=says) as caught:
+        provider_of(**credentials(issuer + path, secret=secret)).token()
+    assert "s3cr3t" not in str(caught.value)
+
+
+def test_no_token_endpoint() -> None:
+    with pytest.raises(ToolkitError, match=r"127.0.0.1:1/token gave no token \(URLError\)"):
+        provider_of(**credentials("http://127.0.0.1:1/token")).token()

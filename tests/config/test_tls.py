@@ -1,0 +1,104 @@
+"""TLS, with certificates made here."""
+
+import ssl
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from tests.config.certificates import Certificates, shake_hands, tls
+from toolkit.config import ClientConfig
+from toolkit.errors import UsageError
+
+
+def test_trust_and_host_name(certificates: Certificates) -> None:
+    trusting = tls(ssl_ca_location=certificates.ca)
+    assert trusting == tls(ssl_truststore_location=certificates.ca, ssl_truststore_type="PEM")
+    assert shake_hands(trusting, certificates) == ""
+    with pytest.raises(ssl.SSLCertVerificationError, match="Hostname mismatch"):
+        shake_hands(trusting, certificates, host="10.0.0.1.example.com")
+    unchecked = tls(ssl_ca_location=certificates.ca, ssl_endpoint_identification_algorithm="")
+    assert shake_hands(unchecked, certificates, host="other.example.com") == ""
+    with pytest.raises(ssl.SSLCertVerificationError, match="self-signed certificate"):
+        shake_hands(tls(ssl_endpoint_identification_algorithm=""), certificates)
+    credulous = tls(enable_ssl_certificate_verification="false")
+    assert shake_hands(credulous, certificates, host="other.example.com") == ""
+
+
+def key_pairs(certificates: Certificates) -> dict[str, ClientConfig]:
+    certificate, key = certificates.client.read_text(), certificates.key("client").read_text()
+    both = certificates.folder / "both.pem"
+    both.write_text(key + certificate)
+    ca = certificates.ca
+    return {
+        "files": tls(
+            ssl_ca_location=ca, ssl_certificate_location=certificates.client, ssl_key_location=key_file(key, ca)
+        ),
+        "locked": tls(
+            ssl_ca_location=ca,
+            ssl_certificate_location=certificates.client,
+            ssl_key_location=certificates.folder / "client.locked.key",
+            ssl_key_password="s3cr3t",
+        ),
+        "java file": tls(ssl_truststore_location=ca, ssl_keystore_location=both, ssl_keystore_type="PEM"),
+        "java inline, on one line": tls(
+            ssl_truststore_certificates=ca.read_text().replace("\n", " "),
+            ssl_keystore_certificate_chain=certificate.replace("\n", " "),
+            ssl_keystore_key=key.replace("\n", ""),
+        ),
+        "librdkafka inline": tls(ssl_ca_pem=ca.read_text(), ssl_certificate_pem=certificate, ssl_key_pem=key),
+    }
+
+
+def key_file(key: str, beside: Path) -> Path:
+    path = beside.parent / "plain.key"
+    path.write_text(key)
+    return path
+
+
+@pytest.mark.parametrize("form", ["files", "locked", "java file", "java inline, on one line", "librdkafka inline"])
+def test_the_client_shows_its_certificate(certificates: Certificates, form: str) -> None:
+    config = key_pairs(certificates)[form]
+    assert shake_hands(config, certificates) == "client"
+    AdminClient(config.librdkafka() | {"log_level": 0})  # librdkafka loads the pair here, and raises if it cannot
+    assert "PRIVATE" not in repr(config)
+    body = certificates.key("client").read_text().splitlines()[1]
+    if "inline" in form:
+        assert body not in config.scrub(f"bad line: {body}")
+
+
+def test_inline_keys_leave_no_file(certificates: Certificates, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = key_pairs(certificates)["librdkafka inline"]
+    seen: list[tuple[int, int]] = []
+    load = ssl.SSLContext.load_cert_chain
+
+    def spy(self: ssl.SSLContext, certfile: str, keyfile: str, password: Any) -> None:
+        seen.append((Path(keyfile).stat().st_mode & 0o777, Path(keyfile).parent.stat().st_mode & 0o777))
+        load(self, certfile, keyfile, password)
+
+    monkeypatch.setattr(ssl.SSLContext, "load_cert_chain", spy)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    config.kafka_python()
+    assert seen == [(0o600, 0o700)]
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_wrong_key_password_is_said_and_not_asked_for(certificates: Certificates) -> None:
+    locked = certificates.folder / "client.locked.key"
+    for keys in ({}, {"ssl_key_password": "s3cr3t-wrong"}):
+        config = tls(ssl_certificate_location=certificates.client, ssl_key_location=locked, **keys)
+        with pytest.raises(UsageError, match=r"ssl.certificate and ssl.key does not load") as caught:
+            config.kafka_python()
+        assert "s3cr3t" not in str(caught.value)
+
+
+def test_a_broken_trust_file_is_said(tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_text("no certificate")
+    with pytest.raises(UsageError, match=r"ssl.ca does not load"):
+        tls(ssl_ca_location=tmp_path / "ca.pem").kafka_python()
+
+
+def test_java_cipher_names_are_left_to_java() -> None:
+    assert "ssl.cipher.suites" not in tls(ssl_cipher_suites="TLS_AES_256_GCM_SHA384").librdkafka()
+    assert tls(ssl_cipher_suites="ECDHE+AESGCM").librdkafka()["ssl.cipher.suites"] == "ECDHE+AESGCM"

@@ -1,0 +1,12 @@
+"""One client configuration for every client, in librdkafka's keys, with its secrets masked.
+
+A person passes what they already have: ``"host:port"``, a mapping of librdkafka or Java keys, or the
+``client.properties`` of their application. All become the same canonical form, and every client is served from it.
+"""
+
+from toolkit.config.client import ClientConfig
+from toolkit.config.jaas import parse_jaas
+from toolkit.config.oauth import TokenProvider
+from toolkit.config.properties import parse_properties
+
+__all__ = ["ClientConfig", "TokenProvider", "parse_jaas", "parse_properties"]

@@ -1,0 +1,176 @@
+"""How to reach a cluster, for every client."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any, NoReturn
+
+from toolkit.config.canonical import canonical, refuse_misspelt
+from toolkit.config.context import ssl_context
+from toolkit.config.keys import FILE_KEYS, NUMBERS, SECRET_KEY, Properties
+from toolkit.config.needs import need_package
+from toolkit.config.oauth import TokenProvider
+from toolkit.config.properties import read_properties
+
+HIDDEN = "[hidden]"
+KAFKA_PYTHON = {
+    "client.dns.lookup": "client_dns_lookup",
+    "client.id": "client_id",
+    "receive.message.max.bytes": "receive_message_max_bytes",
+    "reconnect.backoff.max.ms": "reconnect_backoff_max_ms",
+    "reconnect.backoff.ms": "reconnect_backoff_ms",
+    "sasl.kerberos.service.name": "sasl_kerberos_service_name",
+    "sasl.mechanisms": "sasl_mechanism",
+    "sasl.password": "sasl_plain_password",
+    "sasl.username": "sasl_plain_username",
+    "security.protocol": "security_protocol",
+    "socket.connection.setup.timeout.ms": "socket_connection_setup_timeout_ms",
+    "socket.timeout.ms": "request_timeout_ms",
+}
+
+
+class ClientConfig:
+    """How to reach a cluster, for every client.
+
+    Parameters
+    ----------
+    source
+        ``"host:port[,host:port]"``, a mapping of librdkafka or Java client keys, or another ``ClientConfig``.
+        Keys that mean nothing here go to librdkafka untouched. Values are text, numbers or booleans;
+        callables (``oauth_cb``, ``error_cb``) are kept as they are.
+
+    Raises
+    ------
+    UsageError
+        For a missing or malformed ``bootstrap.servers``, an unknown protocol or mechanism, a mechanism without
+        its credentials, a key that looks like a misspelt security key, a store that cannot be read, or a part
+        of a Java configuration that only Java code can do. It names keys and files, never a secret.
+
+    Notes
+    -----
+    Two configurations are equal when their canonical forms are. Only what the protocol uses is read: a truststore
+    beside ``PLAINTEXT`` is never opened. PKCS#12 stores are read here, once, into inline PEM keys.
+    A pickle carries the secrets, as a worker needs them; ``repr`` and :meth:`masked` do not.
+
+    Examples
+    --------
+    >>> ClientConfig({"bootstrap.servers": "b1:9093", "security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN",
+    ...               "sasl.username": "ann", "sasl.password": "s3cr3t"}).masked()["sasl.password"]
+    '[hidden]'
+    """
+
+    __slots__ = ("_properties",)
+    _properties: Properties
+
+    def __init__(self, source: str | Mapping[str, object] | ClientConfig) -> None:
+        if isinstance(source, ClientConfig):
+            properties = dict(source._properties)
+        else:
+            properties = canonical({"bootstrap.servers": source} if isinstance(source, str) else source)
+        object.__setattr__(self, "_properties", properties)
+
+    @classmethod
+    def from_properties(cls, path: str | os.PathLike[str], *, bootstrap_servers: str | None = None) -> ClientConfig:
+        """Read a Java ``client.properties`` file, the one the application or ``--command-config`` uses.
+
+        Parameters
+        ----------
+        path
+            The file; UTF-8, else Latin-1 (which is what Java reads).
+        bootstrap_servers
+            ``"host:port[,host:port]"`` instead of, or missing from, the file.
+
+        Raises
+        ------
+        UsageError
+            If the file cannot be read, and as for the constructor. Keys for serializers, acks, groups and the
+            like are ignored: they are the application's.
+        """
+        given = read_properties(os.fspath(path))
+        if bootstrap_servers is not None:
+            given.pop("metadata.broker.list", None)
+            given["bootstrap.servers"] = bootstrap_servers
+        refuse_misspelt(given)
+        return cls({key: value for key, value in given.items() if key in FILE_KEYS})
+
+    @property
+    def bootstrap_servers(self) -> tuple[str, ...]:
+        """Each ``host:port`` to start from."""
+        return tuple(self._properties["bootstrap.servers"].split(","))
+
+    @property
+    def api_timeout(self) -> float:
+        """Seconds one call may take with its retries: ``default.api.timeout.ms``, or Java's default of 60 s."""
+        return int(self._properties.get("default.api.timeout.ms", 60_000)) / 1000
+
+    def librdkafka(self) -> dict[str, Any]:
+        """The configuration for confluent-kafka; a new dict, with the secrets in it."""
+        return {key: value for key, value in self._properties.items() if key != "default.api.timeout.ms"}
+
+    def kafka_python(self) -> dict[str, Any]:
+        """Keyword arguments for kafka-python's connection manager; a new dict, with the secrets in it.
+
+        ``ssl_context`` is built here. ``sasl_oauth_token_provider`` is a :class:`TokenProvider`, to be registered
+        with kafka-python's abstract class by the module that imports kafka-python.
+
+        Raises
+        ------
+        UsageError
+            If a certificate or key does not load, or this mechanism needs what Python lacks.
+        """
+        given = self._properties
+        kwargs: dict[str, Any] = {
+            "bootstrap_servers": list(self.bootstrap_servers),
+            # kafka-python's own 1 MB is less than a large cluster's answer; this is librdkafka's default
+            "receive_message_max_bytes": 100_000_000,
+        }
+        for key, name in KAFKA_PYTHON.items():
+            if key in given:
+                kwargs[name] = int(given[key]) if key in NUMBERS else given[key]
+        if given["security.protocol"].endswith("SSL"):
+            kwargs["ssl_context"] = ssl_context(given)
+        if given.get("sasl.mechanisms") == "OAUTHBEARER":
+            kwargs["sasl_oauth_token_provider"] = TokenProvider.of(given)
+        if given.get("sasl.mechanisms") == "GSSAPI":
+            need_package("gssapi", "Kerberos (GSSAPI) needs the Python package gssapi.")
+        return kwargs
+
+    def masked(self) -> dict[str, str]:
+        """The canonical keys and values, every secret as ``[hidden]``; safe to print and to log."""
+        return {
+            key: HIDDEN if SECRET_KEY.search(key) else value if isinstance(value, str) else "(callable)"
+            for key, value in sorted(self._properties.items())
+        }
+
+    def scrub(self, text: str) -> str:
+        """Hide every secret of this configuration that occurs in a text, such as a client's error message."""
+        for secret in sorted(set(_secrets(self._properties)), key=len, reverse=True):
+            text = text.replace(secret, HIDDEN)
+        return text
+
+    def __repr__(self) -> str:
+        return f"ClientConfig({self.masked()})"
+
+    def __eq__(self, other: object) -> bool:
+        return self._properties == other._properties if isinstance(other, ClientConfig) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self._properties.items()))
+
+    def __setattr__(self, name: str, *value: object) -> NoReturn:
+        raise AttributeError(f"a ClientConfig does not change; build another one ({name})")
+
+    __delattr__ = __setattr__
+
+    def __reduce__(self) -> tuple[type[ClientConfig], tuple[Properties]]:
+        return ClientConfig, (self._properties,)
+
+
+def _secrets(properties: Properties) -> Iterator[str]:
+    """Every text that must not be shown: the values, the lines of keys, and both as ``repr`` would print them."""
+    for key, value in properties.items():
+        if SECRET_KEY.search(key) and isinstance(value, str):
+            lines = value.splitlines() if key.endswith(".pem") else []
+            for text in (value, *(line for line in lines if len(line) >= 16 and not line.startswith("-----"))):
+                yield from {text, repr(text)[1:-1]} - {""}
