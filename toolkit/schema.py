@@ -11,10 +11,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
 
 __all__ = [
     "COORDINATORS",
@@ -24,17 +23,49 @@ __all__ = [
     "TABLES",
     "TRANSACTIONS",
     "Column",
+    "ListOf",
     "Row",
+    "StructOf",
     "Table",
+    "arrow_type",
     "utc",
 ]
 
 Row = Mapping[str, Any]
 
-INT8, INT16, INT32, INT64 = pa.int8(), pa.int16(), pa.int32(), pa.int64()
-STRING, BOOL = pa.string(), pa.bool_()
-TIME = pa.timestamp("ms", tz="UTC")
-TOPIC_PARTITIONS = pa.list_(pa.struct([pa.field("topic", STRING), pa.field("partition", INT32)]))
+
+@dataclass(frozen=True, slots=True)
+class ListOf:
+    """A list type."""
+
+    item: Type
+
+
+@dataclass(frozen=True, slots=True)
+class StructOf:
+    """A struct type: names and types of its fields."""
+
+    fields: tuple[tuple[str, Type], ...]
+
+
+Type = str | ListOf | StructOf  # plain names, so that a command that only prints rows need not import Arrow
+
+INT16, INT32, INT64, STRING, BOOL, TIME = "int16", "int32", "int64", "string", "bool", "timestamp[ms, UTC]"
+TOPIC_PARTITIONS = ListOf(StructOf((("topic", STRING), ("partition", INT32))))
+
+
+def arrow_type(type_: Type) -> pa.DataType:
+    """The Arrow type of a column's type."""
+    import pyarrow as pa
+
+    match type_:
+        case ListOf(item):
+            return pa.list_(arrow_type(item))
+        case StructOf(fields):
+            return pa.struct([pa.field(name, arrow_type(inner)) for name, inner in fields])
+        case "timestamp[ms, UTC]":
+            return pa.timestamp("ms", tz="UTC")
+    return pa.type_for_alias(type_)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +73,7 @@ class Column:
     """One column: its name, Arrow type, whether it may be null, its unit and what it means."""
 
     name: str
-    type: pa.DataType
+    type: Type
     doc: str
     nullable: bool = True
     unit: str = ""
@@ -66,14 +97,17 @@ class Table:
     @property
     def arrow_schema(self) -> pa.Schema:
         """The table as an Arrow schema; nullability and docs included."""
-        return pa.schema([pa.field(c.name, c.type, nullable=c.nullable, metadata={"doc": c.doc}) for c in self.columns])
+        import pyarrow as pa
+
+        fields = [pa.field(c.name, arrow_type(c.type), nullable=c.nullable) for c in self.columns]
+        return pa.schema([field.with_metadata({"doc": c.doc}) for field, c in zip(fields, self.columns, strict=True)])
 
     @property
     def pandas_dtypes(self) -> dict[str, pd.ArrowDtype]:
         """Column name to Arrow-backed pandas dtype."""
         import pandas as pd
 
-        return {column.name: pd.ArrowDtype(column.type) for column in self.columns}
+        return {column.name: pd.ArrowDtype(arrow_type(column.type)) for column in self.columns}
 
     def arrow(self, rows: Iterable[Row]) -> pa.Table:
         """Rows to an Arrow table in key order; a missing field is null.
@@ -87,8 +121,11 @@ class Table:
         for row in rows:
             if not row.keys() <= set(self.names):
                 raise KeyError(f"{self.name} has no column {sorted(row.keys() - set(self.names))}")
-        arrays = [pa.array([row.get(c.name) for row in rows], type=c.type) for c in self.columns]
-        table = pa.Table.from_arrays(arrays, schema=self.arrow_schema)
+        import pyarrow as pa
+
+        schema = self.arrow_schema
+        arrays = [pa.array([row.get(field.name) for row in rows], type=field.type) for field in schema]
+        table = pa.Table.from_arrays(arrays, schema=schema)
         return table.sort_by([(name, "ascending") for name in self.sort]) if self.sort else table
 
     def frame(self, rows: Iterable[Row] = ()) -> pd.DataFrame:
@@ -100,6 +137,8 @@ class Table:
 
     def rows(self, frame: pd.DataFrame) -> list[Row]:
         """A frame of this table back to rows of plain Python values; null is ``None``."""
+        import pyarrow as pa
+
         rows: list[Row] = pa.Table.from_pandas(frame, schema=self.arrow_schema, preserve_index=False).to_pylist()
         return rows
 
@@ -129,8 +168,8 @@ PARTITIONS = Table(
         _PARTITION,
         Column("leader", INT32, "Broker id of the leader; null while there is none."),
         Column("leader_epoch", INT32, "Epoch of that leader."),
-        Column("replicas", pa.list_(INT32), "Broker ids that hold a replica."),
-        Column("isr", pa.list_(INT32), "Broker ids in sync."),
+        Column("replicas", ListOf(INT32), "Broker ids that hold a replica."),
+        Column("isr", ListOf(INT32), "Broker ids in sync."),
         Column("log_start_offset", INT64, "First offset still in the log."),
         Column("last_stable_offset", INT64, "Where read_committed consumers stop."),
         Column("high_watermark", INT64, "Where read_uncommitted consumers stop."),
@@ -197,15 +236,15 @@ COORDINATORS = Table(
     sort=("key_type", "key"),
 )
 
-EVIDENCE = pa.list_(
-    pa.struct(
-        [
-            pa.field("source", STRING),  # the API or log that answered
-            pa.field("broker_id", INT32),
-            pa.field("observed_at", TIME),
-            pa.field("name", STRING),
-            pa.field("value", STRING),
-        ]
+EVIDENCE = ListOf(
+    StructOf(
+        (
+            ("source", STRING),  # the API or log that answered
+            ("broker_id", INT32),
+            ("observed_at", TIME),
+            ("name", STRING),
+            ("value", STRING),
+        )
     )
 )
 
@@ -224,7 +263,7 @@ FINDINGS = Table(
         Column("reason", STRING, "Why this verdict, as a sentence.", nullable=False),
         Column("cause", STRING, "Root cause, where the log shows it."),
         Column("remedy", STRING, "What is safe to do, as a sentence.", nullable=False),
-        Column("missing", pa.list_(STRING), "What is missing for a verdict; empty where nothing is.", nullable=False),
+        Column("missing", ListOf(STRING), "What is missing for a verdict; empty where nothing is.", nullable=False),
         Column("evidence", EVIDENCE, "What was seen, where and when.", nullable=False),
         Column("opened_at", TIME, "When the transaction opened, by the clock that opened_by names."),
         Column("opened_by", STRING, "coordinator, broker (LogAppendTime) or producer (CreateTime)."),
@@ -232,7 +271,7 @@ FINDINGS = Table(
         Column("last_stable_offset", INT64, "LSO of the partition."),
         Column("high_watermark", INT64, "High watermark of the partition."),
         Column("records_held", INT64, "Offsets from the LSO to the high watermark, markers included.", unit="offsets"),
-        Column("groups_held", pa.list_(STRING), "Groups whose committed offset stands at the LSO; null if not asked."),
+        Column("groups_held", ListOf(STRING), "Groups whose committed offset stands at the LSO; null if not asked."),
         *_LIVE,
     ),
     key=("topic", "partition", "producer_id"),

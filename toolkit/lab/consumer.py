@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Any
 
@@ -104,7 +106,7 @@ class BlockedConsumer:
             if time.monotonic() > deadline:
                 raise LabError(f"{self.group} did not reach the end of {self.topic}-{self.partition} in {timeout:g} s.")
             records += self._read_to_end()
-        self._consumer.commit(offsets=[TopicPartition(self.topic, self.partition, self.position)], asynchronous=False)
+        until(self._commit, awaited=f"the coordinator of group {self.group}")
         return records
 
     def _read_to_end(self) -> list[Message]:
@@ -121,17 +123,32 @@ class BlockedConsumer:
             self.position = (message.offset() or 0) + 1
         return records
 
+    def _commit(self) -> bool | None:
+        """True once the position is committed; None while the group's coordinator is being chosen."""
+        here = TopicPartition(self.topic, self.partition, self.position)
+        with _unless_moving():
+            self._consumer.commit(offsets=[here], asynchronous=False)
+            return True
+        return None
+
     def _committed(self) -> int | None:
         """The group's committed offset, negative if it has none; None while its coordinator is being chosen."""
-        try:
+        with _unless_moving():
             (found,) = self._consumer.committed([TopicPartition(self.topic, self.partition)], timeout=30)
-        except KafkaException as failed:
-            if failed.args[0].code() in MOVING:
-                return None
-            raise
-        return int(found.offset)
+            return int(found.offset)
+        return None
 
     def _offset(self, spec: Any, isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED) -> int:
         partition = TopicPartition(self.topic, self.partition)
         asked = self._admin.list_offsets({partition: spec}, isolation_level=isolation_level, request_timeout=30)
         return int(asked[partition].result().offset)
+
+
+@contextlib.contextmanager
+def _unless_moving() -> Iterator[None]:
+    """Leave the block where the group's coordinator is being chosen."""
+    try:
+        yield
+    except KafkaException as failed:
+        if failed.args[0].code() not in MOVING:
+            raise
