@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import base64
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -211,6 +212,14 @@ class Kafka:
         """Stop a broker in good order and start it again on the same data and port."""
         self.stop_broker(broker_id)
         self.start_broker(broker_id)
+
+    def pause(self, broker_id: int) -> None:
+        """Let a broker stand still (SIGSTOP), as in a long garbage collection; its connections stay open."""
+        self._process(broker_id).send_signal(signal.SIGSTOP)
+
+    def resume(self, broker_id: int) -> None:
+        """Let a paused broker go on."""
+        self._process(broker_id).send_signal(signal.SIGCONT)
 
     def logs(self, broker_id: int, *, lines: int = 30) -> str:
         """Return the last lines of a broker's own log."""

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import signal
 import uuid
 
 from toolkit.lab.ask import offsets, open_transactions, partitions, until
-from toolkit.lab.broker import Kafka
 from toolkit.lab.consumer import BlockedConsumer
 from toolkit.lab.incidents.setups import EVERYDAY, REPLICATED, STANDSTILL
 from toolkit.lab.staging import ALWAYS_UP, Stage, Staged, incident
@@ -59,7 +57,7 @@ def stage_unreplicated(stage: Stage) -> Staged:
         lambda: True if offsets(stage.cluster, stage.topic, stage.partition)[2] > start else None,
         awaited="the follower to copy the record",
     )
-    _signal(stage.kafka, signal.SIGSTOP)
+    stage.kafka.pause(OTHER)
     producer.decide(commit=True)
     until(
         lambda: None if open_transactions(stage.cluster, stage.topic, stage.partition) else True,
@@ -68,7 +66,7 @@ def stage_unreplicated(stage: Stage) -> Staged:
     finish = stage.finishing(producer)
 
     def go_on() -> None:
-        _signal(stage.kafka, signal.SIGCONT)
+        stage.kafka.resume(OTHER)
         finish()
 
     return stage.staged(producer, start, closing=go_on)
@@ -131,8 +129,3 @@ def stage_fenced_by_timeout(stage: Stage, *, timeout_ms: int = 1_000) -> Staged:
 
 def _in_sync(stage: Stage) -> list[int]:
     return list(partitions(stage.cluster, stage.topic)[stage.partition].isr_nodes)
-
-
-def _signal(kafka: Kafka, number: signal.Signals) -> None:
-    """Send a signal to the other broker."""
-    kafka._process(OTHER).send_signal(number)
