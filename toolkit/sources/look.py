@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from toolkit.analysis.evidence import Coverage, Look
 from toolkit.schema import Row
 from toolkit.sources.coordinators import STATE_TOPIC, Places
-from toolkit.sources.offsets import partition_rows
+from toolkit.sources.offsets import lso_rows, partition_rows
 from toolkit.sources.openings import read_openings
 from toolkit.sources.producers import open_transactions, producer_rows
 from toolkit.sources.rights import topics_are_visible, transactional_ids_are_visible
@@ -42,7 +42,7 @@ def take_look(
     openings
         How many open transactions of a partition, the lowest ones, have their first batch read.
     """
-    partitions = partition_rows(wire, bases)
+    partitions = lso_rows(wire, bases)
     leaders = {_place(row): row for row in partitions}
     producers = producer_rows(wire, leaders)
     opened = open_transactions(producers)
