@@ -23,6 +23,7 @@ DATABRICKS_17_3 = {
     "google-crc32c": "1.7.1",
     "numpy": "2.1.3",
     "pandas": "2.2.3",
+    "platformdirs": "3.10.0",
     "pyarrow": "19.0.1",
     "rich": "13.9.4",
 }

@@ -244,6 +244,15 @@ def test_p20_a_partition_that_could_not_be_read_is_a_row_and_the_rest_is_judged(
     ]
 
 
+def test_a_partition_that_recovers_within_the_look_and_holds_nothing_is_no_finding() -> None:
+    """Seen on a broker with new topics: NOT_LEADER_OR_FOLLOWER for a moment made whole clusters `unknown`."""
+    moved = partition(lso=None, hw=None, error="NOT_LEADER_OR_FOLLOWER: not yet")
+    settled = look(partitions=[moved], partitions_after=[partition(lso=150)], producers=[], after=[])
+    assert findings([settled]) == []
+    held = look(partitions=[moved], partitions_after=[partition()], producers=[], after=[producer()])
+    assert verdict([held]) == "unknown"
+
+
 def test_p21_an_id_that_could_not_be_described_is_unknown() -> None:
     row = only(findings(twice(look(transaction(state=None, error="REQUEST_TIMED_OUT: no answer")))))
     assert row["verdict"] == "unknown"

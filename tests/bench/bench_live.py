@@ -56,6 +56,9 @@ def create(kafka: Kafka, topics: range) -> None:
         producer.produce(name, b"value", partition=0)
     producer.flush()
     HELD_OPEN.append(producer)
+    with Cluster(kafka.bootstrap_servers) as cluster:
+        while any(row["error"] for row in cluster.partition_rows(names)):
+            pass  # the broker is still creating their logs
 
 
 HELD_OPEN: list[Producer] = []

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from toolkit.analysis.evidence import Look, Opening
 from toolkit.schema import Row
 
-__all__ = ["TWO_PHASE_COMMIT", "Case", "Partition", "Seen"]
+__all__ = ["TWO_PHASE_COMMIT", "Case", "Partition", "Seen", "is_held"]
 
 TWO_PHASE_COMMIT = 2**31 - 1  # KIP-939 has no wire state of its own: the timeout is the only sign
 
@@ -123,10 +123,9 @@ class Seen:
         self.after = {**self.before, **{(row["topic"], row["partition"]): row for row in look.partitions_after}}
         self._open_before, self._open_after = _open(look.producers), _open(look.producers_after)
         self._owners = _owners(look.transactions)
-        self._errors: dict[Partition, list[str]] = {}
-        for row in (*self.after.values(), *look.producers, *look.producers_after):
-            if row.get("error"):
-                self._errors.setdefault((row["topic"], row["partition"]), []).append(row["error"])
+        self._errors_before = _errors((*look.partitions, *look.producers))
+        self._errors_after = _errors((*look.partitions_after, *look.producers_after))
+        self._asked_again = {(row["topic"], row["partition"]) for row in look.partitions_after}
         self.cases: dict[Partition, list[Case]] = {}
         for case in (*self._held(), *self._announced()):
             self.cases.setdefault(case.tp, []).append(case)
@@ -136,8 +135,11 @@ class Seen:
         return next((case for case in self.cases.get(tp, ()) if case.key == key), None)
 
     def errors(self, tp: Partition) -> list[str]:
-        """Every distinct error the partition answered with."""
-        return list(dict.fromkeys(self._errors.get(tp, ())))
+        """Every distinct error the partition answered with; none if it recovered and then had nothing to tell."""
+        before, after = self._errors_before.get(tp, []), self._errors_after.get(tp, [])
+        if not after and tp in self._asked_again and tp not in self._open_after and not is_held(self.after[tp]):
+            return []
+        return list(dict.fromkeys(before + after))
 
     def open_at_any_time(self, tp: Partition) -> bool:
         """Whether a transaction was open before or after the coordinators spoke, even if not at both times."""
@@ -162,7 +164,7 @@ class Seen:
                 continue
             for listed in owner.get("topic_partitions") or ():
                 tp = listed["topic"], listed["partition"]
-                if tp in self.before and tp not in self._errors and producer_id not in self._open_before.get(tp, {}):
+                if tp in self.before and not self.errors(tp) and producer_id not in self._open_before.get(tp, {}):
                     written = self._open_after.get(tp, {}).get(producer_id)
                     yield self._case(written or _nothing_written(owner, tp, self.after[tp]))
 
@@ -179,6 +181,20 @@ class Seen:
             look=self.look,
             opening=None if start is None else self.look.openings.get((*tp, start)),
         )
+
+
+def is_held(row: Row) -> bool:
+    """Whether a partition's LSO is known to be below its high watermark."""
+    lso, high_watermark = row.get("last_stable_offset"), row.get("high_watermark")
+    return lso is not None and high_watermark is not None and bool(lso < high_watermark)
+
+
+def _errors(rows: Iterable[Row]) -> dict[Partition, list[str]]:
+    found: dict[Partition, list[str]] = {}
+    for row in rows:
+        if row.get("error"):
+            found.setdefault((row["topic"], row["partition"]), []).append(row["error"])
+    return found
 
 
 def _open(rows: Iterable[Row]) -> dict[Partition, dict[int, Row]]:

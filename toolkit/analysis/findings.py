@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterable, Sequence
 
-from toolkit.analysis.cases import Case, Partition, Seen
+from toolkit.analysis.cases import Case, Partition, Seen, is_held
 from toolkit.analysis.evidence import Look
 from toolkit.analysis.verdicts import PREPARE_GRACE, Rule, rule_for
 from toolkit.analysis.wording import by_the_looks, evidence, number
@@ -141,7 +141,7 @@ def _partition(tp: Partition, seen: Sequence[Seen]) -> list[Row]:
     failed = last.errors(tp)
     if failed:
         return [_partition_row(row, last.look, "unknown", "The partition could not be read.", "Ask again.", failed)]
-    if not _held(row) or not _held(seen[0].before[tp]):
+    if not is_held(row) or not is_held(seen[0].before[tp]):
         return []
     lso, high_watermark = row["last_stable_offset"], row["high_watermark"]
     if any(case.start is not None and case.start <= lso for case in last.cases.get(tp, ())):
@@ -156,11 +156,6 @@ def _partition(tp: Partition, seen: Sequence[Seen]) -> list[Row]:
     )
     remedy = f"Look at the replicas: in sync {number(row.get('isr'))} of {number(row.get('replicas'))}. Abort nothing."
     return [_partition_row(row, last.look, "unreplicated", why, remedy, [])]
-
-
-def _held(row: Row) -> bool:
-    lso, high_watermark = row.get("last_stable_offset"), row.get("high_watermark")
-    return lso is not None and high_watermark is not None and lso < high_watermark
 
 
 def _clear(tp: Partition, seen: Seen) -> Row:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from toolkit.analysis.cases import is_held
 from toolkit.analysis.evidence import Coverage, Look
 from toolkit.schema import Row
 from toolkit.sources.coordinators import STATE_TOPIC, Places
@@ -214,17 +215,12 @@ def _to_ask_again(
     partitions: Iterable[Row], producers: Iterable[Row], transactions: Iterable[Row], leaders: Mapping[Place, Row]
 ) -> list[Place]:
     """Partitions with anything open, held back, announced by a coordinator, or failed."""
-    places = {_place(row) for row in partitions if row["error"] or _is_held(row)}
+    places = {_place(row) for row in partitions if row["error"] or is_held(row)}
     places |= {_place(row) for row in producers if row["error"] or row["current_txn_start_offset"] is not None}
     for row in transactions:
         if row["state"] in OPEN_STATES:
             places |= {_place(listed) for listed in row["topic_partitions"] or ()}
     return sorted(place for place in places if place in leaders)
-
-
-def _is_held(row: Row) -> bool:
-    lso, high_watermark = row["last_stable_offset"], row["high_watermark"]
-    return lso is not None and high_watermark is not None and bool(lso < high_watermark)
 
 
 def _place(row: Row) -> Place:
