@@ -214,8 +214,9 @@ def test_when_a_decided_transaction_last_changed_is_read_from_the_log(monkeypatc
 
     def log(*arguments: Any, only: set[int], **options: Any) -> StateLog:
         asked.append(only)
-        row = {"transactional_id": "payments", "producer_id": 7, "state": "PrepareCommit", "last_update_time": NOW}
-        return StateLog(rows=[row, {**row, "state": "Ongoing", "last_update_time": None}], failures=[], partitions=1)
+        key = {"transactional_id": "payments", "producer_id": 7, "producer_epoch": 0}
+        rows = [{**key, "state": "PrepareCommit", "last_update_time": NOW}, {**key, "state": "Ongoing"}]
+        return StateLog(rows=[{"last_update_time": None, **row} for row in rows], failures=[], partitions=1)
 
     monkeypatch.setattr("toolkit.sources.look.read_state_log", log)
     (row,) = look(cluster).transactions

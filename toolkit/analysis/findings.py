@@ -14,7 +14,6 @@ from toolkit.schema import FINDINGS, Row
 __all__ = ["findings"]
 
 _EMPTY = dict.fromkeys(FINDINGS.names)
-FENCE_GRACE = dt.timedelta(seconds=1)
 OWNED = {"ongoing", "long", "overdue", "ending", "stuck_ending", "prepared"}
 
 
@@ -113,8 +112,6 @@ def _doubts(case: Case, rule: Rule, history: Sequence[Case | None], looks: Seque
         earlier and (rule_for(earlier).verdict, earlier.epoch) != (rule.verdict, case.epoch) for earlier in history
     ):
         doubts.append("looks that agree: the coordinator answered differently before")
-    elif rule.look_twice and looks[-1].observed_at - looks[0].observed_at < FENCE_GRACE:
-        doubts.append("a second look: a fence in progress looks the same for a moment")
     return doubts
 
 

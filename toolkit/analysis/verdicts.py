@@ -51,8 +51,6 @@ class Rule:
         For `unknown`: what is missing.
     cause
         Root cause, where the case itself shows it.
-    look_twice
-        Whether a single look can mistake a change in progress for this.
     """
 
     applies: Callable[[Case], bool]
@@ -61,7 +59,6 @@ class Rule:
     remedy: Text
     needs: Text | None = None
     cause: str | None = None
-    look_twice: bool = False
 
 
 def _marker(case: Case) -> str:
@@ -191,15 +188,27 @@ RULES: tuple[Rule, ...] = (
         remedy=_wait,
     ),
     Rule(
+        applies=lambda c: c.state == "Ongoing" and c.epoch < c.owner_epoch and c.listed and not _logged(c),
+        verdict="unknown",
+        why=lambda c: (
+            f"{coordinator_says(c.owner)} with epoch {c.owner_epoch} on this very partition: either epoch {c.epoch} is "
+            "dead, or its coordinator is fencing it and will abort it."
+        ),
+        remedy=_ask_again,
+        needs=lambda c: (
+            f'the record of "{c.owner["transactional_id"]}" with epoch {c.owner_epoch} in __transaction_state'
+            f"-{c.owner.get('txn_state_partition')} (READ on that topic): the epoch is raised before it is logged"
+        ),
+    ),
+    Rule(
         applies=lambda c: c.state == "Ongoing" and c.epoch < c.owner_epoch and c.listed,
         verdict="hanging",
         why=lambda c: (
-            f"{coordinator_says(c.owner)} with epoch {c.owner_epoch} on this very partition, so epoch {c.epoch} is "
-            "dead, and the next marker will decide its data"
+            f"{coordinator_says(c.owner)} with epoch {c.owner_epoch} on this very partition, and has it in its log, so "
+            f"epoch {c.epoch} is dead, and the next marker will decide its data"
         ),
         remedy=_marker_at_once,
         cause="superseded epoch",
-        look_twice=True,  # a fence in progress looks the same until its PrepareAbort is written
     ),
     Rule(
         applies=lambda c: c.state == "Ongoing" and c.epoch < c.owner_epoch,
@@ -245,6 +254,11 @@ RULES: tuple[Rule, ...] = (
         cause="no owner: the id has expired or moved on to another producer id",
     ),
 )
+
+
+def _logged(case: Case) -> bool:
+    """Whether the log has the coordinator's state with this very epoch: then it is no fence in progress."""
+    return case.owner.get("last_update_time") is not None
 
 
 def _mixed(case: Case) -> bool:

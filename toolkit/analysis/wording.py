@@ -75,8 +75,9 @@ def _of_case(case: Case) -> Iterator[dict[str, object]]:
         ("producer_epoch", "current_txn_start_offset", "coordinator_epoch", "last_sequence", "last_timestamp"),
     )
     for owner in case.owners:
-        names = ("transactional_id", "producer_epoch", "state", "timeout_ms", "start_time", "last_update_time")
+        names = ("transactional_id", "producer_epoch", "state", "timeout_ms", "start_time")
         yield from _named(owner["source"], owner, names)
+        yield from _named("__transaction_state", owner, ("last_update_time",))
         yield _entry(owner["source"], owner.get("broker_id"), owner.get("observed_at"), "expects_marker_here",
                      str(case.listed).lower())  # fmt: skip
     start = case.owner.get("start_time")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["take_look"]
 
 OLD = dt.timedelta(seconds=60)  # a decided transaction older than this may be stuck
-SECONDS_FOR_AGE = 10.0  # to learn from the log when a state last changed: useful, never needed
+SECONDS_FOR_TIMES = 10.0  # to learn from the log when a state last changed
 
 
 def take_look(
@@ -104,7 +104,7 @@ def _ask_coordinators(wire: Wire, config: ClientConfig, opened: Sequence[Row], l
         else:
             curable = []
             proofs.append(f"{STATE_TOPIC} was read whole: {log.partitions} partitions, {len(log.rows)} ids")
-    rows = _with_ages(wire, config, before, rows, log)
+    rows = _with_times(wire, config, before, rows, opened, log)
     gaps += curable + _answered_twice(listing.rows)
     gaps += _led(before, Places(STATE_TOPIC, read_topology(wire, [STATE_TOPIC])))
     return _Told(rows=[*rows, *listing.failures], brokers=brokers, proofs=proofs, gaps=gaps)
@@ -153,28 +153,49 @@ def _expects(row: Row, leaders: Mapping[Place, Row]) -> bool:
     return row["state"] in OPEN_STATES and any(_place(listed) in leaders for listed in row["topic_partitions"])
 
 
-def _with_ages(
-    wire: Wire, config: ClientConfig, places: Places, rows: Sequence[Row], log: StateLog | None
+def _with_times(
+    wire: Wire,
+    config: ClientConfig,
+    places: Places,
+    rows: Sequence[Row],
+    opened: Sequence[Row],
+    log: StateLog | None,
 ) -> list[Row]:
-    """Rows with the last state change of transactions that were decided a while ago, where the log tells it."""
+    """Rows with the time of their last state change, where a verdict needs it and the log has that very state.
+
+    It tells how long a decided transaction has been ending; and that an epoch above the partition's is a new
+    instance's, not a fence in progress: a coordinator raises the epoch first and logs it later, with PrepareAbort.
+    """
     now = dt.datetime.now(dt.UTC)
-    old = {
+    wanted = {
         row["txn_state_partition"]
         for row in rows
-        if row["state"] in OPEN_STATES - {"Ongoing"}
-        and row["last_update_time"] is None
-        and row["start_time"] is not None
-        and now - row["start_time"] > OLD
-    }
-    if not old:
+        if row["last_update_time"] is None and (_is_decided(row, now) or _is_above(row, opened))
+    } - {None}
+    if not wanted:
         return list(rows)
-    log = log or read_state_log(wire, config, places, only=old, timeout=min(wire.timeout, SECONDS_FOR_AGE))
-    changed = {(row["transactional_id"], row["producer_id"], row["state"]): row["last_update_time"] for row in log.rows}
-    return [{**row, "last_update_time": row["last_update_time"] or changed.get(_state_key(row))} for row in rows]
+    log = log or read_state_log(wire, config, places, only=wanted, timeout=min(wire.timeout, SECONDS_FOR_TIMES))
+    logged = {_state_key(row): row["last_update_time"] for row in log.rows}
+    return [{**row, "last_update_time": row["last_update_time"] or logged.get(_state_key(row))} for row in rows]
 
 
-def _state_key(row: Row) -> tuple[str | None, int | None, str | None]:
-    return row["transactional_id"], row["producer_id"], row["state"]
+def _is_decided(row: Row, now: dt.datetime) -> bool:
+    """Whether a transaction that its coordinator is ending is old enough to be stuck."""
+    ending = row["state"] in OPEN_STATES - {"Ongoing"}
+    return ending and row["start_time"] is not None and now - row["start_time"] > OLD
+
+
+def _is_above(row: Row, opened: Iterable[Row]) -> bool:
+    """Whether an ongoing transaction has a higher epoch than what its producer has open on a partition."""
+    return row["state"] == "Ongoing" and any(
+        open_row["producer_id"] == row["producer_id"]
+        and (open_row["producer_epoch"] or 0) < (row["producer_epoch"] or 0)
+        for open_row in opened
+    )
+
+
+def _state_key(row: Row) -> tuple[object, ...]:
+    return row["transactional_id"], row["producer_id"], row["producer_epoch"], row["state"]
 
 
 def _answered_twice(listed: Iterable[Row]) -> list[str]:
