@@ -82,6 +82,26 @@ def test_a_coordinator_that_loads_is_a_gap() -> None:
     assert (failed["broker_id"], failed["source"]) == (2, "ListTransactions")
 
 
+@pytest.mark.parametrize("asked_when", [0, 1])
+def test_a_leader_that_has_not_loaded_yet_is_a_gap(asked_when: int) -> None:
+    """It lists without an error and without the ids to come: once, their live transactions were called hanging."""
+    cluster = FakeCluster()
+    answered, probed = cluster.DescribeTransactions, []
+
+    def describe(broker: int, request: Any) -> Any:
+        if broker == 2:
+            probed.append(broker)
+            if len(probed) == asked_when + 1:
+                states = [described(name, 7, "Ongoing", error=16) for name in request.transactional_ids]
+                return SimpleNamespace(transaction_states=states)
+        return answered(broker, request)
+
+    cluster.replaced["DescribeTransactions"] = describe
+    assert look(cluster).coverage.gaps == [
+        "broker 2 has not loaded 1 of the __transaction_state partitions that it leads: NOT_COORDINATOR"
+    ]
+
+
 def test_who_loads_or_keeps_silent_proves_no_right() -> None:
     loading = SimpleNamespace(error_code=14, API_VERSION=2, transaction_states=[])
 
@@ -139,8 +159,8 @@ def test_a_coordinator_that_moved_after_it_listed_is_found_again() -> None:
     answered = cluster.DescribeTransactions
 
     def describe(broker: int, request: Any) -> Any:
-        if broker == 1:
-            cluster.ids[2] += cluster.ids.pop(1, [])
+        if broker == 1 and "payments" in request.transactional_ids:
+            cluster.ids[2], cluster.ids[1] = cluster.ids[2] + cluster.ids[1], []
             moved = [described(name, 7, "Ongoing", error=16) for name in request.transactional_ids]
             return SimpleNamespace(transaction_states=moved)
         return answered(broker, request)

@@ -11,6 +11,7 @@ from toolkit.analysis.cases import is_held
 from toolkit.analysis.evidence import Coverage, Look
 from toolkit.schema import Row
 from toolkit.sources.coordinators import STATE_TOPIC, Places
+from toolkit.sources.loaded import not_loaded
 from toolkit.sources.offsets import lso_rows, partition_rows
 from toolkit.sources.openings import read_openings
 from toolkit.sources.producers import open_transactions, producer_rows
@@ -80,6 +81,7 @@ class _Told:
 def _ask_coordinators(wire: Wire, config: ClientConfig, opened: Sequence[Row], leaders: Mapping[Place, Row]) -> _Told:
     before = Places(STATE_TOPIC, read_topology(wire, [STATE_TOPIC]))
     brokers = sorted(wire.brokers)
+    unloaded = not_loaded(wire, before) if opened else []
     listing = list_ids(wire, brokers, before, Filters())
     open_ids = {row["producer_id"] for row in opened}
     relevant = [row for row in listing.rows if row["producer_id"] in open_ids or row["state"] in OPEN_STATES]
@@ -105,7 +107,9 @@ def _ask_coordinators(wire: Wire, config: ClientConfig, opened: Sequence[Row], l
             curable = []
             proofs.append(f"{STATE_TOPIC} was read whole: {log.partitions} partitions, {len(log.rows)} ids")
     rows = _with_times(wire, config, before, rows, opened, log)
-    gaps += curable + _answered_twice(listing.rows)
+    if opened:
+        unloaded += not_loaded(wire, before)  # loaded on both sides of the listing is loaded at the listing
+    gaps += curable + _answered_twice(listing.rows) + list(dict.fromkeys(unloaded))
     gaps += _led(before, Places(STATE_TOPIC, read_topology(wire, [STATE_TOPIC])))
     return _Told(rows=[*rows, *listing.failures], brokers=brokers, proofs=proofs, gaps=gaps)
 
