@@ -40,10 +40,9 @@ def not_loaded(wire: Wire, places: Places) -> list[str]:
                 gaps.append(f"broker {answer.broker_id} did not say what it has loaded: {error.partition(':')[0]}")
             continue
         codes = Counter(error_name(state.error_code) for state in answer.message.transaction_states)
-        gaps += [
-            f"broker {answer.broker_id} has not loaded {codes[name]} of the {places.topic} partitions that it leads: {name}"
-            for name in sorted(codes.keys() & NOT_YET)
-        ]
+        for name in sorted(codes.keys() & NOT_YET):
+            which = f"{codes[name]} of the {places.topic} partitions that it leads"
+            gaps.append(f"broker {answer.broker_id} has not loaded {which}: {name}")
     return gaps
 
 
