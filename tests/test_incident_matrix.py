@@ -18,6 +18,7 @@ from toolkit.sources import look
 
 README = Path(__file__).resolve().parent.parent / "README.md"
 BEGIN, END = "<!-- incidents: written by tests/test_incident_matrix.py -->", "<!-- end of incidents -->"
+# 2.8 has no ListTransactions: its verdicts come from __transaction_state (DOMAIN.md P24).
 VERSIONS = ("2.8.2", "3.5.2", "3.9.2", "4.3.1")
 SETUPS = {incident.setup.name: incident.setup for incident in INCIDENTS.values()}
 
