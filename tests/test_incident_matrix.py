@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from toolkit import Cluster
-from toolkit.analysis import findings, verdicts
+from toolkit.analysis import verdicts
 from toolkit.errors import ToolkitError
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import INCIDENTS, Incident, Setup, Staged
@@ -75,7 +75,6 @@ def quick_graces(monkeypatch: pytest.MonkeyPatch) -> None:
     soon = dt.timedelta(seconds=2)
     monkeypatch.setattr(verdicts, "TIMEOUT_GRACE", soon)
     monkeypatch.setattr(verdicts, "PREPARE_GRACE", soon)
-    monkeypatch.setattr(findings, "PREPARE_GRACE", soon)
     monkeypatch.setattr(look, "OLD", soon)
 
 

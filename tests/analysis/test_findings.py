@@ -319,6 +319,9 @@ def test_a_dead_epoch_below_a_live_one_is_told_and_never_aborted() -> None:
 def test_a_prepare_seen_for_over_a_minute_is_stuck_even_without_its_log() -> None:
     looks = twice(look(transaction(state="PrepareAbort")), apart=61)
     assert verdict(looks) == "stuck_ending"
+    row = only(findings(looks))
+    assert "for 1 min 1 s" in row["reason"]
+    assert "Never an abort marker" in row["remedy"]
 
 
 def test_a_second_look_over_fewer_partitions_keeps_the_rest_of_the_first() -> None:

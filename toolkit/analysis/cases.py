@@ -33,6 +33,8 @@ class Case:
         The partition's row, read after the coordinators answered.
     leader_moved
         Whether the partition's leader or its epoch changed within the look, or another replica answered.
+    seen_for
+        How long earlier looks have shown the coordinator in this very state.
     """
 
     producer: Row
@@ -41,6 +43,7 @@ class Case:
     leader_moved: bool
     look: Look
     opening: Opening | None = None
+    seen_for: dt.timedelta = dt.timedelta(0)
 
     @property
     def tp(self) -> Partition:

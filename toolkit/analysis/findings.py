@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from toolkit.analysis.cases import Case, Partition, Seen, is_held
 from toolkit.analysis.evidence import Look
-from toolkit.analysis.verdicts import PREPARE_GRACE, Rule, rule_for
+from toolkit.analysis.verdicts import Rule, rule_for
 from toolkit.analysis.wording import by_the_looks, evidence, number
 from toolkit.schema import FINDINGS, Row
 
@@ -66,6 +67,7 @@ def _transactions(tp: Partition, seen: Sequence[Seen], long_after: dt.timedelta)
 
 
 def _transaction(case: Case, history: Sequence[Case | None], looks: Sequence[Look], long_after: dt.timedelta) -> Row:
+    case = replace(case, seen_for=_seen_for(case, history))
     rule = rule_for(case)
     missing = [rule.needs(case)] if rule.needs else []
     verdict, why, remedy = rule.verdict, rule.why(case), rule.remedy(case)
@@ -76,8 +78,6 @@ def _transaction(case: Case, history: Sequence[Case | None], looks: Sequence[Loo
             why = f"It would be hanging if it were proven: {why}."
         else:
             why = f"{why} ({by_the_looks(looks)})."
-    if verdict == "ending" and _seen_for(case, history) > PREPARE_GRACE:
-        verdict = "stuck_ending"
     if verdict == "ongoing" and case.age is not None and case.age > long_after:
         verdict = "long"
     return {
