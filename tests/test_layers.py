@@ -11,6 +11,7 @@ HEAVY = {
     "kafka": {"sources/wire.py"},
     "pyspark": {"spark"},
     "plotly": {"views/plots.py"},
+    "numba": {"formats"},
     "ipywidgets": {"views/panel.py"},
 }
 MODULES = sorted(ROOT.rglob("*.py"))
@@ -18,7 +19,7 @@ MODULES = sorted(ROOT.rglob("*.py"))
 
 def room(path: Path) -> str:
     parts = path.relative_to(ROOT).parts
-    if len(parts) > 1 and parts[0] != "config":  # a package on the ground
+    if len(parts) > 1 and parts[0] not in {"config", "schema"}:  # a package on the ground
         return parts[0]
     return "cli" if path.stem in {"cli", "__main__"} else "ground"
 

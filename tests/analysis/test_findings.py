@@ -66,7 +66,7 @@ def test_a_hanging_finding_says_who_why_and_what_is_safe() -> None:
     )
     assert row["remedy"] == "kafka-txn abort --topic orders --partition 0 --start-offset 100"
     assert (row["opened_at"], row["opened_by"]) == (ago(hours=2), "producer")
-    assert (row["position"], row["records_held"], row["missing"]) == (1, 50, [])
+    assert (row["position"], row["offsets_held"], row["missing"]) == (1, 50, [])
     seen = {(entry["source"], entry["name"]): entry["value"] for entry in row["evidence"]}
     assert seen["DescribeTransactions", "state"] == "CompleteAbort"
     assert seen["DescribeProducers", "current_txn_start_offset"] == "100"

@@ -12,7 +12,8 @@ from pathlib import Path
 from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console
 
-from toolkit.schema import FINDINGS, TIME, Row
+from toolkit.schema import FINDINGS, Row
+from toolkit.schema.table import TIME
 from toolkit.views.text import finding_lines, paint, summary
 
 __all__ = ["FOLDER", "finding_rows", "picture", "text"]

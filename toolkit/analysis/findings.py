@@ -195,5 +195,5 @@ def _partition_columns(row: Row) -> Row:
         "partition": row["partition"],
         "last_stable_offset": lso,
         "high_watermark": high_watermark,
-        "records_held": held,
+        "offsets_held": held,
     }

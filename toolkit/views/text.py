@@ -30,7 +30,8 @@ HEALTHY = frozenset({"ongoing", "long", "ending", "clear"})
 _LABEL = 9
 _NULLABLE = (
     "position", "producer_id", "producer_epoch", "transactional_id", "start_offset", "cause", "opened_at", "opened_by",
-    "expires_at", "last_stable_offset", "records_held", "groups_held", "error",
+    "expires_at", "last_stable_offset", "offsets_held", "records_held", "bytes_held", "groups_held",
+    "compaction_held", "error",
 )  # fmt: skip
 _COMMAND = re.compile(r"kafka-txn abort --topic \S+ --partition \d+ --start-offset \d+")
 _STYLES = (
@@ -152,6 +153,8 @@ def _headline(row: Row, *, now: dt.datetime) -> str:
             parts[0] += f" for {duration(now - row['opened_at'])}"
     if row["records_held"] is not None:
         parts.append(_count(row["records_held"], "record waiting", "records waiting"))
+    elif row["offsets_held"] is not None:
+        parts.append(_count(row["offsets_held"], "offset waiting", "offsets waiting"))
     if row["groups_held"]:
         parts.append(_groups([printable(group) for group in row["groups_held"]]))
     return " · ".join(parts)

@@ -1,154 +1,22 @@
-"""Every table once: columns, types, units, key and order.
-
-pandas dtypes, Arrow and Spark schemas, the empty frame and the documentation derive from these declarations.
-Column names are Kafka's field names in snake case. An unknown is null, never -1; times are UTC in milliseconds.
-"""
+"""Tables of a cluster's state: partitions, producers, transactions, coordinators, findings."""
 
 from __future__ import annotations
 
-import datetime as dt
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from toolkit.schema.table import (
+    BOOL,
+    INT16,
+    INT32,
+    INT64,
+    STRING,
+    TIME,
+    TOPIC_PARTITIONS,
+    Column,
+    ListOf,
+    StructOf,
+    Table,
+)
 
-if TYPE_CHECKING:
-    import pandas as pd
-    import pyarrow as pa
-
-__all__ = [
-    "COORDINATORS",
-    "FINDINGS",
-    "PARTITIONS",
-    "PRODUCERS",
-    "TABLES",
-    "TRANSACTIONS",
-    "Column",
-    "ListOf",
-    "Row",
-    "StructOf",
-    "Table",
-    "arrow_type",
-    "utc",
-]
-
-Row = Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class ListOf:
-    """A list type."""
-
-    item: Type
-
-
-@dataclass(frozen=True, slots=True)
-class StructOf:
-    """A struct type: names and types of its fields."""
-
-    fields: tuple[tuple[str, Type], ...]
-
-
-Type = str | ListOf | StructOf  # plain names, so that a command that only prints rows need not import Arrow
-
-INT16, INT32, INT64, STRING, BOOL, TIME = "int16", "int32", "int64", "string", "bool", "timestamp[ms, UTC]"
-TOPIC_PARTITIONS = ListOf(StructOf((("topic", STRING), ("partition", INT32))))
-
-
-def arrow_type(type_: Type) -> pa.DataType:
-    """The Arrow type of a column's type."""
-    import pyarrow as pa
-
-    match type_:
-        case ListOf(item):
-            return pa.list_(arrow_type(item))
-        case StructOf(fields):
-            return pa.struct([pa.field(name, arrow_type(inner)) for name, inner in fields])
-        case "timestamp[ms, UTC]":
-            return pa.timestamp("ms", tz="UTC")
-    return pa.type_for_alias(type_)
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """One column: its name, Arrow type, whether it may be null, its unit and what it means."""
-
-    name: str
-    type: Type
-    doc: str
-    nullable: bool = True
-    unit: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A table: what one row is, its columns, the key that stands on every row and the order rows come in."""
-
-    name: str
-    row: str
-    columns: tuple[Column, ...]
-    key: tuple[str, ...]
-    sort: tuple[str, ...]
-
-    @property
-    def names(self) -> list[str]:
-        """Column names in order."""
-        return [column.name for column in self.columns]
-
-    @property
-    def arrow_schema(self) -> pa.Schema:
-        """The table as an Arrow schema; nullability and docs included."""
-        import pyarrow as pa
-
-        fields = [pa.field(c.name, arrow_type(c.type), nullable=c.nullable) for c in self.columns]
-        return pa.schema([field.with_metadata({"doc": c.doc}) for field, c in zip(fields, self.columns, strict=True)])
-
-    @property
-    def pandas_dtypes(self) -> dict[str, pd.ArrowDtype]:
-        """Column name to Arrow-backed pandas dtype."""
-        import pandas as pd
-
-        return {column.name: pd.ArrowDtype(arrow_type(column.type)) for column in self.columns}
-
-    def arrow(self, rows: Iterable[Row]) -> pa.Table:
-        """Rows to an Arrow table in key order; a missing field is null.
-
-        Raises
-        ------
-        KeyError
-            If a row has a field that the table does not declare.
-        """
-        rows = list(rows)
-        for row in rows:
-            if not row.keys() <= set(self.names):
-                raise KeyError(f"{self.name} has no column {sorted(row.keys() - set(self.names))}")
-        import pyarrow as pa
-
-        schema = self.arrow_schema
-        arrays = [pa.array([row.get(field.name) for row in rows], type=field.type) for field in schema]
-        table = pa.Table.from_arrays(arrays, schema=schema)
-        return table.sort_by([(name, "ascending") for name in self.sort]) if self.sort else table
-
-    def frame(self, rows: Iterable[Row] = ()) -> pd.DataFrame:
-        """Rows to a pandas DataFrame with exactly the declared columns, dtypes and order."""
-        import pandas as pd
-
-        frame: pd.DataFrame = self.arrow(rows).to_pandas(types_mapper=pd.ArrowDtype)
-        return frame
-
-    def rows(self, frame: pd.DataFrame) -> list[Row]:
-        """A frame of this table back to rows of plain Python values; null is ``None``."""
-        import pyarrow as pa
-
-        rows: list[Row] = pa.Table.from_pandas(frame, schema=self.arrow_schema, preserve_index=False).to_pylist()
-        return rows
-
-
-def utc(milliseconds: int | None) -> dt.datetime | None:
-    """Kafka's epoch milliseconds as a UTC time; Kafka's -1 and null are null."""
-    if milliseconds is None or milliseconds < 0:
-        return None
-    return dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(milliseconds=milliseconds)
-
+__all__ = ["COORDINATORS", "EVIDENCE", "FINDINGS", "PARTITIONS", "PRODUCERS", "TRANSACTIONS"]
 
 _TOPIC = Column("topic", STRING, "Topic name.", nullable=False)
 _PARTITION = Column("partition", INT32, "Partition number.", nullable=False)
@@ -270,12 +138,13 @@ FINDINGS = Table(
         Column("expires_at", TIME, "When the coordinator aborts it by its own timeout."),
         Column("last_stable_offset", INT64, "LSO of the partition."),
         Column("high_watermark", INT64, "High watermark of the partition."),
-        Column("records_held", INT64, "Offsets from the LSO to the high watermark, markers included.", unit="offsets"),
-        Column("groups_held", ListOf(STRING), "Groups whose committed offset stands at the LSO; null if not asked."),
+        Column("offsets_held", INT64, "Offsets from the LSO to the high watermark, markers included.", unit="offsets"),
+        Column("records_held", INT64, "Data records among them; null if the log was not read so far.", unit="records"),
+        Column("bytes_held", INT64, "Bytes from the LSO to the high watermark; null as records_held.", unit="bytes"),
+        Column("groups_held", ListOf(STRING), "Groups that cannot move because of it; null if not asked."),
+        Column("compaction_held", BOOL, "Whether the log cleaner waits at the LSO; null if not known."),
         *_LIVE,
     ),
     key=("topic", "partition", "producer_id"),
     sort=("topic", "partition", "position", "start_offset", "producer_id"),
 )
-
-TABLES: Mapping[str, Table] = {t.name: t for t in (PARTITIONS, PRODUCERS, TRANSACTIONS, COORDINATORS, FINDINGS)}

@@ -1,0 +1,79 @@
+"""Headers of record batches as arrays: what a scan of a segment, of a fetch response or of a dump gives.
+
+Sources: ``DefaultRecordBatch``, ``AbstractLegacyRecordBatch``, ``ControlRecordType`` and ``EndTransactionMarker`` in
+Kafka's clients.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["ABORT", "COMMIT", "HEADER", "NO_MARKER", "Damage", "Headers", "Scanned"]
+
+HEADER = np.dtype(
+    [
+        ("position", "i8"),
+        ("size", "i8"),
+        ("base_offset", "i8"),
+        ("last_offset", "i8"),
+        ("base_timestamp", "i8"),  # ms, raw; a delete horizon where the attributes say so
+        ("max_timestamp", "i8"),
+        ("producer_id", "i8"),
+        ("crc", "u4"),
+        ("base_sequence", "i4"),
+        ("record_count", "i4"),
+        ("leader_epoch", "i4"),
+        ("coordinator_epoch", "i4"),  # of a marker
+        ("attributes", "i2"),
+        ("producer_epoch", "i2"),
+        ("marker", "i2"),  # ABORT, COMMIT, another type of control record, or NO_MARKER
+        ("magic", "i1"),
+        ("crc_ok", "i1"),  # 1 right, 0 wrong, -1 not checked
+    ]
+)
+"""One row per batch in the order of the file; the numbers as written, so -1 is unknown."""
+
+ABORT, COMMIT, NO_MARKER = 0, 1, -1  # ControlRecordType
+
+Headers = npt.NDArray[Any]
+"""A structured array of `HEADER`."""
+
+
+class Damage(NamedTuple):
+    """A stretch of bytes that is no batch.
+
+    Parameters
+    ----------
+    position, size
+        Where it starts, and how many bytes were passed over.
+    reason
+        ``"TORN_TAIL: sentence"`` (normal after a crash), ``"CORRUPT_BATCH: sentence"``, ``"NOT_A_SEGMENT: sentence"``
+        or ``"UNREADABLE: sentence"``.
+    """
+
+    position: int
+    size: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Scanned:
+    """A part of a log, in order: the headers in it, and what could not be read as one.
+
+    Parameters
+    ----------
+    headers
+        Structured array of `HEADER`.
+    damage
+        Stretches between or after them.
+    end
+        Position up to which bytes were looked at.
+    """
+
+    headers: Headers
+    damage: tuple[Damage, ...] = ()
+    end: int

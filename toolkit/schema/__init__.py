@@ -1,0 +1,66 @@
+"""Every table once: columns, types, units, key and order.
+
+pandas dtypes, Arrow and Spark schemas, the empty frame and the documentation derive from these declarations.
+Column names are Kafka's field names in snake case. An unknown is null, never -1; times are UTC in milliseconds.
+"""
+
+from collections.abc import Mapping
+
+from toolkit.schema.live import COORDINATORS, FINDINGS, PARTITIONS, PRODUCERS, TRANSACTIONS
+from toolkit.schema.log import (
+    ABORTED,
+    BATCHES,
+    CHECKPOINTS,
+    COORDINATOR_EVENTS,
+    GROUP_EVENTS,
+    HISTORIES,
+    LSO_TIMELINE,
+    SPANS,
+    VIOLATIONS,
+)
+from toolkit.schema.table import Column, ListOf, Row, StructOf, Table, arrow_type, utc
+
+__all__ = [
+    "ABORTED",
+    "BATCHES",
+    "CHECKPOINTS",
+    "COORDINATORS",
+    "COORDINATOR_EVENTS",
+    "FINDINGS",
+    "GROUP_EVENTS",
+    "HISTORIES",
+    "LSO_TIMELINE",
+    "PARTITIONS",
+    "PRODUCERS",
+    "SPANS",
+    "TABLES",
+    "TRANSACTIONS",
+    "VIOLATIONS",
+    "Column",
+    "ListOf",
+    "Row",
+    "StructOf",
+    "Table",
+    "arrow_type",
+    "utc",
+]
+
+TABLES: Mapping[str, Table] = {
+    table.name: table
+    for table in (
+        PARTITIONS,
+        PRODUCERS,
+        TRANSACTIONS,
+        COORDINATORS,
+        FINDINGS,
+        BATCHES,
+        SPANS,
+        LSO_TIMELINE,
+        ABORTED,
+        CHECKPOINTS,
+        COORDINATOR_EVENTS,
+        HISTORIES,
+        GROUP_EVENTS,
+        VIOLATIONS,
+    )
+}

@@ -1,0 +1,273 @@
+"""Tables of what logs hold: batches, spans, steps of the LSO, records of the coordinators, checkpoints."""
+
+from __future__ import annotations
+
+from toolkit.schema.table import BOOL, INT8, INT16, INT32, INT64, STRING, TIME, TOPIC_PARTITIONS, Column, ListOf, Table
+
+__all__ = [
+    "ABORTED",
+    "BATCHES",
+    "CHECKPOINTS",
+    "COORDINATOR_EVENTS",
+    "GROUP_EVENTS",
+    "HISTORIES",
+    "LSO_TIMELINE",
+    "SPANS",
+    "VIOLATIONS",
+]
+
+_TOPIC = Column("topic", STRING, "Topic name; null for a loose file whose path does not tell.")
+_PARTITION = Column("partition", INT32, "Partition number; null as topic.")
+_PRODUCER_ID = Column("producer_id", INT64, "Producer id (PID).")
+_BROKER = Column("broker_id", INT32, "Broker that sent it, or whose log directory it was found in; null if not known.")
+_FILE = Column("file", STRING, "File it was read from; null where a broker sent it.")
+_POSITION = Column("position", INT64, "Byte in that file, or line of a text.", unit="bytes")
+_ERROR = Column("error", STRING, "What could not be read, as NAME: sentence; null where the row is whole.")
+
+BATCHES = Table(
+    "batches",
+    "the header of a record batch, or a stretch of bytes that could not be read as one",
+    (
+        _TOPIC,
+        _PARTITION,
+        Column("base_offset", INT64, "Offset of the first record; null on a row with error."),
+        Column("last_offset", INT64, "Offset of the last record as written, by last_offset_delta."),
+        _POSITION,
+        Column("size", INT64, "Bytes of the whole batch, or of the unreadable stretch.", unit="bytes"),
+        _PRODUCER_ID,
+        Column("producer_epoch", INT16, "Producer epoch; transaction version 2 writes epoch + 1 in its markers."),
+        Column("base_sequence", INT32, "Sequence number of the first record."),
+        Column("leader_epoch", INT32, "Partition leader epoch when it was appended."),
+        Column("is_transactional", BOOL, "Whether it is part of a transaction, as data or as marker."),
+        Column("is_control", BOOL, "Whether it is a control batch and no data."),
+        Column("marker", STRING, "COMMIT or ABORT; on other control batches null."),
+        Column("coordinator_epoch", INT32, "Coordinator epoch of a marker."),
+        Column("base_timestamp", TIME, "Time of the first record by its producer; null where delete_horizon stands."),
+        Column("max_timestamp", TIME, "Newest record time; the broker's append time under LogAppendTime."),
+        Column("delete_horizon", TIME, "From when on the cleaner may drop this batch (KIP-534)."),
+        Column("timestamp_type", STRING, "CreateTime (the producer's clock) or LogAppendTime (the broker's)."),
+        Column("compression", STRING, "none, gzip, snappy, lz4, zstd."),
+        Column("record_count", INT32, "Records in it; fewer than its offsets span after compaction.", unit="records"),
+        Column("magic", INT8, "Format: 2; 0 and 1 (before Kafka 0.11) carry no transactions."),
+        Column("crc", INT64, "Checksum as written: CRC32C; CRC32 for magic 0 and 1."),
+        Column("crc_ok", BOOL, "Whether the bytes match it; null where that was not checked."),
+        _BROKER,
+        _FILE,
+        _ERROR,
+    ),
+    key=("topic", "partition", "base_offset"),
+    sort=("topic", "partition", "file", "position", "base_offset"),
+)
+
+SPANS = Table(
+    "spans",
+    "one transaction on one partition",
+    (
+        _TOPIC,
+        _PARTITION,
+        _PRODUCER_ID,
+        Column("producer_epoch", INT16, "Epoch of its last data batch; of its marker where it has no data."),
+        Column("first_epoch", INT16, "Epoch of its first data batch: a lower one is a dead epoch's."),
+        Column("first_offset", INT64, "Offset of its first record; null where it is empty or that was not read."),
+        Column("last_offset", INT64, "Offset of its last record."),
+        Column("marker_offset", INT64, "Offset of its marker; null while it is open."),
+        Column("marker_epoch", INT16, "Producer epoch in the marker: epoch + 1 from transaction version 2 on."),
+        Column("coordinator_epoch", INT32, "Coordinator epoch in the marker."),
+        Column("outcome", STRING, "commit, abort, open, or empty (a marker without data).", nullable=False),
+        Column("marker", STRING, "COMMIT or ABORT; null while it is open."),
+        Column("start", TIME, "Time of its first batch, by the clock that start_by names."),
+        Column("start_by", STRING, "broker (LogAppendTime) or producer (CreateTime)."),
+        Column("end", TIME, "Time of its marker, by the partition leader's clock."),
+        Column("batches", INT64, "Data batches.", unit="batches"),
+        Column("records", INT64, "Data records.", unit="records"),
+        Column("bytes", INT64, "Bytes of its data batches.", unit="bytes"),
+        Column("first_sequence", INT32, "Sequence number of its first record."),
+        Column("last_sequence", INT32, "Sequence number of its last record."),
+        Column(
+            "truncated",
+            BOOL,
+            "Whether it begins before the first batch that was read, so that its counts are lower bounds; null where "
+            "that cannot be known.",
+        ),
+        _BROKER,
+        Column("file", STRING, "File of its first batch, else of its marker; null where a broker sent it."),
+        Column("position", INT64, "Byte of that batch in the file.", unit="bytes"),
+        _ERROR,
+    ),
+    key=("topic", "partition", "producer_id", "first_offset"),
+    sort=("topic", "partition", "broker_id", "first_offset", "marker_offset"),
+)
+
+LSO_TIMELINE = Table(
+    "lso_timeline",
+    "a step of the LSO: who held it from here on",
+    (
+        _TOPIC,
+        _PARTITION,
+        Column("at", TIME, "Time of the batch that made the step; a data batch's clock is its producer's."),
+        Column("offset", INT64, "Log end offset right after that batch.", nullable=False),
+        Column("last_stable_offset", INT64, "LSO right after that batch, replication aside.", nullable=False),
+        Column("event", STRING, "open, commit, abort, or end (of what was read).", nullable=False),
+        Column("open_count", INT64, "Open transactions right after that batch.", nullable=False),
+        Column("holder_producer_id", INT64, "Producer of the lowest open transaction; null where none is open."),
+        Column("holder_producer_epoch", INT16, "Its epoch."),
+        Column("holder_first_offset", INT64, "Its first offset."),
+        _BROKER,
+    ),
+    key=("topic", "partition", "offset"),
+    sort=("topic", "partition", "broker_id", "offset"),
+)
+
+ABORTED = Table(
+    "aborted",
+    "an aborted transaction as read_committed consumers are told of it (.txnindex)",
+    (
+        _TOPIC,
+        _PARTITION,
+        _PRODUCER_ID,
+        Column("first_offset", INT64, "Offset of its first record."),
+        Column("last_offset", INT64, "Offset of its marker."),
+        Column("last_stable_offset", INT64, "LSO right after its marker."),
+        _BROKER,
+        _FILE,
+        _POSITION,
+        _ERROR,
+    ),
+    key=("topic", "partition", "producer_id", "first_offset"),
+    sort=("topic", "partition", "broker_id", "file", "position", "last_offset"),
+)
+
+CHECKPOINTS = Table(
+    "checkpoints",
+    "an entry of a checkpoint or properties file of a log directory",
+    (
+        Column("name", STRING, "File name: cleaner-offset-checkpoint, leader-epoch-checkpoint, ...", nullable=False),
+        _TOPIC,
+        _PARTITION,
+        Column("leader_epoch", INT32, "Leader epoch (leader-epoch-checkpoint)."),
+        Column("offset", INT64, "Offset; the start offset of the epoch in leader-epoch-checkpoint."),
+        Column("key", STRING, "Key of a properties file (meta.properties, partition.metadata)."),
+        Column("value", STRING, "Its value."),
+        _BROKER,
+        _FILE,
+        Column("position", INT64, "Line of the file, from 1."),
+        _ERROR,
+    ),
+    key=("name", "topic", "partition", "leader_epoch", "key"),
+    sort=("name", "file", "position"),
+)
+
+COORDINATOR_EVENTS = Table(
+    "coordinator_events",
+    "a record of __transaction_state",
+    (
+        Column("txn_state_partition", INT32, "Partition of __transaction_state; null where that is not known."),
+        Column("offset", INT64, "Offset of the record."),
+        Column("timestamp", TIME, "Time of the record, by the coordinator's clock."),
+        Column("transactional_id", STRING, "Transactional id."),
+        _PRODUCER_ID,
+        Column("producer_epoch", INT16, "Producer epoch; version 2 raises it in PrepareCommit and PrepareAbort."),
+        Column("previous_producer_id", INT64, "Producer id of the last transaction (value version 1)."),
+        Column("next_producer_id", INT64, "Producer id that the client was already given (value version 1)."),
+        Column("next_producer_epoch", INT16, "Epoch that goes with it (KIP-939)."),
+        Column("state", STRING, "Empty, Ongoing, PrepareCommit, ...; null on a tombstone."),
+        Column("timeout_ms", INT32, "The transaction's own timeout; Int32.MAX marks two-phase commit.", unit="ms"),
+        Column("topic_partitions", TOPIC_PARTITIONS, "Partitions whose marker is still expected."),
+        Column("start_time", TIME, "Start of the transaction, by the coordinator's clock; stays after its end."),
+        Column("last_update_time", TIME, "When the coordinator changed to this state."),
+        Column("client_transaction_version", INT16, "2: the epoch grows with every transaction; null in version 0."),
+        Column("tombstone", BOOL, "Whether the record deletes the id (expired)."),
+        Column("value_version", INT16, "Version of the value: 0 or 1."),
+        Column("leader_epoch", INT32, "Leader epoch of the batch: the coordinator epoch at that time."),
+        _BROKER,
+        _FILE,
+        _POSITION,
+        _ERROR,
+    ),
+    key=("txn_state_partition", "offset"),
+    sort=("txn_state_partition", "broker_id", "file", "position", "offset"),
+)
+
+HISTORIES = Table(
+    "histories",
+    "what became of a transactional id: a transaction, a new producer id or epoch, or its expiry",
+    (
+        Column("transactional_id", STRING, "Transactional id.", nullable=False),
+        Column("txn_state_partition", INT32, "Partition of __transaction_state."),
+        Column("kind", STRING, "transaction, init (InitProducerId), expired (tombstone).", nullable=False),
+        _PRODUCER_ID,
+        Column("producer_epoch", INT16, "Epoch that the transaction was written with."),
+        Column("ended", STRING, "commit, abort, timeout, fence, open or stuck; null where kind is not transaction."),
+        Column("reason", STRING, "What shows that, as a sentence.", nullable=False),
+        Column("state", STRING, "Last state that was read."),
+        Column("start_time", TIME, "When it became Ongoing, by the coordinator's clock."),
+        Column("decided_at", TIME, "When it became Prepare*; null while nothing is decided."),
+        Column("end_time", TIME, "When it became Complete*; for init and expired, when that was written."),
+        Column("ongoing_ms", INT64, "Time as Ongoing, to the last record read where it is open.", unit="ms"),
+        Column("prepare_ms", INT64, "Time as Prepare*, likewise.", unit="ms"),
+        Column("timeout_ms", INT32, "Its own timeout.", unit="ms"),
+        Column("topic_partitions", TOPIC_PARTITIONS, "Every partition that it ever had."),
+        Column("client_transaction_version", INT16, "Transaction version of the client, where the record tells."),
+        Column("previous_producer_id", INT64, "Producer id before, where it changed."),
+        Column("records", INT64, "Records of __transaction_state that it is made of.", unit="records"),
+        Column("first_offset", INT64, "Offset of the first of them."),
+        Column("last_offset", INT64, "Offset of the last of them."),
+        Column("truncated", BOOL, "Whether compaction or retention took records of it before it was read."),
+        _BROKER,
+        _ERROR,
+    ),
+    key=("transactional_id", "first_offset"),
+    sort=("transactional_id", "broker_id", "first_offset"),
+)
+
+GROUP_EVENTS = Table(
+    "group_events",
+    "a record of __consumer_offsets",
+    (
+        Column("group_partition", INT32, "Partition of __consumer_offsets; null where that is not known."),
+        Column("offset", INT64, "Offset of the record."),
+        Column("timestamp", TIME, "Time of the record, by the group coordinator's clock."),
+        Column("kind", STRING, "offset_commit, group_metadata, or the key's type of the new protocols."),
+        Column("group_id", STRING, "Group id."),
+        Column("topic", STRING, "Topic of a committed offset."),
+        Column("partition", INT32, "Partition of a committed offset."),
+        Column("committed_offset", INT64, "Committed offset."),
+        Column("committed_leader_epoch", INT32, "Leader epoch committed with it."),
+        Column("commit_timestamp", TIME, "When it was committed."),
+        Column("expire_timestamp", TIME, "When it expires (value version 1)."),
+        Column("generation", INT32, "Generation of the group."),
+        Column("protocol_type", STRING, "Protocol type of the group: consumer, connect, ..."),
+        Column("protocol", STRING, "Assignor."),
+        Column("leader_member_id", STRING, "Member id of the group's leader."),
+        Column("member_ids", ListOf(STRING), "Members of the group."),
+        _PRODUCER_ID,
+        Column("producer_epoch", INT16, "Producer epoch of a transactional commit."),
+        Column("is_transactional", BOOL, "Whether it only counts once its transaction is committed."),
+        Column("tombstone", BOOL, "Whether the record deletes the key."),
+        _BROKER,
+        _FILE,
+        _POSITION,
+        _ERROR,
+    ),
+    key=("group_partition", "offset"),
+    sort=("group_partition", "broker_id", "file", "position", "offset"),
+)
+
+VIOLATIONS = Table(
+    "violations",
+    "a place where a log breaks an invariant",
+    (
+        Column("invariant", STRING, "Name of the invariant (analysis.invariants.INVARIANTS).", nullable=False),
+        _TOPIC,
+        _PARTITION,
+        Column("offset", INT64, "Offset of the batch or record that breaks it."),
+        _PRODUCER_ID,
+        Column("transactional_id", STRING, "Transactional id, where it is about a coordinator's record."),
+        Column("detail", STRING, "What was expected and what is there, as a sentence.", nullable=False),
+        _BROKER,
+        _FILE,
+        _POSITION,
+    ),
+    key=("invariant", "topic", "partition", "offset"),
+    sort=("topic", "partition", "broker_id", "file", "position", "offset", "invariant"),
+)
