@@ -1,0 +1,109 @@
+"""Names as brokers give them, and names that only look like it."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolkit.formats.folders import FileKind, file_kind, folder_suffix, partition_of, segment_base_offset
+
+ID = "0f81b0f6c1a8497fb47e1c9c9e2a6d1b"
+TOPICS = st.from_regex(r"[A-Za-z0-9._-]{1,100}", fullmatch=True).filter(lambda topic: topic not in {".", ".."})
+PARTITIONS = st.integers(0, 2**31 - 1)
+
+
+@given(TOPICS, PARTITIONS)
+def test_folders_of_partitions(topic: str, partition: int) -> None:
+    name = f"{topic}-{partition}"
+    assert partition_of(name) == (topic, partition)
+    assert folder_suffix(name) is None
+
+
+@given(TOPICS, PARTITIONS, st.sampled_from(["delete", "future", "stray"]))
+def test_folders_that_are_no_log_any_more_or_not_yet(topic: str, partition: int, suffix: str) -> None:
+    name = f"{topic}-{partition}.{ID}-{suffix}"
+    assert partition_of(name) == (topic, partition)
+    assert folder_suffix(name) == suffix
+
+
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [
+        ("__transaction_state-49", ("__transaction_state", 49)),
+        ("orders--1", ("orders-", 1)),
+        (f"orders-0.{ID}-delete-3", (f"orders-0.{ID}-delete", 3)),
+        (f"orders-0.{ID}-delete-3.{ID}-delete", (f"orders-0.{ID}-delete", 3)),
+        ("x" * 249 + "-2147483647", ("x" * 249, 2147483647)),
+    ],
+)
+def test_confusing_folders(name: str, place: tuple[str, int]) -> None:
+    assert partition_of(name) == place
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "orders",
+        "-0",
+        ".-0",
+        "..-0",
+        "orders-",
+        "orders-x",
+        "orders-01",
+        "orders-+1",
+        "orders-2147483648",
+        "orders-\u0663",  # a digit to Python and to Java, but to no broker
+        "orders-0\n",
+        "or ders-0",
+        "x" * 250 + "-0",
+        f"orders.{ID}-delete",
+        "orders-0-delete",
+        "orders-0.-delete",
+        f"orders-0.{ID}-gone",
+        "remote-log-index-cache",
+        "meta.properties",
+    ],
+)
+def test_no_folder_of_a_partition(name: str) -> None:
+    assert partition_of(name) is None
+    assert folder_suffix(name) is None
+
+
+@given(
+    st.integers(0, 2**63 - 1),
+    st.sampled_from(["log", "index", "timeindex", "txnindex", "snapshot"]),
+    st.sampled_from([None, "deleted", "cleaned", "swap"]),
+)
+def test_files(offset: int, kind: str, suffix: str | None) -> None:
+    name = f"{offset:020}.{kind}" + (f".{suffix}" if suffix else "")
+    assert segment_base_offset(name) == offset
+    assert file_kind(name) == FileKind(kind, suffix)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "server.log",
+        "0.log",
+        "99999999999999999999.log",
+        "00000000000000000000",
+        "00000000000000000000.log ",
+        "00000000000000000000.log.tmp",
+        "00000000000000000000.log.deleted.deleted",
+        "00000000000000000000-0000000000.checkpoint",
+        "12_Xb0A9Z3hQ6m0m0m0m0m0mA.index",
+        "leader-epoch-checkpoint",
+        "partition.metadata",
+        "\u0660" * 20 + ".log",
+    ],
+)
+def test_no_file_of_a_segment(name: str) -> None:
+    assert segment_base_offset(name) is None
+    assert file_kind(name) is None
+
+
+@given(st.text(max_size=300))
+def test_any_name_has_an_answer(name: str) -> None:
+    assert partition_of(name) or folder_suffix(name) is None
+    assert (segment_base_offset(name) is None) == (file_kind(name) is None)
