@@ -9,15 +9,16 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from toolkit import Cluster
 from toolkit.lab import Kafka
+from toolkit.lab.workload import Worker
 
 SECONDS = float(os.environ.get("KAFKA_TXN_RACE_SECONDS", "20"))
 WORKERS = 6
+ENDINGS = {"commit": 60, "abort": 30, "fence": 5, "timeout": 2}
 PARTITIONS = 4
 
 
@@ -26,55 +27,6 @@ def busy_kafka(request: pytest.FixtureRequest) -> Iterator[Kafka]:
     fast_timeouts = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": 200}
     with Kafka(request.param, properties=fast_timeouts) as kafka:
         yield kafka
-
-
-class Worker(threading.Thread):
-    """A client whose transactions end in every way a transaction can."""
-
-    def __init__(self, kafka: Kafka, topic: str, name: str, stop: threading.Event) -> None:
-        super().__init__(name=name)
-        self.random = random.Random(name)
-        self.topic, self.stop = topic, stop
-        self.endings: Counter[str] = Counter()
-        self.config = kafka.client_config() | {
-            "transactional.id": name,
-            "transaction.timeout.ms": 1000,
-            "message.timeout.ms": 1000,
-            "linger.ms": 0,
-            "log_level": 0,
-        }
-
-    def run(self) -> None:
-        while not self.stop.is_set():
-            try:
-                self.life(Producer(self.config))
-            except KafkaException:
-                self.endings["failed"] += 1
-
-    def life(self, producer: Producer) -> None:
-        """One instance: some transactions, then it is fenced, left to time out, or closed."""
-        producer.init_transactions(10)
-        for _ in range(self.random.randint(1, 30)):
-            producer.begin_transaction()
-            for _ in range(self.random.randint(1, 4)):
-                producer.produce(self.topic, b"value", partition=self.random.randrange(PARTITIONS))
-                if self.random.random() < 0.5:
-                    producer.flush(5)
-            ending = self.random.choices(["commit", "abort", "fence", "timeout"], [60, 30, 5, 2])[0]
-            self.endings[ending] += 1
-            if ending == "commit":
-                producer.commit_transaction(10)
-            elif ending == "abort":
-                producer.abort_transaction(10)
-            elif ending == "fence":
-                producer.flush(5)
-                return  # the next instance takes over an open transaction
-            else:
-                producer.flush(5)
-                self.stop.wait(1.5)
-                return
-            if self.stop.is_set():
-                return
 
 
 def look_on(kafka: Kafka, *, timeout: float, replicas: int, fits: frozenset[str]) -> tuple[Counter[str], Counter[str]]:
@@ -89,7 +41,8 @@ def look_on(kafka: Kafka, *, timeout: float, replicas: int, fits: frozenset[str]
     admin = AdminClient({**kafka.client_config(), "log_level": 0})
     admin.create_topics([NewTopic(topic, num_partitions=PARTITIONS, replication_factor=replicas)])[topic].result()
     stop = threading.Event()
-    workers = [Worker(kafka, topic, f"worker-{i}", stop) for i in range(WORKERS)]
+    places = [(topic, partition) for partition in range(PARTITIONS)]
+    workers = [Worker(kafka, places, f"worker-{i}", stop, endings=ENDINGS) for i in range(WORKERS)]
     verdicts: Counter[str] = Counter()
     calls = 0
     with Cluster(kafka.bootstrap_servers, timeout=timeout) as cluster:

@@ -1,0 +1,273 @@
+"""Real producers at work: transactions that end in every way a transaction can, on topics of every kind."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from toolkit.lab.broker import Kafka
+from toolkit.sources.cluster import Cluster
+
+__all__ = ["BUSY", "Worker", "Workload", "random_workload"]
+
+BUSY: Mapping[str, object] = {
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 200,
+    "log.cleaner.backoff.ms": 200,
+    "log.retention.check.interval.ms": 1000,
+}
+"""Broker settings under which a few seconds hold what otherwise takes minutes."""
+
+ENDINGS = {"commit": 55, "abort": 25, "empty": 4, "idle": 6, "fence": 6, "timeout": 3}
+COPIER = "org.apache.kafka.tools.TransactionalMessageCopier"
+COPIED = 2000  # messages that each Java client copies in transactions
+
+LEFT_OPEN = """
+import sys, time
+from confluent_kafka import Producer
+producer = Producer({"bootstrap.servers": sys.argv[1], "transactional.id": sys.argv[2],
+                     "transaction.timeout.ms": int(sys.argv[5]), "log_level": 0})
+producer.init_transactions(20)
+producer.begin_transaction()
+for number in range(3):
+    producer.produce(sys.argv[3], b"left open", key=b"left", partition=int(sys.argv[4]))
+    producer.flush(20)
+print("open", flush=True)
+time.sleep(600)
+"""
+
+
+class Worker(threading.Thread):
+    """An application whose transactions end in every way a transaction can.
+
+    Parameters
+    ----------
+    kafka
+        Where it produces.
+    places
+        Partitions that it writes to.
+    name
+        Its transactional id, and the seed of what it does.
+    stop
+        Set to end it.
+    endings
+        Weight of each ending: commit, abort, empty (nothing written), idle (an idempotent write without a
+        transaction), fence (another instance of the same id takes over an open transaction), timeout.
+    timeout_ms
+        Transaction timeout.
+    """
+
+    def __init__(
+        self,
+        kafka: Kafka,
+        places: Sequence[tuple[str, int]],
+        name: str,
+        stop: threading.Event,
+        *,
+        endings: Mapping[str, int] = ENDINGS,
+        timeout_ms: int = 1000,
+    ) -> None:
+        super().__init__(name=name)
+        self.endings: Counter[str] = Counter()
+        self._random = random.Random(name)  # noqa: S311 - it has to be repeatable, not secret
+        self._places, self._stop_now, self._weights, self._timeout_ms = places, stop, endings, timeout_ms
+        self._plain = kafka.client_config() | {"message.timeout.ms": "1000", "linger.ms": "0", "log_level": "0"}
+
+    def run(self) -> None:
+        """Work until told to stop; an instance that fails is replaced by the next one, as an application would."""
+        from confluent_kafka import KafkaException, Producer
+
+        transactional = self._plain | {
+            "transactional.id": self.name,
+            "transaction.timeout.ms": str(self._timeout_ms),
+            "compression.type": self._random.choice(["none", "gzip", "snappy", "lz4", "zstd"]),
+        }
+        while not self._stop_now.is_set():
+            try:
+                self._live(Producer(transactional))
+            except KafkaException:
+                self.endings["failed"] += 1
+
+    def _live(self, producer: Any) -> None:
+        """One instance: some transactions, then it is fenced, left to time out, or closed."""
+        producer.init_transactions(10)
+        for _ in range(self._random.randint(1, 30)):
+            [ending] = self._random.choices(list(self._weights), list(self._weights.values()))
+            self.endings[ending] += 1
+            if ending == "idle":
+                self._write_without()
+                continue
+            producer.begin_transaction()
+            if ending != "empty":
+                self._write(producer)
+            if ending in {"fence", "timeout"}:
+                producer.flush(5)
+                self._stop_now.wait(self._timeout_ms / 1000 + 0.5 if ending == "timeout" else 0)
+                return  # the next instance takes over, or finds the transaction ended
+            if ending == "abort":
+                producer.abort_transaction(10)
+            else:
+                producer.commit_transaction(10)
+            if self._stop_now.is_set():
+                return
+
+    def _write(self, producer: Any) -> None:
+        for _ in range(self._random.randint(1, 4)):
+            topic, partition = self._random.choice(self._places)
+            key = b"%d" % self._random.randrange(20)
+            producer.produce(topic, b"value " * self._random.randint(1, 50), key=key, partition=partition)
+            if self._random.random() < 0.5:
+                producer.flush(5)
+
+    def _write_without(self) -> None:
+        from confluent_kafka import Producer
+
+        topic, partition = self._random.choice(self._places)
+        producer = Producer(self._plain | {"enable.idempotence": "true"})
+        producer.produce(topic, b"no transaction", key=b"key", partition=partition)
+        producer.flush(5)
+
+
+@dataclass(slots=True)
+class Workload:
+    """What a random workload left on a cluster.
+
+    Parameters
+    ----------
+    topics
+        Topics it wrote to.
+    endings
+        How often a transaction ended in which way.
+    """
+
+    topics: list[str]
+    endings: Counter[str] = field(default_factory=Counter)
+    _left: list[subprocess.Popen[str]] = field(default_factory=list, repr=False)
+
+    def __enter__(self) -> Workload:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        for process in self._left:
+            process.kill()
+            process.communicate()
+
+
+def random_workload(
+    kafka: Kafka, *, seed: str = "one", seconds: float = 10, workers: int = 4, delete_records: bool = True
+) -> Workload:
+    """Let real clients work for a while, and return what they wrote to; the last transactions stay open.
+
+    There are librdkafka producers that commit, abort, write nothing, time out and fence each other; ones that are
+    killed (SIGKILL) with a transaction open, which times out or stays; Java clients that copy records and their
+    group's offsets in transactions, some of them aborted (from Kafka 4.0 on by transaction version 2); and idempotent
+    writes without a transaction. Segments are rolled every half second; one topic is compacted, one has its oldest
+    records deleted, one has LogAppendTime.
+
+    Parameters
+    ----------
+    kafka
+        Best started with `BUSY`.
+    seed
+        What happens, timing aside; also part of every name.
+    seconds
+        How long; starting and ending takes a few more.
+    workers
+        librdkafka producers at the same time.
+    delete_records
+        Whether the oldest records of one topic are deleted meanwhile.
+    """
+    kinds = {
+        f"plain-{seed}": (4, {}),
+        f"compacted-{seed}": (2, {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}),
+        f"append-time-{seed}": (1, {"message.timestamp.type": "LogAppendTime"}),
+        f"deleted-{seed}": (1, {}),
+        f"copied-{seed}": (1, {}),
+        f"copies-{seed}": (1, {}),
+    }
+    _create(kafka, {topic: (count, {"segment.ms": "500", **config}) for topic, (count, config) in kinds.items()})
+    load = Workload(list(kinds))
+    places = [(topic, number) for topic, (count, _) in kinds.items() for number in range(count) if "cop" not in topic]
+    stop = threading.Event()
+    threads = [Worker(kafka, places, f"worker-{seed}-{number}", stop) for number in range(workers)]
+    copying = threading.Thread(target=_copy, args=(kafka, seed, load))
+    for thread in (*threads, copying):
+        thread.start()
+    try:
+        deadline, killed = time.monotonic() + seconds, 0
+        while time.monotonic() < deadline:
+            left = _leave_open(kafka, f"killed-{seed}-{killed}", places[killed % len(places)], timeout_ms=1500)
+            left.kill()
+            left.communicate()
+            load.endings["killed"] += 1
+            killed += 1
+            if delete_records:
+                _delete_half(kafka, f"deleted-{seed}")
+    finally:
+        stop.set()
+        for thread in (*threads, copying):
+            thread.join()
+    load.endings += sum((worker.endings for worker in threads), Counter[str]())
+    for number, place in enumerate(places[::2]):
+        load._left.append(_leave_open(kafka, f"open-{seed}-{number}", place, timeout_ms=600_000))
+        load.endings["open"] += 1
+    time.sleep(2.5)  # what was killed last times out, so that only the open ones are open
+    return load
+
+
+def _create(kafka: Kafka, topics: Mapping[str, tuple[int, Mapping[str, str]]]) -> None:
+    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.cimpl import NewTopic
+
+    admin = AdminClient({**kafka.client_config(), "log_level": 0})
+    news = [NewTopic(topic, count, 1, config=dict(config)) for topic, (count, config) in topics.items()]
+    for created in admin.create_topics(news).values():
+        created.result()
+
+
+def _leave_open(kafka: Kafka, name: str, place: tuple[str, int], *, timeout_ms: int) -> subprocess.Popen[str]:
+    """A process of its own with an open transaction."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", LEFT_OPEN, kafka.bootstrap_servers, name, place[0], str(place[1]), str(timeout_ms)],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    if process.stdout is not None:
+        process.stdout.readline()
+    return process
+
+
+def _copy(kafka: Kafka, seed: str, load: Workload) -> None:
+    """The Java client's transactions, offsets of a consumer group in them."""
+    from confluent_kafka import Producer
+
+    producer = Producer(kafka.client_config() | {"log_level": "0"})
+    for number in range(COPIED):
+        producer.produce(f"copied-{seed}", b"message %d" % number)
+    producer.flush(20)
+    done = kafka.run_tool(
+        COPIER,
+        *("--broker-list", kafka.bootstrap_servers, "--transactional-id", f"copier-{seed}"),
+        *("--input-topic", f"copied-{seed}", "--input-partition", "0", "--output-topic", f"copies-{seed}"),
+        *("--max-messages", str(COPIED), "--transaction-size", "50", "--transaction-timeout", "30000"),
+        *("--consumer-group", f"copiers-{seed}", "--enable-random-aborts"),
+    )
+    load.endings["copied" if done.returncode == 0 else "copy failed"] += 1
+
+
+def _delete_half(kafka: Kafka, topic: str) -> None:
+    """DeleteRecords up to the middle of what is there."""
+    from confluent_kafka import TopicPartition
+    from confluent_kafka.admin import AdminClient
+
+    with Cluster(kafka.client_config()) as cluster:
+        [row] = cluster.partition_rows([topic])
+    admin = AdminClient({**kafka.client_config(), "log_level": 0})
+    for deleted in admin.delete_records([TopicPartition(topic, 0, row["high_watermark"] // 2)]).values():
+        deleted.result()
