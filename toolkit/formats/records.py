@@ -10,10 +10,12 @@ import struct
 from dataclasses import dataclass
 
 from toolkit.errors import DecodeError, UsageError
+from toolkit.formats.primitives import Buffer, Reader, known
 
 __all__ = ["STATES", "TransactionState", "coordinator_partition", "read_transaction_key", "read_transaction_value"]
 
-Buffer = bytes | bytearray | memoryview
+HEAD = struct.Struct(">qhi")  # producer id, producer epoch, timeout
+TIMES = struct.Struct(">qq")  # last update, start
 
 STATES = (  # by status byte
     "Empty",
@@ -64,10 +66,10 @@ def read_transaction_key(buf: Buffer) -> str | None:
     DecodeError
         If the bytes end early, run on, or are not UTF-8.
     """
-    reader = _Reader(buf, "key of a __transaction_state record")
+    reader = Reader(buf, "key of a __transaction_state record")
     if reader.int16() != 0:
         return None
-    transactional_id = reader.text(reader.int16())
+    transactional_id = reader.text(flexible=False)
     reader.end()
     return transactional_id
 
@@ -88,7 +90,7 @@ def read_transaction_value(buf: Buffer) -> TransactionState:
         If the version is newer, a status is unknown, or the bytes end early, run on, or contradict themselves.
         No length in the bytes makes this take more memory than a small multiple of ``buf``.
     """
-    reader = _Reader(buf, "value of a __transaction_state record")
+    reader = Reader(buf, "value of a __transaction_state record")
     version = reader.int16()
     if version not in {0, 1}:
         raise DecodeError(
@@ -98,28 +100,25 @@ def read_transaction_value(buf: Buffer) -> TransactionState:
             do="Upgrade kafka-txn-toolkit.",
         )
     flexible = version == 1
-    producer_id = reader.int64()
-    producer_epoch = reader.int16()
-    timeout_ms = reader.int32()
+    producer_id, producer_epoch, timeout_ms = reader.fields(HEAD)
     state = _read_state(reader)
     topic_partitions = _read_topic_partitions(reader, flexible=flexible)
-    last_update_timestamp_ms = reader.int64()
-    start_timestamp_ms = reader.int64()
+    last_update_timestamp_ms, start_timestamp_ms = reader.fields(TIMES)
     tags, unknown_tags = reader.tags(keep=4) if flexible else ({}, 0)
     reader.end()
     return TransactionState(
         version=version,
-        producer_id=_known(producer_id),
-        producer_epoch=_known(producer_epoch),
+        producer_id=known(producer_id),
+        producer_epoch=known(producer_epoch),
         timeout_ms=timeout_ms,
         state=state,
         topic_partitions=topic_partitions,
-        last_update_timestamp_ms=_known(last_update_timestamp_ms),
-        start_timestamp_ms=_known(start_timestamp_ms),
-        previous_producer_id=_known(_read_tag(tags.get(0), ">q")),
-        next_producer_id=_known(_read_tag(tags.get(1), ">q")),
+        last_update_timestamp_ms=known(last_update_timestamp_ms),
+        start_timestamp_ms=known(start_timestamp_ms),
+        previous_producer_id=known(_read_tag(tags.get(0), ">q")),
+        next_producer_id=known(_read_tag(tags.get(1), ">q")),
         client_transaction_version=_read_tag(tags.get(2), ">h", default=0) if flexible else None,
-        next_producer_epoch=_known(_read_tag(tags.get(3), ">h")),
+        next_producer_epoch=known(_read_tag(tags.get(3), ">h")),
         unknown_tags=unknown_tags,
     )
 
@@ -154,7 +153,7 @@ def coordinator_partition(key: str, partitions: int) -> int:
     return 0 if signed == -(2**31) else abs(signed) % partitions
 
 
-def _read_state(reader: _Reader) -> str:
+def _read_state(reader: Reader) -> str:
     position = reader.position
     status = reader.int8()
     if not 0 <= status < len(STATES):
@@ -166,11 +165,11 @@ def _read_state(reader: _Reader) -> str:
     return STATES[status]
 
 
-def _read_topic_partitions(reader: _Reader, *, flexible: bool) -> tuple[tuple[str, int], ...]:
+def _read_topic_partitions(reader: Reader, *, flexible: bool) -> tuple[tuple[str, int], ...]:
     """[]{topic, []partition}; the outer array may be null, which is how Empty is written."""
     found: list[tuple[str, int]] = []
     for _ in range(reader.length(flexible=flexible, item_size=3 if flexible else 6, nullable=True)):
-        topic = reader.text(reader.varint() - 1 if flexible else reader.int16())
+        topic = reader.text(flexible=flexible)
         found += [(topic, reader.int32()) for _ in range(reader.length(flexible=flexible, item_size=4))]
         if flexible:
             reader.tags()
@@ -185,96 +184,3 @@ def _read_tag(field: tuple[int, bytes] | None, form: str, *, default: int = -1) 
         raise DecodeError(f"A tagged field of {struct.calcsize(form)} bytes has {len(data)}.", position=position)
     (value,) = struct.unpack(form, data)
     return int(value)
-
-
-def _known(number: int) -> int | None:
-    return None if number == -1 else number
-
-
-class _Reader:
-    """Kafka's primitive types, big endian, from a buffer whose every length is doubted."""
-
-    __slots__ = ("_view", "position", "what")
-
-    def __init__(self, buf: Buffer, what: str) -> None:
-        self._view = memoryview(buf)
-        self.what = what
-        self.position = 0
-
-    def int8(self) -> int:
-        return self._int(1)
-
-    def int16(self) -> int:
-        return self._int(2)
-
-    def int32(self) -> int:
-        return self._int(4)
-
-    def int64(self) -> int:
-        return self._int(8)
-
-    def varint(self) -> int:
-        """Unsigned, at most 32 bits in five bytes (``ByteUtils.readUnsignedVarint``)."""
-        start, number = self.position, 0
-        for shift in range(0, 35, 7):
-            byte = self._take(1)[0]
-            number |= (byte & 0x7F) << shift
-            if byte < 0x80 and number < 2**32:
-                return number
-        raise self._malformed("a varint is longer than 32 bits", start)
-
-    def text(self, size: int) -> str:
-        start = self.position
-        if size < 0:
-            raise self._malformed("a text that must be there is null", start)
-        try:
-            return str(self._take(size), "utf-8")
-        except UnicodeDecodeError:
-            raise self._malformed("a text is not UTF-8", start) from None
-
-    def length(self, *, flexible: bool, item_size: int, nullable: bool = False) -> int:
-        """Of an array whose items take so many bytes at least; 0 for null."""
-        start = self.position
-        count = self.varint() - 1 if flexible else self.int32()
-        if count < 0 and not nullable:
-            raise self._malformed("an array that must be there is null", start)
-        if count * item_size > len(self._view) - self.position:
-            raise self._malformed(f"an array of {count} items does not fit into the bytes left", start)
-        return max(count, 0)
-
-    def tags(self, *, keep: int = 0) -> tuple[dict[int, tuple[int, bytes]], int]:
-        """Tagged fields (KIP-482): tag to position and bytes for the tags below ``keep``, and how many others."""
-        kept: dict[int, tuple[int, bytes]] = {}
-        others = 0
-        for _ in range(self.varint()):
-            tag, size = self.varint(), self.varint()
-            position, data = self.position, self._take(size)
-            if tag < keep:
-                kept[tag] = (position, bytes(data))
-            else:
-                others += 1
-        return kept, others
-
-    def end(self) -> None:
-        if self.position != len(self._view):
-            raise self._malformed(f"{len(self._view) - self.position} bytes are left over", self.position)
-
-    def _int(self, size: int) -> int:
-        return int.from_bytes(self._take(size), "big", signed=True)
-
-    def _take(self, size: int) -> memoryview:
-        end = self.position + size
-        if end > len(self._view):
-            raise self._malformed(
-                f"it ends early, {size} bytes are needed and {len(self._view) - self.position} left", self.position
-            )
-        taken = self._view[self.position : end]
-        self.position = end
-        return taken
-
-    def _malformed(self, why: str, position: int) -> DecodeError:
-        return DecodeError(
-            f"The {self.what} is malformed at byte {position}: {why}.",
-            position=position,
-            means="The bytes are damaged, or they are no such record.",
-        )

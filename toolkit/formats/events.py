@@ -1,0 +1,136 @@
+"""Batches of ``__transaction_state`` and ``__consumer_offsets`` as rows, one per record.
+
+A batch whose checksum is wrong gives one row that says so and nothing of what it claims: a damaged record would
+read as something that a coordinator never wrote.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from toolkit.errors import DecodeError
+from toolkit.formats.batch_records import Record, read_records
+from toolkit.formats.batches import CRC_END, BatchHeader, read_header
+from toolkit.formats.primitives import Buffer
+from toolkit.formats.records import read_transaction_key, read_transaction_value
+from toolkit.schema import COORDINATOR_EVENTS, Row
+
+__all__ = ["coordinator_events"]
+
+LIMIT = 32 * 1024 * 1024  # bytes of a batch's records; a coordinator's value is some kilobytes, rarely a megabyte
+EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+Fill = Callable[[dict[str, Any], Record, BatchHeader], None]
+LAST_MS = 253_402_300_799_999  # of the year 9999
+
+
+def coordinator_events(
+    buf: Buffer,
+    position: int = 0,
+    *,
+    txn_state_partition: int | None,
+    broker_id: int | None = None,
+    file: str | None = None,
+    file_position: int | None = None,
+) -> Iterator[Row]:
+    """The records of one batch of ``__transaction_state``.
+
+    Parameters
+    ----------
+    buf
+        Bytes of a log segment or of a fetch response.
+    position
+        Where the batch starts in them.
+    txn_state_partition
+        Partition of the topic.
+    broker_id, file
+        Where the bytes are from.
+    file_position
+        Where the batch starts in the file, if the buffer is only a part of it.
+
+    Returns
+    -------
+    iterator of Row
+        Rows of ``schema.COORDINATOR_EVENTS`` in offset order; none for a control batch. What cannot be read is a row
+        with ``error``: ``CORRUPT_BATCH`` for the batch, or for the rest of it, and ``CORRUPT_RECORD`` for one record.
+    """
+    place = {
+        **dict.fromkeys(COORDINATOR_EVENTS.names),
+        "txn_state_partition": txn_state_partition,
+        "broker_id": broker_id,
+        "file": file,
+        "position": _position(position, file=file, file_position=file_position),
+    }
+    return _events(buf, position, place, _fill_coordinator_event)
+
+
+def _events(buf: Buffer, position: int, place: Row, fill: Fill) -> Iterator[Row]:
+    """A row for each record, filled as far as the record can be read."""
+    offset = None
+    try:
+        header = read_header(buf, position)
+        if header.is_control:
+            return
+        offset = header.base_offset
+        records = read_records(buf, position, limit=LIMIT)
+        _check_crc(buf, position, header)
+        for record in records:
+            row = {**place, "offset": record.offset, "tombstone": record.value is None}
+            try:
+                row["timestamp"] = _time(record.timestamp_ms)
+                fill(row, record, header)
+            except DecodeError as exc:
+                row["error"] = f"CORRUPT_RECORD: {exc}"
+            yield row
+            offset = record.offset + 1
+    except DecodeError as exc:
+        yield {**place, "offset": offset, "error": f"CORRUPT_BATCH: {exc}"}
+
+
+def _fill_coordinator_event(row: dict[str, Any], record: Record, header: BatchHeader) -> None:
+    row["leader_epoch"] = header.partition_leader_epoch
+    transactional_id = None if record.key is None else read_transaction_key(record.key)
+    if transactional_id is None:
+        raise DecodeError("The key of a __transaction_state record is null, or of a newer Kafka.", position=0)
+    row["transactional_id"] = transactional_id
+    if record.value is None:
+        return
+    state = read_transaction_value(record.value)
+    row["producer_id"] = state.producer_id
+    row["producer_epoch"] = state.producer_epoch
+    row["previous_producer_id"] = state.previous_producer_id
+    row["next_producer_id"] = state.next_producer_id
+    row["next_producer_epoch"] = state.next_producer_epoch
+    row["state"] = state.state
+    row["timeout_ms"] = state.timeout_ms
+    row["topic_partitions"] = [{"topic": topic, "partition": number} for topic, number in state.topic_partitions]
+    row["client_transaction_version"] = state.client_transaction_version
+    row["value_version"] = state.version
+    row["start_time"] = _time(state.start_timestamp_ms)
+    row["last_update_time"] = _time(state.last_update_timestamp_ms)
+
+
+def _check_crc(buf: Buffer, position: int, header: BatchHeader) -> None:
+    from google_crc32c import value as crc32c
+
+    if crc32c(bytes(buf[position + CRC_END : position + header.size])) != header.crc:
+        raise DecodeError(
+            f"The checksum of the batch at offset {header.base_offset} does not match its bytes.",
+            position=position,
+            means="The bytes are damaged, or were changed after they were written.",
+        )
+
+
+def _position(position: int, *, file: str | None, file_position: int | None) -> int | None:
+    if file_position is not None:
+        return file_position
+    return None if file is None else position
+
+
+def _time(milliseconds: int | None) -> dt.datetime | None:
+    if milliseconds is None or milliseconds < 0:
+        return None
+    if milliseconds > LAST_MS:
+        raise DecodeError(f"A time is {milliseconds} ms, after the year 9999.", position=0)
+    return EPOCH + dt.timedelta(milliseconds=milliseconds)

@@ -1,0 +1,151 @@
+"""Kafka's primitive types, as the records that coordinators write for themselves are made of them.
+
+Sources: ``Type`` and ``ByteUtils`` in Kafka's clients; KIP-482 (compact types, tagged fields).
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+from toolkit.errors import DecodeError
+
+__all__ = ["Buffer", "Reader", "known"]
+
+Buffer = bytes | bytearray | memoryview
+
+INT8, INT16, INT32, INT64 = (struct.Struct(f">{form}") for form in "bhiq")
+
+
+class Reader:
+    """Reads big-endian fields one after another and doubts every length.
+
+    Parameters
+    ----------
+    buf
+        A key or a value of a record.
+    what
+        What that is, for errors: ``"value of a __transaction_state record"``.
+
+    Raises
+    ------
+    DecodeError
+        From every method, with the byte position of the field, if the bytes end within it or it cannot be.
+    """
+
+    __slots__ = ("_data", "position", "what")
+
+    def __init__(self, buf: Buffer, what: str) -> None:
+        self._data = bytes(buf)
+        self.what = what
+        self.position = 0
+
+    def int8(self) -> int:
+        return int(self.fields(INT8)[0])
+
+    def int16(self) -> int:
+        return int(self.fields(INT16)[0])
+
+    def int32(self) -> int:
+        return int(self.fields(INT32)[0])
+
+    def int64(self) -> int:
+        return int(self.fields(INT64)[0])
+
+    def fields(self, form: struct.Struct) -> tuple[Any, ...]:
+        """Several fields of fixed size at once."""
+        start = self.position
+        end = start + form.size
+        if end > len(self._data):
+            raise self._ends_early(form.size)
+        self.position = end
+        return form.unpack_from(self._data, start)
+
+    def varint(self) -> int:
+        """Unsigned, at most 32 bits in five bytes (``ByteUtils.readUnsignedVarint``)."""
+        start, number = self.position, 0
+        for shift in range(0, 35, 7):
+            byte = self._take(1)[0]
+            number |= (byte & 0x7F) << shift
+            if byte < 0x80 and number < 2**32:
+                return number
+        raise self._malformed("a varint is longer than 32 bits", start)
+
+    def text(self, *, flexible: bool) -> str:
+        """A text that must be there."""
+        start = self.position
+        text = self.nullable_text(flexible=flexible)
+        if text is None:
+            raise self._malformed("a text that must be there is null", start)
+        return text
+
+    def nullable_text(self, *, flexible: bool) -> str | None:
+        """A text, or ``None`` for null."""
+        size = self.varint() - 1 if flexible else self.int16()
+        start = self.position
+        if size == -1:
+            return None
+        try:
+            return str(self._take(size), "utf-8")
+        except UnicodeDecodeError:
+            raise self._malformed("a text is not UTF-8", start) from None
+
+    def pass_over_bytes(self, *, flexible: bool) -> None:
+        """Bytes that nobody asked for."""
+        size = self.varint() - 1 if flexible else self.int32()
+        if size != -1:
+            self._take(size)
+
+    def length(self, *, flexible: bool, item_size: int, nullable: bool = False) -> int:
+        """Of an array whose items take so many bytes at least; 0 for null."""
+        start = self.position
+        count = self.varint() - 1 if flexible else self.int32()
+        if count < 0 and not nullable:
+            raise self._malformed("an array that must be there is null", start)
+        if count * item_size > len(self._data) - self.position:
+            raise self._malformed(f"an array of {count} items does not fit into the bytes left", start)
+        return max(count, 0)
+
+    def tags(self, *, keep: int = 0) -> tuple[dict[int, tuple[int, bytes]], int]:
+        """Tagged fields (KIP-482): tag to position and bytes for the tags below ``keep``, and how many others."""
+        kept: dict[int, tuple[int, bytes]] = {}
+        others = 0
+        for _ in range(self.varint()):
+            tag, size = self.varint(), self.varint()
+            position, data = self.position, self._take(size)
+            if tag < keep:
+                kept[tag] = (position, data)
+            else:
+                others += 1
+        return kept, others
+
+    def end(self) -> None:
+        """Nothing may be left over."""
+        if self.position != len(self._data):
+            raise self._malformed(f"{len(self._data) - self.position} bytes are left over", self.position)
+
+    def _take(self, size: int) -> bytes:
+        start = self.position
+        end = start + size
+        if size < 0:
+            raise self._malformed(f"a length is {size}", start)
+        if end > len(self._data):
+            raise self._ends_early(size)
+        self.position = end
+        return self._data[start:end]
+
+    def _ends_early(self, size: int) -> DecodeError:
+        left = len(self._data) - self.position
+        return self._malformed(f"it ends early, {size} bytes are needed and {left} left", self.position)
+
+    def _malformed(self, why: str, position: int) -> DecodeError:
+        return DecodeError(
+            f"The {self.what} is malformed at byte {position}: {why}.",
+            position=position,
+            means="The bytes are damaged, or they are no such record.",
+        )
+
+
+def known(number: int) -> int | None:
+    """Kafka's -1 is null."""
+    return None if number == -1 else number
