@@ -13,11 +13,18 @@ from typing import Any
 from toolkit.errors import DecodeError
 from toolkit.formats.batch_records import Record, read_records
 from toolkit.formats.batches import CRC_END, BatchHeader, read_header
+from toolkit.formats.group_records import (
+    GROUP_EPOCH_KINDS,
+    read_group_epoch,
+    read_group_key,
+    read_group_metadata,
+    read_offset_commit,
+)
 from toolkit.formats.primitives import Buffer
 from toolkit.formats.records import read_transaction_key, read_transaction_value
-from toolkit.schema import COORDINATOR_EVENTS, Row
+from toolkit.schema import COORDINATOR_EVENTS, GROUP_EVENTS, Row
 
-__all__ = ["coordinator_events"]
+__all__ = ["coordinator_events", "group_events"]
 
 LIMIT = 32 * 1024 * 1024  # bytes of a batch's records; a coordinator's value is some kilobytes, rarely a megabyte
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -65,6 +72,48 @@ def coordinator_events(
     return _events(buf, position, place, _fill_coordinator_event)
 
 
+def group_events(
+    buf: Buffer,
+    position: int = 0,
+    *,
+    group_partition: int | None,
+    broker_id: int | None = None,
+    file: str | None = None,
+    file_position: int | None = None,
+) -> Iterator[Row]:
+    """The records of one batch of ``__consumer_offsets``.
+
+    The metadata that users commit with an offset is not kept.
+
+    Parameters
+    ----------
+    buf
+        Bytes of a log segment or of a fetch response.
+    position
+        Where the batch starts in them.
+    group_partition
+        Partition of the topic.
+    broker_id, file
+        Where the bytes are from.
+    file_position
+        Where the batch starts in the file, if the buffer is only a part of it.
+
+    Returns
+    -------
+    iterator of Row
+        Rows of ``schema.GROUP_EVENTS`` in offset order; none for a control batch, and errors as in
+        `coordinator_events`.
+    """
+    place = {
+        **dict.fromkeys(GROUP_EVENTS.names),
+        "group_partition": group_partition,
+        "broker_id": broker_id,
+        "file": file,
+        "position": _position(position, file=file, file_position=file_position),
+    }
+    return _events(buf, position, place, _fill_group_event)
+
+
 def _events(buf: Buffer, position: int, place: Row, fill: Fill) -> Iterator[Row]:
     """A row for each record, filled as far as the record can be read."""
     offset = None
@@ -109,6 +158,42 @@ def _fill_coordinator_event(row: dict[str, Any], record: Record, header: BatchHe
     row["value_version"] = state.version
     row["start_time"] = _time(state.start_timestamp_ms)
     row["last_update_time"] = _time(state.last_update_timestamp_ms)
+
+
+def _fill_group_event(row: dict[str, Any], record: Record, header: BatchHeader) -> None:
+    row["is_transactional"] = header.is_transactional
+    row["producer_id"], row["producer_epoch"] = header.producer_id, header.producer_epoch
+    key = None if record.key is None else read_group_key(record.key)
+    if key is None:
+        raise DecodeError("The key of a __consumer_offsets record is null, or of a newer Kafka.", position=0)
+    row["kind"], row["group_id"] = key.kind, key.group_id
+    row["topic"], row["partition"] = key.topic, key.partition
+    row["member_ids"] = None if key.member_id is None else [key.member_id]
+    if record.value is None:
+        return
+    if key.kind == "offset_commit":
+        _fill_offset_commit(row, record.value)
+    elif key.kind == "group_metadata":
+        _fill_group_metadata(row, record.value)
+    elif key.kind in GROUP_EPOCH_KINDS:
+        row["generation"] = read_group_epoch(record.value)
+
+
+def _fill_offset_commit(row: dict[str, Any], value: bytes) -> None:
+    commit = read_offset_commit(value)
+    row["committed_offset"] = commit.offset
+    row["committed_leader_epoch"] = commit.leader_epoch
+    row["commit_timestamp"] = _time(commit.commit_timestamp_ms)
+    row["expire_timestamp"] = _time(commit.expire_timestamp_ms)
+
+
+def _fill_group_metadata(row: dict[str, Any], value: bytes) -> None:
+    group = read_group_metadata(value)
+    row["generation"] = group.generation
+    row["protocol_type"] = group.protocol_type
+    row["protocol"] = group.protocol
+    row["leader_member_id"] = group.leader_member_id
+    row["member_ids"] = list(group.member_ids)
 
 
 def _check_crc(buf: Buffer, position: int, header: BatchHeader) -> None:

@@ -90,6 +90,12 @@ class Reader:
         except UnicodeDecodeError:
             raise self._malformed("a text is not UTF-8", start) from None
 
+    def pass_over_text(self, *, flexible: bool) -> None:
+        """A text that nobody asked for; null or not."""
+        size = self.varint() - 1 if flexible else self.int16()
+        if size != -1:
+            self._take(size)
+
     def pass_over_bytes(self, *, flexible: bool) -> None:
         """Bytes that nobody asked for."""
         size = self.varint() - 1 if flexible else self.int32()
