@@ -73,7 +73,12 @@ SPANS = Table(
         Column("marker_offset", INT64, "Offset of its marker; null while it is open."),
         Column("marker_epoch", INT16, "Producer epoch in the marker: epoch + 1 from transaction version 2 on."),
         Column("coordinator_epoch", INT32, "Coordinator epoch in the marker."),
-        Column("outcome", STRING, "commit, abort, open, or empty (a marker without data).", nullable=False),
+        Column(
+            "outcome",
+            STRING,
+            "commit, abort, open, or empty (a marker without data); null where a marker ended it whose record was not "
+            "read, as error says.",
+        ),
         Column("marker", STRING, "COMMIT or ABORT; null while it is open."),
         Column("start", TIME, "Time of its first batch, by the clock that start_by names."),
         Column("start_by", STRING, "broker (LogAppendTime) or producer (CreateTime)."),

@@ -1,0 +1,280 @@
+"""Transactions from batches: against a slow reference, whatever the cuts, and case by case."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.analysis.histories import Step, batches, cuts, histories
+from toolkit.analysis.spans import (
+    EMPTY,
+    NO_DATA,
+    OPEN,
+    OUTCOMES,
+    SPAN,
+    UNREAD_MARKER,
+    Piece,
+    Spans,
+    begin,
+    finish,
+    merge,
+    piece,
+    span_table,
+)
+from toolkit.errors import UsageError
+from toolkit.formats.batches import CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
+from toolkit.formats.headers import ABORT, COMMIT, HEADER, Headers
+from toolkit.schema import SPANS, utc
+
+Opened = dict[int, tuple[int, int]]
+NAMES = SPAN.names or ()
+LAST = 2**63 - 1
+unhurried = settings(deadline=None)  # what comes out is tested, not how fast this machine is
+opened_before = st.none() | st.dictionaries(
+    st.sampled_from([1000, 2000, 3000, 9000]), st.tuples(st.integers(0, 40), st.integers(0, 2))
+)
+
+
+def by_the_book(headers: Headers, *, from_start: bool, opened: Opened | None) -> list[dict[str, Any]]:
+    """One batch after the other, a dictionary of what is open: slow, and right at sight."""
+    done: list[dict[str, Any]] = []
+    known = from_start or opened is not None
+    seen: set[int] = set()
+    open_: dict[int, dict[str, Any]] = {}
+    unknown = dict.fromkeys(NAMES, -1) | {"batches": 0, "records": 0, "bytes": 0, "outcome": OPEN}
+    for producer, (start, epoch) in ({} if from_start else opened or {}).items():
+        epochs = {"producer_epoch": epoch, "first_epoch": epoch}
+        open_[producer] = unknown | epochs | {"producer_id": producer, "first_offset": start, "truncated": 1}
+    for batch in headers:
+        producer = int(batch["producer_id"])
+        control = bool(batch["attributes"] & CONTROL)
+        if producer < 0 or (batch["marker"] not in {COMMIT, ABORT, UNREAD_MARKER} if control else False):
+            continue
+        if not control and not batch["attributes"] & TRANSACTIONAL:
+            continue
+        truncated = 0 if known or producer in seen else -1
+        span = open_.setdefault(producer, unknown | {"producer_id": producer, "truncated": truncated})
+        seen.add(producer)
+        if span["position"] == -1:
+            span |= {"position": int(batch["position"]), "file": 0}
+        if control:
+            span["marker_offset"] = int(batch["base_offset"])
+            span["marker_epoch"] = int(batch["producer_epoch"])
+            span["coordinator_epoch"] = int(batch["coordinator_epoch"])
+            span["marker"] = int(batch["marker"])
+            span["end"] = int(batch["max_timestamp"])
+            span["outcome"] = span["marker"] if span["first_offset"] >= 0 else NO_DATA
+            if span["first_offset"] < 0:
+                span["producer_epoch"] = span["marker_epoch"]
+            done.append(open_.pop(producer))
+            continue
+        last = int(batch["base_sequence"]) + int(batch["last_offset"] - batch["base_offset"])
+        if span["first_offset"] < 0:
+            by_broker = bool(batch["attributes"] & LOG_APPEND_TIME)
+            base_lost = by_broker or batch["attributes"] & DELETE_HORIZON
+            span["start"] = int(batch["max_timestamp"] if base_lost else batch["base_timestamp"])
+            span["start_by"] = int(by_broker)
+            span["first_offset"] = int(batch["base_offset"])
+            span["first_epoch"] = int(batch["producer_epoch"])
+            span["first_sequence"] = int(batch["base_sequence"])
+        span["last_offset"] = int(batch["last_offset"])
+        span["last_sequence"] = last % 2**31
+        span["producer_epoch"] = int(batch["producer_epoch"])
+        span["batches"] += 1
+        span["records"] += int(batch["record_count"])
+        span["bytes"] += int(batch["size"])
+
+    def place(span: dict[str, Any]) -> tuple[int, ...]:
+        first, marker = span["first_offset"], span["marker_offset"]
+        return (LAST if first < 0 else first, LAST if marker < 0 else marker, span["producer_id"])
+
+    return sorted([*done, *open_.values()], key=place)
+
+
+def rows(spans: Spans) -> list[dict[str, Any]]:
+    return [dict(zip(NAMES, each, strict=True)) for each in spans.tolist()]
+
+
+def in_order(spans: Spans) -> list[dict[str, Any]]:
+    """Rows, those of the same offsets by producer id: only made-up snapshots have such."""
+    found = rows(spans)
+    return sorted(
+        found, key=lambda row: [row[name] % 2**63 for name in ("first_offset", "marker_offset")] + [row["producer_id"]]
+    )
+
+
+def of(*steps: Step, from_start: bool = True, opened: Opened | None = None) -> list[dict[str, Any]]:
+    return rows(finish(piece(batches(steps)), from_start=from_start, opened_before=opened))
+
+
+def merged_by(pieces: list[Piece], data: st.DataObject) -> Piece:
+    """Merge neighbours, two or three at a time, in an order that is drawn."""
+    while len(pieces) > 1:
+        size = data.draw(st.integers(2, 3))
+        at = data.draw(st.integers(0, max(0, len(pieces) - size)))
+        pieces[at : at + size] = [merge(*pieces[at : at + size])]
+    return pieces[0] if pieces else EMPTY
+
+
+@unhurried
+@given(histories, st.booleans(), opened_before)
+def test_spans_are_those_of_a_reading_batch_by_batch(headers: Headers, from_start: bool, opened: Opened | None) -> None:
+    found = finish(piece(headers), from_start=from_start, opened_before=opened)
+    assert in_order(found) == by_the_book(headers, from_start=from_start, opened=opened)
+
+
+@unhurried
+@given(histories, st.booleans(), opened_before, st.data())
+def test_cuts_and_the_order_of_merging_change_nothing(
+    headers: Headers, from_start: bool, opened: Opened | None, data: st.DataObject
+) -> None:
+    parts = [piece(part) for part in data.draw(cuts(headers))]
+    whole = finish(piece(headers), from_start=from_start, opened_before=opened)
+    known = from_start or opened is not None
+    if known and data.draw(st.booleans()):
+        parts = [begin(opened_before=None if from_start else opened), *parts]
+    found = finish(merged_by(parts, data), from_start=from_start, opened_before=opened)
+    assert in_order(found) == in_order(whole)
+
+
+@unhurried
+@given(histories, st.booleans(), opened_before, st.data())
+def test_closed_spans_can_be_handed_out_early(
+    headers: Headers, from_start: bool, opened: Opened | None, data: st.DataObject
+) -> None:
+    known = from_start or opened is not None
+    rest = begin(opened_before=None if from_start else opened) if known else EMPTY
+    handed_out = []
+    for part in data.draw(cuts(headers)):
+        closed, rest = (rest + piece(part)).take_closed()
+        handed_out.append(closed)
+        assert not known or all(row["outcome"] == OPEN for row in rows(rest.edges))
+    found = np.concatenate([*handed_out, finish(rest)])
+    assert in_order(found) == by_the_book(headers, from_start=from_start, opened=opened)
+
+
+def test_a_commit_an_abort_an_empty_and_an_open_transaction() -> None:
+    found = of(
+        Step("data", 1, records=3),
+        Step("data", 2),
+        Step("commit", 1),
+        Step("data", 1),
+        Step("abort", 2),
+        Step("commit", 2),
+    )
+    assert [OUTCOMES[row["outcome"]] for row in found] == ["commit", "abort", "open", "empty"]
+    assert [(row["first_offset"], row["marker_offset"]) for row in found] == [(0, 4), (3, 6), (5, -1), (-1, 7)]
+    assert [row["records"] for row in found] == [3, 1, 1, 0]
+
+
+def test_a_marker_of_the_next_epoch_ends_the_transaction() -> None:
+    (found,) = of(Step("data", 1), Step("commit", 1, version=2))
+    assert found["outcome"] == COMMIT
+    assert (found["producer_epoch"], found["marker_epoch"]) == (0, 1)
+
+
+def test_a_batch_after_the_marker_opens_another_transaction() -> None:
+    found = of(Step("data", 1), Step("abort", 1), Step("data", 1))
+    assert [row["outcome"] for row in found] == [ABORT, OPEN]
+
+
+def test_a_newer_epoch_stays_in_the_open_transaction_as_it_does_on_the_broker() -> None:
+    (found,) = of(Step("data", 1), Step("fence", 1), Step("data", 1), Step("commit", 1))
+    assert (found["first_epoch"], found["producer_epoch"], found["batches"]) == (0, 1, 2)
+
+
+def test_what_cannot_be_known_of_the_time_before_is_not_claimed() -> None:
+    steps = [Step("commit", 1), Step("data", 2), Step("abort", 2), Step("data", 1), Step("commit", 2)]
+    unknown = of(*steps, from_start=False)
+    assert [(row["outcome"], row["truncated"]) for row in unknown] == [
+        (ABORT, -1),
+        (OPEN, 0),  # its producer was seen before
+        (NO_DATA, -1),
+        (NO_DATA, 0),
+    ]
+    assert {row["truncated"] for row in of(*steps)} == {0}
+
+
+def test_a_snapshot_gives_the_start_of_what_was_open_before() -> None:
+    steps = [Step("commit", 1), Step("data", 2), Step("abort", 3)]
+    found = of(*steps, from_start=False, opened={1000: (-1 + 5, 3), 9000: (2, 0)})
+    assert [(row["producer_id"], row["first_offset"], row["outcome"], row["truncated"]) for row in found] == [
+        (2000, 1, OPEN, 0),
+        (9000, 2, OPEN, 1),  # of which nothing was read
+        (1000, 4, COMMIT, 1),
+        (3000, -1, NO_DATA, 0),
+    ]
+    assert found[2] | {"records": 0, "batches": 0, "start": -1, "producer_epoch": 3, "position": 0} == found[2]
+
+
+def test_a_marker_whose_record_was_not_read_ends_a_transaction_that_nobody_calls_open_or_decided() -> None:
+    found = of(Step("data", 1), Step("unread", 1), Step("data", 1))
+    assert [row["outcome"] for row in found] == [UNREAD_MARKER, OPEN]
+
+
+def test_offsets_of_compacted_batches_are_those_as_written() -> None:
+    (found,) = of(Step("data", 1, records=1, gap=4), Step("commit", 1))
+    assert (found["last_offset"], found["marker_offset"], found["records"]) == (4, 5, 1)
+
+
+def test_a_piece_remembers_its_file() -> None:
+    headers = batches([Step("data", 1), Step("commit", 1), Step("data", 1), Step("commit", 1)])
+    pieces = piece(headers[:1], file_id=3) + piece(headers[1:], file_id=4)
+    assert finish(pieces)["file"].tolist() == [3, 4]
+
+
+def test_a_piece_that_begins_the_log_follows_nothing() -> None:
+    data = piece(batches([Step("data", 1)]))
+    assert len(finish(EMPTY + begin() + data)) == 1
+    with pytest.raises(UsageError, match="cannot follow"):
+        data + begin()
+
+
+def test_no_batches_are_no_transactions() -> None:
+    assert finish(EMPTY, from_start=True).size == 0
+    assert finish(piece(batches([Step("plain", 1), Step("data", 0)]))).size == 0
+
+
+def test_the_table_says_null_where_nothing_is_known() -> None:
+    steps = [Step("data", 1), Step("data", 2, attributes=LOG_APPEND_TIME), Step("commit", 1), Step("abort", 3)]
+    found = finish(piece(batches([*steps, Step("unread", 2)])))
+    table = span_table(found, topic="orders", partition=3, broker_id=1, files=["a.log"])
+    assert table.schema.equals(SPANS.arrow_schema, check_metadata=True)
+    commit, unread, empty = table.to_pylist()
+    assert commit == {
+        "topic": "orders", "partition": 3, "broker_id": 1, "file": "a.log", "position": 0, "error": None,
+        "producer_id": 1000, "producer_epoch": 0, "first_epoch": 0, "marker_epoch": 0, "coordinator_epoch": 7,
+        "first_offset": 0, "last_offset": 0, "marker_offset": 2, "outcome": "commit", "marker": "COMMIT",
+        "start": utc(1001), "start_by": "producer", "end": utc(1003), "batches": 1, "records": 1, "bytes": 68,
+        "first_sequence": 2**31 - 2, "last_sequence": 2**31 - 2, "truncated": None,
+    }  # fmt: skip
+    assert (unread["outcome"], unread["marker"], unread["marker_offset"]) == (None, None, 4)
+    assert unread["error"].startswith("NO_MARKER_TYPE: ")
+    assert (unread["start_by"], unread["start"]) == ("broker", utc(1003))
+    assert (empty["outcome"], empty["marker"], empty["start_by"], empty["records"]) == ("empty", "ABORT", None, 0)
+
+
+def test_a_table_of_no_spans_has_its_columns() -> None:
+    table = span_table(finish(EMPTY), topic=None, partition=None)
+    assert (table.num_rows, table.column_names) == (0, SPANS.names)
+
+
+def test_a_table_of_a_broker_has_no_file() -> None:
+    (row,) = span_table(finish(piece(batches([Step("data", 1)]))), topic="orders", partition=0).to_pylist()
+    assert (row["file"], row["outcome"], row["marker_offset"]) == (None, "open", None)
+
+
+@unhurried
+@given(histories, st.booleans())
+def test_the_table_comes_sorted_as_declared(headers: Headers, from_start: bool) -> None:
+    table = span_table(finish(piece(headers), from_start=from_start), topic="orders", partition=0)
+    assert table == table.sort_by([(name, "ascending") for name in SPANS.sort])
+
+
+def test_a_header_that_tells_no_time_gives_none() -> None:
+    headers = np.full(2, -1, HEADER)
+    headers["attributes"], headers["producer_id"], headers["base_offset"] = TRANSACTIONAL, 5, [0, 1]
+    (row,) = rows(finish(piece(headers)))
+    assert (row["start"], row["last_sequence"], row["start_by"]) == (-1, -1, 0)

@@ -1,0 +1,370 @@
+"""Transactions of a partition rebuilt from its batches, in pieces that merge.
+
+A partition may be read whole, file by file or chunk by chunk, in one process or in many: the pieces of its parts,
+merged in the order of the log, give the same rows whatever the cuts and whatever is merged first.
+
+What belongs together is what the broker holds together (``ProducerStateManager``, ``ProducerAppendInfo``): from a
+producer's first transactional batch to its next marker, whatever the epochs. Transaction version 2 writes epoch + 1 in
+its markers (KIP-890), and a batch of a newer epoch inside an open transaction does not end it.
+
+What a compacted log no longer has cannot be rebuilt: where a marker is gone, two transactions of a producer are one
+row; where the data is gone, its marker looks like that of an empty transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from toolkit.analysis.columns import arrow_table, labels, numbers, times
+from toolkit.analysis.ordering import run_starts, stable_order
+from toolkit.errors import UsageError
+from toolkit.formats.batches import CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
+from toolkit.formats.headers import ABORT, COMMIT, Headers
+from toolkit.schema import SPANS
+
+__all__ = [
+    "EMPTY",
+    "NO_DATA",
+    "OPEN",
+    "OUTCOMES",
+    "SPAN",
+    "UNREAD_MARKER",
+    "Piece",
+    "Spans",
+    "begin",
+    "finish",
+    "merge",
+    "piece",
+    "span_table",
+]
+
+SPAN = np.dtype(
+    [
+        ("producer_id", "i8"),
+        ("first_offset", "i8"),
+        ("last_offset", "i8"),
+        ("marker_offset", "i8"),
+        ("start", "i8"),  # ms
+        ("end", "i8"),  # ms
+        ("batches", "i8"),
+        ("records", "i8"),
+        ("bytes", "i8"),
+        ("position", "i8"),  # of the first batch that was read, else of the marker
+        ("file", "i4"),  # its file_id
+        ("coordinator_epoch", "i4"),
+        ("first_sequence", "i4"),
+        ("last_sequence", "i4"),
+        ("producer_epoch", "i2"),
+        ("first_epoch", "i2"),
+        ("marker_epoch", "i2"),
+        ("marker", "i1"),  # COMMIT, ABORT, UNREAD_MARKER; -1 while it is open
+        ("outcome", "i1"),  # COMMIT, ABORT, OPEN, NO_DATA; UNREAD_MARKER where a marker's type was not read
+        ("start_by", "i1"),  # 1 broker (LogAppendTime), 0 producer (CreateTime)
+        ("truncated", "i1"),  # 1 begins before what was read, 0 begins in it, -1 not known
+    ]
+)
+"""One row per transaction, as `schema.SPANS`; -1 is unknown."""
+
+OPEN, NO_DATA = 2, 3
+OUTCOMES = ("abort", "commit", "open", "empty")
+"""Name of each outcome: at the indices ABORT, COMMIT, OPEN and NO_DATA."""
+
+UNREAD_MARKER = -2
+"""A marker whose record was not read: a dump that shows batches only. It ends its transaction, nobody knows how."""
+
+Spans = npt.NDArray[Any]
+"""A structured array of `SPAN`."""
+
+NO_SPANS: Spans = np.zeros(0, SPAN)
+NO_MARKER_TYPE = "NO_MARKER_TYPE: The marker was read without its record, so commit or abort is not known."
+MARKERS = ("ABORT", "COMMIT")
+CLOCKS = ("producer", "broker")
+MAX_SEQUENCE = 2**31 - 1
+SUMS = ("batches", "records", "bytes")
+OF_LAST_DATA = ("last_offset", "last_sequence", "producer_epoch")
+OF_MARKER = ("marker_offset", "marker_epoch", "coordinator_epoch", "marker", "end")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Piece:
+    """What a stretch of one partition's log shows of its transactions.
+
+    Pieces are a monoid: ``left + right`` is associative, and `EMPTY` changes nothing.
+
+    Parameters
+    ----------
+    closed
+        Transactions that begin and end in it, in no order.
+    edges
+        What may continue on either side: of each producer what comes up to its first marker (``truncated`` -1), and
+        what comes after its last one. Sorted by producer id.
+    settled
+        Whether what came before it is known, so that nothing can be joined to its left: it came from `begin`.
+    """
+
+    closed: tuple[Spans, ...] = ()
+    edges: Spans = field(default_factory=lambda: NO_SPANS)
+    settled: bool = False
+
+    def __add__(self, right: Piece) -> Piece:
+        """The piece of both stretches, `right` directly after this one."""
+        return merge(self, right)
+
+    def take_closed(self) -> tuple[Spans, Piece]:
+        """The transactions that are finished, in no order, and a piece of all the rest.
+
+        What keeps memory bounded while a long log streams by: begun by `begin`, the rest is as large as the number of
+        open transactions; otherwise as the number of producers.
+        """
+        return _joined(self.closed), Piece(edges=self.edges, settled=self.settled)
+
+
+EMPTY = Piece()
+"""The piece of no batches."""
+
+
+def piece(headers: Headers, *, file_id: int = 0) -> Piece:
+    """The piece of some batches of one partition.
+
+    Parameters
+    ----------
+    headers
+        Structured array of `toolkit.formats.headers.HEADER` in the order of the log. Batches that are neither part of
+        a transaction nor a COMMIT or ABORT marker are passed over.
+    file_id
+        A number for the file they were read from, which comes back in the column ``file``.
+    """
+    attributes, marker = headers["attributes"], headers["marker"]
+    control = (attributes & CONTROL) != 0
+    ends = control & ((marker == COMMIT) | (marker == ABORT) | (marker == UNREAD_MARKER))
+    data = (attributes & (CONTROL | TRANSACTIONAL)) == TRANSACTIONAL
+    rows = np.flatnonzero((ends | data) & (headers["producer_id"] >= 0))
+    if rows.size == 0:
+        return EMPTY
+    producers = headers["producer_id"][rows]
+    order = stable_order(producers)
+    groups = _groups(producers[order], ends[rows[order]])
+    spans = _from_headers(headers, rows[order], ends=ends, groups=groups)
+    spans["file"] = file_id
+    spans["truncated"] = np.where(groups.of_new_producer, -1, 0)
+    return _split(spans)
+
+
+def merge(*pieces: Piece) -> Piece:
+    """The piece of consecutive stretches, in the order of the log; many at once cost one sort.
+
+    Raises
+    ------
+    UsageError
+        If a piece that came from `begin` has another one to its left.
+    """
+    pieces = tuple(each for each in pieces if each is not EMPTY)
+    if len(pieces) < 2:
+        return pieces[0] if pieces else EMPTY
+    if any(each.settled for each in pieces[1:]):
+        raise UsageError("A piece that begins the log cannot follow another one.", do="Merge pieces in log order.")
+    settled = pieces[0].settled
+    closed = tuple(spans for each in pieces for spans in each.closed)
+    edges = _joined([each.edges for each in pieces])
+    if edges.size == 0:
+        return Piece(closed=closed, settled=settled)
+    edges = edges[stable_order(edges["producer_id"])]
+    groups = _groups(edges["producer_id"], edges["marker_offset"] >= 0)
+    spans = _from_edges(edges, groups)
+    begins_here = (spans["truncated"] == -1) & (settled | ~groups.of_new_producer)
+    spans["truncated"][begins_here] = 0
+    merged = _split(spans)
+    return Piece(closed=closed + merged.closed, edges=merged.edges, settled=settled)
+
+
+def begin(*, opened_before: Mapping[int, tuple[int, int]] | None = None) -> Piece:
+    """The left end of a log of which it is known what came before: nothing, or these open transactions.
+
+    Parameters
+    ----------
+    opened_before
+        Start offset and producer epoch of every transaction that is open where the first piece begins, by producer
+        id; none if not given.
+    """
+    opened = opened_before or {}
+    spans = np.full(len(opened), -1, SPAN)
+    for name in SUMS:
+        spans[name] = 0
+    spans["producer_id"] = list(opened)
+    spans["first_offset"] = [start for start, _ in opened.values()]
+    spans["first_epoch"] = spans["producer_epoch"] = [epoch for _, epoch in opened.values()]
+    spans["truncated"] = 1
+    spans["outcome"] = OPEN
+    return Piece(edges=spans[stable_order(spans["producer_id"])], settled=True)
+
+
+def finish(
+    piece: Piece, *, from_start: bool = False, opened_before: Mapping[int, tuple[int, int]] | None = None
+) -> Spans:
+    """Every transaction of a partition, from the merged piece of all that was read.
+
+    Parameters
+    ----------
+    piece
+        The merged piece.
+    from_start
+        Whether nothing precedes the first batch: the log begins at offset 0.
+    opened_before
+        Start offset and producer epoch of the transactions that were open where the first batch stands, by producer id
+        (from a ``.snapshot``); ``None`` if that is not known. Those of which nothing was read are rows too.
+
+    Returns
+    -------
+    numpy.ndarray
+        Structured array of `SPAN`, sorted by (first_offset, marker_offset), unknown ones last. ``truncated`` is -1
+        where neither the start of the log, nor a snapshot, nor an earlier batch of the producer tells: a first marker
+        without data may be that of an empty transaction, or the end of one whose data was not read.
+    """
+    if not piece.settled and (from_start or opened_before is not None):
+        piece = merge(begin(opened_before=None if from_start else opened_before), piece)
+    spans = _joined((*piece.closed, piece.edges))
+    return spans[np.lexsort((_unknown_last(spans["marker_offset"]), _unknown_last(spans["first_offset"])))]
+
+
+def span_table(
+    spans: Spans,
+    *,
+    topic: str | None,
+    partition: int | None,
+    broker_id: int | None = None,
+    files: Sequence[str | None] = (None,),
+) -> pa.Table:
+    """Spans as an Arrow table with exactly the columns of ``schema.SPANS``, in the order given.
+
+    Parameters
+    ----------
+    spans
+        What `finish` returned.
+    topic, partition, broker_id
+        Where they come from; the same on every row, null if not known.
+    files
+        The file of each ``file_id``.
+    """
+    columns = {name: numbers(spans[name]) for name in SPANS.names if name in (SPAN.names or ())}
+    return arrow_table(
+        SPANS,
+        columns
+        | {
+            "topic": topic,
+            "partition": partition,
+            "broker_id": broker_id,
+            "outcome": labels(spans["outcome"], OUTCOMES),
+            "marker": labels(spans["marker"], MARKERS),
+            "start": times(spans["start"]),
+            "start_by": labels(spans["start_by"], CLOCKS),
+            "end": times(spans["end"]),
+            "truncated": numbers(spans["truncated"] == 1, null=spans["truncated"] < 0),
+            "file": labels(spans["file"], files),
+            "error": labels(np.where(spans["marker"] == UNREAD_MARKER, 0, -1), (NO_MARKER_TYPE,)),
+        },
+        rows=len(spans),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Groups:
+    """Stretches of rows that belong together, in rows sorted by producer."""
+
+    first: npt.NDArray[Any]  # index of the first row of each
+    last: npt.NDArray[Any]  # and of the last, which is its marker if it has one
+    of_new_producer: npt.NDArray[Any]  # whether the rows before it are another producer's
+
+
+def _groups(producers: npt.NDArray[Any], ends: npt.NDArray[Any]) -> _Groups:
+    """A group ends with a marker and with its producer."""
+    other = producers[1:] != producers[:-1]
+    first = run_starts(changes=other | ends[:-1])
+    of_new_producer = np.concatenate(([True], other[first[1:] - 1]))
+    return _Groups(first=first, last=np.append(first[1:], len(producers)) - 1, of_new_producer=of_new_producer)
+
+
+def _from_headers(headers: Headers, order: npt.NDArray[Any], *, ends: npt.NDArray[Any], groups: _Groups) -> Spans:
+    """One span for each group of batches; `order` holds their indices, sorted by producer."""
+    spans = np.full(len(groups.first), -1, SPAN)
+    ended = ends[order[groups.last]]
+    count = groups.last - groups.first + 1 - ended
+    first = headers[order[groups.first]]
+    spans["producer_id"], spans["position"] = first["producer_id"], first["position"]
+    spans["batches"] = count
+
+    for name, counted in (("records", "record_count"), ("bytes", "size")):
+        amounts = headers[counted][order]
+        spans[name] = np.add.reduceat(amounts, groups.first, dtype=np.int64)
+        spans[name][ended] -= amounts[groups.last[ended]]
+
+    full = count > 0
+    first, last = first[full], headers[order[(groups.last - ended)[full]]]
+    spans["first_offset"][full], spans["last_offset"][full] = first["base_offset"], last["last_offset"]
+    spans["first_epoch"][full], spans["producer_epoch"][full] = first["producer_epoch"], last["producer_epoch"]
+    spans["first_sequence"][full], spans["last_sequence"][full] = first["base_sequence"], last_sequences(last)
+    spans["start"][full] = _starts(first)
+    spans["start_by"][full] = (first["attributes"] & LOG_APPEND_TIME) != 0
+
+    markers = headers[order[groups.last[ended]]]
+    spans["marker_offset"][ended], spans["end"][ended] = markers["base_offset"], markers["max_timestamp"]
+    spans["marker"][ended], spans["marker_epoch"][ended] = markers["marker"], markers["producer_epoch"]
+    spans["coordinator_epoch"][ended] = markers["coordinator_epoch"]
+    spans["producer_epoch"] = np.where(full, spans["producer_epoch"], spans["marker_epoch"])
+    spans["outcome"] = _outcomes(spans)
+    return spans
+
+
+def _from_edges(edges: Spans, groups: _Groups) -> Spans:
+    """One span for each group of edges, which are sorted by producer; only the last of a group may lack data."""
+    spans: Spans = edges[groups.first]
+    last_data = np.maximum(groups.last - (edges["first_offset"][groups.last] < 0), groups.first)
+    for name in SUMS:
+        spans[name] = np.add.reduceat(edges[name], groups.first)
+    for name in OF_LAST_DATA:
+        spans[name] = edges[name][last_data]
+    for name in OF_MARKER:
+        spans[name] = edges[name][groups.last]
+    unread = (edges["batches"][groups.first] == 0) & (spans["first_offset"] >= 0) & (groups.last > groups.first)
+    for name in ("position", "file"):
+        spans[name][unread] = edges[name][groups.first[unread] + 1]
+    spans["outcome"] = _outcomes(spans)
+    return spans
+
+
+def _split(spans: Spans) -> Piece:
+    closed = (spans["marker_offset"] >= 0) & (spans["truncated"] != -1)
+    return Piece(closed=(spans[closed],), edges=spans[~closed])
+
+
+def _outcomes(spans: Spans) -> npt.NDArray[Any]:
+    ended = np.where(spans["first_offset"] < 0, NO_DATA, spans["marker"])
+    return np.where(spans["marker_offset"] < 0, OPEN, ended)
+
+
+def _starts(headers: Headers) -> npt.NDArray[Any]:
+    """Time of the first record, as far as the header still has it."""
+    attributes, base = headers["attributes"], headers["base_timestamp"]
+    lost = ((attributes & (LOG_APPEND_TIME | DELETE_HORIZON)) != 0) | (base < 0)
+    return np.where(lost, headers["max_timestamp"], base)
+
+
+def last_sequences(headers: Headers) -> npt.NDArray[Any]:
+    """Sequence number of the last record of each batch; -1 where it has none (``DefaultRecordBatch.lastSequence``)."""
+    base = headers["base_sequence"]
+    last = base + (headers["last_offset"] - headers["base_offset"])
+    wrapped = np.where(last > MAX_SEQUENCE, last - MAX_SEQUENCE - 1, last)
+    return np.where(base < 0, -1, wrapped)
+
+
+def _unknown_last(offsets: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    return np.where(offsets < 0, np.iinfo(np.int64).max, offsets)
+
+
+def _joined(parts: tuple[Spans, ...] | list[Spans]) -> Spans:
+    return np.concatenate(parts) if parts else NO_SPANS
