@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["ABORT", "COMMIT", "HEADER", "NO_MARKER", "Damage", "Headers", "Scanned"]
+__all__ = ["ABORT", "COMMIT", "HEADER", "NO_MARKER", "UNREAD_MARKER", "Damage", "Headers", "Scanned"]
 
 HEADER = np.dtype(
     [
@@ -30,7 +30,7 @@ HEADER = np.dtype(
         ("coordinator_epoch", "i4"),  # of a marker
         ("attributes", "i2"),
         ("producer_epoch", "i2"),
-        ("marker", "i2"),  # ABORT, COMMIT, another type of control record, or NO_MARKER
+        ("marker", "i2"),  # ABORT, COMMIT, another type of control record, NO_MARKER or UNREAD_MARKER
         ("magic", "i1"),
         ("crc_ok", "i1"),  # 1 right, 0 wrong, -1 not checked
     ]
@@ -38,6 +38,7 @@ HEADER = np.dtype(
 """One row per batch in the order of the file; the numbers as written, so -1 is unknown."""
 
 ABORT, COMMIT, NO_MARKER = 0, 1, -1  # ControlRecordType
+UNREAD_MARKER = -2  # a control batch whose record was not read: a dump that shows batches only
 
 Headers = npt.NDArray[Any]
 """A structured array of `HEADER`."""
