@@ -12,7 +12,9 @@ from kafka.net.sasl.oauth import AbstractTokenProvider
 from kafka.net.selector import NetworkSelector
 from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 from kafka.protocol.broker_version_data import BrokerVersionData
+from kafka.protocol.frame import KafkaBytes
 from kafka.protocol.metadata import MetadataResponse
+from kafka.protocol.parser import KafkaProtocol
 
 from toolkit.sources import wire
 
@@ -40,6 +42,7 @@ def test_the_version_is_one_that_was_read() -> None:
         (KafkaConnectionManager, "_build_transport", {"node", "timeout_at"}),
         (KafkaTCPTransport, "_sock_recv", set()),
         (KafkaSSLTransport, "_sock_recv", set()),
+        (KafkaProtocol, "_process_response", {"read_buffer"}),
         (KafkaConnection, "send_request", {"request", "request_timeout_ms"}),
         (KafkaConnection, "close", {"error"}),
         (NetworkSelector, "run", {"coro", "args"}),
@@ -98,6 +101,17 @@ def test_connections_start_with_what_we_read() -> None:
         assert connection.init_future.is_done is False
     finally:
         net.close()
+
+
+def test_an_answer_is_decoded_from_what_we_make_of_it() -> None:
+    assert issubclass(KafkaBytes, bytearray)
+    parser = KafkaProtocol(client_id="contract")
+    request = wire.ListGroups()
+    request.API_VERSION = 0
+    number = parser.send_request(request)
+    answer = b"".join(each.to_bytes(size, "big") for each, size in ((number, 4), (15, 2), (0, 4)))
+    received, message = wire._decode(parser, bytearray(answer))
+    assert (received, message.error_code, message.groups) == (number, 15, [])
 
 
 def test_errors_are_what_we_catch() -> None:

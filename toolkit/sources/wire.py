@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import datetime as dt
+import ssl
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -22,6 +23,7 @@ from kafka.net.sasl.oauth import AbstractTokenProvider
 from kafka.net.selector import NetworkSelector
 from kafka.protocol import admin, consumer, metadata, producer
 from kafka.protocol.api_key import ApiKey
+from kafka.protocol.parser import KafkaProtocol
 
 from toolkit.config import ClientConfig, TokenProvider
 from toolkit.errors import AuthenticationFailed, BrokerError, ConnectionFailed, NotFound, ToolkitError, UsageError
@@ -71,6 +73,7 @@ CLIENT = "kafka-txn-toolkit"
 # 0x15030000, which is how a TLS alert starts: so a listener that speaks TLS is told from a long answer.
 LARGEST_ANSWER = 350_000_000
 PATIENCE = 3  # silent brokers that may be tried where any will do
+READ_BYTES = 1 << 18  # from a socket at once
 IN_FLIGHT = 8  # requests on one connection at a time; a broker works on one of them anyway
 
 # Kafka's names; kafka-python has its own for some codes, and does not know the newest.
@@ -91,6 +94,7 @@ _REFUSED = (
     kafka.errors.UnsupportedSaslMechanismError,
 )
 _LOST = (kafka.errors.KafkaError, OSError)
+_NOTHING_MORE = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 _TIMED_OUT = (kafka.errors.KafkaTimeoutError, kafka.errors.RequestTimedOutError)
 
 
@@ -112,18 +116,49 @@ class _Manager(KafkaConnectionManager):  # type: ignore[misc]
     """Connections that hear a broker out: kafka-python drops what it reads together with the end of a connection.
 
     A broker that refuses a password sends its refusal with the end, so without this it would be a broker that hung up.
+    And they read more at once: kafka-python takes 4 KiB, which makes a long fetch wait for itself.
     """
 
     async def _build_transport(self, *arguments: Any, **options: Any) -> Any:
         transport = await super()._build_transport(*arguments, **options)
-        receive = transport._sock_recv
+        sock = transport._sock
 
         def hear_out() -> tuple[bytes, Exception | None]:
-            data, end = receive()
+            parts, end = [], None
+            while end is None:
+                try:
+                    parts.append(sock.recv(READ_BYTES))
+                except _NOTHING_MORE:
+                    break
+                except OSError as exc:
+                    end = kafka.errors.KafkaConnectionError(exc)
+                else:
+                    end = None if parts[-1] else kafka.errors.KafkaConnectionError("socket disconnected")
+            data = b"".join(parts)
             return (data, None) if data else (data, end)  # the end comes again with the next read
 
         transport._sock_recv = hear_out
         return transport
+
+
+class _Unread:
+    """The rest of an answer, to be read without copying it: kafka-python copies it twice, and it can be megabytes."""
+
+    def __init__(self, answer: bytearray) -> None:
+        self._view = memoryview(answer)
+        self._at = 0
+
+    def read(self, size: int | None = None) -> bytes | memoryview:
+        start, self._at = self._at, len(self._view) if size is None else self._at + size
+        found = self._view[start : self._at]
+        return found if size is None else bytes(found)
+
+    def seek(self, position: int) -> None:
+        self._at = position
+
+
+def _decode(parser: KafkaProtocol, answer: bytearray) -> Any:
+    return KafkaProtocol._process_response(parser, _Unread(answer))
 
 
 class Wire:
@@ -271,6 +306,7 @@ class Wire:
         except kafka.errors.KafkaTimeoutError:
             connection.close()
             raise
+        connection.parser._process_response = partial(_decode, connection.parser)
         return connection
 
     async def _send_all(self, requests: Sequence[tuple[int | None, Request]], deadline: float) -> list[Answer]:
