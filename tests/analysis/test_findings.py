@@ -332,3 +332,30 @@ def test_a_second_look_over_fewer_partitions_keeps_the_rest_of_the_first() -> No
     )
     narrow = replace(look(), observed_at=NOW + dt.timedelta(seconds=5))
     assert [(row["partition"], row["verdict"]) for row in findings([wide, narrow])] == [(0, "hanging"), (1, "ongoing")]
+
+
+def from_files(one: Look, *doubts: str) -> Look:
+    """The same as read from log directories."""
+    return replace(one, from_files=True, doubts={("orders", 0, 7): doubts} if doubts else {})
+
+
+def test_what_speaks_against_files_is_missing_and_nothing_is_called_hanging() -> None:
+    doubt = "proof that orders-0 is as new as __transaction_state-33"
+    row = only(findings([from_files(look(transaction(state="Empty", on=())), doubt)]))
+    assert (row["verdict"], row["missing"]) == ("unknown", [doubt])
+    assert "abort --topic" not in row["remedy"]
+
+
+def test_a_verdict_from_files_names_whose_and_how_old_they_are() -> None:
+    row = only(findings([from_files(look(transaction(state="Empty", on=())))]))
+    assert row["verdict"] == "hanging"
+    assert "read from the files of brokers 1, 2, 3 as of 2026-11-21 12:00:00 UTC" in row["reason"]
+    sources = {entry["source"] for entry in row["evidence"]}
+    assert sources.isdisjoint({"ListOffsets", "DescribeProducers", "Fetch"})
+
+
+@pytest.mark.parametrize(("told", "expected"), [(ago(seconds=280), "ongoing"), (ago(seconds=100), "overdue")])
+def test_files_tell_of_a_coordinator_only_up_to_what_it_wrote_last(told: dt.datetime, expected: str) -> None:
+    """A copy may be much older than the time its files were written at: nothing is overdue by that time alone."""
+    row = transaction(start_time=ago(seconds=300), observed_at=told)
+    assert only(findings([from_files(look(row))]))["verdict"] == expected

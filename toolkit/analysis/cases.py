@@ -97,11 +97,15 @@ class Case:
 
     @property
     def age(self) -> dt.timedelta | None:
-        """Age by the coordinator's start time against this machine's clock; null where the clocks contradict."""
+        """Age by the coordinator's start time against `now`; null where the clocks contradict."""
         start: dt.datetime | None = self.owner.get("start_time")
-        if start is None or start > self.look.observed_at:
-            return None
-        return self.look.observed_at - start
+        return None if start is None or start > self.now else self.now - start
+
+    @property
+    def now(self) -> dt.datetime:
+        """This machine's time; in files, the time up to which they surely tell of the coordinator's state."""
+        told: dt.datetime | None = self.owner.get("observed_at") if self.look.from_files else None
+        return told or self.look.observed_at
 
     @property
     def expires_at(self) -> dt.datetime | None:

@@ -1,4 +1,4 @@
-"""What one look at a cluster saw: the input of the verdicts."""
+"""What one look at a cluster, or at its files, saw: the input of the verdicts."""
 
 from __future__ import annotations
 
@@ -66,7 +66,14 @@ class Look:
     openings
         First batch by (topic, partition, start offset), where it was read.
     observed_at
-        When the look ended, by this machine's clock.
+        When the look ended, by this machine's clock; from files, when the newest of them was written.
+    from_files
+        Whether log directories were read and no broker was asked. Then nothing brackets anything: the rows after are
+        those before, `doubts` says what that leaves open, and what is read of an id is as old as its row's
+        `observed_at`.
+    doubts
+        What speaks against trusting that nobody owns an open transaction, a sentence each that names what is missing,
+        by (topic, partition, producer id).
     """
 
     partitions: Sequence[Row]
@@ -77,3 +84,5 @@ class Look:
     coverage: Coverage
     observed_at: dt.datetime
     openings: Mapping[tuple[str, int, int], Opening] = field(default_factory=dict)
+    from_files: bool = False
+    doubts: Mapping[tuple[str, int, int], Sequence[str]] = field(default_factory=dict)

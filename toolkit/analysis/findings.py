@@ -102,6 +102,7 @@ def _transaction(case: Case, history: Sequence[Case | None], looks: Sequence[Loo
 def _doubts(case: Case, rule: Rule, history: Sequence[Case | None], looks: Sequence[Look]) -> list[str]:
     """What speaks against trusting a coordinator's silence; empty where it is proven."""
     doubts = list(dict.fromkeys(gap for look in looks for gap in look.coverage.gaps))
+    doubts += case.look.doubts.get((*case.tp, case.producer["producer_id"]), ())
     if case.leader_moved:
         doubts.append("an answer of the partition's leader: leadership moved during the look")
     if case.leader_row.get("error"):

@@ -86,7 +86,7 @@ def _wait(case: Case) -> str:
 def _state_since(case: Case) -> dt.timedelta:
     """How long a Prepare* state has lasted for sure: by the coordinator's log, or as long as we have watched it."""
     since: dt.datetime | None = case.owner.get("last_update_time")
-    return case.look.observed_at - since if since else case.seen_for
+    return case.now - since if since else case.seen_for
 
 
 # Order matters: first what makes an answer worthless, then the coordinator's open states, then the disowned ones.

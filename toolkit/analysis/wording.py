@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from toolkit.analysis.cases import Case
 from toolkit.analysis.evidence import Look
@@ -13,6 +14,18 @@ __all__ = ["at", "by_the_looks", "coordinator_says", "duration", "evidence", "nu
 
 _UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 _TIMES = {1: "seen once", 2: "seen twice"}
+
+
+class _Asked(NamedTuple):
+    """Who told what, as the evidence names it."""
+
+    offsets: str
+    producers: str
+    log: str
+
+
+REQUESTS = _Asked("ListOffsets", "DescribeProducers", "Fetch")
+FILES = _Asked("log and checkpoints", "log and .snapshot", "log")
 
 
 def duration(span: dt.timedelta) -> str:
@@ -47,7 +60,9 @@ def coordinator_says(owner: Row) -> str:
 
 
 def by_the_looks(looks: Sequence[Look]) -> str:
-    """``seen twice, 5 s apart; all 3 brokers answered``."""
+    """``seen twice, 5 s apart; all 3 brokers answered``; or that it was read from files, and how old they are."""
+    if looks[-1].from_files:
+        return f"read from the files of {_brokers(looks[-1])} as of {at(looks[-1].observed_at)}"
     seen = _TIMES.get(len(looks), f"seen {len(looks)} times")
     if len(looks) > 1:
         seen += f", {duration(looks[-1].observed_at - looks[0].observed_at)} apart"
@@ -55,22 +70,30 @@ def by_the_looks(looks: Sequence[Look]) -> str:
     return f"{seen}; {'the only broker' if brokers == 1 else f'all {brokers} brokers'} answered"
 
 
+def _brokers(look: Look) -> str:
+    ids = [str(broker_id) for broker_id in look.coverage.brokers]
+    return f"broker{'s' if len(ids) > 1 else ''} {', '.join(ids)}" if ids else "an unknown broker"
+
+
 def evidence(subject: Case | Row, looks: Sequence[Look]) -> list[dict[str, object]]:
     """What was seen, as rows of the evidence column: source, broker, time, name and value."""
-    rows = list(_of_case(subject) if isinstance(subject, Case) else _of_partition(subject))
     last = looks[-1]
+    asked = FILES if last.from_files else REQUESTS
+    rows = list(_of_case(subject, asked) if isinstance(subject, Case) else _of_partition(subject, asked))
     apart = (last.observed_at - looks[0].observed_at).total_seconds()
     texts = {"looks": str(len(looks)), "seconds_apart": f"{apart:.1f}"}
+    if last.from_files:
+        texts = {"as_of": _text(last.observed_at)}
     rows += [_entry("looks", None, last.observed_at, name, value) for name, value in texts.items()]
     rows += [_entry("coverage", None, last.observed_at, "proof", proof) for proof in last.coverage.proofs]
     rows += [_entry("coverage", None, last.observed_at, "gap", gap) for gap in last.coverage.gaps]
     return rows
 
 
-def _of_case(case: Case) -> Iterator[dict[str, object]]:
-    yield from _of_partition(case.leader_row)
+def _of_case(case: Case, asked: _Asked) -> Iterator[dict[str, object]]:
+    yield from _of_partition(case.leader_row, asked)
     yield from _named(
-        "DescribeProducers",
+        asked.producers,
         case.producer,
         ("producer_epoch", "current_txn_start_offset", "coordinator_epoch", "last_sequence", "last_timestamp"),
     )
@@ -92,12 +115,12 @@ def _of_case(case: Case) -> Iterator[dict[str, object]]:
             f"first_batch_time_by_{clock}": _text(case.opening.base_timestamp),
         }
         for name, value in found.items():
-            yield _entry("Fetch", case.producer.get("broker_id"), case.look.observed_at, name, value)
+            yield _entry(asked.log, case.producer.get("broker_id"), case.look.observed_at, name, value)
 
 
-def _of_partition(row: Row) -> Iterator[dict[str, object]]:
+def _of_partition(row: Row, asked: _Asked) -> Iterator[dict[str, object]]:
     names = ("log_start_offset", "last_stable_offset", "high_watermark", "log_end_offset", "isr", "leader_epoch")
-    yield from _named("ListOffsets", row, names)
+    yield from _named(asked.offsets, row, names)
 
 
 def _named(source: str, row: Row, names: Sequence[str]) -> Iterator[dict[str, object]]:
