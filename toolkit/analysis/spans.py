@@ -22,7 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from toolkit.analysis.columns import arrow_table, labels, numbers, times
-from toolkit.analysis.ordering import run_starts, stable_order
+from toolkit.analysis.ordering import run_starts, stable_order, taken
 from toolkit.errors import UsageError
 from toolkit.formats.batches import CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
 from toolkit.formats.headers import ABORT, COMMIT, Headers
@@ -140,17 +140,18 @@ def piece(headers: Headers, *, file_id: int = 0) -> Piece:
     file_id
         A number for the file they were read from, which comes back in the column ``file``.
     """
-    attributes, marker = headers["attributes"], headers["marker"]
-    control = (attributes & CONTROL) != 0
-    ends = control & ((marker == COMMIT) | (marker == ABORT) | (marker == UNREAD_MARKER))
-    data = (attributes & (CONTROL | TRANSACTIONAL)) == TRANSACTIONAL
-    rows = np.flatnonzero((ends | data) & (headers["producer_id"] >= 0))
+    attributes = headers["attributes"] & (CONTROL | TRANSACTIONAL)
+    ends = np.zeros(len(headers), np.bool_)
+    control = np.flatnonzero(attributes & CONTROL)
+    marker = headers["marker"][control]
+    ends[control] = (marker == COMMIT) | (marker == ABORT) | (marker == UNREAD_MARKER)
+    producers = headers["producer_id"].copy()  # side by side, which the sort below is glad of
+    rows = np.flatnonzero((ends | (attributes == TRANSACTIONAL)) & (producers >= 0))
     if rows.size == 0:
         return EMPTY
-    producers = headers["producer_id"][rows]
-    order = stable_order(producers)
-    groups = _groups(producers[order], ends[rows[order]])
-    spans = _from_headers(headers, rows[order], ends=ends, groups=groups)
+    rows = rows[stable_order(producers[rows])]
+    groups = _groups(producers[rows], ends[rows])
+    spans = _from_headers(headers, rows, ends=ends, groups=groups)
     spans["file"] = file_id
     spans["truncated"] = np.where(groups.of_new_producer, -1, 0)
     return _split(spans)
@@ -174,7 +175,7 @@ def merge(*pieces: Piece) -> Piece:
     edges = _joined([each.edges for each in pieces])
     if edges.size == 0:
         return Piece(closed=closed, settled=settled)
-    edges = edges[stable_order(edges["producer_id"])]
+    edges = taken(edges, stable_order(edges["producer_id"]))
     groups = _groups(edges["producer_id"], edges["marker_offset"] >= 0)
     spans = _from_edges(edges, groups)
     begins_here = (spans["truncated"] == -1) & (settled | ~groups.of_new_producer)
@@ -201,7 +202,7 @@ def begin(*, opened_before: Mapping[int, tuple[int, int]] | None = None) -> Piec
     spans["first_epoch"] = spans["producer_epoch"] = [epoch for _, epoch in opened.values()]
     spans["truncated"] = 1
     spans["outcome"] = OPEN
-    return Piece(edges=spans[stable_order(spans["producer_id"])], settled=True)
+    return Piece(edges=taken(spans, stable_order(spans["producer_id"])), settled=True)
 
 
 def finish(
@@ -229,7 +230,7 @@ def finish(
     if not piece.settled and (from_start or opened_before is not None):
         piece = merge(begin(opened_before=None if from_start else opened_before), piece)
     spans = _joined((*piece.closed, piece.edges))
-    return spans[np.lexsort((_unknown_last(spans["marker_offset"]), _unknown_last(spans["first_offset"])))]
+    return taken(spans, np.lexsort((_unknown_last(spans["marker_offset"]), _unknown_last(spans["first_offset"]))))
 
 
 def span_table(
@@ -293,36 +294,35 @@ def _from_headers(headers: Headers, order: npt.NDArray[Any], *, ends: npt.NDArra
     """One span for each group of batches; `order` holds their indices, sorted by producer."""
     spans = np.full(len(groups.first), -1, SPAN)
     ended = ends[order[groups.last]]
-    count = groups.last - groups.first + 1 - ended
-    first = headers[order[groups.first]]
+    first, last_data = taken(headers, order[groups.first]), groups.last - ended
     spans["producer_id"], spans["position"] = first["producer_id"], first["position"]
-    spans["batches"] = count
+    spans["batches"] = last_data - groups.first + 1
 
     for name, counted in (("records", "record_count"), ("bytes", "size")):
-        amounts = headers[counted][order]
-        spans[name] = np.add.reduceat(amounts, groups.first, dtype=np.int64)
-        spans[name][ended] -= amounts[groups.last[ended]]
+        amounts = headers[counted].astype(np.int64)[order]
+        spans[name] = np.add.reduceat(amounts, groups.first) - np.where(ended, amounts[groups.last], 0)
 
-    full = count > 0
-    first, last = first[full], headers[order[(groups.last - ended)[full]]]
+    full = np.flatnonzero(spans["batches"])
+    first, last = taken(first, full), taken(headers, order[last_data[full]])
     spans["first_offset"][full], spans["last_offset"][full] = first["base_offset"], last["last_offset"]
     spans["first_epoch"][full], spans["producer_epoch"][full] = first["producer_epoch"], last["producer_epoch"]
     spans["first_sequence"][full], spans["last_sequence"][full] = first["base_sequence"], last_sequences(last)
     spans["start"][full] = _starts(first)
     spans["start_by"][full] = (first["attributes"] & LOG_APPEND_TIME) != 0
 
-    markers = headers[order[groups.last[ended]]]
+    ended = np.flatnonzero(ended)
+    markers = taken(headers, order[groups.last[ended]])
     spans["marker_offset"][ended], spans["end"][ended] = markers["base_offset"], markers["max_timestamp"]
     spans["marker"][ended], spans["marker_epoch"][ended] = markers["marker"], markers["producer_epoch"]
     spans["coordinator_epoch"][ended] = markers["coordinator_epoch"]
-    spans["producer_epoch"] = np.where(full, spans["producer_epoch"], spans["marker_epoch"])
+    spans["producer_epoch"] = np.where(spans["batches"] > 0, spans["producer_epoch"], spans["marker_epoch"])
     spans["outcome"] = _outcomes(spans)
     return spans
 
 
 def _from_edges(edges: Spans, groups: _Groups) -> Spans:
     """One span for each group of edges, which are sorted by producer; only the last of a group may lack data."""
-    spans: Spans = edges[groups.first]
+    spans = taken(edges, groups.first)
     last_data = np.maximum(groups.last - (edges["first_offset"][groups.last] < 0), groups.first)
     for name in SUMS:
         spans[name] = np.add.reduceat(edges[name], groups.first)
@@ -339,7 +339,7 @@ def _from_edges(edges: Spans, groups: _Groups) -> Spans:
 
 def _split(spans: Spans) -> Piece:
     closed = (spans["marker_offset"] >= 0) & (spans["truncated"] != -1)
-    return Piece(closed=(spans[closed],), edges=spans[~closed])
+    return Piece(closed=(taken(spans, np.flatnonzero(closed)),), edges=taken(spans, np.flatnonzero(~closed)))
 
 
 def _outcomes(spans: Spans) -> npt.NDArray[Any]:
