@@ -41,7 +41,8 @@ steps = st.builds(
     st.sampled_from([0, 0, 0, LOG_APPEND_TIME, DELETE_HORIZON]),
     st.integers(-2, 5),
 )
-histories = st.lists(steps, max_size=40).map(lambda found: batches(found))
+step_lists = st.lists(steps, max_size=40)
+histories = step_lists.map(lambda found: batches(found))
 """Headers of up to 40 batches of up to four producers, and of batches without one (producer 0)."""
 
 

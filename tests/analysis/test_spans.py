@@ -77,6 +77,7 @@ def by_the_book(headers: Headers, *, from_start: bool, opened: Opened | None) ->
             span["start"] = int(batch["max_timestamp"] if base_lost else batch["base_timestamp"])
             span["start_by"] = int(by_broker)
             span["first_offset"] = int(batch["base_offset"])
+            span["first_batch_end"] = int(batch["last_offset"]) + 1
             span["first_epoch"] = int(batch["producer_epoch"])
             span["first_sequence"] = int(batch["base_sequence"])
         span["last_offset"] = int(batch["last_offset"])

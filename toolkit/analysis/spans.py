@@ -50,6 +50,7 @@ SPAN = np.dtype(
         ("first_offset", "i8"),
         ("last_offset", "i8"),
         ("marker_offset", "i8"),
+        ("first_batch_end", "i8"),  # log end offset right after the first batch
         ("start", "i8"),  # ms
         ("end", "i8"),  # ms
         ("batches", "i8"),
@@ -305,6 +306,7 @@ def _from_headers(headers: Headers, order: npt.NDArray[Any], *, ends: npt.NDArra
     full = np.flatnonzero(spans["batches"])
     first, last = taken(first, full), taken(headers, order[last_data[full]])
     spans["first_offset"][full], spans["last_offset"][full] = first["base_offset"], last["last_offset"]
+    spans["first_batch_end"][full] = first["last_offset"] + 1
     spans["first_epoch"][full], spans["producer_epoch"][full] = first["producer_epoch"], last["producer_epoch"]
     spans["first_sequence"][full], spans["last_sequence"][full] = first["base_sequence"], last_sequences(last)
     spans["start"][full] = _starts(first)

@@ -112,14 +112,18 @@ LSO_TIMELINE = Table(
         Column("at", TIME, "Time of the batch that made the step; a data batch's clock is its producer's."),
         Column("offset", INT64, "Log end offset right after that batch.", nullable=False),
         Column("last_stable_offset", INT64, "LSO right after that batch, replication aside.", nullable=False),
-        Column("event", STRING, "open, commit, abort, or end (of what was read).", nullable=False),
+        Column(
+            "event",
+            STRING,
+            "open, commit, abort, or end (of what was read); null for a marker whose record was not read.",
+        ),
         Column("open_count", INT64, "Open transactions right after that batch.", nullable=False),
         Column("holder_producer_id", INT64, "Producer of the lowest open transaction; null where none is open."),
         Column("holder_producer_epoch", INT16, "Its epoch."),
         Column("holder_first_offset", INT64, "Its first offset."),
         _BROKER,
     ),
-    key=("topic", "partition", "offset"),
+    key=("topic", "partition", "offset", "event"),
     sort=("topic", "partition", "broker_id", "offset"),
 )
 

@@ -1,0 +1,187 @@
+"""The last stable offset (LSO) over offset and time: every step of it, and who held it.
+
+It is the first offset of the lowest open transaction, else the log end offset (``ProducerStateManager``). Two things
+are left aside that the batches do not show: a broker counts a transaction as open until its marker is replicated, and
+it never lets the LSO fall behind the log start offset. Of a transaction that begins before what was read, and is not
+known from a snapshot, the first batch that was read counts as its beginning.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from toolkit.analysis.columns import arrow_table, labels, numbers, times
+from toolkit.analysis.ordering import stable_order, taken
+from toolkit.analysis.spans import OPEN, Spans
+from toolkit.formats.headers import ABORT
+from toolkit.schema import ABORTED, LSO_TIMELINE
+
+__all__ = [
+    "ABORTED_TXN",
+    "END",
+    "EVENTS",
+    "LSO_STEP",
+    "aborted",
+    "aborted_table",
+    "last_stable_offset",
+    "lso_steps",
+    "lso_table",
+]
+
+Array = npt.NDArray[Any]
+
+LSO_STEP = np.dtype(
+    [
+        ("at", "i8"),  # ms
+        ("offset", "i8"),
+        ("last_stable_offset", "i8"),
+        ("open_count", "i8"),
+        ("holder_producer_id", "i8"),
+        ("holder_first_offset", "i8"),
+        ("holder_producer_epoch", "i2"),
+        ("event", "i1"),  # index in EVENTS; UNREAD_MARKER for a marker whose type was not read
+    ]
+)
+"""One row per step, as `schema.LSO_TIMELINE`; -1 is unknown, or no holder."""
+
+ABORTED_TXN = np.dtype(
+    [("producer_id", "i8"), ("first_offset", "i8"), ("last_offset", "i8"), ("last_stable_offset", "i8")]
+)
+"""One row per aborted transaction, as `schema.ABORTED`."""
+
+END = 3
+EVENTS = ("abort", "commit", "open", "end")
+"""Name of each event: at the indices ABORT, COMMIT, OPEN and END."""
+
+NEVER = np.iinfo(np.int64).max
+
+
+def last_stable_offset(spans: Spans, *, log_end_offset: int) -> int:
+    """The LSO where the log ends: the lowest first offset of an open transaction, else the log end offset."""
+    starts = spans["first_offset"][spans["outcome"] == OPEN]
+    return int(starts.min()) if starts.size else log_end_offset
+
+
+def lso_steps(spans: Spans, *, log_end_offset: int, end_time: int = -1) -> Array:
+    """Every step of the LSO, in order.
+
+    Parameters
+    ----------
+    spans
+        Every transaction of one partition, from `spans.finish`.
+    log_end_offset
+        Offset after the last one that was read.
+    end_time
+        Time of the last batch in ms, for the last row; -1 if not known.
+
+    Returns
+    -------
+    numpy.ndarray
+        Structured array of `LSO_STEP`. A row where a transaction opens while no other is open: the LSO stops at its
+        first offset. A row where the marker of the lowest open transaction is written: the LSO goes to the next lowest
+        one, or to the log end, which it follows from there. One last row ``end``. A transaction that was open before
+        what was read has its first row just after its first offset, without a time.
+    """
+    open_ = _OpenSpans.of(spans)
+    before = np.concatenate(([-1], open_.ends_by[:-1]))[: len(open_.spans)]
+    alone = np.flatnonzero(open_.first > before)
+    held = np.flatnonzero((open_.end > before) & (open_.end < NEVER))
+    opening, closing = taken(open_.spans, alone), taken(open_.spans, held)
+
+    steps = np.full(len(alone) + len(held) + 1, -1, LSO_STEP)
+    steps["offset"] = np.concatenate((_opened_at(opening), closing["marker_offset"] + 1, [log_end_offset]))
+    steps["at"] = np.concatenate((opening["start"], closing["end"], [end_time]))
+    steps["event"] = np.concatenate((np.full(len(alone), OPEN), closing["marker"], [END]))
+    steps = taken(steps, stable_order(steps["offset"]))
+
+    held_back, holder = open_.holder_at(steps["offset"])
+    holders = taken(open_.spans, holder)
+    steps["last_stable_offset"] = steps["offset"]
+    steps["last_stable_offset"][held_back] = holders["first_offset"]
+    for name in ("producer_id", "producer_epoch", "first_offset"):
+        steps[f"holder_{name}"][held_back] = holders[name]
+    steps["open_count"] = open_.count_at(steps["offset"])
+    return steps
+
+
+def lso_table(steps: Array, *, topic: str | None, partition: int | None, broker_id: int | None = None) -> pa.Table:
+    """Steps from `lso_steps` as an Arrow table with exactly the columns of ``schema.LSO_TIMELINE``."""
+    columns = {name: numbers(steps[name]) for name in LSO_STEP.names or ()}
+    place = {"topic": topic, "partition": partition, "broker_id": broker_id}
+    named = {"at": times(steps["at"]), "event": labels(steps["event"], EVENTS)}
+    return arrow_table(LSO_TIMELINE, columns | place | named, rows=len(steps))
+
+
+def aborted(spans: Spans) -> Array:
+    """The aborted transactions as the broker writes them into the ``.txnindex``, in the order of their markers.
+
+    Those without data are not there: no consumer needs to skip anything of them.
+
+    Parameters
+    ----------
+    spans
+        Every transaction of one partition, from `spans.finish`.
+
+    Returns
+    -------
+    numpy.ndarray
+        Structured array of `ABORTED_TXN`: ``last_offset`` is that of the marker, and ``last_stable_offset`` the LSO
+        right after it (``ProducerStateManager.lastStableOffset``).
+    """
+    found = taken(spans, np.flatnonzero(spans["outcome"] == ABORT))
+    rows = np.zeros(len(found), ABORTED_TXN)
+    rows["producer_id"], rows["first_offset"] = found["producer_id"], found["first_offset"]
+    rows["last_offset"] = found["marker_offset"]
+    rows["last_stable_offset"] = _OpenSpans.of(spans).lso_at(rows["last_offset"] + 1)
+    return taken(rows, stable_order(rows["last_offset"]))
+
+
+def aborted_table(rows: Array, *, topic: str | None, partition: int | None, broker_id: int | None = None) -> pa.Table:
+    """Rows from `aborted` as an Arrow table with exactly the columns of ``schema.ABORTED``."""
+    columns = {name: numbers(rows[name]) for name in ABORTED_TXN.names or ()}
+    place = {"topic": topic, "partition": partition, "broker_id": broker_id}
+    return arrow_table(ABORTED, columns | place, rows=len(rows))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _OpenSpans:
+    """Transactions with data by first offset: which are open at an offset, and which of them is the lowest."""
+
+    spans: Spans
+    first: Array
+    end: Array  # marker offset, or NEVER
+    ends_by: Array  # highest end so far: all up to here are closed after it
+
+    @staticmethod
+    def of(spans: Spans) -> _OpenSpans:
+        spans = taken(spans, np.flatnonzero(spans["first_offset"] >= 0))
+        spans = taken(spans, stable_order(spans["first_offset"]))
+        end = np.where(spans["marker_offset"] < 0, NEVER, spans["marker_offset"])
+        return _OpenSpans(spans=spans, first=spans["first_offset"], end=end, ends_by=np.maximum.accumulate(end))
+
+    def holder_at(self, log_end: Array) -> tuple[Array, Array]:
+        """Which of these log ends have an open transaction before them, and the index of the lowest one at each."""
+        lowest = np.searchsorted(self.ends_by, log_end)  # the first that ends at or after it
+        held_back = np.flatnonzero(lowest < np.searchsorted(self.first, log_end))
+        return held_back, lowest[held_back]
+
+    def lso_at(self, log_end: Array) -> Array:
+        """LSO of a log that ends at each of these offsets."""
+        held_back, holder = self.holder_at(log_end)
+        lso = log_end.copy()
+        lso[held_back] = self.first[holder]
+        return lso
+
+    def count_at(self, log_end: Array) -> Array:
+        """Number of open transactions of a log that ends at each of these offsets."""
+        return np.searchsorted(self.first, log_end) - np.searchsorted(np.sort(self.end), log_end)
+
+
+def _opened_at(spans: Spans) -> Array:
+    """Log end offset right after the first batch; a batch that was not read has one record at least."""
+    return np.where(spans["first_batch_end"] < 0, spans["first_offset"] + 1, spans["first_batch_end"])
