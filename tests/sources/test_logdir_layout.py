@@ -1,0 +1,149 @@
+"""What a path holds: log directories, partitions, loose files, texts; and what is set aside."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.sources.log_files import META, partition_folder, write_root
+from toolkit.errors import NotFound, UsageError
+from toolkit.sources.logdir.files import changes, list_files
+from toolkit.sources.logdir.layout import Layout, discover
+
+SEGMENT = "00000000000000000000.log"
+DUMP = "Dumping /data/orders-0/00000000000000000000.log\nLog starting offset: 0\n"
+
+
+def places(layout: Layout) -> list[tuple[str | None, int | None, int | None]]:
+    return [(replica.topic, replica.partition, replica.broker_id) for replica in layout.replicas]
+
+
+def test_a_log_directory_has_its_partitions_and_its_brokers_id(tmp_path: Path) -> None:
+    root = write_root(tmp_path, broker_id=3)
+    partition_folder(root, "orders-0")
+    partition_folder(root, "my-orders-12")
+    layout = discover([root])
+    assert places(layout) == [("my-orders", 12, 3), ("orders", 0, 3)]
+    assert layout.roots[0].cluster_id == "xRkncQT9TEa2WI1kTHANEQ"
+
+
+def test_a_folder_above_several_brokers_has_them_all_even_where_it_is_named_like_a_partition(tmp_path: Path) -> None:
+    for broker_id in (1, 2):
+        partition_folder(write_root(tmp_path / f"broker-{broker_id}" / "data", broker_id=broker_id), "orders-0")
+    assert places(discover([tmp_path])) == [("orders", 0, 1), ("orders", 0, 2)]
+
+
+def test_a_partitions_folder_is_enough_and_its_broker_is_looked_up_beside_it(tmp_path: Path) -> None:
+    folder = partition_folder(write_root(tmp_path), "orders-0")
+    assert places(discover([folder])) == [("orders", 0, 1)]
+    renamed = folder.rename(tmp_path / "what the admin sent")
+    assert places(discover([renamed])) == [(None, None, 1)]
+
+
+def test_loose_files_of_one_folder_are_one_replica(tmp_path: Path) -> None:
+    folder = partition_folder(tmp_path, "orders-0", "00000000000000000005.log", "00000000000000000005.snapshot")
+    segments = [folder / SEGMENT, folder / "00000000000000000005.log"]
+    [replica] = discover(segments).replicas
+    assert [file.offset for file in list_files(replica).segments] == [0, 5]
+    assert not list_files(replica).snapshots
+    assert len(discover([*segments, folder]).replicas) == len(discover([folder, *segments]).replicas) == 1
+
+
+def test_files_are_known_by_their_first_bytes_where_their_name_does_not_tell(tmp_path: Path) -> None:
+    (tmp_path / "dump.out").write_text(DUMP)
+    (tmp_path / "notes.txt").write_text("nothing of it")
+    assert discover([tmp_path]).texts == [tmp_path / "dump.out"]
+    assert discover([tmp_path / "dump.out", tmp_path]).texts == [tmp_path / "dump.out"]
+    copied = tmp_path / "copied segment"
+    copied.write_bytes((partition_folder(tmp_path, "orders-0") / SEGMENT).read_bytes())
+    [replica] = discover([copied]).replicas
+    assert [file.path for file in list_files(replica).segments] == [copied]
+
+
+def test_folders_on_their_way_in_or_out_are_told_and_not_mixed_in(tmp_path: Path) -> None:
+    root = write_root(tmp_path)
+    partition_folder(root, "orders-0")
+    for suffix in ("delete", "future", "stray"):
+        partition_folder(root, f"orders-0.0f81b0f6c1a8497fb47e1c9c9e2a6d1b-{suffix}")
+    layout = discover([root])
+    assert places(layout) == [("orders", 0, 1)]
+    assert sorted(each.reason.split(":")[0] for each in layout.left_out) == ["DELETED", "FUTURE", "STRAY"]
+
+
+def test_links_and_paths_that_lead_to_the_same_count_once(tmp_path: Path) -> None:
+    root = write_root(tmp_path / "data")
+    folder = partition_folder(tmp_path / "disk", "orders-0")
+    (root / "orders-0").symlink_to(folder)
+    (tmp_path / "again").symlink_to(root)
+    (root / "loop").symlink_to(tmp_path)
+    assert places(discover([tmp_path, root, root / "orders-0"])) == [("orders", 0, 1)]
+
+
+def test_a_partition_that_is_a_broken_link_is_there_and_cannot_be_read(tmp_path: Path) -> None:
+    root = write_root(tmp_path)
+    (root / "orders-0").symlink_to(tmp_path / "gone")
+    [replica] = discover([root]).replicas
+    assert list_files(replica).error == f"UNREADABLE: {root / 'orders-0'}: No such file or directory."
+
+
+def test_what_is_nothing_of_kafkas_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match="no file or folder"):
+        discover([tmp_path / "missing"])
+    with pytest.raises(NotFound, match="nothing of Kafka's"):
+        discover([tmp_path])
+    packed = tmp_path / "orders.gz"
+    packed.write_bytes(gzip.compress(DUMP.encode()))
+    with pytest.raises(UsageError, match="packed by gzip"):
+        discover([packed])
+    (tmp_path / "empty").touch()
+    with pytest.raises(UsageError, match="no segment"):
+        discover([tmp_path / "empty"])
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_path_that_may_not_be_read_is_refused(tmp_path: Path) -> None:
+    tmp_path.chmod(0)
+    with pytest.raises(UsageError, match="Permission denied"):
+        discover([tmp_path])
+
+
+def test_files_that_the_cleaner_and_the_deleter_left_are_no_part_of_the_log(tmp_path: Path) -> None:
+    folder = partition_folder(tmp_path, "orders-0", "00000000000000000007.log")
+    for name in ("00000000000000000003.log.deleted", "00000000000000000005.log.cleaned"):
+        (folder / name).write_bytes(b"")
+    listing = list_files(discover([folder]).replicas[0])
+    assert [file.offset for file in listing.segments] == [0, 7]
+    assert sorted(each.reason.split(":")[0] for each in listing.left_out) == ["CLEANED", "DELETED"]
+
+
+def test_a_finished_swap_replaces_what_it_spans_as_the_next_start_would_have_it(tmp_path: Path) -> None:
+    folder = partition_folder(tmp_path, "orders-0", "00000000000000000001.log", "00000000000000000003.log")
+    (folder / SEGMENT).rename(folder / f"{SEGMENT}.swap")  # holds the offsets 0 to 2
+    listing = list_files(discover([folder]).replicas[0])
+    assert [file.path.name for file in listing.segments] == [f"{SEGMENT}.swap", "00000000000000000003.log"]
+    (folder / f"{SEGMENT}.cleaned").touch()  # there was more to come: the swap does not count
+    listing = list_files(discover([folder]).replicas[0])
+    assert [file.offset for file in listing.segments] == [1, 3]
+
+
+def test_what_happens_to_files_while_they_are_read_is_seen(tmp_path: Path) -> None:
+    folder = partition_folder(tmp_path, "orders-0", "00000000000000000003.log")
+    [replica] = discover([folder]).replicas
+    before = list_files(replica)
+    assert changes(before, list_files(replica), appending=False) == []
+    with (folder / "00000000000000000003.log").open("ab") as file:
+        file.write(b"more")
+    assert changes(before, list_files(replica), appending=True) == []
+    assert "written to" in changes(before, list_files(replica), appending=False)[0]
+    (folder / SEGMENT).rename(folder / f"{SEGMENT}.deleted")
+    assert f"{SEGMENT} was removed" in changes(before, list_files(replica), appending=True)[0]
+
+
+def test_meta_properties_of_zookeeper_times_name_the_broker_too(tmp_path: Path) -> None:
+    root = write_root(tmp_path)
+    (root / META).write_text("version=0\nbroker.id=9\ncluster.id=xRkncQT9TEa2WI1kTHANEQ\n")
+    partition_folder(root, "orders-0")
+    assert places(discover([root])) == [("orders", 0, 9)]

@@ -1,0 +1,1 @@
+"""Log directories, copied files and dumps as tables."""

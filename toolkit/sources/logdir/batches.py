@@ -1,0 +1,89 @@
+"""The batches of a replica in the order of its log, over all its segments."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+from toolkit.errors import DecodeError
+from toolkit.formats.batches import HEADER_SIZE, read_header
+from toolkit.formats.headers import Damage, Scanned
+from toolkit.formats.indexes import read_offset_index
+from toolkit.formats.scan import scan_file
+from toolkit.sources.logdir.files import Listing, OfLog
+
+__all__ = ["Part", "read_parts"]
+
+TORN_BETWEEN = "CORRUPT_BATCH: The segment ends within a batch, though another segment follows it."
+
+
+class Part(NamedTuple):
+    """A stretch of one segment."""
+
+    segment: OfLog
+    scanned: Scanned
+
+
+def read_parts(
+    listing: Listing, *, start: int | None = None, stop: int | None = None, crc: bool = False
+) -> Iterator[Part]:
+    """The batches of a log in chunks, from some batch at or before an offset on, in bounded memory.
+
+    Parameters
+    ----------
+    listing
+        Its files. One that is gone meanwhile is damage (``UNREADABLE``).
+    start
+        Offset; batches a little before it come too, by the offset index. All of the log if null.
+    stop
+        Offset from which on nothing is read; batches a little behind it come too.
+    crc
+        Check every batch's checksum.
+    """
+    segments = listing.segments
+    first = 0 if start is None else max(bisect_right([segment.offset for segment in segments], start) - 1, 0)
+    for number, segment in enumerate(segments[first:], start=first):
+        if stop is not None and segment.offset >= stop:
+            return
+        position = _position(listing, segment, start) if start is not None and number == first else 0
+        for scanned in scan_file(segment.path, start=position, crc=crc):
+            yield Part(segment, scanned if number == len(segments) - 1 else _followed(scanned))
+            if stop is not None and len(scanned.headers) and scanned.headers["base_offset"][-1] >= stop:
+                return
+
+
+def _position(listing: Listing, segment: OfLog, offset: int) -> int:
+    """Byte of a segment where a batch at or before an offset begins, by its offset index; 0 if that cannot be trusted.
+
+    An index has no checksum: what it says counts if such a batch is there.
+    """
+    path = listing.offset_indexes.get(segment.offset)
+    if path is None or offset <= segment.offset:
+        return 0
+    try:
+        index = read_offset_index(path.read_bytes(), base_offset=segment.offset)
+        at = int(index["offset"].searchsorted(offset, side="right")) - 1
+        if at < 0:
+            return 0
+        position = int(index["position"][at])
+        with segment.path.open("rb") as file:
+            file.seek(position)
+            header = read_header(file.read(HEADER_SIZE))
+    except (OSError, DecodeError):
+        return 0
+    return position if segment.offset <= header.base_offset <= offset else 0
+
+
+def _followed(scanned: Scanned) -> Scanned:
+    """Damage of a segment that is not the last: nothing is still being written there, so a torn end is a loss."""
+    if not any(damage.reason.startswith("TORN_TAIL") for damage in scanned.damage):
+        return scanned
+    return replace(
+        scanned,
+        damage=tuple(
+            Damage(one.position, one.size, TORN_BETWEEN) if one.reason.startswith("TORN_TAIL") else one
+            for one in scanned.damage
+        ),
+    )
