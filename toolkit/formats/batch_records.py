@@ -38,7 +38,9 @@ class Record(NamedTuple):
     value: bytes | None
 
 
-def read_records(buf: Buffer, position: int = 0, *, limit: int = LIMIT) -> Iterator[Record]:
+def read_records(
+    buf: Buffer, position: int = 0, *, header: BatchHeader | None = None, limit: int = LIMIT
+) -> Iterator[Record]:
     """The records of the batch that starts at a position, decompressed; headers of records are passed over.
 
     The CRC is not looked at. A control batch gives its control record.
@@ -49,6 +51,8 @@ def read_records(buf: Buffer, position: int = 0, *, limit: int = LIMIT) -> Itera
         Bytes of a log segment or of a fetch response.
     position
         Where the batch starts in them.
+    header
+        The header of that batch, if it has been read.
     limit
         Bytes that its records may take, compressed or not.
 
@@ -58,7 +62,7 @@ def read_records(buf: Buffer, position: int = 0, *, limit: int = LIMIT) -> Itera
         At once if there is no whole batch at the position or it cannot be decompressed; while iterating if a record
         is damaged, after those before it. The position is that of the record, in a compressed batch that of the batch.
     """
-    header = read_header(buf, position)
+    header = header or read_header(buf, position)
     end = position + header.size
     if end > len(buf):
         raise DecodeError(

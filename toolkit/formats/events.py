@@ -10,6 +10,8 @@ import datetime as dt
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from google_crc32c import value as crc32c
+
 from toolkit.errors import DecodeError
 from toolkit.formats.batch_records import Record, read_records
 from toolkit.formats.batches import CRC_END, BatchHeader, read_header
@@ -26,6 +28,7 @@ from toolkit.schema import COORDINATOR_EVENTS, GROUP_EVENTS, Row
 
 __all__ = ["coordinator_events", "group_events"]
 
+NO_COORDINATOR_EVENT, NO_GROUP_EVENT = (dict.fromkeys(table.names) for table in (COORDINATOR_EVENTS, GROUP_EVENTS))
 LIMIT = 32 * 1024 * 1024  # bytes of a batch's records; a coordinator's value is some kilobytes, rarely a megabyte
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 Fill = Callable[[dict[str, Any], Record, BatchHeader], None]
@@ -59,11 +62,11 @@ def coordinator_events(
     Returns
     -------
     iterator of Row
-        Rows of ``schema.COORDINATOR_EVENTS`` in offset order; none for a control batch. What cannot be read is a row
+        Rows of ``schema.COORDINATOR_EVENTS`` in offset order; none for a sound control batch. What cannot be read is a row
         with ``error``: ``CORRUPT_BATCH`` for the batch, or for the rest of it, and ``CORRUPT_RECORD`` for one record.
     """
     place = {
-        **dict.fromkeys(COORDINATOR_EVENTS.names),
+        **NO_COORDINATOR_EVENT,
         "txn_state_partition": txn_state_partition,
         "broker_id": broker_id,
         "file": file,
@@ -105,7 +108,7 @@ def group_events(
         `coordinator_events`.
     """
     place = {
-        **dict.fromkeys(GROUP_EVENTS.names),
+        **NO_GROUP_EVENT,
         "group_partition": group_partition,
         "broker_id": broker_id,
         "file": file,
@@ -119,11 +122,11 @@ def _events(buf: Buffer, position: int, place: Row, fill: Fill) -> Iterator[Row]
     offset = None
     try:
         header = read_header(buf, position)
-        if header.is_control:
-            return
         offset = header.base_offset
-        records = read_records(buf, position, limit=LIMIT)
+        records = read_records(buf, position, header=header, limit=LIMIT)
         _check_crc(buf, position, header)
+        if header.is_control:  # said by bytes that the checksum covers
+            return
         for record in records:
             row = {**place, "offset": record.offset, "tombstone": record.value is None}
             try:
@@ -197,8 +200,6 @@ def _fill_group_metadata(row: dict[str, Any], value: bytes) -> None:
 
 
 def _check_crc(buf: Buffer, position: int, header: BatchHeader) -> None:
-    from google_crc32c import value as crc32c
-
     if crc32c(bytes(buf[position + CRC_END : position + header.size])) != header.crc:
         raise DecodeError(
             f"The checksum of the batch at offset {header.base_offset} does not match its bytes.",

@@ -63,8 +63,12 @@ class Reader:
 
     def varint(self) -> int:
         """Unsigned, at most 32 bits in five bytes (``ByteUtils.readUnsignedVarint``)."""
-        start, number = self.position, 0
-        for shift in range(0, 35, 7):
+        start = self.position
+        number = self._take(1)[0]
+        if number < 0x80:
+            return number
+        number &= 0x7F
+        for shift in range(7, 35, 7):
             byte = self._take(1)[0]
             number |= (byte & 0x7F) << shift
             if byte < 0x80 and number < 2**32:

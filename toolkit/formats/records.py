@@ -14,7 +14,8 @@ from toolkit.formats.primitives import Buffer, Reader, known
 
 __all__ = ["STATES", "TransactionState", "coordinator_partition", "read_transaction_key", "read_transaction_value"]
 
-HEAD = struct.Struct(">qhi")  # producer id, producer epoch, timeout
+HEAD = struct.Struct(">qhib")  # producer id, producer epoch, timeout, status
+TAG_INT16, TAG_INT64 = struct.Struct(">h"), struct.Struct(">q")
 TIMES = struct.Struct(">qq")  # last update, start
 
 STATES = (  # by status byte
@@ -100,8 +101,8 @@ def read_transaction_value(buf: Buffer) -> TransactionState:
             do="Upgrade kafka-txn-toolkit.",
         )
     flexible = version == 1
-    producer_id, producer_epoch, timeout_ms = reader.fields(HEAD)
-    state = _read_state(reader)
+    producer_id, producer_epoch, timeout_ms, status = reader.fields(HEAD)
+    state = _state(status, position=reader.position - 1)
     topic_partitions = _read_topic_partitions(reader, flexible=flexible)
     last_update_timestamp_ms, start_timestamp_ms = reader.fields(TIMES)
     tags, unknown_tags = reader.tags(keep=4) if flexible else ({}, 0)
@@ -115,10 +116,10 @@ def read_transaction_value(buf: Buffer) -> TransactionState:
         topic_partitions=topic_partitions,
         last_update_timestamp_ms=known(last_update_timestamp_ms),
         start_timestamp_ms=known(start_timestamp_ms),
-        previous_producer_id=known(_read_tag(tags.get(0), ">q")),
-        next_producer_id=known(_read_tag(tags.get(1), ">q")),
-        client_transaction_version=_read_tag(tags.get(2), ">h", default=0) if flexible else None,
-        next_producer_epoch=known(_read_tag(tags.get(3), ">h")),
+        previous_producer_id=known(_read_tag(tags.get(0), TAG_INT64)),
+        next_producer_id=known(_read_tag(tags.get(1), TAG_INT64)),
+        client_transaction_version=_read_tag(tags.get(2), TAG_INT16, default=0) if flexible else None,
+        next_producer_epoch=known(_read_tag(tags.get(3), TAG_INT16)),
         unknown_tags=unknown_tags,
     )
 
@@ -153,9 +154,7 @@ def coordinator_partition(key: str, partitions: int) -> int:
     return 0 if signed == -(2**31) else abs(signed) % partitions
 
 
-def _read_state(reader: Reader) -> str:
-    position = reader.position
-    status = reader.int8()
+def _state(status: int, *, position: int) -> str:
     if not 0 <= status < len(STATES):
         raise DecodeError(
             f"Transaction status {status} is not known.",
@@ -176,11 +175,11 @@ def _read_topic_partitions(reader: Reader, *, flexible: bool) -> tuple[tuple[str
     return tuple(found)
 
 
-def _read_tag(field: tuple[int, bytes] | None, form: str, *, default: int = -1) -> int:
+def _read_tag(field: tuple[int, bytes] | None, form: struct.Struct, *, default: int = -1) -> int:
     if field is None:
         return default
     position, data = field
-    if len(data) != struct.calcsize(form):
-        raise DecodeError(f"A tagged field of {struct.calcsize(form)} bytes has {len(data)}.", position=position)
-    (value,) = struct.unpack(form, data)
+    if len(data) != form.size:
+        raise DecodeError(f"A tagged field of {form.size} bytes has {len(data)}.", position=position)
+    (value,) = form.unpack(data)
     return int(value)

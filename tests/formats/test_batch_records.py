@@ -1,0 +1,185 @@
+"""Records of batches: as Kafka's own tool reads them in segments of real brokers, as packed here, and damaged."""
+
+import os
+import re
+import struct
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.formats.packed import CODECS, HEADER_SIZE, LOG_APPEND_TIME, Headers, pack_batch, varint
+from tests.formats.written import Segment
+from toolkit.errors import DecodeError
+from toolkit.formats.batch_records import Record, read_records
+from toolkit.formats.batches import BatchHeader
+
+MUTATIONS = int(os.environ.get("KAFKA_TXN_MUTATIONS", "300"))
+
+unhurried = settings(deadline=None)
+many = settings(deadline=None, max_examples=MUTATIONS)
+
+BYTES = st.none() | st.binary(max_size=40)
+TIMES = st.none() | st.integers(0, 2**62)
+
+
+@st.composite
+def records(draw: st.DrawFn) -> list[Record]:
+    offset = draw(st.integers(0, 2**40))
+    found = []
+    for step in draw(st.lists(st.integers(1, 300), min_size=1, max_size=8)):
+        found.append(Record(offset, draw(TIMES), draw(BYTES), draw(BYTES)))
+        offset += step
+    return found
+
+
+HEADERS = st.lists(st.tuples(st.binary(max_size=5), BYTES), max_size=3)
+
+
+@unhurried
+@given(records(), st.sampled_from(CODECS), HEADERS, st.binary(max_size=20))
+def test_records_come_back(found: list[Record], codec: str, headers: Headers, before: bytes) -> None:
+    batch = pack_batch(found, codec=codec, headers=headers)
+    buf = before + batch + b"and more"
+    for form in (buf, bytearray(buf), memoryview(buf)):
+        assert list(read_records(form, len(before))) == found
+
+
+@unhurried
+@given(records(), st.integers(0, 2**50))
+def test_a_delete_horizon_is_what_times_are_relative_to(found: list[Record], horizon: int) -> None:
+    assert list(read_records(pack_batch(found, attributes=0x40, base_timestamp=horizon))) == found
+
+
+def test_log_append_time_is_that_of_the_batch() -> None:
+    batch = pack_batch([Record(5, 1000, b"a", None), Record(6, 3000, b"b", b"")], attributes=LOG_APPEND_TIME)
+    assert list(read_records(batch)) == [Record(5, 3000, b"a", None), Record(6, 3000, b"b", b"")]
+
+
+def test_a_record_that_is_damaged_comes_after_those_before_it() -> None:
+    first, second = Record(5, 1000, b"a", b"b"), Record(9, 1000, b"key", b"value")
+    batch = bytearray(pack_batch([first, second]))
+    second_at = HEADER_SIZE + 9
+    batch[second_at + 4] = 0x7F  # the length of its key
+    found = read_records(bytes(100) + batch, 100)
+    assert next(found) == first
+    with pytest.raises(DecodeError, match=r"^The batch at offset 5 is damaged: at its byte 70, a record") as caught:
+        next(found)
+    assert caught.value.position == 100 + second_at
+
+
+@pytest.mark.parametrize("codec", CODECS[1:])
+def test_a_compressed_record_that_is_damaged_is_at_its_batch(codec: str) -> None:
+    batch = bytearray(pack_batch([Record(5, 1000, b"a", b"b")], codec=codec))
+    batch[HEADER_SIZE - 1] += 1  # one more record than there is
+    with pytest.raises(DecodeError, match="at byte 9 of its records, decompressed") as caught:
+        list(read_records(bytes(100) + batch, 100))
+    assert caught.value.position == 100
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (varint(-5), "its size is -5"),
+        (varint(100), "its size is 100, and 0 bytes are left"),
+        (varint(6) + b"\0\0\0\1\1\0\0", "bytes are left over after 1 records"),
+        (varint(7) + b"\0\0\0\1\1\0\0", "its size is 7, and its fields take 6"),
+        (varint(6) + b"\0\0\0\3\1\0", "a length is -2"),
+        (varint(6) + b"\0\0\2\1\1\0", "its offset delta is 1, outside 0 to 0"),
+        (varint(6) + b"\0\0\1\1\1\0", "its offset delta is -1, outside 0 to 0"),
+        (varint(6) + b"\0\0\0\1\1\1", "it has -1 headers"),
+        (varint(8) + b"\0\0\0\1\1\2\1\1", "the key of a header is null"),
+        (varint(7) + b"\0\0\0\1\1\4\0", "the batch ends within it"),
+        (b"\xff" * 5, "a varint is longer than 5 bytes"),
+        (varint(16) + b"\0" + b"\xff" * 15, "a varint is longer than 10 bytes"),
+        (varint(5) + b"\0\0\0\6\0", "3 bytes of it reach past its end"),
+    ],
+)
+def test_what_a_record_cannot_be(body: bytes, why: str) -> None:
+    batch = bytearray(pack_batch([Record(0, 0, None, None)])[:HEADER_SIZE] + body)
+    batch[8:12] = struct.pack(">i", len(batch) - 12)
+    with pytest.raises(DecodeError, match=re.escape(why)):
+        list(read_records(batch))
+
+
+def test_a_batch_is_read_at_once() -> None:
+    """So that a batch that is not there is known before anything is made of it."""
+    with pytest.raises(DecodeError, match=r"ends early: 61 of 70 bytes are there"):
+        read_records(pack_batch([Record(0, 0, b"a", b"b")])[:61])
+
+
+def test_more_than_the_limit_is_refused() -> None:
+    batch = pack_batch([Record(0, 0, None, bytes(1000))])
+    assert len(list(read_records(batch, limit=1010))) == 1
+    with pytest.raises(DecodeError, match="take more than 1000 bytes"):
+        read_records(batch, limit=1000)
+
+
+@unhurried
+@given(records(), st.sampled_from(CODECS))
+def test_every_cut_is_a_decode_error(found: list[Record], codec: str) -> None:
+    batch = pack_batch(found, codec=codec)
+    for end in range(len(batch)):
+        with pytest.raises(DecodeError) as caught:
+            read_records(batch[:end])
+        assert 0 <= caught.value.position <= end
+        shortened = bytearray(batch[: max(end, HEADER_SIZE)])  # a batch whose length says that it ends here
+        shortened[8:12] = struct.pack(">i", len(shortened) - 12)
+        with pytest.raises(DecodeError):
+            list(read_records(shortened))
+
+
+@many
+@given(st.data(), records(), st.sampled_from(CODECS), HEADERS)
+def test_damage_is_a_decode_error_or_records(
+    data: st.DataObject, found: list[Record], codec: str, headers: Headers
+) -> None:
+    damaged = bytearray(pack_batch(found, codec=codec, headers=headers))
+    for _ in range(data.draw(st.integers(1, 4))):
+        damaged[data.draw(st.integers(12, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+    reads_or_says_where(bytes(damaged))
+
+
+def reads_or_says_where(buf: bytes) -> None:
+    position = 0
+    try:
+        for record in read_records(buf, limit=100_000):
+            assert isinstance(record, Record)
+    except DecodeError as exc:
+        position = exc.position
+    assert 0 <= position <= len(buf)
+
+
+@pytest.mark.lab
+def test_records_are_those_that_kafka_dumps(segments: list[Segment]) -> None:
+    codecs: Counter[str] = Counter()
+    for segment in segments:
+        lines = []
+        for position, header in segment.batches():
+            found = list(read_records(segment.data, position))
+            assert len(found) == header.record_count
+            codecs[header.compression] += len(found)
+            lines += [line(record, header, whole=not segment.topic.startswith("__")) for record in found]
+        assert lines == [cut(each, whole=not segment.topic.startswith("__")) for each in segment.dumped]
+    assert codecs.keys() == set(CODECS)
+    horizons = [header.has_delete_horizon for segment in segments for _, header in segment.batches()]
+    assert any(horizons) or segments[0].version == "4.3.1"
+
+
+def line(record: Record, header: BatchHeader, *, whole: bool) -> str:
+    key_size, value_size = (-1 if data is None else len(data) for data in (record.key, record.value))
+    time = f"{header.timestamp_type}: {record.timestamp_ms}"
+    start = f"offset: {record.offset} {time} keySize: {key_size} valueSize: {value_size}"
+    if header.is_control or not whole:
+        return start
+    key = "" if record.key is None else f" key: {record.key.decode()}"
+    return start + key + ("" if record.value is None else f" payload: {record.value.decode()}")
+
+
+def cut(dumped: str, *, whole: bool) -> str:
+    """A line of Kafka's dump without sequence and headers; without key and payload where those are decoded."""
+    start, _, rest = dumped.partition(" sequence: ")
+    if not whole or "endTxnMarker" in rest:
+        return start
+    return start + rest.partition("]")[2]
