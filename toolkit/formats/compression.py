@@ -89,6 +89,8 @@ def _gzip(data: bytes, limit: int) -> bytes | None:
 def _snappy(data: bytes, limit: int) -> bytes | None:
     if not data.startswith(FRAMED_SNAPPY):
         return _raw_snappy(data, limit)
+    if len(data) < FRAMED_SNAPPY_HEADER:
+        raise EOFError("they end early")
     out = bytearray()
     at = FRAMED_SNAPPY_HEADER
     while at < len(data):
