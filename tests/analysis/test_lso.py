@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from tests.analysis.histories import Step, batches, step_lists
 from toolkit.analysis.lso import EVENTS, aborted, aborted_table, last_stable_offset, lso_steps, lso_table
-from toolkit.analysis.spans import EMPTY, UNREAD_MARKER, Spans, finish, piece
+from toolkit.analysis.spans import EMPTY, Spans, finish, piece
 from toolkit.formats.batches import CONTROL, TRANSACTIONAL
-from toolkit.formats.headers import ABORT, COMMIT, Headers
+from toolkit.formats.headers import ABORT, COMMIT, UNREAD_MARKER, Headers
 from toolkit.schema import ABORTED, LSO_TIMELINE, utc
 
 BASE = 50  # what is said to be open before begins below it

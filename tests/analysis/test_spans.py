@@ -14,7 +14,6 @@ from toolkit.analysis.spans import (
     OPEN,
     OUTCOMES,
     SPAN,
-    UNREAD_MARKER,
     Piece,
     Spans,
     begin,
@@ -25,7 +24,7 @@ from toolkit.analysis.spans import (
 )
 from toolkit.errors import UsageError
 from toolkit.formats.batches import CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
-from toolkit.formats.headers import ABORT, COMMIT, HEADER, Headers
+from toolkit.formats.headers import ABORT, COMMIT, HEADER, UNREAD_MARKER, Headers
 from toolkit.schema import SPANS, utc
 
 Opened = dict[int, tuple[int, int]]
@@ -213,6 +212,12 @@ def test_a_snapshot_gives_the_start_of_what_was_open_before() -> None:
 def test_a_marker_whose_record_was_not_read_ends_a_transaction_that_nobody_calls_open_or_decided() -> None:
     found = of(Step("data", 1), Step("unread", 1), Step("data", 1))
     assert [row["outcome"] for row in found] == [UNREAD_MARKER, OPEN]
+
+
+def test_an_empty_control_batch_ends_nothing() -> None:
+    headers = batches([Step("data", 1), Step("commit", 1)])
+    headers["record_count"][1] = 0
+    assert rows(finish(piece(headers)))[0]["outcome"] == OPEN
 
 
 def test_offsets_of_compacted_batches_are_those_as_written() -> None:

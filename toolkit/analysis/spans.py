@@ -25,7 +25,7 @@ from toolkit.analysis.columns import arrow_table, labels, numbers, times
 from toolkit.analysis.ordering import run_starts, stable_order, taken
 from toolkit.errors import UsageError
 from toolkit.formats.batches import CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
-from toolkit.formats.headers import ABORT, COMMIT, Headers
+from toolkit.formats.headers import ABORT, COMMIT, UNREAD_MARKER, Headers
 from toolkit.schema import SPANS
 
 __all__ = [
@@ -34,11 +34,12 @@ __all__ = [
     "OPEN",
     "OUTCOMES",
     "SPAN",
-    "UNREAD_MARKER",
     "Piece",
     "Spans",
     "begin",
     "finish",
+    "last_sequences",
+    "markers",
     "merge",
     "piece",
     "span_table",
@@ -65,7 +66,7 @@ SPAN = np.dtype(
         ("first_epoch", "i2"),
         ("marker_epoch", "i2"),
         ("marker", "i1"),  # COMMIT, ABORT, UNREAD_MARKER; -1 while it is open
-        ("outcome", "i1"),  # COMMIT, ABORT, OPEN, NO_DATA; UNREAD_MARKER where a marker's type was not read
+        ("outcome", "i1"),  # COMMIT, ABORT, OPEN, NO_DATA; UNREAD_MARKER where nobody knows how it ended
         ("start_by", "i1"),  # 1 broker (LogAppendTime), 0 producer (CreateTime)
         ("truncated", "i1"),  # 1 begins before what was read, 0 begins in it, -1 not known
     ]
@@ -76,15 +77,12 @@ OPEN, NO_DATA = 2, 3
 OUTCOMES = ("abort", "commit", "open", "empty")
 """Name of each outcome: at the indices ABORT, COMMIT, OPEN and NO_DATA."""
 
-UNREAD_MARKER = -2
-"""A marker whose record was not read: a dump that shows batches only. It ends its transaction, nobody knows how."""
-
 Spans = npt.NDArray[Any]
 """A structured array of `SPAN`."""
 
 NO_SPANS: Spans = np.zeros(0, SPAN)
 NO_MARKER_TYPE = "NO_MARKER_TYPE: The marker was read without its record, so commit or abort is not known."
-MARKERS = ("ABORT", "COMMIT")
+MARKER_NAMES = ("ABORT", "COMMIT")
 CLOCKS = ("producer", "broker")
 MAX_SEQUENCE = 2**31 - 1
 SUMS = ("batches", "records", "bytes")
@@ -141,13 +139,10 @@ def piece(headers: Headers, *, file_id: int = 0) -> Piece:
     file_id
         A number for the file they were read from, which comes back in the column ``file``.
     """
-    attributes = headers["attributes"] & (CONTROL | TRANSACTIONAL)
-    ends = np.zeros(len(headers), np.bool_)
-    control = np.flatnonzero(attributes & CONTROL)
-    marker = headers["marker"][control]
-    ends[control] = (marker == COMMIT) | (marker == ABORT) | (marker == UNREAD_MARKER)
+    ends = markers(headers)
+    data = (headers["attributes"] & (CONTROL | TRANSACTIONAL)) == TRANSACTIONAL
     producers = headers["producer_id"].copy()  # side by side, which the sort below is glad of
-    rows = np.flatnonzero((ends | (attributes == TRANSACTIONAL)) & (producers >= 0))
+    rows = np.flatnonzero((ends | data) & (producers >= 0))
     if rows.size == 0:
         return EMPTY
     rows = rows[stable_order(producers[rows])]
@@ -262,7 +257,7 @@ def span_table(
             "partition": partition,
             "broker_id": broker_id,
             "outcome": labels(spans["outcome"], OUTCOMES),
-            "marker": labels(spans["marker"], MARKERS),
+            "marker": labels(spans["marker"], MARKER_NAMES),
             "start": times(spans["start"]),
             "start_by": labels(spans["start_by"], CLOCKS),
             "end": times(spans["end"]),
@@ -272,6 +267,26 @@ def span_table(
         },
         rows=len(spans),
     )
+
+
+def markers(headers: Headers) -> npt.NDArray[np.bool_]:
+    """Which batches end a transaction: COMMIT, ABORT, and control batches whose record was not read.
+
+    An empty control batch does not: it stands where the cleaner has taken a whole transaction out.
+    """
+    ends = np.zeros(len(headers), np.bool_)
+    control = np.flatnonzero(headers["attributes"] & CONTROL)
+    marker, count = headers["marker"][control], headers["record_count"][control]
+    ends[control] = (count != 0) & ((marker == COMMIT) | (marker == ABORT) | (marker == UNREAD_MARKER))
+    return ends
+
+
+def last_sequences(headers: Headers) -> npt.NDArray[Any]:
+    """Sequence number of the last record of each batch; -1 where it has none (``DefaultRecordBatch.lastSequence``)."""
+    base = headers["base_sequence"]
+    last = base + (headers["last_offset"] - headers["base_offset"])
+    wrapped = np.where(last > MAX_SEQUENCE, last - MAX_SEQUENCE - 1, last)
+    return np.where(base < 0, -1, wrapped)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -354,14 +369,6 @@ def _starts(headers: Headers) -> npt.NDArray[Any]:
     attributes, base = headers["attributes"], headers["base_timestamp"]
     lost = ((attributes & (LOG_APPEND_TIME | DELETE_HORIZON)) != 0) | (base < 0)
     return np.where(lost, headers["max_timestamp"], base)
-
-
-def last_sequences(headers: Headers) -> npt.NDArray[Any]:
-    """Sequence number of the last record of each batch; -1 where it has none (``DefaultRecordBatch.lastSequence``)."""
-    base = headers["base_sequence"]
-    last = base + (headers["last_offset"] - headers["base_offset"])
-    wrapped = np.where(last > MAX_SEQUENCE, last - MAX_SEQUENCE - 1, last)
-    return np.where(base < 0, -1, wrapped)
 
 
 def _unknown_last(offsets: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -1,0 +1,140 @@
+"""Producer state from batches: against the broker's own rules batch by batch, whatever the cuts."""
+
+import datetime as dt
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.analysis.histories import Step, batches, cuts, step_lists
+from toolkit.analysis.producers import NOTHING, Replay, join, producer_rows, replay, resume
+from toolkit.formats.batches import CONTROL, TRANSACTIONAL
+from toolkit.formats.headers import ABORT, COMMIT, UNREAD_MARKER, Headers
+from toolkit.formats.snapshots import ProducerState
+from toolkit.schema import PRODUCERS, utc
+
+NOW = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
+unhurried = settings(deadline=None)  # what comes out is tested, not how fast this machine is
+
+SHOWN = (
+    "producer_id",
+    "producer_epoch",
+    "last_sequence",
+    "last_offset",
+    "offset_delta",
+    "last_timestamp",
+    "coordinator_epoch",
+    "current_txn_start_offset",
+)
+entries = st.builds(
+    ProducerState,
+    st.sampled_from([1000, 2000, 9000]),
+    st.integers(0, 2),
+    st.none() | st.integers(0, 9),
+    st.integers(0, 9),
+    st.integers(0, 9),
+    st.none() | st.integers(0, 9),
+    st.none() | st.integers(0, 9),
+    st.none() | st.integers(0, 9),
+)
+snapshots = st.lists(entries, max_size=3, unique_by=lambda entry: entry.producer_id)
+
+
+def by_the_book(headers: Headers, snapshot: list[ProducerState]) -> list[dict[str, Any]]:
+    """``ProducerStateEntry``, one batch after the other."""
+    nothing: dict[str, Any] = dict.fromkeys(SHOWN, -1) | {"offset_delta": 0}
+    states: dict[int, dict[str, Any]] = {}
+    for entry in snapshot:
+        values = {name: getattr(entry, name, None) for name in SHOWN}
+        values["current_txn_start_offset"] = entry.current_txn_first_offset
+        states[entry.producer_id] = {name: -1 if value is None else value for name, value in values.items()}
+    for batch in headers:
+        producer, epoch = int(batch["producer_id"]), int(batch["producer_epoch"])
+        control = bool(batch["attributes"] & CONTROL)
+        if producer < 0 or (control and batch["marker"] not in {COMMIT, ABORT, UNREAD_MARKER}):
+            continue
+        state = states.setdefault(producer, nothing | {"producer_id": producer})
+        if epoch != state["producer_epoch"]:
+            state |= {"producer_epoch": epoch, "last_sequence": -1, "last_offset": -1, "offset_delta": 0}
+        state["last_timestamp"] = int(batch["max_timestamp"])
+        if control:
+            state["coordinator_epoch"] = int(batch["coordinator_epoch"])
+            state["current_txn_start_offset"] = -1
+            continue
+        state["offset_delta"] = int(batch["last_offset"] - batch["base_offset"])
+        state["last_sequence"] = (int(batch["base_sequence"]) + state["offset_delta"]) % 2**31
+        state["last_offset"] = int(batch["last_offset"])
+        if batch["attributes"] & TRANSACTIONAL and state["current_txn_start_offset"] < 0:
+            state["current_txn_start_offset"] = int(batch["base_offset"])
+    return [states[producer] for producer in sorted(states)]
+
+
+def shown(replayed: Replay) -> list[dict[str, Any]]:
+    return [{name: int(row[name]) for name in SHOWN} for row in replayed.producers]
+
+
+def of(*steps: Step, snapshot: tuple[ProducerState, ...] = ()) -> list[dict[str, Any]]:
+    return shown(resume(snapshot) + replay(batches(steps)))
+
+
+@unhurried
+@given(step_lists, snapshots)
+def test_the_state_is_that_of_the_brokers_rules(steps: list[Step], snapshot: list[ProducerState]) -> None:
+    headers = batches(steps, base_offset=50)
+    assert shown(replay(headers)) == by_the_book(headers, [])
+    assert shown(resume(snapshot) + replay(headers)) == by_the_book(headers, snapshot)
+
+
+@unhurried
+@given(step_lists, snapshots, st.data())
+def test_cuts_and_the_order_of_merging_change_nothing(
+    steps: list[Step], snapshot: list[ProducerState], data: st.DataObject
+) -> None:
+    headers = batches(steps, base_offset=50)
+    parts = [resume(snapshot), *(replay(part) for part in data.draw(cuts(headers)))]
+    while len(parts) > 1:
+        size = data.draw(st.integers(2, 3))
+        at = data.draw(st.integers(0, max(0, len(parts) - size)))
+        parts[at : at + size] = [join(*parts[at : at + size])]
+    assert shown(parts[0]) == by_the_book(headers, snapshot)
+
+
+def test_a_marker_of_the_next_epoch_wipes_the_sequence_and_one_of_the_same_epoch_does_not() -> None:
+    same, next_ = of(Step("data", 1), Step("commit", 1), Step("data", 2), Step("commit", 2, version=2))
+    assert (same["last_sequence"], same["producer_epoch"]) == (2**31 - 2, 0)
+    assert (next_["last_sequence"], next_["last_offset"], next_["producer_epoch"]) == (-1, -1, 1)
+
+
+def test_idempotent_producers_are_there_and_those_without_an_id_are_not() -> None:
+    (found,) = of(Step("plain", 1), Step("plain", 0), Step("other", 0))
+    assert (found["producer_id"], found["current_txn_start_offset"], found["coordinator_epoch"]) == (1000, -1, -1)
+
+
+def test_sequences_wrap_as_the_brokers_do() -> None:
+    (found,) = of(Step("data", 1, records=3))  # from 2**31 - 2 on
+    assert found["last_sequence"] == 0
+
+
+def test_a_transaction_that_is_open_in_the_snapshot_stays_open_from_there() -> None:
+    entry = ProducerState(1000, 0, 4, 9, 0, 900, 3, 7)
+    (found,) = of(Step("data", 1), snapshot=(entry,))
+    assert (found["current_txn_start_offset"], found["coordinator_epoch"]) == (7, 3)
+
+
+def test_rows_are_those_of_the_table_producers() -> None:
+    headers = batches([Step("data", 1), Step("commit", 2)])
+    rows = producer_rows(replay(headers), topic="orders", partition=0, broker_id=1, observed_at=NOW)
+    place = {"topic": "orders", "partition": 0, "broker_id": 1, "observed_at": NOW, "error": None}
+    assert rows == [
+        place
+        | {"producer_id": 1000, "producer_epoch": 0, "last_sequence": 2**31 - 2, "coordinator_epoch": None}
+        | {"current_txn_start_offset": 0, "last_timestamp": utc(1002)},
+        place
+        | {"producer_id": 2000, "producer_epoch": 0, "last_sequence": None, "coordinator_epoch": 7}
+        | {"current_txn_start_offset": None, "last_timestamp": utc(1002)},
+    ]
+    assert PRODUCERS.arrow(rows).num_rows == 2
+
+
+def test_no_batches_are_no_producers() -> None:
+    assert shown(NOTHING + NOTHING) == shown(replay(batches([]))) == shown(resume([])) == []
