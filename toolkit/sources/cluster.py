@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -27,6 +27,11 @@ from toolkit.sources.wire import Wire
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
+
+    from toolkit.sources.live_log import Section, Stretch
+    from toolkit.sources.log_bounds import Bound
+
 
 __all__ = ["Cluster"]
 
@@ -224,6 +229,94 @@ class Cluster:
         rows = coordinator_rows(self.wire, transactional_ids, TRANSACTION)
         return _sorted(schema.COORDINATORS, rows + coordinator_rows(self.wire, groups, GROUP))
 
+    def scan(
+        self,
+        topic: str,
+        partition: int,
+        *,
+        start: Bound = "log_start",
+        stop: Bound = "high_watermark",
+        crc: bool = False,
+    ) -> Iterator[Stretch]:
+        """The log of a partition as its leader sends it: every batch, markers and open transactions included.
+
+        It comes piece by piece, in bounded memory. What is not read in the end is a stretch with `error`.
+
+        Parameters
+        ----------
+        topic, partition
+            Which partition.
+        start, stop
+            From where to before where: an offset; a time with its zone, which means the first record that is as new;
+            or ``"log_start"``, ``"lso"``, ``"high_watermark"``, ``"log_end"``. A batch that `start` lies in comes
+            whole. What lies beyond the high watermark brokers show to no client.
+        crc
+            Check every batch's checksum.
+
+        Raises
+        ------
+        NotFound
+            If the cluster does not have the partition.
+        UsageError
+            If a bound is none of these.
+        BrokerError, ConnectionFailed
+            If its leader does not say where the log starts and ends.
+        """
+        return self._section(topic, partition, start, stop, crc=crc).stretches
+
+    def batches(
+        self,
+        topic: str,
+        partition: int,
+        *,
+        start: Bound = "log_start",
+        stop: Bound = "high_watermark",
+        crc: bool = False,
+    ) -> pd.DataFrame:
+        """Headers of all batches of a partition (``schema.BATCHES``), and a row for what could not be read.
+
+        Parameters
+        ----------
+        topic, partition, start, stop, crc
+            As for `scan`, and so are the errors that it raises.
+        """
+        from toolkit.sources.live_tables import batch_table
+
+        return _frame(batch_table(self._section(topic, partition, start, stop, crc=crc)))
+
+    def spans(
+        self, topic: str, partition: int, *, start: Bound = "log_start", stop: Bound = "high_watermark"
+    ) -> pd.DataFrame:
+        """Transactions on a partition (``schema.SPANS``), rebuilt from its batches.
+
+        Parameters
+        ----------
+        topic, partition, start, stop
+            As for `scan`, and so are the errors that it raises.
+        """
+        from toolkit.sources.live_tables import spans_table
+
+        return _frame(spans_table(self._section(topic, partition, start, stop)))
+
+    def lso_timeline(
+        self, topic: str, partition: int, *, start: Bound = "log_start", stop: Bound = "high_watermark"
+    ) -> pd.DataFrame:
+        """Every step of a partition's LSO and who held it (``schema.LSO_TIMELINE``), rebuilt from its batches.
+
+        Parameters
+        ----------
+        topic, partition, start, stop
+            As for `scan`, and so are the errors that it raises.
+
+        Raises
+        ------
+        BrokerError
+            If a part of the log could not be read.
+        """
+        from toolkit.sources.live_tables import lso_timeline_table
+
+        return _frame(lso_timeline_table(self._section(topic, partition, start, stop)))
+
     def look(self, topics: Sequence[str] | None = None, partitions: Partitions | None = None) -> Look:
         """Everything the verdicts need, seen once (`analysis.evidence.Look`)."""
         return self._look(self._bases(topics, partitions), whole_cluster=topics is None and partitions is None)
@@ -330,11 +423,24 @@ class Cluster:
             place: base for place, base in bases.items() if broker_id is None or broker_id in (base["replicas"] or ())
         }
 
+    def _section(self, topic: str, partition: int, start: Bound, stop: Bound, *, crc: bool = False) -> Section:
+        from toolkit.sources.live_log import read_section  # numpy, which nothing else here needs
+
+        (row,) = self.partition_rows([topic], [partition])
+        return read_section(self.wire, row, start, stop, crc=crc)
+
     def _known(self, broker_id: int) -> None:
         read_topology(self.wire, [])  # the newest list of brokers
         if broker_id not in self.wire.brokers:
             present = ", ".join(map(str, sorted(self.wire.brokers)))
             raise NotFound(f"Broker {broker_id} is not in the cluster; it has {present}.")
+
+
+def _frame(table: pa.Table) -> pd.DataFrame:
+    import pandas as pd
+
+    frame: pd.DataFrame = table.to_pandas(types_mapper=pd.ArrowDtype)
+    return frame
 
 
 def _sorted(table: schema.Table, rows: Iterable[Row]) -> list[Row]:

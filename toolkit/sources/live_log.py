@@ -1,0 +1,212 @@
+"""The log of a live partition as its leader sends it: every batch, markers and open transactions included (Fetch)."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+from toolkit.errors import BrokerError, ToolkitError
+from toolkit.formats.headers import Scanned
+from toolkit.formats.scan import scan
+from toolkit.schema import Row
+from toolkit.sources.fetch import Fetched, Spot, fetch
+from toolkit.sources.log_bounds import Bound, offset_of
+from toolkit.sources.offsets import partition_rows
+from toolkit.sources.progress import progress
+from toolkit.sources.topology import Place, is_missing, read_topology
+from toolkit.sources.wire import Wire
+
+__all__ = ["Section", "Stretch", "read_section"]
+
+FETCH_BYTES = 4 << 20
+WAIT_MS = 500  # for a leader that has nothing yet of what it should have
+PAUSE = 0.2  # seconds before a broker that failed is asked again
+NOTHING = scan(b"")
+OUT_OF_RANGE = "OFFSET_OUT_OF_RANGE"
+UNREPLICATED = "OFFSET_NOT_AVAILABLE: the high watermark stays at {}, so what follows is not replicated yet"
+
+# What passes by itself: an election, a restart, a leader that has yet to learn its high watermark.
+PASSING = (
+    "BROKER_NOT_AVAILABLE",
+    "FENCED_LEADER_EPOCH",
+    "KAFKA_STORAGE_ERROR",
+    "LEADER_NOT_AVAILABLE",
+    "NETWORK_EXCEPTION",
+    "NOT_LEADER_OR_FOLLOWER",
+    "OFFSET_NOT_AVAILABLE",
+    "REPLICA_NOT_AVAILABLE",
+    "REQUEST_TIMED_OUT",
+    "UNKNOWN_LEADER_EPOCH",
+    "UNKNOWN_TOPIC_OR_PARTITION",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Stretch:
+    """A stretch of a partition's log, or what kept it from being read.
+
+    Parameters
+    ----------
+    scanned
+        The batches in it; positions count within `records`.
+    records
+        The bytes they were read from, as the broker sent them. The last batch may be cut, and batches may follow
+        that are not asked for.
+    broker_id
+        Who sent it, or should have.
+    error
+        ``"NAME: text"`` where offsets are missing; the stretch is then empty.
+    """
+
+    scanned: Scanned
+    records: bytes = b""
+    broker_id: int | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """A section of a partition's log, and what reads it.
+
+    Parameters
+    ----------
+    place
+        Topic and partition.
+    start, stop
+        The batches that hold an offset of ``start <= offset < stop``; the first one may begin before it.
+    stretches
+        The log, once, in pieces of some megabytes; while one is looked at, the next is on its way.
+    """
+
+    place: Place
+    start: int
+    stop: int
+    stretches: Iterator[Stretch]
+
+
+def read_section(wire: Wire, row: Row, start: Bound, stop: Bound, *, crc: bool = False) -> Section:
+    """Find where a section starts and stops; it is read as its stretches are asked for.
+
+    Leaders are followed as they change. Whatever is not read for good is a stretch with `error`: the log is never
+    silently shorter.
+
+    Parameters
+    ----------
+    row
+        The partition's row of ``schema.PARTITIONS``.
+    start, stop
+        See `log_bounds.offset_of`. Offsets beyond the log end are left out.
+    crc
+        Check every batch's checksum.
+
+    Raises
+    ------
+    UsageError
+        If a bound is none.
+    BrokerError, ConnectionFailed
+        If the leader does not say where the log starts and ends, or does not find a time.
+    """
+    place: Place = (row["topic"], row["partition"])
+    if row["error"]:
+        code, _, text = row["error"].partition(": ")
+        raise BrokerError(f"{place[0]}-{place[1]} cannot be read: {text or code}.", code=code)
+    first, last = (offset_of(wire, bound, row) for bound in (start, stop))
+    end = row["log_end_offset"]
+    last = min(last, row["high_watermark"] if end is None else end)
+    return Section(place=place, start=first, stop=last, stretches=_stretches(wire, row, first, last, crc=crc))
+
+
+def _stretches(wire: Wire, row: Row, start: int, stop: int, *, crc: bool) -> Iterator[Stretch]:
+    leader = _Leader(wire, row)
+    at: int | None = start
+    title = f"{row['topic']}-{row['partition']}"
+    with (
+        ThreadPoolExecutor(1, thread_name_prefix="kafka-txn-toolkit-fetch") as ahead,
+        progress(title, total=stop - start, unit="offsets") as advance,
+    ):
+        coming = ahead.submit(leader.fetch, start, stop) if start < stop else None
+        while coming and at is not None:
+            reached, found = at, coming.result()
+            stretch, at = _stretch(leader, found, reached, stop, crc=crc)
+            coming = ahead.submit(leader.fetch, at, stop) if at is not None and at < stop else None
+            yield stretch
+            advance(min(at or stop, stop) - reached)
+
+
+def _stretch(leader: _Leader, found: Fetched, at: int, stop: int, *, crc: bool) -> tuple[Stretch, int | None]:
+    """What was found at an offset, and where to go on; null where there is nothing more."""
+    if found.error:
+        why, next_at = leader.explain(found.error, at, stop)
+        return Stretch(scanned=NOTHING, broker_id=leader.broker_id, error=why), next_at
+    scanned = scan(found.records, crc=crc, last=False)
+    if not len(scanned.headers):
+        damaged = [f"{each.reason.rstrip('.')} (at offset {at})" for each in scanned.damage]
+        error = _unread(damaged[0], at, stop) if found.records else None
+        return Stretch(scanned=NOTHING, records=found.records, broker_id=leader.broker_id, error=error), None
+    last = int(scanned.headers["last_offset"][-1])
+    if last >= stop:
+        scanned = replace(scanned, headers=scanned.headers[scanned.headers["base_offset"] < stop])
+    return Stretch(scanned=scanned, records=found.records, broker_id=leader.broker_id), last + 1
+
+
+def _unread(why: str, at: int, stop: int) -> str:
+    return f"{why.rstrip('.')}; offsets {at} to {stop - 1} were not read"
+
+
+class _Leader:
+    """Whoever leads a partition at the moment."""
+
+    def __init__(self, wire: Wire, base: Row) -> None:
+        self._wire = wire
+        self._base = base
+        self._place: Place = (base["topic"], base["partition"])
+
+    @property
+    def broker_id(self) -> int | None:
+        leader: int | None = self._base["leader"]
+        return leader
+
+    def fetch(self, at: int, stop: int) -> Fetched:
+        """What the log has from an offset on, waiting for what passes by itself, as long as the wire's timeout."""
+        deadline = time.monotonic() + self._wire.timeout
+        while True:
+            found = self._ask(at)
+            if found.records or (found.error and not found.error.startswith(PASSING)):
+                return found
+            if not found.error and (found.high_watermark or 0) >= stop:
+                return found  # compaction has taken all there was
+            if time.monotonic() > deadline or (found.error and not self._is_led_again()):
+                return replace(found, error=found.error or UNREPLICATED.format(found.high_watermark))
+
+    def _ask(self, at: int) -> Fetched:
+        if self.broker_id is None:
+            return Fetched(error=self._base["error"] or "LEADER_NOT_AVAILABLE: the partition has no leader")
+        epoch = self._base["leader_epoch"]
+        spot = Spot(self._place, at, self.broker_id, -1 if epoch is None else epoch)
+        (found,) = fetch(self._wire, [spot], max_bytes=FETCH_BYTES, max_wait_ms=WAIT_MS)
+        return found
+
+    def _is_led_again(self) -> bool:
+        """Read again who leads; false where the partition is gone."""
+        threading.Event().wait(PAUSE)
+        try:
+            self._base = read_topology(self._wire, [self._place[0]]).at([self._place])[self._place]
+        except ToolkitError:
+            return True  # nobody answers yet
+        return not is_missing(self._base["error"])
+
+    def explain(self, error: str, at: int, stop: int) -> tuple[str, int | None]:
+        """What an error means, and the offset to go on at, if any."""
+        if not error.startswith(OUT_OF_RANGE):
+            return _unread(error, at, stop), None
+        (row,) = partition_rows(self._wire, {self._place: self._base})
+        start, end = row["log_start_offset"], row["log_end_offset"] or row["high_watermark"]
+        if start is not None and at < start:
+            gone = f"offsets {at} to {min(start, stop) - 1} are deleted, by retention or DeleteRecords"
+            return f"{OUT_OF_RANGE}: the log starts at {start} now; {gone}", start
+        if end is not None and at > end:
+            return _unread(f"{OUT_OF_RANGE}: the log ends at {end} now; a new leader has cut it back", at, stop), None
+        return _unread(error, at, stop), None
