@@ -91,7 +91,7 @@ def _read_checkpoint(lines: list[Line], entry: Callable[[list[str]], Fields | No
     if error := _wrong_number(lines[0], "the version", 0):
         yield error
     if len(lines) == 1:
-        yield _malformed(2, "is missing: it should tell the number of entries")
+        yield {"position": 2, "error": "MALFORMED: line 2 is missing: it should tell the number of entries."}
     elif error := _wrong_number(lines[1], "the number of entries", len(lines) - 2):
         yield error
     for number, text, ended in lines[2:]:
@@ -132,12 +132,12 @@ def _read_partition_metadata(lines: list[Line]) -> Iterator[Fields]:
             yield error
         else:
             yield {"key": key, "value": value, "position": number}
-        found.add(key)
+        found.add(key if colon else "")
     yield from _missing({"version", "topic_id"} - found)
 
 
 def _read_meta_properties(lines: list[Line]) -> Iterator[Fields]:
-    """Java properties. Version 0 (also where no version is told) has ``broker.id``; version 1 ``node.id``."""
+    """Java properties; version 0 has ``broker.id``, version 1 ``node.id``, newer brokers ``directory.id`` too."""
     found: dict[str, str] = {}
     for number, text, ended in lines:
         if text is not None and text.lstrip(" \t\f")[:1] in {"", "#", "!"}:
@@ -152,7 +152,8 @@ def _read_meta_properties(lines: list[Line]) -> Iterator[Fields]:
         else:
             yield {"key": key, "value": value, "position": number}
         found[key or ""] = value
-    yield from _missing(({"cluster.id", "node.id"} if found.get("version") == "1" else set()) - found.keys())
+    own_id = "broker.id" if found.get("version", "0") == "0" and "node.id" not in found else "node.id"
+    yield from _missing({"version", "cluster.id", own_id} - found.keys())
 
 
 def _property(text: str | None) -> tuple[str | None, str]:
@@ -240,6 +241,6 @@ def _missing(keys: set[str]) -> Iterator[Fields]:
         yield {"key": key, "error": f"MALFORMED: {key} is missing."}
 
 
-def _malformed(number: int, why: str, text: str | None = "") -> Fields:
+def _malformed(number: int, why: str, text: str | None) -> Fields:
     quoted = "not UTF-8" if text is None else repr(text[:QUOTED]) + ("..." if len(text) > QUOTED else "")
-    return {"position": number, "error": f"MALFORMED: line {number} {why}" + (f": {quoted}." if text != "" else ".")}
+    return {"position": number, "error": f"MALFORMED: line {number} {why}: {quoted}."}

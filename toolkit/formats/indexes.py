@@ -102,7 +102,8 @@ def read_offset_index(buf: Buffer, *, base_offset: int) -> npt.NDArray[Any]:
         Base offset of the segment.
     """
     entries = np.frombuffer(buf, OFFSET_ENTRY, count=len(memoryview(buf).cast("B")) // OFFSET_ENTRY.itemsize)
-    sound = entries[_rises(entries["offset"], above=0) & _rises(entries["position"], above=0)]
+    entries = entries[(entries["offset"] > 0) & (entries["position"] > 0)]  # the first batch has no entry
+    sound = entries[_rises(entries["offset"]) & _rises(entries["position"])]
     index = np.empty(len(sound), OFFSETS)
     index["offset"] = base_offset + sound["offset"].astype("i8")
     index["position"] = sound["position"]
@@ -123,7 +124,8 @@ def read_time_index(buf: Buffer, *, base_offset: int) -> npt.NDArray[Any]:
         Base offset of the segment.
     """
     entries = np.frombuffer(buf, TIME_ENTRY, count=len(memoryview(buf).cast("B")) // TIME_ENTRY.itemsize)
-    sound = entries[_rises(entries["timestamp"], above=0) & _rises(entries["offset"], above=-1)]
+    entries = entries[(entries["timestamp"] > 0) & (entries["offset"] >= 0)]
+    sound = entries[_rises(entries["timestamp"]) & _rises(entries["offset"])]
     index = np.empty(len(sound), TIMES)
     index["timestamp"] = sound["timestamp"]
     index["offset"] = base_offset + sound["offset"].astype("i8")
@@ -167,7 +169,8 @@ def _longest_rise(numbers: Sequence[int]) -> list[int]:
     return rise[::-1]
 
 
-def _rises(numbers: npt.NDArray[Any], *, above: int) -> npt.NDArray[np.bool_]:
-    """Where a number is higher than all before it, and than a first bound."""
-    highest = np.maximum.accumulate(np.concatenate([[above], numbers[:-1]])) if len(numbers) else numbers
-    return numbers > highest
+def _rises(numbers: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Where a number is higher than all before it; the first one is."""
+    rises = np.ones(len(numbers), bool)
+    rises[1:] = numbers[1:] > np.maximum.accumulate(numbers)[:-1]
+    return rises

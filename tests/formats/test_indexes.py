@@ -1,0 +1,223 @@
+"""Indexes of a segment: as real brokers wrote them, as written here, and damaged in every way."""
+
+import struct
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.formats.broker_files import FOLDER, VERSIONS, BrokerFiles, broker_files
+from toolkit.formats.batches import BatchHeader, read_header
+from toolkit.formats.folders import segment_base_offset
+from toolkit.formats.headers import Damage
+from toolkit.formats.indexes import AbortedTxn, read_offset_index, read_time_index, read_txn_index
+
+SIZE = 34  # bytes of an entry of a .txnindex
+
+unhurried = settings(deadline=None)  # what comes out is tested, not how fast this machine is
+
+OFFSETS = st.integers(0, 2**62)
+
+
+@pytest.fixture(scope="module", params=VERSIONS)
+def files(request: pytest.FixtureRequest) -> BrokerFiles:
+    return broker_files(request.param)
+
+
+@st.composite
+def aborted(draw: st.DrawFn, *, min_size: int = 0) -> list[AbortedTxn]:
+    """Transactions in the order of their markers; any two may overlap."""
+    markers = sorted(draw(st.sets(st.integers(1, 2**62), min_size=min_size, max_size=8)))
+    return [
+        AbortedTxn(SIZE * i, 0, draw(OFFSETS), draw(st.integers(0, marker)), marker, draw(OFFSETS))
+        for i, marker in enumerate(markers)
+    ]
+
+
+def write_txn_index(transactions: list[AbortedTxn]) -> bytes:
+    return b"".join(struct.pack(">hqqqq", *transaction[1:]) for transaction in transactions)
+
+
+def covered(found: list[AbortedTxn], damage: list[Damage]) -> bool:
+    """Whether every byte is told of, once."""
+    parts = sorted([(each.position, SIZE) for each in found] + [(each.position, each.size) for each in damage])
+    ends = [0, *(position + size for position, size in parts)]
+    return [position for position, _ in parts] == ends[:-1]
+
+
+def batches(segment: bytes) -> list[tuple[int, BatchHeader]]:
+    found, position = [], 0
+    while position < len(segment):
+        header = read_header(segment, position)
+        found.append((position, header))
+        position += header.size
+    return found
+
+
+def of_segments(files: BrokerFiles, kind: str) -> list[tuple[str, int, list[tuple[int, BatchHeader]], bytes, bytes]]:
+    """Name, base offset, batches, and the index while the broker ran and after its stop, for every segment."""
+    running, stopped = files.of_kind(kind, stopped=False), files.of_kind(kind)
+    assert running.keys() == stopped.keys()
+    assert len(running) >= 4
+    segments = []
+    for name in running:
+        log = files.stopped[f"{FOLDER}/{name.removesuffix(kind)}log"]
+        segments.append((name, segment_base_offset(name) or 0, batches(log), running[name], stopped[name]))
+    return segments
+
+
+# Aborted transactions
+
+
+def test_txn_indexes_of_real_brokers(files: BrokerFiles) -> None:
+    """Every field as DumpLogSegments prints it, interleaved transactions included."""
+    names = "version", "producerId", "firstOffset", "lastOffset", "lastStableOffset"
+    read = []
+    for name, data in files.of_kind("txnindex").items():
+        found, damage = read_txn_index(data)
+        assert not damage
+        assert [each.position for each in found] == list(range(0, len(data), SIZE))
+        assert [dict(zip(names, each[1:], strict=True)) for each in found] == files.dumped[name]
+        read += found
+    assert len(read) == 8  # seven of the healthy producer's twenty transactions, and one across a segment's end
+    assert any(each.last_stable_offset < each.first_offset for each in read)
+
+
+def test_a_real_txn_index_cut_at_every_byte(files: BrokerFiles) -> None:
+    data = max(files.of_kind("txnindex").values(), key=len)
+    whole, _ = read_txn_index(data)
+    for size in range(len(data)):
+        found, damage = read_txn_index(data[:size])
+        assert found == whole[: size // SIZE]
+        assert [each.reason.split(":")[0] for each in damage] == ["TORN_TAIL"] * (size % SIZE > 0)
+        assert covered(found, damage)
+
+
+@unhurried
+@given(aborted(), st.integers(0, 100))
+def test_aborted_transactions_come_back(transactions: list[AbortedTxn], zeros: int) -> None:
+    found, damage = read_txn_index(memoryview(bytearray(write_txn_index(transactions) + bytes(zeros))))
+    assert found == transactions
+    assert [(each.size, each.reason[:9]) for each in damage] == [(zeros, "TORN_TAIL")] * (zeros > 0)
+
+
+@unhurried
+@given(aborted(min_size=1), st.data())
+def test_a_damaged_entry_costs_no_other(transactions: list[AbortedTxn], data: st.DataObject) -> None:
+    """One that still looks right may outweigh one other, where the order cannot tell which of the two is wrong."""
+    changed = bytearray(write_txn_index(transactions))
+    which = data.draw(st.integers(0, len(transactions) - 1))
+    for at in data.draw(st.sets(st.integers(0, SIZE - 1), min_size=1)):
+        changed[which * SIZE + at] ^= data.draw(st.integers(1, 255))
+    found, damage = read_txn_index(changed)
+    assert covered(found, damage)
+    assert len(damage) <= 1
+    assert len(set(transactions) - set(found)) <= 1 + any(each.position != which * SIZE for each in damage)
+
+
+@unhurried
+@given(st.binary(max_size=300))
+def test_any_bytes_are_entries_or_damage(data: bytes) -> None:
+    found, damage = read_txn_index(data)
+    assert covered(found, damage)
+    assert sum(each.size for each in damage) + SIZE * len(found) == len(data)
+    markers = [each.last_offset for each in found]
+    assert markers == sorted(set(markers))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        ((1, 7, 10, 20, 21), "it has version 1, and 0 is known here"),
+        ((0, -1, 10, 20, 21), "an id or offset is negative"),
+        ((0, 7, 10, 20, -1), "an id or offset is negative"),
+        ((0, 7, 20, 10, 21), "it starts at offset 20 and ends at 10"),
+        ((0, 0, 0, 0, 0), "it is all zeros"),
+        ((0, 7, 10, 5, 11), "it starts at offset 10 and ends at 5"),
+        ((0, 7, 1, 2, 3), "its marker at offset 2 is out of order"),
+        ((0, 7, 1, 2**60, 3), f"its marker at offset {2**60} is out of order"),
+    ],
+)
+def test_damage_says_what_is_wrong(wrong: tuple[int, ...], why: str) -> None:
+    sound = [(0, 1, 3, 6, 7), (0, 2, 8, 9, 10), (0, 1, 30, 40, 41), (0, 1, 50, 60, 61)]
+    entries = [*sound[:2], wrong, *sound[2:]]
+    found, damage = read_txn_index(b"".join(struct.pack(">hqqqq", *entry) for entry in entries))
+    assert [each[1:] for each in found] == sound
+    assert damage == [Damage(68, 34, f"CORRUPT_ENTRY: The entry at byte 68 is no aborted transaction: {why}.")]
+
+
+def test_torn_tails_say_what_they_are() -> None:
+    entry = struct.pack(">hqqqq", 0, 1, 3, 6, 7)
+    assert read_txn_index(entry + entry[:5])[1] == [
+        Damage(34, 5, "TORN_TAIL: The last 5 bytes are an incomplete entry, as a crash leaves them.")
+    ]
+    assert read_txn_index(entry + bytes(70))[1] == [
+        Damage(34, 70, "TORN_TAIL: The last 70 bytes are zeros, as a crash leaves them.")
+    ]
+    assert read_txn_index(b"") == ([], [])
+
+
+# Offsets and times
+
+
+def test_offset_indexes_of_real_brokers(files: BrokerFiles) -> None:
+    """While the broker ran, with zeros at the end, and after its stop: batches, by their last offset."""
+    segments = of_segments(files, "index")
+    assert any(len(running) > len(stopped) for *_, running, stopped in segments)
+    for name, base_offset, headers, running, stopped in segments:
+        index = read_offset_index(stopped, base_offset=base_offset)
+        assert np.array_equal(index, read_offset_index(running, base_offset=base_offset))
+        assert [{"offset": offset, "position": at} for offset, at in index.tolist()] == files.dumped[name]
+        assert set(index.tolist()) <= {(header.last_offset, position) for position, header in headers}
+        assert len(index) * 8 == len(stopped)
+
+
+def test_time_indexes_of_real_brokers(files: BrokerFiles) -> None:
+    """No record newer than an entry comes before it."""
+    for name, base_offset, headers, running, stopped in of_segments(files, "timeindex"):
+        index = read_time_index(stopped, base_offset=base_offset)
+        before = read_time_index(running, base_offset=base_offset)  # the stop adds the newest record of the last one
+        assert np.array_equal(before, index[: len(before)])
+        assert [{"timestamp": time, "offset": offset} for time, offset in index.tolist()] == files.dumped[name]
+        for time, offset in index.tolist():
+            newer = [header.last_offset for _, header in headers if (header.max_timestamp or 0) > time]
+            assert not newer or min(newer) > offset
+        assert len(index) * 12 == len(stopped)
+
+
+@pytest.mark.parametrize("kind", ["index", "timeindex"])
+def test_a_real_index_cut_at_every_byte(files: BrokerFiles, kind: str) -> None:
+    data = max(files.of_kind(kind).values(), key=len)
+    read, size = (read_offset_index, 8) if kind == "index" else (read_time_index, 12)
+    whole = read(data, base_offset=7)
+    for cut in range(len(data)):
+        assert np.array_equal(read(data[:cut], base_offset=7), whole[: cut // size])
+
+
+@unhurried
+@given(st.binary(max_size=200), st.integers(0, 2**62))
+def test_any_bytes_rise_or_are_left_out(data: bytes, base_offset: int) -> None:
+    for index in (read_offset_index(data, base_offset=base_offset), read_time_index(data, base_offset=base_offset)):
+        assert all((np.diff(index[column]) > 0).all() for column in index.dtype.names or ())
+        assert (index["offset"] >= base_offset).all()
+
+
+@unhurried
+@given(st.lists(st.tuples(st.integers(1, 1000), st.integers(1, 1000)), max_size=20), st.integers(0, 2**62), st.data())
+def test_a_damaged_entry_is_left_out(steps: list[tuple[int, int]], base_offset: int, data: st.DataObject) -> None:
+    """What is left is what was written, but for the damaged entry itself where it still fits."""
+    entries = np.cumsum(np.array([(0, 0), *steps]), axis=0).astype(">i4")[1:]
+    whole = {(base_offset + int(offset), int(position)) for offset, position in entries}
+    assert set(read_offset_index(entries.tobytes() + bytes(40), base_offset=base_offset).tolist()) == whole
+    changed = bytearray(entries.tobytes())
+    if changed:
+        changed[data.draw(st.integers(0, len(changed) - 1))] ^= data.draw(st.integers(1, 255))
+    assert len(set(read_offset_index(changed, base_offset=base_offset).tolist()) - whole) <= 1
+
+
+def test_pages_that_a_crash_lost_are_passed_over() -> None:
+    data = struct.pack(">8i", 5, 100, 0, 0, 0, 0, 9, 300) + bytes(4096)
+    assert read_offset_index(data, base_offset=1000).tolist() == [(1005, 100), (1009, 300)]
+    data = struct.pack(">qiqiqi", 0, 0, 77, 0, 99, 4) + bytes(4096)
+    assert read_time_index(data, base_offset=1000).tolist() == [(77, 1000), (99, 1004)]
