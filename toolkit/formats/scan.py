@@ -6,18 +6,20 @@ Sources: ``DefaultRecordBatch``, ``AbstractLegacyRecordBatch`` and ``ByteBufferL
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator
 
 import numpy as np
 
-from toolkit.formats.batches import CONTROL, HEADER_SIZE, LENGTH_END
-from toolkit.formats.batches import HEADER as WIRE
 from toolkit.formats.header_table import damage_rows, header_table
-from toolkit.formats.headers import HEADER, NO_MARKER, Damage, Scanned
+from toolkit.formats.headers import HEADER, Damage, Scanned
+from toolkit.formats.log_bytes import BufferBytes, FileBytes
+from toolkit.formats.walk import Walk
 
 __all__ = ["damage_rows", "header_table", "scan", "scan_file"]
 
 CHUNK_BYTES = 1 << 20
+PIECE_ROWS, PIECE_BYTES = 1 << 16, 1 << 26  # of a file, per `Scanned`
 
 
 def scan(buf: bytes | bytearray | memoryview, *, position: int = 0, crc: bool = False, last: bool = True) -> Scanned:
@@ -32,40 +34,14 @@ def scan(buf: bytes | bytearray | memoryview, *, position: int = 0, crc: bool = 
     crc
         Check every batch's checksum.
     last
-        Whether the log ends where the bytes do: then an incomplete batch is a torn tail. Otherwise it is left out,
-        and `Scanned.end` is where it starts, to be scanned again with more bytes.
+        Whether the log ends where the bytes do. Otherwise what cannot be told without more bytes, such as an
+        incomplete batch, is left out, and `Scanned.end` is where it starts. If that is where the scan started,
+        nothing is gained without more bytes.
     """
-    from google_crc32c import value as crc32c
-
-    view = memoryview(buf)
-    rows, damage = [], []
-    while position < len(view):
-        left = len(view) - position
-        size = LENGTH_END + int.from_bytes(view[position + 8 : position + 12], "big", signed=True)
-        magic = view[position + 16] if left >= HEADER_SIZE else 2
-        if left >= HEADER_SIZE and (size < HEADER_SIZE or magic != 2):
-            damage.append(Damage(position, left, "CORRUPT_BATCH: no batch starts here."))
-            position = len(view)
-            break
-        if left < HEADER_SIZE or size > left:
-            if last:
-                damage.append(Damage(position, left, "TORN_TAIL: the bytes end within a batch."))
-                position = len(view)
-            break
-        offset, _, epoch, _, sum_, attributes, delta, base, newest, pid, pepoch, sequence, count = WIRE.unpack_from(
-            view, position
-        )
-        right = int(crc32c(bytes(view[position + 21 : position + size])) == sum_) if crc else -1
-        marker, coordinator_epoch = NO_MARKER, -1
-        if attributes & CONTROL:
-            marker = int.from_bytes(view[position + 68 : position + 70], "big", signed=True)
-            coordinator_epoch = int.from_bytes(view[position + 73 : position + 77], "big", signed=True)
-        rows.append(
-            (position, size, offset, offset + delta, base, newest, pid, sum_, sequence, count, epoch)
-            + (coordinator_epoch, attributes, pepoch, marker, magic, right)
-        )
-        position += size
-    return Scanned(headers=np.array(rows, HEADER), damage=tuple(damage), end=position)
+    walk = Walk(BufferBytes(buf), position, crc=crc, last=last, chunk_bytes=CHUNK_BYTES)
+    while walk.advance():
+        pass
+    return walk.take()
 
 
 def scan_file(
@@ -76,21 +52,52 @@ def scan_file(
     crc: bool = False,
     chunk_bytes: int = CHUNK_BYTES,
 ) -> Iterator[Scanned]:
-    """The batches of a segment, in chunks and in order; positions are those of the file.
+    """The batches of a segment, in pieces and in order; positions are those of the file.
+
+    Memory stays within some 30 MB however large the file or a batch is. A file that grows or shrinks meanwhile does
+    no harm: it is read up to where it ended at first, or ends by then.
 
     Parameters
     ----------
     path
-        A segment; one that is being written is read without harm. A file that cannot be read is one `Damage`.
+        A segment. What cannot be read (missing, a directory, no permission, an I/O error) is one `Damage`.
     start
         Byte at which a batch starts.
     stop
-        Byte from which on nothing is read; a batch that it cuts is left out.
+        Byte from which on nothing is read; a batch that it cuts is left out. The end of the file by default.
     crc
         Check every batch's checksum.
     chunk_bytes
-        Bytes read at once.
+        Bytes read at once, best as many as the processor's cache takes; the result does not depend on it.
     """
-    with open(path, "rb") as file:
-        data = file.read()
-    yield scan(data[:stop], position=start, crc=crc, last=stop is None or stop >= len(data))
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):  # opening a pipe would wait for its writer
+            kind = "directory" if os.path.isdir(path) else "pipe or device"
+            yield _unreadable(start, 0, f"this is a {kind} and no file.")
+            return
+        with open(path, "rb", buffering=0) as file:
+            size = os.fstat(file.fileno()).st_size
+            last = stop is None or stop >= size
+            source = FileBytes(file, size if last or stop is None else stop)
+            yield from _pieces(Walk(source, start, crc=crc, last=last, chunk_bytes=chunk_bytes))
+    except OSError as exc:
+        yield _unreadable(start, 0, f"{exc.strerror or exc}.")
+
+
+def _pieces(walk: Walk) -> Iterator[Scanned]:
+    try:
+        while walk.advance():
+            if walk.rows >= PIECE_ROWS or walk.position - walk.taken >= PIECE_BYTES:
+                yield walk.take()
+    except OSError as exc:
+        if walk.position > walk.taken:
+            yield walk.take()
+        yield _unreadable(walk.position, walk.source.stop - walk.position, f"{exc.strerror or exc}.")
+        return
+    if walk.position > walk.taken:
+        yield walk.take()
+
+
+def _unreadable(position: int, size: int, why: str) -> Scanned:
+    damage = Damage(position, size, f"UNREADABLE: {why}")
+    return Scanned(headers=np.empty(0, HEADER), damage=(damage,), end=position + size)

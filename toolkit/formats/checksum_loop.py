@@ -1,0 +1,46 @@
+"""CRC32C of many batches in compiled code; the only module that imports numba as it is imported."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba import types
+from numba.extending import intrinsic
+
+from toolkit.formats.batches import CRC_END
+from toolkit.formats.jit import compiled
+
+__all__ = ["jitted_loop"]
+
+
+@functools.cache
+def jitted_loop() -> Callable[..., None]:
+    """`_loop` in machine code."""
+    numbers = np.empty(0, np.int64)
+    return compiled(  # type: ignore[no-any-return]
+        _loop, example=(0, np.empty(0, np.uint8), numbers, numbers, np.empty(0, np.uint32), np.empty(0, np.int8))
+    )
+
+
+@intrinsic
+def _crc32c(_typing: Any, _address: Any, _crc: Any, _pointer: Any, _size: Any) -> Any:
+    """Call the C function at an address; an address can be kept with compiled code, unlike a function of ctypes."""
+
+    def call(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        address, crc, pointer, size = arguments
+        byte_pointer = ir.IntType(8).as_pointer()
+        function = ir.FunctionType(ir.IntType(32), [ir.IntType(32), byte_pointer, size.type]).as_pointer()
+        return builder.call(builder.inttoptr(address, function), [crc, builder.inttoptr(pointer, byte_pointer), size])
+
+    return types.uint32(types.intp, types.uint32, types.intp, types.intp), call
+
+
+def _loop(address: Any, data: Any, positions: Any, sizes: Any, expected: Any, right: Any) -> None:
+    """Set ``right`` to 1 for every batch of magic 2 in the data whose checksum is the expected one, else to 0."""
+    start = data.ctypes.data
+    for i in range(len(positions)):
+        right[i] = _crc32c(address, 0, start + positions[i] + CRC_END, sizes[i] - CRC_END) == expected[i]  # type: ignore[call-arg]

@@ -1,0 +1,176 @@
+"""From one record batch to the next: where each starts, and where one could start after damage.
+
+Each function here has two forms. The plain one reads a few megabytes before numba is even imported; the jitted one,
+made by `kernel` from the same source, reads gigabytes.
+
+Sources: ``DefaultRecordBatch``, ``LegacyRecord`` and ``ByteBufferLogInputStream`` in Kafka's clients.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from toolkit.formats.batches import CRC_END, HEADER_SIZE, LENGTH_END, MAGIC_AT
+from toolkit.formats.jit import compiled
+
+__all__ = ["PLAIN", "Kernel", "is_whole_message", "jitted_kernel", "kernel", "readable_size", "usual_size"]
+
+MESSAGE_SIZE = 26  # of the smallest message of magic 0; with the 8 bytes of its time, of magic 1
+PLAIN_BYTES = 4_000_000  # from here on the jitted form has paid for its import
+
+
+def hop(data: Any, position: int, end: int, found: Any) -> tuple[int, int, bool]:
+    """Write down where batches start, as long as each is followed by a header that looks like one.
+
+    Parameters
+    ----------
+    data
+        Bytes: something that gives integers by index.
+    position
+        Where to start.
+    end
+        Where the bytes end.
+    found
+        Array of int64 with room for every batch, filled from 0.
+
+    Returns
+    -------
+    count, position, doubt
+        How many were found, where the first one starts that was not, and whether that is because it, or what follows
+        it, does not look like a batch. Otherwise the bytes are used up.
+    """
+    count = 0
+    size = readable_size(data, position, end)
+    while size > 0:
+        follower = position + size
+        if follower + HEADER_SIZE > end:
+            return count, position, False
+        size = usual_size(data, follower, end)
+        magic = data[position + MAGIC_AT]
+        if size == 0 or (magic < 2 and not is_whole_message(data, position, follower)):
+            return count, position, True
+        if magic == 2 and data[follower + MAGIC_AT] < 2:  # logs go back to an old format once in a blue moon
+            return count, position, True
+        found[count] = position
+        count += 1
+        position = follower
+    return count, position, size == 0
+
+
+def search(data: Any, position: int, end: int, room: int) -> int:
+    """Where the first header is that looks like one in every respect; -1 for nowhere.
+
+    Parameters
+    ----------
+    data, position, end
+        As for `hop`.
+    room
+        Where the log ends, which may be after the bytes.
+    """
+    while position + MESSAGE_SIZE <= end:
+        if data[position + MAGIC_AT] <= 2:
+            size = usual_size(data, position, end)
+            if 0 < size <= room - position:
+                return position
+        position += 1
+    return -1
+
+
+def readable_size(data: Any, position: int, end: int) -> int:
+    """Bytes of the batch at a position; 0 if its header contradicts itself, -1 if that is cut off."""
+    if position + MAGIC_AT >= end:
+        return -1
+    if data[position + MAGIC_AT] != 2:
+        return _message_size(data, position, end)
+    if position + HEADER_SIZE > end:
+        return -1
+    size = LENGTH_END + _int32(data, position + 8)
+    delta, count = _int32(data, position + 23), _int32(data, position + 57)
+    return size if size >= HEADER_SIZE and data[position] < 0x80 and delta >= 0 and count >= 0 else 0
+
+
+def usual_size(data: Any, position: int, end: int) -> int:
+    """Bytes of the batch at a position, 0 if any field of its header is one that no Kafka up to 4.3 writes.
+
+    Other bytes pass once in some ten million positions.
+    """
+    size = readable_size(data, position, end)
+    if size <= 0:
+        return 0
+    if data[position + MAGIC_AT] != 2:
+        return size
+    if data[position + CRC_END] != 0 or data[position + CRC_END + 1] >= 0x80 or data[position + CRC_END + 1] & 7 > 4:
+        return 0
+    if _int32(data, position + 57) > _int32(data, position + 23) + 1:  # more records than offsets
+        return 0
+    if _int32(data, position + 12) < -1 or _int32(data, position + 43) < -1 or _int32(data, position + 53) < -1:
+        return 0
+    return 0 if 0x80 <= data[position + 51] < 0xFF else size
+
+
+def is_whole_message(data: Any, position: int, end: int) -> bool:
+    """Whether key and value of the message of magic 0 or 1 at a position fill it to its end."""
+    key_at = position + MESSAGE_SIZE - 8 + 8 * data[position + MAGIC_AT]
+    value_at = key_at + 4 + max(_int32(data, key_at), 0)
+    if value_at + 4 > end:
+        return False
+    whole: bool = value_at + 4 + max(_int32(data, value_at), 0) == end
+    return whole
+
+
+def _message_size(data: Any, position: int, end: int) -> int:
+    """As `readable_size`, for magic 0 and 1."""
+    magic = data[position + MAGIC_AT]
+    if magic > 1 or data[position] >= 0x80:
+        return 0
+    smallest = MESSAGE_SIZE + 8 * magic
+    if position + smallest > end:
+        return -1
+    size = LENGTH_END + _int32(data, position + 8)
+    attributes, key_size = data[position + 17], _int32(data, position + smallest - 8)
+    if attributes & 7 > 3 or attributes >= 8 << magic:  # magic 1 also has a bit for the type of its time
+        return 0
+    return size if size >= smallest and -1 <= key_size <= size - smallest else 0
+
+
+def _int32(data: Any, position: int) -> int:
+    number: int = data[position] << 24 | data[position + 1] << 16 | data[position + 2] << 8 | data[position + 3]
+    return number - ((number & 0x80000000) << 1)
+
+
+class Kernel(NamedTuple):
+    """The loops in one of their two forms."""
+
+    hop: Callable[[Any, int, int, Any], tuple[int, int, bool]]
+    search: Callable[[Any, int, int, int], int]
+    is_jitted: bool
+
+
+PLAIN = Kernel(hop, search, is_jitted=False)
+
+
+@functools.cache
+def jitted_kernel() -> Kernel:
+    """The loops in machine code: for arrays of uint8."""
+    nothing, helpers = np.empty(0, np.uint8), (readable_size, usual_size, is_whole_message, _message_size, _int32)
+    return Kernel(
+        hop=compiled(hop, example=(nothing, 0, 0, np.empty(0, np.int64)), helpers=helpers),
+        search=compiled(search, example=(nothing, 0, 0, 0), helpers=helpers),
+        is_jitted=True,
+    )
+
+
+class _Passed:
+    """Bytes that went through the plain form in this process."""
+
+    total = 0
+
+
+def kernel(size: int) -> Kernel:
+    """The form that is done sooner with so many bytes: jitted for many, or once many small ones have come by."""
+    _Passed.total += size
+    return jitted_kernel() if _Passed.total >= PLAIN_BYTES else PLAIN
