@@ -1,0 +1,148 @@
+"""Record lines of a dump: markers, the rows of the decoders, and the texts that are passed over."""
+
+from __future__ import annotations
+
+from toolkit.formats.batches import CONTROL, LOG_APPEND_TIME
+from toolkit.formats.dumps.decoded import decoded_topic
+from toolkit.formats.dumps.lines import Lines
+from toolkit.formats.dumps.reports import malformed
+from toolkit.formats.dumps.rows import Place, group_row, transaction_row
+from toolkit.formats.dumps.section import Section
+from toolkit.formats.dumps.shapes import (
+    Batch,
+    RecordLine,
+    looks_like_a_row,
+    read_batch,
+    read_marker,
+    read_record,
+    record_offset,
+)
+from toolkit.formats.dumps.text import byte_sizes, pass_over, printed_size, text_of
+
+__all__ = ["BARE", "Records"]
+
+BARE = ("| key: ", "| payload: ", " payload: ")  # without metadata; the last one up to 3.7, where there is no key
+MISFITS = 8  # records whose sizes do not tell where their text ends, until a dump's sizes are left alone
+
+
+class Records:
+    """Reads the record lines of one dump.
+
+    Parameters
+    ----------
+    lines
+        What they come from; further lines of a text are taken off it.
+    section
+        What they add to.
+    file
+        Name of the text.
+    """
+
+    def __init__(self, lines: Lines, section: Section, file: str | None) -> None:
+        self._lines, self._section, self._file = lines, section, file
+        self._misfits = 0
+
+    def read(self, line: str) -> None:
+        """A line that begins with a bar."""
+        record = read_record(line)
+        if record is None:
+            self._read_other(line)
+            return
+        section = self._section
+        held = section.expects_record(record.offset)
+        if held:
+            section.add_record(record.offset)
+        text = text_of(record)
+        if held and section.batch and section.batch.attributes & CONTROL:
+            self._read_marker(line, record)
+        elif text is None:
+            self._read_open_keys(line, record)
+        elif text and not (len(text) == printed_size(record) and text.isascii()):
+            self._read_text(text, printed_size(record), self._place(record.offset, record.timestamp, held=held))
+
+    def read_bare(self, line: str) -> None:
+        """A line as --skip-record-metadata prints it; it tells no offset, unless the batch still has all of its own."""
+        batch = self._section.batch
+        if not batch:
+            return
+        dense = batch.record_count == batch.last_offset - batch.base_offset + 1
+        offset = batch.base_offset + self._section.records if dense else None
+        one_time = batch.record_count == 1 or batch.attributes & LOG_APPEND_TIME
+        self._section.records += 1
+        place = self._place(offset, batch.max_timestamp if one_time else None, held=True)
+        self._read_text(line.removeprefix("|"), None, place)
+
+    def _read_other(self, line: str) -> None:
+        if line.startswith(BARE):
+            self.read_bare(line)
+        elif looks_like_a_row(line):
+            self._section.add_damage(self._lines.number, malformed(line, self._lines))
+
+    def _read_marker(self, line: str, record: RecordLine) -> None:
+        marker = read_marker(record)
+        if marker is None:
+            self._section.add_damage(self._lines.number, malformed(line, self._lines))
+        else:
+            self._section.add_marker(*marker)
+
+    def _read_open_keys(self, line: str, record: RecordLine) -> None:
+        """A line that ends within the keys of headers, or a marker without its batch."""
+        if read_marker(record) is None:
+            self._pass_over(record.rest, None)
+        else:
+            self._section.add_damage(self._lines.number, malformed(line, self._lines))
+
+    def _place(self, offset: int | None, timestamp: int | None, *, held: bool) -> Place:
+        batch: Batch | None = self._section.batch if held else None
+        return Place(self._section.partition, offset, timestamp, batch, self._file, self._lines.number)
+
+    def _read_text(self, text: str, size: int | None, place: Place) -> None:
+        """A text that takes so many bytes, as far as it is on the line."""
+        if not (self._section.may_be_decoded and self._read_event(text.removeprefix(" "), size, place)):
+            self._pass_over(text, size)
+
+    def _read_event(self, text: str, size: int | None, place: Place) -> bool:
+        """Whether a decoder has printed the text; then it is a row."""
+        section = self._section
+        topic = decoded_topic(text, otherwise=section.decoded)
+        least, most = byte_sizes(text)
+        imitated = section.topic is None and size is not None and least <= size - 1 <= most
+        if topic is None or imitated or section.topic not in {topic, None}:
+            section.count_undecoded(self._lines.number)
+            return False
+        section.decoded = topic
+        read, rows = (
+            (transaction_row, section.events) if topic == "__transaction_state" else (group_row, section.group_events)
+        )
+        row = read(text, place)
+        if row["error"] and (more := pass_over(self._lines, text, size=None, comes_next=self._comes_next)):
+            whole = read("\n".join([text, *more]), place)
+            if whole["error"]:
+                self._lines.push_back(more)
+            else:
+                row = whole
+        rows.append(row)
+        return True
+
+    def _pass_over(self, text: str, size: int | None) -> None:
+        """Take off the further lines of a text; where its end is not found, it ends on its line."""
+        if self._misfits >= MISFITS or (size is not None and byte_sizes(text)[0] >= size):
+            return
+        line = self._lines.number
+        taken = pass_over(self._lines, text, size=size, comes_next=self._comes_next)
+        if taken is None:
+            self._misfits += 1
+            if size is not None and self._misfits == 1 and self._lines.exhausted:
+                self._section.add_damage(line, "TORN_TAIL: The text ends, perhaps within this record.")
+        elif size is None and any(map(looks_like_a_row, taken)):
+            what = f"PASSED_OVER: {len(taken)} lines after this one are taken for the text of a record."
+            self._section.add_damage(line, what, lines=len(taken) + 1)
+
+    def _comes_next(self, line: str, surely: bool) -> bool:
+        """Whether a line can follow the text of the last record: surely where it is known to end before it."""
+        offset = record_offset(line)
+        if offset is not None:
+            return self._section.expects_record(offset)
+        if line.startswith(("baseOffset: ", "offset: ")) and (batch := read_batch(line)):
+            return self._section.expects(batch)
+        return surely or line.startswith(("Dumping ", *BARE))
