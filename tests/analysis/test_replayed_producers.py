@@ -136,5 +136,12 @@ def test_rows_are_those_of_the_table_producers() -> None:
     assert PRODUCERS.arrow(rows).num_rows == 2
 
 
+def test_a_time_that_no_clock_means_is_none() -> None:
+    headers = batches([Step("data", 1)])
+    headers["max_timestamp"] = 2**62
+    (row,) = producer_rows(replay(headers), topic="orders", partition=0, observed_at=NOW)
+    assert row["last_timestamp"] is None
+
+
 def test_no_batches_are_no_producers() -> None:
     assert shown(NOTHING + NOTHING) == shown(replay(batches([]))) == shown(resume([])) == []

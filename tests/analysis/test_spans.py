@@ -284,3 +284,9 @@ def test_a_header_that_tells_no_time_gives_none() -> None:
     headers["attributes"], headers["producer_id"], headers["base_offset"] = TRANSACTIONAL, 5, [0, 1]
     (row,) = rows(finish(piece(headers)))
     assert (row["start"], row["last_sequence"], row["start_by"]) == (-1, -1, 0)
+
+
+def test_a_time_that_no_clock_means_is_none() -> None:
+    headers = batches([Step("data", 1)])
+    headers["base_timestamp"] = 2**62
+    assert span_table(finish(piece(headers)), topic=None, partition=None).to_pylist()[0]["start"] is None

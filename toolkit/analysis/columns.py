@@ -11,9 +11,12 @@ import pyarrow as pa
 
 from toolkit.schema import Table, arrow_type
 
-__all__ = ["arrow_table", "labels", "numbers", "times"]
+__all__ = ["LAST_TIME", "arrow_table", "labels", "numbers", "times"]
 
 Array = npt.NDArray[Any]
+
+LAST_TIME = 253_402_300_799_999
+"""The last millisecond of the year 9999: Python has no later time, and no clock means one."""
 
 
 def numbers(values: Array, *, null: Array | None = None) -> pa.Array:
@@ -22,8 +25,9 @@ def numbers(values: Array, *, null: Array | None = None) -> pa.Array:
 
 
 def times(milliseconds: Array) -> pa.Array:
-    """Epoch milliseconds as UTC times; null where they are negative."""
-    return numbers(milliseconds).cast(pa.timestamp("ms", tz="UTC"))
+    """Epoch milliseconds as UTC times; null where they are negative or after `LAST_TIME`."""
+    null = (milliseconds < 0) | (milliseconds > LAST_TIME)
+    return numbers(milliseconds, null=null).cast(pa.timestamp("ms", tz="UTC"))
 
 
 def labels(codes: Array, names: Sequence[str | None]) -> pa.Array:

@@ -1,0 +1,96 @@
+"""Figures of transactions: against plain Python, and added up in pieces."""
+
+import math
+import statistics as python
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.analysis.histories import Step, batches, cuts, histories
+from toolkit.analysis.spans import EMPTY, OUTCOMES, SPAN, begin, finish, piece
+from toolkit.analysis.statistics import NO_TRANSACTIONS, Statistics, combined, statistics
+from toolkit.formats.headers import Headers
+
+unhurried = settings(deadline=None)  # what comes out is tested, not how fast this machine is
+
+
+def of(*steps: Step, from_start: bool = True) -> Statistics:
+    return statistics(finish(piece(batches(steps)), from_start=from_start))
+
+
+def spread(values: list[int]) -> dict[str, Any] | None:
+    """The distribution by its definition: the nearest rank is the least value that so many do not exceed."""
+    if not values:
+        return None
+    ranked = sorted(values)
+    nearest = {f"p{percent}": ranked[math.ceil(percent / 100 * len(ranked)) - 1] for percent in (50, 95, 99)}
+    whole = {"count": len(ranked), "sum": sum(ranked), "min": ranked[0], "max": ranked[-1]}
+    return whole | nearest | {"mean": pytest.approx(python.mean(ranked))}
+
+
+@unhurried
+@given(histories, st.booleans())
+def test_figures_are_those_of_plain_python(headers: Headers, from_start: bool) -> None:
+    spans = finish(piece(headers), from_start=from_start)
+    rows = [dict(zip(SPAN.names or (), row, strict=True)) for row in spans.tolist()]
+    found = statistics(spans).summary()
+    for outcome in ("commit", "abort"):
+        these = [row for row in rows if row["outcome"] == OUTCOMES.index(outcome)]
+        whole = [row for row in these if row["truncated"] == 0]
+        figures = found["committed" if outcome == "commit" else "aborted"]
+        assert figures["count"] == len(these)
+        for name in ("batches", "records", "bytes"):
+            assert figures[name] == spread([row[name] for row in whole])
+        assert figures["duration_ms"] == spread([row["end"] - row["start"] for row in whole])
+    outcomes = [row["outcome"] for row in rows]
+    assert (found["open"], found["empty"]) == (outcomes.count(2), outcomes.count(3))
+    assert found["undecided"] == outcomes.count(-2)
+    assert found["truncated"] == sum(row["truncated"] != 0 and row["first_offset"] >= 0 for row in rows)
+
+
+@unhurried
+@given(histories, st.data())
+def test_figures_of_a_log_that_streams_by_add_up(headers: Headers, data: st.DataObject) -> None:
+    rest, parts = begin(), []
+    for part in data.draw(cuts(headers)):
+        closed, rest = (rest + piece(part)).take_closed()
+        parts.append(statistics(closed))
+    parts.append(statistics(finish(rest)))
+    whole = statistics(finish(piece(headers), from_start=True))
+    assert combined(*parts).summary() == whole.summary()
+    assert sum(parts, NO_TRANSACTIONS).summary() == whole.summary()
+    assert combined(*parts).open.tolist() == whole.open.tolist()
+
+
+def test_transactions_of_version_2_are_committed_and_not_open() -> None:
+    found = of(*[Step("data", 1), Step("commit", 1, version=2)] * 3, Step("data", 2))
+    assert (found.committed.count, found.aborted.count, len(found.open)) == (3, 0, 1)
+    assert found.open["first_offset"].tolist() == [6]
+    assert (found.first_offset, found.last_offset) == (0, 6)
+
+
+def test_the_size_of_a_transaction_whose_beginning_was_not_read_is_not_counted() -> None:
+    steps = [Step("data", 1, records=9), Step("commit", 1), Step("data", 1, records=2), Step("commit", 1)]
+    found = of(*steps, from_start=False)
+    assert (found.committed.count, found.truncated_count) == (2, 1)
+    assert found.committed.records is not None
+    assert found.committed.records.max == 2
+
+
+def test_a_duration_by_two_clocks_may_be_negative_and_a_senseless_time_is_left_out() -> None:
+    headers = batches([Step("data", 1), Step("commit", 1, wait=-5), Step("data", 2), Step("abort", 2)])
+    headers["base_timestamp"][2] = 2**62
+    found = statistics(finish(piece(headers), from_start=True))
+    assert found.committed.duration_ms is not None
+    assert found.committed.duration_ms.max == -5
+    assert (found.aborted.count, found.aborted.duration_ms) == (1, None)
+    assert (found.start, found.end) == (996, 1001)
+
+
+def test_no_transactions_have_no_figures() -> None:
+    nothing = statistics(finish(EMPTY))
+    assert nothing.summary() == combined().summary() == (NO_TRANSACTIONS + NO_TRANSACTIONS).summary()
+    assert nothing.summary()["first_offset"] is None
+    assert nothing.committed.records is None

@@ -1,0 +1,220 @@
+"""Figures of a partition's transactions: how many of each outcome, how large, how long, and which are still open.
+
+What ``klog segment txn-stat`` reports and more, and right for transaction version 2 too, whose markers carry epoch + 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from toolkit.analysis.columns import LAST_TIME
+from toolkit.analysis.ordering import taken
+from toolkit.analysis.spans import NO_DATA, NO_SPANS, OPEN, Spans
+from toolkit.formats.headers import ABORT, COMMIT, UNREAD_MARKER
+
+__all__ = ["NO_TRANSACTIONS", "Distribution", "Figures", "Statistics", "combined", "statistics"]
+
+Array = npt.NDArray[Any]
+
+SIZE = np.dtype(
+    [("batches", "i8"), ("records", "i8"), ("bytes", "i8"), ("duration_ms", "i8"), ("outcome", "i1"), ("timed", "?")]
+)
+NO_SIZES: Array = np.zeros(0, SIZE)
+PERCENTILES = (50, 95, 99)
+NEVER = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Distribution:
+    """How values spread; each percentile is a value that occurs (nearest rank)."""
+
+    count: int
+    sum: int
+    min: int
+    mean: float
+    p50: int
+    p95: int
+    p99: int
+    max: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """Transactions that ended in one way.
+
+    Parameters
+    ----------
+    count
+        All of them.
+    batches, records, bytes
+        Their size, without those whose beginning was not read; ``None`` where there is none.
+    duration_ms
+        From the first batch, by the clock of its producer unless the topic has LogAppendTime, to the marker, by the
+        clock of the partition's leader: a negative one shows how far these clocks are apart.
+    """
+
+    count: int
+    batches: Distribution | None
+    records: Distribution | None
+    bytes: Distribution | None
+    duration_ms: Distribution | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Statistics:
+    """Figures of a set of transactions; the figures of two sets add up with ``+``.
+
+    Parameters
+    ----------
+    committed_count, aborted_count, empty_count, undecided_count
+        Transactions with data and a COMMIT, with data and an ABORT, without data, and with a marker whose record was
+        not read.
+    truncated_count
+        Those with data of which it is known, or possible, that they begin before what was read.
+    open
+        Those without a marker, as structured array of `toolkit.analysis.spans.SPAN`.
+    first_offset, last_offset
+        Lowest and highest offset of them, markers included; -1 where there are none.
+    start, end
+        Earliest and latest time of a first batch or marker, in ms; -1 where there is none.
+    sizes
+        What the distributions are made of: 34 bytes for each transaction that was read whole.
+    """
+
+    committed_count: int = 0
+    aborted_count: int = 0
+    empty_count: int = 0
+    undecided_count: int = 0
+    truncated_count: int = 0
+    first_offset: int = -1
+    last_offset: int = -1
+    start: int = -1
+    end: int = -1
+    open: Spans
+    sizes: tuple[Array, ...] = ()
+
+    def __add__(self, other: Statistics) -> Statistics:
+        """The figures of both sets."""
+        return combined(self, other)
+
+    @property
+    def committed(self) -> Figures:
+        """The committed ones."""
+        return self._figures(COMMIT, count=self.committed_count)
+
+    @property
+    def aborted(self) -> Figures:
+        """The aborted ones."""
+        return self._figures(ABORT, count=self.aborted_count)
+
+    def summary(self) -> dict[str, Any]:
+        """Everything but the open transactions themselves as plain values; offsets and times that are not there are
+        ``None``."""
+        ends = {name: _known(getattr(self, name)) for name in ("first_offset", "last_offset", "start", "end")}
+        return {
+            "committed": asdict(self.committed),
+            "aborted": asdict(self.aborted),
+            "empty": self.empty_count,
+            "open": len(self.open),
+            "undecided": self.undecided_count,
+            "truncated": self.truncated_count,
+            **ends,
+        }
+
+    def _figures(self, outcome: int, *, count: int) -> Figures:
+        sizes = np.concatenate(self.sizes) if self.sizes else NO_SIZES
+        sizes = sizes[sizes["outcome"] == outcome]
+        return Figures(
+            count=count,
+            batches=_distribution(sizes["batches"]),
+            records=_distribution(sizes["records"]),
+            bytes=_distribution(sizes["bytes"]),
+            duration_ms=_distribution(sizes["duration_ms"][sizes["timed"]]),
+        )
+
+
+NO_TRANSACTIONS = Statistics(open=NO_SPANS)
+"""The figures of no transactions."""
+
+
+def statistics(spans: Spans) -> Statistics:
+    """The figures of some transactions, in any order: all that `spans.finish` returned, or what was handed out early.
+
+    Parameters
+    ----------
+    spans
+        Structured array of `toolkit.analysis.spans.SPAN`.
+    """
+    if spans.size == 0:
+        return NO_TRANSACTIONS
+    outcome, with_data = spans["outcome"], spans["first_offset"] >= 0
+    ends = np.concatenate([spans[name] for name in ("first_offset", "last_offset", "marker_offset")])
+    moments = np.concatenate([spans["start"], spans["end"]])
+    whole = taken(spans, np.flatnonzero((spans["truncated"] == 0) & ((outcome == COMMIT) | (outcome == ABORT))))
+    return Statistics(
+        committed_count=int(np.count_nonzero(outcome == COMMIT)),
+        aborted_count=int(np.count_nonzero(outcome == ABORT)),
+        empty_count=int(np.count_nonzero(outcome == NO_DATA)),
+        undecided_count=int(np.count_nonzero(outcome == UNREAD_MARKER)),
+        truncated_count=int(np.count_nonzero(with_data & (spans["truncated"] != 0))),
+        open=taken(spans, np.flatnonzero(outcome == OPEN)),
+        first_offset=_least(ends),
+        last_offset=int(ends.max()),
+        start=_least(moments),
+        end=int(np.where(moments <= LAST_TIME, moments, -1).max()),
+        sizes=(_sizes(whole),),
+    )
+
+
+def combined(*parts: Statistics) -> Statistics:
+    """The figures of several sets."""
+    if not parts:
+        return NO_TRANSACTIONS
+    counts = {
+        f"{name}_count": sum(getattr(part, f"{name}_count") for part in parts)
+        for name in ("committed", "aborted", "empty", "undecided", "truncated")
+    }
+    open_ = np.concatenate([part.open for part in parts])
+    return Statistics(
+        **counts,
+        open=open_[np.argsort(open_["first_offset"], kind="stable")],
+        first_offset=min((part.first_offset for part in parts if part.first_offset >= 0), default=-1),
+        last_offset=max(part.last_offset for part in parts),
+        start=min((part.start for part in parts if part.start >= 0), default=-1),
+        end=max(part.end for part in parts),
+        sizes=tuple(sizes for part in parts for sizes in part.sizes),
+    )
+
+
+def _sizes(spans: Spans) -> Array:
+    sizes = np.zeros(len(spans), SIZE)
+    for name in ("batches", "records", "bytes", "outcome"):
+        sizes[name] = spans[name]
+    sizes["duration_ms"] = spans["end"] - spans["start"]
+    sizes["timed"] = (
+        (spans["start"] >= 0) & (spans["end"] >= 0) & (spans["start"] <= LAST_TIME) & (spans["end"] <= LAST_TIME)
+    )
+    return sizes
+
+
+def _distribution(values: Array) -> Distribution | None:
+    if values.size == 0:
+        return None
+    p50, p95, p99 = (int(value) for value in np.percentile(values, PERCENTILES, method="inverted_cdf"))
+    least, most, total = int(values.min()), int(values.max()), int(values.sum())
+    return Distribution(
+        count=values.size, sum=total, min=least, mean=total / values.size, p50=p50, p95=p95, p99=p99, max=most
+    )
+
+
+def _least(numbers: Array) -> int:
+    least = int(np.where(numbers >= 0, numbers, NEVER).min())
+    return -1 if least == NEVER else least
+
+
+def _known(number: int) -> int | None:
+    return None if number < 0 else number
