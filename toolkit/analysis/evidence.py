@@ -74,6 +74,8 @@ class Look:
     doubts
         What speaks against trusting that nobody owns an open transaction, a sentence each that names what is missing,
         by (topic, partition, producer id).
+    notes
+        What else was seen of a partition, a sentence each, for its evidence.
     """
 
     partitions: Sequence[Row]
@@ -86,3 +88,4 @@ class Look:
     openings: Mapping[tuple[str, int, int], Opening] = field(default_factory=dict)
     from_files: bool = False
     doubts: Mapping[tuple[str, int, int], Sequence[str]] = field(default_factory=dict)
+    notes: Mapping[tuple[str, int], Sequence[str]] = field(default_factory=dict)

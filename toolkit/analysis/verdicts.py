@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from toolkit.analysis.cases import Case
-from toolkit.analysis.wording import at, coordinator_says, duration
+from toolkit.analysis.wording import at, coordinator_says, duration, number
 
 __all__ = ["PREPARE_GRACE", "RULES", "TIMEOUT_GRACE", "VERDICTS", "Rule", "rule_for"]
 
@@ -177,7 +177,7 @@ RULES: tuple[Rule, ...] = (
             f"{duration(_timeout(c))}, by its coordinator's clock: it should have been aborted."
         ),
         remedy=lambda c: (
-            f"Look at coordinator {c.owner.get('coordinator_id')} (log, load, __transaction_state-"
+            f"Look at coordinator {number(c.owner.get('coordinator_id'))} (log, load, __transaction_state-"
             f"{c.owner.get('txn_state_partition')}); fencing the id ends it. Never an abort marker: it has an owner."
         ),
     ),

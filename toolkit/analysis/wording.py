@@ -85,6 +85,8 @@ def evidence(subject: Case | Row, looks: Sequence[Look]) -> list[dict[str, objec
     if last.from_files:
         texts = {"as_of": _text(last.observed_at)}
     rows += [_entry("looks", None, last.observed_at, name, value) for name, value in texts.items()]
+    tp = subject.tp if isinstance(subject, Case) else (subject["topic"], subject["partition"])
+    rows += [_entry(asked.log, None, last.observed_at, "note", note) for note in last.notes.get(tp, ())]
     rows += [_entry("coverage", None, last.observed_at, "proof", proof) for proof in last.coverage.proofs]
     rows += [_entry("coverage", None, last.observed_at, "gap", gap) for gap in last.coverage.gaps]
     return rows
