@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from toolkit.formats.batches import CRC_END, LENGTH_END, MAGIC_AT
-from toolkit.formats.raw_headers import MESSAGE
+from toolkit.formats.raw_headers import MESSAGE, RAW
 
 __all__ = ["extend", "matches"]
 
@@ -37,7 +37,7 @@ def extend(crc: int, data: bytes | bytearray | memoryview, *, magic: int) -> int
 def matches(
     data: npt.NDArray[np.uint8],
     positions: npt.NDArray[np.int64],
-    raw: npt.NDArray[Any],
+    first_bytes: npt.NDArray[Any],
     *,
     jitted: bool,
 ) -> npt.NDArray[np.int8]:
@@ -49,12 +49,13 @@ def matches(
         Bytes that hold every batch as a whole.
     positions
         Where each batch starts in them.
-    raw
-        The start of each, as an array of `RAW`.
+    first_bytes
+        Of each, as `gather` gives them.
     jitted
         Whether so many are to come that compiled code is worth its start.
     """
     right = np.zeros(len(positions), np.int8)
+    raw = first_bytes.view(RAW)
     sizes = raw["length"].astype(np.int64) + LENGTH_END
     old = raw["magic"] < 2
     expected = np.where(old, raw.view(MESSAGE)["crc"], raw["crc"]).astype(np.uint32)

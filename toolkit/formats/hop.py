@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from toolkit.formats.batches import CRC_END, HEADER_SIZE, LENGTH_END, MAGIC_AT
+from toolkit.formats.batches import HEADER_SIZE, LENGTH_END, MAGIC_AT
 from toolkit.formats.jit import compiled
 
 __all__ = ["PLAIN", "Kernel", "is_whole_message", "jitted_kernel", "kernel", "readable_size", "usual_size"]
@@ -88,28 +88,32 @@ def readable_size(data: Any, position: int, end: int) -> int:
         return _message_size(data, position, end)
     if position + HEADER_SIZE > end:
         return -1
+    if data[position] >= 0x80 or data[position + 23] >= 0x80 or data[position + 57] >= 0x80:
+        return 0  # offset, last offset delta or record count is negative
     size = LENGTH_END + _int32(data, position + 8)
-    delta, count = _int32(data, position + 23), _int32(data, position + 57)
-    return size if size >= HEADER_SIZE and data[position] < 0x80 and delta >= 0 and count >= 0 else 0
+    return size if size >= HEADER_SIZE else 0
 
 
 def usual_size(data: Any, position: int, end: int) -> int:
     """Bytes of the batch at a position, 0 if any field of its header is one that no Kafka up to 4.3 writes.
 
-    Other bytes pass once in some ten million positions.
+    Of other bytes, one position in some ten million passes.
     """
-    size = readable_size(data, position, end)
-    if size <= 0:
-        return 0
-    if data[position + MAGIC_AT] != 2:
-        return size
-    if data[position + CRC_END] != 0 or data[position + CRC_END + 1] >= 0x80 or data[position + CRC_END + 1] & 7 > 4:
-        return 0
-    if _int32(data, position + 57) > _int32(data, position + 23) + 1:  # more records than offsets
-        return 0
-    if _int32(data, position + 12) < -1 or _int32(data, position + 43) < -1 or _int32(data, position + 53) < -1:
-        return 0
-    return 0 if 0x80 <= data[position + 51] < 0xFF else size
+    if position + HEADER_SIZE > end or data[position + MAGIC_AT] != 2:
+        return max(_message_size(data, position, end), 0)
+    p = position
+    if data[p] >= 0x80 or data[p + 8] >= 0x80 or data[p + 23] >= 0x80 or data[p + 57] >= 0x80:
+        return 0  # offset, length, last offset delta or record count is negative
+    if data[p + 21] != 0 or data[p + 22] >= 0x80 or data[p + 22] & 7 > 4:
+        return 0  # attributes that have no meaning yet
+    if 0x80 <= data[p + 12] < 0xFF or 0x80 <= data[p + 43] < 0xFF:
+        return 0  # leader epoch or producer id is below -1
+    if 0x80 <= data[p + 51] < 0xFF or 0x80 <= data[p + 53] < 0xFF:
+        return 0  # producer epoch or base sequence is
+    delta = data[p + 23] << 24 | data[p + 24] << 16 | data[p + 25] << 8 | data[p + 26]
+    count = data[p + 57] << 24 | data[p + 58] << 16 | data[p + 59] << 8 | data[p + 60]
+    size = LENGTH_END + (data[p + 8] << 24 | data[p + 9] << 16 | data[p + 10] << 8 | data[p + 11])
+    return size if size >= HEADER_SIZE and count <= delta + 1 else 0
 
 
 def is_whole_message(data: Any, position: int, end: int) -> bool:
@@ -124,6 +128,8 @@ def is_whole_message(data: Any, position: int, end: int) -> bool:
 
 def _message_size(data: Any, position: int, end: int) -> int:
     """As `readable_size`, for magic 0 and 1."""
+    if position + MESSAGE_SIZE > end:
+        return -1
     magic = data[position + MAGIC_AT]
     if magic > 1 or data[position] >= 0x80:
         return 0

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from toolkit.formats.batches import CONTROL, HEADER_SIZE, LENGTH_END
 from toolkit.formats.headers import ABORT, COMMIT, HEADER, NO_MARKER, UNREAD_MARKER, Headers
 
-__all__ = ["RAW", "gather", "read_raw_headers"]
+__all__ = ["MESSAGE", "RAW", "RAW_BYTES", "gather", "read_raw_headers"]
 
 RAW = np.dtype(
     [
@@ -35,6 +35,7 @@ RAW = np.dtype(
     ]
 )
 """A batch of magic 2 as it is written, cut short; what follows a shorter batch stands in its place."""
+RAW_BYTES = RAW.itemsize
 
 SAME_NAME = [name for name in RAW.names or () if name in (HEADER.names or ())]
 MESSAGE = np.dtype(  # magic 0, and magic 1, which alone has the time
@@ -42,7 +43,7 @@ MESSAGE = np.dtype(  # magic 0, and magic 1, which alone has the time
         "names": ["offset", "crc", "attributes", "timestamp"],
         "formats": [">i8", ">u4", "u1", ">i8"],
         "offsets": [0, 12, 17, 18],
-        "itemsize": RAW.itemsize,
+        "itemsize": RAW_BYTES,
     }
 )
 MARKER = np.dtype(  # where every varint of the record takes one byte, which is how Kafka writes it
@@ -59,30 +60,31 @@ MARKER = np.dtype(  # where every varint of the record takes one byte, which is 
         ],
         "formats": ["u1", "2u1", "u1", ">i2", ">i2", "u1", ">i2", ">i4"],
         "offsets": [HEADER_SIZE + at for at in (0, 2, 4, 5, 7, 9, 10, 12)],
-        "itemsize": RAW.itemsize,
+        "itemsize": RAW_BYTES,
     }
 )
 MARKER_SIZE = HEADER_SIZE + 17
 
 
 def gather(data: npt.NDArray[np.uint8], positions: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
-    """Copy the first bytes of each batch out of a buffer that goes on for `RAW`'s size after the last one starts."""
-    everywhere: npt.NDArray[Any] = np.ndarray(len(data) - RAW.itemsize + 1, f"V{RAW.itemsize}", data, strides=(1,))
-    return everywhere[positions].view(RAW)
+    """Copy the first `RAW_BYTES` of each batch out of a buffer that has so many after each position."""
+    everywhere: npt.NDArray[Any] = np.ndarray(len(data) - RAW_BYTES + 1, f"V{RAW_BYTES}", data, strides=(1,))
+    return everywhere[positions]
 
 
 def read_raw_headers(
-    raw: npt.NDArray[Any], *, position: npt.NDArray[np.int64], crc_ok: npt.NDArray[np.int8]
+    first_bytes: npt.NDArray[Any], *, position: npt.NDArray[np.int64], crc_ok: npt.NDArray[np.int8]
 ) -> Headers:
     """What the headers say.
 
     Parameters
     ----------
-    raw
-        Array of `RAW`.
+    first_bytes
+        As `gather` gives them.
     position, crc_ok
         Columns that the bytes do not tell.
     """
+    raw = first_bytes.view(RAW)
     headers = np.empty(len(raw), HEADER)
     headers["position"], headers["crc_ok"] = position, crc_ok
     headers["size"] = raw["length"].astype(np.int64) + LENGTH_END

@@ -11,12 +11,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from toolkit.formats.header_table import damage_rows, header_table
 from toolkit.formats.headers import HEADER, Damage, Scanned
 from toolkit.formats.log_bytes import BufferBytes, FileBytes
 from toolkit.formats.walk import Walk
 
-__all__ = ["damage_rows", "header_table", "scan", "scan_file"]
+__all__ = ["scan", "scan_file"]
 
 CHUNK_BYTES = 1 << 20
 PIECE_ROWS, PIECE_BYTES = 1 << 16, 1 << 26  # of a file, per `Scanned`

@@ -9,16 +9,18 @@ import numpy.typing as npt
 
 from toolkit.formats import checksum
 from toolkit.formats.batches import HEADER_SIZE, MAGIC_AT
-from toolkit.formats.headers import Damage, Scanned
+from toolkit.formats.headers import HEADER, Damage, Headers, Scanned
 from toolkit.formats.hop import MESSAGE_SIZE, kernel, readable_size, usual_size
 from toolkit.formats.log_bytes import LogBytes, read_at
-from toolkit.formats.raw_headers import RAW, gather, read_raw_headers
+from toolkit.formats.raw_headers import RAW_BYTES, gather, read_raw_headers
 from toolkit.formats.resync import Resync, Search
 from toolkit.formats.strangers import complaint, kind_of_file
 
 __all__ = ["Walk"]
 
 SMALLEST_WINDOW = 128
+PENDING_ROWS = 2048
+ROW = f"V{HEADER.itemsize}"  # numpy joins many arrays of plain bytes faster than of fields
 LOOK_BYTES = 1 << 20  # into a file that begins as another kind of file does
 
 
@@ -50,10 +52,12 @@ class Walk:
         self._kernel = kernel(max(source.stop - position, 0))
         self._resync = Resync(source, position, self._kernel)
         room = max(min(chunk_bytes, source.stop - position), SMALLEST_WINDOW)
-        self._window = np.zeros(room + RAW.itemsize, np.uint8)  # with what `gather` wants after it
+        self._window = np.zeros(room + RAW_BYTES, np.uint8)  # with what `gather` wants after it
         self._base, self._filled = position, 0
         self._found = np.empty(room // MESSAGE_SIZE + 1, np.int64)
-        self._batches: list[tuple[npt.NDArray[Any], npt.NDArray[np.int64], npt.NDArray[np.int8]]] = []
+        self._pending: list[tuple[npt.NDArray[Any], npt.NDArray[np.int64], npt.NDArray[np.int8]]] = []
+        self._pending_rows = 0
+        self._headers: list[Headers] = []
         self._damage: list[Damage] = []
 
     def advance(self) -> bool:
@@ -75,17 +79,28 @@ class Walk:
 
     def take(self) -> Scanned:
         """What was found since the last time."""
-        batches, damage = (
-            self._batches or [(np.empty(0, RAW), np.empty(0, np.int64), np.empty(0, np.int8))],
-            self._damage,
-        )
-        raw, positions, crc_ok = (np.concatenate(column) for column in zip(*batches, strict=True))
-        self._batches, self._damage, self.rows, self.taken = [], [], 0, self.position
-        headers = read_raw_headers(raw, position=positions, crc_ok=crc_ok)
-        return Scanned(headers=headers, damage=tuple(damage), end=self.position)
+        self._read_pending()
+        headers = np.concatenate([np.empty(0, ROW), *(part.view(ROW) for part in self._headers)]).view(HEADER)
+        damage = tuple(self._damage)
+        self._headers, self._damage, self.rows, self.taken = [], [], 0, self.position
+        return Scanned(headers=headers, damage=damage, end=self.position)
+
+    def _read_pending(self) -> None:
+        """Turn the first bytes of batches into headers: many at once, but while they are in the cache."""
+        if self._pending:
+            raw, positions, crc_ok = (np.concatenate(column) for column in zip(*self._pending, strict=True))
+            self._headers.append(read_raw_headers(raw, position=positions, crc_ok=crc_ok))
+            self._pending, self._pending_rows = [], 0
+
+    def _append(self, raw: npt.NDArray[Any], positions: npt.NDArray[np.int64], crc_ok: npt.NDArray[np.int8]) -> None:
+        self._pending.append((raw, positions, crc_ok))
+        self.rows += len(raw)
+        self._pending_rows += len(raw)
+        if self._pending_rows >= PENDING_ROWS:
+            self._read_pending()
 
     def _load(self) -> None:
-        room = len(self._window) - RAW.itemsize
+        room = len(self._window) - RAW_BYTES
         self._base, self._filled = self.position, 0
         self._filled = self.source.read_into(self._window.data[:room], self.position)
 
@@ -94,15 +109,13 @@ class Walk:
         crc_ok = np.full(len(found), -1, np.int8)
         if self._crc:
             crc_ok = checksum.matches(self._window, found, raw, jitted=self._kernel.is_jitted)
-        self._batches.append((raw, found + self._base, crc_ok))
-        self.rows += len(found)
+        self._append(raw, found + self._base, crc_ok)
 
     def _add(self, position: int, size: int) -> None:
         """One batch, which may be larger than the window."""
-        raw = np.frombuffer(read_at(self.source, position, RAW.itemsize).ljust(RAW.itemsize, b"\0"), RAW)
+        raw = np.frombuffer(read_at(self.source, position, RAW_BYTES).ljust(RAW_BYTES, b"\0"), f"V{RAW_BYTES}")
         crc_ok = self._resync.matches(position, size) if self._crc else -1
-        self._batches.append((raw, np.array([position]), np.array([crc_ok], np.int8)))
-        self.rows += 1
+        self._append(raw, np.array([position]), np.array([crc_ok], np.int8))
         self.position = position + size
 
     def _add_damage(self, end: int, reason: str) -> None:
