@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -316,6 +317,65 @@ class Cluster:
         from toolkit.sources.live_tables import lso_timeline_table
 
         return _frame(lso_timeline_table(self._section(topic, partition, start, stop)))
+
+    def coordinator_events(
+        self, transactional_ids: Sequence[str] | None = None, partitions: Sequence[int] | None = None
+    ) -> pd.DataFrame:
+        """Records of ``__transaction_state`` (``schema.COORDINATOR_EVENTS``), and a row for what could not be read.
+
+        Parameters
+        ----------
+        transactional_ids
+            Only these; all if null.
+        partitions
+            Only these partitions of the topic; all if null.
+
+        Raises
+        ------
+        NotFound
+            If it does not have one of the partitions.
+        BrokerError
+            If this principal may not see the topic.
+        """
+        from toolkit.sources.live_events import coordinator_event_rows
+
+        return schema.COORDINATOR_EVENTS.frame(coordinator_event_rows(self.wire, transactional_ids, partitions))
+
+    def histories(
+        self, transactional_ids: Sequence[str] | None = None, partitions: Sequence[int] | None = None
+    ) -> pd.DataFrame:
+        """What became of each transactional id (``schema.HISTORIES``), as far as ``__transaction_state`` remembers.
+
+        Parameters
+        ----------
+        transactional_ids, partitions
+            As for `coordinator_events`, and so are the errors that it raises.
+        """
+        from toolkit.analysis.coordinator import histories
+        from toolkit.sources.live_events import coordinator_event_rows
+
+        events = coordinator_event_rows(self.wire, transactional_ids, partitions)
+        return schema.HISTORIES.frame(histories(events, as_of=dt.datetime.now(dt.UTC)))
+
+    def group_events(self, partitions: Sequence[int] | None = None) -> pd.DataFrame:
+        """Records of ``__consumer_offsets`` (``schema.GROUP_EVENTS``), and a row for what could not be read.
+
+        Parameters
+        ----------
+        partitions
+            Only these partitions of the topic; all if null.
+
+        Raises
+        ------
+        NotFound, BrokerError
+            As `coordinator_events`.
+        """
+        from toolkit.sources.coordinators import OFFSETS_TOPIC
+        from toolkit.sources.live_events import coordinator_places, event_rows
+
+        return schema.GROUP_EVENTS.frame(
+            event_rows(self.wire, coordinator_places(self.wire, OFFSETS_TOPIC), partitions)
+        )
 
     def look(self, topics: Sequence[str] | None = None, partitions: Partitions | None = None) -> Look:
         """Everything the verdicts need, seen once (`analysis.evidence.Look`)."""
