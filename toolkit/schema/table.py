@@ -17,6 +17,7 @@ __all__ = [
     "INT16",
     "INT32",
     "INT64",
+    "LAST_TIME",
     "STRING",
     "TIME",
     "TOPIC_PARTITIONS",
@@ -142,8 +143,11 @@ class Table:
         return rows
 
 
+LAST_TIME = 253_402_300_799_999  # 9999-12-31T23:59:59.999Z, in ms: a producer may write any number as a time
+
+
 def utc(milliseconds: int | None) -> dt.datetime | None:
-    """Kafka's epoch milliseconds as a UTC time; Kafka's -1 and null are null."""
-    if milliseconds is None or milliseconds < 0:
+    """Kafka's epoch milliseconds as a UTC time; Kafka's -1, and times beyond the year 9999, are null."""
+    if milliseconds is None or not 0 <= milliseconds <= LAST_TIME:
         return None
     return dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(milliseconds=milliseconds)
