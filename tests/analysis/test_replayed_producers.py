@@ -51,12 +51,15 @@ def by_the_book(headers: Headers, snapshot: list[ProducerState]) -> list[dict[st
     for batch in headers:
         producer, epoch = int(batch["producer_id"]), int(batch["producer_epoch"])
         control = bool(batch["attributes"] & CONTROL)
-        if producer < 0 or (control and batch["marker"] not in {COMMIT, ABORT, UNREAD_MARKER}):
+        cleaned = control and not batch["record_count"]
+        if producer < 0 or (control and not cleaned and batch["marker"] not in {COMMIT, ABORT, UNREAD_MARKER}):
             continue
         state = states.setdefault(producer, nothing | {"producer_id": producer})
         if epoch != state["producer_epoch"]:
             state |= {"producer_epoch": epoch, "last_sequence": -1, "last_offset": -1, "offset_delta": 0}
         state["last_timestamp"] = int(batch["max_timestamp"])
+        if cleaned:
+            continue
         if control:
             state["coordinator_epoch"] = int(batch["coordinator_epoch"])
             state["current_txn_start_offset"] = -1
@@ -103,6 +106,12 @@ def test_a_marker_of_the_next_epoch_wipes_the_sequence_and_one_of_the_same_epoch
     same, next_ = of(Step("data", 1), Step("commit", 1), Step("data", 2), Step("commit", 2, version=2))
     assert (same["last_sequence"], same["producer_epoch"]) == (2**31 - 2, 0)
     assert (next_["last_sequence"], next_["last_offset"], next_["producer_epoch"]) == (-1, -1, 1)
+
+
+def test_what_the_cleaner_left_of_a_marker_tells_the_epoch_and_ends_nothing() -> None:
+    (found,) = of(Step("data", 1), Step("cleaned", 1, version=2))
+    assert (found["producer_epoch"], found["last_sequence"], found["last_timestamp"]) == (1, -1, 1002)
+    assert (found["coordinator_epoch"], found["current_txn_start_offset"]) == (-1, 0)
 
 
 def test_idempotent_producers_are_there_and_those_without_an_id_are_not() -> None:

@@ -4,6 +4,9 @@ The rules are those of ``ProducerStateEntry`` and ``ProducerAppendInfo``, the sa
 marker of another epoch wipes the sequence numbers, a marker sets the time as data does, and idempotent producers
 without transactions are there too. A broker forgets producers after ``producer.id.expiration.ms`` without a batch or
 marker: which of them it still has is for the caller to say, by ``last_timestamp``.
+
+Where compaction took a producer's last batch, the cleaner leaves an empty one, and of a marker its epoch and time but
+not its coordinator epoch.
 """
 
 from __future__ import annotations
@@ -82,8 +85,9 @@ def replay(headers: Headers) -> Replay:
         Structured array of `toolkit.formats.headers.HEADER` in the order of the log.
     """
     ends, data = markers(headers), (headers["attributes"] & CONTROL) == 0
+    cleaned = ~data & (headers["record_count"] == 0)
     producers = headers["producer_id"].copy()  # side by side, which the sort below is glad of
-    rows = np.flatnonzero((ends | data) & (producers >= 0))
+    rows = np.flatnonzero((ends | data | cleaned) & (producers >= 0))
     if rows.size == 0:
         return NOTHING
     rows = rows[stable_order(producers[rows])]
