@@ -1,0 +1,281 @@
+"""What became of each transactional id, by the records of ``__transaction_state``.
+
+Compaction keeps the last record of an id in what it has cleaned. So a history begins somewhere and is whole from there
+on; its first transaction may lack earlier records, but every record tells when its transaction began.
+
+Sources: ``TransactionMetadata``, ``TransactionCoordinator`` and ``TransactionStateManager`` in Kafka; how they write
+each ending is told in `toolkit.analysis.endings`.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from toolkit.analysis.endings import LAST_EPOCH, Records, ending
+from toolkit.analysis.states import EXPIRED, OPEN_STATES, Replica, replica_of, state_of
+from toolkit.analysis.verdicts import PREPARE_GRACE
+from toolkit.schema import HISTORIES, TRANSACTIONS, Row
+
+__all__ = ["histories", "newest"]
+
+STATE_TOPIC = "__transaction_state"
+NO_HISTORY, NO_TRANSACTION = (dict.fromkeys(table.names) for table in (HISTORIES, TRANSACTIONS))
+MILLISECOND = dt.timedelta(milliseconds=1)
+STAGES = {  # of a transaction, in the order they come in
+    "Ongoing": 0,
+    "PrepareEpochFence": 0,
+    "PrepareCommit": 1,
+    "PrepareAbort": 1,
+    "CompleteCommit": 2,
+    "CompleteAbort": 2,
+}
+
+
+def histories(
+    events: Iterable[Row], *, as_of: dt.datetime | None = None, stuck_after: dt.timedelta = PREPARE_GRACE
+) -> list[Row]:
+    """What became of each transactional id: its transactions and how each ended, InitProducerId, expiry.
+
+    Parameters
+    ----------
+    events
+        Rows of ``schema.COORDINATOR_EVENTS``, those of a partition in offset order; compacted or not, of one replica
+        or of several.
+    as_of
+        When they were read, by the coordinators' clock: what is open lasts until then, and what ended just before may
+        still be followed by more. By default the newest time in the records, and nothing is waited for.
+    stuck_after
+        From when on a transaction in Prepare* is stuck.
+
+    Returns
+    -------
+    list of Row
+        Rows of ``schema.HISTORIES``. A row that may lack a record because it could not be read has its ``error``.
+    """
+    found: defaultdict[Replica, list[tuple[int, Row]]] = defaultdict(list)
+    lost: dict[Replica, tuple[int, str]] = {}  # the last record of a partition that cannot be told whose it is
+    latest: dt.datetime | None = None
+    for index, event in enumerate(events):
+        replica, time = replica_of(event), event["timestamp"]
+        if event["transactional_id"] is not None:
+            found[replica].append((index, event))
+        elif event["error"]:
+            lost[replica] = index, event["error"]
+        latest = time if latest is None or (time is not None and time > latest) else latest
+    rows: list[Row] = []
+    for replica in sorted(found):
+        last_index = found[replica][-1][0]
+        lost_at, error = lost.get(replica._replace(transactional_id=""), (-1, ""))
+        reading = _Reading(
+            as_of=as_of or latest,
+            settled=as_of is None,
+            stuck_after=stuck_after,
+            lost=error if lost_at > last_index else None,
+        )
+        rows += reading.rows([event for _, event in found[replica]])
+    return rows
+
+
+def newest(events: Iterable[Row], *, broker_id: int | None = None, observed_at: dt.datetime) -> list[Row]:
+    """The newest state of each transactional id; expired ones are left out.
+
+    Parameters
+    ----------
+    events
+        As in `histories`. Of several replicas the record of the highest leader epoch, then offset, counts.
+    broker_id
+        Leader of the partition that they are of, where that is known.
+    observed_at
+        When they were read.
+
+    Returns
+    -------
+    list of Row
+        Rows of ``schema.TRANSACTIONS``; with ``error`` where an id's newest record could not be read, and without id
+        for a partition that has a record of which nobody can tell whose it is.
+    """
+    last: dict[Replica, Row] = {}
+    for event in events:
+        if event["transactional_id"] is not None or event["error"]:
+            last[replica_of(event)] = event
+    leading: dict[tuple[str, int], Row] = {}
+    for (transactional_id, _, partition), event in last.items():
+        other = leading.setdefault((transactional_id, partition), event)
+        if _rank(event) > _rank(other):
+            leading[transactional_id, partition] = event
+    known = [leading[key] for key in sorted(leading)]
+    return [_transaction(event, broker_id, observed_at) for event in known if event["error"] or not event["tombstone"]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Reading:
+    """What holds for every record of an id on one replica."""
+
+    as_of: dt.datetime | None
+    settled: bool
+    stuck_after: dt.timedelta
+    lost: str | None  # what could not be read after the last record of the id
+
+    def rows(self, events: Sequence[Row]) -> Iterator[Row]:
+        """The history of the id."""
+        before: Row | None = None
+        last_id: int | None = None
+        epoch_raised = False  # by a commit of the same instance
+        stretches = list(_stretches(events))
+        for stretch, after in zip(stretches, [*stretches[1:], None], strict=True):
+            first = stretch[0]
+            if first["error"] and len(stretches) > 1:  # its neighbours tell
+                before = first
+                continue
+            records = Records(
+                events=stretch,
+                after=None if after is None or after[0]["error"] else after[0],
+                unread=self.lost if after is None else after[0]["error"],
+                epoch_raised_before=epoch_raised,
+            )
+            row = self._row(records, before)
+            yield row | {"previous_producer_id": _changed(row["producer_id"], last_id, first)}
+            epoch_raised = first["state"] != "Empty" and (epoch_raised or records.shows_version_2)
+            last_id, before = row["producer_id"] or last_id, records.last
+
+    def _row(self, records: Records, before: Row | None) -> dict[str, Any]:
+        first = records.events[0]
+        if first["error"]:
+            return _row_of(records, "transaction") | {
+                "reason": "No record of the id could be read.",
+                "error": first["error"],
+            }
+        if state_of(first) == EXPIRED:
+            return _expired(records, before)
+        if first["state"] == "Empty":
+            return _init(records, before)
+        return self._of_transaction(records, before)
+
+    def _of_transaction(self, records: Records, before: Row | None) -> dict[str, Any]:
+        how = ending(records, as_of=self.as_of, settled=self.settled, stuck_after=self.stuck_after)
+        start, decided_at, end = records.start_time, records.decided_at, records.end_time
+        until = self.as_of if how.ended in {"open", "stuck"} else None
+        unread_before = before["error"] if before is not None and not records.is_whole else None
+        return {
+            **_row_of(records, "transaction"),
+            "producer_id": records.producer_id,
+            "producer_epoch": records.producer_epoch,
+            "ended": how.ended,
+            "reason": how.reason,
+            "start_time": start,
+            "decided_at": decided_at,
+            "end_time": end,
+            "ongoing_ms": _between(start, decided_at or until),
+            "prepare_ms": _between(decided_at, end or until),
+            "topic_partitions": records.topic_partitions,
+            "client_transaction_version": records.client_transaction_version,
+            "truncated": not records.is_whole,
+            "error": unread_before or (None if how.ended in {"commit", "fence", "timeout"} else records.unread),
+        }
+
+
+def _stretches(events: Sequence[Row]) -> Iterator[list[Row]]:
+    """The records of an id cut into what is one row each: those of a transaction stay together."""
+    stretch: list[Row] = []
+    for event in events:
+        if stretch and not _continues(stretch[-1], event):
+            yield stretch
+            stretch = []
+        stretch.append(event)
+    if stretch:
+        yield stretch
+
+
+def _continues(before: Row, event: Row) -> bool:
+    """Whether it is of the same transaction."""
+    if before["error"] or event["error"] or before["start_time"] != event["start_time"]:
+        return False
+    stage, next_stage = STAGES.get(before["state"]), STAGES.get(event["state"])
+    if stage is None or next_stage is None or next_stage < stage:
+        return False
+    return stage == 0 or before["state"].endswith("Commit") == event["state"].endswith("Commit")
+
+
+def _init(records: Records, before: Row | None) -> dict[str, Any]:
+    event = records.last
+    return {
+        **_row_of(records, "init"),
+        "producer_id": event["producer_id"],
+        "producer_epoch": event["producer_epoch"],
+        "reason": _why_init(event, before),
+        "end_time": event["timestamp"] or event["last_update_time"],
+    }
+
+
+def _why_init(event: Row, before: Row | None) -> str:
+    given, epoch = event["producer_id"], event["producer_epoch"]
+    if before is None or before["error"]:
+        return f"InitProducerId gave producer id {given} with epoch {epoch}."
+    if state_of(before) == EXPIRED:
+        return f"InitProducerId gave producer id {given}: the id had expired."
+    last_id, last_epoch = before["producer_id"], before["producer_epoch"]
+    if given != last_id and last_epoch >= LAST_EPOCH:
+        return f"InitProducerId gave producer id {given}: {last_id} had no epochs left after {last_epoch}."
+    if given != last_id:
+        return f"InitProducerId gave producer id {given} in the place of {last_id}."
+    if epoch == last_epoch:
+        return f"InitProducerId gave epoch {epoch} once more."
+    return f"InitProducerId raised the epoch from {last_epoch} to {epoch}: a new instance, or the same after an error."
+
+
+def _expired(records: Records, before: Row | None) -> dict[str, Any]:
+    known = before if before is not None and not before["error"] else {}
+    return {
+        **_row_of(records, "expired"),
+        "producer_id": known.get("producer_id"),
+        "producer_epoch": known.get("producer_epoch"),
+        "reason": "Its coordinator has forgotten the id: idle for transactional.id.expiration.ms.",
+        "state": known.get("state"),
+        "end_time": records.last["timestamp"],
+    }
+
+
+def _row_of(records: Records, kind: str) -> dict[str, Any]:
+    """What a row of every kind has."""
+    copied = ("transactional_id", "txn_state_partition", "state", "timeout_ms", "broker_id")
+    return {
+        **NO_HISTORY,
+        **{name: records.last[name] for name in copied},
+        "kind": kind,
+        "records": len(records.events),
+        "first_offset": records.events[0]["offset"],
+        "last_offset": records.last["offset"],
+        "truncated": False,
+    }
+
+
+def _changed(producer_id: int | None, last_id: int | None, event: Row) -> int | None:
+    """The producer id before, where it was another one."""
+    before = event["previous_producer_id"] if last_id is None and event["state"] == "Empty" else last_id
+    return None if before == producer_id else before
+
+
+def _transaction(event: Row, broker_id: int | None, observed_at: dt.datetime) -> Row:
+    copied = ("transactional_id", "producer_id", "producer_epoch", "state", "timeout_ms", "last_update_time")
+    return {
+        **NO_TRANSACTION,
+        **{name: event[name] for name in (*copied, "topic_partitions", "txn_state_partition", "error")},
+        "start_time": event["start_time"] if event["state"] in OPEN_STATES else None,
+        "coordinator_id": broker_id,
+        "source": STATE_TOPIC,
+        "broker_id": event["broker_id"] if broker_id is None else broker_id,
+        "observed_at": observed_at,
+    }
+
+
+def _rank(event: Row) -> tuple[int, int]:
+    epoch, offset = event["leader_epoch"], event["offset"]
+    return -1 if epoch is None else epoch, -1 if offset is None else offset
+
+
+def _between(start: dt.datetime | None, end: dt.datetime | None) -> int | None:
+    return None if start is None or end is None else (end - start) // MILLISECOND
