@@ -1,5 +1,6 @@
 """Transactions from batches: against a slow reference, whatever the cuts, and case by case."""
 
+import pickle
 from typing import Any
 
 import numpy as np
@@ -236,6 +237,13 @@ def test_a_piece_that_begins_the_log_follows_nothing() -> None:
     assert len(finish(EMPTY + begin() + data)) == 1
     with pytest.raises(UsageError, match="cannot follow"):
         data + begin()
+
+
+def test_pieces_travel_between_processes() -> None:
+    steps = [Step("data", 1), Step("commit", 1), Step("data", 2)]
+    pieces = [EMPTY, begin(), piece(batches(steps)), EMPTY]
+    sent = merge(*(pickle.loads(pickle.dumps(each)) for each in pieces))
+    assert finish(sent).tolist() == finish(merge(*pieces)).tolist()
 
 
 def test_no_batches_are_no_transactions() -> None:

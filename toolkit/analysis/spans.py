@@ -135,7 +135,8 @@ def piece(headers: Headers, *, file_id: int = 0) -> Piece:
     ----------
     headers
         Structured array of `toolkit.formats.headers.HEADER` in the order of the log. Batches that are neither part of
-        a transaction nor a COMMIT or ABORT marker are passed over.
+        a transaction nor a COMMIT or ABORT marker are passed over. Thousands at once are quickest: a call takes about
+        0.2 ms even for a few.
     file_id
         A number for the file they were read from, which comes back in the column ``file``.
     """
@@ -161,7 +162,7 @@ def merge(*pieces: Piece) -> Piece:
     UsageError
         If a piece that came from `begin` has another one to its left.
     """
-    pieces = tuple(each for each in pieces if each is not EMPTY)
+    pieces = tuple(each for each in pieces if each.closed or each.edges.size or each.settled)
     if len(pieces) < 2:
         return pieces[0] if pieces else EMPTY
     if any(each.settled for each in pieces[1:]):
@@ -187,7 +188,7 @@ def begin(*, opened_before: Mapping[int, tuple[int, int]] | None = None) -> Piec
     ----------
     opened_before
         Start offset and producer epoch of every transaction that is open where the first piece begins, by producer
-        id; none if not given.
+        id; none if not given. That epoch becomes the ``first_epoch`` of the span: its first batches may be older yet.
     """
     opened = opened_before or {}
     spans = np.full(len(opened), -1, SPAN)
@@ -209,7 +210,7 @@ def finish(
     Parameters
     ----------
     piece
-        The merged piece.
+        The merged piece. One that came from `begin` knows what was before it; the other arguments do not count then.
     from_start
         Whether nothing precedes the first batch: the log begins at offset 0.
     opened_before
