@@ -15,8 +15,9 @@ from toolkit.analysis.columns import LAST_TIME
 from toolkit.analysis.ordering import taken
 from toolkit.analysis.spans import NO_DATA, NO_SPANS, OPEN, Spans
 from toolkit.formats.headers import ABORT, COMMIT, UNREAD_MARKER
+from toolkit.schema import Row
 
-__all__ = ["NO_TRANSACTIONS", "Distribution", "Figures", "Statistics", "combined", "statistics"]
+__all__ = ["NO_TRANSACTIONS", "Distribution", "Figures", "Statistics", "combined", "statistic_rows", "statistics"]
 
 Array = npt.NDArray[Any]
 
@@ -24,6 +25,7 @@ SIZE = np.dtype(
     [("batches", "i8"), ("records", "i8"), ("bytes", "i8"), ("duration_ms", "i8"), ("outcome", "i1"), ("timed", "?")]
 )
 NO_SIZES: Array = np.zeros(0, SIZE)
+MEASURES = ("records", "bytes", "batches", "duration_ms")
 PERCENTILES = (50, 95, 99)
 NEVER = np.iinfo(np.int64).max
 
@@ -188,6 +190,22 @@ def combined(*parts: Statistics) -> Statistics:
         end=max(part.end for part in parts),
         sizes=tuple(sizes for part in parts for sizes in part.sizes),
     )
+
+
+def statistic_rows(
+    statistics: Statistics, *, topic: str | None, partition: int | None, broker_id: int | None = None
+) -> list[Row]:
+    """Rows of ``schema.STATISTICS``: each measure of the committed and the aborted ones, and the other counts."""
+    where = {"topic": topic, "partition": partition, "broker_id": broker_id}
+    rows: list[Row] = []
+    for outcome, figures in (("commit", statistics.committed), ("abort", statistics.aborted)):
+        measured = [(measure, getattr(figures, measure)) for measure in MEASURES if getattr(figures, measure)]
+        rows += [
+            {**where, "outcome": outcome, "transactions": figures.count, "measure": measure, **asdict(distribution)}
+            for measure, distribution in measured
+        ] or [{**where, "outcome": outcome, "transactions": figures.count}]
+    counts = {"empty": statistics.empty_count, "open": len(statistics.open), "undecided": statistics.undecided_count}
+    return rows + [{**where, "outcome": outcome, "transactions": count} for outcome, count in counts.items()]
 
 
 def _sizes(spans: Spans) -> Array:

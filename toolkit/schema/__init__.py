@@ -16,6 +16,7 @@ from toolkit.schema.log import (
     HISTORIES,
     LSO_TIMELINE,
     SPANS,
+    STATISTICS,
     VIOLATIONS,
 )
 from toolkit.schema.table import Column, ListOf, Row, StructOf, Table, arrow_type, utc
@@ -33,6 +34,7 @@ __all__ = [
     "PARTITIONS",
     "PRODUCERS",
     "SPANS",
+    "STATISTICS",
     "TABLES",
     "TRANSACTIONS",
     "VIOLATIONS",
@@ -62,5 +64,6 @@ TABLES: Mapping[str, Table] = {
         HISTORIES,
         GROUP_EVENTS,
         VIOLATIONS,
+        STATISTICS,
     )
 }

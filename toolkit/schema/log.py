@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from toolkit.schema.table import BOOL, INT8, INT16, INT32, INT64, STRING, TIME, TOPIC_PARTITIONS, Column, ListOf, Table
+from toolkit.schema.table import (
+    BOOL,
+    FLOAT64,
+    INT8,
+    INT16,
+    INT32,
+    INT64,
+    STRING,
+    TIME,
+    TOPIC_PARTITIONS,
+    Column,
+    ListOf,
+    Table,
+)
 
 __all__ = [
     "ABORTED",
@@ -13,6 +26,7 @@ __all__ = [
     "HISTORIES",
     "LSO_TIMELINE",
     "SPANS",
+    "STATISTICS",
     "VIOLATIONS",
 ]
 
@@ -279,4 +293,30 @@ VIOLATIONS = Table(
     ),
     key=("invariant", "topic", "partition", "offset"),
     sort=("topic", "partition", "broker_id", "file", "position", "offset", "invariant"),
+)
+
+STATISTICS = Table(
+    "statistics",
+    "how the transactions of a partition that ended in one way spread in one measure",
+    (
+        _TOPIC,
+        _PARTITION,
+        Column(
+            "outcome", STRING, "commit, abort, empty, open, or undecided (a marker that was not read).", nullable=False
+        ),
+        Column("transactions", INT64, "How many ended so.", nullable=False, unit="transactions"),
+        Column("measure", STRING, "records, bytes, batches or duration_ms (first batch to marker); null for a count."),
+        Column("count", INT64, "Those that could be measured: their beginning was read, their clocks are known."),
+        Column("sum", INT64, "Sum of the measure."),
+        Column("min", INT64, "Least."),
+        Column("mean", FLOAT64, "Mean."),
+        Column("p50", INT64, "Median; percentiles are values that occur."),
+        Column("p95", INT64, "95th percentile."),
+        Column("p99", INT64, "99th percentile."),
+        Column("max", INT64, "Greatest."),
+        _BROKER,
+        _ERROR,
+    ),
+    key=("topic", "partition", "broker_id", "outcome", "measure"),
+    sort=("topic", "partition", "broker_id"),
 )

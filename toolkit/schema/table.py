@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BOOL",
+    "FLOAT64",
     "INT8",
     "INT16",
     "INT32",
@@ -49,7 +50,8 @@ class StructOf:
 
 Type = str | ListOf | StructOf  # plain names, so that a command that only prints rows need not import Arrow
 
-INT8, INT16, INT32, INT64, STRING, BOOL = "int8", "int16", "int32", "int64", "string", "bool"
+INT8, INT16, INT32, INT64 = "int8", "int16", "int32", "int64"
+FLOAT64, STRING, BOOL = "float64", "string", "bool"
 TIME = "timestamp[ms, UTC]"
 TOPIC_PARTITIONS = ListOf(StructOf((("topic", STRING), ("partition", INT32))))
 
