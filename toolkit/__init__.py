@@ -7,11 +7,15 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from toolkit.sources.cluster import Cluster
+    from toolkit.sources.logdir import LogDir
 
-__all__ = ["Cluster", "__version__"]
+__all__ = ["Cluster", "LogDir", "__version__"]
 __version__ = "0.1.0"
 
-_LAZY = {"Cluster": "toolkit.sources.cluster"}  # importing the package stays cheap (PEP 562)
+_LAZY = {
+    "Cluster": "toolkit.sources.cluster",
+    "LogDir": "toolkit.sources.logdir",
+}  # importing the package stays cheap (PEP 562)
 
 
 def __getattr__(name: str) -> object:

@@ -5,25 +5,18 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import NamedTuple
 
 from toolkit.errors import DecodeError
 from toolkit.formats.batches import HEADER_SIZE, read_header
 from toolkit.formats.headers import Damage, Scanned
 from toolkit.formats.indexes import read_offset_index
 from toolkit.formats.scan import scan_file
+from toolkit.sources.log_tables import Part
 from toolkit.sources.logdir.files import Listing, OfLog
 
-__all__ = ["Part", "read_parts"]
+__all__ = ["read_parts"]
 
 TORN_BETWEEN = "CORRUPT_BATCH: The segment ends within a batch, though another segment follows it."
-
-
-class Part(NamedTuple):
-    """A stretch of one segment."""
-
-    segment: OfLog
-    scanned: Scanned
 
 
 def read_parts(
@@ -49,7 +42,8 @@ def read_parts(
             return
         position = _position(listing, segment, start) if start is not None and number == first else 0
         for scanned in scan_file(segment.path, start=position, crc=crc):
-            yield Part(segment, scanned if number == len(segments) - 1 else _followed(scanned))
+            scanned = scanned if number == len(segments) - 1 else _followed(scanned)
+            yield Part(scanned, str(segment.path))
             if stop is not None and len(scanned.headers) and scanned.headers["base_offset"][-1] >= stop:
                 return
 

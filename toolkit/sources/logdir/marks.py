@@ -33,6 +33,8 @@ class Marks:
         Only of partitions whose log starts behind its first segment's first offset.
     cleaned
         Up to where the cleaner has compacted.
+    tells_cleaned
+        Whether the file that tells it is there.
     errors
         Lines that could not be read, by file name.
     ended_in_good_order
@@ -46,6 +48,7 @@ class Marks:
     high_watermark: Mapping[Place, int] = field(default_factory=dict)
     log_start: Mapping[Place, int] = field(default_factory=dict)
     cleaned: Mapping[Place, int] = field(default_factory=dict)
+    tells_cleaned: bool = False
     errors: Mapping[str, str] = field(default_factory=dict)
     ended_in_good_order: bool = False
     modified: dt.datetime | None = None
@@ -64,6 +67,7 @@ def read_marks(root: Root) -> Marks:
         high_watermark=offsets.get(HIGH_WATERMARK, {}),
         log_start=offsets.get(LOG_START, {}),
         cleaned=offsets.get(CLEANED, {}),
+        tells_cleaned=(root.path / CLEANED).exists(),
         errors=errors,
         ended_in_good_order=(root.path / CLEAN_SHUTDOWN).exists(),
         modified=_modified(root),

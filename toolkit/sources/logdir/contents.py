@@ -1,0 +1,134 @@
+"""Everything that was found, read once for one question."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from toolkit.errors import NotFound, UsageError
+from toolkit.sources.logdir.folder import FolderLog
+from toolkit.sources.logdir.layout import Layout, Root
+from toolkit.sources.logdir.log import Log
+from toolkit.sources.logdir.marks import Marks, read_marks
+from toolkit.sources.logdir.state import State, read_state
+
+__all__ = ["METADATA_TOPIC", "Contents", "Place", "ReadLog"]
+
+METADATA_TOPIC = "__cluster_metadata"  # the controllers' log: no topic of the brokers, and without transactions
+
+Place = tuple[str, int]
+Partitions = Sequence[int] | Sequence[Place]
+
+
+class ReadLog(NamedTuple):
+    """A replica's state, and the checkpoints of the log directory that it lies in."""
+
+    state: State
+    marks: Marks
+
+
+class Contents:
+    """The logs in files as they are listed now, and their states, each read when it is first asked for.
+
+    Parameters
+    ----------
+    layout
+        What was found.
+    texts
+        The logs in its texts.
+    """
+
+    def __init__(self, layout: Layout, texts: Sequence[Log] = ()) -> None:
+        self.layout = layout
+        self.logs: Sequence[Log] = [*(FolderLog(replica) for replica in layout.replicas), *texts]
+        self.taken_at = dt.datetime.now(dt.UTC)
+        self._marks: dict[Root, Marks] = {}
+        self._states: dict[int, ReadLog] = {}
+
+    def asked(self, topics: Sequence[str] | None = None, partitions: Partitions | None = None) -> list[Log]:
+        """The logs that are meant.
+
+        Parameters
+        ----------
+        topics
+            Topic names; all, the controllers' own log apart, if null.
+        partitions
+            Numbers, of each of `topics`; or pairs of topic and number, without `topics`.
+
+        Raises
+        ------
+        NotFound
+            If the files hold nothing of one of them.
+        UsageError
+            If `partitions` are numbers without topics, or pairs with topics.
+        """
+        names = [topics] if isinstance(topics, str) else topics
+        if names is None and partitions is None:
+            return [log for log in self.logs if log.where.topic != METADATA_TOPIC]
+        places = {(log.where.topic, log.where.partition) for log in self.logs}
+        wanted = _asked(names, partitions, places)
+        return [log for log in self.logs if (log.where.topic, log.where.partition) in wanted]
+
+    def read(self, log: Log) -> ReadLog:
+        """The state of a log."""
+        if id(log) not in self._states:
+            marks = self.marks(log.root) if log.root else Marks()
+            self._states[id(log)] = ReadLog(read_state(log, marks), marks)
+        return self._states[id(log)]
+
+    def marks(self, root: Root) -> Marks:
+        """The checkpoints of a log directory."""
+        if root not in self._marks:
+            self._marks[root] = read_marks(root)
+        return self._marks[root]
+
+    def by_place(self, logs: Iterable[Log]) -> Iterator[tuple[Place, list[ReadLog]]]:
+        """The replicas of each partition, the one that has most of its log first."""
+        found: dict[Place, list[ReadLog]] = {}
+        for log in logs:
+            if log.where.topic is not None and log.where.partition is not None:
+                found.setdefault((log.where.topic, log.where.partition), []).append(self.read(log))
+        for place in sorted(found):
+            yield place, sorted(found[place], key=_how_far, reverse=True)
+
+    def best(self, topic: str) -> Mapping[int, ReadLog]:
+        """The replica of each partition of a topic that has most of its log."""
+        logs = [log for log in self.logs if log.where.topic == topic]
+        return {place[1]: replicas[0] for place, replicas in self.by_place(logs)}
+
+
+def _how_far(read: ReadLog) -> tuple[bool, int, int]:
+    """A newer leader epoch wins over a longer log: what an old leader wrote alone is cut off again."""
+    state = read.state
+    epoch, end = state.leader_epoch, state.log_end_offset
+    return state.error is None, -1 if epoch is None else epoch, -1 if end is None else end
+
+
+def _asked(
+    topics: Sequence[str] | None, partitions: Partitions | None, places: set[tuple[str | None, int | None]]
+) -> set[tuple[str | None, int | None]]:
+    numbers = [part for part in partitions or () if isinstance(part, int)]
+    pairs = [part for part in partitions or () if not isinstance(part, int)]
+    if (numbers and topics is None) or (pairs and (numbers or topics is not None)):
+        raise UsageError(
+            "partitions are either numbers, with topics, or pairs of topic and number, without.",
+            do="For example topics=['orders'], partitions=[0, 1]; or partitions=[('orders', 0), ('payments', 3)].",
+        )
+    for topic in topics or [pair[0] for pair in pairs]:
+        if all(topic != name for name, _ in places):
+            raise NotFound(f"These files hold nothing of topic {topic!r}.")
+    if partitions is None:
+        return {place for place in places if place[0] in set(topics or ())}
+    asked = set(pairs) or {(topic, number) for topic in topics or () for number in numbers}
+    for topic, number in sorted(asked - places):
+        there = sorted(found for name, found in places if name == topic and found is not None)
+        raise NotFound(
+            f"These files hold nothing of partition {number} of topic {topic!r}; of it there are {_short(there)}."
+        )
+    return {*asked}
+
+
+def _short(numbers: Sequence[int]) -> str:
+    shown = ", ".join(map(str, numbers[:10]))
+    return f"{shown} and {len(numbers) - 10} more" if len(numbers) > 10 else shown

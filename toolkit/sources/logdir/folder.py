@@ -1,0 +1,172 @@
+"""A partition's log in its folder: batches, records of the coordinators, snapshots, indexes."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from toolkit.errors import DecodeError
+from toolkit.formats.events import coordinator_events, group_events
+from toolkit.formats.headers import Headers
+from toolkit.formats.indexes import read_txn_index
+from toolkit.formats.snapshots import read_snapshot
+from toolkit.schema import Row
+from toolkit.sources.log_tables import Part, Where, clip
+from toolkit.sources.logdir.batches import read_parts
+from toolkit.sources.logdir.files import Listing, changes, list_files
+from toolkit.sources.logdir.layout import LeftOut, Replica, Root
+from toolkit.sources.logdir.log import Snapshot
+from toolkit.sources.logdir.marks import replica_rows
+
+__all__ = ["FolderLog"]
+
+BYTES_AT_ONCE = 4 << 20
+
+
+class FolderLog:
+    """The log of one replica (`toolkit.sources.logdir.log.Log`).
+
+    Parameters
+    ----------
+    replica
+        Where it is.
+    """
+
+    is_text = False
+
+    def __init__(self, replica: Replica) -> None:
+        self.replica = replica
+        self.listing: Listing = list_files(replica)
+        self.where = Where(topic=replica.topic, partition=replica.partition, broker_id=replica.broker_id)
+
+    @property
+    def name(self) -> str:
+        return str(self.replica.path)
+
+    @property
+    def root(self) -> Root:
+        return self.replica.root
+
+    @property
+    def error(self) -> str | None:
+        return self.listing.error
+
+    @property
+    def modified(self) -> dt.datetime | None:
+        return self.listing.modified
+
+    @property
+    def size(self) -> int:
+        return sum(self.listing.stamps[segment.path.name].size for segment in self.listing.segments)
+
+    @property
+    def base_offsets(self) -> Sequence[int]:
+        return [segment.offset for segment in self.listing.segments]
+
+    @property
+    def left_out(self) -> Sequence[LeftOut]:
+        return self.listing.left_out
+
+    def parts_near(self, start: int) -> Iterator[Part]:
+        return read_parts(self.listing, start=start)
+
+    def parts(self, *, start: int | None = None, stop: int | None = None, crc: bool = False) -> Iterator[Part]:
+        return clip(read_parts(self.listing, start=start, stop=stop, crc=crc), start=start, stop=stop)
+
+    def coordinator_events(self, *, start: int | None = None, stop: int | None = None) -> Iterator[Row]:
+        def decode(buf: bytes, position: int, file_position: int, file: str) -> Iterator[Row]:
+            return coordinator_events(
+                buf,
+                position,
+                txn_state_partition=self.where.partition,
+                broker_id=self.where.broker_id,
+                file=file,
+                file_position=file_position,
+            )
+
+        return self._records(decode, {"txn_state_partition": self.where.partition}, start, stop)
+
+    def group_events(self, *, start: int | None = None, stop: int | None = None) -> Iterator[Row]:
+        def decode(buf: bytes, position: int, file_position: int, file: str) -> Iterator[Row]:
+            return group_events(
+                buf,
+                position,
+                group_partition=self.where.partition,
+                broker_id=self.where.broker_id,
+                file=file,
+                file_position=file_position,
+            )
+
+        return self._records(decode, {"group_partition": self.where.partition}, start, stop)
+
+    def snapshots(self) -> Iterator[Snapshot]:
+        for offset, path in reversed(self.listing.snapshots):
+            try:
+                yield Snapshot(offset, read_snapshot(path.read_bytes()))
+            except DecodeError as exc:
+                yield Snapshot(offset, (), f"CORRUPT_SNAPSHOT: {path.name}: {exc}")
+            except OSError as exc:
+                yield Snapshot(offset, (), f"UNREADABLE: {path.name}: {exc.strerror}.")
+
+    def aborted_rows(self) -> Iterator[Row]:
+        for _, path in self.listing.txn_indexes:
+            place = {**self.where.columns, "file": str(path)}
+            try:
+                entries, damage = read_txn_index(path.read_bytes())
+            except OSError as exc:
+                yield {**place, "error": f"UNREADABLE: {exc.strerror}."}
+                continue
+            for entry in entries:
+                yield {
+                    **place,
+                    "producer_id": entry.producer_id,
+                    "first_offset": entry.first_offset,
+                    "last_offset": entry.last_offset,
+                    "last_stable_offset": entry.last_stable_offset,
+                    "position": entry.position,
+                }
+            for each in damage:
+                yield {**place, "position": each.position, "error": each.reason}
+
+    def checkpoint_rows(self) -> Iterator[Row]:
+        return replica_rows(self.replica)
+
+    def changes(self, *, appending: bool) -> list[str]:
+        return changes(self.listing, list_files(self.replica), appending=appending)
+
+    def _records(
+        self,
+        decode: Callable[[bytes, int, int, str], Iterator[Row]],
+        place: dict[str, Any],
+        start: int | None,
+        stop: int | None,
+    ) -> Iterator[Row]:
+        for scanned, file in self.parts(start=start, stop=stop):
+            if file is None:
+                continue
+            failed = {**place, "broker_id": self.where.broker_id, "file": file}
+            try:
+                for first, last in _stretches(scanned.headers):
+                    headers = scanned.headers[first:last]
+                    begin = int(headers["position"][0])
+                    with open(file, "rb") as segment:
+                        segment.seek(begin)
+                        buf = segment.read(int(headers["position"][-1] + headers["size"][-1]) - begin)
+                    for position in headers["position"].tolist():
+                        yield from decode(buf, position - begin, position, file)
+            except OSError as exc:
+                yield {**failed, "error": f"UNREADABLE: {exc.strerror}."}
+            for each in scanned.damage:
+                yield {**failed, "position": each.position, "error": each.reason}
+
+
+def _stretches(headers: Headers) -> Iterator[tuple[int, int]]:
+    """Slices of batches that lie within some megabytes of each other."""
+    first = 0
+    ends = headers["position"] + headers["size"]
+    while first < len(headers):
+        limit = headers["position"][first] + BYTES_AT_ONCE
+        last = max(int(ends.searchsorted(limit, side="right")), first + 1)
+        yield first, last
+        first = last

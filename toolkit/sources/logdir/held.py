@@ -1,0 +1,276 @@
+"""What logs hold, as tables: batches, transactions, steps of the LSO, records of the coordinators."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from toolkit import schema
+from toolkit.analysis.coordinator import histories
+from toolkit.schema import Row
+from toolkit.sources.log_tables import to_frame
+from toolkit.sources.logdir import tables
+from toolkit.sources.logdir.bounds import Bound
+from toolkit.sources.logdir.contents import Partitions
+from toolkit.sources.logdir.coordinator_side import STATE_TOPIC
+from toolkit.sources.logdir.log import Log
+from toolkit.sources.logdir.opened import Opened
+from toolkit.sources.logdir.tables import OFFSETS_TOPIC, Section, only
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+__all__ = ["HeldTables"]
+
+
+class HeldTables(Opened):
+    """The tables that only logs can give.
+
+    For every method: `topics` are names, all that are there if null; `partitions` are numbers of each of `topics`, or
+    pairs of topic and number, without `topics`. `start` and `stop` say from where to before where: an offset; a time
+    with its zone, which means the first batch with a record as new; or ``"log_start"``, ``"lso"``,
+    ``"high_watermark"``, ``"log_end"``; batches come whole. Every replica of a partition gives its own rows.
+    `NotFound` is raised if the files hold nothing of a topic or partition, `UsageError` if a bound is none of these.
+    """
+
+    def batches(
+        self,
+        topics: Sequence[str] | None = None,
+        partitions: Partitions | None = None,
+        *,
+        start: Bound | None = None,
+        stop: Bound | None = None,
+        producer_id: int | None = None,
+        crc: bool = False,
+    ) -> pd.DataFrame:
+        """Headers of all batches, and a row for every stretch of bytes that is none (``schema.BATCHES``).
+
+        Parameters
+        ----------
+        topics, partitions, start, stop
+            As above.
+        producer_id
+            Only its batches, and what could not be read.
+        crc
+            Check every batch's checksum.
+        """
+        found = self.batch_tables(topics, partitions, start=start, stop=stop, producer_id=producer_id, crc=crc)
+        return to_frame(found, schema.BATCHES)
+
+    def batch_tables(
+        self,
+        topics: Sequence[str] | None = None,
+        partitions: Partitions | None = None,
+        *,
+        start: Bound | None = None,
+        stop: Bound | None = None,
+        producer_id: int | None = None,
+        crc: bool = False,
+    ) -> Iterator[pa.Table]:
+        """`batches` as Arrow tables, one after the other in the order of each log, in bounded memory."""
+        contents, section = self._contents(), Section(start=start, stop=stop)
+        logs = contents.asked(topics, partitions)
+        return tables.batch_tables(contents, logs, section, producer_id=producer_id, crc=crc)
+
+    def spans(
+        self,
+        topics: Sequence[str] | None = None,
+        partitions: Partitions | None = None,
+        *,
+        start: Bound | None = None,
+        stop: Bound | None = None,
+        producer_id: int | None = None,
+    ) -> pd.DataFrame:
+        """Transactions on partitions, rebuilt from their batches, and what could not be read (``schema.SPANS``).
+
+        Parameters
+        ----------
+        topics, partitions, start, stop
+            As above.
+        producer_id
+            Only its transactions.
+        """
+        found = self.span_tables(topics, partitions, start=start, stop=stop, producer_id=producer_id)
+        return to_frame(found, schema.SPANS)
+
+    def span_tables(
+        self,
+        topics: Sequence[str] | None = None,
+        partitions: Partitions | None = None,
+        *,
+        start: Bound | None = None,
+        stop: Bound | None = None,
+        producer_id: int | None = None,
+    ) -> Iterator[pa.Table]:
+        """`spans` as Arrow tables, those that ended first; memory is bounded by what is open at the same time."""
+        contents, section = self._contents(), Section(start=start, stop=stop)
+        return tables.span_tables(contents, contents.asked(topics, partitions), section, producer_id=producer_id)
+
+    def lso_timeline(
+        self,
+        topics: Sequence[str] | None = None,
+        partitions: Partitions | None = None,
+        *,
+        start: Bound | None = None,
+        stop: Bound | None = None,
+        producer_id: int | None = None,
+    ) -> pd.DataFrame:
+        """Every step of the LSO and who held it, rebuilt from the batches (``schema.LSO_TIMELINE``).
+
+        Stretches that cannot be read are passed over; `batches` tells of them.
+
+        Parameters
+        ----------
+        topics, partitions, start, stop
+            As above.
+        producer_id
+            Only the steps from which on it holds the LSO.
+        """
+        contents, section = self._contents(), Section(start=start, stop=stop)
+        logs = contents.asked(topics, partitions)
+        return to_frame(tables.lso_tables(contents, logs, section, producer_id=producer_id), schema.LSO_TIMELINE)
+
+    def coordinator_events(
+        self,
+        transactional_ids: Collection[str] | None = None,
+        partitions: Sequence[int] | None = None,
+        *,
+        start: Bound | None = None,
+        stop: Bound | None = None,
+        producer_id: int | None = None,
+    ) -> pd.DataFrame:
+        """Records of ``__transaction_state``, and what could not be read as one (``schema.COORDINATOR_EVENTS``).
+
+        Parameters
+        ----------
+        transactional_ids, producer_id
+            Only theirs.
+        partitions
+            Of ``__transaction_state``; all that are there if null.
+        start, stop
+            As above.
+        """
+        rows = self._records(STATE_TOPIC, partitions, Section(start=start, stop=stop))
+        mine = only(rows, producer_id=producer_id, names=transactional_ids, name="transactional_id")
+        return schema.COORDINATOR_EVENTS.frame(mine)
+
+    def histories(
+        self,
+        transactional_ids: Collection[str] | None = None,
+        partitions: Sequence[int] | None = None,
+        *,
+        start: Bound | None = None,
+        stop: Bound | None = None,
+        producer_id: int | None = None,
+    ) -> pd.DataFrame:
+        """What became of transactional ids: their transactions and how each ended (``schema.HISTORIES``).
+
+        Of several replicas of a partition the one that has most of its log is read.
+
+        Parameters
+        ----------
+        transactional_ids, producer_id
+            Only theirs.
+        partitions
+            Of ``__transaction_state``; all that are there if null.
+        start, stop
+            As above; what began before is marked as truncated.
+        """
+        rows = self._records(STATE_TOPIC, partitions, Section(start=start, stop=stop), best=True)
+        found = histories(only(rows, names=transactional_ids, name="transactional_id"))
+        return schema.HISTORIES.frame(only(found, producer_id=producer_id, name="transactional_id"))
+
+    def group_events(
+        self,
+        groups: Collection[str] | None = None,
+        partitions: Sequence[int] | None = None,
+        *,
+        start: Bound | None = None,
+        stop: Bound | None = None,
+        producer_id: int | None = None,
+    ) -> pd.DataFrame:
+        """Records of ``__consumer_offsets``, and what could not be read as one (``schema.GROUP_EVENTS``).
+
+        Parameters
+        ----------
+        groups, producer_id
+            Only theirs.
+        partitions
+            Of ``__consumer_offsets``; all that are there if null.
+        start, stop
+            As above.
+        """
+        rows = self._records(OFFSETS_TOPIC, partitions, Section(start=start, stop=stop))
+        return schema.GROUP_EVENTS.frame(only(rows, producer_id=producer_id, names=groups, name="group_id"))
+
+    def aborted(
+        self,
+        topics: Sequence[str] | None = None,
+        partitions: Partitions | None = None,
+        *,
+        start: Bound | None = None,
+        stop: Bound | None = None,
+        producer_id: int | None = None,
+    ) -> pd.DataFrame:
+        """Aborted transactions as the broker has indexed them in ``.txnindex`` files (``schema.ABORTED``).
+
+        Parameters
+        ----------
+        topics, partitions, start, stop
+            As above; a transaction that reaches into the section is there.
+        producer_id
+            Only its transactions.
+        """
+        contents, section = self._contents(), Section(start=start, stop=stop)
+        rows = tables.aborted_rows(contents, contents.asked(topics, partitions), section)
+        return schema.ABORTED.frame(only(rows, producer_id=producer_id, name="producer_id"))
+
+    def checkpoints(self, topics: Sequence[str] | None = None, partitions: Partitions | None = None) -> pd.DataFrame:
+        """Entries of checkpoint and properties files, line by line (``schema.CHECKPOINTS``).
+
+        Parameters
+        ----------
+        topics, partitions
+            As above; if given, lines that are about no partition are left out.
+        """
+        contents = self._contents()
+        everything = topics is None and partitions is None
+        logs = contents.logs if everything else contents.asked(topics, partitions)
+        return schema.CHECKPOINTS.frame(tables.checkpoint_rows(contents, logs, everything=everything))
+
+    def violations(
+        self,
+        topics: Sequence[str] | None = None,
+        partitions: Partitions | None = None,
+        *,
+        start: Bound | None = None,
+        stop: Bound | None = None,
+        producer_id: int | None = None,
+        crc: bool = False,
+    ) -> pd.DataFrame:
+        """Where logs break what holds in every sound log (``schema.VIOLATIONS``, `analysis.invariants.INVARIANTS`).
+
+        Parameters
+        ----------
+        topics, partitions, start, stop
+            As above.
+        producer_id
+            Only its batches and records.
+        crc
+            Check every batch's checksum.
+        """
+        contents, section = self._contents(), Section(start=start, stop=stop)
+        rows = tables.violation_rows(contents, contents.asked(topics, partitions), section, crc=crc)
+        return schema.VIOLATIONS.frame(only(rows, producer_id=producer_id, name="producer_id"))
+
+    def _records(
+        self, topic: str, partitions: Sequence[int] | None, section: Section, *, best: bool = False
+    ) -> Iterator[Row]:
+        contents = self._contents()
+        logs: Sequence[Log] = [log for log in contents.logs if log.where.topic == topic]
+        if partitions is not None:
+            logs = contents.asked([topic], partitions)
+        if best:
+            logs = [replicas[0].state.log for _, replicas in contents.by_place(logs)]
+        return tables.event_rows(contents, logs, section)

@@ -1,0 +1,166 @@
+"""One look at files (`analysis.evidence.Look`), with what speaks against trusting them."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from toolkit.analysis.cases import Seen
+from toolkit.analysis.evidence import Coverage, Look, Opening
+from toolkit.analysis.verdicts import rule_for
+from toolkit.formats.batches import DELETE_HORIZON, LOG_APPEND_TIME
+from toolkit.schema import Row, utc
+from toolkit.sources.logdir.contents import Contents, Place, ReadLog
+from toolkit.sources.logdir.coordinator_side import STATE_TOPIC, CoordinatorSide, read_coordinator_side
+from toolkit.sources.logdir.log import Log
+from toolkit.sources.logdir.proof import examine, read_stretch
+from toolkit.sources.logdir.state import partition_row, producer_rows
+
+__all__ = ["take_look"]
+
+MOST = 200  # openings that are read, as of a live cluster
+
+
+def take_look(
+    contents: Contents, logs: Sequence[Log], *, at_rest: bool, txn_state_partitions: int | None = None
+) -> Look:
+    """Look at partitions and at ``__transaction_state``.
+
+    Parameters
+    ----------
+    contents
+        All that was found.
+    logs
+        The partitions' replicas to look at.
+    at_rest
+        Whether the caller vouches that brokers stood still when the files were taken, and that these replicas were in
+        sync.
+    txn_state_partitions
+        How many partitions ``__transaction_state`` has, if the caller knows.
+    """
+    side = read_coordinator_side(contents, count=txn_state_partitions)
+    replicas = dict(contents.by_place(logs))
+    reads = {place: found[0] for place, found in replicas.items()}
+    observed_at = _observed_at(reads.values(), side)
+    partitions = [_partition(read) for read in reads.values()]
+    producers = [row for read in reads.values() for row in producer_rows(read.state) if not row["error"]]
+    look = Look(
+        partitions=partitions,
+        producers=producers,
+        transactions=side.rows(at_rest=observed_at if at_rest else None, observed_at=observed_at),
+        partitions_after=partitions,
+        producers_after=producers,
+        coverage=_coverage(contents, reads.values(), side),
+        observed_at=observed_at,
+        openings=dict(_openings(reads, producers)),
+        from_files=True,
+        notes={place: list(_notes(found)) for place, found in replicas.items()},
+    )
+    return _examined(look, replicas, side, at_rest=at_rest)
+
+
+def _partition(read: ReadLog) -> Row:
+    """The replica stands for the leader: the rules ask whether one and the same has answered."""
+    return {**partition_row(read.state), "leader": read.state.log.where.broker_id, "error": read.state.error}
+
+
+def _examined(look: Look, replicas: Mapping[Place, Sequence[ReadLog]], side: CoordinatorSide, *, at_rest: bool) -> Look:
+    """The look with the doubts of what would be hanging without them, and what was proven instead."""
+    doubts: dict[tuple[str, int, int], Sequence[str]] = {}
+    notes = {place: list(found) for place, found in look.notes.items()}
+    for place, cases in Seen(look).cases.items():
+        hanging = [case for case in cases if case.start is not None and rule_for(case).verdict == "hanging"]
+        if not hanging:
+            continue
+        stretch = read_stretch(replicas[place][0], [start for case in hanging if (start := case.start) is not None])
+        for case in hanging:
+            found = examine(case, stretch, side, at_rest=at_rest)
+            found.doubts += _of_one_topic(place, replicas[place])
+            doubts[*place, case.producer["producer_id"]] = found.doubts
+            notes.setdefault(place, []).extend(note for note in found.notes if note not in notes[place])
+    return replace(look, doubts=doubts, notes=notes)
+
+
+def _of_one_topic(place: Place, replicas: Iterable[ReadLog]) -> Iterator[str]:
+    ids = {read.state.topic_id for read in replicas} - {None}
+    if len(ids) > 1:
+        yield f"replicas of one topic: {place[0]} was deleted and created again, and there are {len(ids)} of it"
+
+
+def _notes(replicas: Sequence[ReadLog]) -> Iterator[str]:
+    state = replicas[0].state
+    if len(replicas) > 1:
+        where = "" if state.log.where.broker_id is None else f" of broker {state.log.where.broker_id}"
+        yield (
+            f"of {len(replicas)} replicas the one{where} was read that has most of the log: leader epoch "
+            f"{state.leader_epoch}, log end {state.log_end_offset} ({state.log.name})"
+        )
+    if replicas[0].marks.ended_in_good_order:
+        yield "the broker ended in good order and has not started since (.kafka_cleanshutdown)"
+    yield from state.snapshot_errors
+
+
+def _coverage(contents: Contents, reads: Iterable[ReadLog], side: CoordinatorSide) -> Coverage:
+    logs = [read.state.log for read in reads] + [each.read.state.log for each in side.partitions.values()]
+    brokers = sorted({log.where.broker_id for log in logs if log.where.broker_id is not None})
+    gaps = [*side.gaps, *_clusters(logs), *_texts(side)]
+    ids = sum(len(partition.newest) for partition in side.partitions.values())
+    proofs = [] if gaps else [f"{STATE_TOPIC} was read whole: {side.count} partitions, {ids} ids"]
+    return Coverage(brokers=brokers, proofs=proofs, gaps=gaps)
+
+
+def _clusters(logs: Iterable[Log]) -> Iterator[str]:
+    """Producer ids count from 0 in every cluster: files of two must not be held against each other."""
+    roots = {log.root for log in logs if log.root is not None}
+    by_id: dict[str | None, list[str]] = {}
+    for root in sorted(roots, key=lambda root: root.path):
+        by_id.setdefault(root.cluster_id, []).append(str(root.path))
+    if len(by_id) > 1:
+        whose = "; ".join(f"{paths[0]} is of {name or 'an unknown one'}" for name, paths in by_id.items())
+        yield f"files of one cluster, by their meta.properties: {whose}"
+    elif None in by_id and len(by_id[None]) > 1:
+        yield f"the meta.properties of {', '.join(by_id[None][:3])}, to show that they are of one cluster"
+
+
+def _texts(side: CoordinatorSide) -> Iterator[str]:
+    texts = [each for each in side.partitions.values() if each.read.state.log.is_text]
+    if texts:
+        yield f"the segments of {STATE_TOPIC}: a printed text shows neither damage nor what was cut"
+
+
+def _openings(
+    reads: Mapping[Place, ReadLog], producers: Iterable[Row]
+) -> Iterator[tuple[tuple[str, int, int], Opening]]:
+    """The first batch of open transactions, the lowest of each partition first, where it is still there."""
+    opened = [row for row in producers if row["current_txn_start_offset"] is not None]
+    for row in sorted(opened, key=lambda row: row["current_txn_start_offset"])[:MOST]:
+        place, start = (row["topic"], row["partition"]), row["current_txn_start_offset"]
+        for part in reads[place].state.log.parts(start=start, stop=start + 1):
+            if len(part.scanned.headers):
+                [header] = part.scanned.headers[:1]
+                yield (*place, start), _opening(header)
+                break
+
+
+def _opening(header: np.void) -> Opening:
+    appended = bool(header["attributes"] & LOG_APPEND_TIME)
+    # The broker's own time of a batch stands in its maximum; the cleaner puts a horizon in the place of the base.
+    base = None if header["attributes"] & DELETE_HORIZON else int(header["base_timestamp"])
+    return Opening(
+        base_offset=int(header["base_offset"]),
+        last_offset=int(header["last_offset"]),
+        producer_id=int(header["producer_id"]),
+        producer_epoch=int(header["producer_epoch"]),
+        base_timestamp=utc(int(header["max_timestamp"]) if appended else base),
+        log_append_time=appended,
+    )
+
+
+def _observed_at(reads: Iterable[ReadLog], side: CoordinatorSide) -> dt.datetime:
+    """When the newest of the files was written: checkpoints are, every few seconds, as long as a broker runs."""
+    both = [*reads, *(partition.read for partition in side.partitions.values())]
+    times = [time for read in both for time in (read.state.observed_at, read.marks.modified) if time is not None]
+    return max(times, default=dt.datetime.now(dt.UTC))

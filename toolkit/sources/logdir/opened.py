@@ -1,0 +1,83 @@
+"""Paths that were opened: what lies there is listed again for every question."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from toolkit.errors import UsageError
+from toolkit.schema import Row, Table
+from toolkit.sources.logdir.contents import Contents
+from toolkit.sources.logdir.layout import LeftOut, discover
+from toolkit.sources.logdir.log import Log
+from toolkit.sources.logdir.texts import read_texts
+
+__all__ = ["Opened", "named", "sorted_rows"]
+
+UNNAMED = "UNNAMED: its folder is not named as a broker names it (topic-partition), so nothing tells whose it is."
+
+
+class Opened:
+    """Paths, looked into once to see that there is something.
+
+    Parameters
+    ----------
+    paths
+        As `toolkit.sources.logdir.layout.discover` takes them; so are the errors.
+    """
+
+    def __init__(self, paths: Sequence[str | os.PathLike[str]]) -> None:
+        self.paths = [Path(path) for path in paths]
+        self._texts: dict[tuple[str, int, int], Sequence[Log]] = {}
+        discover(self.paths)
+
+    @property
+    def left_out(self) -> list[LeftOut]:
+        """Files and folders that were seen and are not read, or not by every table, with the reason."""
+        contents = self._contents()
+        unnamed = [LeftOut(Path(log.name), UNNAMED) for log in contents.logs if log.where.topic is None]
+        return [*contents.layout.left_out, *(each for log in contents.logs for each in log.left_out), *unnamed]
+
+    def _contents(self) -> Contents:
+        layout = discover(self.paths)
+        return Contents(layout, [log for path in layout.texts for log in self._in_text(path)])
+
+    def _in_text(self, path: Path) -> Sequence[Log]:
+        """The logs in a text, which is read once as long as it stays the same."""
+        try:
+            stat = path.stat()
+            stamp = str(path), stat.st_size, stat.st_mtime_ns
+            if stamp not in self._texts:
+                self._texts[stamp] = read_texts(path)
+        except OSError as exc:
+            raise UsageError(f"{path} cannot be read: {exc.strerror}.") from None
+        return self._texts[stamp]
+
+
+def named(logs: Iterable[Log]) -> list[Log]:
+    """The logs of which it is known whose they are.
+
+    Raises
+    ------
+    UsageError
+        If that is not known of any.
+    """
+    logs = list(logs)
+    found = [log for log in logs if log.where.topic is not None]
+    if logs and not found:
+        raise UsageError(
+            f"Nothing tells whose partition {logs[0].name} holds.",
+            means="Its name is not one that a broker gives to a partition's folder.",
+            do="Name the folder as the broker does: topic-partition, such as orders-0.",
+        )
+    return found
+
+
+def sorted_rows(table: Table, rows: Iterable[Row]) -> list[Row]:
+    """Whole rows in the table's own order, unknown values last."""
+
+    def place(row: Row) -> list[tuple[bool, object]]:
+        return [(row[name] is None, 0 if row[name] is None else row[name]) for name in table.sort]
+
+    return sorted(({**dict.fromkeys(table.names), **row} for row in rows), key=place)

@@ -1,0 +1,227 @@
+"""What speaks against calling a transaction hanging that was seen open in files.
+
+A coordinator's log that does not own a transaction proves nothing by itself: it may be older than the transaction, or
+the partition's log older than its end. Files are rarely of one moment: they are copied one after the other while
+brokers write on, a follower may lag, the cleaner swaps segments under the copier's hands. So it takes one of two
+things, besides logs without damage:
+
+The caller's word (``at_rest``) that brokers stood still and that these replicas were in sync.
+
+Or the content, where an id owns the producer id. Kafka writes the record of AddPartitionsToTxn before the first batch
+of a transaction on a partition, and the record of its completion after all its markers (and stamps the latter when
+it is appended; the state's own last update time is that of the decision, long before where a marker was late).
+So the transaction is nobody's if
+(1) the coordinator's log goes on behind the transaction's first batch in time: had the partition been added, it
+would say so; and
+(2) the partition's log goes on behind the coordinator's last record of the id in time: had that record, or one
+before it, ended the transaction here, its marker would stand in between.
+Times are the brokers' own (markers, records of the coordinator) and count below the high watermark only, where no
+deposed leader's leftovers stand. Nothing may be missing in either log from these places on: the cleaner removes
+records that are superseded by newer ones, which an older copy of another segment may lack.
+
+That a broker ended in good order (``.kafka_cleanshutdown``) is no proof. Nothing in a log directory tells how many
+brokers there are, others may have gone on, and a copy may mix what was written before and after.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from toolkit.analysis.cases import Case
+from toolkit.analysis.wording import at, duration
+from toolkit.formats.batches import CONTROL
+from toolkit.formats.headers import HEADER, Headers
+from toolkit.schema import Row, utc
+from toolkit.sources.logdir.contents import ReadLog
+from toolkit.sources.logdir.coordinator_side import CLOCKS_APART, STATE_TOPIC, CoordinatorSide, StatePartition
+from toolkit.sources.logdir.gaps import Contiguity
+
+__all__ = ["Stretch", "Verdict", "examine", "read_stretch"]
+
+WORD = "your word that brokers stood still (at_rest)"
+
+
+@dataclass(slots=True, kw_only=True)
+class Stretch:
+    """A partition's log from the start of its lowest transaction in question to its end, every byte checked.
+
+    Parameters
+    ----------
+    read
+        The replica.
+    markers
+        Headers of its control batches, in order.
+    first_batches
+        Headers of the batches at the start offsets in question.
+    contiguity
+        Where offsets are missing; before a transaction ends, the cleaner takes nothing behind its start.
+    damage
+        What of it could not be read, or does not match its checksum.
+    """
+
+    read: ReadLog
+    markers: Headers = field(default_factory=lambda: np.zeros(0, HEADER))
+    first_batches: dict[int, Headers] = field(default_factory=dict)
+    contiguity: Contiguity = field(default_factory=Contiguity)
+    damage: list[str] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        where = self.read.state.log.where
+        return f"{where.topic}-{where.partition}"
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What speaks against a transaction's hanging, and what was found instead.
+
+    Parameters
+    ----------
+    doubts
+        What is missing, a sentence each.
+    notes
+        What was proven, a sentence each.
+    """
+
+    doubts: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def read_stretch(read: ReadLog, starts: Iterable[int]) -> Stretch:
+    """Read a partition from the lowest of some start offsets on, checksums included."""
+    starts = sorted(starts)
+    stretch = Stretch(read=read)
+    markers = []
+    for part in read.state.log.parts(start=starts[0], crc=True):
+        headers = part.scanned.headers
+        stretch.contiguity.add(headers)
+        markers.append(headers[headers["attributes"] & CONTROL != 0])
+        for start in starts:
+            held = headers[(headers["base_offset"] <= start) & (start <= headers["last_offset"])]
+            if len(held):
+                stretch.first_batches[start] = held[:1]
+        stretch.damage += [each.reason for each in part.scanned.damage if not each.reason.startswith("TORN_TAIL")]
+        wrong = headers["base_offset"][headers["crc_ok"] == 0]
+        stretch.damage += [f"CORRUPT_BATCH: the checksum at offset {offset} is wrong." for offset in wrong[:1]]
+    stretch.markers = np.concatenate(markers) if markers else stretch.markers
+    return stretch
+
+
+def examine(case: Case, stretch: Stretch, side: CoordinatorSide, *, at_rest: bool) -> Verdict:
+    """What speaks against the hanging of a transaction that no coordinator owns.
+
+    Parameters
+    ----------
+    case
+        The transaction, by a rule of ``hanging``.
+    stretch
+        Its partition from its start on.
+    side
+        ``__transaction_state``.
+    at_rest
+        Whether the caller vouches that brokers stood still.
+    """
+    start = case.start or 0
+    found = Verdict(doubts=[*_of_the_bytes(case, stretch, start), *_of_the_id(case, side)])
+    if at_rest:
+        found.doubts += _not_at_rest(stretch, side)
+        found.notes.append("the caller says that the brokers stood still when these files were taken (at_rest)")
+    elif not case.owner:
+        found.doubts.append(
+            f"{WORD}: no id has producer {case.producer['producer_id']}, and in files that may be of different moments "
+            "that is no proof"
+        )
+    elif doubt := _not_of_one_moment(case.owner, stretch, side.partitions[case.owner["txn_state_partition"]], start):
+        found.doubts.append(f"proof that {stretch.name} and {STATE_TOPIC} are of one moment: {doubt}; or {WORD}")
+    else:
+        found.notes.append(
+            f"{stretch.name} goes on behind the coordinator's last word, and the coordinator's log behind the start of "
+            "the transaction: they are of one moment for it"
+        )
+    return found
+
+
+def _of_the_bytes(case: Case, stretch: Stretch, start: int) -> Iterable[str]:
+    """Whether the segments themselves show the transaction open, from its first batch to the end of the log."""
+    state = stretch.read.state
+    producer_id = case.producer["producer_id"]
+    if state.log.is_text:
+        yield f"the segments of {stretch.name}: a printed text shows neither damage nor what was cut"
+    if stretch.damage:
+        yield f"an undamaged log from offset {start} on: {stretch.damage[0]}"
+    if hole := stretch.contiguity.after(start):
+        yield f"the log from offset {start} on without a hole: after {hole[0] - 1} comes {hole[1]}"
+    ended = stretch.markers[(stretch.markers["producer_id"] == producer_id) & (stretch.markers["base_offset"] > start)]
+    if len(ended):
+        yield f"files that agree: the producer state has it open, and its marker is at {int(ended['base_offset'][0])}"
+    first = stretch.first_batches.get(start)
+    if first is None:
+        if not state.log.base_offsets or start >= (state.log_start_offset or 0):
+            yield f"the batch at offset {start}, where it begins"
+    elif int(first["producer_id"][0]) != producer_id:
+        yield f"files that agree: the batch at offset {start} is of producer {int(first['producer_id'][0])}"
+    if state.snapshot is None and len(state.log.base_offsets) > 1:
+        yield f"a sound producer snapshot of {stretch.name}, as a broker writes one with every segment"
+
+
+def _of_the_id(case: Case, side: CoordinatorSide) -> Iterable[str]:
+    """An id may have been given this producer id for its next transaction, which no row says that it owns."""
+    for partition in side.partitions.values():
+        for event in partition.newest.values():
+            if event["next_producer_id"] == case.producer["producer_id"] and not event["tombstone"]:
+                yield f'what id "{event["transactional_id"]}" does with this producer id, which is its next one'
+
+
+def _not_at_rest(stretch: Stretch, side: CoordinatorSide) -> Iterable[str]:
+    """What contradicts the caller: what stood still was not written to, and has lost nothing at its end."""
+    reads = {stretch.name: stretch.read}
+    reads |= {f"{STATE_TOPIC}-{number}": partition.read for number, partition in side.partitions.items()}
+    for name, read in reads.items():
+        if read.state.torn:
+            yield f"the end of {name}: its last batch is torn, so what a crash took with it is not known"
+        for change in read.state.log.changes(appending=False):
+            yield f"files that stand still: {name}: {change}"
+    for partition in side.partitions.values():
+        where = partition.read.state.log.where
+        cleaned = partition.read.marks.cleaned.get((where.topic or "", where.partition or 0), -1)
+        if hole := partition.contiguity.after(cleaned):
+            yield f"{STATE_TOPIC}-{partition.number} without a hole: after {hole[0] - 1} comes {hole[1]}"
+
+
+def _not_of_one_moment(owner: Row, stretch: Stretch, coordinator: StatePartition, start: int) -> str | None:
+    """Which step of the proof fails; null where it holds (see the module's text)."""
+    event: Mapping[str, object] = coordinator.newest[owner["transactional_id"]]
+    spoke, offset = event["timestamp"], event["offset"]
+    state, name = stretch.read.state, f"{STATE_TOPIC}-{coordinator.number}"
+    if not isinstance(spoke, dt.datetime) or not isinstance(offset, int):
+        return f"the last record of the id in {name} has no time"
+    if state.high_watermark is None:
+        return f"the high watermark of {stretch.name} is not known"
+    if coordinator.read.state.high_watermark is None or offset >= coordinator.read.state.high_watermark:
+        return f"the coordinator's last record of the id, at offset {offset} of {name}, may not be replicated"
+    markers = stretch.markers
+    markers = markers[(markers["base_offset"] > start) & (markers["base_offset"] < state.high_watermark)]
+    first, last = (utc(int(markers["max_timestamp"][i])) if len(markers) else None for i in (0, -1))
+    if first is None or last is None or last <= spoke + CLOCKS_APART:
+        return (
+            f"no marker behind offset {start} is more than {duration(CLOCKS_APART)} newer than the coordinator's last "
+            f"word of {at(spoke)}, so this may be an older copy"
+        )
+    if coordinator.as_of is None or coordinator.as_of <= first + CLOCKS_APART:
+        return (
+            f"no record of {name} is more than {duration(CLOCKS_APART)} newer than the marker of {at(first)}, before "
+            "which the transaction began, so that log may be an older copy"
+        )
+    if (hole := coordinator.contiguity.after(offset)) is not None:
+        return f"{name} has a hole after {hole[0] - 1}, where a newer record of the id may be missing"
+    if coordinator.clock_set_back > offset:
+        return f"the clock of the coordinator went back at offset {coordinator.clock_set_back} of {name}"
+    times = markers["max_timestamp"]
+    if np.any(np.diff(times) < -CLOCKS_APART / dt.timedelta(milliseconds=1)):
+        return f"the clock of the leader of {stretch.name} went back among its markers"
+    changed = [*state.log.changes(appending=True), *coordinator.read.state.log.changes(appending=True)]
+    return changed[0] if changed else None

@@ -1,0 +1,236 @@
+"""Tables of what logs in files hold: one row after the other, from one replica after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from toolkit import schema
+from toolkit.analysis.invariants import Checker, event_violations
+from toolkit.analysis.spans import EMPTY, OPEN, Piece, begin, finish, merge, piece
+from toolkit.schema import Row
+from toolkit.sources import log_tables
+from toolkit.sources.log_tables import Part
+from toolkit.sources.logdir.bounds import Bound, check_bound, offset_of
+from toolkit.sources.logdir.contents import Contents
+from toolkit.sources.logdir.coordinator_side import STATE_TOPIC
+from toolkit.sources.logdir.log import Log
+from toolkit.sources.logdir.marks import root_rows
+from toolkit.sources.logdir.state import opened_before
+from toolkit.sources.progress import progress
+
+__all__ = [
+    "OFFSETS_TOPIC",
+    "Section",
+    "aborted_rows",
+    "batch_tables",
+    "checkpoint_rows",
+    "event_rows",
+    "lso_tables",
+    "only",
+    "span_tables",
+    "violation_rows",
+]
+
+OFFSETS_TOPIC = "__consumer_offsets"
+COMPACTED = {STATE_TOPIC, OFFSETS_TOPIC}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """From where to before where logs are read; each log for itself.
+
+    Parameters
+    ----------
+    start, stop
+        As `toolkit.sources.logdir.bounds` has them; null for the ends of the log.
+
+    Raises
+    ------
+    UsageError
+        If one of them is no bound.
+    """
+
+    start: Bound | None = None
+    stop: Bound | None = None
+
+    def __post_init__(self) -> None:
+        check_bound(self.start)
+        check_bound(self.stop)
+
+    def offsets(self, contents: Contents, log: Log) -> tuple[int | None, int | None]:
+        """The offsets that they mean in a log."""
+        named = isinstance(self.start, str) or isinstance(self.stop, str)
+        state = contents.read(log).state if named else None
+        return offset_of(log, self.start, state), offset_of(log, self.stop, state)
+
+
+def batch_tables(
+    contents: Contents, logs: Sequence[Log], section: Section, *, producer_id: int | None, crc: bool
+) -> Iterator[pa.Table]:
+    """Batches as tables of ``schema.BATCHES``."""
+    with progress("reading batches", total=_size(logs), unit="B") as advance:
+        for log in logs:
+            if log.error:
+                yield _error_row(log, schema.BATCHES)
+                continue
+            start, stop = section.offsets(contents, log)
+            parts = _counted(log.parts(start=start, stop=stop, crc=crc), advance)
+            yield from log_tables.batch_tables(parts, log.where, producer_id=producer_id)
+
+
+def span_tables(
+    contents: Contents, logs: Sequence[Log], section: Section, *, producer_id: int | None
+) -> Iterator[pa.Table]:
+    """Transactions as tables of ``schema.SPANS``."""
+    with progress("reading transactions", total=_size(logs), unit="B") as advance:
+        for log in logs:
+            if log.error:
+                yield _error_row(log, schema.SPANS)
+                continue
+            start, stop = section.offsets(contents, log)
+            parts = _counted(log.parts(start=start, stop=stop), advance)
+            before = _before(log, start)
+            yield from log_tables.span_tables(parts, log.where, before=before, producer_id=producer_id)
+
+
+def lso_tables(
+    contents: Contents, logs: Sequence[Log], section: Section, *, producer_id: int | None
+) -> Iterator[pa.Table]:
+    """Steps of the LSO as tables of ``schema.LSO_TIMELINE``."""
+    with progress("reading the LSO", total=_size(logs), unit="B") as advance:
+        for log in logs:
+            if log.error:
+                continue
+            start, stop = section.offsets(contents, log)
+            parts = _counted(log.parts(start=start, stop=stop), advance)
+            end = None if stop is not None or not log.base_offsets else log.base_offsets[-1]
+            table = log_tables.lso_timeline_table(parts, log.where, before=_before(log, start), log_end_offset=end)
+            if producer_id is not None:
+                table = table.filter(pc.equal(table["holder_producer_id"], producer_id))
+            yield table
+
+
+def event_rows(contents: Contents, logs: Sequence[Log], section: Section) -> Iterator[Row]:
+    """Records of a coordinators' topic: rows of ``schema.COORDINATOR_EVENTS``, or of ``schema.GROUP_EVENTS``."""
+    with progress("reading records", total=len(logs), unit="partitions") as advance:
+        for log in logs:
+            of_transactions = log.where.topic == STATE_TOPIC
+            if log.error:
+                number = "txn_state_partition" if of_transactions else "group_partition"
+                where = {number: log.where.partition, "broker_id": log.where.broker_id, "file": log.name}
+                yield {**where, "error": log.error}
+                continue
+            start, stop = section.offsets(contents, log)
+            read = log.coordinator_events if of_transactions else log.group_events
+            for row in read(start=start, stop=stop):
+                if _inside(row.get("offset"), start, stop):
+                    yield row
+            advance(1)
+
+
+def aborted_rows(contents: Contents, logs: Iterable[Log], section: Section) -> Iterator[Row]:
+    """Rows of ``schema.ABORTED``: transactions that touch the section."""
+    for log in logs:
+        if log.error:
+            yield {**log.where.columns, "file": log.name, "error": log.error}
+            continue
+        start, stop = section.offsets(contents, log)
+        for row in log.aborted_rows():
+            first, last = row.get("first_offset"), row.get("last_offset")
+            if first is None or last is None or (last >= (start or 0) and (stop is None or first < stop)):
+                yield row
+
+
+def checkpoint_rows(contents: Contents, logs: Iterable[Log], *, everything: bool) -> Iterator[Row]:
+    """Rows of ``schema.CHECKPOINTS``.
+
+    Parameters
+    ----------
+    logs
+        Partitions that are meant.
+    everything
+        Whether those are all, so that lines about no partition, or about one that is not here, belong there too.
+    """
+    logs = list(logs)
+    places = {(log.where.topic, log.where.partition) for log in logs}
+    for root in contents.layout.roots:
+        for row in root_rows(root):
+            if everything or (row.get("topic"), row.get("partition")) in places:
+                yield row
+    for log in logs:
+        yield from log.checkpoint_rows()
+
+
+def violation_rows(contents: Contents, logs: Sequence[Log], section: Section, *, crc: bool) -> Iterator[Row]:
+    """Rows of ``schema.VIOLATIONS``."""
+    with progress("checking", total=_size(logs), unit="B") as advance:
+        for log in logs:
+            start, stop = section.offsets(contents, log)
+            checker = Checker(**log.where.columns, compacted=_may_be_compacted(contents, log))
+            for scanned, file in _counted(log.parts(start=start, stop=stop, crc=crc), advance):
+                yield from checker.check(scanned.headers, file=file)
+            if log.where.topic == STATE_TOPIC and not log.error:
+                yield from event_violations(log.coordinator_events(start=start, stop=stop))
+
+
+def _before(log: Log, start: int | None) -> Piece:
+    """What is known of a log before an offset; before its first segment if null."""
+    first = log.base_offsets[0] if log.base_offsets else 0
+    at = first if start is None else max(start, first)
+    known = next((each for each in log.snapshots() if not each.error and first <= each.offset <= at), None)
+    if known is None and first > 0:
+        return EMPTY
+    before = begin(opened_before=opened_before(known) if known else None)
+    for part in log.parts(start=known.offset if known else None, stop=at):
+        headers = part.scanned.headers
+        after = known.offset if known else 0
+        inside = (headers["base_offset"] >= after) & (headers["last_offset"] < at)
+        before = merge(before, piece(headers[inside])).take_closed()[1]
+    spans = finish(before)
+    still_open = spans[(spans["outcome"] == OPEN) & (spans["first_offset"] >= 0)]
+    return begin(
+        opened_before={
+            int(span["producer_id"]): (int(span["first_offset"]), int(span["first_epoch"])) for span in still_open
+        }
+    )
+
+
+def _may_be_compacted(contents: Contents, log: Log) -> bool:
+    """Whether the cleaner may have been there: it writes down where it was, if that file is among these."""
+    if log.where.topic in COMPACTED or log.root is None:
+        return True
+    marks = contents.marks(log.root)
+    return not marks.tells_cleaned or (log.where.topic or "", log.where.partition or 0) in marks.cleaned
+
+
+def _counted(parts: Iterable[Part], advance: Callable[[int], object]) -> Iterator[Part]:
+    for part in parts:
+        advance(int(part.scanned.headers["size"].sum()) + sum(damage.size for damage in part.scanned.damage))
+        yield part
+
+
+def _size(logs: Iterable[Log]) -> int:
+    return sum(log.size for log in logs)
+
+
+def _error_row(log: Log, table: schema.Table) -> pa.Table:
+    return table.arrow([{**log.where.columns, "file": log.name, "error": log.error}])
+
+
+def _inside(offset: int | None, start: int | None, stop: int | None) -> bool:
+    return offset is None or ((start is None or offset >= start) and (stop is None or offset < stop))
+
+
+def only(
+    rows: Iterable[Row], *, producer_id: int | None = None, names: Collection[str] | None = None, name: str = ""
+) -> Iterator[Row]:
+    """Rows of a producer, and of some ids in a column; and what could not be read, of whom nobody can tell."""
+    for row in rows:
+        mine = producer_id is None or row.get("producer_id") == producer_id
+        named = names is None or row.get(name) in names
+        if (mine and named) or (row.get("error") and row.get(name) is None):
+            yield row

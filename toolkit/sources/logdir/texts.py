@@ -1,0 +1,155 @@
+"""A partition's log as kafka-dump-log.sh printed it: what is left where only texts were sent."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from toolkit.formats.dumps import Dump, read_dump
+from toolkit.formats.folders import segment_base_offset
+from toolkit.schema import Row
+from toolkit.sources.log_tables import Part, Where, clip
+from toolkit.sources.logdir.layout import LeftOut, Root
+from toolkit.sources.logdir.log import Snapshot
+
+__all__ = ["TextLog", "read_texts"]
+
+
+class TextLog:
+    """The dumps of one partition in one text (`toolkit.sources.logdir.log.Log`).
+
+    Parameters
+    ----------
+    path
+        The text.
+    dumps
+        Parts of the dumps of its segments, snapshots and indexes, in the order of the text.
+    """
+
+    is_text = True
+    root: Root | None = None
+    left_out: Sequence[LeftOut] = ()
+
+    def __init__(self, path: Path, dumps: Sequence[Dump]) -> None:
+        self.path = path
+        self.where = Where(topic=dumps[0].topic, partition=dumps[0].partition)
+        self._dumps = dumps
+        segments: dict[int, list[Dump]] = {}
+        for dump in dumps:
+            if dump.kind in {"log", "unknown"}:
+                segments.setdefault(dump.number, []).append(dump)
+        self._segments = sorted(segments.values(), key=_first_offset)
+        self.size = sum(int(dump.scanned.headers["size"].sum()) for dump in dumps)
+        self.base_offsets = [_first_offset(parts) for parts in self._segments]
+
+    @property
+    def name(self) -> str:
+        return str(self.path)
+
+    @property
+    def error(self) -> str | None:
+        return None
+
+    @property
+    def modified(self) -> dt.datetime | None:
+        try:
+            return dt.datetime.fromtimestamp(self.path.stat().st_mtime, dt.UTC)
+        except OSError:
+            return None
+
+    def parts(self, *, start: int | None = None, stop: int | None = None, crc: bool = False) -> Iterator[Part]:
+        """The tool has looked at the checksums already: what it calls invalid is damage."""
+        return clip(self._parts(), start=start, stop=stop)
+
+    def parts_near(self, start: int) -> Iterator[Part]:
+        return self._parts()
+
+    def _parts(self) -> Iterator[Part]:
+        """Batches have positions in the file that was dumped, and damage has lines of the text."""
+        for dump in (dump for parts in self._segments for dump in parts):
+            if len(dump.scanned.headers):
+                yield Part(replace(dump.scanned, damage=()), dump.path or self.name)
+            if dump.scanned.damage:
+                yield Part(replace(dump.scanned, headers=dump.scanned.headers[:0]), self.name)
+
+    def coordinator_events(self, *, start: int | None = None, stop: int | None = None) -> Iterator[Row]:
+        for dump in self._dumps:
+            yield from _between(dump.events, start, stop)
+            yield from self._damage(dump, {"txn_state_partition": self.where.partition})
+
+    def group_events(self, *, start: int | None = None, stop: int | None = None) -> Iterator[Row]:
+        for dump in self._dumps:
+            yield from _between(dump.group_events, start, stop)
+            yield from self._damage(dump, {"group_partition": self.where.partition})
+
+    def snapshots(self) -> Iterator[Snapshot]:
+        found: dict[int, Snapshot] = {}
+        for dump in self._dumps:
+            offset = segment_base_offset(_file_name(dump.path))
+            if dump.kind == "snapshot" and offset is not None:
+                before = found[offset].producers if offset in found else ()
+                error = dump.scanned.damage[0].reason if dump.scanned.damage else None
+                found[offset] = Snapshot(offset, (*before, *dump.snapshot), error)
+        yield from sorted(found.values(), reverse=True, key=lambda snapshot: snapshot.offset)
+
+    def aborted_rows(self) -> Iterator[Row]:
+        for dump in self._dumps:
+            for entry in dump.aborted:
+                yield {
+                    **self.where.columns,
+                    "file": self.name,
+                    "producer_id": entry.producer_id,
+                    "first_offset": entry.first_offset,
+                    "last_offset": entry.last_offset,
+                    "last_stable_offset": entry.last_stable_offset,
+                    "position": entry.position,
+                }
+            if dump.kind == "txnindex":
+                yield from self._damage(dump, self.where.columns)
+
+    def checkpoint_rows(self) -> Iterator[Row]:
+        return iter(())
+
+    def changes(self, *, appending: bool) -> list[str]:
+        return []
+
+    def _damage(self, dump: Dump, place: Row) -> Iterator[Row]:
+        for each in dump.scanned.damage:
+            yield {**place, "file": self.name, "position": each.position, "error": each.reason}
+
+
+def read_texts(path: Path) -> list[TextLog]:
+    """The partitions in a text; a dump that does not tell whose it is stands for itself.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be read.
+    """
+    by_place: dict[tuple[object, ...], list[Dump]] = {}
+    with path.open(encoding="utf-8", errors="replace", newline="\n") as lines:
+        for dump in read_dump(lines, file=str(path)):
+            known = dump.topic is not None
+            by_place.setdefault((dump.topic, dump.partition, None if known else dump.number), []).append(dump)
+    return [TextLog(path, dumps) for dumps in by_place.values()]
+
+
+def _first_offset(parts: Sequence[Dump]) -> int:
+    named = segment_base_offset(_file_name(parts[0].path))
+    if named is not None:
+        return named
+    return next((int(part.scanned.headers["base_offset"][0]) for part in parts if len(part.scanned.headers)), 0)
+
+
+def _file_name(path: str | None) -> str:
+    return (path or "").replace("\\", "/").rpartition("/")[2]
+
+
+def _between(rows: Sequence[Row], start: int | None, stop: int | None) -> Iterator[Row]:
+    for row in rows:
+        offset = row["offset"]
+        inside = offset is None or ((start is None or offset >= start) and (stop is None or offset < stop))
+        if inside:
+            yield row
