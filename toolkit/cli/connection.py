@@ -1,8 +1,10 @@
-"""From the connection options to a cluster."""
+"""From the options to what is asked: a cluster, or files."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
@@ -11,8 +13,9 @@ from toolkit.errors import UsageError
 
 if TYPE_CHECKING:
     from toolkit.sources.cluster import Cluster
+    from toolkit.sources.logdir import LogDir
 
-__all__ = ["Given", "connect", "partitions_asked"]
+__all__ = ["Given", "connect", "files_instead", "partitions_asked"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,13 +37,40 @@ def connect(ctx: typer.Context, bootstrap_server: str | None, command_config: st
     server = bootstrap_server or ctx.obj.bootstrap_server
     path = command_config or ctx.obj.command_config
     if not server and not path:
-        raise UsageError("No cluster is named.", do="Add --bootstrap-server HOST:PORT.")
+        raise UsageError("No cluster is named.", do="Add --bootstrap-server HOST:PORT, or --log-dir PATH for files.")
 
     from toolkit.config import ClientConfig
     from toolkit.sources.cluster import Cluster
 
     config = ClientConfig.from_properties(path, bootstrap_servers=server) if path else ClientConfig(server or "")
     return Cluster(config, timeout=timeout)
+
+
+def files_instead(
+    ctx: typer.Context,
+    log_dirs: Sequence[Path] | None,
+    *,
+    at_rest: bool,
+    bootstrap_server: str | None,
+    command_config: str | None,
+) -> LogDir | None:
+    """Return the files that the options name instead of a cluster; null if they name none.
+
+    Raises
+    ------
+    UsageError
+        If they name both, or say of a cluster what can only be said of files.
+    """
+    if not log_dirs:
+        if at_rest:
+            raise UsageError("--at-rest is said of files.", do="Add --log-dir PATH.")
+        return None
+    if bootstrap_server or command_config or ctx.obj.bootstrap_server or ctx.obj.command_config:
+        raise UsageError("--bootstrap-server asks a cluster, --log-dir reads files.", do="Say one of them.")
+
+    from toolkit.sources.logdir import LogDir
+
+    return LogDir(*log_dirs, at_rest=at_rest)
 
 
 def partitions_asked(topics: list[str] | None, partitions: list[int] | None) -> None:

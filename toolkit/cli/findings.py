@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from toolkit.cli.connection import connect, partitions_asked
+from toolkit.cli.connection import connect, files_instead, partitions_asked
 from toolkit.cli.options import (
+    AtRest,
     BootstrapServer,
     Brokers,
     CommandConfig,
     Format,
+    LogDirs,
     LooksApart,
     MaxTransactionTimeout,
     Output,
@@ -22,6 +24,7 @@ from toolkit.cli.options import (
     Topics,
 )
 from toolkit.cli.output import answer, progress, show, width
+from toolkit.errors import UsageError
 
 if TYPE_CHECKING:
     from toolkit.schema import Row
@@ -40,20 +43,30 @@ def diagnose(
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     timeout: Timeout = 30,
+    log_dir: LogDirs = None,
+    at_rest: AtRest = False,
 ) -> None:
     """Judge every open transaction and every partition whose LSO is held, healthy ones included.
 
     Looks twice at whatever is in doubt, so that a transaction that just ends is not taken for one that nobody ends.
+    With --log-dir it judges what files hold, as of the time they were written.
     """
     partitions_asked(topic, partition)
-    with connect(ctx, bootstrap_server, command_config, timeout=timeout) as cluster:
-        _announce(looks_apart)
-        rows = cluster.finding_rows(
-            topic,
-            partition,
-            looks_apart=looks_apart,
-            max_transaction_timeout_ms=int(max_transaction_timeout * 60_000),
-        )
+    max_transaction_timeout_ms = int(max_transaction_timeout * 60_000)
+    files = files_instead(
+        ctx, log_dir, at_rest=at_rest, bootstrap_server=bootstrap_server, command_config=command_config
+    )
+    if files:
+        rows = files.finding_rows(topic, partition, max_transaction_timeout_ms=max_transaction_timeout_ms)
+    else:
+        with connect(ctx, bootstrap_server, command_config, timeout=timeout) as cluster:
+            _announce(looks_apart)
+            rows = cluster.finding_rows(
+                topic,
+                partition,
+                looks_apart=looks_apart,
+                max_transaction_timeout_ms=max_transaction_timeout_ms,
+            )
     _answer(rows, rows, output)
     raise typer.Exit(_exit_code(rows))
 
@@ -70,21 +83,32 @@ def find_hanging(
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     timeout: Timeout = 30,
+    log_dir: LogDirs = None,
+    at_rest: AtRest = False,
 ) -> None:
     """Find the transactions that nobody will ever end, and those where that cannot be known.
 
-    Searches the whole cluster, internal topics included, unless told otherwise.
+    Searches the whole cluster, internal topics included, unless told otherwise; with --log-dir, files.
     """
     partitions_asked(topic, partition)
-    with connect(ctx, bootstrap_server, command_config, timeout=timeout) as cluster:
-        _announce(looks_apart)
-        rows = cluster.finding_rows(
-            topic,
-            partition,
-            broker_id=broker_id,
-            looks_apart=looks_apart,
-            max_transaction_timeout_ms=int(max_transaction_timeout * 60_000),
-        )
+    max_transaction_timeout_ms = int(max_transaction_timeout * 60_000)
+    files = files_instead(
+        ctx, log_dir, at_rest=at_rest, bootstrap_server=bootstrap_server, command_config=command_config
+    )
+    if files:
+        if broker_id is not None:
+            raise UsageError("--broker-id asks a cluster.", do="With --log-dir, name that broker's log directory.")
+        rows = files.finding_rows(topic, partition, max_transaction_timeout_ms=max_transaction_timeout_ms)
+    else:
+        with connect(ctx, bootstrap_server, command_config, timeout=timeout) as cluster:
+            _announce(looks_apart)
+            rows = cluster.finding_rows(
+                topic,
+                partition,
+                broker_id=broker_id,
+                looks_apart=looks_apart,
+                max_transaction_timeout_ms=max_transaction_timeout_ms,
+            )
     _answer([row for row in rows if row["verdict"] in {"hanging", "unknown"}], rows, output)
     raise typer.Exit(_exit_code(rows))
 
@@ -103,7 +127,8 @@ def _answer(rows: Sequence[Row], of: Sequence[Row], output: Format) -> None:
         return
     from toolkit.views.text import finding_lines, summary
 
-    lines = finding_lines(rows, now=dt.datetime.now(dt.UTC), width=width())
+    as_of = max((row["observed_at"] for row in rows), default=dt.datetime.now(dt.UTC))
+    lines = finding_lines(rows, now=as_of, width=width())
     show([*lines, *([""] if lines else []), summary(of)])
 
 

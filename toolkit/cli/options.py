@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 __all__ = [
+    "AtRest",
     "BootstrapServer",
     "Brokers",
     "CommandConfig",
     "Format",
+    "LogDirs",
     "LooksApart",
     "MaxTransactionTimeout",
     "Output",
@@ -31,7 +34,7 @@ class Format(StrEnum):
     CSV = "csv"
 
 
-CONNECTION = "Connection"
+CONNECTION, FILES = "Connection", "Files"
 
 BootstrapServer = Annotated[
     str | None,
@@ -59,6 +62,24 @@ Timeout = Annotated[
         min=0.1,
         help="How long to wait for the cluster before giving up.",
         rich_help_panel=CONNECTION,
+    ),
+]
+LogDirs = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--log-dir",
+        metavar="PATH",
+        help="Read files and no cluster: a log directory, a partition's folder, segments, dumps; may be repeated.",
+        rich_help_panel=FILES,
+    ),
+]
+AtRest = Annotated[
+    bool,
+    typer.Option(
+        "--at-rest",
+        help="Your word that the files are of one moment: taken from brokers that were stopped in good order, replicas "
+        "in sync.",
+        rich_help_panel=FILES,
     ),
 ]
 Output = Annotated[
