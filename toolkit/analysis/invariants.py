@@ -138,7 +138,7 @@ class Checker:
             yield Break(
                 "offset_gap",
                 np.flatnonzero(known & (first > before + 1)),
-                lambda i: f"{first[i] - before[i] - 1} offsets are missing after {before[i]}.",
+                lambda i: f"{int(first[i]) - int(before[i]) - 1} offsets are missing after {before[i]}.",
             )
         if file is not None:
             end = self._shifted(headers, "position") + self._shifted(headers, "size")

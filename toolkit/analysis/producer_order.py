@@ -21,6 +21,7 @@ __all__ = ["Break", "ProducerOrder", "is_of_producer"]
 
 Array = npt.NDArray[Any]
 SEQUENCES = 2**31  # they wrap around
+NO_EPOCH = -(2**16)
 
 
 class Break(NamedTuple):
@@ -151,8 +152,8 @@ class ProducerOrder:
 
     @cached_property
     def epoch_before(self) -> Array:
-        """The highest epoch of the producer before this batch; -1 for its first."""
-        return np.where(self.is_first, -1, np.concatenate((self.highest_epoch[:1], self.highest_epoch[:-1])))
+        """The highest epoch of the producer before this batch; lower than any for its first."""
+        return np.where(self.is_first, NO_EPOCH, np.concatenate((self.highest_epoch[:1], self.highest_epoch[:-1])))
 
     # Rules
 
