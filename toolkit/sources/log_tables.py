@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from toolkit.analysis.lso import lso_steps, lso_table
 from toolkit.analysis.spans import EMPTY, Piece, Spans, finish, merge, piece, span_table
+from toolkit.analysis.statistics import NO_TRANSACTIONS, Statistics, statistics
 from toolkit.formats.header_table import damage_rows, header_table
 from toolkit.formats.headers import Scanned
 from toolkit.schema import BATCHES, SPANS, Table
@@ -18,7 +19,7 @@ from toolkit.schema import BATCHES, SPANS, Table
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Part", "Where", "batch_tables", "clip", "lso_timeline_table", "span_tables", "to_frame"]
+__all__ = ["Part", "Where", "batch_tables", "clip", "lso_timeline_table", "part_statistics", "span_tables", "to_frame"]
 
 ROWS_AT_ONCE = 1 << 16
 
@@ -102,6 +103,23 @@ def span_tables(
     yield _span_table(reading.finish(), reading, where, producer_id)
     if reading.failures:
         yield SPANS.arrow([where.columns | failure for failure in reading.failures])
+
+
+def part_statistics(parts: Iterable[Part], *, before: Piece = EMPTY) -> tuple[Statistics, list[str]]:
+    """Figures of the transactions in a log as it streams by, and what could not be read of it.
+
+    Parameters
+    ----------
+    parts, before
+        As for `span_tables`.
+    """
+    reading = _Reading(before)
+    found = NO_TRANSACTIONS
+    for part in parts:
+        reading.add(part)
+        if reading.closed_rows >= ROWS_AT_ONCE:
+            found += statistics(reading.take_closed())
+    return found + statistics(reading.finish()), [failure["error"] for failure in reading.failures]
 
 
 def lso_timeline_table(

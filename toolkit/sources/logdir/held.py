@@ -107,6 +107,35 @@ class HeldTables(Opened):
         contents, section = self._contents(), Section(start=start, stop=stop)
         return tables.span_tables(contents, contents.asked(topics, partitions), section, producer_id=producer_id)
 
+    def statistics(
+        self,
+        topics: Sequence[str] | None = None,
+        partitions: Partitions | None = None,
+        *,
+        start: Bound | None = None,
+        stop: Bound | None = None,
+    ) -> pd.DataFrame:
+        """How many transactions ended how, how large they were and how long they took (``schema.STATISTICS``).
+
+        Parameters
+        ----------
+        topics, partitions, start, stop
+            As above.
+        """
+        return schema.STATISTICS.frame(self.statistic_rows(topics, partitions, start=start, stop=stop))
+
+    def statistic_rows(
+        self,
+        topics: Sequence[str] | None = None,
+        partitions: Partitions | None = None,
+        *,
+        start: Bound | None = None,
+        stop: Bound | None = None,
+    ) -> list[Row]:
+        """`statistics` as rows; several logs end with the sum of all, without topic."""
+        contents, section = self._contents(), Section(start=start, stop=stop)
+        return list(tables.statistic_rows(contents, contents.asked(topics, partitions), section))
+
     def lso_timeline(
         self,
         topics: Sequence[str] | None = None,

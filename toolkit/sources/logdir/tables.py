@@ -9,8 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from toolkit import schema
+from toolkit.analysis import statistics
 from toolkit.analysis.invariants import Checker, event_violations
 from toolkit.analysis.spans import EMPTY, OPEN, Piece, begin, finish, merge, piece
+from toolkit.analysis.statistics import Statistics
 from toolkit.schema import Row
 from toolkit.sources import log_tables
 from toolkit.sources.log_tables import Part
@@ -32,6 +34,7 @@ __all__ = [
     "lso_tables",
     "only",
     "span_tables",
+    "statistic_rows",
     "violation_rows",
 ]
 
@@ -95,6 +98,24 @@ def span_tables(
             parts = _counted(log.parts(start=start, stop=stop), advance)
             before = _before(log, start)
             yield from log_tables.span_tables(parts, log.where, before=before, producer_id=producer_id)
+
+
+def statistic_rows(contents: Contents, logs: Sequence[Log], section: Section) -> Iterator[Row]:
+    """Rows of ``schema.STATISTICS``, of each replica; and of all together where there are several."""
+    total: list[Statistics] = []
+    with progress("reading transactions", total=_size(logs), unit="B") as advance:
+        for log in logs:
+            if log.error:
+                yield {**log.where.columns, "outcome": "open", "transactions": 0, "error": log.error}
+                continue
+            start, stop = section.offsets(contents, log)
+            parts = _counted(log.parts(start=start, stop=stop), advance)
+            found, failures = log_tables.part_statistics(parts, before=_before(log, start))
+            rows = statistics.statistic_rows(found, **log.where.columns)
+            yield from ({**row, "error": "; ".join(failures) or None} for row in rows)
+            total.append(found)
+    if len(total) > 1:
+        yield from statistics.statistic_rows(statistics.combined(*total), topic=None, partition=None)
 
 
 def lso_tables(
