@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import datetime as dt
+import struct
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from google_crc32c import value as crc32c
+
 from toolkit.formats.batches import write_batch
+from toolkit.formats.records import STATES, coordinator_partition
 
 META = "meta.properties"
 CLUSTER = "xRkncQT9TEa2WI1kTHANEQ"
 NOON = dt.datetime(2026, 11, 21, 12, 0, 0, tzinfo=dt.UTC)
+STATE_TOPIC = "__transaction_state"
+SEGMENT = "00000000000000000000.log"
+HIGH_WATERMARK, CLEANED = "replication-offset-checkpoint", "cleaner-offset-checkpoint"
+
+
+def after(**span: float) -> dt.datetime:
+    """So long after noon."""
+    return NOON + dt.timedelta(**span)
 
 
 def write_root(path: Path, *, broker_id: int = 1, cluster_id: str = CLUSTER) -> Path:
@@ -21,11 +34,111 @@ def write_root(path: Path, *, broker_id: int = 1, cluster_id: str = CLUSTER) -> 
 
 def partition_folder(root: Path, name: str, *more: str) -> Path:
     """A partition's folder with a segment of three records, and empty files."""
-    folder = root / name
-    folder.mkdir(parents=True)
-    (folder / "00000000000000000000.log").write_bytes(
-        write_batch([(None, b"1"), (None, b"2"), (None, b"3")], timestamp=NOON)
-    )
+    folder = write_log(root, name, [write_batch([(None, b"1"), (None, b"2"), (None, b"3")], timestamp=NOON)])
     for each in more:
         (folder / each).touch()
     return folder
+
+
+def write_log(root: Path, name: str, batches: Iterable[bytes], *, base_offset: int = 0) -> Path:
+    """A segment with these batches in a partition's folder."""
+    folder = root / name
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{base_offset:020}.log").write_bytes(b"".join(batches))
+    return folder
+
+
+def write_checkpoint(root: Path, name: str, offsets: Mapping[tuple[str, int], int]) -> None:
+    """A checkpoint of offsets by topic and partition."""
+    lines = ["0", str(len(offsets)), *(f"{topic} {number} {offset}" for (topic, number), offset in offsets.items())]
+    (root / name).write_text("\n".join(lines) + "\n")
+
+
+def write_snapshot(folder: Path, offset: int, open_at: Mapping[int, int | None]) -> None:
+    """A producer snapshot: producer id to the start of its open transaction."""
+    entries = b"".join(
+        struct.pack(">qhiqiqiq", producer_id, 0, 0, 0, 0, 0, -1, -1 if start is None else start)
+        for producer_id, start in open_at.items()
+    )
+    covered = struct.pack(">i", len(open_at)) + entries
+    (folder / f"{offset:020}.snapshot").write_bytes(struct.pack(">hI", 1, crc32c(covered)) + covered)
+
+
+def data(offset: int, producer_id: int, at: dt.datetime, *, epoch: int = 0, records: int = 1) -> bytes:
+    """A transactional batch."""
+    return write_batch(
+        [(b"key", b"value")] * records,
+        timestamp=at,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=0,
+        is_transactional=True,
+        base_offset=offset,
+    )
+
+
+def marker(offset: int, producer_id: int, at: dt.datetime, *, epoch: int = 0, commit: bool = True) -> bytes:
+    """A control batch."""
+    batch = bytearray(
+        write_batch(
+            [(struct.pack(">hh", 0, int(commit)), struct.pack(">hi", 0, 3))],
+            timestamp=at,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            is_transactional=True,
+            base_offset=offset,
+        )
+    )
+    batch[21:23] = struct.pack(">h", 0x30)
+    batch[17:21] = struct.pack(">I", crc32c(bytes(batch[21:])))
+    return bytes(batch)
+
+
+def state_record(
+    offset: int,
+    transactional_id: str,
+    producer_id: int,
+    state: str,
+    at: dt.datetime,
+    *,
+    epoch: int = 0,
+    on: Sequence[tuple[str, int]] = (),
+    updated: dt.datetime | None = None,
+    next_producer_id: int | None = None,
+    version: int | None = None,
+) -> bytes:
+    """A record of ``__transaction_state``: value version 1 where it tells the next producer id, else 0."""
+    changed = int((updated or at).timestamp() * 1000)
+    flexible = next_producer_id is not None
+    head = struct.pack(
+        ">hqhib", int(flexible) if version is None else version, producer_id, epoch, 60_000, STATES.index(state)
+    )
+    times = struct.pack(">qq", changed, changed)
+    if next_producer_id is not None:
+        value = head + b"\0" + times + b"\1\1\x08" + struct.pack(">q", next_producer_id)  # no partitions, one tag
+    else:
+        topics = (struct.pack(">h", len(t)) + t.encode() + struct.pack(">ii", 1, number) for t, number in on)
+        value = head + struct.pack(">i", len(on) or -1) + b"".join(topics) + times
+    return write_batch([(_key(transactional_id), value)], timestamp=at, base_offset=offset)
+
+
+def tombstone(offset: int, transactional_id: str, at: dt.datetime) -> bytes:
+    """The record that an id has expired."""
+    return write_batch([(_key(transactional_id), None)], timestamp=at, base_offset=offset)
+
+
+def ids_of(partition: int, count: int, *, partitions: int = 50) -> list[str]:
+    """Transactional ids that hash to a partition."""
+    found = (f"id-{number}" for number in range(100_000))
+    return [each for each, _ in zip((i for i in found if coordinator_partition(i, partitions) == partition),
+                                    range(count), strict=False)]  # fmt: skip
+
+
+def write_state_topic(root: Path, batches: Mapping[int, Sequence[bytes]] = {}, *, partitions: int = 50) -> None:
+    """All partitions of ``__transaction_state``, most of them empty."""
+    for number in range(partitions):
+        write_log(root, f"{STATE_TOPIC}-{number}", batches.get(number, ()))
+
+
+def _key(transactional_id: str) -> bytes:
+    return struct.pack(">hh", 0, len(transactional_id)) + transactional_id.encode()
