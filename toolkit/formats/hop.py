@@ -17,9 +17,10 @@ import numpy as np
 from toolkit.formats.batches import HEADER_SIZE, LENGTH_END, MAGIC_AT
 from toolkit.formats.jit import compiled
 
-__all__ = ["PLAIN", "Kernel", "is_whole_message", "jitted_kernel", "kernel", "readable_size", "usual_size"]
+__all__ = ["PLAIN", "REACH", "Kernel", "is_whole", "jitted_kernel", "kernel", "readable_size", "usual_size"]
 
 MESSAGE_SIZE = 26  # of the smallest message of magic 0; with the 8 bytes of its time, of magic 1
+REACH = 1024  # from the start of such a message to its value, where it is searched for
 PLAIN_BYTES = 4_000_000  # from here on the jitted form has paid for its import
 
 
@@ -51,7 +52,7 @@ def hop(data: Any, position: int, end: int, found: Any) -> tuple[int, int, bool]
             return count, position, False
         size = usual_size(data, follower, end)
         magic = data[position + MAGIC_AT]
-        if size == 0 or (magic < 2 and not is_whole_message(data, position, follower)):
+        if size == 0 or (magic < 2 and not is_whole(data, position, follower - position, follower)):
             return count, position, True
         if magic == 2 and data[follower + MAGIC_AT] < 2:  # logs go back to an old format once in a blue moon
             return count, position, True
@@ -64,6 +65,8 @@ def hop(data: Any, position: int, end: int, found: Any) -> tuple[int, int, bool]
 def search(data: Any, position: int, end: int, room: int) -> int:
     """Where the first header is that looks like one in every respect; -1 for nowhere.
 
+    A message of magic 0 or 1 is only seen if its key is short: its value's size must be within reach.
+
     Parameters
     ----------
     data, position, end
@@ -72,9 +75,9 @@ def search(data: Any, position: int, end: int, room: int) -> int:
         Where the log ends, which may be after the bytes.
     """
     while position + MESSAGE_SIZE <= end:
-        if data[position + MAGIC_AT] <= 2:
+        if data[position + MAGIC_AT] <= 2 and data[position] == 0:
             size = usual_size(data, position, end)
-            if 0 < size <= room - position:
+            if 0 < size <= room - position and is_whole(data, position, size, min(end, position + REACH)):
                 return position
         position += 1
     return -1
@@ -95,41 +98,45 @@ def readable_size(data: Any, position: int, end: int) -> int:
 
 
 def usual_size(data: Any, position: int, end: int) -> int:
-    """Bytes of the batch at a position, 0 if any field of its header is one that no Kafka up to 4.3 writes.
+    """Bytes of the batch at a position, 0 if any field of its header is one that Kafka up to 4.3 would hardly write.
 
-    Of other bytes, one position in some ten million passes.
+    A batch that fails can still be one (of a newer Kafka); other bytes pass once in 10^12 positions, and bytes that
+    repeat every 16 never do.
     """
-    if position + HEADER_SIZE > end or data[position + MAGIC_AT] != 2:
-        return max(_message_size(data, position, end), 0)
     p = position
-    if data[p] >= 0x80 or data[p + 8] >= 0x80 or data[p + 23] >= 0x80 or data[p + 57] >= 0x80:
-        return 0  # offset, length, last offset delta or record count is negative
+    if p + MAGIC_AT >= end or data[p] != 0 or data[p + 1] != 0 or data[p + 8] >= 0x80:
+        return 0  # offset beyond 2^48, or length negative
+    if data[p + MAGIC_AT] != 2 or p + HEADER_SIZE > end:
+        return max(_message_size(data, position, end), 0)
     if data[p + 21] != 0 or data[p + 22] >= 0x80 or data[p + 22] & 7 > 4:
         return 0  # attributes that have no meaning yet
-    if 0x80 <= data[p + 12] < 0xFF or 0x80 <= data[p + 43] < 0xFF:
-        return 0  # leader epoch or producer id is below -1
+    if data[p + 43] != data[p + 44] or 0 < data[p + 43] < 0xFF or 0 < data[p + 12] < 0xFF:
+        return 0  # producer id or leader epoch is below -1, or beyond 2^48 and 2^24
     if 0x80 <= data[p + 51] < 0xFF or 0x80 <= data[p + 53] < 0xFF:
-        return 0  # producer epoch or base sequence is
+        return 0  # producer epoch or base sequence is below -1
+    if data[p + 23] >= 0x80 or data[p + 57] >= 0x80:
+        return 0  # last offset delta or record count is negative
     delta = data[p + 23] << 24 | data[p + 24] << 16 | data[p + 25] << 8 | data[p + 26]
     count = data[p + 57] << 24 | data[p + 58] << 16 | data[p + 59] << 8 | data[p + 60]
     size = LENGTH_END + (data[p + 8] << 24 | data[p + 9] << 16 | data[p + 10] << 8 | data[p + 11])
     return size if size >= HEADER_SIZE and count <= delta + 1 else 0
 
 
-def is_whole_message(data: Any, position: int, end: int) -> bool:
-    """Whether key and value of the message of magic 0 or 1 at a position fill it to its end."""
-    key_at = position + MESSAGE_SIZE - 8 + 8 * data[position + MAGIC_AT]
+def is_whole(data: Any, position: int, size: int, end: int) -> bool:
+    """Whether key and value of the message of magic 0 or 1 at a position fill it; magic 2 has no such rule."""
+    magic = data[position + MAGIC_AT]
+    if magic == 2:
+        return True
+    key_at = position + MESSAGE_SIZE - 8 + 8 * magic
     value_at = key_at + 4 + max(_int32(data, key_at), 0)
     if value_at + 4 > end:
         return False
-    whole: bool = value_at + 4 + max(_int32(data, value_at), 0) == end
+    whole: bool = value_at + 4 + max(_int32(data, value_at), 0) == position + size
     return whole
 
 
 def _message_size(data: Any, position: int, end: int) -> int:
     """As `readable_size`, for magic 0 and 1."""
-    if position + MESSAGE_SIZE > end:
-        return -1
     magic = data[position + MAGIC_AT]
     if magic > 1 or data[position] >= 0x80:
         return 0
@@ -162,7 +169,7 @@ PLAIN = Kernel(hop, search, is_jitted=False)
 @functools.cache
 def jitted_kernel() -> Kernel:
     """The loops in machine code: for arrays of uint8."""
-    nothing, helpers = np.empty(0, np.uint8), (readable_size, usual_size, is_whole_message, _message_size, _int32)
+    nothing, helpers = np.empty(0, np.uint8), (readable_size, usual_size, is_whole, _message_size, _int32)
     return Kernel(
         hop=compiled(hop, example=(nothing, 0, 0, np.empty(0, np.int64)), helpers=helpers),
         search=compiled(search, example=(nothing, 0, 0, 0), helpers=helpers),

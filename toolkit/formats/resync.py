@@ -13,14 +13,14 @@ import numpy.typing as npt
 
 from toolkit.formats.batches import CRC_END, MAGIC_AT
 from toolkit.formats.checksum import extend
-from toolkit.formats.hop import Kernel, usual_size
+from toolkit.formats.hop import REACH, Kernel, usual_size
 from toolkit.formats.log_bytes import LogBytes, read_at
 
 __all__ = ["Resync", "Search", "int32"]
 
 FIRST_BYTES, PIECE_BYTES = 1 << 14, 1 << 20  # the next sound batch is mostly near
-OVERLAP = 60  # a header may start in one piece and end in the next
-CHECK_COST = 1024  # what the start of a check takes, as bytes of checksum
+OVERLAP = REACH  # what tells a batch may start in one piece and end in the next
+CHECK_COST = 4096  # what a check takes at least, as bytes of checksum
 
 
 class Search(NamedTuple):
@@ -46,9 +46,13 @@ class Resync:
         self._left = (1 << 26) + 4 * (source.stop - start)
 
     def is_sound(self, position: int, size: int) -> bool:
-        """Whether the checksum of a batch matches; also no if too much was checked before."""
-        self._left -= size + CHECK_COST
-        return self._left >= 0 and self.matches(position, size)
+        """Whether the checksum of a batch matches; also no if too much was checked in vain before."""
+        if self._left < 0:
+            return False
+        matches = self.matches(position, size)
+        if not matches:
+            self._left -= size + CHECK_COST
+        return matches
 
     def matches(self, position: int, size: int) -> bool:
         """Whether the checksum of a batch matches, however large it is."""
@@ -83,7 +87,7 @@ class Resync:
         """
         stop = self._source.stop if give_up_at is None else min(give_up_at, self._source.stop)
         zeros_from, piece = position, FIRST_BYTES
-        while True:
+        while self._left >= 0:
             buffer = np.empty(max(min(piece, stop - position), 0), np.uint8)
             filled = self._source.read_into(buffer.data, position)
             if buffer[:filled].any():
@@ -95,12 +99,13 @@ class Resync:
                 return Search(stop, 0, zeros_from)
             position += filled - OVERLAP
             piece = min(4 * piece, PIECE_BYTES)
+        return Search(stop, 0, stop)
 
     def _first_sound(self, buffer: npt.NDArray[np.uint8], filled: int, base: int) -> tuple[int, int] | None:
         data, at = buffer if self._kernel.is_jitted else buffer.data, 0
-        while (at := self._kernel.search(data, at, filled, self._source.stop - base)) >= 0:
+        while self._left >= 0 and (at := self._kernel.search(data, at, filled, self._source.stop - base)) >= 0:
             size = usual_size(buffer.data, at, filled)
-            if self.is_whole(base + at, size) and self.is_sound(base + at, size):
+            if self.is_sound(base + at, size):
                 return base + at, size
             at += 1
         return None

@@ -128,6 +128,8 @@ class Walk:
         head = read_at(self.source, self.position, HEADER_SIZE)
         size = readable_size(head, 0, len(head))
         end = self.position + size
+        if not head:
+            return False  # the file has been cut meanwhile
         if size < 0:
             return self._last and self._lose("the bytes end within a batch header", torn=True)
         if end > self.source.stop:
@@ -157,14 +159,15 @@ class Walk:
             self._add_damage(found.position, f"CORRUPT_BATCH: {why}; the next sound batch starts at {found.position}.")
             self._add(found.position, found.size)
             return True
-        if self._last:
-            self._add_damage(self.source.stop, self._name_tail(found, why, kind, torn, half_written_to))
-        return self._last
+        if not self._last or self.source.stop <= self.position:
+            return False
+        self._add_damage(self.source.stop, self._name_tail(found, why, kind, torn, half_written_to))
+        return True
 
     def _name_tail(self, found: Search, why: str, kind: str, torn: bool, half_written_to: int) -> str:
         if kind:
             return f"NOT_A_SEGMENT: {kind}"
-        if found.zeros_from <= self.position + 1:
+        if found.zeros_from <= self.position + 1 and read_at(self.source, self.position, 1) == b"\0":
             return "TORN_TAIL: zeros up to the end, as in a preallocated file, or after a crash of the machine."
         if torn:
             return f"TORN_TAIL: {why}."
