@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from toolkit.schema import FINDINGS, PRODUCERS, TRANSACTIONS, Row
-from toolkit.views.rows import row_lines, to_csv, to_json
+from toolkit.views.rows import csv_pieces, json_pieces, row_lines
 
 NOW = dt.datetime(2026, 11, 21, 12, 12, 30, tzinfo=dt.UTC)
 FINDING: Row = {
@@ -60,16 +60,16 @@ def test_topic_partitions_read_as_kafka_writes_them() -> None:
 
 def test_json_has_exactly_the_columns_and_times_in_utc() -> None:
     there = dt.datetime(2026, 11, 21, 10, 58, 11, 7000, tzinfo=dt.timezone(dt.timedelta(hours=1)))
-    [parsed] = json.loads(to_json(FINDINGS, [{**FINDING, "opened_at": there}]))
+    [parsed] = json.loads("".join(json_pieces(FINDINGS, [{**FINDING, "opened_at": there}])))
     assert list(parsed) == FINDINGS.names
     assert parsed["opened_at"] == "2026-11-21T09:58:11.007Z"
     assert parsed["evidence"][0]["observed_at"] == "2026-11-21T12:12:30.000Z"
     assert parsed["missing"] == []
-    assert json.loads(to_json(FINDINGS, [])) == []
+    assert json.loads("".join(json_pieces(FINDINGS, []))) == []
 
 
 def test_csv_has_exactly_the_columns_null_empty_and_lists_as_json() -> None:
-    header, row = csv.reader(io.StringIO(to_csv(FINDINGS, [FINDING])))
+    header, row = csv.reader(io.StringIO("".join(csv_pieces(FINDINGS, [FINDING]))))
     assert header == FINDINGS.names
     cells = dict(zip(header, row, strict=True))
     assert cells["opened_at"] == "2026-11-21T09:58:11.000Z"

@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from toolkit import __version__
-from toolkit.cli import abort, findings, local, tables
+from toolkit.cli import abort, findings, local, scan, tables
 from toolkit.cli.connection import Given
 from toolkit.cli.options import BootstrapServer, CommandConfig
 from toolkit.cli.output import remark
@@ -63,6 +63,7 @@ PANELS: Mapping[str, Mapping[str, Callable[..., None]]] = {
         "partitions": tables.partitions,
         "coordinator": tables.coordinator,
     },
+    "Read files": {"scan": scan.scan, "txn-stat": scan.txn_stat, "abort-command": scan.abort_command},
     "Act": {"abort": abort.abort},
     "Try it here": {"demo": local.demo, "lab": local.lab},
 }

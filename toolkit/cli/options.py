@@ -15,6 +15,7 @@ __all__ = [
     "CommandConfig",
     "Format",
     "LogDirs",
+    "LogEvidence",
     "LooksApart",
     "MaxTransactionTimeout",
     "Output",
@@ -103,6 +104,13 @@ LooksApart = Annotated[
         metavar="SECONDS",
         min=0,
         help="Time between the two looks that have to agree; 0 is a single look.",
+    ),
+]
+LogEvidence = Annotated[
+    bool,
+    typer.Option(
+        "--log-evidence/--no-log-evidence",
+        help="Read the log around what is held, for its cause and impact: a few megabytes, nothing where all is well.",
     ),
 ]
 MaxTransactionTimeout = Annotated[

@@ -18,17 +18,17 @@ __all__ = ["answer", "exit_code", "progress", "remark", "show", "width"]
 
 def answer(table: Table, rows: Sequence[Row], output: Format, *, without: Collection[str] = ()) -> None:
     """Write the rows of a table; for a person `without` some columns."""
-    from toolkit.views.rows import row_lines, to_csv, to_json
+    from toolkit.views.rows import csv_pieces, json_pieces, row_lines
 
     if output is Format.TABLE:
         sys.stdout.write("\n".join(row_lines(table, rows, width=width(), without=without)) + "\n")
     else:
-        sys.stdout.write((to_json if output is Format.JSON else to_csv)(table, rows))
+        sys.stdout.writelines((json_pieces if output is Format.JSON else csv_pieces)(table, rows))
 
 
 def exit_code(rows: Iterable[Row]) -> int:
     """Return 3 where an answer is missing in a row, else 0."""
-    return 3 if any(row["error"] for row in rows) else 0
+    return 3 if any(row.get("error") for row in rows) else 0
 
 
 def show(lines: Iterable[str]) -> None:

@@ -7,13 +7,13 @@ import datetime as dt
 import io
 import json
 import textwrap
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from toolkit.schema import Row, Table
 
-__all__ = ["printable", "row_lines", "to_csv", "to_json"]
+__all__ = ["csv_pieces", "json_pieces", "printable", "row_lines"]
 
 
 _ASIDE = {"error", "last_update_time"}  # shown where a row has one
@@ -47,19 +47,26 @@ def row_lines(
     return [line for block in blocks for line in [*block, ""]][:-1]
 
 
-def to_json(table: Table, rows: Iterable[Row]) -> str:
+def json_pieces(table: Table, rows: Iterable[Row]) -> Iterator[str]:
     """One JSON array, an object per row with exactly the table's columns; times are ISO 8601 in UTC."""
-    objects = [json.dumps({name: row.get(name) for name in table.names}, default=_plain) for row in rows]
-    return "[" + ",".join(f"\n  {text}" for text in objects) + ("\n]\n" if objects else "]\n")
+    before = "["
+    for row in rows:
+        yield f"{before}\n  {json.dumps({name: row.get(name) for name in table.names}, default=_plain)}"
+        before = ","
+    yield "\n]\n" if before == "," else "[]\n"
 
 
-def to_csv(table: Table, rows: Iterable[Row]) -> str:
+def csv_pieces(table: Table, rows: Iterable[Row]) -> Iterator[str]:
     """CSV with a header line; null is an empty cell, a list is JSON."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(table.names)
-    writer.writerows([_flat(row.get(name)) for name in table.names] for row in rows)
-    return out.getvalue()
+    for row in rows:
+        writer.writerow([_flat(row.get(name)) for name in table.names])
+        yield out.getvalue()
+        out.seek(0)
+        out.truncate()
+    yield out.getvalue()
 
 
 def printable(text: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from toolkit.analysis.wording import at
 from toolkit.views.rows import printable
 
 if TYPE_CHECKING:
@@ -18,20 +19,34 @@ ENDINGS = {"commit": "committed", "abort": "aborted", "empty": "empty", "open": 
 ALWAYS = {"commit", "abort", "open"}  # worth a line even where there is none
 LABEL, CELL = 16, 14
 
+Replica = tuple[str | None, int | None, int | None]
 
-def statistic_lines(rows: Iterable[Row]) -> list[str]:
-    """Rows of ``schema.STATISTICS`` as lines, a block for each replica of a partition."""
-    blocks = [list(_block(list(group))) for _, group in groupby(rows, key=_replica)]
+
+def statistic_lines(rows: Iterable[Row], *, producers: Iterable[Row] = ()) -> list[str]:
+    """Rows of ``schema.STATISTICS`` as lines, a block for each replica of a partition.
+
+    Parameters
+    ----------
+    rows
+        The figures.
+    producers
+        Rows of ``schema.PRODUCERS``; those with an open transaction are named below the number of open ones.
+    """
+    opened: dict[Replica, list[Row]] = {}
+    for row in producers:
+        if row["current_txn_start_offset"] is not None:
+            opened.setdefault(_replica(row), []).append(row)
+    blocks = [list(_block(list(group), opened.get(replica, ()))) for replica, group in groupby(rows, key=_replica)]
     return [line for block in blocks for line in [*block, ""]][:-1]
 
 
-def _replica(row: Row) -> tuple[str | None, int | None, int | None]:
+def _replica(row: Row) -> Replica:
     return row["topic"], row["partition"], row.get("broker_id")
 
 
-def _block(rows: Sequence[Row]) -> Iterator[str]:
+def _block(rows: Sequence[Row], opened: Sequence[Row]) -> Iterator[str]:
     topic, partition, broker_id = _replica(rows[0])
-    name = "all partitions" if topic is None else f"{printable(topic)}-{partition}"
+    name = "transactions" if topic is None else f"{printable(topic)}-{partition}"
     yield f"{name} (broker {broker_id})" if broker_id is not None else name
     if any(row.get("measure") for row in rows):
         yield " " * LABEL + "".join(f"{column:>{CELL}}" for column in COLUMNS)
@@ -40,11 +55,19 @@ def _block(rows: Sequence[Row]) -> Iterator[str]:
         transactions = figures[0]["transactions"]
         if transactions or outcome in ALWAYS:
             yield f"  {ENDINGS[outcome]:<{LABEL - 2}}{transactions:>{CELL},}"
+        if outcome == "open":
+            yield from map(_open_line, opened)
         for row in figures:
             if row.get("measure"):
                 unit = "ms" if row["measure"] == "duration_ms" else row["measure"]
                 cells = "".join(f"{_number(row[column]):>{CELL}}" for column in COLUMNS)
                 yield f"    {unit:<{LABEL - 4}}{cells}"
+
+
+def _open_line(row: Row) -> str:
+    last = f", last record {at(row['last_timestamp'])} by its clock" if row["last_timestamp"] else ""
+    who = f"producer {row['producer_id']} epoch {row['producer_epoch']}"
+    return f"    {who} from offset {row['current_txn_start_offset']:,}{last}"
 
 
 def _number(value: float) -> str:

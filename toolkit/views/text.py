@@ -183,13 +183,17 @@ def _entries(row: Row) -> Iterator[tuple[str, str]]:
 
 
 def _next(first: Row, behind: Sequence[Row]) -> Iterator[tuple[str, str]]:
+    """Where the LSO goes once the first has ended, and what is open by then."""
     texts: list[str] = []
+    then = min((row["start_offset"] for row in behind if row["start_offset"] is not None), default=None)
+    if first["position"] is not None:
+        texts.append("the LSO goes to the high watermark" if then is None else f"the LSO goes to {then}")
     for row in behind:
         texts.append(f"{row['verdict']}  {_who(row) or printable(row['reason'])}")
         if not _is_healthy(row):
             texts += [printable(row["reason"]), printable(row["remedy"])]
-    if not behind and first["position"] is not None:
-        texts.append("nothing else is open behind it")
+    if not behind and texts:
+        texts[0] += ": nothing else is open"
     return _listed("next", texts)
 
 

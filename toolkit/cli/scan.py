@@ -1,0 +1,265 @@
+"""Commands that read files: tables of what logs hold, figures of transactions, the line that would abort one."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from toolkit.cli.connection import partitions_asked
+from toolkit.cli.options import AtRest, Format, Output, Partitions, Topics
+from toolkit.cli.output import answer, exit_code, remark, show, width
+from toolkit.errors import UsageError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from toolkit.sources.logdir import LogDir
+
+__all__ = ["TableName", "abort_command", "scan", "txn_stat"]
+
+
+class TableName(StrEnum):
+    """The tables that files can give."""
+
+    BATCHES = "batches"
+    SPANS = "spans"
+    LSO_TIMELINE = "lso_timeline"
+    ABORTED = "aborted"
+    COORDINATOR_EVENTS = "coordinator_events"
+    HISTORIES = "histories"
+    GROUP_EVENTS = "group_events"
+    CHECKPOINTS = "checkpoints"
+    VIOLATIONS = "violations"
+    PARTITIONS = "partitions"
+    PRODUCERS = "producers"
+    TRANSACTIONS = "transactions"
+    FINDINGS = "findings"
+    STATISTICS = "statistics"
+
+
+Paths = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="PATH...",
+        help="Log directories, partition folders, segments, snapshots, or texts of kafka-dump-log.sh.",
+        show_default=False,
+    ),
+]
+Start = Annotated[
+    str | None,
+    typer.Option(
+        "--start",
+        metavar="OFFSET|TIME",
+        help="From here on: an offset, a time with its zone (2026-11-21T12:00:00Z), log_start, lso or high_watermark.",
+    ),
+]
+Stop = Annotated[str | None, typer.Option("--stop", metavar="OFFSET|TIME", help="To before there; as --start.")]
+ProducerId = Annotated[int | None, typer.Option("--producer-id", metavar="ID", help="Only this producer id.")]
+ProducerEpoch = Annotated[int | None, typer.Option("--producer-epoch", metavar="N", help="Only this producer epoch.")]
+
+
+STREAMED = {TableName.BATCHES: "batch_tables", TableName.SPANS: "span_tables"}
+SECTIONS = {*STREAMED, TableName.LSO_TIMELINE, TableName.ABORTED, TableName.VIOLATIONS, TableName.STATISTICS}
+CHECKED = {TableName.BATCHES, TableName.VIOLATIONS}
+RECORDS = {
+    TableName.COORDINATOR_EVENTS: "__transaction_state",
+    TableName.HISTORIES: "__transaction_state",
+    TableName.GROUP_EVENTS: "__consumer_offsets",
+}
+
+
+def scan(
+    *,
+    paths: Paths,
+    table: Annotated[TableName, typer.Option("--table", metavar="NAME", help=f"One of {', '.join(TableName)}.")],
+    topic: Topics = None,
+    partition: Partitions = None,
+    producer_id: ProducerId = None,
+    producer_epoch: ProducerEpoch = None,
+    transactional_id: Annotated[
+        str | None, typer.Option("--transactional-id", metavar="ID", help="Only this transactional id.")
+    ] = None,
+    start: Start = None,
+    stop: Stop = None,
+    crc: Annotated[bool, typer.Option("--crc", help="Check the checksum of every batch.")] = False,
+    file: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            metavar="FILE",
+            help="Write to this .parquet, .csv or .json file; made for what no terminal can show.",
+        ),
+    ] = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Read a table from files: of brokers that run, that are gone, or from what kafka-dump-log.sh printed.
+
+    Nothing is written to where they lie. Bytes that cannot be read are rows with their position and the reason.
+    """
+    from toolkit.schema import TABLES
+
+    partitions_asked(topic, partition)
+    declared = TABLES[table.value]
+    ids = {"producer_id": producer_id, "producer_epoch": producer_epoch, "transactional_id": transactional_id}
+    wanted = {name: value for name, value in ids.items() if value is not None}
+    if strangers := wanted.keys() - set(declared.names):
+        raise _not_of(table, f"--{min(strangers).replace('_', '-')}")
+    options = _options(table, start=_bound(start), stop=_bound(stop), crc=crc)
+    found = _matching(_tables(_open(paths), table, topic, partition, options), wanted)
+    if file is not None:
+        from toolkit.views.files import write_file
+
+        _outside(file, paths)
+        rows_written = write_file(file, declared, found)
+        remark(f"{file}: {rows_written:,} rows of {table.value}")
+        return
+    rows = [row for each in found for row in each.to_pylist()]
+    answer(declared, rows, output, without=("broker_id", "file"))
+    raise typer.Exit(exit_code(rows) if "error" in declared.names else 0)
+
+
+def txn_stat(
+    *,
+    paths: Paths,
+    topic: Topics = None,
+    partition: Partitions = None,
+    start: Start = None,
+    stop: Stop = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Count the transactions in files: committed, aborted, empty, open; how large they are and how long they took.
+
+    Markers are paired to data by producer id, as transaction version 2 asks for: its markers carry the next epoch.
+    """
+    from toolkit.schema import STATISTICS
+
+    partitions_asked(topic, partition)
+    files = _open(paths)
+    rows = files.statistic_rows(topic, partition, start=_bound(start), stop=_bound(stop))
+    if output is not Format.TABLE:
+        answer(STATISTICS, rows, output)
+    else:
+        from toolkit.views.statistics import statistic_lines
+
+        is_open = any(row["outcome"] == "open" and row["transactions"] and row["topic"] for row in rows)
+        show(statistic_lines(rows, producers=files.producer_rows(topic, partition) if is_open else ()))
+    raise typer.Exit(exit_code(rows))
+
+
+def abort_command(
+    *,
+    paths: Paths,
+    producer_id: Annotated[int, typer.Option("--producer-id", metavar="ID", help="Producer of the transaction.")],
+    producer_epoch: Annotated[int, typer.Option("--producer-epoch", metavar="N", help="Its epoch on the partition.")],
+    topic: Topics = None,
+    partition: Partitions = None,
+    at_rest: AtRest = False,
+    bootstrap_server: Annotated[
+        str, typer.Option("--bootstrap-server", metavar="HOST:PORT", help="Broker to name in the line.")
+    ] = "HOST:PORT",
+) -> None:
+    """Print the line that would abort a transaction found open in files, and what speaks for and against it.
+
+    It is commented out unless the files prove that the transaction hangs. On a live cluster use abort, which asks the
+    cluster itself before it writes.
+    """
+    from toolkit.actions.abort_command import abort_advice
+    from toolkit.views.text import wrap
+
+    partitions_asked(topic, partition)
+    files = _open(paths, at_rest=at_rest)
+    advice = abort_advice(
+        files,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        topics=topic,
+        partitions=partition,
+        bootstrap_server=bootstrap_server,
+    )
+    for one in advice:
+        for title, texts in (("for", one.speaks_for), ("against", one.speaks_against)):
+            for text in texts:
+                remark("\n".join(wrap(text, before=f"{one.target}  {title:<7}  ", width=width())))
+        remark(f"{one.target}  before Kafka 2.8, whose brokers cannot be asked for it: {one.old_command}")
+        show([one.line])
+    raise typer.Exit(0 if all(one.proven for one in advice) else 3)
+
+
+def _open(paths: Sequence[Path], *, at_rest: bool = False) -> LogDir:
+    from toolkit.sources.logdir import LogDir
+
+    return LogDir(*paths, at_rest=at_rest)
+
+
+def _bound(text: str | None) -> int | dt.datetime | str | None:
+    """An offset, a time, or the name of a place, which is checked where it is used."""
+    if text is None or text.isdigit():
+        return None if text is None else int(text)
+    try:
+        return dt.datetime.fromisoformat(text)
+    except ValueError:
+        return text
+
+
+def _options(table: TableName, *, start: object, stop: object, crc: bool) -> dict[str, Any]:
+    """What was said about how to read, refused where the table cannot be read so."""
+    section = {name: value for name, value in (("start", start), ("stop", stop)) if value is not None}
+    if section and table not in SECTIONS and table not in RECORDS:
+        raise _not_of(table, f"--{min(section)}")
+    if crc and table not in CHECKED:
+        raise _not_of(table, "--crc")
+    return {**section, "crc": True} if crc else section
+
+
+def _not_of(table: TableName, flag: str) -> UsageError:
+    return UsageError(f"The table {table.value} does not go by {flag}.", do=f"Ask without {flag}.")
+
+
+def _tables(
+    files: LogDir, table: TableName, topics: list[str] | None, partitions: list[int] | None, options: Mapping[str, Any]
+) -> Iterator[pa.Table]:
+    if table in STREAMED:
+        yield from getattr(files, STREAMED[table])(topics, partitions, **options)
+        return
+    import pyarrow as pa
+
+    from toolkit.schema import TABLES
+
+    if table in RECORDS:
+        if topics not in (None, [RECORDS[table]]):
+            raise UsageError(f"The table {table.value} is read from {RECORDS[table]}.", do="Ask without --topic.")
+        frame = getattr(files, table.value)(partitions=partitions, **options)
+    elif table is TableName.TRANSACTIONS:
+        if topics:
+            raise _not_of(table, "--topic")
+        frame = files.transactions()
+    else:
+        frame = getattr(files, table.value)(topics, partitions, **options)
+    yield pa.Table.from_pandas(frame, schema=TABLES[table.value].arrow_schema, preserve_index=False)
+
+
+def _matching(tables: Iterator[pa.Table], wanted: Mapping[str, object]) -> Iterator[pa.Table]:
+    """Rows with these values; and what could not be read, which may be one of them."""
+    import pyarrow.compute as pc
+
+    for table in tables:
+        for name, value in wanted.items():
+            same = pc.fill_null(pc.equal(table[name], value), fill_value=False)
+            if "error" in table.column_names:
+                same = pc.or_(same, pc.and_(pc.is_null(table[name]), pc.is_valid(table["error"])))
+            table = table.filter(same)
+        if table.num_rows:
+            yield table
+
+
+def _outside(file: Path, paths: Sequence[Path]) -> None:
+    """Nothing is ever written to where a broker's files are."""
+    target = file.resolve()
+    for path in paths:
+        if path.is_dir() and path.resolve() in target.parents:
+            raise UsageError(f"{file} lies in {path}, which is only read.", do="Write to another folder.")
