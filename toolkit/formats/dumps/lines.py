@@ -21,7 +21,7 @@ class Lines:
         self._lines = iter(lines)
         self._ahead: deque[str] = deque()
         self._last = ""  # with its end, as far as was looked
-        self._have_ends = False
+        self._end = ""  # of every line, as the first one has it
         self.number = 0  # of the line that `next` gave
         self.exhausted = False  # whether the end was seen, perhaps from afar
 
@@ -50,7 +50,7 @@ class Lines:
     @property
     def cut(self) -> bool:
         """Whether this is the last line, and lacks the end that others have."""
-        return self._have_ends and self.perhaps_cut
+        return bool(self._end) and self.perhaps_cut
 
     @property
     def perhaps_cut(self) -> bool:
@@ -65,7 +65,6 @@ class Lines:
             raise
         if not self.number and not self._ahead:
             raw = raw.removeprefix("\ufeff")
+            self._end = "\r\n" if raw.endswith("\r\n") else "\n" if raw.endswith("\n") else ""
         self._last = raw
-        line = raw.rstrip("\r\n")
-        self._have_ends = self._have_ends or len(line) < len(raw)
-        return line
+        return raw.removesuffix(self._end)  # no more than that: what is before it may be the end of a payload's line

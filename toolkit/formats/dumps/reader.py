@@ -70,6 +70,8 @@ class _Reader:
                 self._batch(line)
             else:
                 self._other(line)
+            if self._section.is_full:
+                self._ready.append(self._section.take())
             if self._ready:
                 yield from self._ready
                 self._ready.clear()
@@ -86,7 +88,7 @@ class _Reader:
         section, line = self._section, self._lines.number
         section.close(line)
         if not section.is_empty:
-            self._ready.append(section.take())
+            self._ready.append(section.take(last=True))
         self._section = Section(section.number + (not section.is_empty), path=path, line=line)
         self._records = Records(self._lines, self._section, self._file)
 
@@ -110,8 +112,6 @@ class _Reader:
             self._section.kind = "log"
             if batch.position:
                 self._damage("OUT_OF_ORDER: This batch lies before the one above; here another dump begins.")
-        elif self._section.is_full:
-            self._ready.append(self._section.take())
         self._section.add_batch(batch, self._lines.number)
 
     # Other lines
@@ -128,8 +128,6 @@ class _Reader:
             pass
         elif looks_like_a_row(line):
             self._damage(malformed(line, self._lines))
-        if self._section.is_full:
-            self._ready.append(self._section.take())
 
     def _start(self, line: str) -> bool:
         if line.startswith(DUMPING):
@@ -146,10 +144,10 @@ class _Reader:
     def _row(self, line: str) -> bool:
         if line.startswith("producerId: ") and (producer := read_producer(line)):
             self._begin_unless("snapshot")
-            self._section.snapshot.append(producer)
+            self._section.add_producer(producer)
         elif line.startswith("version: ") and (aborted := read_aborted(line, self._lines.number)):
             self._begin_unless("txnindex")
-            self._section.aborted.append(aborted)
+            self._section.add_aborted(aborted)
         elif line.startswith("offset: ") and (batch := read_batch(line)):
             self._add_batch(batch)
         else:

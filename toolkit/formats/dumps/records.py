@@ -22,6 +22,7 @@ from toolkit.formats.dumps.text import byte_sizes, pass_over, printed_size, text
 __all__ = ["BARE", "Records"]
 
 BARE = ("| key: ", "| payload: ", " payload: ")  # without metadata; the last one up to 3.7, where there is no key
+KEY_LINES = 20  # that the keys of a record's headers may take
 MISFITS = 8  # records whose sizes do not tell where their text ends, until a dump's sizes are left alone
 
 
@@ -86,11 +87,17 @@ class Records:
             self._section.add_marker(*marker)
 
     def _read_open_keys(self, line: str, record: RecordLine) -> None:
-        """A line that ends within the keys of headers, or a marker without its batch."""
-        if read_marker(record) is None:
-            self._pass_over(record.rest, None)
-        else:
+        """A line that ends within the keys of headers; or within, or with, a marker whose batch is not there."""
+        if record.rest.startswith("] "):
             self._section.add_damage(self._lines.number, malformed(line, self._lines))
+            return
+        taken: list[str] = []
+        text = None
+        while text is None and len(taken) < KEY_LINES and (following := next(self._lines, None)) is not None:
+            taken.append(following)
+            text = text_of(record._replace(rest="\n".join([record.rest, *taken])))
+        if not text or pass_over(self._lines, text, size=printed_size(record), comes_next=self._comes_next) is None:
+            self._lines.push_back(taken)
 
     def _place(self, offset: int | None, timestamp: int | None, *, held: bool) -> Place:
         batch: Batch | None = self._section.batch if held else None
@@ -110,18 +117,15 @@ class Records:
         if topic is None or imitated or section.topic not in {topic, None}:
             section.count_undecoded(self._lines.number)
             return False
-        section.decoded = topic
-        read, rows = (
-            (transaction_row, section.events) if topic == "__transaction_state" else (group_row, section.group_events)
-        )
+        read = transaction_row if topic == "__transaction_state" else group_row
         row = read(text, place)
         if row["error"] and (more := pass_over(self._lines, text, size=None, comes_next=self._comes_next)):
             whole = read("\n".join([text, *more]), place)
-            if whole["error"]:
+            if whole["error"] or any(map(looks_like_a_row, more)):
                 self._lines.push_back(more)
             else:
                 row = whole
-        rows.append(row)
+        section.add_event(topic, row)
         return True
 
     def _pass_over(self, text: str, size: int | None) -> None:
@@ -132,7 +136,9 @@ class Records:
         taken = pass_over(self._lines, text, size=size, comes_next=self._comes_next)
         if taken is None:
             self._misfits += 1
-            if size is not None and self._misfits == 1 and self._lines.exhausted:
+            following = self._lines.peek()
+            ended = self._lines.exhausted and (following is None or not self._comes_next(following, False))
+            if ended and size is not None and self._misfits == 1:
                 self._section.add_damage(line, "TORN_TAIL: The text ends, perhaps within this record.")
         elif size is None and any(map(looks_like_a_row, taken)):
             what = f"PASSED_OVER: {len(taken)} lines after this one are taken for the text of a record."

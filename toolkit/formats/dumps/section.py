@@ -91,11 +91,13 @@ class Section:
         self._damage: list[Damage] = []
         self._gaps = _Gaps()
         self._undecoded: tuple[int, int] | None = None  # line of the first, and number of them
+        self._events: list[Row] = []
+        self._group_events: list[Row] = []
+        self._snapshot: list[ProducerState] = []
+        self._aborted: list[AbortedTxn] = []
+        self._rows = 0  # in all of these
+        self._taken_to = 0  # end of the last batch that was handed on
         self._yielded = False
-        self.events: list[Row] = []
-        self.group_events: list[Row] = []
-        self.snapshot: list[ProducerState] = []
-        self.aborted: list[AbortedTxn] = []
 
     @property
     def end(self) -> int:
@@ -105,8 +107,7 @@ class Section:
     @property
     def is_full(self) -> bool:
         """Whether there is enough for a part."""
-        log = len(self._batches) + len(self.events) + len(self.group_events)
-        return log + len(self.snapshot) + len(self.aborted) + len(self._damage) >= PART
+        return self._rows >= PART
 
     @property
     def is_empty(self) -> bool:
@@ -141,6 +142,7 @@ class Section:
             )
         self.batch, self.records, self.record_offset = batch, 0, batch.base_offset - 1
         self._batches.append(batch)
+        self._rows += 1
 
     def add_record(self, offset: int) -> None:
         """A record line of the last batch."""
@@ -162,6 +164,23 @@ class Section:
     def add_damage(self, line: int, reason: str, *, lines: int = 1) -> None:
         """Something that was not read, or that the tool complains of."""
         self._damage.append(Damage(line, lines, reason))
+        self._rows += 1
+
+    def add_event(self, topic: str, row: Row) -> None:
+        """A record of ``__transaction_state`` or ``__consumer_offsets``."""
+        self.decoded = topic
+        (self._events if topic == "__transaction_state" else self._group_events).append(row)
+        self._rows += 1
+
+    def add_producer(self, producer: ProducerState) -> None:
+        """A line of a snapshot."""
+        self._snapshot.append(producer)
+        self._rows += 1
+
+    def add_aborted(self, aborted: AbortedTxn) -> None:
+        """A line of an index of aborted transactions."""
+        self._aborted.append(aborted)
+        self._rows += 1
 
     def close(self, line: int) -> None:
         """Say what can be said only at the end; ``line`` is the last one."""
@@ -176,8 +195,11 @@ class Section:
             what = f"SKIPPED: The {self.entries} entries of this .{self.kind} file are not read from text."
             self.add_damage(self.line, what, lines=self.entries + 1)
 
-    def take(self) -> Dump:
-        """The rows since the last part."""
+    def take(self, *, last: bool = False) -> Dump:
+        """The rows since the last part; all but the last batch, whose marker may be still to come, until the end."""
+        batches = self._batches if last else self._batches[:-1]
+        if batches:
+            self._taken_to = batches[-1].position + batches[-1].size
         dump = Dump(
             number=self.number,
             path=self.path,
@@ -185,18 +207,24 @@ class Section:
             partition=self.partition,
             kind=self.kind or "unknown",
             scanned=Scanned(
-                headers=np.array(self._batches, HEADER), damage=(*self._damage, *self._gaps.damage()), end=self.end
+                headers=np.array(batches, HEADER), damage=(*self._damage, *self._gaps.damage()), end=self._taken_to
             ),
-            events=tuple(self.events),
-            group_events=tuple(self.group_events),
-            snapshot=tuple(self.snapshot),
-            aborted=tuple(self.aborted),
+            events=tuple(self._events),
+            group_events=tuple(self._group_events),
+            snapshot=tuple(self._snapshot),
+            aborted=tuple(self._aborted),
         )
-        rows: tuple[list[Any], ...] = self._batches, self._damage, self.events, self.group_events
-        for each in (*rows, self.snapshot, self.aborted):
-            each.clear()
-        self._gaps = _Gaps()
-        self._yielded = True
+        del self._batches[: len(batches)]
+        everything: tuple[list[Any], ...] = (
+            self._damage,
+            self._events,
+            self._group_events,
+            self._snapshot,
+            self._aborted,
+        )
+        for rows in everything:
+            rows.clear()
+        self._gaps, self._rows, self._yielded = _Gaps(), 0, True
         return dump
 
     def _count_records(self, line: int) -> None:

@@ -74,7 +74,7 @@ def pass_over(
     while least <= longest:
         if size is None or least <= size <= most:
             following = lines.peek()
-            if following is None or comes_next(following, least == size):
+            if comes_next(following, least == size) if following is not None else size is not None:
                 return taken
         line = next(lines, None)
         if line is None:
