@@ -8,6 +8,7 @@ of ``__transaction_state``: what both logs hold is of one moment as far as this 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -224,10 +225,8 @@ def a_partition_of_the_coordinators_is_missing(scene: Scene) -> str:
 
 
 def the_last_partitions_of_the_coordinators_are_missing(scene: Scene) -> str:
-    scene.later += [
-        lambda number=number: scene.folder(number).rename(scene.root.parent / f"gone {number}")
-        for number in range(40, 50)
-    ]
+    for number in range(40, 50):
+        scene.later.append(partial(scene.folder(number).rename, scene.root.parent / f"gone {number}"))
     return "of 50 partitions 40 are among the files, not 40, 41, 42, 43, 44 and 5 more"
 
 
@@ -318,13 +317,11 @@ def a_part_of_the_files_is_of_nobody_knows_which_cluster(scene: Scene) -> str:
 
 
 def the_topic_was_created_again(scene: Scene) -> str:
-    other = scene.root.parent / "other"
+    other = write_root(scene.root.parent / "other", broker_id=2)
+    write_checkpoint(other, HIGH_WATERMARK, {ORDERS: 3})
     for number, root in enumerate((scene.root, other)):
-        text = f"version: 0\ntopic_id: {number}4R2yICtSb6sfxKDr3xtSQ"
-        scene.later.append(lambda root=root: root.exists() or write_root(root, broker_id=2))
-        scene.later.append(lambda root=root: write_log(root, "orders-0", scene.orders))
-        scene.later.append(lambda root=root, text=text: (root / "orders-0" / "partition.metadata").write_text(text))
-    scene.later.append(lambda: write_checkpoint(other, HIGH_WATERMARK, {ORDERS: 3}))
+        folder = write_log(root, "orders-0", scene.orders)
+        (folder / "partition.metadata").write_text(f"version: 0\ntopic_id: {number}4R2yICtSb6sfxKDr3xtSQ")
     return "replicas of one topic: orders was deleted and created again"
 
 

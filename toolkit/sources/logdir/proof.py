@@ -39,6 +39,7 @@ from toolkit.schema import Row, utc
 from toolkit.sources.logdir.contents import ReadLog
 from toolkit.sources.logdir.coordinator_side import CLOCKS_APART, STATE_TOPIC, CoordinatorSide, StatePartition
 from toolkit.sources.logdir.gaps import Contiguity
+from toolkit.sources.logdir.lock import is_locked
 
 __all__ = ["Stretch", "Verdict", "examine", "read_stretch"]
 
@@ -180,6 +181,9 @@ def _not_at_rest(stretch: Stretch, side: CoordinatorSide) -> Iterable[str]:
     """What contradicts the caller: what stood still was not written to, and has lost nothing at its end."""
     reads = {stretch.name: stretch.read}
     reads |= {f"{STATE_TOPIC}-{number}": partition.read for number, partition in side.partitions.items()}
+    for root in {read.state.log.root for read in reads.values()} - {None}:
+        if root is not None and is_locked(root):
+            yield f"brokers that stand still: one runs on {root.path} and holds its lock"
     for name, read in reads.items():
         if read.state.torn:
             yield f"the end of {name}: its last batch is torn, so what a crash took with it is not known"

@@ -1,0 +1,160 @@
+"""Log directories of real brokers, while they run and once they have stopped: the files tell what the broker told."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolkit import Cluster, LogDir
+from toolkit.lab import Kafka
+from toolkit.lab.incidents import EVERYDAY, INCIDENTS, Staged
+from toolkit.lab.producer import write_committed
+from toolkit.schema import FINDINGS, Row
+
+pytestmark = pytest.mark.lab
+
+STAGED = [incident for incident in INCIDENTS.values() if incident.setup is EVERYDAY]
+
+
+@dataclass(kw_only=True)
+class Played:
+    """What a broker told before it was stopped, and where its files are.
+
+    Parameters
+    ----------
+    live
+        What files told while it ran.
+    """
+
+    root: Path
+    version: str
+    staged: Sequence[Staged]
+    live: dict[str, Any] = field(default_factory=dict)
+    partitions: Sequence[Row] = ()
+    producers: Sequence[Row] = ()
+    transactions: Sequence[Row] = ()
+
+    @property
+    def topics(self) -> list[str]:
+        """Topics that only producers of the lab write to."""
+        return sorted({row["topic"] for row in self.partitions if not row["topic"].startswith("__")})
+
+
+@pytest.fixture(scope="module", params=["3.5.2", "4.3.1"])
+def played(request: pytest.FixtureRequest) -> Iterator[Played]:
+    """Every incident of a single broker, seen by its files while it runs, by requests, and then stopped."""
+    with Kafka(request.param, properties=EVERYDAY.properties) as kafka, Cluster(kafka.bootstrap_servers) as cluster:
+        told = Played(root=kafka.log_dirs[1], version=request.param, staged=[incident(kafka) for incident in STAGED])
+        read_live(told)
+        write_committed(cluster.wire, told.staged[0].topic, told.staged[0].partition + 1)  # the broker goes on
+        told.partitions, told.producers = cluster.partition_rows(), cluster.producer_rows()
+        told.transactions = cluster.transaction_rows()
+        kafka.stop_broker(1)
+        yield told
+
+
+def read_live(told: Played) -> None:
+    before = stamps(told.root)
+    told.live["findings"] = LogDir(told.root).finding_rows()
+    told.live["at rest"] = LogDir(told.root, at_rest=True).finding_rows()
+    for name in ("batches", "spans", "violations", "coordinator_events", "group_events", "aborted", "checkpoints"):
+        told.live[name] = getattr(LogDir(told.root), name)()
+    after = stamps(told.root)
+    told.live["changed"] = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
+
+
+def stamps(root: Path) -> dict[str, tuple[int, int]]:
+    """Size and time of every file, but for what a broker rewrites all the time."""
+    found = {}
+    for folder, _, names in os.walk(root):
+        for name in names:
+            if "checkpoint" not in name and "__cluster_metadata" not in folder:
+                stat = os.stat(os.path.join(folder, name))
+                found[os.path.join(folder, name)] = (stat.st_size, stat.st_mtime_ns)
+    return found
+
+
+def test_reading_a_running_brokers_directory_changes_nothing_and_finds_all_of_it(played: Played) -> None:
+    assert played.live["changed"] == set()
+    assert played.live["violations"].empty
+    for name in ("batches", "spans", "coordinator_events", "group_events", "aborted", "checkpoints"):
+        assert not played.live[name].empty
+        assert played.live[name]["error"].isna().all(), name
+
+
+def test_nothing_hangs_in_the_files_of_a_running_broker_whatever_the_caller_says(played: Played) -> None:
+    for rows in (played.live["findings"], played.live["at rest"]):
+        assert "hanging" not in {row["verdict"] for row in rows}
+        assert "unknown" in {row["verdict"] for row in rows}
+    missing = {text for row in played.live["at rest"] for text in row["missing"]}
+    assert f"brokers that stand still: one runs on {played.root} and holds its lock" in missing
+
+
+def test_producers_are_what_the_broker_described(played: Played) -> None:
+    described = [row for row in played.producers if row["topic"] in played.topics]
+    assert without_times(LogDir(played.root).producer_rows(played.topics)) == without_times(described)
+
+
+def without_times(rows: Sequence[Row]) -> list[Row]:
+    return [{name: value for name, value in row.items() if name != "observed_at"} for row in rows]
+
+
+OFFSETS = ("log_start_offset", "last_stable_offset", "high_watermark", "log_end_offset", "leader_epoch", "error")
+
+
+def test_partitions_are_what_the_broker_listed(played: Played) -> None:
+    files = by_place(LogDir(played.root).partition_rows())
+    listed = by_place(played.partitions)
+    assert files.keys() == listed.keys()
+    differing = {place: (files[place], listed[place]) for place in files if files[place] != listed[place]}
+    if played.version.startswith("4"):  # it names the start of the batch that the log start offset lies in
+        differing = {place: pair for place, pair in differing.items() if not place[0].startswith("head-deleted")}
+    assert differing == {}
+
+
+def by_place(rows: Sequence[Row]) -> Mapping[tuple[str, int], Row]:
+    return {(row["topic"], row["partition"]): {name: row[name] for name in OFFSETS} for row in rows}
+
+
+TOLD = ("producer_id", "producer_epoch", "state", "timeout_ms", "start_time", "topic_partitions", "txn_state_partition")
+
+
+def test_transactions_are_what_the_coordinator_described(played: Played) -> None:
+    assert by_id(LogDir(played.root).transaction_rows()) == by_id(played.transactions)
+
+
+def by_id(rows: Sequence[Row]) -> Mapping[str, Row]:
+    return {row["transactional_id"]: {name: row[name] for name in TOLD} for row in rows}
+
+
+def test_every_incident_gets_its_verdict_from_a_stopped_brokers_files(played: Played) -> None:
+    everything = [each for one in played.staged for each in (one, *one.also)]
+    rows = LogDir(played.root, at_rest=True).finding_rows(partitions=[(one.topic, one.partition) for one in everything])
+    FINDINGS.arrow(rows)
+    found = {(row["topic"], row["partition"], row["producer_id"]): row["verdict"] for row in rows}
+    told = {one: found.get((one.topic, one.partition, producer_of(one))) for one in everything}
+    assert told == {one: one.expected for one in everything}
+
+
+def producer_of(staged: Staged) -> int | None:
+    return None if staged.expected == "clear" else staged.producer_id
+
+
+def test_without_the_callers_word_nothing_of_it_hangs(played: Played) -> None:
+    rows = LogDir(played.root).finding_rows()
+    assert not [row for row in rows if row["verdict"] == "hanging"]
+    assert all(row["missing"] for row in rows if row["verdict"] == "unknown")
+    hanging = {one.producer_id for one in played.staged if one.expected == "hanging"}
+    assert hanging <= {row["producer_id"] for row in rows if row["verdict"] == "unknown"}
+
+
+def test_a_stopped_broker_has_written_nothing_that_breaks_an_invariant(played: Played) -> None:
+    files = LogDir(played.root)
+    assert files.violations(crc=True).empty
+    assert files.coordinators()["partition"].notna().all()
+    assert files.left_out == []
