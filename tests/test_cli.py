@@ -77,6 +77,15 @@ def test_find_hanging_shows_what_hangs_or_may_and_counts_the_rest(
     assert shown.endswith("\n1 partition hangs, 1 unknown, 1 unreplicated, 1 open transaction is healthy\n")
 
 
+def test_find_hanging_tells_a_person_what_else_is_open_there(
+    answers: Callable[[Sequence[Row]], Answers],
+) -> None:
+    answers([finding(), healthy(position=2, producer_id=5, start_offset=913095350)])
+    shown = invoke("find-hanging").stdout
+    assert "next     the LSO goes to 913095350" in shown
+    assert "nothing else is open" not in shown
+
+
 def test_json_is_one_array_of_objects_with_the_columns_of_the_table(
     answers: Callable[[Sequence[Row]], Answers],
 ) -> None:
@@ -94,7 +103,11 @@ def test_the_options_reach_the_cluster(answers: Callable[[Sequence[Row]], Answer
         "arguments": (["a", "b"], [3]),
         "looks_apart": 0.5,
         "max_transaction_timeout_ms": 3_600_000,
+        "log_evidence": True,
     }
+    for command in ("diagnose", "find-hanging"):
+        invoke(command, "--no-log-evidence")
+        assert cluster.asked["log_evidence"] is False
 
 
 def test_help_names_every_command_and_the_exit_codes() -> None:

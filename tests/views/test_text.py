@@ -51,7 +51,7 @@ def test_a_hanging_transaction_answers_who_why_what_is_safe_and_what_comes_next(
         '  why      coordinator 3: id "payments-7" is CompleteAbort, so nobody will ever end this transaction '
         "(seen twice, 5 s apart; all 3 brokers answered)",
         "  remedy   kafka-txn abort --topic orders --partition 0 --start-offset 913095344",
-        "  next     nothing else is open behind it",
+        "  next     the LSO goes to the high watermark: nothing else is open",
     ]
 
 
@@ -62,7 +62,8 @@ def test_what_is_open_behind_the_holder_is_listed_in_its_order() -> None:
     ]
     lines = finding_lines([finding(), *behind], now=NOW)
     assert lines[4:] == [
-        "  next     ongoing  producer 5 epoch 1, open since 2026-11-21 09:58:11 UTC at offset 913095350",
+        "  next     the LSO goes to 913095350",
+        "           ongoing  producer 5 epoch 1, open since 2026-11-21 09:58:11 UTC at offset 913095350",
         "           hanging  producer 6 epoch 1, open since 2026-11-21 09:58:11 UTC at offset 913095360",
         "           disowned",
         "           an abort marker",

@@ -16,6 +16,7 @@ from toolkit.cli.options import (
     CommandConfig,
     Format,
     LogDirs,
+    LogEvidence,
     LooksApart,
     MaxTransactionTimeout,
     Output,
@@ -67,6 +68,7 @@ def diagnose(
                 partition,
                 looks_apart=looks_apart,
                 max_transaction_timeout_ms=max_transaction_timeout_ms,
+                log_evidence=log_evidence,
             )
     _answer(rows, rows, output)
     raise typer.Exit(_exit_code(rows))
@@ -110,6 +112,7 @@ def find_hanging(
                 broker_id=broker_id,
                 looks_apart=looks_apart,
                 max_transaction_timeout_ms=max_transaction_timeout_ms,
+                log_evidence=log_evidence,
             )
     _answer([row for row in rows if row["verdict"] in {"hanging", "unknown"}], rows, output)
     raise typer.Exit(_exit_code(rows))
@@ -121,7 +124,7 @@ def _announce(looks_apart: float) -> None:
 
 
 def _answer(rows: Sequence[Row], of: Sequence[Row], output: Format) -> None:
-    """Write `rows`, and for a person the sum of all that was seen."""
+    """Write `rows`; for a person with all else that is open on their partitions, and the sum of all that was seen."""
     if output is not Format.TABLE:
         from toolkit.schema import FINDINGS
 
@@ -130,7 +133,9 @@ def _answer(rows: Sequence[Row], of: Sequence[Row], output: Format) -> None:
     from toolkit.views.text import finding_lines, summary
 
     as_of = max((row["observed_at"] for row in rows), default=dt.datetime.now(dt.UTC))
-    lines = finding_lines(rows, now=as_of, width=width())
+    partitions = {(row["topic"], row["partition"]) for row in rows}
+    whole = [row for row in of if (row["topic"], row["partition"]) in partitions]
+    lines = finding_lines(whole, now=as_of, width=width())
     show([*lines, *([""] if lines else []), summary(of)])
 
 

@@ -134,7 +134,12 @@ FINDINGS = Table(
         Column("missing", ListOf(STRING), "What is missing for a verdict; empty where nothing is.", nullable=False),
         Column("evidence", EVIDENCE, "What was seen, where and when.", nullable=False),
         Column("opened_at", TIME, "When the transaction opened, by the clock that opened_by names."),
-        Column("opened_by", STRING, "coordinator, broker (LogAppendTime) or producer (CreateTime)."),
+        Column(
+            "opened_by",
+            STRING,
+            "coordinator, producer (CreateTime), or broker: LogAppendTime, or the time of the last marker before it, "
+            "where the producer's cannot be right.",
+        ),
         Column("expires_at", TIME, "When the coordinator aborts it by its own timeout."),
         Column("last_stable_offset", INT64, "LSO of the partition."),
         Column("high_watermark", INT64, "High watermark of the partition."),

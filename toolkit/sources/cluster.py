@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 
 from toolkit import schema
 from toolkit.analysis.evidence import Look
+from toolkit.analysis.excerpts import is_to_explain
 from toolkit.analysis.findings import findings
 from toolkit.config import ClientConfig
 from toolkit.errors import NotFound
 from toolkit.schema import Row
 from toolkit.sources.coordinators import GROUP, TRANSACTION, coordinator_rows
 from toolkit.sources.fetch import Spot
-from toolkit.sources.groups import group_ids, groups_at
+from toolkit.sources.groups import group_ids, groups_held
 from toolkit.sources.look import take_look
 from toolkit.sources.offsets import partition_rows
 from toolkit.sources.producers import producer_rows, producer_rows_at
@@ -389,6 +390,7 @@ class Cluster:
         broker_id: int | None = None,
         looks_apart: float = 5.0,
         max_transaction_timeout_ms: int = 900_000,
+        log_evidence: bool = True,
     ) -> pd.DataFrame:
         """Who holds the LSO of each partition, why, and what is safe (``schema.FINDINGS``).
 
@@ -403,6 +405,9 @@ class Cluster:
             and only at those partitions; 0 is a single look.
         max_transaction_timeout_ms
             A live transaction that is open for longer is ``long``; the default is the brokers' default.
+        log_evidence
+            Read the log around what is held, a few megabytes at most, for its cause, opening time and impact. Where
+            all is well nothing is read.
 
         Raises
         ------
@@ -415,6 +420,7 @@ class Cluster:
             broker_id=broker_id,
             looks_apart=looks_apart,
             max_transaction_timeout_ms=max_transaction_timeout_ms,
+            log_evidence=log_evidence,
         )
         return schema.FINDINGS.frame(rows)
 
@@ -426,6 +432,7 @@ class Cluster:
         broker_id: int | None = None,
         looks_apart: float = 5.0,
         max_transaction_timeout_ms: int = 900_000,
+        log_evidence: bool = True,
     ) -> list[Row]:
         """`findings` as rows."""
         bases = self._bases(topics, partitions, broker_id=broker_id)
@@ -438,6 +445,10 @@ class Cluster:
             threading.Event().wait(looks_apart)
             looks.append(self._look_again(looks[0], sorted(doubtful)))
             rows = findings(looks, asked=asked, max_transaction_timeout_ms=max_transaction_timeout_ms)
+        if log_evidence and any(is_to_explain(row) for row in rows):
+            from toolkit.sources.log_evidence import explained  # with numpy and Arrow, which nothing here needs
+
+            rows = explained(self.wire, looks, rows)
         return _sorted(schema.FINDINGS, self._with_groups(rows))
 
     def _look(self, bases: Mapping[Place, Row], *, whole_cluster: bool) -> Look:
@@ -457,9 +468,11 @@ class Cluster:
             for row in rows
             if row["position"] == 1 and row["verdict"] not in HEALTHY and row["last_stable_offset"] is not None
         ]
-        groups = (groups_at(self.wire, sorted(self.wire.brokers), held) if held else None) or {}
+        groups = groups_held(self.wire, held) if held else {}
         return [
-            {**row, "groups_held": groups.get((row["topic"], row["partition"])) if row["position"] == 1 else None}
+            {**row, "groups_held": _union(row["groups_held"], groups.get((row["topic"], row["partition"])))}
+            if row["position"] == 1
+            else row
             for row in rows
         ]
 
@@ -494,6 +507,11 @@ class Cluster:
         if broker_id not in self.wire.brokers:
             present = ", ".join(map(str, sorted(self.wire.brokers)))
             raise NotFound(f"Broker {broker_id} is not in the cluster; it has {present}.")
+
+
+def _union(some: Collection[str] | None, others: Collection[str] | None) -> list[str] | None:
+    """Names of both, sorted; null where neither is known."""
+    return None if some is None and others is None else sorted({*(some or ()), *(others or ())})
 
 
 def _frame(table: pa.Table) -> pd.DataFrame:

@@ -1,23 +1,25 @@
-"""Consumer groups that stand at a held LSO (ListGroups, OffsetFetch)."""
+"""Consumer groups that a held LSO keeps from moving (ListGroups, OffsetFetch)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from toolkit.errors import BrokerError, ConnectionFailed, DecodeError
 from toolkit.formats.batches import read_header
 from toolkit.sources import wire as kafka
+from toolkit.sources.coordinators import OFFSETS_TOPIC, Places
 from toolkit.sources.fetch import Fetched, Spot, fetch
-from toolkit.sources.topology import Place
+from toolkit.sources.topology import Place, read_topology
 from toolkit.sources.wire import Answer, Wire, error_text
 
-__all__ = ["group_ids", "groups_at"]
+__all__ = ["group_ids", "groups_at", "groups_held", "unstable_groups"]
 
 GROUPS_PER_REQUEST = 200
 NEAR = 1000  # offsets before the LSO; a group that stands further back is taken to be behind by itself
 ENOUGH = 1 << 17  # bytes
+UNSTABLE_OFFSET_COMMIT = 88
 WITH_OFFSETS = {"consumer", ""}  # protocol types whose groups commit offsets; others are Connect, share groups ...
 
 
@@ -41,6 +43,21 @@ def group_ids(wire: Wire, brokers: Iterable[int]) -> dict[str, int]:
             if group.protocol_type in WITH_OFFSETS:
                 groups[group.group_id] = broker_id
     return groups
+
+
+def groups_held(wire: Wire, held: Sequence[Spot]) -> dict[Place, list[str]]:
+    """Groups that cannot move because of what holds an LSO; a partition of which that is not known is left out.
+
+    Parameters
+    ----------
+    held
+        The LSO of each partition, and its leader.
+    """
+    offsets = [spot for spot in held if spot.place[0] == OFFSETS_TOPIC]
+    data = [spot for spot in held if spot.place[0] != OFFSETS_TOPIC]
+    found = (groups_at(wire, sorted(wire.brokers), data) if data else None) or {}
+    unstable = (unstable_groups(wire, {s.place[1]: s.broker_id for s in offsets}) if offsets else None) or {}
+    return found | {(OFFSETS_TOPIC, number): groups for number, groups in unstable.items()}
 
 
 def groups_at(wire: Wire, brokers: Iterable[int], held: Sequence[Spot]) -> dict[Place, list[str]] | None:
@@ -71,6 +88,38 @@ def groups_at(wire: Wire, brokers: Iterable[int], held: Sequence[Spot]) -> dict[
         standing = _waiting(wire, spot, {at[spot.place] for _, at in offsets if spot.place in at})
         found[spot.place] = sorted(group for group, at in offsets if at.get(spot.place) in standing)
     return found
+
+
+def unstable_groups(wire: Wire, partitions: Mapping[int, int]) -> dict[int, list[str]] | None:
+    """Groups with an offset that an open transaction committed: they cannot be told where to go on reading.
+
+    A consumer that asks for stable offsets gets UNSTABLE_OFFSET_COMMIT until the transaction ends.
+
+    Parameters
+    ----------
+    partitions
+        Partition of ``__consumer_offsets`` to its leader's broker id.
+
+    Returns
+    -------
+    dict or None
+        Group ids by partition, sorted; null if a group could not be asked.
+    """
+    try:
+        places = Places(OFFSETS_TOPIC, read_topology(wire, [OFFSETS_TOPIC]))
+        listed = group_ids(wire, sorted(set(partitions.values())))
+        mine = {group: leader for group, leader in listed.items() if places.partition(group) in partitions}
+        answers = _offset_fetches(wire, mine, topics=None)
+    except (BrokerError, ConnectionFailed):
+        return None
+    found: dict[int, list[str]] = {number: [] for number in partitions}
+    for group, answer, message in answers:
+        if answer.error or message is None or message.error_code:
+            return None
+        codes = {part.error_code for topic in message.topics for part in topic.partitions}
+        if UNSTABLE_OFFSET_COMMIT in codes:
+            found[places.partition(group) or 0].append(group)
+    return {number: sorted(groups) for number, groups in found.items()}
 
 
 def _waiting(wire: Wire, lso: Spot, committed: set[int]) -> set[int]:
@@ -105,6 +154,19 @@ def _committed(
     topics: dict[str, list[int]] = {}
     for topic, partition in places:
         topics.setdefault(topic, []).append(partition)
+    committed: list[tuple[str, dict[Place, int]]] = []
+    for group, answer, message in _offset_fetches(wire, coordinators, topics=topics):
+        offsets = _read(answer, message)
+        if offsets is None:
+            return None
+        committed.append((group, offsets))
+    return committed
+
+
+def _offset_fetches(
+    wire: Wire, coordinators: Mapping[str, int], *, topics: Mapping[str, list[int]] | None
+) -> Iterator[tuple[str, Answer, Any]]:
+    """Each group with the answer it came in and its coordinator's words on it; stable offsets of all topics if null."""
     by_broker: dict[int, list[str]] = {}
     for group, broker_id in coordinators.items():
         by_broker.setdefault(broker_id, []).append(group)
@@ -114,34 +176,35 @@ def _committed(
         for start in range(0, len(groups), GROUPS_PER_REQUEST)
     ]
     answers = wire.send([(broker_id, _many(groups, topics)) for broker_id, groups in batches])
-    committed: list[tuple[str, dict[Place, int]]] = []
     for (broker_id, groups), answer in zip(batches, answers, strict=True):
         if answer.error_text and answer.error_text.startswith("UNSUPPORTED_VERSION"):
             single = wire.send([(broker_id, _one(group, topics)) for group in groups])
-            found = [_read(one, one.message) for one in single]
+            yield from ((group, one, one.message) for group, one in zip(groups, single, strict=True))
         else:
             messages = {one.group_id: one for one in answer.message.groups} if answer.message else {}
-            found = [_read(answer, messages.get(group)) for group in groups]
-        for group, offsets in zip(groups, found, strict=True):
-            if offsets is None:
-                return None
-            committed.append((group, offsets))
-    return committed
+            yield from ((group, answer, messages.get(group)) for group in groups)
 
 
-def _many(groups: Sequence[str], topics: Mapping[str, list[int]]) -> Any:
+def _many(groups: Sequence[str], topics: Mapping[str, list[int]] | None) -> Any:
     group = kafka.OffsetFetch.OffsetFetchRequestGroup
     topic = group.OffsetFetchRequestTopics
-    asked = [topic(name=name, partition_indexes=numbers) for name, numbers in topics.items()]
+    asked = (
+        None if topics is None else [topic(name=name, partition_indexes=numbers) for name, numbers in topics.items()]
+    )
     return kafka.OffsetFetch(
-        groups=[group(group_id=group_id, topics=asked) for group_id in groups], min_version=8, max_version=9
+        groups=[group(group_id=group_id, topics=asked) for group_id in groups],
+        require_stable=topics is None,
+        min_version=8,
+        max_version=9,
     )
 
 
-def _one(group: str, topics: Mapping[str, list[int]]) -> Any:
+def _one(group: str, topics: Mapping[str, list[int]] | None) -> Any:
     topic = kafka.OffsetFetch.OffsetFetchRequestTopic
-    asked = [topic(name=name, partition_indexes=numbers) for name, numbers in topics.items()]
-    return kafka.OffsetFetch(group_id=group, topics=asked, max_version=7)
+    asked = (
+        None if topics is None else [topic(name=name, partition_indexes=numbers) for name, numbers in topics.items()]
+    )
+    return kafka.OffsetFetch(group_id=group, topics=asked, require_stable=topics is None, max_version=7)
 
 
 def _read(answer: Answer, message: Any) -> dict[Place, int] | None:

@@ -17,6 +17,8 @@ from toolkit.sources.wire import Wire
 
 __all__ = ["coordinator_event_rows", "coordinator_places", "event_rows"]
 
+COMPRESSION = 0x07  # bits of attributes
+
 
 def coordinator_event_rows(
     wire: Wire, transactional_ids: Collection[str] | None, partitions: Collection[int] | None
@@ -41,7 +43,8 @@ def coordinator_event_rows(
         return
     hashed = {number for each in transactional_ids if (number := places.partition(each)) is not None}
     ids = set(transactional_ids)
-    for row in event_rows(wire, places, hashed if partitions is None else hashed & set(partitions)):
+    wanted = hashed if partitions is None else hashed & set(partitions)
+    for row in event_rows(wire, places, wanted, having=[each.encode() for each in ids]):
         if row["transactional_id"] in ids or row["error"]:
             yield row
 
@@ -62,7 +65,12 @@ def coordinator_places(wire: Wire, topic: str) -> Places:
 
 
 def event_rows(
-    wire: Wire, places: Places, partitions: Collection[int] | None = None, *, newest: int | None = None
+    wire: Wire,
+    places: Places,
+    partitions: Collection[int] | None = None,
+    *,
+    newest: int | None = None,
+    having: Collection[bytes] | None = None,
 ) -> Iterator[Row]:
     """The records of a coordinators' topic, partition by partition; what could not be read is a row with `error`.
 
@@ -75,6 +83,8 @@ def event_rows(
         Only these; all if null.
     newest
         Only so many offsets before the end of each; all if null.
+    having
+        Only batches that hold one of these bytes, or are compressed: what is not wanted need not be decoded.
 
     Raises
     ------
@@ -93,21 +103,26 @@ def event_rows(
         if newest is not None:
             start = max(start, row["high_watermark"] - newest)
         for stretch in read_section(wire, row, start, "high_watermark").stretches:
-            yield from _records(row, stretch)
+            yield from _records(row, stretch, having)
 
 
-def _records(row: Row, stretch: Stretch) -> Iterator[Row]:
+def _records(row: Row, stretch: Stretch, having: Collection[bytes] | None) -> Iterator[Row]:
     if stretch.error:
         yield _failed(row, stretch.broker_id, stretch.error)
     for damage in stretch.scanned.damage:
         yield _failed(row, stretch.broker_id, damage.reason)
-    headers = stretch.scanned.headers
-    for position in headers["position"][headers["attributes"] & CONTROL == 0]:
-        where: dict[str, Any] = {"broker_id": stretch.broker_id}
+    for header in stretch.scanned.headers[stretch.scanned.headers["attributes"] & CONTROL == 0]:
+        position = int(header["position"])
+        if having is not None and header["attributes"] & COMPRESSION == 0:
+            end = position + int(header["size"])
+            if all(stretch.records.find(each, position, end) < 0 for each in having):
+                continue
         if row["topic"] == STATE_TOPIC:
-            yield from coordinator_events(stretch.records, int(position), txn_state_partition=row["partition"], **where)
+            number: dict[str, Any] = {"txn_state_partition": row["partition"]}
+            yield from coordinator_events(stretch.records, position, **number, broker_id=stretch.broker_id)
         else:
-            yield from group_events(stretch.records, int(position), group_partition=row["partition"], **where)
+            number = {"group_partition": row["partition"]}
+            yield from group_events(stretch.records, position, **number, broker_id=stretch.broker_id)
 
 
 def _failed(row: Row, broker_id: int | None, error: str) -> Row:
