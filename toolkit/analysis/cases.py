@@ -7,13 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from toolkit.analysis.evidence import Look, Opening
+from toolkit.analysis.states import OPEN_STATES
 from toolkit.schema import Row
 
 __all__ = ["TWO_PHASE_COMMIT", "Case", "Partition", "Seen", "is_held"]
 
 TWO_PHASE_COMMIT = 2**31 - 1  # KIP-939 has no wire state of its own: the timeout is the only sign
-
-OPEN_STATES = {"Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"}
 
 Partition = tuple[str, int]
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from toolkit.analysis.cases import is_held
 from toolkit.analysis.evidence import Coverage, Look
+from toolkit.analysis.states import OPEN_STATES
 from toolkit.schema import Row
 from toolkit.sources.coordinators import STATE_TOPIC, Places
 from toolkit.sources.loaded import not_loaded
@@ -18,7 +19,7 @@ from toolkit.sources.producers import open_transactions, producer_rows
 from toolkit.sources.rights import topics_are_visible, transactional_ids_are_visible
 from toolkit.sources.state_log import StateLog, read_state_log
 from toolkit.sources.topology import Place, read_topology
-from toolkit.sources.transactions import OPEN_STATES, TOO_OLD, Filters, describe, list_ids
+from toolkit.sources.transactions import TOO_OLD, Filters, describe, list_ids
 from toolkit.sources.wire import Wire
 
 if TYPE_CHECKING:

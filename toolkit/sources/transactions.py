@@ -8,15 +8,15 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from toolkit.analysis.states import OPEN_STATES
 from toolkit.errors import UsageError
 from toolkit.schema import Row, utc
 from toolkit.sources import wire as kafka
 from toolkit.sources.coordinators import TRANSACTION, Places, find_coordinators
 from toolkit.sources.wire import Answer, Wire, error_name, error_text
 
-__all__ = ["OPEN_STATES", "STATES", "TOO_OLD", "Filters", "Listing", "describe", "describe_ids", "list_ids"]
+__all__ = ["STATES", "TOO_OLD", "Filters", "Listing", "describe", "describe_ids", "list_ids"]
 
-OPEN_STATES = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
 STATES = OPEN_STATES | {"Empty", "CompleteCommit", "CompleteAbort", "Dead"}
 IDS_PER_REQUEST = 2000
 TOO_OLD = "UNSUPPORTED_VERSION"  # the error of a broker before 3.0
