@@ -21,7 +21,7 @@ __all__ = ["PLAIN", "REACH", "Kernel", "is_whole", "jitted_kernel", "kernel", "r
 
 MESSAGE_SIZE = 26  # of the smallest message of magic 0; with the 8 bytes of its time, of magic 1
 REACH = 1024  # from the start of such a message to its value, where it is searched for
-PLAIN_BYTES = 4_000_000  # from here on the jitted form has paid for its import
+PLAIN_BYTES = 32_000_000  # from here on the jitted form has paid for its import
 
 
 def hop(data: Any, position: int, end: int, found: Any) -> tuple[int, int, bool]:

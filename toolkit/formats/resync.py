@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from toolkit.formats.batches import CRC_END, MAGIC_AT
 from toolkit.formats.checksum import extend
-from toolkit.formats.hop import REACH, Kernel, usual_size
+from toolkit.formats.hop import REACH, Kernel, jitted_kernel, usual_size
 from toolkit.formats.log_bytes import LogBytes, read_at
 
 __all__ = ["Resync", "Search", "int32"]
@@ -102,8 +102,9 @@ class Resync:
         return Search(stop, 0, stop)
 
     def _first_sound(self, buffer: npt.NDArray[np.uint8], filled: int, base: int) -> tuple[int, int] | None:
-        data, at = buffer if self._kernel.is_jitted else buffer.data, 0
-        while self._left >= 0 and (at := self._kernel.search(data, at, filled, self._source.stop - base)) >= 0:
+        kernel = self._kernel if filled <= FIRST_BYTES else jitted_kernel()
+        data, at = buffer if kernel.is_jitted else buffer.data, 0
+        while self._left >= 0 and (at := kernel.search(data, at, filled, self._source.stop - base)) >= 0:
             size = usual_size(buffer.data, at, filled)
             if self.is_sound(base + at, size):
                 return base + at, size

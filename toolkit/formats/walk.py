@@ -113,7 +113,10 @@ class Walk:
 
     def _add(self, position: int, size: int) -> None:
         """One batch, which may be larger than the window."""
-        raw = np.frombuffer(read_at(self.source, position, RAW_BYTES).ljust(RAW_BYTES, b"\0"), f"V{RAW_BYTES}")
+        head = read_at(self.source, position, RAW_BYTES)
+        if readable_size(head, 0, len(head)) != size:
+            return  # the file has been written anew meanwhile: look again
+        raw = np.frombuffer(head.ljust(RAW_BYTES, b"\0"), f"V{RAW_BYTES}")
         crc_ok = self._resync.matches(position, size) if self._crc else -1
         self._append(raw, np.array([position]), np.array([crc_ok], np.int8))
         self.position = position + size
