@@ -427,9 +427,12 @@ def test_a_snapshot_before_and_since_3_5() -> None:
 
 def test_messages_before_0_11() -> None:
     line = "offset: 4 position: 0 NoTimestampType: -1 size: 30 magic: 0 compresscodec: none crc: 5 isvalid: true"
-    (found,) = read(LOG, line, "| offset: 4 NoTimestampType: -1 keySize: 1 valueSize: 2 isValid: true crc: 5} key: k")
+    (found,) = read(
+        LOG, line, "| offset: 4 NoTimestampType: -1 keySize: 1 valueSize: 2 isValid: true crc: 5} key: k payload: vv"
+    )
     (header,) = found.scanned.headers
     assert (header["magic"], header["base_offset"], header["producer_id"], header["size"]) == (0, 4, -1, 30)
+    assert found.scanned.damage == ()
 
 
 def test_control_records_that_end_no_transaction() -> None:
@@ -467,6 +470,18 @@ def test_missing_lines_are_told() -> None:
 def test_missing_records_are_told() -> None:
     (found,) = read(LOG, batch(0, count=2), record(0), record(1), batch(2, position=100, count=3), record(3))
     assert [each.reason.split(":")[0] for each in found.scanned.damage] == ["MISSING_LINES"]
+
+
+def test_records_without_their_batches_are_rows_all_the_same() -> None:
+    """As ``grep`` leaves them."""
+    text = " key: transaction_metadata::transactionalId=x payload: <DELETE>"
+    (found,) = read(STATE_LOG, *(record(n, text, key=5) for n in range(50)))
+    assert [row["offset"] for row in found.events] == list(range(50))
+    assert {row["leader_epoch"] for row in found.events} == {None}
+    assert found.scanned.damage[0].reason == (
+        "MISSING_LINES: before this line there was the batch line of the record at offset 0, "
+        "and 49 more such gaps up to line 51."
+    )
 
 
 def test_batches_that_go_back_begin_another_dump() -> None:
@@ -527,7 +542,7 @@ def test_a_line_that_should_be_a_row_and_is_none(line: str) -> None:
 
 def test_a_marker_without_its_batch() -> None:
     (found,) = read(LOG, batch(0), record(1, " endTxnMarker: ABORT coordinatorEpoch: 0"))
-    assert [each.reason.split(":")[0] for each in found.scanned.damage] == ["MALFORMED_LINE"]
+    assert [each.reason.split(":")[0] for each in found.scanned.damage] == ["MALFORMED_LINE", "MISSING_LINES"]
     assert found.scanned.headers["marker"].tolist() == [-1]
 
 

@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterable, Iterator
 
 from toolkit.formats.dumps.lines import Lines
-from toolkit.formats.dumps.records import BARE, Records
+from toolkit.formats.dumps.records import Records
 from toolkit.formats.dumps.reports import is_detail, malformed, read_report
 from toolkit.formats.dumps.section import Dump, Section
 from toolkit.formats.dumps.shapes import Batch, looks_like_a_row, read_aborted, read_batch, read_producer
+from toolkit.formats.dumps.text import BARE
 
 __all__ = ["read_dump"]
 

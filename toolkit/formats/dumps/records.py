@@ -17,11 +17,10 @@ from toolkit.formats.dumps.shapes import (
     read_record,
     record_offset,
 )
-from toolkit.formats.dumps.text import byte_sizes, pass_over, printed_size, text_of
+from toolkit.formats.dumps.text import BARE, byte_sizes, pass_over, printed_size, text_of
 
-__all__ = ["BARE", "Records"]
+__all__ = ["Records"]
 
-BARE = ("| key: ", "| payload: ", " payload: ")  # without metadata; the last one up to 3.7, where there is no key
 KEY_LINES = 20  # that the keys of a record's headers may take
 MISFITS = 8  # records whose sizes do not tell where their text ends, until a dump's sizes are left alone
 
@@ -53,6 +52,8 @@ class Records:
         held = section.expects_record(record.offset)
         if held:
             section.add_record(record.offset)
+        else:
+            section.add_gap(self._lines.number, f"the batch line of the record at offset {record.offset}")
         text = text_of(record)
         if held and section.batch and section.batch.attributes & CONTROL:
             self._read_marker(line, record)
@@ -96,7 +97,7 @@ class Records:
         while text is None and len(taken) < KEY_LINES and (following := next(self._lines, None)) is not None:
             taken.append(following)
             text = text_of(record._replace(rest="\n".join([record.rest, *taken])))
-        if not text or pass_over(self._lines, text, size=printed_size(record), comes_next=self._comes_next) is None:
+        if not text or self._further_lines(text, printed_size(record)) is None:
             self._lines.push_back(taken)
 
     def _place(self, offset: int | None, timestamp: int | None, *, held: bool) -> Place:
@@ -119,7 +120,7 @@ class Records:
             return False
         read = transaction_row if topic == "__transaction_state" else group_row
         row = read(text, place)
-        if row["error"] and (more := pass_over(self._lines, text, size=None, comes_next=self._comes_next)):
+        if row["error"] and (more := self._further_lines(text, None)):
             whole = read("\n".join([text, *more]), place)
             if whole["error"] or any(map(looks_like_a_row, more)):
                 self._lines.push_back(more)
@@ -130,19 +131,30 @@ class Records:
 
     def _pass_over(self, text: str, size: int | None) -> None:
         """Take off the further lines of a text; where its end is not found, it ends on its line."""
-        if self._misfits >= MISFITS or (size is not None and byte_sizes(text)[0] >= size):
-            return
+        line = self._lines.number
+        taken = self._further_lines(text, size)
+        if taken and size is None and any(map(looks_like_a_row, taken)):
+            what = f"PASSED_OVER: {len(taken)} lines after this one are taken for the text of a record."
+            self._section.add_damage(line, what, lines=len(taken) + 1)
+
+    def _further_lines(self, text: str, size: int | None) -> list[str] | None:
+        """Those of a text, taken off; null where its end is not found."""
+        if size is not None and byte_sizes(text)[0] >= size:
+            return []
+        if self._misfits >= MISFITS:
+            return None
         line = self._lines.number
         taken = pass_over(self._lines, text, size=size, comes_next=self._comes_next)
         if taken is None:
             self._misfits += 1
-            following = self._lines.peek()
-            ended = self._lines.exhausted and (following is None or not self._comes_next(following, False))
-            if ended and size is not None and self._misfits == 1:
+            if size is not None and self._misfits == 1 and self._ends_within():
                 self._section.add_damage(line, "TORN_TAIL: The text ends, perhaps within this record.")
-        elif size is None and any(map(looks_like_a_row, taken)):
-            what = f"PASSED_OVER: {len(taken)} lines after this one are taken for the text of a record."
-            self._section.add_damage(line, what, lines=len(taken) + 1)
+        return taken
+
+    def _ends_within(self) -> bool:
+        """Whether nothing speaks against a text that goes on to the end."""
+        following = self._lines.peek()
+        return self._lines.exhausted and (following is None or not self._comes_next(following, False))
 
     def _comes_next(self, line: str, surely: bool) -> bool:
         """Whether a line can follow the text of the last record: surely where it is known to end before it."""
@@ -151,4 +163,4 @@ class Records:
             return self._section.expects_record(offset)
         if line.startswith(("baseOffset: ", "offset: ")) and (batch := read_batch(line)):
             return self._section.expects(batch)
-        return surely or line.startswith(("Dumping ", *BARE))
+        return surely or line.startswith("Dumping ")

@@ -83,7 +83,7 @@ class Section:
         self.batch: Batch | None = None  # the last one
         self.records = 0  # record lines of it
         self.record_offset = -1  # of the last record line of it
-        self.deep = False  # whether records are printed
+        self._deep = False  # whether records are printed
         self.decoded: str | None = None  # the topic whose decoder printed them
         self.may_be_decoded = self.topic is None or self.topic in DECODERS
         self.entries = 0  # of an index, passed over
@@ -123,8 +123,9 @@ class Section:
         return batch.position == self.end and self.goes_on(batch)
 
     def holds(self, offset: int) -> bool:
-        """Whether an offset is one of the last batch."""
-        return self.batch is not None and self.batch.base_offset <= offset <= self.batch.last_offset
+        """Whether an offset is one of the last batch; where the first one of an old batch lies, nobody tells."""
+        batch = self.batch
+        return batch is not None and (batch.base_offset <= offset or batch.magic < 2) and offset <= batch.last_offset
 
     def expects_record(self, offset: int) -> bool:
         """Whether an offset can be that of the next record line."""
@@ -134,19 +135,19 @@ class Section:
         """A batch that lies behind all others."""
         self._count_records(line)
         if batch.position != self.end:
-            self._gaps.add(line, f"bytes {self.end} to {batch.position - 1}, which are not in the text")
+            self.add_gap(line, f"bytes {self.end} to {batch.position - 1}, which are not in the text")
         if not batch.crc_ok:
             offsets = f"offsets {batch.base_offset} to {batch.last_offset}"
             self.add_damage(
                 line, f"CORRUPT_BATCH: the tool calls the batch at byte {batch.position}, {offsets}, invalid."
             )
-        self.batch, self.records, self.record_offset = batch, 0, batch.base_offset - 1
+        self.batch, self.records, self.record_offset = batch, 0, -1
         self._batches.append(batch)
         self._rows += 1
 
     def add_record(self, offset: int) -> None:
         """A record line of the last batch."""
-        self.deep = True
+        self._deep = True
         self.records += 1
         self.record_offset = offset
 
@@ -155,6 +156,10 @@ class Section:
         if self.batch and self._batches:
             self.batch = self.batch._replace(marker=marker, coordinator_epoch=coordinator_epoch)
             self._batches[-1] = self.batch
+
+    def add_gap(self, line: int, what: str) -> None:
+        """Lines are missing before this one."""
+        self._gaps.add(line, what)
 
     def count_undecoded(self, line: int) -> None:
         """A record whose text no decoder has printed."""
@@ -228,9 +233,9 @@ class Section:
         return dump
 
     def _count_records(self, line: int) -> None:
-        if self.deep and self.batch and self.batch.record_count > self.records:
+        if self._deep and self.batch and self.batch.record_count > self.records:
             missing = self.batch.record_count - self.records
-            self._gaps.add(line, f"{missing} of the {self.batch.record_count} records from {self.batch.base_offset} on")
+            self.add_gap(line, f"{missing} of the {self.batch.record_count} records from {self.batch.base_offset} on")
 
 
 class _Gaps:

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from toolkit.formats.dumps.lines import Lines
-from toolkit.formats.dumps.shapes import RecordLine
+from toolkit.formats.dumps.shapes import RecordLine, looks_like_a_row
 
-__all__ = ["byte_sizes", "pass_over", "printed_size", "text_of"]
+__all__ = ["BARE", "byte_sizes", "pass_over", "printed_size", "text_of"]
 
 LONGEST = 16 << 20  # bytes; a message is 1 MiB at most by default
 UNKNOWN_LONGEST = 1 << 16  # where no size is told
 KEY, PAYLOAD = " key: ", " payload: "
+BARE = ("| key: ", "| payload: ", " payload: ")  # without metadata; the last one up to 3.7, where there is no key
 
 
 def text_of(record: RecordLine) -> str | None:
@@ -69,17 +70,22 @@ def pass_over(
         Whether a line can follow a record whose text ends exactly (else only perhaps) before it.
     """
     taken: list[str] = []
+    rows = False  # whether what was taken looks like rows, so that only the very next batch proves that it is none
     least, most = byte_sizes(text)
     longest = UNKNOWN_LONGEST if size is None else min(size, LONGEST)
     while least <= longest:
-        if size is None or least <= size <= most:
-            following = lines.peek()
-            if comes_next(following, least == size) if following is not None else size is not None:
-                return taken
+        following = lines.peek()
+        if size is None:
+            ends = following is not None and (comes_next(following, False) or (not rows and following.startswith(BARE)))
+        else:
+            ends = least <= size <= most and (following is None or comes_next(following, least == size))
+        if ends:
+            return taken
         line = next(lines, None)
         if line is None:
             break
         taken.append(line)
+        rows = rows or looks_like_a_row(line)
         fewest, greatest = byte_sizes(line)
         least, most = least + 1 + fewest, most + 1 + greatest
     lines.push_back(taken)
