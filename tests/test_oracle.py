@@ -1,0 +1,200 @@
+"""The broker as the oracle: what its files say to us is what it said itself, on random histories of real clients.
+
+``KAFKA_TXN_ORACLE_SECONDS=120 pytest tests/test_oracle.py`` lets the clients work for longer.
+"""
+
+import datetime as dt
+import os
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from toolkit import Cluster, LogDir
+from toolkit.analysis.lso import aborted, aborted_table
+from toolkit.analysis.producers import join, producer_rows, replay, resume
+from toolkit.analysis.spans import begin, finish, piece
+from toolkit.formats.scan import scan_file
+from toolkit.formats.snapshots import read_snapshot
+from toolkit.lab import Kafka
+from toolkit.lab.workload import BUSY, Workload, random_workload
+from toolkit.schema import ABORTED, BATCHES, Row, Table
+
+pytestmark = pytest.mark.lab
+
+SECONDS = float(os.environ.get("KAFKA_TXN_ORACLE_SECONDS", "6"))
+NOW = dt.datetime(2026, 11, 21, tzinfo=dt.UTC)
+INTERNAL = {"__transaction_state", "__consumer_offsets"}
+DUMP = {"3.5.2": "kafka.tools.DumpLogSegments", "4.3.1": "org.apache.kafka.tools.DumpLogSegments"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Left:
+    """What a broker answered before it was stopped, and the directory that it left."""
+
+    kafka: Kafka
+    load: Workload
+    folder: Path
+    producers: Sequence[Row]
+    partitions: Sequence[Row]
+    transactions: Sequence[Row]
+    live: Mapping[tuple[str, int], Sequence[Row]]
+
+    @property
+    def files(self) -> LogDir:
+        return LogDir(self.folder)
+
+
+@pytest.fixture(scope="module", params=["3.5.2", "4.3.1"])
+def left(request: pytest.FixtureRequest) -> Iterator[Left]:
+    """Kept alive: the clients whose transactions are open."""
+    seed = os.environ.get("KAFKA_TXN_ORACLE_SEED") or uuid.uuid4().hex[:6]
+    with Kafka(request.param, properties=BUSY) as kafka, random_workload(kafka, seed=seed, seconds=SECONDS) as load:
+        with Cluster(kafka.bootstrap_servers) as cluster:
+            answers = {
+                "partitions": cluster.partition_rows(),
+                "producers": cluster.producer_rows(),
+                "transactions": cluster.transaction_rows(),
+            }
+            places = [(f"plain-{seed}", 0), (f"plain-{seed}", 1), (f"copies-{seed}", 0), (f"append-time-{seed}", 0)]
+            live = {place: rows_of(BATCHES, cluster.batches(*place)) for place in places}
+        kafka.stop_broker(1)
+        print(f"seed {seed}: {dict(load.endings)}")
+        yield Left(kafka=kafka, load=load, folder=kafka.log_dirs[1], live=live, **answers)
+
+
+def by(rows: Sequence[Row], *key: str) -> dict[tuple[Any, ...], Row]:
+    """Rows by their key, which no two of them share."""
+    found = {tuple(row[name] for name in key): row for row in rows}
+    assert len(found) == len(rows), key
+    return found
+
+
+def differences(ours: Mapping[Any, Row], theirs: Mapping[Any, Row], columns: Sequence[str]) -> list[Any]:
+    """What either side has alone, and the columns in which they contradict each other."""
+    alone = [("only ours", key, ours[key]) for key in ours.keys() - theirs.keys()]
+    alone += [("only theirs", key, theirs[key]) for key in theirs.keys() - ours.keys()]
+    return alone + [
+        (key, name, ours[key][name], theirs[key][name])
+        for key in ours.keys() & theirs.keys()
+        for name in columns
+        if ours[key][name] != theirs[key][name]
+    ]
+
+
+def was_cleaned(row: Row) -> bool:
+    """The cleaner removes what others still tell of; only a snapshot knows then."""
+    return row["topic"].startswith("compacted") or row["topic"] in INTERNAL
+
+
+def test_every_ending_was_there(left: Left) -> None:
+    wanted = {"commit", "abort", "killed", "open", "copied", "empty", "fence"}
+    assert wanted <= left.load.endings.keys(), left.load.endings
+
+
+def test_partitions_have_the_offsets_that_list_offsets_gave(left: Left) -> None:
+    columns = ["log_start_offset", "last_stable_offset", "high_watermark", "log_end_offset", "error"]
+    ours = by(left.files.partition_rows(), "topic", "partition")
+    assert not differences(ours, by(left.partitions, "topic", "partition"), columns)
+    assert any(row["last_stable_offset"] < row["high_watermark"] for row in ours.values())
+
+
+def test_producers_are_those_of_describe_producers(left: Left) -> None:
+    columns = ["producer_epoch", "last_sequence", "last_timestamp", "coordinator_epoch", "current_txn_start_offset"]
+    key = ("topic", "partition", "producer_id")
+    ours = by(left.files.producer_rows(), *key)
+    assert not differences(ours, by([row for row in left.producers if not row["error"]], *key), columns)
+    assert sum(row["current_txn_start_offset"] is not None for row in ours.values()) == left.load.endings["open"]
+
+
+def test_transactions_are_those_of_describe_transactions(left: Left) -> None:
+    columns = ["producer_id", "producer_epoch", "state", "timeout_ms", "start_time", "topic_partitions"]
+    theirs = by(left.transactions, "transactional_id")
+    assert not differences(by(left.files.transaction_rows(), "transactional_id"), theirs, columns)
+
+
+def test_each_snapshot_is_the_one_before_and_the_batches_between(left: Left) -> None:
+    compared = 0
+    for folder in partition_folders(left):
+        snapshots = sorted(folder.glob("*.snapshot"))
+        for earlier, later in pairwise(snapshots):
+            known = resume(read_snapshot(earlier.read_bytes()))
+            logs = sorted(folder.glob("*.log"))
+            between = [log for log in logs if earlier.stem <= log.stem < later.stem]
+            if not between or between[0].stem != earlier.stem:
+                continue  # retention took the segment that begins there
+            replayed = join(known, *(replay(part.headers) for log in between for part in scan_file(log)))
+            ours = producer_rows(replayed, topic=folder.name, partition=0, observed_at=NOW)
+            theirs = producer_rows(
+                resume(read_snapshot(later.read_bytes())), topic=folder.name, partition=0, observed_at=NOW
+            )
+            assert by(ours, "producer_id") == by(theirs, "producer_id"), later
+            compared += 1
+    assert compared > 10
+
+
+def test_aborted_transactions_are_those_of_the_broker_s_index(left: Left) -> None:
+    columns = ["last_offset", "last_stable_offset"]
+    key = ("topic", "partition", "producer_id", "first_offset")
+    indexed = [row for row in rows_of(ABORTED, left.files.aborted()) if not was_cleaned(row)]
+    ours = []
+    for folder in partition_folders(left):
+        topic, _, partition = folder.name.rpartition("-")
+        logs = sorted(folder.glob("*.log"))
+        snapshot = logs[0].with_suffix(".snapshot")
+        opened = {
+            state.producer_id: (state.current_txn_first_offset, state.producer_epoch)
+            for state in (read_snapshot(snapshot.read_bytes()) if snapshot.exists() else ())
+            if state.current_txn_first_offset is not None
+        }
+        headers = np.concatenate([part.headers for log in logs for part in scan_file(log)])
+        spans = finish(begin(opened_before=opened) + piece(headers))
+        ours += aborted_table(aborted(spans), topic=topic, partition=int(partition)).to_pylist()
+    assert not differences(by(ours, *key), by(indexed, *key), columns)
+    assert len(indexed) > 10
+
+
+def test_every_header_field_is_what_kafka_prints_of_it(left: Left, tmp_path: Path) -> None:
+    logs = sorted(str(log) for log in left.folder.glob("*-[0-9]*/*.log") if log.stat().st_size)
+    tool = DUMP[left.kafka.version]
+    done = left.kafka.run_tool(tool, "--deep-iteration", "--files", ",".join(logs))
+    text = tmp_path / "dump.txt"
+    text.write_text(done.stdout)
+    columns = [name for name in BATCHES.names if name not in {"base_timestamp", "broker_id", "file", "position"}]
+    printed = [
+        row
+        for row in rows_of(BATCHES, LogDir(text).batches())
+        if not (row["error"] or "").startswith("NOT_DECODED") and row["topic"] != "__cluster_metadata"
+    ]
+    read = rows_of(BATCHES, left.files.batches(crc=True))
+    key = ("topic", "partition", "base_offset", "position")
+    assert not differences(by(read, *key), by(printed, *key), columns)
+    assert len(read) > 200
+
+
+def test_a_live_partition_gives_the_rows_of_its_files(left: Left) -> None:
+    from_files = by(rows_of(BATCHES, left.files.batches()), "topic", "partition", "base_offset")
+    columns = [name for name in BATCHES.names if name not in {"broker_id", "file", "position", "crc_ok"}]
+    for place, live in left.live.items():
+        ours = {key: row for key, row in from_files.items() if key[:2] == place}
+        assert not differences(by(live, "topic", "partition", "base_offset"), ours, columns)
+
+
+def test_the_logs_of_a_sound_broker_break_no_invariant(left: Left) -> None:
+    violations = left.files.violations(crc=True)
+    assert violations.empty, violations.to_string()
+
+
+def partition_folders(left: Left) -> list[Path]:
+    """Folders of the partitions that no cleaner touches."""
+    found = [folder for folder in sorted(left.folder.glob("*-[0-9]*")) if folder.is_dir()]
+    return [f for f in found if not f.name.startswith(("compacted", "__")) and any(f.glob("*.log"))]
+
+
+def rows_of(table: Table, frame: Any) -> list[Row]:
+    return table.rows(frame)
