@@ -124,7 +124,7 @@ class _Reading:
         """The history of the id."""
         before: Row | None = None
         last_id: int | None = None
-        epoch_raised = False  # by a commit of the same instance
+        version_2: bool | None = None  # what the instance of the client has shown so far
         stretches = list(_stretches(events))
         for stretch, after in zip(stretches, [*stretches[1:], None], strict=True):
             first = stretch[0]
@@ -135,11 +135,12 @@ class _Reading:
                 events=stretch,
                 after=None if after is None or after[0]["error"] else after[0],
                 unread=self.lost if after is None else after[0]["error"],
-                epoch_raised_before=epoch_raised,
+                follows=before is not None and not before["error"],
+                version_2_before=version_2,
             )
             row = self._row(records, before)
             yield row | {"previous_producer_id": _changed(row["producer_id"], last_id, first)}
-            epoch_raised = first["state"] != "Empty" and (epoch_raised or records.shows_version_2)
+            version_2 = None if first["state"] == "Empty" else records.is_of_version_2
             last_id, before = row["producer_id"] or last_id, records.last
 
     def _row(self, records: Records, before: Row | None) -> dict[str, Any]:
@@ -173,7 +174,7 @@ class _Reading:
             "prepare_ms": _between(decided_at, end or until),
             "topic_partitions": records.topic_partitions,
             "client_transaction_version": records.client_transaction_version,
-            "truncated": not records.is_whole,
+            "truncated": None if records.is_whole is None else not records.is_whole,
             "error": unread_before or (None if how.ended in {"commit", "fence", "timeout"} else records.unread),
         }
 

@@ -26,6 +26,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 from toolkit.analysis.cases import TWO_PHASE_COMMIT
@@ -47,7 +48,7 @@ class Ending(NamedTuple):
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Records:
     """The records of one transaction.
 
@@ -59,34 +60,43 @@ class Records:
         The next record of the same id; null if none was read.
     unread
         What could not be read after them and may be of the same id; null where nothing is missing.
-    epoch_raised_before
-        Whether the same instance of the client raised its epoch with a commit before: transaction version 2.
+    follows
+        Whether the record of the id before them is known: then nothing is missing in between.
+    version_2_before
+        What the same instance of the client showed before: whether it raises its epoch with every end (transaction
+        version 2); null if it has not.
     """
 
     events: Sequence[Row]
     after: Row | None = None
     unread: str | None = None
-    epoch_raised_before: bool = False
+    follows: bool = False
+    version_2_before: bool | None = None
 
     @property
     def last(self) -> Row:
         """The last record."""
         return self.events[-1]
 
-    @property
+    @cached_property
     def ongoing(self) -> Row | None:
         """Its first record as Ongoing."""
         return self._first("Ongoing")
 
-    @property
+    @cached_property
+    def prepared(self) -> Row | None:
+        """Its first record as Prepare*: it is decided."""
+        return self._first("PrepareCommit") or self._first("PrepareAbort")
+
+    @cached_property
     def complete(self) -> Row | None:
         """Its first record as Complete*: every marker is written."""
-        return self._first("Complete")
+        return self._first("CompleteCommit") or self._first("CompleteAbort")
 
     @property
     def decided(self) -> Row | None:
         """Its Prepare* record, or else its Complete* record."""
-        return self._first("PrepareCommit") or self._first("PrepareAbort") or self.complete
+        return self.prepared or self.complete
 
     @property
     def is_commit(self) -> bool:
@@ -97,24 +107,21 @@ class Records:
     def is_unused(self) -> bool:
         """Whether it was aborted with no partition in it: a client of version 2 that wanted its epoch raised."""
         first = self.events[0]
-        return (
-            first["state"] == "PrepareAbort"
-            and not first["topic_partitions"]
-            and first["last_update_time"] == first["start_time"]
-        )
+        return first["state"] == "PrepareAbort" and not first["topic_partitions"] and self._has_beginning is True
 
     @property
-    def is_whole(self) -> bool:
-        """Whether none of its records is missing; compaction takes the oldest first."""
-        first = self.events[0]
-        begins = first["state"] == "Ongoing" and first["last_update_time"] == first["start_time"]
-        return (begins or self.is_unused) and (self.complete is None or self._first("Prepare") is not None)
+    def is_whole(self) -> bool | None:
+        """Whether none of its records is missing, null if not known; compaction takes the oldest first."""
+        if self.complete is not None and self.prepared is None:
+            return False
+        return self._has_beginning if self.events[0]["state"] == "Ongoing" or self.is_unused else False
 
     @property
     def start_time(self) -> dt.datetime | None:
-        """When it became Ongoing: each of its records tells."""
-        start: dt.datetime | None = self.events[0]["start_time"]
-        return start
+        """When it became Ongoing: each of its records tells, but for those in dumps of Kafka before 4.1."""
+        first = self.events[0]
+        start: dt.datetime | None = first["start_time"]
+        return first["last_update_time"] if start is None and self.is_whole else start
 
     @property
     def decided_at(self) -> dt.datetime | None:
@@ -180,10 +187,31 @@ class Records:
         return int(self.decided["producer_epoch"]) - int(self.ongoing["producer_epoch"])
 
     @property
-    def shows_version_2(self) -> bool:
-        """Whether its client raises the epoch itself."""
-        ongoing = 0 if self.ongoing is None else self.ongoing["client_transaction_version"] or 0
-        return ongoing >= 2 or (self.is_commit and bool(self.raised_by)) or self.is_unused
+    def is_of_version_2(self) -> bool | None:
+        """Whether its client raises the epoch with every end; null if not known."""
+        if self.version_2_before or self.shows_version_2:
+            return True
+        return self.version_2_before if self.shows_version_2 is None else False
+
+    @property
+    def shows_version_2(self) -> bool | None:
+        """What it tells of that by itself."""
+        if self.raised_by == 0:
+            return False
+        if self.is_unused or (self.is_commit and self.raised_by):
+            return True
+        ongoing = self.ongoing
+        if ongoing is None or ongoing["client_transaction_version"] is None:
+            return False if ongoing is not None and ongoing["value_version"] == 0 else None
+        return int(ongoing["client_transaction_version"]) >= 2
+
+    @property
+    def _has_beginning(self) -> bool | None:
+        """Whether its first record is the first that was written; null if not known."""
+        first = self.events[0]
+        if first["start_time"] is None:
+            return True if self.follows else None
+        return bool(first["start_time"] == first["last_update_time"])
 
     @property
     def _ends_with_next_id(self) -> bool:
@@ -193,7 +221,7 @@ class Records:
         return first is self.complete and version >= 2 and first["producer_epoch"] == 0
 
     def _first(self, state: str) -> Row | None:
-        return next((event for event in self.events if (event["state"] or "").startswith(state)), None)
+        return next((event for event in self.events if event["state"] == state), None)
 
 
 def ending(records: Records, *, as_of: dt.datetime | None, settled: bool = False, stuck_after: dt.timedelta) -> Ending:
@@ -231,10 +259,10 @@ def _not_ended(records: Records, as_of: dt.datetime | None, stuck_after: dt.time
     if records.decided is not None:
         stuck = lasted is not None and lasted > stuck_after
         return Ending("stuck" if stuck else "open", f"{text}: not every marker is written.")
-    timeout = records.last["timeout_ms"] * MILLISECOND
+    timeout = _timeout(records)
     if records.last["timeout_ms"] == TWO_PHASE_COMMIT:
         text += ", in two-phase commit, which has no timeout"
-    elif lasted is not None and lasted > timeout:
+    elif lasted is not None and timeout is not None and lasted > timeout:
         text += f", past its timeout of {_span(timeout)}"
     return Ending("open", f"{text}.")
 
@@ -243,39 +271,30 @@ def _abort(records: Records, *, soon: bool | None) -> Ending:
     """How an abort came about; `soon` is whether a new instance came at once."""
     by, shown = _aborted_by(records)
     late, when = _is_late(records), _when(records)
-    timeout = _span(records.last["timeout_ms"] * MILLISECOND)
     if by == CLIENT:
         return Ending("abort", f"Its client aborted it{when}: {shown}.")
-    if by == COORDINATOR and not late:
-        return Ending(
-            "fence",
-            f"A new instance asked for the id, so the coordinator aborted it{when}, before its timeout of {timeout}: "
-            f"{shown}.",
-        )
-    if by == COORDINATOR and soon is False:
-        return Ending(
-            "timeout",
-            f"The coordinator aborted it{when}, past its timeout of {timeout}: {shown}, and no new instance came at "
-            "once.",
-        )
+    if by == COORDINATOR and late is False:
+        return Ending("fence", f"A new instance asked for the id, so the coordinator aborted it{when}: {shown}.")
+    if by == COORDINATOR and late and soon is False:
+        return Ending("timeout", f"The coordinator aborted it{when}: {shown}, and no new instance came at once.")
+    if by == EITHER and late is False and soon is False:
+        return Ending("abort", f"Aborted{when}, and no new instance came at once: by its client.")
     return Ending("abort", _choice(records, by, shown, late=late, soon=soon))
 
 
-def _choice(records: Records, by: str, shown: str, *, late: bool, soon: bool | None) -> str:
+def _choice(records: Records, by: str, shown: str, *, late: bool | None, soon: bool | None) -> str:
     """Who may have aborted it, and why no more can be said."""
-    timeout = _span(records.last["timeout_ms"] * MILLISECOND)
-    whom = ["by its client"] if by == EITHER else []
-    if late:
-        whom.append("by the coordinator for its timeout")
+    who = ["by its client"] if by == EITHER else []
+    if late is not False:
+        who.append("by the coordinator for its timeout")
     if soon:
-        whom.append(f"for the new instance that came {_span(_gap(records))} later (a fence)")
+        who.append(f"for the new instance that came {_span(_gap(records))} later (a fence)")
     elif soon is None:
-        whom.append("for a new instance whose record is not there yet (a fence)")
-    text = f"Aborted{_when(records)}, {'past' if late else 'before'} its timeout of {timeout}"
-    if whom == ["by its client"]:
-        return f"{text}, and no new instance came at once: by its client."
-    text += f": {' or '.join(whom)}; {shown}, which does not tell them apart."
-    if late:
+        who.append("for a new instance whose record is not there yet (a fence)")
+    elif late is None:
+        who.append("for a new instance that did not come back (a fence)")
+    text = f"Aborted{_when(records)}: {' or '.join(who)}; {shown}, which does not tell them apart."
+    if late is not False:
         text += " If it was the timeout, the broker's log says so (Completed rollback ... due to timeout)."
     return text
 
@@ -290,17 +309,27 @@ def _aborted_by(records: Records) -> tuple[str, str]:
     epoch = records.events[0]["producer_epoch"]
     if raised == 0:
         return CLIENT, f"the epoch stayed {epoch}"
-    if raised == 1 and (records.shows_version_2 or records.epoch_raised_before):
-        return EITHER, "transaction version 2 raises the epoch with every end"
-    return COORDINATOR, f"the epoch was raised from {epoch} to {epoch + raised}"
+    change = f"the epoch was raised from {epoch} to {epoch + raised}"
+    if raised > 1 or records.is_of_version_2 is False:
+        return COORDINATOR, change
+    if records.is_of_version_2 is None:
+        return EITHER, f"{change}, maybe by a client of transaction version 2"
+    return EITHER, "transaction version 2 raises the epoch with every end"
 
 
-def _is_late(records: Records) -> bool:
-    """Whether it was decided past its timeout."""
-    timeout, start, decided_at = records.last["timeout_ms"], records.start_time, records.decided_at
-    if timeout == TWO_PHASE_COMMIT or start is None or decided_at is None:
+def _is_late(records: Records) -> bool | None:
+    """Whether it was decided past its timeout; null if not known."""
+    timeout, start, decided_at = _timeout(records), records.start_time, records.decided_at
+    if records.last["timeout_ms"] == TWO_PHASE_COMMIT:
         return False
-    return bool(decided_at - start > timeout * MILLISECOND)
+    if timeout is None or start is None or decided_at is None:
+        return None
+    return decided_at - start > timeout
+
+
+def _timeout(records: Records) -> dt.timedelta | None:
+    milliseconds = records.last["timeout_ms"]
+    return None if milliseconds is None else milliseconds * MILLISECOND
 
 
 def _comes_soon(records: Records, as_of: dt.datetime | None) -> bool | None:
@@ -322,8 +351,15 @@ def _gap(records: Records) -> dt.timedelta:
 
 
 def _when(records: Records) -> str:
-    start, decided_at = records.start_time, records.decided_at
-    return "" if start is None or decided_at is None else f" {_span(decided_at - start)} after its start"
+    """`` 1.2 s after its start``, and for an abort also whether that is past its timeout."""
+    start, decided_at, late = records.start_time, records.decided_at, _is_late(records)
+    if start is None or decided_at is None:
+        return ""
+    when = f" {_span(decided_at - start)} after its start"
+    timeout = _timeout(records)
+    if records.is_commit or late is None or timeout is None:
+        return when
+    return f"{when}, {'past' if late else 'before'} its timeout of {_span(timeout)}"
 
 
 def _span(span: dt.timedelta) -> str:
