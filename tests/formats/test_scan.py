@@ -1,0 +1,410 @@
+"""Scanned headers: of real brokers against `read_header`; the window, the compiled form and the file make no odds."""
+
+import os
+import shutil
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.formats.logs import assert_accounted, batch, control_batch, joined, logs, marker, placed, positions
+from tests.formats.written import Segment
+from toolkit.formats import checksum, hop
+from toolkit.formats.batches import HEADER_SIZE, read_header
+from toolkit.formats.headers import ABORT, COMMIT, HEADER, NO_MARKER, UNREAD_MARKER
+from toolkit.formats.hop import PLAIN, jitted_kernel
+from toolkit.formats.scan import scan, scan_file
+from toolkit.lab import Kafka
+
+DATA = Path(__file__).parent / "data" / "dumps"
+unhurried = settings(deadline=None)
+
+
+def raw(number: int | None) -> int:
+    return -1 if number is None else number
+
+
+# What headers say
+
+
+def assert_equals_read_header(data: bytes) -> None:
+    """The scan of sound batches of magic 2 says what `read_header` says of each, and nothing else."""
+    found = scan(data, crc=True)
+    assert_accounted(found, 0, len(data))
+    assert found.damage == ()
+    for row in found.headers:
+        header = read_header(data, int(row["position"]))
+        fields = {name: int(row[name]) for name in HEADER.names or () if name not in ("marker", "coordinator_epoch")}
+        assert fields == {
+            "position": row["position"],
+            "size": header.size,
+            "base_offset": header.base_offset,
+            "last_offset": header.last_offset,
+            "base_timestamp": raw(header.base_timestamp),
+            "max_timestamp": raw(header.max_timestamp),
+            "producer_id": raw(header.producer_id),
+            "crc": header.crc,
+            "base_sequence": raw(header.base_sequence),
+            "record_count": header.record_count,
+            "leader_epoch": raw(header.partition_leader_epoch),
+            "attributes": header.attributes,
+            "producer_epoch": raw(header.producer_epoch),
+            "magic": 2,
+            "crc_ok": 1,
+        }
+        assert (row["marker"] != NO_MARKER) == header.is_control
+
+
+def test_headers_of_real_brokers_are_what_read_header_says(segments: list[Segment]) -> None:
+    for segment in segments:
+        assert_equals_read_header(segment.data)
+    seen = [header for segment in segments for _, header in segment.batches()]
+    assert {header.compression for header in seen} == {"none", "gzip", "snappy", "lz4", "zstd"}
+    assert {header.timestamp_type for header in seen} == {"CreateTime", "LogAppendTime"}
+    assert any(header.is_control for header in seen)
+
+
+@pytest.mark.parametrize("path", sorted(DATA.rglob("*.log")), ids=lambda path: "-".join(path.parts[-3:-1]))
+def test_headers_of_recorded_segments_are_what_read_header_says(path: Path) -> None:
+    assert_equals_read_header(path.read_bytes())
+
+
+@unhurried
+@given(logs)
+def test_headers_of_any_log_are_complete(log: list[bytes]) -> None:
+    found = scan(b"".join(log), crc=True)
+    assert_accounted(found, 0, sum(map(len, log)))
+    assert found.damage == ()
+    assert found.headers["size"].tolist() == [len(each) for each in log]
+    assert found.headers["crc_ok"].tolist() == [1] * len(log)
+    assert found.headers["last_offset"].tolist() == sorted(found.headers["last_offset"].tolist())
+
+
+def test_the_log_of_a_kraft_controller_is_read_too(kafka: Kafka) -> None:
+    (path,) = kafka.log_dirs[1].glob("__cluster_metadata-0/*0.log")
+    found = joined(list(scan_file(path, crc=True)))
+    assert (found.headers["crc_ok"] == 1).all()
+    leader_change = 2
+    assert leader_change in found.headers["marker"].tolist()
+
+
+# Markers
+
+
+@given(st.lists(st.tuples(st.sampled_from([ABORT, COMMIT]), st.integers(-1, 2**31 - 1)), min_size=1, max_size=5))
+def test_a_marker_tells_its_type_and_coordinator_epoch(ends: list[tuple[int, int]]) -> None:
+    log = placed([batch(producer_id=1), *(marker(type_, coordinator_epoch=epoch) for type_, epoch in ends), batch()])
+    headers = scan(b"".join(log)).headers
+    assert headers["marker"].tolist() == [NO_MARKER, *(type_ for type_, _ in ends), NO_MARKER]
+    assert headers["coordinator_epoch"].tolist() == [-1, *(epoch for _, epoch in ends), -1]
+
+
+KEY, VALUE = struct.pack(">hh", 0, COMMIT), struct.pack(">hi", 0, 7)
+LONG_TIME = b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"  # a varint of ten bytes, as long as they get
+
+
+@pytest.mark.parametrize(
+    ("records", "attributes", "expected"),
+    [
+        pytest.param(b"\x22\0\0\0\x0a" + KEY + b"\xee\x0c" + VALUE + b"\0", 0x30, (COMMIT, 7), id="a longer key"),
+        pytest.param(b"\x22\0\0\0\x08" + KEY + b"\x0e" + VALUE + b"\xee\0", 0x30, (COMMIT, 7), id="a longer value"),
+        pytest.param(b"\x32\0" + LONG_TIME + b"\0\x08" + KEY + b"\x0c" + VALUE + b"\0", 0x30, (COMMIT, 7), id="a time"),
+        pytest.param(b"\x20\0\0\0\x08\0\0\0\2\x0c" + VALUE + b"\0", 0x20, (2, -1), id="LEADER_CHANGE"),
+        pytest.param(b"\x20\0\0\0\x08\0\0\0\x63\x0c" + VALUE + b"\0", 0x20, (99, -1), id="an unknown type"),
+        pytest.param(b"\x20\0\0\0\x08\0\5\0\1\x0c\0\5\0\0\0\7\0", 0x30, (COMMIT, 7), id="newer versions"),
+        pytest.param(b"\x14\0\0\0\x08" + KEY + b"\1\0", 0x30, (COMMIT, -1), id="no value"),
+        pytest.param(b"\x14\0\0\0\x08" + KEY + b"\x0c\0", 0x30, (COMMIT, -1), id="cut within the value"),
+        pytest.param(
+            b"\x20\0\0\0\x08\xff\xff\0\1\x0c" + VALUE + b"\0", 0x30, (UNREAD_MARKER, -1), id="version below 0"
+        ),
+        pytest.param(b"\x20\0\0\0\x08" + KEY + b"\x0c\xff\xff\0\0\0\7\0", 0x30, (COMMIT, -1), id="value below 0"),
+        pytest.param(b"\x08\0\0\0\1\1\0", 0x30, (UNREAD_MARKER, -1), id="no key"),
+        pytest.param(b"\x08\0\0\0\x08\0", 0x30, (UNREAD_MARKER, -1), id="cut within the key"),
+        pytest.param(b"\xff" * 60, 0x30, (UNREAD_MARKER, -1), id="an endless varint"),
+        pytest.param(b"\x20\0\0\0\x08" + KEY + b"\x0c" + VALUE + b"\0", 0x31, (UNREAD_MARKER, -1), id="compressed"),
+        pytest.param(b"", 0x30, (UNREAD_MARKER, -1), id="its record was cleaned away"),
+    ],
+)
+def test_a_control_record_of_any_make_is_read_as_far_as_it_goes(
+    records: bytes, attributes: int, expected: tuple[int, int]
+) -> None:
+    log = placed([batch(), control_batch(records, attributes=attributes), batch(seed=1)])
+    (row,) = scan(b"".join(log), crc=True).headers[1:2]
+    assert (row["marker"], row["coordinator_epoch"]) == expected
+    assert row["crc_ok"] == 1
+
+
+# Checksums
+
+
+@pytest.mark.parametrize("form", ["plain", "jitted", "jitted without the C library"])
+def test_a_wrong_checksum_is_a_row_that_says_so(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hop, "PLAIN_BYTES", 1 << 60 if form == "plain" else 0)
+    if "without" in form:
+        monkeypatch.setattr(checksum, "_address", lambda: 0)
+    log = placed([batch(seed=seed) for seed in range(5)])
+    log[2] = log[2][:-1] + bytes([log[2][-1] ^ 1])
+    found = scan(b"".join(log), crc=True)
+    assert found.headers["crc_ok"].tolist() == [1, 1, 0, 1, 1]
+    assert found.damage == ()
+    assert scan(b"".join(log)).headers["crc_ok"].tolist() == [-1] * 5
+
+
+def test_the_c_library_is_called_where_it_is_there() -> None:
+    pytest.importorskip("google_crc32c._crc32c")
+    assert checksum._address()
+
+
+def test_a_batch_larger_than_the_window_is_summed_up_in_pieces() -> None:
+    log = placed([batch(seed=1), batch(size=3_000_000, seed=2), batch(seed=3)])
+    damaged = [log[0], log[1][:-1] + bytes([log[1][-1] ^ 1]), log[2]]
+    assert scan(b"".join(log), crc=True).headers["crc_ok"].tolist() == [1, 1, 1]
+    assert scan(b"".join(damaged), crc=True).headers["crc_ok"].tolist() == [1, 0, 1]
+
+
+# Windows, pieces, forms
+
+
+@unhurried
+@given(logs, st.binary(max_size=200), st.integers(1, 1000), st.booleans())
+def test_the_window_makes_no_odds(
+    tmp_path_factory: pytest.TempPathFactory, log: list[bytes], tail: bytes, chunk: int, crc: bool
+) -> None:
+    data = b"".join(log) + tail
+    path = tmp_path_factory.getbasetemp() / f"window-{os.getpid()}.log"
+    path.write_bytes(data)
+    whole = scan(data, crc=crc)
+    parts = list(scan_file(path, crc=crc, chunk_bytes=chunk))
+    assert joined(parts).headers.tolist() == whole.headers.tolist()
+    assert joined(parts).damage == whole.damage
+
+
+@unhurried
+@given(logs, st.data())
+def test_a_log_that_comes_bit_by_bit_is_scanned_bit_by_bit(log: list[bytes], data: st.DataObject) -> None:
+    whole = b"".join(log)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=5)))
+    parts = [scan(b"")]
+    for cut in cuts:
+        parts.append(scan(whole[:cut], position=parts[-1].end, last=False))
+        assert parts[-1].damage == ()
+    parts.append(scan(whole, position=parts[-1].end))
+    assert joined(parts).headers.tolist() == scan(whole).headers.tolist()
+
+
+def test_what_cannot_be_told_yet_is_left_out() -> None:
+    log = placed([batch(seed=1), batch(seed=2)])
+    whole = b"".join(log)
+    for cut in range(len(log[0]), len(whole)):
+        found = scan(whole[:cut], last=False)
+        assert (positions(found.headers), found.damage, found.end) == ([0], (), len(log[0]))
+    broken = log[0] + b"\xff" * 100
+    assert scan(broken, last=False).end == len(log[0])
+    assert scan(broken + log[1], last=False).end == len(broken + log[1])
+
+
+def both_forms(data: bytes, start: int, call: Callable[..., object]) -> tuple[object, object]:
+    return call(PLAIN, memoryview(data), start), call(jitted_kernel(), np.frombuffer(data, np.uint8).copy(), start)
+
+
+@unhurried
+@given(logs, st.lists(st.tuples(st.integers(0, 2000), st.integers(0, 255)), max_size=3), st.integers(0, 300))
+def test_the_compiled_form_says_what_the_plain_one_says(
+    log: list[bytes], changes: list[tuple[int, int]], start: int
+) -> None:
+    data = bytearray(b"".join(log))
+    for at, byte in changes:
+        data[at % len(data)] = byte
+    start %= len(data)
+
+    def hops(kernel: hop.Kernel, buf: object, position: int) -> object:
+        found = np.zeros(len(data), np.int64)
+        return *kernel.hop(buf, position, len(data), found), found.tolist()
+
+    def searched(kernel: hop.Kernel, buf: object, position: int) -> object:
+        return kernel.search(buf, position, len(data), len(data) + 50)
+
+    for call in (hops, searched):
+        plain, jitted = both_forms(bytes(data), start, call)
+        assert plain == jitted
+
+
+def test_small_scans_do_without_numba_and_large_ones_do_not() -> None:
+    code = """
+import sys
+from tests.formats.logs import batch
+data = batch(size=1000) * 1000
+from toolkit.formats.scan import scan
+scan(data, crc=True)
+assert "numba" not in sys.modules
+scan(data * 40)
+assert "numba" in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[2])
+
+
+@pytest.mark.parametrize("why", ["no folder", "full disk"])
+def test_compiled_code_that_cannot_be_kept_is_used_all_the_same(why: str, tmp_path: Path) -> None:
+    code = f"""
+import resource
+from tests.formats.logs import batch
+from toolkit.formats import hop
+hop.PLAIN_BYTES = 0
+from toolkit.formats.scan import scan
+if {why == "full disk"}:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+assert scan(batch() * 3, crc=True).headers["crc_ok"].tolist() == [1, 1, 1]
+"""
+    root = Path(__file__).parents[2]
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "kept"), "PYTHONPATH": f"{tmp_path}:{root}"}
+    if why == "no folder":
+        shutil.copytree(root / "toolkit", tmp_path / "toolkit", ignore=shutil.ignore_patterns("__pycache__"))
+        (tmp_path / "toolkit" / "formats" / "__pycache__").touch()
+        environment |= {"NUMBA_CACHE_DIR": "", "HOME": "/dev/null", "XDG_CACHE_HOME": "/dev/null"}
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path, env=environment)
+
+
+def test_many_threads_may_scan_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hop, "PLAIN_BYTES", 0)
+    logs = [b"".join(placed([batch(seed=seed * 100 + i) for i in range(50)])) for seed in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda log: scan(log, crc=True), logs * 10))
+    assert all((each.headers["crc_ok"] == 1).all() and len(each.headers) == 50 for each in found)
+
+
+# Files
+
+
+@pytest.fixture
+def log_file(tmp_path: Path) -> tuple[Path, list[bytes]]:
+    log = placed([batch(seed=seed, size=30 * seed) for seed in range(8)])
+    path = tmp_path / "00000000000000000000.log"
+    path.write_bytes(b"".join(log))
+    return path, log
+
+
+def test_a_part_of_a_file_is_read(log_file: tuple[Path, list[bytes]]) -> None:
+    path, log = log_file
+    starts = [0, *np.cumsum([len(each) for each in log]).tolist()]
+    found = joined(list(scan_file(path, start=starts[2], stop=starts[5])))
+    assert positions(found.headers) == starts[2:5]
+    assert found.end == starts[5]
+    cut = joined(list(scan_file(path, start=starts[2], stop=starts[5] + 1)))
+    assert (positions(cut.headers), cut.damage) == (starts[2:5], ())
+    beyond = joined(list(scan_file(path, stop=starts[-1] + 1)))
+    assert positions(beyond.headers) == starts[:-1]
+
+
+def test_an_empty_file_holds_nothing(tmp_path: Path) -> None:
+    (tmp_path / "empty.log").touch()
+    assert list(scan_file(tmp_path / "empty.log")) == []
+
+
+def test_what_cannot_be_read_says_why(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    reasons = {}
+    for name in ("missing", "pipe", "."):
+        (found,) = scan_file(tmp_path / name)
+        assert len(found.headers) == 0
+        (damage,) = found.damage
+        assert (damage.position, damage.size) == (0, 0)
+        reasons[name] = damage.reason
+    assert reasons == {
+        "missing": "UNREADABLE: No such file or directory.",
+        "pipe": "UNREADABLE: this is a pipe or device and no file.",
+        ".": "UNREADABLE: this is a directory and no file.",
+    }
+
+
+def test_a_disk_that_fails_half_way_leaves_what_was_read(
+    log_file: tuple[Path, list[bytes]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from toolkit.formats import log_bytes
+
+    path, log = log_file
+    bad_sector = len(log[0]) + len(log[1]) + len(log[2])
+    read_into = log_bytes.FileBytes.read_into
+
+    def read_until(self: log_bytes.FileBytes, target: memoryview, position: int) -> int:
+        if position + min(len(target), self.stop - position) > bad_sector:
+            raise OSError(5, "Input/output error")
+        return read_into(self, target, position)
+
+    monkeypatch.setattr(log_bytes.FileBytes, "read_into", read_until)
+    found = joined(list(scan_file(path, chunk_bytes=128)))
+    assert positions(found.headers)[:1] == [0]
+    assert found.damage[-1].reason == "UNREADABLE: Input/output error."
+    assert_accounted(found, 0, path.stat().st_size)
+
+
+def test_a_file_that_grows_is_read_as_far_as_it_went(log_file: tuple[Path, list[bytes]]) -> None:
+    path, _ = log_file
+    parts = scan_file(path, chunk_bytes=128)
+    size = path.stat().st_size
+    with path.open("ab") as file:
+        first = next(parts)
+        file.write(batch(seed=99))
+    assert joined([first, *parts]).end == size
+
+
+@pytest.mark.parametrize("crc", [False, True])
+def test_a_file_that_is_cut_and_written_anew_meanwhile_gives_only_sound_batches(tmp_path: Path, crc: bool) -> None:
+    path = tmp_path / "00000000000000000000.log"
+    log = placed([batch(seed=seed % 7, size=50 + 40 * (seed % 7)) for seed in range(700)])
+    whole = b"".join(log)
+    sound = {(len(each), each[17:21]) for each in log}
+    path.write_bytes(whole)
+    done = threading.Event()
+
+    def truncate_and_append() -> None:
+        rng = np.random.default_rng(1)
+        with path.open("r+b", buffering=0) as file:
+            while not done.wait(0.001):
+                cut = int(rng.integers(0, len(whole)))
+                file.truncate(cut)
+                file.seek(cut)
+                file.write(whole[cut:])
+
+    writer = threading.Thread(target=truncate_and_append)
+    writer.start()
+    try:
+        for chunk in [200, 3000, 50_000] * 20:
+            found = [*scan_file(path, crc=crc, chunk_bytes=chunk)]
+            if not found:
+                continue
+            every = joined(found)
+            assert_accounted(every, 0, every.end)
+            assert {(int(h["size"]), int(h["crc"]).to_bytes(4, "big")) for h in every.headers} <= sound
+            assert all(each.reason.startswith("TORN_TAIL") for each in every.damage)
+    finally:
+        done.set()
+        writer.join()
+
+
+def test_memory_does_not_grow_with_a_batch(tmp_path: Path) -> None:
+    """A damaged length claims 2 GB in a sparse file that has them."""
+    path = tmp_path / "00000000000000000000.log"
+    header = bytearray(batch()[:HEADER_SIZE])
+    header[8:12] = (2**31 - 1).to_bytes(4, "big")
+    with path.open("wb") as file:
+        file.write(batch() + header)
+        file.truncate(len(batch()) + 12 + 2**31 - 1)
+    code = f"""
+import resource
+from toolkit.formats.scan import scan_file
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+parts = list(scan_file({str(path)!r}))
+assert [len(part.headers) for part in parts] == [2], parts
+after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print((after - before) // 1024)
+"""
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert int(done.stdout) < 200  # MB, numba's included
