@@ -57,7 +57,7 @@ def groups_held(wire: Wire, held: Sequence[Spot]) -> dict[Place, list[str]]:
     data = [spot for spot in held if spot.place[0] != OFFSETS_TOPIC]
     found = (groups_at(wire, sorted(wire.brokers), data) if data else None) or {}
     unstable = (unstable_groups(wire, {s.place[1]: s.broker_id for s in offsets}) if offsets else None) or {}
-    return found | {(OFFSETS_TOPIC, number): groups for number, groups in unstable.items()}
+    return found | {(OFFSETS_TOPIC, number): groups for number, groups in unstable.items() if groups}
 
 
 def groups_at(wire: Wire, brokers: Iterable[int], held: Sequence[Spot]) -> dict[Place, list[str]] | None:
@@ -93,7 +93,8 @@ def groups_at(wire: Wire, brokers: Iterable[int], held: Sequence[Spot]) -> dict[
 def unstable_groups(wire: Wire, partitions: Mapping[int, int]) -> dict[int, list[str]] | None:
     """Groups with an offset that an open transaction committed: they cannot be told where to go on reading.
 
-    A consumer that asks for stable offsets gets UNSTABLE_OFFSET_COMMIT until the transaction ends.
+    A consumer that asks for stable offsets gets UNSTABLE_OFFSET_COMMIT until the transaction ends. A group that never
+    committed another offset of the same partition does not show before Kafka is asked for that very partition.
 
     Parameters
     ----------

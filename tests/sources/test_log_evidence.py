@@ -1,0 +1,316 @@
+"""What the logs of staged incidents tell: the cause of each, and what waits behind it, on real brokers."""
+
+import contextlib
+import datetime as dt
+import re
+import uuid
+from collections.abc import Iterator, Sequence
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from toolkit import Cluster
+from toolkit.lab import Kafka
+from toolkit.lab.consumer import blocked_consumer
+from toolkit.lab.incidents import EVERYDAY, INCIDENTS, NEGLECTFUL, Staged
+from toolkit.lab.producer import TxnProducer
+from toolkit.schema import Row
+from toolkit.sources import excerpts, log_evidence, wire
+
+pytestmark = pytest.mark.lab
+
+CAUSES = {
+    "late_message": ["R2"],
+    "late_after_commit": ["R1"],
+    "never_added": ["R3"],
+    "busy_elsewhere": ["R3"],
+    "superseded_elsewhere": ["R3"],
+    "superseded_same_partition": ["R3"],
+    "future_clock": ["R3"],
+    "head_deleted": ["R17", "R3"],
+    "offsets_never_added": ["R3", "R14"],
+}
+WHAT_SHOWS = {
+    "late_message": r"came after the ABORT marker at offset 3, with the next sequence number \(1\): in flight, or ",
+    "late_after_commit": r"came after the COMMIT marker at offset 3, with the next sequence number \(1\): late, or ",
+    "never_added": r"written but never added: the coordinator wrote 1 record of producer \d+ epoch 0, and ",
+    "superseded_elsewhere": r'superseded epoch: "superseded_elsewhere-\w+" is at epoch 1, and this is of 0; written',
+    "superseded_same_partition": r"superseded epoch: ",
+    "head_deleted": r"its head is deleted: it begins at 2, and the log starts at 6 now",
+    "offsets_never_added": r"it holds offsets of group offsets_never_added-\w+ \(R3, R14\)$",
+}
+HEALTHY = ["open_young", "open_long", "old_event_times", "marker_only", "fenced_by_timeout"]
+
+
+@pytest.fixture(scope="module")
+def cluster(kafka: Kafka) -> Iterator[Cluster]:
+    with Cluster(kafka.bootstrap_servers, timeout=10) as connected:
+        yield connected
+
+
+def judge(cluster: Cluster, staged: Staged, **options: bool) -> Row:
+    """The row of what was staged."""
+    rows = cluster.finding_rows([staged.topic], [staged.partition], looks_apart=0.1, **options)
+    return next(row for row in rows if row["start_offset"] in {staged.start_offset, None})
+
+
+def codes(row: Row) -> list[str]:
+    named = re.search(r"\((R[^()]*)\)$", row["cause"] or "")
+    return named[1].split(", ") if named else []
+
+
+def names(row: Row) -> list[str]:
+    return [entry["name"] for entry in row["evidence"]]
+
+
+def consumed(kafka: Kafka, topic: str, start: int, stop: int) -> list[bytes]:
+    """What a read_uncommitted consumer gets from one offset to before another."""
+    settings = {**kafka.client_config(), "group.id": f"count-{uuid.uuid4()}", "isolation.level": "read_uncommitted"}
+    consumer = Consumer({**settings, "enable.partition.eof": True})
+    consumer.assign([TopicPartition(topic, 0, start)])
+    found = []
+    while message := consumer.poll(10):
+        if message.error() or (message.offset() or 0) >= stop:
+            break
+        found.append(message.value() or b"")
+    consumer.close()
+    return found
+
+
+@pytest.mark.parametrize("name", CAUSES)
+def test_the_cause_of_each_incident(cluster: Cluster, kafka: Kafka, name: str) -> None:
+    with INCIDENTS[name](kafka) as staged:
+        row = judge(cluster, staged)
+        bare = judge(cluster, staged, log_evidence=False)
+    assert row["verdict"] == bare["verdict"] == "hanging"
+    assert codes(row) == CAUSES[name]
+    assert re.search(WHAT_SHOWS.get(name, ""), row["cause"])
+    assert "record" in names(row)
+    if name != "head_deleted":
+        assert "first_batch" in names(row)
+    assert codes(bare) == []
+    assert (bare["records_held"], bare["compaction_held"]) == (None, None)
+
+
+@pytest.fixture(scope="module")
+def old_kafka() -> Iterator[Kafka]:
+    with Kafka("3.5.2", properties=EVERYDAY.properties) as broker:
+        yield broker
+
+
+@pytest.mark.parametrize("name", ["late_message", "late_after_commit", "offsets_never_added"])
+def test_the_cause_on_an_older_broker(old_kafka: Kafka, name: str) -> None:
+    with INCIDENTS[name](old_kafka) as staged, Cluster(old_kafka.bootstrap_servers, timeout=10) as cluster:
+        row = judge(cluster, staged)
+    assert codes(row) == CAUSES[name]
+    if name == "offsets_never_added":
+        assert (row["groups_held"], row["compaction_held"]) == ([staged.group], True)
+
+
+def test_an_id_that_has_expired_is_found_by_its_tombstone() -> None:
+    with (
+        Kafka("4.3.1", properties=NEGLECTFUL.properties) as kafka,
+        INCIDENTS["orphan"](kafka) as staged,
+        Cluster(kafka.bootstrap_servers, timeout=10) as cluster,
+    ):
+        row = judge(cluster, staged)
+        past = cluster.histories([staged.transactional_id])
+    assert codes(row) == ["R4", "R3"]
+    assert row["cause"].startswith(f'its id "{staged.transactional_id}" has expired: __transaction_state-')
+    assert any(entry["value"].endswith("tombstone") for entry in row["evidence"] if entry["name"] == "record")
+    assert past["kind"].tolist() == ["init", "expired"]
+    assert past["producer_id"].tolist() == [staged.producer_id] * 2
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_nothing_is_read_of_what_is_healthy(
+    cluster: Cluster, kafka: Kafka, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_evidence, "explained", None)
+    with INCIDENTS[name](kafka) as staged:
+        rows = cluster.finding_rows([staged.topic], looks_apart=0.1)
+    assert {row["verdict"] for row in rows} <= {"ongoing", "clear"}
+    assert {row["cause"] for row in rows} == {None}
+
+
+def test_mixed_epochs_show_where_the_new_one_begins(cluster: Cluster, kafka: Kafka) -> None:
+    with INCIDENTS["superseded_written"](kafka) as staged:
+        row = judge(cluster, staged)
+    assert row["verdict"] == "ongoing"
+    assert row["cause"] == (
+        "mixed epochs in one transaction: epoch 0, which is dead, opened it, and epoch 1 writes into it from offset "
+        f"{staged.start_offset + 1} on"
+    )
+    assert row["records_held"] == 2
+
+
+def test_a_healthy_transaction_that_is_long_gets_a_hint_by_its_id(cluster: Cluster, kafka: Kafka) -> None:
+    topic = f"flink-{uuid.uuid4().hex[:6]}"
+    with INCIDENTS["open_young"](kafka, topic=topic):
+        for transactional_id, timeout_ms, code in (
+            (f"{topic}-3-17", 3_600_000, "R11"),
+            (f"{topic}-{uuid.uuid4()}", 60_000, "R13"),
+            (f"{topic}-a", 60_000, None),
+        ):
+            producer = TxnProducer(cluster.wire, transactional_id, timeout_ms=timeout_ms).init()
+            producer.add(topic, 1)
+            producer.send(topic, 1)
+            rows = cluster.finding_rows([topic], [1], looks_apart=0, max_transaction_timeout_ms=0)
+            producer.end(commit=True)
+            (row,) = rows
+            assert row["verdict"] == "long"
+            assert codes(row) == ([code] if code else [])
+            assert (row["cause"] or "a hint: ").startswith("a hint: ")
+
+
+def test_what_waits_is_what_a_consumer_counts(cluster: Cluster, kafka: Kafka) -> None:
+    """Several open transactions, plain records, compressed ones, markers between them."""
+    with INCIDENTS["several_open"](kafka) as staged:
+        busy = TxnProducer(cluster.wire, f"busy-{staged.topic}").init()
+        busy.add(staged.topic, 0)
+        busy.send(staged.topic, 0, records=7)
+        busy.end(commit=False)
+        producer = Producer({**kafka.client_config(), "compression.type": "zstd", "linger.ms": 50})
+        for number in range(500):
+            producer.produce(staged.topic, value=b"%d" % number * 20, partition=0)
+        producer.flush()
+        rows = cluster.finding_rows([staged.topic], [0], looks_apart=0.1)
+        first = rows[0]
+        waiting = consumed(kafka, staged.topic, first["last_stable_offset"], first["high_watermark"])
+        frame = cluster.batches(staged.topic, 0, start="lso")
+    assert {row["records_held"] for row in rows} == {len(waiting)}
+    assert first["offsets_held"] == len(waiting) + 1, "a marker is no record"
+    assert first["bytes_held"] == frame["size"].sum()
+    assert first["compaction_held"] is False
+    assert [row["compaction_held"] for row in rows[1:]] == [None, None]
+
+
+def test_what_waits_of_a_head_that_is_deleted_in_part(cluster: Cluster, kafka: Kafka) -> None:
+    """The LSO lies below the log start, which lies within a batch."""
+    with INCIDENTS["head_deleted"](kafka) as staged:
+        row = judge(cluster, staged)
+        (offsets,) = cluster.partition_rows([staged.topic], [0])
+        waiting = consumed(kafka, staged.topic, offsets["log_start_offset"], offsets["high_watermark"])
+    assert row["records_held"] == len(waiting) == 3
+
+
+def test_compaction_waits_at_the_lso(cluster: Cluster, kafka: Kafka) -> None:
+    topic = f"compacted-{uuid.uuid4().hex[:6]}"
+    new = wire.CreateTopics.CreatableTopic
+    policy = new.CreatableTopicConfig(name="cleanup.policy", value="compact,delete")
+    asked = new(name=topic, num_partitions=2, replication_factor=1, assignments=[], configs=[policy])
+    cluster.wire.ask(wire.CreateTopics(topics=[asked], timeout_ms=10_000, validate_only=False, max_version=4))
+    with INCIDENTS["never_added"](kafka, topic=topic) as staged:
+        assert judge(cluster, staged)["compaction_held"] is True
+
+
+def test_groups_whose_offsets_are_held_are_named_by_the_log(cluster: Cluster, kafka: Kafka) -> None:
+    with INCIDENTS["offsets_never_added"](kafka) as staged:
+        row = judge(cluster, staged)
+        bare = judge(cluster, staged, log_evidence=False)
+    assert row["groups_held"] == [staged.group]
+    assert bare["groups_held"] is None, "its first commit shows in no answer: not known, and not none"
+    assert row["compaction_held"] is True
+
+
+def test_groups_whose_offsets_are_held_are_named_by_their_coordinator(cluster: Cluster, kafka: Kafka) -> None:
+    """UNSTABLE_OFFSET_COMMIT for an offset that was committed before."""
+    with contextlib.ExitStack() as stack:
+        topic = stack.enter_context(INCIDENTS["open_young"](kafka)).topic
+        reader = stack.enter_context(blocked_consumer(kafka, topic, f"again-{topic}"))
+        staged = stack.enter_context(INCIDENTS["offsets_never_added"](kafka, topic=topic, group=reader.group))
+        rows = [judge(cluster, staged, log_evidence=wanted) for wanted in (True, False)]
+    assert [row["groups_held"] for row in rows] == [[staged.group]] * 2
+
+
+def test_a_clock_that_cannot_be_right_gives_way_to_the_brokers(cluster: Cluster, kafka: Kafka) -> None:
+    with INCIDENTS["future_clock"](kafka) as staged:
+        row = judge(cluster, staged)
+        bare = judge(cluster, staged, log_evidence=False)
+    now = dt.datetime.now(dt.UTC)
+    assert bare["opened_by"] == "producer"
+    assert bare["opened_at"] > now + dt.timedelta(minutes=40)
+    assert row["opened_by"] == "broker"
+    assert now - dt.timedelta(minutes=1) < row["opened_at"] < now
+
+
+def test_old_event_times_of_a_hanging_one(cluster: Cluster, kafka: Kafka) -> None:
+    with INCIDENTS["open_young"](kafka) as staged:
+        producer = TxnProducer(cluster.wire, f"backfill-{staged.topic}").init()
+        start = producer.send(staged.topic, 0, timestamp=dt.datetime(2020, 1, 1, tzinfo=dt.UTC))
+        rows = cluster.finding_rows([staged.topic], [0], looks_apart=0.1)
+    (row,) = [row for row in rows if row["start_offset"] == start]
+    assert (row["verdict"], row["opened_by"]) == ("hanging", "broker")
+    assert row["opened_at"].year > 2020
+
+
+def test_a_marker_is_looked_for_further_back_in_growing_steps(cluster: Cluster, kafka: Kafka) -> None:
+    with INCIDENTS["never_added"](kafka) as staged:
+        late = TxnProducer(cluster.wire, f"late-{staged.topic}").init()
+        late.add(staged.topic, 1)
+        late.send(staged.topic, 1)
+        late.end(commit=False)
+        many = Producer({**kafka.client_config(), "linger.ms": 0, "batch.num.messages": 10})
+        for _ in range(400):
+            many.produce(staged.topic, value=b"x", partition=1)
+        many.flush()
+        start = late.send(staged.topic, 1)
+        (row,) = cluster.finding_rows([staged.topic], [1], looks_apart=0.1)
+    assert row["start_offset"] == start
+    assert codes(row) == ["R2"]
+
+
+def test_where_the_bounds_end_the_cause_says_what_was_read(
+    cluster: Cluster, kafka: Kafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(excerpts, "BACK", ())
+    monkeypatch.setattr(excerpts, "FORWARD", 1)
+    monkeypatch.setattr(excerpts, "PIECE", 1)
+    with INCIDENTS["late_message"](kafka) as staged:
+        TxnProducer(cluster.wire, f"more-{staged.topic}").init().send(staged.topic, 0)
+        row = judge(cluster, staged)
+    start = staged.start_offset
+    assert row["cause"] == f"not shown: offsets {start} to {start} were read and do not tell what opened it"
+    assert row["records_held"] is None
+
+
+@pytest.mark.parametrize("most", [1, 2])
+def test_only_so_many_partitions_are_read(
+    cluster: Cluster, kafka: Kafka, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(log_evidence, "MOST", most)
+    with INCIDENTS["never_added"](kafka) as staged:
+        TxnProducer(cluster.wire, f"more-{staged.topic}").init().send(staged.topic, 1)
+        rows = cluster.finding_rows([staged.topic], looks_apart=0.1)
+    assert [row["records_held"] for row in rows] == [1, 1 if most == 2 else None]
+    assert [row["verdict"] for row in rows] == ["hanging", "hanging"]
+
+
+def test_a_marker_that_comes_between_the_looks_and_the_reading_ends_it(cluster: Cluster, kafka: Kafka) -> None:
+    """What the looks called hanging has ended by then: it is not said to hang, and nothing is to be aborted."""
+    with INCIDENTS["late_message"](kafka) as staged:
+        looks = [cluster.look([staged.topic], [0])] * 2
+        rows = judged(looks)
+        assert [row["verdict"] for row in rows] == ["hanging"]
+        abort_marker(cluster, staged)
+        (row,) = log_evidence.explained(cluster.wire, looks, rows)
+    assert row["verdict"] == "ending"
+    assert row["reason"] == f"The ABORT marker at offset {staged.start_offset + 1} has ended it while we looked."
+    assert (row["remedy"], row["cause"]) == ("None: it has ended.", None)
+    assert "marker_after" in names(row)
+
+
+def judged(looks: Sequence[object]) -> list[Row]:
+    from toolkit.analysis.findings import findings
+
+    return findings(looks)  # type: ignore[arg-type]
+
+
+def abort_marker(cluster: Cluster, staged: Staged) -> None:
+    request = wire.WriteTxnMarkers
+    marker = request.WritableTxnMarker
+    topic = marker.WritableTxnMarkerTopic(name=staged.topic, partition_indexes=[staged.partition])
+    fields = {"producer_id": staged.producer_id, "producer_epoch": staged.producer_epoch, "transaction_result": False}
+    asked = request(markers=[marker(**fields, topics=[topic], coordinator_epoch=0)], max_version=1)
+    answer = cluster.wire.ask(asked, broker_id=1)
+    assert answer.markers[0].topics[0].partitions[0].error_code == 0
