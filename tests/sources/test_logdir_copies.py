@@ -1,0 +1,171 @@
+"""Copies of a live broker's files, taken in the worst order: a healthy transaction never hangs in them.
+
+The margin for clocks is none here: all brokers are one, so that content proves what it can prove within milliseconds.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import random
+import shutil
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.sources.log_files import CLEANED, HIGH_WATERMARK, META, STATE_TOPIC
+from toolkit import Cluster, LogDir
+from toolkit.formats.records import coordinator_partition
+from toolkit.lab import Kafka
+from toolkit.lab.incidents import EVERYDAY, INCIDENTS
+from toolkit.lab.producer import TxnProducer, write_committed
+from toolkit.lab.workload import BUSY, Worker
+from toolkit.schema import Row
+from toolkit.sources.logdir import coordinator_side, proof
+
+pytestmark = pytest.mark.lab
+
+PROPERTIES = {
+    **BUSY,
+    **EVERYDAY.properties,
+    "replica.high.watermark.checkpoint.interval.ms": "100",
+    "log.roll.ms": "300",  # segments by the second, so that the cleaner works while they are copied
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
+    "log.cleaner.min.cleanable.ratio": "0.01",
+}
+SECONDS = 6.0
+
+
+@pytest.fixture(autouse=True)
+def one_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (proof, coordinator_side):
+        monkeypatch.setattr(module, "CLOCKS_APART", dt.timedelta(0))
+
+
+@pytest.fixture(scope="module")
+def busy() -> Iterator[Kafka]:
+    with Kafka("4.3.1", properties=PROPERTIES) as kafka:
+        yield kafka
+
+
+@pytest.fixture
+def cluster(busy: Kafka) -> Iterator[Cluster]:
+    with Cluster(busy.bootstrap_servers) as cluster:
+        yield cluster
+
+
+def copy(root: Path, to: Path, names: Sequence[str]) -> None:
+    """Copy folders and files one after the other, as a copier does that nobody told of a broker."""
+    to.mkdir(exist_ok=True)
+    for name in names:
+        if not (root / name).is_dir():
+            shutil.copy(root / name, to / name)
+            continue
+        (to / name).mkdir(exist_ok=True)
+        for file in sorted((root / name).iterdir()):
+            try:
+                if file.suffix not in {".index", ".timeindex"}:
+                    shutil.copy(file, to / name / file.name)
+            except FileNotFoundError:
+                continue  # the cleaner or the deleter was there first
+
+
+def folders(root: Path, *, of_coordinators: bool) -> list[str]:
+    names = [path.name for path in root.iterdir() if path.is_dir() and path.name != "__cluster_metadata-0"]
+    return [name for name in names if name.startswith(STATE_TOPIC) == of_coordinators]
+
+
+MARKS = [META, CLEANED, HIGH_WATERMARK]
+
+
+def finding(files: LogDir, topic: str, producer_id: int) -> Row:
+    (row,) = (row for row in files.finding_rows([topic]) if row["producer_id"] == producer_id)
+    return row
+
+
+def test_a_partition_copied_before_the_end_of_a_transaction_and_its_coordinator_after_it(
+    busy: Kafka, cluster: Cluster, tmp_path: Path
+) -> None:
+    root = busy.log_dirs[1]
+    topic = INCIDENTS["marker_only"](busy).topic
+    producer = TxnProducer(cluster.wire, "commits-between-the-copies").init()
+    producer.add(topic, 0)
+    producer.send(topic, 0)
+    write_committed(cluster.wire, topic, 0)  # a marker behind its start
+    time.sleep(0.5)  # for the checkpoint
+    copy(root, tmp_path, [*folders(root, of_coordinators=False), *MARKS])
+    producer.end(commit=True)
+    copy(root, tmp_path, folders(root, of_coordinators=True))
+    assert finding(LogDir(tmp_path, at_rest=True), topic, producer.producer_id)["verdict"] == "hanging"  # a false word
+    row = finding(LogDir(tmp_path), topic, producer.producer_id)
+    assert row["verdict"] == "unknown"
+    assert "of one moment" in row["missing"][0]
+
+
+def test_a_coordinator_copied_before_the_start_of_a_transaction_and_its_partition_after_it(
+    busy: Kafka, cluster: Cluster, tmp_path: Path
+) -> None:
+    root = busy.log_dirs[1]
+    topic = INCIDENTS["marker_only"](busy).topic
+    producer = TxnProducer(cluster.wire, "begins-between-the-copies").init()
+    copy(root, tmp_path, folders(root, of_coordinators=True))
+    producer.add(topic, 0)
+    producer.send(topic, 0)
+    write_committed(cluster.wire, topic, 0)
+    time.sleep(0.5)
+    copy(root, tmp_path, [*folders(root, of_coordinators=False), *MARKS])
+    assert finding(LogDir(tmp_path, at_rest=True), topic, producer.producer_id)["verdict"] == "hanging"  # a false word
+    row = finding(LogDir(tmp_path), topic, producer.producer_id)
+    assert row["verdict"] == "unknown"
+    assert "of one moment" in row["missing"][0]
+    producer.end(commit=True)
+
+
+def test_copies_in_any_order_under_load_accuse_nobody(busy: Kafka, cluster: Cluster, tmp_path: Path) -> None:
+    root = busy.log_dirs[1]
+    topics = [INCIDENTS["marker_only"](busy).topic for _ in range(2)]
+    stop, dice = threading.Event(), random.Random("copies")
+    places = [(topic, number) for topic in topics for number in (0, 1)]
+    workers = [Worker(busy, places, f"healthy-{number}", stop) for number in range(4)]
+    for worker in workers:
+        worker.start()
+    verdicts = set()
+    try:
+        deadline = time.monotonic() + SECONDS
+        while time.monotonic() < deadline:
+            to = tmp_path / "copy"
+            names = [*folders(root, of_coordinators=False), *folders(root, of_coordinators=True), *MARKS]
+            dice.shuffle(names)
+            cut = dice.randrange(len(names))
+            copy(root, to, names[:cut])
+            stop.wait(dice.choice([0, 0.1, 0.5]))
+            copy(root, to, names[cut:])
+            for paths in ([to], [root]):
+                rows = LogDir(*paths).finding_rows(topics)
+                verdicts |= {row["verdict"] for row in rows}
+                assert not [row for row in rows if row["verdict"] == "hanging"]
+            shutil.rmtree(to)
+    finally:
+        stop.set()
+        for worker in workers:
+            worker.join()
+    assert sum(worker.endings["commit"] for worker in workers) > 10
+    assert {"ongoing", "unknown"} & verdicts
+
+
+def test_what_does_hang_is_proven_by_the_content_of_a_live_directory(busy: Kafka, cluster: Cluster) -> None:
+    staged = INCIDENTS["late_message"](busy)
+    write_committed(cluster.wire, staged.topic, staged.partition)
+    mine = coordinator_partition(staged.transactional_id, 50)
+    other = next(name for number in range(10_000) if coordinator_partition(name := f"other-{number}", 50) == mine)
+    TxnProducer(cluster.wire, other).init()
+    row: Row = {}
+    for _ in range(50):  # until the checkpoints have caught up
+        row = finding(LogDir(busy.log_dirs[1]), staged.topic, staged.producer_id)
+        if row["verdict"] == "hanging":
+            break
+        time.sleep(0.1)
+    assert row["verdict"] == "hanging", row["missing"]
+    assert (row["start_offset"], row["missing"]) == (staged.start_offset, [])
