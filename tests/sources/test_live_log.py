@@ -22,7 +22,7 @@ from toolkit.sources.live_tables import batch_table
 
 pytestmark = pytest.mark.lab
 
-NOW = dt.datetime.now(dt.UTC).replace(microsecond=0)
+AHEAD = dt.datetime.now(dt.UTC).replace(microsecond=0) + dt.timedelta(minutes=50)  # of any time in a long test run
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ def staged(kafka: Kafka) -> Iterator[Staged]:
         producer = TxnProducer(cluster.wire, f"busy-{uuid.uuid4().hex[:6]}").init()
         for number in range(20):
             producer.add(staged.topic, 0)
-            producer.send(staged.topic, 0, records=1 + number % 3, timestamp=NOW + dt.timedelta(seconds=number))
+            producer.send(staged.topic, 0, records=1 + number % 3, timestamp=AHEAD + dt.timedelta(seconds=number))
             producer.end(commit=bool(number % 2))
         yield staged
 
@@ -103,11 +103,11 @@ def test_a_section_by_time(cluster: Cluster, staged: Staged) -> None:
     every = cluster.batches(staged.topic, 0)
     data = every[~every["is_control"]]
     for seconds in (10, 10.0004, 19):
-        time = NOW + dt.timedelta(seconds=seconds)
+        time = AHEAD + dt.timedelta(seconds=seconds)
         first = offsets(data[data["max_timestamp"] >= time])[0]
         assert offsets(cluster.batches(staged.topic, 0, start=time))[0] == first
         assert offsets(cluster.batches(staged.topic, 0, stop=time))[-1] < first
-    assert offsets(cluster.batches(staged.topic, 0, start=NOW + dt.timedelta(days=1))) == []
+    assert offsets(cluster.batches(staged.topic, 0, start=AHEAD + dt.timedelta(days=1))) == []
 
 
 @pytest.mark.parametrize(
