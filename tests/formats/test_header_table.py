@@ -1,0 +1,112 @@
+"""Headers and damage as the table ``batches``."""
+
+import datetime as dt
+import struct
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.formats.logs import NOON, batch, control_batch, logs, marker, placed
+from toolkit.formats.header_table import damage_rows, header_table
+from toolkit.formats.headers import ABORT, COMMIT, HEADER, Damage
+from toolkit.formats.scan import scan
+from toolkit.schema import BATCHES
+
+PLACE = {"topic": "orders", "partition": 3, "broker_id": 7, "file": "/logs/orders-3/0.log"}
+
+
+@settings(deadline=None)
+@given(logs, st.booleans())
+def test_the_table_has_the_declared_columns_whatever_is_in_it(log: list[bytes], crc: bool) -> None:
+    headers = scan(b"".join(log), crc=crc).headers
+    table = header_table(headers, topic="orders", partition=3, broker_id=7, file="/logs/orders-3/0.log")
+    assert table.schema.equals(BATCHES.arrow_schema, check_metadata=True)
+    table.validate(full=True)
+    assert table.column("position").to_pylist() == headers["position"].tolist()
+    assert table.select(list(PLACE)).to_pylist() == [PLACE] * len(log)
+    assert table.column("error").null_count == len(log)
+    assert table.column("crc_ok").to_pylist() == [True if crc else None] * len(log)
+
+
+def test_nothing_is_an_empty_table() -> None:
+    table = header_table(np.empty(0, HEADER))
+    assert table.schema.equals(BATCHES.arrow_schema)
+    assert table.num_rows == 0
+
+
+def test_a_row_says_what_the_header_says_and_no_more() -> None:
+    log = placed(
+        [batch(3, producer_id=5), marker(ABORT, producer_id=5, producer_epoch=1, coordinator_epoch=9), batch()]
+    )
+    data, end, plain = header_table(scan(b"".join(log), crc=True).headers).to_pylist()
+    assert data == {
+        "topic": None,
+        "partition": None,
+        "base_offset": 0,
+        "last_offset": 2,
+        "position": 0,
+        "size": len(log[0]),
+        "producer_id": 5,
+        "producer_epoch": 0,
+        "base_sequence": 0,
+        "leader_epoch": 3,
+        "is_transactional": True,
+        "is_control": False,
+        "marker": None,
+        "coordinator_epoch": None,
+        "base_timestamp": NOON,
+        "max_timestamp": NOON,
+        "delete_horizon": None,
+        "timestamp_type": "CreateTime",
+        "compression": "none",
+        "record_count": 3,
+        "magic": 2,
+        "crc": int.from_bytes(log[0][17:21]),
+        "crc_ok": True,
+        "broker_id": None,
+        "file": None,
+        "error": None,
+    }
+    assert (end["is_control"], end["marker"], end["coordinator_epoch"]) == (True, "ABORT", 9)
+    assert (end["producer_epoch"], end["base_sequence"]) == (1, None)
+    assert not plain["is_transactional"]
+    assert plain["producer_id"] is plain["producer_epoch"] is plain["base_sequence"] is None
+
+
+def test_a_delete_horizon_is_no_time_of_a_record() -> None:
+    log = placed([control_batch(b"", attributes=0x70, count=0)])
+    (row,) = header_table(scan(b"".join(log)).headers).to_pylist()
+    assert (row["base_timestamp"], row["delete_horizon"], row["max_timestamp"]) == (None, NOON, NOON)
+
+
+def test_marker_names_only_what_ends_a_transaction() -> None:
+    leader_change = control_batch(b"\x20\0\0\0\x08\0\0\0\2\x0c" + bytes(7), attributes=0x20)
+    unread = control_batch(b"", attributes=0x30, count=0)
+    log = placed([marker(COMMIT), leader_change, unread])
+    table = header_table(scan(b"".join(log)).headers)
+    assert table.column("marker").to_pylist() == ["COMMIT", None, None]
+    assert table.column("is_control").to_pylist() == [True, True, True]
+
+
+def test_codecs_and_clocks_have_their_names() -> None:
+    log = placed([control_batch(b"x", attributes=attributes) for attributes in (0, 1, 2, 3, 4, 5, 0x0C)])
+    table = header_table(scan(b"".join(log)).headers)
+    codecs = ["none", "gzip", "snappy", "lz4", "zstd", "unknown (5)", "zstd"]
+    assert table.column("compression").to_pylist() == codecs
+    assert table.column("timestamp_type").to_pylist() == ["CreateTime"] * 6 + ["LogAppendTime"]
+
+
+def test_a_time_that_is_not_known_is_null() -> None:
+    (one,) = placed([batch()])
+    headers = scan(one[:35] + struct.pack(">q", -1) + one[43:]).headers
+    (row,) = header_table(headers).to_pylist()
+    assert (row["max_timestamp"], row["base_timestamp"]) == (None, dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC))
+
+
+def test_damage_is_a_row_with_an_error_and_no_header() -> None:
+    rows = damage_rows([Damage(10, 5, "TORN_TAIL: the bytes end.")], **PLACE)  # type: ignore[arg-type]
+    table = BATCHES.arrow(rows)
+    (row,) = table.to_pylist()
+    said = {name: value for name, value in row.items() if value is not None}
+    assert said == PLACE | {"position": 10, "size": 5, "error": "TORN_TAIL: the bytes end."}
