@@ -115,12 +115,12 @@ def scan(
         from toolkit.views.files import write_file
 
         _outside(file, paths)
-        rows_written = write_file(file, declared, found)
-        remark(f"{file}: {rows_written:,} rows of {table.value}")
-        return
+        written = write_file(file, declared, found)
+        remark(f"{file}: {written.rows:,} rows of {table.value}")
+        raise typer.Exit(3 if written.errors else 0)
     rows = [row for each in found for row in each.to_pylist()]
     answer(declared, rows, output, without=("broker_id", "file"))
-    raise typer.Exit(exit_code(rows) if "error" in declared.names else 0)
+    raise typer.Exit(exit_code(rows))
 
 
 def txn_stat(

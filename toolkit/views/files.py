@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
@@ -15,13 +15,20 @@ from toolkit.views.rows import csv_pieces, json_pieces
 if TYPE_CHECKING:
     from toolkit.schema import Row, Table
 
-__all__ = ["SUFFIXES", "write_file"]
+__all__ = ["SUFFIXES", "Written", "write_file"]
 
 SUFFIXES = (".parquet", ".csv", ".json")
 
 
-def write_file(path: Path, table: Table, found: Iterable[pa.Table]) -> int:
-    """Write tables of one kind, and return how many rows they have. A file that is not written whole does not appear.
+class Written(NamedTuple):
+    """How many rows a file has, and how many of them say what could not be read."""
+
+    rows: int
+    errors: int
+
+
+def write_file(path: Path, table: Table, found: Iterable[pa.Table]) -> Written:
+    """Write tables of one kind. A file that is not written whole does not appear.
 
     Parameters
     ----------
@@ -53,19 +60,21 @@ def write_file(path: Path, table: Table, found: Iterable[pa.Table]) -> int:
         raise UsageError(f"{path} cannot be written: {exc.strerror}.") from None
     finally:
         unfinished.unlink(missing_ok=True)
-    return counted.rows
+    return Written(counted.rows, counted.errors)
 
 
 class _Counted:
-    """Tables, and how many rows have passed."""
+    """Tables, and how many rows have passed, those with an error apart."""
 
     def __init__(self, tables: Iterable[pa.Table]) -> None:
         self._tables = tables
-        self.rows = 0
+        self.rows = self.errors = 0
 
     def __iter__(self) -> Iterator[pa.Table]:
         for table in self._tables:
             self.rows += table.num_rows
+            if "error" in table.column_names:
+                self.errors += table.num_rows - table["error"].null_count
             yield table
 
 

@@ -1,0 +1,191 @@
+"""The commands that read files, as processes, on the log directory of a real broker."""
+
+import csv
+import gzip
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner, Result
+
+from tests import process
+from toolkit.cli import app
+from toolkit.lab import Kafka
+from toolkit.lab.incidents import INCIDENTS
+from toolkit.lab.staging import Staged
+from toolkit.schema import BATCHES, FINDINGS, SPANS, STATISTICS, TABLES
+
+pytestmark = pytest.mark.lab
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, arguments)
+
+
+@pytest.fixture(scope="module")
+def hanging(kafka: Kafka) -> Staged:
+    return INCIDENTS["late_message"](kafka)
+
+
+@pytest.fixture(scope="module")
+def folder(kafka: Kafka, hanging: Staged, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A copy of what the broker has, taken while it runs; one healthy transaction is open in it."""
+    with INCIDENTS["open_young"](kafka):
+        yield Path(shutil.copytree(kafka.log_dirs[1], tmp_path_factory.mktemp("copied") / "data"))
+
+
+@pytest.fixture
+def partition(folder: Path, hanging: Staged) -> Path:
+    return folder / f"{hanging.topic}-{hanging.partition}"
+
+
+def test_a_verdict_from_files_needs_the_word_that_they_are_of_one_moment(folder: Path, hanging: Staged) -> None:
+    unsure = run("diagnose", "--log-dir", str(folder), "--topic", hanging.topic, "--format", "json")
+    sure = run("diagnose", "--log-dir", str(folder), "--at-rest", "--topic", hanging.topic, "--format", "json")
+    assert (unsure.exit_code, sure.exit_code) == (3, 1)
+    rows = [next(row for row in json.loads(done.stdout) if row["producer_id"]) for done in (unsure, sure)]
+    assert [row["verdict"] for row in rows] == ["unknown", "hanging"]
+    assert [list(row) for row in rows] == [FINDINGS.names] * 2
+    assert rows[1]["start_offset"] == hanging.start_offset
+    shown = run("find-hanging", "--log-dir", str(folder), "--at-rest").stdout
+    assert f"kafka-txn abort --topic {hanging.topic}" in shown
+    assert "ongoing" not in shown.splitlines()[0]
+
+
+def test_a_partition_alone_is_unknown(partition: Path) -> None:
+    done = run("diagnose", "--log-dir", str(partition), "--at-rest")
+    assert done.exit_code == 3
+    assert "no partition of __transaction_state is among the files" in done.stdout
+
+
+@pytest.mark.parametrize("table", [name for name in TABLES if name != "coordinators"])
+def test_every_table_can_be_scanned_in_every_form(table: str, folder: Path, tmp_path: Path) -> None:
+    names = TABLES[table].names
+    arguments = ["scan", str(folder), "--table", table]
+    printed = json.loads(run(*arguments, "--format", "json").stdout)
+    assert all(list(row) == names for row in printed)
+    written = {suffix: tmp_path / f"out.{suffix}" for suffix in ("parquet", "csv", "json")}
+    for file in written.values():
+        done = run(*arguments, "--output", str(file))
+        assert done.exit_code == (3 if any(row.get("error") for row in printed) else 0), done.stderr
+        assert f"{file}: {len(printed):,} rows of {table}" in done.stderr
+    assert pq.read_schema(written["parquet"]).names == names
+    assert pq.read_metadata(written["parquet"]).num_rows == len(printed)
+    lines = list(csv.DictReader(written["csv"].read_text().splitlines()))
+    assert len(lines) == len(json.loads(written["json"].read_text()))
+    assert sorted(tmp_path.iterdir()) == sorted(written.values())
+    assert run(*arguments).exit_code == done.exit_code
+
+
+def test_what_is_asked_for_is_all_that_comes(folder: Path, hanging: Staged) -> None:
+    arguments = ["scan", str(folder), "--topic", hanging.topic, "--format", "json", "--table"]
+    mine = json.loads(run(*arguments, "batches", "--producer-id", str(hanging.producer_id), "--crc").stdout)
+    assert {row["producer_id"] for row in mine} == {hanging.producer_id}
+    assert all(row["crc_ok"] for row in mine)
+    late = json.loads(run(*arguments, "batches", "--start", str(hanging.start_offset)).stdout)
+    assert [row["base_offset"] for row in late] == [hanging.start_offset]
+    before = json.loads(run(*arguments, "spans", "--stop", "lso").stdout)
+    assert {row["outcome"] for row in before} == {"commit", "abort"}
+    events = run("scan", str(folder), "--table", "coordinator_events", "--format", "json",
+                 "--transactional-id", hanging.transactional_id)  # fmt: skip
+    assert [row["state"] for row in json.loads(events.stdout)] == ["Empty", "Ongoing", "PrepareAbort", "CompleteAbort"]
+    assert not json.loads(run(*arguments, "spans", "--producer-epoch", "9").stdout)
+
+
+def test_txn_stat_counts_and_names_what_is_open(partition: Path, hanging: Staged) -> None:
+    shown = process.run("txn-stat", str(partition))
+    assert shown.returncode == 0
+    assert shown.stdout.splitlines()[0] == f"{partition.name} (broker 1)"
+    assert f"producer {hanging.producer_id} epoch {hanging.producer_epoch} from offset {hanging.start_offset}" in (
+        shown.stdout
+    )
+    rows = json.loads(run("txn-stat", str(partition), "--format", "json").stdout)
+    assert [list(row) for row in rows] == [STATISTICS.names] * len(rows)
+    counts = {row["outcome"]: row["transactions"] for row in rows}
+    assert counts == {"commit": 1, "abort": 1, "empty": 0, "open": 1, "undecided": 0}
+
+
+def test_the_abort_line_is_a_comment_until_it_is_proven(folder: Path, hanging: Staged) -> None:
+    arguments = ["abort-command", str(folder), "--producer-id", str(hanging.producer_id), "--producer-epoch"]
+    unsure = run(*arguments, str(hanging.producer_epoch))
+    assert unsure.exit_code == 3
+    assert unsure.stdout.startswith("# kafka-transactions.sh")
+    assert "against  Not known: proof that" in unsure.stderr
+    sure = run(*arguments, str(hanging.producer_epoch), "--at-rest", "--bootstrap-server", "b:9092")
+    where = f"--topic {hanging.topic} --partition {hanging.partition} --start-offset {hanging.start_offset}"
+    assert sure.stdout == f"kafka-transactions.sh --bootstrap-server b:9092 abort {where}\n"
+    assert f"{hanging.topic}-0@{hanging.start_offset}  for" in sure.stderr
+    other = run(*arguments, "7", "--at-rest")
+    assert other.stdout.startswith("# ")
+    assert f"Its epoch there is {hanging.producer_epoch}, not 7." in other.stderr
+    assert run("abort-command", str(folder), "--producer-id", "424242", "--producer-epoch", "0").exit_code == 2
+
+
+def test_nothing_is_written_to_where_the_files_lie(folder: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
+    done = run("scan", str(folder), "--table", "batches", "--output", str(folder / "out.csv"))
+    assert done.exit_code == 2
+    assert "is only read" in done.stderr
+    for command in (["diagnose", "--log-dir"], ["txn-stat"], ["scan", "--table", "violations"]):
+        run(*command, str(folder))
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["scan", "--table", "checkpoints", "--producer-id", "1"], "does not go by --producer-id"),
+        (["scan", "--table", "producers", "--start", "1"], "does not go by --start"),
+        (["scan", "--table", "spans", "--crc"], "does not go by --crc"),
+        (["scan", "--table", "spans", "--topic", "no-such-topic"], "hold nothing of topic 'no-such-topic'"),
+        (["scan", "--table", "spans", "--start", "yesterday"], "'yesterday' is no place in a log"),
+        (["scan", "--table", "spans", "--output", "/tmp/out.xlsx"], "ends in none of .parquet, .csv, .json"),
+        (["scan", "--table", "spans", "--output", "/no/such/folder/out.csv"], "cannot be written"),
+        (["scan", "--table", "tables"], "is not one of"),
+        (["txn-stat", "--partition", "1"], "--partition is a number within a topic"),
+    ],
+)
+def test_wrong_use_is_a_sentence(arguments: list[str], sentence: str, folder: Path) -> None:
+    done = run(*arguments, str(folder))
+    assert done.exit_code == 2
+    assert sentence in " ".join(done.stderr.replace("│", " ").split())
+    assert "Traceback" not in done.stderr
+
+
+def test_a_cluster_and_files_are_not_asked_together(folder: Path) -> None:
+    both = run("diagnose", "--log-dir", str(folder), "--bootstrap-server", "127.0.0.1:1")
+    assert (both.exit_code, both.stdout) == (2, "")
+    assert "Say one of them" in both.stderr
+    assert "Add --log-dir" in run("diagnose", "--at-rest", "--bootstrap-server", "127.0.0.1:1").stderr
+
+
+def test_files_that_are_none_of_kafkas_are_said_to_be(folder: Path, tmp_path: Path) -> None:
+    packed, empty, closed = tmp_path / "log.gz", tmp_path / "00000000000000000000.log", tmp_path / "closed.log"
+    packed.write_bytes(gzip.compress(b"packed" * 100))
+    empty.touch()
+    closed.touch(mode=0)
+    for path in (packed, tmp_path / "gone", tmp_path):
+        done = run("scan", str(path), "--table", "batches", "--format", "json")
+        assert "Traceback" not in done.stderr, done.stderr
+        assert done.exit_code == 2 or json.loads(done.stdout or "[]") is not None
+    assert json.loads(run("scan", str(empty), "--table", "batches", "--format", "json").stdout) == []
+    if os.geteuid():
+        assert run("scan", str(closed), "--table", "batches").exit_code in {2, 3}
+
+
+def test_damage_is_a_row_and_an_exit_code(partition: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(partition, tmp_path / partition.name))
+    [log] = copy.glob("*.log")
+    log.write_bytes(log.read_bytes()[:-3])
+    done = run("scan", str(copy), "--table", "batches", "--format", "json")
+    *sound, torn = json.loads(done.stdout)
+    assert done.exit_code == 3
+    assert torn["error"].startswith("TORN_TAIL: ")
+    assert (torn["position"], torn["size"]) == (sound[-1]["position"] + sound[-1]["size"], 92)
+    assert run("txn-stat", str(copy)).exit_code == 3
+    assert list(sound[0]) == BATCHES.names
+    assert SPANS.names == list(json.loads(run("scan", str(copy), "--table", "spans", "--format", "json").stdout)[0])
