@@ -9,6 +9,7 @@ Sources: ``DefaultRecordBatch``, ``LegacyRecord`` and ``ByteBufferLogInputStream
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -166,9 +167,17 @@ class Kernel(NamedTuple):
 PLAIN = Kernel(hop, search, is_jitted=False)
 
 
-@functools.cache
 def jitted_kernel() -> Kernel:
     """The loops in machine code: for arrays of uint8."""
+    with _compiling:
+        return _jitted_kernel()
+
+
+_compiling = threading.Lock()
+
+
+@functools.cache
+def _jitted_kernel() -> Kernel:
     nothing, helpers = np.empty(0, np.uint8), (readable_size, usual_size, is_whole, _message_size, _int32)
     return Kernel(
         hop=compiled(hop, example=(nothing, 0, 0, np.empty(0, np.int64)), helpers=helpers),
