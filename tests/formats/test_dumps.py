@@ -312,9 +312,16 @@ def test_a_terminal_that_cannot_print_a_payload() -> None:
 
 
 def test_header_keys_may_hold_anything_too() -> None:
-    line = record(0, key=1, value=1).removesuffix("]") + f"a]\n{batch(9)}] key: k payload: v"
-    (found,) = read(LOG, batch(0), line, batch(1))
+    start = record(0, key=1, value=1).removesuffix("]")
+    (found,) = read(LOG, batch(0), f"{start}a\n{batch(9)}] key: k payload: v", batch(1), record(1))
     assert positions(found) == [0, 100]
+    assert found.scanned.damage == ()
+    (found,) = read(LOG, batch(0), f"{start}a\nb]", batch(1), record(1))
+    assert positions(found) == [0, 100]
+    assert found.scanned.damage == ()
+    (found,) = read(LOG, batch(0), start, batch(1), printed(1, "k", "v"))
+    assert positions(found) == [0, 100]
+    assert [each.reason.split(":")[0] for each in found.scanned.damage] == ["MALFORMED_LINE"]
 
 
 def test_a_value_decoder_prints_what_it_likes() -> None:
@@ -475,7 +482,7 @@ def test_missing_records_are_told() -> None:
 def test_records_without_their_batches_are_rows_all_the_same() -> None:
     """As ``grep`` leaves them."""
     text = " key: transaction_metadata::transactionalId=x payload: <DELETE>"
-    (found,) = read(STATE_LOG, *(record(n, text, key=5) for n in range(50)))
+    (found,) = read("$ grep key dump.txt", *(record(n, text, key=5) for n in range(50)))
     assert [row["offset"] for row in found.events] == list(range(50))
     assert {row["leader_epoch"] for row in found.events} == {None}
     assert found.scanned.damage[0].reason == (

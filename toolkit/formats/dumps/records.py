@@ -92,13 +92,25 @@ class Records:
         if record.rest.startswith("] "):
             self._section.add_damage(self._lines.number, malformed(line, self._lines))
             return
+        number, size = self._lines.number, printed_size(record)
         taken: list[str] = []
         text = None
         while text is None and len(taken) < KEY_LINES and (following := next(self._lines, None)) is not None:
             taken.append(following)
             text = text_of(record._replace(rest="\n".join([record.rest, *taken])))
-        if not text or self._further_lines(text, printed_size(record)) is None:
+        if not (self._fits(text, size) if text else text is not None and self._are_keys_alone(taken)):
             self._lines.push_back(taken)
+            self._section.add_damage(number, malformed(line, self._lines))
+
+    def _are_keys_alone(self, taken: list[str]) -> bool:
+        """Whether lines can be the keys of headers after which nothing is printed."""
+        following = self._lines.peek()
+        ends = following is None or self._comes_next(following, False)
+        return ends and not any(looks_like_a_row(line) or line.startswith("Dumping ") for line in taken)
+
+    def _fits(self, text: str, size: int) -> bool:
+        """Whether a text takes so many bytes; its further lines are taken off."""
+        return byte_sizes(text)[0] <= size and self._further_lines(text, size) is not None
 
     def _place(self, offset: int | None, timestamp: int | None, *, held: bool) -> Place:
         batch: Batch | None = self._section.batch if held else None

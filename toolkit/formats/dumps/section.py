@@ -112,7 +112,7 @@ class Section:
     @property
     def is_empty(self) -> bool:
         """Whether nothing was read of it."""
-        return not (self.kind or self._damage or self._yielded)
+        return not (self.kind or self._rows or self._gaps.first or self._yielded)
 
     def goes_on(self, batch: Batch) -> bool:
         """Whether a batch lies behind all others."""
