@@ -6,6 +6,7 @@ The margin for clocks is none here: all brokers are one, so that content proves 
 from __future__ import annotations
 
 import datetime as dt
+import os
 import random
 import shutil
 import threading
@@ -35,7 +36,7 @@ PROPERTIES = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
     "log.cleaner.min.cleanable.ratio": "0.01",
 }
-SECONDS = 6.0
+SECONDS = float(os.environ.get("KAFKA_TXN_RACE_SECONDS", "6"))
 
 
 @pytest.fixture(autouse=True)
