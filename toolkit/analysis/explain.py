@@ -75,7 +75,7 @@ def _more_careful(row: Row, case: Case, traces: Traces) -> Row:
     named = f"{'COMMIT' if marker['marker'] == COMMIT else 'ABORT'} marker at offset {marker['base_offset']}"
     ended = [*row["evidence"], traces.entry("marker_after", traces.markers_after)]
     if marker["base_offset"] < _high_watermark_before(case):
-        return _doubted({**row, "evidence": ended}, f"producer state that agrees: there is a {named}")
+        return _doubted({**row, "evidence": ended}, f"producer state that agrees: there is the {named}")
     why = f"The {named} has ended it while we looked."
     return {
         **row,

@@ -1,0 +1,304 @@
+"""Root causes from headers and records, those too that no lab can stage: what speaks for each, and what against."""
+
+from typing import Any
+
+import pytest
+
+from tests.analysis.build import look, only, partition, producer, transaction, twice
+from tests.analysis.logged import data, excerpt, marker, record
+from toolkit.analysis.cases import Case, Seen
+from toolkit.analysis.causes import cause
+from toolkit.analysis.excerpts import Excerpt, LogEvidence
+from toolkit.analysis.explain import explain
+from toolkit.analysis.findings import findings
+from toolkit.formats.headers import ABORT, COMMIT
+from toolkit.schema import Row
+
+HERE, ELSEWHERE = ("orders", 0), ("payments", 3)
+
+
+def ended(how: str, *, began: float, at_second: float, on: Any = (HERE,), offset: int = 1, **more: Any) -> list[Row]:
+    """The records of a transaction that its coordinator has ended."""
+    return [
+        record(offset, "Ongoing", second=began, started=began, on=on, **more),
+        record(offset + 1, f"Prepare{how}", second=at_second, started=began, on=on, **more),
+        record(offset + 2, f"Complete{how}", second=at_second + 0.1, started=began, **more),
+    ]
+
+
+def init(**more: Any) -> Row:
+    return record(0, "Empty", second=-1, **more)
+
+
+def case(*owners: Row, start: int = 100, **more: Any) -> Case:
+    partition_row = more.pop("leader_row", partition())
+    one = look(*owners, producers=[producer(start=start, **more)], partitions=[partition_row])
+    ((found,),) = Seen(one).cases.values()
+    return found
+
+
+def hanging(one: Case, log: Excerpt | None, *events: Row, unread: Any = ()) -> tuple[str, str]:
+    """Codes and sentence."""
+    found = cause(
+        one, "hanging", LogEvidence(excerpts={} if log is None else {HERE: log}, events=events, unread=unread)
+    )
+    assert found is not None
+    return ", ".join(found.codes), found.sentence
+
+
+LATE = (data(98), marker(99, ABORT), data(100, sequence=1))
+COMPLETE = transaction(state="CompleteAbort", on=())
+
+
+# Late batches
+
+
+@pytest.mark.parametrize(("kind", "how", "code"), [(ABORT, "Abort", "R2"), (COMMIT, "Commit", "R1")])
+def test_a_batch_after_the_end_of_its_own_transaction(kind: int, how: str, code: str) -> None:
+    log = excerpt(data(98), marker(99, kind), data(100, sequence=1))
+    codes, sentence = hanging(
+        case(transaction(state=f"Complete{how}", on=())), log, init(), *ended(how, began=0, at_second=1)
+    )
+    assert codes == code
+    assert "marker at offset 99, with the next sequence number (1)" in sentence
+
+
+def test_a_late_batch_is_told_without_the_coordinators_records() -> None:
+    assert hanging(case(COMPLETE), excerpt(*LATE))[0] == "R2"
+
+
+def test_a_late_batch_whose_predecessors_were_not_read() -> None:
+    codes, sentence = hanging(case(COMPLETE), excerpt(marker(99, ABORT), data(100, sequence=40)))
+    assert codes == "R2"
+    assert "sequence number" not in sentence, "which comes next is not known"
+
+
+def test_transaction_version_2_goes_on_with_the_epoch_of_its_marker() -> None:
+    """An epoch of its own, from sequence 0 on: no late batch. A late one has the epoch of the data before."""
+    fresh = excerpt(data(98, epoch=4), marker(99, ABORT, epoch=5), data(100, epoch=5))
+    late = excerpt(data(98, epoch=4), marker(99, ABORT, epoch=5), data(100, epoch=4, sequence=1))
+    owner = transaction(state="CompleteAbort", epoch=5, on=())
+    version_2 = {"client_transaction_version": 2}
+    events = [init(epoch=4), *ended("Abort", began=0, at_second=1, epoch=4)]
+    events[2:] = [{**row, "producer_epoch": 5, **version_2} for row in events[2:]]
+    assert hanging(case(owner, epoch=5), fresh, *events)[0] == ""
+    assert hanging(case(owner, epoch=5), late, *events)[0] == "R2"
+
+
+def test_a_sequence_that_overflows_goes_on_from_0() -> None:
+    log = excerpt(data(98, sequence=2**31 - 1), marker(99, ABORT), data(100, sequence=0))
+    assert "with the next sequence number (0)" in hanging(case(COMPLETE), log)[1]
+
+
+def test_another_producers_marker_ends_nothing_of_ours() -> None:
+    assert hanging(case(COMPLETE), excerpt(data(98), marker(99, ABORT, pid=8), data(100, sequence=1)))[0] == ""
+
+
+def test_after_an_abort_by_hand_a_producer_that_never_adds_is_not_late() -> None:
+    """The ABORT marker is that of kafka-txn abort: no transaction of the epoch ever had the partition."""
+    assert hanging(case(transaction(state="Empty", on=())), excerpt(*LATE), init())[0] == "R3"
+
+
+# Written but never added
+
+
+def test_a_transaction_that_began_since_and_does_not_have_the_partition() -> None:
+    first, then = (
+        ended("Commit", began=0, at_second=1),
+        ended("Commit", began=2, at_second=3, on=(ELSEWHERE,), offset=4),
+    )
+    log = excerpt(data(98), marker(99, COMMIT, second=1), data(100, sequence=1, second=2.5))
+    assert hanging(case(transaction(state="CompleteCommit", on=())), log, *first, *then)[0] == ""
+    busy = transaction(on=(ELSEWHERE,))
+    assert hanging(case(busy), log, *first)[0] == "R3"
+
+
+def test_compaction_may_have_taken_the_record_that_had_the_partition() -> None:
+    only_last = ended("Commit", began=2, at_second=3, on=(ELSEWHERE,))[-1:]
+    codes, sentence = hanging(case(transaction(state="CompleteCommit", on=())), excerpt(data(100)), *only_last)
+    assert codes == ""
+    assert sentence == "not shown: offsets 90 to 100 were read and do not tell what opened it"
+
+
+def test_records_that_could_not_all_be_read_prove_no_absence() -> None:
+    unread = ["__transaction_state could not be read (TOPIC_AUTHORIZATION_FAILED)"]
+    codes, sentence = hanging(case(COMPLETE), excerpt(data(100)), init(), unread=unread)
+    assert codes == ""
+    assert sentence.endswith("; __transaction_state could not be read (TOPIC_AUTHORIZATION_FAILED)")
+
+
+def test_an_epoch_that_has_begun_nothing() -> None:
+    assert hanging(case(transaction(state="Empty", on=())), excerpt(data(100)))[0] == "R3"
+
+
+def test_another_epochs_transactions_say_nothing_of_this_one() -> None:
+    events = [*ended("Commit", began=0, at_second=1), record(5, "Empty", second=2, epoch=1)]
+    log = excerpt(data(90), marker(91, COMMIT), data(100, epoch=1))
+    assert hanging(case(transaction(state="Empty", epoch=1, on=()), epoch=1), log, *events)[0] == "R3"
+
+
+def test_a_superseded_epoch_and_how_it_opened() -> None:
+    owner = transaction(epoch=1, on=(ELSEWHERE,))
+    codes, sentence = hanging(case(owner), excerpt(data(100)), init())
+    assert codes == "R3"
+    assert sentence.startswith(
+        'superseded epoch: "payments-7" is at epoch 1, and this is of 0; written but never added'
+    )
+    assert hanging(case(owner), excerpt(data(100)))[0] == "", "nothing tells how it opened"
+
+
+# No owner
+
+
+def test_an_expired_id() -> None:
+    events = [init(), record(1, None, second=9)]
+    codes, sentence = hanging(case(), excerpt(data(100)), *events)
+    assert codes == "R4, R3"
+    assert sentence.startswith('its id "payments-7" has expired: __transaction_state-33 forgot it; written but never')
+
+
+def test_an_id_that_went_on_to_another_producer_id() -> None:
+    events = [*ended("Abort", began=0, at_second=1), record(9, "Empty", second=5, pid=8, previous_producer_id=7)]
+    codes, sentence = hanging(case(), excerpt(*LATE), *events)
+    assert codes == "R4, R2"
+    assert sentence.startswith('its id "payments-7" has gone on to producer 8; a batch of the same producer came after')
+
+
+def test_an_id_of_which_nothing_is_left() -> None:
+    assert hanging(case(), excerpt(data(100))) == (
+        "R4", "no owner: its id has expired or moved on to another producer id (R4)"
+    )  # fmt: skip
+
+
+# A marker that is lost
+
+
+DONE = [init(), *ended("Commit", began=9, at_second=11)]
+OPEN_HERE = (marker(90, COMMIT, pid=1, second=8), data(100, second=10), data(101, pid=1, second=12, leader_epoch=4))
+
+
+def test_a_marker_that_went_with_a_leader() -> None:
+    log = excerpt(*OPEN_HERE[:2], data(101, pid=1, second=12, leader_epoch=5))
+    codes, sentence = hanging(case(transaction(state="CompleteCommit", on=())), log, *DONE)
+    assert codes == "R7"
+    assert sentence.startswith(
+        "its marker is lost: the coordinator completed the commit, and the log has no marker of it"
+    )
+    assert "(leader epoch 4, then 5)" in sentence
+
+
+def test_a_marker_that_the_partition_refuses() -> None:
+    refused = [{**row, "leader_epoch": 2} for row in DONE]
+    one = case(transaction(state="CompleteCommit", on=()), coordinator_epoch=3)
+    codes, sentence = hanging(one, excerpt(*OPEN_HERE), *refused)
+    assert codes == "R5"
+    assert sentence.endswith("the partition knows coordinator epoch 3 and refuses the coordinator, which is at 2 (R5)")
+
+
+def test_a_marker_that_compaction_took() -> None:
+    log = excerpt(*OPEN_HERE, is_compacted=True)
+    assert hanging(case(transaction(state="CompleteCommit", on=())), log, *DONE)[0] == "R6"
+
+
+def test_a_marker_that_is_lost_nobody_knows_how() -> None:
+    codes, sentence = hanging(case(transaction(state="CompleteCommit", on=())), excerpt(*OPEN_HERE), *DONE)
+    assert codes == ""
+    assert sentence.startswith("its marker is lost")
+
+
+def test_a_marker_is_not_lost_that_may_stand_before_what_was_read() -> None:
+    """The batch may be a late one: only what was read from before its end tells."""
+    log = excerpt(marker(90, COMMIT, pid=1, second=20), data(100, second=21))
+    codes, sentence = hanging(case(transaction(state="CompleteCommit", on=())), log, *DONE)
+    assert codes == ""
+    assert sentence.startswith("not shown: ")
+    whole = excerpt(data(100, second=21), start=0)
+    assert hanging(case(transaction(state="CompleteCommit", on=())), whole, *DONE)[1].startswith("its marker is lost")
+
+
+# Other verdicts
+
+
+def test_a_healthy_transaction_has_no_cause() -> None:
+    log = LogEvidence(excerpts={HERE: excerpt(*LATE)})
+    for verdict in ("ongoing", "long", "overdue", "ending", "unknown"):
+        assert cause(case(transaction()), verdict, log) is None
+
+
+def test_what_cannot_be_judged_is_only_told_what_the_bytes_decide() -> None:
+    """The next transaction of a healthy producer looks just as a late batch does."""
+    one = case(transaction(), leader_row=partition(log_start_offset=101))
+    found = cause(one, "unknown", LogEvidence(excerpts={HERE: excerpt(*LATE)}))
+    assert found is not None
+    assert found.codes == ("R17",)
+
+
+@pytest.mark.parametrize(
+    ("more", "events", "codes"),
+    [
+        ({"leader_row": partition(isr=[1])}, (), ()),
+        ({}, (), ("R8",)),
+        ({}, (record(1, "PrepareCommit", second=0, client_transaction_version=2),), ("R8 or R9",)),
+    ],
+)
+def test_a_marker_that_is_not_written(more: Any, events: Any, codes: tuple[str, ...]) -> None:
+    one = case(transaction(state="PrepareCommit"), **more)
+    found = cause(one, "stuck_ending", LogEvidence(excerpts={}, events=events))
+    assert found is not None
+    assert found.codes == codes
+
+
+def test_two_phase_commit() -> None:
+    found = cause(case(transaction(timeout_ms=2**31 - 1)), "prepared", LogEvidence(excerpts={}))
+    assert found is not None
+    assert found.codes == ("R20",)
+
+
+def test_nothing_read_is_said() -> None:
+    assert hanging(case(COMPLETE), None)[1] == "not shown: the log was not read"
+    failed = excerpt(start=100, error="TOPIC_AUTHORIZATION_FAILED: no")
+    assert hanging(case(COMPLETE), failed)[1] == "not shown: the log could not be read (TOPIC_AUTHORIZATION_FAILED)"
+
+
+# A verdict only gets more careful
+
+
+def judged(log: Excerpt, *events: Row, high_watermark: int = 150) -> Row:
+    one = look(COMPLETE, partitions=[partition(hw=high_watermark)])
+    rows = findings(twice(one))
+    assert only(rows)["verdict"] == "hanging"
+    return only(explain(rows, twice(one), LogEvidence(excerpts={HERE: log}, events=events)))
+
+
+def test_what_the_log_shows_stands_in_the_row() -> None:
+    row = judged(excerpt(*LATE, *(data(offset, pid=1) for offset in range(101, 150))))
+    assert row["verdict"] == "hanging"
+    assert row["cause"].endswith("(R2)")
+    assert (row["records_held"], row["bytes_held"]) == (50, 5_000)
+    assert {"marker_before", "first_batch", "batch_before"} <= {entry["name"] for entry in row["evidence"]}
+
+
+def test_a_marker_since_the_looks_has_ended_it() -> None:
+    row = judged(excerpt(*LATE, data(101, pid=1, records=49), marker(150, ABORT)))
+    assert (row["verdict"], row["cause"], row["missing"]) == ("ending", None, [])
+    assert row["reason"] == "The ABORT marker at offset 150 has ended it while we looked."
+
+
+def test_a_marker_that_the_producer_state_does_not_know_is_a_contradiction() -> None:
+    """It was in the log before the leader was asked, and the leader still says open: nothing is proven."""
+    row = judged(excerpt(*LATE, marker(101, ABORT), data(102, pid=1, records=48)))
+    assert row["verdict"] == "unknown"
+    assert row["missing"] == ["producer state that agrees: there is the ABORT marker at offset 101"]
+    assert "abort --topic" not in row["remedy"]
+
+
+def test_a_batch_of_another_producer_at_its_start_is_a_contradiction() -> None:
+    row = judged(excerpt(data(98), data(99, pid=9, records=5)))
+    assert row["verdict"] == "unknown"
+    assert row["missing"] == ["a log that agrees: the batch at 100 is of producer 9"]
+
+
+def test_rows_of_partitions_that_were_not_read_stay_as_they_are() -> None:
+    one = look(COMPLETE)
+    rows = findings(twice(one))
+    assert explain(rows, twice(one), LogEvidence(excerpts={})) == rows
