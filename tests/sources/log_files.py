@@ -141,4 +141,5 @@ def write_state_topic(root: Path, batches: Mapping[int, Sequence[bytes]] = {}, *
 
 
 def _key(transactional_id: str) -> bytes:
-    return struct.pack(">hh", 0, len(transactional_id)) + transactional_id.encode()
+    name = transactional_id.encode()
+    return struct.pack(">hh", 0, len(name)) + name

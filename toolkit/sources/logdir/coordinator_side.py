@@ -6,9 +6,12 @@ import datetime as dt
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from toolkit.analysis.coordinator import newest
+from toolkit.formats.headers import Headers
 from toolkit.formats.records import coordinator_partition
-from toolkit.schema import Row
+from toolkit.schema import Row, utc
 from toolkit.sources.logdir.contents import Contents, ReadLog
 from toolkit.sources.logdir.gaps import Contiguity
 
@@ -36,6 +39,8 @@ class StatePartition:
         Where offsets are missing.
     clock_set_back
         Offset of the last record before which the clock went back by more than `CLOCKS_APART`; -1 for none.
+    latest_ms
+        Newest time of a record.
     errors
         What could not be read.
     """
@@ -45,6 +50,7 @@ class StatePartition:
     as_of: dt.datetime | None = None
     contiguity: Contiguity = field(default_factory=Contiguity)
     clock_set_back: int = -1
+    latest_ms: int = -1
     errors: list[str] = field(default_factory=list)
 
     @property
@@ -116,26 +122,31 @@ def read_coordinator_side(contents: Contents, *, count: int | None) -> Coordinat
 
 
 def _read(read: ReadLog) -> StatePartition:
-    found = StatePartition(read=read, errors=[read.state.error] if read.state.error else [])
-    high_watermark = read.state.high_watermark
-    latest: dt.datetime | None = None
-    for event in read.state.log.coordinator_events():
-        if event["error"]:
-            if not event["error"].startswith("TORN_TAIL"):  # which the state knows of
-                found.errors.append(event["error"])
-            continue
-        found.newest[event["transactional_id"]] = event
-        offset, time = event["offset"], event["timestamp"]
-        if time is None:
-            continue
-        if latest is not None and time < latest - CLOCKS_APART:
-            found.clock_set_back = offset
-        latest = time if latest is None else max(latest, time)
-        if high_watermark is not None and offset < high_watermark:
-            found.as_of = time
-    for part in read.state.log.parts():
-        found.contiguity.add(part.scanned.headers)
+    state = read.state
+    found = StatePartition(read=read, errors=[state.error] if state.error else [])
+    for event in state.log.newest_events():
+        if not event["error"]:
+            found.newest[event["transactional_id"]] = event
+        elif not event["error"].startswith("TORN_TAIL"):  # which the state knows of
+            found.errors.append(event["error"])
+    for part in state.log.parts():
+        _follow(found, part.scanned.headers)
     return found
+
+
+def _follow(found: StatePartition, headers: Headers) -> None:
+    """The times and offsets of further records: their batches have one each, written as it came."""
+    found.contiguity.add(headers)
+    times, offsets = headers["max_timestamp"], headers["base_offset"]
+    if not len(headers):
+        return
+    latest = np.maximum.accumulate(np.concatenate(([found.latest_ms], times)))
+    back = np.flatnonzero(times < latest[:-1] - CLOCKS_APART / dt.timedelta(milliseconds=1))
+    found.clock_set_back = int(offsets[back[-1]]) if back.size else found.clock_set_back
+    found.latest_ms = int(latest[-1])
+    replicated = np.flatnonzero(offsets < (found.read.state.high_watermark or 0))
+    if replicated.size:
+        found.as_of = utc(int(times[replicated[-1]])) or found.as_of
 
 
 def _missing(there: Sequence[int], expected: int) -> list[str]:

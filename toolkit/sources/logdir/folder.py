@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from toolkit.errors import DecodeError
@@ -18,6 +18,7 @@ from toolkit.sources.logdir.files import Listing, changes, list_files
 from toolkit.sources.logdir.layout import LeftOut, Replica, Root
 from toolkit.sources.logdir.log import Snapshot
 from toolkit.sources.logdir.marks import replica_rows
+from toolkit.sources.logdir.newest import Decode, NewestRecords
 
 __all__ = ["FolderLog"]
 
@@ -74,31 +75,49 @@ class FolderLog:
     def parts(self, *, start: int | None = None, stop: int | None = None, crc: bool = False) -> Iterator[Part]:
         return clip(read_parts(self.listing, start=start, stop=stop, crc=crc), start=start, stop=stop)
 
-    def coordinator_events(self, *, start: int | None = None, stop: int | None = None) -> Iterator[Row]:
-        def decode(buf: bytes, position: int, file_position: int, file: str) -> Iterator[Row]:
-            return coordinator_events(
-                buf,
-                position,
-                txn_state_partition=self.where.partition,
-                broker_id=self.where.broker_id,
-                file=file,
-                file_position=file_position,
-            )
+    def coordinator_events(
+        self, *, start: int | None = None, stop: int | None = None, having: Sequence[bytes] = ()
+    ) -> Iterator[Row]:
+        place = {"txn_state_partition": self.where.partition}
+        return self._records(self._coordinator_events, place, start, stop, having)
 
-        return self._records(decode, {"txn_state_partition": self.where.partition}, start, stop)
+    def newest_events(self) -> Iterator[Row]:
+        found = NewestRecords(self._coordinator_events)
+        for scanned, file in self.parts(crc=True):
+            failed = {"txn_state_partition": self.where.partition, "broker_id": self.where.broker_id, "file": file}
+            yield from (_error({**failed, "position": each.position}, each.reason) for each in scanned.damage)
+            try:
+                for headers, buf in _read(scanned.headers, file):
+                    found.add(headers, buf, file or "")
+            except OSError as exc:
+                yield _error(failed, f"UNREADABLE: {exc.strerror}.")
+        try:
+            yield from found.rows()
+        except OSError as exc:
+            yield _error({"txn_state_partition": self.where.partition}, f"UNREADABLE: {exc.strerror}.")
+
+    def _coordinator_events(self, buf: bytes, position: int, file_position: int, file: str) -> Iterator[Row]:
+        return coordinator_events(
+            buf,
+            position,
+            txn_state_partition=self.where.partition,
+            broker_id=self.where.broker_id,
+            file=file,
+            file_position=file_position,
+        )
 
     def group_events(self, *, start: int | None = None, stop: int | None = None) -> Iterator[Row]:
-        def decode(buf: bytes, position: int, file_position: int, file: str) -> Iterator[Row]:
-            return group_events(
-                buf,
-                position,
-                group_partition=self.where.partition,
-                broker_id=self.where.broker_id,
-                file=file,
-                file_position=file_position,
-            )
+        return self._records(self._group_events, {"group_partition": self.where.partition}, start, stop)
 
-        return self._records(decode, {"group_partition": self.where.partition}, start, stop)
+    def _group_events(self, buf: bytes, position: int, file_position: int, file: str) -> Iterator[Row]:
+        return group_events(
+            buf,
+            position,
+            group_partition=self.where.partition,
+            broker_id=self.where.broker_id,
+            file=file,
+            file_position=file_position,
+        )
 
     def snapshots(self) -> Iterator[Snapshot]:
         for offset, path in reversed(self.listing.snapshots):
@@ -137,28 +156,48 @@ class FolderLog:
 
     def _records(
         self,
-        decode: Callable[[bytes, int, int, str], Iterator[Row]],
-        place: dict[str, Any],
+        decode: Decode,
+        place: Mapping[str, Any],
         start: int | None,
         stop: int | None,
+        having: Sequence[bytes] = (),
     ) -> Iterator[Row]:
         for scanned, file in self.parts(start=start, stop=stop):
-            if file is None:
-                continue
             failed = {**place, "broker_id": self.where.broker_id, "file": file}
             try:
-                for first, last in _stretches(scanned.headers):
-                    headers = scanned.headers[first:last]
-                    begin = int(headers["position"][0])
-                    with open(file, "rb") as segment:
-                        segment.seek(begin)
-                        buf = segment.read(int(headers["position"][-1] + headers["size"][-1]) - begin)
-                    for position in headers["position"].tolist():
-                        yield from decode(buf, position - begin, position, file)
+                for headers, buf in _read(scanned.headers, file):
+                    if _has(buf, having):
+                        yield from _decoded(headers, buf, decode, file or "", having)
             except OSError as exc:
-                yield {**failed, "error": f"UNREADABLE: {exc.strerror}."}
-            for each in scanned.damage:
-                yield {**failed, "position": each.position, "error": each.reason}
+                yield _error(failed, f"UNREADABLE: {exc.strerror}.")
+            yield from (_error({**failed, "position": each.position}, each.reason) for each in scanned.damage)
+
+
+def _decoded(headers: Headers, buf: bytes, decode: Decode, file: str, having: Sequence[bytes]) -> Iterator[Row]:
+    begin = int(headers["position"][0])
+    for position, size in zip(headers["position"].tolist(), headers["size"].tolist(), strict=True):
+        if not having or _has(buf[position - begin : position - begin + size], having):
+            yield from decode(buf, position - begin, position, file)
+
+
+def _has(buf: bytes, having: Sequence[bytes]) -> bool:
+    return not having or any(needle in buf for needle in having)
+
+
+def _error(place: Mapping[str, Any], error: str) -> Row:
+    return {**place, "error": error}
+
+
+def _read(headers: Headers, file: str | None) -> Iterator[tuple[Headers, bytes]]:
+    """Batches of a segment with their bytes, some megabytes at a time."""
+    if file is None:
+        return
+    with open(file, "rb") as segment:
+        for first, last in _stretches(headers):
+            begin = int(headers["position"][first])
+            end = int(headers["position"][last - 1] + headers["size"][last - 1])
+            segment.seek(begin)
+            yield headers[first:last], segment.read(end - begin)
 
 
 def _stretches(headers: Headers) -> Iterator[tuple[int, int]]:

@@ -67,8 +67,16 @@ class Log(Protocol):
     def parts_near(self, start: int) -> Iterator[Part]:
         """The batches from some batch at or before an offset on."""
 
-    def coordinator_events(self, *, start: int | None = None, stop: int | None = None) -> Iterator[Row]:
-        """Records of ``__transaction_state`` (``schema.COORDINATOR_EVENTS``), and what could not be read as one."""
+    def coordinator_events(
+        self, *, start: int | None = None, stop: int | None = None, having: Sequence[bytes] = ()
+    ) -> Iterator[Row]:
+        """Records of ``__transaction_state`` (``schema.COORDINATOR_EVENTS``), and what could not be read as one.
+
+        With `having`, only batches that hold one of these texts are sure to be there.
+        """
+
+    def newest_events(self) -> Iterator[Row]:
+        """The newest record of each id in ``__transaction_state``, in no order, and what could not be read as one."""
 
     def group_events(self, *, start: int | None = None, stop: int | None = None) -> Iterator[Row]:
         """Records of ``__consumer_offsets`` (``schema.GROUP_EVENTS``), and what could not be read as one."""

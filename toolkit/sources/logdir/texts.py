@@ -74,10 +74,21 @@ class TextLog:
             if dump.scanned.damage:
                 yield Part(replace(dump.scanned, headers=dump.scanned.headers[:0]), self.name)
 
-    def coordinator_events(self, *, start: int | None = None, stop: int | None = None) -> Iterator[Row]:
+    def coordinator_events(
+        self, *, start: int | None = None, stop: int | None = None, having: Sequence[bytes] = ()
+    ) -> Iterator[Row]:
         for dump in self._dumps:
             yield from _between(dump.events, start, stop)
             yield from self._damage(dump, {"txn_state_partition": self.where.partition})
+
+    def newest_events(self) -> Iterator[Row]:
+        newest: dict[str, Row] = {}
+        for row in self.coordinator_events():
+            if row.get("transactional_id") is None:
+                yield row
+            else:
+                newest[row["transactional_id"]] = row
+        yield from newest.values()
 
     def group_events(self, *, start: int | None = None, stop: int | None = None) -> Iterator[Row]:
         for dump in self._dumps:

@@ -1,0 +1,107 @@
+"""The newest record of each id, found by keys only, is the one that reading everything finds."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.sources.log_files import (
+    SEGMENT,
+    STATE_TOPIC,
+    after,
+    ids_of,
+    state_record,
+    tombstone,
+    write_log,
+    write_state_topic,
+)
+from toolkit.formats.batches import write_batch
+from toolkit.lab import Kafka
+from toolkit.schema import Row
+from toolkit.sources.logdir.folder import FolderLog
+from toolkit.sources.logdir.layout import discover
+
+LONG = "x" * 300  # a key whose length takes two bytes to write
+
+
+def log_of(folder: Path) -> FolderLog:
+    return FolderLog(discover([folder]).replicas[0])
+
+
+def newest(rows: list[Row]) -> dict[str, Row]:
+    return {row["transactional_id"]: row for row in rows if not row["error"]}
+
+
+def both_ways(folder: Path) -> tuple[dict[str, Row], dict[str, Row]]:
+    log = log_of(folder)
+    return newest(list(log.newest_events())), newest(list(log.coordinator_events()))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_it_is_the_last_record_of_each_id_over_all_segments(tmp_path: Path, seed: int) -> None:
+    dice = random.Random(seed)
+    names = [*ids_of(3, 5), LONG, "é" * 70, "a"]
+    batches = []
+    for offset in range(400):
+        name = dice.choice(names)
+        at = after(seconds=offset)
+        is_last = dice.random() < 0.1
+        batches.append(tombstone(offset, name, at) if is_last else state_record(offset, name, offset, "Ongoing", at))
+    write_log(tmp_path, f"{STATE_TOPIC}-3", batches[:150])
+    folder = write_log(tmp_path, f"{STATE_TOPIC}-3", batches[150:], base_offset=150)
+    fast, slow = both_ways(folder)
+    assert fast == slow
+    assert len(fast) == len(names)
+
+
+def test_batches_that_no_coordinator_writes_are_read_all_the_same(tmp_path: Path) -> None:
+    first, second = ids_of(3, 2)
+    several = write_batch([(b"\0\0" + len(name).to_bytes(2, "big") + name.encode(), None) for name in (first, second)],
+                          timestamp=after(), base_offset=1)  # fmt: skip
+    folder = write_log(
+        tmp_path,
+        f"{STATE_TOPIC}-3",
+        [state_record(0, first, 1, "Empty", after()), several, state_record(3, second, 2, "Empty", after())],
+    )
+    fast, slow = both_ways(folder)
+    assert fast == slow
+    assert [row["tombstone"] for _, row in sorted(fast.items())] == [True, False]
+
+
+def test_what_cannot_be_read_is_told_and_hides_nothing_else(tmp_path: Path) -> None:
+    first, second = ids_of(3, 2)
+    broken = state_record(1, first, 1, "Ongoing", after()).replace(b"id-", b"ID-")
+    strange = write_batch([(None, b"no key")], timestamp=after(), base_offset=2)
+    sound = state_record(3, second, 2, "Empty", after())
+    folder = write_log(
+        tmp_path, f"{STATE_TOPIC}-3", [state_record(0, first, 1, "Empty", after()), broken, strange, sound]
+    )
+    rows = list(log_of(folder).newest_events())
+    assert sorted(newest(rows)) == sorted([first, second])
+    errors = [row["error"].partition(":")[0] for row in rows if row["error"]]
+    assert sorted(errors) == ["CORRUPT_BATCH", "CORRUPT_RECORD"]
+    with (folder / SEGMENT).open("ab") as file:
+        file.write(sound[:40])
+    errors = [row["error"].partition(":")[0] for row in log_of(folder).newest_events() if row["error"]]
+    assert "TORN_TAIL" in errors
+
+
+def test_an_empty_partition_has_none(tmp_path: Path) -> None:
+    write_state_topic(tmp_path, partitions=1)
+    assert list(log_of(tmp_path / f"{STATE_TOPIC}-0").newest_events()) == []
+
+
+@pytest.mark.lab
+def test_of_a_real_coordinator_too(kafka: Kafka) -> None:
+    from toolkit.lab.incidents import INCIDENTS
+
+    for name in ("marker_only", "never_added"):
+        INCIDENTS[name](kafka)
+    found = 0
+    for number in range(50):
+        fast, slow = both_ways(kafka.log_dirs[1] / f"{STATE_TOPIC}-{number}")
+        assert fast == slow
+        found += len(fast)
+    assert found >= 3
