@@ -15,6 +15,7 @@ from typing import Any
 
 from toolkit.formats.group_records import GROUP_EPOCH_KINDS, KINDS
 from toolkit.formats.records import STATES
+from toolkit.schema.table import LAST_TIME
 
 __all__ = ["NotDecoded", "decoded_topic", "read_group_event", "read_time", "read_transaction_event"]
 
@@ -42,7 +43,6 @@ MEMBER = re.compile(r"([^=,{}\[\]]+)=(?:\[[^\[\]]*\](?::[0-9A-F]+)?|[0-9A-F]*)(?
 STATE_OF = {name.lower(): name for name in STATES}
 
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-LAST_MS = 253_402_300_799_999  # of the year 9999
 DECODER = json.JSONDecoder()
 Found = dict[str, Any]
 
@@ -333,7 +333,7 @@ def _partition(text: str) -> Found:
 
 
 def read_time(milliseconds: int) -> dt.datetime | None:
-    if milliseconds > LAST_MS:
+    if milliseconds > LAST_TIME:
         raise NotDecoded("a time is after the year 9999")
     return None if milliseconds < 0 else EPOCH + dt.timedelta(milliseconds=milliseconds)
 

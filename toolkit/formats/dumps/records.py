@@ -89,28 +89,32 @@ class Records:
 
     def _read_open_keys(self, line: str, record: RecordLine) -> None:
         """A line that ends within the keys of headers; or within, or with, a marker whose batch is not there."""
-        if record.rest.startswith("] "):
-            self._section.add_damage(self._lines.number, malformed(line, self._lines))
-            return
-        number, size = self._lines.number, printed_size(record)
-        taken: list[str] = []
-        text = None
-        while text is None and len(taken) < KEY_LINES and (following := next(self._lines, None)) is not None:
-            taken.append(following)
-            text = text_of(record._replace(rest="\n".join([record.rest, *taken])))
-        if not (self._fits(text, size) if text else text is not None and self._are_keys_alone(taken)):
-            self._lines.push_back(taken)
+        number = self._lines.number
+        if record.rest.startswith("] ") or not self._pass_over_keys(record):
             self._section.add_damage(number, malformed(line, self._lines))
+
+    def _pass_over_keys(self, record: RecordLine) -> bool:
+        """Whether the keys of headers, and the text behind them, end on further lines; those are taken off."""
+        if self._comes_next(self._lines.peek() or "", False):
+            return False
+        taken: list[str] = []
+        text, size = None, printed_size(record)
+        while text is None and len(taken) < KEY_LINES and self._lines.peek() is not None:
+            taken.append(next(self._lines))
+            text = text_of(record._replace(rest="\n".join([record.rest, *taken])))
+        if text:
+            ends = byte_sizes(text)[0] <= size and self._further_lines(text, size) is not None
+        else:
+            ends = text is not None and self._are_keys_alone(taken)
+        if not ends:
+            self._lines.push_back(taken)
+        return ends
 
     def _are_keys_alone(self, taken: list[str]) -> bool:
         """Whether lines can be the keys of headers after which nothing is printed."""
         following = self._lines.peek()
         ends = following is None or self._comes_next(following, False)
         return ends and not any(looks_like_a_row(line) or line.startswith("Dumping ") for line in taken)
-
-    def _fits(self, text: str, size: int) -> bool:
-        """Whether a text takes so many bytes; its further lines are taken off."""
-        return byte_sizes(text)[0] <= size and self._further_lines(text, size) is not None
 
     def _place(self, offset: int | None, timestamp: int | None, *, held: bool) -> Place:
         batch: Batch | None = self._section.batch if held else None
