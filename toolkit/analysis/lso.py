@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from toolkit.analysis.columns import arrow_table, labels, numbers, times
 from toolkit.analysis.ordering import stable_order, taken
 from toolkit.analysis.spans import OPEN, Spans
+from toolkit.formats.columns import arrow_table, labels, numbers, times
 from toolkit.formats.headers import ABORT
 from toolkit.schema import ABORTED, LSO_TIMELINE
 

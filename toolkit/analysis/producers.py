@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from toolkit.analysis.columns import LAST_TIME
 from toolkit.analysis.ordering import run_starts, stable_order, taken
 from toolkit.analysis.spans import last_sequences, markers
 from toolkit.formats.batches import CONTROL, TRANSACTIONAL
@@ -180,7 +179,7 @@ def producer_rows(
     return [
         place
         | {name: value if value >= 0 else None for name, value in zip(known, values, strict=True)}
-        | {"last_timestamp": utc(last if last <= LAST_TIME else None), "observed_at": observed_at, "error": None}
+        | {"last_timestamp": utc(last), "observed_at": observed_at, "error": None}
         for *values, last in zip(*columns, replayed.producers["last_timestamp"].tolist(), strict=True)
     ]
 

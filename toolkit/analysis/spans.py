@@ -21,10 +21,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from toolkit.analysis.columns import arrow_table, labels, numbers, times
 from toolkit.analysis.ordering import run_starts, stable_order, taken
 from toolkit.errors import UsageError
 from toolkit.formats.batches import CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
+from toolkit.formats.columns import arrow_table, labels, numbers, times
 from toolkit.formats.headers import ABORT, COMMIT, UNREAD_MARKER, Headers
 from toolkit.schema import SPANS
 

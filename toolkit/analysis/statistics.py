@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from toolkit.analysis.columns import LAST_TIME
 from toolkit.analysis.ordering import taken
 from toolkit.analysis.spans import NO_DATA, NO_SPANS, OPEN, Spans
 from toolkit.formats.headers import ABORT, COMMIT, UNREAD_MARKER
 from toolkit.schema import Row
+from toolkit.schema.table import LAST_TIME
 
 __all__ = ["NO_TRANSACTIONS", "Distribution", "Figures", "Statistics", "combined", "statistic_rows", "statistics"]
 

@@ -25,6 +25,7 @@ from toolkit.formats.group_records import (
 from toolkit.formats.primitives import Buffer
 from toolkit.formats.records import read_transaction_key, read_transaction_value
 from toolkit.schema import COORDINATOR_EVENTS, GROUP_EVENTS, Row
+from toolkit.schema.table import LAST_TIME
 
 __all__ = ["coordinator_events", "group_events"]
 
@@ -32,7 +33,6 @@ NO_COORDINATOR_EVENT, NO_GROUP_EVENT = (dict.fromkeys(table.names) for table in 
 LIMIT = 32 * 1024 * 1024  # bytes of a batch's records; a coordinator's value is some kilobytes, rarely a megabyte
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 Fill = Callable[[dict[str, Any], Record, BatchHeader], None]
-LAST_MS = 253_402_300_799_999  # of the year 9999
 
 
 def coordinator_events(
@@ -62,8 +62,8 @@ def coordinator_events(
     Returns
     -------
     iterator of Row
-        Rows of ``schema.COORDINATOR_EVENTS`` in offset order; none for a sound control batch. What cannot be read is a row
-        with ``error``: ``CORRUPT_BATCH`` for the batch, or for the rest of it, and ``CORRUPT_RECORD`` for one record.
+        Rows of ``schema.COORDINATOR_EVENTS`` in offset order; none for a sound control batch. What cannot be read is a
+        row with ``error``: ``CORRUPT_BATCH`` for the batch, or the rest of it, and ``CORRUPT_RECORD`` for one record.
     """
     place = {
         **NO_COORDINATOR_EVENT,
@@ -217,6 +217,6 @@ def _position(position: int, *, file: str | None, file_position: int | None) -> 
 def _time(milliseconds: int | None) -> dt.datetime | None:
     if milliseconds is None or milliseconds < 0:
         return None
-    if milliseconds > LAST_MS:
+    if milliseconds > LAST_TIME:
         raise DecodeError(f"A time is {milliseconds} ms, after the year 9999.", position=0)
     return EPOCH + dt.timedelta(milliseconds=milliseconds)

@@ -13,7 +13,6 @@ from toolkit.sources.wire import Answer, Wire, error_text
 
 __all__ = ["open_transactions", "producer_rows", "producer_rows_at"]
 
-LAST_TIME = 253_402_300_799_999  # ms; the last moment of the year 9999, beyond which no clock is meant
 UNKNOWN = {
     "producer_id": None,
     "producer_epoch": None,
@@ -93,7 +92,7 @@ def _rows(broker_id: int, batch: Mapping[str, list[int]], answer: Answer) -> Ite
                     "producer_id": _known(state.producer_id),
                     "producer_epoch": _known(state.producer_epoch, most=32_767),
                     "last_sequence": _known(state.last_sequence),
-                    "last_timestamp": utc(_known(state.last_timestamp, most=LAST_TIME)),
+                    "last_timestamp": utc(_known(state.last_timestamp)),
                     "coordinator_epoch": _known(state.coordinator_epoch),
                     "current_txn_start_offset": _known(state.current_txn_start_offset),
                     "broker_id": broker_id,

@@ -10,22 +10,22 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from toolkit.schema import Table, arrow_type
+from toolkit.schema.table import LAST_TIME
 
-__all__ = ["LAST_TIME", "arrow_table", "labels", "numbers", "times"]
+__all__ = ["arrow_table", "labels", "numbers", "times"]
 
 Array = npt.NDArray[Any]
 
-LAST_TIME = 253_402_300_799_999
-"""The last millisecond of the year 9999: Python has no later time, and no clock means one."""
-
 
 def numbers(values: Array, *, null: Array | None = None) -> pa.Array:
-    """Integers or booleans; null where `null` says so, else where they are negative."""
-    return pa.array(np.ascontiguousarray(values), mask=values < 0 if null is None else null)
+    """Integers; null where `null` says so, else where they are negative. Booleans are null only where it says so."""
+    if null is None and values.dtype != np.bool_:
+        null = values < 0
+    return pa.array(np.ascontiguousarray(values), mask=null)
 
 
 def times(milliseconds: Array) -> pa.Array:
-    """Epoch milliseconds as UTC times; null where they are negative or after `LAST_TIME`."""
+    """Epoch milliseconds as UTC times; null where they are negative or after the year 9999."""
     null = (milliseconds < 0) | (milliseconds > LAST_TIME)
     return numbers(milliseconds, null=null).cast(pa.timestamp("ms", tz="UTC"))
 
