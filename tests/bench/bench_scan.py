@@ -1,12 +1,12 @@
-"""Reading segments: spans in process, ``kafka-txn txn-stat`` against Kafka's own DumpLogSegments, live batches.
+"""Reading segments: spans in process, and ``kafka-txn txn-stat`` against Kafka's own DumpLogSegments.
 
     python tests/bench/bench_scan.py [--gigabytes 1] [--runs 5] [--keep DIR]
 
 A real producer (ProducerPerformance, transactions of a few milliseconds) writes a topic on a broker started for it. On
 its segment, page-cached: spans in process with and without every CRC; ``cat`` of the same file beside them; the command
-over a directory of four such partitions against DumpLogSegments --deep-iteration writing its text to a file; peak
-memory of the command over one, four and ten (hard links of the same segment); and, live, ``Cluster.batches()`` against
-ConsumerPerformance, in turns. Prints minimum, median and maximum of the runs, and ratios in the same run.
+over a directory of four such partitions against DumpLogSegments --deep-iteration writing its text to a file; and peak
+memory of the command over one, four and ten (hard links of the same segment). Prints minimum, median and maximum of the
+runs, and ratios in the same run. Reading a live partition is measured by bench_live_log.py.
 """
 
 from __future__ import annotations
@@ -19,13 +19,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from toolkit import Cluster
 from toolkit.analysis.spans import finish, merge, piece
 from toolkit.formats.scan import scan_file
 from toolkit.lab import Kafka
@@ -126,31 +125,11 @@ def files(runs: int, segment: Path, scratch: Path, java: Sequence[str]) -> None:
         print(f"  {count * size / 1e9:6.2f} GB: {megabytes:6.0f} MB, {seconds:6.2f} s")
 
 
-def drain(tables: Iterable[object]) -> None:
-    for _ in tables:
-        pass
-
-
-def live(runs: int, kafka: Kafka, java: Sequence[str], records: int, size: int) -> None:
-    server = kafka.bootstrap_servers
-    perf = [*java, "org.apache.kafka.tools.ConsumerPerformance", "--bootstrap-server", server, "--topic", TOPIC]
-    perf += ["--messages" if kafka.version < "4.2" else "--num-records", str(records), "--timeout", "60000"]
-    ours: list[float] = []
-    theirs: list[float] = []
-    with Cluster(server) as cluster:
-        for _ in range(runs):
-            ours.append(timed(lambda: drain(cluster.batch_pieces(TOPIC, 0))))
-            theirs.append(timed(lambda: subprocess.run(perf, check=True, capture_output=True)))
-    print(f"\nlive, {size / 1e9:.2f} GB from one broker on this machine, {runs} runs")
-    row("ConsumerPerformance, JVM start included", theirs, size)
-    row("Cluster.batches()", ours, size, statistics.median(theirs))
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gigabytes", type=float, default=1.0)
     parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--segment", type=Path, help="a segment made earlier; nothing is measured live then")
+    parser.add_argument("--segment", type=Path, help="a segment made earlier")
     parser.add_argument("--keep", type=Path, help="folder to keep the segment in")
     arguments = parser.parse_args()
     with (
@@ -162,7 +141,6 @@ def main() -> None:
         if segment is None:
             fill(kafka, arguments.gigabytes)
             source = max((kafka.log_dirs[1] / f"{TOPIC}-0").glob("*.log"), key=lambda path: path.stat().st_size)
-            live(arguments.runs, kafka, java, int(arguments.gigabytes * 1_080_000), source.stat().st_size)
             segment = Path(shutil.copy(source, arguments.keep or scratch))
         kafka.stop_broker(1)
         if Path(scratch).stat().st_dev != segment.stat().st_dev:
