@@ -18,7 +18,7 @@ from toolkit.lab.producer import TxnProducer
 from toolkit.schema import BATCHES, LSO_TIMELINE, SPANS, Row
 from toolkit.sources import live_log, wire
 from toolkit.sources.live_log import read_section
-from toolkit.sources.live_tables import batch_table
+from toolkit.sources.live_tables import batch_frame
 
 pytestmark = pytest.mark.lab
 
@@ -155,7 +155,7 @@ def test_an_answer_of_the_old_leader_is_not_taken(cluster: Cluster, staged: Stag
     row = row_of(cluster, staged.topic)
     for stale in ({"leader_epoch": -1 if not row["leader_epoch"] else row["leader_epoch"] - 1}, {"leader": 9}):
         section = read_section(cluster.wire, {**row, **stale}, "log_start", "high_watermark")
-        assert batch_table(section).num_rows == len(cluster.batches(staged.topic, 0))
+        pd.testing.assert_frame_equal(batch_frame(section), cluster.batches(staged.topic, 0))
 
 
 def test_what_retention_has_deleted_is_a_row_and_the_rest_is_read(cluster: Cluster, kafka: Kafka) -> None:
@@ -198,9 +198,8 @@ def test_a_log_that_ends_before_its_high_watermark_is_not_silently_short(cluster
     end = row["high_watermark"]
     with Cluster(cluster.config, timeout=1) as hasty:
         section = read_section(hasty.wire, {**row, "log_end_offset": end + 2}, end - 1, "log_end")
-        table = batch_table(section)
-    assert table["error"].to_pylist() == [
-        None,
+        frame = batch_frame(section)
+    assert frame["error"].dropna().tolist() == [
         f"OFFSET_NOT_AVAILABLE: the high watermark stays at {end}, so what follows is not replicated yet; "
         f"offsets {end} to {end + 1} were not read",
     ]
@@ -212,8 +211,8 @@ def test_a_topic_that_is_deleted_meanwhile(cluster: Cluster, kafka: Kafka) -> No
         asked = wire.DeleteTopics(topic_names=[staged.topic], timeout_ms=10_000, max_version=5)
         assert cluster.wire.ask(asked).responses[0].error_code == 0
         until(lambda: staged.topic not in {r["topic"] for r in cluster.partition_rows()} or None, awaited="its end")
-        table = batch_table(read_section(cluster.wire, row, "log_start", "high_watermark"))
-    (error,) = table["error"].to_pylist()
+        frame = batch_frame(read_section(cluster.wire, row, "log_start", "high_watermark"))
+    (error,) = frame["error"].tolist()
     assert error.startswith("UNKNOWN_TOPIC_OR_PARTITION: ")
     assert error.endswith(f"; offsets 0 to {row['high_watermark'] - 1} were not read")
 

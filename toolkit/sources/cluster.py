@@ -29,7 +29,6 @@ from toolkit.sources.wire import Wire
 
 if TYPE_CHECKING:
     import pandas as pd
-    import pyarrow as pa
 
     from toolkit.sources.live_log import Section, Stretch
     from toolkit.sources.log_bounds import Bound
@@ -282,9 +281,9 @@ class Cluster:
         topic, partition, start, stop, crc
             As for `scan`, and so are the errors that it raises.
         """
-        from toolkit.sources.live_tables import batch_table
+        from toolkit.sources.live_tables import batch_frame
 
-        return _frame(batch_table(self._section(topic, partition, start, stop, crc=crc)))
+        return batch_frame(self._section(topic, partition, start, stop, crc=crc))
 
     def spans(
         self, topic: str, partition: int, *, start: Bound = "log_start", stop: Bound = "high_watermark"
@@ -296,9 +295,9 @@ class Cluster:
         topic, partition, start, stop
             As for `scan`, and so are the errors that it raises.
         """
-        from toolkit.sources.live_tables import spans_table
+        from toolkit.sources.live_tables import span_frame
 
-        return _frame(spans_table(self._section(topic, partition, start, stop)))
+        return span_frame(self._section(topic, partition, start, stop))
 
     def lso_timeline(
         self, topic: str, partition: int, *, start: Bound = "log_start", stop: Bound = "high_watermark"
@@ -315,9 +314,9 @@ class Cluster:
         BrokerError
             If a part of the log could not be read.
         """
-        from toolkit.sources.live_tables import lso_timeline_table
+        from toolkit.sources.live_tables import lso_timeline_frame
 
-        return _frame(lso_timeline_table(self._section(topic, partition, start, stop)))
+        return lso_timeline_frame(self._section(topic, partition, start, stop))
 
     def coordinator_events(
         self, transactional_ids: Sequence[str] | None = None, partitions: Sequence[int] | None = None
@@ -512,13 +511,6 @@ class Cluster:
 def _union(some: Collection[str] | None, others: Collection[str] | None) -> list[str] | None:
     """Names of both, sorted; null where neither is known."""
     return None if some is None and others is None else sorted({*(some or ()), *(others or ())})
-
-
-def _frame(table: pa.Table) -> pd.DataFrame:
-    import pandas as pd
-
-    frame: pd.DataFrame = table.to_pandas(types_mapper=pd.ArrowDtype)
-    return frame
 
 
 def _sorted(table: schema.Table, rows: Iterable[Row]) -> list[Row]:

@@ -75,6 +75,8 @@ class Section:
     ----------
     place
         Topic and partition.
+    broker_id
+        Its leader, before anything is read.
     start, stop
         The batches that hold an offset of ``start <= offset < stop``; the first one may begin before it.
     stretches
@@ -82,6 +84,7 @@ class Section:
     """
 
     place: Place
+    broker_id: int | None
     start: int
     stop: int
     stretches: Iterator[Stretch]
@@ -116,7 +119,8 @@ def read_section(wire: Wire, row: Row, start: Bound, stop: Bound, *, crc: bool =
     first, last = (offset_of(wire, bound, row) for bound in (start, stop))
     end = row["log_end_offset"]
     last = min(last, row["high_watermark"] if end is None else end)
-    return Section(place=place, start=first, stop=last, stretches=_stretches(wire, row, first, last, crc=crc))
+    stretches = _stretches(wire, row, first, last, crc=crc)
+    return Section(place=place, broker_id=row["leader"], start=first, stop=last, stretches=stretches)
 
 
 def _stretches(wire: Wire, row: Row, start: int, stop: int, *, crc: bool) -> Iterator[Stretch]:

@@ -2,42 +2,42 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
-from toolkit.analysis.lso import lso_steps, lso_table
-from toolkit.analysis.spans import Piece, Spans, finish, merge, piece, span_table
+from toolkit.analysis.spans import EMPTY, begin
 from toolkit.errors import BrokerError
-from toolkit.formats.header_table import damage_rows, header_table
-from toolkit.formats.headers import Headers
-from toolkit.schema import BATCHES, SPANS
+from toolkit.schema import BATCHES, LSO_TIMELINE, SPANS, Row
 from toolkit.sources.live_log import Section, Stretch
+from toolkit.sources.log_tables import Part, Where, batch_tables, lso_timeline_table, span_tables, to_frame
 
-__all__ = ["batch_table", "lso_timeline_table", "spans_table"]
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
 
-
-def batch_table(section: Section) -> pa.Table:
-    """Every batch as ``schema.BATCHES``, in the order of the log; then a row for whatever could not be read."""
-    tables, failures = [], []
-    for each in section.stretches:
-        where = _where(section, each.broker_id)
-        tables.append(header_table(_without_positions(each), **where))
-        failures += [{**row, "position": None} for row in damage_rows(each.scanned.damage, **where)]
-        failures += [{**where, "error": each.error}] if each.error else []
-    return pa.concat_tables([*tables, BATCHES.arrow(failures)])
+__all__ = ["batch_frame", "lso_timeline_frame", "span_frame"]
 
 
-def spans_table(section: Section) -> pa.Table:
-    """Every transaction as ``schema.SPANS``, with a row for whatever could not be read."""
-    read = _read(section)
-    where = _where(section, read.broker_id)
-    failures = SPANS.arrow([{**where, "error": error} for error in read.errors])
-    return pa.concat_tables([span_table(read.spans, **where), failures])
+def batch_frame(section: Section) -> pd.DataFrame:
+    """Every batch as ``schema.BATCHES``, and a row for whatever could not be read."""
+    failures: list[Row] = []
+    tables: list[pa.Table] = []
+    for stretch in section.stretches:
+        tables += batch_tables([_part(stretch)], replace(_where(section), broker_id=stretch.broker_id))
+        failures += _failures(section, stretch)
+    return to_frame([*tables, BATCHES.arrow(failures)], BATCHES)
 
 
-def lso_timeline_table(section: Section) -> pa.Table:
+def span_frame(section: Section) -> pd.DataFrame:
+    """Every transaction as ``schema.SPANS``, and a row for whatever could not be read."""
+    failures: list[Row] = []
+    before = begin() if section.start == 0 else EMPTY
+    tables = list(span_tables(_parts(section, failures), _where(section), before=before))
+    return to_frame([*tables, SPANS.arrow(failures)], SPANS)
+
+
+def lso_timeline_frame(section: Section) -> pd.DataFrame:
     """Every step of the LSO as ``schema.LSO_TIMELINE``.
 
     Raises
@@ -45,44 +45,34 @@ def lso_timeline_table(section: Section) -> pa.Table:
     BrokerError
         If a part of the section could not be read: a timeline with a hole in it would be wrong after the hole.
     """
-    read = _read(section)
-    if read.errors:
-        code, _, text = read.errors[0].partition(": ")
+    failures: list[Row] = []
+    before = begin() if section.start == 0 else EMPTY
+    end = max(section.start, section.stop)
+    table = lso_timeline_table(_parts(section, failures), _where(section), before=before, log_end_offset=end)
+    if failures:
+        code, _, text = failures[0]["error"].partition(": ")
         raise BrokerError(f"{section.place[0]}-{section.place[1]} could not be read: {text.rstrip('.')}.", code=code)
-    steps = lso_steps(read.spans, log_end_offset=max(section.start, section.stop), end_time=read.end_time)
-    return lso_table(steps, **_where(section, read.broker_id))
+    return to_frame([table], LSO_TIMELINE)
 
 
-def _where(section: Section, broker_id: int | None) -> dict[str, Any]:
-    return {"topic": section.place[0], "partition": section.place[1], "broker_id": broker_id}
+def _parts(section: Section, failures: list[Row]) -> Iterator[Part]:
+    """The batches as they come; what could not be read is put aside."""
+    for stretch in section.stretches:
+        yield _part(stretch)
+        failures += _failures(section, stretch)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Read:
-    """What a section told of its transactions, who told it last, and what is missing."""
-
-    spans: Spans
-    broker_id: int | None
-    end_time: int
-    errors: list[str]
-
-
-def _read(section: Section) -> _Read:
-    pieces: list[Piece] = []
-    errors: list[str] = []
-    broker_id, end_time = None, -1
-    for each in section.stretches:
-        headers = _without_positions(each)
-        pieces.append(piece(headers))
-        errors += [damage.reason for damage in each.scanned.damage] + ([each.error] if each.error else [])
-        broker_id = each.broker_id
-        end_time = int(headers["max_timestamp"][-1]) if len(headers) else end_time
-    spans = finish(merge(*pieces), from_start=section.start == 0)
-    return _Read(spans=spans, broker_id=broker_id, end_time=end_time, errors=errors)
-
-
-def _without_positions(stretch: Stretch) -> Headers:
-    """Headers whose position is not known: in an answer it means nothing."""
+def _part(stretch: Stretch) -> Part:
+    """The batches without positions, which mean nothing in an answer."""
     headers = stretch.scanned.headers.copy()
     headers["position"] = -1
-    return headers
+    return Part(replace(stretch.scanned, headers=headers, damage=()))
+
+
+def _failures(section: Section, stretch: Stretch) -> list[Row]:
+    errors = [damage.reason for damage in stretch.scanned.damage] + ([stretch.error] if stretch.error else [])
+    return [{**_where(section).columns, "broker_id": stretch.broker_id, "error": error} for error in errors]
+
+
+def _where(section: Section) -> Where:
+    return Where(topic=section.place[0], partition=section.place[1], broker_id=section.broker_id)
