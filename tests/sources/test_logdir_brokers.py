@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,6 +39,15 @@ class Played:
     partitions: Sequence[Row] = ()
     producers: Sequence[Row] = ()
     transactions: Sequence[Row] = ()
+    findings: Sequence[Row] = ()
+
+    @property
+    def everything(self) -> list[Staged]:
+        return [each for one in self.staged for each in (one, *one.also)]
+
+    @property
+    def places(self) -> list[tuple[str, int]]:
+        return sorted({(one.topic, one.partition) for one in self.everything})
 
     @property
     def topics(self) -> list[str]:
@@ -54,6 +64,7 @@ def played(request: pytest.FixtureRequest) -> Iterator[Played]:
         write_committed(cluster.wire, told.staged[0].topic, told.staged[0].partition + 1)  # the broker goes on
         told.partitions, told.producers = cluster.partition_rows(), cluster.producer_rows()
         told.transactions = cluster.transaction_rows()
+        told.findings = cluster.finding_rows(partitions=told.places, looks_apart=0)
         kafka.stop_broker(1)
         yield told
 
@@ -133,12 +144,45 @@ def by_id(rows: Sequence[Row]) -> Mapping[str, Row]:
 
 
 def test_every_incident_gets_its_verdict_from_a_stopped_brokers_files(played: Played) -> None:
-    everything = [each for one in played.staged for each in (one, *one.also)]
-    rows = LogDir(played.root, at_rest=True).finding_rows(partitions=[(one.topic, one.partition) for one in everything])
+    rows = LogDir(played.root, at_rest=True).finding_rows(partitions=played.places)
     FINDINGS.arrow(rows)
     found = {(row["topic"], row["partition"], row["producer_id"]): row["verdict"] for row in rows}
-    told = {one: found.get((one.topic, one.partition, producer_of(one))) for one in everything}
-    assert told == {one: one.expected for one in everything}
+    told = {one: found.get((one.topic, one.partition, producer_of(one))) for one in played.everything}
+    assert told == {one: one.expected for one in played.everything}
+
+
+JUDGED = (
+    *(
+        "topic",
+        "partition",
+        "position",
+        "producer_id",
+        "producer_epoch",
+        "transactional_id",
+        "start_offset",
+        "verdict",
+        "remedy",
+    ),
+    *("opened_at", "opened_by", "expires_at", "high_watermark", "records_held", "bytes_held", "broker_id", "error"),
+)
+
+
+def test_findings_are_those_of_the_live_cluster_cause_and_impact_included(played: Played) -> None:
+    rows = LogDir(played.root, at_rest=True).finding_rows(partitions=played.places)
+    assert len(rows) == len(played.findings)
+    for mine, told in zip(rows, played.findings, strict=True):
+        assert judged(mine) == judged(told)
+        assert codes(told) <= codes(mine)  # who asks a cluster does not wait for all of the coordinators' log
+
+
+def judged(row: Row) -> Row:
+    """What must be the same; what is deleted before the log start offset still stands in the segment."""
+    same = {name: row[name] for name in JUDGED}
+    return same | ({"opened_at": None, "opened_by": None} if row["topic"].startswith("head-deleted") else {})
+
+
+def codes(row: Row) -> set[str]:
+    return set(re.findall(r"R\d+(?=[,)])", row["cause"] or ""))
 
 
 def producer_of(staged: Staged) -> int | None:

@@ -15,7 +15,8 @@ from toolkit.sources.logdir import ids
 from toolkit.sources.logdir.contents import Partitions
 from toolkit.sources.logdir.coordinator_side import read_coordinator_side
 from toolkit.sources.logdir.held import HeldTables
-from toolkit.sources.logdir.look import take_look
+from toolkit.sources.logdir.log_evidence import explained
+from toolkit.sources.logdir.look import Looked, take_look
 from toolkit.sources.logdir.opened import named, sorted_rows
 from toolkit.sources.logdir.state import partition_row, producer_rows
 
@@ -188,6 +189,9 @@ class LogDir(HeldTables):
 
     def look(self, topics: Sequence[str] | None = None, partitions: Partitions | None = None) -> Look:
         """Everything the verdicts need (`analysis.evidence.Look`), with what speaks against trusting files."""
+        return self._look(topics, partitions).look
+
+    def _look(self, topics: Sequence[str] | None, partitions: Partitions | None) -> Looked:
         contents = self._contents()
         logs = named(contents.asked(topics, partitions))
         return take_look(contents, logs, at_rest=self.at_rest, txn_state_partitions=self.txn_state_partitions)
@@ -198,6 +202,7 @@ class LogDir(HeldTables):
         partitions: Partitions | None = None,
         *,
         max_transaction_timeout_ms: int = 900_000,
+        log_evidence: bool = True,
     ) -> pd.DataFrame:
         """Who held the LSO of each partition when the files were written, why, and what is safe (``schema.FINDINGS``).
 
@@ -210,8 +215,15 @@ class LogDir(HeldTables):
             held.
         max_transaction_timeout_ms
             A live transaction that was open for longer is ``long``; the default is the brokers' default.
+        log_evidence
+            Read the log around what is held for its cause, opening time and impact.
         """
-        rows = self.finding_rows(topics, partitions, max_transaction_timeout_ms=max_transaction_timeout_ms)
+        rows = self.finding_rows(
+            topics,
+            partitions,
+            max_transaction_timeout_ms=max_transaction_timeout_ms,
+            log_evidence=log_evidence,
+        )
         return schema.FINDINGS.frame(rows)
 
     def finding_rows(
@@ -220,10 +232,11 @@ class LogDir(HeldTables):
         partitions: Partitions | None = None,
         *,
         max_transaction_timeout_ms: int = 900_000,
+        log_evidence: bool = True,
     ) -> list[Row]:
         """`findings` as rows."""
-        look = self.look(topics, partitions)
+        looked = self._look(topics, partitions)
         everything = topics is None and partitions is None
-        asked = () if everything else [(row["topic"], row["partition"]) for row in look.partitions]
-        rows = findings([look], asked=asked, max_transaction_timeout_ms=max_transaction_timeout_ms)
-        return sorted_rows(schema.FINDINGS, rows)
+        asked = () if everything else list(looked.replicas)
+        rows = findings([looked.look], asked=asked, max_transaction_timeout_ms=max_transaction_timeout_ms)
+        return sorted_rows(schema.FINDINGS, explained(looked, rows) if log_evidence else rows)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,14 +20,22 @@ from toolkit.sources.logdir.log import Log
 from toolkit.sources.logdir.proof import examine, read_stretch
 from toolkit.sources.logdir.state import partition_row, producer_rows
 
-__all__ = ["take_look"]
+__all__ = ["Looked", "take_look"]
 
 MOST = 200  # openings that are read, as of a live cluster
 
 
+class Looked(NamedTuple):
+    """A look, and what it was taken at: the replicas of each partition, the one that counts first; the coordinators."""
+
+    look: Look
+    replicas: Mapping[Place, Sequence[ReadLog]]
+    side: CoordinatorSide
+
+
 def take_look(
     contents: Contents, logs: Sequence[Log], *, at_rest: bool, txn_state_partitions: int | None = None
-) -> Look:
+) -> Looked:
     """Look at partitions and at ``__transaction_state``.
 
     Parameters
@@ -59,7 +68,7 @@ def take_look(
         from_files=True,
         notes={place: list(_notes(found)) for place, found in replicas.items()},
     )
-    return _examined(look, replicas, side, at_rest=at_rest)
+    return Looked(_examined(look, replicas, side, at_rest=at_rest), replicas, side)
 
 
 def _partition(read: ReadLog) -> Row:

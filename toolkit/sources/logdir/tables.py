@@ -25,6 +25,7 @@ from toolkit.sources.logdir.state import opened_before
 from toolkit.sources.progress import progress
 
 __all__ = [
+    "COMPACTED",
     "OFFSETS_TOPIC",
     "Section",
     "aborted_rows",
