@@ -69,7 +69,7 @@ def test_a_preallocated_file_that_was_never_written_is_a_torn_tail() -> None:
 
 @pytest.mark.parametrize("crc", [False, True])
 def test_a_batch_of_which_only_the_first_part_reached_the_disk_is_none(crc: bool) -> None:
-    log = placed([batch(seed=1), batch(seed=2, size=500)])
+    log = placed([batch(seed=1), batch(seed=2, size=120)])
     for written in range(1, len(log[1])):
         if any(log[1][written:]):
             half = log[1][:written] + bytes(len(log[1]) - written)

@@ -19,6 +19,7 @@ from toolkit.formats.log_bytes import LogBytes, read_at
 __all__ = ["Resync", "Search", "int32"]
 
 FIRST_BYTES, PIECE_BYTES = 1 << 14, 1 << 20  # the next sound batch is mostly near
+SUM_BYTES = 1 << 18
 OVERLAP = REACH  # what tells a batch may start in one piece and end in the next
 CHECK_COST = 4096  # what a check takes at least, as bytes of checksum
 
@@ -114,7 +115,7 @@ class Resync:
     def _sum(self, position: int, end: int, magic: int) -> int:
         crc = 0
         while position < end:
-            data = read_at(self._source, position, min(PIECE_BYTES, end - position))
+            data = read_at(self._source, position, min(SUM_BYTES, end - position))
             if not data:
                 return -1
             crc = extend(crc, data, magic=magic)

@@ -17,7 +17,7 @@ from toolkit.formats.walk import Walk
 
 __all__ = ["scan", "scan_file"]
 
-CHUNK_BYTES = 1 << 20
+CHUNK_BYTES = 1 << 21
 PIECE_ROWS, PIECE_BYTES = 1 << 16, 1 << 26  # of a file, per `Scanned`
 
 
