@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import typer
@@ -29,6 +29,8 @@ from toolkit.errors import UsageError
 
 if TYPE_CHECKING:
     from toolkit.schema import Row
+    from toolkit.sources.cluster import Cluster
+    from toolkit.sources.logdir import LogDir
 
 __all__ = ["diagnose", "find_hanging"]
 
@@ -53,23 +55,15 @@ def diagnose(
     Looks twice at whatever is in doubt, so that a transaction that just ends is not taken for one that nobody ends.
     With --log-dir it judges what files hold, as of the time they were written.
     """
-    partitions_asked(topic, partition)
-    max_transaction_timeout_ms = int(max_transaction_timeout * 60_000)
-    files = files_instead(
-        ctx, log_dir, at_rest=at_rest, bootstrap_server=bootstrap_server, command_config=command_config
+    rows = _ask(
+        files_instead(ctx, log_dir, at_rest=at_rest, bootstrap_server=bootstrap_server, command_config=command_config),
+        lambda: connect(ctx, bootstrap_server, command_config, timeout=timeout),
+        topic,
+        partition,
+        max_transaction_timeout=max_transaction_timeout,
+        looks_apart=looks_apart,
+        log_evidence=log_evidence,
     )
-    if files:
-        rows = files.finding_rows(topic, partition, max_transaction_timeout_ms=max_transaction_timeout_ms)
-    else:
-        with connect(ctx, bootstrap_server, command_config, timeout=timeout) as cluster:
-            _announce(looks_apart)
-            rows = cluster.finding_rows(
-                topic,
-                partition,
-                looks_apart=looks_apart,
-                max_transaction_timeout_ms=max_transaction_timeout_ms,
-                log_evidence=log_evidence,
-            )
     _answer(rows, rows, output)
     raise typer.Exit(_exit_code(rows))
 
@@ -94,28 +88,48 @@ def find_hanging(
 
     Searches the whole cluster, internal topics included, unless told otherwise; with --log-dir, files.
     """
-    partitions_asked(topic, partition)
-    max_transaction_timeout_ms = int(max_transaction_timeout * 60_000)
-    files = files_instead(
-        ctx, log_dir, at_rest=at_rest, bootstrap_server=bootstrap_server, command_config=command_config
+    if log_dir and broker_id is not None:
+        raise UsageError("--broker-id asks a cluster.", do="With --log-dir, name that broker's log directory.")
+    rows = _ask(
+        files_instead(ctx, log_dir, at_rest=at_rest, bootstrap_server=bootstrap_server, command_config=command_config),
+        lambda: connect(ctx, bootstrap_server, command_config, timeout=timeout),
+        topic,
+        partition,
+        max_transaction_timeout=max_transaction_timeout,
+        looks_apart=looks_apart,
+        log_evidence=log_evidence,
+        broker_id=broker_id,
     )
-    if files:
-        if broker_id is not None:
-            raise UsageError("--broker-id asks a cluster.", do="With --log-dir, name that broker's log directory.")
-        rows = files.finding_rows(topic, partition, max_transaction_timeout_ms=max_transaction_timeout_ms)
-    else:
-        with connect(ctx, bootstrap_server, command_config, timeout=timeout) as cluster:
-            _announce(looks_apart)
-            rows = cluster.finding_rows(
-                topic,
-                partition,
-                broker_id=broker_id,
-                looks_apart=looks_apart,
-                max_transaction_timeout_ms=max_transaction_timeout_ms,
-                log_evidence=log_evidence,
-            )
     _answer([row for row in rows if row["verdict"] in {"hanging", "unknown"}], rows, output)
     raise typer.Exit(_exit_code(rows))
+
+
+def _ask(
+    files: LogDir | None,
+    connected: Callable[[], Cluster],
+    topics: list[str] | None,
+    partitions: list[int] | None,
+    *,
+    max_transaction_timeout: float,
+    looks_apart: float,
+    log_evidence: bool,
+    **of_a_cluster: int | None,
+) -> list[Row]:
+    """The findings in files, or else of a cluster, which is connected to only then."""
+    partitions_asked(topics, partitions)
+    max_transaction_timeout_ms = int(max_transaction_timeout * 60_000)
+    if files:
+        return files.finding_rows(topics, partitions, max_transaction_timeout_ms=max_transaction_timeout_ms)
+    with connected() as cluster:
+        _announce(looks_apart)
+        return cluster.finding_rows(
+            topics,
+            partitions,
+            looks_apart=looks_apart,
+            max_transaction_timeout_ms=max_transaction_timeout_ms,
+            log_evidence=log_evidence,
+            **of_a_cluster,
+        )
 
 
 def _announce(looks_apart: float) -> None:

@@ -30,8 +30,8 @@ from toolkit.sources.wire import Wire
 if TYPE_CHECKING:
     import pandas as pd
 
+    from toolkit.sources.bounds import Bound
     from toolkit.sources.live_log import Section, Stretch
-    from toolkit.sources.log_bounds import Bound
 
 
 __all__ = ["Cluster"]

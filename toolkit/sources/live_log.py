@@ -12,8 +12,9 @@ from toolkit.errors import BrokerError, ToolkitError
 from toolkit.formats.headers import Scanned
 from toolkit.formats.scan import scan
 from toolkit.schema import Row
+from toolkit.sources.bounds import Bound
 from toolkit.sources.fetch import Fetched, Spot, fetch
-from toolkit.sources.log_bounds import Bound, offset_of
+from toolkit.sources.log_bounds import offset_of
 from toolkit.sources.offsets import partition_rows
 from toolkit.sources.progress import progress
 from toolkit.sources.topology import Place, is_missing, read_topology

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from toolkit import schema
 from toolkit.analysis.coordinator import histories
 from toolkit.schema import Row
+from toolkit.sources.bounds import Bound
 from toolkit.sources.log_tables import to_frame
 from toolkit.sources.logdir import tables
-from toolkit.sources.logdir.bounds import Bound
 from toolkit.sources.logdir.contents import Partitions
 from toolkit.sources.logdir.coordinator_side import STATE_TOPIC
 from toolkit.sources.logdir.log import Log

@@ -15,8 +15,9 @@ from toolkit.analysis.spans import EMPTY, OPEN, Piece, begin, finish, merge, pie
 from toolkit.analysis.statistics import Statistics
 from toolkit.schema import Row
 from toolkit.sources import log_tables
+from toolkit.sources.bounds import Bound, check_bound
 from toolkit.sources.log_tables import Part
-from toolkit.sources.logdir.bounds import Bound, check_bound, offset_of
+from toolkit.sources.logdir.bounds import offset_of
 from toolkit.sources.logdir.contents import Contents
 from toolkit.sources.logdir.coordinator_side import STATE_TOPIC
 from toolkit.sources.logdir.log import Log
