@@ -587,6 +587,12 @@ def test_parts_are_bounded() -> None:
     assert sum(len(part.scanned.damage) for part in noise) == 40_000
 
 
+def test_sizes_that_are_wrong_cost_no_time() -> None:
+    """Looking for the end of each text would take hours."""
+    lines = [LOG, batch(0), record(0, " payload: x", value=999_999_999)] * 50_000
+    assert sum(len(part.scanned.headers) for part in read(*lines)) == 50_000
+
+
 def test_a_marker_is_not_lost_where_a_part_ends() -> None:
     lines = [line for n in range(20_000) for line in (batch(n, control="true"), "baseOffset: ", record(n, MARKER))]
     parts = read(LOG, *lines)

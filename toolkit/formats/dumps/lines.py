@@ -23,6 +23,7 @@ class Lines:
         self._last = ""  # with its end, as far as was looked
         self._end = ""  # of every line, as the first one has it
         self.number = 0  # of the line that `next` gave
+        self.given_back = 0  # lines, over and over
         self.exhausted = False  # whether the end was seen, perhaps from afar
 
     def __iter__(self) -> Lines:
@@ -46,6 +47,7 @@ class Lines:
         """Have `next` give these again, which it gave last."""
         self._ahead.extendleft(reversed(lines))
         self.number -= len(lines)
+        self.given_back += len(lines)
 
     @property
     def cut(self) -> bool:

@@ -22,7 +22,7 @@ from toolkit.formats.dumps.text import BARE, byte_sizes, pass_over, printed_size
 __all__ = ["Records"]
 
 KEY_LINES = 20  # that the keys of a record's headers may take
-MISFITS = 8  # records whose sizes do not tell where their text ends, until a dump's sizes are left alone
+IN_VAIN = 100_000  # lines, beside those read, that may be looked at for the end of a text that is not found
 
 
 class Records:
@@ -157,7 +157,7 @@ class Records:
         """Those of a text, taken off; null where its end is not found."""
         if size is not None and byte_sizes(text)[0] >= size:
             return []
-        if self._misfits >= MISFITS:
+        if self._lines.given_back > IN_VAIN + self._lines.number:
             return None
         line = self._lines.number
         taken = pass_over(self._lines, text, size=size, comes_next=self._comes_next)
