@@ -4,6 +4,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -12,7 +13,7 @@ from toolkit.lab import Kafka
 from toolkit.lab.ask import until
 from toolkit.lab.incidents import EVERYDAY
 from toolkit.lab.producer import TxnProducer
-from toolkit.sources import wire
+from toolkit.sources import live_log, wire
 from toolkit.sources.wire import Wire
 
 pytestmark = pytest.mark.lab
@@ -38,6 +39,10 @@ def partitions(cluster: Wire, topic: str, broker_id: int) -> list[int]:
     asked = wire.Metadata(topics=[wire.Metadata.MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
     (found,) = cluster.ask(asked, broker_id=broker_id).topics
     return [each.partition_index for each in found.partitions if each.leader_id >= 0]
+
+
+def is_led(cluster: Wire, topic: str) -> bool | None:
+    return True if partitions(cluster, topic, 1) else None
 
 
 def create(cluster: Wire, topic: str, replicas: list[list[int]]) -> None:
@@ -129,3 +134,26 @@ def test_a_broker_that_falls_silent_costs_its_own_time_only(three: Kafka) -> Non
         finally:
             os.kill(process, signal.SIGCONT)
         until(lambda: True if complete(cluster) else None, awaited="broker 3 to be asked again")
+
+
+def test_a_log_is_read_on_from_its_new_leader(three: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batch by batch, as the leader dies; of what nobody else has the missing offsets are named."""
+    monkeypatch.setattr(live_log, "FETCH_BYTES", 1)
+    with Cluster(three.bootstrap_servers, timeout=10) as cluster, Cluster(three.bootstrap_servers, timeout=1) as hasty:
+        producer = TxnProducer(cluster.wire, "moving-producer").init()
+        for topic, replicas in (("moving", [LOST, 1]), ("alone", [LOST])):
+            create(cluster.wire, topic, [replicas])
+            until(partial(is_led, cluster.wire, topic), awaited=f"the leader of {topic}")
+            for _ in range(6):
+                producer.send(topic, 0)
+        moving, alone = cluster.scan("moving", 0), hasty.scan("alone", 0)
+        read, lost = [next(moving)], [next(alone)]
+        three.kill(LOST)
+        read += moving
+        lost += alone
+    assert [piece.error for piece in read] == [None] * 6
+    assert [int(piece.scanned.headers["base_offset"][0]) for piece in read] == list(range(6))
+    assert [read[0].broker_id, read[-1].broker_id] == [LOST, 1]
+    known = sum(len(piece.scanned.headers) for piece in lost)
+    assert [piece.error for piece in lost[:-1]] == [None] * known
+    assert str(lost[-1].error).endswith(f"; offsets {known} to 5 were not read")
