@@ -1,0 +1,280 @@
+"""The tables of files: what is meant by topics, partitions and bounds; texts, loose files, and files that go away."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import toolkit.schema
+from tests.sources.log_files import (
+    HIGH_WATERMARK,
+    NOON,
+    SEGMENT,
+    STATE_TOPIC,
+    after,
+    data,
+    ids_of,
+    marker,
+    state_record,
+    write_checkpoint,
+    write_log,
+    write_root,
+    write_snapshot,
+    write_state_topic,
+)
+from toolkit import LogDir
+from toolkit.errors import NotFound, UsageError
+from toolkit.sources.logdir.folder import FolderLog
+from toolkit.sources.logdir.layout import discover
+
+TABLES = (
+    *("partitions", "producers", "transactions", "coordinators", "findings", "batches", "spans", "lso_timeline"),
+    *("coordinator_events", "histories", "group_events", "aborted", "checkpoints", "violations"),
+)
+ORDERS = [
+    data(0, 7, after(), records=2),
+    marker(2, 7, after(seconds=1)),
+    data(3, 8, after(seconds=10)),
+    data(4, 9, after(seconds=20)),
+    marker(5, 9, after(seconds=30), commit=False),
+]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """orders-0 with a committed, an open and an aborted transaction; payments-1 with nothing."""
+    root = write_root(tmp_path / "data")
+    write_log(root, "orders-0", ORDERS)
+    write_log(root, "payments-1", [])
+    replicated = {(STATE_TOPIC, number): int(number == 33) for number in range(50)}
+    write_checkpoint(root, HIGH_WATERMARK, {("orders", 0): 6, ("payments", 1): 0, **replicated})
+    write_state_topic(root, {33: [state_record(0, ids_of(33, 1)[0], 8, "Ongoing", after(), on=[("orders", 0)])]})
+    return root
+
+
+def values(frame: pd.DataFrame, *names: str) -> list[Any]:
+    rows = [
+        tuple(None if pd.isna(value) else value for value in row) for row in frame[list(names)].itertuples(index=False)
+    ]
+    return [row[0] for row in rows] if len(names) == 1 else rows
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_table_is_as_declared(root: Path, name: str) -> None:
+    declared = toolkit.schema.TABLES[name]
+    frame = getattr(LogDir(root), name)()
+    assert list(frame.columns) == declared.names
+    assert frame.dtypes.to_dict() == declared.pandas_dtypes
+    assert "error" not in frame or frame["error"].isna().all()
+
+
+def test_topics_and_partitions_are_asked_for_as_of_a_cluster(root: Path) -> None:
+    files = LogDir(root)
+    assert [row["topic"] for row in files.partition_rows(["orders", "payments"])] == ["orders", "payments"]
+    assert [row["topic"] for row in files.partition_rows(partitions=[("payments", 1)])] == ["payments"]
+    assert len(files.partition_rows(["orders"], [0])) == 1
+    with pytest.raises(NotFound, match="nothing of topic 'nowhere'"):
+        files.batches(["nowhere"])
+    with pytest.raises(NotFound, match="nothing of partition 0 of topic 'payments'; of it there are 1"):
+        files.spans(["payments"], [0])
+    with pytest.raises(NotFound, match="nothing of topic 'nowhere'"):
+        files.finding_rows(partitions=[("nowhere", 0)])
+    with pytest.raises(UsageError, match="partitions are either numbers"):
+        files.producers(partitions=[0])
+    with pytest.raises(NotFound, match="partition 50"):
+        files.coordinator_events(partitions=[50])
+
+
+@pytest.mark.parametrize(
+    ("start", "stop", "expected"),
+    [
+        (None, None, [0, 2, 3, 4, 5]),
+        (1, 4, [0, 2, 3]),  # a batch comes whole
+        (4, None, [4, 5]),
+        ("lso", "high_watermark", [3, 4, 5]),
+        ("log_end", None, []),
+        (after(seconds=10), after(seconds=30), [3, 4]),
+        (after(hours=1), None, []),
+    ],
+)
+def test_bounds_are_offsets_times_or_names(root: Path, start: Any, stop: Any, expected: list[int]) -> None:
+    assert values(LogDir(root).batches(["orders"], start=start, stop=stop), "base_offset") == expected
+
+
+def test_what_is_no_bound_is_refused_before_anything_is_read(root: Path) -> None:
+    for wrong in ("yesterday", -1, dt.datetime(2026, 11, 21)):
+        with pytest.raises(UsageError):
+            LogDir(root).batch_tables(start=wrong)
+
+
+def test_a_section_of_a_log_knows_what_was_open_before_it(root: Path) -> None:
+    spans = LogDir(root).spans(["orders"], start=4)
+    assert values(spans, "producer_id", "first_offset", "outcome", "batches", "truncated") == [
+        (8, 3, "open", 0, True),
+        (9, 4, "abort", 1, False),
+    ]
+    timeline = LogDir(root).lso_timeline(["orders"], start=4)
+    assert set(values(timeline, "last_stable_offset")) == {3}
+
+
+def test_a_producer_can_be_asked_for(root: Path) -> None:
+    files = LogDir(root)
+    assert values(files.batches(["orders"], producer_id=9), "base_offset") == [4, 5]
+    assert values(files.spans(producer_id=7), "first_offset", "outcome") == [(0, "commit")]
+    assert values(files.lso_timeline(producer_id=8), "offset", "event") == [(4, "open"), (6, "end")]
+    assert values(files.coordinator_events(producer_id=8), "state") == ["Ongoing"]
+    assert files.coordinator_events(producer_id=7).empty
+
+
+def test_large_tables_come_in_pieces(root: Path) -> None:
+    files = LogDir(root)
+    for pieces, whole, table in (
+        (files.batch_tables(), files.batches(), toolkit.schema.BATCHES),
+        (files.span_tables(), files.spans(), toolkit.schema.SPANS),
+    ):
+        found = pa.concat_tables(list(pieces))
+        assert found.schema.equals(table.arrow_schema)
+        assert found.num_rows == len(whole) > 0
+
+
+def test_states_ids_and_durations_filter_transactions(root: Path) -> None:
+    files = LogDir(root)
+    (name,) = ids_of(33, 1)
+    assert [row["transactional_id"] for row in files.transaction_rows()] == [name]
+    assert files.transaction_rows(states=["Empty"]) == files.transaction_rows(producer_ids=[7]) == []
+    assert len(files.transaction_rows(min_duration_ms=1000, transactional_id_pattern="id-.*")) == 1
+    (found, missing) = files.transaction_rows(transactional_ids=[name, "nobody"])
+    assert (found["state"], missing["error"].partition(":")[0]) == ("Ongoing", "TRANSACTIONAL_ID_NOT_FOUND")
+    with pytest.raises(UsageError, match="No such state"):
+        files.transaction_rows(states=["Sleeping"])
+
+
+def test_coordinators_are_hashed_only_where_their_number_is_known(root: Path) -> None:
+    assert [row["partition"] for row in LogDir(root).coordinator_rows(groups=[])] == [33]
+    assert LogDir(root).coordinator_rows([], ["my-group"])[0]["error"].startswith("UNKNOWN_PARTITIONS")
+    assert [row["partition"] for row in LogDir(root, txn_state_partitions=7).coordinator_rows(["a"], [])] == [97 % 7]
+    (root / f"{STATE_TOPIC}-3").rename(root.parent / "elsewhere")
+    (row,) = LogDir(root).coordinator_rows(groups=[])
+    assert (row["partition"], row["error"].partition(":")[0]) == (None, "UNKNOWN_PARTITIONS")
+
+
+def test_a_high_watermark_that_nothing_tells_is_said(root: Path) -> None:
+    (root / HIGH_WATERMARK).unlink()
+    (row,) = LogDir(root).partition_rows(["orders"])
+    assert (row["last_stable_offset"], row["high_watermark"], row["log_end_offset"]) == (3, None, 6)
+    assert row["error"].startswith("NO_HIGH_WATERMARK")
+
+
+def test_the_newest_sound_snapshot_is_where_reading_begins(root: Path) -> None:
+    folder = root / "orders-0"
+    write_snapshot(folder, 3, {7: None, 6: 1})
+    (state,) = (row for row in LogDir(root).producer_rows(["orders"]) if row["producer_id"] == 6)
+    assert state["current_txn_start_offset"] == 1  # it stands in no batch: the snapshot knows it
+    assert LogDir(root).partition_rows(["orders"])[0]["last_stable_offset"] == 1
+    snapshot = folder / "00000000000000000003.snapshot"
+    snapshot.write_bytes(snapshot.read_bytes()[:-1])
+    rows = LogDir(root).producer_rows(["orders"])
+    assert [row["producer_id"] for row in rows] == [7, 8, 9, None]
+    assert rows[-1]["error"].startswith("CORRUPT_SNAPSHOT")
+    assert LogDir(root).partition_rows(["orders"])[0]["error"] is None  # a broker reads the log instead, too
+
+
+def test_a_snapshot_beyond_the_end_of_the_log_is_of_another_one(root: Path) -> None:
+    write_snapshot(root / "orders-0", 100, {6: 1})
+    rows = LogDir(root).producer_rows(["orders"])
+    assert [row["producer_id"] for row in rows] == [7, 8, 9, None]
+    assert rows[-1]["error"].startswith("FOREIGN_SNAPSHOT")
+
+
+def test_loose_files_are_read_without_a_name(tmp_path: Path) -> None:
+    write_log(tmp_path, "sent by the admin", ORDERS)
+    segment = tmp_path / "sent by the admin" / SEGMENT
+    for files in (LogDir(segment), LogDir(segment.parent)):
+        spans = files.spans()
+        assert values(spans, "outcome") == ["commit", "open", "abort"]
+        assert spans["topic"].isna().all()
+        assert [each.reason.partition(":")[0] for each in files.left_out] == ["UNNAMED"]
+        with pytest.raises(UsageError, match="Nothing tells whose partition"):
+            files.findings()
+
+
+def test_files_that_go_while_they_are_read_are_rows(root: Path) -> None:
+    """What a broker deletes between the listing and the reading."""
+    log = FolderLog(next(each for each in discover([root]).replicas if each.topic == "orders"))
+    (root / "orders-0" / SEGMENT).unlink()
+    (part,) = log.parts()
+    assert part.scanned.damage[0].reason.startswith("UNREADABLE")
+    (root / "orders-0").rmdir()
+    (root / "orders-0").symlink_to(root / "gone")
+    files = LogDir(root)
+    for frame in (files.partitions(["orders"]), files.batches(["orders"]), files.spans(["orders"])):
+        assert frame["error"].str.startswith("UNREADABLE").all()
+    (finding,) = files.finding_rows(["orders"])
+    assert (finding["verdict"], finding["missing"]) == ("unknown", [finding["error"]])
+
+
+def test_damage_is_a_row_and_reading_goes_on_behind_it(root: Path) -> None:
+    segment = root / "orders-0" / SEGMENT
+    content = bytearray(segment.read_bytes())
+    hit = len(ORDERS[0])  # the length of the second batch
+    content[hit + 8 : hit + 12] = b"\xff\xff\xff\xff"
+    segment.write_bytes(content)
+    files = LogDir(root)
+    batches = files.batches(["orders"])
+    assert values(batches, "base_offset", "position")[1] == (None, hit)
+    assert values(batches, "base_offset")[2:] == [3, 4, 5]
+    (row,) = files.partition_rows(["orders"])
+    assert (row["log_end_offset"], row["error"].partition(":")[0]) == (6, "CORRUPT_BATCH")
+    assert {finding["verdict"] for finding in files.finding_rows(["orders"])} <= {"unknown", "ongoing"}
+
+
+DUMP = """\
+Dumping /data/orders-0/00000000000000000000.log
+Log starting offset: 0
+baseOffset: 0 lastOffset: 1 count: 2 baseSequence: 0 lastSequence: 1 producerId: 7 producerEpoch: 0 \
+partitionLeaderEpoch: 0 isTransactional: true isControl: false deleteHorizonMs: OptionalLong.empty position: 0 \
+CreateTime: 1795262400000 size: 90 magic: 2 compresscodec: none crc: 1 isvalid: true
+baseOffset: 2 lastOffset: 2 count: 1 baseSequence: 0 lastSequence: 0 producerId: 8 producerEpoch: 0 \
+partitionLeaderEpoch: 0 isTransactional: true isControl: false deleteHorizonMs: OptionalLong.empty position: 90 \
+CreateTime: 1795262401000 size: 80 magic: 2 compresscodec: none crc: 2 isvalid: true
+Dumping /data/orders-0/00000000000000000002.snapshot
+producerId: 7 producerEpoch: 0 coordinatorEpoch: -1 currentTxnFirstOffset: Some(0) lastTimestamp: 1795262400000 \
+firstSequence: 0 lastSequence: 1 lastOffset: 1 offsetDelta: 1 timestamp: 1795262400000
+"""
+
+
+def test_a_printed_text_gives_the_same_tables_and_proves_nothing(tmp_path: Path) -> None:
+    text = tmp_path / "dump.txt"
+    text.write_text(DUMP)
+    files = LogDir(text, at_rest=True)
+    assert values(files.batches(), "topic", "base_offset", "file") == [
+        ("orders", 0, "/data/orders-0/00000000000000000000.log"),
+        ("orders", 2, "/data/orders-0/00000000000000000000.log"),
+    ]
+    assert values(files.producers(), "producer_id", "current_txn_start_offset") == [(7, 0), (8, 2)]
+    rows = files.finding_rows()
+    assert [row["verdict"] for row in rows] == ["unknown", "unknown"]
+    assert any("printed text" in missing for missing in rows[0]["missing"])
+
+
+def test_nothing_is_written_to_the_files(root: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in root.rglob("*")}
+    files = LogDir(root)
+    for name in TABLES:
+        getattr(files, name)()
+    assert {path: path.stat().st_mtime_ns for path in root.rglob("*")} == before
+
+
+def test_the_files_are_only_as_new_as_what_was_written_last(root: Path) -> None:
+    (row,) = LogDir(root).finding_rows(["orders"])
+    assert row["verdict"] == "ongoing"
+    assert row["observed_at"] > NOON
+    assert row["opened_at"] == after()
+    assert repr(LogDir(root, at_rest=True)) == f"LogDir('{root}', at_rest=True)"
+    with LogDir(root) as files, pytest.raises(UsageError, match="cannot have 0 partitions"):
+        LogDir(*files.paths, txn_state_partitions=0)
