@@ -53,7 +53,7 @@ class Sign:
     """One thing that shows."""
 
     text: str
-    code: str = ""
+    codes: tuple[str, ...] = ()
     evidence: tuple[Row, ...] = ()
 
 
@@ -79,7 +79,7 @@ def cause(case: Case, verdict: str, log: LogEvidence) -> Cause | None:
     signs = [sign for look in SIGNS.get(verdict, ()) if (sign := look(scene)) is not None]
     if not signs:
         return Cause(codes=(), sentence=_nothing_shows(scene)) if verdict == "hanging" else None
-    codes = tuple(dict.fromkeys(sign.code for sign in signs if sign.code))
+    codes = tuple(dict.fromkeys(code for sign in signs for code in sign.codes))
     named = f" ({', '.join(codes)})" if codes else ""
     evidence = tuple(entry for sign in signs for entry in sign.evidence)
     return Cause(codes=codes, sentence="; ".join(sign.text for sign in signs) + named, evidence=evidence)
@@ -92,7 +92,7 @@ def _head_deleted(scene: Scene) -> Sign | None:
     text = (
         f"its head is deleted: it begins at {start}, and the log starts at {log_start} now, which ends no transaction"
     )
-    return Sign(text=text, code="R17")
+    return Sign(text=text, codes=("R17",))
 
 
 def _mixed_epochs(scene: Scene) -> Sign | None:
@@ -117,11 +117,11 @@ def _no_owner(scene: Scene) -> Sign | None:
         last = [row for row in scene.events if row["transactional_id"] == owner.transactional_id][-1]
         if owner.now == "expired":
             text = f'its id "{owner.transactional_id}" has expired: {STATE_TOPIC}-{owner.txn_state_partition} forgot it'
-            return Sign(text=text, code="R4", evidence=(_record(last),))
+            return Sign(text=text, codes=("R4",), evidence=(_record(last),))
         if owner.now == "replaced":
             text = f'its id "{owner.transactional_id}" has gone on to producer {last["producer_id"]}'
-            return Sign(text=text, code="R4", evidence=(_record(last),))
-    return Sign(text="no owner: its id has expired or moved on to another producer id", code="R4")
+            return Sign(text=text, codes=("R4",), evidence=(_record(last),))
+    return Sign(text="no owner: its id has expired or moved on to another producer id", codes=("R4",))
 
 
 def _superseded(scene: Scene) -> Sign | None:
@@ -149,7 +149,7 @@ def _late(scene: Scene) -> Sign | None:
         traces.entry("first_batch", traces.opening),
         *map(_record, scene.events[-1:]),
     )
-    return Sign(text=text, code="R1" if committed else "R2", evidence=evidence)
+    return Sign(text=text, codes=("R1" if committed else "R2",), evidence=evidence)
 
 
 def _never_added(scene: Scene) -> Sign | None:
@@ -169,7 +169,7 @@ def _never_added(scene: Scene) -> Sign | None:
         text = "written but not added to the transaction that is open elsewhere"
     else:
         return None
-    return Sign(text=text, code="R3", evidence=(*_first_batch(scene), *map(_record, records[-3:])))
+    return Sign(text=text, codes=("R3",), evidence=(*_first_batch(scene), *map(_record, records[-3:])))
 
 
 def _marker_lost(scene: Scene) -> Sign | None:
@@ -183,7 +183,7 @@ def _marker_lost(scene: Scene) -> Sign | None:
     evidence = (*_first_batch(scene), *map(_record, scene.events[-2:]))
     for code, why in (_compacted(scene), _led_by_another(scene), _refused(scene)):
         if why:
-            return Sign(text=f"{text}; {why}", code=code, evidence=evidence)
+            return Sign(text=f"{text}; {why}", codes=(code,), evidence=evidence)
     return Sign(text=text, evidence=evidence)
 
 
@@ -220,7 +220,7 @@ def _of_groups(scene: Scene) -> Sign | None:
     producer_id = scene.case.producer["producer_id"]
     groups = scene.traces.excerpt.groups.get(producer_id, ()) if scene.traces else ()
     whose = f"group{'s' if len(groups) > 1 else ''} {', '.join(groups)}" if groups else "consumer groups"
-    return Sign(text=f"it holds offsets of {whose}", code="R14")
+    return Sign(text=f"it holds offsets of {whose}", codes=("R14",))
 
 
 def _not_ended(scene: Scene) -> Sign | None:
@@ -231,12 +231,12 @@ def _not_ended(scene: Scene) -> Sign | None:
     last = scene.events[-1] if scene.events else None
     if last is not None and last["client_transaction_version"] == 2:
         text = "its coordinator has lost the marker that it has to write, or the partition's leader refuses it as old"
-        return Sign(text=text, code="R8 or R9", evidence=(_record(last),))
-    return Sign(text="its coordinator has lost the marker that it has to write, or cannot send it", code="R8")
+        return Sign(text=text, codes=("R8", "R9"), evidence=(_record(last),))
+    return Sign(text="its coordinator has lost the marker that it has to write, or cannot send it", codes=("R8",))
 
 
 def _two_phase(scene: Scene) -> Sign | None:
-    return Sign(text="prepared by two-phase commit; its external coordinator has not decided", code="R20")
+    return Sign(text="prepared by two-phase commit; its external coordinator has not decided", codes=("R20",))
 
 
 def _habit(scene: Scene) -> Sign | None:
@@ -244,10 +244,10 @@ def _habit(scene: Scene) -> Sign | None:
     name = scene.case.owner.get("transactional_id") or ""
     if FLINK_ID.fullmatch(name) and scene.case.owner.get("timeout_ms") == FLINK_TIMEOUT_MS:
         text = f'a hint: "{name}" with a timeout of 1 h looks like Apache Flink, whose checkpoint decides what to do'
-        return Sign(text=text, code="R11")
+        return Sign(text=text, codes=("R11",))
     if RANDOM_ID.fullmatch(name):
         text = f'a hint: "{name}" looks random; if its client is gone, no later instance will fence it'
-        return Sign(text=text, code="R13")
+        return Sign(text=text, codes=("R13",))
     return None
 
 

@@ -1,0 +1,35 @@
+"""The bar of a long read: seen by a person only."""
+
+import sys
+from types import ModuleType
+
+import pytest
+
+from toolkit.sources import progress as progress_module
+from toolkit.sources.progress import progress
+
+
+def read() -> None:
+    with progress("orders-0", total=100, unit="offsets") as advance:
+        advance(40)
+        advance(60)
+
+
+def test_a_pipe_is_told_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    read()
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("where", ["terminal", "notebook"])
+def test_a_person_sees_what_is_read(
+    where: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress_module, "DELAY", 0.0)
+    if where == "terminal":
+        monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    else:
+        monkeypatch.setitem(sys.modules, "ipykernel", ModuleType("ipykernel"))
+    read()
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "orders-0" in shown.err
