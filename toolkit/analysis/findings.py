@@ -145,7 +145,7 @@ def _partition(tp: Partition, seen: Sequence[Seen]) -> list[Row]:
     if any(case.start is not None and case.start <= lso for case in last.cases.get(tp, ())):
         return []
     earlier = seen[0].before[tp].get("last_stable_offset")
-    if earlier != lso or last.open_at_any_time(tp):
+    if not last.look.from_files and (earlier != lso or last.open_at_any_time(tp)):
         why = f"The transaction that held the LSO at {number(earlier)} ended while we looked."
         return [_partition_row(row, last.look, "ending", why, "None: transactions come and go here.", [])]
     why = (
