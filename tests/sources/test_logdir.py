@@ -170,6 +170,16 @@ def test_a_high_watermark_that_nothing_tells_is_said(root: Path) -> None:
     assert row["error"].startswith("NO_HIGH_WATERMARK")
 
 
+def test_the_lso_waits_for_replication_where_the_high_watermark_is_final(root: Path) -> None:
+    write_checkpoint(root, HIGH_WATERMARK, {("orders", 0): 2})
+    lso = {"last_stable_offset": 2, "high_watermark": 2}
+    assert LogDir(root).partition_rows(["orders"])[0].items() >= lso.items()  # it may only lag
+    (root / ".kafka_cleanshutdown").touch()
+    assert LogDir(root).partition_rows(["orders"])[0].items() >= {**lso, "last_stable_offset": 0}.items()
+    (row,) = (row for row in LogDir(root).finding_rows(["orders"]) if row["producer_id"] is None)
+    assert (row["verdict"], row["last_stable_offset"]) == ("unreplicated", 0)
+
+
 def test_the_newest_sound_snapshot_is_where_reading_begins(root: Path) -> None:
     folder = root / "orders-0"
     write_snapshot(folder, 3, {7: None, 6: 1})

@@ -42,7 +42,8 @@ class LogDir(HeldTables):
         Your word that brokers stood still when the files were taken, stopped in good order, and that these replicas
         were in sync. Without it a transaction is `hanging` only where the content proves that both of its sides are
         of one moment (`toolkit.sources.logdir.proof`), and otherwise `unknown`. Where your word is not true, a healthy
-        transaction can come out as hanging.
+        transaction can come out as hanging. How long one has been open is then told by the files' own times: copy them
+        with the files (``cp -p``, ``rsync -a``).
     txn_state_partitions
         How many partitions ``__transaction_state`` has, where it is not 50.
 

@@ -107,8 +107,11 @@ def _notes(replicas: Sequence[ReadLog]) -> Iterator[str]:
             f"of {len(replicas)} replicas the one{where} was read that has most of the log: leader epoch "
             f"{state.leader_epoch}, log end {state.log_end_offset} ({state.log.name})"
         )
-    if replicas[0].marks.ended_in_good_order:
-        yield "the broker ended in good order and has not started since (.kafka_cleanshutdown)"
+    yield (
+        "the broker ended in good order and has not started since (.kafka_cleanshutdown)"
+        if replicas[0].marks.ended_in_good_order
+        else "no .kafka_cleanshutdown: the broker runs or crashed, or that file was not copied"
+    )
     yield from state.snapshot_errors
 
 
