@@ -11,7 +11,7 @@ from toolkit.formats.events import coordinator_events, group_events
 from toolkit.formats.headers import Headers
 from toolkit.formats.indexes import read_txn_index
 from toolkit.formats.snapshots import read_snapshot
-from toolkit.schema import Row
+from toolkit.schema import COORDINATOR_EVENTS, GROUP_EVENTS, Row
 from toolkit.sources.log_tables import Part, Where, clip
 from toolkit.sources.logdir.batches import read_parts
 from toolkit.sources.logdir.files import Listing, changes, list_files
@@ -185,7 +185,9 @@ def _has(buf: bytes, having: Sequence[bytes]) -> bool:
 
 
 def _error(place: Mapping[str, Any], error: str) -> Row:
-    return {**place, "error": error}
+    """A whole row of the table of records that the place is a part of."""
+    table = COORDINATOR_EVENTS if "txn_state_partition" in place else GROUP_EVENTS
+    return {**dict.fromkeys(table.names), **place, "error": error}
 
 
 def _read(headers: Headers, file: str | None) -> Iterator[tuple[Headers, bytes]]:

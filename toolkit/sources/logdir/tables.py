@@ -143,9 +143,10 @@ def event_rows(contents: Contents, logs: Sequence[Log], section: Section) -> Ite
         for log in logs:
             of_transactions = log.where.topic == STATE_TOPIC
             if log.error:
+                table = schema.COORDINATOR_EVENTS if of_transactions else schema.GROUP_EVENTS
                 number = "txn_state_partition" if of_transactions else "group_partition"
                 where = {number: log.where.partition, "broker_id": log.where.broker_id, "file": log.name}
-                yield {**where, "error": log.error}
+                yield {**dict.fromkeys(table.names), **where, "error": log.error}
                 continue
             start, stop = section.offsets(contents, log)
             read = log.coordinator_events if of_transactions else log.group_events
