@@ -99,6 +99,13 @@ def test_a_section_is_the_batches_that_hold_its_offsets(cluster: Cluster, staged
     assert offsets(cluster.batches(staged.topic, 0, start="log_start", stop="log_end")) == offsets(every)
 
 
+def test_one_producer_only(cluster: Cluster, staged: Staged) -> None:
+    for table in (cluster.batches, cluster.spans):
+        every, mine = table(staged.topic, 0), table(staged.topic, 0, producer_id=staged.producer_id)
+        assert len(mine) == (every["producer_id"] == staged.producer_id).sum() == 1
+        assert mine["producer_id"].tolist() == [staged.producer_id]
+
+
 def test_a_section_by_time(cluster: Cluster, staged: Staged) -> None:
     every = cluster.batches(staged.topic, 0)
     data = every[~every["is_control"]]

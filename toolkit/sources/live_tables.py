@@ -19,21 +19,23 @@ if TYPE_CHECKING:
 __all__ = ["batch_frame", "lso_timeline_frame", "span_frame"]
 
 
-def batch_frame(section: Section) -> pd.DataFrame:
-    """Every batch as ``schema.BATCHES``, and a row for whatever could not be read."""
+def batch_frame(section: Section, *, producer_id: int | None = None) -> pd.DataFrame:
+    """Every batch, or a producer's, as ``schema.BATCHES``; and a row for whatever could not be read."""
     failures: list[Row] = []
     tables: list[pa.Table] = []
     for stretch in section.stretches:
-        tables += batch_tables([_part(stretch)], replace(_where(section), broker_id=stretch.broker_id))
+        where = replace(_where(section), broker_id=stretch.broker_id)
+        tables += batch_tables([_part(stretch)], where, producer_id=producer_id)
         failures += _failures(section, stretch)
     return to_frame([*tables, BATCHES.arrow(failures)], BATCHES)
 
 
-def span_frame(section: Section) -> pd.DataFrame:
-    """Every transaction as ``schema.SPANS``, and a row for whatever could not be read."""
+def span_frame(section: Section, *, producer_id: int | None = None) -> pd.DataFrame:
+    """Every transaction, or a producer's, as ``schema.SPANS``; and a row for whatever could not be read."""
     failures: list[Row] = []
     before = begin() if section.start == 0 else EMPTY
-    tables = list(span_tables(_parts(section, failures), _where(section), before=before))
+    parts = _parts(section, failures)
+    tables = list(span_tables(parts, _where(section), before=before, producer_id=producer_id))
     return to_frame([*tables, SPANS.arrow(failures)], SPANS)
 
 
