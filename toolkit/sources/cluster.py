@@ -30,7 +30,6 @@ from toolkit.sources.wire import Wire
 if TYPE_CHECKING:
     import pandas as pd
 
-
 __all__ = ["Cluster"]
 
 Partitions = Sequence[int] | Sequence[Place]
