@@ -36,7 +36,7 @@ PROPERTIES = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
     "log.cleaner.min.cleanable.ratio": "0.01",
 }
-SECONDS = float(os.environ.get("KAFKA_TXN_RACE_SECONDS", "6"))
+SECONDS = float(os.environ.get("KAFKA_TXN_RACE_SECONDS", "3"))
 
 
 @pytest.fixture(autouse=True)

@@ -41,7 +41,7 @@ from toolkit.sources.logdir.coordinator_side import CLOCKS_APART, STATE_TOPIC, C
 from toolkit.sources.logdir.gaps import Contiguity
 from toolkit.sources.logdir.lock import is_locked
 
-__all__ = ["Stretch", "Verdict", "examine", "read_stretch"]
+__all__ = ["Examination", "Stretch", "examine", "read_stretch"]
 
 WORD = "your word that brokers stood still (at_rest)"
 
@@ -77,7 +77,7 @@ class Stretch:
 
 
 @dataclass(slots=True)
-class Verdict:
+class Examination:
     """What speaks against a transaction's hanging, and what was found instead.
 
     Parameters
@@ -112,7 +112,7 @@ def read_stretch(read: ReadLog, starts: Iterable[int]) -> Stretch:
     return stretch
 
 
-def examine(case: Case, stretch: Stretch, side: CoordinatorSide, *, at_rest: bool) -> Verdict:
+def examine(case: Case, stretch: Stretch, side: CoordinatorSide, *, at_rest: bool) -> Examination:
     """What speaks against the hanging of a transaction that no coordinator owns.
 
     Parameters
@@ -127,7 +127,7 @@ def examine(case: Case, stretch: Stretch, side: CoordinatorSide, *, at_rest: boo
         Whether the caller vouches that brokers stood still.
     """
     start = case.start or 0
-    found = Verdict(doubts=[*_of_the_bytes(case, stretch, start), *_of_the_id(case, side)])
+    found = Examination(doubts=[*_of_the_bytes(case, stretch, start), *_of_the_id(case, side)])
     if at_rest:
         found.doubts += _not_at_rest(stretch, side)
         found.notes.append("the caller says that the brokers stood still when these files were taken (at_rest)")
