@@ -46,7 +46,7 @@ def _replica(row: Row) -> Replica:
 
 def _block(rows: Sequence[Row], opened: Sequence[Row]) -> Iterator[str]:
     topic, partition, broker_id = _replica(rows[0])
-    name = "transactions" if topic is None else f"{printable(topic)}-{partition}"
+    name = "all" if topic is None else f"{printable(topic)}-{partition}"
     yield f"{name} (broker {broker_id})" if broker_id is not None else name
     if any(row.get("measure") for row in rows):
         yield " " * LABEL + "".join(f"{column:>{CELL}}" for column in COLUMNS)
