@@ -87,7 +87,7 @@ def partitions(folder: Path, segment: Path, count: int) -> Path:
     for number in range(count):
         place = folder / f"{TOPIC}-{number}"
         place.mkdir(parents=True)
-        os.link(segment, place / segment.name)
+        os.link(segment, place / f"{0:020}.log")
     return folder
 
 
