@@ -2,11 +2,12 @@
 
     python tests/bench/bench_scan.py [--gigabytes 1] [--runs 5] [--keep DIR]
 
-A real producer (ProducerPerformance, transactions of a few milliseconds) writes a topic on a broker started for it. On
-its segment, page-cached: spans in process with and without every CRC; ``cat`` of the same file beside them; the command
-over a directory of four such partitions against DumpLogSegments --deep-iteration writing its text to a file; and peak
-memory of the command over one, four and ten (hard links of the same segment). Prints minimum, median and maximum of the
-runs, and ratios in the same run. Reading a live partition is measured by bench_live_log.py.
+A real producer (ProducerPerformance, records of 200 bytes, transactions of a few milliseconds) writes a topic on a
+broker started for it. On its segment, page-cached: spans in process with and without every CRC; ``cat`` of the same
+file beside them; the command over a directory of four such partitions against DumpLogSegments --deep-iteration writing
+its text to a file; and peak memory of the command over one, four and ten (hard links of the same segment). Prints
+minimum, median and maximum of the runs, and ratios in the same run. Reading a live partition is measured by
+bench_live_log.py.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from toolkit.lab.java import find_java
 
 KAFKA_TXN = Path(sys.executable).parent / "kafka-txn"
 TOPIC = "bench"
-RECORD = 1000
+RECORD = 200  # bytes
 SETTINGS = {"log.retention.check.interval.ms": 10_000_000, "log.segment.bytes": 1 << 30}
 
 
@@ -42,7 +43,7 @@ def fill(kafka: Kafka, gigabytes: float) -> None:
     admin.create_topics([NewTopic(TOPIC, num_partitions=1, replication_factor=1)])[TOPIC].result()
     done = kafka.run_tool(
         "org.apache.kafka.tools.ProducerPerformance",
-        *("--topic", TOPIC, "--num-records", str(int(gigabytes * 1_080_000)), "--record-size", str(RECORD)),
+        *("--topic", TOPIC, "--num-records", str(int(gigabytes * 5_000_000)), "--record-size", str(RECORD)),
         *("--throughput", "-1", "--transactional-id", TOPIC, "--transaction-duration-ms", "4"),
         *("--producer-props", f"bootstrap.servers={kafka.bootstrap_servers}", "batch.size=4096", "linger.ms=0"),
         timeout=3600,

@@ -13,9 +13,9 @@ def figure(**fields: object) -> Row:
     return dict.fromkeys(STATISTICS.names) | row | fields
 
 
-def producer(start: int | None) -> Row:
+def opened(start: int) -> Row:
     who = {"topic": "orders", "partition": 0, "broker_id": 1, "producer_id": 7, "producer_epoch": 2}
-    return who | {"current_txn_start_offset": start, "last_timestamp": dt.datetime(2026, 11, 21, tzinfo=dt.UTC)}
+    return who | {"first_offset": start, "start": dt.datetime(2026, 11, 21, tzinfo=dt.UTC), "start_by": "producer"}
 
 
 def test_each_outcome_has_its_figures_and_what_never_happened_is_left_out() -> None:
@@ -26,7 +26,7 @@ def test_each_outcome_has_its_figures_and_what_never_happened_is_left_out() -> N
         figure(outcome="empty", transactions=0),
         figure(outcome="open", transactions=1),
     ]
-    lines = statistic_lines(rows, producers=[producer(9000), producer(None)])
+    lines = statistic_lines(rows, opened=[opened(9000)])
     assert lines[0] == "orders-0 (broker 1)"
     assert lines[1].split() == ["min", "mean", "p50", "p95", "p99", "max"]
     assert [line.split() for line in lines[2:-1]] == [
@@ -36,7 +36,8 @@ def test_each_outcome_has_its_figures_and_what_never_happened_is_left_out() -> N
         ["aborted", "0"],
         ["open", "1"],
     ]
-    assert lines[-1].startswith("    producer 7 epoch 2 from offset 9,000, last record ")
+    since = "since 2026-11-21 00:00:00 UTC by the producer's clock"
+    assert lines[-1] == f"    producer 7 epoch 2 from offset 9,000, {since}"
     assert len({len(line) for line in lines[1:5]} - {len(lines[2])}) == 1, "figures stand under their headings"
 
 

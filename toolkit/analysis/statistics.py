@@ -14,10 +14,19 @@ import numpy.typing as npt
 from toolkit.analysis.ordering import taken
 from toolkit.analysis.spans import NO_DATA, NO_SPANS, OPEN, Spans
 from toolkit.formats.headers import ABORT, COMMIT, UNREAD_MARKER
-from toolkit.schema import Row
+from toolkit.schema import Row, utc
 from toolkit.schema.table import LAST_TIME
 
-__all__ = ["NO_TRANSACTIONS", "Distribution", "Figures", "Statistics", "combined", "statistic_rows", "statistics"]
+__all__ = [
+    "NO_TRANSACTIONS",
+    "Distribution",
+    "Figures",
+    "Statistics",
+    "combined",
+    "open_rows",
+    "statistic_rows",
+    "statistics",
+]
 
 Array = npt.NDArray[Any]
 
@@ -206,6 +215,19 @@ def statistic_rows(
         ] or [{**where, "outcome": outcome, "transactions": figures.count}]
     counts = {"empty": statistics.empty_count, "open": len(statistics.open), "undecided": statistics.undecided_count}
     return rows + [{**where, "outcome": outcome, "transactions": count} for outcome, count in counts.items()]
+
+
+def open_rows(
+    statistics: Statistics, *, topic: str | None, partition: int | None, broker_id: int | None = None
+) -> list[Row]:
+    """The open transactions as rows, with the columns of ``schema.SPANS`` that tell them apart, and since when."""
+    where = {"topic": topic, "partition": partition, "broker_id": broker_id}
+    return [
+        where
+        | {name: int(span[name]) for name in ("producer_id", "producer_epoch", "first_offset", "last_offset")}
+        | {"start": utc(int(span["start"])), "start_by": "broker" if span["start_by"] == 1 else "producer"}
+        for span in statistics.open
+    ]
 
 
 def _sizes(spans: Spans) -> Array:

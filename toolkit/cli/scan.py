@@ -136,18 +136,20 @@ def txn_stat(
 
     Markers are paired to data by producer id, as transaction version 2 asks for: its markers carry the next epoch.
     """
+    from toolkit.analysis.statistics import open_rows
     from toolkit.schema import STATISTICS
+    from toolkit.sources.logdir.tables import statistic_rows
 
     partitions_asked(topic, partition)
-    files = _open(paths)
-    rows = files.statistic_rows(topic, partition, start=_bound(start), stop=_bound(stop))
+    found = _open(paths).figures(topic, partition, start=_bound(start), stop=_bound(stop))
+    rows = list(statistic_rows(found))
     if output is not Format.TABLE:
         answer(STATISTICS, rows, output)
     else:
         from toolkit.views.statistics import statistic_lines
 
-        is_open = any(row["outcome"] == "open" and row["transactions"] and row["topic"] for row in rows)
-        show(statistic_lines(rows, producers=files.producer_rows(topic, partition) if is_open else ()))
+        opened = [row for one in found for row in open_rows(one.found, **one.where.columns)]
+        show(statistic_lines(rows, opened=opened))
     raise typer.Exit(exit_code(rows))
 
 

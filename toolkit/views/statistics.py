@@ -22,21 +22,20 @@ LABEL, CELL = 16, 14
 Replica = tuple[str | None, int | None, int | None]
 
 
-def statistic_lines(rows: Iterable[Row], *, producers: Iterable[Row] = ()) -> list[str]:
+def statistic_lines(rows: Iterable[Row], *, opened: Iterable[Row] = ()) -> list[str]:
     """Rows of ``schema.STATISTICS`` as lines, a block for each replica of a partition.
 
     Parameters
     ----------
     rows
         The figures.
-    producers
-        Rows of ``schema.PRODUCERS``; those with an open transaction are named below the number of open ones.
+    opened
+        Rows of ``schema.SPANS`` without a marker, which are named below the number of open ones.
     """
-    opened: dict[Replica, list[Row]] = {}
-    for row in producers:
-        if row["current_txn_start_offset"] is not None:
-            opened.setdefault(_replica(row), []).append(row)
-    blocks = [list(_block(list(group), opened.get(replica, ()))) for replica, group in groupby(rows, key=_replica)]
+    named: dict[Replica, list[Row]] = {}
+    for row in opened:
+        named.setdefault(_replica(row), []).append(row)
+    blocks = [list(_block(list(group), named.get(replica, ()))) for replica, group in groupby(rows, key=_replica)]
     return [line for block in blocks for line in [*block, ""]][:-1]
 
 
@@ -65,9 +64,9 @@ def _block(rows: Sequence[Row], opened: Sequence[Row]) -> Iterator[str]:
 
 
 def _open_line(row: Row) -> str:
-    last = f", last record {at(row['last_timestamp'])} by its clock" if row["last_timestamp"] else ""
+    since = f", since {at(row['start'])} by the {row['start_by']}'s clock" if row["start"] else ""
     who = f"producer {row['producer_id']} epoch {row['producer_epoch']}"
-    return f"    {who} from offset {row['current_txn_start_offset']:,}{last}"
+    return f"    {who} from offset {row['first_offset']:,}{since}"
 
 
 def _number(value: float) -> str:

@@ -15,7 +15,7 @@ from toolkit.sources.logdir.contents import Partitions
 from toolkit.sources.logdir.coordinator_side import STATE_TOPIC
 from toolkit.sources.logdir.log import Log
 from toolkit.sources.logdir.opened import Opened
-from toolkit.sources.logdir.tables import OFFSETS_TOPIC, Section, only
+from toolkit.sources.logdir.tables import OFFSETS_TOPIC, Figured, Section, only
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -133,8 +133,19 @@ class HeldTables(Opened):
         stop: Bound | None = None,
     ) -> list[Row]:
         """`statistics` as rows; several logs end with the sum of all, without topic."""
+        return list(tables.statistic_rows(self.figures(topics, partitions, start=start, stop=stop)))
+
+    def figures(
+        self,
+        topics: Sequence[str] | None = None,
+        partitions: Partitions | None = None,
+        *,
+        start: Bound | None = None,
+        stop: Bound | None = None,
+    ) -> list[Figured]:
+        """What `statistics` is made of, of each log: counts, distributions, and the open transactions themselves."""
         contents, section = self._contents(), Section(start=start, stop=stop)
-        return list(tables.statistic_rows(contents, contents.asked(topics, partitions), section))
+        return tables.figures(contents, contents.asked(topics, partitions), section)
 
     def lso_timeline(
         self,

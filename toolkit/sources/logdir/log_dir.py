@@ -8,24 +8,22 @@ from typing import TYPE_CHECKING
 
 from toolkit import schema
 from toolkit.analysis.evidence import Look
-from toolkit.analysis.findings import findings
 from toolkit.errors import UsageError
 from toolkit.schema import Row
-from toolkit.sources.logdir import ids
 from toolkit.sources.logdir.contents import Partitions
-from toolkit.sources.logdir.coordinator_side import read_coordinator_side
 from toolkit.sources.logdir.held import HeldTables
-from toolkit.sources.logdir.log_evidence import explained
-from toolkit.sources.logdir.look import Looked, take_look
 from toolkit.sources.logdir.opened import named, sorted_rows
 from toolkit.sources.logdir.state import partition_row, producer_rows
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from toolkit.sources.logdir.look import Looked
+
 __all__ = ["LogDir"]
 
 
+# What a table alone needs is imported when it is asked for: a command over gigabytes takes little more than a second.
 class LogDir(HeldTables):
     """Files of Kafka's: only read, and listed again for every question, so that a broker may be writing them.
 
@@ -154,6 +152,8 @@ class LogDir(HeldTables):
         transactional_ids: Sequence[str] | None = None,
     ) -> list[Row]:
         """`transactions` as rows."""
+        from toolkit.sources.logdir import ids
+        from toolkit.sources.logdir.coordinator_side import read_coordinator_side
         from toolkit.sources.transactions import Filters  # it imports Kafka's client, which nothing else here needs
 
         filters = Filters(
@@ -185,6 +185,8 @@ class LogDir(HeldTables):
         self, transactional_ids: Sequence[str] | None = None, groups: Sequence[str] | None = None
     ) -> list[Row]:
         """`coordinators` as rows."""
+        from toolkit.sources.logdir import ids
+
         rows = ids.coordinator_rows(self._contents(), transactional_ids, groups, self.txn_state_partitions)
         return sorted_rows(schema.COORDINATORS, rows)
 
@@ -193,6 +195,8 @@ class LogDir(HeldTables):
         return self._look(topics, partitions).look
 
     def _look(self, topics: Sequence[str] | None, partitions: Partitions | None) -> Looked:
+        from toolkit.sources.logdir.look import take_look
+
         contents = self._contents()
         logs = named(contents.asked(topics, partitions))
         return take_look(contents, logs, at_rest=self.at_rest, txn_state_partitions=self.txn_state_partitions)
@@ -236,6 +240,9 @@ class LogDir(HeldTables):
         log_evidence: bool = True,
     ) -> list[Row]:
         """`findings` as rows."""
+        from toolkit.analysis.findings import findings
+        from toolkit.sources.logdir.log_evidence import explained
+
         looked = self._look(topics, partitions)
         everything = topics is None and partitions is None
         asked = () if everything else list(looked.replicas)

@@ -11,7 +11,6 @@ from toolkit.schema import Row, Table
 from toolkit.sources.logdir.contents import Contents
 from toolkit.sources.logdir.layout import LeftOut, discover
 from toolkit.sources.logdir.log import Log
-from toolkit.sources.logdir.texts import read_texts
 
 __all__ = ["Opened", "named", "sorted_rows"]
 
@@ -45,6 +44,8 @@ class Opened:
 
     def _in_text(self, path: Path) -> Sequence[Log]:
         """The logs in a text, which is read once as long as it stays the same."""
+        from toolkit.sources.logdir.texts import read_texts  # most paths hold no text
+
         try:
             stat = path.stat()
             stamp = str(path), stat.st_size, stat.st_mtime_ns

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from toolkit import schema
 from toolkit.analysis import statistics
 from toolkit.analysis.invariants import Checker, event_violations
 from toolkit.analysis.spans import EMPTY, OPEN, Piece, begin, finish, merge, piece
-from toolkit.analysis.statistics import Statistics
+from toolkit.analysis.statistics import NO_TRANSACTIONS, Statistics
 from toolkit.schema import Row
 from toolkit.sources import log_tables
 from toolkit.sources.bounds import Bound, check_bound
-from toolkit.sources.log_tables import Part
+from toolkit.sources.log_tables import Part, Where
 from toolkit.sources.logdir.bounds import offset_of
 from toolkit.sources.logdir.contents import Contents
 from toolkit.sources.logdir.coordinator_side import STATE_TOPIC
@@ -28,11 +30,13 @@ from toolkit.sources.progress import progress
 __all__ = [
     "COMPACTED",
     "OFFSETS_TOPIC",
+    "Figured",
     "Section",
     "aborted_rows",
     "batch_tables",
     "checkpoint_rows",
     "event_rows",
+    "figures",
     "lso_tables",
     "only",
     "span_tables",
@@ -102,22 +106,37 @@ def span_tables(
             yield from log_tables.span_tables(parts, log.where, before=before, producer_id=producer_id)
 
 
-def statistic_rows(contents: Contents, logs: Sequence[Log], section: Section) -> Iterator[Row]:
-    """Rows of ``schema.STATISTICS``, of each replica; and of all together where there are several."""
-    total: list[Statistics] = []
+class Figured(NamedTuple):
+    """The transactions of one log: whose, their figures, and what could not be read."""
+
+    where: Where
+    found: Statistics
+    failures: Sequence[str]
+
+
+def figures(contents: Contents, logs: Sequence[Log], section: Section) -> list[Figured]:
+    """The figures of each log's transactions; several logs are read at a time, for the loops let go of the GIL."""
     with progress("reading transactions", total=_size(logs), unit="B") as advance:
-        for log in logs:
+
+        def figured(log: Log) -> Figured:
             if log.error:
-                yield {**log.where.columns, "outcome": "open", "transactions": 0, "error": log.error}
-                continue
+                return Figured(log.where, NO_TRANSACTIONS, [log.error])
             start, stop = section.offsets(contents, log)
             parts = _counted(log.parts(start=start, stop=stop), advance)
-            found, failures = log_tables.part_statistics(parts, before=_before(log, start))
-            rows = statistics.statistic_rows(found, **log.where.columns)
-            yield from ({**row, "error": "; ".join(failures) or None} for row in rows)
-            total.append(found)
-    if len(total) > 1:
-        yield from statistics.statistic_rows(statistics.combined(*total), topic=None, partition=None)
+            return Figured(log.where, *log_tables.part_statistics(parts, before=_before(log, start)))
+
+        with ThreadPoolExecutor(max_workers=min(os.cpu_count() or 1, 4)) as pool:
+            return list(pool.map(figured, logs))
+
+
+def statistic_rows(found: Sequence[Figured]) -> Iterator[Row]:
+    """Rows of ``schema.STATISTICS``, of each log; and of all together where there are several."""
+    for one in found:
+        rows = statistics.statistic_rows(one.found, **one.where.columns)
+        yield from ({**row, "error": "; ".join(one.failures) or None} for row in rows)
+    if len(found) > 1:
+        everything = statistics.combined(*(one.found for one in found))
+        yield from statistics.statistic_rows(everything, topic=None, partition=None)
 
 
 def lso_tables(
@@ -133,6 +152,8 @@ def lso_tables(
             end = None if stop is not None or not log.base_offsets else log.base_offsets[-1]
             table = log_tables.lso_timeline_table(parts, log.where, before=_before(log, start), log_end_offset=end)
             if producer_id is not None:
+                import pyarrow.compute as pc
+
                 table = table.filter(pc.equal(table["holder_producer_id"], producer_id))
             yield table
 
