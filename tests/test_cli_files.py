@@ -189,3 +189,19 @@ def test_damage_is_a_row_and_an_exit_code(partition: Path, tmp_path: Path) -> No
     assert run("txn-stat", str(copy)).exit_code == 3
     assert list(sound[0]) == BATCHES.names
     assert SPANS.names == list(json.loads(run("scan", str(copy), "--table", "spans", "--format", "json").stdout)[0])
+
+
+def test_the_history_of_an_id_is_the_same_from_the_cluster_and_from_its_files(
+    kafka: Kafka, folder: Path, hanging: Staged
+) -> None:
+    arguments = ["history", "--transactional-id", hanging.transactional_id, "--format", "json"]
+    live = json.loads(run(*arguments, "--bootstrap-server", kafka.bootstrap_servers).stdout)
+    copied = json.loads(run(*arguments, "--log-dir", str(folder)).stdout)
+    assert [(row["kind"], row["ended"]) for row in copied] == [("init", None), ("transaction", "abort")]
+    assert [{**row, "broker_id": None} for row in live] == [{**row, "broker_id": None} for row in copied]
+    assert "Its client aborted it" in run(*arguments[:-2], "--log-dir", str(folder)).stdout
+    unknown = run("history", "--transactional-id", "no-such-id", "--log-dir", str(folder))
+    assert (unknown.exit_code, unknown.stdout) == (2, "")
+    place = run("coordinator", *arguments[1:], "--log-dir", str(folder))
+    [by_hash] = json.loads(place.stdout)
+    assert by_hash["partition"] == copied[0]["txn_state_partition"]

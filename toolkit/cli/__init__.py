@@ -62,6 +62,7 @@ PANELS: Mapping[str, Mapping[str, Callable[..., None]]] = {
         "describe-producers": tables.describe_producers,
         "partitions": tables.partitions,
         "coordinator": tables.coordinator,
+        "history": tables.history,
     },
     "Read files": {"scan": scan.scan, "txn-stat": scan.txn_stat, "abort-command": scan.abort_command},
     "Act": {"abort": abort.abort},

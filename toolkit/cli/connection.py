@@ -50,9 +50,9 @@ def files_instead(
     ctx: typer.Context,
     log_dirs: Sequence[Path] | None,
     *,
-    at_rest: bool,
     bootstrap_server: str | None,
     command_config: str | None,
+    at_rest: bool = False,
 ) -> LogDir | None:
     """Return the files that the options name instead of a cluster; null if they name none.
 

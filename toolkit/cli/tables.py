@@ -6,12 +6,13 @@ from typing import Annotated
 
 import typer
 
-from toolkit.cli.connection import connect, partitions_asked
+from toolkit.cli.connection import connect, files_instead, partitions_asked
 from toolkit.cli.options import (
     BootstrapServer,
     Brokers,
     CommandConfig,
     Format,
+    LogDirs,
     Output,
     Partitions,
     Timeout,
@@ -20,7 +21,13 @@ from toolkit.cli.options import (
 from toolkit.cli.output import answer, exit_code
 from toolkit.errors import NotFound, UsageError
 
-__all__ = ["coordinator", "describe", "describe_producers", "list_transactions", "partitions"]
+__all__ = ["coordinator", "describe", "describe_producers", "history", "list_transactions", "partitions"]
+
+# What a person reads a history for is who, when, how and why; JSON and CSV have all.
+DETAILS = (
+    *("txn_state_partition", "broker_id", "state", "decided_at", "timeout_ms", "client_transaction_version"),
+    *("previous_producer_id", "records", "first_offset", "last_offset", "truncated"),
+)
 
 TransactionalIds = Annotated[
     list[str] | None,
@@ -140,13 +147,52 @@ def coordinator(
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     timeout: Timeout = 30,
+    log_dir: LogDirs = None,
 ) -> None:
-    """Find the coordinator of an id or a group: by hash, by FindCoordinator, and whether both agree."""
+    """Find the coordinator of an id or a group: by hash, by FindCoordinator, and whether both agree.
+
+    Files only tell the partition, by hash. What became of an id's transactions is told by history.
+    """
     if not transactional_id and not group:
         raise UsageError("coordinator needs an id or a group.", do="Add --transactional-id ID or --group GROUP.")
-    with connect(ctx, bootstrap_server, command_config, timeout=timeout) as cluster:
-        rows = cluster.coordinator_rows(transactional_ids=transactional_id or (), groups=group or ())
+    files = files_instead(ctx, log_dir, bootstrap_server=bootstrap_server, command_config=command_config)
+    if files:
+        rows = files.coordinator_rows(transactional_ids=transactional_id or (), groups=group or ())
+    else:
+        with connect(ctx, bootstrap_server, command_config, timeout=timeout) as cluster:
+            rows = cluster.coordinator_rows(transactional_ids=transactional_id or (), groups=group or ())
     from toolkit.schema import COORDINATORS
 
     answer(COORDINATORS, rows, output)
+    raise typer.Exit(exit_code(rows))
+
+
+def history(
+    ctx: typer.Context,
+    *,
+    transactional_id: TransactionalIds = None,
+    output: Output = Format.TABLE,
+    bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
+    timeout: Timeout = 30,
+    log_dir: LogDirs = None,
+) -> None:
+    """Tell what became of transactional ids: each transaction and how it ended, new producer ids and epochs, expiry.
+
+    Read from __transaction_state, as far back as compaction has left it: of a cluster that needs READ on that topic.
+    """
+    if not transactional_id:
+        raise UsageError("history needs an id.", do="Add --transactional-id ID.")
+    files = files_instead(ctx, log_dir, bootstrap_server=bootstrap_server, command_config=command_config)
+    if files:
+        frame = files.histories(transactional_id)
+    else:
+        with connect(ctx, bootstrap_server, command_config, timeout=timeout) as cluster:
+            frame = cluster.histories(transactional_id)
+    from toolkit.schema import HISTORIES
+
+    rows = HISTORIES.rows(frame)
+    if not rows:
+        raise NotFound(f"__transaction_state tells nothing of {', '.join(map(repr, transactional_id))}.")
+    answer(HISTORIES, rows, output, without=DETAILS)
     raise typer.Exit(exit_code(rows))
