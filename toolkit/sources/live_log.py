@@ -22,7 +22,7 @@ from toolkit.sources.wire import Wire
 
 __all__ = ["Section", "Stretch", "read_section"]
 
-FETCH_BYTES = 4 << 20
+FETCH_BYTES = 8 << 20
 WAIT_MS = 500  # for a leader that has nothing yet of what it should have
 PAUSE = 0.2  # seconds before a broker that failed is asked again
 NOTHING = scan(b"")

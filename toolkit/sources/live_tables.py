@@ -6,8 +6,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from toolkit.analysis.spans import EMPTY, begin
 from toolkit.errors import BrokerError
+from toolkit.formats.headers import HEADER, Headers, Scanned
 from toolkit.schema import BATCHES, LSO_TIMELINE, SPANS, Row
 from toolkit.sources.live_log import Section, Stretch
 from toolkit.sources.log_tables import Part, Where, batch_tables, lso_timeline_table, span_tables, to_frame
@@ -18,15 +21,18 @@ if TYPE_CHECKING:
 
 __all__ = ["batch_frame", "lso_timeline_frame", "span_frame"]
 
+ROWS_AT_ONCE = 1 << 16
+ROW = f"V{HEADER.itemsize}"  # numpy joins arrays of plain bytes faster than of fields
+
 
 def batch_frame(section: Section, *, producer_id: int | None = None) -> pd.DataFrame:
     """Every batch, or a producer's, as ``schema.BATCHES``; and a row for whatever could not be read."""
     failures: list[Row] = []
     tables: list[pa.Table] = []
-    for stretch in section.stretches:
-        where = replace(_where(section), broker_id=stretch.broker_id)
-        tables += batch_tables([_part(stretch)], where, producer_id=producer_id)
-        failures += _failures(section, stretch)
+    for broker_id, headers in _joined(section, failures):
+        where = replace(_where(section), broker_id=broker_id)
+        part = Part(Scanned(headers=headers, end=0))
+        tables += batch_tables([part], where, producer_id=producer_id)
     return to_frame([*tables, BATCHES.arrow(failures)], BATCHES)
 
 
@@ -57,18 +63,31 @@ def lso_timeline_frame(section: Section) -> pd.DataFrame:
     return to_frame([table], LSO_TIMELINE)
 
 
+def _joined(section: Section, failures: list[Row]) -> Iterator[tuple[int | None, Headers]]:
+    """The headers that one broker sent, many at once: a table of few rows costs as much as one of many."""
+    broker_id, parts, rows = section.broker_id, [np.empty(0, ROW)], 0
+    for stretch in section.stretches:
+        if stretch.broker_id != broker_id or rows >= ROWS_AT_ONCE:
+            yield broker_id, np.concatenate(parts).view(HEADER)
+            broker_id, parts, rows = stretch.broker_id, [np.empty(0, ROW)], 0
+        parts.append(_headers(stretch).view(ROW))
+        rows += len(stretch.scanned.headers)
+        failures += _failures(section, stretch)
+    yield broker_id, np.concatenate(parts).view(HEADER)
+
+
 def _parts(section: Section, failures: list[Row]) -> Iterator[Part]:
     """The batches as they come; what could not be read is put aside."""
     for stretch in section.stretches:
-        yield _part(stretch)
+        yield Part(replace(stretch.scanned, headers=_headers(stretch), damage=()))
         failures += _failures(section, stretch)
 
 
-def _part(stretch: Stretch) -> Part:
-    """The batches without positions, which mean nothing in an answer."""
+def _headers(stretch: Stretch) -> Headers:
+    """Headers without positions, which mean nothing in an answer."""
     headers = stretch.scanned.headers.copy()
     headers["position"] = -1
-    return Part(replace(stretch.scanned, headers=headers, damage=()))
+    return headers
 
 
 def _failures(section: Section, stretch: Stretch) -> list[Row]:

@@ -123,7 +123,7 @@ class _Manager(KafkaConnectionManager):  # type: ignore[misc]
         transport = await super()._build_transport(*arguments, **options)
         sock = transport._sock
 
-        def hear_out() -> tuple[bytes, Exception | None]:
+        def hear_out() -> tuple[memoryview, Exception | None]:
             parts, end = [], None
             while end is None:
                 try:
@@ -134,7 +134,7 @@ class _Manager(KafkaConnectionManager):  # type: ignore[misc]
                     end = kafka.errors.KafkaConnectionError(exc)
                 else:
                     end = None if parts[-1] else kafka.errors.KafkaConnectionError("socket disconnected")
-            data = b"".join(parts)
+            data = memoryview(parts[0] if len(parts) == 1 else b"".join(parts))  # of which a slice is no copy
             return (data, None) if data else (data, end)  # the end comes again with the next read
 
         transport._sock_recv = hear_out
