@@ -12,6 +12,7 @@ from toolkit.lab.incidents import INCIDENTS
 from toolkit.schema import COORDINATOR_EVENTS, GROUP_EVENTS
 from toolkit.sources import live_events
 from toolkit.sources.live_events import coordinator_places, event_rows
+from toolkit.sources.offsets import partition_rows
 
 pytestmark = pytest.mark.lab
 
@@ -71,7 +72,7 @@ def test_a_partition_that_nobody_leads_is_a_row(
     error = "LEADER_NOT_AVAILABLE: the partition has no leader"
     with INCIDENTS["never_added"](kafka) as staged:
         number = coordinator_partition(staged.transactional_id, 50)
-        ask = live_events.partition_rows
+        ask = partition_rows
         monkeypatch.setattr(
             live_events,
             "partition_rows",
