@@ -182,6 +182,7 @@ def test_a_live_partition_gives_the_rows_of_its_files(left: Left) -> None:
     columns = [name for name in BATCHES.names if name not in {"broker_id", "file", "position", "crc_ok"}]
     for place, live in left.live.items():
         ours = {key: row for key, row in from_files.items() if key[:2] == place}
+        assert len(ours) == len(left.files.batches(*place)), "asked for in the same way"
         assert not differences(by(live, "topic", "partition", "base_offset"), ours, columns)
 
 

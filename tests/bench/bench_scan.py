@@ -1,8 +1,8 @@
 """Reading segments: spans in process, and ``kafka-txn txn-stat`` against Kafka's own DumpLogSegments.
 
-    python tests/bench/bench_scan.py [--gigabytes 1] [--runs 5] [--keep DIR]
+    python tests/bench/bench_scan.py [--gigabytes 1] [--record-size 200] [--runs 5] [--keep DIR]
 
-A real producer (ProducerPerformance, records of 200 bytes, transactions of a few milliseconds) writes a topic on a
+A real producer (ProducerPerformance, transactions of a few milliseconds) writes a topic on a
 broker started for it. On its segment, page-cached: spans in process with and without every CRC; ``cat`` of the same
 file beside them; the command over a directory of four such partitions against DumpLogSegments --deep-iteration writing
 its text to a file; and peak memory of the command over one, four and ten (hard links of the same segment). Prints
@@ -33,17 +33,17 @@ from toolkit.lab.java import find_java
 
 KAFKA_TXN = Path(sys.executable).parent / "kafka-txn"
 TOPIC = "bench"
-RECORD = 200  # bytes
 SETTINGS = {"log.retention.check.interval.ms": 10_000_000, "log.segment.bytes": 1 << 30}
 
 
-def fill(kafka: Kafka, gigabytes: float) -> None:
+def fill(kafka: Kafka, gigabytes: float, record_size: int) -> None:
     """Transactions of a few milliseconds, batches of 4 KB."""
     admin = AdminClient({**kafka.client_config()})
     admin.create_topics([NewTopic(TOPIC, num_partitions=1, replication_factor=1)])[TOPIC].result()
+    records = int(gigabytes * 1.08e9 / (record_size + 8))
     done = kafka.run_tool(
         "org.apache.kafka.tools.ProducerPerformance",
-        *("--topic", TOPIC, "--num-records", str(int(gigabytes * 5_000_000)), "--record-size", str(RECORD)),
+        *("--topic", TOPIC, "--num-records", str(records), "--record-size", str(record_size)),
         *("--throughput", "-1", "--transactional-id", TOPIC, "--transaction-duration-ms", "4"),
         *("--producer-props", f"bootstrap.servers={kafka.bootstrap_servers}", "batch.size=4096", "linger.ms=0"),
         timeout=3600,
@@ -129,6 +129,7 @@ def files(runs: int, segment: Path, scratch: Path, java: Sequence[str]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gigabytes", type=float, default=1.0)
+    parser.add_argument("--record-size", type=int, default=200, help="bytes")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--segment", type=Path, help="a segment made earlier")
     parser.add_argument("--keep", type=Path, help="folder to keep the segment in")
@@ -140,7 +141,7 @@ def main() -> None:
         java = [str(find_java()), "-Xmx512M", "-cp", kafka.classpath]
         segment = arguments.segment
         if segment is None:
-            fill(kafka, arguments.gigabytes)
+            fill(kafka, arguments.gigabytes, arguments.record_size)
             source = max((kafka.log_dirs[1] / f"{TOPIC}-0").glob("*.log"), key=lambda path: path.stat().st_size)
             segment = Path(shutil.copy(source, arguments.keep or scratch))
         kafka.stop_broker(1)

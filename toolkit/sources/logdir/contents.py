@@ -18,7 +18,7 @@ __all__ = ["METADATA_TOPIC", "Contents", "Place", "ReadLog"]
 METADATA_TOPIC = "__cluster_metadata"  # the controllers' log: no topic of the brokers, and without transactions
 
 Place = tuple[str, int]
-Partitions = Sequence[int] | Sequence[Place]
+Partitions = int | Sequence[int] | Sequence[Place]
 
 
 class ReadLog(NamedTuple):
@@ -52,9 +52,9 @@ class Contents:
         Parameters
         ----------
         topics
-            Topic names; all, the controllers' own log apart, if null.
+            Topic names, or one; all, the controllers' own log apart, if null.
         partitions
-            Numbers, of each of `topics`; or pairs of topic and number, without `topics`.
+            Numbers, or one, of each of `topics`; or pairs of topic and number, without `topics`.
 
         Raises
         ------
@@ -64,10 +64,11 @@ class Contents:
             If `partitions` are numbers without topics, or pairs with topics.
         """
         names = [topics] if isinstance(topics, str) else topics
-        if names is None and partitions is None:
+        asked = [partitions] if isinstance(partitions, int) else partitions
+        if names is None and asked is None:
             return [log for log in self.logs if log.where.topic != METADATA_TOPIC]
         places = {(log.where.topic, log.where.partition) for log in self.logs}
-        wanted = _asked(names, partitions, places)
+        wanted = _asked(names, asked, places)
         return [log for log in self.logs if (log.where.topic, log.where.partition) in wanted]
 
     def read(self, log: Log) -> ReadLog:
@@ -106,7 +107,9 @@ def _how_far(read: ReadLog) -> tuple[bool, int, int]:
 
 
 def _asked(
-    topics: Sequence[str] | None, partitions: Partitions | None, places: set[tuple[str | None, int | None]]
+    topics: Sequence[str] | None,
+    partitions: Sequence[int] | Sequence[Place] | None,
+    places: set[tuple[str | None, int | None]],
 ) -> set[tuple[str | None, int | None]]:
     numbers = [part for part in partitions or () if isinstance(part, int)]
     pairs = [part for part in partitions or () if not isinstance(part, int)]

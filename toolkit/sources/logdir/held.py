@@ -27,11 +27,12 @@ __all__ = ["HeldTables"]
 class HeldTables(Opened):
     """The tables that only logs can give.
 
-    For every method: `topics` are names, all that are there if null; `partitions` are numbers of each of `topics`, or
-    pairs of topic and number, without `topics`. `start` and `stop` say from where to before where: an offset; a time
-    with its zone, which means the first batch with a record as new; or ``"log_start"``, ``"lso"``,
-    ``"high_watermark"``, ``"log_end"``; batches come whole. Every replica of a partition gives its own rows.
-    `NotFound` is raised if the files hold nothing of a topic or partition, `UsageError` if a bound is none of these.
+    For every method: `topics` are names or one, all that are there if null; `partitions` are numbers of each of
+    `topics` or one (``batches("orders", 0)``, as of a live cluster), or pairs of topic and number, without
+    `topics`. `start` and `stop` say from where to before where: an offset; a time with its zone, which means the
+    first batch with a record as new; or ``"log_start"``, ``"lso"``, ``"high_watermark"``, ``"log_end"``; batches
+    come whole. Every replica of a partition gives its own rows. `NotFound` is raised if the files hold nothing of a
+    topic or partition, `UsageError` if a bound is none of these.
     """
 
     def batches(
