@@ -15,7 +15,7 @@ from toolkit.errors import DecodeError
 from toolkit.formats.batch_records import Record, read_records
 from toolkit.formats.batches import BatchHeader
 
-MUTATIONS = int(os.environ.get("KAFKA_TXN_MUTATIONS", "300"))
+MUTATIONS = int(os.environ.get("KAFKA_TXN_FUZZ_EXAMPLES", "300"))
 
 unhurried = settings(deadline=None)
 many = settings(deadline=None, max_examples=MUTATIONS)

@@ -16,7 +16,7 @@ from tests.formats.packed import CODECS, compress
 from toolkit.errors import DecodeError
 from toolkit.formats.compression import decompress
 
-MUTATIONS = int(os.environ.get("KAFKA_TXN_MUTATIONS", "300"))
+MUTATIONS = int(os.environ.get("KAFKA_TXN_FUZZ_EXAMPLES", "300"))
 LIMIT = 1 << 20
 SMALL = 100_000
 BOMB = 64 << 20

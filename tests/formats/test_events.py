@@ -21,7 +21,7 @@ from toolkit.formats.group_records import KINDS
 from toolkit.formats.records import STATES
 from toolkit.schema import COORDINATOR_EVENTS, GROUP_EVENTS, Row, utc
 
-MUTATIONS = int(os.environ.get("KAFKA_TXN_MUTATIONS", "300"))
+MUTATIONS = int(os.environ.get("KAFKA_TXN_FUZZ_EXAMPLES", "300"))
 
 many = settings(deadline=None, max_examples=MUTATIONS)
 

@@ -24,7 +24,7 @@ from toolkit.formats.group_records import (
     read_offset_commit,
 )
 
-MUTATIONS = int(os.environ.get("KAFKA_TXN_MUTATIONS", "300"))
+MUTATIONS = int(os.environ.get("KAFKA_TXN_FUZZ_EXAMPLES", "300"))
 
 unhurried = settings(deadline=None)
 many = settings(deadline=None, max_examples=MUTATIONS)
