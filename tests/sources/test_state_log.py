@@ -7,10 +7,11 @@ from collections.abc import Iterator
 import pytest
 
 from toolkit import Cluster
+from toolkit.formats.records import STATE_TOPIC
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS
 from toolkit.lab.producer import TxnProducer
-from toolkit.sources.coordinators import STATE_TOPIC, Places
+from toolkit.sources.coordinators import Places
 from toolkit.sources.state_log import StateLog, read_state_log
 from toolkit.sources.topology import read_topology
 

@@ -18,7 +18,9 @@ from toolkit.analysis.cases import Case
 from toolkit.analysis.excerpts import LogEvidence
 from toolkit.analysis.owners import producer_ids
 from toolkit.analysis.scenes import Scene
+from toolkit.formats.group_records import OFFSETS_TOPIC
 from toolkit.formats.headers import COMMIT
+from toolkit.formats.records import STATE_TOPIC
 from toolkit.schema import Row
 
 __all__ = ["Cause", "cause"]
@@ -26,7 +28,6 @@ __all__ = ["Cause", "cause"]
 FLINK_ID = re.compile(r".+-\d+-\d+")  # prefix, subtask, checkpoint
 RANDOM_ID = re.compile(r".*[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}.*", re.IGNORECASE)
 FLINK_TIMEOUT_MS = 3_600_000  # KafkaSink
-OFFSETS_TOPIC, STATE_TOPIC = "__consumer_offsets", "__transaction_state"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

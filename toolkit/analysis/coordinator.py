@@ -18,11 +18,11 @@ from typing import Any
 from toolkit.analysis.endings import LAST_EPOCH, Records, ending
 from toolkit.analysis.states import EXPIRED, OPEN_STATES, Replica, replica_of, state_of
 from toolkit.analysis.verdicts import PREPARE_GRACE
+from toolkit.formats.records import STATE_TOPIC
 from toolkit.schema import HISTORIES, TRANSACTIONS, Row
 
 __all__ = ["histories", "newest"]
 
-STATE_TOPIC = "__transaction_state"
 NO_HISTORY, NO_TRANSACTION = (dict.fromkeys(table.names) for table in (HISTORIES, TRANSACTIONS))
 MILLISECOND = dt.timedelta(milliseconds=1)
 STAGES = {  # of a transaction, in the order they come in

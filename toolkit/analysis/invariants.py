@@ -21,6 +21,7 @@ from toolkit.analysis.ordering import taken
 from toolkit.analysis.producer_order import Break, ProducerOrder, is_of_producer
 from toolkit.analysis.states import Replica, is_allowed, replica_of, state_of
 from toolkit.formats.headers import HEADER, Headers
+from toolkit.formats.records import STATE_TOPIC
 from toolkit.schema import VIOLATIONS, Row
 
 __all__ = ["INVARIANTS", "Checker", "batch_violations", "event_violations"]
@@ -45,7 +46,6 @@ INVARIANTS: Mapping[str, str] = MappingProxyType(
 )
 """Name of each invariant to the sentence that says what holds."""
 
-STATE_TOPIC = "__transaction_state"
 AT_ONCE = 1000  # rows of one invariant; how many more there are is said by one row
 BLOCK = 65_536  # batches at once, so that their columns stay in the processor's cache
 REMEMBERED = 500_000  # batches of producers, a few of each; one that was forgotten begins anew

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 
 from toolkit.analysis.cases import Case
 from toolkit.analysis.wording import at, coordinator_says, duration, number
+from toolkit.formats.group_records import OFFSETS_TOPIC
+from toolkit.formats.records import STATE_TOPIC
 
 __all__ = ["PREPARE_GRACE", "RULES", "TIMEOUT_GRACE", "VERDICTS", "Rule", "rule_for"]
 
@@ -64,7 +66,7 @@ class Rule:
 def _marker(case: Case) -> str:
     topic, partition = case.tp
     command = f"kafka-txn abort --topic {topic} --partition {partition} --start-offset {case.start}"
-    if topic == "__consumer_offsets":
+    if topic == OFFSETS_TOPIC:
         return f"{command} (the offsets in it are dropped: its groups go on from their last committed ones)"
     return command
 
@@ -92,7 +94,7 @@ def _state_since(case: Case) -> dt.timedelta:
 # Order matters: first what makes an answer worthless, then the coordinator's open states, then the disowned ones.
 RULES: tuple[Rule, ...] = (
     Rule(
-        applies=lambda c: c.tp[0] == "__transaction_state",
+        applies=lambda c: c.tp[0] == STATE_TOPIC,
         verdict="unknown",
         why=lambda c: "An open transaction on __transaction_state cannot come from a producer.",
         remedy=lambda c: "Never write a marker here; keep a copy of the segment and report it to Kafka.",

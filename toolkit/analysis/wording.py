@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from toolkit.analysis.cases import Case
 from toolkit.analysis.evidence import Look
+from toolkit.formats.records import STATE_TOPIC
 from toolkit.schema import Row
 
 __all__ = ["at", "by_the_looks", "coordinator_says", "duration", "evidence", "number"]
@@ -54,7 +55,7 @@ def number(value: object) -> str:
 def coordinator_says(owner: Row) -> str:
     """``coordinator 3: id "payments-7" is CompleteAbort``; names the log where that was read instead."""
     who = f"coordinator {number(owner.get('coordinator_id'))}"
-    if owner.get("source") == "__transaction_state":
+    if owner.get("source") == STATE_TOPIC:
         who = f"__transaction_state-{number(owner.get('txn_state_partition'))}"
     return f'{who}: id "{owner["transactional_id"]}" is {owner.get("state") or "in no known state"}'
 
@@ -102,7 +103,7 @@ def _of_case(case: Case, asked: _Asked) -> Iterator[dict[str, object]]:
     for owner in case.owners:
         names = ("transactional_id", "producer_epoch", "state", "timeout_ms", "start_time")
         yield from _named(owner["source"], owner, names)
-        yield from _named("__transaction_state", owner, ("last_update_time",))
+        yield from _named(STATE_TOPIC, owner, ("last_update_time",))
         yield _entry(owner["source"], owner.get("broker_id"), owner.get("observed_at"), "expects_marker_here",
                      str(case.listed).lower())  # fmt: skip
     start = case.owner.get("start_time")

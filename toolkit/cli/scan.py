@@ -14,6 +14,8 @@ from toolkit.cli.connection import partitions_asked
 from toolkit.cli.options import AtRest, Format, Output, Partitions, Topics
 from toolkit.cli.output import answer, exit_code, remark, show, width
 from toolkit.errors import UsageError
+from toolkit.formats.group_records import OFFSETS_TOPIC
+from toolkit.formats.records import STATE_TOPIC
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -67,9 +69,9 @@ STREAMED = {TableName.BATCHES: "batch_tables", TableName.SPANS: "span_tables"}
 SECTIONS = {*STREAMED, TableName.LSO_TIMELINE, TableName.ABORTED, TableName.VIOLATIONS, TableName.STATISTICS}
 CHECKED = {TableName.BATCHES, TableName.VIOLATIONS}
 RECORDS = {
-    TableName.COORDINATOR_EVENTS: "__transaction_state",
-    TableName.HISTORIES: "__transaction_state",
-    TableName.GROUP_EVENTS: "__consumer_offsets",
+    TableName.COORDINATOR_EVENTS: STATE_TOPIC,
+    TableName.HISTORIES: STATE_TOPIC,
+    TableName.GROUP_EVENTS: OFFSETS_TOPIC,
 }
 
 

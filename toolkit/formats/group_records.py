@@ -17,6 +17,7 @@ from toolkit.formats.primitives import Buffer, Reader, known
 __all__ = [
     "GROUP_EPOCH_KINDS",
     "KINDS",
+    "OFFSETS_TOPIC",
     "GroupKey",
     "GroupMetadata",
     "OffsetCommit",
@@ -25,6 +26,8 @@ __all__ = [
     "read_group_metadata",
     "read_offset_commit",
 ]
+
+OFFSETS_TOPIC = "__consumer_offsets"
 
 KINDS = {  # by key version
     0: "offset_commit",

@@ -12,7 +12,16 @@ from dataclasses import dataclass
 from toolkit.errors import DecodeError, UsageError
 from toolkit.formats.primitives import Buffer, Reader, known
 
-__all__ = ["STATES", "TransactionState", "coordinator_partition", "read_transaction_key", "read_transaction_value"]
+__all__ = [
+    "STATES",
+    "STATE_TOPIC",
+    "TransactionState",
+    "coordinator_partition",
+    "read_transaction_key",
+    "read_transaction_value",
+]
+
+STATE_TOPIC = "__transaction_state"
 
 HEAD = struct.Struct(">qhib")  # producer id, producer epoch, timeout, status
 TAG_INT16, TAG_INT64 = struct.Struct(">h"), struct.Struct(">q")

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from toolkit.formats.records import coordinator_partition
+from toolkit.formats.group_records import OFFSETS_TOPIC
+from toolkit.formats.records import STATE_TOPIC, coordinator_partition
 from toolkit.schema import Row
 from toolkit.sources import wire as kafka
 from toolkit.sources.topology import Topology, is_missing, read_topology
 from toolkit.sources.wire import Answer, Wire, error_text
 
-__all__ = ["GROUP", "OFFSETS_TOPIC", "STATE_TOPIC", "TRANSACTION", "Places", "coordinator_rows", "find_coordinators"]
+__all__ = ["GROUP", "TRANSACTION", "Places", "coordinator_rows", "find_coordinators"]
 
-STATE_TOPIC, OFFSETS_TOPIC = "__transaction_state", "__consumer_offsets"
 GROUP, TRANSACTION = 0, 1  # key types of FindCoordinator
 NAMES = {GROUP: ("group", OFFSETS_TOPIC), TRANSACTION: ("transaction", STATE_TOPIC)}
 KEYS_PER_REQUEST = 1000

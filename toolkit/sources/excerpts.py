@@ -12,9 +12,9 @@ import numpy as np
 from toolkit.analysis.excerpts import Excerpt
 from toolkit.formats.batches import CONTROL
 from toolkit.formats.events import group_events
+from toolkit.formats.group_records import OFFSETS_TOPIC
 from toolkit.formats.headers import HEADER, Headers
 from toolkit.formats.scan import scan
-from toolkit.sources.coordinators import OFFSETS_TOPIC
 from toolkit.sources.fetch import Fetched, Spot, fetch
 from toolkit.sources.topology import Place
 from toolkit.sources.wire import Wire

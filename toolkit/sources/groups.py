@@ -8,8 +8,9 @@ from typing import Any
 
 from toolkit.errors import BrokerError, ConnectionFailed, DecodeError
 from toolkit.formats.batches import read_header
+from toolkit.formats.group_records import OFFSETS_TOPIC
 from toolkit.sources import wire as kafka
-from toolkit.sources.coordinators import OFFSETS_TOPIC, Places
+from toolkit.sources.coordinators import Places
 from toolkit.sources.fetch import Fetched, Spot, fetch
 from toolkit.sources.topology import Place, read_topology
 from toolkit.sources.wire import Answer, Wire, error_text

@@ -8,8 +8,9 @@ from typing import Any
 from toolkit.errors import BrokerError, NotFound
 from toolkit.formats.batches import CONTROL
 from toolkit.formats.events import coordinator_events, group_events
+from toolkit.formats.records import STATE_TOPIC
 from toolkit.schema import COORDINATOR_EVENTS, GROUP_EVENTS, Row
-from toolkit.sources.coordinators import STATE_TOPIC, Places
+from toolkit.sources.coordinators import Places
 from toolkit.sources.live_log import Stretch, read_section
 from toolkit.sources.offsets import partition_rows
 from toolkit.sources.topology import read_topology

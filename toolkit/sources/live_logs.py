@@ -176,7 +176,7 @@ class LiveLogs:
         NotFound, BrokerError
             As `coordinator_events`.
         """
-        from toolkit.sources.coordinators import OFFSETS_TOPIC
+        from toolkit.formats.group_records import OFFSETS_TOPIC
         from toolkit.sources.live_events import coordinator_places, event_rows
 
         return schema.GROUP_EVENTS.frame(

@@ -10,9 +10,10 @@ from toolkit.analysis.evidence import Look
 from toolkit.analysis.excerpts import Excerpt, LogEvidence, is_to_explain
 from toolkit.analysis.explain import explain
 from toolkit.errors import ToolkitError
+from toolkit.formats.records import STATE_TOPIC
 from toolkit.schema import Row
 from toolkit.sources.compaction import compacted_topics
-from toolkit.sources.coordinators import STATE_TOPIC, Places
+from toolkit.sources.coordinators import Places
 from toolkit.sources.excerpts import Held, read_excerpts
 from toolkit.sources.live_events import coordinator_places, event_rows
 from toolkit.sources.topology import Place

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from toolkit.analysis.cases import is_held
 from toolkit.analysis.evidence import Coverage, Look
 from toolkit.analysis.states import OPEN_STATES
+from toolkit.formats.records import STATE_TOPIC
 from toolkit.schema import Row
-from toolkit.sources.coordinators import STATE_TOPIC, Places
+from toolkit.sources.coordinators import Places
 from toolkit.sources.loaded import not_loaded
 from toolkit.sources.offsets import lso_rows, partition_rows
 from toolkit.sources.openings import read_openings

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from toolkit.analysis.states import OPEN_STATES
 from toolkit.errors import DecodeError
-from toolkit.formats.records import TransactionState, read_transaction_key, read_transaction_value
+from toolkit.formats.records import STATE_TOPIC, TransactionState, read_transaction_key, read_transaction_value
 from toolkit.schema import Row, utc
-from toolkit.sources.coordinators import STATE_TOPIC, Places
+from toolkit.sources.coordinators import Places
 from toolkit.sources.offsets import partition_rows
 from toolkit.sources.transactions import UNKNOWN
 from toolkit.sources.wire import Wire

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from toolkit.errors import BrokerError
+from toolkit.formats.records import STATE_TOPIC
 from toolkit.schema import Row
-from toolkit.sources.coordinators import STATE_TOPIC, Places
+from toolkit.sources.coordinators import Places
 from toolkit.sources.state_log import read_state_log
 from toolkit.sources.topology import read_topology
 from toolkit.sources.transactions import TOO_OLD, Filters, describe, describe_ids, list_ids

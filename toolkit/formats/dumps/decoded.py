@@ -13,8 +13,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from toolkit.formats.group_records import GROUP_EPOCH_KINDS, KINDS
-from toolkit.formats.records import STATES
+from toolkit.formats.group_records import GROUP_EPOCH_KINDS, KINDS, OFFSETS_TOPIC
+from toolkit.formats.records import STATE_TOPIC, STATES
 from toolkit.schema.table import LAST_TIME
 
 __all__ = ["NotDecoded", "decoded_topic", "read_group_event", "read_time", "read_transaction_event"]
@@ -54,8 +54,8 @@ class NotDecoded(ValueError):
 def decoded_topic(text: str, *, otherwise: str | None = None) -> str | None:
     """The topic whose decoder has printed this text of a record, from ``key:`` on; else another answer."""
     if text.startswith(TRANSACTION) or JSON_TRANSACTION.match(text):
-        return "__transaction_state"
-    return "__consumer_offsets" if text.startswith((OFFSET, GROUP)) or JSON_GROUP.match(text) else otherwise
+        return STATE_TOPIC
+    return OFFSETS_TOPIC if text.startswith((OFFSET, GROUP)) or JSON_GROUP.match(text) else otherwise
 
 
 def read_transaction_event(text: str) -> Found:

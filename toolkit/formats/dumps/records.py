@@ -18,6 +18,7 @@ from toolkit.formats.dumps.shapes import (
     record_offset,
 )
 from toolkit.formats.dumps.text import BARE, byte_sizes, pass_over, printed_size, text_of
+from toolkit.formats.records import STATE_TOPIC
 
 __all__ = ["Records"]
 
@@ -134,7 +135,7 @@ class Records:
         if topic is None or imitated or section.topic not in {topic, None}:
             section.count_undecoded(self._lines.number)
             return False
-        read = transaction_row if topic == "__transaction_state" else group_row
+        read = transaction_row if topic == STATE_TOPIC else group_row
         row = read(text, place)
         if row["error"] and (more := self._further_lines(text, None)):
             whole = read("\n".join([text, *more]), place)

@@ -9,8 +9,10 @@ import numpy as np
 
 from toolkit.formats.dumps.shapes import Batch
 from toolkit.formats.folders import partition_of
+from toolkit.formats.group_records import OFFSETS_TOPIC
 from toolkit.formats.headers import HEADER, Damage, Scanned
 from toolkit.formats.indexes import AbortedTxn
+from toolkit.formats.records import STATE_TOPIC
 from toolkit.formats.snapshots import ProducerState
 from toolkit.schema import Row
 
@@ -18,7 +20,7 @@ __all__ = ["Dump", "Section"]
 
 PART = 1 << 14  # rows of a part
 KINDS = frozenset({"log", "index", "timeindex", "txnindex", "snapshot", "checkpoint"})
-DECODERS = {"__transaction_state": "--transaction-log-decoder", "__consumer_offsets": "--offsets-decoder"}
+DECODERS = {STATE_TOPIC: "--transaction-log-decoder", OFFSETS_TOPIC: "--offsets-decoder"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -174,7 +176,7 @@ class Section:
     def add_event(self, topic: str, row: Row) -> None:
         """A record of ``__transaction_state`` or ``__consumer_offsets``."""
         self.decoded = topic
-        (self._events if topic == "__transaction_state" else self._group_events).append(row)
+        (self._events if topic == STATE_TOPIC else self._group_events).append(row)
         self._rows += 1
 
     def add_producer(self, producer: ProducerState) -> None:

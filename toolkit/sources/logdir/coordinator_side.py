@@ -10,14 +10,13 @@ import numpy as np
 
 from toolkit.analysis.coordinator import newest
 from toolkit.formats.headers import Headers
-from toolkit.formats.records import coordinator_partition
+from toolkit.formats.records import STATE_TOPIC, coordinator_partition
 from toolkit.schema import Row, utc
 from toolkit.sources.logdir.contents import Contents, ReadLog
 from toolkit.sources.logdir.gaps import Contiguity
 
-__all__ = ["CLOCKS_APART", "STATE_TOPIC", "USUAL_COUNT", "CoordinatorSide", "StatePartition", "read_coordinator_side"]
+__all__ = ["CLOCKS_APART", "USUAL_COUNT", "CoordinatorSide", "StatePartition", "read_coordinator_side"]
 
-STATE_TOPIC = "__transaction_state"
 USUAL_COUNT = 50  # transaction.state.log.num.partitions
 CLOCKS_APART = dt.timedelta(seconds=60)  # how far the clocks of two brokers are taken to be apart at most
 

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING
 
 from toolkit import schema
 from toolkit.analysis.coordinator import histories
+from toolkit.formats.group_records import OFFSETS_TOPIC
+from toolkit.formats.records import STATE_TOPIC
 from toolkit.schema import Row
 from toolkit.sources.bounds import Bound
 from toolkit.sources.log_tables import to_frame
 from toolkit.sources.logdir import tables
 from toolkit.sources.logdir.contents import Partitions
-from toolkit.sources.logdir.coordinator_side import STATE_TOPIC
 from toolkit.sources.logdir.log import Log
 from toolkit.sources.logdir.opened import Opened
-from toolkit.sources.logdir.tables import OFFSETS_TOPIC, Figured, Section, only
+from toolkit.sources.logdir.tables import Figured, Section, only
 
 if TYPE_CHECKING:
     import pandas as pd

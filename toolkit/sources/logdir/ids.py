@@ -6,14 +6,14 @@ import datetime as dt
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from toolkit.analysis.coordinator import newest
-from toolkit.formats.records import coordinator_partition
+from toolkit.formats.group_records import OFFSETS_TOPIC
+from toolkit.formats.records import STATE_TOPIC, coordinator_partition
 from toolkit.schema import Row
 from toolkit.sources.logdir.contents import Contents
-from toolkit.sources.logdir.coordinator_side import STATE_TOPIC, USUAL_COUNT, CoordinatorSide, read_coordinator_side
+from toolkit.sources.logdir.coordinator_side import USUAL_COUNT, CoordinatorSide, read_coordinator_side
 
 __all__ = ["coordinator_rows", "named_rows", "transaction_rows"]
 
-OFFSETS_TOPIC = "__consumer_offsets"
 NO_COUNT = "UNKNOWN_PARTITIONS: how many partitions {} has is not known, so the hash tells nothing"
 
 

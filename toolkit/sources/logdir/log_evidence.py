@@ -10,12 +10,14 @@ import numpy as np
 from toolkit.analysis.excerpts import Excerpt, LogEvidence, is_to_explain
 from toolkit.analysis.explain import explain
 from toolkit.formats.batches import CONTROL
+from toolkit.formats.group_records import OFFSETS_TOPIC
 from toolkit.formats.headers import HEADER, Headers
+from toolkit.formats.records import STATE_TOPIC
 from toolkit.schema import Row
 from toolkit.sources.logdir.contents import Place, ReadLog
-from toolkit.sources.logdir.coordinator_side import STATE_TOPIC, CoordinatorSide
+from toolkit.sources.logdir.coordinator_side import CoordinatorSide
 from toolkit.sources.logdir.look import Looked
-from toolkit.sources.logdir.tables import COMPACTED, OFFSETS_TOPIC
+from toolkit.sources.logdir.tables import COMPACTED
 
 __all__ = ["explained"]
 

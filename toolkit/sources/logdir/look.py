@@ -13,9 +13,10 @@ from toolkit.analysis.cases import Seen
 from toolkit.analysis.evidence import Coverage, Look, Opening
 from toolkit.analysis.verdicts import rule_for
 from toolkit.formats.batches import DELETE_HORIZON, LOG_APPEND_TIME
+from toolkit.formats.records import STATE_TOPIC
 from toolkit.schema import Row, utc
 from toolkit.sources.logdir.contents import Contents, Place, ReadLog
-from toolkit.sources.logdir.coordinator_side import STATE_TOPIC, CoordinatorSide, read_coordinator_side
+from toolkit.sources.logdir.coordinator_side import CoordinatorSide, read_coordinator_side
 from toolkit.sources.logdir.log import Log
 from toolkit.sources.logdir.proof import examine, read_stretch
 from toolkit.sources.logdir.state import partition_row, producer_rows

@@ -35,9 +35,10 @@ from toolkit.analysis.cases import Case
 from toolkit.analysis.wording import at, duration
 from toolkit.formats.batches import CONTROL
 from toolkit.formats.headers import HEADER, Headers
+from toolkit.formats.records import STATE_TOPIC
 from toolkit.schema import Row, utc
 from toolkit.sources.logdir.contents import ReadLog
-from toolkit.sources.logdir.coordinator_side import CLOCKS_APART, STATE_TOPIC, CoordinatorSide, StatePartition
+from toolkit.sources.logdir.coordinator_side import CLOCKS_APART, CoordinatorSide, StatePartition
 from toolkit.sources.logdir.gaps import Contiguity
 from toolkit.sources.logdir.lock import is_locked
 

@@ -15,13 +15,14 @@ from toolkit.analysis import statistics
 from toolkit.analysis.invariants import Checker, event_violations
 from toolkit.analysis.spans import EMPTY, OPEN, Piece, begin, finish, merge, piece
 from toolkit.analysis.statistics import NO_TRANSACTIONS, Statistics
+from toolkit.formats.group_records import OFFSETS_TOPIC
+from toolkit.formats.records import STATE_TOPIC
 from toolkit.schema import Row
 from toolkit.sources import log_tables
 from toolkit.sources.bounds import Bound, check_bound
 from toolkit.sources.log_tables import Part, Where
 from toolkit.sources.logdir.bounds import offset_of
 from toolkit.sources.logdir.contents import Contents
-from toolkit.sources.logdir.coordinator_side import STATE_TOPIC
 from toolkit.sources.logdir.log import Log
 from toolkit.sources.logdir.marks import root_rows
 from toolkit.sources.logdir.state import opened_before
@@ -29,7 +30,6 @@ from toolkit.sources.progress import progress
 
 __all__ = [
     "COMPACTED",
-    "OFFSETS_TOPIC",
     "Figured",
     "Section",
     "aborted_rows",
@@ -44,7 +44,6 @@ __all__ = [
     "violation_rows",
 ]
 
-OFFSETS_TOPIC = "__consumer_offsets"
 COMPACTED = {STATE_TOPIC, OFFSETS_TOPIC}
 
 
