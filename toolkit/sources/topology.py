@@ -6,14 +6,14 @@ import datetime as dt
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from toolkit.errors import BrokerError, NotFound, UsageError
+from toolkit.errors import BrokerError, NotFound
 from toolkit.schema import Row
 from toolkit.sources import wire as kafka
+from toolkit.sources.asked import Place, asked_places
 from toolkit.sources.wire import Wire, error_text
 
 __all__ = ["Place", "Topology", "as_places", "batches", "by_leader", "read_topology", "with_fresh_leaders"]
 
-Place = tuple[str, int]  # topic and partition
 
 PARTITIONS_PER_REQUEST = 2000
 UNKNOWN = "UNKNOWN_TOPIC_OR_PARTITION"
@@ -125,16 +125,9 @@ def as_places(
     """
     for name, error in topology.errors.items():
         _refuse(name, error)
-    numbers = [part for part in partitions or () if isinstance(part, int)]
-    pairs = [part for part in partitions or () if not isinstance(part, int)]
-    if (numbers and topics is None) or (pairs and (numbers or topics is not None)):
-        raise UsageError(
-            "partitions are either numbers, with topics, or pairs of topic and number, without.",
-            do="For example topics=['orders'], partitions=[0, 1]; or partitions=[('orders', 0), ('payments', 3)].",
-        )
     if partitions is None:
         return sorted(place for place in topology.partitions if topics is None or place[0] in set(topics))
-    asked = pairs or [(topic, number) for topic in topics or () for number in numbers]
+    asked = asked_places(topics, partitions)
     for topic, number in asked:
         if (topic, number) not in topology.partitions:
             count = sum(name == topic for name, _ in topology.partitions)

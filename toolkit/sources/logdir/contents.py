@@ -6,7 +6,8 @@ import datetime as dt
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from toolkit.errors import NotFound, UsageError
+from toolkit.errors import NotFound
+from toolkit.sources.asked import Place, asked_places
 from toolkit.sources.logdir.folder import FolderLog
 from toolkit.sources.logdir.layout import Layout, Root
 from toolkit.sources.logdir.log import Log
@@ -17,7 +18,6 @@ __all__ = ["METADATA_TOPIC", "Contents", "Place", "ReadLog"]
 
 METADATA_TOPIC = "__cluster_metadata"  # the controllers' log: no topic of the brokers, and without transactions
 
-Place = tuple[str, int]
 Partitions = int | Sequence[int] | Sequence[Place]
 
 
@@ -111,25 +111,18 @@ def _asked(
     partitions: Sequence[int] | Sequence[Place] | None,
     places: set[tuple[str | None, int | None]],
 ) -> set[tuple[str | None, int | None]]:
-    numbers = [part for part in partitions or () if isinstance(part, int)]
-    pairs = [part for part in partitions or () if not isinstance(part, int)]
-    if (numbers and topics is None) or (pairs and (numbers or topics is not None)):
-        raise UsageError(
-            "partitions are either numbers, with topics, or pairs of topic and number, without.",
-            do="For example topics=['orders'], partitions=[0, 1]; or partitions=[('orders', 0), ('payments', 3)].",
-        )
-    for topic in topics or [pair[0] for pair in pairs]:
+    meant = [] if partitions is None else asked_places(topics, partitions)
+    for topic in topics or [topic for topic, _ in meant]:
         if all(topic != name for name, _ in places):
             raise NotFound(f"These files hold nothing of topic {topic!r}.")
     if partitions is None:
         return {place for place in places if place[0] in set(topics or ())}
-    asked = set(pairs) or {(topic, number) for topic in topics or () for number in numbers}
-    for topic, number in sorted(asked - places):
+    for topic, number in sorted(set(meant) - places):
         there = sorted(found for name, found in places if name == topic and found is not None)
         raise NotFound(
             f"These files hold nothing of partition {number} of topic {topic!r}; of it there are {_short(there)}."
         )
-    return {*asked}
+    return {*meant}
 
 
 def _short(numbers: Sequence[int]) -> str:
