@@ -24,14 +24,13 @@ from toolkit.formats.group_records import (
 )
 from toolkit.formats.primitives import Buffer
 from toolkit.formats.records import read_transaction_key, read_transaction_value
-from toolkit.schema import COORDINATOR_EVENTS, GROUP_EVENTS, Row
+from toolkit.schema import COORDINATOR_EVENTS, GROUP_EVENTS, Row, utc
 from toolkit.schema.table import LAST_TIME
 
 __all__ = ["coordinator_events", "group_events"]
 
 NO_COORDINATOR_EVENT, NO_GROUP_EVENT = (dict.fromkeys(table.names) for table in (COORDINATOR_EVENTS, GROUP_EVENTS))
 LIMIT = 32 * 1024 * 1024  # bytes of a batch's records; a coordinator's value is some kilobytes, rarely a megabyte
-EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 Fill = Callable[[dict[str, Any], Record, BatchHeader], None]
 
 
@@ -215,8 +214,6 @@ def _position(position: int, *, file: str | None, file_position: int | None) -> 
 
 
 def _time(milliseconds: int | None) -> dt.datetime | None:
-    if milliseconds is None or milliseconds < 0:
-        return None
-    if milliseconds > LAST_TIME:
+    if milliseconds is not None and milliseconds > LAST_TIME:
         raise DecodeError(f"A time is {milliseconds} ms, after the year 9999.", position=0)
-    return EPOCH + dt.timedelta(milliseconds=milliseconds)
+    return utc(milliseconds)

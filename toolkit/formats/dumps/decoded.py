@@ -15,7 +15,7 @@ from typing import Any
 
 from toolkit.formats.group_records import GROUP_EPOCH_KINDS, KINDS, OFFSETS_TOPIC
 from toolkit.formats.records import STATE_TOPIC, STATES
-from toolkit.schema.table import LAST_TIME
+from toolkit.schema.table import LAST_TIME, utc
 
 __all__ = ["NotDecoded", "decoded_topic", "read_group_event", "read_time", "read_transaction_event"]
 
@@ -42,7 +42,6 @@ COMMIT = re.compile(
 MEMBER = re.compile(r"([^=,{}\[\]]+)=(?:\[[^\[\]]*\](?::[0-9A-F]+)?|[0-9A-F]*)(?:,|$)")
 STATE_OF = {name.lower(): name for name in STATES}
 
-EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 DECODER = json.JSONDecoder()
 Found = dict[str, Any]
 
@@ -335,7 +334,7 @@ def _partition(text: str) -> Found:
 def read_time(milliseconds: int) -> dt.datetime | None:
     if milliseconds > LAST_TIME:
         raise NotDecoded("a time is after the year 9999")
-    return None if milliseconds < 0 else EPOCH + dt.timedelta(milliseconds=milliseconds)
+    return utc(milliseconds)
 
 
 def _clean(text: str) -> str:
