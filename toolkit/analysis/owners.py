@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from toolkit.analysis.states import EXPIRED, Replica, replica_of, state_of
 from toolkit.schema import Row
 
-__all__ = ["Owner", "producer_ids"]
+__all__ = ["Owner", "names_any", "producer_ids"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +42,11 @@ class Owner:
     last_seen: dt.datetime | None
     last_offset: int | None
     now: str
+
+
+def names_any(event: Row, producer_ids: Collection[int]) -> bool:
+    """Whether a record names one of these producer ids: as its own, as the one before, or as the next."""
+    return any(event[name] in producer_ids for name in ("producer_id", "previous_producer_id", "next_producer_id"))
 
 
 def producer_ids(events: Iterable[Row]) -> dict[int, list[Owner]]:

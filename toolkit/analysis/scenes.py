@@ -10,6 +10,7 @@ from functools import cached_property
 from toolkit.analysis.cases import Case
 from toolkit.analysis.coordinator import histories
 from toolkit.analysis.excerpts import LogEvidence
+from toolkit.analysis.owners import names_any
 from toolkit.analysis.traces import Traces
 from toolkit.schema import Row
 
@@ -56,10 +57,7 @@ class Scene:
         if self.case.owner:
             ids = {self.case.owner["transactional_id"]}
         else:
-            named = ("producer_id", "previous_producer_id", "next_producer_id")
-            ids = {
-                row["transactional_id"] for row in self.log.events if producer_id in [row[name] for name in named]
-            } - {None}
+            ids = {row["transactional_id"] for row in self.log.events if names_any(row, {producer_id})} - {None}
         return [row for row in self.log.events if row["transactional_id"] in ids and not row["error"]]
 
     @cached_property

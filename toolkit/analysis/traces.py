@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,9 +15,15 @@ from toolkit.formats.batches import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL
 from toolkit.formats.headers import ABORT, COMMIT, Headers
 from toolkit.schema import Row, utc
 
-__all__ = ["Traces"]
+__all__ = ["Traces", "have_ended"]
 
 NAMES = {ABORT: "ABORT", COMMIT: "COMMIT"}
+
+
+def have_ended(headers: Headers, producer_ids: Collection[int]) -> bool:
+    """Whether every one of these producers has a control batch among the headers."""
+    ended = headers["producer_id"][headers["attributes"] & CONTROL != 0]
+    return bool(np.isin(list(producer_ids), ended).all())
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from toolkit.analysis.excerpts import Excerpt
+from toolkit.analysis.traces import have_ended
 from toolkit.formats.batches import CONTROL
 from toolkit.formats.events import group_events
 from toolkit.formats.group_records import OFFSETS_TOPIC
@@ -135,11 +136,7 @@ def _read(wire: Wire, readings: Sequence[_Reading], deadline: float) -> None:
 
 def _has_marker(reading: _Reading | None) -> bool:
     """Whether it holds a marker of every producer that is looked for."""
-    if reading is None:
-        return False
-    headers = _joined(reading.headers)
-    ended = headers["producer_id"][headers["attributes"] & CONTROL != 0]
-    return bool(np.isin(list(reading.held.producer_ids), ended).all())
+    return reading is not None and have_ended(_joined(reading.headers), reading.held.producer_ids)
 
 
 def _excerpt(

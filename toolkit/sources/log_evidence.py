@@ -9,6 +9,7 @@ from itertools import groupby
 from toolkit.analysis.evidence import Look
 from toolkit.analysis.excerpts import Excerpt, LogEvidence, is_to_explain
 from toolkit.analysis.explain import explain
+from toolkit.analysis.owners import names_any
 from toolkit.errors import ToolkitError
 from toolkit.formats.records import STATE_TOPIC
 from toolkit.schema import Row
@@ -131,10 +132,6 @@ def _of_producers(wire: Wire, places: Places, producer_ids: Collection[int]) -> 
     """Records of every id that once had one of these producer ids; the last of them, a tombstone, does not name it."""
     needles = [each.to_bytes(8, "big") for each in producer_ids]
     found = list(event_rows(wire, places, newest=NEWEST_OF_EACH, having=needles))
-    written_in = {
-        row["transactional_id"]: row["txn_state_partition"]
-        for row in found
-        if {row["producer_id"], row["previous_producer_id"], row["next_producer_id"]} & set(producer_ids)
-    }
+    written_in = {row["transactional_id"]: row["txn_state_partition"] for row in found if names_any(row, producer_ids)}
     errors = [row for row in found if row["error"]]
     return errors + _of_ids(wire, places, set(written_in), set(written_in.values()), newest=NEWEST_OF_EACH)

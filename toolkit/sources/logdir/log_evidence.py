@@ -9,7 +9,8 @@ import numpy as np
 
 from toolkit.analysis.excerpts import Excerpt, LogEvidence, is_to_explain
 from toolkit.analysis.explain import explain
-from toolkit.formats.batches import CONTROL
+from toolkit.analysis.owners import names_any
+from toolkit.analysis.traces import have_ended
 from toolkit.formats.group_records import OFFSETS_TOPIC
 from toolkit.formats.headers import HEADER, Headers
 from toolkit.formats.records import STATE_TOPIC
@@ -65,7 +66,7 @@ def _excerpt(read: ReadLog, offset: int, producer_ids: Collection[int]) -> Excer
         stop = int(after["last_offset"][-1]) + 1
     before, start = after[:0], offset
     for span in BACK:
-        if start > log_start and not _has_markers(before, producer_ids):
+        if start > log_start and not have_ended(before, producer_ids):
             start = max(log_start, offset - span)
             before, earlier_errors = _headers(read, start, offset)
             errors = errors or earlier_errors
@@ -94,12 +95,6 @@ def _headers(read: ReadLog, start: int, stop: int, *, most: int | None = None) -
         if most is not None and count >= most:
             break
     return np.concatenate(found)[:most], errors
-
-
-def _has_markers(headers: Headers, producer_ids: Collection[int]) -> bool:
-    """Whether every producer has a marker among them."""
-    ended = headers["producer_id"][headers["attributes"] & CONTROL != 0]
-    return bool(np.isin(list(producer_ids), ended).all())
 
 
 def _is_compacted(read: ReadLog) -> bool | None:
@@ -136,5 +131,5 @@ def _former_owners(side: CoordinatorSide, producer_ids: Collection[int]) -> Iter
     needles = [producer_id.to_bytes(8, "big") for producer_id in producer_ids]
     for partition in side.partitions.values():
         for row in partition.read.state.log.coordinator_events(having=needles):
-            if not row.get("error") and {row["producer_id"], row["previous_producer_id"]} & set(producer_ids):
+            if not row["error"] and names_any(row, producer_ids):
                 yield row["transactional_id"]
