@@ -12,6 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from toolkit.analysis.states import OPEN_STATES
+from toolkit.errors import LabError
+from toolkit.lab.ask import until
 from toolkit.lab.broker import Kafka
 from toolkit.sources.cluster import Cluster
 
@@ -217,8 +220,18 @@ def random_workload(
     for number, place in enumerate(places[::2]):
         load._left.append(_leave_open(kafka, f"open-{seed}-{number}", place, timeout_ms=600_000))
         load.endings["open"] += 1
-    time.sleep(2.5)  # what was killed last times out, so that only the open ones are open
+    until(lambda: _only_open(kafka, seed), awaited="the timeouts of what was killed")
     return load
+
+
+def _only_open(kafka: Kafka, seed: str) -> bool | None:
+    """True once nothing of this workload is open but what is to stay so; null until then."""
+    with Cluster(kafka.client_config()) as cluster:
+        rows = cluster.transaction_rows(states=OPEN_STATES)
+    is_over = all(
+        row["transactional_id"].startswith("open-") for row in rows if f"-{seed}" in (row["transactional_id"] or "")
+    )
+    return True if is_over and not any(row["error"] for row in rows) else None
 
 
 def _create(kafka: Kafka, topics: Mapping[str, tuple[int, Mapping[str, str]]]) -> None:
@@ -238,8 +251,10 @@ def _leave_open(kafka: Kafka, name: str, place: tuple[str, int], *, timeout_ms: 
         stdout=subprocess.PIPE,
         text=True,
     )
-    if process.stdout is not None:
-        process.stdout.readline()
+    if process.stdout is None or process.stdout.readline() != "open\n":
+        process.kill()
+        process.communicate()
+        raise LabError(f"The producer {name!r} could not open a transaction on {place[0]}-{place[1]}.")
     return process
 
 
