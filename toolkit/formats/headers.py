@@ -52,8 +52,8 @@ class Damage(NamedTuple):
     position, size
         Where it starts, and how many bytes were passed over.
     reason
-        ``"TORN_TAIL: sentence"`` (normal after a crash), ``"CORRUPT_BATCH: sentence"``, ``"NOT_A_SEGMENT: sentence"``
-        or ``"UNREADABLE: sentence"``.
+        ``"NAME: sentence"``: ``TORN_TAIL`` (normal after a crash), ``CORRUPT_BATCH``, ``NOT_A_SEGMENT``,
+        ``UNREADABLE``; of an index ``CORRUPT_ENTRY``; of a printed text those of `toolkit.formats.dumps`.
     """
 
     position: int
