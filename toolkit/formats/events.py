@@ -23,11 +23,11 @@ from toolkit.formats.group_records import (
     read_offset_commit,
 )
 from toolkit.formats.primitives import Buffer
-from toolkit.formats.records import read_transaction_key, read_transaction_value
+from toolkit.formats.records import STATE_TOPIC, read_transaction_key, read_transaction_value
 from toolkit.schema import COORDINATOR_EVENTS, GROUP_EVENTS, Row, utc
 from toolkit.schema.table import LAST_TIME
 
-__all__ = ["coordinator_events", "group_events"]
+__all__ = ["coordinator_events", "group_events", "unread_records"]
 
 NO_COORDINATOR_EVENT, NO_GROUP_EVENT = (dict.fromkeys(table.names) for table in (COORDINATOR_EVENTS, GROUP_EVENTS))
 LIMIT = 32 * 1024 * 1024  # bytes of a batch's records; a coordinator's value is some kilobytes, rarely a megabyte
@@ -114,6 +114,34 @@ def group_events(
         "position": _position(position, file=file, file_position=file_position),
     }
     return _events(buf, position, place, _fill_group_event)
+
+
+def unread_records(
+    topic: str,
+    partition: int | None,
+    *,
+    error: str,
+    broker_id: int | None = None,
+    file: str | None = None,
+    position: int | None = None,
+) -> Row:
+    """The row for a stretch of a coordinators' topic that could not be read.
+
+    Parameters
+    ----------
+    topic
+        ``__transaction_state``, for a row of ``schema.COORDINATOR_EVENTS``; else one of ``schema.GROUP_EVENTS``.
+    partition
+        Partition of the topic.
+    error
+        ``"NAME: sentence"``.
+    broker_id, file, position
+        Where it lies.
+    """
+    of_transactions = topic == STATE_TOPIC
+    number = "txn_state_partition" if of_transactions else "group_partition"
+    where = {number: partition, "broker_id": broker_id, "file": file, "position": position}
+    return {**(NO_COORDINATOR_EVENT if of_transactions else NO_GROUP_EVENT), **where, "error": error}
 
 
 def _events(buf: Buffer, position: int, place: Row, fill: Fill) -> Iterator[Row]:

@@ -7,9 +7,9 @@ from typing import Any
 
 from toolkit.errors import BrokerError, NotFound
 from toolkit.formats.batches import CONTROL
-from toolkit.formats.events import coordinator_events, group_events
+from toolkit.formats.events import coordinator_events, group_events, unread_records
 from toolkit.formats.records import STATE_TOPIC
-from toolkit.schema import COORDINATOR_EVENTS, GROUP_EVENTS, Row
+from toolkit.schema import Row
 from toolkit.sources.coordinators import Places
 from toolkit.sources.live_log import Stretch, read_section
 from toolkit.sources.offsets import partition_rows
@@ -127,6 +127,4 @@ def _records(row: Row, stretch: Stretch, having: Collection[bytes] | None) -> It
 
 
 def _failed(row: Row, broker_id: int | None, error: str) -> Row:
-    number = "txn_state_partition" if row["topic"] == STATE_TOPIC else "group_partition"
-    columns = COORDINATOR_EVENTS if row["topic"] == STATE_TOPIC else GROUP_EVENTS
-    return {**dict.fromkeys(columns.names), number: row["partition"], "broker_id": broker_id, "error": error}
+    return unread_records(row["topic"], row["partition"], error=error, broker_id=broker_id)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from toolkit.errors import DecodeError
-from toolkit.formats.events import coordinator_events, group_events
-from toolkit.formats.headers import Headers
+from toolkit.formats.events import coordinator_events, group_events, unread_records
+from toolkit.formats.group_records import OFFSETS_TOPIC
+from toolkit.formats.headers import Headers, Scanned
 from toolkit.formats.indexes import read_txn_index
+from toolkit.formats.records import STATE_TOPIC
 from toolkit.formats.snapshots import read_snapshot
-from toolkit.schema import COORDINATOR_EVENTS, GROUP_EVENTS, Row
+from toolkit.schema import Row
 from toolkit.sources.log_tables import Part, Where, clip
 from toolkit.sources.logdir.batches import read_parts
 from toolkit.sources.logdir.files import Listing, changes, list_files
@@ -78,23 +79,21 @@ class FolderLog:
     def coordinator_events(
         self, *, start: int | None = None, stop: int | None = None, having: Sequence[bytes] = ()
     ) -> Iterator[Row]:
-        place = {"txn_state_partition": self.where.partition}
-        return self._records(self._coordinator_events, place, start, stop, having)
+        return self._records(self._coordinator_events, STATE_TOPIC, start, stop, having)
 
     def newest_events(self) -> Iterator[Row]:
         found = NewestRecords(self._coordinator_events)
         for scanned, file in self.parts(crc=True):
-            failed = {"txn_state_partition": self.where.partition, "broker_id": self.where.broker_id, "file": file}
-            yield from (_error({**failed, "position": each.position}, each.reason) for each in scanned.damage)
+            yield from self._unread(STATE_TOPIC, scanned, file)
             try:
                 for headers, buf in _read(scanned.headers, file):
                     found.add(headers, buf, file or "")
             except OSError as exc:
-                yield _error(failed, f"UNREADABLE: {exc.strerror}.")
+                yield self._unreadable(STATE_TOPIC, exc, file)
         try:
             yield from found.rows()
         except OSError as exc:
-            yield _error({"txn_state_partition": self.where.partition}, f"UNREADABLE: {exc.strerror}.")
+            yield self._unreadable(STATE_TOPIC, exc, None)
 
     def _coordinator_events(self, buf: bytes, position: int, file_position: int, file: str) -> Iterator[Row]:
         return coordinator_events(
@@ -107,7 +106,7 @@ class FolderLog:
         )
 
     def group_events(self, *, start: int | None = None, stop: int | None = None) -> Iterator[Row]:
-        return self._records(self._group_events, {"group_partition": self.where.partition}, start, stop)
+        return self._records(self._group_events, OFFSETS_TOPIC, start, stop)
 
     def _group_events(self, buf: bytes, position: int, file_position: int, file: str) -> Iterator[Row]:
         return group_events(
@@ -157,20 +156,34 @@ class FolderLog:
     def _records(
         self,
         decode: Decode,
-        place: Mapping[str, Any],
+        topic: str,
         start: int | None,
         stop: int | None,
         having: Sequence[bytes] = (),
     ) -> Iterator[Row]:
         for scanned, file in self.parts(start=start, stop=stop):
-            failed = {**place, "broker_id": self.where.broker_id, "file": file}
             try:
                 for headers, buf in _read(scanned.headers, file):
                     if _has(buf, having):
                         yield from _decoded(headers, buf, decode, file or "", having)
             except OSError as exc:
-                yield _error(failed, f"UNREADABLE: {exc.strerror}.")
-            yield from (_error({**failed, "position": each.position}, each.reason) for each in scanned.damage)
+                yield self._unreadable(topic, exc, file)
+            yield from self._unread(topic, scanned, file)
+
+    def _unread(self, topic: str, scanned: Scanned, file: str | None) -> Iterator[Row]:
+        for each in scanned.damage:
+            yield unread_records(
+                topic,
+                self.where.partition,
+                error=each.reason,
+                broker_id=self.where.broker_id,
+                file=file,
+                position=each.position,
+            )
+
+    def _unreadable(self, topic: str, exc: OSError, file: str | None) -> Row:
+        error = f"UNREADABLE: {exc.strerror}."
+        return unread_records(topic, self.where.partition, error=error, broker_id=self.where.broker_id, file=file)
 
 
 def _decoded(headers: Headers, buf: bytes, decode: Decode, file: str, having: Sequence[bytes]) -> Iterator[Row]:
@@ -182,12 +195,6 @@ def _decoded(headers: Headers, buf: bytes, decode: Decode, file: str, having: Se
 
 def _has(buf: bytes, having: Sequence[bytes]) -> bool:
     return not having or any(needle in buf for needle in having)
-
-
-def _error(place: Mapping[str, Any], error: str) -> Row:
-    """A whole row of the table of records that the place is a part of."""
-    table = COORDINATOR_EVENTS if "txn_state_partition" in place else GROUP_EVENTS
-    return {**dict.fromkeys(table.names), **place, "error": error}
 
 
 def _read(headers: Headers, file: str | None) -> Iterator[tuple[Headers, bytes]]:

@@ -15,6 +15,7 @@ from toolkit.analysis import statistics
 from toolkit.analysis.invariants import Checker, event_violations
 from toolkit.analysis.spans import EMPTY, OPEN, Piece, begin, finish, merge, piece
 from toolkit.analysis.statistics import NO_TRANSACTIONS, Statistics
+from toolkit.formats.events import unread_records
 from toolkit.formats.group_records import OFFSETS_TOPIC
 from toolkit.formats.records import STATE_TOPIC
 from toolkit.schema import Row
@@ -163,10 +164,10 @@ def event_rows(contents: Contents, logs: Sequence[Log], section: Section) -> Ite
         for log in logs:
             of_transactions = log.where.topic == STATE_TOPIC
             if log.error:
-                table = schema.COORDINATOR_EVENTS if of_transactions else schema.GROUP_EVENTS
-                number = "txn_state_partition" if of_transactions else "group_partition"
-                where = {number: log.where.partition, "broker_id": log.where.broker_id, "file": log.name}
-                yield {**dict.fromkeys(table.names), **where, "error": log.error}
+                where = log.where
+                yield unread_records(
+                    where.topic or "", where.partition, error=log.error, broker_id=where.broker_id, file=log.name
+                )
                 continue
             start, stop = section.offsets(contents, log)
             read = log.coordinator_events if of_transactions else log.group_events
