@@ -189,10 +189,7 @@ def _offset_fetches(
 
 def _many(groups: Sequence[str], topics: Mapping[str, list[int]] | None) -> Any:
     group = kafka.OffsetFetch.OffsetFetchRequestGroup
-    topic = group.OffsetFetchRequestTopics
-    asked = (
-        None if topics is None else [topic(name=name, partition_indexes=numbers) for name, numbers in topics.items()]
-    )
+    asked = _topics(group.OffsetFetchRequestTopics, topics)
     return kafka.OffsetFetch(
         groups=[group(group_id=group_id, topics=asked) for group_id in groups],
         require_stable=topics is None,
@@ -202,11 +199,13 @@ def _many(groups: Sequence[str], topics: Mapping[str, list[int]] | None) -> Any:
 
 
 def _one(group: str, topics: Mapping[str, list[int]] | None) -> Any:
-    topic = kafka.OffsetFetch.OffsetFetchRequestTopic
-    asked = (
-        None if topics is None else [topic(name=name, partition_indexes=numbers) for name, numbers in topics.items()]
-    )
+    asked = _topics(kafka.OffsetFetch.OffsetFetchRequestTopic, topics)
     return kafka.OffsetFetch(group_id=group, topics=asked, require_stable=topics is None, max_version=7)
+
+
+def _topics(kind: Any, topics: Mapping[str, list[int]] | None) -> list[Any] | None:
+    """The partitions that are asked for, in the words of one version; null is all."""
+    return None if topics is None else [kind(name=name, partition_indexes=part) for name, part in topics.items()]
 
 
 def _read(answer: Answer, message: Any) -> dict[Place, int] | None:
