@@ -260,7 +260,8 @@ def test_the_table_says_null_where_nothing_is_known() -> None:
     assert commit == {
         "topic": "orders", "partition": 3, "broker_id": 1, "file": "a.log", "position": 0, "error": None,
         "producer_id": 1000, "producer_epoch": 0, "first_epoch": 0, "marker_epoch": 0, "coordinator_epoch": 7,
-        "first_offset": 0, "last_offset": 0, "marker_offset": 2, "outcome": "commit", "marker": "COMMIT",
+        "first_offset": 0, "first_batch_last_offset": 0,
+        "last_offset": 0, "marker_offset": 2, "outcome": "commit", "marker": "COMMIT",
         "start": utc(1001), "start_by": "producer", "end": utc(1003), "batches": 1, "records": 1, "bytes": 68,
         "first_sequence": 2**31 - 2, "last_sequence": 2**31 - 2, "truncated": None,
     }  # fmt: skip

@@ -257,6 +257,7 @@ def span_table(
             "topic": topic,
             "partition": partition,
             "broker_id": broker_id,
+            "first_batch_last_offset": numbers(spans["first_batch_end"] - 1),
             "outcome": labels(spans["outcome"], OUTCOMES),
             "marker": labels(spans["marker"], MARKER_NAMES),
             "start": times(spans["start"]),

@@ -27,6 +27,7 @@ VERDICTS: Mapping[str, str] = {
     "prepared": "Prepared by two-phase commit: only the external coordinator may decide.",
     "hanging": "Nobody will ever end this transaction: no coordinator counts it as its own.",
     "unreplicated": "Nothing is open; the LSO waits for replication.",
+    "ended": "Nobody holds it any more: a transaction that held the LSO for long, and has ended.",
     "clear": "Nothing is held back.",
     "unknown": "Evidence is missing; `missing` names it.",
 }

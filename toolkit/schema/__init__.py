@@ -15,10 +15,13 @@ from toolkit.schema.log import (
     GROUP_EVENTS,
     HISTORIES,
     LSO_TIMELINE,
+    SEGMENTS,
+    SNAPSHOTS,
     SPANS,
     STATISTICS,
     VIOLATIONS,
 )
+from toolkit.schema.recorded import LATE_TRANSACTIONS, RECORDED, SAMPLES
 from toolkit.schema.table import Column, ListOf, Row, StructOf, Table, arrow_type, utc
 
 __all__ = [
@@ -30,9 +33,14 @@ __all__ = [
     "FINDINGS",
     "GROUP_EVENTS",
     "HISTORIES",
+    "LATE_TRANSACTIONS",
     "LSO_TIMELINE",
     "PARTITIONS",
     "PRODUCERS",
+    "RECORDED",
+    "SAMPLES",
+    "SEGMENTS",
+    "SNAPSHOTS",
     "SPANS",
     "STATISTICS",
     "TABLES",
@@ -65,5 +73,9 @@ TABLES: Mapping[str, Table] = {
         GROUP_EVENTS,
         VIOLATIONS,
         STATISTICS,
+        SNAPSHOTS,
+        SEGMENTS,
+        SAMPLES,
+        LATE_TRANSACTIONS,
     )
 }

@@ -118,7 +118,7 @@ EVIDENCE = ListOf(
 
 FINDINGS = Table(
     "findings",
-    "one answer: who holds, or will hold, this partition's LSO, why, and what is safe",
+    "one answer: who holds, held or will hold this partition's LSO, why, and what is safe",
     (
         Column("topic", STRING, "Topic name; null where the finding is about the whole cluster."),
         Column("partition", INT32, "Partition number; null where the finding is about the whole cluster."),
@@ -148,6 +148,14 @@ FINDINGS = Table(
         Column("bytes_held", INT64, "Bytes from the LSO to the high watermark; null as records_held.", unit="bytes"),
         Column("groups_held", ListOf(STRING), "Groups that cannot move because of it; null if not asked."),
         Column("compaction_held", BOOL, "Whether the log cleaner waits at the LSO; null if not known."),
+        Column(
+            "held_from",
+            TIME,
+            "From when on it held the LSO: when it opened, or when the last one before it ended; null where it has not "
+            "held it yet, or the log was not read so far.",
+        ),
+        Column("held_to", TIME, "Until when, by the time of its marker; null while it holds it."),
+        Column("held_ms", INT64, "How long it held the LSO, up to observed_at while it holds it.", unit="ms"),
         *_LIVE,
     ),
     key=("topic", "partition", "producer_id"),

@@ -25,6 +25,8 @@ __all__ = [
     "GROUP_EVENTS",
     "HISTORIES",
     "LSO_TIMELINE",
+    "SEGMENTS",
+    "SNAPSHOTS",
     "SPANS",
     "STATISTICS",
     "VIOLATIONS",
@@ -83,6 +85,7 @@ SPANS = Table(
         Column("producer_epoch", INT16, "Epoch of its last data batch; of its marker where it has no data."),
         Column("first_epoch", INT16, "Epoch of its first data batch: a lower one is a dead epoch's."),
         Column("first_offset", INT64, "Offset of its first record; null where it is empty or that was not read."),
+        Column("first_batch_last_offset", INT64, "Offset of the last record of its first batch; null as first_offset."),
         Column("last_offset", INT64, "Offset of its last record."),
         Column("marker_offset", INT64, "Offset of its marker; null while it is open."),
         Column("marker_epoch", INT16, "Producer epoch in the marker: epoch + 1 from transaction version 2 on."),
@@ -178,6 +181,46 @@ CHECKPOINTS = Table(
     ),
     key=("name", "topic", "partition", "leader_epoch", "key"),
     sort=("name", "file", "position"),
+)
+
+SNAPSHOTS = Table(
+    "snapshots",
+    "the state of a producer in a .snapshot file, as of the offset that the file is named after",
+    (
+        _TOPIC,
+        _PARTITION,
+        Column("snapshot_offset", INT64, "Offset up to which the file goes.", nullable=False),
+        _PRODUCER_ID,
+        Column("producer_epoch", INT16, "Newest epoch of this producer on the partition."),
+        Column("last_sequence", INT32, "Last sequence number written."),
+        Column("last_offset", INT64, "Offset of its last record."),
+        Column("offset_delta", INT32, "Offsets from the first to the last record of its last batch."),
+        Column("last_timestamp", TIME, "Newest record time."),
+        Column("coordinator_epoch", INT32, "Coordinator epoch of its last marker."),
+        Column("current_txn_start_offset", INT64, "First offset of the open transaction; null if none is open."),
+        _BROKER,
+        _FILE,
+        _ERROR,
+    ),
+    key=("topic", "partition", "broker_id", "snapshot_offset", "producer_id"),
+    sort=("topic", "partition", "broker_id", "snapshot_offset", "producer_id"),
+)
+
+SEGMENTS = Table(
+    "segments",
+    "a segment of a log in files",
+    (
+        _TOPIC,
+        _PARTITION,
+        Column("base_offset", INT64, "Offset that the file is named after.", nullable=False),
+        Column("size", INT64, "Bytes.", unit="bytes"),
+        Column("modified", TIME, "When it was last written."),
+        _BROKER,
+        Column("file", STRING, "Its path.", nullable=False),
+        _ERROR,
+    ),
+    key=("file",),
+    sort=("topic", "partition", "broker_id", "file"),
 )
 
 COORDINATOR_EVENTS = Table(

@@ -1,0 +1,57 @@
+"""Declared tables as Spark has them: schemas, and Arrow data of exactly the types that Spark asks for."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pyspark.sql import types
+from pyspark.sql.types import DataType, StructField, StructType
+
+from toolkit.schema import Table
+from toolkit.schema.table import ListOf, StructOf, Type
+
+__all__ = ["spark_schema", "spark_table", "struct_type"]
+
+PLAIN: dict[str, DataType] = {
+    "int8": types.ByteType(),
+    "int16": types.ShortType(),
+    "int32": types.IntegerType(),
+    "int64": types.LongType(),
+    "float64": types.DoubleType(),
+    "string": types.StringType(),
+    "bool": types.BooleanType(),
+    "timestamp[ms, UTC]": types.TimestampType(),
+}
+
+
+def struct_type(table: Table) -> StructType:
+    """The schema of a declared table: names, types, nullability; each field's doc is its comment."""
+    return StructType([StructField(c.name, _spark_type(c.type), c.nullable, {"comment": c.doc}) for c in table.columns])
+
+
+def spark_schema(schema: pa.Schema) -> pa.Schema:
+    """An Arrow schema with times in microseconds, the only ones that Spark knows."""
+    return pa.schema([pa.field(field.name, _in_microseconds(field.type), field.nullable) for field in schema])
+
+
+def spark_table(table: pa.Table) -> pa.Table:
+    """Arrow data of a declared table as Spark takes it."""
+    return table.cast(spark_schema(table.schema))
+
+
+def _spark_type(type_: Type) -> DataType:
+    match type_:
+        case ListOf(item):
+            return types.ArrayType(_spark_type(item))
+        case StructOf(fields):
+            return types.StructType([types.StructField(name, _spark_type(inner)) for name, inner in fields])
+    return PLAIN[type_]
+
+
+def _in_microseconds(type_: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(type_):
+        return pa.timestamp("us", tz="UTC")
+    if pa.types.is_list(type_):
+        return pa.list_(_in_microseconds(type_.value_type))
+    if pa.types.is_struct(type_):
+        return pa.struct([pa.field(field.name, _in_microseconds(field.type)) for field in type_])
+    return type_
