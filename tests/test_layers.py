@@ -9,7 +9,7 @@ ROOT = Path(__file__).resolve().parent.parent / "toolkit"
 ROOMS = ["ground", "formats", "analysis", "sources", "actions", "views", "spark", "lab", "cli"]
 HEAVY = {
     "kafka": {"sources/wire.py"},
-    "pyspark": {"spark"},
+    "pyspark": {"spark", "lab/session.py"},
     "plotly": {"views/plots.py"},
     "numba": {"formats"},
     "ipywidgets": {"views/panel.py"},

