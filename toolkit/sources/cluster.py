@@ -16,8 +16,7 @@ from toolkit.config import ClientConfig
 from toolkit.errors import NotFound
 from toolkit.schema import Row
 from toolkit.sources.coordinators import GROUP, TRANSACTION, coordinator_rows
-from toolkit.sources.fetch import Spot
-from toolkit.sources.groups import group_ids, groups_held
+from toolkit.sources.groups import group_ids, with_groups
 from toolkit.sources.live_logs import LiveLogs
 from toolkit.sources.look import take_look
 from toolkit.sources.offsets import partition_rows
@@ -35,7 +34,6 @@ __all__ = ["Cluster"]
 Partitions = Sequence[int] | Sequence[Place]
 
 LOOK_AGAIN = {"hanging", "unknown", "unreplicated", "ending", "stuck_ending"}  # what one look may mistake
-HEALTHY = {"ongoing", "ending", "clear"}  # who waits there does not wait for long
 
 
 class Cluster(LiveLogs):
@@ -297,7 +295,7 @@ class Cluster(LiveLogs):
             from toolkit.sources.log_evidence import explained  # with numpy and Arrow, which nothing here needs
 
             rows = explained(self.wire, looks, rows)
-        return _sorted(schema.FINDINGS, self._with_groups(rows))
+        return _sorted(schema.FINDINGS, with_groups(self.wire, rows))
 
     def _look(self, bases: Mapping[Place, Row], *, whole_cluster: bool) -> Look:
         return take_look(self.wire, self.config, bases, whole_cluster=whole_cluster)
@@ -308,21 +306,6 @@ class Cluster(LiveLogs):
         bases = read_topology(self.wire, {topic for topic, _ in places}).at(places)
         second = self._look(bases, whole_cluster=False)
         return replace(second, coverage=replace(second.coverage, topic_gaps=first.coverage.topic_gaps))
-
-    def _with_groups(self, rows: Sequence[Row]) -> list[Row]:
-        """Rows with the groups that wait at a held LSO, where that could be read."""
-        held = [
-            Spot((row["topic"], row["partition"]), row["last_stable_offset"], row["broker_id"])
-            for row in rows
-            if row["position"] == 1 and row["verdict"] not in HEALTHY and row["last_stable_offset"] is not None
-        ]
-        groups = groups_held(self.wire, held) if held else {}
-        return [
-            {**row, "groups_held": _union(row["groups_held"], groups.get((row["topic"], row["partition"])))}
-            if row["position"] == 1
-            else row
-            for row in rows
-        ]
 
     def _bases(
         self,
@@ -349,11 +332,6 @@ class Cluster(LiveLogs):
         if broker_id not in self.wire.brokers:
             present = ", ".join(map(str, sorted(self.wire.brokers)))
             raise NotFound(f"Broker {broker_id} is not in the cluster; it has {present}.")
-
-
-def _union(some: Collection[str] | None, others: Collection[str] | None) -> list[str] | None:
-    """Names of both, sorted; null where neither is known."""
-    return None if some is None and others is None else sorted({*(some or ()), *(others or ())})
 
 
 def _sorted(table: schema.Table, rows: Iterable[Row]) -> list[Row]:

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from toolkit.errors import BrokerError, ConnectionFailed, DecodeError
 from toolkit.formats.batches import read_header
 from toolkit.formats.group_records import OFFSETS_TOPIC
+from toolkit.schema import Row
 from toolkit.sources import wire as kafka
 from toolkit.sources.coordinators import Places
 from toolkit.sources.fetch import Fetched, Spot, fetch
 from toolkit.sources.topology import Place, read_topology
 from toolkit.sources.wire import Answer, Wire, error_text
 
-__all__ = ["group_ids", "groups_at", "groups_held", "unstable_groups"]
+__all__ = ["group_ids", "groups_at", "groups_held", "unstable_groups", "with_groups"]
 
 GROUPS_PER_REQUEST = 200
 NEAR = 1000  # offsets before the LSO; a group that stands further back is taken to be behind by itself
 ENOUGH = 1 << 17  # bytes
 UNSTABLE_OFFSET_COMMIT = 88
+HEALTHY = {"ongoing", "ending", "clear"}  # who waits there does not wait for long
 WITH_OFFSETS = {"consumer", ""}  # protocol types whose groups commit offsets; others are Connect, share groups ...
 
 
@@ -44,6 +46,22 @@ def group_ids(wire: Wire, brokers: Iterable[int]) -> dict[str, int]:
             if group.protocol_type in WITH_OFFSETS:
                 groups[group.group_id] = broker_id
     return groups
+
+
+def with_groups(wire: Wire, rows: Sequence[Row]) -> list[Row]:
+    """Rows of ``schema.FINDINGS`` with the groups that wait at a held LSO, where that could be read."""
+    held = [
+        Spot((row["topic"], row["partition"]), row["last_stable_offset"], row["broker_id"])
+        for row in rows
+        if row["position"] == 1 and row["verdict"] not in HEALTHY and row["last_stable_offset"] is not None
+    ]
+    groups = groups_held(wire, held) if held else {}
+    return [
+        {**row, "groups_held": _union(row["groups_held"], groups.get((row["topic"], row["partition"])))}
+        if row["position"] == 1
+        else row
+        for row in rows
+    ]
 
 
 def groups_held(wire: Wire, held: Sequence[Spot]) -> dict[Place, list[str]]:
@@ -122,6 +140,11 @@ def unstable_groups(wire: Wire, partitions: Mapping[int, int]) -> dict[int, list
         if UNSTABLE_OFFSET_COMMIT in codes:
             found[places.partition(group) or 0].append(group)
     return {number: sorted(groups) for number, groups in found.items()}
+
+
+def _union(some: Collection[str] | None, others: Collection[str] | None) -> list[str] | None:
+    """Names of both, sorted; null where neither is known."""
+    return None if some is None and others is None else sorted({*(some or ()), *(others or ())})
 
 
 def _waiting(wire: Wire, lso: Spot, committed: set[int]) -> set[int]:
