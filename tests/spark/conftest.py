@@ -1,24 +1,38 @@
-"""One Spark session for every test that needs one."""
+"""One Spark session, and one history of real clients, for every test that needs them.
+
+``KAFKA_TXN_ORACLE_SECONDS=60 pytest tests/spark`` lets the clients work for longer; ``KAFKA_TXN_ORACLE_SEED`` says what
+they do.
+"""
 
 from __future__ import annotations
 
+import os
+import shutil
+import uuid
 from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from toolkit.lab import Kafka
 from toolkit.lab.session import local_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SMALL = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "4"}
+SECONDS = float(os.environ.get("KAFKA_TXN_ORACLE_SECONDS", "6"))
+SEED = os.environ.get("KAFKA_TXN_ORACLE_SEED") or uuid.uuid4().hex[:6]
+STAGED = ("never_added", "late_message", "superseded_elsewhere", "open_young")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Warnings are errors, but for pyspark's own that no one here can cure."""
     # pyspark warns of every pandas from 3 on, the ones that it works with included.
     config.addinivalue_line("filterwarnings", "ignore:.*pandas.*:FutureWarning:pyspark.*")
+    config.addinivalue_line("filterwarnings", "ignore:The copy keyword is deprecated:Warning:pyspark.*")
 
 
 @pytest.fixture(scope="session")
@@ -27,3 +41,23 @@ def spark() -> Iterator[SparkSession]:
     session = local_session(master="local[2]", config=SMALL)
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A log directory that a broker left in good order: random transactions of real clients, and hanging ones.
+
+    Topics of all kinds in many segments, compaction, deleted records; see `toolkit.lab.workload`.
+    """
+    from toolkit.lab.incidents import EVERYDAY, INCIDENTS  # with kafka-python, which has to wait for the filters
+    from toolkit.lab.workload import BUSY, random_workload
+
+    folder = tmp_path_factory.mktemp("history") / "logs"
+    with ExitStack() as stack:
+        kafka = stack.enter_context(Kafka("4.3.1", properties={**BUSY, **EVERYDAY.properties}))
+        stack.enter_context(random_workload(kafka, seed=SEED, seconds=SECONDS))
+        for name in STAGED:
+            stack.enter_context(INCIDENTS[name](kafka))
+        kafka.stop_broker(1)
+        shutil.copytree(kafka.log_dirs[1], folder, copy_function=shutil.copy2)
+    return folder
