@@ -60,4 +60,5 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
             stack.enter_context(INCIDENTS[name](kafka))
         kafka.stop_broker(1)
         shutil.copytree(kafka.log_dirs[1], folder, copy_function=shutil.copy2)
+        kafka.start_broker(1)  # the incidents end their transactions
     return folder
