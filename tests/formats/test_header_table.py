@@ -4,12 +4,16 @@ import datetime as dt
 import struct
 
 import numpy as np
+import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.analysis.histories import histories
 from tests.formats.logs import NOON, batch, control_batch, logs, marker, placed
-from toolkit.formats.header_table import damage_rows, header_table
-from toolkit.formats.headers import ABORT, COMMIT, HEADER, Damage
+from tests.formats.written import Segment
+from toolkit.formats.batches import CONTROL
+from toolkit.formats.header_table import damage_rows, header_table, headers_of
+from toolkit.formats.headers import ABORT, COMMIT, HEADER, NO_MARKER, UNREAD_MARKER, Damage, Headers
 from toolkit.formats.scan import scan
 from toolkit.schema import BATCHES
 
@@ -110,3 +114,45 @@ def test_damage_is_a_row_with_an_error_and_no_header() -> None:
     (row,) = table.to_pylist()
     said = {name: value for name, value in row.items() if value is not None}
     assert said == PLACE | {"position": 10, "size": 5, "error": "TORN_TAIL: the bytes end."}
+
+
+def kept(headers: Headers) -> Headers:
+    """What the table keeps of headers: no type of a control record but those that end a transaction."""
+    headers = headers.copy()
+    ends = (headers["marker"] == ABORT) | (headers["marker"] == COMMIT)
+    unread = (headers["producer_id"] >= 0) & (headers["record_count"] != 0) & (headers["attributes"] & CONTROL != 0)
+    headers["marker"] = np.where(ends, headers["marker"], np.where(unread, UNREAD_MARKER, NO_MARKER))
+    return headers
+
+
+def in_microseconds(table: pa.Table) -> pa.Table:
+    """As Spark has it."""
+    types = [
+        pa.timestamp("us", tz="UTC") if pa.types.is_timestamp(field.type) else field.type for field in table.schema
+    ]
+    return table.cast(pa.schema([pa.field(name, type_) for name, type_ in zip(table.column_names, types, strict=True)]))
+
+
+@settings(deadline=None)
+@given(logs, st.booleans())
+def test_rows_of_any_log_are_the_headers_again(log: list[bytes], crc: bool) -> None:
+    headers = scan(b"".join(log), crc=crc).headers
+    assert headers_of(header_table(headers)).tolist() == kept(headers).tolist()
+    assert headers_of(in_microseconds(header_table(headers))).tolist() == kept(headers).tolist()
+
+
+@settings(deadline=None)
+@given(histories)
+def test_rows_of_any_history_are_the_headers_again(headers: Headers) -> None:
+    assert headers_of(header_table(headers)).tolist() == kept(headers).tolist()
+
+
+def test_rows_of_real_segments_are_the_headers_again(segments: list[Segment]) -> None:
+    headers = np.concatenate([scan(segment.data, crc=True).headers for segment in segments])
+    assert headers_of(header_table(headers)).tolist() == headers.tolist()
+
+
+def test_rows_of_which_little_is_known_are_headers_too() -> None:
+    (row,) = headers_of(header_table(scan(placed([batch(producer_id=5)])[0]).headers).select(["base_offset", "size"]))
+    assert (row["base_offset"], row["producer_id"], row["max_timestamp"], row["attributes"]) == (0, -1, -1, 0)
+    assert headers_of(pa.table({})).tolist() == []
