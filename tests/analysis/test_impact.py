@@ -7,10 +7,10 @@ import pytest
 
 from tests.analysis.build import NOW
 from tests.analysis.logged import at, data, excerpt, marker
-from toolkit.analysis.impact import held_back, opening_time
+from toolkit.analysis.impact import held_back, held_since, opening_time
 from toolkit.analysis.traces import Traces
 from toolkit.formats.batches import LOG_APPEND_TIME, TRANSACTIONAL
-from toolkit.formats.headers import COMMIT
+from toolkit.formats.headers import ABORT, COMMIT
 from toolkit.schema import FINDINGS, Row
 
 
@@ -82,3 +82,79 @@ def test_other_clocks_are_left_alone(by: str | None) -> None:
     told = None if by is None else at(-3600)
     found = opening_time(row(opened_at=told, opened_by=by), Traces(excerpt(*BETWEEN), 7, 100))
     assert found == {"opened_at": told, "opened_by": by}
+
+
+def holding(**fields: Any) -> Row:
+    """A row of the transaction at offset 100 of producer 7, which holds the LSO."""
+    told = {"position": 1, "producer_id": 7, "producer_epoch": 0, "start_offset": 100, "last_stable_offset": 100}
+    return row(**told | {"evidence": [], "observed_at": NOW, "high_watermark": 101, **fields})
+
+
+def held(*batches: Any, start: int = 90, **fields: Any) -> tuple[dt.datetime | None, list[str]]:
+    """Since when it holds the LSO, and the names of the evidence."""
+    found = held_since(holding(**fields), Traces(excerpt(*map(dict, batches), start=start), 7, 100))
+    assert found["held_ms"] == (found["held_from"] and (NOW - found["held_from"]) // dt.timedelta(milliseconds=1))
+    return found["held_from"], [entry["name"] for entry in found.get("evidence", ())]
+
+
+def test_alone_it_holds_from_its_first_batch_on() -> None:
+    assert held(data(99, pid=1), marker(99, COMMIT, pid=1), data(100, second=30)) == (at(30), [])
+    assert held(data(100, second=30), start=0) == (at(30), [])
+
+
+def test_it_holds_once_the_last_one_that_was_open_before_it_has_ended() -> None:
+    before = (data(91, pid=1), data(92, pid=2), data(100, second=30))
+    ended = (marker(101, COMMIT, pid=2, second=40), marker(102, ABORT, pid=1, second=50))
+    later = (data(103, pid=3), marker(104, COMMIT, pid=3, second=60))
+    assert held(*before, *ended, *later, high_watermark=105) == (at(50), ["held_since"])
+    assert held(*before, *ended[:1], high_watermark=102) == (None, []), "the log and the broker contradict each other"
+
+
+def test_one_that_may_have_begun_before_what_was_read_is_taken_to_have_held_it() -> None:
+    behind = (data(100, second=30), marker(101, COMMIT, pid=2, second=40))
+    assert held(*behind, high_watermark=102) == (at(40), ["held_at_least_since"])
+    assert held(*behind, start=0, high_watermark=102) == (at(30), []), "nothing is before offset 0"
+    goes_on = (data(100, second=30), data(101, pid=2, sequence=8), marker(102, COMMIT, pid=2, second=40))
+    assert held(*goes_on, high_watermark=103) == (at(40), ["held_at_least_since"])
+    begins = (data(100, second=30), data(101, pid=2, sequence=0), marker(102, COMMIT, pid=2, second=40))
+    assert held(*begins, high_watermark=103) == (at(30), [])
+    known = (data(92, pid=2, sequence=5), marker(93, ABORT, pid=2), *goes_on)
+    assert held(*known, high_watermark=103) == (at(30), [])
+
+
+def test_what_was_not_read_to_the_high_watermark_may_hide_one() -> None:
+    assert held(data(100, second=30), high_watermark=102) == (None, [])
+    assert held(data(100, second=30), high_watermark=None) == (None, [])
+    assert held(data(100, second=30), start=0, high_watermark=102) == (at(30), [])
+
+
+def test_a_head_that_is_deleted_tells_no_time_but_its_coordinator_does() -> None:
+    rest = (data(105, second=30), data(106, pid=2), marker(107, COMMIT, pid=2))
+    assert held(*rest, start=105, high_watermark=108) == (None, [])
+    known: Row = {"opened_at": at(3), "opened_by": "coordinator", "high_watermark": 108}
+    assert held(*rest, start=105, **known) == (at(3), [])
+
+
+def test_a_producers_clock_that_cannot_be_right_gives_way_here_too() -> None:
+    early = marker(98, COMMIT, pid=1, second=0)
+    assert held(early, data(100, second=-3600)) == (at(0), [])
+    assert held(early, data(100, second=3600)) == (at(0), [])
+    assert held(data(100, second=3600)) == (None, [])
+    owned: Row = {"opened_at": at(7), "opened_by": "coordinator"}
+    assert held(data(100, second=3600), **owned) == (at(7), [])
+    assert held(data(100, second=-3600), **owned) == (at(7), [])
+    assert held(data(100, second=30), **owned) == (at(30), [])
+
+
+def test_one_whose_marker_was_read_held_it_until_then() -> None:
+    batches = (data(100, second=30), marker(101, ABORT, second=90))
+    found = held_since(holding(high_watermark=102), Traces(excerpt(*batches), 7, 100))
+    assert (found["held_from"], found["held_to"], found["held_ms"]) == (at(30), at(90), 60_000)
+
+
+def test_a_brokers_clock_that_is_ahead_of_ours_makes_no_negative_time() -> None:
+    traces = Traces(excerpt(data(91, pid=1), data(100), marker(101, COMMIT, pid=1)), 7, 100)
+    row = holding(high_watermark=102, observed_at=at(0))
+    assert held_since(row, traces)["held_ms"] == 0
+    found = held_since({**row, "observed_at": at(-60)}, traces)
+    assert (found["held_from"], found["held_ms"]) == (at(2), None)

@@ -8,7 +8,7 @@ from toolkit.analysis.cases import Case, Seen
 from toolkit.analysis.causes import cause
 from toolkit.analysis.evidence import Look
 from toolkit.analysis.excerpts import LogEvidence
-from toolkit.analysis.impact import held_back, opening_time
+from toolkit.analysis.impact import held_back, held_since, opening_time
 from toolkit.analysis.traces import Traces
 from toolkit.formats.headers import COMMIT
 from toolkit.schema import Row
@@ -31,8 +31,8 @@ def explain(rows: Sequence[Row], looks: Sequence[Look], log: LogEvidence) -> lis
     Returns
     -------
     list of dict
-        The rows with ``cause``, ``opened_at``, ``records_held``, ``bytes_held``, ``compaction_held`` and further
-        evidence. One that was `hanging` is so no more where the log contradicts that, or shows that it has ended.
+        The rows with ``cause``, ``opened_at``, ``records_held``, ``bytes_held``, ``compaction_held``, ``held_from`` and
+        further evidence. One that was `hanging` is so no more where the log contradicts that, or shows its end.
     """
     cases = {
         (case.tp, case.producer["producer_id"]): case
@@ -55,7 +55,10 @@ def _explained(row: Row, case: Case | None, log: LogEvidence) -> Row:
     if case is None or case.start is None:
         return row
     traces = Traces(excerpt, case.producer["producer_id"], case.start)
-    row = _more_careful({**row, **opening_time(row, traces)}, case, traces)
+    row = {**row, **opening_time(row, traces)}
+    if row["position"] == 1:
+        row = {**row, **held_since(row, traces)}
+    row = _more_careful(row, case, traces)
     why = cause(case, row["verdict"], log)
     if why is None:
         return row

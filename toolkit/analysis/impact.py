@@ -1,19 +1,27 @@
-"""What waits behind a held LSO: records, bytes, compaction; and when the transaction really opened."""
+"""What waits behind a held LSO, when its transaction really opened, and since when that holds it.
+
+Markers have the time of the partition's leader, and so have batches under LogAppendTime; the time of any other batch is
+its producer's.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
+from typing import Any
 
 import numpy as np
 
+from toolkit.analysis.amounts import amounts
 from toolkit.analysis.excerpts import Excerpt
+from toolkit.analysis.lso import lso_steps
+from toolkit.analysis.spans import OPEN, Spans, finish, piece
 from toolkit.analysis.traces import Traces
-from toolkit.formats.batches import CONTROL
-from toolkit.schema import Row
+from toolkit.schema import Row, utc
 
-__all__ = ["held_back", "opening_time"]
+__all__ = ["CLOCKS_DIFFER", "held_back", "held_since", "opening_time"]
 
 CLOCKS_DIFFER = dt.timedelta(seconds=5)  # a producer's clock may be off by so much before it is doubted
+MILLISECOND = dt.timedelta(milliseconds=1)
 
 
 def held_back(row: Row, excerpt: Excerpt) -> Row:
@@ -41,14 +49,8 @@ def held_back(row: Row, excerpt: Excerpt) -> Row:
         return {"records_held": 0, "bytes_held": 0}
     if excerpt.start > first or excerpt.stop < high_watermark:
         return unknown
-    headers = excerpt.headers
-    held = headers[(headers["last_offset"] >= first) & (headers["base_offset"] < high_watermark)]
-    data = held[held["attributes"] & CONTROL == 0]
-    left = data["last_offset"] - np.maximum(data["base_offset"], first) + 1  # of a batch that the log starts within
-    return {
-        "records_held": int(np.minimum(data["record_count"], left).sum()),
-        "bytes_held": int(held["size"].sum()),
-    }
+    records, size = amounts(excerpt.headers, first, high_watermark)
+    return {"records_held": records, "bytes_held": size}
 
 
 def opening_time(row: Row, traces: Traces) -> Row:
@@ -78,3 +80,87 @@ def opening_time(row: Row, traces: Traces) -> Row:
     if (earliest or told) - CLOCKS_DIFFER <= told <= latest + CLOCKS_DIFFER:
         return as_told
     return {"opened_at": earliest, "opened_by": None if earliest is None else "broker"}
+
+
+def held_since(row: Row, traces: Traces) -> Row:
+    """Since when the lowest open transaction holds the LSO: from its first batch on, or from a marker behind that.
+
+    Until the last transaction that was open before it has ended, that one holds the LSO. One of which the excerpt has
+    the marker, but not the beginning, may have been; so the time is the latest that it can be, and evidence says so.
+
+    Parameters
+    ----------
+    row
+        A row of ``schema.FINDINGS``.
+    traces
+        What was read of its producer.
+
+    Returns
+    -------
+    Row
+        ``held_from``, ``held_to`` (if its marker was read) and ``held_ms``, null where they are not shown or the clocks
+        contradict each other; and ``evidence``, with the marker that let it become the lowest.
+    """
+    unknown = {"held_from": None, "held_to": None, "held_ms": None}
+    if not _was_read_whole(row, traces.excerpt):
+        return unknown
+    spans, unsure = _spans_around(row, traces)
+    mine = spans[(spans["producer_id"] == traces.producer_id) & (spans["first_offset"] == traces.start)]
+    steps = lso_steps(spans, log_end_offset=traces.excerpt.stop)
+    holds = (steps["holder_producer_id"] == traces.producer_id) & (steps["holder_first_offset"] == traces.start)
+    if not len(mine) or not holds.any():
+        return unknown
+    step, evidence = steps[holds][0], list(row["evidence"])
+    if step["event"] == OPEN:
+        held_from = _first_batch_time(row, mine[0], traces)
+    else:
+        held_from = utc(int(step["at"]))
+        name = "held_at_least_since" if step["offset"] - 1 in unsure else "held_since"
+        headers = traces.excerpt.headers
+        evidence.append(traces.entry(name, headers[headers["base_offset"] == step["offset"] - 1]))
+    held_to = utc(int(mine[0]["end"]))
+    return {
+        "held_from": held_from,
+        "held_to": held_to,
+        "held_ms": _between(held_from, held_to or row["observed_at"]),
+        "evidence": evidence,
+    }
+
+
+def _was_read_whole(row: Row, excerpt: Excerpt) -> bool:
+    """Whether no transaction that was open before the excerpt can have ended behind it."""
+    high_watermark = row["high_watermark"]
+    return excerpt.start == 0 or (high_watermark is not None and excerpt.stop >= high_watermark)
+
+
+def _spans_around(row: Row, traces: Traces) -> tuple[Spans, set[int]]:
+    """Transactions in the excerpt, and the offsets of the markers of those that may have begun before it.
+
+    These are taken to have. A first batch with sequence number 0 begins its producer's epoch, and so a transaction.
+    """
+    found, start = piece(traces.excerpt.headers), traces.excerpt.start
+    if start == 0:
+        return finish(found, from_start=True), set()
+    seen = finish(found)
+    unsure = seen[(seen["truncated"] == -1) & (seen["marker_offset"] >= 0) & (seen["first_sequence"] != 0)]
+    unsure = unsure[unsure["first_offset"] != traces.start]
+    before = {int(each["producer_id"]): (0, int(each["producer_epoch"])) for each in unsure} if traces.start else {}
+    if traces.start < start:
+        before[traces.producer_id] = (traces.start, -1 if row["producer_epoch"] is None else row["producer_epoch"])
+    return finish(found, opened_before=before), set(unsure["marker_offset"].tolist())
+
+
+def _first_batch_time(row: Row, span: np.ndarray[Any, Any], traces: Traces) -> dt.datetime | None:
+    """When its first batch was written; not before its coordinator knew of it, which is told by a broker's clock."""
+    told = {"opened_at": utc(int(span["start"])), "opened_by": "broker" if span["start_by"] == 1 else "producer"}
+    found: dt.datetime | None = opening_time(told, traces)["opened_at"]
+    if row["opened_by"] != "coordinator":
+        return found
+    started: dt.datetime = row["opened_at"]
+    return started if found is None or found < started - CLOCKS_DIFFER else found
+
+
+def _between(start: dt.datetime | None, end: dt.datetime) -> int | None:
+    if start is None or start > end + CLOCKS_DIFFER:
+        return None
+    return max((end - start) // MILLISECOND, 0)
