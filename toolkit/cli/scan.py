@@ -32,6 +32,8 @@ class TableName(StrEnum):
     SPANS = "spans"
     LSO_TIMELINE = "lso_timeline"
     ABORTED = "aborted"
+    SNAPSHOTS = "snapshots"
+    SEGMENTS = "segments"
     COORDINATOR_EVENTS = "coordinator_events"
     HISTORIES = "histories"
     GROUP_EVENTS = "group_events"

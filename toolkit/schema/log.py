@@ -189,8 +189,8 @@ SNAPSHOTS = Table(
     (
         _TOPIC,
         _PARTITION,
-        Column("snapshot_offset", INT64, "Offset up to which the file goes.", nullable=False),
-        _PRODUCER_ID,
+        Column("snapshot_offset", INT64, "Offset up to which the file goes; null for a folder that was not read."),
+        Column("producer_id", INT64, "Producer id (PID); null where the file holds none, or was not read."),
         Column("producer_epoch", INT16, "Newest epoch of this producer on the partition."),
         Column("last_sequence", INT32, "Last sequence number written."),
         Column("last_offset", INT64, "Offset of its last record."),
@@ -212,7 +212,7 @@ SEGMENTS = Table(
     (
         _TOPIC,
         _PARTITION,
-        Column("base_offset", INT64, "Offset that the file is named after.", nullable=False),
+        Column("base_offset", INT64, "Offset that the file is named after; null for a folder that was not read."),
         Column("size", INT64, "Bytes.", unit="bytes"),
         Column("modified", TIME, "When it was last written."),
         _BROKER,

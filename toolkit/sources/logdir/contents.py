@@ -71,6 +71,18 @@ class Contents:
         wanted = _asked(names, asked, places)
         return [log for log in self.logs if (log.where.topic, log.where.partition) in wanted]
 
+    def of_topic(self, topic: str, partitions: Sequence[int] | None = None) -> list[Log]:
+        """The logs of a topic, none if it is not there; or of partitions of it, which have to be.
+
+        Raises
+        ------
+        NotFound
+            If the files hold nothing of one of them.
+        """
+        if partitions is not None:
+            return self.asked([topic], partitions)
+        return [log for log in self.logs if log.where.topic == topic]
+
     def read(self, log: Log) -> ReadLog:
         """The state of a log."""
         if id(log) not in self._states:
@@ -95,8 +107,7 @@ class Contents:
 
     def best(self, topic: str) -> Mapping[int, ReadLog]:
         """The replica of each partition of a topic that has most of its log."""
-        logs = [log for log in self.logs if log.where.topic == topic]
-        return {place[1]: replicas[0] for place, replicas in self.by_place(logs)}
+        return {place[1]: replicas[0] for place, replicas in self.by_place(self.of_topic(topic))}
 
 
 def _how_far(read: ReadLog) -> tuple[bool, int, int]:

@@ -12,7 +12,7 @@ from toolkit.formats.headers import Headers, Scanned
 from toolkit.formats.indexes import read_txn_index
 from toolkit.formats.records import STATE_TOPIC
 from toolkit.formats.snapshots import read_snapshot
-from toolkit.schema import Row
+from toolkit.schema import Row, utc
 from toolkit.sources.log_tables import Part, Where, clip
 from toolkit.sources.logdir.batches import read_parts
 from toolkit.sources.logdir.files import Listing, changes, list_files
@@ -121,11 +121,22 @@ class FolderLog:
     def snapshots(self) -> Iterator[Snapshot]:
         for offset, path in reversed(self.listing.snapshots):
             try:
-                yield Snapshot(offset, read_snapshot(path.read_bytes()))
+                yield Snapshot(offset, read_snapshot(path.read_bytes()), file=str(path))
             except DecodeError as exc:
-                yield Snapshot(offset, (), f"CORRUPT_SNAPSHOT: {path.name}: {exc}")
+                yield Snapshot(offset, (), f"CORRUPT_SNAPSHOT: {path.name}: {exc}", str(path))
             except OSError as exc:
-                yield Snapshot(offset, (), f"UNREADABLE: {path.name}: {exc.strerror}.")
+                yield Snapshot(offset, (), f"UNREADABLE: {path.name}: {exc.strerror}.", str(path))
+
+    def segment_rows(self) -> Iterator[Row]:
+        for offset, path in self.listing.segments:
+            stamp = self.listing.stamps[path.name]
+            yield {
+                **self.where.columns,
+                "base_offset": offset,
+                "size": stamp.size,
+                "modified": utc(stamp.modified_ns // 1_000_000),
+                "file": str(path),
+            }
 
     def aborted_rows(self) -> Iterator[Row]:
         for _, path in self.listing.txn_indexes:

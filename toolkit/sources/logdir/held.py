@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from toolkit import schema
-from toolkit.analysis.coordinator import histories
 from toolkit.formats.group_records import OFFSETS_TOPIC
 from toolkit.formats.records import STATE_TOPIC
 from toolkit.schema import Row
@@ -14,9 +13,8 @@ from toolkit.sources.bounds import Bound
 from toolkit.sources.log_tables import to_frame
 from toolkit.sources.logdir import tables
 from toolkit.sources.logdir.contents import Partitions
-from toolkit.sources.logdir.log import Log
 from toolkit.sources.logdir.opened import Opened
-from toolkit.sources.logdir.tables import Figured, Section, only
+from toolkit.sources.logdir.tables import Figured, Section
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -193,9 +191,10 @@ class HeldTables(Opened):
         start, stop
             As above.
         """
-        rows = self._records(STATE_TOPIC, partitions, Section(start=start, stop=stop))
-        mine = only(rows, producer_id=producer_id, names=transactional_ids, name="transactional_id")
-        return schema.COORDINATOR_EVENTS.frame(mine)
+        contents, section = self._contents(), Section(start=start, stop=stop)
+        logs = contents.of_topic(STATE_TOPIC, partitions)
+        rows = tables.event_rows(contents, logs, section, producer_id=producer_id, names=transactional_ids)
+        return schema.COORDINATOR_EVENTS.frame(rows)
 
     def histories(
         self,
@@ -219,9 +218,10 @@ class HeldTables(Opened):
         start, stop
             As above; what began before is marked as truncated.
         """
-        rows = self._records(STATE_TOPIC, partitions, Section(start=start, stop=stop), best=True)
-        found = histories(only(rows, names=transactional_ids, name="transactional_id"))
-        return schema.HISTORIES.frame(only(found, producer_id=producer_id, name="transactional_id"))
+        contents, section = self._contents(), Section(start=start, stop=stop)
+        logs = contents.of_topic(STATE_TOPIC, partitions)
+        rows = tables.history_rows(contents, logs, section, producer_id=producer_id, names=transactional_ids)
+        return schema.HISTORIES.frame(rows)
 
     def group_events(
         self,
@@ -243,8 +243,10 @@ class HeldTables(Opened):
         start, stop
             As above.
         """
-        rows = self._records(OFFSETS_TOPIC, partitions, Section(start=start, stop=stop))
-        return schema.GROUP_EVENTS.frame(only(rows, producer_id=producer_id, names=groups, name="group_id"))
+        contents, section = self._contents(), Section(start=start, stop=stop)
+        logs = contents.of_topic(OFFSETS_TOPIC, partitions)
+        rows = tables.event_rows(contents, logs, section, producer_id=producer_id, names=groups)
+        return schema.GROUP_EVENTS.frame(rows)
 
     def aborted(
         self,
@@ -265,8 +267,31 @@ class HeldTables(Opened):
             Only its transactions.
         """
         contents, section = self._contents(), Section(start=start, stop=stop)
-        rows = tables.aborted_rows(contents, contents.asked(topics, partitions), section)
-        return schema.ABORTED.frame(only(rows, producer_id=producer_id, name="producer_id"))
+        logs = contents.asked(topics, partitions)
+        return schema.ABORTED.frame(tables.aborted_rows(contents, logs, section, producer_id=producer_id))
+
+    def snapshots(self, topics: Sequence[str] | None = None, partitions: Partitions | None = None) -> pd.DataFrame:
+        """Producers as every ``.snapshot`` file has them (``schema.SNAPSHOTS``).
+
+        A snapshot without producers is a row without producer: nothing was open at its offset. One that cannot be
+        read is a row with `error`.
+
+        Parameters
+        ----------
+        topics, partitions
+            As above.
+        """
+        return schema.SNAPSHOTS.frame(tables.snapshot_rows(self._contents().asked(topics, partitions)))
+
+    def segments(self, topics: Sequence[str] | None = None, partitions: Partitions | None = None) -> pd.DataFrame:
+        """Segments as they lie there (``schema.SEGMENTS``); none is opened.
+
+        Parameters
+        ----------
+        topics, partitions
+            As above.
+        """
+        return schema.SEGMENTS.frame(tables.segment_rows(self._contents().asked(topics, partitions)))
 
     def checkpoints(self, topics: Sequence[str] | None = None, partitions: Partitions | None = None) -> pd.DataFrame:
         """Entries of checkpoint and properties files, line by line (``schema.CHECKPOINTS``).
@@ -303,16 +328,5 @@ class HeldTables(Opened):
             Check every batch's checksum.
         """
         contents, section = self._contents(), Section(start=start, stop=stop)
-        rows = tables.violation_rows(contents, contents.asked(topics, partitions), section, crc=crc)
-        return schema.VIOLATIONS.frame(only(rows, producer_id=producer_id, name="producer_id"))
-
-    def _records(
-        self, topic: str, partitions: Sequence[int] | None, section: Section, *, best: bool = False
-    ) -> Iterator[Row]:
-        contents = self._contents()
-        logs: Sequence[Log] = [log for log in contents.logs if log.where.topic == topic]
-        if partitions is not None:
-            logs = contents.asked([topic], partitions)
-        if best:
-            logs = [replicas[0].state.log for _, replicas in contents.by_place(logs)]
-        return tables.event_rows(contents, logs, section)
+        logs = contents.asked(topics, partitions)
+        return schema.VIOLATIONS.frame(tables.violation_rows(contents, logs, section, producer_id=producer_id, crc=crc))

@@ -15,11 +15,12 @@ __all__ = ["Log", "Snapshot"]
 
 
 class Snapshot(NamedTuple):
-    """A producer snapshot: the offset up to which it goes, and its producers, or why it cannot be used."""
+    """A producer snapshot: the offset up to which it goes, and its producers, or why it cannot be used; its file."""
 
     offset: int
     producers: tuple[ProducerState, ...]
     error: str | None = None
+    file: str | None = None
 
 
 class Log(Protocol):
@@ -83,6 +84,9 @@ class Log(Protocol):
 
     def snapshots(self) -> Iterator[Snapshot]:
         """The producer snapshots, newest first."""
+
+    def segment_rows(self) -> Iterator[Row]:
+        """Its segments (``schema.SEGMENTS``)."""
 
     def aborted_rows(self) -> Iterator[Row]:
         """Entries of the transaction indexes (``schema.ABORTED``), and what could not be read as one."""

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from toolkit import schema
 from toolkit.analysis import statistics
+from toolkit.analysis.coordinator import histories
 from toolkit.analysis.invariants import Checker, event_violations
 from toolkit.analysis.spans import EMPTY, OPEN, Piece, begin, finish, merge, piece
 from toolkit.analysis.statistics import NO_TRANSACTIONS, Statistics
@@ -38,8 +39,12 @@ __all__ = [
     "checkpoint_rows",
     "event_rows",
     "figures",
+    "history_rows",
+    "known_before",
     "lso_tables",
     "only",
+    "segment_rows",
+    "snapshot_rows",
     "span_tables",
     "statistic_rows",
     "violation_rows",
@@ -102,7 +107,7 @@ def span_tables(
                 continue
             start, stop = section.offsets(contents, log)
             parts = _counted(log.parts(start=start, stop=stop), advance)
-            before = _before(log, start)
+            before = known_before(log, start)
             yield from log_tables.span_tables(parts, log.where, before=before, producer_id=producer_id)
 
 
@@ -123,7 +128,7 @@ def figures(contents: Contents, logs: Sequence[Log], section: Section) -> list[F
                 return Figured(log.where, NO_TRANSACTIONS, [log.error])
             start, stop = section.offsets(contents, log)
             parts = _counted(log.parts(start=start, stop=stop), advance)
-            return Figured(log.where, *log_tables.part_statistics(parts, before=_before(log, start)))
+            return Figured(log.where, *log_tables.part_statistics(parts, before=known_before(log, start)))
 
         with ThreadPoolExecutor(max_workers=min(os.cpu_count() or 1, 4)) as pool:
             return list(pool.map(figured, logs))
@@ -150,7 +155,7 @@ def lso_tables(
             start, stop = section.offsets(contents, log)
             parts = _counted(log.parts(start=start, stop=stop), advance)
             end = None if stop is not None or not log.base_offsets else log.base_offsets[-1]
-            table = log_tables.lso_timeline_table(parts, log.where, before=_before(log, start), log_end_offset=end)
+            table = log_tables.lso_timeline_table(parts, log.where, before=known_before(log, start), log_end_offset=end)
             if producer_id is not None:
                 import pyarrow.compute as pc
 
@@ -158,27 +163,61 @@ def lso_tables(
             yield table
 
 
-def event_rows(contents: Contents, logs: Sequence[Log], section: Section) -> Iterator[Row]:
-    """Records of a coordinators' topic: rows of ``schema.COORDINATOR_EVENTS``, or of ``schema.GROUP_EVENTS``."""
+def event_rows(
+    contents: Contents,
+    logs: Sequence[Log],
+    section: Section,
+    *,
+    producer_id: int | None = None,
+    names: Collection[str] | None = None,
+) -> Iterator[Row]:
+    """Records of a coordinators' topic: rows of ``schema.COORDINATOR_EVENTS``, or of ``schema.GROUP_EVENTS``.
+
+    `names` are transactional ids, or groups.
+    """
     with progress("reading records", total=len(logs), unit="partitions") as advance:
         for log in logs:
-            of_transactions = log.where.topic == STATE_TOPIC
-            if log.error:
-                where = log.where
-                yield unread_records(
-                    where.topic or "", where.partition, error=log.error, broker_id=where.broker_id, file=log.name
-                )
-                continue
-            start, stop = section.offsets(contents, log)
-            read = log.coordinator_events if of_transactions else log.group_events
-            for row in read(start=start, stop=stop):
-                if _inside(row.get("offset"), start, stop):
-                    yield row
+            name = "transactional_id" if log.where.topic == STATE_TOPIC else "group_id"
+            yield from only(_event_rows(contents, log, section), producer_id=producer_id, names=names, name=name)
             advance(1)
 
 
-def aborted_rows(contents: Contents, logs: Iterable[Log], section: Section) -> Iterator[Row]:
+def history_rows(
+    contents: Contents,
+    logs: Sequence[Log],
+    section: Section,
+    *,
+    producer_id: int | None = None,
+    names: Collection[str] | None = None,
+) -> Iterator[Row]:
+    """Rows of ``schema.HISTORIES``, from the replica of each partition that has most of its log."""
+    best = [replicas[0].state.log for _, replicas in contents.by_place(logs)]
+    found = histories(event_rows(contents, best, section, names=names))
+    return only(found, producer_id=producer_id, name="transactional_id")
+
+
+def _event_rows(contents: Contents, log: Log, section: Section) -> Iterator[Row]:
+    where = log.where
+    if log.error:
+        yield unread_records(
+            where.topic or "", where.partition, error=log.error, broker_id=where.broker_id, file=log.name
+        )
+        return
+    start, stop = section.offsets(contents, log)
+    read = log.coordinator_events if where.topic == STATE_TOPIC else log.group_events
+    for row in read(start=start, stop=stop):
+        if _inside(row.get("offset"), start, stop):
+            yield row
+
+
+def aborted_rows(
+    contents: Contents, logs: Iterable[Log], section: Section, *, producer_id: int | None = None
+) -> Iterator[Row]:
     """Rows of ``schema.ABORTED``: transactions that touch the section."""
+    return only(_aborted_rows(contents, logs, section), producer_id=producer_id, name="producer_id")
+
+
+def _aborted_rows(contents: Contents, logs: Iterable[Log], section: Section) -> Iterator[Row]:
     for log in logs:
         if log.error:
             yield {**log.where.columns, "file": log.name, "error": log.error}
@@ -188,6 +227,38 @@ def aborted_rows(contents: Contents, logs: Iterable[Log], section: Section) -> I
             first, last = row.get("first_offset"), row.get("last_offset")
             if first is None or last is None or (last >= (start or 0) and (stop is None or first < stop)):
                 yield row
+
+
+def snapshot_rows(logs: Iterable[Log]) -> Iterator[Row]:
+    """Rows of ``schema.SNAPSHOTS``."""
+    for log in logs:
+        if log.error:
+            yield {**log.where.columns, "file": log.name, "error": log.error}
+            continue
+        for snapshot in log.snapshots():
+            place = {**log.where.columns, "snapshot_offset": snapshot.offset, "file": snapshot.file}
+            if snapshot.error or not snapshot.producers:  # an empty one tells that nothing was open there
+                yield {**place, "error": snapshot.error}
+            for producer in snapshot.producers:
+                yield place | {
+                    "producer_id": producer.producer_id,
+                    "producer_epoch": producer.producer_epoch,
+                    "last_sequence": producer.last_sequence,
+                    "last_offset": producer.last_offset,
+                    "offset_delta": producer.offset_delta,
+                    "last_timestamp": schema.utc(producer.last_timestamp),
+                    "coordinator_epoch": producer.coordinator_epoch,
+                    "current_txn_start_offset": producer.current_txn_first_offset,
+                }
+
+
+def segment_rows(logs: Iterable[Log]) -> Iterator[Row]:
+    """Rows of ``schema.SEGMENTS``."""
+    for log in logs:
+        if log.error:
+            yield {**log.where.columns, "file": log.name, "error": log.error}
+        else:
+            yield from log.segment_rows()
 
 
 def checkpoint_rows(contents: Contents, logs: Iterable[Log], *, everything: bool) -> Iterator[Row]:
@@ -210,8 +281,14 @@ def checkpoint_rows(contents: Contents, logs: Iterable[Log], *, everything: bool
         yield from log.checkpoint_rows()
 
 
-def violation_rows(contents: Contents, logs: Sequence[Log], section: Section, *, crc: bool) -> Iterator[Row]:
+def violation_rows(
+    contents: Contents, logs: Sequence[Log], section: Section, *, producer_id: int | None = None, crc: bool
+) -> Iterator[Row]:
     """Rows of ``schema.VIOLATIONS``."""
+    return only(_violation_rows(contents, logs, section, crc=crc), producer_id=producer_id, name="producer_id")
+
+
+def _violation_rows(contents: Contents, logs: Sequence[Log], section: Section, *, crc: bool) -> Iterator[Row]:
     with progress("checking", total=_size(logs), unit="B") as advance:
         for log in logs:
             start, stop = section.offsets(contents, log)
@@ -222,8 +299,16 @@ def violation_rows(contents: Contents, logs: Sequence[Log], section: Section, *,
                 yield from event_violations(log.coordinator_events(start=start, stop=stop))
 
 
-def _before(log: Log, start: int | None) -> Piece:
-    """What is known of a log before an offset; before its first segment if null."""
+def known_before(log: Log, start: int | None) -> Piece:
+    """What is known of the transactions in a log before an offset, by a snapshot and what follows it.
+
+    Parameters
+    ----------
+    log
+        The log.
+    start
+        The offset; where its first segment begins if null.
+    """
     first = log.base_offsets[0] if log.base_offsets else 0
     at = first if start is None else max(start, first)
     known = next((each for each in log.snapshots() if not each.error and first <= each.offset <= at), None)

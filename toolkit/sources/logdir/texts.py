@@ -102,8 +102,15 @@ class TextLog:
             if dump.kind == "snapshot" and offset is not None:
                 before = found[offset].producers if offset in found else ()
                 error = dump.scanned.damage[0].reason if dump.scanned.damage else None
-                found[offset] = Snapshot(offset, (*before, *dump.snapshot), error)
+                found[offset] = Snapshot(offset, (*before, *dump.snapshot), error, dump.path or self.name)
         yield from sorted(found.values(), reverse=True, key=lambda snapshot: snapshot.offset)
+
+    def segment_rows(self) -> Iterator[Row]:
+        """Their size is that of the batches that were printed; when they were written is not."""
+        for base_offset, parts in zip(self.base_offsets, self._segments, strict=True):
+            size = sum(int(dump.scanned.headers["size"].sum()) for dump in parts)
+            file = parts[0].path or self.name
+            yield {**self.where.columns, "base_offset": base_offset, "size": size, "file": file}
 
     def aborted_rows(self) -> Iterator[Row]:
         for dump in self._dumps:
