@@ -20,7 +20,7 @@ from toolkit.sources.progress import progress
 from toolkit.sources.topology import Place, is_missing, read_topology
 from toolkit.sources.wire import Wire
 
-__all__ = ["Section", "Stretch", "read_section"]
+__all__ = ["Section", "Stretch", "read_offsets", "read_section", "section_bounds"]
 
 FETCH_BYTES = 8 << 20
 WAIT_MS = 500  # for a leader that has nothing yet of what it should have
@@ -113,15 +113,41 @@ def read_section(wire: Wire, row: Row, start: Bound, stop: Bound, *, crc: bool =
     BrokerError, ConnectionFailed
         If the leader does not say where the log starts and ends, or does not find a time.
     """
-    place: Place = (row["topic"], row["partition"])
+    first, last = section_bounds(wire, row, start, stop)
+    return read_offsets(wire, row, first, last, crc=crc)
+
+
+def section_bounds(wire: Wire, row: Row, start: Bound, stop: Bound) -> tuple[int, int]:
+    """The offsets that a section starts at and stops before, as things are now.
+
+    Parameters
+    ----------
+    row, start, stop
+        As for `read_section`, and so are the errors that it raises.
+    """
     if row["error"]:
         code, _, text = row["error"].partition(": ")
-        raise BrokerError(f"{place[0]}-{place[1]} cannot be read: {text or code}.", code=code)
+        raise BrokerError(f"{row['topic']}-{row['partition']} cannot be read: {text or code}.", code=code)
     first, last = (offset_of(wire, bound, row) for bound in (start, stop))
     end = row["log_end_offset"]
-    last = min(last, row["high_watermark"] if end is None else end)
-    stretches = _stretches(wire, row, first, last, crc=crc)
-    return Section(place=place, broker_id=row["leader"], start=first, stop=last, stretches=stretches)
+    return first, min(last, row["high_watermark"] if end is None else end)
+
+
+def read_offsets(wire: Wire, base: Row, start: int, stop: int, *, crc: bool = False) -> Section:
+    """The offsets of a partition that are known to have been there: what is not any more is a stretch with `error`.
+
+    Parameters
+    ----------
+    base
+        The metadata columns of the partition's row of ``schema.PARTITIONS``.
+    start, stop
+        The batches that hold an offset of ``start <= offset < stop``.
+    crc
+        Check every batch's checksum.
+    """
+    stretches = _stretches(wire, base, start, stop, crc=crc)
+    place = (base["topic"], base["partition"])
+    return Section(place=place, broker_id=base["leader"], start=start, stop=stop, stretches=stretches)
 
 
 def _stretches(wire: Wire, row: Row, start: int, stop: int, *, crc: bool) -> Iterator[Stretch]:
@@ -207,7 +233,10 @@ class _Leader:
         """What an error means, and the offset to go on at, if any."""
         if not error.startswith(OUT_OF_RANGE):
             return _unread(error, at, stop), None
-        (row,) = partition_rows(self._wire, {self._place: self._base})
+        try:
+            (row,) = partition_rows(self._wire, {self._place: self._base})
+        except ToolkitError:  # now that nobody answers, all there is to say is what the leader said
+            return _unread(error, at, stop), None
         start, end = row["log_start_offset"], row["log_end_offset"] or row["high_watermark"]
         if start is not None and at < start:
             gone = f"offsets {at} to {min(start, stop) - 1} are deleted, by retention or DeleteRecords"

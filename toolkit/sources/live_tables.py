@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-__all__ = ["batch_frame", "lso_timeline_frame", "span_frame"]
+__all__ = ["batch_frame", "lso_timeline_frame", "section_batches", "span_frame"]
 
 ROWS_AT_ONCE = 1 << 16
 ROW = f"V{HEADER.itemsize}"  # numpy joins arrays of plain bytes faster than of fields
@@ -27,13 +27,17 @@ ROW = f"V{HEADER.itemsize}"  # numpy joins arrays of plain bytes faster than of 
 
 def batch_frame(section: Section, *, producer_id: int | None = None) -> pd.DataFrame:
     """Every batch, or a producer's, as ``schema.BATCHES``; and a row for whatever could not be read."""
+    return to_frame(section_batches(section, producer_id=producer_id), BATCHES)
+
+
+def section_batches(section: Section, *, producer_id: int | None = None) -> Iterator[pa.Table]:
+    """The same rows as tables, in the order of the log; what could not be read comes last."""
     failures: list[Row] = []
-    tables: list[pa.Table] = []
     for broker_id, headers in _joined(section, failures):
         where = replace(_where(section), broker_id=broker_id)
-        part = Part(Scanned(headers=headers, end=0))
-        tables += batch_tables([part], where, producer_id=producer_id)
-    return to_frame([*tables, BATCHES.arrow(failures)], BATCHES)
+        yield from batch_tables([Part(Scanned(headers=headers, end=0))], where, producer_id=producer_id)
+    if failures:
+        yield BATCHES.arrow(failures)
 
 
 def span_frame(section: Section, *, producer_id: int | None = None) -> pd.DataFrame:
