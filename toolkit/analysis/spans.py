@@ -58,7 +58,7 @@ SPAN = np.dtype(
         ("records", "i8"),
         ("bytes", "i8"),
         ("position", "i8"),  # of the first batch that was read, else of the marker
-        ("file", "i4"),  # its file_id
+        ("file", "i4"),  # its file_id; 0, the first, where nothing of it was read
         ("coordinator_epoch", "i4"),
         ("first_sequence", "i4"),
         ("last_sequence", "i4"),
@@ -199,6 +199,7 @@ def begin(*, opened_before: Mapping[int, tuple[int, int]] | None = None) -> Piec
     spans["first_epoch"] = spans["producer_epoch"] = [epoch for _, epoch in opened.values()]
     spans["truncated"] = 1
     spans["outcome"] = OPEN
+    spans["file"] = 0
     return Piece(edges=taken(spans, stable_order(spans["producer_id"])), settled=True)
 
 
@@ -233,9 +234,9 @@ def finish(
 def span_table(
     spans: Spans,
     *,
-    topic: str | None,
-    partition: int | None,
-    broker_id: int | None = None,
+    topic: str | pa.Array | None,
+    partition: int | pa.Array | None,
+    broker_id: int | pa.Array | None = None,
     files: Sequence[str | None] = (None,),
 ) -> pa.Table:
     """Spans as an Arrow table with exactly the columns of ``schema.SPANS``, in the order given.
@@ -245,7 +246,7 @@ def span_table(
     spans
         What `finish` returned.
     topic, partition, broker_id
-        Where they come from; the same on every row, null if not known.
+        Where they come from: one value for every row, or an Arrow array of one for each; null if not known.
     files
         The file of each ``file_id``.
     """

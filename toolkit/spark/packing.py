@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["ROWS_PER_PACK", "pack", "pack_starts", "runs", "unpack"]
+__all__ = ["ROWS_PER_PACK", "pack", "pack_starts", "runs", "unpack", "whole_runs"]
 
 ROWS_PER_PACK = 64
 """At most so many in one packed row: some 5 to 7 KB."""
@@ -66,3 +66,18 @@ def runs(batches: Iterable[pa.RecordBatch], by: Sequence[str]) -> Iterator[pa.Re
         for end in np.unique(np.concatenate(ends)).tolist():
             yield batch.slice(start, end - start)
             start = end
+
+
+def whole_runs(batches: Iterable[pa.RecordBatch], by: Sequence[str]) -> Iterator[pa.Table]:
+    """The same rows, those of each run in one table; only one is held at a time."""
+    parts: list[pa.RecordBatch] = []
+    key: list[Any] = []
+    for run in runs(batches, by):
+        found = [run.column(name)[0].as_py() for name in by]
+        if parts and found != key:
+            yield pa.Table.from_batches(parts)
+            parts = []
+        key = found
+        parts.append(run)
+    if parts:
+        yield pa.Table.from_batches(parts)

@@ -38,6 +38,7 @@ __all__ = [
     "OF_LOG",
     "PIECES",
     "PIECES_SCHEMA",
+    "PLACE",
     "log_name",
     "piece_batches",
     "piece_rows",
@@ -93,6 +94,7 @@ END = "end"  # where a part ends: log_end_offset, end_time
 HEADERS = "headers"  # batches that are not folded yet (headers)
 
 OF_LOG = -1
+PLACE = ("topic", "partition", "broker_id", "file")
 SPANS_AT_ONCE = 1 << 16
 
 

@@ -1,0 +1,231 @@
+"""Transactions from batches, however many tasks the batches of a log are spread over.
+
+Batches are packed where they are, and those of the same stretch of a log are brought together and folded into a piece
+(`toolkit.analysis.spans.piece`). What is finished goes on as it is; only what may continue in the next stretch, the
+edges, comes together for the whole log. So one large partition is worked on by many tasks, and none holds all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+
+from toolkit.analysis.ordering import run_starts, stable_order, taken
+from toolkit.analysis.spans import begin, merge, piece
+from toolkit.formats.folders import segment_base_offset
+from toolkit.formats.header_table import headers_of
+from toolkit.formats.headers import HEADER
+from toolkit.schema import SPANS
+from toolkit.spark.merging import merged
+from toolkit.spark.packing import pack, pack_starts, runs, unpack, whole_runs
+from toolkit.spark.pieces import (
+    ANCHOR,
+    BEGIN,
+    CLOSED,
+    DAMAGE,
+    EDGES,
+    HEADERS,
+    OF_LOG,
+    PIECES,
+    PIECES_SCHEMA,
+    PLACE,
+    log_name,
+    piece_rows,
+    span_rows,
+)
+from toolkit.spark.types import struct_type
+
+__all__ = ["merged_spans", "spans"]
+
+Array = npt.NDArray[Any]
+
+OFFSETS_PER_TASK = 1 << 18  # as a batch has one offset at least, so many batches at most: some 25 MB
+GROUP = ("topic", "partition", "log", "slot")
+NEEDED = (  # of BATCHES; the fewer, the less is moved
+    *(*PLACE, "base_offset", "last_offset", "position", "size", "producer_id", "producer_epoch", "base_sequence"),
+    *("leader_epoch", "is_transactional", "is_control", "marker", "coordinator_epoch", "base_timestamp"),
+    *("max_timestamp", "delete_horizon", "timestamp_type", "record_count", "error"),
+)
+
+
+def spans(
+    batches: DataFrame, *, snapshots: DataFrame | None = None, offsets_per_task: int = OFFSETS_PER_TASK
+) -> DataFrame:
+    """Transactions on partitions, rebuilt from their batches, and what could not be read.
+
+    Parameters
+    ----------
+    batches
+        Rows of ``schema.BATCHES``, of any number of logs, in any order. What was read from files is one log for each
+        folder; what brokers sent is one log for each partition, whichever broker sent it, and a batch that was sent
+        twice counts once.
+    snapshots
+        Rows of ``schema.SNAPSHOTS``: what was open where the first batch stands, for logs whose beginning is gone.
+        Without them ``truncated`` is null there.
+    offsets_per_task
+        Batches within so many offsets are held in memory at a time.
+
+    Returns
+    -------
+    DataFrame
+        Rows of ``schema.SPANS``; with ``error`` for what of the batches has one.
+    """
+    transactional = (sf.col("is_transactional") | sf.col("is_control")) & (sf.col("producer_id") >= 0)
+    first = (sf.col("position") == 0) | (sf.col("base_offset") == 0)  # it tells where the log begins
+    needed = batches.where(transactional | first | sf.col("error").isNotNull()).select(*NEEDED)
+    packed = needed.mapInArrow(partial(_packed, offsets_per_task=offsets_per_task), PIECES)
+    pieces = _together(packed).mapInArrow(_folded, PIECES)
+    if snapshots is not None:
+        pieces = pieces.unionByName(snapshots.mapInArrow(_opened, PIECES))
+    return merged_spans(pieces)
+
+
+def merged_spans(pieces: DataFrame) -> DataFrame:
+    """Transactions on partitions from parts of their logs, and what could not be read.
+
+    Parameters
+    ----------
+    pieces
+        Rows of `toolkit.spark.pieces.PIECES`, in any order.
+
+    Returns
+    -------
+    DataFrame
+        Rows of ``schema.SPANS``.
+    """
+    return _together(pieces).mapInArrow(merged, struct_type(SPANS))
+
+
+def _together(pieces: DataFrame) -> DataFrame:
+    """What is worked on together comes in one partition and in order, as in a grouped map; but it streams by."""
+    return pieces.repartition(*GROUP).sortWithinPartitions(*GROUP, "kind", "first_offset")
+
+
+# Batches to packed headers: row by row, wherever they are.
+
+
+def _packed(batches: Iterable[pa.RecordBatch], *, offsets_per_task: int) -> Iterator[pa.RecordBatch]:
+    for rows in batches:
+        yield from _anchors(rows)
+        unread = rows.column("error").is_valid()
+        if unread.true_count:
+            yield _damage_rows(rows.filter(unread))
+        if unread.false_count:
+            yield _header_rows(rows.filter(pc.invert(unread)), offsets_per_task)
+
+
+def _header_rows(batch: pa.RecordBatch, offsets_per_task: int) -> pa.RecordBatch:
+    headers = headers_of(batch)
+    slots = headers["base_offset"] // offsets_per_task
+    group = _codes([*(batch.column(name) for name in PLACE), pa.array(slots)])
+    order = stable_order(group)
+    group = group[order]
+    headers = taken(headers, order)
+    starts = pack_starts(run_starts(changes=group[1:] != group[:-1]), len(headers))
+    first = order[starts]
+    columns = {name: batch.column(name).take(pa.array(first)) for name in PLACE}
+    logs = map(log_name, columns["file"].to_pylist(), columns["broker_id"].to_pylist())
+    columns |= {
+        "log": pa.array(logs, pa.string()),
+        "slot": pa.array(slots[first]),
+        "packed": pack(headers, starts),
+    }
+    return piece_rows({**columns, "kind": HEADERS}, rows=len(starts))
+
+
+def _codes(columns: list[pa.Array]) -> Array:
+    """A number for each row; equal where the rows are."""
+    codes = np.zeros(len(columns[0]), np.int64)
+    for column in columns:
+        encoded = column.dictionary_encode(null_encoding="encode")
+        if len(encoded.dictionary) > 1:
+            both = codes * len(encoded.dictionary) + np.asarray(encoded.indices)
+            codes = np.unique(both, return_inverse=True)[1].reshape(-1)
+    return codes
+
+
+def _damage_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
+    columns = {name: batch.column(name) for name in (*PLACE, "position", "error")}
+    logs = map(log_name, columns["file"].to_pylist(), columns["broker_id"].to_pylist())
+    return piece_rows(
+        {**columns, "log": pa.array(logs, pa.string()), "slot": OF_LOG, "kind": DAMAGE}, rows=batch.num_rows
+    )
+
+
+def _anchors(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Where nothing is missing before the first batch: at the beginning of a segment, and at offset 0."""
+    wanted = pc.or_kleene(pc.equal(batch.column("position"), 0), pc.equal(batch.column("base_offset"), 0))
+    found = []
+    for row in batch.filter(wanted).select([*PLACE, "base_offset"]).to_pylist():
+        is_first = row.pop("base_offset") == 0
+        name = (row["file"] or "").replace("\\", "/").rpartition("/")[2]
+        offset = 0 if is_first else segment_base_offset(name)
+        if offset is not None:
+            log = log_name(row["file"], row["broker_id"])
+            found.append({**row, "log": log, "slot": OF_LOG, "kind": ANCHOR, "first_offset": offset})
+    if found:
+        yield pa.RecordBatch.from_pylist(found, schema=PIECES_SCHEMA)
+
+
+# Snapshots to what was open at each.
+
+
+def _opened(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        sound = batch.filter(batch.column("error").is_null())
+        for rows in runs([sound], [*PLACE, "snapshot_offset"]):
+            opened = {
+                row["producer_id"]: (row["current_txn_start_offset"], row["producer_epoch"])
+                for row in rows.to_pylist()
+                if row["current_txn_start_offset"] is not None
+            }
+            first = rows.slice(0, 1).to_pylist()[0]
+            place = {name: first[name] for name in PLACE}
+            place |= {"log": log_name(first["file"], first["broker_id"]), "slot": OF_LOG, "kind": BEGIN}
+            edges = begin(opened_before=opened).edges
+            packed = pack(edges, pack_starts(np.zeros(min(len(edges), 1), np.int64), len(edges)))
+            columns = {**place, "first_offset": first["snapshot_offset"]}
+            if len(packed):
+                columns["packed"] = packed
+            yield piece_rows(columns, rows=max(len(packed), 1))
+
+
+# Packed headers to pieces: stretch by stretch.
+
+
+def _folded(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """What is of the whole log passes through."""
+    for rows in whole_runs(batches, GROUP):
+        if rows.column("slot")[0].as_py() == OF_LOG:
+            yield from rows.to_batches()
+        else:
+            yield from _fold(rows)
+
+
+def _fold(rows: pa.Table) -> Iterator[pa.RecordBatch]:
+    headers, counts = unpack(rows.column("packed").combine_chunks(), HEADER)
+    files = rows.column("file").combine_chunks().dictionary_encode(null_encoding="encode")
+    file_ids = np.repeat(np.asarray(files.indices), counts)
+    order = np.lexsort((headers["position"], headers["base_offset"]))
+    headers, file_ids = taken(headers, order), file_ids[order]
+    place = {name: rows.column(name)[-1].as_py() for name in (*GROUP, "broker_id")}
+    if place["log"] is None:
+        once = np.concatenate(([True], headers["base_offset"][1:] != headers["base_offset"][:-1]))
+        headers, file_ids = headers[once], file_ids[once]
+    starts = run_starts(changes=file_ids[1:] != file_ids[:-1])
+    ends = [*starts[1:], len(headers)]
+    folded = merge(*(piece(headers[a:b], file_id=int(file_ids[a])) for a, b in zip(starts, ends, strict=True)))
+    names = files.dictionary.to_pylist()
+    closed, rest = folded.take_closed()
+    if len(closed):
+        yield span_rows(closed, {**place, "kind": CLOSED}, files=names)
+    if len(rest.edges):
+        yield span_rows(rest.edges, {**place, "kind": EDGES, "slot": OF_LOG}, files=names)
