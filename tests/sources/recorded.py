@@ -1,0 +1,53 @@
+"""Samples of a cluster that is not there, for tests of what becomes of samples."""
+
+import datetime as dt
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from tests.analysis.build import look, partition, producer, transaction
+from toolkit.analysis.sampled import judge_sample
+from toolkit.schema import RECORDED
+from toolkit.sources.recording.looks import look_rows
+from toolkit.sources.recording.sample import Sample
+
+__all__ = ["NINE", "rows_of", "sample"]
+
+NINE = dt.datetime(2026, 11, 21, 9, tzinfo=dt.UTC)
+
+
+def sample(due: dt.datetime, *, partitions: int = 2, error: str | None = None) -> Sample:
+    """A sample in which a transaction hangs on partition 0 of orders."""
+    one = replace(
+        look(
+            transaction(8, state="Empty", on=()),
+            partitions=[partition(number=number, observed_at=due) for number in range(partitions)],
+            producers=[producer(8, observed_at=due), producer(9, start=None, observed_at=due)],
+        ),
+        observed_at=due,
+    )
+    tables = look_rows(one, due=due)
+    rows = judge_sample(one, replace(one, observed_at=due - dt.timedelta(seconds=10)))
+    (row,) = tables["samples"]
+    return Sample(
+        due=due,
+        look=one,
+        tables={
+            **tables,
+            "findings": [{"sample": due, **row} for row in rows],
+            "late_transactions": [],
+            "samples": [{**row, "interval_ms": 10_000, "seconds": 0.5, "error": error}],
+        },
+    )
+
+
+def rows_of(samples: Sequence[Sample], table: str) -> pa.Table:
+    """The rows that all of the samples have in one table."""
+    return RECORDED[table].arrow([row for each in samples for row in each.tables[table]])
+
+
+def files(directory: Path) -> list[str]:
+    """Every file and folder in there, hidden ones included."""
+    return sorted(str(path.relative_to(directory)) for path in directory.rglob("*"))

@@ -1,0 +1,19 @@
+"""A kill at any instant loses nothing that was written and leaves nothing twice, for any reader."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.process import ROOT
+from tests.sources.killed import SCENES
+
+
+@pytest.mark.parametrize("scene", SCENES)
+def test_killed_before_every_operation_on_files(scene: str, tmp_path: Path) -> None:
+    arguments = [sys.executable, "-m", "tests.sources.killed", scene, str(tmp_path)]
+    done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, timeout=300, env=dict(os.environ))
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 15, "so many times it was killed"
