@@ -45,19 +45,27 @@ class Where:
 
 
 def clip(parts: Iterable[Part], *, start: int | None = None, stop: int | None = None) -> Iterator[Part]:
-    """The batches that hold an offset of ``start <= offset < stop``; a null bound is none."""
+    """The batches that hold an offset of ``start <= offset < stop``; a null bound is none.
+
+    Damage stays, unless a batch behind it shows that it lies before the start, or one before it that it lies behind
+    the stop.
+    """
     for part in parts:
-        headers = part.scanned.headers
+        headers, damage = part.scanned.headers, part.scanned.damage
         kept = np.ones(len(headers), np.bool_)
         if start is not None:
             kept &= headers["last_offset"] >= start
+            before = headers["position"][headers["base_offset"] <= start]
+            damage = tuple(each for each in damage if not (before > each.position).any())
         if stop is not None:
             kept &= headers["base_offset"] < stop
-        whole = bool(kept.all())
+            behind = headers["position"][headers["last_offset"] + 1 >= stop]
+            damage = tuple(each for each in damage if not (behind < each.position).any())
+        whole = bool(kept.all()) and len(damage) == len(part.scanned.damage)
         yield (
             part
             if whole
-            else part._replace(scanned=Scanned(headers=headers[kept], damage=part.scanned.damage, end=part.scanned.end))
+            else part._replace(scanned=Scanned(headers=headers[kept], damage=damage, end=part.scanned.end))
         )
 
 

@@ -14,7 +14,7 @@ from toolkit.formats.scan import scan_file
 from toolkit.sources.log_tables import Part
 from toolkit.sources.logdir.files import Listing, OfLog
 
-__all__ = ["read_parts"]
+__all__ = ["followed", "position_before", "read_parts"]
 
 TORN_BETWEEN = "CORRUPT_BATCH: The segment ends within a batch, though another segment follows it."
 
@@ -40,15 +40,15 @@ def read_parts(
     for number, segment in enumerate(segments[first:], start=first):
         if stop is not None and segment.offset >= stop:
             return
-        position = _position(listing, segment, start) if start is not None and number == first else 0
+        position = position_before(listing, segment, start) if start is not None and number == first else 0
         for scanned in scan_file(segment.path, start=position, crc=crc):
-            scanned = scanned if number == len(segments) - 1 else _followed(scanned)
+            scanned = scanned if number == len(segments) - 1 else followed(scanned)
             yield Part(scanned, str(segment.path))
             if stop is not None and len(scanned.headers) and scanned.headers["base_offset"][-1] >= stop:
                 return
 
 
-def _position(listing: Listing, segment: OfLog, offset: int) -> int:
+def position_before(listing: Listing, segment: OfLog, offset: int) -> int:
     """Byte of a segment where a batch at or before an offset begins, by its offset index; 0 if that cannot be trusted.
 
     An index has no checksum: what it says counts if such a batch is there.
@@ -70,7 +70,7 @@ def _position(listing: Listing, segment: OfLog, offset: int) -> int:
     return position if segment.offset <= header.base_offset <= offset else 0
 
 
-def _followed(scanned: Scanned) -> Scanned:
+def followed(scanned: Scanned) -> Scanned:
     """Damage of a segment that is not the last: nothing is still being written there, so a torn end is a loss."""
     if not any(damage.reason.startswith("TORN_TAIL") for damage in scanned.damage):
         return scanned
