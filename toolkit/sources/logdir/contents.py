@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from toolkit.errors import NotFound
+from toolkit.formats.records import STATE_TOPIC
 from toolkit.sources.asked import Place, asked_places
 from toolkit.sources.logdir.folder import FolderLog
 from toolkit.sources.logdir.layout import Layout, Root
@@ -14,7 +15,7 @@ from toolkit.sources.logdir.log import Log
 from toolkit.sources.logdir.marks import Marks, read_marks
 from toolkit.sources.logdir.state import State, read_state
 
-__all__ = ["METADATA_TOPIC", "Contents", "Place", "ReadLog"]
+__all__ = ["METADATA_TOPIC", "Contents", "Partitions", "Place", "ReadLog", "Scope"]
 
 METADATA_TOPIC = "__cluster_metadata"  # the controllers' log: no topic of the brokers, and without transactions
 
@@ -26,6 +27,14 @@ class ReadLog(NamedTuple):
 
     state: State
     marks: Marks
+
+
+class Scope(NamedTuple):
+    """What a look goes by beyond single partitions: whose files they are, and when the newest was written."""
+
+    brokers: Collection[int]
+    roots: Collection[Root]
+    written_at: dt.datetime | None
 
 
 class Contents:
@@ -95,6 +104,17 @@ class Contents:
         if root not in self._marks:
             self._marks[root] = read_marks(root)
         return self._marks[root]
+
+    def scope(self, logs: Iterable[Log]) -> Scope:
+        """Of these logs and those of the coordinators together."""
+        logs = [*logs, *self.of_topic(STATE_TOPIC)]
+        roots = {log.root for log in logs if log.root is not None}
+        times = [*(log.modified for log in logs), *(self.marks(root).modified for root in roots)]
+        return Scope(
+            brokers={log.where.broker_id for log in logs if log.where.broker_id is not None},
+            roots=roots,
+            written_at=max((time for time in times if time is not None), default=None),
+        )
 
     def by_place(self, logs: Iterable[Log]) -> Iterator[tuple[Place, list[ReadLog]]]:
         """The replicas of each partition, the one that has most of its log first."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -15,8 +14,9 @@ from toolkit.analysis.verdicts import rule_for
 from toolkit.formats.batches import DELETE_HORIZON, LOG_APPEND_TIME
 from toolkit.formats.records import STATE_TOPIC
 from toolkit.schema import Row, utc
-from toolkit.sources.logdir.contents import Contents, Place, ReadLog
+from toolkit.sources.logdir.contents import Contents, Place, ReadLog, Scope
 from toolkit.sources.logdir.coordinator_side import CoordinatorSide, read_coordinator_side
+from toolkit.sources.logdir.layout import Root
 from toolkit.sources.logdir.log import Log
 from toolkit.sources.logdir.proof import examine, read_stretch
 from toolkit.sources.logdir.state import partition_row, producer_rows
@@ -54,7 +54,8 @@ def take_look(
     side = read_coordinator_side(contents, count=txn_state_partitions)
     replicas = dict(contents.by_place(logs))
     reads = {place: found[0] for place, found in replicas.items()}
-    observed_at = _observed_at(reads.values(), side)
+    scope = contents.scope(logs)
+    observed_at = scope.written_at or contents.taken_at
     partitions = [_partition(read) for read in reads.values()]
     producers = [row for read in reads.values() for row in producer_rows(read.state) if not row["error"]]
     look = Look(
@@ -63,7 +64,7 @@ def take_look(
         transactions=side.rows(at_rest=observed_at if at_rest else None, observed_at=observed_at),
         partitions_after=partitions,
         producers_after=producers,
-        coverage=_coverage(contents, reads.values(), side),
+        coverage=_coverage(scope, side),
         observed_at=observed_at,
         openings=dict(_openings(reads, producers)),
         from_files=True,
@@ -116,18 +117,15 @@ def _notes(replicas: Sequence[ReadLog]) -> Iterator[str]:
     yield from state.snapshot_errors
 
 
-def _coverage(contents: Contents, reads: Iterable[ReadLog], side: CoordinatorSide) -> Coverage:
-    logs = [read.state.log for read in reads] + [each.read.state.log for each in side.partitions.values()]
-    brokers = sorted({log.where.broker_id for log in logs if log.where.broker_id is not None})
-    gaps = [*side.gaps, *_clusters(logs), *_texts(side)]
+def _coverage(scope: Scope, side: CoordinatorSide) -> Coverage:
+    gaps = [*side.gaps, *_clusters(scope.roots), *_texts(side)]
     ids = sum(len(partition.newest) for partition in side.partitions.values())
     proofs = [] if gaps else [f"{STATE_TOPIC} was read whole: {side.count} partitions, {ids} ids"]
-    return Coverage(brokers=brokers, proofs=proofs, gaps=gaps)
+    return Coverage(brokers=sorted(scope.brokers), proofs=proofs, gaps=gaps)
 
 
-def _clusters(logs: Iterable[Log]) -> Iterator[str]:
+def _clusters(roots: Iterable[Root]) -> Iterator[str]:
     """Producer ids count from 0 in every cluster: files of two must not be held against each other."""
-    roots = {log.root for log in logs if log.root is not None}
     by_id: dict[str | None, list[str]] = {}
     for root in sorted(roots, key=lambda root: root.path):
         by_id.setdefault(root.cluster_id, []).append(str(root.path))
@@ -170,10 +168,3 @@ def _opening(header: np.void) -> Opening:
         base_timestamp=utc(int(header["max_timestamp"]) if appended else base),
         log_append_time=appended,
     )
-
-
-def _observed_at(reads: Iterable[ReadLog], side: CoordinatorSide) -> dt.datetime:
-    """When the newest of the files was written: checkpoints are, every few seconds, as long as a broker runs."""
-    both = [*reads, *(partition.read for partition in side.partitions.values())]
-    times = [time for read in both for time in (read.state.observed_at, read.marks.modified) if time is not None]
-    return max(times, default=dt.datetime.now(dt.UTC))

@@ -9,7 +9,7 @@ from pathlib import Path
 from toolkit.errors import UsageError
 from toolkit.schema import Row, Table
 from toolkit.sources.logdir.contents import Contents
-from toolkit.sources.logdir.layout import LeftOut, discover
+from toolkit.sources.logdir.layout import Layout, LeftOut, discover
 from toolkit.sources.logdir.log import Log
 
 __all__ = ["Opened", "named", "sorted_rows"]
@@ -29,7 +29,7 @@ class Opened:
     def __init__(self, paths: Sequence[str | os.PathLike[str]]) -> None:
         self.paths = [Path(path) for path in paths]
         self._texts: dict[tuple[str, int, int], Sequence[Log]] = {}
-        discover(self.paths)
+        self._layout()
 
     @property
     def left_out(self) -> list[LeftOut]:
@@ -38,8 +38,11 @@ class Opened:
         unnamed = [LeftOut(Path(log.name), UNNAMED) for log in contents.logs if log.where.topic is None]
         return [*contents.layout.left_out, *(each for log in contents.logs for each in log.left_out), *unnamed]
 
+    def _layout(self) -> Layout:
+        return discover(self.paths)
+
     def _contents(self) -> Contents:
-        layout = discover(self.paths)
+        layout = self._layout()
         return Contents(layout, [log for path in layout.texts for log in self._in_text(path)])
 
     def _in_text(self, path: Path) -> Sequence[Log]:
