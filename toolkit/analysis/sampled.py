@@ -10,7 +10,14 @@ from toolkit.analysis.evidence import Look
 from toolkit.analysis.findings import findings
 from toolkit.schema import FINDINGS, Row
 
-__all__ = ["judge_sample"]
+__all__ = ["judge_sample", "with_recorded"]
+
+VERDICT = ("verdict", "reason", "remedy", "missing")
+OF_THE_VERDICT = ("cause", "evidence", "opened_at", "opened_by")  # what the log told to explain it
+IMPACT = (
+    *("records_held", "bytes_held", "groups_held", "compaction_held"),
+    *("held_from", "held_to", "held_ms"),
+)
 
 
 def judge_sample(
@@ -51,6 +58,41 @@ def judge_sample(
         found = findings([once], asked=asked - twice, max_transaction_timeout_ms=max_transaction_timeout_ms)
         rows += map(_seen_once, found)
     return sorted(rows, key=_order)
+
+
+def with_recorded(rows: Iterable[Row], recorded: Iterable[Row]) -> list[Row]:
+    """Findings of a look with what the log told when it was taken: the log of that time cannot be read again.
+
+    Parameters
+    ----------
+    rows
+        Rows of ``schema.FINDINGS``, judged now.
+    recorded
+        Those of the same look that were recorded. One that is not of the same transaction counts for nothing.
+
+    Returns
+    -------
+    list of dict
+        The rows with recorded cause and impact. What was not `hanging` then, since the log contradicted it, is not so
+        now.
+    """
+    known = {_transaction(row): row for row in recorded}
+    return [_with(row, known.get(_transaction(row))) for row in rows]
+
+
+def _transaction(row: Row) -> tuple[object, ...]:
+    return tuple(row[name] for name in ("topic", "partition", "producer_id", "producer_epoch", "start_offset"))
+
+
+def _with(row: Row, recorded: Row | None) -> Row:
+    if recorded is None:
+        return row
+    names: tuple[str, ...] = IMPACT
+    if row["verdict"] == "hanging" != recorded["verdict"]:
+        names += VERDICT + OF_THE_VERDICT
+    elif row["verdict"] == recorded["verdict"]:
+        names += OF_THE_VERDICT
+    return {**row, **{name: recorded[name] for name in names}}
 
 
 def _places(look: Look) -> set[Partition]:

@@ -1,1 +1,5 @@
-"""The flight recorder: samples of a live cluster at an interval, as Parquet files, and what they are read with."""
+"""The flight recorder: samples of a live cluster as Parquet files, and `Recording`, which reads them."""
+
+from toolkit.sources.recording.recording import Recording
+
+__all__ = ["Recording"]

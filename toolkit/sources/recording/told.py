@@ -93,7 +93,7 @@ def _is_known(row: Row, told: Mapping[OpenTransaction, Told], now: dt.datetime) 
 
 
 def _is_same(row: Row, other: Row) -> bool:
-    return all(row[name] == other[name] for name in ("producer_epoch", "transactional_id", "verdict"))
+    return all(row[name] == other[name] for name in ("producer_epoch", "transactional_id", "verdict", "position"))
 
 
 def _as_told(row: Row, told: Told | None) -> Row:
