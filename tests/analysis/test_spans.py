@@ -4,6 +4,7 @@ import pickle
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,6 +23,7 @@ from toolkit.analysis.spans import (
     merge,
     piece,
     span_table,
+    spans_of,
 )
 from toolkit.errors import UsageError
 from toolkit.formats.batches import CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
@@ -47,6 +49,7 @@ def by_the_book(headers: Headers, *, from_start: bool, opened: Opened | None) ->
     for producer, (start, epoch) in ({} if from_start else opened or {}).items():
         epochs = {"producer_epoch": epoch, "first_epoch": epoch}
         open_[producer] = unknown | epochs | {"producer_id": producer, "first_offset": start, "truncated": 1}
+        open_[producer]["file"] = 0
     for batch in headers:
         producer = int(batch["producer_id"])
         control = bool(batch["attributes"] & CONTROL)
@@ -154,6 +157,30 @@ def test_closed_spans_can_be_handed_out_early(
         assert not known or all(row["outcome"] == OPEN for row in rows(rest.edges))
     found = np.concatenate([*handed_out, finish(rest)])
     assert in_order(found) == by_the_book(headers, from_start=from_start, opened=opened)
+
+
+@unhurried
+@given(histories, st.booleans(), opened_before)
+def test_rows_of_the_table_are_the_spans_again(headers: Headers, from_start: bool, opened: Opened | None) -> None:
+    found = finish(piece(headers), from_start=from_start, opened_before=opened)
+    table = span_table(found, topic="orders", partition=3)
+    assert spans_of(table).tolist() == found.tolist()
+    times = [name for name in table.column_names if pa.types.is_timestamp(table.schema.field(name).type)]
+    for name in times:  # as Spark has them
+        at = table.column_names.index(name)
+        table = table.set_column(at, name, table.column(name).cast(pa.timestamp("us", tz="UTC")))
+    assert spans_of(table).tolist() == found.tolist()
+
+
+def test_rows_of_the_table_number_their_files_and_what_could_not_be_read_is_no_span() -> None:
+    found = finish(piece(batches([Step("data", 1), Step("data", 2)])))
+    found["file"] = [1, 0]
+    table = span_table(found, topic="orders", partition=3, files=["a.log", "b.log"])
+    failure = SPANS.arrow([{"topic": "orders", "partition": 3, "file": "c.log", "error": "TORN_TAIL: The end."}])
+    again = spans_of(pa.concat_tables([failure, table]))
+    assert again["file"].tolist() == [0, 1]
+    assert again["first_offset"].tolist() == [0, 1]
+    assert spans_of(failure).size == 0
 
 
 def test_a_commit_an_abort_an_empty_and_an_open_transaction() -> None:

@@ -1,4 +1,4 @@
-"""Arrow columns from arrays, with null for what is unknown."""
+"""Arrow columns from arrays, with null for what is unknown; and arrays from such columns, with -1."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from toolkit.schema import Table, arrow_type
 from toolkit.schema.table import LAST_TIME
 
-__all__ = ["arrow_table", "labels", "numbers", "times"]
+__all__ = ["arrow_table", "codes", "integers", "labels", "milliseconds", "numbers", "times"]
 
 Array = npt.NDArray[Any]
 
@@ -35,6 +36,23 @@ def labels(codes: Array, names: Sequence[str | None]) -> pa.Array:
     outside = (codes < 0) | (codes >= len(names))
     indices = pa.array(codes.astype(np.int32), mask=outside)
     return pa.DictionaryArray.from_arrays(indices, pa.array(names, pa.string())).dictionary_decode()
+
+
+def integers(column: pa.Array | pa.ChunkedArray, *, null: int = -1) -> Array:
+    """The numbers of a column, or 0 and 1 for booleans, with `null` where it is null: from `numbers`."""
+    column = column.cast(pa.int8()) if pa.types.is_boolean(column.type) else column
+    return np.asarray(column.fill_null(null))
+
+
+def milliseconds(column: pa.Array | pa.ChunkedArray) -> Array:
+    """The times of a column, in whatever unit, as epoch milliseconds; -1 where it is null: from `times`."""
+    in_ms = column.cast(pa.timestamp("ms", tz=column.type.tz), safe=False)
+    return np.asarray(in_ms.cast(pa.int64()).fill_null(-1))
+
+
+def codes(column: pa.Array | pa.ChunkedArray, names: Sequence[str]) -> Array:
+    """The index of each value among the names, -1 for null and for all others: from `labels`."""
+    return np.asarray(pc.index_in(column, pa.array(names, column.type)).fill_null(-1))
 
 
 def arrow_table(table: Table, columns: Mapping[str, Any], *, rows: int) -> pa.Table:

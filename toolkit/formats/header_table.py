@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from toolkit.formats.batches import CODECS, CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
 from toolkit.formats.headers import HEADER, NO_MARKER, UNREAD_MARKER, Damage, Headers
@@ -16,8 +15,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = ["damage_rows", "header_table", "headers_of"]
-
-Array = npt.NDArray[Any]
 
 COMPRESSION = (*CODECS, *(f"unknown ({codec})" for codec in range(len(CODECS), 8)))
 TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
@@ -80,24 +77,32 @@ def headers_of(table: pa.Table | pa.RecordBatch) -> Headers:
         Rows without ``error``, with times in milliseconds or microseconds. A column that is missing is as if it were
         null.
     """
+    import pyarrow as pa
+
+    from toolkit.formats.columns import codes, integers, milliseconds
+
+    def column(name: str) -> pa.Array | pa.ChunkedArray:
+        there = name in table.schema.names
+        return table.column(name) if there else pa.nulls(table.num_rows, BATCHES.arrow_schema.field(name).type)
+
     headers = np.empty(table.num_rows, HEADER)
-    for name in (*AS_WRITTEN, "crc"):
-        headers[name] = _integers(table, name, null=0 if name == "crc" else -1)
-    horizon = _milliseconds(table, "delete_horizon")
-    headers["base_timestamp"] = np.where(horizon < 0, _milliseconds(table, "base_timestamp"), horizon)
-    headers["max_timestamp"] = _milliseconds(table, "max_timestamp")
-    headers["crc_ok"] = _integers(table, "crc_ok", null=-1)
-    control = _integers(table, "is_control", null=0)
+    for name in (*AS_WRITTEN, "crc_ok"):
+        headers[name] = integers(column(name))
+    headers["crc"] = integers(column("crc"), null=0)
+    horizon = milliseconds(column("delete_horizon"))
+    headers["base_timestamp"] = np.where(horizon < 0, milliseconds(column("base_timestamp")), horizon)
+    headers["max_timestamp"] = milliseconds(column("max_timestamp"))
+    control = integers(column("is_control"), null=0)
     headers["attributes"] = (
-        np.maximum(_codes(table, "compression", COMPRESSION), 0)
-        | (_codes(table, "timestamp_type", TIMESTAMP_TYPES) == 1) * LOG_APPEND_TIME
-        | _integers(table, "is_transactional", null=0) * TRANSACTIONAL
+        np.maximum(codes(column("compression"), COMPRESSION), 0)
+        | (codes(column("timestamp_type"), TIMESTAMP_TYPES) == 1) * LOG_APPEND_TIME
+        | integers(column("is_transactional"), null=0) * TRANSACTIONAL
         | control * CONTROL
         | (horizon >= 0) * DELETE_HORIZON
     )
     # A control batch of a producer is a marker, whatever was read of it; the controllers' own have no producer.
     unread = (control != 0) & (headers["producer_id"] >= 0) & (headers["record_count"] != 0)
-    marker = _codes(table, "marker", MARKERS)
+    marker = codes(column("marker"), MARKERS)
     headers["marker"] = np.where(marker >= 0, marker, np.where(unread, UNREAD_MARKER, NO_MARKER))
     return headers
 
@@ -121,37 +126,3 @@ def damage_rows(
     """
     place = {"topic": topic, "partition": partition, "broker_id": broker_id, "file": file}
     return [place | {"position": each.position, "size": each.size, "error": each.reason} for each in damage]
-
-
-def _column(table: pa.Table | pa.RecordBatch, name: str) -> pa.ChunkedArray | pa.Array:
-    import pyarrow as pa
-
-    if name in table.schema.names:
-        return table.column(name)
-    return pa.nulls(table.num_rows, BATCHES.arrow_schema.field(name).type)
-
-
-def _integers(table: pa.Table | pa.RecordBatch, name: str, *, null: int) -> Array:
-    import pyarrow as pa
-
-    column = _column(table, name)
-    if pa.types.is_boolean(column.type):
-        column = column.cast(pa.int8())
-    return np.asarray(column.fill_null(null))
-
-
-def _milliseconds(table: pa.Table | pa.RecordBatch, name: str) -> Array:
-    import pyarrow as pa
-
-    column = _column(table, name)
-    unit = pa.timestamp("ms", tz=column.type.tz)
-    return np.asarray(column.cast(unit, safe=False).cast(pa.int64()).fill_null(-1))
-
-
-def _codes(table: pa.Table | pa.RecordBatch, name: str, names: Sequence[str]) -> Array:
-    """The index of each value among the names; -1 for null and for all others."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    column = _column(table, name)
-    return np.asarray(pc.index_in(column, pa.array(names, column.type)).fill_null(-1))

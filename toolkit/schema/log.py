@@ -112,7 +112,12 @@ SPANS = Table(
             "that cannot be known.",
         ),
         _BROKER,
-        Column("file", STRING, "File of its first batch, else of its marker; null where a broker sent it."),
+        Column(
+            "file",
+            STRING,
+            "File of its first batch, else of its marker; of the log's first batch where nothing of it was read; null "
+            "where a broker sent it.",
+        ),
         Column("position", INT64, "Byte of that batch in the file.", unit="bytes"),
         _ERROR,
     ),
