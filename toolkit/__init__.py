@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from toolkit.sources.cluster import Cluster
     from toolkit.sources.logdir import LogDir
+    from toolkit.sources.recording import Recording
 
-__all__ = ["Cluster", "LogDir", "__version__"]
+__all__ = ["Cluster", "LogDir", "Recording", "__version__"]
 __version__ = "0.1.0"
 
 _LAZY = {
     "Cluster": "toolkit.sources.cluster",
     "LogDir": "toolkit.sources.logdir",
+    "Recording": "toolkit.sources.recording",
 }  # importing the package stays cheap (PEP 562)
 
 

@@ -1,7 +1,8 @@
-"""From the options to what is asked: a cluster, or files."""
+"""From the options to what is asked: a cluster, files, or a recording."""
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,8 +15,9 @@ from toolkit.errors import UsageError
 if TYPE_CHECKING:
     from toolkit.sources.cluster import Cluster
     from toolkit.sources.logdir import LogDir
+    from toolkit.sources.recording import Recording
 
-__all__ = ["Given", "connect", "files_instead", "partitions_asked"]
+__all__ = ["Given", "connect", "files_instead", "partitions_asked", "recording_instead", "time_asked"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +73,53 @@ def files_instead(
     from toolkit.sources.logdir import LogDir
 
     return LogDir(*log_dirs, at_rest=at_rest)
+
+
+def recording_instead(
+    ctx: typer.Context,
+    recording: Path | None,
+    *,
+    at: str | None,
+    log_dirs: Sequence[Path] | None,
+    bootstrap_server: str | None,
+    command_config: str | None,
+) -> Recording | None:
+    """Return the recording that the options name instead of a cluster or files; null if they name none.
+
+    Raises
+    ------
+    UsageError
+        If they name both, or a time of what has none.
+    """
+    if recording is None:
+        if at:
+            raise UsageError("--at is a time of a recording.", do="Add --recording DIR.")
+        return None
+    if bootstrap_server or command_config or ctx.obj.bootstrap_server or ctx.obj.command_config or log_dirs:
+        raise UsageError("--recording reads what was recorded of a cluster, and asks nothing else.", do="Say it alone.")
+
+    from toolkit.sources.recording import Recording
+
+    return Recording(recording)
+
+
+def time_asked(text: str | None) -> dt.datetime | None:
+    """Return the time that an option says.
+
+    Raises
+    ------
+    UsageError
+        If it is none, or has no zone.
+    """
+    try:
+        time = None if text is None else dt.datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(f"{text!r} is no time.", do="Say it as 2026-11-21T12:00:00Z.") from None
+    if time is not None and time.tzinfo is None:
+        raise UsageError(
+            f"The time {text} has no zone.", do="Say it as 2026-11-21T12:00:00Z, or with +02:00 at its end."
+        )
+    return time
 
 
 def partitions_asked(topics: list[str] | None, partitions: list[int] | None) -> None:

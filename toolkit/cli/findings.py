@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from toolkit.cli.connection import connect, files_instead, partitions_asked
+from toolkit.cli.connection import connect, files_instead, partitions_asked, recording_instead, time_asked
 from toolkit.cli.options import (
     AtRest,
+    AtTime,
     BootstrapServer,
     Brokers,
     CommandConfig,
@@ -21,6 +24,7 @@ from toolkit.cli.options import (
     MaxTransactionTimeout,
     Output,
     Partitions,
+    RecordingDir,
     Timeout,
     Topics,
 )
@@ -30,7 +34,6 @@ from toolkit.errors import UsageError
 if TYPE_CHECKING:
     from toolkit.schema import Row
     from toolkit.sources.cluster import Cluster
-    from toolkit.sources.logdir import LogDir
 
 __all__ = ["diagnose", "find_hanging"]
 
@@ -49,14 +52,24 @@ def diagnose(
     timeout: Timeout = 30,
     log_dir: LogDirs = None,
     at_rest: AtRest = False,
+    recording: RecordingDir = None,
+    at: AtTime = None,
 ) -> None:
     """Judge every open transaction and every partition whose LSO is held, healthy ones included.
 
     Looks twice at whatever is in doubt, so that a transaction that just ends is not taken for one that nobody ends.
-    With --log-dir it judges what files hold, as of the time they were written.
+    With --log-dir it judges what files hold, as of the time they were written; with --recording, what was seen then.
     """
     rows = _ask(
-        files_instead(ctx, log_dir, at_rest=at_rest, bootstrap_server=bootstrap_server, command_config=command_config),
+        _told_by_files(
+            ctx,
+            log_dir,
+            at_rest=at_rest,
+            recording=recording,
+            at=at,
+            bootstrap_server=bootstrap_server,
+            command_config=command_config,
+        ),
         lambda: connect(ctx, bootstrap_server, command_config, timeout=timeout),
         topic,
         partition,
@@ -83,15 +96,25 @@ def find_hanging(
     timeout: Timeout = 30,
     log_dir: LogDirs = None,
     at_rest: AtRest = False,
+    recording: RecordingDir = None,
+    at: AtTime = None,
 ) -> None:
     """Find the transactions that nobody will ever end, and those where that cannot be known.
 
-    Searches the whole cluster, internal topics included, unless told otherwise; with --log-dir, files.
+    Searches the whole cluster, internal topics included, unless told otherwise; with --log-dir or --recording, files.
     """
     if log_dir and broker_id is not None:
         raise UsageError("--broker-id asks a cluster.", do="With --log-dir, name that broker's log directory.")
     rows = _ask(
-        files_instead(ctx, log_dir, at_rest=at_rest, bootstrap_server=bootstrap_server, command_config=command_config),
+        _told_by_files(
+            ctx,
+            log_dir,
+            at_rest=at_rest,
+            recording=recording,
+            at=at,
+            bootstrap_server=bootstrap_server,
+            command_config=command_config,
+        ),
         lambda: connect(ctx, bootstrap_server, command_config, timeout=timeout),
         topic,
         partition,
@@ -104,32 +127,48 @@ def find_hanging(
     raise typer.Exit(_exit_code(rows))
 
 
+def _told_by_files(
+    ctx: typer.Context,
+    log_dir: list[Path] | None,
+    *,
+    at_rest: bool,
+    recording: Path | None,
+    at: str | None,
+    bootstrap_server: str | None,
+    command_config: str | None,
+) -> Callable[..., list[Row]] | None:
+    """What gives the findings where the options name files or a recording instead of a cluster."""
+    time = time_asked(at)
+    recorded = recording_instead(
+        ctx, recording, at=at, log_dirs=log_dir, bootstrap_server=bootstrap_server, command_config=command_config
+    )
+    if recorded:
+        return partial(recorded.finding_rows, at=time)
+    files = files_instead(
+        ctx, log_dir, at_rest=at_rest, bootstrap_server=bootstrap_server, command_config=command_config
+    )
+    return files.finding_rows if files else None
+
+
 def _ask(
-    files: LogDir | None,
+    told_by_files: Callable[..., list[Row]] | None,
     connected: Callable[[], Cluster],
     topics: list[str] | None,
     partitions: list[int] | None,
     *,
     max_transaction_timeout: float,
     looks_apart: float,
-    log_evidence: bool,
-    **of_a_cluster: int | None,
+    **options: Any,
 ) -> list[Row]:
     """The findings in files, or else of a cluster, which is connected to only then."""
     partitions_asked(topics, partitions)
-    max_transaction_timeout_ms = int(max_transaction_timeout * 60_000)
-    if files:
-        return files.finding_rows(topics, partitions, max_transaction_timeout_ms=max_transaction_timeout_ms)
+    options["max_transaction_timeout_ms"] = int(max_transaction_timeout * 60_000)
+    if told_by_files:
+        told = {name: value for name, value in options.items() if value is not None}
+        return told_by_files(topics, partitions, **told)
     with connected() as cluster:
         _announce(looks_apart)
-        return cluster.finding_rows(
-            topics,
-            partitions,
-            looks_apart=looks_apart,
-            max_transaction_timeout_ms=max_transaction_timeout_ms,
-            log_evidence=log_evidence,
-            **of_a_cluster,
-        )
+        return cluster.finding_rows(topics, partitions, looks_apart=looks_apart, **options)
 
 
 def _announce(looks_apart: float) -> None:

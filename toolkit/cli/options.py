@@ -10,6 +10,7 @@ import typer
 
 __all__ = [
     "AtRest",
+    "AtTime",
     "BootstrapServer",
     "Brokers",
     "CommandConfig",
@@ -21,6 +22,7 @@ __all__ = [
     "Output",
     "Partition",
     "Partitions",
+    "RecordingDir",
     "Timeout",
     "Topic",
     "Topics",
@@ -80,6 +82,24 @@ AtRest = Annotated[
         "--at-rest",
         help="Your word that the files are of one moment: taken from brokers that were stopped in good order, replicas "
         "in sync.",
+        rich_help_panel=FILES,
+    ),
+]
+RecordingDir = Annotated[
+    Path | None,
+    typer.Option(
+        "--recording",
+        metavar="DIR",
+        help="Read what kafka-txn record wrote, and no cluster: its newest look, or that of --at.",
+        rich_help_panel=FILES,
+    ),
+]
+AtTime = Annotated[
+    str | None,
+    typer.Option(
+        "--at",
+        metavar="TIME",
+        help="The last look of a recording by this time, with its zone: 2026-11-21T12:00:00Z.",
         rich_help_panel=FILES,
     ),
 ]

@@ -23,7 +23,7 @@ from toolkit.sources.failures import row_text
 from toolkit.sources.recording.looks import look_of, look_rows
 from toolkit.sources.recording.told import Told, told_of
 
-__all__ = ["Sample", "take_sample"]
+__all__ = ["Sample", "failed_sample", "take_sample"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +103,7 @@ def take_sample(
     try:
         tables = look_rows(cluster.look(), due=due)
     except ToolkitError as error:
-        return _failed(error, due=due, interval_ms=interval_ms, started=started, before=before)
+        return failed_sample(error, due=due, interval_ms=interval_ms, before=before, seconds=time.monotonic() - started)
     look = look_of(tables)
     assert look
     earlier = before.look if before else None
@@ -122,16 +122,26 @@ def take_sample(
     return Sample(due=due, tables=tables, look=look, first_seen=seen, told=told)
 
 
-def _failed(
-    error: ToolkitError, *, due: dt.datetime, interval_ms: int, started: float, before: Sample | None
+def failed_sample(
+    error: ToolkitError, *, due: dt.datetime, interval_ms: int, before: Sample | None = None, seconds: float = 0.0
 ) -> Sample:
-    """A sample that saw nothing; what the one before knows goes on to the next."""
+    """A sample that saw nothing, and why; what the one before knows goes on to the next.
+
+    Parameters
+    ----------
+    error
+        Why the cluster cannot be reached.
+    due, interval_ms, before
+        As for `take_sample`.
+    seconds
+        How long it took to know.
+    """
     row = {
         **dict.fromkeys(RECORDED["samples"].names),
-        "sample": due,
+        "sample": due.astimezone(dt.UTC),
         "observed_at": dt.datetime.now(dt.UTC),
         "interval_ms": interval_ms,
-        "seconds": time.monotonic() - started,
+        "seconds": seconds,
         "error": row_text(error),
     }
     tables: dict[str, Sequence[Row]] = {name: [] for name in RECORDED} | {"samples": [row]}

@@ -1,0 +1,219 @@
+"""The command that records: the flight recorder of a cluster."""
+
+from __future__ import annotations
+
+import datetime as dt
+import shutil
+import signal
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from toolkit.cli.connection import connect
+from toolkit.cli.options import BootstrapServer, CommandConfig, LogEvidence, MaxTransactionTimeout, Timeout
+from toolkit.cli.output import progress, remark
+
+if TYPE_CHECKING:
+    from toolkit.sources.recording.metrics import Metrics
+    from toolkit.sources.recording.sample import Sample
+
+__all__ = ["record"]
+
+LIMITS, METRICS = "How long", "Metrics"
+
+
+def record(
+    ctx: typer.Context,
+    *,
+    output: Annotated[
+        Path, typer.Option("--output", metavar="DIR", help="Folder of the recording; a new one, or one to go on with.")
+    ],
+    interval: Annotated[
+        float, typer.Option("--interval", metavar="SECONDS", min=1, help="From one look to the next.")
+    ] = 10,
+    samples: Annotated[
+        int | None,
+        typer.Option("--samples", metavar="N", min=1, help="Stop after so many looks.", rich_help_panel=LIMITS),
+    ] = None,
+    duration: Annotated[
+        float | None,
+        typer.Option("--duration", metavar="SECONDS", min=0, help="Stop after so long.", rich_help_panel=LIMITS),
+    ] = None,
+    retention_hours: Annotated[
+        float | None,
+        typer.Option(
+            "--retention-hours",
+            metavar="HOURS",
+            min=1,
+            help="Delete what is older; without it nothing is deleted.",
+            rich_help_panel=LIMITS,
+        ),
+    ] = None,
+    late_padding: Annotated[
+        float,
+        typer.Option(
+            "--late-padding",
+            metavar="MINUTES",
+            min=0,
+            help="A transaction that is open for so long past its timeout is late.",
+        ),
+    ] = 5,
+    max_transaction_timeout: MaxTransactionTimeout = 15,
+    log_evidence: LogEvidence = True,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(
+            "--metrics-port",
+            metavar="PORT",
+            min=0,
+            max=65_535,
+            help="Show numbers to Prometheus here.",
+            rich_help_panel=METRICS,
+        ),
+    ] = None,
+    metrics_host: Annotated[
+        str,
+        typer.Option("--metrics-host", metavar="HOST", help="Address to show them at.", rich_help_panel=METRICS),
+    ] = "127.0.0.1",
+    bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
+    timeout: Timeout = 30,
+) -> None:
+    """Look at a cluster again and again, and write down what is seen, judged, and late, as Parquet files.
+
+    Ctrl-C ends it after the look that is under way. What is written stays whole whatever happens, is read with pandas,
+    DuckDB and Spark (DIR/findings, DIR/producers, ...) at any time, and answers diagnose --recording DIR.
+    """  # fmt: skip
+    from toolkit.sources.recording.recorder import Recorder
+    from toolkit.sources.recording.writer import Writer
+
+    metrics = _metrics(metrics_host, metrics_port)
+    until = None if duration is None else dt.datetime.now(dt.UTC) + dt.timedelta(seconds=duration)
+    with closing(metrics) if metrics else nullcontext(), Writer(output) as writer, _until_told_to_stop() as stop:
+        recorder = Recorder(
+            connect=lambda: connect(ctx, bootstrap_server, command_config, timeout=min(timeout, interval)),
+            writer=writer,
+            interval=dt.timedelta(seconds=interval),
+            audience=Screen(metrics),
+            retention=None if retention_hours is None else dt.timedelta(hours=retention_hours),
+            options={
+                "late_padding_ms": int(late_padding * 60_000),
+                "max_transaction_timeout_ms": int(max_transaction_timeout * 60_000),
+                "log_evidence": log_evidence,
+            },
+        )
+        recorder.run(stop, samples=samples, until=until)
+    Screen.end()
+
+
+class Screen:
+    """Tells a person what a recorder does, in a terminal in one line; a pipe or a log has warnings only.
+
+    Parameters
+    ----------
+    metrics
+        Who is told as well; may be null.
+    """
+
+    def __init__(self, metrics: Metrics | None) -> None:
+        self._metrics = metrics
+        self._samples = 0
+        self._last = ""
+        self._failed_since: dt.datetime | None = None
+        self._skipped = self._skipped_told = 0
+
+    def waiting(self, due: dt.datetime) -> None:
+        """Show when the next look is."""
+        self._show(f"{self._last or 'no look yet'} · next at {due:%H:%M:%S} UTC")
+
+    def taken(self, sample: Sample, *, written: bool) -> None:
+        """Show what was seen; warn when the cluster cannot be seen any more, and when it can again."""
+        if self._metrics:
+            self._metrics.taken(sample, written=written)
+        self._samples += written
+        if sample.error is not None and self._failed_since is None:
+            self._failed_since = sample.due
+            self.warned(f"From {sample.due:%Y-%m-%d %H:%M:%S} UTC on nothing can be seen: {sample.error}")
+        elif sample.error is None and self._failed_since is not None:
+            self.warned(f"At {sample.due:%Y-%m-%d %H:%M:%S} UTC the cluster can be seen again.")
+            self._failed_since = None
+        self._last = f"{self._samples:,} samples · last {sample.due:%H:%M:%S}: {_seen(sample)}"
+        self._show(self._last)
+
+    def skipped(self, count: int) -> None:
+        """Warn of looks that were left out."""
+        if self._metrics:
+            self._metrics.skipped(count)
+        self._skipped += count
+        if self._skipped >= 10 * self._skipped_told:  # a cluster that is always too slow for its interval is told of so
+            self._skipped_told = self._skipped
+            many = f"{self._skipped} looks were" if self._skipped > 1 else "A look was"
+            self.warned(f"{many} left out so far, since others took longer than the interval.")
+
+    def warned(self, text: str) -> None:
+        """Say it in a line of its own."""
+        self._clear()
+        remark(f"kafka-txn: {text}")
+
+    @staticmethod
+    def end() -> None:
+        """Leave the last line standing."""
+        if sys.stderr.isatty():
+            sys.stderr.write("\n")
+
+    def _show(self, text: str) -> None:
+        if sys.stderr.isatty():
+            self._clear()
+            sys.stderr.write(text[: shutil.get_terminal_size().columns - 1])
+            sys.stderr.flush()
+
+    @staticmethod
+    def _clear() -> None:
+        if sys.stderr.isatty():
+            sys.stderr.write("\r\x1b[2K")
+
+
+def _seen(sample: Sample) -> str:
+    if sample.error is not None:
+        return "nothing was seen"
+    verdicts = Counter(row["verdict"] for row in sample.tables["findings"])
+    opened = sum(row["producer_id"] is not None for row in sample.tables["findings"])
+    told = f"{opened:,} open, {verdicts['hanging']:,} hanging, {len(sample.tables['late_transactions']):,} late"
+    return told + (f", {verdicts['unknown']:,} unknown" if verdicts["unknown"] else "")
+
+
+def _metrics(host: str, port: int | None) -> Metrics | None:
+    if port is None:
+        return None
+    from toolkit.sources.recording.metrics import Metrics
+
+    metrics = Metrics()
+    at = metrics.serve(host, port)
+    (progress if port else remark)(f"Metrics at http://{host}:{at}/metrics")  # a port of our own choice has to be told
+    return metrics
+
+
+@contextmanager
+def _until_told_to_stop() -> Iterator[threading.Event]:
+    """An event that Ctrl-C, or a SIGTERM, sets; a second one ends this process as usual."""
+    stop = threading.Event()
+    former = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def told(number: int, frame: object) -> None:
+        stop.set()
+        for each, handler in former.items():
+            signal.signal(each, handler)
+
+    for number in former:
+        signal.signal(number, told)
+    try:
+        yield stop
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)

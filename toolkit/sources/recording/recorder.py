@@ -1,0 +1,201 @@
+"""The flight recorder: a sample at every multiple of an interval, until it is told to stop."""
+
+from __future__ import annotations
+
+import datetime as dt
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from toolkit.analysis.late import MAX_TRANSACTION_TIMEOUT_MS
+from toolkit.errors import ToolkitError
+from toolkit.sources.cluster import Cluster
+from toolkit.sources.recording.limits import longest_timeout_ms
+from toolkit.sources.recording.names import ONE_HOUR
+from toolkit.sources.recording.resume import resume
+from toolkit.sources.recording.sample import Sample, failed_sample, take_sample
+from toolkit.sources.recording.writer import Writer
+
+__all__ = ["Audience", "Recorder"]
+
+EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+class Audience(Protocol):
+    """Who is told what a recorder does."""
+
+    def waiting(self, due: dt.datetime) -> None:
+        """The next sample is due then."""
+
+    def taken(self, sample: Sample, *, written: bool) -> None:
+        """A sample was taken; not written where the disk refused it."""
+
+    def skipped(self, count: int) -> None:
+        """So many samples were due while the last one was taken, or while this machine slept."""
+
+    def warned(self, text: str) -> None:
+        """Something is not as it should be, and recording goes on."""
+
+
+@dataclass(kw_only=True)
+class Recorder:
+    """Samples of one cluster to one recording.
+
+    Parameters
+    ----------
+    connect
+        Gives the cluster, with a timeout of at most the interval; asked again after a sample that saw nothing.
+    writer
+        Where samples go.
+    interval
+        From one sample to the next: they are due at its multiples.
+    audience
+        Who is told.
+    retention
+        How long samples are kept; for ever if null.
+    options
+        What `take_sample` takes beside.
+    """
+
+    connect: Callable[[], Cluster]
+    writer: Writer
+    interval: dt.timedelta
+    audience: Audience
+    retention: dt.timedelta | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    _cluster: Cluster | None = None
+    _before: Sample | None = None
+    _longest_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS
+    _tidied: dt.datetime = EPOCH
+
+    def run(self, stop: threading.Event, *, samples: int | None = None, until: dt.datetime | None = None) -> int:
+        """Record until `stop` is set, which the sample in flight does not see.
+
+        Parameters
+        ----------
+        stop
+            Set by another thread, or by the handler of a signal.
+        samples
+            No more than so many.
+        until
+            None that is due later.
+
+        Returns
+        -------
+        int
+            How many samples were taken.
+
+        Raises
+        ------
+        ToolkitError
+            If the cluster cannot be reached and the recording has no sample yet; later that is a sample.
+        """
+        self._before = resume(self.writer.directory)
+        if self._before is None:
+            self._cluster = self._connected()
+        taken = 0
+        due = self._first()
+        try:
+            while (samples is None or taken < samples) and (until is None or due <= until):
+                self.audience.waiting(due)
+                if stop.wait(max(0.0, (due - _now()).total_seconds())):
+                    break
+                due = self._not_missed(due)
+                self._record(due)
+                taken += 1
+                due = self._after(due)
+        finally:
+            self._disconnect()
+        return taken
+
+    def _record(self, due: dt.datetime) -> None:
+        sample = self._sample(due)
+        written = True
+        try:
+            self.writer.write(sample)
+        except OSError as error:
+            written = False
+            self.audience.warned(f"The sample of {_clock(due)} could not be written: {error.strerror or error}.")
+        if written:
+            self._before = sample  # what was not written is not there to be judged again
+        if sample.error is not None:
+            self._disconnect()  # it may have moved
+        self.audience.taken(sample, written=written)
+        self._tidy(due)
+
+    def _sample(self, due: dt.datetime) -> Sample:
+        started = time.monotonic()
+        interval_ms = self.interval // dt.timedelta(milliseconds=1)
+        try:
+            self._cluster = self._cluster or self._connected()
+        except ToolkitError as error:
+            seconds = time.monotonic() - started
+            return failed_sample(error, due=due, interval_ms=interval_ms, before=self._before, seconds=seconds)
+        return take_sample(
+            self._cluster,
+            due=due,
+            interval_ms=interval_ms,
+            before=self._before,
+            longest_timeout_ms=self._longest_timeout_ms,
+            **self.options,
+        )
+
+    def _connected(self) -> Cluster:
+        cluster = self.connect()
+        self._longest_timeout_ms = longest_timeout_ms(cluster.wire) or self._longest_timeout_ms
+        return cluster
+
+    def _disconnect(self) -> None:
+        if self._cluster is not None:
+            self._cluster.close()
+        self._cluster = None
+
+    def _tidy(self, due: dt.datetime) -> None:
+        """Merge and retire, once an hour."""
+        if due - self._tidied < ONE_HOUR:
+            return
+        self._tidied = self._floor(due, ONE_HOUR)
+        try:
+            if self.retention is not None:
+                self.writer.retire(before=due - self.retention)
+            self.writer.merge(now=due)
+        except OSError as error:
+            self.audience.warned(f"Files could not be merged: {error.strerror or error}. They stay as they are.")
+
+    def _first(self) -> dt.datetime:
+        """The time that has just passed, if it is not recorded and the next is far enough away; else the next."""
+        now = _now()
+        last = self._floor(now, self.interval)
+        if now - last < self.interval / 2 and not self.writer.has(last):
+            return last
+        return last + self.interval
+
+    def _not_missed(self, due: dt.datetime) -> dt.datetime:
+        """The same; or the last one, where this machine has slept through it."""
+        last = max(due, self._floor(_now(), self.interval))
+        self._skip((last - due) // self.interval)
+        return last
+
+    def _after(self, due: dt.datetime) -> dt.datetime:
+        """The next one to come; those that were due while this one was taken are left out."""
+        following = max(due, self._floor(_now(), self.interval)) + self.interval
+        self._skip((following - due) // self.interval - 1)
+        return following
+
+    def _skip(self, count: int) -> None:
+        if count:
+            self.audience.skipped(count)
+
+    @staticmethod
+    def _floor(time: dt.datetime, span: dt.timedelta) -> dt.datetime:
+        return EPOCH + (time - EPOCH) // span * span
+
+
+def _now() -> dt.datetime:
+    return dt.datetime.now(dt.UTC)
+
+
+def _clock(time: dt.datetime) -> str:
+    return f"{time:%Y-%m-%d %H:%M:%S} UTC"
