@@ -1,0 +1,99 @@
+"""Every table of a log directory by Spark, as Arrow files: ``python tests/spark/rows.py classic|connect LOGS OUT``.
+
+In a process of its own, for a process has one kind of session. Under Connect the executors do not have the package:
+they get it sent.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import sys
+from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.feather
+
+from toolkit.lab.session import local_session
+from toolkit.schema import TABLES
+from toolkit.spark import register, ship
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+SETTINGS = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "4"}
+SPLIT = "65536"  # bytes: segments are cut, and bundled
+READ = (
+    *("batches", "spans", "lso_timeline", "aborted", "checkpoints", "coordinator_events", "group_events", "histories"),
+    *("partitions", "producers", "transactions", "coordinators", "statistics", "violations", "findings", "snapshots"),
+    "segments",
+)
+"""Tables that the data source gives."""
+MADE = ("spans", "lso_timeline", "histories", "findings")
+"""Tables that the pipeline makes of others."""
+CLASSES = {"classic": "pyspark.sql.session", "connect": "pyspark.sql.connect.session"}
+MIN_HELD_MS = 50
+
+
+def has_package(spark: SparkSession) -> bool:
+    """Whether executors have it without being sent it."""
+
+    def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            yield pa.RecordBatch.from_pydict({"found": [find_spec("toolkit") is not None]})
+
+    return any(spark.range(1).mapInArrow(look, "found boolean").toArrow()["found"].to_pylist())
+
+
+def read(spark: SparkSession, folder: str, table: str) -> DataFrame:
+    reader = spark.read.format("kafka_log").option("table", table).option("max_partition_bytes", SPLIT)
+    if table == "findings":
+        reader = reader.option("at_rest", "true")
+    return reader.load(folder)
+
+
+def made(spark: SparkSession, folder: str) -> Mapping[str, DataFrame]:
+    from toolkit.spark.findings import findings
+    from toolkit.spark.histories import histories
+    from toolkit.spark.lso import lso_timeline
+    from toolkit.spark.spans import spans
+
+    batches = read(spark, folder, "batches")
+    found = spans(batches, snapshots=read(spark, folder, "snapshots"))
+    became = histories(read(spark, folder, "coordinator_events"))
+    return {
+        "spans": found,
+        "lso_timeline": lso_timeline(found, batches, partitions=read(spark, folder, "partitions")),
+        "histories": became,
+        "findings": findings(
+            found, batches, histories=became, answers=read(spark, folder, "findings"), min_held_ms=MIN_HELD_MS
+        ),
+    }
+
+
+def arrow(frame: DataFrame, table: str) -> pa.Table:
+    """What Spark gave, with times in milliseconds, as they are declared; a rest would be an error."""
+    found = frame.toArrow()
+    assert found.column_names == TABLES[table].names, table
+    return found.cast(pa.schema([field.remove_metadata() for field in TABLES[table].arrow_schema]))
+
+
+def main(mode: str, folder: str, out: str) -> None:
+    spark = local_session(master="local[2]", remote="local[2]" if mode == "connect" else None, config=SETTINGS)
+    assert type(spark).__module__ == CLASSES[mode], type(spark)
+    if mode == "connect":
+        assert not has_package(spark)
+        ship(spark)
+    register(spark)
+    for table in READ:
+        pyarrow.feather.write_feather(arrow(read(spark, folder, table), table), Path(out, f"read-{table}.arrow"))
+    for table, frame in made(spark, folder).items():
+        pyarrow.feather.write_feather(arrow(frame, table), Path(out, f"made-{table}.arrow"))
+    spark.stop()
+    print(f"{type(spark).__module__} {spark.version} {dt.datetime.now(dt.UTC)}")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
