@@ -12,7 +12,7 @@ from toolkit.sources.logdir.contents import Contents
 from toolkit.sources.logdir.layout import Layout, LeftOut, discover
 from toolkit.sources.logdir.log import Log
 
-__all__ = ["Opened", "named", "sorted_rows"]
+__all__ = ["Opened", "logs_in_text", "named", "sorted_rows"]
 
 UNNAMED = "UNNAMED: its folder is not named as a broker names it (topic-partition), so nothing tells whose it is."
 
@@ -47,16 +47,34 @@ class Opened:
 
     def _in_text(self, path: Path) -> Sequence[Log]:
         """The logs in a text, which is read once as long as it stays the same."""
-        from toolkit.sources.logdir.texts import read_texts  # most paths hold no text
-
         try:
             stat = path.stat()
-            stamp = str(path), stat.st_size, stat.st_mtime_ns
-            if stamp not in self._texts:
-                self._texts[stamp] = read_texts(path)
         except OSError as exc:
-            raise UsageError(f"{path} cannot be read: {exc.strerror}.") from None
+            raise _unreadable(path, exc) from None
+        stamp = str(path), stat.st_size, stat.st_mtime_ns
+        if stamp not in self._texts:
+            self._texts[stamp] = logs_in_text(path)
         return self._texts[stamp]
+
+
+def logs_in_text(path: Path) -> Sequence[Log]:
+    """The logs that a text of kafka-dump-log.sh tells of.
+
+    Raises
+    ------
+    UsageError
+        If it cannot be read.
+    """
+    from toolkit.sources.logdir.texts import read_texts  # most paths hold no text
+
+    try:
+        return read_texts(path)
+    except OSError as exc:
+        raise _unreadable(path, exc) from None
+
+
+def _unreadable(path: Path, exc: OSError) -> UsageError:
+    return UsageError(f"{path} cannot be read: {exc.strerror}.")
 
 
 def named(logs: Iterable[Log]) -> list[Log]:

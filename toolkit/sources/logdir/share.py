@@ -6,11 +6,18 @@ import os
 from collections.abc import Collection, Iterable, Sequence
 
 from toolkit.sources.logdir.contents import Contents, Partitions, Scope
-from toolkit.sources.logdir.layout import Layout
+from toolkit.sources.logdir.layout import Layout, discover
 from toolkit.sources.logdir.log import Log
 from toolkit.sources.logdir.log_dir import LogDir
+from toolkit.sources.logdir.opened import logs_in_text
 
-__all__ = ["Share"]
+__all__ = ["Share", "found_in"]
+
+
+def found_in(paths: Sequence[str | os.PathLike[str]]) -> Contents:
+    """What there is to share out: the files of every log, listed once; the errors are those of `LogDir`."""
+    layout = discover(paths)
+    return Contents(layout, [log for path in layout.texts for log in logs_in_text(path)])
 
 
 class Share(LogDir):
@@ -42,6 +49,10 @@ class Share(LogDir):
     ) -> None:
         self._given, self._places, self._scope = layout, places, scope
         super().__init__(*paths, at_rest=at_rest, txn_state_partitions=txn_state_partitions)
+
+    def contents(self) -> Contents:
+        """The logs, listed now; whoever is asked about is what `Contents.asked` gives, without being told."""
+        return self._contents()
 
     def _layout(self) -> Layout:
         return self._given

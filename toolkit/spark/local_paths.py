@@ -1,0 +1,34 @@
+"""Paths as Spark users write them, as the executors' file system has them."""
+
+from __future__ import annotations
+
+import re
+
+from toolkit.errors import UsageError
+
+__all__ = ["local_path"]
+
+SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(//[^/]*)?(/.*)?")
+
+
+def local_path(path: str) -> str:
+    """A path without its scheme: ``file:/data``, ``file:///data``, ``dbfs:/Volumes/...``.
+
+    Raises
+    ------
+    UsageError
+        For a scheme that names no folder of a machine (``s3://``, ``abfss://``, ``hdfs://``).
+    """
+    found = SCHEME.fullmatch(path)
+    if not found or not (found[2] or found[3]):
+        return path
+    scheme, host, rest = found[1].lower(), (found[2] or "//")[2:], found[3] or "/"
+    if scheme == "file" and host in {"", "localhost"}:
+        return rest
+    if scheme == "dbfs" and not host:
+        return rest if rest.startswith("/Volumes/") else f"/dbfs{rest}"
+    raise UsageError(
+        f"{path} is no path on the machines that read it.",
+        means="Segments are read where every executor sees them as files.",
+        do="Give a path of a mounted volume, such as /Volumes/catalog/schema/volume/logs, or copy the files there.",
+    )

@@ -1,0 +1,108 @@
+"""Tables as a data source yields them: the columns and the exact types that Spark asks for, in batches of one size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.types import StructType
+
+from toolkit.errors import DecodeError, UsageError
+from toolkit.schema import TABLES
+from toolkit.spark.log_options import PIECES
+from toolkit.spark.pieces import PIECES as PIECES_TYPE
+from toolkit.spark.pieces import PIECES_SCHEMA
+from toolkit.spark.types import spark_schema, struct_type
+
+__all__ = ["record_batches", "schema_of", "selected", "without_damage"]
+
+ROWS = 1 << 16
+TORN = "TORN_TAIL"
+
+
+def schema_of(table: str) -> StructType:
+    """Spark's schema of a table of ``kafka_log``."""
+    return PIECES_TYPE if table == PIECES else struct_type(TABLES[table])
+
+
+def selected(schema: StructType, table: str) -> pa.Schema:
+    """The Arrow schema of the columns that are wanted of a table.
+
+    Raises
+    ------
+    UsageError
+        If one is not of the table, or has another type there.
+    """
+    declared = {field.name: field.dataType for field in schema_of(table)}
+    for field in schema:
+        if declared.get(field.name) != field.dataType:
+            of_it = declared[field.name].simpleString() if field.name in declared else "no such column"
+            raise UsageError(
+                f"The schema has {field.name} {field.dataType.simpleString()}; the table {table} has {of_it}.",
+                do="Load without a schema, and select or cast then.",
+            )
+    types = PIECES_SCHEMA if table == PIECES else spark_schema(TABLES[table].arrow_schema)
+    return pa.schema([pa.field(field.name, types.field(field.name).type, field.nullable) for field in schema])
+
+
+def without_damage(tables: Iterable[pa.Table], mode: str) -> Iterator[pa.Table]:
+    """Rows with `error` as they are (PERMISSIVE), left out (DROPMALFORMED), or the end of it all (FAILFAST).
+
+    Raises
+    ------
+    DecodeError
+        In FAILFAST, at the first row with `error` that is more than a torn end.
+    """
+    for table in tables:
+        if mode == "DROPMALFORMED":
+            yield table.filter(pc.is_null(table["error"]))
+            continue
+        if mode == "FAILFAST":
+            _refuse_damage(table)
+        yield table
+
+
+def _refuse_damage(table: pa.Table) -> None:
+    damaged = pc.fill_null(pc.invert(pc.starts_with(table["error"], TORN)), fill_value=False)
+    for row in table.filter(damaged).slice(0, 1).to_pylist():
+        raise DecodeError(
+            f"{_place(row)} cannot be read whole: {row['error']}",
+            position=row.get("position") or 0,
+            do="Without the mode FAILFAST, such places are rows with error.",
+        )
+
+
+def _place(row: dict[str, Any]) -> str:
+    name = f"{row['topic']}-{row['partition']}" if row.get("topic") else "What was asked for"
+    file = row.get("file") or name
+    return file if row.get("position") is None else f"{file}, at {row['position']:,},"
+
+
+def record_batches(tables: Iterable[pa.Table], columns: pa.Schema, *, rows: int = ROWS) -> Iterator[pa.RecordBatch]:
+    """Batches of about so many rows: each costs Spark some time, however small it is.
+
+    Parameters
+    ----------
+    tables
+        Tables of one kind.
+    columns
+        Those that are wanted, with the types that they are cast to.
+    rows
+        How many rows a batch has at most.
+    """
+    waiting: list[pa.Table] = []
+    count = 0
+    for table in tables:
+        waiting.append(table.select(columns.names).cast(columns))
+        count += table.num_rows
+        if count >= rows:
+            yield from _joined(waiting, rows)
+            waiting, count = [], 0
+    yield from _joined(waiting, rows)
+
+
+def _joined(tables: list[pa.Table], rows: int) -> Iterator[pa.RecordBatch]:
+    if tables:
+        yield from pa.concat_tables(tables).combine_chunks().to_batches(max_chunksize=rows)

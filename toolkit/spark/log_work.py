@@ -1,0 +1,67 @@
+"""What one task of ``kafka_log`` reads: stretches of segments, or whole logs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql.datasource import InputPartition
+
+from toolkit.sources.log_tables import Where
+from toolkit.sources.logdir.contents import Scope
+from toolkit.sources.logdir.layout import Layout, Replica
+from toolkit.sources.logdir.splits import Split
+
+__all__ = ["Logs", "Run", "Stretches"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """Consecutive stretches of one log.
+
+    Parameters
+    ----------
+    where
+        Whose.
+    splits
+        In the order of the log.
+    replica
+        Where the log is.
+    is_first, is_last
+        Whether they begin, and end, what is read of the log.
+    log_end_offset
+        Base offset of its newest segment, which may be empty.
+    """
+
+    where: Where
+    splits: Sequence[Split]
+    replica: Replica
+    is_first: bool
+    is_last: bool
+    log_end_offset: int
+
+
+@dataclass(frozen=True, eq=False)
+class Stretches(InputPartition):
+    """Stretches of one log, or small ones of several."""
+
+    runs: Sequence[Run]
+
+
+@dataclass(frozen=True, eq=False)
+class Logs(InputPartition):
+    """Whole logs.
+
+    Parameters
+    ----------
+    layout
+        The folders and texts that are read.
+    places
+        Topic and partition of the logs that are asked about.
+    scope
+        What the findings of all tasks go by.
+    """
+
+    layout: Layout
+    places: Collection[tuple[str | None, int | None]]
+    scope: Scope | None = None
