@@ -17,7 +17,7 @@ from toolkit.formats.batches import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL
 from toolkit.formats.headers import ABORT, COMMIT, UNREAD_MARKER, Headers
 from toolkit.schema import SPANS, Row, utc
 
-unhurried = settings(deadline=None)  # what comes out is tested, not how fast this machine is
+unhurried = settings(deadline=None, max_examples=200)  # what comes out is tested, not how fast this machine is
 
 MINUTE = 60_000
 
@@ -122,6 +122,12 @@ def test_the_first_holds_from_its_first_batch_and_the_next_from_the_marker_of_th
     assert [first[name] for name in told] == [1000, start, "producer", None, start, middle, 2 * MINUTE, 0]
     opened = utc(1001 + MINUTE)
     assert [second[name] for name in told] == [2000, opened, "producer", 3, middle, end, MINUTE, MINUTE]
+
+
+def test_of_one_that_opened_behind_another_its_producers_time_counts_if_it_was_over_by_then() -> None:
+    for wait, opened_at in ((1, 1002), (4_000, 5001), (-900, 101), (10_000, None)):
+        _, row = of(Step("data", 1), Step("data", 2, wait=wait), Step("commit", 1, wait=2 - wait), Step("commit", 2))
+        assert (row["opened_at"], row["held_from"]) == (utc(opened_at), utc(1003))
 
 
 def test_what_was_never_the_lowest_held_nothing() -> None:

@@ -23,7 +23,7 @@ from toolkit.formats.headers import COMMIT
 from toolkit.formats.records import STATE_TOPIC
 from toolkit.schema import Row
 
-__all__ = ["Cause", "cause"]
+__all__ = ["Cause", "Sign", "cause", "habit"]
 
 FLINK_ID = re.compile(r".+-\d+-\d+")  # prefix, subtask, checkpoint
 RANDOM_ID = re.compile(r".*[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}.*", re.IGNORECASE)
@@ -241,9 +241,12 @@ def _two_phase(scene: Scene) -> Sign | None:
 
 
 def _habit(scene: Scene) -> Sign | None:
-    """What an id looks like: a hint, no more."""
-    name = scene.case.owner.get("transactional_id") or ""
-    if FLINK_ID.fullmatch(name) and scene.case.owner.get("timeout_ms") == FLINK_TIMEOUT_MS:
+    return habit(scene.case.owner.get("transactional_id") or "", scene.case.owner.get("timeout_ms"))
+
+
+def habit(name: str, timeout_ms: int | None) -> Sign | None:
+    """What a transactional id looks like: a hint, no more."""
+    if FLINK_ID.fullmatch(name) and timeout_ms == FLINK_TIMEOUT_MS:
         text = f'a hint: "{name}" with a timeout of 1 h looks like Apache Flink, whose checkpoint decides what to do'
         return Sign(text=text, codes=("R11",))
     if RANDOM_ID.fullmatch(name):

@@ -41,6 +41,7 @@ HOLDS = Table(
         *SPANS.columns,
         Column("opened_at", TIME, "When it opened, by the clock that opened_by names; null where none can be right."),
         Column("opened_by", STRING, "producer, or broker: LogAppendTime, or the time of the last marker before it."),
+        Column("not_before", TIME, "Time of the last marker before it, where nothing else was open; null without one."),
         Column("after_offset", INT64, "Marker of the one that held the LSO until then; null where nothing was open."),
         Column("held_from", TIME, "From when on it held the LSO; null where that is not shown."),
         Column("held_to", TIME, "When its marker was written; null while it is open."),
@@ -76,19 +77,22 @@ def holds(spans: pa.Table, *, start: int = 0, stop: int | None = None, min_held_
     pyarrow.Table
         Rows of `HOLDS`, by first offset.
     """
-    lowest = _Lowest.of(spans)
-    opened_at, opened_by = _openings(lowest, _Marks.of(spans))
+    lowest, marks = _Lowest.of(spans), _Marks.of(spans)
+    # Where it was not alone, the markers around its first batch may lie in another section.
+    not_before = np.where(lowest.alone, marks.before(lowest.first), -1)
+    not_after = np.where(lowest.alone, marks.after(lowest.first), lowest.times_before)
+    opened_at, opened_by = _openings(lowest, not_before, not_after)
     held_from = np.where(lowest.alone, opened_at, lowest.times_before)
     ended = lowest.end_times >= 0
     held_from = np.where(ended, np.minimum(held_from, lowest.end_times), held_from)
     held_ms = np.where(ended & (held_from >= 0), lowest.end_times - held_from, -1)
-    latest = np.where(lowest.alone, _Marks.of(spans).after(lowest.first), held_from)
-    least_ms = np.where(ended & (latest >= 0), np.maximum(lowest.end_times - latest, 0), -1)
+    least_ms = np.where(ended & (not_after >= 0), np.maximum(lowest.end_times - not_after, 0), -1)
     inside = (lowest.became_at >= start) & (lowest.became_at < (NEVER if stop is None else stop))
     chosen = np.flatnonzero(inside & ((lowest.end == NEVER) | (held_ms < 0) | (held_ms >= min_held_ms)))
     found = {
         "opened_at": times(opened_at[chosen]),
         "opened_by": labels(opened_by[chosen], CLOCKS),
+        "not_before": times(not_before[chosen]),
         "after_offset": numbers(np.where(lowest.alone, -1, lowest.became_at)[chosen]),
         "held_from": times(held_from[chosen]),
         "held_to": times(lowest.end_times[chosen]),
@@ -181,14 +185,13 @@ class _Marks:
         return np.concatenate((self.times, [-1]))[np.searchsorted(self.offsets, offsets)]
 
 
-def _openings(lowest: _Lowest, marks: _Marks) -> tuple[Array, Array]:
+def _openings(lowest: _Lowest, not_before: Array, not_after: Array) -> tuple[Array, Array]:
     """When they opened, and by whose clock: a producer's where the markers around the first batch allow it."""
-    earliest, latest = marks.before(lowest.first), marks.after(lowest.first)
-    not_before = (earliest < 0) | (lowest.told >= earliest - DIFFER_MS)
-    not_after = (latest < 0) | (lowest.told <= latest + DIFFER_MS)
-    as_told = (lowest.told >= 0) & (lowest.told_by | (not_before & not_after))
-    by = np.where(as_told, np.where(lowest.told_by, BROKER, PRODUCER), np.where(earliest >= 0, BROKER, -1))
-    return np.where(as_told, lowest.told, earliest), by
+    allowed = (not_before < 0) | (lowest.told >= not_before - DIFFER_MS)
+    allowed &= (not_after < 0) | (lowest.told <= not_after + DIFFER_MS)
+    as_told = (lowest.told >= 0) & (lowest.told_by | allowed)
+    by = np.where(as_told, np.where(lowest.told_by, BROKER, PRODUCER), np.where(not_before >= 0, BROKER, -1))
+    return np.where(as_told, lowest.told, not_before), by
 
 
 def _table(spans: pa.Table, found: dict[str, pa.Array]) -> pa.Table:

@@ -10,7 +10,7 @@ from toolkit import schema
 from toolkit.analysis.evidence import Look
 from toolkit.errors import UsageError
 from toolkit.schema import Row
-from toolkit.sources.logdir.contents import Partitions
+from toolkit.sources.logdir.contents import Contents, Partitions
 from toolkit.sources.logdir.held import HeldTables
 from toolkit.sources.logdir.opened import named, sorted_rows
 from toolkit.sources.logdir.state import partition_row, producer_rows
@@ -192,12 +192,11 @@ class LogDir(HeldTables):
 
     def look(self, topics: Sequence[str] | None = None, partitions: Partitions | None = None) -> Look:
         """Everything the verdicts need (`analysis.evidence.Look`), with what speaks against trusting files."""
-        return self._look(topics, partitions).look
+        return self._look(self._contents(), topics, partitions).look
 
-    def _look(self, topics: Sequence[str] | None, partitions: Partitions | None) -> Looked:
+    def _look(self, contents: Contents, topics: Sequence[str] | None, partitions: Partitions | None) -> Looked:
         from toolkit.sources.logdir.look import take_look
 
-        contents = self._contents()
         logs = named(contents.asked(topics, partitions))
         return take_look(contents, logs, at_rest=self.at_rest, txn_state_partitions=self.txn_state_partitions)
 
@@ -208,6 +207,7 @@ class LogDir(HeldTables):
         *,
         max_transaction_timeout_ms: int = 900_000,
         log_evidence: bool = True,
+        min_held_ms: int | None = None,
     ) -> pd.DataFrame:
         """Who held the LSO of each partition when the files were written, why, and what is safe (``schema.FINDINGS``).
 
@@ -222,12 +222,16 @@ class LogDir(HeldTables):
             A live transaction that was open for longer is ``long``; the default is the brokers' default.
         log_evidence
             Read the log around what is held for its cause, opening time and impact.
+        min_held_ms
+            Tell also who held an LSO before that for at least so long, with verdict ``ended``; every log is read whole
+            for it. Only who held it when the files were written, if null.
         """
         rows = self.finding_rows(
             topics,
             partitions,
             max_transaction_timeout_ms=max_transaction_timeout_ms,
             log_evidence=log_evidence,
+            min_held_ms=min_held_ms,
         )
         return schema.FINDINGS.frame(rows)
 
@@ -238,13 +242,20 @@ class LogDir(HeldTables):
         *,
         max_transaction_timeout_ms: int = 900_000,
         log_evidence: bool = True,
+        min_held_ms: int | None = None,
     ) -> list[Row]:
         """`findings` as rows."""
         from toolkit.analysis.findings import findings
         from toolkit.sources.logdir.log_evidence import explained
 
-        looked = self._look(topics, partitions)
+        contents = self._contents()
+        looked = self._look(contents, topics, partitions)
         everything = topics is None and partitions is None
         asked = () if everything else list(looked.replicas)
         rows = findings([looked.look], asked=asked, max_transaction_timeout_ms=max_transaction_timeout_ms)
-        return sorted_rows(schema.FINDINGS, explained(looked, rows) if log_evidence else rows)
+        rows = explained(looked, rows) if log_evidence else rows
+        if min_held_ms is not None:
+            from toolkit.sources.logdir.holds import with_holds
+
+            rows = list(with_holds(contents, looked, rows, min_held_ms=min_held_ms))
+        return sorted_rows(schema.FINDINGS, rows)
