@@ -1,7 +1,10 @@
 """Steps of the LSO: against a reading batch by batch, and case by case."""
 
+from itertools import pairwise
+from random import Random
 from typing import Any
 
+import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,6 +15,7 @@ from toolkit.formats.batches import CONTROL, TRANSACTIONAL
 from toolkit.formats.headers import ABORT, COMMIT, UNREAD_MARKER, Headers
 from toolkit.schema import ABORTED, LSO_TIMELINE, utc
 
+FAR = 1_000_000
 BASE = 50  # what is said to be open before begins below it
 unhurried = settings(deadline=None)  # what comes out is tested, not how fast this machine is
 opened_before = st.dictionaries(
@@ -82,6 +86,25 @@ def test_steps_and_aborted_transactions_are_those_of_a_reading_batch_by_batch(
     for row in found[found["offset"] > BASE]:
         assert (row["last_stable_offset"], row["open_count"]) == right_after[int(row["offset"])]
     assert aborted(spans).tolist() == gone
+
+
+@unhurried
+@given(step_lists, opened_before, st.lists(st.integers(0, BASE + 120), max_size=6), st.randoms())
+def test_a_section_needs_only_the_transactions_that_touch_it(
+    steps: list[Step], opened: dict[int, tuple[int, int]], cuts: list[int], random: Random
+) -> None:
+    headers = batches(steps, base_offset=BASE)
+    end = end_of(headers)
+    spans = finish(piece(headers), opened_before=opened)
+    marker = np.where(spans["marker_offset"] < 0, FAR, spans["marker_offset"])
+    found = []
+    for start, stop in pairwise([None, *sorted(cuts), None]):
+        touching = (spans["first_offset"] < (FAR if stop is None else stop)) & (marker >= (start or 0))
+        rows = np.flatnonzero(touching).tolist()
+        random.shuffle(rows)
+        log_end_offset = end if stop is None else None
+        found.append(lso_steps(spans[rows], log_end_offset=log_end_offset, start=start, stop=stop))
+    assert np.concatenate(found).tolist() == lso_steps(spans, log_end_offset=end).tolist()
 
 
 @unhurried

@@ -67,36 +67,50 @@ def last_stable_offset(spans: Spans, *, log_end_offset: int) -> int:
     return int(starts.min()) if starts.size else log_end_offset
 
 
-def lso_steps(spans: Spans, *, log_end_offset: int, end_time: int = -1) -> Array:
+def lso_steps(
+    spans: Spans,
+    *,
+    log_end_offset: int | None,
+    end_time: int = -1,
+    start: int | None = None,
+    stop: int | None = None,
+) -> Array:
     """Every step of the LSO, in order.
 
     Parameters
     ----------
     spans
-        Every transaction of one partition, from `spans.finish`.
+        Every transaction of one partition, from `spans.finish`; of a section of it, those that touch the section are
+        enough.
     log_end_offset
-        Offset after the last one that was read.
+        Offset after the last one that was read; null if the section does not reach the end of the log.
     end_time
         Time of the last batch in ms, for the last row; -1 if not known.
+    start, stop
+        Only steps that a batch within ``start <= offset < stop`` makes; null for the ends of the log.
 
     Returns
     -------
     numpy.ndarray
         Structured array of `LSO_STEP`. A row where a transaction opens while no other is open: the LSO stops at its
         first offset. A row where the marker of the lowest open transaction is written: the LSO goes to the next lowest
-        one, or to the log end, which it follows from there. One last row ``end``. A transaction that was open before
-        what was read has its first row just after its first offset, without a time.
+        one, or to the log end, which it follows from there. One last row ``end``, if the log ends there. A transaction
+        that was open before what was read has its first row just after its first offset, without a time.
     """
     open_ = _OpenSpans.of(spans)
+    # Whether a batch makes a step depends on those transactions only that begin before it and do not end before it. So
+    # does who is open right after it. One that ends below the section ends before each of its batches, and one that
+    # begins above it begins after them: neither can matter.
     before = np.concatenate(([-1], open_.ends_by[:-1]))[: len(open_.spans)]
-    alone = np.flatnonzero(open_.first > before)
-    held = np.flatnonzero((open_.end > before) & (open_.end < NEVER))
+    alone = np.flatnonzero((open_.first > before) & _within(open_.first, start, stop))
+    held = np.flatnonzero((open_.end > before) & (open_.end < NEVER) & _within(open_.end, start, stop))
     opening, closing = taken(open_.spans, alone), taken(open_.spans, held)
+    end = np.array([] if log_end_offset is None else [log_end_offset], np.int64)
 
-    steps = np.full(len(alone) + len(held) + 1, -1, LSO_STEP)
-    steps["offset"] = np.concatenate((_opened_at(opening), closing["marker_offset"] + 1, [log_end_offset]))
-    steps["at"] = np.concatenate((opening["start"], closing["end"], [end_time]))
-    steps["event"] = np.concatenate((np.full(len(alone), OPEN), closing["marker"], [END]))
+    steps = np.full(len(alone) + len(held) + len(end), -1, LSO_STEP)
+    steps["offset"] = np.concatenate((_opened_at(opening), closing["marker_offset"] + 1, end))
+    steps["at"] = np.concatenate((opening["start"], closing["end"], np.full(len(end), end_time)))
+    steps["event"] = np.concatenate((np.full(len(alone), OPEN), closing["marker"], np.full(len(end), END)))
     steps = taken(steps, stable_order(steps["offset"]))
 
     held_back, holder = open_.holder_at(steps["offset"])
@@ -109,8 +123,22 @@ def lso_steps(spans: Spans, *, log_end_offset: int, end_time: int = -1) -> Array
     return steps
 
 
-def lso_table(steps: Array, *, topic: str | None, partition: int | None, broker_id: int | None = None) -> pa.Table:
-    """Steps from `lso_steps` as an Arrow table with exactly the columns of ``schema.LSO_TIMELINE``."""
+def lso_table(
+    steps: Array,
+    *,
+    topic: str | pa.Array | None,
+    partition: int | pa.Array | None,
+    broker_id: int | pa.Array | None = None,
+) -> pa.Table:
+    """Steps from `lso_steps` as an Arrow table with exactly the columns of ``schema.LSO_TIMELINE``.
+
+    Parameters
+    ----------
+    steps
+        From `lso_steps`.
+    topic, partition, broker_id
+        Where they come from: one value for every row, or an Arrow array of one for each.
+    """
     columns = {name: numbers(steps[name]) for name in LSO_STEP.names or ()}
     place = {"topic": topic, "partition": partition, "broker_id": broker_id}
     named = {"at": times(steps["at"]), "event": labels(steps["event"], EVENTS)}
@@ -180,6 +208,11 @@ class _OpenSpans:
     def count_at(self, log_end: Array) -> Array:
         """Number of open transactions of a log that ends at each of these offsets."""
         return np.searchsorted(self.first, log_end) - np.searchsorted(np.sort(self.end), log_end)
+
+
+def _within(offsets: Array, start: int | None, stop: int | None) -> Array:
+    low, high = -1 if start is None else start, NEVER if stop is None else stop
+    return (offsets >= low) & (offsets < high)
 
 
 def _opened_at(spans: Spans) -> Array:

@@ -70,5 +70,8 @@ def arrow_table(table: Table, columns: Mapping[str, Any], *, rows: int) -> pa.Ta
     arrays = []
     for column in table.columns:
         given, type_ = columns.get(column.name), arrow_type(column.type)
-        arrays.append(given.cast(type_) if isinstance(given, pa.Array) else pa.repeat(pa.scalar(given, type_), rows))
+        if isinstance(given, pa.Array | pa.ChunkedArray):
+            arrays.append(given.cast(type_))
+        else:
+            arrays.append(pa.repeat(pa.scalar(given, type_), rows))
     return pa.Table.from_arrays(arrays, schema=table.arrow_schema)

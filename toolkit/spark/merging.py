@@ -7,19 +7,23 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from toolkit.analysis.ordering import run_starts
 from toolkit.analysis.spans import EMPTY, SPAN, Piece, Spans, begin, finish, merge, span_table
 from toolkit.formats.columns import arrow_table
 from toolkit.schema import SPANS
-from toolkit.spark.packing import ROWS_PER_PACK, runs, unpack
-from toolkit.spark.pieces import ANCHOR, BEGIN, CLOSED, DAMAGE, EDGES, PLACE
+from toolkit.spark.packing import ROWS_PER_PACK, Gathered, runs, unpack
+from toolkit.spark.pieces import ANCHOR, BEGIN, CLOSED, DAMAGE, EDGES, PIECES_SCHEMA, PLACE
 from toolkit.spark.types import spark_table
 
 __all__ = ["merged"]
 
+Array = npt.NDArray[Any]
+
 LOG = ("topic", "partition", "log")
+NO_PLACES = pa.schema([PIECES_SCHEMA.field(name) for name in PLACE]).empty_table()
 PACKS_AT_ONCE = 1 << 10
 SPANS_AT_ONCE = PACKS_AT_ONCE * ROWS_PER_PACK
 
@@ -40,7 +44,7 @@ def merged(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     iterator of pyarrow.RecordBatch
         Rows of ``schema.SPANS``, as Spark has them.
     """
-    found, log = _Found(), _Log()
+    found, log = Gathered(), _Log()
     for run in runs(batches, (*LOG, "slot", "kind")):
         name = tuple(run.column(each)[0].as_py() for each in LOG)
         if name != log.name:
@@ -52,17 +56,25 @@ def merged(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             if kind == DAMAGE:
                 yield _failures(rows)
             elif kind == CLOSED:
-                found.add(_numbered(rows), pa.Table.from_batches([rows.select(list(PLACE))]))
+                found.add(*_numbered(rows), pa.Table.from_batches([rows.select(PLACE)]))
             elif kind == ANCHOR:
                 log.add_anchors(rows)
             elif kind == BEGIN:
                 log.add_opened(rows)
             elif kind == EDGES:
                 found.add(*log.add_edges(rows))
-            if found.rows >= SPANS_AT_ONCE:
-                yield from found.take()
+            if found.count >= SPANS_AT_ONCE:
+                yield from _span_rows(found)
     found.add(*log.finish())
-    yield from found.take()
+    yield from _span_rows(found)
+
+
+def _span_rows(found: Gathered) -> Iterator[pa.RecordBatch]:
+    if found.count:
+        spans, codes, places = found.take()
+        spans["file"] = codes
+        columns = {name: places.column(name).take(pa.array(codes)) for name in ("topic", "partition", "broker_id")}
+        yield from spark_table(span_table(spans, **columns, files=places.column("file").to_pylist())).to_batches()
 
 
 def _failures(rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -70,12 +82,10 @@ def _failures(rows: pa.RecordBatch) -> pa.RecordBatch:
     return spark_table(arrow_table(SPANS, columns, rows=rows.num_rows)).to_batches()[0]
 
 
-def _numbered(rows: pa.RecordBatch) -> Spans:
-    """The spans in packed rows; their ``file`` is the number of the row."""
+def _numbered(rows: pa.RecordBatch) -> tuple[Spans, Array]:
+    """The spans in packed rows, and in which row each was."""
     spans, counts = unpack(rows.column("packed"), SPAN)
-    spans = spans.copy()
-    spans["file"] = np.repeat(np.arange(rows.num_rows), counts)
-    return spans
+    return spans, np.repeat(np.arange(rows.num_rows), counts)
 
 
 @dataclass(slots=True, eq=False)
@@ -107,20 +117,21 @@ class _Log:
             spans, _ = unpack(rows.column("packed").slice(row, 1), SPAN)
             self.opened[offset] = np.concatenate((self.opened.get(offset, spans[:0]), spans))
 
-    def add_edges(self, rows: pa.RecordBatch) -> tuple[Spans, pa.Table | None]:
+    def add_edges(self, rows: pa.RecordBatch) -> tuple[Spans, Array, pa.Table]:
         """What is finished then, and where each was read."""
         self._add_first_place(rows)
         if self.now is None:
             self.now = self._begin(rows.column("first_offset")[0].as_py())
-        spans = _numbered(rows)
-        packs = np.split(spans, run_starts(changes=spans["file"][1:] != spans["file"][:-1])[1:])
-        spans["file"] += self.place_rows
+        spans, numbers = _numbered(rows)
+        spans = spans.copy()
+        spans["file"] = self.place_rows + numbers
+        packs = np.split(spans, run_starts(changes=numbers[1:] != numbers[:-1])[1:])
         self._add_places(rows)
         self.now = merge(self.now, *(Piece(edges=edges) for edges in packs))
         closed, self.now = self.now.take_closed()
         return self._placed(closed)
 
-    def finish(self) -> tuple[Spans, pa.Table | None]:
+    def finish(self) -> tuple[Spans, Array, pa.Table]:
         """The rest."""
         return self._placed(finish(self._begin(None) if self.now is None else self.now))
 
@@ -146,44 +157,10 @@ class _Log:
             self._add_places(rows.slice(0, 1))
 
     def _add_places(self, rows: pa.RecordBatch) -> None:
-        self.places.append(rows.select(list(PLACE)))
+        self.places.append(rows.select(PLACE))
         self.place_rows += rows.num_rows
 
-    def _placed(self, spans: Spans) -> tuple[Spans, pa.Table | None]:
-        """Spans whose ``file`` is the row of the table that tells where they were read."""
-        if not len(spans):
-            return spans, None
-        used, spans["file"] = np.unique(spans["file"], return_inverse=True)
-        return spans, pa.Table.from_batches(self.places).take(pa.array(used))
-
-
-@dataclass(slots=True, eq=False)
-class _Found:
-    """What is finished and not yet handed on: many spans in one table cost as much as few."""
-
-    spans: list[Spans] = field(default_factory=list)
-    places: list[pa.Table] = field(default_factory=list)
-    rows: int = 0
-    place_rows: int = 0
-
-    def add(self, spans: Spans, places: pa.Table | None) -> None:
-        """Add spans whose ``file`` is the row of `places` that tells where they were read."""
-        if places is None:
-            return
-        spans["file"] += self.place_rows
-        self.spans.append(spans)
-        self.places.append(places)
-        self.rows += len(spans)
-        self.place_rows += places.num_rows
-
-    def take(self) -> Iterator[pa.RecordBatch]:
-        if not self.rows:
-            return
-        spans = np.concatenate(self.spans)
-        places = pa.concat_tables(self.places).combine_chunks()
-        codes = pa.array(spans["file"])
-        topic, partition, broker_id = (places.column(name).combine_chunks().take(codes) for name in PLACE[:3])
-        files = places.column("file").to_pylist()
-        table = span_table(spans, topic=topic, partition=partition, broker_id=broker_id, files=files)
-        self.spans, self.places, self.rows, self.place_rows = [], [], 0, 0
-        yield from spark_table(table).to_batches()
+    def _placed(self, spans: Spans) -> tuple[Spans, Array, pa.Table]:
+        used, codes = np.unique(spans["file"], return_inverse=True)
+        places = pa.Table.from_batches(self.places, NO_PLACES.schema) if len(used) else NO_PLACES
+        return spans, codes, places.take(pa.array(used))

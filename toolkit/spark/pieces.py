@@ -13,14 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pyspark.sql.types import (
-    BinaryType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-)
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
 from toolkit.analysis.ordering import run_starts, stable_order, taken
 from toolkit.analysis.spans import EMPTY, Piece, Spans, merge, piece
@@ -50,38 +44,22 @@ PIECES = StructType(
     [
         StructField("topic", StringType()),
         StructField("partition", IntegerType()),
-        StructField("log", StringType(), metadata={"comment": "Which log of the partition: `log_name`."}),
-        StructField("slot", LongType(), metadata={"comment": "What is worked on together; -1: what is of the log."}),
-        StructField("kind", StringType(), metadata={"comment": "What the row is; see the kinds below."}),
-        StructField("first_offset", LongType(), metadata={"comment": "Where in the log it is; null: before it."}),
+        StructField("log", StringType()),  # which log of the partition: `log_name`
+        StructField("slot", LongType()),  # what is worked on together; -1 for what is of the whole log
+        StructField("kind", StringType()),  # one of those below
+        StructField("first_offset", LongType()),  # where in the log it is
         StructField("broker_id", IntegerType()),
-        StructField("file", StringType(), metadata={"comment": "File that all in it was read from."}),
-        StructField("packed", BinaryType(), metadata={"comment": "Rows of SPAN or HEADER."}),
+        StructField("file", StringType()),  # that all in it was read from
+        StructField("packed", BinaryType()),  # rows of SPAN or HEADER, see `toolkit.spark.packing`
         StructField("log_end_offset", LongType()),
-        StructField("end_time", LongType(), metadata={"comment": "Of the last batch, in ms."}),
+        StructField("end_time", LongType()),  # of the last batch, in ms
         StructField("position", LongType()),
         StructField("error", StringType()),
     ]
 )
 """Spark's schema of the table."""
 
-PIECES_SCHEMA = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("log", pa.string()),
-        ("slot", pa.int64()),
-        ("kind", pa.string()),
-        ("first_offset", pa.int64()),
-        ("broker_id", pa.int32()),
-        ("file", pa.string()),
-        ("packed", pa.binary()),
-        ("log_end_offset", pa.int64()),
-        ("end_time", pa.int64()),
-        ("position", pa.int64()),
-        ("error", pa.string()),
-    ]
-)
+PIECES_SCHEMA: pa.Schema = to_arrow_schema(PIECES)
 """The same for Arrow."""
 
 # The kinds. Sorted by name and offset, the rows of a log come in the order in which they are needed.
@@ -94,7 +72,7 @@ END = "end"  # where a part ends: log_end_offset, end_time
 HEADERS = "headers"  # batches that are not folded yet (headers)
 
 OF_LOG = -1
-PLACE = ("topic", "partition", "broker_id", "file")
+PLACE = ["topic", "partition", "broker_id", "file"]
 SPANS_AT_ONCE = 1 << 16
 
 

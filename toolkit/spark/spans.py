@@ -18,14 +18,14 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from toolkit.analysis.ordering import run_starts, stable_order, taken
+from toolkit.analysis.ordering import run_starts, taken
 from toolkit.analysis.spans import begin, merge, piece
 from toolkit.formats.folders import segment_base_offset
 from toolkit.formats.header_table import headers_of
 from toolkit.formats.headers import HEADER
 from toolkit.schema import SPANS
 from toolkit.spark.merging import merged
-from toolkit.spark.packing import pack, pack_starts, runs, unpack, whole_runs
+from toolkit.spark.packing import pack, pack_groups, pack_starts, runs, unpack, whole_runs
 from toolkit.spark.pieces import (
     ANCHOR,
     BEGIN,
@@ -124,40 +124,21 @@ def _packed(batches: Iterable[pa.RecordBatch], *, offsets_per_task: int) -> Iter
 
 def _header_rows(batch: pa.RecordBatch, offsets_per_task: int) -> pa.RecordBatch:
     headers = headers_of(batch)
-    slots = headers["base_offset"] // offsets_per_task
-    group = _codes([*(batch.column(name) for name in PLACE), pa.array(slots)])
-    order = stable_order(group)
-    group = group[order]
-    headers = taken(headers, order)
-    starts = pack_starts(run_starts(changes=group[1:] != group[:-1]), len(headers))
-    first = order[starts]
-    columns = {name: batch.column(name).take(pa.array(first)) for name in PLACE}
-    logs = map(log_name, columns["file"].to_pylist(), columns["broker_id"].to_pylist())
-    columns |= {
-        "log": pa.array(logs, pa.string()),
-        "slot": pa.array(slots[first]),
-        "packed": pack(headers, starts),
-    }
-    return piece_rows({**columns, "kind": HEADERS}, rows=len(starts))
+    slots = pa.array(headers["base_offset"] // offsets_per_task)
+    packed, like = pack_groups(headers, [*batch.select(PLACE).columns, slots])
+    place = batch.select(PLACE).take(like)
+    columns = {"log": _logs(place), "slot": slots.take(like), "kind": HEADERS, "packed": packed}
+    return piece_rows({**dict(zip(PLACE, place.columns, strict=True)), **columns}, rows=len(packed))
 
 
-def _codes(columns: list[pa.Array]) -> Array:
-    """A number for each row; equal where the rows are."""
-    codes = np.zeros(len(columns[0]), np.int64)
-    for column in columns:
-        encoded = column.dictionary_encode(null_encoding="encode")
-        if len(encoded.dictionary) > 1:
-            both = codes * len(encoded.dictionary) + np.asarray(encoded.indices)
-            codes = np.unique(both, return_inverse=True)[1].reshape(-1)
-    return codes
+def _logs(rows: pa.RecordBatch) -> pa.Array:
+    files, brokers = rows.column("file").to_pylist(), rows.column("broker_id").to_pylist()
+    return pa.array(map(log_name, files, brokers), pa.string())
 
 
 def _damage_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
     columns = {name: batch.column(name) for name in (*PLACE, "position", "error")}
-    logs = map(log_name, columns["file"].to_pylist(), columns["broker_id"].to_pylist())
-    return piece_rows(
-        {**columns, "log": pa.array(logs, pa.string()), "slot": OF_LOG, "kind": DAMAGE}, rows=batch.num_rows
-    )
+    return piece_rows({**columns, "log": _logs(batch), "slot": OF_LOG, "kind": DAMAGE}, rows=batch.num_rows)
 
 
 def _anchors(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
