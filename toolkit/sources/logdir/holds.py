@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from toolkit.analysis.amounts import amounts
 from toolkit.analysis.holders import by_producer, held_findings, stretch
-from toolkit.analysis.holds import holds, last_marker_time
+from toolkit.analysis.holds import holds
 from toolkit.formats.records import STATE_TOPIC
 from toolkit.schema import Row
 from toolkit.sources.logdir.contents import Contents
@@ -51,9 +51,8 @@ def with_holds(contents: Contents, looked: Looked, answers: Iterable[Row], *, mi
 def _holds(contents: Contents, log: Log, answers: Sequence[Row], *, min_held_ms: int) -> list[Row]:
     """Rows of `toolkit.analysis.holds.HOLDS`, with what was counted behind them."""
     spans = pa.concat_tables(span_tables(contents, [log], Section(), producer_id=None))
-    as_of = last_marker_time(spans).as_py()
     found = holds(spans, min_held_ms=min_held_ms).to_pylist()
-    return [{**hold, "as_of": as_of, **_counted(log, hold, answers)} for hold in found]
+    return [{**hold, **_counted(log, hold, answers)} for hold in found]
 
 
 def _counted(log: Log, hold: Row, answers: Sequence[Row]) -> Mapping[str, int | None]:
