@@ -100,6 +100,8 @@ class Recorder:
         try:
             while (samples is None or taken < samples) and (until is None or due <= until):
                 self.audience.waiting(due)
+                if due - _now() > 2 * self.interval:
+                    self.audience.warned(f"This machine's clock has gone back; the next look waits for {_clock(due)}.")
                 if stop.wait(max(0.0, (due - _now()).total_seconds())):
                     break
                 due = self._not_missed(due)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from toolkit.analysis.evidence import Look
@@ -110,7 +111,8 @@ def take_sample(
     rows = judge_sample(look, earlier, max_transaction_timeout_ms=max_transaction_timeout_ms)
     told = before.told if before else {}
     if log_evidence:
-        rows, told = told_of(cluster.wire, [earlier, look] if earlier else [look], rows, told)
+        with suppress(ToolkitError):  # what was seen counts without it
+            rows, told = told_of(cluster.wire, [earlier, look] if earlier else [look], rows, told)
     seen = first_seen(look, before.first_seen if before else {})
     late = late_transactions(
         rows, look, first_seen=seen, padding_ms=late_padding_ms, longest_timeout_ms=longest_timeout_ms
