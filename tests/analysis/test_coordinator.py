@@ -349,6 +349,33 @@ def test_what_could_not_be_read_leaves_its_mark() -> None:
     assert histories([nobody]) == []
 
 
+def test_what_could_not_be_read_before_the_last_record_is_no_loss_though_told_after_it() -> None:
+    events = [
+        {**event, "file": "0.log", "position": 100 * event["offset"]}
+        for event in transaction("Commit", decide=100, offset=1)
+    ]
+    damage = {**dict.fromkeys(COORDINATOR_EVENTS.names), "txn_state_partition": 3, "broker_id": 1, "file": "0.log"}
+    before, after = ({**damage, "position": at, "error": f"CORRUPT_BATCH: at {at}."} for at in (50, 150))
+    begun, *_ = events
+    assert only([begun, before])["error"] is None
+    assert only([begun, after, before])["error"] == "CORRUPT_BATCH: at 150."
+    assert only([after, begun])["error"] == "CORRUPT_BATCH: at 150."
+    assert only([*events, before, after])["error"] is None
+    unplaced = {**before, "position": None}
+    assert only([begun, unplaced])["error"] == "CORRUPT_BATCH: at 50."
+    assert only([unplaced, begun])["error"] is None
+
+
+def test_partitions_read_one_by_one_are_told_the_newest_time_of_all() -> None:
+    events = transaction("Commit", decide=100)[:1]
+    later = {**record(0, 90_000, "Empty"), "transactional_id": "other", "txn_state_partition": 4}
+    rows = histories([*events, later])
+    assert [*histories([later], latest=at(90_000)), *histories(events, latest=at(90_000))] == rows
+    assert histories(events)[0]["ongoing_ms"] == 0
+    assert histories(events, latest=at(90_000))[0]["ongoing_ms"] == 90_000
+    assert histories(events, as_of=at(5), latest=at(90_000)) == histories(events, as_of=at(5))
+
+
 def test_ids_and_replicas_are_kept_apart() -> None:
     events = transaction("Commit", decide=100)
     behind = [{**event, "broker_id": 2} for event in events[:2]]

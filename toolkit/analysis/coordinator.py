@@ -13,7 +13,7 @@ import datetime as dt
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from toolkit.analysis.endings import LAST_EPOCH, Records, ending
 from toolkit.analysis.states import EXPIRED, OPEN_STATES, Replica, replica_of, state_of
@@ -36,7 +36,11 @@ STAGES = {  # of a transaction, in the order they come in
 
 
 def histories(
-    events: Iterable[Row], *, as_of: dt.datetime | None = None, stuck_after: dt.timedelta = PREPARE_GRACE
+    events: Iterable[Row],
+    *,
+    as_of: dt.datetime | None = None,
+    latest: dt.datetime | None = None,
+    stuck_after: dt.timedelta = PREPARE_GRACE,
 ) -> list[Row]:
     """What became of each transactional id: its transactions and how each ended, InitProducerId, expiry.
 
@@ -48,6 +52,8 @@ def histories(
     as_of
         When they were read, by the coordinators' clock: what is open lasts until then, and what ended just before may
         still be followed by more. By default the newest time in the records, and nothing is waited for.
+    latest
+        The newest time in the records of all partitions, where these are not all; by default that in these.
     stuck_after
         From when on a transaction in Prepare* is stuck.
 
@@ -56,27 +62,27 @@ def histories(
     list of Row
         Rows of ``schema.HISTORIES``. A row that may lack a record because it could not be read has its ``error``.
     """
-    found: defaultdict[Replica, list[tuple[int, Row]]] = defaultdict(list)
-    lost: dict[Replica, tuple[int, str]] = {}  # the last record of a partition that cannot be told whose it is
-    latest: dt.datetime | None = None
-    for index, event in enumerate(events):
-        replica, time = replica_of(event), event["timestamp"]
-        if event["transactional_id"] is not None:
-            found[replica].append((index, event))
-        elif event["error"]:
-            lost[replica] = index, event["error"]
+    found: defaultdict[Replica, list[_Event]] = defaultdict(list)
+    lost: defaultdict[Replica, list[_Event]] = defaultdict(list)  # of which it cannot be told whose they are
+    for number, row in enumerate(events):
+        event, time = _Event(number, row), row["timestamp"]
+        if row["transactional_id"] is not None:
+            found[replica_of(row)].append(event)
+        elif row["error"]:
+            lost[replica_of(row)].append(event)
         latest = time if latest is None or (time is not None and time > latest) else latest
+    last_lost = {replica: _last(events) for replica, events in lost.items()}
     rows: list[Row] = []
     for replica in sorted(found):
-        last_index = found[replica][-1][0]
-        lost_at, error = lost.get(replica._replace(transactional_id=""), (-1, ""))
+        last = found[replica][-1]
+        behind = (each for each in last_lost.get(replica._replace(transactional_id=""), ()) if each.comes_after(last))
         reading = _Reading(
             as_of=as_of or latest,
             settled=as_of is None,
             stuck_after=stuck_after,
-            lost=error if lost_at > last_index else None,
+            lost=next((each.row["error"] for each in behind), None),
         )
-        rows += reading.rows([event for _, event in found[replica]])
+        rows += reading.rows([event.row for event in found[replica]])
     return rows
 
 
@@ -109,6 +115,30 @@ def newest(events: Iterable[Row], *, broker_id: int | None = None, observed_at: 
             leading[transactional_id, partition] = event
     known = [leading[key] for key in sorted(leading)]
     return [_transaction(event, broker_id, observed_at) for event in known if event["error"] or not event["tombstone"]]
+
+
+class _Event(NamedTuple):
+    """A record, or what could not be read as one, and how many came before it."""
+
+    number: int
+    row: Row
+
+    @property
+    def place(self) -> tuple[str, int, int] | None:
+        """Where in its file it is; files of a log are named in their order."""
+        file, position = self.row.get("file"), self.row.get("position")
+        return None if file is None or position is None else (file, position, self.row["offset"] or 0)
+
+    def comes_after(self, other: _Event) -> bool:
+        """By their places where both are known: of files, what is damaged is told after what was read around it."""
+        ours, theirs = self.place, other.place
+        return self.number > other.number if ours is None or theirs is None else ours > theirs
+
+
+def _last(events: Sequence[_Event]) -> list[_Event]:
+    """The last by place, and the last by number."""
+    placed = [event for event in events if event.place is not None]
+    return [*sorted(placed, key=lambda event: event.place or ("", 0, 0))[-1:], events[-1]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
