@@ -9,7 +9,7 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pyarrow.dataset as ds
@@ -28,6 +28,8 @@ LATER = NINE + dt.timedelta(hours=2)
 WRITTEN = [sample(NINE + dt.timedelta(minutes=30 * each)) for each in range(4)]  # of 9 and 10 o'clock
 NEXT = sample(LATER, partitions=3)
 
+MERGED = ["samples", "findings"]  # the others are merged as these are
+
 Step = Callable[[Path], None]
 
 
@@ -38,7 +40,7 @@ def write(directory: Path) -> None:
 
 def merge(directory: Path, now: dt.datetime = LATER) -> None:
     with Writer(directory) as writer:
-        writer_module.TABLES = ["samples", "findings"]  # the others are merged as these are
+        writer_module.TABLES = MERGED
         assert writer.merge(now=now) > 0
 
 
@@ -104,12 +106,12 @@ def plainly(directory: Path, table: str) -> list[Row]:
     return rows
 
 
-def check(directory: Path, where: str, *, may_be_away: bool) -> None:
+def check(directory: Path, where: str, tables: Iterable[str], *, may_be_away: bool) -> None:
     """What was written is there once, for every reader; of what was in flight all, or nothing that counts."""
     whole = {row["sample"] for row in read(directory, "samples").to_pylist()}
     samples = [each for each in (*WRITTEN, NEXT) if each.due in whole]
     assert len(samples) >= len(WRITTEN), f"{where}: lost {len(WRITTEN) - len(samples)} samples"
-    for table in RECORDED:
+    for table in tables:
         expected = rows_of(samples, table).to_pylist()
         found = [row for row in read(directory, table).to_pylist() if row["sample"] in whole]
         assert found == expected, f"{where}: {table} has {len(found)} rows, not {len(expected)}"
@@ -146,7 +148,8 @@ def main(scene: str, scratch: Path) -> None:
         shutil.copytree(written, directory)
         was_killed = killed_before(operation, step, directory)
         where = f"{scene}, killed before operation {operation}" if was_killed else f"{scene}, not killed"
-        check(directory, where, may_be_away=scene in {"merge_without_exchange", "start"})
+        tables = MERGED if step in {merge, merge_the_day, merge_without_exchange} else RECORDED
+        check(directory, where, tables, may_be_away=scene in {"merge_without_exchange", "start"})
         check_restarted(directory, where)
         shutil.rmtree(directory)
         operation += 1

@@ -23,7 +23,10 @@ def sample(due: dt.datetime, *, partitions: int = 2, error: str | None = None) -
     one = replace(
         look(
             transaction(8, state="Empty", on=()),
-            partitions=[partition(number=number, observed_at=due) for number in range(partitions)],
+            partitions=[
+                partition(number=number, lso=100 if number == 0 else 150, observed_at=due)
+                for number in range(partitions)
+            ],
             producers=[producer(8, observed_at=due), producer(9, start=None, observed_at=due)],
         ),
         observed_at=due,

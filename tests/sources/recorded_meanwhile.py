@@ -1,0 +1,22 @@
+"""Write a recording and merge it all the time, in a process of its own, while somebody reads it."""
+
+import datetime as dt
+import sys
+from pathlib import Path
+
+from tests.sources.recorded import NINE, sample
+from toolkit.sources.recording.writer import Writer
+
+EVERY = dt.timedelta(minutes=15)
+
+
+def main(directory: Path, count: int) -> None:
+    with Writer(directory) as writer:
+        for each in range(count):
+            due = NINE + each * EVERY
+            writer.write(sample(due))
+            writer.merge(now=due)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]))
