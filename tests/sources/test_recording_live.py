@@ -1,0 +1,145 @@
+"""Samples of a real Kafka with real incidents, and what their recording tells afterwards."""
+
+import datetime as dt
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from toolkit import Cluster, Recording
+from toolkit.lab import Kafka
+from toolkit.lab.incidents import INCIDENTS, Staged
+from toolkit.lab.producer import TxnProducer
+from toolkit.schema import RECORDED, Row
+from toolkit.sources.recording.limits import longest_timeout_ms
+from toolkit.sources.recording.sample import Sample, take_sample
+from toolkit.sources.recording.writer import Writer
+
+pytestmark = pytest.mark.lab
+
+NAMES = ("never_added", "late_message", "several_open", "superseded_same_partition", "offsets_never_added")
+HEALTHY = ("open_young", "old_event_times")
+SECOND = dt.timedelta(seconds=1)
+
+
+@pytest.fixture(scope="module")
+def cluster(kafka: Kafka) -> Iterator[Cluster]:
+    with Cluster(kafka.bootstrap_servers, timeout=10) as connected:
+        yield connected
+
+
+@pytest.fixture
+def sampled(cluster: Cluster, tmp_path: Path) -> Iterator[Callable[..., Sample]]:
+    """Takes the next sample and writes it."""
+    before: list[Sample] = []
+    due = dt.datetime.now(dt.UTC).replace(microsecond=0)
+    with Writer(tmp_path) as writer:
+
+        def take(**options: int) -> Sample:
+            sample = take_sample(
+                cluster,
+                due=due + len(before) * SECOND,
+                interval_ms=1_000,
+                before=before[-1] if before else None,
+                **options,  # type: ignore[arg-type]
+            )
+            writer.write(sample)
+            before.append(sample)
+            return sample
+
+        yield take
+
+
+def of(rows: Sequence[Row], staged: Staged) -> Row:
+    """The finding of what was staged."""
+    (row,) = [
+        row
+        for row in rows
+        if (row["topic"], row["partition"], row["producer_id"], row["start_offset"])
+        == (staged.topic, staged.partition, staged.producer_id, staged.start_offset)
+    ]
+    return row
+
+
+def test_a_recording_tells_again_what_was_seen(
+    kafka: Kafka, cluster: Cluster, sampled: Callable[..., Sample], tmp_path: Path
+) -> None:
+    healthy = [INCIDENTS[name](kafka) for name in HEALTHY]
+    samples = [sampled(), sampled()]
+    staged = [INCIDENTS[name](kafka) for name in NAMES]
+    samples += [sampled(), sampled(), sampled()]
+    verdicts = {one.name: [of(each.tables["findings"], one)["verdict"] for each in samples[2:]] for one in staged}
+    assert verdicts == {one.name: ["unknown", "hanging", "hanging"] for one in staged}
+    for one in healthy:
+        assert {of(each.tables["findings"], one)["verdict"] for each in samples} == {"ongoing"}
+    assert all(not row["error"] for each in samples for row in each.tables["samples"])
+
+    recording = Recording(tmp_path)
+    for each in samples:
+        recorded = RECORDED["findings"].arrow(each.tables["findings"]).drop_columns(["sample"]).to_pylist()
+        assert recording.finding_rows(at=each.due) == recorded
+    live = cluster.finding_rows(looks_apart=0.5)
+    for one in staged:
+        row, now = of(recording.finding_rows(), one), of(live, one)
+        for name in ("verdict", "cause", "remedy", "missing", "records_held", "groups_held", "opened_by", "held_from"):
+            assert row[name] == now[name], name
+    assert {row["topic"] for row in recording.partition_rows()} >= {one.topic for one in staged}
+    assert recording.partition_rows([staged[0].topic], [0])[0]["log_start_offset"] == 0
+    producer_rows, live_rows = (each.producer_rows([staged[0].topic]) for each in (recording, cluster))
+    assert [{**row, "observed_at": None} for row in producer_rows] == [
+        {**row, "observed_at": None} for row in live_rows
+    ]
+    for one in healthy:
+        one.close()
+    gone = sampled()
+    assert not {one.topic for one in healthy} & {row["topic"] for row in gone.tables["findings"]}
+
+
+def test_a_cause_that_is_known_is_not_read_again_for_a_minute(
+    kafka: Kafka, cluster: Cluster, sampled: Callable[..., Sample], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    staged = INCIDENTS["late_after_commit"](kafka)
+    sampled()
+    read = of(sampled().tables["findings"], staged)
+    monkeypatch.setattr("toolkit.sources.log_evidence.read_log_evidence", None)
+    told = of(sampled().tables["findings"], staged)
+    for name in ("cause", "opened_at", "opened_by", "records_held", "bytes_held", "held_from", "groups_held"):
+        assert told[name] == read[name]
+    assert "(R1)" in told["cause"]
+    assert [one["name"] for one in told["evidence"]][-4:] == [one["name"] for one in read["evidence"]][-4:]
+
+
+def test_late_transactions_by_whose_clock(kafka: Kafka, cluster: Cluster, sampled: Callable[..., Sample]) -> None:
+    assert longest_timeout_ms(cluster.wire) == 3_600_000, "as this Kafka was told"
+    hanging = INCIDENTS["late_after_commit"](kafka)
+    producers = [TxnProducer(cluster.wire, f"{hanging.topic}-{each}", timeout_ms=1_000).init() for each in range(2)]
+    producers[0].send(hanging.topic, 1)
+    producers[1].send(hanging.topic, 1, timestamp=dt.datetime.now(dt.UTC) + dt.timedelta(minutes=50))
+    with INCIDENTS["old_event_times"](kafka) as live:
+        first = sampled(late_padding_ms=0)
+        threading.Event().wait(1.1)
+        last = sampled(late_padding_ms=0)
+    seen = {(row["topic"], row["producer_id"]): row for row in last.tables["late_transactions"]}
+    assert (live.topic, live.producer_id) not in seen, "its records are a week old, and it is not"
+    assert (hanging.topic, hanging.producer_id) not in seen, "its id may have transactions of ten minutes"
+    by_producer, by_recorder = (seen[hanging.topic, each.producer_id] for each in producers)
+    assert (by_producer["opened_by"], by_producer["timeout_ms"]) == ("producer", 1_000)
+    assert first.look is not None
+    assert (by_recorder["opened_by"], by_recorder["opened_at"]) == ("recorder", first.look.observed_at)
+    assert by_recorder["late_since"] == first.look.observed_at + SECOND
+    again = sampled()
+    assert hanging.topic not in {row["topic"] for row in again.tables["late_transactions"]}, "five minutes are left"
+
+
+def test_a_cluster_that_cannot_be_reached_is_a_sample(kafka: Kafka, cluster: Cluster) -> None:
+    with Cluster(kafka.bootstrap_servers, timeout=5) as gone:
+        before = take_sample(gone, due=dt.datetime.now(dt.UTC), interval_ms=1_000)
+    with pytest.raises(Exception, match="closed"):
+        gone.look()
+    failed = take_sample(gone, due=dt.datetime.now(dt.UTC), interval_ms=1_000, before=before)
+    assert failed.error is not None
+    assert failed.look is before.look
+    assert [name for name, rows in failed.tables.items() if rows] == ["samples"]
+    after = take_sample(cluster, due=dt.datetime.now(dt.UTC), interval_ms=1_000, before=failed)
+    assert after.error is None
