@@ -71,15 +71,14 @@ def ours(spark: SparkSession, logs: str) -> DataFrame:
     """Batches to findings as a user composes them, nothing stored."""
     from toolkit.spark.findings import findings
     from toolkit.spark.histories import histories
-
     from toolkit.spark.spans import spans
 
-    def read(table: str) -> DataFrame:
-        return spark.read.format("kafka_log").option("table", table).option("at_rest", "true").load(logs)
+    def read(table: str, **options: str) -> DataFrame:
+        return spark.read.format("kafka_log").options(table=table, **options).load(logs)
 
-    batches = read("batches")
+    batches, answers = read("batches"), read("findings", at_rest="true")
     found = spans(batches, snapshots=read("snapshots"))
-    return findings(found, batches, histories=histories(read("coordinator_events")), answers=read("findings"))
+    return findings(found, batches, histories=histories(read("coordinator_events")), answers=answers)
 
 
 def batches_to_spans(spark: SparkSession, logs: str) -> DataFrame:
