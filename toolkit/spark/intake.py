@@ -14,12 +14,14 @@ from dataclasses import dataclass, field, replace
 
 from toolkit.schema import Row
 from toolkit.spark.ledger import Part
-from toolkit.spark.units import log_id, part_id
+from toolkit.spark.units import folder_of, log_id, part_id
 
-__all__ = ["Intake", "Marks", "log_marks", "plan_live", "plan_log"]
+__all__ = ["UNREAD", "Intake", "Marks", "log_marks", "plan_live", "plan_log"]
 
 READ_AGAIN = 64 << 20  # bytes: a part that grows is read again up to here, so that there are few of them
 UNREAD = "unread"
+"""Name of the part that tells of a folder that could not be read."""
+
 LEADER_EPOCHS, METADATA, CLEANED = "leader-epoch-checkpoint", "partition.metadata", "cleaner-offset-checkpoint"
 
 
@@ -134,12 +136,12 @@ def log_marks(checkpoints: Iterable[Row], segments: Iterable[Row]) -> dict[str, 
         elif row["name"] == METADATA and row["key"] == "topic_id":
             topic_ids[log_id(row)] = row["value"]
         elif row["name"] == CLEANED:
-            cleaned[_folder(row["file"]), row["topic"], row["partition"]] = row["offset"]
+            cleaned[folder_of(row["file"]), row["topic"], row["partition"]] = row["offset"]
     found: dict[str, Marks] = {}
     for row in segments:
         log = log_id(row)
         if log not in found:
-            above = _folder(_folder(row["file"])[:-1])
+            above = folder_of(folder_of(row["file"])[:-1])
             place = (above, row["topic"], row["partition"])
             found[log] = Marks(epochs=epochs.get(log, {}), cleaned=cleaned.get(place, 0), topic_id=topic_ids.get(log))
     return found
@@ -254,6 +256,3 @@ def _part(row: Row, marks: Marks, *, last: Part | None = None) -> Part:
 def _is_as_stored(row: Row, part: Part) -> bool:
     return (row["file"], row["size"], row["modified"]) == (part.file, part.size, part.modified)
 
-
-def _folder(file: str) -> str:
-    return file[: max(file.rfind("/"), file.rfind("\\")) + 1]

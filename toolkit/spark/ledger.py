@@ -32,7 +32,7 @@ LEDGER = Table(
         Column("state", STRING, "stored; or writing, replacing: a run was about to, and may not have.", nullable=False),
         Column("table", STRING, "Table that was made; null for a part of a log."),
         Column("unit", STRING, "What of that table; null for all of it."),
-        Column("given", STRING, "What it was made from: it is made again where that is no longer so."),
+        Column("given", STRING, "What it was made from, if that is not told otherwise."),
         Column("log", STRING, "The log that a part is of."),
         Column("segment", STRING, "Name of the part."),
         Column("topic", STRING, "Topic."),
@@ -82,6 +82,7 @@ class Part:
     rows: int = 0
     errors: int = 0
     unread: bool = False
+    given: str | None = None
     made_by: int = 0
     state: str = STORED
 

@@ -19,6 +19,8 @@ __all__ = [
     "LOG",
     "SEGMENT",
     "TOPIC_PARTITION",
+    "folder_column",
+    "folder_of",
     "log_column",
     "log_id",
     "part_id",
@@ -59,10 +61,19 @@ def part_id(offset: int) -> str:
     return f"{offset:0{DIGITS}d}"
 
 
+def folder_of(file: str) -> str:
+    """The folder of a file, with the slash at its end."""
+    return re.sub(FOLDER, "", file)
+
+
+def folder_column(file: Column) -> Column:
+    """`folder_of` of a column."""
+    return sf.regexp_replace(file, FOLDER, "")
+
+
 def log_column(topic: Column, partition: Column, broker_id: Column, file: Column) -> Column:
     """`log_id` of columns."""
-    folder = sf.regexp_replace(file, FOLDER, "")
-    named = sf.concat(sf.coalesce(broker_id.cast("string"), sf.lit("")), sf.lit(":"), folder)
+    named = sf.concat(sf.coalesce(broker_id.cast("string"), sf.lit("")), sf.lit(":"), folder_column(file))
     whose = sf.coalesce(sf.substring(sf.sha2(named.cast("binary"), 256), 1, 8), sf.lit(LIVE))
     return sf.concat(partition_column(topic, partition), sf.lit("@"), whose)
 
@@ -86,8 +97,7 @@ def segment_column(file: Column) -> Column:
 def _whose(row: Any) -> str:
     if row["file"] is None:
         return LIVE
-    folder = re.sub(FOLDER, "", row["file"])
-    return _hash(f"{'' if row['broker_id'] is None else row['broker_id']}:{folder}")
+    return _hash(f"{'' if row['broker_id'] is None else row['broker_id']}:{folder_of(row['file'])}")
 
 
 def _hash(text: str) -> str:
