@@ -17,7 +17,15 @@ if TYPE_CHECKING:
     from toolkit.sources.logdir import LogDir
     from toolkit.sources.recording import Recording
 
-__all__ = ["Given", "connect", "files_instead", "partitions_asked", "recording_instead", "time_asked"]
+__all__ = [
+    "Given",
+    "check_cluster_is_named",
+    "connect",
+    "files_instead",
+    "partitions_asked",
+    "recording_instead",
+    "time_asked",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,16 +44,27 @@ def connect(ctx: typer.Context, bootstrap_server: str | None, command_config: st
     UsageError
         If they name none.
     """
+    check_cluster_is_named(ctx, bootstrap_server, command_config)
     server = bootstrap_server or ctx.obj.bootstrap_server
     path = command_config or ctx.obj.command_config
-    if not server and not path:
-        raise UsageError("No cluster is named.", do="Add --bootstrap-server HOST:PORT, or --log-dir PATH for files.")
 
     from toolkit.config import ClientConfig
     from toolkit.sources.cluster import Cluster
 
     config = ClientConfig.from_properties(path, bootstrap_servers=server) if path else ClientConfig(server or "")
     return Cluster(config, timeout=timeout)
+
+
+def check_cluster_is_named(ctx: typer.Context, bootstrap_server: str | None, command_config: str | None) -> None:
+    """Refuse to look for a cluster that no option names.
+
+    Raises
+    ------
+    UsageError
+        If that is so.
+    """
+    if not (bootstrap_server or command_config or ctx.obj.bootstrap_server or ctx.obj.command_config):
+        raise UsageError("No cluster is named.", do="Add --bootstrap-server HOST:PORT, or --log-dir PATH for files.")
 
 
 def files_instead(

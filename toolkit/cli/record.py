@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from toolkit.cli.connection import connect
+from toolkit.cli.connection import check_cluster_is_named, connect
 from toolkit.cli.options import BootstrapServer, CommandConfig, LogEvidence, MaxTransactionTimeout, Timeout
 from toolkit.cli.output import progress, remark
 
@@ -90,23 +90,29 @@ def record(
     Ctrl-C ends it after the look that is under way. What is written stays whole whatever happens, is read with pandas,
     DuckDB and Spark (DIR/findings, DIR/producers, ...) at any time, and answers diagnose --recording DIR.
     """  # fmt: skip
+    check_cluster_is_named(ctx, bootstrap_server, command_config)
+
     from toolkit.sources.recording.recorder import Recorder
+    from toolkit.sources.recording.sampler import Sampler
     from toolkit.sources.recording.writer import Writer
 
     metrics = _metrics(metrics_host, metrics_port)
     until = None if duration is None else dt.datetime.now(dt.UTC) + dt.timedelta(seconds=duration)
     with closing(metrics) if metrics else nullcontext(), Writer(output) as writer, _until_told_to_stop() as stop:
-        recorder = Recorder(
+        sampler = Sampler(
             connect=lambda: connect(ctx, bootstrap_server, command_config, timeout=min(timeout, interval)),
-            writer=writer,
-            interval=dt.timedelta(seconds=interval),
-            audience=Screen(metrics),
-            retention=None if retention_hours is None else dt.timedelta(hours=retention_hours),
+            interval_ms=int(interval * 1000),
             options={
                 "late_padding_ms": int(late_padding * 60_000),
                 "max_transaction_timeout_ms": int(max_transaction_timeout * 60_000),
                 "log_evidence": log_evidence,
             },
+        )
+        recorder = Recorder(
+            sampler=sampler,
+            writer=writer,
+            audience=Screen(metrics),
+            retention=None if retention_hours is None else dt.timedelta(hours=retention_hours),
         )
         recorder.run(stop, samples=samples, until=until)
     Screen.end()

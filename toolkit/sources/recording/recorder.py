@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import datetime as dt
 import threading
-import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Protocol
 
-from toolkit.analysis.late import MAX_TRANSACTION_TIMEOUT_MS
-from toolkit.errors import ToolkitError
-from toolkit.sources.cluster import Cluster
-from toolkit.sources.recording.limits import longest_timeout_ms
 from toolkit.sources.recording.names import ONE_HOUR
 from toolkit.sources.recording.resume import resume
-from toolkit.sources.recording.sample import Sample, failed_sample, take_sample
+from toolkit.sources.recording.sample import Sample
+from toolkit.sources.recording.sampler import Sampler
 from toolkit.sources.recording.writer import Writer
 
 __all__ = ["Audience", "Recorder"]
@@ -45,30 +40,27 @@ class Recorder:
 
     Parameters
     ----------
-    connect
-        Gives the cluster, with a timeout of at most the interval; asked again after a sample that saw nothing.
+    sampler
+        What takes samples.
     writer
-        Where samples go.
-    interval
-        From one sample to the next: they are due at its multiples.
+        Where they go.
     audience
         Who is told.
     retention
         How long samples are kept; for ever if null.
-    options
-        What `take_sample` takes beside.
     """
 
-    connect: Callable[[], Cluster]
+    sampler: Sampler
     writer: Writer
-    interval: dt.timedelta
     audience: Audience
     retention: dt.timedelta | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)
-    _cluster: Cluster | None = None
     _before: Sample | None = None
-    _longest_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS
     _tidied: dt.datetime = EPOCH
+
+    @property
+    def interval(self) -> dt.timedelta:
+        """From one sample to the next: they are due at its multiples."""
+        return dt.timedelta(milliseconds=self.sampler.interval_ms)
 
     def run(self, stop: threading.Event, *, samples: int | None = None, until: dt.datetime | None = None) -> int:
         """Record until `stop` is set, which the sample in flight does not see.
@@ -94,7 +86,7 @@ class Recorder:
         """
         self._before = resume(self.writer.directory)
         if self._before is None:
-            self._cluster = self._connected()
+            self.sampler.connected()
         taken = 0
         due = self._first()
         try:
@@ -109,11 +101,11 @@ class Recorder:
                 taken += 1
                 due = self._after(due)
         finally:
-            self._disconnect()
+            self.sampler.close()
         return taken
 
     def _record(self, due: dt.datetime) -> None:
-        sample = self._sample(due)
+        sample = self.sampler.take(due, self._before)
         written = True
         try:
             self.writer.write(sample)
@@ -122,37 +114,8 @@ class Recorder:
             self.audience.warned(f"The sample of {_clock(due)} could not be written: {error.strerror or error}.")
         if written:
             self._before = sample  # what was not written is not there to be judged again
-        if sample.error is not None:
-            self._disconnect()  # it may have moved
         self.audience.taken(sample, written=written)
         self._tidy(due)
-
-    def _sample(self, due: dt.datetime) -> Sample:
-        started = time.monotonic()
-        interval_ms = self.interval // dt.timedelta(milliseconds=1)
-        try:
-            self._cluster = self._cluster or self._connected()
-        except ToolkitError as error:
-            seconds = time.monotonic() - started
-            return failed_sample(error, due=due, interval_ms=interval_ms, before=self._before, seconds=seconds)
-        return take_sample(
-            self._cluster,
-            due=due,
-            interval_ms=interval_ms,
-            before=self._before,
-            longest_timeout_ms=self._longest_timeout_ms,
-            **self.options,
-        )
-
-    def _connected(self) -> Cluster:
-        cluster = self.connect()
-        self._longest_timeout_ms = longest_timeout_ms(cluster.wire) or self._longest_timeout_ms
-        return cluster
-
-    def _disconnect(self) -> None:
-        if self._cluster is not None:
-            self._cluster.close()
-        self._cluster = None
 
     def _tidy(self, due: dt.datetime) -> None:
         """Merge and retire, once an hour."""

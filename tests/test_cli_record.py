@@ -1,0 +1,223 @@
+"""``kafka-txn record`` on a real Kafka, and the commands that ask its recording."""
+
+import json
+import os
+import pty
+import re
+import shutil
+import signal
+import subprocess
+import threading
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.process import COMMAND, ROOT, Process, on, run
+from toolkit import Recording
+from toolkit.lab import Kafka
+from toolkit.lab.ask import until
+from toolkit.lab.incidents import INCIDENTS, Staged
+from toolkit.sources.recording.writer import Writer
+
+pytestmark = pytest.mark.lab
+
+
+@contextmanager
+def recorder(kafka: Kafka, directory: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    command = [*COMMAND, "record", "--bootstrap-server", kafka.bootstrap_servers, "--output", str(directory)]
+    with subprocess.Popen(
+        [*command, "--interval", "1", *arguments], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def samples(directory: Path) -> list[Any]:
+    if not (directory / "samples").exists():
+        return []
+    return list(Recording(directory).samples()["sample"])
+
+
+def warnings(said: str) -> list[str]:
+    """What was said but for looks that were left out, which a busy machine makes happen."""
+    return [line for line in said.splitlines() if "left out so far" not in line]
+
+
+def wait_for(condition: Callable[[], object], awaited: str) -> None:
+    until(lambda: True if condition() else None, awaited=awaited)
+
+
+@pytest.fixture(scope="module")
+def hanging(kafka: Kafka) -> Iterator[Staged]:
+    """Partition 0 of a topic hangs, and its partition 1 has a healthy transaction."""
+    staged = INCIDENTS["busy_elsewhere"](kafka)
+    yield staged
+    staged.close()
+
+
+@pytest.fixture(scope="module")
+def recording(kafka: Kafka, hanging: Staged, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two looks at it."""
+    directory = tmp_path_factory.mktemp("recordings") / "new"
+    done = on(kafka, "record", "--output", str(directory), "--interval", "1", "--samples", "2")
+    assert (done.returncode, done.stdout, warnings(done.stderr)) == (0, "", []), "a log has warnings only"
+    assert len(samples(directory)) == 2
+    return directory
+
+
+def same(recorded: Process, live: Process) -> bool:
+    """Whether both say the same but for times."""
+    return without_times(recorded.stdout) == without_times(live.stdout)
+
+
+def without_times(text: str) -> str:
+    text = re.sub(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?( UTC|\+00:00|Z)?", "TIME", text)
+    return re.sub(r"(under )?\d+ (s|min)( \d+ s)?\b", "SPAN", text)
+
+
+def test_a_recording_is_diagnosed_as_its_cluster_is(kafka: Kafka, hanging: Staged, recording: Path) -> None:
+    of_topic = ("--topic", hanging.topic)
+    recorded = run("diagnose", "--recording", str(recording), *of_topic)
+    live = on(kafka, "diagnose", *of_topic, "--looks-apart", "1")
+    assert (recorded.returncode, recorded.stderr) == (live.returncode, live.stderr) == (1, "")
+    assert same(recorded, live), (recorded.stdout, live.stdout)
+    assert f"kafka-txn abort --topic {hanging.topic} --partition 0" in recorded.stdout
+    one = run("find-hanging", "--recording", str(recording), *of_topic, "--format", "json", "--broker-id", "1")
+    assert (one.returncode, [row["verdict"] for row in json.loads(one.stdout)]) == (1, ["hanging"])
+    healthy = run("diagnose", "--recording", str(recording), *of_topic, "--partition", "1")
+    assert (healthy.returncode, healthy.stdout.count("ongoing")) == (0, 1)
+
+
+def test_a_recording_is_diagnosed_as_it_was_at_a_time(hanging: Staged, recording: Path) -> None:
+    first, _ = samples(recording)
+    arguments = ("diagnose", "--recording", str(recording), "--topic", hanging.topic, "--at")
+    done = run(*arguments, first.isoformat())
+    assert done.returncode == 3, "one look proves nothing"
+    assert "a second look: it was seen in one sample only" in done.stdout
+    none = run(*arguments, "2020-01-01T00:00:00Z")
+    assert (none.returncode, none.stderr.startswith("kafka-txn: No sample in")) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("diagnose --recording {0} --at yesterday", "'yesterday' is no time."),
+        ("diagnose --recording {0} --at 2026-11-21T12:00:00", "The time 2026-11-21T12:00:00 has no zone."),
+        ("diagnose --at 2026-11-21T12:00:00Z", "--at is a time of a recording."),
+        ("diagnose --recording {0} --log-dir {0}", "--recording reads what was recorded of a cluster"),
+        ("find-hanging --recording {0} --bootstrap-server x:1", "--recording reads what was recorded of a cluster"),
+        ("find-hanging --recording {0} --topic nowhere", "has no topic 'nowhere'."),
+        ("diagnose --recording {0}/samples", "is no recording."),
+        ("record --output {0}/samples --bootstrap-server x:1", "is no recording and not empty."),
+        ("record --output {0}/new", "No cluster is named."),
+    ],
+)
+def test_wrong_use_is_one_sentence(recording: Path, arguments: str, said: str) -> None:
+    done = run(*arguments.format(recording).split())
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("kafka-txn: ")
+    assert said in done.stderr
+    assert not (recording / "new").exists()
+
+
+def test_a_recorder_that_starts_before_its_cluster_does(recording: Path, tmp_path: Path) -> None:
+    nobody = ("--bootstrap-server", "127.0.0.1:1", "--interval", "1", "--samples", "1")
+    done = run("record", "--output", str(tmp_path / "new"), *nobody)
+    assert (done.returncode, done.stderr.startswith("kafka-txn: The broker at 127.0.0.1:1 cannot")) == (2, True)
+    goes_on = shutil.copytree(recording, tmp_path / "goes on")
+    done = run("record", "--output", str(goes_on), *nobody)
+    (warning,) = warnings(done.stderr)
+    assert (done.returncode, "on nothing can be seen: NETWORK_EXCEPTION" in warning) == (0, True)
+    assert Recording(goes_on).samples()["error"].notna().to_list() == [False, False, True]
+
+
+def test_a_kill_loses_the_sample_in_flight_at_most(kafka: Kafka, hanging: Staged, tmp_path: Path) -> None:
+    directory = tmp_path / "recording"
+    for _ in range(2):
+        with recorder(kafka, directory) as process:
+            wait_for(partial(_are_more, directory, 1 + len(samples(directory))), "two more samples")
+            seen = samples(directory)
+            process.kill()
+    with recorder(kafka, directory) as process:
+        wait_for(partial(_are_more, directory, len(seen)), "another sample")
+        second = run("record", "--output", str(directory), "--bootstrap-server", kafka.bootstrap_servers)
+        assert (second.returncode, f"is written to by process {process.pid}." in second.stderr) == (2, True)
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=30)
+        assert (process.returncode, out, warnings(err)) == (0, "", [])
+    found = samples(directory)
+    assert len(found) == len(set(found))
+    assert set(seen) < set(found)
+    last = run("find-hanging", "--recording", str(directory), "--topic", hanging.topic)
+    assert last.returncode == 1, "samples before and after a restart are two looks"
+    verdicts = Recording(directory).findings_over_time(hanging.topic)
+    first = verdicts["sample"].min()
+    hangs = verdicts[(verdicts["partition"] == 0) & (verdicts["sample"] > first)]
+    assert set(hangs["verdict"]) == {"hanging"}
+    with Writer(directory) as writer:
+        assert all(writer.has(each) for each in found)
+
+
+def _are_more(directory: Path, count: int) -> bool:
+    return len(samples(directory)) > count
+
+
+def test_metrics_while_it_records(kafka: Kafka, hanging: Staged, tmp_path: Path) -> None:
+    with recorder(kafka, tmp_path / "recording", "--metrics-port", "0") as process:
+        assert process.stderr is not None
+        found = re.match(r"Metrics at (http://127\.0\.0\.1:\d+/metrics)\n", process.stderr.readline())
+        assert found
+        hangs = f'kafka_txn_partition_hanging_transactions{{partition="0",topic="{hanging.topic}"}} 1.0\n'
+
+        def asked() -> str:
+            with urllib.request.urlopen(found[1]) as answer:
+                return str(answer.read().decode())
+
+        wait_for(lambda: hangs in asked(), "a second sample")
+        assert 'kafka_server_replicamanager_partitionswithlatetransactionscount{broker_id="1"} 0.0\n' in asked()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
+
+
+def test_a_terminal_has_one_line_that_changes(kafka: Kafka, hanging: Staged, tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    command = [*COMMAND, "record", "--bootstrap-server", kafka.bootstrap_servers, "--output", str(tmp_path / "new")]
+    with subprocess.Popen([*command, "--interval", "1", "--samples", "2"], cwd=ROOT, stdout=theirs, stderr=theirs):
+        os.close(theirs)
+        said = b""
+        while chunk := _read(ours):
+            said += chunk
+    os.close(ours)
+    lines = said.decode().split("\r\x1b[2K")
+    assert any(line.startswith("no look yet · next at ") for line in lines)
+    assert re.match(r"2 samples · last \d\d:\d\d:\d\d: \d+ open, \d+ hanging, 0 late", lines[-1])
+    assert lines[-1].count("\n") == 1, "and stays when it is over"
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 4096)
+    except OSError:  # what Linux says where the other side has been closed
+        return b""
+
+
+def test_a_cluster_that_goes_away_is_said_once(tmp_path: Path) -> None:
+    with Kafka("4.3.1") as kafka, recorder(kafka, tmp_path / "recording") as process:
+        wait_for(lambda: len(samples(tmp_path / "recording")) >= 1, "a sample")
+        kafka.kill(1)
+        threading.Event().wait(3.5)
+        process.send_signal(signal.SIGTERM)
+        _, said = process.communicate(timeout=30)
+    (warning,) = warnings(said)
+    assert "on nothing can be seen: NETWORK_EXCEPTION" in warning
+    assert process.returncode == 0
+    done = run("diagnose", "--recording", str(tmp_path / "recording"))
+    assert done.returncode == 3
+    assert "The cluster could not be seen any more" in done.stdout

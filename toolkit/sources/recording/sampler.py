@@ -1,0 +1,83 @@
+"""Samples of one cluster, one after the other, over connections that are kept between them."""
+
+from __future__ import annotations
+
+import datetime as dt
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from toolkit.analysis.late import MAX_TRANSACTION_TIMEOUT_MS
+from toolkit.errors import ToolkitError
+from toolkit.sources.cluster import Cluster
+from toolkit.sources.recording.limits import longest_timeout_ms
+from toolkit.sources.recording.sample import Sample, failed_sample, take_sample
+
+__all__ = ["Sampler"]
+
+
+@dataclass(kw_only=True)
+class Sampler:
+    """Takes samples; closes its connections after one that saw nothing, and makes them anew for the next.
+
+    Parameters
+    ----------
+    connect
+        Gives the cluster, with a timeout of at most the interval.
+    interval_ms
+        Time from one sample to the next; only recorded.
+    options
+        What `take_sample` takes beside.
+    """
+
+    connect: Callable[[], Cluster]
+    interval_ms: int
+    options: Mapping[str, Any] = field(default_factory=dict)
+    _cluster: Cluster | None = None
+    _longest_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS
+
+    def take(self, due: dt.datetime, before: Sample | None) -> Sample:
+        """A sample; with an error instead of rows where the cluster cannot be reached.
+
+        Parameters
+        ----------
+        due, before
+            As for `take_sample`.
+        """
+        started = time.monotonic()
+        try:
+            cluster = self.connected()
+        except ToolkitError as error:
+            seconds = time.monotonic() - started
+            return failed_sample(error, due=due, interval_ms=self.interval_ms, before=before, seconds=seconds)
+        sample = take_sample(
+            cluster,
+            due=due,
+            interval_ms=self.interval_ms,
+            before=before,
+            longest_timeout_ms=self._longest_timeout_ms,
+            **self.options,
+        )
+        if sample.error is not None:
+            self.close()  # it may have moved
+        return sample
+
+    def connected(self) -> Cluster:
+        """The cluster, connected now if it is not.
+
+        Raises
+        ------
+        ConnectionFailed, AuthenticationFailed
+            If no broker lets this client in.
+        """
+        if self._cluster is None:
+            self._cluster = self.connect()
+            self._longest_timeout_ms = longest_timeout_ms(self._cluster.wire) or self._longest_timeout_ms
+        return self._cluster
+
+    def close(self) -> None:
+        """Close the connections; the next sample makes new ones."""
+        if self._cluster is not None:
+            self._cluster.close()
+        self._cluster = None
