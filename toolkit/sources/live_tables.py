@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-__all__ = ["batch_frame", "lso_timeline_frame", "section_batches", "span_frame"]
+__all__ = ["batch_frame", "lso_timeline_frame", "section_batches", "section_parts", "span_frame"]
 
 ROWS_AT_ONCE = 1 << 16
 ROW = f"V{HEADER.itemsize}"  # numpy joins arrays of plain bytes faster than of fields
@@ -44,7 +44,7 @@ def span_frame(section: Section, *, producer_id: int | None = None) -> pd.DataFr
     """Every transaction, or a producer's, as ``schema.SPANS``; and a row for whatever could not be read."""
     failures: list[Row] = []
     before = begin() if section.start == 0 else EMPTY
-    parts = _parts(section, failures)
+    parts = section_parts(section, failures)
     tables = list(span_tables(parts, _where(section), before=before, producer_id=producer_id))
     return to_frame([*tables, SPANS.arrow(failures)], SPANS)
 
@@ -60,7 +60,7 @@ def lso_timeline_frame(section: Section) -> pd.DataFrame:
     failures: list[Row] = []
     before = begin() if section.start == 0 else EMPTY
     end = max(section.start, section.stop)
-    table = lso_timeline_table(_parts(section, failures), _where(section), before=before, log_end_offset=end)
+    table = lso_timeline_table(section_parts(section, failures), _where(section), before=before, log_end_offset=end)
     if failures:
         code, _, text = failures[0]["error"].partition(": ")
         raise BrokerError(f"{section.place[0]}-{section.place[1]} could not be read: {text.rstrip('.')}.", code=code)
@@ -80,8 +80,8 @@ def _joined(section: Section, failures: list[Row]) -> Iterator[tuple[int | None,
     yield broker_id, np.concatenate(parts).view(HEADER)
 
 
-def _parts(section: Section, failures: list[Row]) -> Iterator[Part]:
-    """The batches as they come; what could not be read is put aside."""
+def section_parts(section: Section, failures: list[Row]) -> Iterator[Part]:
+    """The batches as they come; a row for whatever could not be read is added to `failures`."""
     for stretch in section.stretches:
         yield Part(replace(stretch.scanned, headers=_headers(stretch), damage=()))
         failures += _failures(section, stretch)

@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
+from toolkit.analysis.spans import EMPTY, begin
 from toolkit.config import ClientConfig
-from toolkit.errors import BrokerError, ConnectionFailed, ToolkitError
+from toolkit.errors import BrokerError, ConnectionFailed, ToolkitError, UsageError
 from toolkit.schema import BATCHES, Row
 from toolkit.sources.failures import row_text
-from toolkit.sources.live_log import section_bounds
+from toolkit.sources.live_log import Section, section_bounds
 from toolkit.sources.live_ranges import Range, read_range, split
-from toolkit.sources.live_tables import section_batches
+from toolkit.sources.live_tables import section_batches, section_parts
+from toolkit.sources.log_tables import Where
 from toolkit.sources.offsets import partition_rows
 from toolkit.sources.topology import Place
 from toolkit.sources.wire import Wire
 from toolkit.spark.connection import CONNECTION, PREFIX, client_config
 from toolkit.spark.modes import MODES, in_mode
 from toolkit.spark.offset_options import OFFSETS, SELECTION, Bounds, Selection, ending, selection, starting
+from toolkit.spark.pieces import DAMAGE, OF_LOG, PIECES, piece_batches, piece_rows
 from toolkit.spark.reader_options import Options, choice, flag, refuse_unknown, seconds, whole_number
 from toolkit.spark.types import spark_table, struct_type
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql.types import StructType
 
 __all__ = ["KafkaBatches"]
@@ -54,6 +57,7 @@ class KafkaBatches(DataSource):
       lies in comes whole; a time that no record has reached is the high watermark.
     - ``maxRecordsPerPartition``: offsets that one task may have (default 1,000,000); ``minPartitions``: divide further,
       into about so many tasks.
+    - ``table``: ``batches`` (default), or ``pieces``, from which `toolkit.spark.spans.merged_spans` makes transactions.
     - ``producer_id``: only its batches. ``crc``: check every batch's checksum (default false).
     - ``mode``: PERMISSIVE (default) keeps rows with `error`, DROPMALFORMED leaves them out, FAILFAST fails.
     """
@@ -65,8 +69,8 @@ class KafkaBatches(DataSource):
         return NAME
 
     def schema(self) -> StructType:
-        _asked(self.options)  # an option that is wrong is told of by load()
-        return struct_type(BATCHES)
+        table = _asked(self.options).table  # an option that is wrong is told of by load()
+        return PIECES if table == "pieces" else struct_type(BATCHES)
 
     def reader(self, schema: StructType) -> _Reader:
         return _Reader(_asked(self.options), client_config(self.options, registered=self.registered))
@@ -81,6 +85,7 @@ class _Asked:
     stop: Bounds
     most: int
     tasks: int
+    table: str
     producer_id: int | None
     crc: bool
     mode: str
@@ -89,17 +94,20 @@ class _Asked:
 
 def _asked(options: Options) -> _Asked:
     refuse_unknown(options, {*OWN, *CONNECTION, *SELECTION, *OFFSETS}, source=NAME, prefix=PREFIX)
-    choice(options, "table", ("batches",), default="batches")
+    table = choice(options, "table", ("batches", "pieces"), default="batches")
+    if table == "pieces" and options.get("producer_id") is not None:
+        raise UsageError("pieces are of all producers.", do="Leave producer_id out, and filter the transactions.")
     return _Asked(
         selection=selection(options),
         start=starting(options),
         stop=ending(options),
+        table=table,
         most=whole_number(options, "maxRecordsPerPartition", lowest=1) or MOST_OFFSETS,
         tasks=whole_number(options, "minPartitions", lowest=1) or 1,
         producer_id=whole_number(options, "producer_id"),
         crc=flag(options, "crc"),
         mode=choice(options, "mode", MODES, default="PERMISSIVE"),
-        timeout=seconds(options, "timeout", default=30.0),
+        timeout=seconds(options, "timeout", default=30.0, lowest=0.1),
     )
 
 
@@ -136,21 +144,26 @@ class _Reader(DataSourceReader):
         return [InputPartition(part) for part in (*ranges, *(each for each in found if isinstance(each, _Unread)))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        if partition.value is None:  # Spark's own, where there is nothing to read
+        if partition is None or partition.value is None:  # Spark's own, where there is nothing to read
             return
         for table in in_mode(self._tables(partition.value), self._asked.mode):
-            yield from spark_table(table).to_batches()
+            yield from table.to_batches()
 
     def _tables(self, part: Range | _Unread) -> Iterator[pa.Table]:
+        """A part as tables of exactly the columns that Spark asks for."""
+        of_failures = _damage_table if self._asked.table == "pieces" else _error_table
         if isinstance(part, _Unread):
-            yield BATCHES.arrow([part.row])
+            yield of_failures([part.row])
             return
         try:
             with Wire(self._config, timeout=self._asked.timeout) as wire:
                 section = read_range(wire, part, crc=self._asked.crc)
-                yield from section_batches(section, producer_id=self._asked.producer_id)
+                if self._asked.table == "pieces":
+                    yield from _pieces(section)
+                else:
+                    yield from map(spark_table, section_batches(section, producer_id=self._asked.producer_id))
         except ToolkitError as error:
-            yield BATCHES.arrow([_unread(part, error)])
+            yield of_failures([_unread(part, error)])
 
 
 def _section(wire: Wire, row: Row, asked: _Asked) -> tuple[Place, int, int, int] | _Unread:
@@ -162,6 +175,25 @@ def _section(wire: Wire, row: Row, asked: _Asked) -> tuple[Place, int, int, int]
         found = {"topic": place[0], "partition": place[1], "broker_id": row["leader"]}
         return _Unread({**found, "error": row["error"] or row_text(error)})
     return place, start, stop, row["log_start_offset"] or 0
+
+
+def _pieces(section: Section) -> Iterator[pa.Table]:
+    failures: list[Row] = []
+    parts = section_parts(section, failures)
+    where = Where(topic=section.place[0], partition=section.place[1], broker_id=section.broker_id)
+    before = begin() if section.start == 0 else EMPTY
+    for rows in piece_batches(parts, where, log=None, before=before, log_end_offset=section.stop):
+        yield pa.Table.from_batches([rows])
+    if failures:
+        yield _damage_table(failures)
+
+
+def _error_table(rows: Sequence[Row]) -> pa.Table:
+    return spark_table(BATCHES.arrow(rows))
+
+
+def _damage_table(rows: Sequence[Row]) -> pa.Table:
+    return pa.Table.from_batches([piece_rows({**row, "slot": OF_LOG, "kind": DAMAGE}, rows=1) for row in rows])
 
 
 def _unread(part: Range, error: ToolkitError) -> Row:

@@ -59,9 +59,9 @@ def choice(options: Options, name: str, choices: Collection[str], *, default: st
     return by_key[said]
 
 
-def flag(options: Options, name: str) -> bool:
-    """``true`` or ``false``; false where it is not said."""
-    return choice(options, name, ("true", "false"), default="false") == "true"
+def flag(options: Options, name: str, *, default: bool = False) -> bool:
+    """``true`` or ``false``."""
+    return choice(options, name, ("true", "false"), default=str(default)) == "true"
 
 
 def whole_number(options: Options, name: str, *, lowest: int = 0) -> int | None:
@@ -84,13 +84,13 @@ def whole_number(options: Options, name: str, *, lowest: int = 0) -> int | None:
     return number
 
 
-def seconds(options: Options, name: str, *, default: float) -> float:
+def seconds(options: Options, name: str, *, default: float, lowest: float = 0.0) -> float:
     """A length of time in seconds: ``30`` or as Spark writes intervals, ``10s``, ``1 minute``, ``1 hour 30 minutes``.
 
     Raises
     ------
     UsageError
-        If it is none, or not above 0.
+        If it is none, or shorter than `lowest`.
     """
     said = options.get(name)
     if said is None:
@@ -103,6 +103,6 @@ def seconds(options: Options, name: str, *, default: float) -> float:
             f"The option {name} is no length of time.", do="Say seconds, or for example 500ms or 1 minute."
         )
     total = sum(float(number) * UNITS[unit or "s"] for number, unit in parts)
-    if total <= 0:
-        raise UsageError(f"The option {name} is not above 0.", do="Say for example 10s.")
+    if total < lowest:
+        raise UsageError(f"The option {name} is too short.", do=f"Say {lowest:g}s or longer.")
     return total

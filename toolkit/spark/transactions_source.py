@@ -1,0 +1,224 @@
+"""The data source ``kafka_transactions``: the flight recorder as a stream, or one look now."""
+
+from __future__ import annotations
+
+import datetime as dt
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+
+from toolkit.analysis.late import LATE_PADDING_MS, MAX_TRANSACTION_TIMEOUT_MS
+from toolkit.config import ClientConfig
+from toolkit.sources.cluster import LOOK_AGAIN, Cluster
+from toolkit.sources.recording.sample import Sample
+from toolkit.sources.recording.sampler import Sampler
+from toolkit.spark.connection import CONNECTION, PREFIX, client_config
+from toolkit.spark.reader_options import Options, choice, flag, refuse_unknown, seconds, whole_number
+from toolkit.spark.recorded import EVERYTHING, RECORDED_TABLES, recorded_schema, recorded_table
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+try:
+    from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
+except ImportError:  # before Spark 4.2, which asks a source once for all that availableNow is to read
+
+    class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
+        pass
+
+
+__all__ = ["KafkaTransactions"]
+
+NAME = "kafka_transactions"
+OWN = ("interval", "late_padding_ms", "log_evidence", "looks_apart", "max_transaction_timeout_ms", "table")
+EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+PAUSE = 0.5  # seconds at most until Spark, which asks every 10 ms, has its answer: so long it may take to stop
+BYTES_AT_ONCE = 1 << 20  # of rows in one task, before they are compressed
+
+
+class KafkaTransactions(DataSource):
+    """What the flight recorder sees of a cluster: partitions, producers, transactions, findings (``schema.RECORDED``).
+
+    As a stream it looks at the cluster once in every interval, and one look is one micro-batch. A broker that is down
+    gives rows with `error`; where none answers, the sample is a row of ``samples`` with `error`, and the stream goes
+    on: only ``samples`` tells that nothing was seen, so do not do without it. As a batch it is one look, now.
+
+    A look is taken by the process in which Spark keeps the stream, next to the driver; that keeps the connections, and
+    what it has seen, from one look to the next. So all that is done with a micro-batch is done with the same look.
+
+    Offsets are the times at which samples were due: multiples of the interval. The newest one is taken, as the past
+    cannot be looked at any more; after a restart from a checkpoint the stream goes on with the next that is due, and a
+    micro-batch that Spark repeats is taken again under the same `sample`. The trigger says when Spark asks; with
+    ``availableNow`` or ``once`` that is one sample, or none where the last one due is there.
+
+    Options:
+
+    - How to connect: see `toolkit.spark.connection.client_config`. ``timeout`` is how long connecting, and each round
+      of requests, may take (default a third of the interval, up to 30 s).
+    - ``table``: ``everything`` (default; see `toolkit.spark.recorded`), or one of ``samples``, ``partitions``,
+      ``producers``, ``transactions``, ``findings``, ``late_transactions``.
+    - ``interval``: of a stream, as Spark writes intervals, or seconds (default 10 s).
+    - ``looks_apart``: of a batch, seconds to a second look, which is taken where the first finds what one look may
+      mistake (default 5 s; 0 for never). A stream judges every look together with the one before.
+    - ``max_transaction_timeout_ms``, ``late_padding_ms``, ``log_evidence``: as for `Cluster.findings` and the recorder.
+    """
+
+    registered: ClassVar[ClientConfig | None] = None
+
+    @classmethod
+    def name(cls) -> str:
+        return NAME
+
+    def schema(self) -> StructType:
+        return recorded_schema(_asked(self.options).table)  # an option that is wrong is told of by load()
+
+    def reader(self, schema: StructType) -> _Reader:
+        return _Reader(_asked(self.options), client_config(self.options, registered=self.registered))
+
+    def streamReader(self, schema: StructType) -> _StreamReader:  # noqa: N802 - Spark's name
+        return _StreamReader(_asked(self.options), client_config(self.options, registered=self.registered))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """The options."""
+
+    table: str
+    interval_ms: int
+    timeout: float
+    looks_apart: float
+    judging: dict[str, Any]
+
+
+def _asked(options: Options) -> _Asked:
+    refuse_unknown(options, {*OWN, *CONNECTION}, source=NAME, prefix=PREFIX)
+    interval = seconds(options, "interval", default=10.0, lowest=0.1)
+    padding = whole_number(options, "late_padding_ms")
+    longest = whole_number(options, "max_transaction_timeout_ms")
+    return _Asked(
+        table=choice(options, "table", RECORDED_TABLES, default=EVERYTHING),
+        interval_ms=round(interval * 1000),
+        timeout=seconds(options, "timeout", default=min(30.0, max(1.0, interval / 3)), lowest=0.1),
+        looks_apart=seconds(options, "looks_apart", default=5.0),
+        judging={
+            "late_padding_ms": LATE_PADDING_MS if padding is None else padding,
+            "max_transaction_timeout_ms": MAX_TRANSACTION_TIMEOUT_MS if longest is None else longest,
+            "log_evidence": flag(options, "log_evidence", default=True),
+        },
+    )
+
+
+def _sampler(asked: _Asked, config: ClientConfig) -> Sampler:
+    return Sampler(
+        connect=lambda: Cluster(config, timeout=asked.timeout),
+        interval_ms=asked.interval_ms,
+        options=asked.judging,
+    )
+
+
+class _Rows:
+    """What executors do: unpack the rows that came with the plan."""
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if partition is not None and partition.value is not None:
+            with pa.ipc.open_stream(partition.value) as stream:
+                yield from stream
+
+
+class _Reader(_Rows, DataSourceReader):
+    """One look, when Spark plans the query."""
+
+    def __init__(self, asked: _Asked, config: ClientConfig) -> None:
+        self._asked = asked
+        self._config = config
+
+    def partitions(self) -> list[InputPartition]:
+        sampler = _sampler(self._asked, self._config)
+        try:
+            sampler.connected()  # without a cluster there is no answer, and no table that could say so
+            sample = sampler.take(_now(), None)
+            if self._asked.looks_apart and any(row["verdict"] in LOOK_AGAIN for row in sample.tables["findings"]):
+                threading.Event().wait(self._asked.looks_apart)
+                sample = sampler.take(_now(), sample)
+        finally:
+            sampler.close()
+        return _packed(sample, self._asked.table)
+
+
+class _StreamReader(_Rows, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Offsets are ``{"due": milliseconds}``; the look is taken when the micro-batch is planned.
+
+    One of these lives in a process of its own for as long as the query runs, and ends with it.
+    """
+
+    def __init__(self, asked: _Asked, config: ClientConfig) -> None:
+        self._asked = asked
+        self._config = config
+        self._last_due = 0  # the newest that was planned, here or before a restart
+        self._only_due: int | None = None
+        self._sampler: Sampler | None = None
+        self._sample: Sample | None = None
+        self._planned: tuple[int, list[InputPartition]] | None = None
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
+        return {"due": 0}
+
+    def latestOffset(self, start: dict[str, int] | None = None, limit: object = None) -> dict[str, int]:  # noqa: N802
+        """The newest time that a sample is due at; the last one again, after a pause, where there is no newer."""
+        if start is not None:  # Spark tells it from 4.2 on
+            self._last_due = max(self._last_due, start["due"])
+        if self._only_due is not None:
+            return {"due": max(self._last_due, self._only_due)}
+        due = self._newest_due()
+        if due <= self._last_due:
+            until_next = (due + self._asked.interval_ms) / 1000 - time.time()
+            threading.Event().wait(min(PAUSE, max(0.01, until_next)))
+            due = self._newest_due()
+        return {"due": max(self._last_due, due)}
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        self._only_due = self._newest_due()
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
+        due = end["due"]
+        self._last_due = max(self._last_due, start["due"], due)
+        if due <= start["due"]:
+            return []
+        if self._planned is None or self._planned[0] != due:
+            self._planned = due, _packed(self._take(due), self._asked.table)
+        return self._planned[1]
+
+    def _take(self, due: int) -> Sample:
+        self._sampler = self._sampler or _sampler(self._asked, self._config)
+        self._sample = self._sampler.take(EPOCH + dt.timedelta(milliseconds=due), self._sample)
+        return self._sample
+
+    def stop(self) -> None:
+        if self._sampler is not None:
+            self._sampler.close()
+
+    def _newest_due(self) -> int:
+        return time.time_ns() // 1_000_000 // self._asked.interval_ms * self._asked.interval_ms
+
+
+def _packed(sample: Sample, table: str) -> list[InputPartition]:
+    """Rows as the plan carries them: compressed, some in each task."""
+    rows = recorded_table(sample.tables, table)
+    at_once = max(1, len(rows) * BYTES_AT_ONCE // max(1, rows.nbytes))
+    return [InputPartition(_as_bytes(rows.slice(first, at_once))) for first in range(0, len(rows), at_once)]
+
+
+def _as_bytes(rows: pa.Table) -> bytes:
+    buffer = pa.BufferOutputStream()
+    with pa.ipc.new_stream(buffer, rows.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as stream:
+        stream.write_table(rows)
+    return bytes(buffer.getvalue())
+
+
+def _now() -> dt.datetime:
+    return EPOCH + dt.timedelta(milliseconds=time.time_ns() // 1_000_000)
