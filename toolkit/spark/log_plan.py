@@ -6,6 +6,7 @@ import datetime as dt
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
+from pathlib import Path
 from typing import Any, TypeVar
 
 from pyspark.sql.datasource import InputPartition
@@ -19,7 +20,6 @@ from toolkit.sources.logdir.log import Log
 from toolkit.sources.logdir.opened import named
 from toolkit.sources.logdir.share import found_in
 from toolkit.sources.logdir.splits import Split, splits
-from toolkit.sources.logdir.texts import TextLog
 from toolkit.spark.log_options import PIECES, LogOptions
 from toolkit.spark.log_work import Logs, Run, Stretches
 
@@ -132,7 +132,7 @@ def _of_logs(contents: Contents, logs: Sequence[Log], options: LogOptions) -> It
 
 def _groups(logs: Sequence[Log], options: LogOptions) -> list[Sequence[Log]]:
     """Logs that one task has to read together."""
-    texts = any(isinstance(log, TextLog) for log in logs)
+    texts = any(log.is_text for log in logs)
     if options.table in AS_ONE or (options.table == "findings" and texts):
         return [logs]
 
@@ -159,7 +159,7 @@ def _weight(log: Log, options: LogOptions) -> int:
 def _layout(contents: Contents, logs: Sequence[Log], options: LogOptions, *, is_first: bool) -> Layout:
     """What a task reads; the lines of a log directory that are about no partition are told by the first."""
     replicas = {log.replica: None for log in logs if isinstance(log, FolderLog)}
-    texts = {log.path: None for log in logs if isinstance(log, TextLog)}
+    texts = {Path(log.name): None for log in logs if log.is_text}
     tells_roots = options.table == "checkpoints" and (is_first or not options.is_everything)
     return Layout(
         roots=contents.layout.roots if tells_roots else (), replicas=list(replicas), texts=list(texts), left_out=()

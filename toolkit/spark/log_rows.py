@@ -68,16 +68,16 @@ def _refuse_damage(table: pa.Table) -> None:
     damaged = pc.fill_null(pc.invert(pc.starts_with(table["error"], TORN)), fill_value=False)
     for row in table.filter(damaged).slice(0, 1).to_pylist():
         raise DecodeError(
-            f"{_place(row)} cannot be read whole: {row['error']}",
+            f"{_place(row)}: {row['error']}",
             position=row.get("position") or 0,
             do="Without the mode FAILFAST, such places are rows with error.",
         )
 
 
 def _place(row: dict[str, Any]) -> str:
-    name = f"{row['topic']}-{row['partition']}" if row.get("topic") else "What was asked for"
-    file = row.get("file") or name
-    return file if row.get("position") is None else f"{file}, at {row['position']:,},"
+    of_log = f"{row['topic']}-{row['partition']}" if row.get("topic") else "what was asked for"
+    at = "" if row.get("position") is None else f" at {row['position']}"
+    return f"{row.get('file') or of_log} cannot be read{at}"
 
 
 def record_batches(tables: Iterable[pa.Table], columns: pa.Schema, *, rows: int = ROWS) -> Iterator[pa.RecordBatch]:

@@ -13,6 +13,7 @@ from toolkit.spark.log_plan import plan
 from toolkit.spark.log_read import read_work
 from toolkit.spark.log_rows import record_batches, schema_of, selected, without_damage
 from toolkit.spark.log_work import Logs, Stretches
+from toolkit.spark.plain_errors import plainly, plainly_each
 
 __all__ = ["KafkaLog"]
 
@@ -61,6 +62,7 @@ class KafkaLog(DataSource):
         """What ``format`` takes."""
         return "kafka_log"
 
+    @plainly
     def schema(self) -> StructType:
         """The table's, as declared.
 
@@ -71,6 +73,7 @@ class KafkaLog(DataSource):
         """
         return schema_of(read_options(self.options).table)
 
+    @plainly
     def reader(self, schema: StructType) -> DataSourceReader:
         """What plans and reads.
 
@@ -87,9 +90,11 @@ class _Reader(DataSourceReader):
         self.options = options
         self.columns = selected(schema, options.table)
 
+    @plainly
     def partitions(self) -> list[InputPartition]:
         return plan(self.options)
 
+    @plainly_each
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, Stretches | Logs):
             return iter(())  # Spark plans one task where there is nothing to read
