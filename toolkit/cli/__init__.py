@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from toolkit import __version__
-from toolkit.cli import abort, findings, local, record, scan, tables
+from toolkit.cli import abort, findings, local, pipeline, record, scan, tables
 from toolkit.cli.connection import Given
 from toolkit.cli.options import BootstrapServer, CommandConfig
 from toolkit.cli.output import remark
@@ -64,7 +64,7 @@ PANELS: Mapping[str, Mapping[str, Callable[..., None]]] = {
         "coordinator": tables.coordinator,
         "history": tables.history,
     },
-    "Record": {"record": record.record},
+    "Record": {"record": record.record, "pipeline": pipeline.pipeline},
     "Read files": {"scan": scan.scan, "txn-stat": scan.txn_stat, "abort-command": scan.abort_command},
     "Act": {"abort": abort.abort},
     "Try it here": {"demo": local.demo, "lab": local.lab},

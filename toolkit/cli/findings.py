@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from toolkit.schema import Row
     from toolkit.sources.cluster import Cluster
 
-__all__ = ["diagnose", "find_hanging"]
+__all__ = ["answer_findings", "diagnose", "find_hanging", "in_doubt", "verdict_exit_code"]
 
 
 def diagnose(
@@ -77,8 +77,8 @@ def diagnose(
         looks_apart=looks_apart,
         log_evidence=log_evidence,
     )
-    _answer(rows, rows, output)
-    raise typer.Exit(_exit_code(rows))
+    answer_findings(rows, rows, output)
+    raise typer.Exit(verdict_exit_code(rows))
 
 
 def find_hanging(
@@ -123,8 +123,8 @@ def find_hanging(
         log_evidence=log_evidence,
         broker_id=broker_id,
     )
-    _answer([row for row in rows if row["verdict"] in {"hanging", "unknown"}], rows, output)
-    raise typer.Exit(_exit_code(rows))
+    answer_findings(in_doubt(rows), rows, output)
+    raise typer.Exit(verdict_exit_code(rows))
 
 
 def _told_by_files(
@@ -176,7 +176,7 @@ def _announce(looks_apart: float) -> None:
         progress(f"Looking; whatever is in doubt is looked at again {looks_apart:g} s later ...")
 
 
-def _answer(rows: Sequence[Row], of: Sequence[Row], output: Format) -> None:
+def answer_findings(rows: Sequence[Row], of: Sequence[Row], output: Format) -> None:
     """Write `rows`; for a person with all else that is open on their partitions, and the sum of all that was seen."""
     if output is not Format.TABLE:
         from toolkit.schema import FINDINGS
@@ -192,6 +192,12 @@ def _answer(rows: Sequence[Row], of: Sequence[Row], output: Format) -> None:
     show([*lines, *([""] if lines else []), summary(of)])
 
 
-def _exit_code(rows: Sequence[Row]) -> int:
+def in_doubt(rows: Sequence[Row]) -> list[Row]:
+    """Those that ask for something to be done: what hangs, and what may."""
+    return [row for row in rows if row["verdict"] in {"hanging", "unknown"}]
+
+
+def verdict_exit_code(rows: Sequence[Row]) -> int:
+    """Return 1 where something hangs, 3 where that cannot be known, else 0."""
     verdicts = {row["verdict"] for row in rows}
     return 1 if "hanging" in verdicts else 3 if "unknown" in verdicts else 0

@@ -41,14 +41,26 @@ class Bronze:
     Parameters
     ----------
     store, ledger
-        Where it goes, and what is there; nothing if it `is_first`.
+        Where it goes, and what is there.
     intakes
         What is to be done about each log.
+
+    Attributes
+    ----------
+    parts
+        What is read, of all logs.
+    beside
+        Files to list with those that are read.
+    is_first
+        Whether nothing was stored before.
+    bytes_read
+        How large the batches are that were read.
     """
 
     def __init__(self, store: Store, ledger: Ledger, intakes: Iterable[Intake]) -> None:
         self.store, self.ledger = store, ledger
         self.is_first = not ledger.parts
+        self.bytes_read = 0
         intakes = list(intakes)
         self.beside = [file for intake in intakes for file in intake.beside]
         self.parts = [part for intake in intakes for part in intake.read]
@@ -88,6 +100,7 @@ class Bronze:
         self.store.replace_units("batches", rows.unionByName(self._lost_rows()) if self.lost else rows, PART)
         self._remove_stale("batches")
         found = {(row[LOG], row[SEGMENT]): row for row in self._measured().collect()}
+        self.bytes_read = sum(row["bytes"] or 0 for row in found.values())
         run = self.ledger.run
         read_now = [_stored(part, found[part.key].asDict() if part.key in found else {}) for part in self.parts]
         lost = [replace(part, rows=1, errors=1) for part in self.lost]
@@ -179,6 +192,7 @@ class Bronze:
                 sf.count(sf.lit(1)).alias("rows"),
                 sf.count("error").alias("errors"),
                 sf.max(sf.col("error").startswith(UNREADABLE)).alias("unread"),
+                sf.sum("size").alias("bytes"),
             )
         )
 

@@ -75,6 +75,16 @@ class LogFiles:
     beside = ("aborted", "snapshots")
     now = ("segments", "checkpoints", "partitions", "producers", "transactions", "answers")
 
+    @property
+    def listed(self) -> int:
+        """How many segments there are."""
+        return len(self.segments)
+
+    @property
+    def bytes_listed(self) -> int:
+        """How large they are."""
+        return sum(row["size"] or 0 for row in self.segments)
+
     def signature(self) -> str:
         """Another one once a segment or a checkpoint has changed, or something else is asked."""
         told = [str(tuple(row.values())) for row in (*self.segments, *self.checkpoints)]

@@ -14,8 +14,11 @@ from typing import TYPE_CHECKING, Protocol
 
 from pyspark.sql import functions as sf
 
+from toolkit.errors import UsageError
+from toolkit.sources.cluster import Cluster
 from toolkit.spark.bronze import Bronze
 from toolkit.spark.findings import findings
+from toolkit.spark.from_cluster import list_partitions
 from toolkit.spark.from_files import list_files
 from toolkit.spark.histories import histories
 from toolkit.spark.intake import Intake
@@ -27,6 +30,7 @@ from toolkit.spark.spans import spans
 from toolkit.spark.store import RUN, Store, open_store
 from toolkit.spark.summary import Summary, count_rows, open_findings, verdict_counts
 from toolkit.spark.tables import KEPT, stored
+from toolkit.spark.told import plainly_told
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -52,6 +56,14 @@ class Source(Protocol):
     def now(self) -> Sequence[str]:
         """Tables that tell of now."""
 
+    @property
+    def listed(self) -> int:
+        """How many segments, or live partitions, there are."""
+
+    @property
+    def bytes_listed(self) -> int | None:
+        """How large they are, where that is known."""
+
     def signature(self) -> str:
         """Another one once anything has changed, or something else is asked."""
 
@@ -70,7 +82,7 @@ class Source(Protocol):
 
 def run(
     spark: SparkSession,
-    source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Cluster,
     target: str,
     *,
     format: str = "parquet",
@@ -89,7 +101,7 @@ def run(
     spark
         The session.
     source
-        Log directories, folders of partitions, segments or texts, as executors see them.
+        Log directories, folders of partitions, segments or texts, as executors see them; or a live cluster.
     target
         Where the tables go: a folder (with a slash in it), or ``catalog.schema``.
     format
@@ -109,33 +121,47 @@ def run(
         If the source or the target is none.
     """
     started = time.monotonic()
-    register(spark)
-    store = open_store(spark, target, format=format)
-    paths = [os.fspath(path) for path in ([source] if isinstance(source, str | os.PathLike) else source)]
-    with store.writing():
-        files = list_files(spark, paths, topics=topics, at_rest=at_rest)
-        ledger = Ledger.load(store)
-        bronze = Bronze(store, ledger, files.intakes(ledger))
-        given = f"{files.signature()} {min_held_ms}"
-        if bronze.changes or not ledger.is_made("findings", None, given=given):
-            _bronze(files, bronze, progress)
-            _silver(Silver.begin(store, ledger), progress)
-            _gold(store, ledger, min_held_ms=min_held_ms, progress=progress)
-            ledger.end_made("findings", {None: given})
-            ledger.save(store)
-        new = {part.file for part in bronze.parts}
+    with plainly_told():
+        store = open_store(spark, target, format=format)
+        with store.writing():
+            logs = _source(spark, source, topics=topics, at_rest=at_rest)
+            ledger = Ledger.load(store)
+            bronze = Bronze(store, ledger, logs.intakes(ledger))
+            given = f"{logs.signature()} {min_held_ms}"
+            if bronze.changes or not ledger.is_made("findings", None, given=given):
+                _bronze(logs, bronze, progress)
+                _silver(Silver.begin(store, ledger), progress)
+                _gold(store, ledger, min_held_ms=min_held_ms, progress=progress)
+                ledger.end_made("findings", {None: given})
+                ledger.save(store)
         return Summary(
             target=target,
             format=format,
-            listed=len(files.segments),
-            read=len(new),
-            bytes_listed=sum(row["size"] or 0 for row in files.segments),
-            bytes_read=sum(row["size"] or 0 for row in files.segments if row["file"] in new),
+            listed=logs.listed,
+            read=len(bronze.parts),
+            bytes_listed=logs.bytes_listed,
+            bytes_read=bronze.bytes_read,
             tables=count_rows(store, list(KEPT), run=ledger.run),
             verdicts=verdict_counts(store),
             findings=open_findings(store),
             seconds=time.monotonic() - started,
         )
+
+
+def _source(
+    spark: SparkSession,
+    source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Cluster,
+    *,
+    topics: Sequence[str] | None,
+    at_rest: bool,
+) -> Source:
+    register(spark)
+    if isinstance(source, Cluster):
+        if at_rest:
+            raise UsageError("at_rest is said of files.", do="Leave it out for a cluster.")
+        return list_partitions(spark, source, topics=topics)
+    paths = [os.fspath(path) for path in ([source] if isinstance(source, str | os.PathLike) else source)]
+    return list_files(spark, paths, topics=topics, at_rest=at_rest)
 
 
 def _bronze(source: Source, bronze: Bronze, progress: Progress) -> None:

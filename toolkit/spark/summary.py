@@ -45,9 +45,9 @@ class Summary:
     target, format
         Where the tables are, and how.
     listed, read
-        Segments, or live partitions, that are there, and those that were read now.
+        Segments, or live partitions, that are there, and those that had something new to read.
     bytes_listed, bytes_read
-        How large those are; null of live partitions.
+        How large those are, null of live partitions; and the batches that were read.
     tables
         Rows of each table.
     verdicts
@@ -63,7 +63,7 @@ class Summary:
     listed: int
     read: int
     bytes_listed: int | None = None
-    bytes_read: int | None = None
+    bytes_read: int = 0
     tables: Mapping[str, Counts] = field(default_factory=dict)
     verdicts: Mapping[str, int] = field(default_factory=dict)
     findings: Sequence[Row] = ()
@@ -92,7 +92,8 @@ def verdict_counts(store: Store) -> dict[str, int]:
 def open_findings(store: Store) -> list[Row]:
     """The findings that are about now, in their order."""
     found = stored(store, "findings").where("verdict <> 'ended'").select(*FINDINGS.names).toArrow()
-    rows: list[Row] = found.sort_by([(name, "ascending") for name in FINDINGS.sort]).to_pylist()
+    ordered = found.cast(FINDINGS.arrow_schema).sort_by([(name, "ascending") for name in FINDINGS.sort])
+    rows: list[Row] = ordered.to_pylist()
     return rows
 
 
