@@ -1,0 +1,114 @@
+"""Findings from logs: who held which partition's LSO from when to when, what waited, and who was behind it."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+
+from toolkit.analysis.holders import by_producer, held_findings
+from toolkit.schema import FINDINGS, HISTORIES, Row
+from toolkit.spark.holds import HOLD, best_logs, counted, holds, with_stretches
+from toolkit.spark.types import spark_table, struct_type
+
+__all__ = ["findings"]
+
+PLACE = ("topic", "partition")
+MIN_HELD_MS = 60_000
+IS_OVER = "row.ended not in ('open', 'stuck') and row.error is null"
+BEFORE, AFTER = (  # an hour is far more than clocks of brokers differ by
+    f"coalesce({IS_OVER} and {far}, false)"
+    for far in ("row.end_time < begins - interval 1 hour", "row.start_time > held_to + interval 1 hour")
+)
+
+
+def findings(
+    spans: DataFrame,
+    batches: DataFrame,
+    *,
+    histories: DataFrame | None = None,
+    answers: DataFrame | None = None,
+    min_held_ms: int = MIN_HELD_MS,
+) -> DataFrame:
+    """Who held the LSO of each partition, before and now.
+
+    Of several logs of a partition the one that has most of it is judged: the newest leader epoch, then the longest.
+
+    Parameters
+    ----------
+    spans
+        Rows of ``schema.SPANS``.
+    batches
+        Rows of ``schema.BATCHES`` that they were made from.
+    histories
+        Rows of ``schema.HISTORIES``: they tell whose transactions they were and how they ended.
+    answers
+        Rows of ``schema.FINDINGS`` of now, from the same log directories or from a cluster: only the coordinators know
+        what is to be done with what is open. They are rows of the result, with what the log tells of them.
+    min_held_ms
+        Leave out what has ended and held the LSO for less.
+
+    Returns
+    -------
+    DataFrame
+        Rows of ``schema.FINDINGS``. What has ended has the verdict ``ended``; what is open and in none of `answers` is
+        ``unknown``.
+    """
+    held = with_stretches(holds(spans, best_logs(batches), min_held_ms=min_held_ms), answers)
+    told = _with_counts(held, counted(held, batches))
+    if histories is not None:
+        told = told.join(_near(held, histories), list(HOLD), "left")
+
+    def of_asked(held: pa.Table, told: pa.Table) -> pa.Table:
+        return _findings(held, told, min_held_ms=min_held_ms)
+
+    def of_nobody_asked(held: pa.Table) -> pa.Table:
+        return _findings(held, None, min_held_ms=min_held_ms)
+
+    by_place, schema = told.groupBy(*PLACE), struct_type(FINDINGS)
+    if answers is None:
+        return by_place.applyInArrow(of_nobody_asked, schema)
+    return by_place.cogroup(answers.groupBy(*PLACE)).applyInArrow(of_asked, schema)
+
+
+def _with_counts(held: DataFrame, counts: DataFrame) -> DataFrame:
+    """Nothing waited where nothing was found; null is where it is not to be counted."""
+    counts = counts.select(*HOLD, *(sf.col(name).alias(f"found_{name}") for name in ("records", "bytes")))
+    known = sf.col("count_from").isNotNull()
+    return held.join(counts, list(HOLD), "left").withColumns(
+        {f"{name}_held": sf.when(known, sf.coalesce(f"found_{name}", sf.lit(0))) for name in ("records", "bytes")}
+    )
+
+
+def _near(held: DataFrame, histories: DataFrame) -> DataFrame:
+    """For each hold what its coordinator tells of its producer id: all that may be of it, and one row before and after.
+
+    `toolkit.analysis.behind` judges them; this leaves out what is far from it, for a producer id may have millions.
+    """
+    of_holds = held.select(
+        *HOLD, sf.col("producer_id").alias("of_producer"), "held_to", sf.least("opened_at", "held_to").alias("begins")
+    )
+    named = sf.array_distinct(sf.array("producer_id", "previous_producer_id"))
+    told = histories.select(sf.struct(*HISTORIES.names).alias("row"), sf.explode(named).alias("of_producer"))
+    pairs = told.join(sf.broadcast(of_holds), "of_producer").withColumns(
+        {"before": sf.expr(BEFORE), "after": sf.expr(AFTER)}
+    )
+    found = pairs.groupBy(*HOLD).agg(
+        sf.collect_list(sf.when(~(sf.col("before") | sf.col("after")), sf.col("row"))).alias("near"),
+        sf.max_by("row", sf.when(sf.col("before"), sf.col("row.end_time"))).alias("before"),
+        sf.min_by("row", sf.when(sf.col("after"), sf.col("row.start_time"))).alias("after"),
+    )
+    return found.select(*HOLD, sf.concat("near", sf.array_compact(sf.array("before", "after"))).alias("histories"))
+
+
+def _findings(held: pa.Table, answers: pa.Table | None, *, min_held_ms: int) -> pa.Table:
+    """Findings of one partition."""
+    holds = held.to_pylist()
+    told: list[Row] = [row for hold in holds for row in hold.get("histories") or ()]
+    rows = held_findings(
+        holds,
+        histories=by_producer(told) if "histories" in held.column_names else None,
+        answers=None if answers is None else answers.to_pylist(),
+        min_held_ms=min_held_ms,
+    )
+    return spark_table(FINDINGS.arrow(rows))
