@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
@@ -22,11 +22,13 @@ from toolkit.sources.offsets import partition_rows
 from toolkit.sources.topology import Place
 from toolkit.sources.wire import Wire
 from toolkit.spark.connection import CONNECTION, PREFIX, client_config
-from toolkit.spark.modes import MODES, in_mode
+from toolkit.spark.log_rows import record_batches, schema_of, selected, without_damage
+from toolkit.spark.modes import MODES
 from toolkit.spark.offset_options import OFFSETS, SELECTION, Bounds, Selection, ending, selection, starting
-from toolkit.spark.pieces import DAMAGE, OF_LOG, PIECES, piece_batches, piece_rows
+from toolkit.spark.pieces import DAMAGE, OF_LOG, piece_batches, piece_rows
+from toolkit.spark.plain_errors import plainly, plainly_each
 from toolkit.spark.reader_options import Options, choice, flag, refuse_unknown, seconds, whole_number
-from toolkit.spark.types import spark_table, struct_type
+from toolkit.spark.secret_options import Connecting
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -38,7 +40,7 @@ OWN = ("crc", "maxRecordsPerPartition", "minPartitions", "mode", "producer_id", 
 MOST_OFFSETS = 1_000_000  # of one task: from 70 MB, if every record is a batch, to some gigabytes
 
 
-class KafkaBatches(DataSource):
+class KafkaBatches(Connecting, DataSource):
     """Headers of all batches of live partitions (``schema.BATCHES``), and a row for what could not be read.
 
     The rows are those of `Cluster.batches` for each partition. The log is read by Fetch, in ranges of offsets, a task
@@ -62,18 +64,18 @@ class KafkaBatches(DataSource):
     - ``mode``: PERMISSIVE (default) keeps rows with `error`, DROPMALFORMED leaves them out, FAILFAST fails.
     """
 
-    registered: ClassVar[ClientConfig | None] = None
-
     @classmethod
     def name(cls) -> str:
         return NAME
 
+    @plainly
     def schema(self) -> StructType:
-        table = _asked(self.options).table  # an option that is wrong is told of by load()
-        return PIECES if table == "pieces" else struct_type(BATCHES)
+        return schema_of(_asked(self.options).table)  # an option that is wrong is told of by load()
 
+    @plainly
     def reader(self, schema: StructType) -> _Reader:
-        return _Reader(_asked(self.options), client_config(self.options, registered=self.registered))
+        asked = _asked(self.options)
+        return _Reader(asked, client_config(self.options, self), selected(schema, asked.table))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,10 +123,12 @@ class _Unread:
 class _Reader(DataSourceReader):
     """Finds the ranges where Spark plans; reads each in a task, over a connection of its own."""
 
-    def __init__(self, asked: _Asked, config: ClientConfig) -> None:
+    def __init__(self, asked: _Asked, config: ClientConfig, columns: pa.Schema) -> None:
         self._asked = asked
         self._config = config
+        self._columns = columns
 
+    @plainly
     def partitions(self) -> list[InputPartition]:
         asked = self._asked
         with Wire(self._config, timeout=asked.timeout) as wire:
@@ -143,15 +147,15 @@ class _Reader(DataSourceReader):
         ]
         return [InputPartition(part) for part in (*ranges, *(each for each in found if isinstance(each, _Unread)))]
 
+    @plainly_each
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if partition is None or partition.value is None:  # Spark's own, where there is nothing to read
             return
-        for table in in_mode(self._tables(partition.value), self._asked.mode):
-            yield from table.to_batches()
+        tables = without_damage(self._tables(partition.value), self._asked.mode)
+        yield from record_batches(tables, self._columns)
 
     def _tables(self, part: Range | _Unread) -> Iterator[pa.Table]:
-        """A part as tables of exactly the columns that Spark asks for."""
-        of_failures = _damage_table if self._asked.table == "pieces" else _error_table
+        of_failures = _damage_table if self._asked.table == "pieces" else BATCHES.arrow
         if isinstance(part, _Unread):
             yield of_failures([part.row])
             return
@@ -161,7 +165,7 @@ class _Reader(DataSourceReader):
                 if self._asked.table == "pieces":
                     yield from _pieces(section)
                 else:
-                    yield from map(spark_table, section_batches(section, producer_id=self._asked.producer_id))
+                    yield from section_batches(section, producer_id=self._asked.producer_id)
         except ToolkitError as error:
             yield of_failures([_unread(part, error)])
 
@@ -186,10 +190,6 @@ def _pieces(section: Section) -> Iterator[pa.Table]:
         yield pa.Table.from_batches([rows])
     if failures:
         yield _damage_table(failures)
-
-
-def _error_table(rows: Sequence[Row]) -> pa.Table:
-    return spark_table(BATCHES.arrow(rows))
 
 
 def _damage_table(rows: Sequence[Row]) -> pa.Table:

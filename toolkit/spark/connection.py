@@ -1,10 +1,11 @@
-"""From the options of a reader to a client's configuration; where its secrets may stand, and where they are shown."""
+"""From the options of a reader to a client's configuration."""
 
 from __future__ import annotations
 
 from toolkit.config import ClientConfig
 from toolkit.errors import UsageError
 from toolkit.spark.reader_options import Options
+from toolkit.spark.secret_options import Connecting, refuse_secrets
 
 __all__ = ["CONNECTION", "PREFIX", "client_config"]
 
@@ -13,23 +14,30 @@ CONNECTION = ("command.config", "timeout")
 """Options of every source that connects; and any client key after `PREFIX`."""
 
 
-def client_config(options: Options, *, registered: ClientConfig | None = None) -> ClientConfig:
+def client_config(options: Options, source: Connecting) -> ClientConfig:
     """How the options say to reach the cluster.
 
     ``kafka.bootstrap.servers`` and any other client key after ``kafka.``, as for Spark's own Kafka source; or
     ``command.config``, the path of a ``client.properties`` where Spark's driver runs, with no other ``kafka.`` option
-    than the servers. Without either it is what `toolkit.spark.register` was given.
+    than the servers. Without either it is what `toolkit.spark.register` was given: ``register(spark, config=...)``.
+
+    A secret is safest in the file, or registered: then Spark never has it in a text. As an option, classic Spark does
+    not show it anywhere; Spark Connect has it in the text of the request, in which `toolkit.spark.register` has it
+    hidden. Where Spark does not let us, or the source was registered in another way, such an option is refused.
 
     Parameters
     ----------
-    registered
+    source
         What the source was registered with.
 
     Raises
     ------
     UsageError
-        If they name no cluster, or as `ClientConfig` does. It names keys and files, never a secret.
+        If they name no cluster, a secret that Spark would show, or as `ClientConfig` does. It names keys and files,
+        never a secret.
     """
+    if not source.hides_secrets:
+        refuse_secrets(options)
     by_key = {name.lower(): value for name, value in options.items()}
     said = {key.removeprefix(PREFIX): value for key, value in by_key.items() if key.startswith(PREFIX)}
     path = options.get("command.config")
@@ -40,8 +48,8 @@ def client_config(options: Options, *, registered: ClientConfig | None = None) -
                 f"command.config and {PREFIX}{min(said)} both say how to connect.", do="Say all of it in the file."
             )
         return ClientConfig.from_properties(path, bootstrap_servers=servers)
-    if not said and registered is not None:
-        return registered
+    if not said and source.registered is not None:
+        return source.registered
     if "bootstrap.servers" not in said:
         raise UsageError(
             "The options name no cluster.",

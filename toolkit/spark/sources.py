@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
+
+from toolkit.config import ClientConfig
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -10,17 +13,30 @@ if TYPE_CHECKING:
 __all__ = ["register"]
 
 
-def register(spark: SparkSession) -> None:
+def register(spark: SparkSession, *, config: str | Mapping[str, object] | ClientConfig | None = None) -> None:
     """Make ``kafka_log``, ``kafka_batches`` and ``kafka_transactions`` known to ``spark.read.format`` and SQL.
 
     Parameters
     ----------
     spark
-        The session. Its executors need this package: installed, or sent by `toolkit.spark.ship`.
+        The session. Its executors need this package: installed, or sent by `toolkit.spark.ship`. It is told to hide
+        secrets in the options of readers.
+    config
+        How live sources connect, where their options do not say: as for `Cluster`. Its secrets come into no text that
+        Spark has.
+
+    Raises
+    ------
+    UsageError
+        As `ClientConfig` does.
     """
     from toolkit.spark.batches_source import KafkaBatches
     from toolkit.spark.log_source import KafkaLog
+    from toolkit.spark.secret_options import connecting, hide_secrets
     from toolkit.spark.transactions_source import KafkaTransactions
 
-    for source in (KafkaLog, KafkaBatches, KafkaTransactions):
-        spark.dataSource.register(source)
+    given = None if config is None else ClientConfig(config)
+    hidden = hide_secrets(spark)
+    spark.dataSource.register(KafkaLog)
+    for source in (KafkaBatches, KafkaTransactions):
+        spark.dataSource.register(connecting(source, config=given, hides_secrets=hidden))

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
@@ -18,8 +18,10 @@ from toolkit.sources.cluster import LOOK_AGAIN, Cluster
 from toolkit.sources.recording.sample import Sample
 from toolkit.sources.recording.sampler import Sampler
 from toolkit.spark.connection import CONNECTION, PREFIX, client_config
+from toolkit.spark.plain_errors import plainly
 from toolkit.spark.reader_options import Options, choice, flag, refuse_unknown, seconds, whole_number
 from toolkit.spark.recorded import EVERYTHING, RECORDED_TABLES, recorded_schema, recorded_table
+from toolkit.spark.secret_options import Connecting
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -41,7 +43,7 @@ PAUSE = 0.5  # seconds at most until Spark, which asks every 10 ms, has its answ
 BYTES_AT_ONCE = 1 << 20  # of rows in one task, before they are compressed
 
 
-class KafkaTransactions(DataSource):
+class KafkaTransactions(Connecting, DataSource):
     """What the flight recorder sees of a cluster: partitions, producers, transactions, findings (``schema.RECORDED``).
 
     As a stream it looks at the cluster once in every interval, and one look is one micro-batch. A broker that is down
@@ -68,20 +70,21 @@ class KafkaTransactions(DataSource):
     - ``max_transaction_timeout_ms``, ``late_padding_ms``, ``log_evidence``: as for `Cluster.findings` and the recorder.
     """
 
-    registered: ClassVar[ClientConfig | None] = None
-
     @classmethod
     def name(cls) -> str:
         return NAME
 
+    @plainly
     def schema(self) -> StructType:
         return recorded_schema(_asked(self.options).table)  # an option that is wrong is told of by load()
 
+    @plainly
     def reader(self, schema: StructType) -> _Reader:
-        return _Reader(_asked(self.options), client_config(self.options, registered=self.registered))
+        return _Reader(_asked(self.options), client_config(self.options, self))
 
+    @plainly
     def streamReader(self, schema: StructType) -> _StreamReader:  # noqa: N802 - Spark's name
-        return _StreamReader(_asked(self.options), client_config(self.options, registered=self.registered))
+        return _StreamReader(_asked(self.options), client_config(self.options, self))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +140,7 @@ class _Reader(_Rows, DataSourceReader):
         self._asked = asked
         self._config = config
 
+    @plainly
     def partitions(self) -> list[InputPartition]:
         sampler = _sampler(self._asked, self._config)
         try:

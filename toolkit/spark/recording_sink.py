@@ -1,0 +1,82 @@
+"""The stream of the flight recorder into a recording, which `Recording` and plain Parquet readers read."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import os
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from toolkit.errors import UsageError
+from toolkit.schema import RECORDED
+from toolkit.sources.recording.sample import Sample
+from toolkit.sources.recording.writer import Writer
+from toolkit.spark.recorded import EVERYTHING, recorded_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+__all__ = ["write_recording"]
+
+
+def write_recording(
+    everything: DataFrame, directory: str | os.PathLike[str], *, retention: dt.timedelta | None = None
+) -> DataStreamWriter:
+    """Write the samples of a stream into a recording, each once, however often Spark repeats a micro-batch.
+
+    Parameters
+    ----------
+    everything
+        A stream of ``kafka_transactions`` with the table ``everything``.
+    directory
+        Where the recording is, or shall be: on Spark's driver, under Connect on the server. Nobody else writes to it.
+    retention
+        How long samples are kept; for ever if null.
+
+    Returns
+    -------
+    DataStreamWriter
+        To be given a checkpoint and a trigger, and started.
+
+    Raises
+    ------
+    UsageError
+        If it has other columns.
+
+    Examples
+    --------
+    >>> everything = spark.readStream.format("kafka_transactions").options(**options).load()  # doctest: +SKIP
+    >>> writer = write_recording(everything, "recording")  # doctest: +SKIP
+    >>> query = writer.option("checkpointLocation", "checkpoint").start()  # doctest: +SKIP
+    """
+    if everything.columns != recorded_schema(EVERYTHING).names:
+        raise UsageError(
+            "This is not everything that kafka_transactions gives.", do="Load it without the option table."
+        )
+    return everything.writeStream.foreachBatch(partial(_append, directory=os.fspath(directory), retention=retention))
+
+
+def _append(batch: DataFrame, batch_id: int, *, directory: str, retention: dt.timedelta | None) -> None:
+    samples = list(_samples(batch.toArrow()))
+    if not samples:
+        return
+    with Writer(directory) as writer:
+        for sample in samples:
+            writer.write(sample)
+        with contextlib.suppress(OSError):  # the files stay as they are, and the next sample tries again
+            if retention is not None:
+                writer.retire(before=samples[-1].due - retention)
+            writer.merge(now=samples[-1].due)
+
+
+def _samples(found: pa.Table) -> Iterator[Sample]:
+    for due in sorted(found["sample"].unique().to_pylist()):
+        of_it = found.filter(pc.equal(found["sample"], pa.scalar(due, found["sample"].type)))
+        tables = {name: of_it.filter(pc.equal(of_it["table"], name))[name].to_pylist() for name in RECORDED}
+        yield Sample(due=due, tables=tables)

@@ -1,0 +1,98 @@
+"""Credentials that Spark must not show.
+
+What Spark shows of reader options, tried on 4.0 and 4.3 with a password as an option, at log level INFO:
+
+- Classic Spark shows none of them: not in plans, on the pages of its UI, in its REST answers, in event logs, errors,
+  progress or checkpoints.
+- Spark Connect shows them all. It keeps the text of every request for the pages Connect, Jobs, Stages and SQL, in
+  their REST answers, and in the event log; statements of SQL likewise. It does pass that text through
+  ``spark.sql.redaction.string.regex``, which can be set for a session: `hide_secrets` does.
+
+A file (``command.config``) and ``register(spark, config=...)`` never come into such a text. The latter travels inside
+the pickled class of the data source, of which Connect shows eight bytes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from toolkit.config import ClientConfig
+from toolkit.config.keys import SECRET_KEY
+from toolkit.errors import UsageError
+from toolkit.spark.reader_options import Options
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["Connecting", "connecting", "hide_secrets", "refuse_secrets"]
+
+SETTING = "spark.sql.redaction.string.regex"
+KEY = rf"kafka\.[\w.-]*(?:{SECRET_KEY.pattern.replace('$', '')})[\w.-]*"
+# An option in the text of a Connect request; and one in SQL, from where on everything is hidden, however it is quoted.
+SHOWN = rf'(?is)key: "{KEY}"\s+value: "(?:[^"\\]|\\.)*+"?|{KEY}[\\\'"`]*\s*(?:=>?\s*)?\\*[\'"].*'
+
+
+class Connecting:
+    """What a data source that connects is registered with.
+
+    Attributes
+    ----------
+    registered
+        How to connect, where the options do not say.
+    hides_secrets
+        Whether Spark was told to hide what options say of secrets.
+    """
+
+    registered: ClassVar[ClientConfig | None] = None
+    hides_secrets: ClassVar[bool] = False
+
+
+def hide_secrets(spark: SparkSession) -> bool:
+    """Have Spark hide the secrets of reader options wherever it shows the text of a request or of a statement.
+
+    What it was told to hide before stays hidden.
+
+    Returns
+    -------
+    bool
+        Whether this session lets us set that; some managed ones do not.
+    """
+    said = spark.conf.get(SETTING, "") or ""
+    if SHOWN in said:
+        return True
+    try:
+        spark.conf.set(SETTING, f"(?:{said})|{SHOWN}" if said else SHOWN)
+    except Exception:  # noqa: BLE001 - each Spark has an error of its own for what may not be set
+        return False
+    return True
+
+
+def connecting(source: type[Any], *, config: ClientConfig | None, hides_secrets: bool) -> type[Any]:
+    """A data source that knows how to connect.
+
+    Parameters
+    ----------
+    source
+        A class with `Connecting` for a base.
+    config, hides_secrets
+        See `Connecting`.
+    """
+    # Not the class of its module: so it is pickled with what it holds.
+    return type(source.__name__, (source,), {"registered": config, "hides_secrets": hides_secrets})
+
+
+def refuse_secrets(options: Options) -> None:
+    """Refuse secrets as options, where Spark may show them.
+
+    Raises
+    ------
+    UsageError
+        It names the option, not its value.
+    """
+    for name in options:
+        if name.lower().startswith("kafka.") and SECRET_KEY.search(name.lower()):
+            raise UsageError(
+                f"The option {name} holds a secret, which Spark Connect would show on its pages.",
+                do="Say toolkit.spark.register(spark) first, which hides it where Spark allows that; or "
+                "register(spark, config=...); or the option command.config, with the path of a client.properties.",
+            )
