@@ -118,10 +118,20 @@ def test_what_cannot_be_written_is_said_and_it_goes_on(begun: Path, monkeypatch:
         patch.setattr(Writer, "write", full)
         record(begun, told, samples=2)
     assert told.written == [False, False]
-    assert len(told.warnings) == 2
-    assert told.warnings[0].endswith("could not be written: No space left on device.")
-    record(begun, told, samples=1)
-    assert told.written[-1] is True
+    (warning,) = told.warnings
+    assert warning.endswith("on samples are lost, as they cannot be written: No space left on device.")
+
+
+def test_it_says_when_samples_can_be_written_again(begun: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full_once(writer: Writer, sample: Sample) -> NoReturn:
+        monkeypatch.undo()
+        raise OSError(28, "No space left on device")
+
+    told = Told()
+    monkeypatch.setattr(Writer, "write", full_once)
+    record(begun, told, samples=2)
+    assert told.written == [False, True]
+    assert told.warnings[-1].endswith("samples can be written again; one sample was lost.")
 
 
 def test_it_merges_when_it_starts_and_when_an_hour_is_over(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["record"]
 
 LIMITS, METRICS = "How long", "Metrics"
+IN_TIME = 0.8  # of an interval, so that a broker that is silent costs no look
 
 
 def record(
@@ -100,7 +101,7 @@ def record(
     until = None if duration is None else dt.datetime.now(dt.UTC) + dt.timedelta(seconds=duration)
     with closing(metrics) if metrics else nullcontext(), Writer(output) as writer, _until_told_to_stop() as stop:
         sampler = Sampler(
-            connect=lambda: connect(ctx, bootstrap_server, command_config, timeout=min(timeout, interval)),
+            connect=lambda: connect(ctx, bootstrap_server, command_config, timeout=min(timeout, IN_TIME * interval)),
             interval_ms=int(interval * 1000),
             options={
                 "late_padding_ms": int(late_padding * 60_000),

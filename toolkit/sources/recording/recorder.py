@@ -56,6 +56,7 @@ class Recorder:
     retention: dt.timedelta | None = None
     _before: Sample | None = None
     _tidied: dt.datetime = EPOCH
+    _lost: int = 0
 
     @property
     def interval(self) -> dt.timedelta:
@@ -111,11 +112,24 @@ class Recorder:
             self.writer.write(sample)
         except OSError as error:
             written = False
-            self.audience.warned(f"The sample of {_clock(due)} could not be written: {error.strerror or error}.")
+            self._lose(due, error)
         if written:
             self._before = sample  # what was not written is not there to be judged again
+            self._lose_no_more(due)
         self.audience.taken(sample, written=written)
         self._tidy(due)
+
+    def _lose(self, due: dt.datetime, error: OSError) -> None:
+        self._lost += 1
+        if self._lost == 1:
+            why = error.strerror or error
+            self.audience.warned(f"From {_clock(due)} on samples are lost, as they cannot be written: {why}.")
+
+    def _lose_no_more(self, due: dt.datetime) -> None:
+        if self._lost:
+            many = f"{self._lost} samples were" if self._lost > 1 else "one sample was"
+            self.audience.warned(f"At {_clock(due)} samples can be written again; {many} lost.")
+        self._lost = 0
 
     def _tidy(self, due: dt.datetime) -> None:
         """Merge and retire, once an hour."""

@@ -348,14 +348,14 @@ class Recording:
     ) -> list[Row]:
         """`findings` as rows."""
         found = self._found(at)
-        tables = read_sample(self.path, found.sample)
+        tables = read_sample(self.path, found.sample, idle_producers=False)
         whole = look_of(tables)
         assert whole
         look = part_of(whole, topics, partitions, broker_id=broker_id)
         everything = topics is None and partitions is None and broker_id is None
         rows = judge_sample(
             look,
-            read_look(self.path, found.before) if found.before else None,
+            read_look(self.path, found.before, idle_producers=False) if found.before else None,
             asked=() if everything else [_place(row) for row in look.partitions],
             max_transaction_timeout_ms=max_transaction_timeout_ms,
         )

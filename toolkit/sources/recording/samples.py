@@ -6,6 +6,7 @@ import datetime as dt
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from toolkit.analysis.evidence import Look
 from toolkit.errors import NotFound
@@ -13,6 +14,9 @@ from toolkit.schema import RECORDED, Row
 from toolkit.sources.recording.folder import files_of, read, sample_times
 from toolkit.sources.recording.looks import look_of
 from toolkit.sources.recording.names import AN_INSTANT
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = ["Found", "find_samples", "read_look", "read_sample"]
 
@@ -59,8 +63,17 @@ def find_samples(directory: Path, *, at: dt.datetime | None = None) -> Found:
     return Found(sample=seen[0], before=seen[1] if len(seen) > 1 else None, failed=failed)
 
 
-def read_sample(directory: Path, row: Row) -> Mapping[str, list[Row]]:
+def read_sample(directory: Path, row: Row, *, idle_producers: bool = True) -> Mapping[str, list[Row]]:
     """The rows of a whole sample by table.
+
+    Parameters
+    ----------
+    directory
+        The recording.
+    row
+        The sample's row of ``samples``.
+    idle_producers
+        With the producers that had nothing open: most of what is recorded, and no verdict needs them.
 
     Raises
     ------
@@ -68,23 +81,27 @@ def read_sample(directory: Path, row: Row) -> Mapping[str, list[Row]]:
         If it expired meanwhile.
     """
     due = row["sample"]
-    tables = {name: rows_of(directory, name, due) for name in RECORDED if name != "samples"}
+    found = {name: _rows(directory, name, due) for name in RECORDED if name != "samples"}
+    if not idle_producers:
+        import pyarrow.compute as pc
+
+        rows = found["producers"]
+        wanted = pc.or_(pc.is_valid(rows["current_txn_start_offset"]), pc.is_valid(rows["error"]))
+        found["producers"] = rows.filter(wanted)
     if not sample_times(directory, due, due + AN_INSTANT):
         raise NotFound(f"The sample of {due.isoformat()} has expired while it was read.", do="Ask again.")
-    return {**tables, "samples": [row]}
+    return {name: table.to_pylist() for name, table in found.items()} | {"samples": [row]}
 
 
-def read_look(directory: Path, row: Row) -> Look:
-    """The look that a sample is of; its row of ``samples`` has no error."""
-    look = look_of(read_sample(directory, row))
+def read_look(directory: Path, row: Row, *, idle_producers: bool = True) -> Look:
+    """The look that a sample is of, which has no error; arguments and errors as of `read_sample`."""
+    look = look_of(read_sample(directory, row, idle_producers=idle_producers))
     assert look is not None
     return look
 
 
-def rows_of(directory: Path, table: str, due: dt.datetime) -> list[Row]:
-    """The rows of one sample in one table."""
-    rows: list[Row] = read(directory, table, start=due, stop=due + AN_INSTANT).to_pylist()
-    return rows
+def _rows(directory: Path, table: str, due: dt.datetime) -> pa.Table:
+    return read(directory, table, start=due, stop=due + AN_INSTANT)
 
 
 def _backwards(directory: Path, at: dt.datetime | None) -> Iterator[Row]:
