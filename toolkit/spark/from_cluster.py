@@ -15,10 +15,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from toolkit.config import ClientConfig
 from toolkit.schema import FINDINGS, PARTITIONS, PRODUCERS, TRANSACTIONS, Row
 from toolkit.sources.cluster import Cluster
-from toolkit.spark.batches_source import KafkaBatches
 from toolkit.spark.bronze import Bronze
 from toolkit.spark.intake import Intake, plan_live
 from toolkit.spark.ledger import Ledger, Part
@@ -125,10 +123,4 @@ def list_partitions(spark: SparkSession, cluster: Cluster, *, topics: Sequence[s
     NotFound
         If the cluster does not have one of the topics.
     """
-    _register(spark, cluster.config)
     return LivePartitions(spark=spark, cluster=cluster, topics=topics, partitions=cluster.partition_rows(topics))
-
-
-def _register(spark: SparkSession, config: ClientConfig) -> None:
-    """The source with its own way to the cluster: as an option it would stand in plans."""
-    spark.dataSource.register(type("KafkaBatches", (KafkaBatches,), {"registered": config}))

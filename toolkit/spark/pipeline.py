@@ -155,11 +155,12 @@ def _source(
     topics: Sequence[str] | None,
     at_rest: bool,
 ) -> Source:
-    register(spark)
     if isinstance(source, Cluster):
         if at_rest:
             raise UsageError("at_rest is said of files.", do="Leave it out for a cluster.")
+        register(spark, config=source.config)
         return list_partitions(spark, source, topics=topics)
+    register(spark)
     paths = [os.fspath(path) for path in ([source] if isinstance(source, str | os.PathLike) else source)]
     return list_files(spark, paths, topics=topics, at_rest=at_rest)
 
