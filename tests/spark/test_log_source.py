@@ -1,0 +1,224 @@
+"""``kafka_log`` gives the rows of ``LogDir``, however its work is shared out, and whatever is asked for."""
+
+from __future__ import annotations
+
+import datetime as dt
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from tests.spark.read_log import planned, read, rows, same
+from toolkit import LogDir
+from toolkit.lab import Kafka
+from toolkit.schema import TABLES
+from toolkit.spark.log_options import GOES_BY, PIECES
+from toolkit.spark.log_source import KafkaLog
+from toolkit.spark.log_work import Stretches
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.lab
+
+AS_ONE = {"histories", "transactions", "coordinators", "statistics"}
+
+
+@pytest.fixture
+def kafka_log(spark: SparkSession) -> Any:
+    """A reader of the format."""
+    spark.dataSource.register(KafkaLog)
+    return lambda: spark.read.format("kafka_log")
+
+
+@pytest.fixture(scope="module")
+def two_brokers(history: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two log directories with replicas, one of which lags, and a text of what a third had."""
+    folder = tmp_path_factory.mktemp("brokers")
+    for broker_id in (1, 2):
+        shutil.copytree(history, folder / f"data-{broker_id}", copy_function=shutil.copy2)
+    meta = folder / "data-2" / "meta.properties"
+    meta.write_text(meta.read_text().replace("node.id=1", "node.id=2"))
+    for number, log in enumerate(sorted((folder / "data-2").glob("*/*.log"))):
+        if number % 5 == 0 and log.stat().st_size > 500:
+            log.write_bytes(log.read_bytes()[:-100])
+    return folder
+
+
+def topics_of(folder: Path) -> list[str]:
+    return sorted({row["topic"] for row in LogDir(folder).partition_rows()})
+
+
+@pytest.mark.parametrize("table", [table for table in GOES_BY if table != PIECES])
+@pytest.mark.parametrize("max_partition_bytes", [1500, 300_000])
+def test_every_table_is_that_of_log_dir(history: Path, table: str, max_partition_bytes: int) -> None:
+    reader, works = planned(history, table=table, max_partition_bytes=max_partition_bytes)
+    assert (len(works) == 1) == (table in AS_ONE)
+    same(read(reader, works).to_pylist(), getattr(LogDir(history), table)(), table)
+
+
+@pytest.mark.parametrize("table", ["batches", "spans", "lso_timeline", "partitions", "producers", "checkpoints"])
+def test_replicas_are_rows_of_their_own(two_brokers: Path, table: str) -> None:
+    found = rows(two_brokers, table=table, max_partition_bytes=5000)
+    same(found, getattr(LogDir(two_brokers), table)(), table)
+    assert {1, 2} <= {row["broker_id"] for row in found}
+
+
+@pytest.mark.parametrize("options", [{}, {"at_rest": True}, {"at_rest": True, "min_held_ms": 50}])
+def test_findings_of_many_tasks_are_those_of_one(two_brokers: Path, options: dict[str, Any]) -> None:
+    for path in (two_brokers / "data-1", two_brokers)[bool(options) :]:
+        reader, works = planned(path, table="findings", max_partition_bytes=1, **options)
+        assert len(works) > 1
+        held = {name: value for name, value in options.items() if name == "min_held_ms"}
+        same(read(reader, works).to_pylist(), LogDir(path, at_rest="at_rest" in options).findings(**held), "findings")
+
+
+def test_a_partition_that_is_asked_for_has_a_finding_even_where_nothing_is_held(history: Path) -> None:
+    for topic in topics_of(history):
+        found = rows(history, table="findings", topic=topic, at_rest=True, max_partition_bytes=1)
+        same(found, LogDir(history, at_rest=True).findings([topic]), "findings")
+        assert found
+
+
+def test_what_is_asked_for_is_all_that_comes(history: Path) -> None:
+    files = LogDir(history)
+    topic, *_, other = [topic for topic in topics_of(history) if not topic.startswith("__")]
+    for table in ("batches", "spans", "lso_timeline", "aborted", "violations", "segments", "snapshots", "checkpoints"):
+        same(rows(history, table=table, topics=f"{topic}, {other}"), getattr(files, table)([topic, other]), table)
+        same(rows(history, table=table, topic=topic, partition=0), getattr(files, table)(topic, 0), table)
+        places = [(topic, 0), (other, 0)]
+        asked = ",".join(f"{name}-{number}" for name, number in places)
+        same(rows(history, table=table, partitions=asked), getattr(files, table)(partitions=places), table)
+    ids = [row["transactional_id"] for row in files.transaction_rows()][:3]
+    for table in ("coordinator_events", "histories", "transactions"):
+        expected = getattr(files, table)(transactional_ids=ids)
+        same(rows(history, table=table, transactional_ids=str(ids)), expected, table)
+    group = next(row["group_id"] for row in TABLES["group_events"].rows(files.group_events()) if row["group_id"])
+    same(rows(history, table="group_events", group=group), files.group_events([group]), "group_events")
+    expected = files.coordinators(ids, [group])
+    same(rows(history, table="coordinators", transactional_ids=",".join(ids), group=group), expected, "coordinators")
+    same(rows(history, table="group_events", partition=3), files.group_events(partitions=[3]), "group_events")
+    producer_id = files.transaction_rows()[0]["producer_id"]
+    for table in ("batches", "spans", "lso_timeline", "aborted", "coordinator_events", "histories", "group_events"):
+        same(rows(history, table=table, producer_id=producer_id), getattr(files, table)(producer_id=producer_id), table)
+    expected = files.transactions(producer_ids=[producer_id])
+    same(rows(history, table="transactions", producer_id=producer_id), expected, "transactions")
+    same(rows(history, crc=True, max_partition_bytes=9000), files.batches(crc=True), "batches")
+
+
+def test_sections_are_those_of_log_dir(history: Path) -> None:
+    files = LogDir(history)
+    times = [row["max_timestamp"] for row in TABLES["batches"].rows(files.batches())]
+    middle = min(times) + (max(times) - min(times)) / 2
+    for start, stop in ((3, 40), (40, None), ("log_start", "lso"), (middle, None)):
+        asked = {name: bound for name, bound in (("start", start), ("stop", stop)) if bound is not None}
+        said = {name: bound.isoformat() if isinstance(bound, dt.datetime) else bound for name, bound in asked.items()}
+        for table in ("batches", "spans", "lso_timeline", "aborted", "statistics", "violations"):
+            found = rows(history, table=table, max_partition_bytes=2000, **said)
+            same(found, getattr(files, table)(**asked), table)
+
+
+def test_a_segment_of_a_running_broker_is_cut_by_its_index(kafka: Kafka) -> None:
+    admin = AdminClient({**kafka.client_config()})
+    admin.create_topics([NewTopic("cut", 1, 1)])["cut"].result()
+    producer = Producer(kafka.client_config() | {"log_level": "0", "batch.size": "2000", "linger.ms": "0"})
+    for number in range(3000):
+        producer.produce("cut", b"%d" % number * 20)
+    producer.flush(30)
+    folder = kafka.log_dirs[1] / "cut-0"
+    reader, works = planned(folder, max_partition_bytes="20k")
+    assert len(works) > 3
+    assert all(isinstance(work, Stretches) and len(work.runs) == 1 for work in works)
+    found = read(reader, works).to_pylist()
+    same(found, LogDir(folder).batches(), "batches")
+    assert found[-1]["last_offset"] == 2999
+
+
+def test_spark_reads_it(kafka_log: Any, history: Path) -> None:
+    frame = kafka_log().option("Table", "Batches").option("MAX_PARTITION_BYTES", "2m").load(str(history))
+    expected = LogDir(history).batches()
+    assert frame.count() == len(expected)
+    assert frame.schema == KafkaLog({"path": "x"}).schema()
+    found: pa.Table = frame.toArrow()
+    assert {str(field.type) for field in found.schema if "timestamp" in field.name} == {
+        "string",
+        "timestamp[us, tz=UTC]",
+    }
+    same(found.to_pylist(), expected, "batches")
+
+
+def test_one_frame_gives_the_right_rows_to_every_filter(kafka_log: Any, history: Path) -> None:
+    """A data source that takes filters gives those of the first query to the next one, without a word."""
+    expected = TABLES["batches"].rows(LogDir(history).batches())
+    frame = kafka_log().option("max_partition_bytes", "3m").load(str(history))
+    topics = topics_of(history)[-3:]
+    counts = {topic: sum(row["topic"] == topic for row in expected) for topic in topics}
+    assert frame.where(frame.topic == topics[0]).count() == counts[topics[0]]
+    assert frame.count() == len(expected)
+    both = frame.where(frame.topic == topics[1]).union(frame.where(frame.topic == topics[2]))
+    assert {row["topic"]: row["count"] for row in both.groupBy("topic").count().collect()} == {
+        topic: counts[topic] for topic in topics[1:]
+    }
+
+
+def test_several_paths_are_read_together(kafka_log: Any, two_brokers: Path, history: Path) -> None:
+    paths = [str(two_brokers / f"data-{number}") for number in (1, 2)]
+    expected = len(LogDir(*paths).segments())
+    assert kafka_log().option("table", "segments").load(paths).count() == expected
+    for said in (",".join(paths), f'["{paths[0]}", "file:{paths[1]}"]'):
+        assert len(rows(None, table="segments", paths=said)) == expected
+    assert len(rows(f"file://{paths[0]}", table="segments")) == len(LogDir(paths[0]).segments())
+    assert len(rows(paths[0], paths=paths[1], table="segments")) == expected
+
+
+def test_sql_reads_it(spark: SparkSession, kafka_log: Any, history: Path) -> None:
+    assert kafka_log is not None
+    spark.sql(f"CREATE TEMPORARY VIEW spans USING kafka_log OPTIONS (path '{history}', table 'spans')")
+    found = spark.sql("SELECT outcome, count(*) AS n FROM spans GROUP BY outcome").collect()
+    expected = LogDir(history).spans()["outcome"].value_counts().to_dict()
+    assert {row["outcome"]: row["n"] for row in found} == expected
+
+
+def test_a_schema_chooses_columns(kafka_log: Any, history: Path) -> None:
+    chosen = kafka_log().schema("last_offset long, topic string").load(str(history)).toArrow()
+    assert chosen.column_names == ["last_offset", "topic"]
+    assert chosen.num_rows == len(LogDir(history).batches())
+
+
+def test_errors_reach_the_user_as_our_sentence(kafka_log: Any, history: Path) -> None:
+    for load, expected in (
+        (
+            lambda: kafka_log().option("colour", "red").load(str(history)),
+            "kafka_log has no option 'colour'. It has at_rest",
+        ),
+        (lambda: kafka_log().load("/no/where").count(), "There is no file or folder /no/where."),
+        (lambda: kafka_log().option("topic", "nope").load(str(history)).count(), "hold nothing of topic 'nope'."),
+        (
+            lambda: kafka_log().schema("topic int").load(str(history)).count(),
+            "The schema has topic int; the table batches",
+        ),
+    ):
+        with pytest.raises(Exception, match=r"toolkit\.errors") as failed:
+            load()  # type: ignore[no-untyped-call]
+        said = str(failed.value).partition("JVM stacktrace")[0]
+        assert expected in said
+        assert said.count('File "') == 1, "the way through the code is not shown"
+
+
+def test_texts_are_read_whole(kafka: Kafka, tmp_path: Path, history: Path) -> None:
+    logs = sorted(str(log) for log in history.glob("*-[0-9]*/*.log") if log.stat().st_size and "__" not in str(log))
+    text = tmp_path / "dump.txt"
+    text.write_text(kafka.run_tool("org.apache.kafka.tools.DumpLogSegments", "--files", ",".join(logs[:20])).stdout)
+    topic = sorted({row["topic"] for row in TABLES["batches"].rows(LogDir(text).batches())})[0]
+    for table in ("batches", "spans", "lso_timeline", "segments", "partitions", "findings"):
+        found = rows(text, table=table, max_partition_bytes=1)
+        same(found, getattr(LogDir(text), table)(), table)
+        same(rows(text, table=table, topic=topic), getattr(LogDir(text), table)([topic]), table)
+    both = LogDir(text, history)
+    for table in ("batches", "checkpoints"):
+        same(rows(None, paths=f"{text},{history}", table=table), getattr(both, table)(), table)

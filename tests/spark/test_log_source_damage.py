@@ -1,0 +1,183 @@
+"""Files that are damaged, that go away or grow between planning and reading, and what the modes make of that."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.sources.log_files import (
+    HIGH_WATERMARK,
+    META,
+    after,
+    data,
+    marker,
+    write_checkpoint,
+    write_log,
+    write_root,
+    write_snapshot,
+)
+from tests.sources.test_logdir_splits import batches, write_index
+from tests.spark.read_log import planned, read, rows, same
+from toolkit import LogDir
+from toolkit.errors import DecodeError, NotFound, UsageError
+from toolkit.schema import Row
+from toolkit.spark.log_options import GOES_BY, PIECES
+from toolkit.spark.log_source import KafkaLog
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SEGMENT, NEXT = f"{0:020}.log", f"{480:020}.log"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """orders-0 with two segments that have indexes, payments-0 with a small one, empty-0 with an empty one."""
+    root = write_root(tmp_path / "data")
+    for base_offset in (0, 480):
+        whole = list(batches(base_offset))
+        folder = write_log(root, "orders-0", whole, base_offset=base_offset)
+        write_index(folder / f"{base_offset:020}.index", base_offset, whole)
+    write_log(root, "payments-0", [data(0, 7, after()), marker(1, 7, after())])
+    write_log(root, "empty-0", [])
+    write_snapshot(root / "orders-0", 480, {1: 470, 2: None})
+    write_checkpoint(root, HIGH_WATERMARK, {("orders", 0): 960, ("payments", 0): 2, ("empty", 0): 0})
+    return root
+
+
+def damage(log: Path, at: int, *, size: int = 200) -> None:
+    content = bytearray(log.read_bytes())
+    content[at : at + size] = b"\xff" * size
+    log.write_bytes(content)
+
+
+def errors(found: Sequence[Row]) -> list[str]:
+    return [row["error"].partition(":")[0] for row in found if row["error"]]
+
+
+def test_damage_is_a_row_in_every_split_that_it_is_in(root: Path) -> None:
+    damage(root / "orders-0" / SEGMENT, 5000)
+    damage(root / "orders-0" / NEXT, 0)
+    for table in ("batches", "spans"):
+        found = rows(root, table=table, max_partition_bytes=4000)
+        same(found, getattr(LogDir(root), table)(), table)
+        assert errors(found) == ["CORRUPT_BATCH"] * 2
+
+
+def test_the_modes_are_those_of_spark(root: Path) -> None:
+    whole = rows(root)
+    damage(root / "orders-0" / SEGMENT, 5000)
+    permissive = rows(root, mode="permissive", max_partition_bytes=4000)
+    assert len(errors(permissive)) == 1
+    dropped = rows(root, mode="DROPMALFORMED", max_partition_bytes=4000)
+    assert sorted(map(repr, dropped)) == sorted(repr(row) for row in permissive if not row["error"])
+    assert 0 < len(whole) - len(dropped) < 5
+    with pytest.raises(DecodeError) as failed:
+        rows(root, mode="FailFast", max_partition_bytes=4000)
+    log = root / "orders-0" / SEGMENT
+    assert str(failed.value).startswith(f"{log} cannot be read at {failed.value.position}: CORRUPT_BATCH: ")
+    assert 4900 < failed.value.position < 5100
+    assert rows(root, mode="FAILFAST", topic="payments") == rows(root, topic="payments")
+
+
+def test_failfast_lives_with_the_torn_end_that_a_running_broker_leaves(root: Path) -> None:
+    with (root / "orders-0" / NEXT).open("ab") as log:
+        log.write(data(960, 1, after())[:70])
+    found = rows(root, mode="FAILFAST", max_partition_bytes=4000)
+    assert errors(found) == ["TORN_TAIL"]
+    same(found, LogDir(root).batches(), "batches")
+    assert errors(rows(root, mode="FAILFAST", table="spans")) == ["TORN_TAIL"]
+    os.truncate(root / "orders-0" / SEGMENT, 5000)
+    with pytest.raises(DecodeError, match="The segment ends within a batch, though another segment follows"):
+        rows(root, mode="FAILFAST", max_partition_bytes=4000)
+
+
+@pytest.mark.parametrize("table", list(GOES_BY))
+def test_what_goes_away_between_planning_and_reading_fails_no_job(root: Path, table: str) -> None:
+    reader, works = planned(root, table=table, max_partition_bytes=4000)
+    shutil.rmtree(root / "payments-0")
+    (root / "orders-0" / NEXT).unlink()
+    found = read(reader, works).to_pylist()
+    if table in {"batches", "spans", "aborted", "snapshots", "segments", PIECES}:
+        unread = {Path(row["file"]).name for row in found if (row["error"] or "").startswith("UNREADABLE")}
+        assert (
+            unread
+            == {
+                "batches": {SEGMENT, NEXT},
+                PIECES: {SEGMENT, NEXT},
+                "spans": {"payments-0"},
+                "aborted": {"payments-0"},
+                "snapshots": {"payments-0"},
+                "segments": {"payments-0"},
+            }[table]
+        )
+    if table == "partitions":
+        assert next(row["error"] for row in found if row["topic"] == "payments").startswith("UNREADABLE")
+
+
+def test_what_grows_between_planning_and_reading_is_read(root: Path) -> None:
+    reader, works = planned(root, max_partition_bytes=4000)
+    with (root / "orders-0" / NEXT).open("ab") as log:
+        log.write(data(960, 1, after()))
+    (root / "empty-0" / SEGMENT).write_bytes(data(0, 1, after()))
+    same(read(reader, works).to_pylist(), LogDir(root).batches(), "batches")
+
+
+def test_many_small_folders_are_few_tasks_and_come_in_the_order_of_each_log(tmp_path: Path) -> None:
+    root = write_root(tmp_path / "data")
+    for number in range(200):
+        for base_offset in (0, 2):
+            write_log(root, f"orders-{number}", [data(base_offset, 7, after(), records=2)], base_offset=base_offset)
+    for table in ("batches", "spans", "segments", PIECES):
+        reader, works = planned(root, table=table, max_partition_bytes="8m")
+        assert len(works) == (2 if table == "segments" else 4) or table == "spans"
+        assert 1 < len(works) < 8
+        found = read(reader, works).to_pylist()
+        if table != PIECES:
+            same(found, getattr(LogDir(root), table)(), table)
+        if table == "batches":
+            assert [(row["partition"], row["base_offset"]) for row in found if row["partition"] == 17] == [
+                (17, 0),
+                (17, 2),
+            ]
+
+
+def test_a_folder_without_name_is_read_where_that_is_no_matter(root: Path) -> None:
+    (root / "orders-0").rename(root.parent / "copied")
+    loose = root.parent / "copied"
+    same(rows(loose, max_partition_bytes=4000), LogDir(loose).batches(), "batches")
+    same(rows(loose / NEXT, table="spans"), LogDir(loose / NEXT).spans(), "spans")
+    with pytest.raises(UsageError, match="Nothing tells whose partition"):
+        rows(loose, table="partitions")
+
+
+def test_a_log_directory_without_logs_has_checkpoints(tmp_path: Path) -> None:
+    root = write_root(tmp_path / "data")
+    same(rows(root, table="checkpoints"), LogDir(root).checkpoints(), "checkpoints")
+    for table in GOES_BY:
+        found = rows(root, table=table)
+        assert table in {"checkpoints", "statistics"} or not found
+    (root / META).unlink()
+    with pytest.raises(NotFound, match="nothing of Kafka's"):
+        rows(root)
+
+
+def test_spark_sees_rows_or_our_sentence(spark: SparkSession, root: Path) -> None:
+    spark.dataSource.register(KafkaLog)
+    damage(root / "orders-0" / SEGMENT, 5000)
+
+    def load(mode: str) -> Any:
+        reader = spark.read.format("kafka_log").option("mode", mode).option("max_partition_bytes", 100_000)
+        return reader.load(str(root))
+
+    assert load("PERMISSIVE").where("error is not null").count() == 1
+    assert load("DROPMALFORMED").where("error is not null").count() == 0
+    with pytest.raises(
+        Exception, match=r"toolkit\.errors\.DecodeError: .*000\.log cannot be read at 4\d+: CORRUPT_BATCH"
+    ):
+        load("FAILFAST").count()
