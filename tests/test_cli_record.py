@@ -170,6 +170,7 @@ def _are_more(directory: Path, count: int) -> bool:
 
 
 def test_metrics_while_it_records(kafka: Kafka, hanging: Staged, tmp_path: Path) -> None:
+    pytest.importorskip("prometheus_client", reason="metrics are an extra")
     with recorder(kafka, tmp_path / "recording", "--metrics-port", "0") as process:
         assert process.stderr is not None
         found = re.match(r"Metrics at (http://127\.0\.0\.1:\d+/metrics)\n", process.stderr.readline())

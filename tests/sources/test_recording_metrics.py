@@ -8,8 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from prometheus_client import generate_latest
-from prometheus_client.parser import text_string_to_metric_families
 
 from tests.analysis.build import ago, look, partition, producer, transaction
 from tests.sources.recorded import NINE, sample
@@ -19,10 +17,15 @@ from toolkit.schema import Row
 from toolkit.sources.recording.metrics import LATE, Metrics
 from toolkit.sources.recording.sample import Sample
 
+pytest.importorskip("prometheus_client", reason="metrics are an extra")
+
 Labels = tuple[tuple[str, str], ...]
 
 
 def numbers(metrics: Metrics) -> dict[tuple[str, Labels], float]:
+    from prometheus_client import generate_latest
+    from prometheus_client.parser import text_string_to_metric_families
+
     families = text_string_to_metric_families(generate_latest(metrics.registry).decode())
     return {(one.name, tuple(sorted(one.labels.items()))): one.value for family in families for one in family.samples}
 
