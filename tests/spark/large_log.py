@@ -1,0 +1,88 @@
+"""A log too large for its workers: ``python -m tests.spark.large_log FOLDER MEGABYTES``.
+
+In a process of its own, for what workers may have is said when a session starts. Prints whether the transactions were
+all found, and what became of the plain way: all batches of a partition in one group.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+from pyspark.errors import PySparkException
+
+from toolkit.analysis.spans import Spans, begin, finish, piece, span_table, spans_of
+from toolkit.formats.batches import CONTROL, TRANSACTIONAL
+from toolkit.formats.header_table import header_table, headers_of
+from toolkit.formats.headers import COMMIT, HEADER, NO_MARKER, Headers
+from toolkit.lab.session import local_session
+from toolkit.schema import SPANS
+from toolkit.spark.spans import spans
+from toolkit.spark.types import spark_table, struct_type
+
+SEGMENTS, IN_EACH = 8, 1 << 18
+PRODUCERS, IN_TRANSACTION = 50, 20
+
+
+def large_log() -> Headers:
+    """Batches of one record; producers take turns, and each of their transactions ends with a marker."""
+    number = np.arange(SEGMENTS * IN_EACH)
+    turn = number // PRODUCERS
+    ends = turn % IN_TRANSACTION == IN_TRANSACTION - 1
+    headers = np.zeros(len(number), HEADER)
+    headers["base_offset"] = headers["last_offset"] = number
+    headers["position"], headers["size"] = (number % IN_EACH) * 100, 100
+    headers["producer_id"], headers["base_sequence"] = number % PRODUCERS, np.where(ends, -1, turn)
+    headers["base_timestamp"] = headers["max_timestamp"] = 1_760_000_000_000 + number
+    headers["attributes"] = np.where(ends, TRANSACTIONAL | CONTROL, TRANSACTIONAL)
+    headers["marker"] = np.where(ends, COMMIT, NO_MARKER)
+    headers["record_count"], headers["magic"] = 1, 2
+    return headers
+
+
+def file_of(segment: int) -> str:
+    return f"/kafka/large-0/{segment * IN_EACH:020d}.log"
+
+
+def write(headers: Headers, folder: Path) -> None:
+    for segment in range(SEGMENTS):
+        part = headers[segment * IN_EACH : (segment + 1) * IN_EACH]
+        table = spark_table(header_table(part, topic="large", partition=0, broker_id=1, file=file_of(segment)))
+        pa.parquet.write_table(table, folder / f"{SEGMENTS - segment}.parquet")
+
+
+def in_order(found: Spans) -> Spans:
+    return found[np.lexsort((found["producer_id"], found["marker_offset"], found["first_offset"]))]
+
+
+def in_one_group(batches: pa.Table) -> pa.Table:
+    found = finish(begin() + piece(headers_of(batches.sort_by("base_offset"))))
+    return spark_table(span_table(found, topic="large", partition=0))
+
+
+def main(folder: str, megabytes: str) -> None:
+    os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"  # others reserve addresses that they never use
+    small = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "4"}
+    spark = local_session(master="local[2]", config={**small, "spark.executor.pyspark.memory": f"{megabytes}m"})
+    headers = large_log()
+    write(headers, Path(folder))
+    batches = spark.read.parquet(folder)
+    found = in_order(spans_of(spans(batches).toArrow()))
+    expected = in_order(finish(begin() + piece(headers)))
+    found["file"] = expected["file"] = 0
+    assert found.tolist() == expected.tolist()
+    print("in pieces: all", len(found))
+    try:
+        grouped = batches.groupBy("topic", "partition").applyInArrow(in_one_group, struct_type(SPANS))
+        print("in one group: all", grouped.count())
+    except PySparkException as exc:
+        print("in one group:", "out of memory" if "MemoryError" in str(exc) or "crashed" in str(exc) else exc)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
