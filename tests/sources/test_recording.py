@@ -211,6 +211,7 @@ def test_the_last_sample_by_a_time_answers(six: Path) -> None:
     for minutes, answering in ((0, 0), (5, 0), (10, 10), (29, 20), (45, 30), (300, 50)):
         (row, _) = recording.partition_rows(at=NINE + minutes * MINUTE)
         assert row["observed_at"] == NINE + answering * MINUTE
+    assert recording.sample_row(at=NINE + 45 * MINUTE)["sample"] == NINE + 30 * MINUTE
     elsewhere = dt.timezone(dt.timedelta(hours=2))
     assert recording.look(at=dt.datetime(2026, 11, 21, 11, 12, tzinfo=elsewhere)).observed_at == NINE + 10 * MINUTE
     with pytest.raises(NotFound, match=r"No sample in .* has seen anything by 2026-11-21T08:59:00"):

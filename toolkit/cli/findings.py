@@ -143,6 +143,8 @@ def _told_by_files(
         ctx, recording, at=at, log_dirs=log_dir, bootstrap_server=bootstrap_server, command_config=command_config
     )
     if recorded:
+        seen_at = recorded.sample_row(at=time)["observed_at"]
+        progress(f"What was seen at {seen_at:%Y-%m-%d %H:%M:%S} UTC:")
         return partial(recorded.finding_rows, at=time)
     files = files_instead(
         ctx, log_dir, at_rest=at_rest, bootstrap_server=bootstrap_server, command_config=command_config

@@ -76,6 +76,16 @@ class Recording:
         """
         return self.history("samples", start=start, stop=stop)
 
+    def sample_row(self, *, at: dt.datetime | None = None) -> Row:
+        """The look that answers for a time, as a row of ``schema.SAMPLES``.
+
+        Parameters
+        ----------
+        at
+            As for `partitions`, and so are the errors that it raises.
+        """
+        return self._found(at).sample
+
     def late_transactions(self, *, start: dt.datetime | None = None, stop: dt.datetime | None = None) -> pd.DataFrame:
         """Transactions that were open for too long (``schema.LATE_TRANSACTIONS``), a row for each sample.
 
