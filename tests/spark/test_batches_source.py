@@ -1,0 +1,239 @@
+"""``kafka_batches``: the rows of `Cluster.batches`, from many tasks, whatever the borders between them."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import random
+import threading
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql.datasource import CaseInsensitiveDict
+
+from tests.sources.test_outage import create, is_led
+from toolkit import Cluster
+from toolkit.lab import Kafka
+from toolkit.lab.ask import until
+from toolkit.lab.incidents import EVERYDAY
+from toolkit.lab.producer import TxnProducer
+from toolkit.schema import BATCHES, SPANS, Row, Table
+from toolkit.sources import wire
+from toolkit.spark import register
+from toolkit.spark.batches_source import KafkaBatches
+from toolkit.spark.spans import merged_spans
+from toolkit.spark.types import struct_type
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.lab
+
+PLACES = [("many", 0), ("many", 1), ("many", 2), ("cut", 0), ("empty", 0)]
+TOPICS = "many,cut,empty"
+TRANSACTIONS, DELETED = 60, 30
+
+
+@pytest.fixture(scope="module")
+def two() -> Iterator[Kafka]:
+    with Kafka("4.3.1", brokers=2, properties=EVERYDAY.properties) as kafka:
+        yield kafka
+
+
+@pytest.fixture(scope="module")
+def cluster(two: Kafka) -> Iterator[Cluster]:
+    """With topics of transactions that commit, abort and stay open, one whose beginning is deleted, an empty one."""
+    with Cluster(two.bootstrap_servers, timeout=20) as cluster:
+        for topic, replicas in (("many", [[1], [2], [1]]), ("cut", [[1]]), ("empty", [[2]])):
+            create(cluster.wire, topic, replicas)
+            until(partial(is_led, cluster.wire, topic), awaited=f"the leader of {topic}")
+        chance = random.Random("batches")
+        producers = [TxnProducer(cluster.wire, f"producer-{number}").init() for number in range(3)]
+        for number in range(TRANSACTIONS):
+            producer, places = producers[number % 3], chance.sample(PLACES[:4], 2)
+            for topic, partition in places:
+                producer.add(topic, partition)
+                for _ in range(chance.randint(1, 3)):
+                    producer.send(topic, partition, records=chance.randint(1, 5))
+            if number < TRANSACTIONS - 3:
+                producer.end(commit=chance.random() < 0.7)
+        delete(cluster, "cut", before=DELETED)
+        yield cluster
+
+
+def delete(cluster: Cluster, topic: str, *, before: int) -> None:
+    request = wire.DeleteRecords
+    part = request.DeleteRecordsTopic.DeleteRecordsPartition(partition_index=0, offset=before)
+    asked = request(topics=[request.DeleteRecordsTopic(name=topic, partitions=[part])], timeout_ms=10_000)
+    cluster.wire.ask(asked, broker_id=1)
+    assert cluster.partition_rows([topic])[0]["log_start_offset"] == before
+
+
+def options(two: Kafka, **given: object) -> dict[str, str]:
+    said = {"kafka.bootstrap.servers": two.bootstrap_servers} | given
+    return {name: str(value) for name, value in said.items()}
+
+
+def read(spark: SparkSession, two: Kafka, **given: object) -> DataFrame:
+    register(spark)
+    return spark.read.format("kafka_batches").options(**options(two, **given)).load()
+
+
+def rows_of(frame: DataFrame, table: Table) -> list[Row]:
+    return in_order(frame.toArrow().cast(table.arrow_schema).to_pylist(), table)
+
+
+def in_order(rows: Sequence[Row], table: Table) -> list[Row]:
+    return sorted(rows, key=lambda row: [(row[name] is None, row[name]) for name in (*table.key, "error")])
+
+
+def expected(cluster: Cluster, places: Sequence[tuple[str, int]], **bounds: Any) -> list[Row]:
+    frames = [cluster.batches(*place, **bounds) for place in places]
+    return in_order([row for frame in frames for row in BATCHES.rows(frame)], BATCHES)
+
+
+@pytest.mark.parametrize("most", [1_000_000, 30])
+def test_the_rows_are_those_of_a_cluster(spark: SparkSession, two: Kafka, cluster: Cluster, most: int) -> None:
+    frame = read(spark, two, subscribe=TOPICS, maxRecordsPerPartition=most)
+    assert [(field.name, field.dataType) for field in frame.schema] == [
+        (field.name, field.dataType) for field in struct_type(BATCHES)
+    ]
+    rows = rows_of(frame, BATCHES)
+    assert rows == expected(cluster, PLACES)
+    assert {(row["topic"], row["partition"]) for row in rows} == set(PLACES[:4])
+
+
+def test_every_bound(spark: SparkSession, two: Kafka, cluster: Cluster) -> None:
+    lso = read(spark, two, subscribe=TOPICS, startingOffsets="lso", endingOffsets="log_end")
+    assert rows_of(lso, BATCHES) == expected(cluster, PLACES, start="lso", stop="log_end")
+
+    place = PLACES[0]
+    whole = expected(cluster, [place])
+    middle = whole[len(whole) // 2]
+    inside = next(row for row in whole if row["last_offset"] > row["base_offset"])
+    start, stop = inside["last_offset"], middle["last_offset"]
+    by_offset = {"startingOffsets": {place[0]: {place[1]: start}}, "endingOffsets": {place[0]: {place[1]: stop}}}
+    asked = {name: json.dumps(value) for name, value in by_offset.items()}
+    for most in (1_000_000, 3):
+        frame = read(
+            spark, two, assign=json.dumps({place[0]: [place[1]]}), maxRecordsPerPartition=most, crc=True, **asked
+        )
+        assert rows_of(frame, BATCHES) == expected(cluster, [place], start=start, stop=stop, crc=True)
+
+    time: dt.datetime = middle["max_timestamp"]
+    milliseconds = int(time.timestamp() * 1000)
+    in_time = read(spark, two, subscribePattern=f"{place[0]}|nothing", startingTimestamp=milliseconds, minPartitions=9)
+    of_topic = PLACES[:3]
+    assert rows_of(in_time, BATCHES) == expected(cluster, of_topic, start=time)
+    producer_id = middle["producer_id"]
+    of_one = read(spark, two, subscribe=place[0], producer_id=producer_id, endingTimestamp=time.isoformat())
+    assert rows_of(of_one, BATCHES) == expected(cluster, of_topic, stop=time, producer_id=producer_id)
+
+
+def test_pieces_make_the_transactions_of_a_cluster(spark: SparkSession, two: Kafka, cluster: Cluster) -> None:
+    pieces = read(spark, two, subscribe=TOPICS, table="pieces", maxRecordsPerPartition=100)
+    frames = [cluster.spans(*place) for place in PLACES]
+    assert rows_of(merged_spans(pieces), SPANS) == in_order([row for each in frames for row in SPANS.rows(each)], SPANS)
+
+
+def test_what_is_deleted_is_one_row_and_each_mode_has_its_way(
+    spark: SparkSession, two: Kafka, cluster: Cluster
+) -> None:
+    asked = {"subscribe": "cut", "startingOffsets": '{"cut": {"0": 0}}', "maxRecordsPerPartition": 20}
+    of_cluster = expected(cluster, [("cut", 0)], start=0)
+    assert [row["error"].partition("; ")[2] for row in of_cluster if row["error"]] == [
+        f"offsets 0 to {DELETED - 1} are deleted, by retention or DeleteRecords"
+    ]
+    assert rows_of(read(spark, two, **asked), BATCHES) == of_cluster
+    dropped = rows_of(read(spark, two, mode="dropmalformed", **asked), BATCHES)
+    assert dropped == [row for row in of_cluster if not row["error"]]
+    with pytest.raises(PySparkException, match="OFFSET_OUT_OF_RANGE"):
+        read(spark, two, mode="FAILFAST", **asked).count()
+
+
+def test_nothing_to_read_is_no_row(spark: SparkSession, two: Kafka, cluster: Cluster) -> None:
+    assert read(spark, two, subscribe="many", startingOffsets="latest").count() == 0
+
+
+WRONG = [
+    ({"subscribe": "a", "starting_offsets": "latest"}, r"kafka_batches has no option .*startingOffsets"),
+    ({}, r"Of assign, subscribe, subscribePattern, 0 are said"),
+    ({"subscribe": "a", "assign": "{}"}, r"2 are said"),
+    ({"subscribe": ","}, r"names no topic"),
+    ({"subscribePattern": "["}, r"no regular expression"),
+    ({"assign": "[1"}, r"assign cannot be read"),
+    ({"subscribe": "a", "startingOffsets": "sometimes"}, r"startingOffsets cannot be read"),
+    ({"subscribe": "a", "startingOffsets": '{"a": {"0": -3}}'}, r"-3 for an offset"),
+    ({"subscribe": "a", "endingTimestamp": "2026-11-21T12:00:00"}, r"endingTimestamp is no time"),
+    ({"subscribe": "a", "crc": "maybe"}, r"crc is none of its values"),
+    ({"subscribe": "a", "minPartitions": "0"}, r"no whole number from 1 on"),
+    ({"subscribe": "a", "mode": "CAREFUL"}, r"Say one of PERMISSIVE, DROPMALFORMED, FAILFAST"),
+    ({"subscribe": "a", "timeout": "soon"}, r"timeout is no length of time"),
+    ({"subscribe": "a", "table": "pieces", "producer_id": "1"}, r"pieces are of all producers"),
+]
+
+
+@pytest.mark.parametrize(("given", "says"), WRONG)
+def test_a_wrong_option_is_told_of_by_load(given: dict[str, str], says: str) -> None:
+    with pytest.raises(Exception, match=says) as caught:
+        KafkaBatches(CaseInsensitiveDict({"kafka.bootstrap.servers": "127.0.0.1:1", **given})).schema()
+    assert type(caught.value).__name__ == "UsageError"
+
+
+def test_what_the_cluster_does_not_have_is_a_sentence(spark: SparkSession, two: Kafka, cluster: Cluster) -> None:
+    with pytest.raises(PySparkException, match=r"has no topic 'nowhere'"):
+        read(spark, two, subscribe="nowhere").count()
+    with pytest.raises(PySparkException, match=r"startingOffsets lacks many-0, one of 3"):
+        read(spark, two, subscribe="many", startingOffsets='{"other": {"0": 5}}').count()
+    with pytest.raises(PySparkException, match=r"starting_offsets"):
+        read(spark, two, subscribe="many", starting_offsets="latest")
+    with pytest.raises(PySparkException, match=r"No bootstrap address|cannot be used"):
+        spark.read.format("kafka_batches").options(subscribe="a").option(
+            "kafka.bootstrap.servers", "127.0.0.1:1"
+        ).load().count()
+
+
+def test_a_task_that_is_given_up_closes_its_connections(two: Kafka, cluster: Cluster) -> None:
+    reader = KafkaBatches(CaseInsensitiveDict(options(two, subscribe="many"))).reader(struct_type(BATCHES))
+    before = threading.active_count()
+    first, *_ = reader.partitions()
+    batches: Any = reader.read(first)
+    next(batches)
+    batches.close()
+    assert threading.active_count() == before
+
+
+def test_a_broker_that_dies_during_a_task_leaves_a_row_and_no_gap(two: Kafka, cluster: Cluster) -> None:
+    """One partition moves to another leader; the other has none any more. Both were planned when all was well."""
+    producer = TxnProducer(cluster.wire, "dying-producer").init()
+    for topic, replicas in (("moves", [2, 1]), ("stays", [2])):
+        create(cluster.wire, topic, [replicas])
+        until(partial(is_led, cluster.wire, topic), awaited=f"the leader of {topic}")
+        for _ in range(10):
+            producer.send(topic, 0)
+    asked = options(two, subscribe="moves,stays", maxRecordsPerPartition=4, timeout=2)
+    reader = KafkaBatches(CaseInsensitiveDict(asked)).reader(struct_type(BATCHES))
+    tasks = reader.partitions()
+    assert len(tasks) == 6
+    two.kill(2)
+    try:
+        moved = KafkaBatches(CaseInsensitiveDict({**asked, "timeout": "30"})).reader(struct_type(BATCHES))
+        rows = [row for task in tasks if task.value.place[0] == "moves" for row in rows_in(moved, task)]
+        assert [row["base_offset"] for row in rows] == list(range(10))
+        assert {row["broker_id"] for row in rows} == {1}
+        errors = [row["error"] for task in tasks if task.value.place[0] == "stays" for row in rows_in(reader, task)]
+        assert [error.partition("; ")[2] for error in errors] == [
+            f"offsets {start} to {stop} were not read" for start, stop in ((0, 2), (3, 5), (6, 9))
+        ]
+        until(lambda: None if is_led(cluster.wire, "stays") else True, awaited="the end of its leader")
+        (unread,) = [row for task in reader.partitions() for row in rows_in(reader, task) if row["error"]]
+        assert (unread["topic"], unread["error"]) == ("stays", "LEADER_NOT_AVAILABLE: the partition has no leader")
+    finally:
+        two.start_broker(2)
+
+
+def rows_in(reader: Any, task: Any) -> list[Row]:
+    return [row for batch in reader.read(task) for row in batch.to_pylist()]
