@@ -72,7 +72,7 @@ def _logs(rows: Sequence[Row]) -> list[Row]:
             furthest = max(mine, key=_end)
             furthest["log_end_offset"] = max(_end(furthest), _end(row))
         elif row.get("is_clear"):
-            known.append({**row, "log": None, "first_offset": _end(row)})
+            known.append({**row, "log": log_name("", row["broker_id"]), "first_offset": _end(row)})
     return [{name: log[name] for name in LOG_ENDS.names} for log in known]
 
 
