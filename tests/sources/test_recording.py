@@ -18,7 +18,7 @@ import pytest
 from tests.process import ROOT
 from tests.sources.recorded import NINE, files, rows_of, sample
 from toolkit import Recording
-from toolkit.errors import NotFound, UsageError
+from toolkit.errors import DecodeError, NotFound, UsageError
 from toolkit.schema import PARTITIONS, PRODUCERS, RECORDED
 from toolkit.sources.recording.folder import files_of, read
 from toolkit.sources.recording.names import recorded
@@ -203,6 +203,27 @@ def test_a_recording_of_an_older_version_lacks_columns(six: Path) -> None:
         writer.merge(now=NINE + 60 * MINUTE)
     assert list(pd.read_parquet(six / "findings").columns) == RECORDED["findings"].names
     assert len(Recording(six).findings_over_time()) == 5
+
+
+def test_a_file_that_is_damaged_is_said(six: Path) -> None:
+    (six / "producers" / "20261121T091000000.parquet").write_bytes(b"PAR1, once")
+    assert len(Recording(six).findings()) == 1, "what it holds is not of the newest two"
+    with pytest.raises(
+        DecodeError, match=rf"^A file in {six}/producers is damaged: .* Move it out of the recording\.$"
+    ):
+        Recording(six).history("producers")
+    before = files(six)
+    with Writer(six) as writer:
+        with pytest.raises(DecodeError, match="is damaged"):
+            writer.merge(now=NINE + 60 * MINUTE)
+        merged = {path for path in before if path.startswith(("samples/", "partitions/"))}
+        assert set(before) - merged <= set(files(six))
+        assert writer.write(sample(NINE + 60 * MINUTE))
+    (six / "samples" / "20261121T091000000.parquet").write_bytes(b"")
+    (six / "findings" / "00000000.empty.parquet").write_bytes(b"")
+    for _ in range(2):
+        with pytest.raises(DecodeError, match="/samples is damaged"):
+            Writer(six)
 
 
 def test_the_last_sample_by_a_time_answers(six: Path) -> None:

@@ -14,14 +14,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from toolkit.errors import NotFound
+from toolkit.errors import DecodeError, NotFound
 from toolkit.schema import RECORDED
 from toolkit.sources.recording.names import HIDDEN, Recorded, recorded
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["files_of", "is_recording", "next_folder", "old_folder", "read", "sample_times"]
+__all__ = ["damaged", "files_of", "is_recording", "next_folder", "old_folder", "read", "sample_times"]
 
 TRIES, PAUSE = 20, 0.05  # seconds; files that go do so once an hour
 
@@ -73,7 +73,11 @@ def read(
     ------
     NotFound
         If files go faster than they can be read, or the table is not there at all.
+    DecodeError
+        If a file is not whole, which no kill does to it.
     """
+    from pyarrow import ArrowInvalid
+
     for _ in range(TRIES):
         try:
             files = [
@@ -85,7 +89,15 @@ def read(
         except FileNotFoundError as error:
             gone = error
             time.sleep(PAUSE)
+        except ArrowInvalid as error:
+            raise damaged(directory / table, error) from error
     raise NotFound(f"{directory / table} cannot be read: {gone}.", do="Ask again.")
+
+
+def damaged(folder: Path, error: Exception) -> DecodeError:
+    """The error of a folder in which a file cannot be read."""
+    said = str(error).splitlines()[0].rstrip(".")
+    return DecodeError(f"A file in {folder} is damaged: {said}.", position=0, do="Move it out of the recording.")
 
 
 def sample_times(

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 
 from toolkit.schema import RECORDED
 from toolkit.sources.recording import durable
-from toolkit.sources.recording.folder import files_of, next_folder, old_folder, sample_times
+from toolkit.sources.recording.folder import damaged, files_of, next_folder, old_folder, sample_times
 from toolkit.sources.recording.names import HIDDEN, ONE_DAY, ONE_HOUR, Recorded, merged_name
 
 if TYPE_CHECKING:
@@ -61,7 +61,11 @@ def merge(directory: Path, table: str, *, now: dt.datetime) -> int:
     ------
     OSError
         If it cannot be written; then the table is as it was.
+    DecodeError
+        If a file is not whole; the same.
     """
+    from pyarrow import ArrowInvalid
+
     files = files_of(directory, table)
     several = {span: _whole(directory, group) for span, group in _groups(files, now).items() if len(group) > 1}
     groups = {span: group for span, group in several.items() if len(group) > 1}
@@ -72,8 +76,10 @@ def merge(directory: Path, table: str, *, now: dt.datetime) -> int:
     folder.mkdir()
     try:
         _fill(folder, directory / table, table, groups)
-    except BaseException:
+    except BaseException as error:
         durable.remove(folder)
+        if isinstance(error, ArrowInvalid):
+            raise damaged(directory / table, error) from error
         raise
     _take_place(directory, table)
     return sum(len(group) - 1 for group in groups.values())

@@ -7,6 +7,7 @@ import threading
 from dataclasses import dataclass
 from typing import Protocol
 
+from toolkit.errors import ToolkitError
 from toolkit.sources.recording.names import ONE_HOUR
 from toolkit.sources.recording.resume import resume
 from toolkit.sources.recording.sample import Sample
@@ -140,8 +141,8 @@ class Recorder:
             if self.retention is not None:
                 self.writer.retire(before=due - self.retention)
             self.writer.merge(now=due)
-        except OSError as error:
-            self.audience.warned(f"Files could not be merged: {error.strerror or error}. They stay as they are.")
+        except (OSError, ToolkitError) as error:
+            self.audience.warned(f"Files could not be merged, and stay as they are: {error}")
 
     def _first(self) -> dt.datetime:
         """The time that has just passed, if it is not recorded and the next is far enough away; else the next."""
@@ -149,7 +150,14 @@ class Recorder:
         last = self._floor(now, self.interval)
         if now - last < self.interval / 2 and not self.writer.has(last):
             return last
-        return last + self.interval
+        return self._next()
+
+    def _next(self) -> dt.datetime:
+        """The next one to come that is not recorded: where a clock has gone back, some of those to come are."""
+        due = self._floor(_now(), self.interval) + self.interval
+        while self.writer.has(due):
+            due += self.interval
+        return due
 
     def _not_missed(self, due: dt.datetime) -> dt.datetime:
         """The same; or the last one, where this machine has slept through it."""
@@ -159,12 +167,12 @@ class Recorder:
 
     def _after(self, due: dt.datetime) -> dt.datetime:
         """The next one to come; those that were due while this one was taken are left out."""
-        following = max(due, self._floor(_now(), self.interval)) + self.interval
+        following = self._next()
         self._skip((following - due) // self.interval - 1)
         return following
 
     def _skip(self, count: int) -> None:
-        if count:
+        if count > 0:
             self.audience.skipped(count)
 
     @staticmethod

@@ -57,9 +57,11 @@ class Writer:
             raise UsageError(f"{directory} cannot be written to: {error.strerror}.") from error
         try:
             self._put_right()
-        except OSError as error:
+        except BaseException as error:
             self.close()
-            raise UsageError(f"{directory} cannot be written to: {error.strerror}.") from error
+            if isinstance(error, OSError):
+                raise UsageError(f"{directory} cannot be written to: {error.strerror}.") from error
+            raise
 
     def __enter__(self) -> Writer:
         return self
@@ -152,10 +154,8 @@ class Writer:
 
     def _write_empty(self, table: str) -> None:
         """A file without rows, so that a table which nothing was recorded of can be read too."""
-        import pyarrow.parquet as pq
-
         path, schema = self.directory / table / EMPTY, RECORDED[table].arrow_schema
-        if not path.exists() or not pq.read_schema(path).equals(schema):
+        if _columns(path) != schema:
             self._put(path, schema.empty_table())
 
     def _write(self, table: str, sample: Sample) -> None:
@@ -175,6 +175,17 @@ class Writer:
     def _remove(self, due: dt.datetime) -> None:
         for table in TABLES:
             (self.directory / table / sample_name(due)).unlink(missing_ok=True)
+
+
+def _columns(path: Path) -> pa.Schema | None:
+    """The columns of a file; null where it is not there, or not whole."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return pq.read_schema(path)
+    except (FileNotFoundError, pa.ArrowInvalid):
+        return None
 
 
 def _locked(directory: Path) -> int:
