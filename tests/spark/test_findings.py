@@ -1,0 +1,278 @@
+"""Findings of who held which LSO: those of Spark are those of pandas, whatever the sections, logs and replicas."""
+
+from __future__ import annotations
+
+import datetime as dt
+import random
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from tests.analysis.histories import KINDS, Step, batches
+from tests.analysis.test_holders import HERE, history
+from toolkit import LogDir
+from toolkit.analysis import holds as rules
+from toolkit.analysis.amounts import amounts
+from toolkit.analysis.holders import by_producer, held_findings, stretch
+from toolkit.analysis.spans import finish, piece, span_table
+from toolkit.formats.header_table import damage_rows, header_table
+from toolkit.formats.headers import Damage, Headers
+from toolkit.schema import BATCHES, FINDINGS, HISTORIES, SPANS, Row, Table, utc
+from toolkit.spark.findings import findings
+from toolkit.spark.holds import best_logs, counted, holds, with_stretches
+from toolkit.spark.types import spark_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+PARTITIONS = range(40)
+
+
+def random_headers(seed: int) -> Headers:
+    """Up to 60 batches of up to three producers of its own."""
+    rng = random.Random(seed)
+    steps = [
+        Step(
+            rng.choice([*KINDS, "data", "data"]),
+            rng.randint(0, 3),
+            rng.randint(1, 3),
+            rng.randint(0, 2),
+            rng.choice([1, 2]),
+            0,
+            rng.choice([1, 5, 4_000, 9_000, -3_000]),
+        )
+        for _ in range(rng.randint(1, 60))
+    ]
+    headers = batches(steps)
+    headers["producer_id"][headers["producer_id"] >= 0] += seed
+    for name in ("base_timestamp", "max_timestamp"):
+        headers[name] += 1_000_000_000
+    return headers
+
+
+def tables(headers: Headers, **place: Any) -> tuple[pa.Table, pa.Table]:
+    """Spans and batches of one log."""
+    file = place.pop("file", "/data/orders-0/00000000000000000000.log")
+    where = {"topic": "orders", "partition": 0, "broker_id": 1, **place}
+    spans = span_table(finish(piece(headers), from_start=True), **where, files=(file,))
+    return spans, header_table(headers, **where, file=file)
+
+
+def frame(spark: SparkSession, tables: Sequence[pa.Table]) -> DataFrame:
+    """Arrow tables as a DataFrame, in several partitions.
+
+    In one chunk: Spark 4.3 leaves out what follows an empty one, and says nothing.
+    """
+    return spark.createDataFrame(spark_table(pa.concat_tables(tables)).combine_chunks()).repartition(3)
+
+
+def rows(frame: DataFrame, table: Table = FINDINGS) -> list[Row]:
+    """What Spark found, as the declared table has it."""
+    found = frame.select(*table.names).toArrow()
+    return table.arrow(found.cast(table.arrow_schema).to_pylist()).to_pylist()  # type: ignore[no-any-return]
+
+
+def same(found: Iterable[Row], expected: Iterable[Row]) -> None:
+    assert sorted(map(repr, found)) == sorted(map(repr, expected))
+
+
+@pytest.fixture(scope="module")
+def logs() -> list[Headers]:
+    return [random_headers(seed) for seed in PARTITIONS]
+
+
+def test_holds_in_small_sections_are_those_of_each_whole_log(spark: SparkSession, logs: list[Headers]) -> None:
+    found = [tables(headers, partition=partition) for partition, headers in zip(PARTITIONS, logs, strict=True)]
+    spans = frame(spark, [each for each, _ in found])
+    of_batches = frame(spark, [each for _, each in found])
+    held = holds(spans, best_logs(of_batches), min_held_ms=3_000, offsets_per_task=7)
+    expected = []
+    for (one, _), headers in zip(found, logs, strict=True):
+        end = {"log_end_offset": int(headers["last_offset"][-1]) + 1} if len(headers) else {}
+        expected += [row | end for row in rules.holds(one, min_held_ms=3_000).to_pylist()]
+    assert len(expected) > 40
+    same(rows(held, rules.HOLDS), expected)
+
+    counts = counted(with_stretches(held, None), of_batches, offsets_per_slot=4).collect()
+    told = {(row["partition"], row["first_offset"]): (row["records"], row["bytes"]) for row in counts}
+    for row in expected:
+        assert told.get((row["partition"], row["first_offset"]), (0, 0)) == amounts(
+            logs[row["partition"]],
+            row["first_offset"],
+            row["log_end_offset"] if row["marker_offset"] is None else row["marker_offset"],
+        )
+
+
+def test_findings_are_those_of_the_rules_run_partition_by_partition(spark: SparkSession, logs: list[Headers]) -> None:
+    found = [tables(headers, partition=partition) for partition, headers in zip(PARTITIONS, logs, strict=True)]
+    told = [row for partition in PARTITIONS for row in random_histories(partition, found[partition][0])]
+    answers = [row for partition in PARTITIONS for row in random_answers(partition, found[partition][0])]
+    made = findings(
+        frame(spark, [each for each, _ in found]),
+        frame(spark, [each for _, each in found]),
+        histories=frame(spark, [HISTORIES.arrow(told)]),
+        answers=frame(spark, [FINDINGS.arrow(answers)]),
+        min_held_ms=2_000,
+    )
+    expected = [row for row in answers if row["topic"] is None]
+    for partition in PARTITIONS:
+        mine = [row for row in answers if row["partition"] == partition]
+        expected += by_hand(found[partition][0], logs[partition], told, mine)
+    same(rows(made), FINDINGS.arrow(expected).to_pylist())
+    shown = {(row["verdict"], row["transactional_id"] is None, row["cause"] is None) for row in expected}
+    assert {("ended", False, False), ("ended", True, True), ("hanging", True, True), ("unknown", False, True)} <= shown
+
+
+def by_hand(spans: pa.Table, headers: Headers, told: list[Row], answers: list[Row]) -> list[Row]:
+    held = []
+    now: Row = next((row for row in answers if row["last_stable_offset"] is not None), {})
+    for row in rules.holds(spans, min_held_ms=2_000).to_pylist():
+        hold = row | {"log_end_offset": int(headers["last_offset"][-1]) + 1}
+        section = stretch(hold, lso=now.get("last_stable_offset"), high_watermark=now.get("high_watermark"))
+        counts = amounts(headers, *section) if section else (None, None)
+        held.append(hold | dict(zip(("records_held", "bytes_held"), counts, strict=True)))
+    return held_findings(held, histories=by_producer(told), answers=answers, min_held_ms=2_000)
+
+
+def random_histories(partition: int, spans: pa.Table) -> list[Row]:
+    """Of some of its transactions as their coordinators saw them, and of others hours before and after."""
+    rng = random.Random(partition)
+    found = []
+    with_data = [row for row in spans.to_pylist() if row["first_offset"] is not None]
+    for number, row in enumerate(with_data if partition % 3 else ()):
+        ended = {"COMMIT": ["commit"], "ABORT": ["abort", "timeout", "fence"], None: ["open"]}[row["marker"]]
+        start, end = row["start"], row["end"]
+        if end is not None:
+            start = min(start, end)
+        if rng.random() < 0.4:
+            away = dt.timedelta(hours=rng.choice([2, 200]))
+            start, end = start + away, end and end + away
+        found.append(
+            history(
+                rng.choice(ended),
+                transactional_id=f"id-{partition}-{row['producer_id']}",
+                topic_partitions=[{"topic": "orders", "partition": partition}],
+                producer_id=row["producer_id"],
+                producer_epoch=row["producer_epoch"],
+                start_time=start,
+                decided_at=end,
+                end_time=end,
+                first_offset=partition * 100 + number * 3,
+                last_offset=partition * 100 + number * 3 + 2,
+            )
+        )
+    return found
+
+
+def random_answers(partition: int, spans: pa.Table) -> list[Row]:
+    """What some cluster answered: of one that is open, of one that has ended, of others, of none."""
+    nothing: Row = {**dict.fromkeys(FINDINGS.names), "reason": "So.", "remedy": "None.", "missing": [], "evidence": []}
+    if partition == 0:
+        return [{**nothing, "verdict": "unknown", "observed_at": utc(1_000_070_000), "missing": ["the right"]}]
+    with_data = [row for row in spans.to_pylist() if row["first_offset"] is not None]
+    if partition % 3 == 0 or not with_data:
+        return []
+    row = with_data[0] if partition % 3 == 1 else with_data[-1]
+    open_now = [each for each in with_data if each["marker_offset"] is None]
+    row = open_now[0] if open_now and partition % 2 else row
+    return [
+        {
+            **nothing,
+            "topic": "orders",
+            "partition": partition,
+            "position": 1,
+            "producer_id": row["producer_id"],
+            "producer_epoch": row["producer_epoch"],
+            "start_offset": row["first_offset"],
+            "verdict": "hanging",
+            "last_stable_offset": row["first_offset"],
+            "high_watermark": row["first_offset"] + partition,
+            "opened_at": row["start"],
+            "opened_by": "producer",
+            "observed_at": utc(1_000_070_000),
+        }
+    ]
+
+
+def test_without_answers_and_histories_a_log_tells_what_it_can(spark: SparkSession) -> None:
+    spans, read = tables(batches([Step("data", 1), Step("data", 2), Step("commit", 1, wait=90_000)]))
+    over, still = rows(findings(frame(spark, [spans]), frame(spark, [read])))[::-1]
+    assert (over["verdict"], over["held_ms"], over["transactional_id"]) == ("ended", 90_001, None)
+    assert over["reason"].endswith("No record of __transaction_state was read.")
+    assert (still["verdict"], still["missing"]) == (
+        "unknown",
+        ["the coordinators' answer: no finding of now was given"],
+    )
+
+
+LONG = [Step("data", 1), Step("data", 2, records=3), Step("commit", 1, wait=90_000)]
+
+
+def test_of_several_replicas_the_one_that_has_most_of_the_log_is_judged(spark: SparkSession) -> None:
+    whole, cut = batches([*LONG, Step("plain", 0)]), batches(LONG[:2])
+    of_old_leader = batches([*LONG, *[Step("data", 3)] * 5])
+    whole["leader_epoch"], cut["leader_epoch"], of_old_leader["leader_epoch"] = 4, 4, 3
+    replicas = [
+        tables(cut, broker_id=1, file="/1/orders-0/0.log"),
+        tables(whole, broker_id=2, file="/2/orders-0/0.log"),
+        tables(of_old_leader, broker_id=3, file="/3/orders-0/0.log"),
+        tables(whole, broker_id=4, file="/4/orders-0/0.log"),
+        tables(whole, broker_id=0, file="/0/orders-0/0.log"),
+    ]
+    damage = damage_rows(
+        [Damage(0, 9, "CORRUPT_BATCH: no.")], topic="orders", partition=0, broker_id=0, file="/0/orders-0/0.log"
+    )
+    read = [*(each for _, each in replicas), BATCHES.arrow(damage)]
+    spans = frame(spark, [each for each, _ in replicas])
+    found = rows(findings(spans, frame(spark, read), min_held_ms=0))
+    assert [(row["broker_id"], row["verdict"]) for row in found] == [(2, "unknown"), (2, "ended")]
+    torn = damage_rows(
+        [Damage(0, 9, "TORN_TAIL: it ends.")], topic="orders", partition=0, broker_id=2, file="/2/orders-0/0.log"
+    )
+    found = rows(findings(spans, frame(spark, [*read, BATCHES.arrow(torn)]), min_held_ms=0))
+    assert {row["broker_id"] for row in found} == {2}
+
+
+def test_a_batch_that_brokers_sent_twice_waits_once(spark: SparkSession) -> None:
+    spans, read = tables(batches(LONG), file=None)
+    (_, over) = rows(findings(frame(spark, [spans]), frame(spark, [read, read])))
+    assert (over["records_held"], over["offsets_held"]) == (4, 4)
+
+
+def test_findings_of_real_brokers_files_are_those_of_pandas(spark: SparkSession, history: Path) -> None:
+    files = LogDir(history, at_rest=True)
+    made = findings(
+        frame(spark, [SPANS.arrow(SPANS.rows(files.spans()))]),
+        frame(spark, [BATCHES.arrow(BATCHES.rows(files.batches()))]),
+        histories=frame(spark, [HISTORIES.arrow(HISTORIES.rows(files.histories()))]),
+        answers=frame(spark, [FINDINGS.arrow(FINDINGS.rows(files.findings()))]),
+        min_held_ms=0,
+    )
+    expected = FINDINGS.rows(files.findings(min_held_ms=0))
+    assert {"ended", "hanging", "ongoing"} <= {row["verdict"] for row in expected}
+    same(rows(made), expected)
+
+
+def test_a_producer_id_with_many_transactions_is_matched_by_those_that_are_near(spark: SparkSession) -> None:
+    spans, read = tables(batches([Step("data", 1), Step("commit", 1, wait=90_000)]))
+    others = [
+        history(
+            producer_id=1000,
+            producer_epoch=0,
+            first_offset=number,
+            start_time=utc(1_000_000_000 + number * 1_000),
+            decided_at=utc(1_000_000_000 + number * 1_000),
+            end_time=utc(1_000_000_500 + number * 1_000),
+            topic_partitions=HERE,
+        )
+        for number in range(2_000)
+    ]
+    mine: Row = {"start_time": utc(1_000), "decided_at": utc(91_001), "end_time": utc(91_002), "first_offset": 9_999}
+    told = [*others, history(producer_id=1000, producer_epoch=0, reason="This one.", **mine)]
+    made = findings(frame(spark, [spans]), frame(spark, [read]), histories=frame(spark, [HISTORIES.arrow(told)]))
+    (row,) = rows(made)
+    assert row["reason"].endswith("This one.")
+    assert row["opened_at"] == dt.datetime(1970, 1, 1, 0, 0, 1, tzinfo=dt.UTC)
