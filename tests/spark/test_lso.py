@@ -17,6 +17,7 @@ from toolkit.formats.header_table import header_table
 from toolkit.schema import BATCHES, LSO_TIMELINE, PARTITIONS, SPANS, Row
 from toolkit.spark.log_ends import _logs
 from toolkit.spark.lso import OFFSETS_PER_TASK, lso_timeline
+from toolkit.spark.spans import spans
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 def assert_same(spark: SparkSession, folder: Path, *, offsets_per_task: int = OFFSETS_PER_TASK) -> None:
     files = LogDir(folder)
-    spans, batches, partitions = (
+    found, rows, partitions = (
         shuffled(spark, arrow(frame, table))
         for frame, table in (
             (files.spans(), SPANS),
@@ -32,8 +33,8 @@ def assert_same(spark: SparkSession, folder: Path, *, offsets_per_task: int = OF
             (files.partitions(), PARTITIONS),
         )
     )
-    found = lso_timeline(spans, batches, partitions=partitions, offsets_per_task=offsets_per_task)
-    assert_rows(found, arrow(files.lso_timeline(), LSO_TIMELINE), LSO_TIMELINE)
+    steps = lso_timeline(found, rows, partitions=partitions, offsets_per_task=offsets_per_task)
+    assert_rows(steps, arrow(files.lso_timeline(), LSO_TIMELINE), LSO_TIMELINE)
 
 
 @pytest.mark.lab
@@ -64,13 +65,19 @@ def test_spark_gives_the_steps_of_what_brokers_sent(spark: SparkSession) -> None
         header_table(headers[:2], topic="orders", partition=0, broker_id=1),
         header_table(headers[2:], topic="orders", partition=0, broker_id=2),
     ]
-    spans = finish(piece(headers), from_start=True)
-    table = span_table(spans, topic="orders", partition=0, broker_id=2)
-    steps = lso_steps(spans, log_end_offset=8, end_time=int(headers["max_timestamp"][-1]))
+    table = span_table(made := finish(piece(headers), from_start=True), topic="orders", partition=0, broker_id=2)
+    steps = lso_steps(made, log_end_offset=8, end_time=int(headers["max_timestamp"][-1]))
     found = lso_timeline(
         shuffled(spark, table), shuffled(spark, sent[0]).union(shuffled(spark, sent[1])), offsets_per_task=2
     )
     assert_rows(found, lso_table(steps, topic="orders", partition=0, broker_id=2), LSO_TIMELINE)
+
+
+def test_of_nothing_there_is_nothing(spark: SparkSession) -> None:
+    rows = header_table(batches([Step("data", 1)]), topic="orders", partition=0)
+    nothing = shuffled(spark, rows).where("size < 0")
+    found = spans(nothing)
+    assert found.count() == lso_timeline(found, nothing).count() == 0
 
 
 def of_file(broker_id: int, folder: str, first: int, end: int) -> Row:
