@@ -13,15 +13,18 @@ import pytest
 
 from tests.analysis.histories import KINDS, Step, batches
 from tests.analysis.test_holders import HERE, history
+from tests.analysis.test_over_time import due, of_log, sample, seen
 from toolkit import LogDir
 from toolkit.analysis import holds as rules
 from toolkit.analysis.amounts import amounts
 from toolkit.analysis.holders import by_producer, held_findings, stretch
+from toolkit.analysis.joined import joined
+from toolkit.analysis.over_time import looks, over_time
 from toolkit.analysis.spans import finish, piece, span_table
 from toolkit.formats.header_table import damage_rows, header_table
 from toolkit.formats.headers import Damage, Headers
-from toolkit.schema import BATCHES, FINDINGS, HISTORIES, SPANS, Row, Table, utc
-from toolkit.spark.findings import findings
+from toolkit.schema import BATCHES, FINDINGS, HISTORIES, RECORDED, SAMPLES, SPANS, Row, Table, utc
+from toolkit.spark.findings import findings, findings_over_time, joined_findings
 from toolkit.spark.holds import best_logs, counted, holds, with_stretches
 from toolkit.spark.types import spark_table
 
@@ -276,3 +279,35 @@ def test_a_producer_id_with_many_transactions_is_matched_by_those_that_are_near(
     (row,) = rows(made)
     assert row["reason"].endswith("This one.")
     assert row["opened_at"] == dt.datetime(1970, 1, 1, 0, 0, 1, tzinfo=dt.UTC)
+
+
+def test_a_recording_over_time_and_beside_a_log(spark: SparkSession) -> None:
+    recorded = [
+        *(seen(number, partition=0) for number in (1, 2, 5)),
+        *(seen(number, "ongoing", partition=1, producer_id=8) for number in (5, 9)),
+        seen(3, "unknown", topic=None, partition=None, producer_id=None, start_offset=None, position=None),
+    ]
+    samples = [sample(number, "DOWN: all." if number == 3 else None) for number in (*range(6), 8, 9)]
+    whole = [{**row, "observed_at": row["sample"], "seconds": 0.1} for row in samples]
+    found = {row["sample"]: row for row in looks(samples)}
+    expected = [
+        row
+        for partition in (0, 1)
+        for row in over_time({**row, **found[row["sample"]]} for row in recorded if row["partition"] == partition)
+    ]
+    table = RECORDED["findings"]
+    over = findings_over_time(frame(spark, [table.arrow(recorded)]), frame(spark, [SAMPLES.arrow(whole)]))
+    same(rows(over), FINDINGS.arrow(expected).to_pylist())
+
+    log = [of_log(), of_log(partition=7)]
+    both = joined_findings(frame(spark, [FINDINGS.arrow(log)]), over)
+    same(rows(both), FINDINGS.arrow(joined(log, expected)).to_pylist())
+
+
+def test_without_samples_there_is_a_look_where_something_was_found(spark: SparkSession) -> None:
+    recorded = [seen(1), seen(2), seen(3, partition=1), seen(4, partition=1)]
+    over = findings_over_time(frame(spark, [RECORDED["findings"].arrow(recorded)]))
+    assert [(row["partition"], row["held_from"], row["held_to"]) for row in rows(over)] == [
+        (0, due(1), due(3)),
+        (1, due(3), None),
+    ]

@@ -1,17 +1,21 @@
-"""Findings from logs: who held which partition's LSO from when to when, what waited, and who was behind it."""
+"""Findings from logs and recordings: who held which LSO from when to when, what waited, and who was behind it."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from toolkit.analysis.holders import by_producer, held_findings
+from toolkit.analysis.joined import joined
+from toolkit.analysis.over_time import LOOKS, looks, over_time
 from toolkit.schema import FINDINGS, HISTORIES, Row
 from toolkit.spark.holds import HOLD, best_logs, counted, holds, with_stretches
 from toolkit.spark.types import spark_table, struct_type
 
-__all__ = ["findings"]
+__all__ = ["findings", "findings_over_time", "joined_findings"]
 
 PLACE = ("topic", "partition")
 MIN_HELD_MS = 60_000
@@ -69,6 +73,61 @@ def findings(
     if answers is None:
         return by_place.applyInArrow(of_nobody_asked, schema)
     return by_place.cogroup(answers.groupBy(*PLACE)).applyInArrow(of_asked, schema)
+
+
+def findings_over_time(findings: DataFrame, samples: DataFrame | None = None) -> DataFrame:
+    """What a recording has seen of each transaction, from when to when.
+
+    Parameters
+    ----------
+    findings
+        Rows of ``schema.RECORDED["findings"]``.
+    samples
+        Rows of ``schema.SAMPLES``: looks that failed, and looks that found nothing at all. Without them there is a look
+        only where it found something.
+
+    Returns
+    -------
+    DataFrame
+        Rows of ``schema.FINDINGS``, as `toolkit.analysis.over_time.over_time` tells it.
+    """
+    if samples is None:
+        none = {"interval_ms": sf.lit(None).cast("long"), "error": sf.lit(None).cast("string")}
+        samples = findings.select("sample").distinct().withColumns(none)
+    # A look is a row: those of a year are few enough for one task.
+    looked = samples.select("sample", "interval_ms", "error").coalesce(1).mapInArrow(_looks, struct_type(LOOKS))
+    told = findings.join(sf.broadcast(looked), "sample")
+
+    def of_partition(rows: pa.Table) -> pa.Table:
+        return spark_table(FINDINGS.arrow(over_time(rows.to_pylist())))
+
+    return told.groupBy(*PLACE).applyInArrow(of_partition, struct_type(FINDINGS))
+
+
+def joined_findings(of_log: DataFrame, of_recording: DataFrame) -> DataFrame:
+    """One row where a log and a recording tell of the same transaction; all others as they are.
+
+    Parameters
+    ----------
+    of_log, of_recording
+        Rows of ``schema.FINDINGS``, from `findings` and from `findings_over_time`.
+
+    Returns
+    -------
+    DataFrame
+        Rows of ``schema.FINDINGS``, as `toolkit.analysis.joined.joined` tells it.
+    """
+
+    def of_partition(log: pa.Table, recording: pa.Table) -> pa.Table:
+        return spark_table(FINDINGS.arrow(joined(log.to_pylist(), recording.to_pylist())))
+
+    both = of_log.groupBy(*PLACE).cogroup(of_recording.groupBy(*PLACE))
+    return both.applyInArrow(of_partition, struct_type(FINDINGS))
+
+
+def _looks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    rows = [row for batch in batches for row in batch.to_pylist()]
+    yield from spark_table(LOOKS.arrow(looks(rows))).to_batches()
 
 
 def _with_counts(held: DataFrame, counts: DataFrame) -> DataFrame:

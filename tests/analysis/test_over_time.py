@@ -1,0 +1,192 @@
+"""Findings of a recording over time, and beside those of a log."""
+
+import datetime as dt
+from typing import Any
+
+import pytest
+
+from tests.analysis.build import NOW
+from toolkit.analysis.joined import joined
+from toolkit.analysis.over_time import LOOKS, looks, over_time
+from toolkit.schema import FINDINGS, Row
+
+EVERY = 10  # seconds
+
+
+def due(number: int) -> dt.datetime:
+    return NOW + dt.timedelta(seconds=EVERY * number)
+
+
+def sample(number: int, error: str | None = None) -> Row:
+    return {"sample": due(number), "interval_ms": EVERY * 1000, "error": error}
+
+
+def seen(number: int, verdict: str = "hanging", **fields: Any) -> Row:
+    return {
+        **dict.fromkeys(FINDINGS.names),
+        "topic": "orders", "partition": 0, "position": 1, "producer_id": 7, "producer_epoch": 0, "start_offset": 100,
+        "verdict": verdict, "reason": f"It is, look {number}.", "remedy": "Do what is right.", "missing": [],
+        "evidence": [], "sample": due(number), "observed_at": due(number) + dt.timedelta(seconds=1), **fields,
+    }  # fmt: skip
+
+
+def told(*rows: Row, samples: Any = range(10)) -> list[Row]:
+    """What is told where these looks were taken: numbers, or rows."""
+    known = {
+        look["sample"]: look for look in looks(each if isinstance(each, dict) else sample(each) for each in samples)
+    }
+    found = over_time({**row, **known[row["sample"]]} for row in rows if row["sample"] in known)
+    FINDINGS.arrow(found)
+    return found
+
+
+def only(rows: list[Row]) -> Row:
+    (row,) = rows
+    return row
+
+
+def entries(row: Row) -> list[tuple[str, str]]:
+    return [(entry["name"], entry["value"]) for entry in row["evidence"]]
+
+
+def test_one_row_from_the_first_look_that_saw_it_to_the_first_that_did_not() -> None:
+    row = only(told(seen(2, "ongoing"), seen(3), seen(4, cause="R1")))
+    assert (row["held_from"], row["held_to"], row["held_ms"]) == (due(2), due(5), 30_000)
+    last = {
+        "verdict": "hanging",
+        "reason": "It is, look 4.",
+        "cause": "R1",
+        "remedy": "Do what is right.",
+        "position": None,
+    }
+    assert {name: row[name] for name in last} == last
+    assert entries(row) == [
+        ("verdict", "ongoing: It is, look 2."),
+        ("verdict", "hanging: It is, look 3."),
+        ("gone", "the look of 2026-11-21 12:00:50 UTC did not see it"),
+    ]
+
+
+def test_what_the_last_look_saw_is_still_there() -> None:
+    row = only(told(seen(8), seen(9)))
+    assert (row["held_from"], row["held_to"], row["held_ms"], row["position"]) == (due(8), None, 11_000, 1)
+
+
+def test_what_it_knows_of_its_own_beginning_and_end_counts() -> None:
+    row = only(told(seen(3), seen(4, held_from=due(1)), seen(5)))
+    assert (row["held_from"], row["held_ms"]) == (due(1), 50_000)
+    row = only(told(seen(3), seen(4, "ending", held_to=due(4))))
+    assert (row["held_to"], row["held_ms"]) == (due(4), 10_000)
+
+
+def test_what_stood_behind_another_holds_from_when_it_is_the_first() -> None:
+    first, second = told(seen(1), seen(1, producer_id=8, start_offset=105, position=2),
+                         seen(2, producer_id=8, start_offset=105, transactional_id="payments"))  # fmt: skip
+    assert (first["held_to"], second["held_from"], second["held_to"]) == (due(2), due(2), due(3))
+    assert second["transactional_id"] == "payments"
+    never = only(told(seen(1, position=2), seen(2, position=2)))
+    assert (never["held_from"], never["held_to"], never["held_ms"]) == (None, None, None)
+    assert entries(never)[-1][0] == "gone"
+
+
+def test_looks_that_failed_are_told_and_nothing_is_taken_to_have_ended_in_them() -> None:
+    failed = [sample(3, "TIMED_OUT: nobody answered."), sample(4, "TIMED_OUT: nobody answered.")]
+    row = only(told(seen(2), seen(5), samples=[0, 1, 2, *failed, 5, 6]))
+    assert (row["held_from"], row["held_to"]) == (due(2), due(6))
+    assert ("missed", "2 looks after 2026-11-21 12:00:20 UTC failed (TIMED_OUT)") in entries(row)
+    row = only(told(seen(2), samples=[0, 1, 2, *failed]))
+    assert row["held_to"] is None
+    assert ("missed", "2 looks after 2026-11-21 12:00:20 UTC failed (TIMED_OUT)") in entries(row)
+
+
+def test_a_time_without_looks_is_told() -> None:
+    row = only(told(seen(2), seen(7), samples=[0, 1, 2, 7, 8]))
+    assert (row["held_from"], row["held_to"]) == (due(2), due(8))
+    assert ("missed", "no look from 2026-11-21 12:00:20 UTC for 50 s") in entries(row)
+    row = only(told(seen(2), samples=[0, 1, 2, 7, 8]))
+    assert row["held_to"] == due(7)
+    assert ("missed", "no look from 2026-11-21 12:00:20 UTC for 50 s") in entries(row)
+
+
+def test_a_look_that_could_not_read_the_partition_says_nothing_of_it() -> None:
+    unread = seen(3, "unknown", producer_id=None, start_offset=None, position=None, error="NOT_LEADER: moved.")
+    row, of_partition = told(seen(2), unread, seen(4))
+    assert (row["held_from"], row["held_to"]) == (due(2), due(5))
+    assert ("missed", "the look of 2026-11-21 12:00:30 UTC could not read the partition (NOT_LEADER)") in entries(row)
+    assert (of_partition["verdict"], of_partition["held_from"]) == ("unknown", None)
+    row = told(seen(2), unread)[0]
+    assert row["held_to"] == due(4)
+
+
+def test_one_that_comes_back_is_told_as_such() -> None:
+    row = only(told(seen(2), seen(5)))
+    assert (row["held_from"], row["held_to"]) == (due(2), due(6))
+    assert [name for name, _ in entries(row)] == ["verdict", "gone", "verdict", "gone"]
+
+
+def test_each_epoch_is_told_for_itself_and_what_holds_nothing_is_not() -> None:
+    assert len(told(seen(2), seen(3, producer_epoch=1))) == 2
+    assert told(seen(2, "clear", producer_id=None, start_offset=None, position=None)) == []
+    assert told(seen(2, "ongoing", start_offset=None, position=None)) == []
+    waits = seen(2, "unreplicated", producer_id=None, start_offset=None, position=None)
+    assert only(told(waits))["verdict"] == "unreplicated"
+    assert told(seen(3), samples=[0, 1, 2]) == [], "a look that was not finished is none"
+
+
+def test_looks_in_their_order() -> None:
+    found = looks([sample(2), sample(1, "DOWN: all."), sample(0), sample(9)])
+    LOOKS.arrow(found)
+    assert [(row["sample"], row["next_sample"]) for row in found] == [
+        (due(0), due(2)),
+        (due(2), due(9)),
+        (due(9), None),
+    ]
+    assert [row["missed"] is None for row in found] == [False, False, True]
+    assert looks([]) == looks([sample(1, "DOWN: all.")]) == []
+
+
+# Beside the findings of a log.
+
+
+def of_log(**fields: Any) -> Row:
+    row = {name: value for name, value in seen(0).items() if name != "sample"}
+    times = {"held_from": due(1), "held_to": due(6), "held_ms": 50_000}
+    return {**row, "verdict": "ended", "reason": "It ended.", "remedy": "None: it has ended.", "position": None,
+            **times, **fields}  # fmt: skip
+
+
+def test_the_log_knows_the_times_and_the_recording_what_was_said() -> None:
+    row = only(joined([of_log()], told(seen(2, transactional_id="payments", cause="R1", high_watermark=5))))
+    assert (row["verdict"], row["remedy"], row["transactional_id"], row["cause"]) == (
+        "ended",
+        "None: it has ended.",
+        "payments",
+        "R1",
+    )
+    assert row["reason"] == "It ended. While it was open it was hanging."
+    assert (row["held_from"], row["held_to"], row["held_ms"]) == (due(1), due(6), 50_000)
+    assert row["high_watermark"] is None
+    assert ("verdict", "hanging: It is, look 2.") in entries(row)
+
+
+def test_what_a_log_alone_cannot_judge_the_recording_does() -> None:
+    still = of_log(verdict="unknown", missing=["an answer"], held_to=None, held_ms=90_000)
+    row = only(joined([still], told(seen(9, high_watermark=5))))
+    assert (row["verdict"], row["missing"], row["remedy"], row["position"]) == ("hanging", [], "Do what is right.", 1)
+    assert (row["held_from"], row["held_to"], row["held_ms"], row["high_watermark"]) == (due(1), None, 90_000, 5)
+    row = only(joined([of_log(held_from=None, held_ms=None)], told(seen(2))))
+    assert (row["held_from"], row["held_ms"]) == (due(2), 40_000)
+
+
+@pytest.mark.parametrize("fields", [{"start_offset": 101}, {"producer_id": 8}, {"partition": 1}])
+def test_what_only_one_of_them_tells_stays_as_it_is(fields: Any) -> None:
+    recorded = told(seen(2, **fields))
+    rows = joined([of_log()], recorded)
+    assert sorted(map(repr, rows)) == sorted(map(repr, [of_log(), *recorded]))
+    waits = told(seen(2, "unreplicated", producer_id=None, start_offset=None, position=None))
+    assert len(joined([of_log()], waits)) == 2
+
+
+def test_several_epochs_of_one_transaction_are_one_with_what_was_said_last() -> None:
+    row = only(joined([of_log()], told(seen(2), seen(3, "ongoing", producer_epoch=1))))
+    assert row["reason"] == "It ended. While it was open it was ongoing."

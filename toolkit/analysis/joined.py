@@ -1,0 +1,69 @@
+"""One finding where a log and a recording tell of the same transaction."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from toolkit.schema import Row
+
+__all__ = ["joined"]
+
+MILLISECOND = dt.timedelta(milliseconds=1)
+SAID = ("verdict", "reason", "remedy", "missing", "position")
+LASTING = (
+    *("transactional_id", "cause", "opened_at", "opened_by", "offsets_held", "records_held", "bytes_held"),
+    *("groups_held", "compaction_held", "held_from", "held_to"),
+)
+OF_OPEN = ("expires_at", "last_stable_offset", "high_watermark")
+
+
+def joined(of_log: Iterable[Row], of_recording: Iterable[Row]) -> list[Row]:
+    """Findings of a log and of a recording: one row for each transaction.
+
+    Parameters
+    ----------
+    of_log
+        Rows of ``schema.FINDINGS``, of `toolkit.analysis.holders.held_findings`.
+    of_recording
+        The same of `toolkit.analysis.over_time.over_time`.
+
+    Returns
+    -------
+    list of Row
+        Rows of ``schema.FINDINGS``. Where both tell of a transaction, times and amounts are the log's, as far as it has
+        them, and the recording adds what it said: to what is over as evidence, to what the log alone could not judge as
+        the verdict.
+    """
+    recorded: defaultdict[tuple[Any, ...], list[Row]] = defaultdict(list)
+    rows: list[Row] = []
+    for row in of_recording:
+        if row["start_offset"] is None:
+            rows.append(row)
+        else:
+            recorded[_key(row)].append(row)
+    for row in of_log:
+        told = recorded.pop(_key(row), []) if row["start_offset"] is not None else []
+        rows.append(_both(row, told) if told else row)
+    return [*rows, *(row for told in recorded.values() for row in told)]
+
+
+def _key(row: Row) -> tuple[Any, ...]:
+    return tuple(row[name] for name in ("topic", "partition", "producer_id", "start_offset"))
+
+
+def _both(row: Row, told: Sequence[Row]) -> Row:
+    """What the log tells, with what the recording said last; its epochs may have been several."""
+    last = max(told, key=lambda each: each["observed_at"])
+    names = LASTING if row["verdict"] == "ended" else (*LASTING, *OF_OPEN)
+    found = {**row, **{name: last[name] for name in names if row[name] is None}}
+    found["evidence"] = [*row["evidence"], *(entry for each in told for entry in each["evidence"])]
+    if row["verdict"] == "unknown":
+        found |= {name: last[name] for name in SAID}
+    elif row["verdict"] == "ended":
+        found["reason"] = f"{row['reason']} While it was open it was {last['verdict']}."
+    if row["held_ms"] is None and found["held_from"] is not None:
+        found["held_ms"] = max(((found["held_to"] or last["observed_at"]) - found["held_from"]) // MILLISECOND, 0)
+    return found

@@ -1,0 +1,200 @@
+"""Findings of a recording over time: from which look to which a transaction was there, and what was said of it.
+
+A look that failed, a partition that could not be read and a time without any look say nothing of what was there: they
+are told in the evidence, and nothing is taken to have ended in them.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from toolkit.analysis.wording import at, duration
+from toolkit.schema import FINDINGS, Column, Row, Table
+from toolkit.schema.table import STRING, TIME
+
+__all__ = ["LOOKS", "looks", "over_time"]
+
+MILLISECOND = dt.timedelta(milliseconds=1)
+LATE = 1.5  # intervals from one look to the next before one is missed
+SOURCE = "recording"
+
+LOOKS = Table(
+    "looks",
+    "a look of a recording that saw something",
+    (
+        Column("sample", TIME, "When the look was due.", nullable=False),
+        Column("next_sample", TIME, "The same of the next one; null for the last."),
+        Column("missed", STRING, "What is missing between the two; null where nothing is."),
+    ),
+    key=("sample",),
+    sort=("sample",),
+)
+"""Samples in their order, without those that failed."""
+
+
+def looks(samples: Iterable[Row]) -> list[Row]:
+    """What was looked at, and when nothing was.
+
+    Parameters
+    ----------
+    samples
+        Rows of ``schema.SAMPLES``; only ``sample``, ``interval_ms`` and ``error`` count.
+
+    Returns
+    -------
+    list of Row
+        Rows of `LOOKS`.
+    """
+    ordered = sorted(samples, key=lambda row: row["sample"])
+    found: list[dict[str, Any]] = []
+    failed: list[Row] = []
+    interval: dt.timedelta | None = None
+    for row in ordered:
+        if row["error"]:
+            failed.append(row)
+            continue
+        if found:
+            late = interval is not None and row["sample"] - found[-1]["sample"] > LATE * interval
+            found[-1] |= {
+                "next_sample": row["sample"],
+                "missed": _missed(found[-1]["sample"], row["sample"], failed, late),
+            }
+        found.append({"sample": row["sample"], "next_sample": None, "missed": None})
+        failed = []
+        interval = None if row["interval_ms"] is None else row["interval_ms"] * MILLISECOND
+    if found and failed:
+        found[-1]["missed"] = _missed(found[-1]["sample"], None, failed, late=False)
+    return list(found)
+
+
+def _missed(start: dt.datetime, end: dt.datetime | None, failed: Sequence[Row], late: bool) -> str | None:
+    if failed:
+        many = f"{len(failed)} looks" if len(failed) > 1 else "a look"
+        return f"{many} after {at(start)} failed ({failed[0]['error'].partition(':')[0]})"
+    return f"no look from {at(start)} for {duration(end - start)}" if late and end is not None else None
+
+
+def over_time(findings: Iterable[Row]) -> list[Row]:
+    """One row for each transaction that a recording has seen open on one partition.
+
+    Parameters
+    ----------
+    findings
+        Rows of ``schema.RECORDED["findings"]`` of the partition, each with ``next_sample`` and ``missed`` of its look.
+
+    Returns
+    -------
+    list of Row
+        Rows of ``schema.FINDINGS``: what was said of it last, with ``held_from``, ``held_to`` and ``held_ms``. It held
+        the LSO from the first look that saw it do so, or from when that look knew it had, until the first look that
+        did not see it any more. What was said of it before is evidence. What was said of the partition itself, that it
+        waits for a replica or could not be read, is a row for each verdict, without these times.
+    """
+    seen = _Seen.of(findings)
+    rows = [_row(key, found, seen) for key, found in seen.by_key]
+    return [{name: row[name] for name in FINDINGS.names} for row in rows]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Seen:
+    """What the looks said of a partition.
+
+    Parameters
+    ----------
+    by_key
+        By transaction, or by verdict on the partition, in the order of the looks.
+    by_sample
+        By look.
+    """
+
+    by_key: Sequence[tuple[tuple[Any, ...], Sequence[Row]]]
+    by_sample: Mapping[dt.datetime, Sequence[Row]]
+
+    @staticmethod
+    def of(findings: Iterable[Row]) -> _Seen:
+        by_sample: defaultdict[dt.datetime, list[Row]] = defaultdict(list)
+        by_key: defaultdict[tuple[Any, ...], list[Row]] = defaultdict(list)
+        for row in sorted(findings, key=lambda row: row["sample"]):
+            by_sample[row["sample"]].append(row)
+            if row["start_offset"] is not None:
+                by_key[row["start_offset"], row["producer_id"], row["producer_epoch"]].append(row)
+            elif row["producer_id"] is None and row["verdict"] != "clear":
+                by_key[None, None, row["verdict"]].append(row)
+        return _Seen(by_key=sorted(by_key.items(), key=lambda item: str(item[0])), by_sample=by_sample)
+
+    def after(self, sample: dt.datetime) -> Iterator[tuple[dt.datetime | None, str | None]]:
+        """The looks after one, null behind the last, and what is missing before each; until one saw nothing here."""
+        while sample in self.by_sample:
+            look = self.by_sample[sample][0]
+            yield look["next_sample"], look["missed"]
+            if look["next_sample"] is None:
+                return
+            sample = look["next_sample"]
+
+    def unread(self, sample: dt.datetime) -> str | None:
+        """Why a look could not read the partition; null where it did."""
+        failed = [row for row in self.by_sample.get(sample, ()) if row["start_offset"] is None and row["error"]]
+        return failed[0]["error"].partition(":")[0] if failed else None
+
+
+def _row(key: tuple[Any, ...], found: Sequence[Row], seen: _Seen) -> Row:
+    entries: list[Row] = []
+    verdict, gone = None, None
+    for row, following in zip(found, [*found[1:], None], strict=True):
+        if row["verdict"] != verdict or gone is not None:
+            entries.append(_entry(row, "verdict", f"{row['verdict']}: {row['reason']}"))
+        verdict = row["verdict"]
+        gone = _gone(row, following, seen, entries)
+    named = [row["transactional_id"] for row in found if row["transactional_id"] is not None]
+    last = {
+        **found[-1],
+        "transactional_id": named[-1] if named else None,
+        "evidence": [*found[-1]["evidence"], *entries],
+        **dict.fromkeys(("held_from", "held_to", "held_ms")),
+    }
+    holding = [row for row in found if row["position"] == 1 and key[0] is not None]
+    return {**last, **_held(holding, found[-1], gone)} if holding else last
+
+
+def _held(holding: Sequence[Row], last: Row, gone: dt.datetime | None) -> Row:
+    told = [row["held_from"] for row in holding if row["held_from"] is not None]
+    held_from = told[-1] if told else holding[0]["sample"]
+    held_to = last["held_to"] or gone
+    return {
+        "position": last["position"] if held_to is None else None,
+        "held_from": held_from,
+        "held_to": held_to,
+        "held_ms": max(((held_to or last["observed_at"]) - held_from) // MILLISECOND, 0),
+    }
+
+
+def _gone(row: Row, following: Row | None, seen: _Seen, entries: list[Row]) -> dt.datetime | None:
+    """The first look after a row which read the partition and did not see it; null if the next one did, or it is last.
+
+    What is missing until then goes to the entries.
+    """
+    for sample, missed in seen.after(row["sample"]):
+        if missed:
+            entries.append(_entry(row, "missed", missed))
+        if sample is None or (following is not None and sample == following["sample"]):
+            return None
+        unread = seen.unread(sample)
+        if unread is None:
+            entries.append(_entry(row, "gone", f"the look of {at(sample)} did not see it"))
+            return sample
+        entries.append(_entry(row, "missed", f"the look of {at(sample)} could not read the partition ({unread})"))
+    return None
+
+
+def _entry(row: Row, name: str, value: str) -> Row:
+    return {
+        "source": SOURCE,
+        "broker_id": row["broker_id"],
+        "observed_at": row["observed_at"],
+        "name": name,
+        "value": value,
+    }
