@@ -70,6 +70,37 @@ def test_what_is_open_behind_the_holder_is_listed_in_its_order() -> None:
     ]
 
 
+def test_the_lso_is_held_since_its_holder_became_the_first() -> None:
+    lines = finding_lines([finding(held_from=NOW - dt.timedelta(minutes=3))], now=NOW)
+    assert lines[0].startswith("orders-0   LSO 913095344 held for 3 min · ")
+    assert "open since 2026-11-21 09:58:11 UTC" in lines[1]
+
+
+def ended(**fields: Any) -> Row:
+    times = {"held_from": OPENED, "held_to": OPENED + dt.timedelta(minutes=2), "held_ms": 120_000}
+    return finding(verdict="ended", position=None, last_stable_offset=None, cause="late (R1)", **{**times, **fields})
+
+
+def test_what_is_over_is_a_line_each() -> None:
+    rows = [healthy(partition=1, last_stable_offset=5), ended(partition=1, records_held=1), ended(partition=2)]
+    past = "ended  producer 171100 epoch 1 held the LSO for 2 min until 2026-11-21 10:00:11 UTC, "
+    assert finding_lines(rows, now=NOW)[1:] == [
+        f'orders-1   {past}1 record behind it · id "payments-7"',
+        f'orders-2   {past}2,115 records behind it · id "payments-7"',
+    ]
+    assert summary(rows) == "nothing hangs, 2 ended, 1 open transaction is healthy"
+    unknown = ended(held_ms=None, held_to=None, records_held=None, transactional_id=None, producer_epoch=None)
+    assert finding_lines([unknown], now=NOW) == ["orders-0   ended  producer 171100 epoch unknown held the LSO"]
+
+
+def test_what_is_over_comes_after_what_is_to_be_done() -> None:
+    waits = finding(position=None, producer_id=None, start_offset=None, verdict="unreplicated", remedy="Look.")
+    for rows in ([finding(), ended()], [ended(), waits]):
+        verdicts = [line.split()[0] for line in finding_lines(rows, now=NOW) if line.startswith("  ")]
+        assert verdicts[0] in {"hanging", "unreplicated"}
+        assert verdicts[-1] == "ended"
+
+
 def test_without_its_holder_a_finding_says_how_many_are_before_it() -> None:
     lines = finding_lines([finding(position=3)], now=NOW)
     assert lines[0].startswith("orders-0   LSO 913095344 · 2,115 records waiting")

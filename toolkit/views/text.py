@@ -31,14 +31,14 @@ _LABEL = 9
 _NULLABLE = (
     "position", "producer_id", "producer_epoch", "transactional_id", "start_offset", "cause", "opened_at", "opened_by",
     "expires_at", "last_stable_offset", "offsets_held", "records_held", "bytes_held", "groups_held",
-    "compaction_held", "error",
+    "compaction_held", "held_from", "held_to", "held_ms", "error",
 )  # fmt: skip
 _COMMAND = re.compile(r"kafka-txn abort --topic \S+ --partition \d+ --start-offset \d+")
 _STYLES = (
     (re.compile(r"^\S+(?= +LSO)", re.MULTILINE), "bold"),
     (re.compile(r"(^  |(?<=^ {11}))hanging\b", re.MULTILINE), "bold red"),
     (re.compile(r"^  (unknown|overdue|stuck_ending|prepared|unreplicated)\b", re.MULTILINE), "bold yellow"),
-    (re.compile(r"\b(ongoing|long|ending|clear)(?=  producer)"), "green"),
+    (re.compile(r"\b(ongoing|long|ending|ended|clear)(?=  producer)"), "green"),
     (re.compile(r"^  (why|cause|error|missing|remedy|next)\b", re.MULTILINE), "dim"),
     (_COMMAND, "cyan"),
 )
@@ -61,7 +61,9 @@ def finding_lines(findings: Iterable[Row], *, now: dt.datetime, width: int | Non
         for (topic, partition), group in groupby(findings, key=lambda row: (row["topic"], row["partition"]))
     ]
     paragraphs: list[list[str]] = []
-    for healthy, group in groupby(partitions, key=lambda each: all(map(_is_healthy, each[1]))):
+    for healthy, group in groupby(
+        partitions, key=lambda each: all(_is_healthy(row) or _is_over(row) for row in each[1])
+    ):
         if healthy:
             paragraphs.append(_short_lines(list(group), now=now, width=width))
         else:
@@ -118,6 +120,10 @@ def _is_healthy(row: Row) -> bool:
     return row["verdict"] in HEALTHY and not row.get("cause")
 
 
+def _is_over(row: Row) -> bool:
+    return bool(row["verdict"] == "ended")
+
+
 def _short_lines(partitions: Sequence[tuple[str, Sequence[Row]]], *, now: dt.datetime, width: int | None) -> list[str]:
     longest = max(_LABEL, *(len(name) for name, _ in partitions))
     lines = ((f"{name:<{longest}}  ", _short(row, now=now)) for name, rows in partitions for row in rows)
@@ -125,7 +131,7 @@ def _short_lines(partitions: Sequence[tuple[str, Sequence[Row]]], *, now: dt.dat
 
 
 def _short(row: Row, *, now: dt.datetime) -> str:
-    line = f"{row['verdict']}  {_who(row) or printable(row['reason'])}"
+    line = f"{row['verdict']}  {_past(row) if _is_over(row) else _who(row) or printable(row['reason'])}"
     if row["transactional_id"]:
         line += f' · id "{printable(row["transactional_id"])}"'
     if row["expires_at"] and row["expires_at"] > now:
@@ -134,8 +140,9 @@ def _short(row: Row, *, now: dt.datetime) -> str:
 
 
 def _block(name: str, rows: Sequence[Row], *, now: dt.datetime, width: int | None) -> Iterator[str]:
-    first, *behind = rows
-    entries = [*_entries(first), *_next(first, behind)]
+    first, *behind = (row for row in rows if not _is_over(row))
+    over = [_short(row, now=now).removeprefix("ended  ") for row in rows if _is_over(row)]
+    entries = [*_entries(first), *_next(first, behind), *_listed("ended", over)]
     label = max(_LABEL, *(len(label) + 2 for label, _ in entries))
     yield f"{name:<{label}}  {_headline(first, now=now)}".rstrip()
     for title, text in entries:
@@ -149,8 +156,9 @@ def _headline(row: Row, *, now: dt.datetime) -> str:
     parts = ["LSO unknown" if row["last_stable_offset"] is None else f"LSO {row['last_stable_offset']}"]
     if row["position"] == 1:
         parts[0] += " held"
-        if row["opened_at"] and row["opened_at"] <= now:
-            parts[0] += f" for {duration(now - row['opened_at'])}"
+        since = row["held_from"] or row["opened_at"]
+        if since and since <= now:
+            parts[0] += f" for {duration(now - since)}"
     if row["records_held"] is not None:
         parts.append(_count(row["records_held"], "record waiting", "records waiting"))
     elif row["offsets_held"] is not None:
@@ -210,6 +218,19 @@ def _who(row: Row) -> str:
     clock = " by the producer's clock" if since and row["opened_by"] == "producer" else ""
     where = ", nothing written here yet" if row["start_offset"] is None else f" at offset {row['start_offset']}"
     return f"producer {row['producer_id']} epoch {epoch}, open{since}{clock}{where}"
+
+
+def _past(row: Row) -> str:
+    """``producer 171100 epoch 1 held the LSO for 2 min until 2026-11-21 09:58:11 UTC, 2,115 records behind it``."""
+    epoch = "unknown" if row["producer_epoch"] is None else row["producer_epoch"]
+    text = f"producer {row['producer_id']} epoch {epoch} held the LSO"
+    if row["held_ms"] is not None:
+        text += f" for {duration(dt.timedelta(milliseconds=row['held_ms']))}"
+    if row["held_to"]:
+        text += f" until {at(row['held_to'])}"
+    if row["records_held"]:
+        text += f", {_count(row['records_held'], 'record', 'records')} behind it"
+    return text
 
 
 def _count(number: int, one: str, many: str) -> str:
