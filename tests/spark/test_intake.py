@@ -125,6 +125,19 @@ def test_without_leader_epochs_what_has_changed_is_read_again_from_there_on() ->
     assert (read(merged), merged.drop) == ([("0000", 0, 0), ("0100", 100, 0)], [STORED[1]])
 
 
+def test_a_part_that_was_being_replaced_when_a_run_crashed_is_read_again() -> None:
+    crashed = [STORED[0], replace(STORED[1], state="replacing")]
+    assert read(plan([OLD, NEWEST], known=crashed)) == [("0050", 50, 0)]
+    assert read(plan([OLD, segment(50, 70), segment(90, 10)], known=crashed, cleaned=90)) == [
+        ("0050", 50, 0),
+        ("0090", 90, 0),
+    ]
+    merged = plan([segment(0, 90), segment(100, 10)], known=crashed, cleaned=100)
+    assert (read(merged), merged.drop) == ([("0000", 50, 0), ("0100", 100, 0)], [])
+    gone = plan([segment(80, 10)], known=crashed)
+    assert (read(gone), gone.drop) == ([("0080", 80, 0)], [])
+
+
 def test_a_truncation_makes_all_from_there_on_false() -> None:
     at_60 = plan([OLD, segment(50, 70)], epochs={3: 0, 4: 60})
     assert (read(at_60), at_60.drop) == ([("0050", 50, 0)], [])
@@ -143,7 +156,7 @@ def test_a_new_leader_alone_makes_nothing_false() -> None:
 
 def test_a_topic_that_was_created_again_is_another() -> None:
     intake = plan([segment(0, 10)], topic_id="b")
-    assert (read(intake), intake.drop) == ([("0000", 0, 0)], [STORED[1]])
+    assert (read(intake), intake.drop, intake.false_from) == ([("0000", 0, 0)], [STORED[1]], 0)
 
 
 def test_a_folder_that_cannot_be_read_tells_of_nothing_gone() -> None:

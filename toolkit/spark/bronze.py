@@ -67,11 +67,14 @@ class Bronze:
         self.lost = [_lost(intake) for intake in intakes if intake.lost and intake.read]
         self.drop = [part for intake in intakes for part in intake.drop]
         self.noted = [part for intake in intakes for part in intake.noted]
+        self._again: set[tuple[str, str]] = set()
+        self.false_from = {i.read[0].log: i.false_from for i in intakes if i.read and i.false_from is not None}
 
     @property
     def changes(self) -> bool:
-        """Whether anything is to be done."""
-        return bool(self.parts or self.drop or self.noted)
+        """Whether anything is to be done, what a crashed run has left included."""
+        is_whole = all(part.state == STORED for part in self.ledger.parts.values())
+        return bool(self.parts or self.drop or self.noted or not is_whole)
 
     def begin(self) -> None:
         """Note what is about to change; take out what is not true any more, and what a crashed run has left."""
@@ -79,7 +82,11 @@ class Bronze:
         left = [part for part in ledger.parts.values() if part.state == WRITING and part.key not in reading]
         for part in (*self.drop, *left):
             ledger.parts[part.key] = replace(part, state=WRITING)
+        ledger.parts |= {part.key: part for part in self.noted}
+        for part in [part for part in ledger.parts.values() if part.state == REPLACING and part.key not in reading]:
+            ledger.parts[part.key] = replace(part, state=STORED, made_by=ledger.run)  # its segment is gone meanwhile
         ledger.begin([*self.parts, *self.lost])
+        self._again = {key for key in reading if ledger.parts[key].state == REPLACING}
         ledger.save(self.store)
         for table, kept in KEPT.items():
             if kept.units == PART:
@@ -105,7 +112,6 @@ class Bronze:
         read_now = [_stored(part, found[part.key].asDict() if part.key in found else {}) for part in self.parts]
         lost = [replace(part, rows=1, errors=1) for part in self.lost]
         self.ledger.parts |= {part.key: replace(part, made_by=run) for part in (*read_now, *lost)}
-        self.ledger.parts |= {part.key: part for part in self.noted}
 
     def store_records(self, table: str, read: Reader) -> None:
         """Write the records of the parts that are of a coordinators' topic, as far as their batches go."""
@@ -123,6 +129,11 @@ class Bronze:
             With their units.
         """
         self.store.replace_units(table, rows.select(*KEPT[table].table.names, self._run(), *PART), PART)
+        if self.false_from:
+            before = chosen(stored(self.store, table), LOG, self.false_from).where(sf.col(RUN) < self.ledger.run)
+            units = [row.asDict() for row in before.select(*PART).distinct().collect()]
+            false = [unit for unit in units if unit[SEGMENT] >= part_id(self.false_from[unit[LOG]])]
+            self.store.remove_units(table, KEPT[table].table, false)
 
     def _rows(self, read: Reader, table: str, parts: Sequence[Part]) -> DataFrame:
         found = []
@@ -167,16 +178,12 @@ class Bronze:
 
     def _remove_stale(self, table: str) -> None:
         """A part that has no rows any more was not overwritten."""
-        again = {
-            part.key for part in self.parts if (before := self.ledger.parts.get(part.key)) and before.state == REPLACING
-        }
-        if not again:
+        if not self._again:
             return
-        rows = chosen(stored(self.store, table), LOG, {log for log, _ in again}).where(sf.col(RUN) < self.ledger.run)
-        found = {(row[LOG], row[SEGMENT]) for row in rows.select(*PART).distinct().collect()}
-        self.store.remove_units(
-            table, KEPT[table].table, [{LOG: log, SEGMENT: segment} for log, segment in sorted(found & again)]
-        )
+        before = chosen(stored(self.store, table), LOG, {log for log, _ in self._again})
+        keys = before.where(sf.col(RUN) < self.ledger.run).select(*PART).distinct().collect()
+        stale = sorted({(row[LOG], row[SEGMENT]) for row in keys} & self._again)
+        self.store.remove_units(table, KEPT[table].table, [{LOG: log, SEGMENT: segment} for log, segment in stale])
 
     def _measured(self) -> DataFrame:
         logs = {part.log for part in self.parts}

@@ -54,6 +54,7 @@ class LivePartitions:
     records = ("coordinator_events", "group_events")
     beside: Sequence[str] = ()
     now = ("partitions", "producers", "transactions", "answers")
+    may_go_on = True
     bytes_listed = None
 
     @property

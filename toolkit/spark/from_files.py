@@ -38,6 +38,7 @@ __all__ = ["LogFiles", "list_files"]
 
 BY_TOPIC = {"batches", "aborted", "snapshots", "partitions", "producers", "findings"}
 TEXT = "text"
+ODD = {TEXT, UNREAD}  # parts that are no segment in a folder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +77,11 @@ class LogFiles:
     now = ("segments", "checkpoints", "partitions", "producers", "transactions", "answers")
 
     @property
+    def may_go_on(self) -> bool:
+        """Unless they are said to be at rest."""
+        return not self.at_rest
+
+    @property
     def listed(self) -> int:
         """How many segments there are."""
         return len(self.segments)
@@ -110,7 +116,9 @@ class LogFiles:
     def rows_beside(self, table: str, bronze: Bronze) -> DataFrame:
         """Rows of the files that stand beside segments, those of new ones; with their units."""
         columns = [sf.col(name) for name in ("topic", "partition", "broker_id", "file")]
-        rows = self._load(table, self.paths).select(
+        as_they_lie = bronze.is_first or table == "snapshots" or any(part.segment in ODD for part in bronze.parts)
+        folders = sorted({folder_of(part.file) for part in bronze.parts if part.file is not None})
+        rows = self._load(table, self.paths if as_they_lie else folders).select(
             "*", log_column(*columns).alias(LOG), segment_column(columns[-1]).alias(SEGMENT)
         )
         if bronze.is_first:
@@ -130,6 +138,8 @@ class LogFiles:
         """Rows that tell of now; of segments also those that are gone, as they were last."""
         if table == "segments":
             return self.spark.createDataFrame(spark_table(SEGMENTS.arrow([*self.segments, *self._gone(ledger)])))
+        if table == "checkpoints":
+            return self.spark.createDataFrame(spark_table(CHECKPOINTS.arrow(self.checkpoints)))
         if table == "answers":
             return self._load("findings", self.paths, **({"at_rest": "true"} if self.at_rest else {}))
         return self._load(table, self.paths)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from toolkit.schema import Row
-from toolkit.spark.ledger import Part
+from toolkit.spark.ledger import STORED, Part
 from toolkit.spark.units import folder_of, log_id, part_id
 
 __all__ = ["UNREAD", "Intake", "Marks", "log_marks", "plan_live", "plan_log"]
@@ -54,6 +54,8 @@ class Intake:
         Parts to read; they replace what is stored of the same name.
     drop
         Stored parts that are not true any more.
+    false_from
+        From which offset on nothing that is stored of the log is true any more; null if all of it is.
     noted
         Stored parts whose segment has changed, though what was read of it stays true.
     lost
@@ -64,6 +66,7 @@ class Intake:
 
     read: list[Part] = field(default_factory=list)
     drop: list[Part] = field(default_factory=list)
+    false_from: int | None = None
     noted: list[Part] = field(default_factory=list)
     lost: tuple[int, int] | None = None
     beside: list[str] = field(default_factory=list)
@@ -86,10 +89,9 @@ def plan_log(present: Iterable[Row], stored: Sequence[Part], marks: Marks) -> In
         return Intake(read=[_part(segments[-1], marks)])
     unread = [part for part in stored if part.segment == UNREAD]
     known = [part for part in stored if part.segment != UNREAD]
-    if known and marks.topic_id and known[-1].topic_id and marks.topic_id != known[-1].topic_id:
-        unread, known = list(stored), []  # the topic was deleted and created again
-    kept, read = _new(segments, known, marks) if known else ([], [_part(row, marks) for row in segments])
-    intake = Intake(read=read)
+    false_from = _false_from(segments, known, marks) if known else None
+    kept, read = _new(segments, known, marks, false_from) if known else ([], [_part(row, marks) for row in segments])
+    intake = Intake(read=read, false_from=false_from)
     _retry(intake, segments, kept, marks)
     _start_anew_behind_a_loss(intake, segments, kept)
     taken = {part.key for part in intake.read}
@@ -147,13 +149,16 @@ def log_marks(checkpoints: Iterable[Row], segments: Iterable[Row]) -> dict[str, 
     return found
 
 
-def _new(segments: Sequence[Row], known: Sequence[Part], marks: Marks) -> tuple[list[Part], list[Part]]:
+def _new(
+    segments: Sequence[Row], known: Sequence[Part], marks: Marks, false_from: int | None
+) -> tuple[list[Part], list[Part]]:
     """The stored parts that stay, and those to read, from the first that does not on."""
-    false_from = _false_from(segments, known, marks)
     if false_from is not None:
         kept = [part for part in known if part.from_offset < false_from and part.end_offset <= false_from]
         return kept, _from(false_from, segments, marks, known)
     last, bases = known[-1], [row["base_offset"] for row in segments]
+    if last.state != STORED and bases[0] <= last.from_offset:  # it may hold more than is known of it
+        return list(known[:-1]), _from(last.from_offset, segments, marks, known)
     if last.base_offset not in bases:  # retention took it, or the cleaner has merged it with older ones
         return list(known), _from(last.end_offset, segments, marks, known)
     row = segments[bases.index(last.base_offset)]
@@ -170,6 +175,8 @@ def _false_from(segments: Sequence[Row], known: Sequence[Part], marks: Marks) ->
     """From which offset on what is stored may not be true any more; null if all of it is."""
     epoch = max((part.leader_epoch for part in known if part.leader_epoch is not None), default=None)
     last, newest = known[-1], segments[-1]["base_offset"]
+    if marks.topic_id and last.topic_id and marks.topic_id != last.topic_id:
+        return 0  # the topic was deleted and created again
     if not marks.epochs or epoch is None:
         changed = _first_change(segments, known)
         return None if changed is None else _begin_of_part(known, changed)
@@ -255,4 +262,3 @@ def _part(row: Row, marks: Marks, *, last: Part | None = None) -> Part:
 
 def _is_as_stored(row: Row, part: Part) -> bool:
     return (row["file"], row["size"], row["modified"]) == (part.file, part.size, part.modified)
-

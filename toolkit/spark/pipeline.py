@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["findings", "histories", "lso_timeline", "run", "spans"]
 
 Progress = Callable[[str, bool], object]
+OPEN = "open"
 AT_ONCE = 4  # tables: while one job is planned, or ends with a single task, another one works
 
 
@@ -55,6 +56,10 @@ class Source(Protocol):
     @property
     def now(self) -> Sequence[str]:
         """Tables that tell of now."""
+
+    @property
+    def may_go_on(self) -> bool:
+        """Whether brokers may be writing on while it is read."""
 
     @property
     def listed(self) -> int:
@@ -131,7 +136,7 @@ def run(
             if bronze.changes or not ledger.is_made("findings", None, given=given):
                 _bronze(logs, bronze, progress)
                 _silver(Silver.begin(store, ledger), progress)
-                _gold(store, ledger, min_held_ms=min_held_ms, progress=progress)
+                _gold(logs, store, ledger, min_held_ms=min_held_ms, progress=progress)
                 ledger.end_made("findings", {None: given})
                 ledger.save(store)
         return Summary(
@@ -174,12 +179,9 @@ def _bronze(source: Source, bronze: Bronze, progress: Progress) -> None:
     def read(table: str, are_segments: bool) -> DataFrame:
         return source.rows(table, bronze, are_segments=are_segments)
 
-    if bronze.changes:
-        progress("batches", False)
-        bronze.store_batches(read)
-        progress("batches", True)
     jobs: dict[str, Callable[[str], object]] = {}
-    if bronze.changes:
+    if bronze.parts:
+        _together({"batches": lambda table: bronze.store_batches(read)}, progress)
         jobs |= dict.fromkeys(source.records, lambda table: bronze.store_records(table, read))
         jobs |= dict.fromkeys(source.beside, lambda table: bronze.store_files(table, source.rows_beside(table, bronze)))
     jobs |= dict.fromkeys(
@@ -198,24 +200,42 @@ def _silver(silver: Silver, progress: Progress) -> None:
             silver.end(table)
 
 
-def _gold(store: Store, ledger: Ledger, *, min_held_ms: int, progress: Progress) -> None:
+def _gold(source: Source, store: Store, ledger: Ledger, *, min_held_ms: int, progress: Progress) -> None:
     """Findings from all that is stored: they are few."""
 
-    def whole(table: str) -> DataFrame:
-        return stored(store, table).select(*KEPT[table].table.names)
-
     def make(table: str) -> None:
-        ended_unread = sf.col("outcome").isNull() & sf.col("marker_offset").isNull() & sf.col("error").isNotNull()
+        answers = _whole(store, "answers")
         rows = findings(
-            whole("spans").where(~ended_unread),
-            whole("batches"),
-            histories=whole("histories"),
-            answers=whole("answers"),
+            _spans_to_judge(source, store, answers),
+            _whole(store, "batches"),
+            histories=_whole(store, "histories"),
+            answers=answers,
             min_held_ms=min_held_ms,
         )
         store.replace(table, _numbered(rows, table, ledger))
 
     _together({"findings": make}, progress)
+
+
+def _spans_to_judge(source: Source, store: Store, answers: DataFrame) -> DataFrame:
+    """What has ended; and of what is open by the log, what there was an answer to be had for.
+
+    A partition may be gone, or not have been asked about now. And while a broker runs, what it did not tell of has
+    ended since its log was read.
+    """
+    spans = _whole(store, "spans")
+    is_open = sf.coalesce(sf.col("outcome") == OPEN, sf.lit(False))
+    ended_unread = sf.col("outcome").isNull() & sf.col("marker_offset").isNull() & sf.col("error").isNotNull()
+    asked = answers if source.may_go_on else _whole(store, "partitions")
+    key = {"topic": "topic", "partition": "partition"}
+    if source.may_go_on:
+        key |= {"producer_id": "producer_id", "first_offset": "start_offset"}
+    known = asked.select(*(sf.col(theirs).alias(ours) for ours, theirs in key.items())).distinct()
+    return spans.where(~is_open & ~ended_unread).unionByName(spans.where(is_open).join(known, list(key), "left_semi"))
+
+
+def _whole(store: Store, table: str) -> DataFrame:
+    return stored(store, table).select(*KEPT[table].table.names)
 
 
 def _numbered(rows: DataFrame, table: str, ledger: Ledger) -> DataFrame:

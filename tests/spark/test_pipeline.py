@@ -1,0 +1,230 @@
+"""All of it, on the directories of a real broker: a run adds what is new, and crashes leave nothing behind.
+
+``KAFKA_TXN_KILLS=20 pytest tests/spark/test_pipeline.py`` kills Spark at so many moments.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pytest
+
+from toolkit import Cluster, LogDir
+from toolkit.lab import Kafka
+from toolkit.schema import BATCHES
+from toolkit.spark.pipeline import run
+from toolkit.spark.tables import KEPT
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from toolkit.spark.summary import Summary
+
+pytestmark = pytest.mark.lab
+
+KILLS = int(os.environ.get("KAFKA_TXN_KILLS", "1"))
+MIN_HELD_MS = 50
+ROOT = Path(__file__).resolve().parents[2]
+KILLED = """
+import sys
+from toolkit.lab.session import local_session
+from toolkit.spark.pipeline import run
+spark = local_session(master="local[2]", config={"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "4"})
+run(spark, sys.argv[1], sys.argv[2], min_held_ms=int(sys.argv[3]), at_rest=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def stages(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """What a broker left that stopped twice; in between it got more of everything."""
+    from toolkit.lab.incidents import EVERYDAY, INCIDENTS  # with kafka-python, which has to wait for the filters
+    from toolkit.lab.workload import random_workload
+
+    folder = tmp_path_factory.mktemp("stages")
+    # What the cleaner takes in between stays in the tables, and would not be in those of a single run.
+    properties = {**EVERYDAY.properties, "log.cleaner.min.compaction.lag.ms": 3_600_000}
+    with ExitStack() as stack:
+        kafka = stack.enter_context(Kafka("4.3.1", properties=properties))
+        for number, incident in enumerate(("late_message", "never_added")):
+            stack.enter_context(random_workload(kafka, seed=f"stage{number}", seconds=2, delete_records=False))
+            stack.enter_context(INCIDENTS[incident](kafka))
+            kafka.stop_broker(1)
+            shutil.copytree(kafka.log_dirs[1], folder / str(number), copy_function=shutil.copy2)
+            kafka.start_broker(1)
+    return [folder / "0", folder / "1"]
+
+
+def put(stage: Path, logs: Path) -> None:
+    """Make a log directory what it was at a stage; a path is part of what is stored."""
+    shutil.rmtree(logs, ignore_errors=True)
+    shutil.copytree(stage, logs, copy_function=shutil.copy2)
+
+
+def go(spark: SparkSession, logs: Path, out: Path, **options: object) -> Summary:
+    return run(spark, logs, str(out), min_held_ms=MIN_HELD_MS, **{"at_rest": True, **options})  # type: ignore[arg-type]
+
+
+def kept(out: Path) -> Mapping[str, list[str]]:
+    """Every row of every table, as the files have them for whoever reads Parquet."""
+    found = {}
+    for name, each in KEPT.items():
+        files = ds.dataset(out / name, format="parquet", exclude_invalid_files=False, partitioning=None)
+        rows = files.to_table(columns=each.table.names)
+        found[name] = sorted(map(repr, rows.cast(each.table.arrow_schema).to_pylist()))
+    return found
+
+
+def files(out: Path) -> Mapping[Path, int]:
+    return {path: path.stat().st_mtime_ns for path in out.rglob("*.parquet")}
+
+
+@pytest.fixture(scope="module")
+def single(spark: SparkSession, stages: list[Path], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The directory at its last stage, and the tables of a single run."""
+    folder = tmp_path_factory.mktemp("single")
+    logs, out = folder / "logs", folder / "out"
+    put(stages[1], logs)
+    go(spark, logs, out)
+    return logs, out
+
+
+def test_a_single_run_gives_what_pandas_gives(single: tuple[Path, Path]) -> None:
+    logs, out = single
+    files_of = LogDir(logs, at_rest=True)
+    for name, rows in kept(out).items():
+        if name == "findings":
+            expected = files_of.findings(min_held_ms=MIN_HELD_MS)
+        else:
+            expected = files_of.findings() if name == "answers" else getattr(files_of, name)()
+        assert rows == sorted(map(repr, KEPT[name].table.rows(expected))), name
+        assert rows, name
+
+
+def test_runs_add_up_to_a_single_one(spark: SparkSession, stages: list[Path], single: tuple[Path, Path]) -> None:
+    logs, of_one = single
+    out = of_one.parent / "several"
+    put(stages[0], logs)
+    first = go(spark, logs, out)
+    assert first.read == first.listed == first.tables["segments"].rows
+    before = files(out)
+    again = go(spark, logs, out)
+    assert (again.read, again.bytes_read, again.verdicts) == (0, 0, first.verdicts)
+    assert all(counts.new == 0 for counts in again.tables.values())
+    assert files(out) == before
+    put(stages[1], logs)
+    more = go(spark, logs, out)
+    assert 0 < more.read < more.listed
+    assert 0 < more.tables["batches"].new < more.tables["batches"].rows
+    assert more.verdicts["hanging"] == 2
+    for name, rows in kept(of_one).items():
+        assert kept(out)[name] == rows, name
+    unchanged = [path for path in before if "batches" in path.parts and path.exists()]
+    assert len(unchanged) > first.read / 2
+
+
+def test_a_run_that_was_killed_is_made_whole_by_the_next(
+    spark: SparkSession, stages: list[Path], single: tuple[Path, Path]
+) -> None:
+    logs, of_one = single
+    out = of_one.parent / "killed"
+    put(stages[1], logs)
+    dice = random.Random(os.environ.get("KAFKA_TXN_ORACLE_SEED"))
+    for _ in range(KILLS):
+        kill(logs, out, writes=dice.randint(1, 12))
+    go(spark, logs, out)
+    for name, rows in kept(of_one).items():
+        assert kept(out)[name] == rows, name
+
+
+def kill(logs: Path, out: Path, *, writes: int) -> None:
+    """Run it with a Spark of its own, and kill all of that in the middle of a write."""
+    command = [sys.executable, "-c", KILLED, str(logs), str(out), str(MIN_HELD_MS)]
+    process = subprocess.Popen(command, cwd=ROOT, start_new_session=True, stderr=subprocess.PIPE)
+    try:
+        seen: set[Path] = set()
+        while len(seen) < writes and process.poll() is None:
+            time.sleep(0.1)
+            seen |= {path.parent for name in ("_temporary", ".spark-staging*") for path in out.rglob(name)}
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        _, said = process.communicate()
+    assert process.returncode in {0, -signal.SIGKILL}, said
+
+
+def test_what_brokers_delete_stays_and_what_is_another_log_does_not(
+    spark: SparkSession, stages: list[Path], single: tuple[Path, Path]
+) -> None:
+    logs, of_one = single
+    out = of_one.parent / "deleted"
+    put(stages[1], logs)
+    shutil.copytree(of_one, out)
+    before = {name: list(rows) for name, rows in kept(out).items()}
+    expired, lost, again = (logs / f"plain-stage0-{number}" for number in range(3))
+    gone = segments(expired)[0]
+    for path in expired.glob(f"{gone.stem}.*"):
+        path.unlink()
+    everything = segments(lost)
+    for path in [path for each in everything for path in lost.glob(f"{each.stem}.*")]:
+        path.unlink()
+    end = int(everything[-1].stem) + 1000
+    write_batch(stages[1] / "copies-stage1-0", lost / f"{end:020d}.log")
+    of_another = segments(again)[0]
+    of_another.unlink()
+    metadata = again / "partition.metadata"
+    metadata.write_text(re.sub(r"(topic_id: ).{4}", r"\1AAAA", metadata.read_text()))
+    summary = go(spark, logs, out, at_rest=False)
+    after = kept(out)
+    assert [row for row in before["batches"] if f"{expired.name}/" in row] == [
+        row for row in after["batches"] if f"{expired.name}/" in row
+    ]
+    spans_of = "'plain-stage0', 'partition': 0,"
+    assert [row for row in before["spans"] if spans_of in row] == [row for row in after["spans"] if spans_of in row]
+    assert {row for row in before["batches"] if f"{lost.name}/" in row} < set(after["batches"])
+    (told,) = (row for row in after["batches"] if "OFFSETS_LOST" in row)
+    assert f"{end - 1:,} were deleted" in told
+    assert summary.errors == 1
+    assert any(str(of_another) in row for row in before["batches"])
+    assert not any(str(of_another) in row for row in after["batches"])
+
+
+def segments(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.log"))
+
+
+def write_batch(source: Path, target: Path) -> None:
+    """A segment with the first batch of another one, at the offset that it is named after."""
+    data = segments(source)[0].read_bytes()
+    size = 12 + int.from_bytes(data[8:12], "big")
+    target.write_bytes(int(target.stem).to_bytes(8, "big") + data[8:size])
+
+
+def test_a_live_cluster_is_read_behind_what_is_kept(spark: SparkSession, kafka: Kafka, tmp_path: Path) -> None:
+    from toolkit.lab.incidents import INCIDENTS
+
+    out = tmp_path / "out"
+    with INCIDENTS["late_message"](kafka) as staged, Cluster(kafka.bootstrap_servers) as cluster:
+        topics = [staged.topic, "__transaction_state"]
+        first = run(spark, cluster, str(out), topics=topics, min_held_ms=0)
+        assert first.verdicts["hanging"] == 1
+        assert first.findings[0]["start_offset"] == staged.start_offset
+        with INCIDENTS["marker_only"](kafka):
+            second = run(spark, cluster, str(out), topics=topics, min_held_ms=0)
+        assert 0 < second.read < first.read
+        assert second.tables["spans"].rows >= first.tables["spans"].rows
+        live = BATCHES.rows(cluster.batches(staged.topic, staged.partition))
+    rows = ds.dataset(out / "batches", format="parquet", partitioning=None).to_table(columns=BATCHES.names)
+    mine = rows.filter(pa.compute.equal(rows["topic"], staged.topic)).cast(BATCHES.arrow_schema).to_pylist()
+    assert sorted(map(repr, mine)) == sorted(map(repr, live))

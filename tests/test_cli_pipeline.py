@@ -1,0 +1,122 @@
+"""``kafka-txn pipeline`` as a process: what it says, where, and how it ends."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.dataset as ds
+import pytest
+from typer.testing import CliRunner, Result
+
+from tests.process import COMMAND, ROOT, Process
+from toolkit.cli import app
+from toolkit.lab import Kafka
+from toolkit.lab.incidents import INCIDENTS
+from toolkit.lab.staging import Staged
+from toolkit.schema import BATCHES
+
+pytestmark = pytest.mark.lab
+
+LOCAL = ("--master", "local[2]", "--conf", "spark.driver.memory=1g", "--conf", "spark.sql.shuffle.partitions=4")
+
+
+def run(*arguments: str, **environment: str) -> Process:
+    """In a process of its own, for it stops the Spark that it started."""
+    return subprocess.run(
+        [*COMMAND, "pipeline", *arguments],
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=500,
+    )
+
+
+def refused(*arguments: str) -> Result:
+    done = CliRunner().invoke(app, ["pipeline", *arguments])
+    assert done.exit_code == 2, done.stderr
+    assert "Traceback" not in done.stderr
+    return done
+
+
+@pytest.fixture(scope="module")
+def hanging(kafka: Kafka) -> Iterator[Staged]:
+    with INCIDENTS["late_message"](kafka) as staged:
+        yield staged
+
+
+@pytest.fixture(scope="module")
+def folder(kafka: Kafka, hanging: Staged, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two folders of a broker that runs: of a partition where something hangs, and of its coordinator."""
+    target = tmp_path_factory.mktemp("copied") / "data"
+    target.mkdir()
+    wanted = [f"{hanging.topic}-{hanging.partition}", *(f"__transaction_state-{number}" for number in range(50))]
+    for name in [*wanted, "meta.properties", "replication-offset-checkpoint"]:
+        source = kafka.log_dirs[1] / name
+        (shutil.copytree if source.is_dir() else shutil.copy2)(source, target / name)
+    return target
+
+
+def test_files_to_tables_twice(folder: Path, hanging: Staged, tmp_path: Path) -> None:
+    out = tmp_path / "tables"
+    first = run("--input", str(folder), "--at-rest", "--output", str(out), *LOCAL)
+    assert (first.returncode, first.stderr) == (1, "")
+    lines = first.stdout.splitlines()
+    assert lines[0].startswith("read    51 of 51 segments, ")
+    assert lines[1] == f"tables  {out} (parquet)"
+    assert [line for line in lines if line.startswith("found ")] == ["found   1 hanging"]
+    assert f"{hanging.topic}-{hanging.partition}  LSO {hanging.start_offset} held for" in first.stdout
+    assert f"kafka-txn abort --topic {hanging.topic}" in first.stdout
+    assert lines[-1] == "1 partition hangs"
+    rows = ds.dataset(out / "batches", format="parquet", partitioning=None).to_table()
+    assert rows.column_names[: len(BATCHES.names)] == BATCHES.names
+    again = run("--output", str(out), "--at-rest", *LOCAL, "--input", str(folder))
+    assert (again.returncode, again.stderr) == (1, "")
+    assert again.stdout.startswith("read    0 of 51 segments (")
+    assert "0 new" in again.stdout
+
+
+def test_without_java_it_is_a_sentence(folder: Path, tmp_path: Path) -> None:
+    done = run("--input", str(folder), "--output", str(tmp_path / "out"), PATH="/nowhere", JAVA_HOME="/nowhere")
+    assert done.returncode == 2
+    assert "Java" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_what_spark_cannot_read_is_a_sentence(tmp_path: Path) -> None:
+    done = run("--input", str(tmp_path / "gone"), "--output", str(tmp_path / "out"), *LOCAL)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"kafka-txn: There is no file or folder {tmp_path / 'gone'}.\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ((), "Nothing to read is named. Add --input PATH, or --bootstrap-server HOST:PORT."),
+        (("--input", "a", "--bootstrap-server", "b:1"), "--input reads files. Say one of them."),
+        (("--bootstrap-server", "b:1", "--at-rest"), "--at-rest is said of files."),
+        (("--input", "a", "--master", "local", "--remote", "sc://b"), "Say one of them."),
+        (("--input", "a", "--conf", "spark"), "--conf spark is not KEY=VALUE."),
+        (
+            (
+                "--input",
+                ".",
+            ),
+            "lies in ., which is only read.",
+        ),
+    ],
+)
+def test_wrong_use_is_a_sentence(arguments: tuple[str, ...], sentence: str) -> None:
+    assert sentence in refused(*arguments, "--output", "./out").stderr
+
+
+def test_a_delta_lake_that_fits_no_spark_here_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    from toolkit.spark import delta
+
+    monkeypatch.setattr(delta, "RELEASES", {})
+    done = refused("--input", "a", "--output", "./out", "--format", "delta")
+    assert "No release of Delta Lake is known that fits Spark" in done.stderr
