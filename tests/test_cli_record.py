@@ -66,7 +66,7 @@ def hanging(kafka: Kafka) -> Iterator[Staged]:
 def recording(kafka: Kafka, hanging: Staged, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two looks at it."""
     directory = tmp_path_factory.mktemp("recordings") / "new"
-    done = on(kafka, "record", "--output", str(directory), "--interval", "1", "--samples", "2")
+    done = on(kafka, "record", "--output", str(directory), "--interval", "3", "--samples", "2")
     assert (done.returncode, done.stdout, warnings(done.stderr)) == (0, "", []), "a log has warnings only"
     assert len(samples(directory)) == 2
     return directory
