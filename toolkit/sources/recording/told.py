@@ -76,8 +76,8 @@ def _read(wire: Wire, looks: Sequence[Look], rows: Sequence[Row]) -> tuple[list[
     log = read_log_evidence(wire, looks, rows)
     explained = rows if log is None else explain(rows, looks, log)
     explained = with_groups(wire, explained)
-    # What could not be read now is read again with the next sample.
-    places = {place for place, one in log.excerpts.items() if not one.error} if log and not log.unread else set()
+    # A partition that could not be read now is asked again with the next sample.
+    places = {place for place, one in log.excerpts.items() if not one.error} if log else set()
     return explained, {
         _key(after): Told(
             row=after, evidence=after["evidence"][len(before["evidence"]) :], read_at=looks[-1].observed_at
