@@ -20,6 +20,7 @@ from toolkit.schema import TABLES
 from toolkit.spark.log_options import GOES_BY, PIECES
 from toolkit.spark.log_source import KafkaLog
 from toolkit.spark.log_work import Stretches
+from toolkit.spark.spans import merged_spans
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -150,6 +151,14 @@ def test_spark_reads_it(kafka_log: Any, history: Path) -> None:
         "timestamp[us, tz=UTC]",
     }
     same(found.to_pylist(), expected, "batches")
+
+
+@pytest.mark.parametrize("bounds", [{}, {"start": 20}])
+def test_pieces_of_many_tasks_merge_into_the_spans(kafka_log: Any, history: Path, bounds: dict[str, Any]) -> None:
+    topics = [topic for topic in topics_of(history) if topic.startswith(("copies", "deleted"))]
+    reader = kafka_log().option("table", PIECES).option("topics", ",".join(topics)).option("max_partition_bytes", 3000)
+    merged = merged_spans(reader.options(**bounds).load(str(history)))
+    same(merged.toArrow().to_pylist(), LogDir(history).spans(topics, **bounds), "spans")
 
 
 def test_one_frame_gives_the_right_rows_to_every_filter(kafka_log: Any, history: Path) -> None:
