@@ -1,0 +1,176 @@
+"""Who held LSOs before, from the files of a real broker: incidents that are over, among random transactions."""
+
+from __future__ import annotations
+
+import datetime as dt
+import threading
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from tests.sources.test_log_evidence import abort_marker
+from toolkit import Cluster, LogDir
+from toolkit.lab import Kafka
+from toolkit.lab.incidents import EVERYDAY, INCIDENTS, Staged
+from toolkit.lab.producer import TxnProducer
+from toolkit.lab.workload import BUSY, random_workload
+from toolkit.schema import BATCHES, FINDINGS, Row
+
+pytestmark = pytest.mark.lab
+
+HELD = 1.5  # seconds that what was staged held an LSO
+MIN_HELD_MS = 1_000
+HANGING = ("never_added", "late_message", "busy_elsewhere", "offsets_never_added")
+
+
+@dataclass(kw_only=True)
+class Past:
+    """What was staged and is over, by name, and what its broker has left."""
+
+    files: LogDir
+    staged: Mapping[str, Staged]
+    topic: str
+    findings: list[Row]
+
+
+@pytest.fixture(scope="module", params=["3.5.2", "4.3.1"])
+def past(request: pytest.FixtureRequest) -> Iterator[Past]:
+    with ExitStack() as stack:
+        kafka = stack.enter_context(Kafka(request.param, properties={**BUSY, **EVERYDAY.properties}))
+        cluster = stack.enter_context(Cluster(kafka.bootstrap_servers))
+        stack.enter_context(random_workload(kafka, seed="holds", seconds=3))
+        staged = {name: INCIDENTS[name](kafka) for name in (*HANGING, "superseded_same_partition", "open_young")}
+        topic = staged["open_young"].topic
+        wire = cluster.wire
+        client = TxnProducer(wire, f"too-slow-{topic}", timeout_ms=1_000).init()
+        client.add(topic, 1)
+        client.send(topic, 1, records=3)
+        client = TxnProducer(wire, f"left-{topic}").init()
+        client.add(topic, 0)
+        client.send(topic, 0)
+        threading.Event().wait(HELD)
+        for name in HANGING:
+            abort_marker(cluster, staged[name])
+        staged["superseded_same_partition"].close()
+        staged["open_young"].close()  # commits
+        threading.Event().wait(HELD)
+        TxnProducer(wire, f"left-{topic}").init()
+        threading.Event().wait(0.5)
+        staged["still"] = stack.enter_context(INCIDENTS["never_added"](kafka))
+        kafka.stop_broker(1)
+        files = LogDir(kafka.log_dirs[1], at_rest=True)
+        yield Past(files=files, staged=staged, topic=topic, findings=files.finding_rows(min_held_ms=MIN_HELD_MS))
+        kafka.start_broker(1)
+
+
+def of(past: Past, producer_id: int | None = None, **fields: Any) -> Row:
+    """The finding of what is over."""
+    wanted = {"verdict": "ended", **fields} | ({} if producer_id is None else {"producer_id": producer_id})
+    (row,) = [row for row in past.findings if all(row[name] == value for name, value in wanted.items())]
+    return row
+
+
+def test_findings_of_now_are_among_them_as_they_were(past: Past) -> None:
+    FINDINGS.arrow(past.findings)
+    now = past.files.finding_rows()
+    kept = [row for row in past.findings if row["verdict"] != "ended"]
+    assert [without_holding(row) for row in kept] == [without_holding(row) for row in now]
+    still = next(row for row in kept if row["producer_id"] == past.staged["still"].producer_id)
+    assert (still["verdict"], still["held_to"]) == ("hanging", None)
+    assert all(row["held_from"] is not None for row in kept if row["position"] == 1), "healthy ones included"
+
+
+def without_holding(row: Row) -> Row:
+    return {
+        name: value for name, value in row.items() if name not in {"held_from", "held_ms", "records_held", "bytes_held"}
+    }
+
+
+@pytest.mark.parametrize("name", HANGING)
+def test_what_hung_and_was_aborted(past: Past, name: str) -> None:
+    staged = past.staged[name]
+    row = of(past, staged.producer_id, partition=staged.partition, start_offset=staged.start_offset)
+    assert row["topic"] == staged.topic
+    assert row["transactional_id"] == staged.transactional_id
+    assert HELD * 1000 <= row["held_ms"] < 30_000
+    assert row["reason"].endswith("its coordinator did not know of it, or its records are gone.")
+    assert row["opened_by"] == "producer"
+
+
+def test_a_slow_commit(past: Past) -> None:
+    row = of(past, past.staged["open_young"].producer_id)
+    assert " held the LSO for " in row["reason"]
+    assert "COMMIT marker at offset" in row["reason"]
+    assert "Its client committed it" in row["reason"]
+    assert (row["opened_by"], row["cause"]) == ("coordinator", None)
+
+
+def test_a_timeout(past: Past) -> None:
+    row = of(past, topic=past.topic, partition=1)
+    assert (row["transactional_id"], row["records_held"], row["offsets_held"]) == (f"too-slow-{past.topic}", 3, 3)
+    assert row["cause"] == "its client did not end it in time (R19)"
+    assert "past its timeout of 1 s" in row["reason"]
+
+
+def test_one_behind_another_held_from_the_others_marker_on_until_a_new_instance_came(past: Past) -> None:
+    first = of(past, past.staged["open_young"].producer_id)
+    row = of(past, transactional_id=f"left-{past.topic}")
+    assert row["held_from"] == first["held_to"]
+    assert row["opened_at"] < row["held_from"]
+    assert row["held_ms"] >= HELD * 1000
+    assert row["cause"] == "its client left it open, until a new instance took over the id"
+    assert "held_since" in [entry["name"] for entry in row["evidence"]]
+
+
+def test_what_a_dead_epoch_left_was_decided_by_the_next(past: Past) -> None:
+    row = of(past, past.staged["superseded_same_partition"].producer_id)
+    assert row["cause"] == (
+        "superseded epoch: the marker of epoch 1 decided what epoch 0 had left open, and made it visible"
+    )
+
+
+def test_all_that_held_an_lso_for_long_enough_is_there_and_nothing_else(past: Past) -> None:
+    """By a walk over the batches of each partition."""
+    found = {(row["topic"], row["partition"], row["start_offset"]): row for row in past.findings if row["held_to"]}
+    by_place: defaultdict[tuple[str, int], list[Row]] = defaultdict(list)
+    for batch in BATCHES.rows(past.files.batches()):
+        by_place[batch["topic"], batch["partition"]].append(batch)
+    for place, batches in by_place.items():
+        for first, marker, held_ms in walked(batches):
+            row = found.pop((*place, first), None)
+            assert (row is not None) == (held_ms >= MIN_HELD_MS), (place, first, held_ms)
+            if row is not None:
+                between = [each for each in batches if first <= each["base_offset"] < marker]
+                data = [each for each in between if not each["is_control"]]
+                assert row["held_ms"] == held_ms
+                assert row["offsets_held"] == marker - first
+                assert row["records_held"] == sum(each["record_count"] for each in data)
+                assert row["bytes_held"] == sum(each["size"] for each in between)
+    assert found == {}
+
+
+def walked(batches: list[Row]) -> Iterator[tuple[int, int, int]]:
+    """First offset, marker, and for how long it was the lowest, of what has ended; its clock is the broker's."""
+    open_: dict[int, int] = {}
+    held_from: dt.datetime | None = None
+    for batch in sorted(batches, key=lambda row: row["base_offset"]):
+        lowest = min(open_.values(), default=None)
+        if batch["marker"]:
+            first = open_.pop(batch["producer_id"], None)
+            if first is not None and first == lowest and held_from is not None:
+                yield (
+                    first,
+                    batch["base_offset"],
+                    max((batch["max_timestamp"] - held_from) // dt.timedelta(milliseconds=1), 0),
+                )
+                held_from = batch["max_timestamp"]
+        elif batch["is_transactional"]:
+            if not open_:
+                held_from = batch["base_timestamp"] or batch["max_timestamp"]
+                if batch["timestamp_type"] == "LogAppendTime":
+                    held_from = batch["max_timestamp"]
+            open_.setdefault(batch["producer_id"], batch["base_offset"])
