@@ -70,7 +70,9 @@ class KafkaBatches(Connecting, DataSource):
 
     @plainly
     def schema(self) -> StructType:
-        return schema_of(_asked(self.options).table)  # an option that is wrong is told of by load()
+        asked = _asked(self.options)  # here, so that load() tells of an option that is wrong
+        client_config(self.options, self)
+        return schema_of(asked.table)
 
     @plainly
     def reader(self, schema: StructType) -> _Reader:

@@ -2,11 +2,14 @@
 
 What Spark shows of reader options, tried on 4.0 and 4.3 with a password as an option, at log level INFO:
 
-- Classic Spark shows none of them: not in plans, on the pages of its UI, in its REST answers, in event logs, errors,
-  progress or checkpoints.
+- Classic Spark shows none that are given to a reader: not in plans, on the pages of its UI, in its REST answers, in
+  event logs, errors, progress or checkpoints. Those of a statement (``CREATE VIEW ... USING ... OPTIONS``) it shows in
+  the plan of that statement, but for what it takes for a password.
 - Spark Connect shows them all. It keeps the text of every request for the pages Connect, Jobs, Stages and SQL, in
-  their REST answers, and in the event log; statements of SQL likewise. It does pass that text through
-  ``spark.sql.redaction.string.regex``, which can be set for a session: `hide_secrets` does.
+  their REST answers, and in the event log; statements likewise.
+
+All of these texts pass through ``spark.sql.redaction.string.regex``, which can be set for a session: `hide_secrets`
+does.
 
 A file (``command.config``) and ``register(spark, config=...)`` never come into such a text. The latter travels inside
 the pickled class of the data source, of which Connect shows eight bytes.
@@ -28,8 +31,11 @@ __all__ = ["Connecting", "connecting", "hide_secrets", "refuse_secrets"]
 
 SETTING = "spark.sql.redaction.string.regex"
 KEY = rf"kafka\.[\w.-]*(?:{SECRET_KEY.pattern.replace('$', '')})[\w.-]*"
-# An option in the text of a Connect request; and one in SQL, from where on everything is hidden, however it is quoted.
-SHOWN = rf'(?is)key: "{KEY}"\s+value: "(?:[^"\\]|\\.)*+"?|{KEY}[\\\'"`]*\s*(?:=>?\s*)?\\*[\'"].*'
+IN_REQUEST = rf'key: "{KEY}"\s+value: "(?:[^"\\]|\\.)*+"?'
+IN_TEXT = (
+    rf"""{KEY}[\\'"`]*\s*(?:->|=|\\*['"]).*"""  # in a statement or its plan: to the end, whatever the value may be
+)
+SHOWN = f"(?is){IN_REQUEST}|{IN_TEXT}"
 
 
 class Connecting:

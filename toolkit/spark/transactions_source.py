@@ -76,7 +76,9 @@ class KafkaTransactions(Connecting, DataSource):
 
     @plainly
     def schema(self) -> StructType:
-        return recorded_schema(_asked(self.options).table)  # an option that is wrong is told of by load()
+        asked = _asked(self.options)  # here, so that load() tells of an option that is wrong
+        client_config(self.options, self)
+        return recorded_schema(asked.table)
 
     @plainly
     def reader(self, schema: StructType) -> _Reader:

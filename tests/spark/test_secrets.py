@@ -1,0 +1,116 @@
+"""Credentials never show: not in plans, pages, logs, events, errors or checkpoints, under classic Spark and Connect."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql.datasource import CaseInsensitiveDict
+
+from tests.sources.test_outage import create, is_led
+from tests.spark.rows import CLASSES
+from toolkit import Cluster
+from toolkit.config import ClientConfig
+from toolkit.errors import UsageError
+from toolkit.lab import Kafka
+from toolkit.lab.ask import until
+from toolkit.lab.incidents import EVERYDAY
+from toolkit.lab.producer import TxnProducer
+from toolkit.spark.batches_source import KafkaBatches
+from toolkit.spark.connection import client_config
+from toolkit.spark.secret_options import connecting
+
+ROOT = Path(__file__).resolve().parents[2]
+USER, CANARY = "alice", "cAnArY-9f8e7d"
+MEANT_TO_FAIL = {"a wrong column", "a wrong option", "a wrong value", "a failing task"}
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[Kafka]:
+    users = {USER: CANARY}
+    with Kafka("4.3.1", properties=EVERYDAY.properties, users=users, super_users=[USER]) as kafka:
+        with Cluster(kafka.client_config(USER), timeout=20) as cluster:
+            create(cluster.wire, "watched", [[1]])
+            until(lambda: is_led(cluster.wire, "watched"), awaited="the leader of watched")
+            TxnProducer(cluster.wire, "watched").init().send("watched", 0)
+        yield kafka
+
+
+@pytest.fixture(scope="module", params=CLASSES)
+def found(request: pytest.FixtureRequest, guarded: Kafka, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    folder = tmp_path_factory.mktemp(request.param)
+    script = str(Path(__file__).with_name("canary.py"))
+    command = [sys.executable, script, request.param, guarded.bootstrap_servers, USER, str(folder)]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK_", "SPARK_"))}
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment | {"CANARY": CANARY}, capture_output=True, text=True, timeout=500
+    )
+    assert done.returncode == 0, done.stderr.replace(CANARY, "[the canary]")
+    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    assert answer["spark"].startswith(CLASSES[request.param])
+    return answer | {"mode": request.param, "output": done.stdout + done.stderr}
+
+
+@pytest.mark.lab
+def test_a_password_is_shown_nowhere(found: dict[str, Any]) -> None:
+    assert found["shown"] == {}
+    assert CANARY not in found["output"]
+    kinds = {place.split(" ")[0] for place in found["places"]}
+    assert kinds == {"result", "error", "output", "page", "file"}
+    assert any("events/" in place for place in found["places"])
+    assert any("java.log" in place for place in found["places"])
+    assert any("checkpoint/offsets" in place for place in found["places"])
+
+
+@pytest.mark.lab
+def test_the_search_would_have_found_it(found: dict[str, Any]) -> None:
+    """An option that is no secret is shown: by Connect wherever it is said, by classic Spark in a statement."""
+    kinds = {place.split(" ")[0] for place in found["controls"]}
+    assert {"page", "file"} <= kinds
+    assert any(place.startswith("page /connect/") for place in found["controls"]) == (found["mode"] == "connect")
+
+
+@pytest.mark.lab
+def test_every_way_of_connecting_works(found: dict[str, Any]) -> None:
+    failed = {name: set(actions) for name, actions in found["failed"].items()}
+    assert len(failed.pop("sql")) == 1
+    assert failed.pop("password") == MEANT_TO_FAIL
+    assert failed.pop("refused") == {"count", "a wrong value"}, "a stream has a row with error instead"
+    assert failed == {"jaas": set(), "file": set(), "registered": set()}
+    assert not found["by_hand"], "a secret in an option of a source that was not registered by us"
+
+
+def test_a_secret_option_is_refused_where_it_would_show() -> None:
+    options = CaseInsensitiveDict({"Kafka.bootstrap.servers": "b:1", "Kafka.SASL.Password": CANARY})
+    with pytest.raises(UsageError, match=r"(?i)the option kafka\.sasl\.password holds a secret") as caught:
+        client_config(options, KafkaBatches(options))
+    assert CANARY not in str(caught.value)
+    hiding = connecting(KafkaBatches, config=None, hides_secrets=True)
+    assert client_config(options, hiding(options)) == ClientConfig(
+        {"bootstrap.servers": "b:1", "sasl.password": CANARY}
+    )
+
+
+def test_what_was_registered_is_used_where_the_options_name_no_cluster(tmp_path: Path) -> None:
+    registered = ClientConfig("registered:1")
+    source = connecting(KafkaBatches, config=registered, hides_secrets=False)
+    assert client_config({}, source({})) == registered
+    assert client_config({"kafka.bootstrap.servers": "said:1"}, source({})) == ClientConfig("said:1")
+    with pytest.raises(UsageError, match="name no cluster"):
+        client_config({}, KafkaBatches({}))
+    with pytest.raises(UsageError, match="name no cluster"):
+        client_config({"kafka.client.id": "me"}, source({}))
+    path = tmp_path / "client.properties"
+    path.write_text("bootstrap.servers=of-the-file:1\nclient.id=me\n")
+    of_file = client_config({"command.config": str(path)}, source({}))
+    assert of_file == ClientConfig({"bootstrap.servers": "of-the-file:1", "client.id": "me"})
+    elsewhere = client_config({"command.config": str(path), "kafka.bootstrap.servers": "said:1"}, source({}))
+    assert elsewhere.bootstrap_servers == ("said:1",)
+    with pytest.raises(UsageError, match=r"command\.config and kafka\.client\.id both say"):
+        client_config({"command.config": str(path), "kafka.client.id": "you"}, source({}))
