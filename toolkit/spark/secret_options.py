@@ -8,7 +8,8 @@ What Spark shows of reader options, tried on 4.0 and 4.3 with a password as an o
 - Spark Connect shows them all. It keeps the text of every request for the pages Connect, Jobs, Stages and SQL, in
   their REST answers, and in the event log; statements likewise.
 
-All of these texts pass through ``spark.sql.redaction.string.regex``, which can be set for a session: `hide_secrets`
+What cannot be helped: Spark 4.0 quotes a statement that it cannot parse, whole, in its error. So say no secrets in SQL.
+All other texts pass through ``spark.sql.redaction.string.regex``, which can be set for a session: `hide_secrets`
 does.
 
 A file (``command.config``) and ``register(spark, config=...)`` never come into such a text. The latter travels inside
