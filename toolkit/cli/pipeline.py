@@ -195,16 +195,17 @@ def _progress() -> Iterator[Callable[[str, bool], object]]:
 
 
 def _lines(summary: Summary) -> Iterator[str]:
-    what = "partitions" if summary.bytes_listed is None else "segments"
-    size = f", {_size(summary.bytes_read)}" if summary.read else ""
-    of = "" if summary.bytes_listed is None else f" ({_size(summary.bytes_listed)} in all)"
-    yield f"read    {summary.read:,} of {summary.listed:,} {what}{size}{of}"
+    for number, read in enumerate(summary.read):
+        size = f", {_size(read.bytes_read)}" if read.bytes_read else ""
+        of = "" if read.bytes_listed is None else f" ({_size(read.bytes_listed)} in all)"
+        yield f"{'' if number else 'read':<8}{read.new:,} of {read.listed:,} {read.what}{size}{of}"
     yield f"tables  {summary.target} ({summary.format})"
     for name, counts in summary.tables.items():
-        yield f"        {name:<18}  {_counted(counts)}"
+        yield f"        {name:<26}  {_counted(counts)}"
     found = ", ".join(f"{number:,} {verdict}" for verdict, number in summary.verdicts.items())
     yield f"found   {found or 'nothing that is or was held'}"
-    speed = f", {summary.bytes_read / summary.seconds / 1e9:.2f} GB/s" if summary.bytes_read else ""
+    bytes_read = sum(read.bytes_read for read in summary.read)
+    speed = f", {bytes_read / summary.seconds / 1e9:.2f} GB/s" if bytes_read else ""
     yield f"took    {summary.seconds:.1f} s{speed}"
 
 

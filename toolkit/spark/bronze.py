@@ -76,8 +76,8 @@ class Bronze:
         is_whole = all(part.state == STORED for part in self.ledger.parts.values())
         return bool(self.parts or self.drop or self.noted or not is_whole)
 
-    def begin(self) -> None:
-        """Note what is about to change; take out what is not true any more, and what a crashed run has left."""
+    def note(self) -> None:
+        """Note in the ledger what is about to change."""
         ledger, reading = self.ledger, {part.key for part in (*self.parts, *self.lost)}
         left = [part for part in ledger.parts.values() if part.state == WRITING and part.key not in reading]
         for part in (*self.drop, *left):
@@ -87,12 +87,15 @@ class Bronze:
             ledger.parts[part.key] = replace(part, state=STORED, made_by=ledger.run)  # its segment is gone meanwhile
         ledger.begin([*self.parts, *self.lost])
         self._again = {key for key in reading if ledger.parts[key].state == REPLACING}
-        ledger.save(self.store)
+        self.drop += left
+
+    def take_out(self) -> None:
+        """Take out what is not true any more, and what a crashed run has left."""
         for table, kept in KEPT.items():
             if kept.units == PART:
-                self.store.remove_units(table, kept.table, [part.units for part in (*self.drop, *left)])
-        for part in (*self.drop, *left):
-            del ledger.parts[part.key]
+                self.store.remove_units(table, kept.table, [part.units for part in self.drop])
+        for part in self.drop:
+            del self.ledger.parts[part.key]
 
     def store_batches(self, read: Reader) -> None:
         """Write the batches of the parts, and note how far they go.

@@ -51,6 +51,7 @@ class LivePartitions:
     topics: Sequence[str] | None
     partitions: Sequence[Row]
 
+    what = "partitions"
     records = ("coordinator_events", "group_events")
     beside: Sequence[str] = ()
     now = ("partitions", "producers", "transactions", "answers")
@@ -62,6 +63,7 @@ class LivePartitions:
         """How many partitions there are."""
         return len(self.partitions)
 
+    @property
     def signature(self) -> str:
         """Never the same: what brokers answer is always asked."""
         return str(time.time_ns())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -16,7 +15,7 @@ from toolkit.formats.records import STATE_TOPIC
 from toolkit.schema import CHECKPOINTS, SEGMENTS, Row, Table
 from toolkit.spark.bronze import Bronze
 from toolkit.spark.intake import UNREAD, Intake, log_marks, plan_log
-from toolkit.spark.ledger import Ledger, Part
+from toolkit.spark.ledger import Ledger, Part, digest
 from toolkit.spark.tables import KEPT, PART, chosen, stored
 from toolkit.spark.types import spark_table
 from toolkit.spark.units import (
@@ -73,6 +72,7 @@ class LogFiles:
         """Tables of records that may be new."""
         return ("coordinator_events",) if self.topics else ("coordinator_events", "group_events")
 
+    what = "segments"
     beside = ("aborted", "snapshots")
     now = ("segments", "checkpoints", "partitions", "producers", "transactions", "answers")
 
@@ -91,10 +91,11 @@ class LogFiles:
         """How large they are."""
         return sum(row["size"] or 0 for row in self.segments)
 
+    @property
     def signature(self) -> str:
         """Another one once a segment or a checkpoint has changed, or something else is asked."""
         told = [str(tuple(row.values())) for row in (*self.segments, *self.checkpoints)]
-        return _digest([self.paths, self.topics, self.at_rest, sorted(told)])
+        return digest([self.paths, self.topics, self.at_rest, sorted(told)])
 
     def intakes(self, ledger: Ledger) -> list[Intake]:
         """What is to be done about each log."""
@@ -177,7 +178,7 @@ class LogFiles:
                 topic=topic,
                 partition=partition,
                 from_offset=-1,
-                given=_digest([[row["file"], row["base_offset"], row["size"]] for row in rows]),
+                given=digest([[row["file"], row["base_offset"], row["size"]] for row in rows]),
             )
 
     def _load(self, table: str, paths: Sequence[str], **options: str) -> DataFrame:
@@ -230,7 +231,3 @@ def _is_of_text(row: Row) -> bool:
 def _given(ledger: Ledger, part: Part) -> str | None:
     before = ledger.parts.get(part.key)
     return before.given if before and before.state == "stored" else None
-
-
-def _digest(told: object) -> str:
-    return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]

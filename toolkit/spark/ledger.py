@@ -7,6 +7,8 @@ the one with the higher number counts. So a crash while it is written leaves the
 from __future__ import annotations
 
 import datetime as dt
+import hashlib
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -18,7 +20,7 @@ from toolkit.schema.table import BOOL, INT32, INT64, STRING, TIME
 from toolkit.spark.store import RUN, Store
 from toolkit.spark.types import spark_table
 
-__all__ = ["LEDGER", "REPLACING", "STORED", "WRITING", "Ledger", "Made", "Part"]
+__all__ = ["LEDGER", "REPLACING", "STORED", "WRITING", "Ledger", "Made", "Part", "digest"]
 
 STORED, WRITING, REPLACING = "stored", "writing", "replacing"
 PLACES = 2
@@ -182,6 +184,11 @@ class Ledger:
         """Note what was made, and from what."""
         for unit, from_ in given.items():
             self.made[table, unit] = Made(table=table, unit=unit, given=from_, made_by=self.run)
+
+
+def digest(told: object) -> str:
+    """Another one where anything of it is different."""
+    return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]
 
 
 def _part(row: Mapping[str, Any]) -> Part:

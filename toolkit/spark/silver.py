@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -15,7 +13,7 @@ from pyspark.sql import functions as sf
 from toolkit.formats.records import STATE_TOPIC
 from toolkit.spark.bronze import LOST
 from toolkit.spark.histories import histories
-from toolkit.spark.ledger import Ledger, Part
+from toolkit.spark.ledger import Ledger, Part, digest
 from toolkit.spark.lso import lso_timeline
 from toolkit.spark.spans import spans
 from toolkit.spark.store import RUN, Store
@@ -175,7 +173,7 @@ def _units(parts: Iterable[Part]) -> Units:
 
 def _signature(parts: Iterable[Part]) -> str:
     told = sorted([part.log, part.segment, part.made_by, part.stretch] for part in parts)
-    return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]
+    return digest(told)
 
 
 def _union(frames: Iterable[DataFrame]) -> DataFrame:

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as sf
 
 from toolkit.schema import FINDINGS, Row
+from toolkit.spark.ledger import Ledger
 from toolkit.spark.store import RUN, Store
-from toolkit.spark.tables import KEPT, stored
+from toolkit.spark.tables import KEPT, RECORDED_AS, stored
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["Counts", "Summary", "count_rows", "open_findings", "verdict_counts"]
+__all__ = ["Counts", "Read", "Summary", "summarised"]
+
+ENDED = "ended"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +30,7 @@ class Counts:
     Parameters
     ----------
     rows, errors
-        All that are stored, and those of them with error.
+        All that are kept, and those of them with error.
     new
         Those that this run wrote.
     """
@@ -37,64 +41,85 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Read:
+    """What was read from one place.
+
+    Parameters
+    ----------
+    what
+        segments, partitions (of a live cluster), or looks (of a recording).
+    listed, new
+        How many there are, and how many of them had something new.
+    bytes_listed, bytes_read
+        How large segments are, null of others; and the batches that were read.
+    """
+
+    what: str
+    listed: int
+    new: int
+    bytes_listed: int | None = None
+    bytes_read: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
     """What a run did.
 
     Parameters
     ----------
     target, format
-        Where the tables are, and how.
-    listed, read
-        Segments, or live partitions, that are there, and those that had something new to read.
-    bytes_listed, bytes_read
-        How large those are, null of live partitions; and the batches that were read.
+        Where the tables are, and how they are kept.
+    read
+        What was read.
     tables
-        Rows of each table.
-    verdicts
-        Findings by verdict.
+        Rows of each table that has any.
     findings
         Those that are about now, in the order of ``schema.FINDINGS``.
+    verdicts
+        How many findings there are by verdict; all that are over are ``ended``.
     seconds
         How long it took.
     """
 
     target: str
     format: str
-    listed: int
-    read: int
-    bytes_listed: int | None = None
-    bytes_read: int = 0
-    tables: Mapping[str, Counts] = field(default_factory=dict)
-    verdicts: Mapping[str, int] = field(default_factory=dict)
-    findings: Sequence[Row] = ()
-    seconds: float = 0.0
+    read: Sequence[Read]
+    tables: Mapping[str, Counts]
+    findings: Sequence[Row]
+    verdicts: Mapping[str, int]
+    seconds: float
 
     @property
     def errors(self) -> int:
         """Raw rows that tell of what could not be read."""
-        return sum(counts.errors for name, counts in self.tables.items() if name in KEPT and KEPT[name].is_raw)
+        return sum(counts.errors for name, counts in self.tables.items() if KEPT[name].is_raw)
 
 
-def count_rows(store: Store, names: Sequence[str], *, run: int) -> dict[str, Counts]:
+def summarised(store: Store, ledger: Ledger, read: Sequence[Read], *, seconds: float) -> Summary:
+    """What a run did, by what is kept now."""
+    tables = _counts(store, run=ledger.run)
+    now = _now(store)
+    verdicts = Counter(row["verdict"] for row in now)
+    over = tables["findings"].rows - len(now) if "findings" in tables else 0
+    return Summary(
+        target=store.path or store.schema or "",
+        format=store.format,
+        read=read,
+        tables=tables,
+        findings=now,
+        verdicts={**({ENDED: over} if over else {}), **dict(sorted(verdicts.items()))},
+        seconds=seconds,
+    )
+
+
+def _counts(store: Store, *, run: int) -> dict[str, Counts]:
     """How many rows tables have, counted in one job."""
-    found = {row["name"]: row for row in reduce(_union, (_counted(store, name, run) for name in names)).collect()}
+    found = {row["name"]: row for row in reduce(_union, (_counted(store, name, run) for name in KEPT)).collect()}
     return {
-        name: Counts(rows=found[name]["rows"], errors=found[name]["errors"], new=found[name]["new"]) for name in names
+        name: Counts(rows=found[name]["rows"], errors=found[name]["errors"], new=found[name]["new"])
+        for name in KEPT
+        if found[name]["rows"]
     }
-
-
-def verdict_counts(store: Store) -> dict[str, int]:
-    """Findings by verdict."""
-    found = stored(store, "findings").groupBy("verdict").agg(sf.count(sf.lit(1)).alias("rows")).collect()
-    return {row["verdict"]: row["rows"] for row in sorted(found)}
-
-
-def open_findings(store: Store) -> list[Row]:
-    """The findings that are about now, in their order."""
-    found = stored(store, "findings").where("verdict <> 'ended'").select(*FINDINGS.names).toArrow()
-    ordered = found.cast(FINDINGS.arrow_schema).sort_by([(name, "ascending") for name in FINDINGS.sort])
-    rows: list[Row] = ordered.to_pylist()
-    return rows
 
 
 def _counted(store: Store, name: str, run: int) -> DataFrame:
@@ -106,6 +131,26 @@ def _counted(store: Store, name: str, run: int) -> DataFrame:
         failed.cast("long").alias("errors"),
         sf.count(sf.when(sf.col(RUN) == run, 1)).alias("new"),
     )
+
+
+def _now(store: Store) -> list[Row]:
+    """The findings that are not over, as of the newest answers or of the newest look."""
+    times = {
+        "answers": stored(store, "answers").agg(sf.min("observed_at").alias("since")),
+        "partitions": stored(store, "partitions").agg(sf.max("observed_at").alias("since")),
+        "looks": stored(store, RECORDED_AS["samples"]).where("error is null").agg(sf.max("sample").alias("since")),
+    }
+    named = (
+        frame.select(sf.lit(name).alias("name"), sf.unix_micros("since").alias("since"))
+        for name, frame in times.items()
+    )
+    since = {row["name"]: row["since"] for row in reduce(_union, named).collect()}
+    known = [time for time in (since["answers"] or since["partitions"], since["looks"]) if time is not None]
+    is_newest = sf.unix_micros("observed_at") >= max(known, default=0)
+    findings = stored(store, "findings").where(sf.col("held_to").isNull() & (sf.col("verdict") != ENDED) & is_newest)
+    found = findings.select(*FINDINGS.names).toArrow().cast(FINDINGS.arrow_schema)
+    rows: list[Row] = found.sort_by([(name, "ascending") for name in FINDINGS.sort]).to_pylist()
+    return rows
 
 
 def _union(one: DataFrame, other: DataFrame) -> DataFrame:

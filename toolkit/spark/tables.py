@@ -2,7 +2,8 @@
 
 Every table has the columns that ``toolkit.schema`` declares, in their order; then `run`, the number of the run that
 wrote the row; then the names of what the row is replaced with, if anything of it changes: a part of a log (``log``,
-``segment``), or a partition (``topic_partition``). So a table can be read with nothing but Spark.
+``segment``), a partition (``topic_partition``), or a day of a recording (``day``). Nothing but Spark is needed to read
+them.
 """
 
 from __future__ import annotations
@@ -24,10 +25,16 @@ from toolkit.spark.units import LOG, SEGMENT, TOPIC_PARTITION, log_column, parti
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-__all__ = ["KEPT", "PART", "Kept", "by_partition", "chosen", "read", "stored", "write"]
+__all__ = ["DAY", "KEPT", "PART", "RECORDED_AS", "Kept", "by_partition", "chosen", "read", "stored", "write"]
 
 PART = (LOG, SEGMENT)
 """Columns that name a part of a log."""
+
+DAY = "day"
+"""Column that names a day of a recording."""
+
+RECORDED_AS = {name: f"recorded_{name}" for name in schema.RECORDED}
+"""Names of the tables of a recording, as they are kept: most of them are tables of a cluster, too."""
 
 ERRORS = "errors"
 MOST_NAMED = 500  # values in a filter
@@ -96,6 +103,7 @@ KEPT: Mapping[str, Kept] = {
         topic=STATE_TOPIC,
         number="txn_state_partition",
     ),
+    **{RECORDED_AS[name]: Kept(table=table, layer="bronze", units=(DAY,)) for name, table in schema.RECORDED.items()},
     "findings": Kept(table=schema.FINDINGS, layer="gold"),
 }
 """By name, raw ones first."""
@@ -156,6 +164,8 @@ def write(frame: DataFrame, target: str, *, table: str | None = None, format: st
             store.replace(name, rows)
         elif kept.units == PART:
             store.replace_units(name, _parted(rows, store, name), PART)
+        elif kept.units == (DAY,):
+            store.replace_units(name, rows.withColumn(DAY, sf.date_format("sample", "yyyy-MM-dd")), (DAY,))
         else:
             store.replace_units(name, by_partition(rows, name), kept.units)
 
