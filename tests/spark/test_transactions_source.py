@@ -1,0 +1,381 @@
+"""``kafka_transactions``: the flight recorder as a stream that outlives its brokers, and one look as a batch.
+
+With ``KAFKA_TXN_STREAM_SECONDS=1800`` it outlives more of them.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+import os
+import pickle
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql.datasource import CaseInsensitiveDict, InputPartition
+
+from tests.sources.test_outage import create, is_led
+from toolkit import Cluster
+from toolkit.errors import UsageError
+from toolkit.lab import Kafka
+from toolkit.lab.ask import until
+from toolkit.lab.incidents import EVERYDAY
+from toolkit.lab.producer import TxnProducer
+from toolkit.schema import RECORDED
+from toolkit.sources.recording import Recording
+from toolkit.spark import register
+from toolkit.spark.recorded import EVERYTHING, RECORDED_TABLES, recorded, recorded_schema
+from toolkit.spark.recording_sink import write_recording
+from toolkit.spark.transactions_source import KafkaTransactions
+from toolkit.spark.types import struct_type
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+SECONDS = float(os.environ.get("KAFKA_TXN_STREAM_SECONDS", "60"))
+INTERVAL = 5.0
+HANGING, ALIVE = "hanging", "alive"
+
+
+@pytest.fixture(scope="module")
+def three() -> Iterator[Kafka]:
+    """With a transaction that hangs, and one that is open and well."""
+    properties = {**EVERYDAY.properties, "broker.session.timeout.ms": "6000", "default.replication.factor": "3"}
+    with Kafka("4.3.1", brokers=3, properties=properties) as kafka:
+        with Cluster(kafka.bootstrap_servers, timeout=30) as cluster:
+            for topic in (HANGING, ALIVE):
+                create(cluster.wire, topic, [[1, 2, 3]])
+                until(lambda topic=topic: is_led(cluster.wire, topic), awaited=f"the leader of {topic}")  # type: ignore[misc]
+            TxnProducer(cluster.wire, "never-added").init().send(HANGING, 0)
+            alive = TxnProducer(cluster.wire, "alive").init()
+            alive.add(ALIVE, 0)
+            alive.send(ALIVE, 0)
+        yield kafka
+
+
+def source(three: Kafka, **given: object) -> KafkaTransactions:
+    said = {"kafka.bootstrap.servers": three.bootstrap_servers, **given}
+    return KafkaTransactions(CaseInsensitiveDict({name: str(value) for name, value in said.items()}))
+
+
+def look(spark: SparkSession, three: Kafka, **given: object) -> DataFrame:
+    register(spark)
+    return spark.read.format("kafka_transactions").options(**source(three, **given).options).load()
+
+
+def everything(spark: SparkSession, three: Kafka, **given: object) -> DataFrame:
+    register(spark)
+    return spark.readStream.format("kafka_transactions").options(**source(three, **given).options).load()
+
+
+def due_times(tasks: Sequence[InputPartition]) -> list[int]:
+    reader = source_reader()
+    rows = [row for task in tasks for batch in reader.read(task) for row in batch.to_pylist()]
+    return [round(row["sample"].timestamp() * 1000) for row in rows if row["table"] == "samples"]
+
+
+def source_reader() -> Any:
+    return KafkaTransactions({"kafka.bootstrap.servers": "nowhere:1"}).reader(recorded_schema(EVERYTHING))
+
+
+@pytest.mark.lab
+def test_one_look_as_a_batch(spark: SparkSession, three: Kafka) -> None:
+    for table in RECORDED_TABLES:
+        schema = look(spark, three, table=table).schema
+        assert [(field.name, field.dataType) for field in schema] == [
+            (field.name, field.dataType) for field in recorded_schema(table)
+        ]
+    verdicts = look(spark, three, table="findings", looks_apart=0.5).select("topic", "verdict").collect()
+    assert {tuple(row) for row in verdicts} == {(HANGING, "hanging"), (ALIVE, "ongoing")}
+    all_of_it = look(spark, three, looks_apart=0).cache()
+    assert {name: recorded(all_of_it, name).count() > 0 for name in RECORDED} == {
+        name: name != "late_transactions" for name in RECORDED
+    }
+    assert all_of_it.select("sample").distinct().count() == 1
+    (first,) = (row.verdict for row in recorded(all_of_it, "findings").where(f"topic = '{HANGING}'").collect())
+    assert first == "unknown", "one look alone"
+    producers = recorded(all_of_it, "producers")
+    assert [(field.name, field.dataType) for field in producers.schema] == [
+        (field.name, field.dataType) for field in struct_type(RECORDED["producers"])
+    ]
+    all_of_it.unpersist()
+    with pytest.raises(UsageError, match="'elsewhere' is not recorded"):
+        recorded(all_of_it, "elsewhere")
+    with pytest.raises(UsageError, match="not everything"):
+        write_recording(producers, "anywhere")
+
+
+@pytest.mark.lab
+def test_nobody_to_look_at_is_an_error_and_no_empty_table(spark: SparkSession) -> None:
+    register(spark)
+    reader = spark.read.format("kafka_transactions").option("kafka.bootstrap.servers", "127.0.0.1:1")
+    with pytest.raises(PySparkException, match=r"127\.0\.0\.1:1 cannot be used"):
+        reader.option("table", "findings").load().count()
+
+
+WRONG = [
+    ({"subscribe": "a"}, r"kafka_transactions has no option 'subscribe'"),
+    ({"table": "everyone"}, r"The option table is none of its values\. Say one of everything, samples"),
+    ({"interval": "often"}, r"interval is no length of time"),
+    ({"interval": "1 month"}, r"interval is no length of time"),
+    ({"interval": "0"}, r"interval is too short\. Say 0\.1s or longer"),
+    ({"late_padding_ms": "-1"}, r"late_padding_ms is no whole number"),
+    ({"log_evidence": "perhaps"}, r"Say one of true, false"),
+]
+
+
+@pytest.mark.parametrize(("given", "says"), WRONG)
+def test_a_wrong_option_is_told_of_by_load(given: dict[str, str], says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        KafkaTransactions(CaseInsensitiveDict({"kafka.bootstrap.servers": "127.0.0.1:1", **given})).schema()
+
+
+@pytest.mark.parametrize(
+    ("text", "milliseconds"),
+    [
+        ("10s", 10_000),
+        ("10", 10_000),
+        ("1 minute", 60_000),
+        ("interval 1 hour 30 min", 5_400_000),
+        ("250ms", 250),
+        ("0.5", 500),
+    ],
+)
+def test_intervals_are_written_as_spark_has_them(text: str, milliseconds: int) -> None:
+    reader: Any = KafkaTransactions({"kafka.bootstrap.servers": "nowhere:1", "interval": text}).streamReader(None)  # type: ignore[arg-type]
+    assert reader.latestOffset()["due"] % milliseconds == 0
+    assert reader._asked.interval_ms == milliseconds
+
+
+def stream_reader(interval: str = "1h") -> Any:
+    options = {"kafka.bootstrap.servers": "127.0.0.1:1", "interval": interval, "timeout": "1"}
+    return KafkaTransactions(options).streamReader(recorded_schema(EVERYTHING))
+
+
+def test_offsets_only_grow() -> None:
+    reader = stream_reader()
+    assert reader.initialOffset() == {"due": 0}
+    first = reader.latestOffset()
+    assert first["due"] % 3_600_000 == 0
+    assert reader.latestOffset(first, None) == first, "the same as the start says that there is nothing new"
+    later = {"due": first["due"] + 86_400_000}  # the clock was set back, or the interval was shorter before a restart
+    assert reader.latestOffset(later, None) == later
+    assert reader.latestOffset() == later
+    assert reader.partitions(later, later) == []
+
+    restarted = stream_reader()
+    assert restarted.partitions(later, later) == [], "so does Spark 4.0 tell where it was"
+    assert restarted.latestOffset() == later
+    for_now = stream_reader()
+    for_now.prepareForTriggerAvailableNow()
+    assert for_now.latestOffset({"due": 0}, None) == first
+    assert for_now.latestOffset(first, None) == first
+    pickle.dumps(stream_reader())
+
+
+def test_no_broker_at_all_is_a_sample_with_its_error() -> None:
+    reader = stream_reader("2s")
+    end = reader.latestOffset({"due": 0}, None)
+    tasks = reader.partitions({"due": 0}, end)
+    assert due_times(tasks) == [end["due"]]
+    (row,) = [row for task in tasks for batch in reader.read(task) for row in batch.to_pylist()]
+    assert row["samples"]["error"].startswith("NETWORK_EXCEPTION: The broker at 127.0.0.1:1 cannot be used")
+    assert [row[name] for name in RECORDED if name != "samples"] == [None] * (len(RECORDED) - 1)
+    assert reader.partitions({"due": 0}, end) is tasks, "Spark may plan a micro-batch twice"
+
+
+@pytest.mark.lab
+def test_connections_are_kept_between_looks_and_closed_at_the_end(three: Kafka) -> None:
+    before = connections()
+    reader: Any = source(three, interval="0.2s").streamReader(recorded_schema(EVERYTHING))
+    start, clusters, clients = {"due": 0}, set(), set[int | None]()
+    for _ in range(3):
+        end = reader.latestOffset(start, None)
+        while end == start:
+            end = reader.latestOffset(start, None)
+        assert due_times(reader.partitions(start, end)) == [end["due"]]
+        clusters.add(id(reader._sampler.connected()))
+        clients |= connections() - before
+        start = end
+    assert (len(clusters), len(clients)) == (1, 1)
+    verdicts = {row["topic"]: row["verdict"] for row in reader._sample.tables["findings"]}
+    assert verdicts == {HANGING: "hanging", ALIVE: "ongoing"}, "each look is judged with the one before"
+    reader.stop()
+    assert connections() == before
+
+
+def connections() -> set[int | None]:
+    """Threads that drive some."""
+    return {thread.ident for thread in threading.enumerate() if "kafka-txn-toolkit" in thread.name}
+
+
+@pytest.mark.lab
+def test_a_recording_by_a_stream(spark: SparkSession, three: Kafka, tmp_path: Path) -> None:
+    """One sample for each run, none twice: not when it is asked again, not when Spark repeats a micro-batch."""
+
+    def run(**trigger: bool) -> list[dt.datetime]:
+        writer = write_recording(everything(spark, three, interval="1h"), tmp_path / "recording")
+        query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(**trigger).start()
+        assert query.awaitTermination(120)
+        assert query.exception() is None
+        return list(Recording(tmp_path / "recording").samples()["sample"])
+
+    (first,) = run(availableNow=True)
+    observed = Recording(tmp_path / "recording").samples()["observed_at"].tolist()
+    assert run(once=True) == [first]
+    assert run(availableNow=True) == [first]
+    (commit,) = (tmp_path / "checkpoint" / "commits").glob("[0-9]*")
+    commit.unlink()
+    (commit.parent / f".{commit.name}.crc").unlink()
+    assert run(availableNow=True) == [first]
+    assert commit.exists(), "the micro-batch was repeated"
+    recording = Recording(tmp_path / "recording")
+    assert recording.samples()["observed_at"].tolist() == observed
+    assert set(recording.partitions()["topic"]) >= {HANGING, ALIVE}
+    offsets = [path.read_text() for path in (tmp_path / "checkpoint" / "offsets").glob("[0-9]*")]
+    assert [f'{{"due": {round(first.timestamp() * 1000)}}}' in text for text in offsets] == [True]
+
+
+@pytest.mark.lab
+def test_all_that_is_done_with_a_micro_batch_is_done_with_one_look(
+    spark: SparkSession, three: Kafka, tmp_path: Path
+) -> None:
+    seen: list[Any] = []
+
+    def twice(batch: DataFrame, number: int) -> None:
+        seen.append([recorded(batch, "samples").select("observed_at").collect() for _ in range(2)])
+
+    query = (
+        everything(spark, three)
+        .writeStream.foreachBatch(twice)
+        .option("checkpointLocation", str(tmp_path))
+        .trigger(availableNow=True)
+        .start()
+    )
+    assert query.awaitTermination(120)
+    ((first, second),) = seen
+    assert first == second
+
+
+@dataclass
+class Trouble:
+    """What is done to a cluster and to the stream, and when; in seconds since 1970."""
+
+    three: Kafka
+    outages: list[tuple[float, float]] = field(default_factory=list)
+
+    def lasting(self, begin: Callable[[], object], end: Callable[[], object], seconds: float) -> None:
+        started = time.time()
+        begin()
+        threading.Event().wait(seconds)
+        end()
+        self.outages.append((started, time.time()))
+
+    def one_dies(self, broker_id: int) -> None:
+        self.lasting(lambda: self.three.kill(broker_id), lambda: self.three.start_broker(broker_id), 6)
+
+    def one_is_silent(self, broker_id: int) -> None:
+        self.lasting(lambda: self.three.pause(broker_id), lambda: self.three.resume(broker_id), 6)
+
+    def all_die(self) -> None:
+        def kill() -> None:
+            for broker_id in self.three.broker_ids:
+                self.three.kill(broker_id)
+
+        def start() -> None:
+            for broker_id in self.three.broker_ids:
+                self.three._launch(broker_id)  # one alone is not ready
+            self.three._wait_until_ready(*self.three.broker_ids)
+
+        self.lasting(kill, start, 8)
+
+    def within(self, start: float, stop: float) -> float:
+        """Seconds of trouble between two times."""
+        return sum(max(0.0, min(stop, until) - max(start, since)) for since, until in self.outages)
+
+
+@pytest.mark.lab
+@pytest.mark.timeout(SECONDS + 900)
+def test_a_stream_outlives_outages(spark: SparkSession, three: Kafka, tmp_path: Path) -> None:
+    """Brokers are killed, silenced and started again, the query is stopped and started again from its checkpoint.
+
+    Into plain files, which would show every sample that the source gives twice.
+    """
+    trouble, slowest = Trouble(three), 0.0
+
+    def start() -> StreamingQuery:
+        frame = everything(spark, three, interval=f"{INTERVAL:g}s")
+        kept = frame.writeStream.format("parquet").option("path", str(tmp_path / "files"))
+        return kept.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+
+    def samples() -> DataFrame:
+        return recorded(spark.read.parquet(str(tmp_path / "files")), "samples").orderBy("sample")
+
+    query = start()
+    try:
+        until(lambda: True if query.lastProgress else None, awaited="the first sample")
+        deadline = time.time() + SECONDS
+        for number in itertools.count():
+            if time.time() > deadline and number > 4:
+                break
+            if number % 4 == 0:
+                trouble.one_dies(1 + number // 4 % 3)
+            elif number % 4 == 1:
+                trouble.one_is_silent(1 + (number // 4 + 1) % 3)
+            elif number % 4 == 2:
+                slowest = max([slowest, *durations(query)])
+                stopping = query
+                trouble.lasting(stopping.stop, lambda: None, 2)
+                query = start()
+            else:
+                trouble.all_die()
+            threading.Event().wait(3)
+            assert query.exception() is None
+        healthy = dt.datetime.now(dt.UTC)
+        until(
+            lambda: True if seen_well(spark, tmp_path / "files", since=healthy) else None,
+            awaited="a sample of all that is well again",
+        )
+        slowest = max([slowest, *durations(query)])
+    finally:
+        query.stop()
+    rows = samples().collect()
+    due = [row.sample.timestamp() for row in rows]
+    assert len(set(due)) == len(due), "a sample twice"
+    assert len(due) > SECONDS / (INTERVAL + slowest) / 2
+    for before, after in itertools.pairwise(due):
+        assert after - before <= INTERVAL + trouble.within(before, after) + slowest, (before, after)
+    failed = [row for row in rows if row.error]
+    assert failed, "all brokers were down for a while"
+    for row in failed:
+        at = row.observed_at.timestamp()
+        assert trouble.within(at - row.seconds - 5, at) > 0, row
+    verdicts = recorded(spark.read.parquet(str(tmp_path / "files")), "findings").select("topic", "verdict").distinct()
+    wrong = [row for row in verdicts.collect() if row.topic == ALIVE and row.verdict in {"hanging", "clear"}]
+    assert wrong == []
+    longest = max(after - before for before, after in itertools.pairwise(due))
+    print(
+        f"{len(rows)} samples in {due[-1] - due[0]:.0f} s, {len(failed)} saw nothing; {len(trouble.outages)} outages, "
+        f"{sum(until - since for since, until in trouble.outages):.0f} s; "
+        f"longest gap {longest:.0f} s, slowest micro-batch {slowest:.1f} s"
+    )
+
+
+def durations(query: StreamingQuery) -> list[float]:
+    """Seconds of each micro-batch so far, those that waited for the next time left out."""
+    return [
+        progress.durationMs["triggerExecution"] / 1000 for progress in query.recentProgress if progress.numInputRows
+    ]
+
+
+def seen_well(spark: SparkSession, files: Path, *, since: dt.datetime) -> bool:
+    found = recorded(spark.read.parquet(str(files)), "findings").where(f"sample > timestamp '{since.isoformat()}'")
+    verdicts = {(row.topic, row.verdict) for row in found.select("topic", "verdict").collect()}
+    return verdicts >= {(HANGING, "hanging"), (ALIVE, "ongoing")}
