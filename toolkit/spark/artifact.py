@@ -11,11 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from toolkit.errors import UsageError
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
 __all__ = ["ship"]
@@ -80,6 +79,8 @@ def _missing(spark: SparkSession) -> list[str]:
 
     def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from importlib.util import find_spec
+
+        import pyarrow as pa
 
         for _ in batches:
             yield pa.RecordBatch.from_pydict({"name": [name for name in COMPILED if find_spec(name) is None]})

@@ -8,23 +8,17 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
 
 from toolkit.schema import Row
 from toolkit.spark.packing import whole_runs
-from toolkit.spark.pieces import PIECES, PLACE, log_name
+from toolkit.spark.pieces import END, OF_LOG, PIECES, PIECES_SCHEMA, PLACE, log_name
 
 __all__ = ["log_ends"]
-
-LOG_ENDS = StructType(
-    [PIECES[name] for name in ("topic", "partition", "log", "broker_id", "first_offset", "log_end_offset", "end_time")]
-)
-LOG_ENDS_SCHEMA: pa.Schema = to_arrow_schema(LOG_ENDS)
+OF_END = ("topic", "partition", "log", "broker_id", "first_offset", "log_end_offset", "end_time")
 
 
 def log_ends(batches: DataFrame, partitions: DataFrame | None = None) -> DataFrame:
-    """One row for each log: its first offset, its log end offset, and the time of its last batch in ms.
+    """Where each log begins and ends: one row of `toolkit.spark.pieces.PIECES` for each.
 
     Parameters
     ----------
@@ -49,12 +43,12 @@ def log_ends(batches: DataFrame, partitions: DataFrame | None = None) -> DataFra
         told = partitions.where(end.isNotNull()).select("topic", "partition", "broker_id", end, is_clear)
         found = found.unionByName(told, allowMissingColumns=True)
     by = ("topic", "partition")
-    return found.repartition(*by).sortWithinPartitions(*by).mapInArrow(_of_partitions, LOG_ENDS)
+    return found.repartition(*by).sortWithinPartitions(*by).mapInArrow(_of_partitions, PIECES)
 
 
 def _of_partitions(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for rows in whole_runs(batches, ("topic", "partition")):
-        yield pa.RecordBatch.from_pylist(_logs(rows.to_pylist()), schema=LOG_ENDS_SCHEMA)
+        yield pa.RecordBatch.from_pylist(_logs(rows.to_pylist()), schema=PIECES_SCHEMA)
 
 
 def _logs(rows: Sequence[Row]) -> list[Row]:
@@ -73,7 +67,7 @@ def _logs(rows: Sequence[Row]) -> list[Row]:
             furthest["log_end_offset"] = max(_end(furthest), _end(row))
         elif row.get("is_clear"):
             known.append({**row, "log": log_name("", row["broker_id"]), "first_offset": _end(row)})
-    return [{name: log[name] for name in LOG_ENDS.names} for log in known]
+    return [{name: log[name] for name in OF_END} | {"slot": OF_LOG, "kind": END} for log in known]
 
 
 def _end(row: Row) -> int:

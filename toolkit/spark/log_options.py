@@ -14,8 +14,7 @@ from toolkit.errors import UsageError
 from toolkit.formats.folders import partition_of
 from toolkit.schema import TABLES
 from toolkit.sources.asked import Place, asked_places
-from toolkit.sources.bounds import Bound
-from toolkit.sources.logdir.tables import Section
+from toolkit.sources.bounds import Bound, check_bound
 from toolkit.spark.local_paths import local_path
 from toolkit.spark.modes import MODES
 from toolkit.spark.reader_options import Options, choice, flag, refuse_unknown, whole_number
@@ -74,7 +73,7 @@ class LogOptions:
         What becomes of rows with `error`.
     max_partition_bytes
         How much of the logs one task reads, about.
-    topics, partitions, section, producer_id, transactional_ids, groups, crc
+    topics, partitions, start, stop, producer_id, transactional_ids, groups, crc
         As `LogDir` takes them.
     at_rest, txn_state_partitions, max_transaction_timeout_ms, min_held_ms
         Likewise; null for what it does by itself.
@@ -86,7 +85,8 @@ class LogOptions:
     max_partition_bytes: int
     topics: Sequence[str] | None = None
     partitions: Sequence[int] | Sequence[Place] | None = None
-    section: Section
+    start: Bound | None = None
+    stop: Bound | None = None
     producer_id: int | None = None
     transactional_ids: Sequence[str] | None = None
     groups: Sequence[str] | None = None
@@ -128,7 +128,8 @@ def read_options(options: Options) -> LogOptions:
         max_partition_bytes=_bytes(options, "max_partition_bytes", default=USUAL_BYTES),
         topics=topics,
         partitions=partitions,
-        section=Section(start=_bound(options, "start"), stop=_bound(options, "stop")),
+        start=_bound(options, "start"),
+        stop=_bound(options, "stop"),
         producer_id=whole_number(options, "producer_id"),
         transactional_ids=_list(options, "transactional_id"),
         groups=_list(options, "group"),
@@ -217,12 +218,18 @@ def _partitions(options: Options) -> Sequence[int] | Sequence[Place] | None:
 
 def _bound(options: Options, name: str) -> Bound | None:
     text = options.get(name)
-    if text is None or re.fullmatch(r"-?\d+", text):
-        return None if text is None else int(text)
+    bound: Bound | None = None if text is None else _read_bound(text.strip())
+    check_bound(bound)
+    return bound
+
+
+def _read_bound(text: str) -> Bound:
+    if re.fullmatch(r"-?\d+", text):
+        return int(text)
     try:
         return dt.datetime.fromisoformat(text)
     except ValueError:
-        return text.lower()  # a name, which is checked where all bounds are
+        return text.lower()  # the name of a place
 
 
 def _bytes(options: Options, name: str, *, default: str) -> int:

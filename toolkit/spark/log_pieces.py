@@ -24,8 +24,8 @@ __all__ = ["pieces_of_logs", "pieces_of_run"]
 
 def pieces_of_run(run: Run, options: LogOptions) -> Iterator[pa.Table]:
     """Pieces of stretches; the first one of a log begins with what is known before it, the last one tells its end."""
-    start: Any = options.section.start
-    stop: Any = options.section.stop
+    start: Any = options.start
+    stop: Any = options.stop
     parts = chain.from_iterable(read_split(split) for split in run.splits)
     return _tables(
         piece_batches(

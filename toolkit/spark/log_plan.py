@@ -59,7 +59,7 @@ def plan(options: LogOptions) -> list[InputPartition]:
     """
     contents = found_in(options.paths)
     logs = _meant(contents, options)
-    if options.table not in BY_SEGMENT or _is_by_state(options.section.start) or _is_by_state(options.section.stop):
+    if options.table not in BY_SEGMENT or _is_by_state(options.start) or _is_by_state(options.stop):
         return list(_of_logs(contents, logs, options))
     in_folders = [log for log in logs if isinstance(log, FolderLog) and not log.error]
     cut = _cut(in_folders, options)
@@ -84,8 +84,8 @@ def _is_by_state(bound: object) -> bool:
 
 
 def _cut(logs: Sequence[FolderLog], options: LogOptions) -> dict[Log, list[Split]]:
-    start: Any = options.section.start
-    stop: Any = options.section.stop
+    start: Any = options.start
+    stop: Any = options.stop
 
     def cut(log: FolderLog) -> list[Split]:
         return splits(log.listing, start=start, stop=stop, max_bytes=options.max_partition_bytes)

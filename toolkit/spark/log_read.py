@@ -17,6 +17,7 @@ from toolkit.sources.logdir.log import Log
 from toolkit.sources.logdir.share import Share
 from toolkit.sources.logdir.splits import read_split
 from toolkit.sources.logdir.state import partition_row, producer_rows
+from toolkit.sources.logdir.tables import Section
 from toolkit.spark.log_options import PIECES, LogOptions
 from toolkit.spark.log_pieces import pieces_of_logs, pieces_of_run
 from toolkit.spark.log_work import Logs, Run, Stretches
@@ -57,8 +58,8 @@ def read_work(work: Stretches | Logs, options: LogOptions) -> Iterator[pa.Table]
 
 
 def _batches_of_run(run: Run, options: LogOptions) -> Iterator[pa.Table]:
-    start: Any = options.section.start
-    stop: Any = options.section.stop
+    start: Any = options.start
+    stop: Any = options.stop
     parts = chain.from_iterable(read_split(split, crc=options.crc) for split in run.splits)
     return log_tables.batch_tables(clip(parts, start=start, stop=stop), run.where, producer_id=options.producer_id)
 
@@ -69,36 +70,40 @@ def _in_tables(rows: Iterable[Row], name: str) -> Iterator[pa.Table]:
         yield TABLES[name].arrow(some)
 
 
+def _section(asked: LogOptions) -> Section:
+    return Section(start=asked.start, stop=asked.stop)
+
+
 def _batches(contents: Contents, logs: list[Log], asked: LogOptions) -> Iterator[pa.Table]:
-    return tables.batch_tables(contents, logs, asked.section, producer_id=asked.producer_id, crc=asked.crc)
+    return tables.batch_tables(contents, logs, _section(asked), producer_id=asked.producer_id, crc=asked.crc)
 
 
 def _spans(contents: Contents, logs: list[Log], asked: LogOptions) -> Iterator[pa.Table]:
-    return tables.span_tables(contents, logs, asked.section, producer_id=asked.producer_id)
+    return tables.span_tables(contents, logs, _section(asked), producer_id=asked.producer_id)
 
 
 def _lso_timeline(contents: Contents, logs: list[Log], asked: LogOptions) -> Iterator[pa.Table]:
-    return tables.lso_tables(contents, logs, asked.section, producer_id=asked.producer_id)
+    return tables.lso_tables(contents, logs, _section(asked), producer_id=asked.producer_id)
 
 
 def _pieces(contents: Contents, logs: list[Log], asked: LogOptions) -> Iterator[pa.Table]:
-    return pieces_of_logs(contents, logs, asked.section)
+    return pieces_of_logs(contents, logs, _section(asked))
 
 
 def _events(contents: Contents, logs: list[Log], asked: LogOptions) -> Iterator[Row]:
-    return tables.event_rows(contents, logs, asked.section, producer_id=asked.producer_id, names=asked.names)
+    return tables.event_rows(contents, logs, _section(asked), producer_id=asked.producer_id, names=asked.names)
 
 
 def _histories(contents: Contents, logs: list[Log], asked: LogOptions) -> Iterator[Row]:
-    return tables.history_rows(contents, logs, asked.section, producer_id=asked.producer_id, names=asked.names)
+    return tables.history_rows(contents, logs, _section(asked), producer_id=asked.producer_id, names=asked.names)
 
 
 def _aborted(contents: Contents, logs: list[Log], asked: LogOptions) -> Iterator[Row]:
-    return tables.aborted_rows(contents, logs, asked.section, producer_id=asked.producer_id)
+    return tables.aborted_rows(contents, logs, _section(asked), producer_id=asked.producer_id)
 
 
 def _violations(contents: Contents, logs: list[Log], asked: LogOptions) -> Iterator[Row]:
-    return tables.violation_rows(contents, logs, asked.section, producer_id=asked.producer_id, crc=asked.crc)
+    return tables.violation_rows(contents, logs, _section(asked), producer_id=asked.producer_id, crc=asked.crc)
 
 
 def _checkpoints(contents: Contents, logs: list[Log], asked: LogOptions) -> Iterator[Row]:
@@ -122,7 +127,7 @@ def _producers(contents: Contents, logs: list[Log], asked: LogOptions) -> Iterat
 
 
 def _statistics(contents: Contents, logs: list[Log], asked: LogOptions) -> Iterator[Row]:
-    return tables.statistic_rows(tables.figures(contents, logs, asked.section))
+    return tables.statistic_rows(tables.figures(contents, logs, _section(asked)))
 
 
 def _transactions(share: Share, asked: LogOptions) -> Iterable[Row]:

@@ -13,20 +13,15 @@ from pyspark.sql.types import StructType
 from toolkit.errors import DecodeError, UsageError
 from toolkit.schema import TABLES
 from toolkit.spark.log_options import PIECES
-from toolkit.spark.pieces import PIECES as PIECES_TYPE
+from toolkit.spark.log_schema import schema_of
 from toolkit.spark.pieces import PIECES_SCHEMA
-from toolkit.spark.types import spark_schema, struct_type
+from toolkit.spark.types import spark_schema
 
-__all__ = ["record_batches", "schema_of", "selected", "without_damage"]
+__all__ = ["record_batches", "selected", "without_damage"]
 
 ROWS = 1 << 16
 TORN = "TORN_TAIL"
 NAMES = re.compile(r"(?:^|; )([A-Z_]+):")  # figures of a log name all that could not be read of it
-
-
-def schema_of(table: str) -> StructType:
-    """Spark's schema of a table of ``kafka_log``."""
-    return PIECES_TYPE if table == PIECES else struct_type(TABLES[table])
 
 
 def selected(schema: StructType, table: str) -> pa.Schema:

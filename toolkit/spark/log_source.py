@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType
 
-from toolkit.spark.log_options import LogOptions, read_options
-from toolkit.spark.log_plan import plan
-from toolkit.spark.log_read import read_work
-from toolkit.spark.log_rows import record_batches, schema_of, selected, without_damage
-from toolkit.spark.log_work import Logs, Stretches
-from toolkit.spark.plain_errors import plainly, plainly_each
+from toolkit.spark.log_options import read_options
+from toolkit.spark.log_schema import schema_of
+from toolkit.spark.plain_errors import plainly
 
 __all__ = ["KafkaLog"]
 
@@ -82,21 +76,6 @@ class KafkaLog(DataSource):
         schema
             The table's own, or some of its columns.
         """
-        return _Reader(read_options(self.options), schema)
+        from toolkit.spark.log_reader import LogReader  # Spark asks for the schema in a process of its own
 
-
-class _Reader(DataSourceReader):
-    def __init__(self, options: LogOptions, schema: StructType) -> None:
-        self.options = options
-        self.columns = selected(schema, options.table)
-
-    @plainly
-    def partitions(self) -> list[InputPartition]:
-        return plan(self.options)
-
-    @plainly_each
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        if not isinstance(partition, Stretches | Logs):
-            return iter(())  # Spark plans one task where there is nothing to read
-        found = without_damage(read_work(partition, self.options), self.options.mode)
-        return record_batches(found, self.columns)
+        return LogReader(read_options(self.options), schema)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-import pyarrow as pa
+from typing import TYPE_CHECKING
+
 from pyspark.sql import types
 from pyspark.sql.types import DataType, StructField, StructType
 
 from toolkit.schema import Table
 from toolkit.schema.table import ListOf, StructOf, Type
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = ["spark_schema", "spark_table", "struct_type"]
 
@@ -30,6 +34,8 @@ def struct_type(table: Table) -> StructType:
 
 def spark_schema(schema: pa.Schema) -> pa.Schema:
     """An Arrow schema with times in microseconds, the only ones that Spark knows."""
+    import pyarrow as pa  # whoever asks for Spark's schema only does without
+
     return pa.schema([pa.field(field.name, _in_microseconds(field.type), field.nullable) for field in schema])
 
 
@@ -48,6 +54,8 @@ def _spark_type(type_: Type) -> DataType:
 
 
 def _in_microseconds(type_: pa.DataType) -> pa.DataType:
+    import pyarrow as pa
+
     if pa.types.is_timestamp(type_):
         return pa.timestamp("us", tz="UTC")
     if pa.types.is_list(type_):

@@ -1,0 +1,52 @@
+"""What Spark plans and reads ``kafka_log`` with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from toolkit.spark.log_options import LogOptions
+from toolkit.spark.log_plan import plan
+from toolkit.spark.log_read import read_work
+from toolkit.spark.log_rows import record_batches, selected, without_damage
+from toolkit.spark.log_work import Logs, Stretches
+from toolkit.spark.plain_errors import plainly, plainly_each
+
+__all__ = ["LogReader"]
+
+
+class LogReader(DataSourceReader):
+    """Shares the work out on the driver, and does it in tasks.
+
+    Parameters
+    ----------
+    options
+        What is asked for.
+    schema
+        The table's own, or some of its columns.
+
+    Raises
+    ------
+    UsageError
+        If the table has no such columns.
+    """
+
+    def __init__(self, options: LogOptions, schema: StructType) -> None:
+        self.options = options
+        self.columns = selected(schema, options.table)
+
+    @plainly
+    def partitions(self) -> list[InputPartition]:
+        """What each task reads."""
+        return plan(self.options)
+
+    @plainly_each
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a task."""
+        if not isinstance(partition, Stretches | Logs):
+            return iter(())  # Spark plans one task where there is nothing to read
+        found = without_damage(read_work(partition, self.options), self.options.mode)
+        return record_batches(found, self.columns)
