@@ -60,7 +60,7 @@ def test_partitions_are_numbers_of_topics_or_named_as_folders() -> None:
     ],
 )
 def test_bounds_are_offsets_names_or_times(text: str, bound: Any) -> None:
-    assert (said(start=text).section.start, said(stop=text).section.stop) == (bound, bound)
+    assert (said(start=text).start, said(stop=text).stop) == (bound, bound)
 
 
 @pytest.mark.parametrize(
