@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 import random
 import re
@@ -22,9 +23,12 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
 
+from tests.sources.recorded import NINE, rows_of, sample
 from toolkit import Cluster, LogDir
 from toolkit.lab import Kafka
-from toolkit.schema import BATCHES
+from toolkit.schema import BATCHES, RECORDED
+from toolkit.sources.recording.sample import Sample
+from toolkit.sources.recording.writer import Writer
 from toolkit.spark.pipeline import run
 from toolkit.spark.tables import KEPT
 
@@ -81,6 +85,8 @@ def kept(out: Path) -> Mapping[str, list[str]]:
     """Every row of every table, as the files have them for whoever reads Parquet."""
     found = {}
     for name, each in KEPT.items():
+        if not (out / name).exists():
+            continue
         files = ds.dataset(out / name, format="parquet", exclude_invalid_files=False, partitioning=None)
         rows = files.to_table(columns=each.table.names)
         found[name] = sorted(map(repr, rows.cast(each.table.arrow_schema).to_pylist()))
@@ -118,21 +124,21 @@ def test_runs_add_up_to_a_single_one(spark: SparkSession, stages: list[Path], si
     out = of_one.parent / "several"
     put(stages[0], logs)
     first = go(spark, logs, out)
-    assert first.read == first.listed == first.tables["segments"].rows
+    assert first.read[0].new == first.read[0].listed == first.tables["segments"].rows
     before = files(out)
     again = go(spark, logs, out)
-    assert (again.read, again.bytes_read, again.verdicts) == (0, 0, first.verdicts)
+    assert (again.read[0].new, again.read[0].bytes_read, again.verdicts) == (0, 0, first.verdicts)
     assert all(counts.new == 0 for counts in again.tables.values())
     assert files(out) == before
     put(stages[1], logs)
     more = go(spark, logs, out)
-    assert 0 < more.read < more.listed
+    assert 0 < more.read[0].new < more.read[0].listed
     assert 0 < more.tables["batches"].new < more.tables["batches"].rows
     assert more.verdicts["hanging"] == 2
     for name, rows in kept(of_one).items():
         assert kept(out)[name] == rows, name
     unchanged = [path for path in before if "batches" in path.parts and path.exists()]
-    assert len(unchanged) > first.read / 2
+    assert len(unchanged) > first.read[0].new / 2
 
 
 def test_a_run_that_was_killed_is_made_whole_by_the_next(
@@ -147,6 +153,7 @@ def test_a_run_that_was_killed_is_made_whole_by_the_next(
     go(spark, logs, out)
     for name, rows in kept(of_one).items():
         assert kept(out)[name] == rows, name
+    assert not list(out.rglob(".spark-staging-*"))
 
 
 def kill(logs: Path, out: Path, *, writes: int) -> None:
@@ -211,6 +218,36 @@ def write_batch(source: Path, target: Path) -> None:
     target.write_bytes(int(target.stem).to_bytes(8, "big") + data[8:size])
 
 
+def test_a_recording_is_kept_day_by_day(spark: SparkSession, tmp_path: Path) -> None:
+    recording, out = tmp_path / "recording", tmp_path / "out"
+    samples = [sample(NINE + hours * dt.timedelta(hours=1)) for hours in (0, 1, 23, 24)]
+    record(recording, samples[:3])
+    first = run(spark, recording, str(out))
+    assert (first.read[0].what, first.read[0].listed, first.read[0].new) == ("looks", 3, 3)
+    assert first.verdicts == {"hanging": 1}
+    before = files(out)
+    again = run(spark, [recording], str(out))
+    assert (again.read[0].new, again.findings) == (0, first.findings)
+    assert files(out) == before
+    record(recording, samples[3:])
+    for path in (recording / table / "20261121.parquet" for table in RECORDED):
+        path.unlink(missing_ok=True)
+    more = run(spark, recording, str(out))
+    assert more.tables["recorded_samples"].rows == 4
+    (row,) = more.findings
+    assert (row["verdict"], row["held_from"], row["observed_at"]) == ("hanging", NINE, samples[3].due)
+    for name, table in RECORDED.items():
+        rows = sorted(map(repr, rows_of(samples, name).to_pylist()))
+        assert kept(out)[f"recorded_{name}"] == rows, name
+        assert table.names == KEPT[f"recorded_{name}"].table.names
+
+
+def record(directory: Path, samples: list[Sample]) -> None:
+    with Writer(directory) as writer:
+        for each in samples:
+            assert writer.write(each)
+
+
 def test_a_live_cluster_is_read_behind_what_is_kept(spark: SparkSession, kafka: Kafka, tmp_path: Path) -> None:
     from toolkit.lab.incidents import INCIDENTS
 
@@ -222,7 +259,7 @@ def test_a_live_cluster_is_read_behind_what_is_kept(spark: SparkSession, kafka: 
         assert first.findings[0]["start_offset"] == staged.start_offset
         with INCIDENTS["marker_only"](kafka):
             second = run(spark, cluster, str(out), topics=topics, min_held_ms=0)
-        assert 0 < second.read < first.read
+        assert 0 < second.read[0].new < first.read[0].new
         assert second.tables["spans"].rows >= first.tables["spans"].rows
         live = BATCHES.rows(cluster.batches(staged.topic, staged.partition))
     rows = ds.dataset(out / "batches", format="parquet", partitioning=None).to_table(columns=BATCHES.names)

@@ -99,6 +99,7 @@ def run(
     started = time.monotonic()
     with plainly_told():
         store = open_store(spark, target, format=format)
+        store.sweep()
         with store.writing():
             sources = _sources(spark, source, topics=topics, at_rest=at_rest)
             going = _Run(store=store, ledger=Ledger.load(store), progress=progress)

@@ -7,9 +7,11 @@ by writing nothing there. A crash leaves a part as it was, or new, or not there 
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException, PySparkException
@@ -34,6 +36,7 @@ NOT_THERE = {
     *("PATH_NOT_FOUND", "TABLE_OR_VIEW_NOT_FOUND", "DELTA_TABLE_NOT_FOUND", "DELTA_PATH_DOES_NOT_EXIST"),
     *("DELTA_MISSING_DELTA_TABLE", "UNABLE_TO_INFER_SCHEMA"),
 }
+UNFINISHED = "*/.spark-staging-*"
 NAMES = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)?")
 
 
@@ -147,6 +150,12 @@ class Store:
                 self.spark.conf.unset(OVERWRITE_MODE)
             else:
                 self.spark.conf.set(OVERWRITE_MODE, before)
+
+    def sweep(self) -> None:
+        """Remove what crashed writers have left unfinished in a folder of this machine; nobody reads it."""
+        if self.path is not None and "://" not in self.path:
+            for left in Path(self.path).glob(UNFINISHED):
+                shutil.rmtree(left, ignore_errors=True)
 
     def _stored(self, name: str, wanted: StructType) -> DataFrame:
         if self.schema is not None:

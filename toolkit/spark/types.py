@@ -41,7 +41,8 @@ def spark_schema(schema: pa.Schema) -> pa.Schema:
 
 def spark_table(table: pa.Table) -> pa.Table:
     """Arrow data of a declared table as Spark takes it."""
-    return table.cast(spark_schema(table.schema))
+    schema = spark_schema(table.schema)
+    return table.cast(schema) if table.num_rows else schema.empty_table()  # Spark takes no column without a chunk
 
 
 def _spark_type(type_: Type) -> DataType:
