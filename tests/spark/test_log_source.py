@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import gc
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -173,6 +175,19 @@ def test_one_frame_gives_the_right_rows_to_every_filter(kafka_log: Any, history:
     assert {row["topic"]: row["count"] for row in both.groupBy("topic").count().collect()} == {
         topic: counts[topic] for topic in topics[1:]
     }
+
+
+def test_a_worker_does_not_look_through_all_its_modules_after_each_task(
+    spark: SparkSession, kafka_log: Any, history: Path
+) -> None:
+    assert kafka_log().load(str(history)).count()
+
+    def frozen(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            yield pa.RecordBatch.from_pydict({"frozen": [gc.get_freeze_count()]})
+
+    found = spark.range(2).mapInArrow(frozen, "frozen long").toArrow()["frozen"].to_pylist()
+    assert max(found) > 10_000
 
 
 def test_several_paths_are_read_together(kafka_log: Any, two_brokers: Path, history: Path) -> None:

@@ -14,6 +14,7 @@ from toolkit.spark.log_read import read_work
 from toolkit.spark.log_rows import record_batches, selected, without_damage
 from toolkit.spark.log_work import Logs, Stretches
 from toolkit.spark.plain_errors import plainly, plainly_each
+from toolkit.spark.worker_heap import spare_what_is_loaded
 
 __all__ = ["LogReader"]
 
@@ -46,7 +47,7 @@ class LogReader(DataSourceReader):
     @plainly_each
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a task."""
-        if not isinstance(partition, Stretches | Logs):
-            return iter(())  # Spark plans one task where there is nothing to read
-        found = without_damage(read_work(partition, self.options), self.options.mode)
-        return record_batches(found, self.columns)
+        if isinstance(partition, Stretches | Logs):  # where there is nothing to read, Spark plans a task of its own
+            found = without_damage(read_work(partition, self.options), self.options.mode)
+            yield from record_batches(found, self.columns)
+        spare_what_is_loaded()
