@@ -53,23 +53,32 @@ def test_spark_gives_the_newest_states_of_real_ids(spark: SparkSession, history:
 
 
 @pytest.mark.lab
-def test_spark_gives_the_histories_of_damaged_logs_from_the_replica_that_has_most(
-    spark: SparkSession, history: Path, tmp_path: Path
-) -> None:
-    """One has what is damaged in the other, but lacks the end of some logs."""
-    one = damaged(history, tmp_path / "one" / "logs")
-    other = Path(shutil.copytree(history, tmp_path / "other" / "logs"))
-    properties = other / "meta.properties"
-    properties.write_text(properties.read_text().replace("node.id=1", "node.id=2"))
-    for number, log in enumerate(sorted(other.glob(f"{STATE_TOPIC}-*/*.log"))):
-        if number % 2 and log.stat().st_size:
-            log.write_bytes(log.read_bytes()[: log.stat().st_size // 2])
-            for beside in log.parent.glob("*.snapshot"):
-                beside.unlink()
-    assert one.is_dir()
+def test_spark_gives_the_histories_of_damaged_logs(spark: SparkSession, history: Path, tmp_path: Path) -> None:
+    """In the middle, and at the end of what was written last."""
+    folder = damaged(history, tmp_path / "logs")
+    for log in folder.glob(f"{STATE_TOPIC}-*[02468]/*.log"):
+        data = log.read_bytes()
+        log.write_bytes(data[:-20] + bytes(len(data[-20:])))
+    files = LogDir(folder)
+    assert "CORRUPT_BATCH" in str(files.coordinator_events()["error"].unique())
+    assert_rows(histories(events_of(spark, files)), arrow(files.histories(), HISTORIES), HISTORIES)
+
+
+@pytest.mark.lab
+def test_spark_reads_the_replica_that_has_most_of_its_log(spark: SparkSession, history: Path, tmp_path: Path) -> None:
+    """Each of two brokers lacks the end of some logs."""
+    for number in (1, 2):
+        copy = Path(shutil.copytree(history, tmp_path / str(number) / "logs"))
+        properties = copy / "meta.properties"
+        properties.write_text(properties.read_text().replace("node.id=1", f"node.id={number}"))
+        for folder in copy.glob(f"{STATE_TOPIC}-*[{number}369]"):
+            log = max(folder.glob("*.log"))
+            log.write_bytes(log.read_bytes()[: log.stat().st_size // number // 2])
+            for snapshot in folder.glob("*.snapshot"):
+                snapshot.unlink()
     files = LogDir(tmp_path)
     expected = arrow(files.histories(), HISTORIES)
-    assert any(expected["error"].to_pylist())
+    assert set(expected["broker_id"].to_pylist()) == {1, 2}
     assert_rows(histories(events_of(spark, files)), expected, HISTORIES)
 
 

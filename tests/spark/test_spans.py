@@ -27,7 +27,7 @@ from toolkit.sources.log_tables import Part, Where
 from toolkit.spark import register
 from toolkit.spark import spans as of_spark
 from toolkit.spark.merging import merged
-from toolkit.spark.pieces import BEGIN, PIECES_SCHEMA, piece_batches
+from toolkit.spark.pieces import BEGIN, GROUP, PIECES_SCHEMA, piece_batches
 from toolkit.spark.spans import merged_spans, spans
 from toolkit.spark.types import spark_table
 
@@ -62,7 +62,7 @@ def sorted_batches(rows: Iterable[pa.RecordBatch], random: Random) -> list[pa.Re
     """As one task of Spark gets them: sorted, and cut anywhere; in no order within what is sorted by."""
     table = pa.Table.from_batches(list(rows), PIECES_SCHEMA)
     table = table.take(pa.array(random.sample(range(len(table)), len(table)), pa.int64()))
-    order = [(name, "ascending") for name in (*of_spark.GROUP, "kind", "first_offset")]
+    order = [(name, "ascending") for name in (*GROUP, "kind", "first_offset")]
     found: list[pa.RecordBatch] = table.sort_by(order).to_batches(max_chunksize=random.randint(1, 20))
     return found
 

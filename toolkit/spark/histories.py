@@ -25,14 +25,15 @@ from toolkit.spark.types import spark_table, struct_type
 
 __all__ = ["histories", "transactions"]
 
+TORN_TAIL = "TORN_TAIL"  # normal after a crash
 SHARES = 16  # of the ids of a partition
 FILE = ["txn_state_partition", "broker_id", "file"]
 GROUP = ["txn_state_partition", "share"]
 CHOSEN = StructType(
     [
-        StructField("txn_state_partition", IntegerType()),
-        StructField("broker_id", IntegerType()),
-        StructField("file", StringType()),
+        StructField("best_txn_state_partition", IntegerType()),
+        StructField("best_broker_id", IntegerType()),
+        StructField("best_file", StringType()),
         StructField("latest_ms", LongType()),
     ]
 )
@@ -57,11 +58,8 @@ def histories(coordinator_events: DataFrame, *, as_of: dt.datetime | None = None
     DataFrame
         Rows of ``schema.HISTORIES``.
     """
-    best = _best(coordinator_events)
-    latest = best.agg(sf.max("latest_ms").alias("latest_ms"))
-    shared = _shared(coordinator_events, best, nobodys=sf.sequence(sf.lit(0), sf.lit(SHARES - 1)))
-    told = _together(shared.crossJoin(sf.broadcast(latest)))
-    return told.mapInArrow(partial(_histories, as_of=as_of), struct_type(HISTORIES))
+    shared = _shared(coordinator_events, nobodys=sf.sequence(sf.lit(0), sf.lit(SHARES - 1)))
+    return _together(shared).mapInArrow(partial(_histories, as_of=as_of), struct_type(HISTORIES))
 
 
 def transactions(coordinator_events: DataFrame, *, observed_at: dt.datetime) -> DataFrame:
@@ -81,28 +79,22 @@ def transactions(coordinator_events: DataFrame, *, observed_at: dt.datetime) -> 
         where nobody can tell whose record could not be read. A torn tail is none.
     """
     error = sf.col("error")
-    sound = coordinator_events.where(error.isNull() | ~error.startswith("TORN_TAIL"))
-    shared = _shared(sound, _best(coordinator_events), nobodys=sf.array(sf.lit(0)))
+    sound = coordinator_events.where(error.isNull() | ~error.startswith(TORN_TAIL))
+    shared = _shared(sound, nobodys=sf.array(sf.lit(0)))
     newest = partial(_transactions, observed_at=observed_at)
     return _together(shared).mapInArrow(newest, struct_type(TRANSACTIONS))
 
 
-def _best(events: DataFrame) -> DataFrame:
-    """The files of the replica of each partition that is read."""
+def _shared(events: DataFrame, *, nobodys: Column) -> DataFrame:
+    """Records of the replicas that are read, with the share of ids that each is of; what is nobody's, of `nobodys`."""
     files = events.groupBy(*FILE).agg(
         sf.max("leader_epoch").alias("leader_epoch"),
         sf.max("offset").alias("last_offset"),
-        sf.count("error").alias("errors"),
+        sf.count(sf.when(~sf.col("error").startswith(TORN_TAIL), True)).alias("errors"),
         sf.unix_millis(sf.max("timestamp")).alias("latest_ms"),
     )
-    by_partition = files.repartition(FILE[0]).sortWithinPartitions(FILE[0])
-    return by_partition.mapInArrow(_chosen, CHOSEN)
-
-
-def _shared(events: DataFrame, best: DataFrame, *, nobodys: Column) -> DataFrame:
-    """Records of the replicas that are read, with the share of ids that each is of; what is nobody's, of `nobodys`."""
-    files = sf.broadcast(best.select(*(sf.col(name).alias(f"best_{name}") for name in FILE)))
-    read = events.join(files, [sf.col(name).eqNullSafe(sf.col(f"best_{name}")) for name in FILE], "left_semi")
+    best = sf.broadcast(files.repartition(1).mapInArrow(_chosen, CHOSEN))
+    read = events.join(best, [sf.col(name).eqNullSafe(sf.col(f"best_{name}")) for name in FILE])
     mine = sf.array(sf.pmod(sf.hash("transactional_id"), sf.lit(SHARES)))
     return read.withColumn("share", sf.explode(sf.when(sf.col("transactional_id").isNull(), nobodys).otherwise(mine)))
 
@@ -114,15 +106,16 @@ def _together(shared: DataFrame) -> DataFrame:
 
 
 def _chosen(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for files in whole_runs(batches, FILE[:1]):
-        replicas: defaultdict[str | None, list[Row]] = defaultdict(list)
-        for row in files.to_pylist():
-            replicas[log_name(row["file"], row["broker_id"])].append(row)
-        chosen = [
-            {name: row[name] for name in CHOSEN.names}
-            for row in max((replicas[name] for name in sorted(replicas, key=str)), key=_how_far)
-        ]
-        yield pa.RecordBatch.from_pylist(chosen, schema=CHOSEN_SCHEMA)
+    """The files of the replica of each partition that is read, and the newest time in all of these."""
+    replicas: defaultdict[int | None, defaultdict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
+    for row in (row for batch in batches for row in batch.to_pylist()):
+        name = log_name(row["file"], row["broker_id"])
+        replicas[row["txn_state_partition"]][name or ""].append(row)
+    best = [max((of[name] for name in sorted(of)), key=_how_far) for of in replicas.values()]
+    chosen = [row for files in best for row in files]
+    latest = max((row["latest_ms"] for row in chosen if row["latest_ms"] is not None), default=None)
+    rows = [{f"best_{name}": row[name] for name in FILE} | {"latest_ms": latest} for row in chosen]
+    yield pa.RecordBatch.from_pylist(rows, schema=CHOSEN_SCHEMA)
 
 
 def _how_far(files: Sequence[Row]) -> tuple[int, int, int, int]:

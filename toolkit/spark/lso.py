@@ -13,18 +13,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import LongType, StructField, StructType
 
 from toolkit.analysis.lso import lso_steps, lso_table
 from toolkit.analysis.spans import SPAN, spans_of
-from toolkit.formats.columns import numbers
-from toolkit.schema import LSO_TIMELINE
+from toolkit.schema import LSO_TIMELINE, Row
 from toolkit.spark.log_ends import log_ends
-from toolkit.spark.packing import Gathered, pack_groups, unpack, whole_runs
-from toolkit.spark.pieces import PIECES, PLACE, log_name
+from toolkit.spark.packing import Gathered, pack_groups, runs, unpack, whole_runs
+from toolkit.spark.pieces import END, GROUP, OF_LOG, PIECES, PLACE, TOUCHING, log_name, piece_rows, together
 from toolkit.spark.types import spark_table, struct_type
 
 __all__ = ["lso_timeline"]
@@ -32,21 +30,13 @@ __all__ = ["lso_timeline"]
 Array = npt.NDArray[Any]
 
 OFFSETS_PER_TASK = 1 << 20
-STEPS_AT_ONCE = 1 << 16
+SPANS_AT_ONCE = STEPS_AT_ONCE = 1 << 16
 LOG = ["topic", "partition", "log"]
 WHERE = ["topic", "partition", "broker_id"]
 NEEDED = (  # of SPANS
     *(*PLACE, "producer_id", "producer_epoch", "first_offset", "first_batch_last_offset", "marker_offset", "outcome"),
-    *("marker", "start", "end"),
+    *("marker", "start", "end", "truncated"),
 )
-TOUCHED = StructType(  # spans, and from which section to which they go; to the last one if null
-    [
-        *(PIECES[name] for name in (*LOG, "broker_id")),
-        *(StructField(name, LongType()) for name in ("first_section", "last_section")),
-        PIECES["packed"],
-    ]
-)
-TOUCHED_SCHEMA: pa.Schema = to_arrow_schema(TOUCHED)
 
 
 def lso_timeline(
@@ -75,67 +65,72 @@ def lso_timeline(
         Rows of ``schema.LSO_TIMELINE``.
     """
     with_data = spans.where(sf.col("first_offset").isNotNull()).select(*NEEDED)
-    touched = with_data.mapInArrow(partial(_touched, offsets_per_task=offsets_per_task), TOUCHED)
-    ends = log_ends(batches, partitions)
-    sections = _exploded(touched, ends, offsets_per_task).unionByName(
-        _last_sections(ends, offsets_per_task), allowMissingColumns=True
-    )
-    by_section = sections.repartition(*LOG, "section").sortWithinPartitions(*LOG, "section")
-    return by_section.mapInArrow(partial(_steps, offsets_per_task=offsets_per_task), struct_type(LSO_TIMELINE))
+    touching = with_data.mapInArrow(partial(_touching, offsets_per_task=offsets_per_task), PIECES)
+    known = together(touching.unionByName(log_ends(batches, partitions)))
+    sections = together(known.mapInArrow(partial(_spread, offsets_per_task=offsets_per_task), PIECES))
+    return sections.mapInArrow(partial(_steps, offsets_per_task=offsets_per_task), struct_type(LSO_TIMELINE))
 
 
-def _exploded(touched: DataFrame, ends: DataFrame, offsets_per_task: int) -> DataFrame:
-    """Packed spans once for each section; what began before the log does goes to its first section."""
-    of_log = ends.select(
-        *(sf.col(name).alias(f"of_{name}") for name in (*LOG, "broker_id")),
-        _section("first_offset", offsets_per_task).alias("log_first"),
-        _section("log_end_offset - 1", offsets_per_task).alias("log_last"),
-    )
-    same = [sf.col(name).eqNullSafe(sf.col(f"of_{name}")) for name in LOG]
-    first = sf.greatest("first_section", "log_first")
-    last = sf.greatest(first, sf.coalesce("last_section", "log_last"))
-    return touched.join(sf.broadcast(of_log), same, "left").select(
-        *LOG,
-        sf.coalesce("of_broker_id", "broker_id").alias("broker_id"),
-        sf.explode(sf.sequence(first, last)).alias("section"),
-        "log_first",
-        "packed",
-    )
-
-
-def _last_sections(ends: DataFrame, offsets_per_task: int) -> DataFrame:
-    first = _section("first_offset", offsets_per_task)
-    return ends.select(
-        *(*LOG, "broker_id", "log_end_offset", "end_time"),
-        first.alias("log_first"),
-        sf.greatest(first, _section("log_end_offset - 1", offsets_per_task)).alias("section"),
-    )
-
-
-def _section(offset: str, offsets_per_task: int) -> Column:
-    return sf.expr(f"({offset}) div {offsets_per_task}")
-
-
-def _touched(batches: Iterable[pa.RecordBatch], *, offsets_per_task: int) -> Iterator[pa.RecordBatch]:
+def _touching(batches: Iterable[pa.RecordBatch], *, offsets_per_task: int) -> Iterator[pa.RecordBatch]:
+    """Transactions in each section that they touch; as of the log where it takes its beginning or end to tell."""
     for rows in batches:
         spans = spans_of(rows)
-        marker = spans["marker_offset"]
-        sections = {
-            "first_section": numbers(spans["first_offset"] // offsets_per_task),
-            "last_section": numbers(marker // offsets_per_task, null=marker < 0),
-        }
-        packed, like = pack_groups(spans, [*rows.select(PLACE).columns, *sections.values()])
-        place = rows.select(PLACE).take(like).to_pydict()
-        columns = {name: values.take(like) for name, values in sections.items()} | place
-        columns["log"] = list(map(log_name, place["file"], place["broker_id"]))
-        yield pa.RecordBatch.from_pydict(
-            {name: columns[name] for name in TOUCHED.names[:-1]} | {"packed": packed}, TOUCHED_SCHEMA
-        )
+        first, last = (spans[name] // offsets_per_task for name in ("first_offset", "marker_offset"))
+        of_log = (spans["marker_offset"] < 0) | (spans["truncated"] == 1)
+        which, slots = _ranges(np.where(of_log, OF_LOG, first), np.where(of_log, OF_LOG, last))
+        place = rows.select(PLACE).take(pa.array(which))
+        packed, like = pack_groups(spans[which], [*place.columns, pa.array(slots)])
+        place = place.take(like)
+        logs = map(log_name, place.column("file").to_pylist(), place.column("broker_id").to_pylist())
+        columns = {name: place.column(name) for name in ("topic", "partition", "broker_id")}
+        columns |= {"log": pa.array(logs, pa.string()), "slot": pa.array(slots).take(like), "packed": packed}
+        yield piece_rows({**columns, "kind": TOUCHING}, rows=len(packed))
+
+
+def _spread(batches: Iterable[pa.RecordBatch], *, offsets_per_task: int) -> Iterator[pa.RecordBatch]:
+    """What is of the log in each section that it touches; what began before the log does is in its first section."""
+    end: Row = {}
+    for run in runs(batches, (*GROUP, "kind")):
+        one = run.slice(0, 1).select([*GROUP, "kind", "first_offset", "log_end_offset"]).to_pylist()[0]
+        if one["slot"] != OF_LOG:
+            yield run
+        elif one["kind"] == END:
+            end = one
+            yield _with_slot(run, max(one["first_offset"], one["log_end_offset"] - 1) // offsets_per_task)
+        else:
+            same_log = all(end.get(name) == one[name] for name in LOG)
+            yield from _spread_spans(run, end if same_log else {}, offsets_per_task)
+
+
+def _with_slot(rows: pa.RecordBatch, slot: int) -> pa.RecordBatch:
+    columns = dict(zip(rows.schema.names, rows.columns, strict=True))
+    return piece_rows(columns | {"slot": slot}, rows=rows.num_rows)
+
+
+def _spread_spans(rows: pa.RecordBatch, end: Row, offsets_per_task: int) -> Iterator[pa.RecordBatch]:
+    spans, _ = unpack(rows.column("packed"), SPAN)
+    log_first = end.get("first_offset")
+    first = np.maximum(spans["first_offset"], log_first or 0)
+    last = np.where(spans["marker_offset"] < 0, end.get("log_end_offset", 0) - 1, spans["marker_offset"])
+    which, slots = _ranges(first // offsets_per_task, np.maximum(first, last) // offsets_per_task)
+    place = {name: rows.column(name)[0].as_py() for name in (*LOG, "broker_id")}
+    for start in range(0, len(which), SPANS_AT_ONCE):
+        part = slice(start, start + SPANS_AT_ONCE)
+        packed, like = pack_groups(spans[which[part]], [pa.array(slots[part])])
+        columns = {"slot": pa.array(slots[part]).take(like), "packed": packed, "first_offset": log_first}
+        yield piece_rows({**place, **columns, "kind": TOUCHING}, rows=len(packed))
+
+
+def _ranges(first: Array, last: Array) -> tuple[Array, Array]:
+    """Every number from each first to each last, and before it the index of its range."""
+    counts = last - first + 1
+    which = np.repeat(np.arange(len(first)), counts)
+    return which, first[which] + np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
 
 
 def _steps(batches: Iterable[pa.RecordBatch], *, offsets_per_task: int) -> Iterator[pa.RecordBatch]:
     found = Gathered()
-    for rows in whole_runs(batches, (*LOG, "section")):
+    for rows in whole_runs(batches, GROUP):
         steps = _section_steps(rows, offsets_per_task)
         found.add(steps, np.zeros(len(steps), np.int64), rows.select(WHERE).slice(0, 1))
         if found.count >= STEPS_AT_ONCE:
@@ -144,15 +139,17 @@ def _steps(batches: Iterable[pa.RecordBatch], *, offsets_per_task: int) -> Itera
 
 
 def _section_steps(rows: pa.Table, offsets_per_task: int) -> Array:
+    """Steps that batches in a section make; in the first section of a log, those of what was open before it, too."""
     spans, _ = unpack(rows.column("packed").combine_chunks(), SPAN)
-    section, log_first = rows.column("section")[0].as_py(), rows.column("log_first")[0].as_py()
-    ends = rows.filter(rows.column("log_end_offset").is_valid()).select(["log_end_offset", "end_time"]).to_pylist()
-    end = ends[0] if ends else {"log_end_offset": None, "end_time": None}
+    section, log_first = rows.column("slot")[0].as_py(), pc.max(rows.column("first_offset")).as_py()
+    is_first = log_first is not None and log_first // offsets_per_task == section
+    ends = rows.filter(pc.equal(rows.column("kind"), END)).select(["log_end_offset", "end_time"]).to_pylist()
+    log_end_offset, end_time = (ends[0]["log_end_offset"], ends[0]["end_time"]) if ends else (None, None)
     return lso_steps(
         spans,
-        log_end_offset=end["log_end_offset"],
-        end_time=-1 if end["end_time"] is None else end["end_time"],
-        start=None if section == log_first else section * offsets_per_task,
+        log_end_offset=log_end_offset,
+        end_time=-1 if end_time is None else end_time,
+        start=None if is_first else section * offsets_per_task,
         stop=None if ends else (section + 1) * offsets_per_task,
     )
 

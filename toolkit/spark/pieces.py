@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
@@ -28,16 +29,19 @@ __all__ = [
     "DAMAGE",
     "EDGES",
     "END",
+    "GROUP",
     "HEADERS",
     "OF_LOG",
     "PIECES",
     "PIECES_SCHEMA",
     "PLACE",
+    "TOUCHING",
     "log_name",
     "piece_batches",
     "piece_rows",
     "place_of",
     "span_rows",
+    "together",
 ]
 
 PIECES = StructType(
@@ -70,8 +74,10 @@ DAMAGE = "damage"  # what could not be read: position, error
 EDGES = "edges"  # transactions that may continue on either side of a part (spans)
 END = "end"  # where a part ends: log_end_offset, end_time
 HEADERS = "headers"  # batches that are not folded yet (headers)
+TOUCHING = "touching"  # transactions that touch a section of the log (spans)
 
 OF_LOG = -1
+GROUP = ["topic", "partition", "log", "slot"]
 PLACE = ["topic", "partition", "broker_id", "file"]
 SPANS_AT_ONCE = 1 << 16
 
@@ -194,6 +200,11 @@ def span_rows(spans: Spans, place: Mapping[str, Any], *, files: list[str | None]
         "packed": pack(spans, starts),
     }
     return piece_rows({**place, **columns}, rows=len(starts))
+
+
+def together(pieces: DataFrame) -> DataFrame:
+    """What is worked on together comes in one partition and in order, as in a grouped map; but it streams by."""
+    return pieces.repartition(*GROUP).sortWithinPartitions(*GROUP, "kind", "first_offset")
 
 
 def place_of(spans: Spans) -> npt.NDArray[Any]:

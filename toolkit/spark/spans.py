@@ -32,6 +32,7 @@ from toolkit.spark.pieces import (
     CLOSED,
     DAMAGE,
     EDGES,
+    GROUP,
     HEADERS,
     OF_LOG,
     PIECES,
@@ -40,6 +41,7 @@ from toolkit.spark.pieces import (
     log_name,
     piece_rows,
     span_rows,
+    together,
 )
 from toolkit.spark.types import struct_type
 
@@ -48,7 +50,6 @@ __all__ = ["merged_spans", "spans"]
 Array = npt.NDArray[Any]
 
 OFFSETS_PER_TASK = 1 << 18  # as a batch has one offset at least, so many batches at most: some 25 MB
-GROUP = ("topic", "partition", "log", "slot")
 NEEDED = (  # of BATCHES; the fewer, the less is moved
     *(*PLACE, "base_offset", "last_offset", "position", "size", "producer_id", "producer_epoch", "base_sequence"),
     *("leader_epoch", "is_transactional", "is_control", "marker", "coordinator_epoch", "base_timestamp"),
@@ -82,7 +83,7 @@ def spans(
     first = (sf.col("position") == 0) | (sf.col("base_offset") == 0)  # it tells where the log begins
     needed = batches.where(transactional | first | sf.col("error").isNotNull()).select(*NEEDED)
     packed = needed.mapInArrow(partial(_packed, offsets_per_task=offsets_per_task), PIECES)
-    pieces = _together(packed).mapInArrow(_folded, PIECES)
+    pieces = together(packed).mapInArrow(_folded, PIECES)
     if snapshots is not None:
         pieces = pieces.unionByName(snapshots.mapInArrow(_opened, PIECES))
     return merged_spans(pieces)
@@ -101,12 +102,7 @@ def merged_spans(pieces: DataFrame) -> DataFrame:
     DataFrame
         Rows of ``schema.SPANS``.
     """
-    return _together(pieces).mapInArrow(merged, struct_type(SPANS))
-
-
-def _together(pieces: DataFrame) -> DataFrame:
-    """What is worked on together comes in one partition and in order, as in a grouped map; but it streams by."""
-    return pieces.repartition(*GROUP).sortWithinPartitions(*GROUP, "kind", "first_offset")
+    return together(pieces).mapInArrow(merged, struct_type(SPANS))
 
 
 # Batches to packed headers: row by row, wherever they are.
