@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench_scan import SETTINGS, TOPIC, fill, timed
+from bench_scan import SETTINGS, TOPIC, fill, timed  # type: ignore[import-not-found]
 
 from toolkit.lab import Kafka
 from toolkit.lab.java import find_java

@@ -22,7 +22,8 @@ from toolkit.sources.offsets import partition_rows
 from toolkit.sources.topology import Place
 from toolkit.sources.wire import Wire
 from toolkit.spark.connection import CONNECTION, PREFIX, client_config
-from toolkit.spark.log_rows import record_batches, schema_of, selected, without_damage
+from toolkit.spark.log_rows import record_batches, selected, without_damage
+from toolkit.spark.log_schema import schema_of
 from toolkit.spark.modes import MODES
 from toolkit.spark.offset_options import OFFSETS, SELECTION, Bounds, Selection, ending, selection, starting
 from toolkit.spark.pieces import DAMAGE, OF_LOG, piece_batches, piece_rows
