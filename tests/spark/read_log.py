@@ -11,9 +11,12 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from toolkit.schema import TABLES, Row
+from toolkit.spark.log_options import PIECES
 from toolkit.spark.log_source import KafkaLog
+from toolkit.spark.merging import merged
+from toolkit.spark.pieces import PIECES_SCHEMA
 
-__all__ = ["planned", "read", "rows", "same"]
+__all__ = ["planned", "read", "rows", "same", "spans_of_pieces"]
 
 
 def planned(path: Path | str | None, **options: object) -> tuple[DataSourceReader, Sequence[InputPartition]]:
@@ -35,6 +38,20 @@ def read(reader: DataSourceReader, works: Sequence[InputPartition]) -> pa.Table:
 def rows(path: Path | str | None, **options: object) -> list[Row]:
     """Plan and read."""
     found: list[Row] = read(*planned(path, **options)).to_pylist()
+    return found
+
+
+def spans_of_pieces(path: Path, **options: object) -> list[Row]:
+    """Transactions, merged from the pieces of all tasks as `toolkit.spark.spans.merged_spans` merges them."""
+    names = ("topic", "partition", "log", "slot", "kind", "first_offset")
+
+    def place(row: Row) -> list[tuple[bool, Any]]:
+        return [(row[name] is not None, 0 if row[name] is None else row[name]) for name in names]
+
+    together = sorted(rows(path, table=PIECES, **options), key=place)
+    found: list[Row] = []
+    for batch in merged([pa.RecordBatch.from_pylist(together, schema=PIECES_SCHEMA)]):
+        found += batch.to_pylist()
     return found
 
 

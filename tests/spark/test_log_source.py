@@ -15,14 +15,13 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from tests.spark.read_log import planned, read, rows, same
+from tests.spark.read_log import planned, read, rows, same, spans_of_pieces
 from toolkit import LogDir
 from toolkit.lab import Kafka
 from toolkit.schema import TABLES
 from toolkit.spark.log_options import GOES_BY, PIECES
 from toolkit.spark.log_source import KafkaLog
 from toolkit.spark.log_work import Stretches
-from toolkit.spark.spans import merged_spans
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -92,7 +91,8 @@ def test_what_is_asked_for_is_all_that_comes(history: Path) -> None:
     files = LogDir(history)
     topic, *_, other = [topic for topic in topics_of(history) if not topic.startswith("__")]
     for table in ("batches", "spans", "lso_timeline", "aborted", "violations", "segments", "snapshots", "checkpoints"):
-        same(rows(history, table=table, topics=f"{topic}, {other}"), getattr(files, table)([topic, other]), table)
+        both = rows(history, table=table, topics=f"{topic}, {other}", max_partition_bytes=1)
+        same(both, getattr(files, table)([topic, other]), table)
         same(rows(history, table=table, topic=topic, partition=0), getattr(files, table)(topic, 0), table)
         places = [(topic, 0), (other, 0)]
         asked = ",".join(f"{name}-{number}" for name, number in places)
@@ -155,12 +155,10 @@ def test_spark_reads_it(kafka_log: Any, history: Path) -> None:
     same(found.to_pylist(), expected, "batches")
 
 
-@pytest.mark.parametrize("bounds", [{}, {"start": 20}])
-def test_pieces_of_many_tasks_merge_into_the_spans(kafka_log: Any, history: Path, bounds: dict[str, Any]) -> None:
-    topics = [topic for topic in topics_of(history) if topic.startswith(("copies", "deleted"))]
-    reader = kafka_log().option("table", PIECES).option("topics", ",".join(topics)).option("max_partition_bytes", 3000)
-    merged = merged_spans(reader.options(**bounds).load(str(history)))
-    same(merged.toArrow().to_pylist(), LogDir(history).spans(topics, **bounds), "spans")
+@pytest.mark.parametrize("bounds", [{}, {"start": 20}, {"start": 5, "stop": 70}, {"start": "lso"}])
+def test_pieces_of_many_tasks_merge_into_the_spans(two_brokers: Path, bounds: dict[str, Any]) -> None:
+    found = spans_of_pieces(two_brokers, max_partition_bytes=2000, **bounds)
+    same(found, LogDir(two_brokers).spans(**bounds), "spans")
 
 
 def test_one_frame_gives_the_right_rows_to_every_filter(kafka_log: Any, history: Path) -> None:

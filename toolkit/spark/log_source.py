@@ -45,7 +45,8 @@ class KafkaLog(DataSource):
 
     Batches are shared out among tasks by segment. For the other tables a log is read by one task, and for histories,
     transactions, coordinators and statistics one task reads everything, as their rows are about all logs together. How
-    much findings read of logs for evidence is bounded for each task.
+    much findings read of logs for evidence is bounded for each task. Texts of kafka-dump-log.sh are read whole, also
+    on the driver.
 
     An option that is not known, or that a table does not go by, is an error. `toolkit.spark.register` makes this source
     known to a session.
