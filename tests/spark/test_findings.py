@@ -57,10 +57,11 @@ def random_headers(seed: int) -> Headers:
 
 
 def tables(headers: Headers, **place: Any) -> tuple[pa.Table, pa.Table]:
-    """Spans and batches of one log."""
+    """Spans and batches of one log, with what is known to be open before it."""
+    before = place.pop("opened_before", {})
     file = place.pop("file", "/data/orders-0/00000000000000000000.log")
     where = {"topic": "orders", "partition": 0, "broker_id": 1, **place}
-    spans = span_table(finish(piece(headers), from_start=True), **where, files=(file,))
+    spans = span_table(finish(piece(headers), opened_before=before), **where, files=(file,))
     return spans, header_table(headers, **where, file=file)
 
 
@@ -91,7 +92,8 @@ def test_holds_in_small_sections_are_those_of_each_whole_log(spark: SparkSession
     found = [tables(headers, partition=partition) for partition, headers in zip(PARTITIONS, logs, strict=True)]
     spans = frame(spark, [each for each, _ in found])
     of_batches = frame(spark, [each for _, each in found])
-    held = holds(spans, best_logs(of_batches), min_held_ms=3_000, offsets_per_task=7)
+    best = best_logs(of_batches)
+    held = holds(spans, best, min_held_ms=3_000, offsets_per_task=7)
     expected = []
     for (one, _), headers in zip(found, logs, strict=True):
         end = {"log_end_offset": int(headers["last_offset"][-1]) + 1} if len(headers) else {}
@@ -99,7 +101,7 @@ def test_holds_in_small_sections_are_those_of_each_whole_log(spark: SparkSession
     assert len(expected) > 40
     same(rows(held, rules.HOLDS), expected)
 
-    counts = counted(with_stretches(held, None), of_batches, offsets_per_slot=4).collect()
+    counts = counted(with_stretches(held, None), of_batches, best, offsets_per_slot=8).collect()
     told = {(row["partition"], row["first_offset"]): (row["records"], row["bytes"]) for row in counts}
     for row in expected:
         assert told.get((row["partition"], row["first_offset"]), (0, 0)) == amounts(
@@ -237,6 +239,14 @@ def test_of_several_replicas_the_one_that_has_most_of_the_log_is_judged(spark: S
     )
     found = rows(findings(spans, frame(spark, [*read, BATCHES.arrow(torn)]), min_held_ms=0))
     assert {row["broker_id"] for row in found} == {2}
+
+
+def test_what_only_a_snapshot_tells_of_holds_the_lso_too(spark: SparkSession) -> None:
+    headers = batches([Step("data", 1), Step("commit", 1, wait=90_000)], base_offset=50)
+    spans, read = tables(headers, opened_before={9000: (3, 0)})
+    (row,) = rows(findings(frame(spark, [spans]), frame(spark, [read])))
+    assert (row["producer_id"], row["start_offset"], row["verdict"]) == (9000, 3, "unknown")
+    assert (row["held_from"], row["records_held"], row["offsets_held"]) == (None, None, 49)
 
 
 def test_a_batch_that_brokers_sent_twice_waits_once(spark: SparkSession) -> None:

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from toolkit.analysis.impact import CLOCKS_DIFFER
 from toolkit.analysis.ordering import stable_order
-from toolkit.formats.columns import labels, numbers, times
+from toolkit.formats.columns import integers, labels, milliseconds, numbers, times
 from toolkit.schema import SPANS, Column, Table
 from toolkit.schema.table import INT64, STRING, TIME
 
@@ -141,8 +141,8 @@ def settled(found: pa.Table, *, min_held_ms: int = 0) -> pa.Table:
     """
     marks = _Marks.of(found)
     found = found.filter(pc.is_valid(found["first_offset"])).sort_by("first_offset")
-    first, alone = _integers(found, "first_offset"), pc.is_null(found["after_offset"]).to_numpy()
-    before, after = _milliseconds(found, "not_before"), _milliseconds(found, "not_after")
+    first, alone = integers(found["first_offset"]), pc.is_null(found["after_offset"]).to_numpy()
+    before, after = milliseconds(found["not_before"]), milliseconds(found["not_after"])
     before = np.where(alone & (before < 0), marks.before(first), before)
     after = np.where(alone & (after < 0), marks.after(first), after)
     as_of = np.full(found.num_rows, marks.times[-1] if len(marks.times) else -1)
@@ -154,8 +154,8 @@ def settled(found: pa.Table, *, min_held_ms: int = 0) -> pa.Table:
 def _with_times(found: pa.Table) -> pa.Table:
     """The same with what follows from the times of markers around."""
     alone = pc.is_null(found["after_offset"]).to_numpy()
-    not_before, not_after = _milliseconds(found, "not_before"), _milliseconds(found, "not_after")
-    end = _milliseconds(found, "end")
+    not_before, not_after = milliseconds(found["not_before"]), milliseconds(found["not_after"])
+    end = milliseconds(found["end"])
     opened_at, opened_by = _openings(found, not_before, not_after)
     held_from = np.where(alone, opened_at, not_after)
     held_from = np.where(end >= 0, np.minimum(held_from, end), held_from)
@@ -174,7 +174,7 @@ def _with_times(found: pa.Table) -> pa.Table:
 
 def _openings(found: pa.Table, not_before: Array, not_after: Array) -> tuple[Array, Array]:
     """When they opened, and by whose clock: a producer's where the markers around the first batch allow it."""
-    told = _milliseconds(found, "start")
+    told = milliseconds(found["start"])
     by_broker = pc.is_in(found["start_by"], pa.array(CLOCKS[BROKER:])).to_numpy()
     allowed = (not_before < 0) | (told >= not_before - DIFFER_MS)
     allowed &= (not_after < 0) | (told <= not_after + DIFFER_MS)
@@ -184,7 +184,7 @@ def _openings(found: pa.Table, not_before: Array, not_after: Array) -> tuple[Arr
 
 
 def _long_enough(found: pa.Table, min_held_ms: int) -> Array:
-    held_ms = _integers(found, "held_ms")
+    held_ms = integers(found["held_ms"])
     return (held_ms < 0) | (held_ms >= min_held_ms)
 
 
@@ -214,7 +214,7 @@ class _Lowest:
 
     @staticmethod
     def of(spans: pa.Table) -> _Lowest:
-        first, marker = _integers(spans, "first_offset"), _integers(spans, "marker_offset")
+        first, marker = integers(spans["first_offset"]), integers(spans["marker_offset"])
         rows = np.flatnonzero(first >= 0)
         rows = rows[stable_order(first[rows])]
         end = np.where(marker[rows] < 0, NEVER, marker[rows])
@@ -227,7 +227,7 @@ class _Lowest:
             first=first[rows],
             alone=alone,
             became_at=np.where(alone, first[rows], before),
-            times_before=np.concatenate(([-1], _milliseconds(spans, "end")[rows]))[: len(rows)],
+            times_before=np.concatenate(([-1], milliseconds(spans["end"])[rows]))[: len(rows)],
         )
 
 
@@ -241,7 +241,7 @@ class _Marks:
 
     @staticmethod
     def of(spans: pa.Table) -> _Marks:
-        offsets, ends = _integers(spans, "marker_offset"), _milliseconds(spans, "end")
+        offsets, ends = integers(spans["marker_offset"]), milliseconds(spans["end"])
         rows = np.flatnonzero((offsets >= 0) & (ends >= 0))
         rows = rows[stable_order(offsets[rows])]
         return _Marks(offsets=offsets[rows], times=ends[rows], rows=rows)
@@ -275,13 +275,3 @@ def _table(rows: pa.Table, given: dict[str, pa.Array]) -> pa.Table:
 
 def _column(rows: pa.Table, field: pa.Field) -> pa.ChunkedArray | pa.Array:
     return rows[field.name] if field.name in rows.column_names else pa.nulls(rows.num_rows, field.type)
-
-
-def _integers(table: pa.Table, name: str) -> Array:
-    values: Array = table[name].fill_null(-1).to_numpy()
-    return values
-
-
-def _milliseconds(table: pa.Table, name: str) -> Array:
-    values: Array = table[name].cast(pa.timestamp("ms", tz="UTC")).cast(pa.int64()).fill_null(-1).to_numpy()
-    return values

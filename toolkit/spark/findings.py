@@ -58,8 +58,9 @@ def findings(
         Rows of ``schema.FINDINGS``. What has ended has the verdict ``ended``; what is open and in none of `answers` is
         ``unknown``.
     """
-    held = with_stretches(holds(spans, best_logs(batches), min_held_ms=min_held_ms), answers)
-    told = _with_counts(held, counted(held, batches))
+    logs = best_logs(batches)
+    held = with_stretches(holds(spans, logs, min_held_ms=min_held_ms), answers)
+    told = _with_counts(held, counted(held, batches, logs))
     if histories is not None:
         told = told.join(_near(held, histories), list(HOLD), "left")
 

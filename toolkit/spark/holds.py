@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import LongType, StringType, StructField, StructType
+from pyspark.sql.types import LongType, StructField, StructType
 
 from toolkit.analysis.amounts import records_inside
 from toolkit.analysis.holders import stretch
@@ -18,22 +17,21 @@ from toolkit.spark.types import spark_table, struct_type
 
 __all__ = ["HOLD", "best_logs", "counted", "holds", "with_stretches"]
 
-LOG = ("topic", "partition", "log")
-HOLD = ("topic", "partition", "first_offset")
+PLACE = ("topic", "partition")
+HOLD = (*PLACE, "first_offset")
+READ_FROM = (*PLACE, "broker_id", "file")
 OFFSETS_PER_TASK = 1 << 20
 OFFSETS_PER_SLOT = 1 << 18
 OF_BATCHES = ("base_offset", "last_offset", "size", "record_count", "is_control")
-COUNTED = ("part", "records", "bytes")
 
-_LOG = StructField("log", StringType())
-_STRETCH = [StructField(name, LongType()) for name in ("count_from", "count_to")]
-OF_LOG = StructType([*struct_type(HOLDS), _LOG])
-HELD = StructType([*OF_LOG, *_STRETCH])
+COUNTED = ("part", "records", "bytes")
+STRETCH = ("count_from", "count_to")
+HELD = StructType([*struct_type(HOLDS), *(StructField(name, LongType()) for name in STRETCH)])
 COUNTS = StructType([*(HELD[name] for name in HOLD), *(StructField(name, LongType()) for name in COUNTED)])
 
 
 def best_logs(batches: DataFrame) -> DataFrame:
-    """Of each partition the log that has most of it, as `toolkit.LogDir` chooses.
+    """The files of the log that has most of its partition, as `toolkit.LogDir` chooses it.
 
     Parameters
     ----------
@@ -43,29 +41,32 @@ def best_logs(batches: DataFrame) -> DataFrame:
     Returns
     -------
     DataFrame
-        topic, partition, log, log_end_offset.
+        topic, partition, broker_id, file (null where a broker sent it), log_end_offset.
     """
     is_damage = sf.col("error").isNotNull() & ~sf.col("error").startswith("TORN_TAIL")
-    logs = (
-        _with_log(batches)
-        .groupBy(*LOG)
+    files = (
+        batches.where("topic is not null and partition is not null")
+        .groupBy(*READ_FROM)
         .agg(
             sf.max(is_damage).alias("damaged"),
             sf.coalesce(sf.max("leader_epoch"), sf.lit(-1)).alias("leader_epoch"),
-            sf.coalesce(sf.max("last_offset") + 1, sf.lit(-1)).alias("log_end_offset"),
-            sf.coalesce(sf.min("broker_id"), sf.lit(-1)).alias("broker_id"),
+            sf.coalesce(sf.max("last_offset") + 1, sf.lit(-1)).alias("end"),
         )
     )
-    # The least of these: sound before damaged, then the newest leader epoch, then the longest, then as they are listed.
-    order = sf.struct(
-        "damaged",
-        (-sf.col("leader_epoch")).alias("epoch"),
-        (-sf.col("log_end_offset")).alias("end"),
-        "broker_id",
-        "log",
+    # One log is a folder on its broker; or what brokers sent of a partition, whichever sent it.
+    folder = sf.regexp_replace("file", r"[^/\\]*$", "").alias("folder")
+    on_broker = sf.struct(sf.coalesce("broker_id", sf.lit(-1)).alias("broker_id"), folder)
+    logs = files.groupBy(*PLACE, sf.when(sf.col("file").isNotNull(), on_broker).alias("log")).agg(
+        sf.max("damaged").alias("damaged"),
+        sf.max("leader_epoch").alias("leader_epoch"),
+        sf.max("end").alias("log_end_offset"),
+        sf.collect_list(sf.struct("broker_id", "file")).alias("files"),
     )
-    best = logs.groupBy("topic", "partition").agg(sf.min(order).alias("best"))
-    return best.select("topic", "partition", "best.log", (-sf.col("best.end")).alias("log_end_offset"))
+    # The least of these: sound before damaged, then the newest leader epoch, then the longest, then as they are listed.
+    order = sf.struct("damaged", -sf.col("leader_epoch"), -sf.col("log_end_offset"), "log")
+    best = logs.groupBy(*PLACE).agg(sf.min_by(sf.struct("files", "log_end_offset"), order).alias("best"))
+    each = best.select(*PLACE, sf.explode("best.files").alias("read"), "best.log_end_offset")
+    return each.select(*PLACE, "read.broker_id", "read.file", "log_end_offset")
 
 
 def holds(
@@ -87,25 +88,27 @@ def holds(
     Returns
     -------
     DataFrame
-        Rows of `toolkit.analysis.holds.HOLDS`, with the log.
+        Rows of `toolkit.analysis.holds.HOLDS`.
     """
-    needed = _with_log(spans).where("first_offset is not null or marker_offset is not null")
-    of_logs = needed.select(*SPAN_COLUMNS, "log").join(sf.broadcast(logs), list(LOG))
+    known = spans.where("first_offset is not null or marker_offset is not null")
     first = _part_of("coalesce(first_offset, marker_offset)", offsets_per_task)
     last = _part_of("coalesce(marker_offset, log_end_offset - 1)", offsets_per_task)
-    touched = of_logs.select(*SPAN_COLUMNS, "log_end_offset", "log", _each(first, last).alias("section"))
+    touched = _of(known, logs).select(*SPAN_COLUMNS, "log_end_offset", _each(first, last).alias("section"))
 
     # Functions with hints of their own: Spark 4.3 fails on a partial.
     def of_section(key: tuple[pa.Scalar, ...], rows: pa.Table) -> pa.Table:
-        start = key[3].as_py() * offsets_per_task
-        stop = start + offsets_per_task
-        return _of_log(key, candidates(rows, start=start, stop=stop, min_held_ms=min_held_ms))
+        start = key[0].as_py() * offsets_per_task
+        found = candidates(rows, start=start, stop=start + offsets_per_task, min_held_ms=min_held_ms)
+        return spark_table(found)
 
-    def of_log(key: tuple[pa.Scalar, ...], rows: pa.Table) -> pa.Table:
-        return _of_log(key, settled(rows, min_held_ms=min_held_ms))
+    def of_log(rows: pa.Table) -> pa.Table:
+        return spark_table(settled(rows, min_held_ms=min_held_ms))
 
-    found = touched.groupBy(*LOG, "section").applyInArrow(of_section, OF_LOG)
-    return found.groupBy(*LOG).applyInArrow(of_log, OF_LOG)
+    schema = struct_type(HOLDS)
+    # The section comes first, for what is sorted by numbers is sorted quickly.
+    return (
+        touched.groupBy("section", *PLACE).applyInArrow(of_section, schema).groupBy(*PLACE).applyInArrow(of_log, schema)
+    )
 
 
 def with_stretches(held: DataFrame, answers: DataFrame | None) -> DataFrame:
@@ -122,15 +125,17 @@ def with_stretches(held: DataFrame, answers: DataFrame | None) -> DataFrame:
         unknown = sf.lit(None).cast("long")
         known = held.withColumns({"lso": unknown, "high_watermark": unknown})
     else:
-        now = answers.groupBy("topic", "partition").agg(
+        now = answers.groupBy(*PLACE).agg(
             sf.max("last_stable_offset").alias("lso"), sf.max("high_watermark").alias("high_watermark")
         )
-        known = held.join(now, ["topic", "partition"], "left")
+        known = held.join(now, list(PLACE), "left")
     # Several things are made of these few rows. Brought together, and with all their columns, they are found once.
-    return known.repartition("topic", "partition").mapInArrow(_stretches, HELD)
+    return known.repartition(*PLACE).mapInArrow(_stretches, HELD)
 
 
-def counted(held: DataFrame, batches: DataFrame, *, offsets_per_slot: int = OFFSETS_PER_SLOT) -> DataFrame:
+def counted(
+    held: DataFrame, batches: DataFrame, logs: DataFrame, *, offsets_per_slot: int = OFFSETS_PER_SLOT
+) -> DataFrame:
     """What waited behind each hold, where there was anything.
 
     Parameters
@@ -139,43 +144,37 @@ def counted(held: DataFrame, batches: DataFrame, *, offsets_per_slot: int = OFFS
         From `with_stretches`.
     batches
         Rows of ``schema.BATCHES``.
+    logs
+        From `best_logs`.
     offsets_per_slot
-        Batches and holds meet by stretches of so many offsets.
+        Batches and holds meet by stretches of so many offsets; no batch may have more.
 
     Returns
     -------
     DataFrame
         topic, partition, first_offset, records, bytes.
     """
-    first, last = _part_of("count_from", offsets_per_slot), _part_of("count_to - 1", offsets_per_slot)
-    stretches = held.where("count_from < count_to").select(*LOG, "first_offset", "count_from", "count_to")
-    by_slot = stretches.select("*", first.alias("first_slot"), _each(first, last).alias("slot"))
-
-    first, last = _part_of("base_offset", offsets_per_slot), _part_of("last_offset", offsets_per_slot)
-    read = _with_log(batches).where("base_offset is not null").na.fill(0, ["record_count"])
-    pairs = (
-        read.select(*LOG, *OF_BATCHES, first.alias("own_slot"), _each(first, last).alias("slot"))
-        .join(sf.broadcast(by_slot), [*LOG, "slot"])
-        .where("last_offset >= count_from and base_offset < count_to")
-        .where("slot = greatest(own_slot, first_slot)")  # once, although a batch may reach into the next slot
+    # A batch belongs to the slot that it ends in; one that ends behind a stretch ends in the slot behind it at most.
+    first, last = _part_of("count_from", offsets_per_slot), _part_of("count_to - 1", offsets_per_slot) + 1
+    stretches = held.where("count_from < count_to").select(*HOLD, *STRETCH, _each(first, last).alias("slot"))
+    read = batches.where("base_offset is not null").select(
+        *READ_FROM, *OF_BATCHES, _part_of("last_offset", offsets_per_slot).alias("slot")
     )
-    parts = pairs.select(*LOG, "first_offset", "count_from", *OF_BATCHES).mapInArrow(_counts, COUNTS)
+    inside = read.join(sf.broadcast(stretches), [*PLACE, "slot"]).where(
+        "last_offset >= count_from and base_offset < count_to"
+    )
+    pairs = _of(inside, logs).na.fill(0, ["record_count"])
+    sent = sf.when(sf.col("file").isNull(), sf.col("base_offset")).alias("sent")
+    parts = pairs.select(*HOLD, "count_from", *OF_BATCHES, sent).mapInArrow(_counts, COUNTS)
     once = parts.groupBy(*HOLD, "part").agg(sf.max("records").alias("records"), sf.max("bytes").alias("bytes"))
     return once.groupBy(*HOLD).agg(sf.sum("records").alias("records"), sf.sum("bytes").alias("bytes"))
 
 
-def _with_log(rows: DataFrame) -> DataFrame:
-    """Rows of a partition, with what tells its logs apart; it is empty for what brokers sent.
-
-    The same as `toolkit.spark.pieces.log_name`.
-    """
-    folder = sf.concat(
-        sf.coalesce(sf.col("broker_id").cast("string"), sf.lit("")),
-        sf.lit(":"),
-        sf.regexp_replace("file", r"[^/\\]*$", ""),
-    )
-    known = rows.where("topic is not null and partition is not null")
-    return known.withColumn("log", sf.when(sf.col("file").isNull(), "").otherwise(folder))
+def _of(rows: DataFrame, logs: DataFrame) -> DataFrame:
+    """Rows that were read from these logs."""
+    named = logs.select(*(sf.col(name).alias(f"of_{name}") for name in READ_FROM), "log_end_offset")
+    same = [sf.col(name).eqNullSafe(sf.col(f"of_{name}")) for name in READ_FROM]
+    return rows.join(sf.broadcast(named), same)
 
 
 def _part_of(offset: str, width: int) -> Column:
@@ -184,10 +183,6 @@ def _part_of(offset: str, width: int) -> Column:
 
 def _each(first: Column, last: Column) -> Column:
     return sf.explode(sf.sequence(first, sf.greatest(first, last)))
-
-
-def _of_log(key: tuple[pa.Scalar, ...], found: pa.Table) -> pa.Table:
-    return spark_table(found).append_column("log", pa.repeat(key[2], found.num_rows))
 
 
 def _stretches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -208,7 +203,7 @@ def _counts(pairs: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         base = rows.column("base_offset")
         counts = {name: rows.column(name) for name in HOLD} | {
             "part": base,
-            "sent": pc.if_else(pc.equal(rows.column("log"), ""), base, -1),
+            "sent": rows.column("sent"),
             "records": pa.array(records, pa.int64()),
             "bytes": pa.array(size),
         }
