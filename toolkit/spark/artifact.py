@@ -10,6 +10,7 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 from toolkit.errors import UsageError
 
@@ -17,16 +18,18 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-__all__ = ["ship"]
+__all__ = ["sent", "ship"]
 
 PURE = ("toolkit", "kafka")  # packages of Python only: a zip of them runs anywhere
 COMPILED = ("confluent_kafka", "cramjam", "google_crc32c", "numba", "numpy", "pandas", "pyarrow")
 LIVE_ONLY = {"confluent_kafka"}
 EPOCH = (2020, 1, 1, 0, 0, 0)  # the same zip for the same files, so that it is sent once
 
+_SENT: WeakKeyDictionary[SparkSession, bytes] = WeakKeyDictionary()
+
 
 def ship(spark: SparkSession) -> None:
-    """Send this package to the executors of a session, under classic Spark as under Spark Connect.
+    """Send this package to the executors of a session, under classic Spark as under Spark Connect; before `register`.
 
     A wheel that is installed on the cluster (``%pip install`` on Databricks) is better: this is for a cluster that one
     may not install on. What is compiled cannot be sent, and has to be there: numpy, pandas, pyarrow, numba, cramjam,
@@ -48,11 +51,17 @@ def ship(spark: SparkSession) -> None:
     )
     path.write_bytes(data)
     spark.addArtifact(str(path), pyfile=True)
+    _SENT[spark] = data
     if missing := _missing(spark):
         raise UsageError(
             f"The package is on the executors now, but {', '.join(missing)} is not, and cannot be sent.",
             do=f"Install it there: %pip install {' '.join(name.replace('_', '-') for name in missing)}",
         )
+
+
+def sent(spark: SparkSession) -> bytes | None:
+    """The zip that was sent to a session; null where none was."""
+    return _SENT.get(spark)
 
 
 def _zipped() -> bytes:

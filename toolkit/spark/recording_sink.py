@@ -16,6 +16,8 @@ from toolkit.errors import UsageError
 from toolkit.schema import RECORDED
 from toolkit.sources.recording.sample import Sample
 from toolkit.sources.recording.writer import Writer
+from toolkit.spark.artifact import sent
+from toolkit.spark.carried import carried_function
 from toolkit.spark.recorded import EVERYTHING, recorded_schema
 
 if TYPE_CHECKING:
@@ -59,7 +61,9 @@ def write_recording(
         raise UsageError(
             "This is not everything that kafka_transactions gives.", do="Load it without the option table."
         )
-    return everything.writeStream.foreachBatch(partial(_append, directory=os.fspath(directory), retention=retention))
+    append = partial(_append, directory=os.fspath(directory), retention=retention)
+    package = sent(everything.sparkSession)
+    return everything.writeStream.foreachBatch(append if package is None else carried_function(append, package))
 
 
 def _append(batch: DataFrame, batch_id: int, *, directory: str, retention: dt.timedelta | None) -> None:

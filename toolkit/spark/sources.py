@@ -30,7 +30,9 @@ def register(spark: SparkSession, *, config: str | Mapping[str, object] | Client
     UsageError
         As `ClientConfig` does.
     """
+    from toolkit.spark.artifact import sent
     from toolkit.spark.batches_source import KafkaBatches
+    from toolkit.spark.carried import carried_source
     from toolkit.spark.log_source import KafkaLog
     from toolkit.spark.secret_options import connecting, hide_secrets
     from toolkit.spark.transactions_source import KafkaTransactions
@@ -38,5 +40,6 @@ def register(spark: SparkSession, *, config: str | Mapping[str, object] | Client
     given = None if config is None else ClientConfig(config)
     hidden = hide_secrets(spark)
     spark.dataSource.register(KafkaLog)
-    for source in (KafkaBatches, KafkaTransactions):
-        spark.dataSource.register(connecting(source, config=given, hides_secrets=hidden))
+    spark.dataSource.register(connecting(KafkaBatches, config=given, hides_secrets=hidden))
+    stream, package = connecting(KafkaTransactions, config=given, hides_secrets=hidden), sent(spark)
+    spark.dataSource.register(stream if package is None else carried_source(stream, package))

@@ -127,12 +127,27 @@ def _sampler(asked: _Asked, config: ClientConfig) -> Sampler:
 
 
 class _Rows:
-    """What executors do: unpack the rows that came with the plan."""
+    """What executors do: unpack the rows that came with the plan.
+
+    They get that and no more: neither credentials nor this package, which Spark Connect does not send to the tasks of
+    a stream (`toolkit.spark.carried`).
+    """
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        if partition is not None and partition.value is not None:
-            with pa.ipc.open_stream(partition.value) as stream:
-                yield from stream
+        return _unpacking().read(partition)
+
+    def __reduce__(self) -> tuple[type[DataSourceReader], tuple[()]]:
+        return type(_unpacking()), ()
+
+
+def _unpacking() -> DataSourceReader:
+    class Unpacking(DataSourceReader):  # nested, so that it is pickled with all it holds
+        def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+            if partition is not None and partition.value is not None:
+                with pa.ipc.open_stream(partition.value) as stream:
+                    yield from stream
+
+    return Unpacking()
 
 
 class _Reader(_Rows, DataSourceReader):
