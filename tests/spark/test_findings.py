@@ -31,7 +31,7 @@ from toolkit.spark.types import spark_table
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-PARTITIONS = range(40)
+PARTITIONS = range(24)
 
 
 def random_headers(seed: int) -> Headers:
@@ -93,12 +93,12 @@ def test_holds_in_small_sections_are_those_of_each_whole_log(spark: SparkSession
     spans = frame(spark, [each for each, _ in found])
     of_batches = frame(spark, [each for _, each in found])
     best = best_logs(of_batches)
-    held = holds(spans, best, min_held_ms=3_000, offsets_per_task=7)
+    held = holds(spans, best, min_held_ms=3_000, offsets_per_task=16)
     expected = []
     for (one, _), headers in zip(found, logs, strict=True):
         end = {"log_end_offset": int(headers["last_offset"][-1]) + 1} if len(headers) else {}
         expected += [row | end for row in rules.holds(one, min_held_ms=3_000).to_pylist()]
-    assert len(expected) > 40
+    assert len(expected) > 24
     same(rows(held, rules.HOLDS), expected)
 
     counts = counted(with_stretches(held, None), of_batches, best, offsets_per_slot=8).collect()

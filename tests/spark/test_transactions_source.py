@@ -36,7 +36,8 @@ from toolkit.sources.recording import Recording
 from toolkit.spark import register
 from toolkit.spark.artifact import _zipped
 from toolkit.spark.carried import carried_source
-from toolkit.spark.recorded import EVERYTHING, RECORDED_TABLES, recorded, recorded_schema
+from toolkit.spark.recorded import recorded
+from toolkit.spark.recorded_schema import EVERYTHING, RECORDED_TABLES, recorded_schema
 from toolkit.spark.recording_sink import write_recording
 from toolkit.spark.secret_options import connecting
 from toolkit.spark.transactions_source import KafkaTransactions

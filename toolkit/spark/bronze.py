@@ -152,14 +152,15 @@ class Bronze:
         same = topic.eqNullSafe(sf.col("_topic")) & number.eqNullSafe(sf.col("_partition"))
         if are_segments:
             same = sf.col("file") == sf.col("_file")
-        inside = sf.col(kept.offset) >= sf.col("_from")
-        if table != "batches":
-            inside &= sf.col(kept.offset) < sf.col("_end")
+        if table == "batches":
+            inside = sf.col("last_offset") >= sf.col("_from")  # a log may start within a batch, which comes whole
+        else:
+            inside = (sf.col(kept.offset) >= sf.col("_from")) & (sf.col(kept.offset) < sf.col("_end"))
         unread = sf.coalesce(sf.col("position") >= sf.col("_position"), sf.lit(True))
         wanted = self.store.spark.createDataFrame([_wanted(part) for part in parts], PARTS)
         joined = rows.join(sf.broadcast(wanted), same, "inner")
-        chosen = joined.where(sf.when(sf.col("error").isNull(), inside).otherwise(unread))
-        return chosen.select(*kept.table.names, self._run(), *PART)
+        mine = joined.where(sf.when(sf.col("error").isNull(), inside).otherwise(unread))
+        return mine.select(*kept.table.names, self._run(), *PART)
 
     def _lost_rows(self) -> DataFrame:
         rows = [

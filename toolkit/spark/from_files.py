@@ -12,7 +12,7 @@ from pyspark.sql import functions as sf
 
 from toolkit.errors import NotFound
 from toolkit.formats.records import STATE_TOPIC
-from toolkit.schema import CHECKPOINTS, SEGMENTS, Row, Table
+from toolkit.schema import CHECKPOINTS, SEGMENTS, Row
 from toolkit.spark.bronze import Bronze
 from toolkit.spark.intake import UNREAD, Intake, log_marks, plan_log
 from toolkit.spark.ledger import Ledger, Part, digest
@@ -52,7 +52,7 @@ class LogFiles:
         Log directories, folders of partitions, segments, texts.
     topics
         Only these, and what the coordinators wrote down of transactions; all if null.
-    at_rest
+    at_rest, txn_state_partitions
         As of `toolkit.LogDir`.
     segments
         Rows of ``schema.SEGMENTS``, of these topics.
@@ -64,6 +64,7 @@ class LogFiles:
     paths: Sequence[str]
     topics: Sequence[str] | None
     at_rest: bool
+    txn_state_partitions: int | None
     segments: Sequence[Row]
     checkpoints: Sequence[Row]
 
@@ -95,7 +96,7 @@ class LogFiles:
     def signature(self) -> str:
         """Another one once a segment or a checkpoint has changed, or something else is asked."""
         told = [str(tuple(row.values())) for row in (*self.segments, *self.checkpoints)]
-        return digest([self.paths, self.topics, self.at_rest, sorted(told)])
+        return digest([self.paths, self.topics, self.at_rest, self.txn_state_partitions, sorted(told)])
 
     def intakes(self, ledger: Ledger) -> list[Intake]:
         """What is to be done about each log."""
@@ -141,9 +142,10 @@ class LogFiles:
             return self.spark.createDataFrame(spark_table(SEGMENTS.arrow([*self.segments, *self._gone(ledger)])))
         if table == "checkpoints":
             return self.spark.createDataFrame(spark_table(CHECKPOINTS.arrow(self.checkpoints)))
-        if table == "answers":
-            return self._load("findings", self.paths, **({"at_rest": "true"} if self.at_rest else {}))
-        return self._load(table, self.paths)
+        options = {"at_rest": "true"} if table == "answers" and self.at_rest else {}
+        if table in {"answers", "transactions"} and self.txn_state_partitions is not None:
+            options["txn_state_partitions"] = str(self.txn_state_partitions)
+        return self._load("findings" if table == "answers" else table, self.paths, **options)
 
     def _gone(self, ledger: Ledger) -> list[Row]:
         """Segments that were read once and are there no more, as they were last."""
@@ -192,7 +194,12 @@ class LogFiles:
 
 
 def list_files(
-    spark: SparkSession, paths: Sequence[str], *, topics: Sequence[str] | None = None, at_rest: bool = False
+    spark: SparkSession,
+    paths: Sequence[str],
+    *,
+    topics: Sequence[str] | None = None,
+    at_rest: bool = False,
+    txn_state_partitions: int | None = None,
 ) -> LogFiles:
     """List log directories.
 
@@ -201,14 +208,19 @@ def list_files(
     NotFound
         If the files hold nothing of a topic.
     """
-    segments = _rows(load(spark, "segments", paths), SEGMENTS)
+    segments = _rows(load(spark, "segments", paths))
     if topics is not None:
         if missing := sorted(set(topics) - {row["topic"] for row in segments}):
             raise NotFound(f"The files hold nothing of topic {missing[0]!r}.")
         segments = [row for row in segments if row["topic"] in {*topics, STATE_TOPIC}]
-    checkpoints = _rows(load(spark, "checkpoints", paths), CHECKPOINTS)
     return LogFiles(
-        spark=spark, paths=paths, topics=topics, at_rest=at_rest, segments=segments, checkpoints=checkpoints
+        spark=spark,
+        paths=paths,
+        topics=topics,
+        at_rest=at_rest,
+        txn_state_partitions=txn_state_partitions,
+        segments=segments,
+        checkpoints=_rows(load(spark, "checkpoints", paths)),
     )
 
 
@@ -218,7 +230,7 @@ def load(spark: SparkSession, table: str, paths: Sequence[str], **options: str) 
     return reader.option("paths", json.dumps(list(paths))).load()
 
 
-def _rows(frame: DataFrame, table: Table) -> list[Row]:
+def _rows(frame: DataFrame) -> list[Row]:
     rows: list[Row] = frame.toArrow().to_pylist()
     return rows
 

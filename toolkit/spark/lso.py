@@ -1,12 +1,13 @@
 """Steps of the LSO from transactions, section by section of each log.
 
-A section needs only the transactions that touch it (`toolkit.analysis.lso.lso_steps`), so each is sent to every section
-that it touches, and no task holds those of a whole log.
+A section needs only the transactions that touch it (`toolkit.analysis.lso.lso_steps`). So each is sent to every section
+that it touches and in which something happens, and no task holds those of a whole log.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -19,10 +20,21 @@ from pyspark.sql import functions as sf
 
 from toolkit.analysis.lso import lso_steps, lso_table
 from toolkit.analysis.spans import SPAN, spans_of
-from toolkit.schema import LSO_TIMELINE, Row
+from toolkit.schema import LSO_TIMELINE
 from toolkit.spark.log_ends import log_ends
-from toolkit.spark.packing import Gathered, pack_groups, runs, unpack, whole_runs
-from toolkit.spark.pieces import END, GROUP, OF_LOG, PIECES, PLACE, TOUCHING, log_name, piece_rows, together
+from toolkit.spark.packing import Gathered, group_codes, pack_groups, runs, unpack, whole_runs
+from toolkit.spark.pieces import (
+    END,
+    GROUP,
+    OF_LOG,
+    PIECES,
+    PLACE,
+    SECTIONS,
+    TOUCHING,
+    log_name,
+    piece_rows,
+    together,
+)
 from toolkit.spark.types import spark_table, struct_type
 
 __all__ = ["lso_timeline"]
@@ -31,6 +43,7 @@ Array = npt.NDArray[Any]
 
 OFFSETS_PER_TASK = 1 << 20
 SPANS_AT_ONCE = STEPS_AT_ONCE = 1 << 16
+NEVER = np.iinfo(np.int64).max
 LOG = ["topic", "partition", "log"]
 WHERE = ["topic", "partition", "broker_id"]
 NEEDED = (  # of SPANS
@@ -72,60 +85,89 @@ def lso_timeline(
 
 
 def _touching(batches: Iterable[pa.RecordBatch], *, offsets_per_task: int) -> Iterator[pa.RecordBatch]:
-    """Transactions in each section that they touch; as of the log where it takes its beginning or end to tell."""
+    """Each transaction in the section that it lies in; as of the log if it lies in several, or depends on its ends."""
     for rows in batches:
         spans = spans_of(rows)
         first, last = (spans[name] // offsets_per_task for name in ("first_offset", "marker_offset"))
-        of_log = (spans["marker_offset"] < 0) | (spans["truncated"] == 1)
-        which, slots = _ranges(np.where(of_log, OF_LOG, first), np.where(of_log, OF_LOG, last))
-        place = rows.select(PLACE).take(pa.array(which))
-        packed, like = pack_groups(spans[which], [*place.columns, pa.array(slots)])
-        place = place.take(like)
-        logs = map(log_name, place.column("file").to_pylist(), place.column("broker_id").to_pylist())
-        columns = {name: place.column(name) for name in ("topic", "partition", "broker_id")}
-        columns |= {"log": pa.array(logs, pa.string()), "slot": pa.array(slots).take(like), "packed": packed}
-        yield piece_rows({**columns, "kind": TOUCHING}, rows=len(packed))
+        of_log = (first != last) | (spans["truncated"] == 1)
+        names = map(log_name, rows.column("file").to_pylist(), rows.column("broker_id").to_pylist())
+        columns = {name: rows.column(name) for name in WHERE} | {"log": pa.array(names, pa.string())}
+        slots = pa.array(np.where(of_log, OF_LOG, first))
+        packed, like = pack_groups(spans, [*columns.values(), slots])
+        touching = {name: column.take(like) for name, column in (columns | {"slot": slots}).items()}
+        yield piece_rows({**touching, "kind": TOUCHING, "packed": packed}, rows=len(packed))
+        yield _with_events({name: columns[name] for name in LOG}, first, last)
+
+
+def _with_events(logs: Mapping[str, pa.Array], first: Array, last: Array) -> pa.RecordBatch:
+    """The sections in which a transaction begins or ends; in no other does the LSO make a step."""
+    ends = np.flatnonzero(last >= 0)
+    rows, sections = np.concatenate((np.arange(len(first)), ends)), np.concatenate((first, last[ends]))
+    keys = [*(column.take(pa.array(rows)) for column in logs.values()), pa.array(sections)]
+    once = np.unique(group_codes(keys, len(rows)), return_index=True)[1]
+    packed, like = pack_groups(sections[once], [column.take(pa.array(once)) for column in keys[:-1]])
+    columns = {name: column.take(pa.array(rows[once]).take(like)) for name, column in logs.items()}
+    return piece_rows({**columns, "slot": OF_LOG, "kind": SECTIONS, "packed": packed}, rows=len(packed))
 
 
 def _spread(batches: Iterable[pa.RecordBatch], *, offsets_per_task: int) -> Iterator[pa.RecordBatch]:
-    """What is of the log in each section that it touches; what began before the log does is in its first section."""
-    end: Row = {}
+    """What is of the log in each section that it touches, of those in which something begins or ends."""
+    log = _Log()
     for run in runs(batches, (*GROUP, "kind")):
-        one = run.slice(0, 1).select([*GROUP, "kind", "first_offset", "log_end_offset"]).to_pylist()[0]
-        if one["slot"] != OF_LOG:
+        slot, kind = run.column("slot")[0].as_py(), run.column("kind")[0].as_py()
+        name = [run.column(each)[0].as_py() for each in LOG]
+        if slot != OF_LOG:
             yield run
-        elif one["kind"] == END:
-            end = one
-            yield _with_slot(run, max(one["first_offset"], one["log_end_offset"] - 1) // offsets_per_task)
+            continue
+        log = log if log.name == name else _Log(name)
+        if kind == END:
+            yield log.reaches(run, offsets_per_task)
+        elif kind == SECTIONS:
+            log.sections = np.union1d(log.sections, unpack(run.column("packed"), log.sections.dtype)[0])
         else:
-            same_log = all(end.get(name) == one[name] for name in LOG)
-            yield from _spread_spans(run, end if same_log else {}, offsets_per_task)
+            yield from log.spread(run, offsets_per_task)
 
 
-def _with_slot(rows: pa.RecordBatch, slot: int) -> pa.RecordBatch:
-    columns = dict(zip(rows.schema.names, rows.columns, strict=True))
-    return piece_rows(columns | {"slot": slot}, rows=rows.num_rows)
+@dataclass(slots=True, eq=False)
+class _Log:
+    """Where one log begins, and the sections of it in which something happens: its end, too."""
+
+    name: list[Any] = field(default_factory=list)
+    first_offset: int | None = None
+    sections: Array = field(default_factory=lambda: np.zeros(0, np.int64))
+
+    def reaches(self, end: pa.RecordBatch, offsets_per_task: int) -> pa.RecordBatch:
+        """Take in where it begins and ends; the same row, in the section of its end."""
+        row = end.select(["first_offset", "log_end_offset"]).to_pylist()[0]
+        self.first_offset = row["first_offset"]
+        last = max(row["first_offset"], row["log_end_offset"] - 1) // offsets_per_task
+        self.sections = np.union1d(self.sections, [last])
+        columns = dict(zip(end.schema.names, end.columns, strict=True))
+        return piece_rows(columns | {"slot": last}, rows=end.num_rows)
+
+    def spread(self, rows: pa.RecordBatch, offsets_per_task: int) -> Iterator[pa.RecordBatch]:
+        """What began before the log does goes to its first section."""
+        spans, _ = unpack(rows.column("packed"), SPAN)
+        log_first = (self.first_offset or 0) // offsets_per_task
+        sections = np.unique(np.maximum(self.sections, log_first))
+        marker = np.where(spans["marker_offset"] < 0, NEVER, spans["marker_offset"])
+        first, last = (np.maximum(at // offsets_per_task, log_first) for at in (spans["first_offset"], marker))
+        low, high = np.searchsorted(sections, first), np.searchsorted(sections, last, side="right")
+        place = {name: rows.column(name)[0].as_py() for name in (*LOG, "broker_id")}
+        which, numbers = _ranges(low, high)
+        for start in range(0, len(which), SPANS_AT_ONCE):
+            part = slice(start, start + SPANS_AT_ONCE)
+            slots = pa.array(sections[numbers[part]])
+            packed, like = pack_groups(spans[which[part]], [slots])
+            columns = {"slot": slots.take(like), "packed": packed, "first_offset": self.first_offset}
+            yield piece_rows({**place, **columns, "kind": TOUCHING}, rows=len(packed))
 
 
-def _spread_spans(rows: pa.RecordBatch, end: Row, offsets_per_task: int) -> Iterator[pa.RecordBatch]:
-    spans, _ = unpack(rows.column("packed"), SPAN)
-    log_first = end.get("first_offset")
-    first = np.maximum(spans["first_offset"], log_first or 0)
-    last = np.where(spans["marker_offset"] < 0, end.get("log_end_offset", 0) - 1, spans["marker_offset"])
-    which, slots = _ranges(first // offsets_per_task, np.maximum(first, last) // offsets_per_task)
-    place = {name: rows.column(name)[0].as_py() for name in (*LOG, "broker_id")}
-    for start in range(0, len(which), SPANS_AT_ONCE):
-        part = slice(start, start + SPANS_AT_ONCE)
-        packed, like = pack_groups(spans[which[part]], [pa.array(slots[part])])
-        columns = {"slot": pa.array(slots[part]).take(like), "packed": packed, "first_offset": log_first}
-        yield piece_rows({**place, **columns, "kind": TOUCHING}, rows=len(packed))
-
-
-def _ranges(first: Array, last: Array) -> tuple[Array, Array]:
-    """Every number from each first to each last, and before it the index of its range."""
-    counts = last - first + 1
-    which = np.repeat(np.arange(len(first)), counts)
-    return which, first[which] + np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
+def _ranges(low: Array, high: Array) -> tuple[Array, Array]:
+    """Every number from each low one to before the high one, and before it the index of its range."""
+    counts = np.maximum(high - low, 0)
+    which = np.repeat(np.arange(len(low)), counts)
+    return which, low[which] + np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
 
 
 def _steps(batches: Iterable[pa.RecordBatch], *, offsets_per_task: int) -> Iterator[pa.RecordBatch]:

@@ -10,11 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from toolkit.errors import UsageError
-from toolkit.formats.group_records import OFFSETS_TOPIC
-from toolkit.formats.records import STATE_TOPIC
+from toolkit.sources.asked import Place
 from toolkit.sources.bounds import NAMED, Bound
-from toolkit.sources.topology import Place, Topology, as_places, read_topology
-from toolkit.sources.wire import Wire
 from toolkit.spark.reader_options import Options
 
 __all__ = ["OFFSETS", "SELECTION", "Bounds", "Selection", "ending", "selection", "starting"]
@@ -27,7 +24,6 @@ OFFSETS = (
 
 WORDS = {**{name: name for name in NAMED}, "earliest": "log_start", "latest": "high_watermark"}
 NUMBERS = {-2: "log_start", -1: "high_watermark"}  # as Spark's JSON has them
-INTERNAL = {STATE_TOPIC, OFFSETS_TOPIC, "__share_group_state"}  # a pattern does not mean them, as in Spark
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
@@ -38,27 +34,6 @@ class Selection:
     topics: Sequence[str] | None = None
     pattern: str | None = None
     places: Sequence[Place] | None = None
-
-    def read(self, wire: Wire) -> tuple[Topology, list[Place]]:
-        """The partitions that are there.
-
-        Raises
-        ------
-        NotFound, BrokerError, ConnectionFailed
-            If the cluster does not have, or does not show, one that is named; or does not answer.
-        """
-        if self.pattern is not None:
-            topology = read_topology(wire)
-            matched = {topic for topic, _ in topology.partitions if self._means(topic)}
-            return topology, sorted(place for place in topology.partitions if place[0] in matched)
-        if self.places is not None:
-            topology = read_topology(wire, {topic for topic, _ in self.places})
-            return topology, as_places(topology, None, self.places)
-        topology = read_topology(wire, self.topics)
-        return topology, as_places(topology, self.topics, None)
-
-    def _means(self, topic: str) -> bool:
-        return topic not in INTERNAL and re.fullmatch(self.pattern or "", topic) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,17 @@ import pyarrow.compute as pc
 
 from toolkit.analysis.ordering import run_starts, stable_order, taken
 
-__all__ = ["ROWS_PER_PACK", "Gathered", "pack", "pack_groups", "pack_starts", "runs", "unpack", "whole_runs"]
+__all__ = [
+    "ROWS_PER_PACK",
+    "Gathered",
+    "group_codes",
+    "pack",
+    "pack_groups",
+    "pack_starts",
+    "runs",
+    "unpack",
+    "whole_runs",
+]
 
 ROWS_PER_PACK = 64
 """At most so many in one packed row: some 5 to 7 KB."""
@@ -51,14 +61,14 @@ def pack(rows: Array, starts: Array) -> pa.Array:
 
 def pack_groups(rows: Array, keys: Iterable[pa.Array]) -> tuple[pa.Array, pa.Array]:
     """Rows that are equal in every key as a binary column, and the index of a row that each of its values is like."""
-    group = _codes(keys, len(rows))
+    group = group_codes(keys, len(rows))
     order = stable_order(group)
     group = group[order]
     starts = pack_starts(run_starts(changes=group[1:] != group[:-1]), len(rows))
     return pack(taken(rows, order), starts), pa.array(order[starts])
 
 
-def _codes(columns: Iterable[pa.Array], rows: int) -> Array:
+def group_codes(columns: Iterable[pa.Array], rows: int) -> Array:
     """A number for each row; equal where the rows are."""
     codes = np.zeros(rows, np.int64)
     for column in columns:

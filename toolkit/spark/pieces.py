@@ -35,6 +35,7 @@ __all__ = [
     "PIECES",
     "PIECES_SCHEMA",
     "PLACE",
+    "SECTIONS",
     "TOUCHING",
     "log_name",
     "piece_batches",
@@ -54,7 +55,7 @@ PIECES = StructType(
         StructField("first_offset", LongType()),  # where in the log it is
         StructField("broker_id", IntegerType()),
         StructField("file", StringType()),  # that all in it was read from
-        StructField("packed", BinaryType()),  # rows of SPAN or HEADER, see `toolkit.spark.packing`
+        StructField("packed", BinaryType()),  # rows of one kind of array, see `toolkit.spark.packing`
         StructField("log_end_offset", LongType()),
         StructField("end_time", LongType()),  # of the last batch, in ms
         StructField("position", LongType()),
@@ -74,7 +75,8 @@ DAMAGE = "damage"  # what could not be read: position, error
 EDGES = "edges"  # transactions that may continue on either side of a part (spans)
 END = "end"  # where a part ends: log_end_offset, end_time
 HEADERS = "headers"  # batches that are not folded yet (headers)
-TOUCHING = "touching"  # transactions that touch a section of the log (spans)
+SECTIONS = "sections"  # sections of the log that a transaction begins or ends in (whole numbers)
+TOUCHING = "touching"  # transactions that touch a section (spans)
 
 OF_LOG = -1
 GROUP = ["topic", "partition", "log", "slot"]
@@ -217,7 +219,10 @@ def piece_rows(columns: Mapping[str, Any], *, rows: int) -> pa.RecordBatch:
     arrays = []
     for column in PIECES_SCHEMA:
         given = columns.get(column.name)
-        arrays.append(given if isinstance(given, pa.Array) else pa.repeat(pa.scalar(given, column.type), rows))
+        if isinstance(given, pa.Array):
+            arrays.append(given.cast(column.type))
+        else:
+            arrays.append(pa.repeat(pa.scalar(given, column.type), rows))
     return pa.RecordBatch.from_arrays(arrays, schema=PIECES_SCHEMA)
 
 

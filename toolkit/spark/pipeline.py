@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as sf
 
@@ -56,6 +56,7 @@ def run(
     topics: Sequence[str] | None = None,
     min_held_ms: int = 60_000,
     at_rest: bool = False,
+    txn_state_partitions: int | None = None,
     progress: Progress = lambda table, done: None,
 ) -> Summary:
     """Read what is new, and make of it who held which partition's LSO from when to when, and who holds it now.
@@ -79,8 +80,8 @@ def run(
         Only these topics of logs; all if null.
     min_held_ms
         Leave out what held an LSO for less and has ended.
-    at_rest
-        As `toolkit.LogDir` takes it.
+    at_rest, txn_state_partitions
+        As `toolkit.LogDir` takes them.
     progress
         Is told of each table when it is begun, and when it is done.
 
@@ -101,7 +102,7 @@ def run(
         store = open_store(spark, target, format=format)
         store.sweep()
         with store.writing():
-            sources = _sources(spark, source, topics=topics, at_rest=at_rest)
+            sources = _sources(spark, source, topics=topics, at_rest=at_rest, txn_state_partitions=txn_state_partitions)
             going = _Run(store=store, ledger=Ledger.load(store), progress=progress)
             read = going.raw(sources)
             going.derived()
@@ -118,11 +119,15 @@ class _Sources:
 
 
 def _sources(
-    spark: SparkSession, source: Place | Sequence[Place] | Cluster, *, topics: Sequence[str] | None, at_rest: bool
+    spark: SparkSession,
+    source: Place | Sequence[Place] | Cluster,
+    *,
+    topics: Sequence[str] | None,
+    **of_files: Any,
 ) -> _Sources:
     if isinstance(source, Cluster):
-        if at_rest:
-            raise UsageError("at_rest is said of files.", do="Leave it out for a cluster.")
+        if any(of_files.values()):
+            raise UsageError("at_rest and txn_state_partitions are said of files.", do="Leave them out.")
         register(spark, config=source.config)
         return _Sources(logs=list_partitions(spark, source, topics=topics))
     register(spark)
@@ -130,7 +135,7 @@ def _sources(
     recorded = [path for path in paths if is_recording(spark, path)]
     others = [path for path in paths if path not in recorded]
     return _Sources(
-        logs=list_files(spark, others, topics=topics, at_rest=at_rest) if others else None,
+        logs=list_files(spark, others, topics=topics, **of_files) if others else None,
         recordings=[list_days(spark, path) for path in recorded],
     )
 

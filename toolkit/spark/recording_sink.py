@@ -18,7 +18,7 @@ from toolkit.sources.recording.sample import Sample
 from toolkit.sources.recording.writer import Writer
 from toolkit.spark.artifact import sent
 from toolkit.spark.carried import carried_function
-from toolkit.spark.recorded import EVERYTHING, recorded_schema
+from toolkit.spark.recorded_schema import EVERYTHING, recorded_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

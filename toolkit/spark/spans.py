@@ -120,7 +120,7 @@ def _packed(batches: Iterable[pa.RecordBatch], *, offsets_per_task: int) -> Iter
 
 def _header_rows(batch: pa.RecordBatch, offsets_per_task: int) -> pa.RecordBatch:
     headers = headers_of(batch)
-    slots = pa.array(headers["base_offset"] // offsets_per_task)
+    slots = pa.array(np.maximum(headers["base_offset"] // offsets_per_task, 0))
     packed, like = pack_groups(headers, [*batch.select(PLACE).columns, slots])
     place = batch.select(PLACE).take(like)
     columns = {"log": _logs(place), "slot": slots.take(like), "kind": HEADERS, "packed": packed}

@@ -2,45 +2,16 @@
 
 from __future__ import annotations
 
-import datetime as dt
-import threading
-import time
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.types import StructType
 
-import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
-
-from toolkit.analysis.late import LATE_PADDING_MS, MAX_TRANSACTION_TIMEOUT_MS
-from toolkit.config import ClientConfig
-from toolkit.sources.cluster import LOOK_AGAIN, Cluster
-from toolkit.sources.recording.sample import Sample
-from toolkit.sources.recording.sampler import Sampler
-from toolkit.spark.connection import CONNECTION, PREFIX, client_config
+from toolkit.spark.connection import client_config
 from toolkit.spark.plain_errors import plainly
-from toolkit.spark.reader_options import Options, choice, flag, refuse_unknown, seconds, whole_number
-from toolkit.spark.recorded import EVERYTHING, RECORDED_TABLES, recorded_schema, recorded_table
+from toolkit.spark.recorded_schema import recorded_schema
 from toolkit.spark.secret_options import Connecting
-
-if TYPE_CHECKING:
-    from pyspark.sql.types import StructType
-
-try:
-    from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
-except ImportError:  # before Spark 4.2, which asks a source once for all that availableNow is to read
-
-    class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
-        pass
-
+from toolkit.spark.transactions_options import transactions_options
 
 __all__ = ["KafkaTransactions"]
-
-NAME = "kafka_transactions"
-OWN = ("interval", "late_padding_ms", "log_evidence", "looks_apart", "max_transaction_timeout_ms", "table")
-EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-PAUSE = 0.5  # seconds at most until Spark, which asks every 10 ms, has its answer: so long it may take to stop
-BYTES_AT_ONCE = 1 << 20  # of rows in one task, before they are compressed
 
 
 class KafkaTransactions(Connecting, DataSource):
@@ -72,174 +43,43 @@ class KafkaTransactions(Connecting, DataSource):
 
     @classmethod
     def name(cls) -> str:
-        return NAME
+        """What ``format`` takes."""
+        return "kafka_transactions"
 
     @plainly
     def schema(self) -> StructType:
-        asked = _asked(self.options)  # here, so that load() tells of an option that is wrong
+        """The table's, as declared.
+
+        Raises
+        ------
+        UsageError
+            For an option that is not known or cannot be read.
+        """
         client_config(self.options, self)
-        return recorded_schema(asked.table)
+        return recorded_schema(transactions_options(self.options).table)
 
     @plainly
-    def reader(self, schema: StructType) -> _Reader:
-        return _Reader(_asked(self.options), client_config(self.options, self))
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """What looks once.
+
+        Raises
+        ------
+        UsageError
+            As `schema` does.
+        """
+        from toolkit.spark.transactions_reader import LookReader
+
+        return LookReader(transactions_options(self.options), client_config(self.options, self))
 
     @plainly
-    def streamReader(self, schema: StructType) -> _StreamReader:  # noqa: N802 - Spark's name
-        return _StreamReader(_asked(self.options), client_config(self.options, self))
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """What looks again and again.
 
+        Raises
+        ------
+        UsageError
+            As `schema` does.
+        """
+        from toolkit.spark.transactions_reader import LooksReader
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Asked:
-    """The options."""
-
-    table: str
-    interval_ms: int
-    timeout: float
-    looks_apart: float
-    judging: dict[str, Any]
-
-
-def _asked(options: Options) -> _Asked:
-    refuse_unknown(options, {*OWN, *CONNECTION}, source=NAME, prefix=PREFIX)
-    interval = seconds(options, "interval", default=10.0, lowest=0.1)
-    padding = whole_number(options, "late_padding_ms")
-    longest = whole_number(options, "max_transaction_timeout_ms")
-    return _Asked(
-        table=choice(options, "table", RECORDED_TABLES, default=EVERYTHING),
-        interval_ms=round(interval * 1000),
-        timeout=seconds(options, "timeout", default=min(30.0, max(1.0, interval / 3)), lowest=0.1),
-        looks_apart=seconds(options, "looks_apart", default=5.0),
-        judging={
-            "late_padding_ms": LATE_PADDING_MS if padding is None else padding,
-            "max_transaction_timeout_ms": MAX_TRANSACTION_TIMEOUT_MS if longest is None else longest,
-            "log_evidence": flag(options, "log_evidence", default=True),
-        },
-    )
-
-
-def _sampler(asked: _Asked, config: ClientConfig) -> Sampler:
-    return Sampler(
-        connect=lambda: Cluster(config, timeout=asked.timeout),
-        interval_ms=asked.interval_ms,
-        options=asked.judging,
-    )
-
-
-class _Rows:
-    """What executors do: unpack the rows that came with the plan.
-
-    They get that and no more: neither credentials nor this package, which Spark Connect does not send to the tasks of
-    a stream (`toolkit.spark.carried`).
-    """
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return _unpacking().read(partition)
-
-    def __reduce__(self) -> tuple[type[DataSourceReader], tuple[()]]:
-        return type(_unpacking()), ()
-
-
-def _unpacking() -> DataSourceReader:
-    class Unpacking(DataSourceReader):  # nested, so that it is pickled with all it holds
-        def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-            if partition is not None and partition.value is not None:
-                with pa.ipc.open_stream(partition.value) as stream:
-                    yield from stream
-
-    return Unpacking()
-
-
-class _Reader(_Rows, DataSourceReader):
-    """One look, when Spark plans the query."""
-
-    def __init__(self, asked: _Asked, config: ClientConfig) -> None:
-        self._asked = asked
-        self._config = config
-
-    @plainly
-    def partitions(self) -> list[InputPartition]:
-        sampler = _sampler(self._asked, self._config)
-        try:
-            sampler.connected()  # without a cluster there is no answer, and no table that could say so
-            sample = sampler.take(_now(), None)
-            if self._asked.looks_apart and any(row["verdict"] in LOOK_AGAIN for row in sample.tables["findings"]):
-                threading.Event().wait(self._asked.looks_apart)
-                sample = sampler.take(_now(), sample)
-        finally:
-            sampler.close()
-        return _packed(sample, self._asked.table)
-
-
-class _StreamReader(_Rows, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Offsets are ``{"due": milliseconds}``; the look is taken when the micro-batch is planned.
-
-    One of these lives in a process of its own for as long as the query runs, and ends with it.
-    """
-
-    def __init__(self, asked: _Asked, config: ClientConfig) -> None:
-        self._asked = asked
-        self._config = config
-        self._last_due = 0  # the newest that was planned, here or before a restart
-        self._only_due: int | None = None
-        self._sampler: Sampler | None = None
-        self._sample: Sample | None = None
-        self._planned: tuple[int, list[InputPartition]] | None = None
-
-    def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
-        return {"due": 0}
-
-    def latestOffset(self, start: dict[str, int] | None = None, limit: object = None) -> dict[str, int]:  # noqa: N802
-        """The newest time that a sample is due at; the last one again, after a pause, where there is no newer."""
-        if start is not None:  # Spark tells it from 4.2 on
-            self._last_due = max(self._last_due, start["due"])
-        if self._only_due is not None:
-            return {"due": max(self._last_due, self._only_due)}
-        due = self._newest_due()
-        if due <= self._last_due:
-            until_next = (due + self._asked.interval_ms) / 1000 - time.time()
-            threading.Event().wait(min(PAUSE, max(0.01, until_next)))
-            due = self._newest_due()
-        return {"due": max(self._last_due, due)}
-
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        self._only_due = self._newest_due()
-
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
-        due = end["due"]
-        self._last_due = max(self._last_due, start["due"], due)
-        if due <= start["due"]:
-            return []
-        if self._planned is None or self._planned[0] != due:
-            self._planned = due, _packed(self._take(due), self._asked.table)
-        return self._planned[1]
-
-    def _take(self, due: int) -> Sample:
-        self._sampler = self._sampler or _sampler(self._asked, self._config)
-        self._sample = self._sampler.take(EPOCH + dt.timedelta(milliseconds=due), self._sample)
-        return self._sample
-
-    def stop(self) -> None:
-        if self._sampler is not None:
-            self._sampler.close()
-
-    def _newest_due(self) -> int:
-        return time.time_ns() // 1_000_000 // self._asked.interval_ms * self._asked.interval_ms
-
-
-def _packed(sample: Sample, table: str) -> list[InputPartition]:
-    """Rows as the plan carries them: compressed, some in each task."""
-    rows = recorded_table(sample.tables, table)
-    at_once = max(1, len(rows) * BYTES_AT_ONCE // max(1, rows.nbytes))
-    return [InputPartition(_as_bytes(rows.slice(first, at_once))) for first in range(0, len(rows), at_once)]
-
-
-def _as_bytes(rows: pa.Table) -> bytes:
-    buffer = pa.BufferOutputStream()
-    with pa.ipc.new_stream(buffer, rows.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as stream:
-        stream.write_table(rows)
-    return bytes(buffer.getvalue())
-
-
-def _now() -> dt.datetime:
-    return EPOCH + dt.timedelta(milliseconds=time.time_ns() // 1_000_000)
+        return LooksReader(transactions_options(self.options), client_config(self.options, self))

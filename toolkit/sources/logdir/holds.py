@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from toolkit.analysis.amounts import amounts
 from toolkit.analysis.holders import by_producer, held_findings, stretch
-from toolkit.analysis.holds import holds
+from toolkit.analysis.holds import SPAN_COLUMNS, holds
 from toolkit.formats.records import STATE_TOPIC
 from toolkit.schema import Row
 from toolkit.sources.logdir.contents import Contents
@@ -50,7 +50,8 @@ def with_holds(contents: Contents, looked: Looked, answers: Iterable[Row], *, mi
 
 def _holds(contents: Contents, log: Log, answers: Sequence[Row], *, min_held_ms: int) -> list[Row]:
     """Rows of `toolkit.analysis.holds.HOLDS`, with what was counted behind them."""
-    spans = pa.concat_tables(span_tables(contents, [log], Section(), producer_id=None))
+    read = span_tables(contents, [log], Section(), producer_id=None)
+    spans = pa.concat_tables(table.select(SPAN_COLUMNS) for table in read)
     found = holds(spans, min_held_ms=min_held_ms).to_pylist()
     return [{**hold, **_counted(log, hold, answers)} for hold in found]
 
