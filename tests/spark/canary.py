@@ -22,9 +22,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from toolkit.lab.session import local_session
-from toolkit.spark import register
+from toolkit.spark import register, write_recording
 from toolkit.spark.batches_source import KafkaBatches
-from toolkit.spark.recording_sink import write_recording
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

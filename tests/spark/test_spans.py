@@ -27,7 +27,7 @@ from toolkit.sources.log_tables import Part, Where
 from toolkit.spark import register
 from toolkit.spark import spans as of_spark
 from toolkit.spark.merging import merged
-from toolkit.spark.pieces import BEGIN, GROUP, PIECES_SCHEMA, piece_batches
+from toolkit.spark.pieces import BEGIN, GROUP, IN_ORDER, PIECES_SCHEMA, piece_batches
 from toolkit.spark.spans import merged_spans, spans
 from toolkit.spark.types import spark_table
 
@@ -62,16 +62,16 @@ def sorted_batches(rows: Iterable[pa.RecordBatch], random: Random) -> list[pa.Re
     """As one task of Spark gets them: sorted, and cut anywhere; in no order within what is sorted by."""
     table = pa.Table.from_batches(list(rows), PIECES_SCHEMA)
     table = table.take(pa.array(random.sample(range(len(table)), len(table)), pa.int64()))
-    order = [(name, "ascending") for name in (*GROUP, "kind", "first_offset")]
+    order = [(name, "ascending") for name in (*GROUP, *IN_ORDER)]
     found: list[pa.RecordBatch] = table.sort_by(order).to_batches(max_chunksize=random.randint(1, 20))
     return found
 
 
-def in_pieces(rows: pa.Table, snapshots: pa.Table, random: Random, *, offsets_per_task: int) -> pa.Table:
+def in_pieces(rows: pa.Table, snapshots: pa.Table, random: Random, *, batches_per_task: int) -> pa.Table:
     """What the tasks of Spark make of batches, without it."""
     rows = spark_table(rows.take(pa.array(random.sample(range(len(rows)), len(rows)), pa.int64())))
     split = rows.to_batches(max_chunksize=random.randint(1, 20))
-    packed = of_spark._packed(split, offsets_per_task=offsets_per_task)
+    packed = of_spark._packed(split, batches_per_task=batches_per_task)
     folded = [*of_spark._folded(sorted_batches(packed, random)), *of_spark._opened(snapshots.to_batches())]
     found = list(merged(sorted_batches(folded, random)))
     return pa.Table.from_batches(found, spark_table(SPANS.arrow_schema.empty_table()).schema)
@@ -113,19 +113,19 @@ per_task = st.sampled_from([1, 7, 1 << 18])
 @unhurried
 @given(logs(), per_task, st.randoms())
 def test_batches_in_any_order_give_the_transactions_of_their_log(
-    parts: list[Part], offsets_per_task: int, random: Random
+    parts: list[Part], batches_per_task: int, random: Random
 ) -> None:
-    found = in_pieces(batch_rows(parts), snapshot_rows(None, 0), random, offsets_per_task=offsets_per_task)
+    found = in_pieces(batch_rows(parts), snapshot_rows(None, 0), random, batches_per_task=batches_per_task)
     assert listed(found, SPANS) == listed(as_one(parts, begin()), SPANS)
 
 
 @unhurried
 @given(logs(BASE), openings, per_task, st.randoms())
 def test_a_snapshot_tells_what_was_open_where_the_log_begins(
-    parts: list[Part], opened: Opened | None, offsets_per_task: int, random: Random
+    parts: list[Part], opened: Opened | None, batches_per_task: int, random: Random
 ) -> None:
     snapshots = snapshot_rows(opened, BASE)
-    found = in_pieces(batch_rows(parts), snapshots, random, offsets_per_task=offsets_per_task)
+    found = in_pieces(batch_rows(parts), snapshots, random, batches_per_task=batches_per_task)
     before = EMPTY if opened is None or not parts else begin(opened_before=opened)
     assert listed(found, SPANS) == listed(as_one(parts, before), SPANS)
 
@@ -143,7 +143,7 @@ def test_of_a_log_whose_first_batches_were_not_read_nothing_is_known_before_it(
         object.__setattr__(part.scanned, "headers", part.scanned.headers[gone:])
         dropped -= gone
     left = [part for part in left if len(part.scanned.headers)]
-    found = in_pieces(kept, snapshot_rows({1000: (0, 0)}, -7), random, offsets_per_task=7)
+    found = in_pieces(kept, snapshot_rows({1000: (0, 0)}, -7), random, batches_per_task=7)
     assert listed(found, SPANS) == listed(as_one(left, EMPTY), SPANS)
 
 
@@ -180,8 +180,8 @@ def test_what_brokers_sent_is_one_log_whoever_sent_it_and_counts_once() -> None:
             BATCHES.arrow([{"topic": "orders", "partition": 3, "broker_id": 2, "error": "NOT_LEADER: it moved."}]),
         ]
     )
-    for offsets_per_task in (2, 100):
-        found = in_pieces(rows, snapshot_rows(None, 0), Random(1), offsets_per_task=offsets_per_task).to_pylist()
+    for batches_per_task in (2, 100):
+        found = in_pieces(rows, snapshot_rows(None, 0), Random(1), batches_per_task=batches_per_task).to_pylist()
         told = [
             {name: row[name] for name in ("first_offset", "marker_offset", "batches", "truncated")} for row in found
         ]
@@ -200,7 +200,7 @@ def test_damage_before_the_first_batch_is_no_reason_not_to_know_where_a_log_begi
     headers["position"] += 70
     failure = {**WHERE.columns, "file": file, "position": 0, "size": 70, "error": "CORRUPT_BATCH: no."}
     rows = pa.concat_tables([header_table(headers, **WHERE.columns, file=file), BATCHES.arrow([failure])])
-    found = in_pieces(rows, snapshot_rows(None, 0), Random(1), offsets_per_task=100).to_pylist()
+    found = in_pieces(rows, snapshot_rows(None, 0), Random(1), batches_per_task=100).to_pylist()
     assert [row["truncated"] for row in found if not row["error"]] == [False]
     (error,) = (row for row in found if row["error"])
     said = {name: value for name, value in error.items() if value is not None}
@@ -211,11 +211,11 @@ def test_damage_before_the_first_batch_is_no_reason_not_to_know_where_a_log_begi
 
 
 @pytest.mark.lab
-@pytest.mark.parametrize("offsets_per_task", [of_spark.OFFSETS_PER_TASK, 30])
-def test_spark_gives_the_transactions_of_real_logs(spark: SparkSession, history: Path, offsets_per_task: int) -> None:
+@pytest.mark.parametrize("batches_per_task", [of_spark.BATCHES_PER_TASK, 5])
+def test_spark_gives_the_transactions_of_real_logs(spark: SparkSession, history: Path, batches_per_task: int) -> None:
     files = LogDir(history)
     rows, snapshots = arrow(files.batches(), BATCHES), arrow(files.snapshots(), SNAPSHOTS)
-    found = spans(shuffled(spark, rows), snapshots=shuffled(spark, snapshots), offsets_per_task=offsets_per_task)
+    found = spans(shuffled(spark, rows), snapshots=shuffled(spark, snapshots), batches_per_task=batches_per_task)
     assert found.schema.fieldNames() == SPANS.names
     assert_rows(found, arrow(files.spans(), SPANS), SPANS)
 

@@ -33,12 +33,10 @@ from toolkit.lab.incidents import EVERYDAY
 from toolkit.lab.producer import TxnProducer
 from toolkit.schema import RECORDED
 from toolkit.sources.recording import Recording
-from toolkit.spark import register
+from toolkit.spark import recorded, register, write_recording
 from toolkit.spark.artifact import _zipped
 from toolkit.spark.carried import carried_source
-from toolkit.spark.recorded import recorded
 from toolkit.spark.recorded_schema import EVERYTHING, RECORDED_TABLES, recorded_schema
-from toolkit.spark.recording_sink import write_recording
 from toolkit.spark.secret_options import connecting
 from toolkit.spark.transactions_source import KafkaTransactions
 from toolkit.spark.types import struct_type

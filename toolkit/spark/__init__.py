@@ -1,6 +1,7 @@
 """The same rows and rules on Spark: data sources and a pipeline. The only room that imports pyspark."""
 
 from toolkit.spark.artifact import ship
+from toolkit.spark.recording import recorded, write_recording
 from toolkit.spark.sources import register
 
-__all__ = ["register", "ship"]
+__all__ = ["recorded", "register", "ship", "write_recording"]

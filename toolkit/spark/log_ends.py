@@ -28,14 +28,14 @@ def log_ends(batches: DataFrame, partitions: DataFrame | None = None) -> DataFra
         Rows of ``schema.PARTITIONS``: they know of an empty newest segment. Each is about the log of the partition, on
         its broker, that reaches furthest. A log without any batch is there if nothing is open in it.
     """
-    end = sf.col("log_end_offset")
+    end, last = sf.col("log_end_offset"), sf.coalesce("position", "base_offset")
     found = (
         batches.where(sf.col("base_offset").isNotNull())
         .groupBy(*PLACE)
         .agg(
             sf.min("base_offset").alias("first_offset"),
-            (sf.max_by("last_offset", "base_offset") + 1).alias("log_end_offset"),
-            sf.unix_millis(sf.max_by("max_timestamp", "base_offset")).alias("end_time"),
+            (sf.max_by("last_offset", last) + 1).alias("log_end_offset"),
+            sf.unix_millis(sf.max_by("max_timestamp", last)).alias("end_time"),
         )
     )
     if partitions is not None:
@@ -58,7 +58,8 @@ def _logs(rows: Sequence[Row]) -> list[Row]:
         name = log_name(row["file"], row["broker_id"])
         log = logs.get(name, row)
         first = min(row["first_offset"], log["first_offset"])
-        logs[name] = {**(log if _end(log) > _end(row) else row), "log": name, "first_offset": first}
+        last = max((log, row), key=lambda each: (each["file"] or "", _end(each)))
+        logs[name] = {**last, "log": name, "first_offset": first}
     known = list(logs.values())
     for row in (row for row in rows if row["first_offset"] is None):
         mine = [log for log in known if log["log"] is None or log["broker_id"] == row["broker_id"]]

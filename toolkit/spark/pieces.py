@@ -6,19 +6,19 @@ transactions of the whole log from them, in whatever order they come.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
-from toolkit.analysis.ordering import run_starts, stable_order, taken
+from toolkit.analysis.ordering import run_starts, taken
 from toolkit.analysis.spans import EMPTY, Piece, Spans, merge, piece
+from toolkit.formats.columns import labels
 from toolkit.sources.log_tables import Part, Where
 from toolkit.spark.packing import pack, pack_starts
 
@@ -31,6 +31,7 @@ __all__ = [
     "END",
     "GROUP",
     "HEADERS",
+    "IN_ORDER",
     "OF_LOG",
     "PIECES",
     "PIECES_SCHEMA",
@@ -40,7 +41,6 @@ __all__ = [
     "log_name",
     "piece_batches",
     "piece_rows",
-    "place_of",
     "span_rows",
     "together",
 ]
@@ -52,13 +52,13 @@ PIECES = StructType(
         StructField("log", StringType()),  # which log of the partition: `log_name`
         StructField("slot", LongType()),  # what is worked on together; -1 for what is of the whole log
         StructField("kind", StringType()),  # one of those below
-        StructField("first_offset", LongType()),  # where in the log it is
+        StructField("first_offset", LongType()),  # where it begins
         StructField("broker_id", IntegerType()),
         StructField("file", StringType()),  # that all in it was read from
         StructField("packed", BinaryType()),  # rows of one kind of array, see `toolkit.spark.packing`
         StructField("log_end_offset", LongType()),
         StructField("end_time", LongType()),  # of the last batch, in ms
-        StructField("position", LongType()),
+        StructField("position", LongType()),  # where in that it begins
         StructField("error", StringType()),
     ]
 )
@@ -67,7 +67,7 @@ PIECES = StructType(
 PIECES_SCHEMA: pa.Schema = to_arrow_schema(PIECES)
 """The same for Arrow."""
 
-# The kinds. Sorted by name and offset, the rows of a log come in the order in which they are needed.
+# The kinds. Sorted by kind and place, the rows of a log come in the order in which they are needed.
 ANCHOR = "anchor"  # nothing of the log is missing between this offset and the first batch at or after it
 BEGIN = "begin"  # what is open before this offset (spans); a null offset: it is in the edges already, or there is none
 CLOSED = "closed"  # transactions that begin and end in a part (spans)
@@ -80,6 +80,7 @@ TOUCHING = "touching"  # transactions that touch a section (spans)
 
 OF_LOG = -1
 GROUP = ["topic", "partition", "log", "slot"]
+IN_ORDER = ["kind", "file", "position", "first_offset"]
 PLACE = ["topic", "partition", "broker_id", "file"]
 SPANS_AT_ONCE = 1 << 16
 
@@ -179,7 +180,7 @@ class _Reading:
             yield span_rows(self.now.edges, of_log | {"kind": EDGES}, files=files)
 
 
-def span_rows(spans: Spans, place: Mapping[str, Any], *, files: list[str | None]) -> pa.RecordBatch:
+def span_rows(spans: Spans, place: Mapping[str, Any], *, files: Sequence[str | None]) -> pa.RecordBatch:
     """Spans packed into rows, in the order of the log, those of one file together.
 
     Parameters
@@ -191,27 +192,26 @@ def span_rows(spans: Spans, place: Mapping[str, Any], *, files: list[str | None]
     files
         The file of each ``file_id``.
     """
-    at = place_of(spans)
-    order = stable_order(at)
-    spans, at = taken(spans, order), at[order]
+    begin = np.where(spans["first_offset"] < 0, spans["marker_offset"], spans["first_offset"])
+    order = np.lexsort((begin, spans["position"], spans["file"]))
+    spans = taken(spans, order)
     starts = pack_starts(run_starts(changes=spans["file"][1:] != spans["file"][:-1]), len(spans))
-    file_ids = spans["file"][starts]
     columns = {
-        "first_offset": pa.array(at[starts]),
-        "file": pa.array(files, pa.string()).take(pa.array(file_ids, mask=(file_ids < 0) | (file_ids >= len(files)))),
+        "first_offset": pa.array(begin[order][starts]),
+        "file": labels(spans["file"][starts], files),
+        "position": pa.array(spans["position"][starts]),
         "packed": pack(spans, starts),
     }
     return piece_rows({**place, **columns}, rows=len(starts))
 
 
 def together(pieces: DataFrame) -> DataFrame:
-    """What is worked on together comes in one partition and in order, as in a grouped map; but it streams by."""
-    return pieces.repartition(*GROUP).sortWithinPartitions(*GROUP, "kind", "first_offset")
+    """What is worked on together comes in one partition and in order, as in a grouped map; but it streams by.
 
-
-def place_of(spans: Spans) -> npt.NDArray[Any]:
-    """Where in its log a span of a part is: its first offset, or that of its marker where it has no data."""
-    return np.where(spans["first_offset"] < 0, spans["marker_offset"], spans["first_offset"])
+    The order of a log in files is that of its files, which are named after their offsets, and of the bytes in them: what
+    was read of a damaged batch may be any number.
+    """
+    return pieces.repartition(*GROUP).sortWithinPartitions(*GROUP, *IN_ORDER)
 
 
 def piece_rows(columns: Mapping[str, Any], *, rows: int) -> pa.RecordBatch:

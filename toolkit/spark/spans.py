@@ -18,11 +18,12 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from toolkit.analysis.ordering import run_starts, taken
-from toolkit.analysis.spans import begin, merge, piece
+from toolkit.analysis.ordering import stable_order, taken
+from toolkit.analysis.spans import begin, piece
+from toolkit.formats.batches import HEADER_SIZE
 from toolkit.formats.folders import segment_base_offset
 from toolkit.formats.header_table import headers_of
-from toolkit.formats.headers import HEADER
+from toolkit.formats.headers import HEADER, Headers
 from toolkit.schema import SPANS
 from toolkit.spark.merging import merged
 from toolkit.spark.packing import pack, pack_groups, pack_starts, runs, unpack, whole_runs
@@ -49,7 +50,7 @@ __all__ = ["merged_spans", "spans"]
 
 Array = npt.NDArray[Any]
 
-OFFSETS_PER_TASK = 1 << 18  # as a batch has one offset at least, so many batches at most: some 25 MB
+BATCHES_PER_TASK = 1 << 19  # 45 MB of headers
 NEEDED = (  # of BATCHES; the fewer, the less is moved
     *(*PLACE, "base_offset", "last_offset", "position", "size", "producer_id", "producer_epoch", "base_sequence"),
     *("leader_epoch", "is_transactional", "is_control", "marker", "coordinator_epoch", "base_timestamp"),
@@ -58,7 +59,7 @@ NEEDED = (  # of BATCHES; the fewer, the less is moved
 
 
 def spans(
-    batches: DataFrame, *, snapshots: DataFrame | None = None, offsets_per_task: int = OFFSETS_PER_TASK
+    batches: DataFrame, *, snapshots: DataFrame | None = None, batches_per_task: int = BATCHES_PER_TASK
 ) -> DataFrame:
     """Transactions on partitions, rebuilt from their batches, and what could not be read.
 
@@ -71,8 +72,8 @@ def spans(
     snapshots
         Rows of ``schema.SNAPSHOTS``: what was open where the first batch stands, for logs whose beginning is gone.
         Without them ``truncated`` is null there.
-    offsets_per_task
-        Batches within so many offsets are held in memory at a time.
+    batches_per_task
+        At most so many are held in memory at a time, most often far fewer.
 
     Returns
     -------
@@ -82,7 +83,7 @@ def spans(
     transactional = (sf.col("is_transactional") | sf.col("is_control")) & (sf.col("producer_id") >= 0)
     first = (sf.col("position") == 0) | (sf.col("base_offset") == 0)  # it tells where the log begins
     needed = batches.where(transactional | first | sf.col("error").isNotNull()).select(*NEEDED)
-    packed = needed.mapInArrow(partial(_packed, offsets_per_task=offsets_per_task), PIECES)
+    packed = needed.mapInArrow(partial(_packed, batches_per_task=batches_per_task), PIECES)
     pieces = together(packed).mapInArrow(_folded, PIECES)
     if snapshots is not None:
         pieces = pieces.unionByName(snapshots.mapInArrow(_opened, PIECES))
@@ -108,23 +109,31 @@ def merged_spans(pieces: DataFrame) -> DataFrame:
 # Batches to packed headers: row by row, wherever they are.
 
 
-def _packed(batches: Iterable[pa.RecordBatch], *, offsets_per_task: int) -> Iterator[pa.RecordBatch]:
+def _packed(batches: Iterable[pa.RecordBatch], *, batches_per_task: int) -> Iterator[pa.RecordBatch]:
     for rows in batches:
         yield from _anchors(rows)
         unread = rows.column("error").is_valid()
         if unread.true_count:
             yield _damage_rows(rows.filter(unread))
         if unread.false_count:
-            yield _header_rows(rows.filter(pc.invert(unread)), offsets_per_task)
+            yield _header_rows(rows.filter(pc.invert(unread)), batches_per_task)
 
 
-def _header_rows(batch: pa.RecordBatch, offsets_per_task: int) -> pa.RecordBatch:
+def _header_rows(batch: pa.RecordBatch, batches_per_task: int) -> pa.RecordBatch:
     headers = headers_of(batch)
-    slots = pa.array(np.maximum(headers["base_offset"] // offsets_per_task, 0))
+    slots = pa.array(_slots(headers, batches_per_task))
     packed, like = pack_groups(headers, [*batch.select(PLACE).columns, slots])
-    place = batch.select(PLACE).take(like)
-    columns = {"log": _logs(place), "slot": slots.take(like), "kind": HEADERS, "packed": packed}
-    return piece_rows({**dict(zip(PLACE, place.columns, strict=True)), **columns}, rows=len(packed))
+    like_rows = batch.take(like)
+    columns = {name: like_rows.column(name) for name in (*PLACE, "position")}
+    columns |= {"first_offset": like_rows.column("base_offset"), "log": _logs(like_rows), "slot": slots.take(like)}
+    return piece_rows({**columns, "kind": HEADERS, "packed": packed}, rows=len(packed))
+
+
+def _slots(headers: Headers, batches_per_task: int) -> Array:
+    """Stretches of a file, or of offsets where a broker sent them: a batch has so many bytes, and one offset, at least."""
+    position = headers["position"]
+    stretch = np.where(position < 0, headers["base_offset"], position // HEADER_SIZE) // batches_per_task
+    return np.maximum(stretch, 0)
 
 
 def _logs(rows: pa.RecordBatch) -> pa.Array:
@@ -180,7 +189,7 @@ def _opened(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def _folded(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """What is of the whole log passes through."""
-    for rows in whole_runs(batches, GROUP):
+    for rows in whole_runs(batches, (*GROUP, "file")):
         if rows.column("slot")[0].as_py() == OF_LOG:
             yield from rows.to_batches()
         else:
@@ -188,21 +197,15 @@ def _folded(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _fold(rows: pa.Table) -> Iterator[pa.RecordBatch]:
-    headers, counts = unpack(rows.column("packed").combine_chunks(), HEADER)
-    files = rows.column("file").combine_chunks().dictionary_encode(null_encoding="encode")
-    file_ids = np.repeat(np.asarray(files.indices), counts)
-    order = np.lexsort((headers["position"], headers["base_offset"]))
-    headers, file_ids = taken(headers, order), file_ids[order]
-    place = {name: rows.column(name)[-1].as_py() for name in (*GROUP, "broker_id")}
+    headers, _ = unpack(rows.column("packed").combine_chunks(), HEADER)
+    place = {name: rows.column(name)[-1].as_py() for name in (*GROUP, "broker_id", "file")}
     if place["log"] is None:
-        once = np.concatenate(([True], headers["base_offset"][1:] != headers["base_offset"][:-1]))
-        headers, file_ids = headers[once], file_ids[once]
-    starts = run_starts(changes=file_ids[1:] != file_ids[:-1])
-    ends = [*starts[1:], len(headers)]
-    folded = merge(*(piece(headers[a:b], file_id=int(file_ids[a])) for a, b in zip(starts, ends, strict=True)))
-    names = files.dictionary.to_pylist()
-    closed, rest = folded.take_closed()
+        headers = headers[np.unique(headers["base_offset"], return_index=True)[1]]
+    else:
+        headers = taken(headers, stable_order(headers["position"]))
+    closed, rest = piece(headers).take_closed()
+    files = [place["file"]]
     if len(closed):
-        yield span_rows(closed, {**place, "kind": CLOSED}, files=names)
+        yield span_rows(closed, {**place, "kind": CLOSED}, files=files)
     if len(rest.edges):
-        yield span_rows(rest.edges, {**place, "kind": EDGES, "slot": OF_LOG}, files=names)
+        yield span_rows(rest.edges, {**place, "kind": EDGES, "slot": OF_LOG}, files=files)

@@ -1,4 +1,4 @@
-"""The stream of the flight recorder into a recording, which `Recording` and plain Parquet readers read."""
+"""What becomes of the stream of the flight recorder: its tables one by one, or a recording."""
 
 from __future__ import annotations
 
@@ -9,22 +9,39 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from toolkit.errors import UsageError
 from toolkit.schema import RECORDED
-from toolkit.sources.recording.sample import Sample
-from toolkit.sources.recording.writer import Writer
-from toolkit.spark.artifact import sent
-from toolkit.spark.carried import carried_function
-from toolkit.spark.recorded_schema import EVERYTHING, recorded_schema
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-__all__ = ["write_recording"]
+    from toolkit.sources.recording.sample import Sample
+
+__all__ = ["recorded", "write_recording"]
+
+
+def recorded(everything: DataFrame, table: str) -> DataFrame:
+    """The rows of one table, flat, out of all that ``kafka_transactions`` gives.
+
+    Parameters
+    ----------
+    everything
+        With the columns of the table ``everything``; a stream, a micro-batch of it, or what was kept of one.
+    table
+        Its name in ``schema.RECORDED``.
+
+    Raises
+    ------
+    UsageError
+        If there is no such table.
+    """
+    if table not in RECORDED:
+        raise UsageError(f"{table!r} is not recorded.", do=f"Say one of {', '.join(RECORDED)}.")
+    from pyspark.sql import functions as sf
+
+    return everything.where(sf.col("table") == table).select(f"{table}.*")
 
 
 def write_recording(
@@ -57,6 +74,10 @@ def write_recording(
     >>> writer = write_recording(everything, "recording")  # doctest: +SKIP
     >>> query = writer.option("checkpointLocation", "checkpoint").start()  # doctest: +SKIP
     """
+    from toolkit.spark.artifact import sent
+    from toolkit.spark.carried import carried_function
+    from toolkit.spark.recorded_schema import EVERYTHING, recorded_schema
+
     if everything.columns != recorded_schema(EVERYTHING).names:
         raise UsageError(
             "This is not everything that kafka_transactions gives.", do="Load it without the option table."
@@ -67,6 +88,8 @@ def write_recording(
 
 
 def _append(batch: DataFrame, batch_id: int, *, directory: str, retention: dt.timedelta | None) -> None:
+    from toolkit.sources.recording.writer import Writer
+
     samples = list(_samples(batch.toArrow()))
     if not samples:
         return
@@ -80,6 +103,11 @@ def _append(batch: DataFrame, batch_id: int, *, directory: str, retention: dt.ti
 
 
 def _samples(found: pa.Table) -> Iterator[Sample]:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from toolkit.sources.recording.sample import Sample
+
     for due in sorted(found["sample"].unique().to_pylist()):
         of_it = found.filter(pc.equal(found["sample"], pa.scalar(due, found["sample"].type)))
         tables = {name: of_it.filter(pc.equal(of_it["table"], name))[name].to_pylist() for name in RECORDED}
