@@ -91,7 +91,7 @@ def go(spark: SparkSession, logs: Path, out: Path, **options: object) -> Summary
 
 def kept(out: Path) -> Mapping[str, list[str]]:
     """Every row of every table, as the files have them for whoever reads Parquet."""
-    found = {}
+    found: dict[str, list[str]] = {}
     for name, each in KEPT.items():
         if not any((out / name).rglob("*.parquet")):
             found[name] = []

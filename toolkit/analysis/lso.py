@@ -187,9 +187,11 @@ class _OpenSpans:
 
     @staticmethod
     def of(spans: Spans) -> _OpenSpans:
-        spans = taken(spans, np.flatnonzero(spans["first_offset"] >= 0))
-        spans = taken(spans, stable_order(spans["first_offset"]))
         end = np.where(spans["marker_offset"] < 0, NEVER, spans["marker_offset"])
+        sound = (spans["first_offset"] >= 0) & (end >= spans["first_offset"])  # a damaged offset may be any number
+        spans = taken(spans, np.flatnonzero(sound))
+        order = stable_order(spans["first_offset"])
+        spans, end = taken(spans, order), end[sound][order]
         return _OpenSpans(spans=spans, first=spans["first_offset"], end=end, ends_by=np.maximum.accumulate(end))
 
     def holder_at(self, log_end: Array) -> tuple[Array, Array]:

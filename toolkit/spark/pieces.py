@@ -208,8 +208,8 @@ def span_rows(spans: Spans, place: Mapping[str, Any], *, files: Sequence[str | N
 def together(pieces: DataFrame) -> DataFrame:
     """What is worked on together comes in one partition and in order, as in a grouped map; but it streams by.
 
-    The order of a log in files is that of its files, which are named after their offsets, and of the bytes in them: what
-    was read of a damaged batch may be any number.
+    The order of a log in files is that of its files, which are named after their offsets, and of the bytes in them:
+    what a damaged batch says of its offset may be any number.
     """
     return pieces.repartition(*GROUP).sortWithinPartitions(*GROUP, *IN_ORDER)
 

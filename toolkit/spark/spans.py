@@ -130,10 +130,10 @@ def _header_rows(batch: pa.RecordBatch, batches_per_task: int) -> pa.RecordBatch
 
 
 def _slots(headers: Headers, batches_per_task: int) -> Array:
-    """Stretches of a file, or of offsets where a broker sent them: a batch has so many bytes, and one offset, at least."""
+    """Stretches of a file, or of offsets where a broker sent them: a batch has some bytes, and an offset, at least."""
     position = headers["position"]
-    stretch = np.where(position < 0, headers["base_offset"], position // HEADER_SIZE) // batches_per_task
-    return np.maximum(stretch, 0)
+    place = np.where(position < 0, headers["base_offset"], position // HEADER_SIZE)
+    return np.maximum(place // batches_per_task, 0)
 
 
 def _logs(rows: pa.RecordBatch) -> pa.Array:
