@@ -133,7 +133,8 @@ def _slots(headers: Headers, batches_per_task: int) -> Array:
     """Stretches of a file, or of offsets where a broker sent them: a batch has some bytes, and an offset, at least."""
     position = headers["position"]
     place = np.where(position < 0, headers["base_offset"], position // HEADER_SIZE)
-    return np.maximum(place // batches_per_task, 0)
+    slots: Array = np.maximum(place // batches_per_task, 0)
+    return slots
 
 
 def _logs(rows: pa.RecordBatch) -> pa.Array:
