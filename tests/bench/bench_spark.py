@@ -69,16 +69,19 @@ def size_of(logs: Path) -> int:
 
 def ours(spark: SparkSession, logs: str) -> DataFrame:
     """Batches to findings as a user composes them, nothing stored."""
-    from toolkit.spark.findings import findings
+    from toolkit.spark.findings import findings_of
     from toolkit.spark.histories import histories
-    from toolkit.spark.spans import spans
+    from toolkit.spark.spans import merged_spans
 
     def read(table: str, **options: str) -> DataFrame:
         return spark.read.format("kafka_log").options(table=table, **options).load(logs)
 
-    batches, answers = read("batches"), read("findings", at_rest="true")
-    found = spans(batches, snapshots=read("snapshots"))
-    return findings(found, batches, histories=histories(read("coordinator_events")), answers=answers)
+    return findings_of(
+        merged_spans(read("pieces")),
+        read("amounts"),
+        histories=histories(read("coordinator_events")),
+        answers=read("findings", at_rest="true"),
+    )
 
 
 def batches_to_spans(spark: SparkSession, logs: str) -> DataFrame:

@@ -24,6 +24,7 @@ from toolkit.analysis.spans import finish, piece, span_table
 from toolkit.formats.header_table import damage_rows, header_table
 from toolkit.formats.headers import Damage, Headers
 from toolkit.schema import BATCHES, FINDINGS, HISTORIES, RECORDED, SAMPLES, SPANS, Row, Table, utc
+from toolkit.spark.amounts import amounts as amounts_of
 from toolkit.spark.findings import findings, findings_over_time, joined_findings
 from toolkit.spark.holds import best_logs, counted, holds, with_stretches
 from toolkit.spark.types import spark_table
@@ -92,7 +93,8 @@ def test_holds_in_small_sections_are_those_of_each_whole_log(spark: SparkSession
     found = [tables(headers, partition=partition) for partition, headers in zip(PARTITIONS, logs, strict=True)]
     spans = frame(spark, [each for each, _ in found])
     of_batches = frame(spark, [each for _, each in found])
-    best = best_logs(of_batches)
+    counts_of = amounts_of(of_batches, offsets_per_slot=8)
+    best = best_logs(counts_of)
     held = holds(spans, best, min_held_ms=3_000, offsets_per_task=16)
     expected = []
     for (one, _), headers in zip(found, logs, strict=True):
@@ -101,7 +103,7 @@ def test_holds_in_small_sections_are_those_of_each_whole_log(spark: SparkSession
     assert len(expected) > 24
     same(rows(held, rules.HOLDS), expected)
 
-    counts = counted(with_stretches(held, None), of_batches, best, offsets_per_slot=8).collect()
+    counts = counted(with_stretches(held, None), counts_of, best, offsets_per_slot=8).collect()
     told = {(row["partition"], row["first_offset"]): (row["records"], row["bytes"]) for row in counts}
     for row in expected:
         assert told.get((row["partition"], row["first_offset"]), (0, 0)) == amounts(

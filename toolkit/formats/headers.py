@@ -60,6 +60,11 @@ class Damage(NamedTuple):
     size: int
     reason: str
 
+    @property
+    def is_torn(self) -> bool:
+        """Whether it is what a crash leaves, or a broker that is writing."""
+        return self.reason.startswith("TORN_TAIL")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Scanned:

@@ -12,10 +12,11 @@ from toolkit.analysis.holders import by_producer, held_findings
 from toolkit.analysis.joined import joined
 from toolkit.analysis.over_time import LOOKS, looks, over_time
 from toolkit.schema import FINDINGS, HISTORIES, Row
+from toolkit.spark.amounts import amounts
 from toolkit.spark.holds import HOLD, best_logs, counted, holds, with_stretches
 from toolkit.spark.types import spark_table, struct_type
 
-__all__ = ["findings", "findings_over_time", "joined_findings"]
+__all__ = ["findings", "findings_of", "findings_over_time", "joined_findings"]
 
 PLACE = ("topic", "partition")
 MIN_HELD_MS = 60_000
@@ -58,9 +59,34 @@ def findings(
         Rows of ``schema.FINDINGS``. What has ended has the verdict ``ended``; what is open and in none of `answers` is
         ``unknown``.
     """
-    logs = best_logs(batches)
+    return findings_of(spans, amounts(batches), histories=histories, answers=answers, min_held_ms=min_held_ms)
+
+
+def findings_of(
+    spans: DataFrame,
+    amounts: DataFrame,
+    *,
+    histories: DataFrame | None = None,
+    answers: DataFrame | None = None,
+    min_held_ms: int = MIN_HELD_MS,
+) -> DataFrame:
+    """The same, from batches that are packed already: ``option("table", "amounts")`` of ``kafka_log`` reads them so.
+
+    Parameters
+    ----------
+    spans, histories, answers, min_held_ms
+        As `findings` takes them.
+    amounts
+        Rows of `toolkit.spark.amounts.AMOUNTS`.
+
+    Returns
+    -------
+    DataFrame
+        As `findings` gives it.
+    """
+    logs = best_logs(amounts)
     held = with_stretches(holds(spans, logs, min_held_ms=min_held_ms), answers)
-    told = _with_counts(held, counted(held, batches, logs))
+    told = _with_counts(held, counted(held, amounts, logs))
     if histories is not None:
         told = told.join(_near(held, histories), list(HOLD), "left")
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -13,6 +15,8 @@ from pyspark.sql.types import LongType, StructField, StructType
 from toolkit.analysis.amounts import records_inside
 from toolkit.analysis.holders import stretch
 from toolkit.analysis.holds import HOLDS, SPAN_COLUMNS, candidates, settled
+from toolkit.spark.amounts import AMOUNT, OFFSETS_PER_SLOT
+from toolkit.spark.packing import unpack
 from toolkit.spark.types import spark_table, struct_type
 
 __all__ = ["HOLD", "best_logs", "counted", "holds", "with_stretches"]
@@ -21,8 +25,6 @@ PLACE = ("topic", "partition")
 HOLD = (*PLACE, "first_offset")
 READ_FROM = (*PLACE, "broker_id", "file")
 OFFSETS_PER_TASK = 1 << 20
-OFFSETS_PER_SLOT = 1 << 18
-OF_BATCHES = ("base_offset", "last_offset", "size", "record_count", "is_control")
 
 COUNTED = ("part", "records", "bytes")
 STRETCH = ("count_from", "count_to")
@@ -30,27 +32,26 @@ HELD = StructType([*struct_type(HOLDS), *(StructField(name, LongType()) for name
 COUNTS = StructType([*(HELD[name] for name in HOLD), *(StructField(name, LongType()) for name in COUNTED)])
 
 
-def best_logs(batches: DataFrame) -> DataFrame:
+def best_logs(amounts: DataFrame) -> DataFrame:
     """The files of the log that has most of its partition, as `toolkit.LogDir` chooses it.
 
     Parameters
     ----------
-    batches
-        Rows of ``schema.BATCHES``.
+    amounts
+        Rows of `toolkit.spark.amounts.AMOUNTS`.
 
     Returns
     -------
     DataFrame
         topic, partition, broker_id, file (null where a broker sent it), log_end_offset.
     """
-    is_damage = sf.col("error").isNotNull() & ~sf.col("error").startswith("TORN_TAIL")
     files = (
-        batches.where("topic is not null and partition is not null")
+        amounts.where("topic is not null and partition is not null")
         .groupBy(*READ_FROM)
         .agg(
-            sf.max(is_damage).alias("damaged"),
+            sf.max("is_damaged").alias("damaged"),
             sf.coalesce(sf.max("leader_epoch"), sf.lit(-1)).alias("leader_epoch"),
-            sf.coalesce(sf.max("last_offset") + 1, sf.lit(-1)).alias("end"),
+            sf.coalesce(sf.max("log_end_offset"), sf.lit(-1)).alias("end"),
         )
     )
     # One log is a folder on its broker; or what brokers sent of a partition, whichever sent it.
@@ -134,7 +135,7 @@ def with_stretches(held: DataFrame, answers: DataFrame | None) -> DataFrame:
 
 
 def counted(
-    held: DataFrame, batches: DataFrame, logs: DataFrame, *, offsets_per_slot: int = OFFSETS_PER_SLOT
+    held: DataFrame, amounts: DataFrame, logs: DataFrame, *, offsets_per_slot: int = OFFSETS_PER_SLOT
 ) -> DataFrame:
     """What waited behind each hold, where there was anything.
 
@@ -142,12 +143,12 @@ def counted(
     ----------
     held
         From `with_stretches`.
-    batches
-        Rows of ``schema.BATCHES``.
+    amounts
+        Rows of `toolkit.spark.amounts.AMOUNTS`.
     logs
         From `best_logs`.
     offsets_per_slot
-        Batches and holds meet by stretches of so many offsets; no batch may have more.
+        What `amounts` was made with: batches and holds meet by stretches of so many offsets. No batch may have more.
 
     Returns
     -------
@@ -157,15 +158,11 @@ def counted(
     # A batch belongs to the slot that it ends in; one that ends behind a stretch ends in the slot behind it at most.
     first, last = _part_of("count_from", offsets_per_slot), _part_of("count_to - 1", offsets_per_slot) + 1
     stretches = held.where("count_from < count_to").select(*HOLD, *STRETCH, _each(first, last).alias("slot"))
-    read = batches.where("base_offset is not null").select(
-        *READ_FROM, *OF_BATCHES, _part_of("last_offset", offsets_per_slot).alias("slot")
+    read = amounts.where("packed is not null").select(*READ_FROM, "slot", "packed")
+    pairs = _of(read.join(sf.broadcast(stretches), [*PLACE, "slot"]), logs)
+    parts = pairs.select(*HOLD, *STRETCH, "packed", sf.col("file").isNull().alias("is_sent")).mapInArrow(
+        _counts, COUNTS
     )
-    inside = read.join(sf.broadcast(stretches), [*PLACE, "slot"]).where(
-        "last_offset >= count_from and base_offset < count_to"
-    )
-    pairs = _of(inside, logs).na.fill(0, ["record_count"])
-    sent = sf.when(sf.col("file").isNull(), sf.col("base_offset")).alias("sent")
-    parts = pairs.select(*HOLD, "count_from", *OF_BATCHES, sent).mapInArrow(_counts, COUNTS)
     once = parts.groupBy(*HOLD, "part").agg(sf.max("records").alias("records"), sf.max("bytes").alias("bytes"))
     return once.groupBy(*HOLD).agg(sf.sum("records").alias("records"), sf.sum("bytes").alias("bytes"))
 
@@ -197,20 +194,23 @@ def _stretches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def _counts(pairs: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Partial counts; ``part`` names the first batch of each, for a batch that a broker sent twice counts once."""
     for rows in pairs:
-        columns = {name: rows.column(name).to_numpy(zero_copy_only=False) for name in OF_BATCHES}
-        size = columns.pop("size")
-        records = records_inside(rows.column("count_from").to_numpy(), **columns)
-        base = rows.column("base_offset")
-        counts = {name: rows.column(name) for name in HOLD} | {
+        batches, counts = unpack(rows.column("packed"), AMOUNT)
+        pair = np.repeat(np.arange(rows.num_rows), counts)
+        count_from, count_to = (rows.column(name).to_numpy()[pair] for name in STRETCH)
+        inside = (batches["last_offset"] >= count_from) & (batches["base_offset"] < count_to)
+        if not inside.any():
+            continue
+        batches, pair = batches[inside], pa.array(pair[inside])
+        columns = {name: batches[name] for name in ("base_offset", "last_offset", "record_count", "is_control")}
+        base = pa.array(columns["base_offset"])
+        found = {name: rows.column(name).take(pair) for name in HOLD} | {
             "part": base,
-            "sent": rows.column("sent"),
-            "records": pa.array(records, pa.int64()),
-            "bytes": pa.array(size),
+            "sent": pc.if_else(rows.column("is_sent").take(pair), base, None),
+            "records": pa.array(records_inside(count_from[inside], **columns), pa.int64()),
+            "bytes": pa.array(batches["size"]),
         }
         sums = (
-            pa.table(counts)
-            .group_by([*HOLD, "sent"])
-            .aggregate([("part", "min"), ("records", "sum"), ("bytes", "sum")])
+            pa.table(found).group_by([*HOLD, "sent"]).aggregate([("part", "min"), ("records", "sum"), ("bytes", "sum")])
         )
         named = sums.select([*HOLD, "part_min", "records_sum", "bytes_sum"]).rename_columns(COUNTS.names)
         yield from named.cast(to_arrow_schema(COUNTS)).to_batches()

@@ -19,10 +19,13 @@ from toolkit.spark.local_paths import local_path
 from toolkit.spark.modes import MODES
 from toolkit.spark.reader_options import Options, choice, flag, refuse_unknown, whole_number
 
-__all__ = ["PIECES", "LogOptions", "read_options"]
+__all__ = ["AMOUNTS", "INTERNAL", "PIECES", "LogOptions", "read_options"]
 
 SOURCE = "kafka_log"
 PIECES = "pieces"
+AMOUNTS = "amounts"
+INTERNAL = {PIECES, AMOUNTS}
+"""Tables that only the pipeline reads."""
 FOR_ALL = ("path", "paths", "table", "mode", "max_partition_bytes")
 SELECTION = ("topic", "topics", "partition", "partitions")
 SECTION = ("start", "stop")
@@ -50,6 +53,7 @@ GOES_BY: Mapping[str, Sequence[str]] = {
     "snapshots": SELECTION,
     "segments": SELECTION,
     PIECES: (*SELECTION, *SECTION),
+    AMOUNTS: (*SELECTION, *SECTION),
 }
 """Tables, and the options that each goes by."""
 
@@ -151,7 +155,7 @@ def _refuse_others(options: Options, table: str) -> None:
 
 def _mode(options: Options, table: str) -> str:
     mode = choice(options, "mode", MODES, default=MODES[0])
-    if mode != MODES[0] and (table == PIECES or "error" not in TABLES[table].names):
+    if mode != MODES[0] and (table in INTERNAL or "error" not in TABLES[table].names):
         raise UsageError(
             f"The mode {mode} means nothing for the table {table}, which has no column error.",
             do="Ask without mode; batches tells what could not be read.",

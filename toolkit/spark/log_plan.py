@@ -20,12 +20,12 @@ from toolkit.sources.logdir.log import Log
 from toolkit.sources.logdir.opened import named
 from toolkit.sources.logdir.share import found_in
 from toolkit.sources.logdir.splits import Split, splits
-from toolkit.spark.log_options import PIECES, LogOptions
+from toolkit.spark.log_options import AMOUNTS, PIECES, LogOptions
 from toolkit.spark.log_work import Logs, Run, Stretches
 
 __all__ = ["plan"]
 
-BY_SEGMENT = {"batches", PIECES}
+BY_SEGMENT = {"batches", PIECES, AMOUNTS}
 AS_ONE = {"histories", "transactions", "coordinators", "statistics"}  # their rows are of all that was read together
 OF_NAMED = {"partitions", "producers", "findings"}
 OF_THE_END = {"partitions", "producers", "findings"}  # of a log they read little more than its newest segment

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from toolkit.schema import TABLES, Row
 from toolkit.sources import log_tables
-from toolkit.sources.log_tables import clip
+from toolkit.sources.log_tables import Part, clip
 from toolkit.sources.logdir import tables
 from toolkit.sources.logdir.contents import Contents
 from toolkit.sources.logdir.log import Log
@@ -18,7 +18,8 @@ from toolkit.sources.logdir.share import Share
 from toolkit.sources.logdir.splits import read_split
 from toolkit.sources.logdir.state import partition_row, producer_rows
 from toolkit.sources.logdir.tables import Section
-from toolkit.spark.log_options import PIECES, LogOptions
+from toolkit.spark.amounts import amount_batches, damaged
+from toolkit.spark.log_options import AMOUNTS, PIECES, LogOptions
 from toolkit.spark.log_pieces import pieces_of_logs, pieces_of_run
 from toolkit.spark.log_work import Logs, Run, Stretches
 
@@ -38,7 +39,7 @@ def read_work(work: Stretches | Logs, options: LogOptions) -> Iterator[pa.Table]
         What was asked for.
     """
     if isinstance(work, Stretches):
-        of_run = pieces_of_run if options.table == PIECES else _batches_of_run
+        of_run = BY_RUN[options.table]
         return chain.from_iterable(of_run(run, options) for run in work.runs)
     share = Share(
         options.paths,
@@ -58,10 +59,17 @@ def read_work(work: Stretches | Logs, options: LogOptions) -> Iterator[pa.Table]
 
 
 def _batches_of_run(run: Run, options: LogOptions) -> Iterator[pa.Table]:
+    return log_tables.batch_tables(_parts(run, options), run.where, producer_id=options.producer_id)
+
+
+def _amounts_of_run(run: Run, options: LogOptions) -> Iterator[pa.Table]:
+    return (pa.Table.from_batches([rows]) for rows in amount_batches(_parts(run, options), run.where))
+
+
+def _parts(run: Run, options: LogOptions) -> Iterator[Part]:
     start: Any = options.start
     stop: Any = options.stop
-    parts = chain.from_iterable(read_split(split, crc=options.crc) for split in run.splits)
-    return log_tables.batch_tables(clip(parts, start=start, stop=stop), run.where, producer_id=options.producer_id)
+    return clip(chain.from_iterable(read_split(split, crc=options.crc) for split in run.splits), start=start, stop=stop)
 
 
 def _in_tables(rows: Iterable[Row], name: str) -> Iterator[pa.Table]:
@@ -88,6 +96,17 @@ def _lso_timeline(contents: Contents, logs: list[Log], asked: LogOptions) -> Ite
 
 def _pieces(contents: Contents, logs: list[Log], asked: LogOptions) -> Iterator[pa.Table]:
     return pieces_of_logs(contents, logs, _section(asked))
+
+
+def _amounts(contents: Contents, logs: list[Log], asked: LogOptions) -> Iterator[pa.Table]:
+    section = _section(asked)
+    for log in logs:
+        if log.error:
+            yield pa.Table.from_batches([damaged({**log.where.columns, "file": log.name})])
+            continue
+        start, stop = section.offsets(contents, log)
+        for rows in amount_batches(log.parts(start=start, stop=stop), log.where):
+            yield pa.Table.from_batches([rows])
 
 
 def _events(contents: Contents, logs: list[Log], asked: LogOptions) -> Iterator[Row]:
@@ -145,11 +164,17 @@ def _findings(share: Share, asked: LogOptions) -> Iterable[Row]:
     return share.finding_rows(asked.topics, asked.partitions, **given)
 
 
+BY_RUN: Mapping[str, Callable[[Run, LogOptions], Iterator[pa.Table]]] = {
+    "batches": _batches_of_run,
+    PIECES: pieces_of_run,
+    AMOUNTS: _amounts_of_run,
+}
 IN_TABLES: Mapping[str, Callable[[Contents, list[Log], LogOptions], Iterator[pa.Table]]] = {
     "batches": _batches,
     "lso_timeline": _lso_timeline,
     "spans": _spans,
     PIECES: _pieces,
+    AMOUNTS: _amounts,
 }
 IN_ROWS: Mapping[str, Callable[[Contents, list[Log], LogOptions], Iterator[Row]]] = {
     "aborted": _aborted,

@@ -8,13 +8,13 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from toolkit.errors import DecodeError, UsageError
 from toolkit.schema import TABLES
-from toolkit.spark.log_options import PIECES
+from toolkit.spark.log_options import INTERNAL
 from toolkit.spark.log_schema import schema_of
-from toolkit.spark.pieces import PIECES_SCHEMA
 from toolkit.spark.types import spark_schema
 
 __all__ = ["record_batches", "selected", "without_damage"]
@@ -40,7 +40,7 @@ def selected(schema: StructType, table: str) -> pa.Schema:
                 f"The schema has {field.name} {field.dataType.simpleString()}; the table {table} has {of_it}.",
                 do="Load without a schema, and select or cast then.",
             )
-    types = PIECES_SCHEMA if table == PIECES else spark_schema(TABLES[table].arrow_schema)
+    types = to_arrow_schema(schema_of(table)) if table in INTERNAL else spark_schema(TABLES[table].arrow_schema)
     return pa.schema([pa.field(field.name, types.field(field.name).type, field.nullable) for field in schema])
 
 

@@ -1,11 +1,11 @@
-"""The schemas of ``kafka_log``: those of the declared tables, and that of the internal one."""
+"""The schemas of ``kafka_log``: those of the declared tables, and those of the internal ones."""
 
 from __future__ import annotations
 
 from pyspark.sql.types import StructType
 
 from toolkit.schema import TABLES
-from toolkit.spark.log_options import PIECES
+from toolkit.spark.log_options import AMOUNTS, PIECES
 from toolkit.spark.types import struct_type
 
 __all__ = ["schema_of"]
@@ -17,4 +17,8 @@ def schema_of(table: str) -> StructType:
         from toolkit.spark import pieces
 
         return pieces.PIECES
+    if table == AMOUNTS:
+        from toolkit.spark import amounts
+
+        return amounts.AMOUNTS
     return struct_type(TABLES[table])

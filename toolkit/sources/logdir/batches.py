@@ -72,12 +72,9 @@ def position_before(listing: Listing, segment: OfLog, offset: int) -> int:
 
 def followed(scanned: Scanned) -> Scanned:
     """Damage of a segment that is not the last: nothing is still being written there, so a torn end is a loss."""
-    if not any(damage.reason.startswith("TORN_TAIL") for damage in scanned.damage):
+    if not any(damage.is_torn for damage in scanned.damage):
         return scanned
     return replace(
         scanned,
-        damage=tuple(
-            Damage(one.position, one.size, TORN_BETWEEN) if one.reason.startswith("TORN_TAIL") else one
-            for one in scanned.damage
-        ),
+        damage=tuple(Damage(one.position, one.size, TORN_BETWEEN) if one.is_torn else one for one in scanned.damage),
     )

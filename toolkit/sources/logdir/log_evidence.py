@@ -90,7 +90,7 @@ def _headers(read: ReadLog, start: int, stop: int, *, most: int | None = None) -
     found, errors, count = [np.empty(0, HEADER)], [], 0
     for part in read.state.log.parts(start=start, stop=stop):
         found.append(part.scanned.headers)
-        errors += [damage.reason for damage in part.scanned.damage if not damage.reason.startswith("TORN_TAIL")]
+        errors += [damage.reason for damage in part.scanned.damage if not damage.is_torn]
         count += len(part.scanned.headers)
         if most is not None and count >= most:
             break

@@ -106,7 +106,7 @@ def read_stretch(read: ReadLog, starts: Iterable[int]) -> Stretch:
             held = headers[(headers["base_offset"] <= start) & (start <= headers["last_offset"])]
             if len(held):
                 stretch.first_batches[start] = held[:1]
-        stretch.damage += [each.reason for each in part.scanned.damage if not each.reason.startswith("TORN_TAIL")]
+        stretch.damage += [each.reason for each in part.scanned.damage if not each.is_torn]
         wrong = headers["base_offset"][headers["crc_ok"] == 0]
         stretch.damage += [f"CORRUPT_BATCH: the checksum at offset {offset} is wrong." for offset in wrong[:1]]
     stretch.markers = np.concatenate(markers) if markers else stretch.markers

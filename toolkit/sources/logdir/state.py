@@ -144,7 +144,7 @@ class _End:
             self.log_end_offset = int(headers["last_offset"][-1]) + 1
             self.leader_epoch = int(headers["leader_epoch"][-1])
         for each in part.scanned.damage:
-            if each.reason.startswith("TORN_TAIL"):
+            if each.is_torn:
                 self.torn = True
             else:
                 self.problems.append(f"{each.reason.rstrip('.')} (byte {each.position} of {part.file}).")
