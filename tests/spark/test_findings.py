@@ -103,8 +103,8 @@ def test_holds_in_small_sections_are_those_of_each_whole_log(spark: SparkSession
     assert len(expected) > 24
     same(rows(held, rules.HOLDS), expected)
 
-    counts = counted(with_stretches(held, None), counts_of, best, offsets_per_slot=8).collect()
-    told = {(row["partition"], row["first_offset"]): (row["records"], row["bytes"]) for row in counts}
+    counts = counted(with_stretches(held, None), counts_of, offsets_per_slot=8).collect()
+    told = {(row["partition"], row["first_offset"]): (row["records_held"], row["bytes_held"]) for row in counts}
     for row in expected:
         assert told.get((row["partition"], row["first_offset"]), (0, 0)) == amounts(
             logs[row["partition"]],

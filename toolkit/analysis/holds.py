@@ -37,7 +37,7 @@ CLOCKS = ("producer", "broker")
 SPAN_COLUMNS = (
     *("topic", "partition", "producer_id", "producer_epoch", "first_epoch", "first_offset", "marker_offset"),
     *("marker_epoch", "coordinator_epoch", "marker", "start", "start_by", "end", "first_sequence", "truncated"),
-    *("broker_id", "error"),
+    *("broker_id", "file", "error"),
 )
 """Columns of ``schema.SPANS`` that are needed."""
 

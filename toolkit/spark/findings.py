@@ -86,9 +86,9 @@ def findings_of(
     """
     logs = best_logs(amounts)
     held = with_stretches(holds(spans, logs, min_held_ms=min_held_ms), answers)
-    told = _with_counts(held, counted(held, amounts, logs))
+    told = counted(held, amounts)
     if histories is not None:
-        told = told.join(_near(held, histories), list(HOLD), "left")
+        told = _with_histories(told, histories)
 
     def of_asked(held: pa.Table, told: pa.Table) -> pa.Table:
         return _findings(held, told, min_held_ms=min_held_ms)
@@ -157,34 +157,24 @@ def _looks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield from spark_table(LOOKS.arrow(looks(rows))).to_batches()
 
 
-def _with_counts(held: DataFrame, counts: DataFrame) -> DataFrame:
-    """Nothing waited where nothing was found; null is where it is not to be counted."""
-    counts = counts.select(*HOLD, *(sf.col(name).alias(f"found_{name}") for name in ("records", "bytes")))
-    known = sf.col("count_from").isNotNull()
-    return held.join(counts, list(HOLD), "left").withColumns(
-        {f"{name}_held": sf.when(known, sf.coalesce(f"found_{name}", sf.lit(0))) for name in ("records", "bytes")}
-    )
-
-
-def _near(held: DataFrame, histories: DataFrame) -> DataFrame:
-    """For each hold what its coordinator tells of its producer id: all that may be of it, and one row before and after.
+def _with_histories(held: DataFrame, histories: DataFrame) -> DataFrame:
+    """Each hold with what its coordinator tells of its producer id: all that may be of it, one row before, one after.
 
     `toolkit.analysis.behind` judges them; this leaves out what is far from it, for a producer id may have millions.
     """
-    of_holds = held.select(
-        *HOLD, sf.col("producer_id").alias("of_producer"), "held_to", sf.least("opened_at", "held_to").alias("begins")
-    )
+    of_holds = held.withColumns({"of_producer": sf.col("producer_id"), "begins": sf.least("opened_at", "held_to")})
     named = sf.array_distinct(sf.array("producer_id", "previous_producer_id"))
     told = histories.select(sf.struct(*HISTORIES.names).alias("row"), sf.explode(named).alias("of_producer"))
-    pairs = told.join(sf.broadcast(of_holds), "of_producer").withColumns(
-        {"before": sf.expr(BEFORE), "after": sf.expr(AFTER)}
-    )
+    pairs = of_holds.join(told, "of_producer", "left").withColumns({"before": sf.expr(BEFORE), "after": sf.expr(AFTER)})
+    others = [name for name in held.columns if name not in HOLD]
     found = pairs.groupBy(*HOLD).agg(
+        sf.any_value(sf.struct(*others)).alias("held"),
         sf.collect_list(sf.when(~(sf.col("before") | sf.col("after")), sf.col("row"))).alias("near"),
         sf.max_by("row", sf.when(sf.col("before"), sf.col("row.end_time"))).alias("before"),
         sf.min_by("row", sf.when(sf.col("after"), sf.col("row.start_time"))).alias("after"),
     )
-    return found.select(*HOLD, sf.concat("near", sf.array_compact(sf.array("before", "after"))).alias("histories"))
+    histories_of = sf.concat("near", sf.array_compact(sf.array("before", "after"))).alias("histories")
+    return found.select(*HOLD, "held.*", histories_of)
 
 
 def _findings(held: pa.Table, answers: pa.Table | None, *, min_held_ms: int) -> pa.Table:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import LongType, StructField, StructType
 
 from toolkit.analysis.amounts import records_inside
 from toolkit.analysis.holders import stretch
 from toolkit.analysis.holds import HOLDS, SPAN_COLUMNS, candidates, settled
+from toolkit.analysis.ordering import taken
 from toolkit.spark.amounts import AMOUNT, OFFSETS_PER_SLOT
-from toolkit.spark.packing import unpack
+from toolkit.spark.packing import unpack, whole_runs
 from toolkit.spark.types import spark_table, struct_type
 
 __all__ = ["HOLD", "best_logs", "counted", "holds", "with_stretches"]
@@ -26,10 +28,13 @@ HOLD = (*PLACE, "first_offset")
 READ_FROM = (*PLACE, "broker_id", "file")
 OFFSETS_PER_TASK = 1 << 20
 
-COUNTED = ("part", "records", "bytes")
+Array = npt.NDArray[Any]
+
 STRETCH = ("count_from", "count_to")
+COUNTS = ("records_held", "bytes_held")
+SLOT = (*PLACE, "log", "slot")
+NO_SLOT = -1
 HELD = StructType([*struct_type(HOLDS), *(StructField(name, LongType()) for name in STRETCH)])
-COUNTS = StructType([*(HELD[name] for name in HOLD), *(StructField(name, LongType()) for name in COUNTED)])
 
 
 def best_logs(amounts: DataFrame) -> DataFrame:
@@ -54,10 +59,7 @@ def best_logs(amounts: DataFrame) -> DataFrame:
             sf.coalesce(sf.max("log_end_offset"), sf.lit(-1)).alias("end"),
         )
     )
-    # One log is a folder on its broker; or what brokers sent of a partition, whichever sent it.
-    folder = sf.regexp_replace("file", r"[^/\\]*$", "").alias("folder")
-    on_broker = sf.struct(sf.coalesce("broker_id", sf.lit(-1)).alias("broker_id"), folder)
-    logs = files.groupBy(*PLACE, sf.when(sf.col("file").isNotNull(), on_broker).alias("log")).agg(
+    logs = files.groupBy(*PLACE, _log()).agg(
         sf.max("damaged").alias("damaged"),
         sf.max("leader_epoch").alias("leader_epoch"),
         sf.max("end").alias("log_end_offset"),
@@ -134,37 +136,36 @@ def with_stretches(held: DataFrame, answers: DataFrame | None) -> DataFrame:
     return known.repartition(*PLACE).mapInArrow(_stretches, HELD)
 
 
-def counted(
-    held: DataFrame, amounts: DataFrame, logs: DataFrame, *, offsets_per_slot: int = OFFSETS_PER_SLOT
-) -> DataFrame:
-    """What waited behind each hold, where there was anything.
+def counted(held: DataFrame, amounts: DataFrame, *, offsets_per_slot: int = OFFSETS_PER_SLOT) -> DataFrame:
+    """Holds with what waited behind them; null where that is not to be counted.
 
     Parameters
     ----------
     held
         From `with_stretches`.
     amounts
-        Rows of `toolkit.spark.amounts.AMOUNTS`.
-    logs
-        From `best_logs`.
+        Rows of `toolkit.spark.amounts.AMOUNTS`, of these and of other logs.
     offsets_per_slot
         What `amounts` was made with: batches and holds meet by stretches of so many offsets. No batch may have more.
 
     Returns
     -------
     DataFrame
-        topic, partition, first_offset, records, bytes.
+        The rows of `held`, with ``records_held`` and ``bytes_held``.
     """
     # A batch belongs to the slot that it ends in; one that ends behind a stretch ends in the slot behind it at most.
     first, last = _part_of("count_from", offsets_per_slot), _part_of("count_to - 1", offsets_per_slot) + 1
-    stretches = held.where("count_from < count_to").select(*HOLD, *STRETCH, _each(first, last).alias("slot"))
-    read = amounts.where("packed is not null").select(*READ_FROM, "slot", "packed")
-    pairs = _of(read.join(sf.broadcast(stretches), [*PLACE, "slot"]), logs)
-    parts = pairs.select(*HOLD, *STRETCH, "packed", sf.col("file").isNull().alias("is_sent")).mapInArrow(
-        _counts, COUNTS
+    slots = sf.when(sf.expr("count_from < count_to"), sf.sequence(first, last)).otherwise(sf.array(sf.lit(NO_SLOT)))
+    asked = held.select(*held.columns, _log(), sf.explode(slots).alias("slot"))
+    given = amounts.where("packed is not null").select(*PLACE, _log(), "slot", "packed")
+    # One union, and no join: whoever would use holds twice has the log read twice.
+    both = asked.unionByName(given, allowMissingColumns=True).withColumn("log", sf.to_json("log"))
+    parts = both.repartition(*SLOT).sortWithinPartitions(*SLOT).mapInArrow(_counts, HELD)
+    others = [name for name in HELD.names if name not in {*HOLD, *COUNTS}]
+    sums = parts.groupBy(*HOLD).agg(
+        *(sf.sum(name).alias(name) for name in COUNTS), sf.any_value(sf.struct(*others)).alias("held")
     )
-    once = parts.groupBy(*HOLD, "part").agg(sf.max("records").alias("records"), sf.max("bytes").alias("bytes"))
-    return once.groupBy(*HOLD).agg(sf.sum("records").alias("records"), sf.sum("bytes").alias("bytes"))
+    return sums.select(*HOLD, *COUNTS, "held.*").select(*HELD.names)
 
 
 def _of(rows: DataFrame, logs: DataFrame) -> DataFrame:
@@ -172,6 +173,13 @@ def _of(rows: DataFrame, logs: DataFrame) -> DataFrame:
     named = logs.select(*(sf.col(name).alias(f"of_{name}") for name in READ_FROM), "log_end_offset")
     same = [sf.col(name).eqNullSafe(sf.col(f"of_{name}")) for name in READ_FROM]
     return rows.join(sf.broadcast(named), same)
+
+
+def _log() -> Column:
+    """One log is a folder on its broker; or what brokers sent of a partition, whichever sent it, which is null."""
+    folder = sf.regexp_replace("file", r"[^/\\]*$", "").alias("folder")
+    on_broker = sf.struct(sf.coalesce("broker_id", sf.lit(-1)).alias("broker_id"), folder)
+    return sf.when(sf.col("file").isNotNull(), on_broker).alias("log")
 
 
 def _part_of(offset: str, width: int) -> Column:
@@ -191,26 +199,42 @@ def _stretches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_arrays(columns, names)
 
 
-def _counts(pairs: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Partial counts; ``part`` names the first batch of each, for a batch that a broker sent twice counts once."""
-    for rows in pairs:
-        batches, counts = unpack(rows.column("packed"), AMOUNT)
-        pair = np.repeat(np.arange(rows.num_rows), counts)
-        count_from, count_to = (rows.column(name).to_numpy()[pair] for name in STRETCH)
-        inside = (batches["last_offset"] >= count_from) & (batches["base_offset"] < count_to)
-        if not inside.any():
+def _counts(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Holds of each slot, with what waited there."""
+    for rows in whole_runs(batches, SLOT):
+        is_hold = rows["packed"].is_null()
+        holds = rows.filter(is_hold).select(HELD.names).combine_chunks()
+        if not holds.num_rows:
             continue
-        batches, pair = batches[inside], pa.array(pair[inside])
-        columns = {name: batches[name] for name in ("base_offset", "last_offset", "record_count", "is_control")}
-        base = pa.array(columns["base_offset"])
-        found = {name: rows.column(name).take(pair) for name in HOLD} | {
-            "part": base,
-            "sent": pc.if_else(rows.column("is_sent").take(pair), base, None),
-            "records": pa.array(records_inside(count_from[inside], **columns), pa.int64()),
-            "bytes": pa.array(batches["size"]),
-        }
-        sums = (
-            pa.table(found).group_by([*HOLD, "sent"]).aggregate([("part", "min"), ("records", "sum"), ("bytes", "sum")])
-        )
-        named = sums.select([*HOLD, "part_min", "records_sum", "bytes_sum"]).rename_columns(COUNTS.names)
-        yield from named.cast(to_arrow_schema(COUNTS)).to_batches()
+        packs = rows.filter(pc.invert(is_hold))
+        found, _ = unpack(packs["packed"].combine_chunks(), AMOUNT)
+        sent_twice = rows["log"].null_count > 0
+        counts = _inside(found, holds, is_unique=not sent_twice)
+        for name, each in zip(COUNTS, counts, strict=True):
+            column = pa.array(each, pa.int64(), mask=holds["count_from"].is_null().to_numpy())
+            holds = holds.set_column(HELD.names.index(name), name, column)
+        yield from holds.to_batches()
+
+
+def _inside(batches: Array, holds: pa.Table, *, is_unique: bool) -> tuple[Array, Array]:
+    """Records and bytes in the stretch of each hold; of batches that came more than once, once.
+
+    The batches of a log do not overlap: those of a stretch lie together, and only the first may be partly before it.
+    """
+    order = np.argsort(batches["base_offset"], kind="stable")
+    batches = taken(batches, order)
+    if not is_unique:
+        batches = batches[np.append(True, np.diff(batches["base_offset"]) > 0)[: len(batches)]]
+    start, stop = (np.asarray(holds[name].fill_null(0)) for name in STRETCH)
+    first = np.searchsorted(batches["last_offset"], start)
+    end = np.maximum(np.searchsorted(batches["base_offset"], stop), first)
+    records = np.where(batches["is_control"], 0, batches["record_count"])
+    before = np.minimum(first, len(batches) - 1)
+    cut = np.where(end > first, records[before] - _left(batches[before], start), 0) if len(batches) else 0
+    totals = [np.append(0, np.cumsum(each)) for each in (records, batches["size"])]
+    return totals[0][end] - totals[0][first] - cut, totals[1][end] - totals[1][first]
+
+
+def _left(batches: Array, start: Array) -> Array:
+    names = ("base_offset", "last_offset", "record_count", "is_control")
+    return records_inside(start, **{name: batches[name] for name in names})

@@ -61,6 +61,7 @@ KNOWN = sorted({*FOR_ALL, *(name for names in GOES_BY.values() for name in names
 OF_A_TOPIC = {"coordinator_events", "group_events", "histories"}  # partitions are its, and no topics are said
 UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 USUAL_BYTES = "128m"  # as spark.sql.files.maxPartitionBytes
+INTERNAL_BYTES = "512m"  # read as quickly as a task begins
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +130,9 @@ def read_options(options: Options) -> LogOptions:
         paths=_paths(options),
         table=table,
         mode=_mode(options, table),
-        max_partition_bytes=_bytes(options, "max_partition_bytes", default=USUAL_BYTES),
+        max_partition_bytes=_bytes(
+            options, "max_partition_bytes", default=INTERNAL_BYTES if table in INTERNAL else USUAL_BYTES
+        ),
         topics=topics,
         partitions=partitions,
         start=_bound(options, "start"),
