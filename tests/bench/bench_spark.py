@@ -189,14 +189,14 @@ def compare(logs: Path, runs: int) -> None:
 def peers(logs: Path, scratch: Path) -> None:
     """One gigabyte each: they take memory or time by the gigabyte."""
     segment = segments(logs)[0]
-    small = scratch / "small"
+    small = scratch / f"{TOPIC}-0"
     small.mkdir()
     os.link(segment, small / segment.name)
     size = segment.stat().st_size
     print(f"\nthe plain ways, {size / 1e9:.2f} GB, local[2]")
     row(
-        "binaryFile + a Python function per segment (8 GB of memory)",
-        measured("binary", "local[2]", small, 1, "8g")["runs"],
+        "binaryFile + a Python function per segment (12 GB of memory)",
+        measured("binary", "local[2]", small, 1, "12g")["runs"],
         size,
     )
     text = scratch / "dump.txt"
