@@ -107,7 +107,7 @@ def run(
             read = going.raw(sources)
             going.derived()
             going.findings(min_held_ms=min_held_ms)
-        return summarised(store, going.ledger, read, seconds=time.monotonic() - started)
+        return summarised(store, going.ledger, read, started=started)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
