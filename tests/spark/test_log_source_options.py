@@ -10,7 +10,7 @@ import pytest
 from toolkit.errors import UsageError
 from toolkit.schema import TABLES
 from toolkit.spark.local_paths import local_path
-from toolkit.spark.log_options import GOES_BY, PIECES, LogOptions, read_options
+from toolkit.spark.log_options import GOES_BY, INTERNAL, PIECES, LogOptions, read_options
 from toolkit.spark.log_source import KafkaLog
 
 
@@ -20,7 +20,7 @@ def said(**options: str) -> LogOptions:
 
 def test_every_table_of_files_is_there() -> None:
     recorded = {"samples", "late_transactions"}
-    assert set(GOES_BY) == set(TABLES) - recorded | {PIECES}
+    assert set(GOES_BY) == set(TABLES) - recorded | INTERNAL
     for table in GOES_BY:
         assert KafkaLog({"path": "/logs", "table": table}).schema().fieldNames()
 

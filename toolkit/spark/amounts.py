@@ -19,7 +19,7 @@ from toolkit.formats.headers import Damage, Headers
 from toolkit.sources.log_tables import Part, Where
 from toolkit.spark.packing import pack_groups, unpack
 
-__all__ = ["AMOUNT", "AMOUNTS", "OFFSETS_PER_SLOT", "amount_batches", "amounts", "damaged"]
+__all__ = ["AMOUNT", "AMOUNTS", "OFFSETS_PER_SLOT", "amount_batches", "amounts", "damaged", "packed_amounts"]
 
 AMOUNTS = StructType(
     [
@@ -59,7 +59,7 @@ def amounts(batches: DataFrame, *, offsets_per_slot: int = OFFSETS_PER_SLOT) -> 
     offsets_per_slot
         As whoever reads them takes it.
     """
-    return batches.select(*NEEDED).mapInArrow(partial(_of_rows, offsets_per_slot=offsets_per_slot), AMOUNTS)
+    return batches.select(*NEEDED).mapInArrow(partial(packed_amounts, offsets_per_slot=offsets_per_slot), AMOUNTS)
 
 
 def amount_batches(parts: Iterable[Part], where: Where) -> Iterator[pa.RecordBatch]:
@@ -91,7 +91,8 @@ def damaged(place: Mapping[str, Any]) -> pa.RecordBatch:
     )
 
 
-def _of_rows(batches: Iterable[pa.RecordBatch], *, offsets_per_slot: int) -> Iterator[pa.RecordBatch]:
+def packed_amounts(batches: Iterable[pa.RecordBatch], *, offsets_per_slot: int) -> Iterator[pa.RecordBatch]:
+    """Rows of ``schema.BATCHES``, in Arrow batches, as rows of `AMOUNTS`; a row for each that tells of damage."""
     for rows in batches:
         for row in rows.filter(rows.column("error").is_valid()).select([*PLACE, "error"]).to_pylist():
             if not Damage(0, 0, row["error"]).is_torn:

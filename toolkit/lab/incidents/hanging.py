@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import uuid
 
+from toolkit.formats.group_records import OFFSETS_TOPIC
+from toolkit.formats.records import coordinator_partition
 from toolkit.lab.ask import Open, answer, leader, open_transactions, partitions, until
 from toolkit.lab.incidents.setups import EVERYDAY, NEGLECTFUL
 from toolkit.lab.producer import TxnProducer
@@ -74,16 +76,26 @@ def stage_offsets_never_added(stage: Stage, *, group: str | None = None) -> Stag
     """
     stage.create_topic()
     producer = stage.producer()
-    group = group or f"{stage.plot.name}-{uuid.uuid4().hex[:6]}"
+    group = group or _group_of_its_own(stage)
     producer.commit_offset(group, stage.topic, stage.partition, offset=0)
     partition, opened = _on_consumer_offsets(stage.cluster, producer)
-    return stage.staged(producer, opened.start_offset, topic="__consumer_offsets", partition=partition, group=group)
+    return stage.staged(producer, opened.start_offset, topic=OFFSETS_TOPIC, partition=partition, group=group)
+
+
+def _group_of_its_own(stage: Stage) -> str:
+    """A new group, on a partition of ``__consumer_offsets`` where nothing is open that would stand before it."""
+    known = partitions(stage.cluster, OFFSETS_TOPIC)
+    while True:
+        group = f"{stage.plot.name}-{uuid.uuid4().hex[:6]}"
+        partition = coordinator_partition(group, len(known)) if known else None
+        if partition is None or not open_transactions(stage.cluster, OFFSETS_TOPIC, partition):
+            return group
 
 
 def _on_consumer_offsets(cluster: Wire, producer: TxnProducer) -> tuple[int, Open]:
     """The partition of ``__consumer_offsets`` where a producer has a transaction open, found by asking them all."""
-    for partition in sorted(partitions(cluster, "__consumer_offsets")):
-        for opened in open_transactions(cluster, "__consumer_offsets", partition):
+    for partition in sorted(partitions(cluster, OFFSETS_TOPIC)):
+        for opened in open_transactions(cluster, OFFSETS_TOPIC, partition):
             if opened.producer_id == producer.producer_id:
                 return partition, opened
     raise AssertionError("an accepted TxnOffsetCommit is an open transaction")
