@@ -10,6 +10,7 @@
     |-- BrokerError            a broker answered with a Kafka error code
     |-- DecodeError            bytes that are not what they should be, with their position
     |-- ActionRefused          an action that would not be safe; nothing was written
+    |-- AuditFailed            an action happened, and its outcome could not be written to the audit file
     `-- LabError               the embedded Kafka could not be fetched, started or staged
 """
 
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 __all__ = [
     "ActionRefused",
+    "AuditFailed",
     "AuthenticationFailed",
     "BrokerError",
     "ConnectionFailed",
@@ -94,6 +96,10 @@ class DecodeError(ToolkitError):
 
 class ActionRefused(ToolkitError):
     """An action that would not be safe, or not proven so; nothing was written."""
+
+
+class AuditFailed(ToolkitError):
+    """An action happened, and its outcome could not be written to the audit file."""
 
 
 class LabError(ToolkitError):

@@ -6,6 +6,7 @@ Column names are Kafka's field names in snake case. An unknown is null, never -1
 
 from collections.abc import Mapping
 
+from toolkit.schema.actions import ACTIONS
 from toolkit.schema.live import COORDINATORS, FINDINGS, PARTITIONS, PRODUCERS, TRANSACTIONS
 from toolkit.schema.log import (
     ABORTED,
@@ -26,6 +27,7 @@ from toolkit.schema.table import Column, ListOf, Row, StructOf, Table, arrow_typ
 
 __all__ = [
     "ABORTED",
+    "ACTIONS",
     "BATCHES",
     "CHECKPOINTS",
     "COORDINATORS",
@@ -77,5 +79,6 @@ TABLES: Mapping[str, Table] = {
         SEGMENTS,
         SAMPLES,
         LATE_TRANSACTIONS,
+        ACTIONS,
     )
 }

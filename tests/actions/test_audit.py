@@ -1,0 +1,152 @@
+"""What was done can be told afterwards, whatever happens in between: killed processes, full disks, torn lines."""
+
+import datetime as dt
+import getpass
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from toolkit.actions.audit import Audit
+from toolkit.errors import ActionRefused, AuditFailed
+from toolkit.schema import ACTIONS
+
+ABOUT = {"action": "abort", "bootstrap_servers": "localhost:9092", "target": "orders-0@7"}
+KILLED = f"""
+import os, signal
+from toolkit.actions.audit import Audit
+with Audit().recording(**{ABOUT}, verdict="hanging"):
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+MANY = f"""
+from toolkit.actions.audit import Audit
+for _ in range(50):
+    with Audit().recording(**{ABOUT}) as outcome:
+        outcome["response"] = "NONE" * 2000
+"""
+
+
+def test_an_action_is_a_pair_of_lines(audit: Audit) -> None:
+    with audit.recording(**ABOUT, last_stable_offset_before=7) as outcome:
+        assert [row["step"] for row in audit.rows()] == ["intent"]
+        outcome["last_stable_offset_after"] = 9
+    intent, ended = audit.rows()
+    assert intent["action_id"] == ended["action_id"]
+    assert (ended["step"], ended["last_stable_offset_before"], ended["last_stable_offset_after"]) == ("outcome", 7, 9)
+    assert "@" in ended["who"]
+    assert audit.unfinished() == []
+    assert list(audit.frame()["step"]) == ["intent", "outcome"]
+    assert list(audit.frame().columns) == ACTIONS.names
+
+
+def test_the_file_is_for_its_owners_eyes_only(audit: Audit) -> None:
+    with audit.recording(**ABOUT):
+        pass
+    assert audit.path.stat().st_mode & 0o777 == 0o600
+    assert audit.path.parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_nothing_written_is_nothing_found(audit: Audit) -> None:
+    assert audit.rows() == []
+    assert audit.unfinished() == []
+    assert not audit.path.exists()
+
+
+def test_a_process_killed_in_between_leaves_an_intent_without_outcome(audit: Audit) -> None:
+    done = subprocess.run([sys.executable, "-c", KILLED], check=False, timeout=60)
+    assert done.returncode == -9
+    (left,) = audit.unfinished()
+    assert (left["target"], left["verdict"], left["step"]) == ("orders-0@7", "hanging", "intent")
+
+
+def test_what_fails_in_between_is_the_outcome(audit: Audit) -> None:
+    with pytest.raises(RuntimeError, match="lost"), audit.recording(**ABOUT):
+        raise RuntimeError("the connection was lost")
+    with pytest.raises(KeyboardInterrupt), audit.recording(**ABOUT):
+        raise KeyboardInterrupt
+    errors = [row["error"] for row in audit.rows() if row["step"] == "outcome"]
+    assert errors == ["RuntimeError: the connection was lost", "KeyboardInterrupt: interrupted"]
+    assert audit.unfinished() == []
+
+
+def test_two_processes_write_whole_lines(audit: Audit) -> None:
+    running = [subprocess.Popen([sys.executable, "-c", MANY]) for _ in range(2)]
+    assert [each.wait(timeout=60) for each in running] == [0, 0]
+    rows = audit.rows()
+    assert len(rows) == 200
+    assert {row["step"] for row in rows} == {"intent", "outcome"}
+    assert audit.unfinished() == []
+
+
+def test_a_torn_line_is_told_and_the_next_one_stands_on_its_own(audit: Audit) -> None:
+    with audit.recording(**ABOUT):
+        pass
+    whole = audit.path.read_bytes()
+    audit.path.write_bytes(whole[:-9])
+    with audit.recording(**ABOUT):
+        pass
+    steps = [(row["step"], row["error"]) for row in audit.rows()]
+    torn = ("unreadable", "TORN_LINE: line 2 is cut off, or was changed.")
+    assert steps == [("intent", None), torn, ("intent", None), ("outcome", None)]
+    assert len(audit.unfinished()) == 1  # the outcome was lost: told, rather than believed
+    assert len(audit.frame()) == 4
+
+
+@pytest.mark.parametrize("line", ["[]", "null", '{"at": "yesterday"}', '{"at": "2026-11-21T12:00:00Z"}', "\x00"])
+def test_a_line_that_is_none_is_told(audit: Audit, line: str) -> None:
+    audit.path.parent.mkdir()
+    audit.path.write_text(f"{line}\n")
+    (row,) = audit.rows()
+    assert row["step"] == "unreadable"
+    assert len(audit.frame()) == 1
+
+
+def test_a_refusal_is_written_and_never_fails_itself(audit: Audit, tmp_path: Path) -> None:
+    audit.refused(ActionRefused("It is ongoing."), **ABOUT)
+    (row,) = audit.rows()
+    assert (row["step"], row["error"]) == ("refused", "ActionRefused: It is ongoing.")
+    assert audit.unfinished() == []
+    Audit(tmp_path).refused(ActionRefused("It is ongoing."), **ABOUT)
+
+
+@pytest.mark.parametrize("path", [".", "/dev/full", "/proc/none/audit.jsonl", "a-file/audit.jsonl"])
+def test_a_file_that_cannot_be_written_stops_the_action(tmp_path: Path, path: str) -> None:
+    (tmp_path / "a-file").touch()
+    with (
+        pytest.raises(ActionRefused, match=r"cannot be written: .*Nothing was sent.*--audit-file"),
+        Audit(tmp_path / path).recording(**ABOUT),
+    ):
+        pytest.fail("the action went on")
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_disk_that_is_full_afterwards_is_told(audit: Audit, *, fails: bool) -> None:
+    with (  # noqa: PT012  what is done in between is the test
+        pytest.raises(AuditFailed, match="It failed: ValueError: no" if fails else "It was done") as raised,
+        audit.recording(**ABOUT),
+    ):
+        audit.path.rename(audit.path.with_suffix(".kept"))
+        audit.path.symlink_to("/dev/full")
+        if fails:
+            raise ValueError("no")
+    assert "No space left on device" in str(raised.value)
+    assert len(Audit(audit.path.with_suffix(".kept")).unfinished()) == 1
+
+
+def test_times_and_evidence_come_back_as_they_were(audit: Audit) -> None:
+    seen_at = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
+    entry = {"source": "Fetch", "broker_id": 1, "observed_at": seen_at, "name": "note", "value": "text"}
+    with audit.recording(**ABOUT, evidence=[entry]):
+        pass
+    assert audit.rows()[0]["evidence"] == [entry]
+
+
+def test_a_user_without_a_name_is_a_number(audit: Audit, monkeypatch: pytest.MonkeyPatch) -> None:
+    def nobody() -> str:
+        raise KeyError("getpwuid(): uid not found: 4711")
+
+    monkeypatch.setattr(getpass, "getuser", nobody)
+    with audit.recording(**ABOUT):
+        pass
+    assert audit.rows()[0]["who"].startswith("uid ")

@@ -1,0 +1,200 @@
+"""The audit trail: one line of JSON before a request that changes a cluster, and one after it.
+
+Each line is on the disk before anything goes on. So an intent without outcome tells that the process ended in between,
+and that the action may have happened; and where no line can be written, nothing is sent.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import errno
+import fcntl
+import getpass
+import json
+import os
+import socket
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from platformdirs import user_state_path
+
+from toolkit.errors import ActionRefused, AuditFailed
+from toolkit.schema import ACTIONS, Row
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["AUDIT_FILE", "Audit"]
+
+AUDIT_FILE = "KAFKA_TXN_AUDIT_FILE"
+"""Environment variable that names the file; without it, it lies in the user's state directory."""
+
+INTENT, OUTCOME, REFUSED, UNREADABLE = "intent", "outcome", "refused", "unreadable"
+REQUIRED = [column.name for column in ACTIONS.columns if not column.nullable]
+
+
+class Audit:
+    """An append-only file of actions, which any number of processes may write to.
+
+    Parameters
+    ----------
+    path
+        The file; made with its folder at the first line, for its owner's eyes only. By default
+        ``KAFKA_TXN_AUDIT_FILE``, or ``audit.jsonl`` in the user's state directory.
+    """
+
+    def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
+        self.path = Path(path or os.environ.get(AUDIT_FILE) or user_state_path("kafka-txn") / "audit.jsonl")
+
+    def __repr__(self) -> str:
+        return f"Audit({str(self.path)!r})"
+
+    @contextmanager
+    def recording(self, **intent: object) -> Iterator[dict[str, Any]]:
+        """Write the intent, let the action happen, and write its outcome, whatever that is.
+
+        Parameters
+        ----------
+        intent
+            Columns of ``schema.ACTIONS``.
+
+        Yields
+        ------
+        dict
+            For the columns of the outcome.
+
+        Raises
+        ------
+        ActionRefused
+            If the intent cannot be written; nothing may be sent then.
+        AuditFailed
+            If the outcome cannot be written: the action happened.
+        """
+        about = {**intent, "action_id": uuid.uuid4().hex}
+        try:
+            self._write({**about, "step": INTENT})
+        except OSError as error:
+            raise ActionRefused(
+                f"The audit file {self.path} cannot be written: {error.strerror or error}.",
+                means="Nothing was sent: what cannot be told afterwards is not done.",
+                do=f"Name another one by --audit-file or {AUDIT_FILE}.",
+            ) from error
+        outcome: dict[str, Any] = {}
+        try:
+            yield outcome
+        except BaseException as error:
+            self._end({**about, **outcome, "error": _text(error)}, cause=error)
+            raise
+        self._end({**about, **outcome}, cause=None)
+
+    def refused(self, error: ActionRefused, **intent: object) -> None:
+        """Write that an action was refused; that it cannot be written is no second error.
+
+        Parameters
+        ----------
+        error
+            Why.
+        intent
+            Columns of ``schema.ACTIONS``.
+        """
+        try:
+            self._write({**intent, "action_id": uuid.uuid4().hex, "step": REFUSED, "error": _text(error)})
+        except OSError:
+            return
+
+    def rows(self) -> list[Row]:
+        """Rows of ``schema.ACTIONS``, as they were written; a line that is cut off is a row with `error`."""
+        try:
+            text = self.path.read_text(encoding="utf-8", errors="replace")
+        except FileNotFoundError:
+            return []
+        return [_row(line, number) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
+
+    def frame(self) -> pd.DataFrame:
+        """The same as a frame of ``schema.ACTIONS``."""
+        return ACTIONS.frame(self.rows())
+
+    def unfinished(self) -> list[Row]:
+        """Intents without outcome: what they were about may have happened."""
+        rows = self.rows()
+        ended = {row["action_id"] for row in rows if row["step"] == OUTCOME}
+        return [row for row in rows if row["step"] == INTENT and row["action_id"] not in ended]
+
+    def _end(self, outcome: Row, *, cause: BaseException | None) -> None:
+        try:
+            self._write({**outcome, "step": OUTCOME})
+        except OSError as error:
+            went = f"It failed: {_text(cause)}" if cause else "It was done, and answered without an error."
+            raise AuditFailed(
+                f"The outcome of {outcome['action']} {outcome['target']} could not be written to {self.path}: "
+                f"{error.strerror or error}.",
+                means=went,
+                do="Note it by hand: the file shows an intent without outcome.",
+            ) from error
+
+    def _write(self, entry: Row) -> None:
+        line = {"at": dt.datetime.now(dt.UTC), "who": _who(), **entry}
+        text = json.dumps({name: line[name] for name in ACTIONS.names if line.get(name) is not None}, default=_plain)
+        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            data = f"{_closing(file)}{text}\n".encode()
+            if os.write(file, data) < len(data):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.fsync(file)
+        finally:
+            os.close(file)
+        _sync_folder(self.path.parent)  # the name of a new file is on the disk once its folder is
+
+
+def _closing(file: int) -> str:
+    """What ends a line that another process could not write to its end."""
+    size = os.fstat(file).st_size
+    return "\n" if size and os.pread(file, 1, size - 1) != b"\n" else ""
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _row(line: str, number: int) -> Row:
+    empty = dict.fromkeys(ACTIONS.names)
+    try:
+        found = json.loads(line)
+        timed = {**found, "at": dt.datetime.fromisoformat(found["at"])}
+        for entry in timed.get("evidence") or ():
+            if entry["observed_at"]:
+                entry["observed_at"] = dt.datetime.fromisoformat(entry["observed_at"])
+        missing = [name for name in REQUIRED if not isinstance(timed[name], (str, dt.datetime))]
+    except (ValueError, KeyError, TypeError):
+        missing = REQUIRED
+    if missing:
+        unknown = dict.fromkeys(REQUIRED, "") | {"at": dt.datetime.fromtimestamp(0, dt.UTC), "step": UNREADABLE}
+        return {**empty, **unknown, "error": f"TORN_LINE: line {number} is cut off, or was changed."}
+    return {**empty, **{name: value for name, value in timed.items() if name in empty}}
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, dt.datetime):
+        return value.isoformat(timespec="milliseconds")
+    raise TypeError(f"{value!r} has no form in JSON")
+
+
+def _who() -> str:
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError):  # in a container, a user may be a number and nothing else
+        name = f"uid {os.getuid()}"
+    return f"{name}@{socket.gethostname()}"
+
+
+def _text(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error if str(error) else 'interrupted'}"
