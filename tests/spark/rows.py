@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 SETTINGS = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "4"}
-SPLIT = "65536"  # bytes: segments are cut, and bundled
+SPLIT = "512k"  # a few dozen tasks for each table: a task costs more than what it reads here
 READ = (
     *("batches", "spans", "lso_timeline", "aborted", "checkpoints", "coordinator_events", "group_events", "histories"),
     *("partitions", "producers", "transactions", "coordinators", "statistics", "violations", "findings", "snapshots"),
