@@ -79,11 +79,13 @@ def test_a_recording_tells_again_what_was_seen(
     for each in samples:
         recorded = RECORDED["findings"].arrow(each.tables["findings"]).drop_columns(["sample"]).to_pylist()
         assert recording.finding_rows(at=each.due) == recorded
-    live = cluster.finding_rows(looks_apart=0.5)
+    live = cluster.finding_rows(sorted({one.topic for one in staged}), looks_apart=0.5)
     for one in staged:
         row, now = of(recording.finding_rows(), one), of(live, one)
-        for name in ("verdict", "cause", "remedy", "missing", "records_held", "groups_held", "opened_by", "held_from"):
+        for name in ("verdict", "remedy", "missing", "records_held", "groups_held", "opened_by", "held_from"):
             assert row[name] == now[name], name
+        # How much is read of the coordinators' log is bounded; other tests leave more to explain than that.
+        assert row["cause"].partition(";")[0] == now["cause"].partition(";")[0]
     assert {row["topic"] for row in recording.partition_rows()} >= {one.topic for one in staged}
     assert recording.partition_rows([staged[0].topic], [0])[0]["log_start_offset"] == 0
     producer_rows, live_rows = (each.producer_rows([staged[0].topic]) for each in (recording, cluster))
