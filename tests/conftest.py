@@ -15,6 +15,14 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("filterwarnings", "ignore:unclosed <(ssl.SSLS|socket.s)ocket:ResourceWarning")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def own_audit_file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No test, and no command that it runs, writes to the audit file of whoever runs it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KAFKA_TXN_AUDIT_FILE", str(tmp_path_factory.mktemp("audit") / "audit.jsonl"))
+        yield
+
+
 @pytest.fixture(scope="session")
 def kafka() -> Iterator[Kafka]:
     """Kafka 4.3.1, one broker; it lets a producer write to a partition that it never added, as older brokers do."""

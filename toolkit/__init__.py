@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from toolkit.sources.cluster import Cluster
+    from toolkit.actions.cluster import Cluster
     from toolkit.sources.logdir import LogDir
     from toolkit.sources.recording import Recording
 
@@ -14,7 +14,7 @@ __all__ = ["Cluster", "LogDir", "Recording", "__version__"]
 __version__ = "0.1.0"
 
 _LAZY = {
-    "Cluster": "toolkit.sources.cluster",
+    "Cluster": "toolkit.actions.cluster",
     "LogDir": "toolkit.sources.logdir",
     "Recording": "toolkit.sources.recording",
 }  # importing the package stays cheap (PEP 562)

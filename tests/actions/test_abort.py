@@ -2,13 +2,17 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer
 
 from toolkit import Cluster
 from toolkit.actions.abort import plan_abort
-from toolkit.errors import ActionRefused
+from toolkit.actions.audit import Audit
+from toolkit.actions.blast import BlastRadius
+from toolkit.actions.force import check_force
+from toolkit.errors import ActionRefused, BrokerError, UsageError
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS, Staged
 from toolkit.schema import Row
@@ -135,7 +139,7 @@ def test_what_came_back_to_life_since_the_plan_is_refused(kafka: Kafka, cluster:
 def test_an_epoch_that_moved_since_the_plan_is_refused(kafka: Kafka, cluster: Cluster) -> None:
     staged = INCIDENTS["never_added"](kafka)
     plan = replace(plan_abort(cluster, finding(cluster, staged)), producer_epoch=staged.producer_epoch + 1)
-    with pytest.raises(ActionRefused, match="not proven"):
+    with pytest.raises(ActionRefused, match="not what was planned any more: its epoch is"):
         plan.execute(confirm=plan.target, looks_apart=0)
 
 
@@ -151,3 +155,148 @@ def test_the_plan_prints_as_kafkas_own_command(kafka: Kafka, cluster: Cluster) -
     assert done.returncode == 0, done.stderr
     with pytest.raises(ActionRefused):
         plan.preflight(looks_apart=0)
+
+
+def test_every_step_is_written_down(kafka: Kafka, cluster: Cluster, audit: Audit) -> None:
+    staged = INCIDENTS["never_added"](kafka)
+    plan = cluster.plan_abort(finding(cluster, staged))
+    with pytest.raises(ActionRefused, match="confirm with exactly"):
+        plan.execute(confirm="orders-0@1")
+    done = plan.execute(confirm=plan.target, looks_apart=0)
+    refused, intent, outcome = audit.rows()
+    assert (refused["step"], refused["target"], refused["verdict"]) == ("refused", plan.target, None)
+    assert (intent["step"], intent["verdict"], intent["response"]) == ("intent", "hanging", None)
+    assert intent["request"].startswith(f"WriteTxnMarkers to broker 1: producer_id={staged.producer_id}, ")
+    assert {"coverage", "DescribeProducers"} <= {entry["source"] for entry in intent["evidence"]}
+    assert (outcome["step"], outcome["response"], outcome["error"]) == ("outcome", "NONE", None)
+    assert outcome["last_stable_offset_before"] == staged.start_offset
+    assert outcome["last_stable_offset_after"] == done.last_stable_offset_after
+    assert plan.verify().next_start_offset is None
+
+
+@pytest.mark.parametrize("path", ["/dev/full", "/proc/none/audit.jsonl"])
+def test_what_cannot_be_written_down_is_not_done(kafka: Kafka, cluster: Cluster, path: str) -> None:
+    staged = INCIDENTS["never_added"](kafka)
+    plan = cluster.plan_abort(finding(cluster, staged))
+    with pytest.raises(ActionRefused, match="Nothing was sent"):
+        plan.execute(confirm=plan.target, audit=Audit(path), looks_apart=0)
+    assert finding(cluster, staged)["verdict"] == "hanging"
+    with pytest.raises(BrokerError, match="is still open"):
+        plan.verify()
+
+
+def test_what_the_marker_would_change(kafka: Kafka, cluster: Cluster) -> None:
+    """Behind the hanging one: committed records, aborted ones, one outside of transactions, and one that is open."""
+    from toolkit.config import ClientConfig
+    from toolkit.lab.producer import TxnProducer, write_committed
+    from toolkit.sources.wire import Wire
+
+    staged = INCIDENTS["never_added"](kafka)
+    already = read_committed(kafka, staged.topic, staged.partition)
+    with Wire(ClientConfig(kafka.bootstrap_servers)) as wire:
+        write_committed(wire, staged.topic, staged.partition, records=3)
+        other = TxnProducer(wire, f"{staged.transactional_id}-other").init()
+        for commit in (False, None):
+            other.add(staged.topic, staged.partition)
+            start = other.send(staged.topic, staged.partition, records=5)
+            if commit is not None:
+                other.end(commit=commit)
+        write_committed(wire, staged.topic, staged.partition, records=7)
+        plan = cluster.plan_abort(finding(cluster, staged))
+        blast = plan.blast_radius
+        behind = blast.records_released
+        assert behind is not None
+        assert blast == BlastRadius(
+            records_dropped=1,
+            records_released=behind,
+            groups=(),
+            last_stable_offset=staged.start_offset,
+            next_stable_offset=start,
+            next_start_offset=start,
+            next_producer_id=other.producer_id,
+        )
+        plan.execute(confirm=plan.target, looks_apart=0)
+        assert read_committed(kafka, staged.topic, staged.partition) == already + behind
+        other.end(commit=True)
+
+
+def test_a_row_of_a_frame_is_a_finding(kafka: Kafka, cluster: Cluster) -> None:
+    staged = INCIDENTS["never_added"](kafka)
+    frame = cluster.findings([staged.topic], [staged.partition], looks_apart=1.1)
+    plan = cluster.plan_abort(frame.iloc[0])
+    assert plan == cluster.plan_abort(frame.head(1)) == cluster.plan_abort(finding(cluster, staged))
+    assert plan.old_command.endswith(f"--producer-id {staged.producer_id} --producer-epoch 0 --coordinator-epoch 0")
+    with pytest.raises(UsageError, match="2 findings were given"):
+        cluster.plan_abort(frame.iloc[[0, 0]])
+
+
+def test_what_is_written_to_again_is_refused(kafka: Kafka, cluster: Cluster, audit: Audit) -> None:
+    """A zombie that writes on may be the beginning of a live transaction."""
+    from toolkit.config import ClientConfig
+    from toolkit.lab.producer import TxnProducer
+    from toolkit.sources.wire import Wire
+
+    staged = INCIDENTS["never_added"](kafka)
+    plan = cluster.plan_abort(finding(cluster, staged))
+    with Wire(ClientConfig(kafka.bootstrap_servers)) as wire:
+        zombie = TxnProducer(wire, staged.transactional_id)
+        zombie.producer_id, zombie.producer_epoch = staged.producer_id, staged.producer_epoch
+        zombie._sequences[staged.topic, staged.partition] = (plan.last_sequence or 0) + 1
+        zombie.send(staged.topic, staged.partition)
+    with pytest.raises(ActionRefused, match="last_sequence is 1, and was 0"):
+        plan.execute(confirm=plan.target, looks_apart=0)
+    assert [row["step"] for row in audit.rows()] == ["refused"]
+
+
+def test_an_unknown_one_is_forced_by_its_name_only(kafka: Kafka, cluster: Cluster, audit: Audit) -> None:
+    """Evidence is made to be missing; what is asked of the broker is real."""
+    staged = INCIDENTS["never_added"](kafka)
+    row = finding(cluster, staged)
+    unknown = {**row, "verdict": "unknown", "missing": ["the answer of broker 2"]}
+    plan = plan_abort(Blind(kafka.bootstrap_servers), unknown)
+    assert plan.refusal == "the answer of broker 2"
+    with pytest.raises(ActionRefused, match="not proven to be hanging: the answer of broker 2"):
+        plan.execute(confirm=plan.target, looks_apart=0)
+    for other in ("hanging", "ongoing"):
+        with pytest.raises(ActionRefused, match=f"is unknown now, not {other}"):
+            plan.execute(confirm=plan.target, force_past=other, looks_apart=0)
+    plan.execute(confirm=plan.target, force_past="unknown", looks_apart=0)
+    plan.cluster.close()
+    assert [(row["step"], row["forced_past"]) for row in audit.rows()] == [
+        ("refused", None),
+        ("refused", "hanging"),
+        ("refused", "ongoing"),
+        ("intent", "unknown"),
+        ("outcome", "unknown"),
+    ]
+
+
+class Blind(Cluster):
+    """It lacks an answer, whatever it sees."""
+
+    def finding_rows(self, *asked: Any, **named: Any) -> list[Row]:
+        missing = {"verdict": "unknown", "missing": ["the answer of broker 2"]}
+        return [{**row, **missing} for row in super().finding_rows(*asked, **named)]
+
+
+def test_what_is_alive_or_decided_is_never_forced(kafka: Kafka, cluster: Cluster) -> None:
+    with INCIDENTS["open_young"](kafka) as staged:
+        forged = plan_abort(cluster, {**finding(cluster, staged), "verdict": "hanging"})
+        with pytest.raises(ActionRefused, match="is ongoing now, which cannot be forced"):
+            forged.execute(confirm=forged.target, force_past="ongoing", looks_apart=0)
+    assert read_committed(kafka, staged.topic, staged.partition) == 2
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"topic": "__transaction_state"}, "no marker belongs"),
+        ({"evidence": [{"name": "state", "value": "PrepareCommit"}]}, "has decided"),
+        ({"evidence": [{"name": "timeout_ms", "value": "2147483647"}]}, "two-phase commit"),
+    ],
+)
+def test_what_not_even_a_word_is_enough_for(changed: Row, why: str) -> None:
+    row = {"topic": "orders", "verdict": "unknown", "missing": ["x"], "reason": "y", "remedy": "z", "evidence": []}
+    check_force(row, "unknown", target="orders-0@1")
+    with pytest.raises(ActionRefused, match=f"cannot be forced: .*{why}"):
+        check_force({**row, **changed}, "unknown", target="orders-0@1")

@@ -8,13 +8,21 @@ from __future__ import annotations
 
 import datetime as dt
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
+from toolkit.actions.audit import Audit
+from toolkit.actions.blast import BlastRadius, blast_radius
+from toolkit.actions.force import check_force
+from toolkit.actions.given import as_row
 from toolkit.errors import ActionRefused, BrokerError
 from toolkit.sources import wire
+from toolkit.sources.transactions import TOO_OLD
 
 if TYPE_CHECKING:
+    from toolkit.actions.given import Finding
     from toolkit.schema import Row
     from toolkit.sources.cluster import Cluster
 
@@ -22,6 +30,8 @@ __all__ = ["AbortPlan", "Aborted", "plan_abort"]
 
 RIGHT_TO_ABORT = "The principal needs ALTER on the Cluster (Kafka 3.8 or newer) or CLUSTER_ACTION."
 LOOKS_APART = 2.0  # seconds between the two looks of the fresh check
+NOTHING_WRITTEN = "Nothing was written."
+PLANNED = {"hanging", "unknown"}  # an unknown one is shown, and refused unless it is forced by name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +42,7 @@ class Aborted:
     last_stable_offset_after: int | None
     high_watermark: int | None
     next_start_offset: int | None
-    written_at: dt.datetime
+    observed_at: dt.datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,8 +55,12 @@ class AbortPlan:
         Where the marker goes.
     topic, partition, start_offset, producer_id, producer_epoch
         The hanging transaction.
+    coordinator_epoch, last_sequence
+        What the leader knew of its producer when this was planned; null where it knew none.
     finding
-        The row of ``schema.FINDINGS`` that justifies it.
+        The row of ``schema.FINDINGS`` that justifies it, with its evidence.
+    blast_radius
+        What the marker would change.
     """
 
     cluster: Cluster = field(repr=False, compare=False)
@@ -55,7 +69,10 @@ class AbortPlan:
     start_offset: int
     producer_id: int
     producer_epoch: int
+    coordinator_epoch: int | None
+    last_sequence: int | None
     finding: Row = field(repr=False, compare=False)
+    blast_radius: BlastRadius = field(compare=False)
 
     @property
     def target(self) -> str:
@@ -63,13 +80,43 @@ class AbortPlan:
         return f"{self.topic}-{self.partition}@{self.start_offset}"
 
     @property
-    def command(self) -> str:
-        """The equal line of Kafka's own tool."""
-        where = f"--topic {self.topic} --partition {self.partition} --start-offset {self.start_offset}"
-        return f"kafka-transactions.sh --bootstrap-server {self.cluster.bootstrap_servers} abort {where}"
+    def marker(self) -> Mapping[str, Any]:
+        """The fields of the marker, by the names of Kafka's WriteTxnMarkers."""
+        return {
+            "producer_id": self.producer_id,
+            "producer_epoch": self.producer_epoch,
+            "transaction_result": False,
+            "coordinator_epoch": 0 if self.coordinator_epoch is None else self.coordinator_epoch,
+            "transaction_version": 0,  # version 2 makes the leader refuse an equal epoch (KIP-1228)
+        }
 
-    def preflight(self, *, looks_apart: float = LOOKS_APART) -> Row:
+    @property
+    def command(self) -> str:
+        """The equal line of Kafka's own tool, which reads the epochs from the leader (brokers from 2.8 on)."""
+        return f"{self._tool} --start-offset {self.start_offset}"
+
+    @property
+    def old_command(self) -> str:
+        """The same with every field of the marker, for brokers that cannot be asked for them."""
+        epochs = f"--producer-epoch {self.producer_epoch} --coordinator-epoch {self.marker['coordinator_epoch']}"
+        return f"{self._tool} --producer-id {self.producer_id} {epochs}"
+
+    @property
+    def refusal(self) -> str | None:
+        """Why `execute` would refuse this as things stood when it was planned; null if it would not."""
+        if self.finding["verdict"] == "hanging":
+            return None
+        return "; ".join(self.finding["missing"]) or str(self.finding["reason"])
+
+    def preflight(self, *, looks_apart: float = LOOKS_APART, force_past: str | None = None) -> Row:
         """Look again, twice, at everything that justifies the marker.
+
+        Parameters
+        ----------
+        looks_apart
+            Seconds between the looks.
+        force_past
+            As for `execute`.
 
         Returns
         -------
@@ -79,147 +126,257 @@ class AbortPlan:
         Raises
         ------
         ActionRefused
-            If the same transaction is not found hanging again.
+            If the same transaction is not found hanging again, exactly as it was.
         """
-        for row in self.cluster.finding_rows([self.topic], [self.partition], looks_apart=looks_apart):
-            if row["producer_id"] == self.producer_id and row["start_offset"] == self.start_offset:
-                return self._proven(row)
-        raise ActionRefused(
-            f"Producer {self.producer_id} has no transaction open at {self.target} any more.",
-            means="It ended since it was found; nothing was written.",
-        )
+        rows = self.cluster.finding_rows([self.topic], [self.partition], looks_apart=looks_apart, log_evidence=False)
+        fresh = next((row for row in rows if self._is_same(row)), None)
+        if fresh is None:
+            raise ActionRefused(
+                f"Producer {self.producer_id} has no transaction open at {self.target} any more.",
+                means="It ended since it was found; nothing was written.",
+            )
+        if fresh["producer_epoch"] != self.producer_epoch:
+            raise self._changed(f"its epoch is {fresh['producer_epoch']}, not {self.producer_epoch}")
+        check_force(fresh, force_past, target=self.target)
+        self._check_state(fresh["broker_id"])
+        return fresh
 
-    def execute(self, *, confirm: str, looks_apart: float = LOOKS_APART) -> Aborted:
+    def execute(
+        self,
+        *,
+        confirm: str,
+        audit: Audit | None = None,
+        force_past: str | None = None,
+        looks_apart: float = LOOKS_APART,
+    ) -> Aborted:
         """Check afresh, write the abort marker to the partition's leader, and read the LSO back.
 
         Parameters
         ----------
         confirm
             `target`, typed by a person.
+        audit
+            Where it is written down; by default ``Audit()``.
+        force_past
+            ``"unknown"``: write the marker although evidence is missing, on the word of whoever says so. It must be
+            the verdict of the fresh check; whatever has an owner, or a decided outcome, cannot be forced.
+        looks_apart
+            Seconds between the two looks of the fresh check.
 
         Raises
         ------
         ActionRefused
-            If the confirmation is another one, or the fresh check does not find the transaction hanging.
+            If the confirmation is another one, the fresh check does not find the transaction hanging, or the audit file
+            cannot be written.
         BrokerError
             If the leader refuses the marker, or the transaction is still open after it.
+        AuditFailed
+            If the marker was sent, and the audit file could not be written any more.
         """
-        if confirm != self.target:
-            raise ActionRefused(
-                f"The confirmation {confirm!r} does not name {self.target!r}.",
-                means="Nothing was written.",
-                do=f"To go on, confirm with exactly {self.target}.",
-            )
-        fresh = self.preflight(looks_apart=looks_apart)
-        leader = fresh["broker_id"]
-        written_at = dt.datetime.now(dt.UTC)
-        self._write_marker(leader)
-        return self._verify(leader, fresh, written_at)
+        trail = audit or Audit()
+        try:
+            self._check_confirmation(confirm)
+            fresh = self.preflight(looks_apart=looks_apart, force_past=force_past)
+        except ActionRefused as error:
+            trail.refused(error, **self._about, forced_past=force_past)
+            raise
+        seen = {name: fresh[name] for name in ("verdict", "reason", "evidence", "transactional_id")}
+        before = {"last_stable_offset_before": fresh["last_stable_offset"], "forced_past": force_past}
+        request = f"WriteTxnMarkers to broker {fresh['broker_id']}: {_fields(self.marker)}"
+        with trail.recording(**self._about | seen | before, request=request) as outcome:
+            self._check_owner(is_forced=force_past is not None)
+            self._check_state(fresh["broker_id"])
+            outcome["response"] = self._send(fresh["broker_id"])
+            self._check_response(fresh["broker_id"], outcome["response"])
+            done = self.verify(since=fresh)
+            outcome["last_stable_offset_after"] = done.last_stable_offset_after
+        return done
 
-    def _proven(self, row: Row) -> Row:
-        if row["verdict"] != "hanging" or row["producer_epoch"] != self.producer_epoch:
-            why = "; ".join(row["missing"]) or row["reason"]
-            raise ActionRefused(
-                f"{self.target} is {row['verdict']} now, not proven to be hanging: {why}",
-                means="Nothing was written.",
-            )
-        return row
+    def verify(self, *, since: Row | None = None) -> Aborted:
+        """Read back: the transaction is closed on the leader, and the LSO has moved as far as it can.
 
-    def _write_marker(self, leader: int) -> None:
-        """WriteTxnMarkers with the partition's own epochs, as Kafka's Admin sends it (AbortTransactionHandler)."""
-        state = self._state(leader)
-        if state is None:
-            raise ActionRefused(f"{self.target} ended just now.", means="Nothing was written.")
-        coordinator_epoch = state["coordinator_epoch"]
-        marker = wire.WriteTxnMarkers.WritableTxnMarker(
-            producer_id=self.producer_id,
-            producer_epoch=self.producer_epoch,
-            transaction_result=False,
-            topics=[
-                wire.WriteTxnMarkers.WritableTxnMarker.WritableTxnMarkerTopic(
-                    name=self.topic, partition_indexes=[self.partition]
-                )
-            ],
-            coordinator_epoch=0 if coordinator_epoch is None else coordinator_epoch,
-            transaction_version=0,  # version 2 makes the leader refuse an equal epoch (KIP-1228)
-        )
-        answer = self.cluster.wire.ask(wire.WriteTxnMarkers(markers=[marker]), broker_id=leader)
-        code = answer.markers[0].topics[0].partitions[0].error_code
-        if code:
+        Parameters
+        ----------
+        since
+            The row of ``schema.FINDINGS`` to compare with; that of the plan if null.
+
+        Raises
+        ------
+        BrokerError
+            If the transaction is still open.
+        """
+        earlier = self.finding if since is None else since
+        if self._state() is not None:
             raise BrokerError(
-                f"Broker {leader} refused the abort marker for {self.target}: {wire.error_text(code)}.",
-                code=wire.error_name(code),
-                means="The transaction is still open.",
-                do=RIGHT_TO_ABORT if wire.error_name(code) == "CLUSTER_AUTHORIZATION_FAILED" else "",
-            )
-
-    def _state(self, leader: int) -> Row | None:
-        """The leader's producer row of this very transaction, null once it has ended."""
-        rows = self.cluster.producer_rows([self.topic], [self.partition], broker_id=leader)
-        for row in rows:
-            if row["error"]:
-                raise BrokerError(
-                    f"Broker {leader} does not show the producers of {self.topic}-{self.partition}: {row['error']}.",
-                    code=row["error"].split(":")[0],
-                )
-            same = row["producer_id"] == self.producer_id and row["producer_epoch"] == self.producer_epoch
-            if same and row["current_txn_start_offset"] == self.start_offset:
-                return row
-        return None
-
-    def _verify(self, leader: int, fresh: Row, written_at: dt.datetime) -> Aborted:
-        """Read back: the transaction is closed on the leader, and the LSO has moved as far as it can."""
-        if self._state(leader) is not None:
-            raise BrokerError(
-                f"Broker {leader} took the abort marker for {self.target}, and the transaction is still open.",
+                f"{self.target} is still open: no marker has ended it.",
                 code="NONE",
                 do="Ask again with kafka-txn diagnose; do not send another marker before that.",
             )
-        deadline = time.monotonic() + self.cluster.timeout
+        before, deadline = earlier["last_stable_offset"], time.monotonic() + self.cluster.timeout
         while True:
             (row,) = self.cluster.partition_rows([self.topic], [self.partition])
-            rest = self.cluster.producer_rows([self.topic], [self.partition], broker_id=leader)
-            starts = [r["current_txn_start_offset"] for r in rest if r["current_txn_start_offset"] is not None]
-            lso, before = row["last_stable_offset"], fresh["last_stable_offset"]
-            moved = lso is not None and (before is None or lso > before or fresh["position"] != 1)
+            rest = self.cluster.producer_rows([self.topic], [self.partition])
+            starts = [each["current_txn_start_offset"] for each in rest]
+            lso = row["last_stable_offset"]
+            moved = lso is not None and (before is None or lso > before or earlier["position"] != 1)
             if moved or time.monotonic() > deadline:  # the marker counts once the high watermark has passed it
                 return Aborted(
                     last_stable_offset_before=before,
                     last_stable_offset_after=lso,
                     high_watermark=row["high_watermark"],
-                    next_start_offset=min(starts, default=None),
-                    written_at=written_at,
+                    next_start_offset=min((each for each in starts if each is not None), default=None),
+                    observed_at=row["observed_at"],
                 )
             time.sleep(0.05)
 
+    @property
+    def _tool(self) -> str:
+        where = f"--topic {self.topic} --partition {self.partition}"
+        return f"kafka-transactions.sh --bootstrap-server {self.cluster.bootstrap_servers} abort {where}"
 
-def plan_abort(cluster: Cluster, finding: Row) -> AbortPlan:
-    """Plan the abort marker for a finding; nothing is written.
+    @property
+    def _about(self) -> dict[str, Any]:
+        """What every line of the audit trail tells of it."""
+        names = ("target", "topic", "partition", "start_offset", "producer_id", "producer_epoch")
+        about = {name: getattr(self, name) for name in names}
+        return {"action": "abort", "bootstrap_servers": self.cluster.bootstrap_servers, **about}
+
+    def _is_same(self, row: Row) -> bool:
+        return bool(row["producer_id"] == self.producer_id and row["start_offset"] == self.start_offset)
+
+    def _changed(self, how: str) -> ActionRefused:
+        return ActionRefused(
+            f"{self.target} is not what was planned any more: {how}.",
+            means=f"Somebody still uses it. {NOTHING_WRITTEN}",
+            do="Ask again with kafka-txn diagnose, and plan again.",
+        )
+
+    def _check_confirmation(self, confirm: str) -> None:
+        if confirm != self.target:
+            raise ActionRefused(
+                f"The confirmation {confirm!r} does not name {self.target!r}.",
+                means=NOTHING_WRITTEN,
+                do=f"To go on, confirm with exactly {self.target}.",
+            )
+
+    def _check_state(self, leader: int) -> None:
+        """Refuse what the leader knows otherwise than when it was planned."""
+        state = self._state(leader)
+        if state is None:
+            raise ActionRefused(f"{self.target} ended just now.", means=NOTHING_WRITTEN)
+        for name in ("last_sequence", "coordinator_epoch"):
+            if state[name] != getattr(self, name):
+                raise self._changed(f"its {name} is {state[name]}, and was {getattr(self, name)}")
+
+    def _check_owner(self, *, is_forced: bool) -> None:
+        """Ask the coordinators once more, since the looks, and the line of the audit, have taken a while."""
+        for row in self.cluster.transaction_rows(producer_ids=[self.producer_id]):
+            if row["error"]:
+                if is_forced or row["error"].startswith(TOO_OLD):
+                    continue
+                raise ActionRefused(f"A coordinator does not answer any more: {row['error']}.", means=NOTHING_WRITTEN)
+            here = {"topic": self.topic, "partition": self.partition} in (row["topic_partitions"] or ())
+            alive = row["state"] == "Ongoing" and row["producer_epoch"] == self.producer_epoch
+            if here and (alive or (row["state"] or "").startswith("Prepare")):
+                raise self._changed(f'"{row["transactional_id"]}" is {row["state"]} on it now')
+
+    def _send(self, leader: int) -> str:
+        """WriteTxnMarkers with the partition's own epochs, as Kafka's Admin sends it (AbortTransactionHandler)."""
+        of_topic = wire.WriteTxnMarkers.WritableTxnMarker.WritableTxnMarkerTopic
+        marker = wire.WriteTxnMarkers.WritableTxnMarker(
+            **self.marker, topics=[of_topic(name=self.topic, partition_indexes=[self.partition])]
+        )
+        answer = self.cluster.wire.ask(wire.WriteTxnMarkers(markers=[marker]), broker_id=leader)
+        code = answer.markers[0].topics[0].partitions[0].error_code
+        return wire.error_text(code) if code else "NONE"
+
+    def _check_response(self, leader: int, response: str) -> None:
+        code = response.partition(":")[0]
+        if code != "NONE":
+            raise BrokerError(
+                f"Broker {leader} refused the abort marker for {self.target}: {response}.",
+                code=code,
+                means="The transaction is still open.",
+                do=RIGHT_TO_ABORT if code == "CLUSTER_AUTHORIZATION_FAILED" else "",
+            )
+
+    def _state(self, leader: int | None = None) -> Row | None:
+        """The leader's producer row of this very transaction, null once it has ended."""
+        rows = _producers(self.cluster, self.topic, self.partition, leader)
+        names = ("producer_id", "producer_epoch", "current_txn_start_offset")
+        mine = (self.producer_id, self.producer_epoch, self.start_offset)
+        return next((row for row in rows if tuple(row[name] for name in names) == mine), None)
+
+
+def plan_abort(cluster: Cluster, finding: Finding) -> AbortPlan:
+    """Plan the abort marker for a finding, and what it would change; nothing is written.
 
     Parameters
     ----------
     cluster
         Where the finding was made.
     finding
-        A row of ``schema.FINDINGS``.
+        A row of ``schema.FINDINGS``: a dict, or a row of a frame.
 
     Raises
     ------
     ActionRefused
-        If the finding is anything but `hanging`.
+        If the finding has an owner, or nothing is open any more.
+    BrokerError
+        If the leader does not show the partition, or its producers.
     """
-    if finding["verdict"] != "hanging":
+    row = as_row(finding)
+    topic, partition, start = row["topic"], row["partition"], row["start_offset"]
+    if row["verdict"] not in PLANNED or start is None:
         raise ActionRefused(
-            f"{finding['topic']}-{finding['partition']} is {finding['verdict']}: {finding['reason']}",
+            f"{topic}-{partition} is {row['verdict']}: {row['reason']}",
             means="Only a transaction proven to be hanging is ended by an abort marker; any other has an owner.",
-            do=f"Remedy: {finding['remedy']}",
+            do=f"Remedy: {row['remedy']}",
+        )
+    (state,) = cluster.partition_rows([topic], [partition])
+    if state["error"]:
+        raise BrokerError(
+            f"{topic}-{partition} cannot be looked at: {state['error']}.", code=state["error"].partition(":")[0]
+        )
+    producers = _producers(cluster, topic, partition, state["leader"])
+    mine = [each for each in producers if each["current_txn_start_offset"] == start]
+    producer = next((each for each in mine if each["producer_id"] == row["producer_id"]), None)
+    if producer is None:
+        raise ActionRefused(
+            f"Producer {row['producer_id']} has no transaction open at {topic}-{partition}@{start} any more.",
+            means="It ended since it was found.",
         )
     return AbortPlan(
         cluster=cluster,
-        topic=finding["topic"],
-        partition=finding["partition"],
-        start_offset=finding["start_offset"],
-        producer_id=finding["producer_id"],
-        producer_epoch=finding["producer_epoch"],
-        finding=finding,
+        topic=topic,
+        partition=partition,
+        start_offset=start,
+        producer_id=row["producer_id"],
+        producer_epoch=row["producer_epoch"],
+        coordinator_epoch=producer["coordinator_epoch"],
+        last_sequence=producer["last_sequence"],
+        finding=MappingProxyType(dict(row)),
+        blast_radius=blast_radius(cluster.wire, row, partition=state, producers=producers),
     )
+
+
+def _producers(cluster: Cluster, topic: str, partition: int, leader: int | None) -> list[Row]:
+    """The producers of a partition, as its leader has them.
+
+    Raises
+    ------
+    BrokerError
+        If it does not show them.
+    """
+    rows = cluster.producer_rows([topic], [partition], broker_id=leader)
+    for row in rows:
+        if row["error"]:
+            raise BrokerError(
+                f"Broker {row['broker_id']} does not show the producers of {topic}-{partition}: {row['error']}.",
+                code=row["error"].partition(":")[0],
+            )
+    return rows
+
+
+def _fields(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in values.items())

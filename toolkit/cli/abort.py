@@ -1,12 +1,14 @@
-"""The command that changes something."""
+"""The command that ends one hanging transaction."""
 
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from toolkit.cli.confirm import AuditFile, ForcePast, confirmation, tell
 from toolkit.cli.connection import connect
 from toolkit.cli.options import BootstrapServer, CommandConfig, LooksApart, Partition, Timeout, Topic
 from toolkit.cli.output import progress, show, width
@@ -14,6 +16,7 @@ from toolkit.errors import NotFound
 
 if TYPE_CHECKING:
     from toolkit.actions.abort import Aborted, AbortPlan
+    from toolkit.actions.blast import BlastRadius
 
 __all__ = ["abort"]
 
@@ -31,9 +34,11 @@ def abort(
         typer.Option(
             "--yes-i-checked",
             metavar="TOPIC-PARTITION@OFFSET",
-            help="Do it, and name what: orders-0@913095344. Without this nothing is changed.",
+            help="Do it, and name what: orders-0@913095344. Without this it is asked at a terminal, and not done else.",
         ),
     ] = None,
+    force_past: ForcePast = None,
+    audit_file: AuditFile = None,
     looks_apart: LooksApart = 5,
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
@@ -44,7 +49,8 @@ def abort(
     Refuses whatever is not proven to be hanging, and looks again right before it writes.
     """
     from toolkit.actions.abort import plan_abort
-    from toolkit.views.text import finding_lines, wrap
+    from toolkit.actions.audit import Audit
+    from toolkit.views.text import finding_lines
 
     with connect(ctx, bootstrap_server, command_config, timeout=timeout) as cluster:
         progress("Checking that it hangs ...")
@@ -58,20 +64,43 @@ def abort(
         plan = plan_abort(cluster, row)
         show([*finding_lines([row], now=dt.datetime.now(dt.UTC), width=width()), ""])
         if yes_i_checked is None:
-            texts = _dry_run(plan)
-        else:
-            texts = _done(plan, plan.execute(confirm=yes_i_checked, looks_apart=looks_apart))
-        show(line for text in texts for line in wrap(text, before="", width=width()))
+            tell(_dry_run(plan))
+        confirmed = confirmation(plan.target, yes_i_checked)
+        if confirmed is not None:
+            audit = Audit(audit_file)
+            progress("Checking it again ...")
+            done = plan.execute(confirm=confirmed, audit=audit, force_past=force_past, looks_apart=looks_apart)
+            tell([*_done(plan, done), f"It is written down in {audit.path}."])
 
 
-def _dry_run(plan: AbortPlan) -> list[str]:
-    return [
+def _dry_run(plan: AbortPlan) -> Iterator[str]:
+    yield (
         f"Dry run, nothing is changed. An abort marker would end producer {plan.producer_id} epoch "
         f"{plan.producer_epoch} on {plan.topic}-{plan.partition}; its records there stay unread for ever by "
-        "read_committed consumers.",
-        f"To do it, add: --yes-i-checked {plan.target}",
-        f"Kafka's own tool would do the same, unchecked: {plan.command}",
-    ]
+        "read_committed consumers."
+    )
+    yield from (f"- {text}" for text in _consequences(plan.blast_radius))
+    if plan.refusal is None:
+        yield f"To do it, add: --yes-i-checked {plan.target}"
+    else:
+        yield f"It would be refused: {plan.refusal}"
+        yield f"To do it all the same, on your own word: --yes-i-checked {plan.target} --force-past unknown"
+    yield f"Kafka's own tool would do the same, unchecked: {plan.command}"
+
+
+def _consequences(blast: BlastRadius) -> Iterator[str]:
+    if blast.unread:
+        yield f"How many records is not known. {blast.unread}"
+    else:
+        yield f"records of it that are never read: {blast.records_dropped}"
+        yield f"records behind it that are read at last: {blast.records_released}"
+    moves = f"from {blast.last_stable_offset} to {blast.next_stable_offset}"
+    stays = f"stays at {blast.last_stable_offset}"
+    yield f"the LSO {stays if blast.next_stable_offset == blast.last_stable_offset else f'goes {moves}'}"
+    if blast.next_start_offset is not None:
+        yield f"then held by producer {blast.next_producer_id}, from offset {blast.next_start_offset} on"
+    groups = "not known" if blast.groups is None else ", ".join(blast.groups) or "none"
+    yield f"groups that go on: {groups}"
 
 
 def _done(plan: AbortPlan, done: Aborted) -> list[str]:

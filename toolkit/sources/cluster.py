@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from toolkit import schema
 from toolkit.analysis.evidence import Look
@@ -67,11 +67,11 @@ class Cluster(LiveLogs):
         self.wire = Wire(self.config, timeout=timeout)
 
     @classmethod
-    def from_properties(cls, path: str | os.PathLike[str], *, timeout: float = 30.0) -> Cluster:
+    def from_properties(cls, path: str | os.PathLike[str], *, timeout: float = 30.0) -> Self:
         """Connect as the ``client.properties`` of an application says."""
         return cls(ClientConfig.from_properties(path), timeout=timeout)
 
-    def __enter__(self) -> Cluster:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:

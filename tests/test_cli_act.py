@@ -1,0 +1,64 @@
+"""The commands that change something, with a person at a terminal and without one."""
+
+import os
+import pty
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.process import COMMAND, ROOT, on
+from toolkit.actions.audit import Audit
+from toolkit.lab import Kafka
+from toolkit.lab.incidents import INCIDENTS
+
+pytestmark = pytest.mark.lab
+
+
+def at_terminal(kafka: Kafka, *arguments: str, typed: str) -> tuple[int, str]:
+    """Run a command in a terminal, type a line when it asks, and return its exit code and what was seen."""
+    mine, its = pty.openpty()
+    command = [*COMMAND, *arguments, "--bootstrap-server", kafka.bootstrap_servers]
+    wide = {**os.environ, "COLUMNS": "300"}
+    running = subprocess.Popen(command, cwd=ROOT, stdin=its, stdout=its, stderr=its, env=wide)
+    os.close(its)
+    seen = b""
+    while True:
+        try:
+            seen += os.read(mine, 4096)
+        except OSError:  # the other end is closed
+            break
+        if b"To do it, type" in seen and typed:
+            os.write(mine, typed.encode())
+            typed = ""
+    os.close(mine)
+    return running.wait(timeout=60), " ".join(seen.decode().split())
+
+
+def test_a_person_types_the_name_of_what_is_ended(kafka: Kafka, tmp_path: Path) -> None:
+    staged = INCIDENTS["never_added"](kafka)
+    audit = Audit(tmp_path / "audit.jsonl")
+    where = ["--topic", staged.topic, "--partition", "0", "--start-offset", str(staged.start_offset)]
+    arguments = ["abort", *where, "--looks-apart", "0.2", "--audit-file", str(audit.path)]
+    code, seen = at_terminal(kafka, *arguments, typed="\n")
+    assert code == 0
+    assert "Dry run, nothing is changed." in seen
+    assert "records of it that are never read: 1" in seen
+    assert audit.rows() == []
+    code, seen = at_terminal(kafka, *arguments, typed="yes\n")
+    assert code == 2
+    assert "does not name" in seen
+    code, seen = at_terminal(kafka, *arguments, typed=f"{staged.topic}-0@{staged.start_offset}\n")
+    assert code == 0
+    assert f"It is written down in {audit.path}." in seen
+    assert [row["step"] for row in audit.rows()] == ["refused", "intent", "outcome"]
+
+
+def test_what_cannot_be_written_down_is_not_done(kafka: Kafka) -> None:
+    staged = INCIDENTS["never_added"](kafka)
+    where = ["--topic", staged.topic, "--partition", "0", "--start-offset", str(staged.start_offset)]
+    sure = ["--yes-i-checked", f"{staged.topic}-0@{staged.start_offset}", "--audit-file", "/dev/full"]
+    done = on(kafka, "abort", *where, "--looks-apart", "0", *sure)
+    assert done.returncode == 2
+    assert "The audit file /dev/full cannot be written: No space left on device. Nothing was sent" in done.stderr
+    assert on(kafka, "find-hanging", "--topic", staged.topic, "--looks-apart", "0").returncode == 1

@@ -1,0 +1,60 @@
+"""What may be forced past a refusal, and what never may: an abort marker on what has an owner loses half of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from toolkit.errors import ActionRefused
+from toolkit.formats.records import STATE_TOPIC
+
+if TYPE_CHECKING:
+    from toolkit.schema import Row
+
+__all__ = ["check_force"]
+
+TWO_PHASE = str(2**31 - 1)  # the timeout of a transaction that only an external coordinator ends (KIP-939)
+
+
+def check_force(fresh: Row, force_past: str | None, *, target: str) -> None:
+    """Refuse a transaction that is not hanging, unless its fresh verdict is ``unknown`` and forced by that name.
+
+    Parameters
+    ----------
+    fresh
+        Its fresh row of ``schema.FINDINGS``.
+    force_past
+        The verdict that a person forces past; null for none.
+    target
+        Its name, for the error.
+
+    Raises
+    ------
+    ActionRefused
+        If it is refused.
+    """
+    verdict, why = fresh["verdict"], "; ".join(fresh["missing"]) or fresh["reason"]
+    if verdict == "hanging" and force_past is None:
+        return
+    if force_past is None:
+        what = f"{target} is {verdict} now, not proven to be hanging: {why}"
+    elif force_past != verdict:
+        what = f"{target} is {verdict} now, not {force_past}: {why}"
+    elif never := _never(fresh):
+        what = f"{target} is {verdict} now, which cannot be forced: {never}"
+    else:
+        return
+    raise ActionRefused(what, means="Nothing was written.", do=f"Remedy: {fresh['remedy']}")
+
+
+def _never(fresh: Row) -> str:
+    """Why not even a person's word is enough; empty where it is."""
+    if fresh["verdict"] != "unknown":
+        return str(fresh["reason"])
+    if fresh["topic"] == STATE_TOPIC:
+        return "no marker belongs on the coordinators' own topic."
+    values = {(entry["name"], entry["value"]) for entry in fresh["evidence"]}
+    if any(name == "state" and value.startswith("Prepare") for name, value in values):
+        return "its coordinator has decided a transaction of this producer."
+    if ("timeout_ms", TWO_PHASE) in values:
+        return "it belongs to a two-phase commit, which only its external coordinator decides."
+    return ""
