@@ -55,6 +55,16 @@ def test_importing_is_cheap(module: str) -> None:
     assert not heavy & set(loaded.stdout.split())
 
 
+def test_everything_below_toolkit_comes_along_in_a_wheel() -> None:
+    """Hatch takes all of the package but what git ignores."""
+    wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert wheel == {"packages": ["toolkit"]}
+    ignored = (ROOT / ".gitignore").read_text().split()
+    samples = list((ROOT / "toolkit/lab/samples/data").iterdir())
+    assert len(samples) > 10
+    assert not [path for path in samples for pattern in ignored if path.match(pattern.rstrip("/"))]
+
+
 def test_the_public_names_are_sorted_and_there() -> None:
     assert toolkit.__all__ == sorted(toolkit.__all__)
     assert all(getattr(toolkit, name) for name in toolkit.__all__)

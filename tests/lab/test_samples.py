@@ -1,0 +1,170 @@
+"""The recorded samples: each loads, is judged as it has to be, and comes along in a wheel."""
+
+import datetime as dt
+import io
+import subprocess
+import sys
+import tarfile
+import zipfile
+from importlib import resources
+from pathlib import Path
+
+import pytest
+
+from toolkit.errors import NotFound, UsageError
+from toolkit.lab import samples
+from toolkit.lab.samples import packed, scenes
+from toolkit.schema import RECORDED, SPANS
+from toolkit.sources.logdir import LogDir
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+ANSWERS = {  # verdict, and what the cause has to say where there is one
+    "late-message": ("hanging", "R2"),
+    "never-added": ("hanging", "R3"),
+    "superseded-same-partition": ("hanging", "superseded epoch"),
+    "head-deleted": ("hanging", "R17"),
+    "offsets-never-added": ("hanging", "R14"),
+    "several-open": ("hanging", "R3"),
+    "orphan": ("hanging", "R4"),
+    "open-young": ("ongoing", None),
+    "overdue": ("overdue", None),
+    "long-history": ("ended", None),
+    "flight-recording": ("hanging", "R2"),
+}
+
+
+def test_every_scene_is_a_sample_and_every_sample_is_tested() -> None:
+    assert samples.names() == sorted(scenes.SCENES) == sorted(ANSWERS)
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_a_sample_gives_what_is_expected_of_it(name: str) -> None:
+    sample = samples.load(name)
+    verdict, cause = ANSWERS[name]
+    rows = sample.finding_rows()
+    (row,) = [row for row in rows if row["start_offset"] == sample.expected["start_offset"]]
+    assert {key: row[key] for key in sample.expected} == sample.expected
+    assert (row["topic"], row["partition"], row["verdict"]) == (sample.topic, sample.partition, verdict)
+    assert cause in row["cause"] if cause else row["cause"] is None
+    assert next(other for other in rows if other["start_offset"] is not None) == row
+    scene = scenes.SCENES[name]
+    assert (sample.title, sample.description, sample.made) == (scene.title, scene.description, scene.made)
+    assert len(sample.log_dir().spans([sample.topic], [sample.partition]))
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_the_whole_log_directory_holds_nothing_else(name: str) -> None:
+    sample = samples.load(name)
+    places = {(row["topic"], row["partition"]) for row in sample.log_dir().finding_rows()}
+    over = sample.expected["verdict"] == "ended" or sample.recording()
+    assert places == (set() if over else {(sample.topic, sample.partition)})
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_a_sample_is_small(name: str) -> None:
+    archive = resources.files(samples) / "data" / f"{name}.tar.xz"
+    assert len(archive.read_bytes()) < (300_000 if name in {"long-history", "flight-recording"} else 20_000)
+
+
+def test_a_healthy_one_stands_between_two_that_hang() -> None:
+    rows = samples.load("several-open").finding_rows()
+    assert [(row["position"], row["verdict"]) for row in rows] == [(1, "hanging"), (2, "ongoing"), (3, "hanging")]
+
+
+def test_the_long_history_has_thousands_of_transactions_and_one_that_was_held_long() -> None:
+    sample = samples.load("long-history")
+    spans = sample.log_dir().spans([sample.topic], [sample.partition])
+    assert len(spans) > 2_000
+    assert set(spans["outcome"]) == {"commit", "abort"}
+    longest = max(SPANS.rows(spans), key=lambda row: row["end"] - row["start"])
+    assert (longest["first_offset"], longest["outcome"]) == (sample.expected["start_offset"], "abort")
+
+
+def test_the_recording_saw_peace_then_something_hang_then_peace() -> None:
+    sample = samples.load("flight-recording")
+    recording = sample.recording()
+    assert recording
+    assert len(recording.samples()) >= 18
+    times = sorted(recording.samples()["sample"])
+    hung = [row for row in RECORDED["findings"].rows(recording.findings_over_time(["orders"]))
+            if row["verdict"] == "hanging"]  # fmt: skip
+    assert len(hung) >= 5
+    assert hung[-1]["groups_held"] == [scenes.GROUP]
+    assert times[2] < hung[0]["sample"] < hung[-1]["sample"] < times[-2]
+    assert sample.at is not None
+    assert sample.at.tzinfo == dt.UTC
+
+
+def test_the_dump_reads_back() -> None:
+    sample = samples.load("late-message")
+    dump = sample.dump_text()
+    assert dump
+    where, marks = (sample.topic, sample.partition), ["first_offset", "marker_offset", "producer_id", "outcome"]
+    assert LogDir(dump).spans(*where)[marks].equals(sample.log_dir().spans(*where)[marks])
+    assert samples.load("never-added").dump_text() is None
+    assert samples.load("never-added").recording() is None
+
+
+def test_it_is_unpacked_once_and_read_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    first = samples.load("late-message").path
+    files = sorted(path for path in first.rglob("*") if path.is_file())
+    assert tmp_path in first.parents
+    assert samples.load("late-message").path == first
+    assert [path for path in files if path.stat().st_mode & 0o222] == []
+    assert list(first.parent.iterdir()) == [first], "nothing half unpacked stays"
+
+
+def test_where_the_cache_cannot_be_written_it_goes_to_the_temporary_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert tmp_path in samples.load("never-added").path.parents
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "file"))
+    with pytest.raises(UsageError, match=r"never-added cannot be unpacked.*XDG_CACHE_HOME"):
+        samples.load("never-added")
+
+
+def test_packing_gives_the_same_bytes_and_the_same_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    path = samples.load("late-message").path
+    archive = resources.files(samples) / "data" / "late-message.tar.xz"
+    assert packed.packed(path) == archive.read_bytes()
+
+
+@pytest.mark.parametrize("member", ["../outside", "/outside"])
+def test_nothing_is_written_outside(member: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    into = io.BytesIO()
+    with tarfile.open(fileobj=into, mode="w:xz") as archive:
+        archive.addfile(tarfile.TarInfo(member))
+    with pytest.raises(UsageError, match="damaged"):
+        packed.unpacked(into.getvalue(), name="bad")
+    assert not list(tmp_path.rglob("outside"))
+
+
+def test_another_name_is_told_which_there_are() -> None:
+    with pytest.raises(NotFound, match=r"no sample 'week'.*late-message"):
+        samples.load("week")
+
+
+def test_they_come_along_in_a_wheel_and_load_from_a_zip(tmp_path: Path) -> None:
+    wheel = tmp_path / "wheel.zip"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for path in (ROOT / "toolkit").rglob("*"):
+            if path.is_file() and "__pycache__" not in path.parts:
+                archive.write(path, path.relative_to(ROOT))
+    code = "from toolkit.lab import samples; print(samples.__file__, samples.load('orphan').path)"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(wheel), "XDG_CACHE_HOME": str(tmp_path), "PATH": ""},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    module, unpacked = done.stdout.split()
+    assert module.startswith(str(wheel))
+    assert (Path(unpacked) / "log-dir" / "meta.properties").is_file()

@@ -1,0 +1,13 @@
+"""Recorded incidents: real segments of the lab's brokers, small enough to come along, so that no broker is needed.
+
+>>> load("late-message").log_dir().findings(topics=["orders"]).verdict[0]  # doctest: +SKIP
+'hanging'
+
+``python -m toolkit.lab.samples.make`` records them again.
+"""
+
+from __future__ import annotations
+
+from toolkit.lab.samples.sample import Sample, load, names
+
+__all__ = ["Sample", "load", "names"]

@@ -1,0 +1,118 @@
+"""Record the samples again: ``python -m toolkit.lab.samples.make [NAME ...]``, all of them if none is named.
+
+Each is played on a broker of its own, which is stopped in good order; what is packed must be judged as the whole log
+directory is. Ids, offsets' times and so the archives differ from run to run; names and what is right about them do not.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from toolkit.errors import LabError
+from toolkit.lab.broker import Kafka
+from toolkit.lab.samples.packed import packed
+from toolkit.lab.samples.sample import DUMP, INDEX, LOG_DIR, Sample
+from toolkit.lab.samples.scenes import SCENES, VERSION, Scene
+from toolkit.schema import Row
+from toolkit.sources.logdir import LogDir
+
+__all__ = ["main", "make"]
+
+DATA = Path(__file__).parent / "data"
+# The controller's log has no part in it, and a lock is of a process that is gone.
+LEFT_OUT = ("__cluster_metadata-0", ".lock")
+TOLD = (
+    "verdict", "cause", "producer_id", "producer_epoch", "transactional_id", "start_offset", "last_stable_offset",
+    "high_watermark", "records_held", "groups_held",
+)  # fmt: skip
+JUDGED = (*TOLD, "topic", "partition", "position", "reason", "remedy", "missing", "opened_at", "bytes_held", "held_ms")
+
+
+def make(scene: Scene, into: Path) -> dict[str, Any]:
+    """Play a scene, write its archive, and return what the index tells of it.
+
+    Raises
+    ------
+    LabError
+        If what is packed is not judged as the whole log directory is, or not as the scene says.
+    """
+    with tempfile.TemporaryDirectory(prefix="kafka-txn-sample-") as temporary:
+        folder = Path(temporary) / "packed"
+        folder.mkdir()
+        with Kafka(VERSION, properties=scene.properties) as kafka:
+            played = scene.play(kafka, folder)
+            kafka.stop_broker(1)
+            whole = Path(shutil.copytree(kafka.log_dirs[1], Path(temporary) / "whole"))
+            if scene.dump:
+                (folder / DUMP).write_text(_dump(kafka, f"{played.topic}-{played.partition}"), encoding="utf-8")
+        shutil.copytree(whole, folder / LOG_DIR, ignore=shutil.ignore_patterns(*LEFT_OUT))
+        sample = Sample(
+            name=scene.name,
+            title=scene.title,
+            description=scene.description,
+            made=scene.made,
+            topic=played.topic,
+            partition=played.partition,
+            expected={},
+            at=played.at,
+            min_held_ms=played.min_held_ms,
+            path=folder,
+        )
+        if _judged(LogDir(whole, at_rest=True).finding_rows()) != _judged(sample.log_dir().finding_rows()):
+            raise LabError(f"What is packed of {scene.name} is judged in another way than the whole log directory.")
+        expected = _answer(scene, sample.finding_rows())
+        (into / f"{scene.name}.tar.xz").write_bytes(packed(folder))
+    return {
+        "title": sample.title,
+        "description": sample.description,
+        "made": sample.made,
+        "topic": sample.topic,
+        "partition": sample.partition,
+        "at": sample.at.isoformat() if sample.at else None,
+        "min_held_ms": sample.min_held_ms,
+        "expected": {name: expected[name] for name in TOLD},
+    }
+
+
+def _judged(rows: Sequence[Row]) -> list[Row]:
+    return [{name: row[name] for name in JUDGED} for row in rows]
+
+
+def _answer(scene: Scene, rows: Sequence[Row]) -> Row:
+    """The row that answers: who holds the LSO, or held it."""
+    first = min((row for row in rows if row["start_offset"] is not None), key=lambda row: int(row["start_offset"]))
+    if first["verdict"] != scene.verdict:
+        raise LabError(f"{scene.name} was to be {scene.verdict}, not {[row['verdict'] for row in rows]}.")
+    return first
+
+
+def _dump(kafka: Kafka, folder: str) -> str:
+    segment = kafka.log_dirs[1] / folder / f"{0:020}.log"
+    done = kafka.run_tool("org.apache.kafka.tools.DumpLogSegments", "--deep-iteration", "--files", str(segment))
+    if done.returncode:
+        raise LabError(f"kafka-dump-log.sh failed: {done.stderr[-600:]}")
+    return done.stdout.replace(str(segment.parent.parent), "/var/lib/kafka/data")
+
+
+def main(names: Sequence[str]) -> None:
+    """Make the samples of these names, or all."""
+    DATA.mkdir(exist_ok=True)
+    index = DATA / INDEX
+    told = json.loads(index.read_text(encoding="utf-8")) if index.exists() else {}
+    for name in names or SCENES:
+        told[name] = make(SCENES[name], DATA)
+        kept = {each: told[each] for each in sorted(told) if each in SCENES}
+        index.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        size = (DATA / f"{name}.tar.xz").stat().st_size
+        sys.stdout.write(f"{name}: {size:,} bytes, {told[name]['expected']['verdict']}\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

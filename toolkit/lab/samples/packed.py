@@ -1,0 +1,101 @@
+"""Folders as archives: the same bytes for the same files, and unpacked once for everybody."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import shutil
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
+
+from platformdirs import user_cache_path
+
+from toolkit.errors import UsageError
+
+__all__ = ["packed", "unpacked"]
+
+READ_ONLY = 0o444
+
+
+def packed(folder: Path) -> bytes:
+    """A folder as a .tar.xz archive: files by name, with their times, and without owner or permissions."""
+    into = io.BytesIO()
+    with tarfile.open(fileobj=into, mode="w:xz", preset=9, format=tarfile.PAX_FORMAT) as archive:
+        for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+            member = tarfile.TarInfo(path.relative_to(folder).as_posix())
+            status = path.stat()
+            member.size, member.mode = status.st_size, READ_ONLY
+            member.mtime = round(status.st_mtime, 3)  # the age of what is open is told by it
+            with path.open("rb") as file:
+                archive.addfile(member, file)
+    return into.getvalue()
+
+
+def unpacked(archive: bytes, *, name: str) -> Path:
+    """The folder with what an archive holds, unpacked now if it was not before.
+
+    Parameters
+    ----------
+    archive
+        What `packed` made.
+    name
+        Part of the folder's name, beside the hash of the content.
+
+    Raises
+    ------
+    UsageError
+        If nothing can be written, neither in the user's cache nor where temporary files go.
+    """
+    label = f"{name}-{hashlib.sha256(archive).hexdigest()[:16]}"
+    problem = ""
+    for home in _homes():
+        folder = home / label
+        if folder.is_dir():
+            return folder
+        try:
+            return _unpack(archive, folder)
+        except OSError as error:
+            problem = f"{folder}: {error.strerror}"
+    raise UsageError(
+        f"The sample {name} cannot be unpacked: {problem}.", do="Let XDG_CACHE_HOME or TMPDIR name a writable folder."
+    )
+
+
+def _homes() -> Iterator[Path]:
+    yield user_cache_path("kafka-txn-toolkit") / "samples"
+    yield Path(tempfile.gettempdir()) / f"kafka-txn-toolkit-{os.getuid() if hasattr(os, 'getuid') else 0}" / "samples"
+
+
+def _unpack(archive: bytes, folder: Path) -> Path:
+    """Unpack beside its place, and appear there whole: another process may be doing the same."""
+    folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    partial = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    try:
+        with tarfile.open(fileobj=io.BytesIO(archive), mode="r:xz") as members:
+            for member in members:
+                _write(members, member, partial)
+        partial.chmod(0o755)
+        with suppress(OSError):  # it is there already
+            partial.rename(folder)
+        if not folder.is_dir():
+            raise OSError(0, "it did not appear")
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return folder
+
+
+def _write(members: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> None:
+    """A plain file below `folder`, with its own time; nothing else is ever in our archives."""
+    name = PurePosixPath(member.name)
+    content = members.extractfile(member) if member.isreg() else None
+    if content is None or name.is_absolute() or ".." in name.parts:
+        raise UsageError(f"The sample's archive is damaged: {member.name!r} has no place in it.")
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content.read())
+    path.chmod(READ_ONLY)
+    os.utime(path, (member.mtime, member.mtime))
