@@ -91,8 +91,8 @@ def main(mode: str, folder: str, out: str) -> None:
         pyarrow.feather.write_feather(arrow(read(spark, folder, table), table), Path(out, f"read-{table}.arrow"))
     for table, frame in made(spark, folder).items():
         pyarrow.feather.write_feather(arrow(frame, table), Path(out, f"made-{table}.arrow"))
-    spark.stop()
     print(f"{type(spark).__module__} {spark.version} {dt.datetime.now(dt.UTC)}")
+    spark.stop()
 
 
 if __name__ == "__main__":
