@@ -1,0 +1,120 @@
+"""The timeline, as data: nothing that hangs is ever hidden, and every id is there."""
+
+import datetime as dt
+import json
+
+import pytest
+
+from tests.views.plots.busy import FIRST, NOW, busy, finding, history
+from tests.views.plots.drawn import bars, hovers, traces, words
+from toolkit.schema import FINDINGS, SPANS
+from toolkit.views.plots import plot_timeline
+from toolkit.views.plots.curve import Curve
+from toolkit.views.plots.intervals import MANY, intervals, merged
+
+HOUR = dt.timedelta(hours=1)
+
+
+def test_the_title_is_the_answer() -> None:
+    figure = plot_timeline([], findings=[finding()])
+    assert "orders-0: LSO held at 913,095,344 for 3 h by producer 4711" in words(figure)
+    assert 'id "payments-7" is CompleteAbort' in words(figure)
+    assert "HANGING</b> · producer 4711 epoch 3 at 913,095,344" in words(figure)
+
+
+@pytest.mark.parametrize("as_frames", [False, True])
+def test_of_50_000_transactions_every_hanging_one_is_drawn_and_the_figure_stays_small(as_frames: bool) -> None:
+    spans, findings = busy(50_000, hanging=60)
+    given = (SPANS.frame(spans), FINDINGS.frame(findings)) if as_frames else (spans, findings)
+    figure = plot_timeline(given[0], findings=given[1])
+    drawn = {offset for _, _, offset in bars(traces(figure)["HANGING ◆"])}
+    assert drawn == {row["start_offset"] for row in findings}
+    assert all(end.startswith("2026-11-21 12:58:30") for _, end, _ in bars(traces(figure)["HANGING ◆"]))
+    assert len(figure.to_json()) < 1_000_000
+    assert sum(len(trace.get("x", ())) for trace in figure.to_dict()["data"]) < 4_000
+    text = "\n".join(hovers(figure))
+    assert all(f"producer <b>{row['producer_id']}<" in text for row in findings)
+    assert all(f"transactional id <b>{row['transactional_id']}<" in text for row in findings)
+    assert "49,700 short transactions are drawn together" in words(figure)
+
+
+def test_what_is_drawn_together_is_counted_and_none_is_lost() -> None:
+    spans, findings = busy(5_000, hanging=3)
+    figure = plot_timeline(spans, findings=findings, most=100)
+    together = [text for text in hovers(figure) if text.startswith("transactions <b>")][::2]
+    alone = sum(len(trace["x"]) // 4 for name, trace in traces(figure).items() if name in NAMED)
+    counted = [int(text.split("<b>")[1].split("<")[0].replace(",", "")) for text in together]
+    assert sum(counted) + alone == 5_000
+
+
+NAMED = {"committed ▲", "aborted ✕", "HANGING ◆"}
+
+
+def test_an_open_transaction_without_a_finding_is_open_and_never_hidden() -> None:
+    spans, _ = busy(3_000, hanging=5)
+    figure = plot_timeline(spans, most=10)
+    assert len(list(bars(traces(figure)["open ○"]))) == 5
+    assert "HANGING ◆" not in traces(figure)
+
+
+def test_it_can_be_read_in_grey() -> None:
+    spans, findings = busy(200, hanging=1)
+    figure = plot_timeline(spans, findings=findings, histories=[history()])
+    drawn = traces(figure)
+    lines = [(drawn[name]["line"]["dash"], drawn[name]["marker"]["symbol"][2]) for name in NAMED]
+    assert len(set(lines)) == len(NAMED)
+    assert drawn["high watermark"]["line"]["dash"] == "dash"
+    assert drawn["held back"]["fillpattern"]["shape"] == "/"
+    assert drawn["HANGING ◆"]["line"]["width"] > 2 * drawn["committed ▲"]["line"]["width"]
+
+
+def test_a_producers_clock_that_is_ahead_bends_no_line() -> None:
+    spans, _ = busy(20, hanging=0)
+    wrong = [{**row, "start": row["start"] + HOUR} if row["first_offset"] > FIRST else row for row in spans]
+    curve = Curve.of(spans=wrong, steps=[], partitions=[], now=NOW)
+    assert [point.offset for point in curve.points] == sorted(point.offset for point in curve.points)
+    assert [point.time for point in curve.points] == sorted(point.time for point in curve.points)
+    assert curve.points[-1].time == max(row["end"] for row in wrong if row["end"])
+
+
+def test_the_lower_lane_shows_that_the_coordinator_is_done_while_the_partition_is_open() -> None:
+    figure = plot_timeline([], findings=[finding()], histories=[history()])
+    lane = traces(figure)["CompleteCommit"]
+    assert lane["y"] == ["payments-7"]
+    assert lane["base"] == ["2026-11-21 09:09:30.000"]
+    assert lane["x"][0] == pytest.approx((3 * 60 + 49) * 60_000)
+    assert figure.layout.xaxis.matches == "x2"
+
+
+def test_without_coordinator_it_says_what_is_missing() -> None:
+    assert "No record of __transaction_state was read" in words(plot_timeline([], findings=[finding()]))
+
+
+def test_nothing_to_draw_is_said() -> None:
+    assert "Every table is empty" in words(plot_timeline([]))
+    other = plot_timeline([], findings=[finding()], topic="refunds", partition=1)
+    assert "refunds-1: nothing to draw" in words(other)
+    assert "findings: 1 row of others" in words(other)
+
+
+def test_ids_from_elsewhere_are_only_text() -> None:
+    evil = '<a href="https://x">$\\alpha$</a>\x1b[31m'
+    figure = plot_timeline([], findings=[finding(transactional_id=evil, reason=evil)], histories=[])
+    text = json.dumps(figure.to_dict())
+    assert "<a href" not in text
+    assert "$" not in text
+    assert "\\u001b" not in text
+
+
+def test_states_too_short_to_draw_are_put_together_and_counted() -> None:
+    second = dt.timedelta(seconds=1)
+    start = NOW - HOUR
+    rows = [
+        history(start_time=start + n * second, decided_at=start + (n + 0.3) * second,
+                end_time=start + (n + 0.5) * second, first_offset=3 * n)
+        for n in range(100)
+    ]  # fmt: skip
+    found = intervals(events=[], histories=rows, now=NOW)
+    few = merged(found, dt.timedelta(seconds=30))
+    assert len(few) == 2
+    assert [(each.state, each.transactions) for each in few] == [(MANY, 100), ("CompleteCommit", 0)]

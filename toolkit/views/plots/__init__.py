@@ -1,0 +1,7 @@
+"""Figures of plotly from rows: what holds a partition's LSO, over time and offsets; none shows itself."""
+
+from __future__ import annotations
+
+from toolkit.views.plots.timeline import plot_timeline
+
+__all__ = ["plot_timeline"]
