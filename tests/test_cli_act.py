@@ -62,3 +62,24 @@ def test_what_cannot_be_written_down_is_not_done(kafka: Kafka) -> None:
     assert done.returncode == 2
     assert "The audit file /dev/full cannot be written: No space left on device. Nothing was sent" in done.stderr
     assert on(kafka, "find-hanging", "--topic", staged.topic, "--looks-apart", "0").returncode == 1
+
+
+def test_fence_is_a_dry_run_unless_confirmed_by_name(kafka: Kafka, tmp_path: Path) -> None:
+    staged = INCIDENTS["open_young"](kafka)
+    audit = Audit(tmp_path / "audit.jsonl")
+    asked = ["fence", "--transactional-id", staged.transactional_id, "--audit-file", str(audit.path)]
+    dry = on(kafka, *asked)
+    assert dry.returncode == 0, dry.stderr
+    assert f"{staged.transactional_id}  ongoing  producer {staged.producer_id} epoch" in dry.stdout
+    assert "It would be refused: it is ongoing." in dry.stdout
+    assert "FLIP-572" in dry.stdout
+    refused = on(kafka, *asked, "--yes-i-checked", staged.transactional_id)
+    assert refused.returncode == 2
+    assert "Only by choice: force past 'ongoing'" in refused.stderr
+    code, seen = at_terminal(kafka, *asked, "--force-past", "ongoing", typed=f"{staged.transactional_id}\n")
+    assert code == 0, seen
+    assert "is shut out" in seen
+    assert [row["step"] for row in audit.rows()] == ["refused", "intent", "outcome"]
+    gone = on(kafka, "fence", "--transactional-id", "nobody")
+    assert gone.returncode == 2
+    assert "There is no transactional id 'nobody'" in gone.stderr

@@ -8,6 +8,7 @@ from toolkit.sources import cluster
 
 if TYPE_CHECKING:
     from toolkit.actions.abort import AbortPlan
+    from toolkit.actions.fence import FencePlan
     from toolkit.actions.given import Finding
 
 __all__ = ["Cluster"]
@@ -34,3 +35,24 @@ class Cluster(cluster.Cluster):
         from toolkit.actions.abort import plan_abort
 
         return plan_abort(self, finding)
+
+    def plan_fence(self, transactional_id: str, *, max_transaction_timeout_ms: int = 900_000) -> FencePlan:
+        """Plan the fence of a transactional id: what is open under it is aborted; nothing is sent.
+
+        Parameters
+        ----------
+        transactional_id
+            The id.
+        max_transaction_timeout_ms
+            A live transaction that is open for longer is ``long``, and may be fenced; by default the brokers' default.
+
+        Raises
+        ------
+        NotFound
+            If the cluster has no such id.
+        BrokerError
+            If its coordinator does not describe it.
+        """
+        from toolkit.actions.fence import plan_fence
+
+        return plan_fence(self, transactional_id, max_transaction_timeout_ms=max_transaction_timeout_ms)

@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from toolkit import __version__
-from toolkit.cli import abort, findings, local, pipeline, record, scan, tables
+from toolkit.cli import abort, fence, findings, local, pipeline, record, scan, tables
 from toolkit.cli.connection import Given
 from toolkit.cli.options import BootstrapServer, CommandConfig
 from toolkit.cli.output import remark
@@ -66,7 +66,7 @@ PANELS: Mapping[str, Mapping[str, Callable[..., None]]] = {
     },
     "Record": {"record": record.record, "pipeline": pipeline.pipeline},
     "Read files": {"scan": scan.scan, "txn-stat": scan.txn_stat, "abort-command": scan.abort_command},
-    "Act": {"abort": abort.abort},
+    "Act": {"abort": abort.abort, "fence": fence.fence},
     "Try it here": {"demo": local.demo, "lab": local.lab},
 }
 for panel, commands in PANELS.items():
@@ -96,7 +96,8 @@ def kafka_txn(
 
     Ask a cluster:  kafka-txn diagnose --bootstrap-server broker:9092
 
-    Flags are those of kafka-transactions.sh. Only abort changes a cluster, and only when confirmed by name.
+    Flags are those of kafka-transactions.sh. Only abort and fence change a cluster, and only when
+    confirmed by name.
     """
     ctx.obj = Given(bootstrap_server=bootstrap_server, command_config=command_config)
 

@@ -1,0 +1,167 @@
+"""Fencing the owner of an id on a real broker: what is open is aborted everywhere, and its producer is shut out."""
+
+import datetime as dt
+from collections.abc import Iterator
+
+import pytest
+
+from tests.actions.test_abort import read_committed
+from toolkit import Cluster
+from toolkit.actions.audit import Audit
+from toolkit.actions.fence import FencePlan, _verdict, plan_fence
+from toolkit.config import ClientConfig
+from toolkit.errors import ActionRefused, BrokerError, NotFound
+from toolkit.lab import Kafka
+from toolkit.lab.ask import Refused
+from toolkit.lab.incidents import INCIDENTS, TWO_PHASE
+from toolkit.lab.producer import TxnProducer
+from toolkit.lab.staging import Staged
+from toolkit.schema import Row
+from toolkit.sources.wire import Wire
+
+pytestmark = pytest.mark.lab
+
+NOW = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
+LONG_MS = 1  # whatever is open for longer is called long
+
+
+@pytest.fixture
+def cluster(kafka: Kafka) -> Iterator[Cluster]:
+    with Cluster(kafka.bootstrap_servers) as connected:
+        yield connected
+
+
+@pytest.fixture
+def staged(kafka: Kafka) -> Staged:
+    """Open, with an owner that is not going to end it."""
+    return INCIDENTS["open_young"](kafka)
+
+
+def owner_of(wire: Wire, staged: Staged) -> TxnProducer:
+    owner = TxnProducer(wire, staged.transactional_id)
+    owner.producer_id, owner.producer_epoch = staged.producer_id, staged.producer_epoch
+    return owner
+
+
+def test_what_is_open_for_long_is_aborted_and_its_producer_shut_out(
+    kafka: Kafka, cluster: Cluster, staged: Staged, audit: Audit
+) -> None:
+    plan = cluster.plan_fence(staged.transactional_id, max_transaction_timeout_ms=LONG_MS)
+    assert (plan.verdict, plan.refusal) == ("long", None)
+    assert list(plan.topic_partitions) == [(staged.topic, staged.partition)]
+    assert any("FLIP-572" in text for text in plan.warnings)
+    done = plan.execute(confirm=staged.transactional_id)
+    assert done.still_open == []
+    assert done.state in {"Empty", "CompleteAbort"}
+    assert (done.producer_id, done.producer_epoch) != (staged.producer_id, staged.producer_epoch)
+    assert cluster.finding_rows([staged.topic], [staged.partition], looks_apart=0)[0]["verdict"] == "clear"
+    with Wire(ClientConfig(kafka.bootstrap_servers)) as wire, pytest.raises(Refused, match=r"FENCED|INVALID_PRODUCER"):
+        owner_of(wire, staged).end(commit=True)
+    assert read_committed(kafka, staged.topic, staged.partition) == 1
+    intent, outcome = audit.rows()
+    assert (intent["action"], intent["target"], intent["verdict"]) == ("fence", staged.transactional_id, "long")
+    assert outcome["response"] == f"NONE: producer_id={done.producer_id}, producer_epoch={done.producer_epoch}"
+
+
+def test_a_live_owner_is_fenced_only_by_choice(cluster: Cluster, staged: Staged, audit: Audit) -> None:
+    plan = plan_fence(cluster, staged.transactional_id)
+    assert plan.verdict == "ongoing"
+    with pytest.raises(ActionRefused, match=r"is ongoing now\. It is alive"):
+        plan.execute(confirm=plan.target)
+    for other in ("long", "decided", "overdue"):
+        with pytest.raises(ActionRefused, match=f"is ongoing now, not {other}"):
+            plan.execute(confirm=plan.target, force_past=other)
+    with pytest.raises(ActionRefused, match="does not name"):
+        plan.execute(confirm="payments")
+    with pytest.raises(BrokerError, match="is still owned by producer"):
+        plan.verify()
+    plan.execute(confirm=plan.target, force_past="ongoing")
+    assert [row["step"] for row in audit.rows()] == ["refused"] * 5 + ["intent", "outcome"]
+    assert audit.rows()[-1]["forced_past"] == "ongoing"
+
+
+def test_what_has_ended_or_begun_since_the_plan_is_refused(kafka: Kafka, cluster: Cluster, staged: Staged) -> None:
+    plan = plan_fence(cluster, staged.transactional_id, max_transaction_timeout_ms=LONG_MS)
+    with Wire(ClientConfig(kafka.bootstrap_servers)) as wire:
+        owner_of(wire, staged).end(commit=True)
+        with pytest.raises(ActionRefused, match="its state is CompleteCommit, and was Ongoing"):
+            plan.execute(confirm=plan.target)
+        idle = plan_fence(cluster, staged.transactional_id)
+        assert (idle.verdict, len(idle.warnings)) == ("idle", 1)
+        owner_of(wire, staged).init()
+        with pytest.raises(ActionRefused, match="not what was planned any more: its producer_epoch"):
+            idle.execute(confirm=idle.target)
+    assert read_committed(kafka, staged.topic, staged.partition) == 2
+
+
+def test_an_abandoned_id_is_fenced(cluster: Cluster, kafka: Kafka) -> None:
+    """Its late message hangs on, as that is not the coordinator's: only an abort marker ends it."""
+    staged = INCIDENTS["late_message"](kafka)
+    plan = cluster.plan_fence(staged.transactional_id)
+    done = plan.execute(confirm=plan.target)
+    assert done.producer_epoch != staged.producer_epoch
+    rows = cluster.finding_rows([staged.topic], [staged.partition], looks_apart=1.1)
+    assert rows[0]["verdict"] == "hanging"
+    abort = cluster.plan_abort(rows[0])
+    abort.execute(confirm=abort.target, looks_apart=0)
+
+
+def test_what_cannot_be_written_down_is_not_done(cluster: Cluster, staged: Staged) -> None:
+    plan = plan_fence(cluster, staged.transactional_id)
+    with pytest.raises(ActionRefused, match="Nothing was sent"):
+        plan.execute(confirm=plan.target, audit=Audit("/dev/full"), force_past="ongoing")
+    assert plan.preflight(force_past="ongoing")["state"] == "Ongoing"
+    staged.close()
+
+
+def test_an_id_that_is_none(cluster: Cluster) -> None:
+    with pytest.raises(NotFound, match="There is no transactional id 'nobody'"):
+        plan_fence(cluster, "nobody")
+
+
+@pytest.mark.parametrize(
+    ("changed", "verdict"),
+    [
+        ({}, "ongoing"),
+        ({"start_time": NOW - dt.timedelta(seconds=14)}, "ongoing"),
+        ({"start_time": NOW - dt.timedelta(seconds=17)}, "overdue"),
+        ({"timeout_ms": 3_600_000, "start_time": NOW - dt.timedelta(seconds=901)}, "long"),
+        ({"timeout_ms": 2**31 - 1, "start_time": NOW - dt.timedelta(days=30)}, "prepared"),
+        ({"start_time": None}, "ongoing"),
+        ({"state": "PrepareCommit"}, "decided"),
+        ({"state": "PrepareAbort"}, "decided"),
+        ({"state": "PrepareEpochFence"}, "decided"),
+        ({"state": "CompleteAbort"}, "idle"),
+    ],
+)
+def test_what_each_owner_is(changed: Row, verdict: str) -> None:
+    owner = {"state": "Ongoing", "timeout_ms": 1_000, "start_time": NOW, "observed_at": NOW}
+    assert _verdict({**owner, **changed}, 900_000) == verdict
+
+
+def test_a_prepared_one_is_fenced_by_its_name_only() -> None:
+    with Kafka("4.3.1", properties=TWO_PHASE.properties) as kafka, Cluster(kafka.bootstrap_servers) as cluster:
+        staged = INCIDENTS["prepared"](kafka)
+        plan = cluster.plan_fence(staged.transactional_id)
+        with pytest.raises(ActionRefused, match=r"is prepared now\. It is part of a two-phase commit"):
+            plan.execute(confirm=plan.target)
+        assert plan.execute(confirm=plan.target, force_past="prepared").still_open == []
+
+
+def test_the_plan_prints_as_kafkas_own_command(kafka: Kafka, cluster: Cluster, staged: Staged) -> None:
+    plan = plan_fence(cluster, staged.transactional_id)
+    done = kafka.run_tool("org.apache.kafka.tools.TransactionsCommand", *plan.command.split()[1:])
+    assert done.returncode == 0, done.stderr
+    with pytest.raises(ActionRefused, match="not what was planned"):
+        plan.preflight()
+
+
+def test_without_the_right_nothing_is_fenced(cluster: Cluster, staged: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the broker would answer is put in its place: the session's broker has no authorizer."""
+    denied = "TRANSACTIONAL_ID_AUTHORIZATION_FAILED: no"
+    monkeypatch.setattr(FencePlan, "_send", lambda _: denied)
+    plan = plan_fence(cluster, staged.transactional_id)
+    with pytest.raises(BrokerError, match=r"refused to fence .*WRITE on the transactional id"):
+        plan.execute(confirm=plan.target, force_past="ongoing")
+    assert Audit().rows()[-1]["response"] == denied
+    staged.close()

@@ -1,0 +1,339 @@
+"""Fence the owner of a transactional id: what Kafka's ``forceTerminateTransaction`` and ``fenceProducers`` do.
+
+InitProducerId without a producer id has the coordinator abort what is open under the id, on all of its partitions, and
+give out a new epoch: the producer that had the old one is refused from then on (KIP-360, KIP-939;
+``FenceProducersHandler``).
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from toolkit.actions.audit import Audit
+from toolkit.errors import ActionRefused, BrokerError, NotFound
+from toolkit.sources import wire
+from toolkit.sources.coordinators import TRANSACTION, find_coordinators
+
+if TYPE_CHECKING:
+    from toolkit.schema import Row
+    from toolkit.sources.cluster import Cluster
+
+__all__ = ["FencePlan", "Fenced", "plan_fence"]
+
+NOTHING_SENT = "Nothing was sent."
+RIGHT_TO_FENCE = "The principal needs WRITE on the transactional id."
+TWO_PHASE = 2**31 - 1  # ms; the timeout of a transaction that only an external coordinator ends (KIP-939)
+GRACE = dt.timedelta(seconds=15)  # transaction.abort.timed.out.transaction.cleanup.interval.ms is 10 s
+PASSING = {
+    "CONCURRENT_TRANSACTIONS",
+    "COORDINATOR_LOAD_IN_PROGRESS",
+    "COORDINATOR_NOT_AVAILABLE",
+    "NOT_COORDINATOR",
+}
+ENDED = {"Empty", "CompleteAbort", "CompleteCommit"}
+SAFE = {"overdue", "long", "idle"}
+FORCIBLE = {"ongoing", "prepared"}
+MEANINGS: Mapping[str, str] = {
+    "ongoing": "It is alive, and within its own timeout: wait, or fence it by choice.",
+    "long": "It is within its own timeout, and open for longer than brokers allow by default.",
+    "overdue": "It is open past its own timeout.",
+    "prepared": "It is part of a two-phase commit: only its external coordinator may decide.",
+    "decided": "Its outcome is decided, and fencing does not change it: what is committed is completed.",
+    "idle": "Nothing is open under it; the next epoch only shuts its present producer out.",
+}
+"""What each verdict on an id means."""
+FENCED = "The producer that uses the id gets ProducerFenced at its next request, and must be restarted."
+LOST = "The open transaction is aborted on all of its partitions: its records are never read by read_committed."
+FLINK = (
+    "If it is a Flink job's, its checkpoint decides between commit and abort: once that is complete, an abort loses "
+    "its data (FLIP-572). Ask the job first; do not fence an id that it will come back to commit."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fenced:
+    """What a fence changed: the owner's epoch and state, and what it still has open (markers on their way)."""
+
+    producer_id_before: int | None
+    producer_epoch_before: int | None
+    producer_id: int | None
+    producer_epoch: int | None
+    state: str
+    still_open: Sequence[tuple[str, int]]
+    observed_at: dt.datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FencePlan:
+    """The fence of one transactional id, ready to be sent once it is confirmed and checked again.
+
+    Parameters
+    ----------
+    cluster
+        Where the id is known.
+    transactional_id
+        The id; it is what a person types to confirm.
+    owner
+        Its row of ``schema.TRANSACTIONS``.
+    verdict
+        ``overdue``, ``long`` or ``idle``, which are fenced; ``ongoing`` or ``prepared``, which are refused unless
+        forced by name; ``decided``, which is refused.
+    warnings
+        What a fence does, and what may be lost by it, a sentence each.
+    max_transaction_timeout_ms
+        What is open for longer is ``long``.
+    """
+
+    cluster: Cluster = field(repr=False, compare=False)
+    transactional_id: str
+    owner: Row = field(repr=False)
+    verdict: str
+    warnings: Sequence[str] = field(repr=False)
+    max_transaction_timeout_ms: int = 900_000
+
+    @property
+    def target(self) -> str:
+        """What a person types to confirm: the id."""
+        return self.transactional_id
+
+    @property
+    def topic_partitions(self) -> Sequence[tuple[str, int]]:
+        """Where the open transaction has written, or will."""
+        return _places(self.owner)
+
+    @property
+    def command(self) -> str:
+        """The equal line of Kafka's own tool, which those newer than 4.0 have."""
+        server = f"--bootstrap-server {self.cluster.bootstrap_servers}"
+        return f"kafka-transactions.sh {server} forceTerminateTransaction --transactionalId {self.transactional_id}"
+
+    @property
+    def refusal(self) -> str | None:
+        """Why `execute` would refuse this as things stood when it was planned; null if it would not."""
+        return None if self.verdict in SAFE else f"it is {self.verdict}. {MEANINGS[self.verdict]}"
+
+    def preflight(self, *, force_past: str | None = None) -> Row:
+        """Look again at everything that justifies the fence.
+
+        Returns
+        -------
+        dict
+            The fresh row of ``schema.TRANSACTIONS``.
+
+        Raises
+        ------
+        ActionRefused
+            If the id is not as it was, or may not be fenced.
+        """
+        fresh = _owner(self.cluster, self.transactional_id)
+        for name in ("producer_id", "producer_epoch", "state", "start_time"):
+            if fresh[name] != self.owner[name]:
+                raise ActionRefused(
+                    f"{self.transactional_id!r} is not what was planned any more: its {name} is {fresh[name]}, and was "
+                    f"{self.owner[name]}.",
+                    means=f"Somebody uses it. {NOTHING_SENT}",
+                    do="Look again with kafka-txn describe, and plan again.",
+                )
+        verdict = _verdict(fresh, self.max_transaction_timeout_ms)
+        wanted = force_past is not None and force_past == verdict and verdict in FORCIBLE
+        if wanted or (force_past is None and verdict in SAFE):
+            return fresh
+        why = f", not {force_past}" if force_past not in {None, verdict} else ""
+        raise ActionRefused(
+            f"{self.transactional_id!r} is {verdict} now{why}. {MEANINGS[verdict]}",
+            means=NOTHING_SENT,
+            do=f"Only by choice: force past {verdict!r}, by that name." if verdict in FORCIBLE else "",
+        )
+
+    def execute(self, *, confirm: str, audit: Audit | None = None, force_past: str | None = None) -> Fenced:
+        """Check afresh, send InitProducerId to the coordinator until it has ended what was open, and read it back.
+
+        Parameters
+        ----------
+        confirm
+            The transactional id, typed by a person.
+        audit
+            Where it is written down; by default ``Audit()``.
+        force_past
+            ``"ongoing"`` or ``"prepared"``: the verdict of the fresh check, to fence a live owner by choice.
+
+        Raises
+        ------
+        ActionRefused
+            If the confirmation is another one, the fresh check speaks against it, or the audit file cannot be written.
+        BrokerError
+            If the coordinator refuses, or has not ended what was open in time.
+        AuditFailed
+            If the request was sent, and the audit file could not be written any more.
+        """
+        trail = audit or Audit()
+        try:
+            self._check_confirmation(confirm)
+            fresh = self.preflight(force_past=force_past)
+        except ActionRefused as error:
+            trail.refused(error, **self._about, forced_past=force_past)
+            raise
+        verdict = _verdict(fresh, self.max_transaction_timeout_ms)
+        seen = {"verdict": verdict, "reason": MEANINGS[verdict], "evidence": _evidence(fresh)}
+        request = f"InitProducerId transactional_id={self.transactional_id}, producer_id=-1, producer_epoch=-1"
+        with trail.recording(**self._about | seen, request=request, forced_past=force_past) as outcome:
+            outcome["response"] = response = self._send()
+            code = response.partition(":")[0]
+            if code != "NONE":
+                raise BrokerError(
+                    f"The coordinator refused to fence {self.transactional_id!r}: {response}.",
+                    code=code,
+                    do=RIGHT_TO_FENCE if code.endswith("AUTHORIZATION_FAILED") else "",
+                )
+            return self.verify()
+
+    def verify(self) -> Fenced:
+        """Read back: another epoch owns the id, and nothing of the old one is open.
+
+        Raises
+        ------
+        BrokerError
+            If the old epoch still owns it.
+        """
+        deadline = time.monotonic() + self.cluster.timeout
+        while True:
+            row = _owner(self.cluster, self.transactional_id)
+            if all(row[name] == self.owner[name] for name in ("producer_id", "producer_epoch")):
+                raise BrokerError(
+                    f"{self.transactional_id!r} is still owned by producer {row['producer_id']} epoch "
+                    f"{row['producer_epoch']}, and {row['state']}.",
+                    code="NONE",
+                    do="Ask again with kafka-txn describe.",
+                )
+            still_open = [] if row["state"] in ENDED else _places(row)
+            if not still_open or time.monotonic() > deadline:
+                break
+            threading.Event().wait(0.1)
+        return Fenced(
+            producer_id_before=self.owner["producer_id"],
+            producer_epoch_before=self.owner["producer_epoch"],
+            producer_id=row["producer_id"],
+            producer_epoch=row["producer_epoch"],
+            state=row["state"],
+            still_open=still_open,
+            observed_at=row["observed_at"],
+        )
+
+    @property
+    def _about(self) -> dict[str, Any]:
+        """What every line of the audit trail tells of it."""
+        names = ("transactional_id", "producer_id", "producer_epoch")
+        about = {"action": "fence", "bootstrap_servers": self.cluster.bootstrap_servers, "target": self.target}
+        return about | {name: self.owner[name] for name in names}
+
+    def _check_confirmation(self, confirm: str) -> None:
+        if confirm != self.target:
+            raise ActionRefused(
+                f"The confirmation {confirm!r} does not name {self.target!r}.",
+                means=NOTHING_SENT,
+                do=f"To go on, confirm with exactly {self.target}.",
+            )
+
+    def _send(self) -> str:
+        """The coordinator's answer, once it is not one that passes by itself: a loading, a marker being written."""
+        deadline = time.monotonic() + self.cluster.timeout
+        while True:
+            request = wire.InitProducerId(
+                transactional_id=self.transactional_id,
+                transaction_timeout_ms=max(1, int(self.cluster.timeout * 1000)),
+                producer_id=-1,
+                producer_epoch=-1,
+                max_version=5,
+            )
+            response = self._ask(request)
+            if response.partition(":")[0] not in PASSING or time.monotonic() > deadline:
+                return response
+            threading.Event().wait(0.1)
+
+    def _ask(self, request: Any) -> str:
+        ((answer, found),) = find_coordinators(self.cluster.wire, [self.transactional_id], TRANSACTION)
+        if found is None or found.error_code:
+            return str(answer.error_text or wire.error_text(found.error_code))
+        message = self.cluster.wire.ask(request, broker_id=found.node_id)
+        if message.error_code:
+            return wire.error_text(message.error_code)
+        return f"NONE: producer_id={message.producer_id}, producer_epoch={message.producer_epoch}"
+
+
+def plan_fence(cluster: Cluster, transactional_id: str, *, max_transaction_timeout_ms: int = 900_000) -> FencePlan:
+    """Plan the fence of a transactional id; nothing is sent.
+
+    Parameters
+    ----------
+    cluster
+        Where the id is known.
+    transactional_id
+        The id.
+    max_transaction_timeout_ms
+        A live transaction that is open for longer is ``long``, and may be fenced; the default is the brokers' default.
+
+    Raises
+    ------
+    NotFound
+        If the cluster has no such id.
+    BrokerError
+        If its coordinator does not describe it.
+    """
+    owner = _owner(cluster, transactional_id)
+    verdict = _verdict(owner, max_transaction_timeout_ms)
+    return FencePlan(
+        cluster=cluster,
+        transactional_id=transactional_id,
+        owner=MappingProxyType(dict(owner)),
+        verdict=verdict,
+        warnings=_warnings(verdict),
+        max_transaction_timeout_ms=max_transaction_timeout_ms,
+    )
+
+
+def _owner(cluster: Cluster, transactional_id: str) -> Row:
+    (row,) = cluster.transaction_rows(transactional_ids=[transactional_id])
+    if row["error"]:
+        code = row["error"].partition(":")[0]
+        if code == "TRANSACTIONAL_ID_NOT_FOUND":
+            raise NotFound(f"There is no transactional id {transactional_id!r}.", means="It never was, or has expired.")
+        raise BrokerError(f"{transactional_id!r} could not be described: {row['error']}.", code=code)
+    return row
+
+
+def _verdict(owner: Row, max_transaction_timeout_ms: int) -> str:
+    if owner["state"] != "Ongoing":
+        return "decided" if str(owner["state"]).startswith("Prepare") else "idle"
+    if owner["timeout_ms"] == TWO_PHASE:
+        return "prepared"
+    if owner["start_time"] is None or owner["timeout_ms"] is None:
+        return "ongoing"
+    age = owner["observed_at"] - owner["start_time"]
+    if age > dt.timedelta(milliseconds=owner["timeout_ms"]) + GRACE:
+        return "overdue"
+    return "long" if age > dt.timedelta(milliseconds=max_transaction_timeout_ms) else "ongoing"
+
+
+def _warnings(verdict: str) -> tuple[str, ...]:
+    if verdict == "decided":
+        return (MEANINGS["decided"], FENCED)
+    return (FENCED,) if verdict == "idle" else (LOST, FENCED, FLINK)
+
+
+def _places(owner: Row) -> list[tuple[str, int]]:
+    return [(each["topic"], each["partition"]) for each in owner["topic_partitions"] or ()]
+
+
+def _evidence(owner: Row) -> list[dict[str, Any]]:
+    """What the fresh check saw, as the evidence column has it."""
+    named = ("state", "producer_id", "producer_epoch", "timeout_ms", "start_time")
+    told = {name: owner[name] for name in named if owner[name] is not None}
+    told["topic_partitions"] = ", ".join(f"{topic}-{number}" for topic, number in _places(owner))
+    seen = {"source": owner["source"], "broker_id": owner["broker_id"], "observed_at": owner["observed_at"]}
+    return [{**seen, "name": name, "value": str(value)} for name, value in told.items()]

@@ -1,0 +1,89 @@
+"""The command that fences the owner of a transactional id."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from toolkit.cli.confirm import AuditFile, ForcePast, confirmation, tell
+from toolkit.cli.connection import connect
+from toolkit.cli.options import BootstrapServer, CommandConfig, MaxTransactionTimeout, Timeout
+from toolkit.cli.output import progress
+
+if TYPE_CHECKING:
+    from toolkit.actions.fence import Fenced, FencePlan
+
+__all__ = ["fence"]
+
+
+def fence(
+    ctx: typer.Context,
+    *,
+    transactional_id: Annotated[
+        str, typer.Option("--transactional-id", metavar="ID", help="Id whose owner is shut out.")
+    ],
+    yes_i_checked: Annotated[
+        str | None,
+        typer.Option(
+            "--yes-i-checked",
+            metavar="ID",
+            help="Do it, and name the id again. Without this it is asked at a terminal, and not done else.",
+        ),
+    ] = None,
+    force_past: ForcePast = None,
+    audit_file: AuditFile = None,
+    max_transaction_timeout: MaxTransactionTimeout = 15,
+    bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
+    timeout: Timeout = 30,
+) -> None:
+    """Abort what is open under a transactional id, everywhere, and shut its producer out; a dry run unless confirmed.
+
+    The remedy for an owner that is overdue, long or abandoned. Refuses one that is alive, prepared or decided.
+    """
+    from toolkit.actions.audit import Audit
+    from toolkit.actions.fence import plan_fence
+
+    most = int(max_transaction_timeout * 60_000)
+    with connect(ctx, bootstrap_server, command_config, timeout=timeout) as cluster:
+        plan = plan_fence(cluster, transactional_id, max_transaction_timeout_ms=most)
+        tell(_owner(plan))
+        if yes_i_checked is None:
+            tell(_dry_run(plan))
+        confirmed = confirmation(plan.target, yes_i_checked)
+        if confirmed is not None:
+            audit = Audit(audit_file)
+            progress("Checking it again ...")
+            done = plan.execute(confirm=confirmed, audit=audit, force_past=force_past)
+            tell([*_done(plan, done), f"It is written down in {audit.path}."])
+
+
+def _owner(plan: FencePlan) -> Iterator[str]:
+    owner = plan.owner
+    who = f"producer {owner['producer_id']} epoch {owner['producer_epoch']}"
+    since = f" since {owner['start_time']:%Y-%m-%d %H:%M:%S} UTC" if owner["start_time"] else ""
+    yield f"{plan.transactional_id}  {plan.verdict}  {who}, {owner['state']}{since}"
+    if plan.topic_partitions:
+        yield "on " + ", ".join(f"{topic}-{partition}" for topic, partition in plan.topic_partitions)
+
+
+def _dry_run(plan: FencePlan) -> Iterator[str]:
+    yield "Dry run, nothing is changed. A fence would do this:"
+    yield from (f"- {text}" for text in plan.warnings)
+    if plan.refusal is None:
+        yield f"To do it, add: --yes-i-checked {plan.target}"
+    else:
+        yield f"It would be refused: {plan.refusal}"
+    yield f"Kafka's own tool (newer than 4.0) would do the same, unchecked: {plan.command}"
+
+
+def _done(plan: FencePlan, done: Fenced) -> Iterator[str]:
+    yield (
+        f"{plan.transactional_id} is {done.state}: epoch {done.producer_epoch_before} of producer "
+        f"{done.producer_id_before} is shut out, and epoch {done.producer_epoch} of {done.producer_id} owns the id."
+    )
+    if done.still_open:
+        places = ", ".join(f"{topic}-{partition}" for topic, partition in done.still_open)
+        yield f"Markers are still on their way to {places}."
