@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from toolkit.views.plots.history import plot_history
+from toolkit.views.plots.overview import plot_overview
 from toolkit.views.plots.timeline import plot_timeline
 
-__all__ = ["plot_timeline"]
+__all__ = ["plot_history", "plot_overview", "plot_timeline"]

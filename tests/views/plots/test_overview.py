@@ -1,0 +1,60 @@
+"""The overview, as data: the worst first, and what hangs always there."""
+
+import datetime as dt
+
+from tests.views.plots.busy import NOW, finding
+from tests.views.plots.drawn import hovers, traces, words
+from toolkit.schema import FINDINGS, PARTITIONS, Row
+from toolkit.views.plots import plot_overview
+from toolkit.views.plots.theme import VERDICT_LOOKS
+
+PARTITION: Row = dict.fromkeys(PARTITIONS.names) | {"topic": "orders", "partition": 0, "observed_at": NOW}
+
+
+def test_the_title_is_the_answer_and_the_worst_come_first() -> None:
+    rows = [
+        finding(topic="clicks", verdict="ongoing", held_from=NOW - dt.timedelta(days=9)),
+        finding(topic="orders"),
+        finding(topic="refunds", verdict="unknown", missing=["broker 2"]),
+        finding(topic="carts", verdict="ended"),
+    ]
+    figure = plot_overview(FINDINGS.frame(rows))
+    assert "1 partition hangs, longest orders-0 for 3 h" in words(figure)
+    assert "partitions by verdict: 1 hanging, 1 unknown, 1 ongoing" in words(figure)
+    assert list(traces(figure)["held for"]["y"]) == ["orders-0", "refunds-0", "clicks-0"]
+
+
+def test_each_verdict_has_its_symbol_and_its_name_and_a_hover_with_every_id() -> None:
+    rows = [finding(topic=verdict, verdict=verdict, producer_id=100 + n) for n, verdict in enumerate(VERDICT_LOOKS)]
+    figure = plot_overview(rows)
+    drawn = traces(figure)["held for"]
+    assert len(set(drawn["marker"]["symbol"])) == len(drawn["y"]) == len(VERDICT_LOOKS) - 2
+    for text, name in zip(drawn["text"], drawn["y"], strict=True):
+        assert f"<b>{name.removesuffix('-0')}</b> · 3 h" in text
+    text = "\n".join(hovers(figure))
+    assert all(f"producer <b>{row['producer_id']}<" in text for row in rows if row["verdict"] not in {"ended", "clear"})
+
+
+def test_a_partition_is_shown_by_its_worst_verdict() -> None:
+    figure = plot_overview([finding(verdict="ongoing"), finding(position=2, held_from=None)])
+    assert traces(figure)["held for"]["text"][0].strip() == "<b>hanging</b> · 3 h +1 more"
+
+
+def test_all_that_hang_are_drawn_and_the_rest_is_counted() -> None:
+    rows = [finding(topic=f"t{n}") for n in range(40)] + [finding(topic=f"u{n}", verdict="long") for n in range(5)]
+    figure = plot_overview(rows, most=10)
+    assert len(traces(figure)["held for"]["y"]) == 40
+    assert "not drawn: 5 long" in words(figure)
+
+
+def test_what_was_not_counted_is_said() -> None:
+    rows = [finding(records_held=None, offsets_held=9), finding(topic="x", records_held=None, offsets_held=None)]
+    waiting = [text.strip() for text in traces(plot_overview(rows))["waiting"]["text"]]
+    assert waiting == ["9 offsets", "not known"]
+
+
+def test_nothing_held_is_told_from_nothing_looked_at() -> None:
+    assert "nothing tells that all is well" in words(plot_overview([]))
+    assert "1 partition looked at: none is held back" in words(plot_overview([], partitions=[PARTITION]))
+    failed = PARTITION | {"error": "TIMEOUT: no answer"}
+    assert "1 partition of 1 could not be looked at" in words(plot_overview([], partitions=[failed]))
