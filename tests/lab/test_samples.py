@@ -95,6 +95,16 @@ def test_the_recording_saw_peace_then_something_hang_then_peace() -> None:
     assert sample.at.tzinfo == dt.UTC
 
 
+@pytest.mark.parametrize("name", ["long-history", "flight-recording"])
+def test_what_was_done_is_in_its_own_audit_trail(name: str) -> None:
+    sample = samples.load(name)
+    audit = sample.audit()
+    assert audit
+    assert [row["step"] for row in audit.rows()] == ["intent", "outcome"]
+    assert {row["start_offset"] for row in audit.rows()} == {sample.expected["start_offset"]}
+    assert samples.load("late-message").audit() is None
+
+
 def test_the_dump_reads_back() -> None:
     sample = samples.load("late-message")
     dump = sample.dump_text()

@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from toolkit import __version__
-from toolkit.cli import abort, fence, findings, local, pipeline, record, scan, tables
+from toolkit.cli import abort, fence, findings, local, pipeline, record, report, scan, tables
 from toolkit.cli.connection import Given
 from toolkit.cli.options import BootstrapServer, CommandConfig
 from toolkit.cli.output import remark
@@ -55,7 +55,7 @@ app = typer.Typer(
 )
 
 PANELS: Mapping[str, Mapping[str, Callable[..., None]]] = {
-    "Judge": {"diagnose": findings.diagnose, "find-hanging": findings.find_hanging},
+    "Judge": {"diagnose": findings.diagnose, "find-hanging": findings.find_hanging, "report": report.report},
     "Look": {
         "list": tables.list_transactions,
         "describe": tables.describe,

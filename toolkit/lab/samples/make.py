@@ -7,6 +7,7 @@ directory is. Ids, offsets' times and so the archives differ from run to run; na
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 import tempfile
@@ -14,10 +15,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from toolkit.actions.audit import AUDIT_FILE
 from toolkit.errors import LabError
 from toolkit.lab.broker import Kafka
 from toolkit.lab.samples.packed import packed
-from toolkit.lab.samples.sample import DUMP, INDEX, LOG_DIR, Sample
+from toolkit.lab.samples.sample import AUDIT, DUMP, INDEX, LOG_DIR, Sample
 from toolkit.lab.samples.scenes import SCENES, VERSION, Scene
 from toolkit.schema import Row
 from toolkit.sources.logdir import LogDir
@@ -45,6 +47,7 @@ def make(scene: Scene, into: Path) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="kafka-txn-sample-") as temporary:
         folder = Path(temporary) / "packed"
         folder.mkdir()
+        os.environ[AUDIT_FILE] = str(folder / AUDIT)  # what is done here has no place in anybody's own trail
         with Kafka(VERSION, properties=scene.properties) as kafka:
             played = scene.play(kafka, folder)
             kafka.stop_broker(1)

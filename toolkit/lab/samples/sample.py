@@ -15,14 +15,15 @@ from toolkit.errors import NotFound
 from toolkit.lab.samples.packed import unpacked
 
 if TYPE_CHECKING:
+    from toolkit.actions.audit import Audit
     from toolkit.schema import Row
     from toolkit.sources.logdir import LogDir
     from toolkit.sources.recording import Recording
 
-__all__ = ["DUMP", "INDEX", "LOG_DIR", "RECORDING", "Sample", "load", "names"]
+__all__ = ["AUDIT", "DUMP", "INDEX", "LOG_DIR", "RECORDING", "Sample", "load", "names"]
 
 INDEX = "samples.json"
-LOG_DIR, RECORDING, DUMP = "log-dir", "recording", "dump.txt"  # what an archive holds
+LOG_DIR, RECORDING, DUMP, AUDIT = "log-dir", "recording", "dump.txt", "audit.jsonl"  # what an archive holds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +76,12 @@ class Sample:
     def dump_text(self) -> Path | None:
         """What kafka-dump-log.sh prints of the partition's first segment; null where it was not kept."""
         return self.path / DUMP if (self.path / DUMP).is_file() else None
+
+    def audit(self) -> Audit | None:
+        """The audit trail of what was done about it; null where nothing was."""
+        from toolkit.actions.audit import Audit
+
+        return Audit(self.path / AUDIT) if (self.path / AUDIT).is_file() else None
 
     def finding_rows(self) -> list[Row]:
         """The findings about its partition, as rows: those of the recording at `at`, or else of the log directory."""

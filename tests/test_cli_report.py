@@ -1,0 +1,104 @@
+"""``kafka-txn report``: from files, from a recording and from a live cluster."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from toolkit.cli import app
+from toolkit.lab import Kafka, samples
+from toolkit.lab.incidents import INCIDENTS
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["report", *map(str, arguments)])
+
+
+def test_from_a_log_directory(tmp_path: Path) -> None:
+    sample = samples.load("late-message")
+    files = ["--log-dir", sample.path / "log-dir", "--at-rest"]
+    page, text = tmp_path / "report.html", tmp_path / "report.md"
+    done = run(*files, "--output", page, "--title", "Orders stood still")
+    assert done.exit_code == 1, done.stderr
+    assert done.stderr.startswith(f"{page}: ")
+    assert "<h1>Orders stood still</h1>" in page.read_text()
+    assert "<svg" in page.read_text()
+    assert run(*files, "--topic", "orders", "--partition", 0, "--output", text).exit_code == 1
+    told = text.read_text()
+    assert "## orders-0 at offset 15: hanging" in told
+    assert "### Transactions on orders-0" in told
+    assert "its markers are written (CompleteAbort)" in told
+    assert "Not given, so not told: actions." in told
+
+
+def test_what_is_over_with_what_was_done(tmp_path: Path) -> None:
+    sample = samples.load("long-history")
+    page = tmp_path / "report.md"
+    audit = sample.audit()
+    assert audit
+    where = ["--log-dir", sample.path / "log-dir", "--at-rest", "--topic", "orders", "--partition", 0]
+    done = run(*where, "--min-held", 10, "--audit-file", audit.path, "--output", page)
+    assert done.exit_code == 0, done.stderr
+    assert f"orders-0 at offset {sample.expected['start_offset']}: ended" in page.read_text()
+    assert "abort, outcome" in page.read_text()
+
+
+def test_from_a_recording(tmp_path: Path) -> None:
+    sample = samples.load("flight-recording")
+    page = tmp_path / "report.html"
+    assert sample.at
+    done = run("--recording", sample.path / "recording", "--at", sample.at.isoformat(), "--output", page)
+    assert done.exit_code == 1, done.stderr
+    assert "consumer groups that could not move: billing" in page.read_text()
+    assert "<svg" in page.read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["--output", "report.pdf"], "ends in none of .html, .md"),
+        (["--output", "no/report.md"], "cannot be written"),
+        (["--output", "{files}/report.md"], "which is only read"),
+        (["--output", "report.md", "--audit-file", "no.jsonl"], "no.jsonl does not exist"),
+        (["--output", "report.md", "--partition", "0"], "--topic"),
+    ],
+)
+def test_wrong_use_is_one_sentence(
+    arguments: list[str], why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    files = samples.load("late-message").path / "log-dir"
+    done = run("--log-dir", files, "--at-rest", *(each.format(files=files) for each in arguments))
+    assert done.exit_code == 2
+    assert why in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_past_is_asked_of_logs_only(tmp_path: Path) -> None:
+    sample = samples.load("flight-recording")
+    done = run("--recording", sample.path / "recording", "--min-held", 1, "--output", tmp_path / "report.md")
+    assert done.exit_code == 2
+    assert "--min-held asks what logs tell" in done.stderr
+
+
+@pytest.mark.lab
+def test_of_a_live_cluster(kafka: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    staged = INCIDENTS["late_message"](kafka)
+    page, trail = tmp_path / "report.md", tmp_path / "audit.jsonl"
+    step = {
+        "at": "2026-11-21T09:58:11+00:00", "action_id": "a", "action": "abort", "step": "refused", "who": "ann@ops",
+        "target": f"{staged.topic}-0@{staged.start_offset}", "topic": staged.topic, "partition": 0,
+    }  # fmt: skip
+    servers = [kafka.bootstrap_servers, "elsewhere:9092"]
+    trail.write_text("".join(f"{json.dumps({**step, 'bootstrap_servers': each, 'who': each})}\n" for each in servers))
+    monkeypatch.setenv("KAFKA_TXN_AUDIT_FILE", str(trail))
+    where = ["--bootstrap-server", kafka.bootstrap_servers, "--topic", staged.topic, "--partition", 0]
+    done = run(*where, "--looks-apart", 1, "--output", page)
+    assert done.exit_code == 1, done.stderr
+    told = page.read_text()
+    assert f"at offset {staged.start_offset}: hanging" in told
+    assert "### Transactions on" in told
+    assert "CompleteAbort" in told
+    assert "abort, refused" in told
+    assert "elsewhere" not in told

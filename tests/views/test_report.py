@@ -1,0 +1,289 @@
+"""The postmortem: it answers, it asks nobody for anything, and nothing in it is taken for markup."""
+
+import datetime as dt
+import re
+from collections.abc import Mapping
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolkit.errors import UsageError
+from toolkit.lab import samples
+from toolkit.schema import ACTIONS, FINDINGS, PARTITIONS, RECORDED, SPANS
+from toolkit.views.report import Report, report
+
+AT = dt.datetime(2026, 11, 21, 9, 58, 11, tzinfo=dt.UTC)
+EVIL = '<script>alert("1")</script>|`x`\x1b[31m'
+VOID = {"meta", "rect", "path"}  # elements of the page that have no end tag
+
+
+class Page(HTMLParser):
+    """Elements that are well nested, the text between them, and whatever they refer to."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.opened: list[str] = []
+        self.tags: list[str] = []
+        self.refers: list[str] = []
+        self.text = ""
+        self.feed(source)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.refers += [str(value) for name, value in attrs if name in {"src", "href", "action", "srcset", "data"}]
+        if tag not in VOID:
+            self.opened.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in VOID:
+            assert self.opened.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.opened and self.opened[-1] not in {"style", "script"}:
+            self.text += f" {data.strip()}" if data.strip() else ""
+
+
+def finding(**columns: object) -> dict[str, Any]:
+    row = {
+        "topic": "orders", "partition": 0, "position": 1, "producer_id": 171100, "producer_epoch": 1,
+        "transactional_id": "payments-7", "start_offset": 100, "verdict": "hanging", "reason": "Nobody will end it.",
+        "cause": "a late batch (R2)", "remedy": "kafka-txn abort --topic orders --partition 0 --start-offset 100",
+        "missing": [], "evidence": [{"source": "Fetch", "broker_id": 1, "observed_at": AT, "name": "marker_before",
+                                     "value": "offset 99: ABORT"}],
+        "opened_at": AT - dt.timedelta(hours=2), "opened_by": "broker", "last_stable_offset": 100,
+        "high_watermark": 2215, "offsets_held": 2115, "records_held": 2000, "bytes_held": 81_920,
+        "groups_held": ["billing", "fraud"], "compaction_held": True, "held_from": AT - dt.timedelta(hours=2),
+        "held_ms": 7_200_000, "observed_at": AT,
+    }  # fmt: skip
+    return {**dict.fromkeys(FINDINGS.names), **row, **columns}
+
+
+def action(**columns: object) -> dict[str, Any]:
+    row = {
+        "at": AT + dt.timedelta(minutes=1), "action_id": "a1", "action": "abort", "step": "outcome", "who": "ann@ops",
+        "bootstrap_servers": "broker:9092", "target": "orders-0@100", "topic": "orders", "partition": 0,
+        "start_offset": 100, "request": "WriteTxnMarkers", "response": "NONE", "last_stable_offset_before": 100,
+        "last_stable_offset_after": 2216,
+    }  # fmt: skip
+    return {**dict.fromkeys(ACTIONS.names), **row, **columns}
+
+
+def of_sample(name: str, **more: Any) -> Report:
+    sample = samples.load(name)
+    files, where = sample.log_dir(), ([sample.topic], [sample.partition])
+    audit = sample.audit()
+    return report(
+        sample.finding_rows(),
+        spans=files.spans(*where),
+        lso_timeline=files.lso_timeline(*where),
+        histories=files.histories(),
+        actions=audit.rows() if audit else None,
+        **more,
+    )
+
+
+def plain(markdown: str) -> str:
+    return re.sub(r"\\([\\`*_\[\]<>|#~&])", r"\1", markdown)
+
+
+def check_markdown_tables(text: str) -> int:
+    """Every row of a table has as many cells as its heading; gives the number of tables."""
+    tables = 0
+    width = 0
+    for line in text.splitlines():
+        cells = len(re.findall(r"(?<!\\)\|", line)) - 1
+        if not line.startswith("|"):
+            width = 0
+            continue
+        tables += width == 0
+        width = width or cells
+        assert cells == width, line
+    return tables
+
+
+ANSWERS = [
+    "orders-0 at offset 100",
+    'orders-0 stands still since 2026-11-21 07:58:11 UTC for 2 h, held by producer 171100 epoch 1 of "payments-7".',
+    "2,000 records wait behind it.",
+    "2026-11-21 07:58:11 UTC, by the broker's clock",
+    "open when this was seen, at 2026-11-21 09:58:11 UTC",
+    "producer id 171100, epoch 1",
+    "Nobody will end it.",
+    "a late batch (R2)",
+    "consumer groups that could not move: billing, fraud",
+    "bytes behind it: 81,920",
+    "log compaction waits: yes",
+    "kafka-txn abort --topic orders --partition 0 --start-offset 100",
+    "ann@ops",
+    "offset 99: ABORT",
+]
+
+
+def test_it_answers_what_since_when_by_whom_why_whom_it_hit_and_what_was_done() -> None:
+    made = report([finding()], actions=[action(step="intent", response=None), action()], generated_at=AT)
+    page = Page(made.html)
+    assert page.opened == []
+    for answer in ANSWERS:
+        assert answer in page.text, answer
+        assert answer in plain(made.markdown), answer
+    assert made.title == "Postmortem: orders-0"
+    assert "In short: 1 partition hangs." in page.text
+    assert "Made at 2026-11-21 09:58:11 UTC" in page.text
+    assert "Not given, so not told: spans, lso_timeline, histories" in page.text
+    assert "orders-0@100: abort, intent, by ann@ops" in page.text
+
+
+def test_the_page_asks_nobody_for_anything() -> None:
+    made = of_sample("late-message")
+    assert not re.search(r"https?:|@import|url\(|<script|<link|<img|<iframe", made.html)
+    assert Page(made.html).refers == []
+    assert "prefers-color-scheme: dark" in made.html
+    assert "@media print" in made.html
+
+
+def test_nothing_that_comes_from_elsewhere_is_markup() -> None:
+    row = finding(
+        topic=EVIL, transactional_id=EVIL, reason=EVIL, cause=EVIL, remedy=EVIL, missing=[EVIL], error=EVIL,
+        groups_held=[EVIL], verdict="unknown",
+        evidence=[{"source": EVIL, "broker_id": 1, "observed_at": AT, "name": EVIL, "value": EVIL}],
+    )  # fmt: skip
+    step = action(topic=EVIL, who=EVIL, target=EVIL, response=EVIL, error=EVIL)
+    made = report([row], actions=[step], title=EVIL)
+    page = Page(made.html)
+    assert "script" not in page.tags
+    assert "<script>" in page.text
+    assert "\x1b" not in made.html + made.markdown
+    assert not re.search(r"(?<!\\)<script", made.markdown)
+    assert check_markdown_tables(made.markdown) >= 3
+
+
+def test_the_markdown_holds_what_the_page_holds() -> None:
+    made = of_sample("several-open")
+    text = " ".join(plain(made.markdown).replace("|", " ").split())
+    for section in made.sections:
+        for fact in section.facts:
+            assert all(" ".join(line.split()) in text for line in fact.lines)
+        for grid in section.grids:
+            assert all(" ".join(cell.split()) in text for row in grid.rows for cell in row)
+    assert check_markdown_tables(made.markdown) >= 5
+
+
+EXPECTED: Mapping[str, list[str]] = {
+    "late-message": ["hanging", "(R2)", "the LSO stops at 15", "21 records wait behind it."],
+    "offsets-never-added": ["__consumer_offsets-9", "billing"],
+    "several-open": ["behind 2 others", "What else was found", "ongoing"],
+    "open-young": ["ongoing", "records behind it: not known"],
+    "overdue": ["overdue"],
+    "long-history": ["stood still for", "It is over.", "abort, outcome", "the LSO moves on to", "30 of 2,"],
+    "flight-recording": ["consumer groups that could not move: billing", "abort, intent"],
+}
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_a_real_incident_from_end_to_end(name: str, tmp_path: Path) -> None:
+    made = of_sample(name)
+    page = Page(made.html)
+    assert page.opened == []
+    for text in EXPECTED[name]:
+        assert text in page.text, text
+        assert text in plain(made.markdown), text
+    assert len(made.html) < 300_000
+    saved = made.save(tmp_path / "report.html")
+    assert saved.read_text() == made.html
+    assert made.save(tmp_path / "report.md").read_text() == made.markdown
+    assert sorted(tmp_path.iterdir()) == [saved, tmp_path / "report.md"]
+
+
+def test_the_picture_shows_the_gap_and_when_it_was_held() -> None:
+    made = of_sample("long-history")
+    (chart,) = [chart for section in made.sections for chart in section.charts]
+    assert 150 < chart["held"]["width"] < 700
+    assert chart["gap"].startswith("M")
+    assert chart["gap"].count("M") == 1
+    assert len(chart["ends"]) < 60_000, "as many points as a picture has places for"
+    assert "<svg" in made.html
+
+
+def test_a_recording_has_a_picture_too() -> None:
+    sample = samples.load("flight-recording")
+    recording = sample.recording()
+    assert recording
+    seen = RECORDED["partitions"].rows(recording.history("partitions"))
+    made = report(sample.finding_rows(), partitions=seen)
+    assert [chart["held"] is not None for section in made.sections for chart in section.charts] == [True]
+    assert PARTITIONS.name not in Page(made.html).text.split("Not given")[1]
+
+
+class Drawn:
+    """What plotly's Figure offers to a page."""
+
+    def __init__(self, theme: str = "one") -> None:
+        self.theme = theme
+
+    def to_html(self, *, full_html: bool, include_plotlyjs: bool, config: Mapping[str, object]) -> str:
+        assert not full_html
+        return f"<div>figure {self.theme}</div>" + ("<script>plotly</script>" if include_plotlyjs else "")
+
+
+def test_a_figure_takes_the_place_of_the_picture_with_one_script() -> None:
+    one = of_sample("late-message", figure=Drawn())
+    both = of_sample("late-message", figure=lambda theme: Drawn(theme))
+    assert "figure one" in one.html
+    assert "<svg" not in one.html
+    assert one.html.count("<script>plotly</script>") == both.html.count("<script>plotly</script>") == 1
+    assert "figure light" in both.html
+    assert "figure dark" in both.html
+    assert "figure" not in plain(one.markdown)
+
+
+def test_a_real_figure_comes_whole() -> None:
+    graphs = pytest.importorskip("plotly.graph_objects")
+    page = of_sample("late-message", figure=graphs.Figure(graphs.Scatter(x=[1, 2], y=[3, 4]))).html
+    assert Page(page).refers == []
+    assert "Plotly.newPlot" in page
+
+
+def test_frames_do_as_rows_do() -> None:
+    rows = [finding()]
+    assert report(FINDINGS.frame(rows), generated_at=AT).html == report(rows, generated_at=AT).html
+    assert "3 records" not in report(FINDINGS.frame(), spans=SPANS.frame(), generated_at=AT).markdown
+
+
+def test_nothing_open_is_an_answer_too() -> None:
+    made = report([], generated_at=AT)
+    assert made.title == "Postmortem: nothing is open"
+    assert "no transaction is open" in Page(made.html).text
+
+
+def test_what_is_not_known_is_said() -> None:
+    unknown = dict.fromkeys(
+        ("cause", "groups_held", "records_held", "bytes_held", "opened_at", "held_from", "held_ms", "transactional_id",
+         "last_stable_offset")
+    )  # fmt: skip
+    page = Page(report([finding(verdict="unknown", missing=["the answer of broker 3"], **unknown)]).html)
+    assert page.text.count("not known") >= 6
+    assert "orders-0: the answer of broker 3" in page.text
+
+
+def test_only_what_is_about_these_partitions_is_told_of_the_audit_trail() -> None:
+    other = action(topic="refunds", target="refunds-0@5", who="bob@ops")
+    fenced = action(action="fence", topic=None, partition=None, target="payments-7", transactional_id="payments-7")
+    text = Page(report([finding()], actions=ACTIONS.frame([action(), other, fenced])).html).text
+    assert "bob@ops" not in text
+    assert "fence, outcome" in text
+
+
+@pytest.mark.parametrize(("name", "why"), [("report.pdf", "ends in none of .html, .md"), ("no/report.md", "written")])
+def test_what_cannot_be_written_is_refused(name: str, why: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=why):
+        report([]).save(tmp_path / name)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_notebook_shows_it_apart() -> None:
+    shown = report([finding()])._repr_html_()
+    assert shown.startswith("<iframe srcdoc=")
+    assert "<h1>" not in shown

@@ -1,0 +1,10 @@
+"""The postmortem: one page of what was held, since when, by whom, why, whom it hit and what was done about it.
+
+>>> report(cluster.findings(["orders"])).save("report.html")  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+from toolkit.views.report.report import Report, report
+
+__all__ = ["Report", "report"]

@@ -1,0 +1,57 @@
+"""A report as one page of HTML that asks nobody for anything: styles, picture and figure are in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import resources
+from typing import Any
+
+from toolkit.errors import UsageError
+from toolkit.views.report.parts import Section
+
+__all__ = ["Figure", "html"]
+
+Figure = Any
+"""A plotly Figure, or what gives one for ``"light"`` and for ``"dark"``; plotly is not imported here."""
+
+TEMPLATE = "page.html"
+
+
+def html(title: str, told: Sequence[str], sections: Sequence[Section], *, figure: Figure | None = None) -> str:
+    """The page of a report.
+
+    Parameters
+    ----------
+    title, told, sections
+        As for `markdown`.
+    figure
+        Drawn under the answers.
+
+    Raises
+    ------
+    UsageError
+        If jinja2 is not installed.
+    """
+    try:
+        from jinja2 import Environment, StrictUndefined
+        from markupsafe import Markup
+    except ImportError:
+        raise UsageError(
+            "A page needs jinja2, which is not installed.", do="pip install 'kafka-txn-toolkit[notebooks]'."
+        ) from None
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    source = (resources.files(__package__) / TEMPLATE).read_text(encoding="utf-8")
+    figures = {theme: Markup(text) for theme, text in _figures(figure).items()}  # noqa: S704 - plotly's own HTML
+    return environment.from_string(source).render(title=title, told=told, sections=sections, figures=figures) + "\n"
+
+
+def _figures(figure: Figure | None) -> dict[str, str]:
+    """HTML of the figure by theme, plotly's script in the first one only."""
+    if figure is None:
+        return {}
+    made = {theme: figure(theme) for theme in ("light", "dark")} if callable(figure) else {"": figure}
+    options = {"full_html": False, "config": {"responsive": True, "displaylogo": False}}
+    return {
+        theme: each.to_html(include_plotlyjs=number == 0, **options)
+        for number, (theme, each) in enumerate(made.items())
+    }

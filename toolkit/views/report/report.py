@@ -1,0 +1,274 @@
+"""`report`: from rows to a `Report`."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from toolkit import schema
+from toolkit.analysis.wording import at
+from toolkit.errors import UsageError
+from toolkit.views.report.answers import MOST, answer, by_weight, is_answer, others
+from toolkit.views.report.chart import gap_chart
+from toolkit.views.report.events import event_grid
+from toolkit.views.report.grids import action_grid, evidence_grid, history_grid, span_grid
+from toolkit.views.report.html import Figure, html
+from toolkit.views.report.markdown import markdown
+from toolkit.views.report.parts import Grid, Section, named
+from toolkit.views.rows import printable
+from toolkit.views.text import summary
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from toolkit.schema import Row
+
+__all__ = ["SUFFIXES", "Report", "report", "told_whole"]
+
+SUFFIXES = (".html", ".md")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """What there is to read of an incident, as a page and as Markdown.
+
+    Parameters
+    ----------
+    title
+        Its heading.
+    told
+        Sentences under it: when it was made, what it is of, the sum of it.
+    sections
+        Its content.
+    figure
+        As of `report`.
+    """
+
+    title: str
+    told: tuple[str, ...]
+    sections: tuple[Section, ...]
+    figure: Figure | None = field(default=None, repr=False)
+
+    @cached_property
+    def html(self) -> str:
+        """One page that needs nothing else: no request leaves it.
+
+        Raises
+        ------
+        UsageError
+            If jinja2 is not installed.
+        """
+        return html(self.title, self.told, self.sections, figure=self.figure)
+
+    @cached_property
+    def markdown(self) -> str:
+        """The same content, without the figure."""
+        return markdown(self.title, self.told, self.sections)
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write it to a ``.html`` or ``.md`` file, whole or not at all, and return its path.
+
+        Raises
+        ------
+        UsageError
+            For another suffix, a path that cannot be written to, or a page without jinja2.
+        """
+        path = Path(path)
+        if path.suffix not in SUFFIXES:
+            raise UsageError(f"{path} ends in none of {', '.join(SUFFIXES)}.", do="The name says how it is written.")
+        text = self.html if path.suffix == ".html" else self.markdown
+        unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            unfinished.write_text(text, encoding="utf-8")
+            unfinished.replace(path)
+        except OSError as exc:
+            raise UsageError(f"{path} cannot be written: {exc.strerror}.") from None
+        finally:
+            unfinished.unlink(missing_ok=True)
+        return path
+
+    def _repr_html_(self) -> str:
+        """A notebook shows it in a frame of its own, so that its styles stay there."""
+        from html import escape
+
+        return f'<iframe srcdoc="{escape(self.html)}" style="width:100%;height:80vh;border:0"></iframe>'
+
+
+def report(
+    findings: pd.DataFrame | Iterable[Row],
+    *,
+    spans: pd.DataFrame | Iterable[Row] | None = None,
+    lso_timeline: pd.DataFrame | Iterable[Row] | None = None,
+    histories: pd.DataFrame | Iterable[Row] | None = None,
+    partitions: pd.DataFrame | Iterable[Row] | None = None,
+    actions: pd.DataFrame | Iterable[Row] | None = None,
+    figure: Figure | None = None,
+    title: str | None = None,
+    generated_at: dt.datetime | None = None,
+) -> Report:
+    """Everything for a postmortem: what was held, since when, until when, by whom, why, whom it hit, what was done.
+
+    Every table is a frame or its rows. What is not given is named as missing. Neither keys nor values of records, nor
+    settings of a client, are in any of these tables.
+
+    Parameters
+    ----------
+    findings
+        ``schema.FINDINGS``; those of a recording or of ``LogDir.findings(min_held_ms=...)`` tell of what is over.
+    spans, lso_timeline, histories
+        ``schema.SPANS``, ``LSO_TIMELINE`` and ``HISTORIES`` of the same partitions and ids.
+    partitions
+        ``schema.PARTITIONS`` at several times, as a recording has them: the LSO where no log is at hand.
+    actions
+        ``schema.ACTIONS``, the audit trail, of which only what is about these partitions or ids is told.
+    figure
+        A plotly Figure for the page, or a function that gives one for ``"light"`` and for ``"dark"``; plotly's script
+        (4 MB) comes along. Without it the page draws the LSO itself.
+    title
+        Heading; made of the partitions if null.
+    generated_at
+        Now, if null.
+    """
+    found = [{**dict.fromkeys(schema.FINDINGS.names), **row} for row in _rows(findings, schema.FINDINGS)]
+    chosen = told_whole(found)
+    held = Held(
+        spans=_known(spans, schema.SPANS),
+        lso_timeline=_known(lso_timeline, schema.LSO_TIMELINE),
+        histories=_known(histories, schema.HISTORIES),
+        partitions=_known(partitions, schema.PARTITIONS),
+        actions=_about(_known(actions, schema.ACTIONS), found),
+    )
+    return Report(
+        title=printable(title) if title else _title(chosen or found),
+        told=tuple(_told(found, generated_at or dt.datetime.now(dt.UTC))),
+        sections=tuple(_sections(found, chosen, held, has_figure=figure is not None)),
+        figure=figure,
+    )
+
+
+def told_whole(findings: Iterable[Row]) -> list[Row]:
+    """The findings that have a section of their own, the most urgent first: at most `MOST`."""
+    return [row for row in by_weight(list(findings)) if is_answer(row)][:MOST]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """The tables beside the findings; null where one was not given."""
+
+    spans: Sequence[Row] | None
+    lso_timeline: Sequence[Row] | None
+    histories: Sequence[Row] | None
+    partitions: Sequence[Row] | None
+    actions: Sequence[Row] | None
+
+
+def _rows(table: pd.DataFrame | Iterable[Row], declared: schema.Table) -> list[Row]:
+    import pandas as pd
+
+    return declared.rows(table) if isinstance(table, pd.DataFrame) else list(table)
+
+
+def _known(table: pd.DataFrame | Iterable[Row] | None, declared: schema.Table) -> list[Row] | None:
+    empty = dict.fromkeys(declared.names)
+    return None if table is None else [{**empty, **row} for row in _rows(table, declared)]
+
+
+def _about(actions: Sequence[Row] | None, findings: Sequence[Row]) -> list[Row] | None:
+    """Of the audit trail what is about these partitions or ids, and lines that cannot be read."""
+    places = {(row["topic"], row["partition"]) for row in findings}
+    names = {row["transactional_id"] for row in findings if row["transactional_id"] is not None}
+
+    def is_about(row: Row) -> bool:
+        if row["topic"] is not None:
+            return (row["topic"], row["partition"]) in places
+        return row["transactional_id"] in names or not row["target"]
+
+    return None if actions is None else [row for row in actions if is_about(row)]
+
+
+def _title(rows: Sequence[Row]) -> str:
+    places = list(dict.fromkeys(named(row) for row in rows))
+    shown = ", ".join(places[:3]) + (f" and {len(places) - 3} more" if len(places) > 3 else "")
+    return f"Postmortem: {shown}" if places else "Postmortem: nothing is open"
+
+
+def _told(rows: Sequence[Row], generated_at: dt.datetime) -> Iterator[str]:
+    yield f"In short: {summary(rows)}."
+    seen = [row["observed_at"] for row in rows if row["observed_at"]]
+    as_of = f"; it tells what was so at {at(max(seen))}" if seen else ""
+    yield f"Made at {at(generated_at)}{as_of}. All times are in UTC."
+
+
+def _sections(found: Sequence[Row], chosen: Sequence[Row], held: Held, *, has_figure: bool) -> Iterator[Section]:
+    shown = chosen
+    yield from map(answer, shown)
+    rest = [row for row in found if not any(row is each for each in shown)]
+    if rest:
+        yield Section(title="What else was found", grids=(others(rest),))
+    elif not shown:
+        yield Section(title="Nothing is open", lead="No transaction is open, and no last stable offset is held.")
+    yield _done(held.actions)
+    yield _timeline(shown, held, has_figure=has_figure)
+    around = _around(shown, held)
+    if around:
+        yield Section(title="Transactions and coordinators", grids=around)
+    if shown:
+        yield Section(title="Evidence", lead="What was seen, where and when.", grids=tuple(map(evidence_grid, shown)))
+    yield Section(title="Missing and unknown", lead=printable(" ".join(_missing(shown, held))))
+
+
+def _done(actions: Sequence[Row] | None) -> Section:
+    title = "What was done"
+    if actions is None:
+        return Section(title=title, lead="No audit trail was given.")
+    if not actions:
+        return Section(title=title, lead="The audit trail has nothing about these partitions.")
+    return Section(title=title, grids=(action_grid(actions),))
+
+
+def _timeline(shown: Sequence[Row], held: Held, *, has_figure: bool) -> Section:
+    steps = held.lso_timeline or []
+    places = {(row["topic"], row["partition"]): row for row in reversed(shown)}
+    drawn = () if has_figure else reversed(places.values())
+    charts = [gap_chart(row, steps=steps, spans=held.spans or [], looks=held.partitions or []) for row in drawn]
+    grids = [
+        event_grid(row, lso_timeline=steps, histories=held.histories or [], actions=held.actions or [])
+        for row in shown
+        if row["producer_id"] is not None
+    ]
+    lead = "" if grids or has_figure else "Nothing was open, so there is nothing to tell."
+    return Section(
+        title="Timeline",
+        lead=lead,
+        grids=tuple(grids),
+        charts=tuple(chart for chart in charts if chart),
+        figure=has_figure,
+    )
+
+
+def _around(shown: Sequence[Row], held: Held) -> tuple[Grid, ...]:
+    grids: list[Grid] = []
+    for row in shown:
+        grids += [span_grid(held.spans, row)] if held.spans else []
+        grids += [history_grid(held.histories, row)] if held.histories and row["producer_id"] is not None else []
+    return tuple({grid.title: grid for grid in grids if grid.rows}.values())
+
+
+def _missing(shown: Sequence[Row], held: Held) -> Iterator[str]:
+    optional = {"partitions"} if held.lso_timeline is not None else set()
+    not_given = [name for name in Held.__slots__ if getattr(held, name) is None and name not in optional]
+    if not_given:
+        yield f"Not given, so not told: {', '.join(not_given)}."
+    missing = [f"{named(row)}: {text}" for row in shown for text in row["missing"]]
+    missing += [f"{named(row)}: {row['error']}" for row in shown if row["error"] and row["error"] not in row["missing"]]
+    for name in Held.__slots__:
+        errors = dict.fromkeys(
+            row["error"] for row in getattr(held, name) or () if name != "actions" and row.get("error")
+        )
+        missing += [f"{name}: {error}" for error in errors]
+    yield f"What could not be read or asked: {'; '.join(missing)}." if missing else "No verdict lacks anything."
