@@ -250,6 +250,18 @@ def test_what_may_not_be_read_is_an_error_row(watcher: Cluster, hanging: Staged,
     assert found["error"].startswith("TRANSACTIONAL_ID_AUTHORIZATION_FAILED")
 
 
+def test_what_may_not_be_read_of_the_exposure_is_an_error_row(watcher: Cluster, acls: Acls) -> None:
+    def codes() -> set[tuple[str, str]]:
+        return {(row["subject"], row["error"].partition(":")[0]) for row in watcher.exposure_rows() if row["error"]}
+
+    hidden = ("transactional_id", "TOPIC_AUTHORIZATION_FAILED")
+    assert codes() == {("broker", "CLUSTER_AUTHORIZATION_FAILED"), hidden}
+    acls.allow(*ACLS_AND_AUTHORIZER)
+    assert codes() == {hidden}
+    acls.allow(STATE_LOG)
+    assert codes() == set()
+
+
 def test_a_wrong_password_is_refused_once_and_shown_nowhere(guarded: Kafka) -> None:
     config = guarded.client_config("watcher") | {"sasl.password": "wrong-secret-4"}
     with pytest.raises(AuthenticationFailed, match=r"refused the client: .*Authentication failed") as refused:

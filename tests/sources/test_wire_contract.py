@@ -150,7 +150,7 @@ def test_error_codes_have_kafkas_names(code: int, name: str) -> None:
 
 @pytest.mark.parametrize("message", MESSAGES.values(), ids=MESSAGES)
 def test_messages_encode_at_every_version_a_request_can_be_held_to(message: Any) -> None:
-    assert len(MESSAGES) == 24
+    assert len(MESSAGES) == 25
     request = message(max_version=message.max_version)
     versions = BrokerVersionData(api_versions={message.API_KEY: (0, 99)})
     assert versions.api_version(request) == message.max_version

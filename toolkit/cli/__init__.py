@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from toolkit import __version__
-from toolkit.cli import abort, fence, findings, local, pipeline, record, report, scan, tables
+from toolkit.cli import abort, exposure, fence, findings, local, pipeline, record, report, scan, tables
 from toolkit.cli.connection import Given
 from toolkit.cli.options import BootstrapServer, CommandConfig
 from toolkit.cli.output import remark
@@ -61,6 +61,7 @@ PANELS: Mapping[str, Mapping[str, Callable[..., None]]] = {
         "describe": tables.describe,
         "describe-producers": tables.describe_producers,
         "partitions": tables.partitions,
+        "exposure": exposure.exposure,
         "coordinator": tables.coordinator,
         "history": tables.history,
     },

@@ -7,6 +7,7 @@ Column names are Kafka's field names in snake case. An unknown is null, never -1
 from collections.abc import Mapping
 
 from toolkit.schema.actions import ACTIONS
+from toolkit.schema.exposure import EXPOSURE
 from toolkit.schema.live import COORDINATORS, FINDINGS, PARTITIONS, PRODUCERS, TRANSACTIONS
 from toolkit.schema.log import (
     ABORTED,
@@ -32,6 +33,7 @@ __all__ = [
     "CHECKPOINTS",
     "COORDINATORS",
     "COORDINATOR_EVENTS",
+    "EXPOSURE",
     "FINDINGS",
     "GROUP_EVENTS",
     "HISTORIES",
@@ -80,5 +82,6 @@ TABLES: Mapping[str, Table] = {
         SAMPLES,
         LATE_TRANSACTIONS,
         ACTIONS,
+        EXPOSURE,
     )
 }

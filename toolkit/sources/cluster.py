@@ -224,6 +224,20 @@ class Cluster(LiveLogs):
         rows = coordinator_rows(self.wire, transactional_ids, TRANSACTION)
         return _sorted(schema.COORDINATORS, rows + coordinator_rows(self.wire, groups, GROUP))
 
+    def exposure(self) -> pd.DataFrame:
+        """How far the cluster and its clients are protected from hanging transactions (``schema.EXPOSURE``; KIP-890).
+
+        The features of the cluster, the settings of every broker, and each transactional id whose client writes as
+        before transaction version 2. What may not be read is a row with `error`.
+        """
+        return schema.EXPOSURE.frame(self.exposure_rows())
+
+    def exposure_rows(self) -> list[Row]:
+        """`exposure` as rows."""
+        from toolkit.sources.exposure import exposure_rows  # with numpy, which nothing else here needs
+
+        return _sorted(schema.EXPOSURE, exposure_rows(self.wire))
+
     def look(self, topics: Sequence[str] | None = None, partitions: Partitions | None = None) -> Look:
         """Everything the verdicts need, seen once (`analysis.evidence.Look`)."""
         return self._look(self._bases(topics, partitions), whole_cluster=topics is None and partitions is None)

@@ -43,6 +43,7 @@ __all__ = ["Answer", "Wire", "error_name", "error_text"]  # and the messages bel
 
 AddOffsetsToTxn = producer.AddOffsetsToTxnRequest
 AddPartitionsToTxn = producer.AddPartitionsToTxnRequest
+ApiVersions = metadata.ApiVersionsRequest
 CreateAcls = admin.CreateAclsRequest
 CreateTopics = admin.CreateTopicsRequest
 DeleteAcls = admin.DeleteAclsRequest
@@ -155,6 +156,9 @@ class _Unread:
 
     def seek(self, position: int) -> None:
         self._at = position
+
+    def tell(self) -> int:
+        return self._at
 
 
 def _decode(parser: KafkaProtocol, answer: bytearray) -> Any:

@@ -1,0 +1,76 @@
+"""What keeps transactions from hanging, on real brokers from 2.8 on, and where a right is missing."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.process import on
+from toolkit import Cluster
+from toolkit.lab import Kafka
+from toolkit.lab.incidents import INCIDENTS
+from toolkit.schema import EXPOSURE, Row
+from toolkit.sources.exposure import MEANING
+
+pytestmark = pytest.mark.lab
+
+VERSIONS = {  # verification, transaction.version, whether the id's client is known to write as before
+    "2.8.2": (None, None),
+    "3.5.2": (None, None),
+    "3.9.2": ("true", None),
+    "4.3.1": ("true", "2"),
+}
+
+
+def values(rows: list[Row]) -> dict[str, str | None]:
+    return {row["name"]: row["value"] for row in rows if row["subject"] != "transactional_id"}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_what_brokers_of_each_age_tell(version: str) -> None:
+    with Kafka(version) as kafka:
+        with INCIDENTS["open_young"](kafka) as staged:  # by a client as those before 4.0 are
+            pass
+        with Cluster(kafka.bootstrap_servers) as cluster:
+            rows = cluster.exposure_rows()
+            assert len(cluster.exposure()) == len(rows)
+    assert [row["error"] for row in rows if row["error"]] == []
+    found = values(rows)
+    verification, transaction_version = VERSIONS[version]
+    assert found["transaction.partition.verification.enable"] == verification
+    assert found["transaction.version"] == transaction_version
+    assert found["transaction.max.timeout.ms"] == "900000"
+    assert (found["metadata.version"] is None) == (version == "2.8.2")
+    by_name = {row["name"]: row["exposed"] for row in rows if row["subject"] != "transactional_id"}
+    assert by_name["transaction.partition.verification.enable"] == (verification != "true")
+    assert by_name["transaction.version"] == (transaction_version != "2")
+    clients = [row for row in rows if row["subject"] == "transactional_id"]
+    assert (staged.transactional_id, True) in [(row["transactional_id"], row["exposed"]) for row in clients]
+
+
+@pytest.fixture
+def cluster(kafka: Kafka) -> Iterator[Cluster]:
+    with Cluster(kafka.bootstrap_servers) as connected:
+        yield connected
+
+
+def test_what_is_switched_off_exposes(cluster: Cluster) -> None:
+    exposed = {row["name"]: row["exposed"] for row in cluster.exposure_rows() if row["subject"] == "broker"}
+    assert exposed == {"transaction.partition.verification.enable": True, "transaction.max.timeout.ms": True}
+
+
+def test_the_command(kafka: Kafka) -> None:
+    done = on(kafka, "exposure", "--format", "csv")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(",".join(EXPOSURE.names))
+    assert "verification" in on(kafka, "exposure").stdout
+
+
+def test_every_meaning_is_a_sentence() -> None:
+    for name, values_of in {
+        "transaction.version": (None, 0, 1, 2),
+        "metadata.version": (None, 25),
+        "transaction.partition.verification.enable": (None, "true", "false"),
+        "transaction.max.timeout.ms": (None, "900000", "3600000"),
+    }.items():
+        for value in values_of:
+            assert MEANING[name](value)[1].endswith(".")
