@@ -16,7 +16,7 @@ from toolkit.sources.fetch import Fetched, Spot, fetch
 from toolkit.sources.topology import Place, read_topology
 from toolkit.sources.wire import Answer, Wire, error_text
 
-__all__ = ["group_ids", "groups_at", "groups_held", "unstable_groups", "with_groups"]
+__all__ = ["committed_offsets", "group_ids", "groups_at", "groups_held", "unstable_groups", "with_groups"]
 
 GROUPS_PER_REQUEST = 200
 NEAR = 1000  # offsets before the LSO; a group that stands further back is taken to be behind by itself
@@ -46,6 +46,35 @@ def group_ids(wire: Wire, brokers: Iterable[int]) -> dict[str, int]:
             if group.protocol_type in WITH_OFFSETS:
                 groups[group.group_id] = broker_id
     return groups
+
+
+def committed_offsets(wire: Wire, group: str, coordinator_id: int) -> dict[Place, tuple[int | None, str | None]]:
+    """Every offset that a group has committed, null with its error where an open transaction has committed another.
+
+    Parameters
+    ----------
+    group, coordinator_id
+        Whose, and the broker to ask.
+
+    Raises
+    ------
+    BrokerError, ConnectionFailed
+        If the coordinator does not answer.
+    """
+    ((_, answer, message),) = _offset_fetches(wire, {group: coordinator_id}, topics=None)
+    if answer.error:
+        raise answer.error
+    code = message.error_code if message is not None else 0
+    if message is None or code:
+        error = error_text(code) if code else "no answer"
+        raise BrokerError(f"Group {group!r} has no offsets to tell: {error}", code=error.partition(":")[0])
+    return {
+        (topic.name, part.partition_index): (None, error_text(part.error_code))
+        if part.error_code
+        else (part.committed_offset if part.committed_offset >= 0 else None, None)
+        for topic in message.topics
+        for part in topic.partitions
+    }
 
 
 def with_groups(wire: Wire, rows: Sequence[Row]) -> list[Row]:

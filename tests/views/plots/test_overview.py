@@ -1,14 +1,16 @@
 """The overview, as data: the worst first, and what hangs always there."""
 
 import datetime as dt
+from typing import Any
 
 from tests.views.plots.busy import NOW, finding
 from tests.views.plots.drawn import hovers, traces, words
-from toolkit.schema import FINDINGS, PARTITIONS, Row
+from toolkit.schema import FINDINGS, PARTITIONS
 from toolkit.views.plots import plot_overview
 from toolkit.views.plots.theme import VERDICT_LOOKS
 
-PARTITION: Row = dict.fromkeys(PARTITIONS.names) | {"topic": "orders", "partition": 0, "observed_at": NOW}
+NOTHING: dict[str, Any] = dict.fromkeys(PARTITIONS.names)
+PARTITION = NOTHING | {"topic": "orders", "partition": 0, "observed_at": NOW}
 
 
 def test_the_title_is_the_answer_and_the_worst_come_first() -> None:

@@ -1,0 +1,43 @@
+"""The lag of a group, as data."""
+
+from typing import Any
+
+from tests.views.plots.busy import NOW
+from tests.views.plots.drawn import hovers, traces, words
+from toolkit.analysis.lag import GROUP_LAG
+from toolkit.views.plots import plot_lag
+
+HELD = "held: the LSO stands before them"
+
+
+def lag(**fields: Any) -> dict[str, Any]:
+    row: dict[str, Any] = dict.fromkeys(GROUP_LAG.names)
+    row |= {"group_id": "billing", "topic": "payments", "partition": 0, "committed_offset": 10, "observed_at": NOW}
+    row |= {"last_stable_offset": 12, "high_watermark": 33, "lag": 23, "behind": 2, "held": 20, "markers": 1}
+    return row | fields
+
+
+def test_the_title_is_the_answer_and_the_parts_are_hatched() -> None:
+    figure = plot_lag(GROUP_LAG.frame([lag(), lag(partition=1, held=0, behind=22)]))
+    assert "billing: 20 records held from it on payments-0" in words(figure)
+    drawn = traces(figure)
+    assert list(drawn[HELD]["y"]) == ["payments-0", "payments-1"]
+    assert len({trace["marker"]["pattern"]["shape"] for trace in drawn.values()}) == 3
+    assert "<b>20 held</b>, 2 behind, 1 marker" in words(figure)
+    assert all("group <b>billing<" in text for text in hovers(figure))
+
+
+def test_r18_only_markers_is_no_alarm() -> None:
+    figure = plot_lag([lag(lag=1, behind=0, held=0, markers=1)])
+    assert "it has read everything; its lag is only markers" in words(figure)
+
+
+def test_what_is_not_known_is_said() -> None:
+    unstable = lag(lag=None, behind=None, held=None, markers=None, error="UNSTABLE_OFFSET_COMMIT: open")
+    assert "not known: UNSTABLE_OFFSET_COMMIT: open" in words(plot_lag([unstable]))
+    assert "markers not counted on 1 partition" in words(plot_lag([lag(markers=None, held=21)]))
+
+
+def test_nothing_to_draw_is_said() -> None:
+    assert "No row of group_lag was given" in words(plot_lag([]))
+    assert "1 partition looked at: no lag" in words(plot_lag([lag(lag=0, behind=0, held=0, markers=0)]))
