@@ -21,6 +21,8 @@ from toolkit import LogDir
 from toolkit.schema import TABLES, Row
 
 ROOT = Path(__file__).resolve().parents[2]
+pytestmark = pytest.mark.timeout(1800)  # a new venv, and a Spark of its own that reads every table
+
 ROWS = Path(__file__).with_name("rows.py")
 OLDEST = ("pyspark[connect]==4.0.0", "pandas==2.2.3", "pyarrow==18.1.0", "numpy<2.3", "setuptools")
 
@@ -67,7 +69,7 @@ def answers(request: pytest.FixtureRequest, history: Path, tmp_path_factory: pyt
         bare.chmod(0o755)
         environment["PYSPARK_PYTHON"] = str(bare)
     command = [str(python), str(ROWS), mode, str(history), str(out)]
-    done = subprocess.run(command, cwd=out, env=environment, capture_output=True, text=True, timeout=500)
+    done = subprocess.run(command, cwd=out, env=environment, capture_output=True, text=True, timeout=1500)
     assert done.returncode == 0, done.stderr
     version = "4.0.0" if age == "oldest" else importlib.metadata.version("pyspark")
     assert done.stdout.startswith(f"{CLASSES[mode]} {version} "), done.stdout
