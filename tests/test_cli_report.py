@@ -32,6 +32,18 @@ def test_from_a_log_directory(tmp_path: Path) -> None:
     assert "Not given, so not told: actions." in told
 
 
+@pytest.mark.parametrize("name", ["late-message", "flight-recording"])
+def test_an_interactive_timeline(name: str, tmp_path: Path) -> None:
+    pytest.importorskip("plotly")
+    sample = samples.load(name)
+    files = ["--log-dir", sample.path / "log-dir", "--at-rest"]
+    seen = ["--recording", sample.path / "recording", "--at", sample.at.isoformat()] if sample.at else files
+    page = tmp_path / "report.html"
+    done = run(*seen, "--interactive", "--output", page)
+    assert done.exit_code == 1, done.stderr
+    assert page.read_text().count("Plotly.newPlot(") >= 2, "for light and for dark"
+
+
 def test_what_is_over_with_what_was_done(tmp_path: Path) -> None:
     sample = samples.load("long-history")
     page = tmp_path / "report.md"

@@ -232,7 +232,7 @@ def test_a_figure_takes_the_place_of_the_picture_with_one_script() -> None:
     one = of_sample("late-message", figure=Drawn())
     both = of_sample("late-message", figure=lambda theme: Drawn(theme))
     assert "figure one" in one.html
-    assert "<svg" not in one.html
+    assert one.html.count("<svg") == one.html.count('<svg class="paper"') == 1, "what paper shows in its place"
     assert one.html.count("<script>plotly</script>") == both.html.count("<script>plotly</script>") == 1
     assert "figure light" in both.html
     assert "figure dark" in both.html

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -68,6 +68,10 @@ def report(
             help="With --log-dir, tell also who held an LSO for so long and is over: every log is read whole.",
         ),
     ] = None,
+    interactive: Annotated[
+        bool,
+        typer.Option("--interactive", help="A timeline of plotly, to zoom and point at: some megabytes."),
+    ] = False,
     looks_apart: LooksApart = 5,
     max_transaction_timeout: MaxTransactionTimeout = 15,
     bootstrap_server: BootstrapServer = None,
@@ -117,11 +121,37 @@ def report(
         histories=tables.get("histories"),
         partitions=tables.get("partitions"),
         actions=actions,
+        figure=_figure(rows, tables) if interactive else None,
         title=title,
     )
     written = page.save(output)
     remark(f"{written}: {written.stat().st_size:,} bytes")
     raise typer.Exit(verdict_exit_code(rows))
+
+
+def _figure(rows: Sequence[Row], tables: Tables) -> Callable[[str], object] | None:
+    """The timeline of the partition that is told of first, by theme; null where nothing is."""
+    from toolkit.views.report.report import told_whole
+
+    try:
+        from toolkit.views.plots import plot_timeline
+    except ImportError:
+        raise UsageError("plotly is not installed.", do="pip install 'kafka-txn-toolkit[notebooks]'.") from None
+    first = next(iter(told_whole(rows)), None)
+    if first is None or first["topic"] is None:
+        return None
+    seen = tables.get("partitions")
+    until_then = None if seen is None else [row for row in seen if row["observed_at"] <= first["observed_at"]]
+    return lambda theme: plot_timeline(
+        tables.get("spans", []),
+        lso_timeline=tables.get("lso_timeline"),
+        partitions=until_then,  # what came later would be drawn under a verdict of before
+        histories=tables.get("histories"),
+        findings=rows,
+        topic=first["topic"],
+        partition=first["partition"],
+        theme="dark" if theme == "dark" else "light",
+    )
 
 
 def _check_output(output: Path, read_only: Sequence[Path]) -> None:

@@ -130,7 +130,8 @@ def _what(row: Row) -> Iterator[str]:
     else:
         yield f"the last stable offset (LSO) of {named(row)}, which is {UNKNOWN}"
     if row["offsets_held"]:
-        yield f"{counted(row['offsets_held'], 'offset', 'offsets')} that read_committed consumers cannot read"
+        could = "could" if row["verdict"] == "ended" else "can"
+        yield f"{counted(row['offsets_held'], 'offset', 'offsets')} that no read_committed consumer {could} read"
 
 
 def _since(row: Row) -> str:

@@ -128,7 +128,7 @@ def report(
         ``schema.ACTIONS``, the audit trail, of which only what is about these partitions or ids is told.
     figure
         A plotly Figure for the page, or a function that gives one for ``"light"`` and for ``"dark"``; plotly's script
-        (4 MB) comes along. Without it the page draws the LSO itself.
+        (4 MB) comes along. Without it, and on paper, the page draws the LSO itself.
     title
         Heading; made of the partitions if null.
     generated_at
@@ -234,8 +234,10 @@ def _done(actions: Sequence[Row] | None) -> Section:
 def _timeline(shown: Sequence[Row], held: Held, *, has_figure: bool) -> Section:
     steps = held.lso_timeline or []
     places = {(row["topic"], row["partition"]): row for row in reversed(shown)}
-    drawn = () if has_figure else reversed(places.values())
-    charts = [gap_chart(row, steps=steps, spans=held.spans or [], looks=held.partitions or []) for row in drawn]
+    charts = [
+        gap_chart(row, steps=steps, spans=held.spans or [], looks=held.partitions or [])
+        for row in reversed(places.values())
+    ]
     grids = [
         event_grid(row, lso_timeline=steps, histories=held.histories or [], actions=held.actions or [])
         for row in shown
