@@ -144,6 +144,14 @@ def test_the_page_asks_nobody_for_anything() -> None:
     assert "@media print" in made.html
 
 
+def test_what_records_hold_is_never_in_it() -> None:
+    sample = samples.load("late-message")
+    log = next((sample.path / "log-dir" / "orders-0").glob("*.log")).read_bytes()
+    made = of_sample("late-message")
+    assert b"record 0" in log
+    assert "record 0" not in made.html + made.markdown
+
+
 def test_nothing_that_comes_from_elsewhere_is_markup() -> None:
     row = finding(
         topic=EVIL, transactional_id=EVIL, reason=EVIL, cause=EVIL, remedy=EVIL, missing=[EVIL], error=EVIL,
@@ -244,6 +252,14 @@ def test_a_real_figure_comes_whole() -> None:
     page = of_sample("late-message", figure=graphs.Figure(graphs.Scatter(x=[1, 2], y=[3, 4]))).html
     assert Page(page).refers == []
     assert "Plotly.newPlot" in page
+
+
+def test_a_figure_cannot_bring_a_script_of_its_own() -> None:
+    graphs = pytest.importorskip("plotly.graph_objects")
+    plain_figure = graphs.Figure(graphs.Scatter(x=[1], y=[1], text=["late"]))
+    evil_figure = graphs.Figure(graphs.Scatter(x=[1], y=[1], text=["</script><script>alert(1)</script>"]))
+    pages = [Page(report([finding()], figure=figure, generated_at=AT).html) for figure in (plain_figure, evil_figure)]
+    assert pages[0].tags == pages[1].tags
 
 
 def test_frames_do_as_rows_do() -> None:

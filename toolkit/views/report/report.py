@@ -204,12 +204,11 @@ def _told(rows: Sequence[Row], generated_at: dt.datetime) -> Iterator[str]:
     yield f"Made at {at(generated_at)}{as_of}. All times are in UTC."
 
 
-def _sections(found: Sequence[Row], chosen: Sequence[Row], held: Held, *, has_figure: bool) -> Iterator[Section]:
-    shown = chosen
+def _sections(found: Sequence[Row], shown: Sequence[Row], held: Held, *, has_figure: bool) -> Iterator[Section]:
     yield from map(answer, shown)
     rest = [row for row in found if not any(row is each for each in shown)]
     if rest:
-        yield Section(title="What else was found", grids=(others(rest),))
+        yield Section(title="What else was found" if shown else "What was found", grids=(others(rest),))
     elif not shown:
         yield Section(title="Nothing is open", lead="No transaction is open, and no last stable offset is held.")
     yield _done(held.actions)
