@@ -1,0 +1,74 @@
+"""A timeline that grows while a cluster runs, and one that a recording saw."""
+
+import datetime as dt
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.sources.recorded import NINE, sample
+from tests.views.plots.busy import NOW
+from tests.views.plots.drawn import bars, traces, words
+from toolkit import Cluster, Recording
+from toolkit.errors import NotFound, UsageError
+from toolkit.lab import Kafka
+from toolkit.lab.incidents import INCIDENTS
+from toolkit.lab.producer import write_committed
+from toolkit.schema import PRODUCERS
+from toolkit.sources.recording.writer import Writer
+from toolkit.views.plots import LiveTimeline
+from toolkit.views.plots.live import sampled_spans
+
+SECOND = dt.timedelta(seconds=1)
+
+
+@pytest.mark.lab
+def test_it_grows_while_the_cluster_runs(kafka: Kafka) -> None:
+    staged = INCIDENTS["late_message"](kafka)
+    with Cluster(kafka.bootstrap_servers) as cluster:
+        timeline = LiveTimeline(cluster, staged.topic, staged.partition, looks_apart=1.1)
+        before = timeline.figure()
+        write_committed(cluster.wire, staged.topic, staged.partition)
+        after = timeline.figure()
+    assert timeline.problems == []
+    for figure in (before, after):
+        assert [offset for _, _, offset in bars(traces(figure)["HANGING ◆"])] == [staged.start_offset]
+        assert traces(figure)["LSO"]["y"][-1] == staged.start_offset
+        assert staged.transactional_id in traces(figure)["CompleteAbort"]["y"]
+    ends = [traces(figure)["high watermark"]["y"][-1] for figure in (before, after)]
+    assert ends[1] > ends[0]
+    assert traces(after)["high watermark"]["x"][-1] > traces(before)["high watermark"]["x"][-1]
+
+
+def test_a_recording_is_drawn_from_its_samples(tmp_path: Path) -> None:
+    with Writer(tmp_path) as writer:
+        for number in range(5):
+            writer.write(sample(NINE + number * 10 * SECOND))
+    figure = LiveTimeline(Recording(tmp_path), "orders", 0).figure()
+    assert "orders-0: LSO held at 100" in words(figure)
+    assert [offset for _, _, offset in bars(traces(figure)["HANGING ◆"])] == [100]
+    with pytest.raises(NotFound):
+        LiveTimeline(Recording(tmp_path), "nowhere", 0).figure()
+
+
+def producer(seconds: int, producer_id: int, start: int | None) -> dict[str, Any]:
+    row: dict[str, Any] = dict.fromkeys(PRODUCERS.names)
+    row |= {"topic": "orders", "partition": 0, "producer_id": producer_id, "producer_epoch": 1}
+    return row | {"current_txn_start_offset": start, "observed_at": NOW + seconds * SECOND}
+
+
+def test_what_samples_saw_open_ends_at_the_first_sample_without_it() -> None:
+    rows = [producer(0, 1, 5), producer(10, 1, 5), producer(20, 1, None), producer(20, 2, 9), producer(30, 1, 12)]
+    spans = sampled_spans(rows, [NOW + seconds * SECOND for seconds in (0, 10, 20, 30)])
+    found = [(row["producer_id"], row["first_offset"], row["outcome"], row["end"]) for row in spans]
+    assert found == [
+        (1, 5, None, NOW + 20 * SECOND),
+        (2, 9, None, NOW + 30 * SECOND),
+        (1, 12, "open", None),
+    ]
+    assert spans[0]["error"].startswith("SAMPLED")
+
+
+def test_what_is_no_source_is_refused() -> None:
+    with pytest.raises(UsageError, match="no source"):
+        LiveTimeline("localhost:9092", "orders", 0).figure()  # type: ignore[arg-type]
