@@ -137,11 +137,18 @@ def test_where_the_cache_cannot_be_written_it_goes_to_the_temporary_files(
         samples.load("never-added")
 
 
-def test_packing_gives_the_same_bytes_and_the_same_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_packing_gives_the_same_files_with_the_same_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     path = samples.load("late-message").path
-    archive = resources.files(samples) / "data" / "late-message.tar.xz"
-    assert packed.packed(path) == archive.read_bytes()
+    archive = packed.packed(path)
+    assert packed.packed(path) == archive
+    again = packed.unpacked(archive, name="again")
+
+    def told(folder: Path) -> list[tuple[Path, bytes, float]]:
+        files = sorted(each for each in folder.rglob("*") if each.is_file())
+        return [(each.relative_to(folder), each.read_bytes(), each.stat().st_mtime) for each in files]
+
+    assert told(again) == told(path)
 
 
 @pytest.mark.parametrize("member", ["../outside", "/outside"])
