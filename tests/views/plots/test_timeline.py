@@ -118,3 +118,9 @@ def test_states_too_short_to_draw_are_put_together_and_counted() -> None:
     few = merged(found, dt.timedelta(seconds=30))
     assert len(few) == 2
     assert [(each.state, each.transactions) for each in few] == [(MANY, 100), ("CompleteCommit", 0)]
+
+
+def test_of_many_alike_some_of_every_hour_are_drawn() -> None:
+    spans, _ = busy(3_000, hanging=0)
+    drawn = [start for name in ("committed ▲", "aborted ✕") for start, _, _ in bars(traces(plot_timeline(spans))[name])]
+    assert {start[11:13] for start in drawn} == {"06", "07", "08", "09", "10", "11", "12"}

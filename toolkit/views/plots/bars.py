@@ -109,26 +109,38 @@ def bars_of(
 def thin(bars: Sequence[Bar], *, edges: Sequence[dt.datetime], most: int) -> tuple[list[Bar], list[Crowd]]:
     """The bars to draw one by one, and the rest put together.
 
-    Open ones, and those that a finding speaks of, are all drawn; of the others those that took longest, as many as
-    there is room for.
+    Open ones, and those that a finding speaks of, are all drawn; of the others those that took longest, and some of
+    every stretch of time, as many as there is room for.
 
     Parameters
     ----------
     bars
         From `bars_of`.
     edges
-        Times between which the rest is put together.
+        Times between which the rest is put together; two at least.
     most
         How many bars to draw, if no more of them have to be.
     """
     kept = [bar for bar in bars if bar.is_kept]
-    others = sorted((bar for bar in bars if not bar.is_kept), key=lambda bar: bar.length, reverse=True)
+    others = _ranked([bar for bar in bars if not bar.is_kept], edges)
     room = max(0, most - len(kept))
     sections: dict[int, list[Bar]] = {}
     for bar in others[room:]:
         sections.setdefault(bisect_right(edges, bar.end), []).append(bar)
     drawn = sorted([*kept, *others[:room]], key=lambda bar: (bar.first_offset, bar.end))
     return drawn, [_crowd(each) for _, each in sorted(sections.items())]
+
+
+def _ranked(bars: Iterable[Bar], edges: Sequence[dt.datetime]) -> list[Bar]:
+    """Those first that are long enough to be seen; then the longest of each section, and the next one of each."""
+    visible = edges[-1] - edges[-2]
+    rank: dict[int, int] = {}
+    ranked = []
+    for bar in sorted(bars, key=lambda bar: bar.length, reverse=True):
+        section = bisect_right(edges, bar.end)
+        rank[section] = rank.get(section, 0) + 1
+        ranked.append((0 if bar.length > visible else rank[section], bar))
+    return [bar for _, bar in sorted(ranked, key=lambda pair: pair[0])]
 
 
 def _bar(row: Row, finding: Row | None, *, curve: Curve, owners: dict[int | None, str | None], now: dt.datetime) -> Bar:

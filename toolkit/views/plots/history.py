@@ -81,7 +81,9 @@ def plot_history(
     here += [MANY] if any(each.state == MANY for each in shown) else []
     title, subtitle = _title(name, found[-1]), _subtitle(mine, found)
     dress(figure, colours, title=title, subtitle=subtitle, height=230 + 44 * len(here))
-    figure.update_xaxes(type="date", title={"text": "time (UTC), by the coordinator's clock", "standoff": 6})
+    figure.update_xaxes(
+        type="date", tickangle=0, nticks=7, title={"text": "time (UTC), by the coordinator's clock", "standoff": 6}
+    )
     figure.update_yaxes(type="category", categoryorder="array", categoryarray=here[::-1], range=[-0.7, len(here) - 0.3])
     return figure
 

@@ -254,7 +254,14 @@ def _axes(figure: go.Figure, scene: _Scene) -> None:
     shown = [when(scene.start - length * 0.02), when(scene.now + length * 0.04)]
     figure.update_xaxes(range=shown, type="date", showticklabels=False, row=1, col=1)
     figure.update_xaxes(
-        range=shown, type="date", title={"text": "time (UTC)", "standoff": 6}, showticklabels=True, row=2, col=1
+        range=shown,
+        type="date",
+        title={"text": "time (UTC)", "standoff": 6},
+        showticklabels=True,
+        tickangle=0,
+        nticks=7,
+        row=2,
+        col=1,
     )
     offsets = [point.offset for point in scene.curve.points if point.time >= scene.start - length * 0.02]
     offsets += [bar.first_offset for bar in scene.bars if bar.end >= scene.start]
@@ -410,7 +417,7 @@ def _add_bars(figure: go.Figure, bars: Sequence[Bar], theme: Theme) -> None:
                     "size": [start_size, 0, end_size + width, 0] * len(of_kind),
                     "opacity": [1, 0, 1, 0] * len(of_kind),
                     "color": theme[look.role],
-                    "line": {"width": 1.5, "color": theme[look.role]},
+                    "line": {"width": 1 if len(of_kind) > CROWDED else 1.5, "color": theme[look.role]},
                 },
                 text=texts,
                 hoverinfo="text",

@@ -70,7 +70,7 @@ def count(value: int, one: str, many: str = "") -> str:
     return f"{value:,} {one if value == 1 else many or one + 's'}"
 
 
-def lines(text: str, *, width: int = 104, most: int = 2) -> str:
+def lines(text: str, *, width: int = 100, most: int = 2) -> str:
     """A text from elsewhere over several lines; what does not fit into `most` of them ends in an ellipsis."""
     wrapped = textwrap.wrap(printable(text), width, break_on_hyphens=False)
     if len(wrapped) > most:
