@@ -1,5 +1,6 @@
 """The one safe road to an abort marker, on a real broker: it frees the LSO, and refuses everything else."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -218,6 +219,24 @@ def test_what_the_marker_would_change(kafka: Kafka, cluster: Cluster) -> None:
         plan.execute(confirm=plan.target, looks_apart=0)
         assert read_committed(kafka, staged.topic, staged.partition) == already + behind
         other.end(commit=True)
+
+
+def test_what_is_not_read_is_not_counted(kafka: Kafka, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    from toolkit.config import ClientConfig
+    from toolkit.lab.producer import write_committed
+    from toolkit.sources.wire import Wire
+
+    staged = INCIDENTS["never_added"](kafka)
+    with Wire(ClientConfig(kafka.bootstrap_servers)) as wire:
+        write_committed(wire, staged.topic, staged.partition)
+    monkeypatch.setattr("toolkit.actions.blast.MOST_BYTES", 1)
+    monkeypatch.setattr("toolkit.sources.live_log.FETCH_BYTES", 1)  # of which a broker makes a batch
+    blast = cluster.plan_abort(finding(cluster, staged)).blast_radius
+    assert (blast.records_dropped, blast.records_released) == (None, None)
+    first, end = staged.start_offset, blast.next_stable_offset
+    assert re.fullmatch(
+        rf"The log was read from offset {first} to {first + 1} \(\d+ bytes\) and not to {end}\.", blast.unread
+    )
 
 
 def test_a_row_of_a_frame_is_a_finding(kafka: Kafka, cluster: Cluster) -> None:

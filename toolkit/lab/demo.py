@@ -5,12 +5,15 @@ from __future__ import annotations
 import datetime as dt
 import time
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from toolkit.actions.abort import plan_abort
+from toolkit.actions.audit import Audit
 from toolkit.lab.broker import Kafka
 from toolkit.lab.consumer import BlockedConsumer, blocked_consumer
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS, Staged
@@ -137,12 +140,15 @@ class Demo:
     def end(self, hanging: Sequence[Row], cluster: Cluster) -> None:
         """End the hanging ones, each after a fresh check."""
         self.step(5, "Each hanging transaction is checked once more, and ended by an abort marker:")
-        for row in hanging:
-            plan = plan_abort(cluster, row)
-            done = plan.execute(confirm=plan.target, looks_apart=LOOKS_APART)
-            before, after = done.last_stable_offset_before, done.last_stable_offset_after
-            self.say(f"{plan.topic}-{plan.partition}: its LSO went from {before} to {after}.")
-            self.expect(before is not None and after is not None and after > before, f"{plan.target} was to be freed")
+        with TemporaryDirectory(prefix="kafka-txn-demo-") as folder:
+            audit = Audit(Path(folder) / "audit.jsonl")  # this Kafka is gone in a minute, and so is what was done to it
+            for row in hanging:
+                plan = plan_abort(cluster, row)
+                done = plan.execute(confirm=plan.target, audit=audit, looks_apart=LOOKS_APART)
+                before, after = done.last_stable_offset_before, done.last_stable_offset_after
+                self.say(f"{plan.topic}-{plan.partition}: its LSO went from {before} to {after}.")
+                is_freed = before is not None and after is not None and after > before
+                self.expect(is_freed, f"{plan.target} was to be freed")
         self.expect(len(hanging) == len(WRONG) + 1, f"{len(WRONG) + 1} were to hang, not {len(hanging)}")
 
     def read_on(self, consumer: BlockedConsumer) -> None:

@@ -1,0 +1,244 @@
+"""Abort markers raced against live producers on a real broker: no healthy transaction is ever aborted.
+
+Producers of every kind work at random on the same partitions: they begin, write, commit and abort, at once or slowly,
+are fenced by a newer instance of themselves, leave a message that hangs, or come back to life with it. Meanwhile plans
+are made from findings, forged ones among them, and executed a random while later.
+
+What comes back to life after the last question and before its marker, a few milliseconds, no tool can tell; whatever
+came back before the audit trail had the intent must not be aborted. ``KAFKA_TXN_RACES`` is the number of transactions,
+and ``KAFKA_TXN_SEED`` repeats their dice.
+"""
+
+import datetime as dt
+import os
+import random
+import threading
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from toolkit import Cluster
+from toolkit.actions.audit import Audit
+from toolkit.config import ClientConfig
+from toolkit.errors import ActionRefused
+from toolkit.lab import Kafka
+from toolkit.lab.ask import Refused, answer, partitions, until
+from toolkit.lab.producer import TxnProducer
+from toolkit.sources import wire
+from toolkit.sources.wire import Wire
+
+pytestmark = pytest.mark.lab
+
+RACES = int(os.environ.get("KAFKA_TXN_RACES", "40"))
+SEED = os.environ.get("KAFKA_TXN_SEED") or uuid.uuid4().hex[:8]
+PARTITIONS, PRODUCERS, OPERATORS = 8, 4, 2
+PATIENCE = 60 + RACES  # seconds
+
+Seen = Counter[tuple[str, str]]
+"""How often a read_committed consumer sees a record: by transactional id and value."""
+
+
+@dataclass
+class Race:
+    """What the producers did, and what has to come of it."""
+
+    topic: str
+    visible: Seen = field(default_factory=Counter)
+    hanging: set[int] = field(default_factory=set)  # producer ids; only an abort marker ends them
+    revived: dict[int, tuple[dt.datetime, Seen]] = field(default_factory=dict)  # when; what its commit shows
+    is_over: threading.Event = field(default_factory=threading.Event)
+    refused: Counter[str] = field(default_factory=Counter)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def commits(self, producer: TxnProducer, *values: int) -> None:
+        with self.lock:
+            self.visible.update((producer.transactional_id, f"record {value}") for value in values)
+
+
+def pause(dice: random.Random, most: float) -> None:
+    time.sleep(dice.random() * most)
+
+
+def healthy(race: Race, producer: TxnProducer, dice: random.Random) -> None:
+    """One or two partitions, one or more batches, committed or aborted."""
+    values: list[int] = []
+    commit, partitions = dice.random() < 0.7, dice.sample(range(PARTITIONS), dice.choice([1, 2]))
+    for number, partition in enumerate(partitions):
+        producer.add(race.topic, partition)
+        producer.send(race.topic, partition)
+        values += [0]
+        pause(dice, dice.choice([0.01, 0.2, 1.5]))
+        if number == 0 and dice.random() < 0.5:
+            producer.send(race.topic, partition, records=2)
+            values += [1, 2]
+    producer.end(commit=commit)
+    if commit:
+        race.commits(producer, *values)
+
+
+def fenced(race: Race, producer: TxnProducer, dice: random.Random) -> None:
+    """A newer instance has the coordinator abort what is open, and commits its own on the same partition."""
+    partition = dice.randrange(PARTITIONS)
+    producer.add(race.topic, partition)
+    producer.send(race.topic, partition)
+    pause(dice, 0.5)
+    newer = TxnProducer(producer.cluster, producer.transactional_id).init()
+    with pytest.raises(Refused):
+        producer.send(race.topic, partition)
+    newer.add(race.topic, partition)
+    newer.send(race.topic, partition)
+    pause(dice, 0.5)
+    newer.end(commit=True)
+    race.commits(newer, 0)
+
+
+def late(race: Race, producer: TxnProducer, dice: random.Random) -> None:
+    """A message that arrives after the end of its transaction hangs."""
+    commit, partition = dice.random() < 0.5, dice.randrange(PARTITIONS)
+    producer.add(race.topic, partition)
+    producer.send(race.topic, partition)
+    producer.end(commit=commit)
+    if commit:
+        race.commits(producer, 0)
+    pause(dice, 0.2)
+    producer.send(race.topic, partition)
+    race.hanging.add(producer.producer_id)
+
+
+def never_added(race: Race, producer: TxnProducer, dice: random.Random) -> None:
+    """A write to a partition that is not in the transaction hangs, whatever its producer does elsewhere."""
+    one, other = dice.sample(range(PARTITIONS), 2)
+    producer.send(race.topic, one, records=3)
+    race.hanging.add(producer.producer_id)
+    producer.add(race.topic, other)
+    producer.send(race.topic, other)
+    pause(dice, 0.5)
+    producer.end(commit=True)
+    race.commits(producer, 0)
+
+
+def revived(race: Race, producer: TxnProducer, dice: random.Random) -> None:
+    """What hung is added to a transaction after all, and committed; unless it was aborted before that."""
+    partition = dice.randrange(PARTITIONS)
+    producer.send(race.topic, partition)
+    pause(dice, 1.5)
+    producer.add(race.topic, partition)
+    race.revived[producer.producer_id] = dt.datetime.now(dt.UTC), Counter({(producer.transactional_id, "record 0"): 1})
+    pause(dice, 0.3)
+    producer.end(commit=True)
+
+
+KINDS: Mapping[Callable[[Race, TxnProducer, random.Random], None], int] = {
+    healthy: 5,
+    fenced: 1,
+    late: 2,
+    never_added: 1,
+    revived: 2,
+}
+"""What producers do, and how often."""
+
+
+def produce(kafka: Kafka, race: Race, numbers: range) -> None:
+    dice = random.Random(f"{SEED}-{numbers.start}")
+    with Wire(ClientConfig(kafka.bootstrap_servers)) as mine:
+        for number in numbers:
+            (kind,) = dice.choices(list(KINDS), list(KINDS.values()))
+            kind(race, TxnProducer(mine, f"{race.topic}-{kind.__name__}-{number}").init(), dice)
+
+
+def operate(kafka: Kafka, race: Race, number: int, audit: Audit) -> None:
+    """Abort what is found to be hanging, and try to abort what is not, until all is quiet."""
+    dice = random.Random(f"{SEED}-operator-{number}")
+    deadline = time.monotonic() + PATIENCE
+    with Cluster(kafka.bootstrap_servers) as cluster:
+        while time.monotonic() < deadline:
+            was_over = race.is_over.is_set()
+            rows = cluster.finding_rows([race.topic], looks_apart=dice.choice([0, 0.1, 0.5]), log_evidence=False)
+            found = [row for row in rows if row["start_offset"] is not None]
+            if was_over and not found:
+                return
+            for row in dice.sample(found, min(len(found), 3)):
+                if row["verdict"] == "hanging" or dice.random() < 0.3:
+                    act(cluster, race, {**row, "verdict": "hanging"}, dice, audit)
+    pytest.fail(f"something is open after {PATIENCE} s")
+
+
+def act(cluster: Cluster, race: Race, row: Mapping[str, object], dice: random.Random, audit: Audit) -> None:
+    try:
+        plan = cluster.plan_abort(row)
+        pause(dice, dice.choice([0.01, 0.3]))
+        plan.execute(confirm=plan.target, audit=audit, looks_apart=dice.choice([0, 0.1]))
+    except ActionRefused as refused:
+        race.refused[refused.what.partition(" is ")[2][:20]] += 1
+
+
+def create(kafka: Kafka, topic: str) -> None:
+    new = wire.CreateTopics.CreatableTopic(
+        name=topic, num_partitions=PARTITIONS, replication_factor=1, assignments=[], configs=[]
+    )
+    with Wire(ClientConfig(kafka.bootstrap_servers)) as mine:
+        answer(
+            mine,
+            lambda: wire.CreateTopics(topics=[new], timeout_ms=10_000, validate_only=False),
+            of=topic,
+            codes=lambda message: [each.error_code for each in message.topics],
+        )
+        until(lambda: True if len(partitions(mine, topic)) == PARTITIONS else None, awaited="the leaders")
+
+
+def read_committed(kafka: Kafka, topic: str) -> Seen:
+    options = {"isolation.level": "read_committed", "enable.partition.eof": True, "enable.auto.commit": False}
+    consumer = Consumer({**kafka.client_config(), "group.id": topic, **options})
+    consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
+    seen: Seen = Counter()
+    ends = 0
+    while ends < PARTITIONS:
+        message = consumer.poll(10)
+        assert message is not None, "no answer within 10 s"
+        if message.error():
+            ends += 1
+        else:
+            seen[(message.key() or b"").decode(), (message.value() or b"").decode()] += 1
+    consumer.close()
+    return seen
+
+
+def test_no_healthy_transaction_is_ever_aborted(kafka: Kafka, audit: Audit) -> None:
+    race = Race(topic=f"races-{uuid.uuid4().hex[:6]}")
+    create(kafka, race.topic)
+    share = -(-RACES // PRODUCERS)
+    with ThreadPoolExecutor(PRODUCERS + OPERATORS) as threads:
+        operators = [threads.submit(operate, kafka, race, number, audit) for number in range(OPERATORS)]
+        producers = [
+            threads.submit(produce, kafka, race, range(number * share, min(RACES, (number + 1) * share)))
+            for number in range(PRODUCERS)
+        ]
+        failures = [failure for each in producers if (failure := each.exception())]
+        race.is_over.set()
+        failures += [failure for each in operators if (failure := each.exception())]
+    assert failures == [], f"seed {SEED}: {failures}"
+    check(race, audit, read_committed(kafka, race.topic))
+
+
+def check(race: Race, audit: Audit, seen: Seen) -> None:
+    rows = audit.rows()
+    intents = {row["action_id"]: row for row in rows if row["step"] == "intent"}
+    sent = [row for row in rows if row["step"] == "outcome" and row["response"] == "NONE"]
+    aborted = {row["producer_id"] for row in sent}
+    assert audit.unfinished() == []
+    assert race.hanging <= aborted, f"seed {SEED}: not ended"
+    assert aborted <= race.hanging | race.revived.keys(), f"seed {SEED}: a healthy one was aborted"
+    expected = Counter(race.visible)
+    for producer_id, (added_at, shown) in race.revived.items():
+        planned = [intents[row["action_id"]]["at"] for row in sent if row["producer_id"] == producer_id]
+        if not planned:
+            expected.update(shown)
+        assert all(at < added_at for at in planned), f"seed {SEED}: it was alive when the intent was written"
+    assert seen == expected, f"seed {SEED}"
+    print(f"{RACES} races, seed {SEED}: {len(sent)} markers, {sum(race.refused.values())} refusals: {race.refused}")
