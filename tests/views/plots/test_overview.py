@@ -60,3 +60,10 @@ def test_nothing_held_is_told_from_nothing_looked_at() -> None:
     assert "1 partition looked at: none is held back" in words(plot_overview([], partitions=[PARTITION]))
     failed = PARTITION | {"error": "TIMEOUT: no answer"}
     assert "1 partition of 1 could not be looked at" in words(plot_overview([], partitions=[failed]))
+
+
+def test_long_names_that_look_alike_once_cut_keep_a_line_each() -> None:
+    rows = [finding(topic=f"payments.settlement.eu-west-1.{name}.retries.of.everything") for name in ("one", "two")]
+    figure = plot_overview(rows)
+    assert len(set(traces(figure)["held for"]["y"])) == 2
+    assert len(set(figure.layout.yaxis.ticktext)) == 1

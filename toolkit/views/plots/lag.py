@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from toolkit.analysis.lag import GROUP_LAG
 from toolkit.schema import Row
 from toolkit.views.plots.theme import Theme, ThemeName, dress, empty_figure, theme_named
-from toolkit.views.plots.words import Data, count, hover, number, plain, rows_of
+from toolkit.views.plots.words import Data, count, hover, number, plain, row_axis, rows_of
 from toolkit.views.plots.words import lines as wrapped
 
 __all__ = ["plot_lag"]
@@ -70,7 +70,8 @@ def plot_lag(rows: Data, *, group: str | None = None, most: int = 25, theme: The
     if not shown:
         return empty_figure(colours, title=title, missing=f"{count(len(mine), 'partition')} looked at: no lag.")
     figure = go.Figure()
-    labels = [plain(f"{row['topic']}-{row['partition']}", longest=NAME_WIDTH) for row in shown]
+    names = [f"{row['topic']}-{row['partition']}" for row in shown]
+    labels = [plain(name) for name in names]
     for part in PARTS:
         figure.add_trace(_bars(part, shown, labels, colours))
     _add_words(figure, shown, labels, colours)
@@ -79,10 +80,7 @@ def plot_lag(rows: Data, *, group: str | None = None, most: int = 25, theme: The
     longest = max((row["lag"] or 0 for row in shown), default=1)
     figure.update_xaxes(range=[0, max(longest, 1) * 1.5], tickformat=",d", nticks=6,
                         title={"text": "offsets", "standoff": 6})  # fmt: skip
-    figure.update_yaxes(
-        type="category", categoryorder="array", categoryarray=labels[::-1], range=[-0.7, len(labels) - 0.3],
-        showgrid=False,
-    )  # fmt: skip
+    figure.update_yaxes(row_axis(names, longest=NAME_WIDTH))
     return figure
 
 

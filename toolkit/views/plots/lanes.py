@@ -10,12 +10,13 @@ import plotly.graph_objects as go
 from toolkit.schema import Row
 from toolkit.views.plots.intervals import MANY, Interval, merged
 from toolkit.views.plots.theme import STATES, Look, Theme
-from toolkit.views.plots.words import hover, id_text, plain, when
+from toolkit.views.plots.words import hover, id_text, plain, row_axis, when
 
 __all__ = ["add_lanes", "state_hover"]
 
 WIDE = 0.18  # a state has its name on it if it takes this part of that time
 MOST_WORDS = 16
+NAME_WIDTH = 24
 NARROWEST = 400  # a state is drawn by itself if it takes this part of the time that is shown
 MILLISECOND = dt.timedelta(milliseconds=1)
 MANY_LOOK = Look(role="muted", hatch="/")
@@ -52,7 +53,7 @@ def add_lanes(
     """
     shortest = (now - shown_from) / NARROWEST
     shown = [each for name in ids for each in merged([one for one in states if one.transactional_id == name], shortest)]
-    names = {name: plain(name, longest=24) for name in ids}
+    names = {name: plain(name) for name in ids}
     for state, look in {**STATES, MANY: MANY_LOOK}.items():
         of_state = [each for each in shown if each.state == state]
         if of_state:
@@ -68,11 +69,7 @@ def add_lanes(
         figure.add_annotation(
             x=when(now), y=names[name], text="no record was read", xanchor="right", showarrow=False, row=row, col=1
         )
-    labels = list(dict.fromkeys(names.values()))
-    figure.update_yaxes(
-        type="category", categoryorder="array", categoryarray=labels[::-1], range=[-0.6, max(len(labels), 1) - 0.4],
-        showgrid=False, row=row, col=1,
-    )  # fmt: skip
+    figure.update_yaxes(row_axis(ids, longest=NAME_WIDTH, margin=0.6), row=row, col=1)
     if not shown:
         figure.add_trace(
             go.Scatter(x=[when(now)], y=[""], mode="none", showlegend=False, hoverinfo="skip"), row=row, col=1

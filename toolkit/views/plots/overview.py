@@ -15,7 +15,7 @@ from plotly.subplots import make_subplots
 from toolkit.analysis.wording import duration
 from toolkit.schema import FINDINGS, PARTITIONS, Row
 from toolkit.views.plots.theme import VERDICT_LOOKS, Theme, ThemeName, dress, empty_figure, theme_named
-from toolkit.views.plots.words import Data, count, finding_facts, hover, place_name, plain, rows_of
+from toolkit.views.plots.words import Data, count, finding_facts, hover, plain, row_axis, rows_of
 from toolkit.views.plots.words import lines as wrapped
 
 __all__ = ["plot_overview"]
@@ -72,10 +72,7 @@ def plot_overview(
     _add_panel(figure, shown, [line.age_s for line in shown], [line.age_text for line in shown], colours, col=1)
     _add_panel(figure, shown, [line.waiting for line in shown], [line.waiting_text for line in shown], colours, col=2)
     _add_legend(figure, shown, colours)
-    figure.update_yaxes(
-        type="category", categoryorder="array", categoryarray=[line.label for line in reversed(shown)],
-        range=[-0.7, len(shown) - 0.3], showgrid=False,
-    )  # fmt: skip
+    figure.update_yaxes(row_axis([line.name for line in shown], longest=NAME_WIDTH))
     dress(figure, colours, title=_title(lines), subtitle=_subtitle(lines, shown), height=210 + 34 * len(shown))
     figure.update_annotations(selector={"yanchor": "bottom"}, xanchor="left", font={"size": 13, "color": colours.muted})
     for note, axis in zip(figure.layout.annotations[:2], ("xaxis", "xaxis2"), strict=True):
@@ -88,13 +85,17 @@ def plot_overview(
 class _Line:
     """A partition, by the worst of its findings."""
 
-    label: str
+    name: str
     verdict: str
     finding: Row
     others: int
     age: dt.timedelta | None
     waiting: int | None
     unit: str
+
+    @property
+    def label(self) -> str:
+        return plain(self.name)
 
     @property
     def age_s(self) -> float | None:
@@ -123,10 +124,9 @@ def _lines(rows: Iterable[Row], now: dt.datetime) -> list[_Line]:
         since = row["held_from"] or row["opened_at"]
         counted = [each["records_held"] for each in found if each["records_held"] is not None]
         offsets = [each["offsets_held"] for each in found if each["offsets_held"] is not None]
-        name = f"{topic}-{partition}"
         lines.append(
             _Line(
-                label=place_name(None, None) if topic is None else plain(name, longest=NAME_WIDTH),
+                name="all topics" if topic is None else f"{topic}-{partition}",
                 verdict=row["verdict"],
                 finding=row,
                 others=len(found) - 1,
@@ -202,7 +202,7 @@ def _title(lines: Sequence[_Line]) -> str:
         return f"Nothing hangs: {_named(counted)}"
     longest = max((line for line in lines if line.verdict == "hanging"), key=lambda line: line.age_s or 0)
     since = "" if longest.age is None else f" for {duration(longest.age)}"
-    return f"{count(hanging, 'partition hangs', 'partitions hang')}, longest {longest.label}{since}"
+    return f"{count(hanging, 'partition hangs', 'partitions hang')}, longest {plain(longest.name, longest=50)}{since}"
 
 
 def _named(counted: Counter[str]) -> str:

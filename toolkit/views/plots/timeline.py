@@ -252,7 +252,7 @@ def _draw(scene: _Scene, theme: Theme, *, most: int) -> go.Figure:
 def _axes(figure: go.Figure, scene: _Scene) -> None:
     length = max(scene.now - scene.start, dt.timedelta(seconds=1))
     shown = [when(scene.start - length * 0.02), when(scene.now + length * 0.04)]
-    figure.update_xaxes(range=shown, type="date", showticklabels=False, row=1, col=1)
+    figure.update_xaxes(range=shown, type="date", nticks=7, showticklabels=False, row=1, col=1)
     figure.update_xaxes(
         range=shown,
         type="date",

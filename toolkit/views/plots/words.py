@@ -6,7 +6,7 @@ import datetime as dt
 import html
 import textwrap
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from toolkit.analysis.wording import duration
 from toolkit.views.rows import printable
@@ -29,6 +29,7 @@ __all__ = [
     "number",
     "place_name",
     "plain",
+    "row_axis",
     "rows_of",
     "when",
 ]
@@ -58,6 +59,21 @@ def plain(text: object, *, longest: int | None = None) -> str:
 def place_name(topic: str | None, partition: int | None) -> str:
     """``orders-0``; a long name keeps both of its ends."""
     return "all topics" if topic is None else plain(f"{topic}-{partition}", longest=LONGEST)
+
+
+def row_axis(names: Sequence[str], *, longest: int, margin: float = 0.7) -> dict[str, Any]:
+    """A vertical axis with a row for each name from top to bottom; names that only look alike once cut stay apart."""
+    rows = [plain(name) for name in reversed(names)]
+    return {
+        "type": "category",
+        "categoryorder": "array",
+        "categoryarray": rows,
+        "tickmode": "array",
+        "tickvals": rows,
+        "ticktext": [plain(name, longest=longest) for name in reversed(names)],
+        "range": [-margin, max(len(rows), 1) - 1 + margin],
+        "showgrid": False,
+    }
 
 
 def number(value: int | None) -> str:
