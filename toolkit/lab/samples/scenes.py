@@ -8,28 +8,26 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from confluent_kafka import Producer
 
 from toolkit.actions.abort import plan_abort
 from toolkit.lab.ask import config_of, until
+from toolkit.lab.between import BEFORE, BEHIND, create_topic, stage_between
 from toolkit.lab.broker import Kafka
 from toolkit.lab.consumer import blocked_consumer
-from toolkit.lab.incidents import EVERYDAY, INCIDENTS, Staged
+from toolkit.lab.incidents import EVERYDAY, INCIDENTS
 from toolkit.lab.producer import write_committed
+from toolkit.lab.recorded import record
 from toolkit.lab.samples.sample import RECORDING
 from toolkit.sources.cluster import Cluster
-from toolkit.sources.recording.recorder import Recorder
-from toolkit.sources.recording.sampler import Sampler
-from toolkit.sources.recording.writer import Writer
 from toolkit.sources.wire import Wire
 
 __all__ = ["GROUP", "SCENES", "TOPIC", "VERSION", "Played", "Scene"]
 
 TOPIC, GROUP = "orders", "billing"
-BEFORE, BEHIND = 12, 20  # committed records before and behind what is open
 VERSION = "4.3.1"
 
 
@@ -80,35 +78,16 @@ def _incident(name: str, *, seconds: float = 3) -> Callable[[Kafka, Path], Playe
     """Play an incident between committed records that a group reads, as far as it may."""
 
     def play(kafka: Kafka, folder: Path) -> Played:
-        staged = _staged(kafka, name)
+        staged = stage_between(kafka, name, topic=TOPIC, group=GROUP)
         time.sleep(seconds)
         return Played(topic=staged.topic, partition=staged.partition)
 
     return play
 
 
-def _staged(kafka: Kafka, name: str) -> Staged:
-    options: dict[str, Any] = {"group": GROUP} if name == "offsets_never_added" else {}
-    with Wire(config_of(kafka)) as cluster:
-        _create_topic(kafka)
-        write_committed(cluster, TOPIC, 0, records=BEFORE)
-        blocked_consumer(kafka, TOPIC, GROUP).close()
-        staged = INCIDENTS[name](kafka, topic=TOPIC, **options)
-        write_committed(cluster, TOPIC, 0, records=BEHIND)
-    return staged
-
-
-def _create_topic(kafka: Kafka) -> None:
-    from confluent_kafka.admin import AdminClient
-    from confluent_kafka.cimpl import NewTopic
-
-    admin = AdminClient({**kafka.client_config(), "log_level": 0})
-    admin.create_topics([NewTopic(TOPIC, num_partitions=2, replication_factor=1)])[TOPIC].result(30)
-
-
 def _long_history(kafka: Kafka, folder: Path, *, transactions: int = 2_000, held_for: float = 25) -> Played:
     """Applications commit and abort all the time; one late message holds the LSO until somebody aborts it."""
-    _create_topic(kafka)
+    create_topic(kafka, TOPIC)
     stop = threading.Event()
     clients = [_Client(kafka, f"checkout-{number}", stop) for number in (1, 2, 3)]
     for client in clients:
@@ -172,12 +151,13 @@ def _abort(kafka: Kafka, start_offset: int) -> None:
 
 def _flight_recording(kafka: Kafka, folder: Path) -> Played:
     """The recorder runs before, while and after a transaction hangs."""
-    _create_topic(kafka)
+    create_topic(kafka, TOPIC)
     with Wire(config_of(kafka)) as cluster:
         write_committed(cluster, TOPIC, 0, records=BEFORE)
         blocked_consumer(kafka, TOPIC, GROUP).close()
         stop = threading.Event()
-        recorder = threading.Thread(target=_record, args=(kafka, folder / RECORDING, stop))
+        connect = partial(Cluster, kafka.bootstrap_servers, timeout=5)
+        recorder = threading.Thread(target=partial(record, connect, folder / RECORDING, stop=stop))
         recorder.start()
         try:
             time.sleep(5)
@@ -192,21 +172,6 @@ def _flight_recording(kafka: Kafka, folder: Path) -> Played:
             stop.set()
             recorder.join()
     return Played(topic=TOPIC, partition=0, at=held)
-
-
-def _record(kafka: Kafka, folder: Path, stop: threading.Event) -> None:
-    sampler = Sampler(connect=lambda: Cluster(kafka.bootstrap_servers, timeout=5), interval_ms=1000)
-    with Writer(folder) as writer:
-        Recorder(sampler=sampler, writer=writer, audience=_Nobody()).run(stop)
-
-
-class _Nobody:
-    """Nobody is told what the recorder does."""
-
-    def waiting(self, due: dt.datetime) -> None: ...
-    def taken(self, sample: object, *, written: bool) -> None: ...
-    def skipped(self, count: int) -> None: ...
-    def warned(self, text: str) -> None: ...
 
 
 def _of_incident(incident: str, title: str, description: str, *, seconds: float = 3, dump: bool = False) -> Scene:
