@@ -17,15 +17,20 @@ from toolkit.actions.audit import Audit
 from toolkit.actions.cluster import Cluster
 from toolkit.config import ClientConfig
 from toolkit.errors import NotFound, UsageError
+from toolkit.formats.records import STATE_TOPIC
+from toolkit.lab.ask import until
 from toolkit.lab.between import stage_between
 from toolkit.lab.broker import Kafka
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS
 from toolkit.lab.recorded import record
 from toolkit.lab.samples import Sample, load
 from toolkit.lab.staging import Setup, Staged
+from toolkit.sources.coordinators import Places
+from toolkit.sources.loaded import not_loaded
 from toolkit.sources.logdir import LogDir
 from toolkit.sources.recording import Recording
 from toolkit.sources.recording.folder import is_recording
+from toolkit.sources.topology import read_topology
 
 __all__ = ["Opened", "open_source"]
 
@@ -76,7 +81,7 @@ class Opened:
         self.kafka, self.sample = kafka, sample
         self.group = GROUP if kafka or sample else None
         told = {"at": sample.at, "min_held_ms": sample.min_held_ms} if sample else {}
-        self.asked = {name: value for name, value in told.items() if value is not None}
+        self.asked: Mapping[str, Any] = {name: value for name, value in told.items() if value is not None}
         self._folder = folder
         self._resources = ExitStack()
 
@@ -168,6 +173,11 @@ class Opened:
             shutil.copytree(self.kafka.log_dirs[broker_id], target, copy_function=shutil.copy2)
         finally:
             self.kafka.start_broker(broker_id)
+            wire = self.cluster.wire
+            until(
+                lambda: None if not_loaded(wire, Places(STATE_TOPIC, read_topology(wire, [STATE_TOPIC]))) else True,
+                awaited="the coordinators to load __transaction_state again",
+            )
         return target
 
     def _temporary(self) -> Path:
