@@ -7,10 +7,12 @@ import pytest
 
 from tests.views.plots.busy import FIRST, NOW, busy, finding, history
 from tests.views.plots.drawn import bars, hovers, traces, words
+from toolkit.analysis.wording import duration
 from toolkit.schema import FINDINGS, SPANS
 from toolkit.views.plots import plot_timeline
 from toolkit.views.plots.curve import Curve
 from toolkit.views.plots.intervals import MANY, intervals, merged
+from toolkit.views.plots.words import when
 
 HOUR = dt.timedelta(hours=1)
 
@@ -95,6 +97,41 @@ def test_nothing_to_draw_is_said() -> None:
     other = plot_timeline([], findings=[finding()], topic="refunds", partition=1)
     assert "refunds-1: nothing to draw" in words(other)
     assert "findings: 1 row of others" in words(other)
+
+
+def test_a_hold_that_is_over_is_marked_and_told_in_the_past() -> None:
+    spans, _ = busy(500, hanging=0)
+    first, last = spans[200], spans[300]
+    over = finding(
+        verdict="ended",
+        position=None,
+        start_offset=first["first_offset"],
+        held_from=first["start"],
+        held_to=last["end"],
+        groups_held=["billing"],
+        last_stable_offset=None,
+        high_watermark=None,
+    )
+    figure = plot_timeline(spans, findings=[over])
+    length = duration(last["end"] - first["start"])
+    assert f"LSO was held at {first['first_offset']:,} for {length} by producer 4711" in words(figure)
+    assert "ended · 2,001 records waited · 1 group could not move" in words(figure)
+    assert f"held for {length}</b> · producer 4711" in words(figure)
+    hatched = traces(figure)["was held back"]
+    assert min(y for y in hatched["y"] if y is not None) == first["first_offset"]
+    assert max(x for x in hatched["x"] if x is not None) == when(last["end"])
+    assert "held back" not in traces(figure)
+
+
+def test_what_is_open_now_comes_before_what_is_over() -> None:
+    spans, findings = busy(500, hanging=1)
+    over = finding(
+        verdict="ended", position=None, start_offset=FIRST, held_from=spans[0]["start"], held_to=spans[9]["end"]
+    )
+    figure = plot_timeline(spans, findings=[over, *findings])
+    assert {"held back", "was held back"} <= set(traces(figure))
+    assert "LSO held at" in words(figure)
+    assert "held for" not in words(figure)
 
 
 def test_ids_from_elsewhere_are_only_text() -> None:

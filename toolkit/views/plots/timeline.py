@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain, pairwise
+from itertools import chain
 from typing import Any
 
 import plotly.graph_objects as go
@@ -14,7 +14,8 @@ from plotly.subplots import make_subplots
 from toolkit.analysis.wording import duration
 from toolkit.schema import COORDINATOR_EVENTS, FINDINGS, HISTORIES, LSO_TIMELINE, PARTITIONS, SPANS, Row
 from toolkit.views.plots.bars import Bar, Crowd, bars_of, thin
-from toolkit.views.plots.curve import EARLIEST, Curve, Point
+from toolkit.views.plots.curve import EARLIEST, Curve
+from toolkit.views.plots.held import add_held, add_past_holds, label_past_hold, past_holds
 from toolkit.views.plots.intervals import Interval, intervals
 from toolkit.views.plots.lanes import add_lanes
 from toolkit.views.plots.theme import KINDS, Theme, ThemeName, dress, empty_figure, theme_named
@@ -128,6 +129,11 @@ class _Scene:
     first: dt.datetime  # of all times
 
     @property
+    def open(self) -> list[Bar]:
+        """What is open now, the one that holds the LSO first."""
+        return [bar for bar in self.bars if bar.end_offset is None]
+
+    @property
     def edges(self) -> list[dt.datetime]:
         """Borders of sections of time: narrow ones in what is shown at first, and some before it."""
         before = [self.first + (self.start - self.first) * part / 40 for part in range(40)]
@@ -233,7 +239,9 @@ def _draw(scene: _Scene, theme: Theme, *, most: int) -> go.Figure:
         subplot_titles=(None, LOWER_TITLE),
     )
     curve = scene.curve.thinned(edges)
-    _add_held(figure, scene, curve, theme)
+    add_past_holds(figure, scene.findings, curve, theme)
+    if scene.open:
+        add_held(figure, scene.open[0], curve, theme, now=scene.now)
     _add_crowds(figure, crowds, theme)
     _add_bars(figure, drawn, theme)
     _add_lines(figure, curve, scene.now, theme)
@@ -275,44 +283,6 @@ def _axes(figure: go.Figure, scene: _Scene) -> None:
         row=1,
         col=1,
     )
-
-
-def _add_held(figure: go.Figure, scene: _Scene, curve: Curve, theme: Theme) -> None:
-    """What waits behind the one that holds the LSO now: the hatched room between the LSO and the log's end."""
-    holder = min((bar for bar in scene.bars if bar.end_offset is None), key=lambda bar: bar.first_offset, default=None)
-    if holder is None or not scene.curve.points:
-        return
-    since = (holder.finding or {}).get("held_from") or holder.start
-    inside = [point for point in curve.points if point.time > since]
-    top = [Point(since, inside[0].offset, by_broker=True), *inside] if inside else []
-    top = [point for point in top if point.offset > holder.first_offset]
-    if not top:
-        return
-    xs, ys = _stairs([*top, Point(scene.now, top[-1].offset, by_broker=True)])
-    hangs = holder.kind == "hanging"
-    figure.add_trace(
-        go.Scatter(
-            x=[*xs, when(scene.now), when(since)],
-            y=[*ys, holder.first_offset, holder.first_offset],
-            mode="none",
-            fill="toself",
-            fillcolor=theme.held if hangs else theme.grid,
-            fillpattern={"shape": "/", "size": 12, "solidity": 0.12, "fgcolor": theme[KINDS[holder.kind].role]},
-            name="held back",
-            hoverinfo="skip",
-            legendrank=20,
-        ),
-        row=1,
-        col=1,
-    )
-
-
-def _stairs(points: Sequence[Point]) -> tuple[list[str | None], list[int]]:
-    """Corners of a line that keeps its height until the next point."""
-    corners = [(points[0].time, points[0].offset)]
-    for before, point in pairwise(points):
-        corners += [(point.time, before.offset), (point.time, point.offset)]
-    return [when(time) for time, _ in corners], [offset for _, offset in corners]
 
 
 def _add_lines(figure: go.Figure, curve: Curve, now: dt.datetime, theme: Theme) -> None:
@@ -459,8 +429,7 @@ def _bar_hover(bar: Bar) -> str:
 
 def _add_labels(figure: go.Figure, scene: _Scene, theme: Theme) -> None:
     """A label on what hangs, else on what is open; and the LSO and the log's end as numbers at the right."""
-    open_ = [bar for bar in scene.bars if bar.end_offset is None]
-    worst = sorted(open_, key=lambda bar: (bar.kind != "hanging", bar.first_offset))
+    worst = sorted(scene.open, key=lambda bar: bar.kind != "hanging")
     hangs = any(bar.kind == "hanging" for bar in worst)
     offsets = [point.offset for point in scene.curve.points] or [0]
     apart = max(max(offsets) - min(bar.first_offset for bar in worst), 1) * 0.09 if worst else 1
@@ -471,7 +440,9 @@ def _add_labels(figure: go.Figure, scene: _Scene, theme: Theme) -> None:
         if any(abs(bar.first_offset - other) < apart for other in taken):
             continue
         taken.append(bar.first_offset)
-        _add_label(figure, scene, bar, theme, is_lowest=bar is min(open_, key=lambda each: each.first_offset))
+        _add_label(figure, scene, bar, theme, is_lowest=bar is scene.open[0])
+    for row in past_holds(scene.findings)[: 0 if worst else 1]:
+        label_past_hold(figure, row, theme)
     if not scene.curve.points:
         return
     end, lso = scene.curve.points[-1].offset, next((lso for lso in scene.curve.lso[::-1] if lso is not None), None)
@@ -527,13 +498,20 @@ def _title(scene: _Scene) -> str:
         hanging = [row for row in scene.findings if row["verdict"] == "hanging" and row is not holder]
         behind = f", {count(len(hanging), 'more hangs', 'more hang')} behind it" if hanging else ""
         return f"{scene.name}: {held}{behind}"
-    return f"{scene.name}: {_title_by_the_log(scene)}"
+    past = past_holds(scene.findings)
+    return f"{scene.name}: {_title_of_past(past) if past and not scene.open else _title_by_the_log(scene)}"
+
+
+def _title_of_past(past: Sequence[Row]) -> str:
+    longest = past[0]
+    for_ = duration(longest["held_to"] - longest["held_from"])
+    more = f", and {count(len(past) - 1, 'more time', 'more times')}" if past[1:] else ""
+    return f"LSO was held at {number(longest['start_offset'])} for {for_} by producer {longest['producer_id']}{more}"
 
 
 def _title_by_the_log(scene: _Scene) -> str:
-    open_ = [bar for bar in scene.bars if bar.end_offset is None]
-    if open_:
-        first = min(open_, key=lambda bar: bar.first_offset)
+    if scene.open:
+        first = scene.open[0]
         held = f"LSO held at {number(first.first_offset)} for {duration(first.length)}"
         return f"{held} by producer {first.span['producer_id']}"
     return f"nothing is open, {count(len(scene.bars), 'transaction')} ended"
@@ -542,17 +520,26 @@ def _title_by_the_log(scene: _Scene) -> str:
 def _subtitle(scene: _Scene, crowds: Sequence[Crowd]) -> str:
     parts = []
     first = scene.findings[0] if scene.findings else None
+    if first is not None and first["position"] is None:
+        first = next(iter(past_holds(scene.findings)), first)
     if first is not None:
-        facts = [first["verdict"].replace("_", " ")]
-        if first["records_held"] is not None:
-            facts.append(f"{count(first['records_held'], 'record waits', 'records wait')}")
-        elif first["offsets_held"]:
-            facts.append(f"{count(first['offsets_held'], 'offset waits', 'offsets wait')}")
-        if first["groups_held"]:
-            facts.append(f"{count(len(first['groups_held']), 'group')} cannot move")
-        parts.append(f"<b>{plain(' · '.join(facts))}</b>")
+        parts.append(f"<b>{plain(' · '.join(_facts(first)))}</b>")
         parts.append(lines(first["reason"].split(" (seen")[0].split(" (read from")[0]))
     if crowds:
         together = sum(each.committed + each.aborted + each.others for each in crowds)
         parts.append(f"{number(together)} short transactions are drawn together, by time; every open one is drawn.")
     return "<br>".join(parts)
+
+
+def _facts(row: Row) -> list[str]:
+    """The verdict and whom it hits, or has hit."""
+    is_over = row["verdict"] == "ended"
+    facts = [row["verdict"].replace("_", " ")]
+    waits, wait, cannot = ("waited", "waited", "could not") if is_over else ("waits", "wait", "cannot")
+    if row["records_held"] is not None:
+        facts.append(count(row["records_held"], f"record {waits}", f"records {wait}"))
+    elif row["offsets_held"]:
+        facts.append(count(row["offsets_held"], f"offset {waits}", f"offsets {wait}"))
+    if row["groups_held"]:
+        facts.append(f"{count(len(row['groups_held']), 'group')} {cannot} move")
+    return facts
