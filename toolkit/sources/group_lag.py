@@ -1,31 +1,35 @@
-"""The lag of a consumer group on a live cluster, with what it is made of."""
+"""The lag of a consumer group on a live cluster or in files, with what it is made of."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from toolkit.analysis.lag import GROUP_LAG, group_lag
 from toolkit.errors import NotFound, ToolkitError
 from toolkit.schema import BATCHES, Row
 from toolkit.sources.groups import committed_offsets, group_ids
+from toolkit.sources.logdir.committed import committed_in_files
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from toolkit.sources.cluster import Cluster
+    from toolkit.sources.logdir import LogDir
+
+    Source = Cluster | LogDir
 
 __all__ = ["group_lag_frame", "group_lag_rows"]
 
 MOST_OFFSETS = 1_000_000
 
 
-def group_lag_frame(cluster: Cluster, group: str, *, most_offsets: int = MOST_OFFSETS) -> pd.DataFrame:
+def group_lag_frame(source: Source, group: str, *, most_offsets: int = MOST_OFFSETS) -> pd.DataFrame:
     """`group_lag_rows` as a pandas DataFrame (``analysis.lag.GROUP_LAG``)."""
-    return GROUP_LAG.frame(group_lag_rows(cluster, group, most_offsets=most_offsets))
+    return GROUP_LAG.frame(group_lag_rows(source, group, most_offsets=most_offsets))
 
 
-def group_lag_rows(cluster: Cluster, group: str, *, most_offsets: int = MOST_OFFSETS) -> Sequence[Row]:
+def group_lag_rows(source: Source, group: str, *, most_offsets: int = MOST_OFFSETS) -> Sequence[Row]:
     """How far a group is behind on each partition that it has committed an offset of, and why.
 
     An offset that an open transaction holds back is a row with its error. Of a partition that has never had another
@@ -33,8 +37,9 @@ def group_lag_rows(cluster: Cluster, group: str, *, most_offsets: int = MOST_OFF
 
     Parameters
     ----------
-    cluster
-        Where.
+    source
+        Where. In files, the group's offsets are those of ``__consumer_offsets`` there, and a partition without any of
+        its log there is left out.
     group
         Group id. It is taken to read with read_committed.
     most_offsets
@@ -43,23 +48,33 @@ def group_lag_rows(cluster: Cluster, group: str, *, most_offsets: int = MOST_OFF
     Raises
     ------
     NotFound
-        If no broker lists the group.
+        If no broker lists the group, or files have no offset of it.
     BrokerError, ConnectionFailed
         If a broker does not list its groups, or the coordinator does not answer.
     """
-    coordinator_id = group_ids(cluster.wire, sorted(cluster.wire.brokers)).get(group)
+    committed = _committed(source, group)
+    rows = source.partition_rows(partitions=sorted(committed)) if committed else []
+    lag = [_row(source, group, row, *committed[row["topic"], row["partition"]], most_offsets) for row in rows]
+    return sorted(lag, key=lambda row: (row["topic"], row["partition"]))
+
+
+def _committed(source: Source, group: str) -> Mapping[tuple[str, int], tuple[int | None, str | None]]:
+    from toolkit.sources.logdir import LogDir
+
+    if isinstance(source, LogDir):
+        there = {(row["topic"], row["partition"]) for row in source.partition_rows()}
+        found = committed_in_files(source, group)
+        if not found:
+            raise NotFound(f"The files have no offset of the group {group!r}.", do="See their group_events().")
+        return {place: told for place, told in found.items() if place in there}
+    coordinator_id = group_ids(source.wire, sorted(source.wire.brokers)).get(group)
     if coordinator_id is None:
         raise NotFound(f"No broker lists the group {group!r}.", do="See kafka-consumer-groups.sh --list.")
-    committed = committed_offsets(cluster.wire, group, coordinator_id)
-    if not committed:
-        return []
-    partitions = cluster.partition_rows(partitions=sorted(committed))
-    rows = [_row(cluster, group, row, *committed[row["topic"], row["partition"]], most_offsets) for row in partitions]
-    return sorted(rows, key=lambda row: (row["topic"], row["partition"]))
+    return committed_offsets(source.wire, group, coordinator_id)
 
 
 def _row(
-    cluster: Cluster, group: str, partition: Row, committed: int | None, error: str | None, most_offsets: int
+    source: Source, group: str, partition: Row, committed: int | None, error: str | None, most_offsets: int
 ) -> Row:
     names = ("topic", "partition", "last_stable_offset", "high_watermark", "broker_id", "observed_at")
     row = {"group_id": group, "committed_offset": committed, **{name: partition[name] for name in names}}
@@ -69,18 +84,18 @@ def _row(
         return row | {"error": missing}
     batches, unread = None, None
     if high_watermark - committed <= most_offsets:
-        batches, unread = _batches(cluster, partition, committed)
+        batches, unread = _batches(source, partition, committed)
     split = group_lag(committed, last_stable_offset=lso, high_watermark=high_watermark, batches=batches)
     return {**row, **split, "error": unread}
 
 
-def _batches(cluster: Cluster, partition: Row, committed: int) -> tuple[Sequence[Row] | None, str | None]:
+def _batches(source: Source, partition: Row, committed: int) -> tuple[Sequence[Row] | None, str | None]:
     """The batches from the committed offset on; null, and why, where they could not be read."""
     start, stop = max(committed, partition["log_start_offset"] or 0), partition["high_watermark"]
     if start >= stop:
         return [], None
     try:
-        rows = BATCHES.rows(cluster.batches(partition["topic"], partition["partition"], start=start, stop=stop))
+        rows = BATCHES.rows(source.batches(partition["topic"], partition["partition"], start=start, stop=stop))
     except ToolkitError as error:
         return None, f"the log was not read: {error}"
     failed = next((row["error"] for row in rows if row["error"] is not None), None)

@@ -1,0 +1,119 @@
+"""Open transactions of a partition beside what their coordinators know: which side says what, and what that means.
+
+It shows where the two sides differ and judges nothing: whether every coordinator was asked, and whether the answers are
+of one moment, is what a verdict (`toolkit.analysis.findings`) has to prove on top.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+
+from toolkit.analysis.states import OPEN_STATES
+from toolkit.schema import Row
+from toolkit.schema.table import BOOL, INT16, INT32, INT64, STRING, Column, Table
+
+__all__ = ["COMBINATIONS", "CROSSED", "crossed"]
+
+COMBINATIONS: Mapping[str, str] = MappingProxyType(
+    {
+        "its own": "The coordinator counts it as its own, and ends it: on its client's word, or by its timeout.",
+        "orphan": "No transactional id has this producer id any more: nobody is left to end it.",
+        "superseded epoch": "Its id has gone on to a later epoch: the producer that wrote this is dead.",
+        "not this partition": "Its transaction is open on other partitions, and its marker will not come to this one.",
+        "late": "It was added, and that transaction has ended: what is open here came after its marker.",
+        "never added": "The coordinator has never heard of this partition from it.",
+        "disowned": "The coordinator has nothing open, and what it had before was not read.",
+        "unknown": "A coordinator did not answer: get its answer first.",
+    }
+)
+"""How the two sides can stand to each other, and what that means; the first that applies is said."""
+
+CROSSED = Table(
+    "crossed",
+    "an open transaction on a partition, beside what its coordinator knows of it",
+    (
+        Column("topic", STRING, "Topic name.", nullable=False),
+        Column("partition", INT32, "Partition number.", nullable=False),
+        Column("start_offset", INT64, "Leader: first offset of the open transaction.", nullable=False),
+        Column("producer_id", INT64, "Leader: producer id (PID).", nullable=False),
+        Column("producer_epoch", INT16, "Leader: epoch of its newest batch."),
+        Column("transactional_id", STRING, "Coordinator: id that has this producer id; null where none has."),
+        Column("state", STRING, "Coordinator: state of that id."),
+        Column("coordinator_epoch_of_id", INT16, "Coordinator: epoch of that id."),
+        Column("expects_marker", BOOL, "Coordinator: whether a marker of it is still to be written here."),
+        Column("was_added", BOOL, "Its log: whether it ever had this partition; null if that was not read whole."),
+        Column("last_ended", STRING, "Its log: how its last transaction here ended, as of schema.HISTORIES."),
+        Column("combination", STRING, "One of analysis.crossed.COMBINATIONS.", nullable=False),
+        Column("means", STRING, "What that means, as a sentence.", nullable=False),
+    ),
+    key=("topic", "partition", "producer_id"),
+    sort=("topic", "partition", "start_offset"),
+)
+
+
+def crossed(producers: Iterable[Row], transactions: Sequence[Row], histories: Sequence[Row] | None = None) -> list[Row]:
+    """Set the two sides of every open transaction beside each other.
+
+    Parameters
+    ----------
+    producers
+        Rows of ``schema.PRODUCERS``; those without an open transaction are left out.
+    transactions
+        Rows of ``schema.TRANSACTIONS`` of all coordinators, their error rows included.
+    histories
+        Rows of ``schema.HISTORIES`` of the same ids; null if they were not read.
+
+    Returns
+    -------
+    list of Row
+        Rows of `CROSSED`.
+    """
+    unasked = any(row["error"] for row in transactions)
+    return [
+        _row(row, transactions, histories, unasked=unasked)
+        for row in producers
+        if row["current_txn_start_offset"] is not None
+    ]
+
+
+def _row(producer: Row, transactions: Sequence[Row], histories: Sequence[Row] | None, *, unasked: bool) -> Row:
+    place, producer_id = (producer["topic"], producer["partition"]), producer["producer_id"]
+    owner = next((row for row in transactions if row["producer_id"] == producer_id and row["transactional_id"]), None)
+    told = [row for row in histories or () if row["producer_id"] == producer_id]
+    here = [row for row in told if row["kind"] == "transaction" and place in _places(row)]
+    is_whole = bool(told) and not any(row["truncated"] or row["error"] for row in told)
+    row = {
+        "topic": producer["topic"],
+        "partition": producer["partition"],
+        "start_offset": producer["current_txn_start_offset"],
+        "producer_id": producer_id,
+        "producer_epoch": producer["producer_epoch"],
+        "transactional_id": owner and owner["transactional_id"],
+        "state": owner and owner["state"],
+        "coordinator_epoch_of_id": owner and owner["producer_epoch"],
+        "expects_marker": None if owner is None else owner["state"] in OPEN_STATES and place in _places(owner),
+        "was_added": True if here else False if is_whole else None,
+        "last_ended": here[-1]["ended"] if here else None,
+    }
+    combination = _combination(row, unasked=unasked)
+    return {**row, "combination": combination, "means": COMBINATIONS[combination]}
+
+
+def _combination(row: Row, *, unasked: bool) -> str:
+    """From top to bottom, as of `COMBINATIONS`."""
+    if row["transactional_id"] is None:
+        return "unknown" if unasked else "orphan"
+    if row["state"] == "Ongoing" and (row["coordinator_epoch_of_id"] or 0) > (row["producer_epoch"] or 0):
+        return "superseded epoch"
+    if row["expects_marker"]:
+        return "its own"
+    if row["state"] in OPEN_STATES:
+        return "not this partition"
+    if row["was_added"] is None:
+        return "disowned"
+    return "late" if row["was_added"] else "never added"
+
+
+def _places(row: Row) -> set[tuple[str, int]]:
+    return {(each["topic"], each["partition"]) for each in row["topic_partitions"] or ()}
