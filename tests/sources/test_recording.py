@@ -19,6 +19,7 @@ from tests.process import ROOT
 from tests.sources.recorded import NINE, files, rows_of, sample
 from toolkit import Recording
 from toolkit.errors import DecodeError, NotFound, UsageError
+from toolkit.lab.samples import load
 from toolkit.schema import PARTITIONS, PRODUCERS, RECORDED
 from toolkit.sources.recording.folder import files_of, read
 from toolkit.sources.recording.names import recorded
@@ -318,6 +319,26 @@ def test_findings_over_time_are_those_that_were_recorded(six: Path) -> None:
     assert len(recording.late_transactions()) == 0
     with pytest.raises(UsageError, match=r"has no table 'batches'\. Say samples, partitions"):
         recording.history("batches")
+
+
+def test_holds_tell_from_when_to_when(six: Path) -> None:
+    recording = Recording(six)
+    (row,) = recording.hold_rows()
+    assert (row["topic"], row["partition"], row["verdict"], row["start_offset"]) == ("orders", 0, "hanging", 100)
+    assert row["held_to"] is None, "the last look still saw it"
+    assert row["held_from"] < row["observed_at"]
+    assert recording.holds("orders", [0])["start_offset"].tolist() == [100]
+    assert recording.hold_rows(["others"]) == []
+
+
+def test_a_hold_that_a_recording_saw_end_has_its_end() -> None:
+    sample = load("flight-recording")
+    recording = sample.recording()
+    assert recording
+    (row,) = recording.hold_rows()
+    assert (row["start_offset"], row["verdict"], row["groups_held"]) == (15, "hanging", ["billing"])
+    assert sample.at
+    assert row["held_from"] < sample.at < row["held_to"]
 
 
 def test_reading_while_a_recorder_writes_and_merges(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from toolkit.analysis.wording import at, duration
 from toolkit.schema import FINDINGS, Column, Row, Table
 from toolkit.schema.table import STRING, TIME
 
-__all__ = ["LOOKS", "looks", "over_time"]
+__all__ = ["LOOKS", "looks", "over_time", "recorded_over_time"]
 
 MILLISECOND = dt.timedelta(milliseconds=1)
 LATE = 1.5  # intervals from one look to the next before one is missed
@@ -97,6 +97,29 @@ def over_time(findings: Iterable[Row]) -> list[Row]:
     seen = _Seen.of(findings)
     rows = [_row(key, found, seen) for key, found in seen.by_key]
     return [{name: row[name] for name in FINDINGS.names} for row in rows]
+
+
+def recorded_over_time(findings: Iterable[Row], samples: Iterable[Row]) -> list[Row]:
+    """The same of a whole recording: `over_time` of each partition, with what is known of its looks.
+
+    Parameters
+    ----------
+    findings
+        Rows of ``schema.RECORDED["findings"]``; those of looks that failed do not count.
+    samples
+        Rows of ``schema.SAMPLES``.
+
+    Returns
+    -------
+    list of Row
+        Rows of ``schema.FINDINGS``.
+    """
+    known = {look["sample"]: look for look in looks(samples)}
+    by_place: defaultdict[tuple[Any, ...], list[Row]] = defaultdict(list)
+    for row in findings:
+        if row["sample"] in known:
+            by_place[row["topic"], row["partition"]].append({**row, **known[row["sample"]]})
+    return [row for rows in by_place.values() for row in over_time(rows)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from toolkit import schema
 from toolkit.analysis.evidence import Look
+from toolkit.analysis.over_time import recorded_over_time
 from toolkit.analysis.sampled import judge_sample, with_recorded
 from toolkit.analysis.wording import at as at_time
 from toolkit.errors import NotFound, UsageError
@@ -113,13 +114,38 @@ class Recording:
         start, stop
             As for `samples`.
         """
-        found = self._history("findings", start, stop)
-        if topics is None and partitions is None:
-            return _frame(found)
-        topics = [topics] if isinstance(topics, str) else topics
-        asked = set(topics or ()) if partitions is None else set(asked_places(topics, partitions))
-        places = zip(found["topic"].to_pylist(), found["partition"].to_pylist(), strict=True)
-        return _frame(found.filter([place[0] is None or not asked.isdisjoint((place, place[0])) for place in places]))
+        return _frame(self._findings_over_time(topics, partitions, start, stop))
+
+    def holds(
+        self,
+        topics: Sequence[str] | None = None,
+        partitions: Partitions | None = None,
+        *,
+        start: dt.datetime | None = None,
+        stop: dt.datetime | None = None,
+    ) -> pd.DataFrame:
+        """Each transaction that was seen open, from when to when it held the LSO, and what was said of it last
+        (``schema.FINDINGS``; `toolkit.analysis.over_time.over_time`).
+
+        Parameters
+        ----------
+        topics, partitions, start, stop
+            As for `findings_over_time`.
+        """
+        return schema.FINDINGS.frame(self.hold_rows(topics, partitions, start=start, stop=stop))
+
+    def hold_rows(
+        self,
+        topics: Sequence[str] | None = None,
+        partitions: Partitions | None = None,
+        *,
+        start: dt.datetime | None = None,
+        stop: dt.datetime | None = None,
+    ) -> list[Row]:
+        """`holds` as rows."""
+        found = self._findings_over_time(topics, partitions, start, stop).to_pylist()
+        samples = self._history("samples", start, stop).to_pylist()
+        return _sorted(schema.FINDINGS, recorded_over_time(found, samples))
 
     def history(self, table: str, *, start: dt.datetime | None = None, stop: dt.datetime | None = None) -> pd.DataFrame:
         """All rows of a recorded table, with the time of their sample (``schema.RECORDED``).
@@ -372,6 +398,21 @@ class Recording:
         if log_evidence:
             rows = with_recorded(rows, tables["findings"])
         return _sorted(schema.FINDINGS, [*rows, *_unseen(found)])
+
+    def _findings_over_time(
+        self,
+        topics: Sequence[str] | None,
+        partitions: Partitions | None,
+        start: dt.datetime | None,
+        stop: dt.datetime | None,
+    ) -> pa.Table:
+        found = self._history("findings", start, stop)
+        if topics is None and partitions is None:
+            return found
+        topics = [topics] if isinstance(topics, str) else topics
+        asked = set(topics or ()) if partitions is None else set(asked_places(topics, partitions))
+        places = zip(found["topic"].to_pylist(), found["partition"].to_pylist(), strict=True)
+        return found.filter([place[0] is None or not asked.isdisjoint((place, place[0])) for place in places])
 
     def _history(self, table: str, start: dt.datetime | None, stop: dt.datetime | None) -> pa.Table:
         import pyarrow as pa
