@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import datetime as dt
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -26,20 +24,15 @@ from toolkit.cli.options import (
     Topics,
 )
 from toolkit.cli.output import progress, remark
-from toolkit.errors import ToolkitError, UsageError
+from toolkit.errors import UsageError
 
 if TYPE_CHECKING:
     from toolkit.schema import Row
     from toolkit.sources.cluster import Cluster
-    from toolkit.sources.logdir import LogDir
-    from toolkit.sources.recording import Recording
+    from toolkit.views.report.gathered import Tables
+    from toolkit.views.report.html import Figure
 
 __all__ = ["report"]
-
-AROUND = dt.timedelta(minutes=10)  # what a recorder saw that long before and after is told, too
-BEFORE, BEHIND = 2_000, 200_000  # offsets of the log that are told around where a transaction starts
-
-Tables = Mapping[str, "list[Row]"]
 
 
 def report(
@@ -88,6 +81,7 @@ def report(
     never in it.
     """
     from toolkit.views.report import report as made_of
+    from toolkit.views.report.gathered import tables_around
 
     partitions_asked(topic, partition)
     _check_output(output, [*(log_dir or ()), *([recording] if recording else ())])
@@ -103,25 +97,22 @@ def report(
     actions = _actions(audit_file)
     if recorded:
         rows = recorded.finding_rows(topic, partition, at=time, max_transaction_timeout_ms=long_ms)
-        tables = _recorded(rows, recorded)
+        tables = tables_around(rows, recorded, remark=remark)
     elif files:
         held = None if min_held is None else int(min_held * 1000)
         rows = files.finding_rows(topic, partition, max_transaction_timeout_ms=long_ms, min_held_ms=held)
-        tables = _told(rows, files)
+        tables = tables_around(rows, files, remark=remark)
     else:
         with connect(ctx, bootstrap_server, command_config, timeout=timeout) as cluster:
             progress(f"Looking; whatever is in doubt is looked at again {looks_apart:g} s later ...")
             rows = cluster.finding_rows(topic, partition, looks_apart=looks_apart, max_transaction_timeout_ms=long_ms)
-            tables = _told(rows, cluster)
+            tables = tables_around(rows, cluster, remark=remark)
             actions = actions or _own_actions(cluster)
     page = made_of(
         rows,
-        spans=tables.get("spans"),
-        lso_timeline=tables.get("lso_timeline"),
-        histories=tables.get("histories"),
-        partitions=tables.get("partitions"),
+        **tables,
         actions=actions,
-        figure=_figure(rows, tables) if interactive else None,
+        figure=_figure({"findings": rows, **tables}) if interactive else None,
         title=title,
     )
     written = page.save(output)
@@ -129,29 +120,13 @@ def report(
     raise typer.Exit(verdict_exit_code(rows))
 
 
-def _figure(rows: Sequence[Row], tables: Tables) -> Callable[[str], object] | None:
-    """The timeline of the partition that is told of first, by theme; null where nothing is."""
-    from toolkit.views.report.report import told_whole
+def _figure(tables: Tables) -> Figure | None:
+    from toolkit.views.report.gathered import timeline_of
 
     try:
-        from toolkit.views.plots import plot_timeline
+        return timeline_of(tables)
     except ImportError:
         raise UsageError("plotly is not installed.", do="pip install 'kafka-txn-toolkit[notebooks]'.") from None
-    first = next(iter(told_whole(rows)), None)
-    if first is None or first["topic"] is None:
-        return None
-    seen = tables.get("partitions")
-    until_then = None if seen is None else [row for row in seen if row["observed_at"] <= first["observed_at"]]
-    return lambda theme: plot_timeline(
-        tables.get("spans", []),
-        lso_timeline=tables.get("lso_timeline"),
-        partitions=until_then,  # what came later would be drawn under a verdict of before
-        histories=tables.get("histories"),
-        findings=rows,
-        topic=first["topic"],
-        partition=first["partition"],
-        theme="dark" if theme == "dark" else "light",
-    )
 
 
 def _check_output(output: Path, read_only: Sequence[Path]) -> None:
@@ -163,50 +138,6 @@ def _check_output(output: Path, read_only: Sequence[Path]) -> None:
     for path in read_only:
         if path.resolve() in output.resolve().parents:
             raise UsageError(f"{output} lies in {path}, which is only read.", do="Write to another folder.")
-
-
-def _told(rows: Sequence[Row], source: LogDir | Cluster) -> Tables:
-    """What logs hold around the findings that the page tells of; what cannot be read is said, and left out."""
-    from toolkit.schema import HISTORIES, LSO_TIMELINE, SPANS
-    from toolkit.views.report.report import told_whole
-
-    shown = [row for row in told_whole(rows) if row["start_offset"] is not None]
-    places: dict[tuple[str, int], list[int]] = {}
-    for row in shown:
-        places.setdefault((row["topic"], row["partition"]), []).append(row["start_offset"])
-    tables: dict[str, list[Row]] = {name: [] for name in ("spans", "lso_timeline", "histories")}
-    for (topic, partition), starts in places.items():
-        start, stop = max(0, min(starts) - BEFORE), max(starts) + BEHIND
-        with _left_out(f"the log of {topic}-{partition}"):
-            tables["spans"] += SPANS.rows(source.spans(topic, partition, start=start, stop=stop))
-            tables["lso_timeline"] += LSO_TIMELINE.rows(source.lso_timeline(topic, partition, start=start, stop=stop))
-    names = sorted({row["transactional_id"] for row in shown if row["transactional_id"] is not None})
-    if names:
-        with _left_out("what the coordinators wrote"):
-            tables["histories"] = HISTORIES.rows(source.histories(names))
-    return tables
-
-
-@contextmanager
-def _left_out(what: str) -> Iterator[None]:
-    try:
-        yield
-    except ToolkitError as error:
-        remark(f"Left out, {what}: {error}")
-
-
-def _recorded(rows: Sequence[Row], recording: Recording) -> Tables:
-    """The partitions that the page tells of, as the recorder saw them around the time of the findings."""
-    from toolkit.schema import RECORDED
-    from toolkit.views.report.report import told_whole
-
-    places = {(row["topic"], row["partition"]) for row in told_whole(rows)}
-    times = [row["held_from"] or row["opened_at"] or row["observed_at"] for row in rows]
-    if not times:
-        return {}
-    start, stop = min(times) - AROUND, max(row["observed_at"] for row in rows) + AROUND
-    seen = RECORDED["partitions"].rows(recording.history("partitions", start=start, stop=stop))
-    return {"partitions": [row for row in seen if (row["topic"], row["partition"]) in places]}
 
 
 def _actions(audit_file: Path | None) -> list[Row] | None:

@@ -1,10 +1,11 @@
 """The postmortem: one page of what was held, since when, by whom, why, whom it hit and what was done about it.
 
->>> report(cluster.findings(["orders"])).save("report.html")  # doctest: +SKIP
+>>> report(**gather(log_dir, recording), actions=audit.rows()).save("report.html")  # doctest: +SKIP
 """
 
 from __future__ import annotations
 
+from toolkit.views.report.gathered import gather, timeline_of
 from toolkit.views.report.report import Report, report
 
-__all__ = ["Report", "report"]
+__all__ = ["Report", "gather", "report", "timeline_of"]

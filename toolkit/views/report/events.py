@@ -71,7 +71,7 @@ def _of_steps(row: Row, steps: Sequence[Row]) -> Iterator[_Event]:
         if is_held and not was_held and step["at"]:
             yield _Event(step["at"], f"the LSO stops at {step['last_stable_offset']}", "the log")
         elif was_held and not is_held and step["at"]:
-            done = f" after a {step['event']} marker" if step["event"] in {"commit", "abort"} else ""
+            done = f" after the {step['event'].upper()} marker" if step["event"] in {"commit", "abort"} else ""
             yield _Event(step["at"], f"the LSO moves on to {step['last_stable_offset']}{done}", "the log")
         was_held = is_held
 

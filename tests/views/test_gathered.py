@@ -1,0 +1,71 @@
+"""What a report is made of, put together from a log directory and a recording of the same incident."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from toolkit import LogDir
+from toolkit.errors import NotFound
+from toolkit.lab.samples import load, names
+from toolkit.views.report import gather, report, timeline_of
+
+
+def test_a_log_and_a_recording_tell_of_one_incident_together() -> None:
+    sample = load("flight-recording")
+    recording = sample.recording()
+    assert recording
+    one, other = (
+        gather(*sources, min_held_ms=1000) for sources in ((sample.log_dir(), recording), (recording, sample.log_dir()))
+    )
+    assert one == other, "in any order"
+    (row,) = one["findings"]
+    assert row["verdict"] == "ended", "the log has seen its end"
+    assert row["groups_held"] == ["billing"], "which the recorder alone has seen"
+    assert row["reason"].endswith("While it was open it was hanging.")
+    assert {name: bool(rows) for name, rows in one.items()} == dict.fromkeys(
+        ("findings", "spans", "lso_timeline", "histories", "partitions"), True
+    )
+    audit = sample.audit()
+    assert audit
+    page = report(**one, actions=audit.rows()).markdown
+    assert "consumer groups that could not move: billing" in page
+    assert "abort, outcome" in page
+
+
+def test_a_recording_alone_tells_from_when_to_when() -> None:
+    recording = load("flight-recording").recording()
+    assert recording
+    tables = gather(recording)
+    (row,) = tables["findings"]
+    assert row["held_from"] < row["held_to"]
+    assert set(tables) == {"findings", "partitions"}
+    assert "Not given, so not told: spans, lso\\_timeline, histories, actions." in report(**tables).markdown
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_sample_has_a_report_and_a_timeline(name: str) -> None:
+    pytest.importorskip("plotly")
+    sample = load(name)
+    sources = [source for source in (sample.log_dir(), sample.recording()) if source]
+    tables = gather(*sources, topics=[sample.topic], partitions=[sample.partition], min_held_ms=10_000)
+    figure = timeline_of(tables)
+    assert figure is not None
+    assert f"{sample.topic}-{sample.partition}: LSO" in figure("dark").layout.title.text.replace("<b>", "")
+    assert f"producer id {sample.expected['producer_id']}" in report(**tables, figure=figure).markdown
+
+
+def test_what_cannot_be_read_is_told_and_left_out(tmp_path: Path) -> None:
+    sample = load("late-message")
+    copied = shutil.copytree(sample.path / "log-dir" / "orders-0", tmp_path / "orders-0")
+    told: list[str] = []
+    tables = gather(LogDir(copied, at_rest=True), remark=told.append)
+    (row,) = tables["findings"]
+    assert row["verdict"] == "unknown"
+    assert tables["histories"] == []
+    with pytest.raises(NotFound):
+        gather(LogDir(copied), topics=["others"])
+
+
+def test_where_nothing_is_there_is_nothing_to_draw() -> None:
+    assert timeline_of({"findings": []}) is None

@@ -1,0 +1,170 @@
+"""What a report is made of, from the sources that there are: findings, and the tables around them."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypedDict
+
+from toolkit.analysis.joined import joined
+from toolkit.errors import ToolkitError
+from toolkit.schema import FINDINGS, HISTORIES, LSO_TIMELINE, RECORDED, SPANS, Row
+from toolkit.sources.logdir import LogDir
+from toolkit.sources.logdir.opened import sorted_rows
+from toolkit.sources.recording import Recording
+from toolkit.views.report.html import Figure
+from toolkit.views.report.report import told_whole
+
+if TYPE_CHECKING:
+    from toolkit.sources.cluster import Cluster
+
+__all__ = ["Around", "Tables", "gather", "tables_around", "timeline_of"]
+
+AROUND = dt.timedelta(minutes=10)  # what a recorder saw that long before and after is told, too
+BEFORE, BEHIND = 2_000, 200_000  # offsets of the log that are told around where a transaction starts
+
+
+class Around(TypedDict, total=False):
+    """Rows around findings, by the names of `toolkit.views.report.report`."""
+
+    spans: list[Row]
+    lso_timeline: list[Row]
+    histories: list[Row]
+    partitions: list[Row]
+
+
+class Tables(Around):
+    """The same, with the findings."""
+
+    findings: list[Row]
+
+
+Remark = Callable[[str], object]
+
+
+def gather(
+    *sources: Cluster | LogDir | Recording,
+    topics: Sequence[str] | None = None,
+    partitions: Sequence[int] | None = None,
+    min_held_ms: int = 60_000,
+    remark: Remark = print,
+) -> Tables:
+    """Everything that the sources of one incident tell, put together: ``report(**gather(log_dir, recording))``.
+
+    Where a log directory and a recording tell of the same transaction there is one finding: times and amounts of the
+    log, verdict and groups of the recorder.
+
+    Parameters
+    ----------
+    sources
+        Of the same cluster: a log directory, a recording, both, or the running cluster.
+    topics, partitions
+        As for their findings; all if null.
+    min_held_ms
+        Of what is over, only what held an LSO for at least so long; of log directories.
+    remark
+        Is told of what cannot be read, which is left out.
+
+    Raises
+    ------
+    NotFound
+        If a source has none of these partitions.
+    """
+    found: list[Row] = []
+    for source in sources:
+        if isinstance(source, LogDir):
+            found = joined(source.finding_rows(topics, partitions, min_held_ms=min_held_ms), found)
+        elif isinstance(source, Recording):
+            found = joined(found, source.hold_rows(topics, partitions))
+        else:
+            found = joined(source.finding_rows(topics, partitions), found)
+    rows = sorted_rows(FINDINGS, found)
+    tables: Tables = {"findings": rows}
+    for source in sources:
+        tables = {**tables, **tables_around(rows, source, remark=remark)}
+    return tables
+
+
+def tables_around(findings: Sequence[Row], source: Cluster | LogDir | Recording, *, remark: Remark = print) -> Around:
+    """What a source tells around findings: the log and its coordinators, or what a recorder saw; by table.
+
+    Parameters
+    ----------
+    findings
+        Rows of ``schema.FINDINGS``; what a report tells of at length counts.
+    source
+        Where to look.
+    remark
+        As of `gather`.
+    """
+    if isinstance(source, Recording):
+        return _recorded(findings, source)
+    shown = [row for row in told_whole(findings) if row["start_offset"] is not None]
+    places: dict[tuple[str, int], list[int]] = {}
+    for row in shown:
+        places.setdefault((row["topic"], row["partition"]), []).append(row["start_offset"])
+    tables: Around = {"spans": [], "lso_timeline": [], "histories": []}
+    for (topic, partition), starts in places.items():
+        start, stop = max(0, min(starts) - BEFORE), max(starts) + BEHIND
+        with _left_out(f"the log of {topic}-{partition}", remark):
+            tables["spans"] += SPANS.rows(source.spans(topic, partition, start=start, stop=stop))
+            tables["lso_timeline"] += LSO_TIMELINE.rows(source.lso_timeline(topic, partition, start=start, stop=stop))
+    names = sorted({row["transactional_id"] for row in shown if row["transactional_id"] is not None})
+    if names:
+        with _left_out("what the coordinators wrote", remark):
+            tables["histories"] = HISTORIES.rows(source.histories(names))
+    return tables
+
+
+def timeline_of(tables: Tables) -> Figure | None:
+    """The timeline of the partition that a report tells of first, as its `figure` takes it; null where nothing is.
+
+    Parameters
+    ----------
+    tables
+        As `gather` gives them.
+
+    Raises
+    ------
+    ImportError
+        If plotly is not installed.
+    """
+    from toolkit.views.plots import plot_timeline
+
+    rows = tables["findings"]
+    first = next(iter(told_whole(rows)), None)
+    if first is None or first["topic"] is None:
+        return None
+    seen = tables.get("partitions")
+    if seen is not None and first["held_to"] is None:  # what came later would be drawn under a verdict of before
+        seen = [row for row in seen if row["observed_at"] <= first["observed_at"]]
+    return lambda theme: plot_timeline(
+        tables.get("spans", []),
+        lso_timeline=tables.get("lso_timeline"),
+        partitions=seen,
+        histories=tables.get("histories"),
+        findings=rows,
+        topic=first["topic"],
+        partition=first["partition"],
+        theme="dark" if theme == "dark" else "light",
+    )
+
+
+def _recorded(findings: Sequence[Row], recording: Recording) -> Around:
+    """The partitions that a report tells of, as the recorder saw them around the time of the findings."""
+    places = {(row["topic"], row["partition"]) for row in told_whole(findings)}
+    times = [row["held_from"] or row["opened_at"] or row["observed_at"] for row in findings]
+    if not times:
+        return {}
+    start, stop = min(times) - AROUND, max(row["observed_at"] for row in findings) + AROUND
+    seen = RECORDED["partitions"].rows(recording.history("partitions", start=start, stop=stop))
+    return {"partitions": [row for row in seen if (row["topic"], row["partition"]) in places]}
+
+
+@contextmanager
+def _left_out(what: str, remark: Remark) -> Iterator[None]:
+    try:
+        yield
+    except ToolkitError as error:
+        remark(f"Left out, {what}: {error}")
