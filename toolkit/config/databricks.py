@@ -1,0 +1,107 @@
+"""What a Databricks notebook is told from outside: widgets, and secrets of a scope; elsewhere what is given instead."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from toolkit.config.client import ClientConfig
+from toolkit.errors import NotFound, UsageError
+
+__all__ = ["config_from_scope", "is_databricks", "param"]
+
+NO_WIDGET = re.compile("InputWidgetNotDefined|no input widget named", re.IGNORECASE)  # an error of Java's, as text
+
+
+def is_databricks() -> bool:
+    """Whether this Python runs on Databricks, by the variable that its runtime sets."""
+    return "DATABRICKS_RUNTIME_VERSION" in os.environ
+
+
+def param(name: str, default: str, *, dbutils: Any = None) -> str:
+    """What a notebook is to work with: the widget of that name, or a default where there is none.
+
+    Parameters
+    ----------
+    name
+        Name of the widget, and of the parameter of a job.
+    default
+        Returned where there is no such widget, or no Databricks.
+    dbutils
+        That of Databricks; the notebook's own if null.
+    """
+    dbutils = dbutils or _notebooks_own()
+    if dbutils is None:
+        return default
+    try:
+        return str(dbutils.widgets.get(name))
+    except Exception as error:
+        if not NO_WIDGET.search(f"{type(error).__name__}: {error}"):
+            raise
+        return default
+
+
+def config_from_scope(
+    source: str | Mapping[str, object], secrets: Mapping[str, str], *, scope: str, dbutils: Any = None
+) -> ClientConfig:
+    """How to reach a cluster, with its secrets from a scope; they are in the configuration and in no text of it.
+
+    Parameters
+    ----------
+    source
+        What is no secret: as `ClientConfig` takes it.
+    secrets
+        Configuration key to the name of the secret in the scope: ``{"sasl.password": "kafka-password"}``.
+    scope
+        Name of the secret scope.
+    dbutils
+        That of Databricks; the notebook's own if null.
+
+    Raises
+    ------
+    UsageError
+        If there is no Databricks, a key is given twice, and as `ClientConfig`.
+    NotFound
+        If the scope or a secret is not there, or may not be read.
+
+    Examples
+    --------
+    >>> config_from_scope(
+    ...     {"bootstrap.servers": "b1:9093", "security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN",
+    ...      "sasl.username": "ann"},
+    ...     {"sasl.password": "kafka-password"}, scope="kafka",
+    ... )  # doctest: +SKIP
+    """
+    dbutils = dbutils or _notebooks_own()
+    if dbutils is None:
+        raise UsageError(
+            "There is no dbutils here, so no secret scope.", do="On another machine, use a client.properties file."
+        )
+    given = {"bootstrap.servers": source} if isinstance(source, str) else dict(source)
+    if twice := sorted(given.keys() & secrets.keys()):
+        raise UsageError(f"{twice[0]} is given, and is to come from the scope, too.", do="Say it once.")
+    return ClientConfig({**given, **{key: _secret(dbutils, scope, name) for key, name in secrets.items()}})
+
+
+def _secret(dbutils: Any, scope: str, name: str) -> str:
+    try:
+        return str(dbutils.secrets.get(scope=scope, key=name))
+    except Exception as error:  # noqa: BLE001 - on Databricks it is one of Java's, which has no class here
+        kind = type(error).__name__
+    raise NotFound(
+        f"Secret {name!r} of scope {scope!r} cannot be read ({kind}).",
+        do="dbutils.secrets.list(scope) shows its names; reading needs the permission READ on the scope.",
+    )
+
+
+def _notebooks_own() -> Any:
+    """The ``dbutils`` that Databricks puts into a notebook's own names; null elsewhere."""
+    main = sys.modules.get("__main__")
+    own = getattr(main, "dbutils", None)
+    if own is not None or "IPython" not in sys.modules:
+        return own
+    shell = sys.modules["IPython"].get_ipython()
+    return None if shell is None else shell.user_ns.get("dbutils")
