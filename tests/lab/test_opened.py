@@ -27,7 +27,7 @@ def told(opened: Opened, of: Any = None) -> dict[str, dict[str, Any]]:
 
 @pytest.mark.lab
 def test_the_lab_gives_the_same_answers_live_from_files_and_recorded() -> None:
-    with open_source("lab", staged={"orders": "never_added", "clicks": "open_young"}) as opened:
+    with open_source("lab", staged={"orders": "never_added", "clicks": "open_long"}) as opened:
         assert isinstance(opened.source, Cluster)
         assert opened.cluster is opened.source
         assert {row["verdict"] for row in opened.expected.values()} == {"hanging", "ongoing"}

@@ -52,7 +52,8 @@ class Opened:
         Where actions are written down: the user's own for a cluster, else one that comes with the source.
     expected
         Topic to what is right about it, where that is known: ``partition``, ``verdict``, ``start_offset`` and other
-        columns of ``schema.FINDINGS``. Empty for a cluster and files of the user's own.
+        columns of ``schema.FINDINGS``. Empty for a cluster and files of the user's own. Of the lab it is right at once;
+        what becomes `long` or `overdue` in time has that as ``staged[topic].later``.
     staged
         Topic to the incident that was staged on it; of the lab only.
     kafka
@@ -275,7 +276,7 @@ def _staged(kafka: Kafka, topic: str, name: str) -> Staged:
 
 
 def _expected(staged: Staged) -> dict[str, Any]:
-    return {**{name: getattr(staged, name) for name in TELLING}, "verdict": staged.later or staged.expected}
+    return {**{name: getattr(staged, name) for name in TELLING}, "verdict": staged.expected}
 
 
 def _sample(sample: Sample) -> Opened:
