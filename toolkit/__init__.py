@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from toolkit.actions.cluster import Cluster
@@ -24,3 +24,17 @@ def __getattr__(name: str) -> object:
     if name in _LAZY:
         return getattr(import_module(_LAZY[name]), name)
     raise AttributeError(f"module 'toolkit' has no attribute {name!r}")
+
+
+def load_ipython_extension(ipython: Any) -> None:
+    """``%load_ext toolkit``: frames of the toolkit's tables are shown sortable, with verdicts coloured and explained."""
+    from toolkit.views.tables.extension import load
+
+    load(ipython)
+
+
+def unload_ipython_extension(ipython: Any) -> None:
+    """``%unload_ext toolkit``: they are shown as pandas shows them."""
+    from toolkit.views.tables.extension import unload
+
+    unload(ipython)

@@ -13,14 +13,19 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from toolkit.schema import Row, Table
 
-__all__ = ["csv_pieces", "json_pieces", "printable", "row_lines"]
+__all__ = ["cell_text", "csv_pieces", "json_pieces", "printable", "row_lines"]
 
 
 _ASIDE = {"error", "last_update_time"}  # shown where a row has one
 
 
 def row_lines(
-    table: Table, rows: Sequence[Row], *, width: int | None = None, without: Collection[str] = ()
+    table: Table,
+    rows: Sequence[Row],
+    *,
+    width: int | None = None,
+    without: Collection[str] = (),
+    columns: Sequence[str] | None = None,
 ) -> list[str]:
     """Rows as aligned columns; where they do not fit in `width`, as one block per row. No value is ever cut.
 
@@ -32,12 +37,14 @@ def row_lines(
         Columns of the terminal; null is as wide as it takes.
     without
         Columns to leave out. ``observed_at`` is left out too: JSON and CSV have every column.
+    columns
+        Exactly these instead, in this order.
     """
     if not rows:
         return [f"no {table.name}"]
     hidden = {"observed_at", *without} | {name for name in _ASIDE if not any(row.get(name) for row in rows)}
-    names = [name for name in table.names if name not in hidden]
-    cells = [[_cell(row.get(name)) for name in names] for row in rows]
+    names = [name for name in table.names if name not in hidden] if columns is None else columns
+    cells = [[cell_text(row.get(name)) for name in names] for row in rows]
     numbers = [any(_is_number(row.get(name)) for row in rows) for name in names]
     lines = _columns(names, cells, numbers)
     if width is None or max(map(len, lines)) <= width:
@@ -69,6 +76,21 @@ def csv_pieces(table: Table, rows: Iterable[Row]) -> Iterator[str]:
     yield out.getvalue()
 
 
+def cell_text(value: Any) -> str:
+    """A value for a person: null is a dash, times end at the second, topic partitions read ``orders-0, orders-1``."""
+    if value is None or value == []:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, dt.datetime):
+        return f"{value.astimezone(dt.UTC):%Y-%m-%d %H:%M:%S}"
+    if isinstance(value, list):
+        return ", ".join(map(cell_text, value))
+    if isinstance(value, dict) and value.keys() == {"topic", "partition"}:
+        return f"{value['topic']}-{value['partition']}"
+    return printable(str(value))
+
+
 def printable(text: str) -> str:
     """Ids and error texts come from elsewhere: no control character of theirs reaches the terminal."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
@@ -91,21 +113,6 @@ def _columns(names: Sequence[str], cells: Sequence[Sequence[str]], numbers: Sequ
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _cell(value: Any) -> str:
-    """A value for a person: null is a dash, times end at the second, topic partitions read ``orders-0, orders-1``."""
-    if value is None or value == []:
-        return "-"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, dt.datetime):
-        return f"{value.astimezone(dt.UTC):%Y-%m-%d %H:%M:%S}"
-    if isinstance(value, list):
-        return ", ".join(map(_cell, value))
-    if isinstance(value, dict) and value.keys() == {"topic", "partition"}:
-        return f"{value['topic']}-{value['partition']}"
-    return printable(str(value))
 
 
 def _plain(value: object) -> str:

@@ -11,10 +11,11 @@ import plotly.graph_objects as go
 from toolkit.analysis.states import OPEN_STATES
 from toolkit.analysis.wording import at, duration
 from toolkit.schema import COORDINATOR_EVENTS, HISTORIES, Row
+from toolkit.views.given import Data, rows_of
 from toolkit.views.plots.intervals import MANY, Interval, intervals, merged
 from toolkit.views.plots.lanes import state_hover
 from toolkit.views.plots.theme import STATES, Look, Theme, ThemeName, dress, empty_figure, theme_named
-from toolkit.views.plots.words import Data, count, lines, plain, rows_of, when
+from toolkit.views.plots.words import count, lines, plain, when
 
 __all__ = ["plot_history"]
 

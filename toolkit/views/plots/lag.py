@@ -9,8 +9,9 @@ import plotly.graph_objects as go
 
 from toolkit.analysis.lag import GROUP_LAG
 from toolkit.schema import Row
+from toolkit.views.given import Data, rows_of
 from toolkit.views.plots.theme import Theme, ThemeName, dress, empty_figure, theme_named
-from toolkit.views.plots.words import Data, count, hover, number, plain, row_axis, rows_of
+from toolkit.views.plots.words import count, hover, number, plain, row_axis
 from toolkit.views.plots.words import lines as wrapped
 
 __all__ = ["plot_lag"]

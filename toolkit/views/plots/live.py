@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from toolkit.errors import NotFound, ToolkitError, UsageError
 from toolkit.schema import COORDINATOR_EVENTS, FINDINGS, PARTITIONS, PRODUCERS, SPANS, TRANSACTIONS, Row
+from toolkit.views.given import rows_of
 from toolkit.views.plots.theme import ThemeName, theme_named
 from toolkit.views.plots.timeline import plot_timeline
-from toolkit.views.plots.words import rows_of
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

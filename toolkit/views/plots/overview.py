@@ -14,8 +14,9 @@ from plotly.subplots import make_subplots
 
 from toolkit.analysis.wording import duration
 from toolkit.schema import FINDINGS, PARTITIONS, Row
+from toolkit.views.given import Data, rows_of
 from toolkit.views.plots.theme import VERDICT_LOOKS, Theme, ThemeName, dress, empty_figure, theme_named
-from toolkit.views.plots.words import Data, count, finding_facts, hover, plain, row_axis, rows_of
+from toolkit.views.plots.words import count, finding_facts, hover, plain, row_axis
 from toolkit.views.plots.words import lines as wrapped
 
 __all__ = ["plot_overview"]

@@ -13,25 +13,14 @@ from plotly.subplots import make_subplots
 
 from toolkit.analysis.wording import duration
 from toolkit.schema import COORDINATOR_EVENTS, FINDINGS, HISTORIES, LSO_TIMELINE, PARTITIONS, SPANS, Row
+from toolkit.views.given import Data, rows_of
 from toolkit.views.plots.bars import Bar, Crowd, bars_of, thin
 from toolkit.views.plots.curve import EARLIEST, Curve
 from toolkit.views.plots.held import add_held, add_past_holds, label_past_hold, past_holds
 from toolkit.views.plots.intervals import Interval, intervals
 from toolkit.views.plots.lanes import add_lanes
 from toolkit.views.plots.theme import KINDS, Theme, ThemeName, dress, empty_figure, theme_named
-from toolkit.views.plots.words import (
-    Data,
-    count,
-    finding_facts,
-    hover,
-    id_text,
-    lines,
-    number,
-    place_name,
-    plain,
-    rows_of,
-    when,
-)
+from toolkit.views.plots.words import count, finding_facts, hover, id_text, lines, number, place_name, plain, when
 
 __all__ = ["plot_timeline"]
 

@@ -1,26 +1,20 @@
-"""Rows as plots take them in, and the words that they say; whatever comes from elsewhere is escaped."""
+"""The words that plots say; whatever comes from elsewhere is escaped."""
 
 from __future__ import annotations
 
 import datetime as dt
 import html
 import textwrap
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from toolkit.analysis.wording import duration
 from toolkit.views.rows import printable
 
 if TYPE_CHECKING:
-    import pandas as pd
-
-    from toolkit.schema import Row, Table
-
-Data: TypeAlias = "pd.DataFrame | Iterable[Row] | None"
-"""A frame of a declared table, or rows of it."""
+    from toolkit.schema import Row
 
 __all__ = [
-    "Data",
     "count",
     "finding_facts",
     "hover",
@@ -30,22 +24,10 @@ __all__ = [
     "place_name",
     "plain",
     "row_axis",
-    "rows_of",
     "when",
 ]
 
 LONGEST = 60  # characters of a name in a title
-
-
-def rows_of(data: Data, table: Table) -> list[Row]:
-    """Rows of a table from a frame, or from rows; a column that is not there is null, one that is not known is left."""
-    if data is None:
-        return []
-    columns = getattr(data, "columns", None)
-    if columns is not None:
-        return table.rows(data.reindex(columns=table.names))  # type: ignore[union-attr]
-    nothing: dict[str, object] = dict.fromkeys(table.names)
-    return [{**nothing, **row} for row in cast("Iterable[Row]", data)]
 
 
 def plain(text: object, *, longest: int | None = None) -> str:
