@@ -27,7 +27,7 @@ def __getattr__(name: str) -> object:
 
 
 def load_ipython_extension(ipython: Any) -> None:
-    """``%load_ext toolkit``: frames of the toolkit's tables are shown sortable, with verdicts coloured and explained."""
+    """``%load_ext toolkit``: frames of its tables are shown sortable, with verdicts coloured and explained."""
     from toolkit.views.tables.extension import load
 
     load(ipython)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolkit.actions.audit import Audit
 from toolkit.actions.blast import BlastRadius, blast_radius
+from toolkit.actions.confirmed import check_confirmation
 from toolkit.actions.force import check_force
 from toolkit.actions.given import as_row
 from toolkit.errors import ActionRefused, BrokerError
@@ -175,7 +176,7 @@ class AbortPlan:
         """
         trail = audit or Audit()
         try:
-            self._check_confirmation(confirm)
+            check_confirmation(confirm, self.target, means=NOTHING_WRITTEN)
             fresh = self.preflight(looks_apart=looks_apart, force_past=force_past)
         except ActionRefused as error:
             trail.refused(error, **self._about, forced_past=force_past)
@@ -250,14 +251,6 @@ class AbortPlan:
             means=f"Somebody still uses it. {NOTHING_WRITTEN}",
             do="Ask again with kafka-txn diagnose, and plan again.",
         )
-
-    def _check_confirmation(self, confirm: str) -> None:
-        if confirm != self.target:
-            raise ActionRefused(
-                f"The confirmation {confirm!r} does not name {self.target!r}.",
-                means=NOTHING_WRITTEN,
-                do=f"To go on, confirm with exactly {self.target}.",
-            )
 
     def _check_state(self, leader: int) -> None:
         """Refuse what the leader knows otherwise than when it was planned."""

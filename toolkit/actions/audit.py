@@ -23,6 +23,7 @@ from platformdirs import user_state_path
 
 from toolkit.errors import ActionRefused, AuditFailed
 from toolkit.schema import ACTIONS, Row
+from toolkit.sources.recording.durable import flush
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -148,21 +149,13 @@ class Audit:
             os.fsync(file)
         finally:
             os.close(file)
-        _sync_folder(self.path.parent)  # the name of a new file is on the disk once its folder is
+        flush(self.path.parent)  # the name of a new file is on the disk once its folder is
 
 
 def _closing(file: int) -> str:
     """What ends a line that another process could not write to its end."""
     size = os.fstat(file).st_size
     return "\n" if size and os.pread(file, 1, size - 1) != b"\n" else ""
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _row(line: str, number: int) -> Row:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from toolkit.analysis.cases import MAX_TRANSACTION_TIMEOUT_MS
 from toolkit.sources import cluster
 
 if TYPE_CHECKING:
@@ -36,7 +37,9 @@ class Cluster(cluster.Cluster):
 
         return plan_abort(self, finding)
 
-    def plan_fence(self, transactional_id: str, *, max_transaction_timeout_ms: int = 900_000) -> FencePlan:
+    def plan_fence(
+        self, transactional_id: str, *, max_transaction_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS
+    ) -> FencePlan:
         """Plan the fence of a transactional id: what is open under it is aborted; nothing is sent.
 
         Parameters

@@ -16,6 +16,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from toolkit.actions.audit import Audit
+from toolkit.actions.confirmed import check_confirmation
+from toolkit.analysis.cases import MAX_TRANSACTION_TIMEOUT_MS, TWO_PHASE_COMMIT
+from toolkit.analysis.verdicts import TIMEOUT_GRACE
 from toolkit.errors import ActionRefused, BrokerError, NotFound
 from toolkit.sources import wire
 from toolkit.sources.coordinators import TRANSACTION, find_coordinators
@@ -28,8 +31,6 @@ __all__ = ["FencePlan", "Fenced", "plan_fence"]
 
 NOTHING_SENT = "Nothing was sent."
 RIGHT_TO_FENCE = "The principal needs WRITE on the transactional id."
-TWO_PHASE = 2**31 - 1  # ms; the timeout of a transaction that only an external coordinator ends (KIP-939)
-GRACE = dt.timedelta(seconds=15)  # transaction.abort.timed.out.transaction.cleanup.interval.ms is 10 s
 PASSING = {
     "CONCURRENT_TRANSACTIONS",
     "COORDINATOR_LOAD_IN_PROGRESS",
@@ -95,7 +96,7 @@ class FencePlan:
     owner: Row = field(repr=False)
     verdict: str
     warnings: Sequence[str] = field(repr=False)
-    max_transaction_timeout_ms: int = 900_000
+    max_transaction_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS
 
     @property
     def target(self) -> str:
@@ -174,7 +175,7 @@ class FencePlan:
         """
         trail = audit or Audit()
         try:
-            self._check_confirmation(confirm)
+            check_confirmation(confirm, self.target, means=NOTHING_SENT)
             fresh = self.preflight(force_past=force_past)
         except ActionRefused as error:
             trail.refused(error, **self._about, forced_past=force_past)
@@ -232,14 +233,6 @@ class FencePlan:
         about = {"action": "fence", "bootstrap_servers": self.cluster.bootstrap_servers, "target": self.target}
         return about | {name: self.owner[name] for name in names}
 
-    def _check_confirmation(self, confirm: str) -> None:
-        if confirm != self.target:
-            raise ActionRefused(
-                f"The confirmation {confirm!r} does not name {self.target!r}.",
-                means=NOTHING_SENT,
-                do=f"To go on, confirm with exactly {self.target}.",
-            )
-
     def _send(self) -> str:
         """The coordinator's answer, once it is not one that passes by itself: a loading, a marker being written."""
         deadline = time.monotonic() + self.cluster.timeout
@@ -266,7 +259,9 @@ class FencePlan:
         return f"NONE: producer_id={message.producer_id}, producer_epoch={message.producer_epoch}"
 
 
-def plan_fence(cluster: Cluster, transactional_id: str, *, max_transaction_timeout_ms: int = 900_000) -> FencePlan:
+def plan_fence(
+    cluster: Cluster, transactional_id: str, *, max_transaction_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS
+) -> FencePlan:
     """Plan the fence of a transactional id; nothing is sent.
 
     Parameters
@@ -310,12 +305,12 @@ def _owner(cluster: Cluster, transactional_id: str) -> Row:
 def _verdict(owner: Row, max_transaction_timeout_ms: int) -> str:
     if owner["state"] != "Ongoing":
         return "decided" if str(owner["state"]).startswith("Prepare") else "idle"
-    if owner["timeout_ms"] == TWO_PHASE:
+    if owner["timeout_ms"] == TWO_PHASE_COMMIT:
         return "prepared"
     if owner["start_time"] is None or owner["timeout_ms"] is None:
         return "ongoing"
     age = owner["observed_at"] - owner["start_time"]
-    if age > dt.timedelta(milliseconds=owner["timeout_ms"]) + GRACE:
+    if age > dt.timedelta(milliseconds=owner["timeout_ms"]) + TIMEOUT_GRACE:
         return "overdue"
     return "long" if age > dt.timedelta(milliseconds=max_transaction_timeout_ms) else "ongoing"
 

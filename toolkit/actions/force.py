@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from toolkit.analysis.cases import TWO_PHASE_COMMIT
 from toolkit.errors import ActionRefused
 from toolkit.formats.records import STATE_TOPIC
 
@@ -11,8 +12,6 @@ if TYPE_CHECKING:
     from toolkit.schema import Row
 
 __all__ = ["check_force"]
-
-TWO_PHASE = str(2**31 - 1)  # the timeout of a transaction that only an external coordinator ends (KIP-939)
 
 
 def check_force(fresh: Row, force_past: str | None, *, target: str) -> None:
@@ -55,6 +54,6 @@ def _never(fresh: Row) -> str:
     values = {(entry["name"], entry["value"]) for entry in fresh["evidence"]}
     if any(name == "state" and value.startswith("Prepare") for name, value in values):
         return "its coordinator has decided a transaction of this producer."
-    if ("timeout_ms", TWO_PHASE) in values:
+    if ("timeout_ms", str(TWO_PHASE_COMMIT)) in values:
         return "it belongs to a two-phase commit, which only its external coordinator decides."
     return ""

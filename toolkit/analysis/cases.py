@@ -10,8 +10,9 @@ from toolkit.analysis.evidence import Look, Opening
 from toolkit.analysis.states import OPEN_STATES
 from toolkit.schema import Row
 
-__all__ = ["TWO_PHASE_COMMIT", "Case", "Partition", "Seen", "is_held"]
+__all__ = ["MAX_TRANSACTION_TIMEOUT_MS", "TWO_PHASE_COMMIT", "Case", "Partition", "Seen", "is_held"]
 
+MAX_TRANSACTION_TIMEOUT_MS = 900_000  # the brokers' default of transaction.max.timeout.ms
 TWO_PHASE_COMMIT = 2**31 - 1  # KIP-939 has no wire state of its own: the timeout is the only sign
 
 Partition = tuple[str, int]

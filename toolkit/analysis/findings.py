@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from toolkit.analysis.cases import Case, Partition, Seen, is_held
+from toolkit.analysis.cases import MAX_TRANSACTION_TIMEOUT_MS, Case, Partition, Seen, is_held
 from toolkit.analysis.evidence import Look
 from toolkit.analysis.verdicts import Rule, rule_for
 from toolkit.analysis.wording import by_the_looks, evidence, number
@@ -22,7 +22,7 @@ def findings(
     looks: Sequence[Look],
     *,
     asked: Iterable[Partition] = (),
-    max_transaction_timeout_ms: int = 900_000,
+    max_transaction_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS,
 ) -> list[Row]:
     """Judge what one or more looks saw.
 

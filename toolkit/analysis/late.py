@@ -9,14 +9,13 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from toolkit.analysis.cases import TWO_PHASE_COMMIT
+from toolkit.analysis.cases import MAX_TRANSACTION_TIMEOUT_MS, TWO_PHASE_COMMIT
 from toolkit.analysis.evidence import Look
 from toolkit.schema import Row
 
-__all__ = ["LATE_PADDING_MS", "MAX_TRANSACTION_TIMEOUT_MS", "OpenTransaction", "first_seen", "late_transactions"]
+__all__ = ["LATE_PADDING_MS", "OpenTransaction", "first_seen", "late_transactions"]
 
 LATE_PADDING_MS = 300_000  # as long as Kafka's own
-MAX_TRANSACTION_TIMEOUT_MS = 900_000  # the brokers' default of transaction.max.timeout.ms
 
 OpenTransaction = tuple[str, int, int, int]  # topic, partition, producer id, start offset
 FirstSeen = Mapping[OpenTransaction, dt.datetime]

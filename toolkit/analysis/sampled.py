@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
-from toolkit.analysis.cases import Partition
+from toolkit.analysis.cases import MAX_TRANSACTION_TIMEOUT_MS, Partition
 from toolkit.analysis.evidence import Look
 from toolkit.analysis.findings import findings
 from toolkit.schema import FINDINGS, Row
@@ -25,7 +25,7 @@ def judge_sample(
     before: Look | None = None,
     *,
     asked: Iterable[Partition] = (),
-    max_transaction_timeout_ms: int = 900_000,
+    max_transaction_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS,
 ) -> list[Row]:
     """Judge what one sample saw, together with the one before it.
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
 from toolkit import schema
+from toolkit.analysis.cases import MAX_TRANSACTION_TIMEOUT_MS
 from toolkit.analysis.evidence import Look
 from toolkit.analysis.excerpts import is_to_explain
 from toolkit.analysis.findings import findings
@@ -249,7 +250,7 @@ class Cluster(LiveLogs):
         *,
         broker_id: int | None = None,
         looks_apart: float = 5.0,
-        max_transaction_timeout_ms: int = 900_000,
+        max_transaction_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS,
         log_evidence: bool = True,
     ) -> pd.DataFrame:
         """Who holds the LSO of each partition, why, and what is safe (``schema.FINDINGS``).
@@ -291,7 +292,7 @@ class Cluster(LiveLogs):
         *,
         broker_id: int | None = None,
         looks_apart: float = 5.0,
-        max_transaction_timeout_ms: int = 900_000,
+        max_transaction_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS,
         log_evidence: bool = True,
     ) -> list[Row]:
         """`findings` as rows."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from toolkit import __version__
+from toolkit.analysis.cases import MAX_TRANSACTION_TIMEOUT_MS
 from toolkit.errors import ToolkitError
 from toolkit.formats.records import STATE_TOPIC
 from toolkit.schema import Row
@@ -20,7 +21,6 @@ BROKER = 4  # resource type
 VERSION, METADATA = "transaction.version", "metadata.version"
 VERIFICATION, MAX_TIMEOUT = "transaction.partition.verification.enable", "transaction.max.timeout.ms"
 CLIENT_VERSION = "client_transaction_version"
-USUAL_TIMEOUT_MS = 900_000
 NEWEST = 20_000  # offsets of each partition of __transaction_state
 UNREAD = "It could not be read, so nothing is known of it."
 
@@ -168,7 +168,7 @@ def _verification(value: str | None) -> tuple[bool, str]:
 def _max_timeout(value: str | None) -> tuple[bool | None, str]:
     if value is None:
         return None, UNREAD
-    if int(value) > USUAL_TIMEOUT_MS:
+    if int(value) > MAX_TRANSACTION_TIMEOUT_MS:
         return True, (
             "A client may keep a transaction open, and the LSO held, for longer than the 15 minutes of the default, as "
             "Flink wants it; what it left behind is aborted that late, too."

@@ -132,8 +132,7 @@ def with_stretches(held: DataFrame, answers: DataFrame | None) -> DataFrame:
             sf.max("last_stable_offset").alias("lso"), sf.max("high_watermark").alias("high_watermark")
         )
         known = held.join(now, list(PLACE), "left")
-    # Several things are made of these few rows. Brought together, and with all their columns, they are found once.
-    return known.repartition(*PLACE).mapInArrow(_stretches, HELD)
+    return known.mapInArrow(_stretches, HELD)
 
 
 def counted(held: DataFrame, amounts: DataFrame, *, offsets_per_slot: int = OFFSETS_PER_SLOT) -> DataFrame:

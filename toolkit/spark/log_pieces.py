@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import chain
 from typing import Any
 
 import pyarrow as pa
 
 from toolkit.analysis.spans import EMPTY
-from toolkit.sources.log_tables import clip
 from toolkit.sources.logdir.contents import Contents
 from toolkit.sources.logdir.folder import FolderLog
 from toolkit.sources.logdir.log import Log
-from toolkit.sources.logdir.splits import read_split
 from toolkit.sources.logdir.tables import Section, known_before
 from toolkit.spark.log_options import LogOptions
 from toolkit.spark.log_work import Run
@@ -26,10 +23,9 @@ def pieces_of_run(run: Run, options: LogOptions) -> Iterator[pa.Table]:
     """Pieces of stretches; the first one of a log begins with what is known before it, the last one tells its end."""
     start: Any = options.start
     stop: Any = options.stop
-    parts = chain.from_iterable(read_split(split) for split in run.splits)
     return _tables(
         piece_batches(
-            clip(parts, start=start, stop=stop),
+            run.parts(start=start, stop=stop),
             run.where,
             log=log_name(run.splits[0].path, run.where.broker_id),
             before=known_before(FolderLog(run.replica), start) if run.is_first else EMPTY,

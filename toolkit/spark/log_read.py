@@ -10,12 +10,11 @@ import pyarrow as pa
 
 from toolkit.schema import TABLES, Row
 from toolkit.sources import log_tables
-from toolkit.sources.log_tables import Part, clip
+from toolkit.sources.log_tables import Part
 from toolkit.sources.logdir import tables
 from toolkit.sources.logdir.contents import Contents
 from toolkit.sources.logdir.log import Log
 from toolkit.sources.logdir.share import Share
-from toolkit.sources.logdir.splits import read_split
 from toolkit.sources.logdir.state import partition_row, producer_rows
 from toolkit.sources.logdir.tables import Section
 from toolkit.spark.amounts import amount_batches, damaged
@@ -67,9 +66,7 @@ def _amounts_of_run(run: Run, options: LogOptions) -> Iterator[pa.Table]:
 
 
 def _parts(run: Run, options: LogOptions) -> Iterator[Part]:
-    start: Any = options.start
-    stop: Any = options.stop
-    return clip(chain.from_iterable(read_split(split, crc=options.crc) for split in run.splits), start=start, stop=stop)
+    return run.parts(start=options.start, stop=options.stop, crc=options.crc)
 
 
 def _in_tables(rows: Iterable[Row], name: str) -> Iterator[pa.Table]:

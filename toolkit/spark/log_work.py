@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
+from typing import Any
 
 from pyspark.sql.datasource import InputPartition
 
-from toolkit.sources.log_tables import Where
+from toolkit.sources.log_tables import Part, Where, clip
 from toolkit.sources.logdir.contents import Scope
 from toolkit.sources.logdir.layout import Layout, Replica
-from toolkit.sources.logdir.splits import Split
+from toolkit.sources.logdir.splits import Split, read_split
 
 __all__ = ["Logs", "Run", "Stretches"]
 
@@ -39,6 +41,10 @@ class Run:
     is_first: bool
     is_last: bool
     log_end_offset: int
+
+    def parts(self, *, start: Any, stop: Any, crc: bool = False) -> Iterator[Part]:
+        """What is read of them, from `start` to before `stop`; whether the checksums are right where `crc` is asked."""
+        return clip(chain.from_iterable(read_split(split, crc=crc) for split in self.splits), start=start, stop=stop)
 
 
 @dataclass(frozen=True, eq=False)

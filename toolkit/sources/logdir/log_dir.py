@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from toolkit import schema
+from toolkit.analysis.cases import MAX_TRANSACTION_TIMEOUT_MS
 from toolkit.analysis.evidence import Look
 from toolkit.errors import UsageError
 from toolkit.schema import Row
@@ -205,7 +206,7 @@ class LogDir(HeldTables):
         topics: Sequence[str] | None = None,
         partitions: Partitions | None = None,
         *,
-        max_transaction_timeout_ms: int = 900_000,
+        max_transaction_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS,
         log_evidence: bool = True,
         min_held_ms: int | None = None,
     ) -> pd.DataFrame:
@@ -240,7 +241,7 @@ class LogDir(HeldTables):
         topics: Sequence[str] | None = None,
         partitions: Partitions | None = None,
         *,
-        max_transaction_timeout_ms: int = 900_000,
+        max_transaction_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS,
         log_evidence: bool = True,
         min_held_ms: int | None = None,
     ) -> list[Row]:

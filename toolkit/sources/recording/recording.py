@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from toolkit import schema
+from toolkit.analysis.cases import MAX_TRANSACTION_TIMEOUT_MS
 from toolkit.analysis.evidence import Look
 from toolkit.analysis.over_time import recorded_over_time
 from toolkit.analysis.sampled import judge_sample, with_recorded
@@ -342,7 +343,7 @@ class Recording:
         *,
         at: dt.datetime | None = None,
         broker_id: int | None = None,
-        max_transaction_timeout_ms: int = 900_000,
+        max_transaction_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS,
         log_evidence: bool = True,
     ) -> pd.DataFrame:
         """Who held the LSO of each partition at a time, why, and what was safe (``schema.FINDINGS``).
@@ -379,7 +380,7 @@ class Recording:
         *,
         at: dt.datetime | None = None,
         broker_id: int | None = None,
-        max_transaction_timeout_ms: int = 900_000,
+        max_transaction_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS,
         log_evidence: bool = True,
     ) -> list[Row]:
         """`findings` as rows."""

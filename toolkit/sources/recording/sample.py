@@ -8,14 +8,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from toolkit.analysis.cases import MAX_TRANSACTION_TIMEOUT_MS
 from toolkit.analysis.evidence import Look
-from toolkit.analysis.late import (
-    LATE_PADDING_MS,
-    MAX_TRANSACTION_TIMEOUT_MS,
-    OpenTransaction,
-    first_seen,
-    late_transactions,
-)
+from toolkit.analysis.late import LATE_PADDING_MS, OpenTransaction, first_seen, late_transactions
 from toolkit.analysis.sampled import judge_sample
 from toolkit.errors import ToolkitError
 from toolkit.schema import RECORDED, Row

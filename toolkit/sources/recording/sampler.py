@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from toolkit.analysis.late import MAX_TRANSACTION_TIMEOUT_MS
+from toolkit.analysis.cases import MAX_TRANSACTION_TIMEOUT_MS
 from toolkit.errors import ToolkitError
 from toolkit.sources.cluster import Cluster
 from toolkit.sources.recording.limits import longest_timeout_ms
