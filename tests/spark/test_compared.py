@@ -1,0 +1,25 @@
+"""What is told of rows that differ."""
+
+import datetime as dt
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as sf
+
+from toolkit.lab.samples import load
+from toolkit.schema import SPANS
+from toolkit.spark import differences, register
+
+
+def test_only_rows_that_differ_are_told(spark: SparkSession) -> None:
+    register(spark)
+    log_dir = load("late-message").log_dir()
+    found = spark.read.format("kafka_log").option("table", "spans").load(str(log_dir.paths[0]))
+    expected = log_dir.spans()
+    assert differences(found, expected, SPANS).empty
+    assert differences(found.orderBy(sf.desc("first_offset")), expected, SPANS).empty, "in any order"
+    twice = differences(found.union(found.where("first_offset = 15")), expected, SPANS)
+    assert [(row.only_in, row.first_offset) for row in twice.itertuples()] == [("spark", 15)]
+    later = found.withColumn("start", sf.col("start") + sf.expr("interval 1 millisecond")).where("first_offset = 13")
+    told = differences(later, expected[expected.first_offset == 13], SPANS)
+    assert list(told.only_in) == ["spark", "pandas"]
+    assert told.start[0] - told.start[1] == dt.timedelta(milliseconds=1)
