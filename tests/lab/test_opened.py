@@ -33,7 +33,9 @@ def test_the_lab_gives_the_same_answers_live_from_files_and_recorded() -> None:
         assert {row["verdict"] for row in opened.expected.values()} == {"hanging", "ongoing"}
         assert told(opened) == told(opened, opened.log_dir()) == opened.expected
         assert told(opened) == opened.expected, "its broker runs on after it was copied"
+        assert [type(source) for source in opened.sources()] == [LogDir]
         assert told(opened, opened.recording(samples=2)) == opened.expected
+        assert [type(source) for source in opened.sources()] == [LogDir, Recording]
         assert opened.audit.rows() == []
         folder = opened.audit.path.parent
         assert folder.is_dir()
@@ -45,6 +47,7 @@ def test_a_sample_is_asked_as_a_source_is(name: str) -> None:
     with open_source(f"sample:{name}") as opened:
         assert told(opened) == opened.expected
         assert opened.log_dir().batches(topics=[load(name).topic]).shape[0]
+        assert all(told(opened, source) for source in opened.sources() if isinstance(source, type(opened.source)))
         with pytest.raises(UsageError, match="holds no running cluster"):
             _ = opened.cluster
 
@@ -56,6 +59,7 @@ def test_paths_are_opened_as_what_they_are(tmp_path: Path) -> None:
     with open_source(str(copied), at_rest=True) as opened:
         assert isinstance(opened.source, LogDir)
         assert opened.expected == {}
+        assert opened.sources() == [opened.source]
         assert [row["verdict"] for row in opened.source.finding_rows(["orders"], [0])] == ["hanging"]
     with pytest.raises(NotFound, match="There is nothing at"):
         open_source(str(tmp_path / "none"))

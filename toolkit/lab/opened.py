@@ -154,6 +154,19 @@ class Opened:
         record(connect, folder, samples=samples, interval_ms=interval_ms)
         return Recording(folder)
 
+    def sources(self) -> list[LogDir | Recording | Cluster]:
+        """Everything that tells of the incident: a log directory, a recording, both; else the running cluster.
+
+        Of the lab its log directory as it is now, and the recording if one was made.
+        """
+        if self.kafka:
+            made = self._temporary() / "recording"
+            return [self.log_dir(), *([Recording(made)] if is_recording(made) else [])]
+        if self.sample:
+            recorded = self.sample.recording()
+            return [self.sample.log_dir(), *([recorded] if recorded else [])]
+        return [self.source]
+
     def close(self) -> None:
         """Close connections, stop the lab's Kafka, and delete what was temporary."""
         self._resources.close()
