@@ -12,7 +12,7 @@ HEAVY = {
     "pyspark": {"spark", "lab/session.py"},
     "plotly": {"views/plots"},
     "numba": {"formats"},
-    "ipywidgets": {"views/panel.py"},
+    "ipywidgets": {"views/panel"},
     "prometheus_client": {"sources/recording/metrics.py"},
 }
 MODULES = sorted(ROOT.rglob("*.py"))

@@ -1,0 +1,257 @@
+"""The abort panel on a real broker, by its buttons and traits: the road to a moved LSO, and everything that refuses."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.views.panel.shown import button, is_shown, shown
+from toolkit import Cluster
+from toolkit.actions.abort import plan_abort
+from toolkit.actions.audit import Audit
+from toolkit.config import ClientConfig
+from toolkit.errors import ActionRefused, ConnectionFailed, UsageError
+from toolkit.lab import Kafka
+from toolkit.lab.incidents import EVERYDAY, INCIDENTS, Staged
+from toolkit.lab.producer import TxnProducer
+from toolkit.schema import Row
+from toolkit.sources.wire import Wire
+from toolkit.views.panel import AbortPanel
+
+pytestmark = pytest.mark.lab
+
+
+@pytest.fixture
+def cluster(kafka: Kafka) -> Iterator[Cluster]:
+    with Cluster(kafka.bootstrap_servers) as connected:
+        yield connected
+
+
+@pytest.fixture
+def trail(tmp_path: Path) -> Audit:
+    return Audit(tmp_path / "audit.jsonl")
+
+
+def panel_on(cluster: Cluster, trail: Audit, *staged: Staged) -> AbortPanel:
+    return AbortPanel(cluster, topics=[each.topic for each in staged], audit=trail, looks_apart=1.1)
+
+
+def row_of(panel: AbortPanel, staged: Staged) -> Row:
+    return next(
+        row for row in panel.findings if (row["topic"], row["start_offset"]) == (staged.topic, staged.start_offset)
+    )
+
+
+def checked(panel: AbortPanel, staged: Staged) -> None:
+    """Choose it, and do the dry run."""
+    panel.select(row_of(panel, staged))
+    panel.dry_run()
+    assert panel.step == "checked", panel.error
+
+
+def test_from_a_finding_to_a_moved_lso_and_the_next_one(kafka: Kafka, cluster: Cluster, trail: Audit) -> None:
+    one, other = INCIDENTS["late_message"](kafka), INCIDENTS["never_added"](kafka)
+    with INCIDENTS["open_young"](kafka) as healthy:
+        panel = panel_on(cluster, trail, one, other, healthy)
+        assert [row["verdict"] for row in panel.findings if row["producer_id"]] == [
+            each.expected for each in sorted((one, other, healthy), key=lambda each: each.topic)
+        ]
+        assert "2 partitions hang, 1 open transaction is healthy" in shown(panel)
+        assert kafka.bootstrap_servers in shown(panel)
+
+        button(panel, f"HANGING · {one.topic}-0 at offset {one.start_offset}").click()
+        assert panel.step == "chosen"
+        assert panel.selected["reason"] in shown(panel)
+        assert panel.buttons["execute"].disabled
+        assert panel.picture
+        assert panel.picture.figures.keys() == {"light", "dark"}
+
+        button(panel, "Dry run").click()
+        plan = panel.plan
+        assert plan
+        assert not panel.buttons["execute"].disabled
+        assert "The dry run passed. Nothing was written." in shown(panel)
+        assert plan.command in shown(panel)
+        assert trail.rows() == []
+        assert plan.preflight(looks_apart=0.1)["verdict"] == "hanging"
+
+        panel.confirmation.value = plan.target
+        button(panel, "Write the abort marker").click()
+        assert (panel.step, panel.error, panel.ended) == ("done", None, plan)
+        assert panel.result
+        after = panel.result.last_stable_offset_after
+        assert panel.result.last_stable_offset_before == one.start_offset
+        assert after is not None
+        assert after > one.start_offset
+        assert f"The LSO moved: {one.start_offset} → {after}" in shown(panel)
+        assert list(panel.audit.frame()["step"]) == ["intent", "outcome"] == [row["step"] for row in panel.actions]
+
+        button(panel, "Next: HANGING").click()
+        assert panel.selected["topic"] == other.topic
+        assert "The LSO moved" not in shown(panel)
+        panel.dry_run()
+        panel.execute(f"{other.topic}-0@{other.start_offset}")
+        assert "Nothing else that was looked at hangs." in shown(panel)
+        assert not is_shown(panel, panel.buttons["next"])
+        assert [row["verdict"] for row in panel.findings if row["start_offset"] is not None] == ["ongoing"]
+
+
+def test_a_wrong_confirmation_is_refused_and_a_right_one_still_taken(
+    kafka: Kafka, cluster: Cluster, trail: Audit
+) -> None:
+    staged = INCIDENTS["never_added"](kafka)
+    panel = panel_on(cluster, trail, staged)
+    checked(panel, staged)
+    panel.confirmation.value = "orders-0@1"
+    button(panel, "Write the abort marker").click()
+    assert isinstance(panel.error, ActionRefused)
+    assert f"Refused The confirmation 'orders-0@1' does not name '{staged.topic}-0@" in shown(panel)
+    assert "Nothing was written." in panel.error.means
+    assert (panel.step, panel.typed, panel.result) == ("checked", "", None)
+    assert [row["step"] for row in trail.rows()] == ["refused"]
+    panel.execute(f"{staged.topic}-0@{staged.start_offset}")
+    assert panel.step == "done"
+    assert "Means Nothing was written." not in shown(panel)
+
+
+@contextmanager
+def revived(kafka: Kafka, staged: Staged) -> Iterator[None]:
+    """The owner adds the partition to its transaction, and commits in the end."""
+    with Wire(ClientConfig(kafka.bootstrap_servers)) as wire:
+        owner = TxnProducer(wire, staged.transactional_id)
+        owner.producer_id, owner.producer_epoch = staged.producer_id, staged.producer_epoch
+        owner.add(staged.topic, staged.partition)
+        yield
+        owner.end(commit=True)
+
+
+def test_what_came_back_to_life_since_the_dry_run_is_refused(kafka: Kafka, cluster: Cluster, trail: Audit) -> None:
+    staged = INCIDENTS["never_added"](kafka)
+    panel = panel_on(cluster, trail, staged)
+    checked(panel, staged)
+    with revived(kafka, staged):
+        panel.execute(f"{staged.topic}-0@{staged.start_offset}")
+        assert isinstance(panel.error, ActionRefused)
+        assert "is ongoing now" in shown(panel)
+        assert (panel.step, panel.plan, panel.selected["verdict"]) == ("chosen", None, "ongoing")
+        assert "Not to be aborted: ongoing" in shown(panel)
+        assert not is_shown(panel, panel.buttons["execute"])
+    assert [row["step"] for row in trail.rows()] == ["refused"]
+
+
+def test_what_ended_since_the_dry_run_is_refused(kafka: Kafka, cluster: Cluster, trail: Audit, tmp_path: Path) -> None:
+    staged = INCIDENTS["never_added"](kafka)
+    panel = panel_on(cluster, trail, staged)
+    checked(panel, staged)
+    plan = plan_abort(cluster, row_of(panel, staged))
+    plan.execute(confirm=plan.target, audit=Audit(tmp_path / "of-another.jsonl"), looks_apart=0)
+    panel.execute(plan.target)
+    assert "has no transaction open" in shown(panel)
+    assert (panel.step, panel.selected["verdict"]) == ("chosen", "clear")
+
+
+def test_what_has_an_owner_is_explained_and_never_aborted(kafka: Kafka, cluster: Cluster, trail: Audit) -> None:
+    with INCIDENTS["open_young"](kafka) as staged:
+        panel = panel_on(cluster, trail, staged)
+        button(panel, f"ongoing · {staged.topic}-0").click()
+        text = shown(panel)
+        assert "Not to be aborted: ongoing" in text
+        assert panel.selected["remedy"] in text
+        assert f"kafka-txn fence --bootstrap-server {kafka.bootstrap_servers} --transactional-id" in text
+        assert "It would be refused now" in text
+        assert not is_shown(panel, panel.buttons["dry_run"])
+        panel.dry_run()
+        assert isinstance(panel.error, ActionRefused)
+        panel.execute(f"{staged.topic}-0@{staged.start_offset}")
+        assert isinstance(panel.error, UsageError)
+        assert "No dry run has passed." in shown(panel)
+    assert trail.rows() == []
+
+
+def test_a_broker_that_is_down_is_shown(trail: Audit) -> None:
+    with Kafka("4.3.1", properties=EVERYDAY.properties) as own:
+        staged = INCIDENTS["never_added"](own)
+        with Cluster(own.bootstrap_servers, timeout=2) as cluster:
+            panel = panel_on(cluster, trail, staged)
+            checked(panel, staged)
+            own.stop_broker(1)
+            panel.execute(f"{staged.topic}-0@{staged.start_offset}")
+            assert isinstance(panel.error, ConnectionFailed)
+            assert "No answer" in shown(panel)
+            assert (panel.step, panel.result, panel.busy) == ("chosen", None, "")
+            assert "What became of it is not known" in " ".join(panel.problems)
+            panel.look()
+            assert isinstance(panel.error, ConnectionFailed)
+
+
+class Faulty(Cluster):
+    """It fails in a way that nobody foresaw, as often as it is told to."""
+
+    fails: BaseException | None = None
+    asked = 0
+
+    def finding_rows(self, *asked: Any, **named: Any) -> list[Row]:
+        self.asked += 1
+        if self.fails:
+            raise self.fails
+        return super().finding_rows(*asked, **named)
+
+
+@pytest.fixture
+def faulty(kafka: Kafka) -> Iterator[Faulty]:
+    with Faulty(kafka.bootstrap_servers) as connected:
+        yield connected
+
+
+def test_an_unexpected_error_is_shown_kept_and_logged(
+    kafka: Kafka, faulty: Faulty, trail: Audit, caplog: pytest.LogCaptureFixture
+) -> None:
+    staged = INCIDENTS["never_added"](kafka)
+    panel = panel_on(faulty, trail, staged)
+    checked(panel, staged)
+    faulty.fails = RuntimeError("<b>what</b> is this?")
+    button(panel, "Look again").click()
+    assert panel.error is faulty.fails
+    assert "Unexpected error RuntimeError: <b>what</b> is this?" in shown(panel)
+    assert "in finding_rows" in shown(panel)
+    assert "RuntimeError" in caplog.text
+    faulty.fails = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        panel.look()
+    assert "Unexpected error KeyboardInterrupt" in shown(panel)
+    assert not panel.buttons["look"].disabled
+    faulty.fails = None
+    panel.look()
+    assert panel.error is None
+    assert "Unexpected" not in shown(panel)
+
+
+def test_nothing_runs_twice(kafka: Kafka, faulty: Faulty, trail: Audit) -> None:
+    staged = INCIDENTS["never_added"](kafka)
+    panel = panel_on(faulty, trail, staged)
+    before = faulty.asked
+    panel.buttons["look"].click()
+    panel.buttons["look"].click()  # the second half of a double click has waited for the first
+    assert faulty.asked == before + 1
+
+    going, busy = threading.Event(), []
+
+    def watch(_: object) -> None:
+        if panel.busy and not going.is_set():
+            going.set()
+            busy.append([each.disabled for each in (*panel.buttons.values(), panel.confirmation)])
+
+    panel.observe(watch, "busy")
+    worker = threading.Thread(target=panel.look)  # as JupyterLab does, which has a thread for callbacks
+    worker.start()
+    assert going.wait(10)
+    with pytest.raises(UsageError, match="at work: Looking at the cluster"):
+        panel.look()
+    panel.buttons["dry_run"].click()
+    worker.join(30)
+    assert faulty.asked == before + 2
+    assert all(busy[0])
+    assert panel.error is None

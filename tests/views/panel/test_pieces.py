@@ -1,0 +1,133 @@
+"""What the panel says, without a broker: nothing from elsewhere becomes markup, and figures carry all they need."""
+
+import base64
+import datetime as dt
+import gzip
+import json
+import re
+
+import plotly.graph_objects as go
+from plotly.offline import get_plotlyjs
+
+from toolkit.actions.abort import Aborted
+from toolkit.errors import ActionRefused, ToolkitError
+from toolkit.schema import FINDINGS, Row
+from toolkit.views.panel.choices import choice, next_hanging, sorted_out, tone
+from toolkit.views.panel.chosen import answer_html, evidence_html, why_not_html
+from toolkit.views.panel.frame import FigureFrame
+from toolkit.views.panel.picture import Picture
+from toolkit.views.panel.problem import problem_html, traceback_html
+
+NOW = dt.datetime(2026, 11, 21, 9, 0, tzinfo=dt.UTC)
+EVIL = "<img src=x onerror=alert(1)>"
+
+
+def finding(**changed: object) -> Row:
+    row: Row = dict.fromkeys(FINDINGS.names)
+    known = {
+        "topic": "orders",
+        "partition": 0,
+        "position": 1,
+        "producer_id": 7,
+        "producer_epoch": 0,
+        "start_offset": 100,
+        "verdict": "hanging",
+        "reason": "nobody will ever end it",
+        "remedy": "an abort marker",
+        "missing": [],
+        "evidence": [],
+        "records_held": 23,
+        "held_ms": 120_000,
+        "observed_at": NOW,
+        "groups_held": ["billing"],
+    }
+    return {**row, **known, **changed}
+
+
+def test_a_choice_begins_with_its_verdict() -> None:
+    assert choice(finding()) == (
+        "HANGING · orders-0 at offset 100 · 23 records held · for 2 min · billing cannot read on"
+    )
+    idle = finding(verdict="clear", start_offset=None, records_held=None, held_ms=None, groups_held=None, position=None)
+    assert choice(idle) == "clear · orders-0"
+    assert choice(finding(topic=None, verdict="unknown", records_held=None, offsets_held=5)).startswith(
+        "unknown · the whole cluster at offset 100 · 5 offsets held"
+    )
+
+
+def test_the_most_urgent_is_offered_first() -> None:
+    rows = [
+        finding(verdict="ongoing", records_held=900),
+        finding(topic="small", records_held=1),
+        finding(topic="big", records_held=50),
+        finding(verdict="unknown"),
+    ]
+    assert [row["topic"] for row in sorted_out(rows)][:2] == ["big", "small"]
+    assert [row["verdict"] for row in sorted_out(rows)] == ["hanging", "hanging", "unknown", "ongoing"]
+    following = next_hanging(rows)
+    assert following
+    assert following["topic"] == "big"
+    assert next_hanging(rows[:1]) is None
+    assert [tone(row) for row in sorted_out(rows)] == ["alarm", "alarm", "warn", "calm"]
+
+
+def test_nothing_from_elsewhere_becomes_markup() -> None:
+    names = ("reason", "remedy", "cause", "transactional_id", "error")
+    row = finding(**dict.fromkeys(names, EVIL), groups_held=[EVIL], missing=[EVIL], verdict="unknown")
+    for text in (answer_html(row), evidence_html(row), why_not_html(row), problem_html(ActionRefused(EVIL, do=EVIL))):
+        assert "<img" not in text
+        assert "&lt;img" in text
+
+
+def test_every_error_has_a_heading_and_only_a_fault_a_traceback() -> None:
+    for kind in ToolkitError.__subclasses__():
+        error = kind.__new__(kind)
+        ToolkitError.__init__(error, "It is so.", means="It means this.", do="Do that.")
+        for told in ("It is so.", "It means this.", "Do that."):
+            assert told in problem_html(error)
+        assert traceback_html(error) == ""
+    assert "ZeroDivisionError" in traceback_html(ZeroDivisionError("x"))
+
+
+def test_a_figure_carries_all_that_it_needs_and_its_script_once() -> None:
+    frame = FigureFrame()
+    figure = go.Figure(go.Scatter(x=[1], y=[2], name=f"</script>{EVIL}<!--"))
+    frame.show(Picture(figures={"light": figure, "dark": figure}, still=None, problems=[]))
+    script, data = frame.children
+    page = re.sub(r'<script type="text/plain" id="packed">.*?</script>', "", _srcdoc(script.value), flags=re.DOTALL)
+    assert not re.search(r"https?:|//[a-z]|\bsrc=|\bimport\b", page), "it asks nobody for anything"
+    packed = re.search(r'id="packed">([^<]*)<', _srcdoc(script.value))
+    assert packed
+    assert gzip.decompress(base64.b64decode(packed[1])).decode() == get_plotlyjs()
+    assert len(script.value) < 2_500_000
+    inside = re.fullmatch(r'<script type="application/json">(.*)</script>', data.value, flags=re.DOTALL)
+    assert inside
+    assert "<" not in inside[1]
+    assert json.loads(inside[1])["dark"]["data"][0]["name"].startswith("</script>")
+    frame.show(Picture(figures={"light": figure, "dark": figure}, still=None, problems=[]))
+    assert frame.children == (script, data)
+
+
+def test_an_lso_that_did_not_move_is_not_said_to_have() -> None:
+    from types import SimpleNamespace
+    from typing import Any
+
+    from toolkit.views.panel.planned import done_html
+
+    plan: Any = SimpleNamespace(topic="orders", partition=0)
+    done = Aborted(
+        last_stable_offset_before=5,
+        last_stable_offset_after=5,
+        high_watermark=9,
+        next_start_offset=5,
+        observed_at=NOW,
+    )
+    assert "The LSO is still at 5" in done_html(plan, done, "audit.jsonl")
+
+
+def _srcdoc(value: str) -> str:
+    import html
+
+    found = re.search(r'srcdoc="([^"]*)"', value)
+    assert found
+    return html.unescape(found[1])

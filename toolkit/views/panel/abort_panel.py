@@ -1,0 +1,290 @@
+"""The abort panel: choose what hangs, see why, dry run, confirm by typing, and watch the LSO move."""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from toolkit.actions.abort import LOOKS_APART, plan_abort
+from toolkit.actions.audit import Audit
+from toolkit.actions.fence import plan_fence
+from toolkit.actions.given import as_row
+from toolkit.errors import ActionRefused, ToolkitError, UsageError
+from toolkit.views.panel.choices import next_hanging, same
+from toolkit.views.panel.chosen import FENCED
+from toolkit.views.panel.face import Face
+from toolkit.views.panel.picture import picture
+
+if TYPE_CHECKING:
+    from toolkit.actions.given import Finding
+    from toolkit.schema import Row
+    from toolkit.sources.cluster import Cluster
+
+__all__ = ["AbortPanel"]
+
+SETTLE = 0.2  # seconds; a second click that waited while the first one worked comes at once, no person is that fast
+MOST_LOOKS = 500
+WORK: Mapping[str, str] = {
+    "look": "Looking at the cluster; what is in doubt is looked at twice",
+    "choose": "Reading the log around it",
+    "dry_run": "Checking again that it hangs; nothing is written",
+    "execute": "Checking once more, writing the abort marker, and watching the LSO",
+    "next": "Reading the log around it",
+}
+"""What the panel says while a step is under way."""
+
+log = logging.getLogger(__name__)
+
+
+class AbortPanel(Face):
+    """The way from a finding to a moved LSO, step by step; a widget, so that it shows as the result of a cell.
+
+    Nothing is written before the name of the transaction is typed after a dry run that passed, and `AbortPlan.execute`
+    checks all of it once more. Its state is in traits, which a cell may read, and its steps are methods; what goes
+    wrong in a step is shown, and kept in `error`, not raised.
+
+    Parameters
+    ----------
+    cluster
+        The cluster.
+    topics, partitions
+        Where to look, as for `Cluster.findings`; everywhere if null.
+    audit
+        Where it is written down; by default ``Audit()``.
+    looks_apart
+        Seconds between the two looks that a proof takes.
+
+    Attributes
+    ----------
+    findings : list of dict
+        Rows of ``schema.FINDINGS``, as of `looked_at`.
+    selected : dict or None
+        The one that is chosen.
+    step : str
+        ``choose``, ``chosen``, ``checked`` once a dry run has passed, ``done`` once the marker is written.
+    plan : AbortPlan or None
+        What the dry run passed; null again once it is executed or does not hold any more.
+    fence : FencePlan or None
+        How the owner of the one that is chosen would be fenced.
+    typed : str
+        The confirmation, as far as it is typed.
+    ended : AbortPlan or None
+        What was executed last.
+    result : Aborted or None
+        What that changed.
+    error : BaseException or None
+        What the last step was refused for, or failed with.
+    problems : list of str
+        What could not be read beside.
+    picture : Picture or None
+        The timeline of the one that is chosen; ``panel.picture.figures["light"]`` is a plotly figure.
+    actions : list of dict
+        Rows of ``schema.ACTIONS``: what was written down of this cluster.
+    busy : str
+        What is under way; empty if nothing is. Nothing else can be begun meanwhile.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        topics: Sequence[str] | None = None,
+        partitions: Sequence[int] | Sequence[tuple[str, int]] | None = None,
+        audit: Audit | None = None,
+        looks_apart: float = LOOKS_APART,
+    ) -> None:
+        super().__init__(self._choose)
+        self.cluster = cluster
+        self.topics, self.partitions = topics, partitions
+        self.audit = audit or Audit()
+        self.looks_apart = looks_apart
+        self._looks: dict[tuple[str, int], deque[Row]] = {}
+        self._at_work = threading.Lock()  # JupyterLab runs callbacks on a thread of their own, beside that of cells
+        self._last: tuple[str, float] = ("", 0.0)
+        self.observe(self._forget_last, "typed")
+        for name, button in self.buttons.items():
+            button.on_click(partial(self._clicked, name))
+        self.look()
+
+    def __repr__(self) -> str:
+        return f"<AbortPanel {self.cluster.bootstrap_servers}: {self.step}, {len(self.findings)} findings>"
+
+    def look(self) -> None:
+        """Look at the cluster, and begin anew."""
+        self._begin("look")
+
+    def select(self, finding: Finding) -> None:
+        """Choose a finding: one of `findings`, or any row of ``schema.FINDINGS``."""
+        self._begin("choose", partial(self._select, as_row(finding)))
+
+    def dry_run(self) -> None:
+        """Plan the abort of the one that is chosen, and check all of it; nothing is written."""
+        self._begin("dry_run")
+
+    def execute(self, confirm: str | None = None) -> None:
+        """Write the abort marker, if the confirmation and a fresh check allow it, and read the LSO back.
+
+        Parameters
+        ----------
+        confirm
+            The name of the transaction, ``orders-0@913095344``; what is typed in the panel if null.
+        """
+        if confirm is not None:
+            self.typed = confirm
+        self._begin("execute")
+
+    def next(self) -> None:
+        """Choose the next finding that hangs."""
+        self._begin("next")
+
+    def _begin(self, name: str, work: Callable[[], None] | None = None) -> None:
+        """Take a step that a cell asks for."""
+        if not self._attempt(name, work or getattr(self, f"_{name}")):
+            raise UsageError(f"The panel is at work: {self.busy}.", do="Wait for it.")
+
+    def _clicked(self, name: str, _: object) -> None:
+        """Take the step of a button, unless it is the second half of a double click."""
+        button, ended = self._last
+        if (button != name or time.monotonic() - ended > SETTLE) and self._attempt(name, getattr(self, f"_{name}")):
+            self._last = name, time.monotonic()
+
+    def _choose(self, row: Row) -> None:
+        self._attempt("choose", partial(self._select, row))
+
+    def _forget_last(self, _: object) -> None:
+        self._last = "", 0.0  # what is typed anew is meant anew
+
+    def _attempt(self, name: str, work: Callable[[], None]) -> bool:
+        """Take a step, one at a time, and show what came of it; false if one is under way."""
+        if not self._at_work.acquire(blocking=False):
+            return False
+        try:
+            self.busy, self.error, self.problems = WORK[name], None, []
+            self.draw_problem()
+            self._kept(work)
+            self._kept(self.draw)
+            self.draw_problem()
+        finally:
+            self.busy = ""
+            self._at_work.release()
+        return True
+
+    def _kept(self, work: Callable[[], None]) -> None:
+        """Do it, and keep what it raises: nobody stands above a callback to see it."""
+        try:
+            work()
+        except ToolkitError as error:
+            self.error = error
+        except Exception as error:
+            log.exception("The abort panel failed.")
+            self.error = error
+        except BaseException as error:  # an interrupt from the menu is shown, too, and goes on
+            self.error = error
+            self.draw_problem()
+            raise
+
+    def _look(self) -> None:
+        self._reset(None)
+        self.ended = self.result = self.picture = None
+        self.findings = self.cluster.finding_rows(self.topics, self.partitions, looks_apart=self.looks_apart)
+        self.looked_at = dt.datetime.now(dt.UTC)
+        self.actions = self._written()
+
+    def _select(self, row: Row) -> None:
+        self._reset(row)
+        if row["verdict"] in FENCED and row["transactional_id"] is not None:
+            self._beside("How its owner could be fenced", self._plan_fence)
+        self._see()
+
+    def _dry_run(self) -> None:
+        if self.selected is None:
+            raise UsageError("No finding is chosen.", do="Choose one.")
+        self.plan, self.step = None, "chosen"
+        try:
+            plan = plan_abort(self.cluster, self.selected)
+            plan.preflight(looks_apart=self.looks_apart)
+        except ActionRefused:
+            self._look_there()
+            raise
+        self.plan, self.step = plan, "checked"
+
+    def _execute(self) -> None:
+        plan, typed = self.plan, self.typed
+        if plan is None:
+            raise UsageError("No dry run has passed.", means="Nothing was written.", do="Do the dry run first.")
+        self.typed = ""
+        try:
+            result = plan.execute(confirm=typed, audit=self.audit, looks_apart=self.looks_apart)
+        except Exception:
+            if typed == plan.target:  # what the dry run found does not hold any more
+                self.plan, self.step = None, "chosen"
+                self._look_there()
+            raise
+        finally:
+            self.actions = self._written()
+        self.plan, self.ended, self.result, self.step = None, plan, result, "done"
+        self._look_there()
+
+    def _next(self) -> None:
+        row = next_hanging(self.findings)
+        if row is None:
+            raise UsageError("Nothing else hangs.", do="Look again.")
+        self._select(row)
+
+    def _reset(self, row: Row | None) -> None:
+        self.selected, self.step = row, "choose" if row is None else "chosen"
+        self.plan = self.fence = None
+        self.typed = ""
+
+    def _plan_fence(self) -> None:
+        self.fence = plan_fence(self.cluster, self.selected["transactional_id"])
+
+    def _look_there(self) -> None:
+        """Look again at the partition of the one that is chosen, which is not as it was."""
+        self._beside("What became of it", self._look_at_selected)
+        self._see()
+
+    def _look_at_selected(self) -> None:
+        old, place = self.selected, _place(self.selected)
+        rows = self.cluster.finding_rows([place[0]], [place[1]], looks_apart=self.looks_apart)
+        self.findings = [*(row for row in self.findings if _place(row) != place), *rows]
+        fresh = next((row for row in rows if same(row, old)), None)
+        if fresh is not None:
+            self.selected = fresh
+        elif self.step != "done":
+            self._reset(rows[0])
+
+    def _see(self) -> None:
+        """Read the timeline of the partition; without it the panel goes on."""
+        self.picture = None
+        if self.selected["topic"] is not None:
+            self._beside("The timeline", self._read_picture)
+
+    def _read_picture(self) -> None:
+        place = _place(self.selected)
+        looks = self._looks.setdefault(place, deque(maxlen=MOST_LOOKS))
+        looks += self.cluster.partition_rows([place[0]], [place[1]])
+        here = [row for row in self.findings if _place(row) == place] or [self.selected]
+        self.picture = picture(self.cluster, here, list(looks), start=self.selected["start_offset"])
+        self.problems = [*self.problems, *self.picture.problems]
+
+    def _beside(self, what: str, work: Callable[[], None]) -> None:
+        """Do what the answer does not hang on; that it could not be done is told."""
+        try:
+            work()
+        except ToolkitError as error:
+            self.problems = [*self.problems, f"{what} is not known: {error}"]
+
+    def _written(self) -> list[Row]:
+        """What was written down of this cluster, as it was addressed."""
+        return [row for row in self.audit.rows() if row["bootstrap_servers"] == self.cluster.bootstrap_servers]
+
+
+def _place(row: Row) -> tuple[str, int]:
+    return row["topic"], row["partition"]

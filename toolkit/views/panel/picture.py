@@ -1,0 +1,85 @@
+"""The timeline of a live partition, read from its log as far as that is near, for light and for dark pages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from toolkit.errors import ToolkitError
+from toolkit.schema import LSO_TIMELINE, SPANS, Row
+from toolkit.views.report.chart import gap_chart
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from toolkit.schema import Table
+    from toolkit.sources.cluster import Cluster
+    from toolkit.views.plots.theme import ThemeName
+
+__all__ = ["Picture", "picture"]
+
+BEFORE, BEHIND = 2_000, 50_000  # offsets of the log that are read around where the transaction starts
+
+Read = TypeVar("Read")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    """A timeline by theme, shapes for a still one, and what could not be read for it, as sentences."""
+
+    figures: Mapping[str, Any]
+    still: Mapping[str, Any] | None
+    problems: Sequence[str]
+
+
+def picture(cluster: Cluster, findings: Sequence[Row], looks: Sequence[Row], *, start: int | None) -> Picture:
+    """Read the log around where a transaction starts, and draw it.
+
+    Parameters
+    ----------
+    findings
+        The findings of one partition, with at least one.
+    looks
+        Rows of ``schema.PARTITIONS`` of it, at several times: the newest last, and at least one.
+    start
+        Where the transaction starts; null reads around the LSO.
+    """
+    from toolkit.views.plots import plot_timeline
+
+    topic, partition = findings[0]["topic"], findings[0]["partition"]
+    problems: list[str] = [f"The partition could not be looked at: {looks[-1]['error']}"] if looks[-1]["error"] else []
+
+    def attempt(what: str, read: Callable[[], Read], otherwise: Read) -> Read:
+        try:
+            return read()
+        except ToolkitError as error:
+            problems.append(f"{what} could not be read: {error}")
+            return otherwise
+
+    middle = looks[-1]["last_stable_offset"] or 0 if start is None else start
+    bounds = {"start": max(looks[-1]["log_start_offset"] or 0, middle - BEFORE), "stop": middle + BEHIND}
+
+    def rows(table: Table, read: Callable[..., pd.DataFrame], what: str) -> list[Row]:
+        return [] if looks[-1]["error"] else attempt(what, lambda: table.rows(read(topic, partition, **bounds)), [])
+
+    spans = rows(SPANS, cluster.spans, "The log")
+    steps = rows(LSO_TIMELINE, cluster.lso_timeline, "How the LSO moved")
+    ids = sorted({row["transactional_id"] for row in findings if row["transactional_id"] is not None})
+    events = attempt("What the coordinators wrote", lambda: cluster.coordinator_events(ids), None) if ids else None
+    themes: tuple[ThemeName, ...] = ("light", "dark")
+    figures: dict[str, Any] = {
+        theme: plot_timeline(
+            spans,
+            lso_timeline=steps,
+            partitions=looks,
+            findings=findings,
+            coordinator_events=events,
+            topic=topic,
+            partition=partition,
+            theme=theme,
+        )
+        for theme in themes
+    }
+    still = gap_chart(findings[0], steps=steps, spans=spans, looks=looks)
+    return Picture(figures=figures, still=still, problems=problems)
