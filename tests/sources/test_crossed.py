@@ -29,6 +29,19 @@ def test_the_combination_of_an_incident(name: str) -> None:
     assert list(crossed_frame(sample.log_dir(), sample.topic, sample.partition).columns) == CROSSED.names
 
 
+def test_what_the_next_epoch_added_is_not_taken_for_the_dead_one() -> None:
+    sample = load("superseded-same-partition")
+    (row,) = crossed_rows(sample.log_dir(), sample.topic, sample.partition)
+    told = {name: row[name] for name in ("producer_epoch", "owner_epoch", "expects_marker", "was_added", "last_ended")}
+    assert told == {
+        "producer_epoch": 0,
+        "owner_epoch": 1,
+        "expects_marker": True,
+        "was_added": False,
+        "last_ended": None,
+    }
+
+
 def test_a_silent_coordinator_makes_no_orphan() -> None:
     sample = load("orphan")
     producers = sample.log_dir().producer_rows([sample.topic], [sample.partition])

@@ -40,9 +40,11 @@ CROSSED = Table(
         Column("producer_epoch", INT16, "Leader: epoch of its newest batch."),
         Column("transactional_id", STRING, "Coordinator: id that has this producer id; null where none has."),
         Column("state", STRING, "Coordinator: state of that id."),
-        Column("coordinator_epoch_of_id", INT16, "Coordinator: epoch of that id."),
+        Column("owner_epoch", INT16, "Coordinator: epoch of that id."),
         Column("expects_marker", BOOL, "Coordinator: whether a marker of it is still to be written here."),
-        Column("was_added", BOOL, "Its log: whether it ever had this partition; null if that was not read whole."),
+        Column(
+            "was_added", BOOL, "Its log: whether that epoch ever had this partition; null if it was not read whole."
+        ),
         Column("last_ended", STRING, "Its log: how its last transaction here ended, as of schema.HISTORIES."),
         Column("combination", STRING, "One of analysis.crossed.COMBINATIONS.", nullable=False),
         Column("means", STRING, "What that means, as a sentence.", nullable=False),
@@ -81,7 +83,8 @@ def _row(producer: Row, transactions: Sequence[Row], histories: Sequence[Row] | 
     place, producer_id = (producer["topic"], producer["partition"]), producer["producer_id"]
     owner = next((row for row in transactions if row["producer_id"] == producer_id and row["transactional_id"]), None)
     told = [row for row in histories or () if row["producer_id"] == producer_id]
-    here = [row for row in told if row["kind"] == "transaction" and place in _places(row)]
+    mine = [row for row in told if row["producer_epoch"] == producer["producer_epoch"]]
+    here = [row for row in mine if row["kind"] == "transaction" and place in _places(row)]
     is_whole = bool(told) and not any(row["truncated"] or row["error"] for row in told)
     row = {
         "topic": producer["topic"],
@@ -91,7 +94,7 @@ def _row(producer: Row, transactions: Sequence[Row], histories: Sequence[Row] | 
         "producer_epoch": producer["producer_epoch"],
         "transactional_id": owner and owner["transactional_id"],
         "state": owner and owner["state"],
-        "coordinator_epoch_of_id": owner and owner["producer_epoch"],
+        "owner_epoch": owner and owner["producer_epoch"],
         "expects_marker": None if owner is None else owner["state"] in OPEN_STATES and place in _places(owner),
         "was_added": True if here else False if is_whole else None,
         "last_ended": here[-1]["ended"] if here else None,
@@ -104,7 +107,7 @@ def _combination(row: Row, *, unasked: bool) -> str:
     """From top to bottom, as of `COMBINATIONS`."""
     if row["transactional_id"] is None:
         return "unknown" if unasked else "orphan"
-    if row["state"] == "Ongoing" and (row["coordinator_epoch_of_id"] or 0) > (row["producer_epoch"] or 0):
+    if row["state"] == "Ongoing" and (row["owner_epoch"] or 0) > (row["producer_epoch"] or 0):
         return "superseded epoch"
     if row["expects_marker"]:
         return "its own"

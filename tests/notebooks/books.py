@@ -1,0 +1,82 @@
+"""The notebooks of the project, what of them belongs in git, and copies with other parameters."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import nbformat
+from nbformat import NotebookNode
+
+__all__ = ["BOOKS", "FOLDER", "cleaned", "code_cells", "is_checked", "read", "with_parameters", "write"]
+
+FOLDER = Path(__file__).resolve().parents[2] / "notebooks"
+BOOKS = sorted(FOLDER.glob("*.ipynb"))
+CHECK = "# NBVAL_CHECK_OUTPUT"
+METADATA = {
+    "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+    "language_info": {"name": "python"},
+}
+
+
+def read(path: Path) -> NotebookNode:
+    """Return the notebook of a file."""
+    book: NotebookNode = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
+    return book
+
+
+def write(book: NotebookNode, path: Path) -> Path:
+    """Write a notebook to a file, and return the file."""
+    nbformat.validate(book)
+    nbformat.write(book, path)  # type: ignore[no-untyped-call]
+    return path
+
+
+def code_cells(book: NotebookNode) -> list[NotebookNode]:
+    """Code cells in order; nbval calls the first one ``Cell 0``."""
+    return [cell for cell in book.cells if cell.cell_type == "code"]
+
+
+def is_checked(cell: NotebookNode) -> bool:
+    """Whether nbval compares the cell's output with what is stored."""
+    return bool(cell.cell_type == "code" and cell.source.split("\n", 1)[0] == CHECK)
+
+
+def cleaned(book: NotebookNode) -> NotebookNode:
+    """The notebook as it belongs in git: plain text of the checked cells, with a count, and no other output."""
+    book = _node({**book, "metadata": METADATA})
+    for number, cell in enumerate(code_cells(book), start=1):
+        kept = [_plain(output) for output in cell.outputs] if is_checked(cell) else []
+        cell.outputs = [output for output in kept if output is not None]
+        cell.execution_count = number if cell.outputs else None  # without a count nbval compares nothing
+        for output in cell.outputs:
+            if output.output_type == "execute_result":
+                output.execution_count = number
+    for cell in book.cells:
+        cell.metadata = {"tags": cell.metadata.tags} if cell.metadata.get("tags") else {}
+    return book
+
+
+def with_parameters(book: NotebookNode, **values: object) -> NotebookNode:
+    """A copy without stored outputs whose parameters cell gives other values."""
+    copy = _node(book)
+    for cell in code_cells(copy):
+        cell.outputs, cell.execution_count = [], None
+    (parameters,) = (cell for cell in copy.cells if "parameters" in cell.metadata.get("tags", ()))
+    for name, value in values.items():
+        parameters.source, count = re.subn(rf"(?m)^{name} = .*$", f"{name} = {value!r}", parameters.source)
+        assert count == 1, f"the parameters cell has no {name}"
+    return copy
+
+
+def _plain(output: NotebookNode) -> NotebookNode | None:
+    """An output with nothing but its text; null for what warns or draws."""
+    if output.output_type == "stream":
+        return _node(output) if output.name == "stdout" else None
+    data = {kind: text for kind, text in output.get("data", {}).items() if kind == "text/plain"}
+    return _node({**output, "data": data, "metadata": {}}) if data else None
+
+
+def _node(content: Mapping[str, object]) -> NotebookNode:
+    """A copy that is a node all the way down."""
+    node: NotebookNode = nbformat.from_dict(content)  # type: ignore[no-untyped-call]
+    return node

@@ -1,0 +1,64 @@
+"""Run a notebook with nbval, in a process and with folders of its own."""
+
+import os
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["Outcome", "own_folders", "run"]
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Cells by name (``Cell 3``) with null, or what nbval says where they failed; and all that it printed."""
+
+    cells: Mapping[str, str | None]
+    printed: str
+
+    @property
+    def failed(self) -> dict[str, str]:
+        """Cells that failed, with nbval's words."""
+        return {name: text for name, text in self.cells.items() if text is not None}
+
+
+def own_folders(folder: Path) -> dict[str, str]:
+    """Environment of a kernel that neither sees nor touches what its user has of Jupyter, nor writes to their audit."""
+    names = ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR", "TMPDIR")
+    for name in names:
+        (folder / name.lower()).mkdir(parents=True, exist_ok=True)
+    mine = {name: str(folder / name.lower()) for name in names}
+    return {**mine, "JUPYTER_PLATFORM_DIRS": "1", "KAFKA_TXN_AUDIT_FILE": str(folder / "audit.jsonl")}
+
+
+def run(path: Path, folder: Path, *, seconds: float = 300) -> Outcome:
+    """Run a notebook with nbval, which compares the outputs of its checked cells.
+
+    Parameters
+    ----------
+    path
+        The notebook.
+    folder
+        For whatever is written meanwhile.
+    seconds
+        How long it may take.
+    """
+    report = folder / "nbval.xml"
+    line = ["-m", "pytest", "-q", "-p", "tests.notebooks.plain", "-p", "no:cacheprovider", "--nbval-lax",
+            "--nbval-current-env", "--color=no", "--rootdir", str(ROOT), f"--junitxml={report}", str(path)]  # fmt: skip
+    environment = {**os.environ, **own_folders(folder)}
+    done = subprocess.run(
+        [sys.executable, *line], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=seconds
+    )
+    assert report.is_file(), done.stdout + done.stderr
+    cases = ET.parse(report).getroot().iter("testcase")
+    return Outcome({case.get("name", ""): _failure(case) for case in cases}, done.stdout + done.stderr)
+
+
+def _failure(case: ET.Element) -> str | None:
+    found = [*case.iter("failure"), *case.iter("error")]
+    return "\n".join(each.text or "" for each in found) if found else None

@@ -1,0 +1,44 @@
+"""nbval compares what is stored: on notebooks without counts it compares nothing, and says that all is well."""
+
+from pathlib import Path
+
+from nbformat import NotebookNode
+
+from tests.notebooks.books import FOLDER, code_cells, is_checked, read, with_parameters, write
+from tests.notebooks.running import run
+
+BOOK = FOLDER / "02_lso_timeline.ipynb"
+SAMPLE = "sample:late-message"  # what its lab stages by default: what is stored holds, and no broker is needed
+
+
+def of_the_sample() -> NotebookNode:
+    """The notebook as it is, stored outputs included, with the sample for its source."""
+    book, other = read(BOOK), with_parameters(read(BOOK), source=SAMPLE)
+    for cell, changed in zip(code_cells(book), code_cells(other), strict=True):
+        cell.source = changed.source
+    return book
+
+
+def numbered(book: NotebookNode, cell_id: str) -> tuple[str, NotebookNode]:
+    """What nbval calls a cell, and the cell."""
+    return next((f"Cell {number}", cell) for number, cell in enumerate(code_cells(book)) if cell.id == cell_id)
+
+
+def test_an_altered_output_and_an_altered_claim_fail_and_nothing_else(tmp_path: Path) -> None:
+    """Nor does a checked cell whose count was stripped, which is why the hygiene test asks for counts."""
+    book = of_the_sample()
+    shown, cell = numbered(book, "spans")
+    assert is_checked(cell)
+    text = cell.outputs[0].data["text/plain"]
+    cell.outputs[0].data["text/plain"] = text.replace("commit        20", "commit        21")
+    assert cell.outputs[0].data["text/plain"] != text
+    claimed, cell = numbered(book, "steps-claims")
+    cell.source, claim = cell.source.replace('== known["start_offset"]', '!= known["start_offset"]'), cell.source
+    assert cell.source != claim
+    stripped, cell = numbered(book, "lag-rows")
+    cell.outputs, cell.execution_count = [], None
+    outcome = run(write(book, tmp_path / "altered.ipynb"), tmp_path)
+    assert outcome.failed.keys() == {shown, claimed}, outcome.printed
+    assert stripped in outcome.cells
+    assert "Cell outputs differ" in outcome.failed[shown]
+    assert "AssertionError" in outcome.failed[claimed]

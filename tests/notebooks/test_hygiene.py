@@ -1,0 +1,75 @@
+"""What of a notebook is in git: no more than can be read, compared and reviewed."""
+
+import ast
+import re
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbformat import NotebookNode
+
+from tests.notebooks.books import BOOKS, cleaned, code_cells, is_checked, read, write
+
+MOST_BYTES = 300_000
+MOST_LINES = 12
+LOCAL = "08_databricks"  # it has a switch of its own in place of a source
+
+by_name = pytest.mark.parametrize("path", BOOKS, ids=lambda path: path.stem)
+
+
+def lines(cell: NotebookNode) -> list[str]:
+    """Lines of code: neither empty nor only a comment."""
+    return [line for line in cell.source.splitlines() if line.strip() and not line.strip().startswith("#")]
+
+
+def test_they_are_numbered_from_one() -> None:
+    assert BOOKS
+    assert [path.stem[:3] for path in BOOKS] == [f"{number:02}_" for number in range(1, len(BOOKS) + 1)]
+
+
+@by_name
+def test_it_opens_with_its_number_and_its_parameters(path: Path) -> None:
+    title, parameters, *_ = read(path).cells
+    assert title.cell_type == "markdown"
+    assert re.match(rf"# {int(path.stem[:2])}\. \w", title.source)
+    assert (parameters.cell_type, parameters.metadata.get("tags")) == ("code", ["parameters"])
+    if path.stem != LOCAL:
+        assert re.search(r'(?m)^source = "lab"', parameters.source)
+    statements = ast.parse(parameters.source).body
+    assert all(isinstance(each, ast.Assign) for each in statements), "parameters only, so that others can be injected"
+
+
+@by_name
+def test_nothing_is_stored_but_what_is_compared(path: Path, tmp_path: Path) -> None:
+    assert path.stat().st_size < MOST_BYTES
+    book = read(path)
+    nbformat.validate(book)
+    assert not book.metadata.get("widgets")
+    for cell in code_cells(book):
+        assert bool(cell.outputs) == (cell.execution_count is not None) == is_checked(cell), cell.source
+        kinds = {kind for output in cell.outputs for kind in output.get("data", {"text/plain": ""})}
+        assert kinds <= {"text/plain"}, cell.source
+    as_it_should_be = write(cleaned(book), tmp_path / path.name)
+    assert path.read_text() == as_it_should_be.read_text(), f"python -m tests.notebooks.clean {path}"
+
+
+@by_name
+def test_it_proves_what_it_claims_in_short_cells(path: Path) -> None:
+    cells = code_cells(read(path))
+    assert any(re.search(r"(?m)^\s*assert ", cell.source) for cell in cells)
+    assert [cell.source for cell in cells if len(lines(cell)) > MOST_LINES] == []
+    assert [line for cell in cells for line in cell.source.splitlines() if len(line) > 120] == []
+
+
+@by_name
+def test_every_cell_keeps_its_name(path: Path) -> None:
+    """Ids that are words make a change of a notebook readable, and stay when it is refreshed."""
+    ids = [cell.id for cell in read(path).cells]
+    assert len(ids) == len(set(ids))
+    assert [each for each in ids if not re.fullmatch(r"[a-z][a-z0-9-]*", each)] == []
+
+
+@by_name
+def test_it_ends_with_closing(path: Path) -> None:
+    *_, last = code_cells(read(path))
+    assert ".close()" in last.source or ".stop()" in last.source

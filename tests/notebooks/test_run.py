@@ -1,0 +1,16 @@
+"""Every notebook runs from a clean start, its claims hold, and what it shows is what is stored of it."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.notebooks.books import BOOKS, code_cells, read
+from tests.notebooks.running import run
+
+
+@pytest.mark.lab
+@pytest.mark.parametrize("path", BOOKS, ids=lambda path: path.stem)
+def test_a_notebook_runs_as_it_is(path: Path, tmp_path: Path) -> None:
+    outcome = run(path, tmp_path)
+    assert outcome.failed == {}, outcome.printed
+    assert len(outcome.cells) == len(code_cells(read(path)))
