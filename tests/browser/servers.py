@@ -1,0 +1,123 @@
+"""JupyterLab and Voila on a free port of this machine, each with settings of its own, ended by their process id."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+__all__ = ["jupyter_lab", "voila"]
+
+SECONDS = 60
+
+
+@contextmanager
+def jupyter_lab(notebook: Path, folder: Path, *, dark: bool = False) -> Iterator[str]:
+    """Serve a notebook; gives the address that opens it.
+
+    Parameters
+    ----------
+    notebook
+        A copy that may be written to.
+    folder
+        For settings and the log.
+    dark
+        In dark colours.
+    """
+    _set(folder, "themes", {"theme": "JupyterLab Dark" if dark else "JupyterLab Light"})
+    _set(folder, "notification", {"fetchNews": "false"})
+    port = _free_port()
+    options = [
+        f"--ServerApp.root_dir={notebook.parent}",
+        f"--ServerApp.port={port}",
+        "--ServerApp.ip=127.0.0.1",
+        "--no-browser",
+        "--allow-root",
+        "--IdentityProvider.token=",
+        "--ServerApp.password=",
+        "--ServerApp.disable_check_xsrf=True",
+        "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
+        "--LabApp.news_url=None",
+    ]
+    with _running(["jupyterlab", *options], folder, f"http://127.0.0.1:{port}/api"):
+        yield f"http://127.0.0.1:{port}/lab/tree/{notebook.name}?reset"
+
+
+@contextmanager
+def voila(notebook: Path, folder: Path, *, dark: bool = False) -> Iterator[str]:
+    """Serve what a notebook shows; gives the address. The notebook runs each time that it is opened."""
+    port = _free_port()
+    options = [
+        str(notebook),
+        f"--port={port}",
+        "--Voila.ip=127.0.0.1",
+        "--no-browser",
+        f"--theme={'dark' if dark else 'light'}",
+    ]
+    with _running(["voila", *options], folder, f"http://127.0.0.1:{port}/voila/static/voila.js"):
+        yield f"http://127.0.0.1:{port}/"
+
+
+@contextmanager
+def _running(module: Sequence[str], folder: Path, probe: str) -> Iterator[None]:
+    folder.mkdir(parents=True, exist_ok=True)
+    own = {
+        "IPYTHONDIR": str(folder / "ipython"),
+        "JUPYTER_CONFIG_DIR": str(folder / "config"),
+        "JUPYTER_DATA_DIR": str(folder / "data"),
+        "JUPYTER_RUNTIME_DIR": str(folder / "runtime"),
+        "JUPYTERLAB_SETTINGS_DIR": str(folder / "settings"),
+        "JUPYTERLAB_WORKSPACES_DIR": str(folder / "workspaces"),
+        "KAFKA_TXN_AUDIT_FILE": str(folder / "audit.jsonl"),
+    }
+    log = folder / "server.log"
+    with log.open("wb") as out:
+        server = subprocess.Popen(
+            [sys.executable, "-m", *module], env=os.environ | own, cwd=folder, stdout=out, stderr=subprocess.STDOUT
+        )
+        try:
+            _wait(server, probe, log)
+            yield
+        finally:
+            server.terminate()  # it ends its kernels, and a kernel the Kafka that it runs
+            try:
+                server.wait(SECONDS)
+            except subprocess.TimeoutExpired:
+                server.kill()
+                server.wait()
+
+
+def _set(folder: Path, name: str, settings: dict[str, str]) -> None:
+    path = folder / f"settings/@jupyterlab/apputils-extension/{name}.jupyterlab-settings"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(settings))
+
+
+def _wait(server: subprocess.Popen[bytes], probe: str, log: Path) -> None:
+    deadline = time.monotonic() + SECONDS
+    while True:
+        try:
+            with urllib.request.urlopen(probe, timeout=5):
+                return
+        except urllib.error.HTTPError:
+            return  # it answers
+        except OSError:
+            told = log.read_text(errors="replace")[-3000:]
+            assert server.poll() is None, f"The server ended:\n{told}"
+            assert time.monotonic() < deadline, f"The server does not answer:\n{told}"
+            time.sleep(0.2)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
