@@ -12,7 +12,7 @@ from toolkit.schema import Row
 
 __all__ = ["MANY", "Interval", "intervals", "merged"]
 
-MANY = "many transactions"
+MANY = "short states"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
