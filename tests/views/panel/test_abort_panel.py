@@ -187,6 +187,17 @@ def test_a_broker_that_is_down_is_shown(trail: Audit) -> None:
             assert isinstance(panel.error, ConnectionFailed)
 
 
+def test_what_cannot_be_written_down_is_not_done(kafka: Kafka, cluster: Cluster, tmp_path: Path) -> None:
+    staged = INCIDENTS["never_added"](kafka)
+    panel = panel_on(cluster, Audit(tmp_path), staged)  # a folder is no file
+    assert f"The audit file {tmp_path} cannot be read" in shown(panel)
+    checked(panel, staged)
+    panel.execute(f"{staged.topic}-0@{staged.start_offset}")
+    assert isinstance(panel.error, ActionRefused)
+    assert "Nothing was sent: what cannot be told afterwards is not done." in shown(panel)
+    assert (panel.step, panel.result, row_of(panel, staged)["verdict"]) == ("chosen", None, "hanging")
+
+
 class Faulty(Cluster):
     """It fails in a way that nobody foresaw, as often as it is told to."""
 

@@ -3,20 +3,25 @@
 import base64
 import datetime as dt
 import gzip
+import html
 import json
 import re
+from types import SimpleNamespace
+from typing import Any
 
 import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
 from toolkit.actions.abort import Aborted
 from toolkit.errors import ActionRefused, ToolkitError
-from toolkit.schema import FINDINGS, Row
+from toolkit.schema import FINDINGS, PARTITIONS, Row
 from toolkit.views.panel.choices import choice, next_hanging, sorted_out, tone
 from toolkit.views.panel.chosen import answer_html, evidence_html, why_not_html
 from toolkit.views.panel.frame import FigureFrame
 from toolkit.views.panel.picture import Picture
+from toolkit.views.panel.planned import done_html
 from toolkit.views.panel.problem import problem_html, traceback_html
+from toolkit.views.report.chart import gap_chart
 
 NOW = dt.datetime(2026, 11, 21, 9, 0, tzinfo=dt.UTC)
 EVIL = "<img src=x onerror=alert(1)>"
@@ -74,7 +79,7 @@ def test_the_most_urgent_is_offered_first() -> None:
 def test_nothing_from_elsewhere_becomes_markup() -> None:
     names = ("reason", "remedy", "cause", "transactional_id", "error")
     row = finding(**dict.fromkeys(names, EVIL), groups_held=[EVIL], missing=[EVIL], verdict="unknown")
-    for text in (answer_html(row), evidence_html(row), why_not_html(row), problem_html(ActionRefused(EVIL, do=EVIL))):
+    for text in (answer_html(row), why_not_html(row), evidence_html(row), problem_html(ActionRefused(EVIL, do=EVIL))):
         assert "<img" not in text
         assert "&lt;img" in text
 
@@ -108,12 +113,19 @@ def test_a_figure_carries_all_that_it_needs_and_its_script_once() -> None:
     assert frame.children == (script, data)
 
 
+def test_where_no_script_draws_a_still_picture_is_there() -> None:
+    look = {**dict.fromkeys(PARTITIONS.names), "topic": "orders", "partition": 0, "last_stable_offset": 100}
+    looks = [{**look, "observed_at": NOW + dt.timedelta(seconds=each), "high_watermark": 100 + each} for each in (0, 9)]
+    frame = FigureFrame()
+    frame.show(Picture(figures={}, still=gap_chart(finding(), steps=[], spans=[], looks=looks), problems=[]))
+    still = frame.children[1].value.partition("</script>")[2]
+    assert "LSO and end of the log of orders-0" in still
+    assert still.count("<path") == 5  # three, and two in the key
+    frame.clear()
+    assert frame.children[1].value == ""
+
+
 def test_an_lso_that_did_not_move_is_not_said_to_have() -> None:
-    from types import SimpleNamespace
-    from typing import Any
-
-    from toolkit.views.panel.planned import done_html
-
     plan: Any = SimpleNamespace(topic="orders", partition=0)
     done = Aborted(
         last_stable_offset_before=5,
@@ -126,8 +138,6 @@ def test_an_lso_that_did_not_move_is_not_said_to_have() -> None:
 
 
 def _srcdoc(value: str) -> str:
-    import html
-
     found = re.search(r'srcdoc="([^"]*)"', value)
     assert found
     return html.unescape(found[1])

@@ -194,7 +194,7 @@ class AbortPanel(Face):
         self.ended = self.result = self.picture = None
         self.findings = self.cluster.finding_rows(self.topics, self.partitions, looks_apart=self.looks_apart)
         self.looked_at = dt.datetime.now(dt.UTC)
-        self.actions = self._written()
+        self._read_trail()
 
     def _select(self, row: Row) -> None:
         self._reset(row)
@@ -227,7 +227,7 @@ class AbortPanel(Face):
                 self._look_there()
             raise
         finally:
-            self.actions = self._written()
+            self._read_trail()
         self.plan, self.ended, self.result, self.step = None, plan, result, "done"
         self._look_there()
 
@@ -281,9 +281,14 @@ class AbortPanel(Face):
         except ToolkitError as error:
             self.problems = [*self.problems, f"{what} is not known: {error}"]
 
-    def _written(self) -> list[Row]:
-        """What was written down of this cluster, as it was addressed."""
-        return [row for row in self.audit.rows() if row["bootstrap_servers"] == self.cluster.bootstrap_servers]
+    def _read_trail(self) -> None:
+        """Take in what was written down of this cluster, as it was addressed."""
+        try:
+            rows = self.audit.rows()
+        except OSError as error:
+            self.problems = [*self.problems, f"The audit file {self.audit.path} cannot be read: {error}"]
+            return
+        self.actions = [row for row in rows if row["bootstrap_servers"] == self.cluster.bootstrap_servers]
 
 
 def _place(row: Row) -> tuple[str, int]:

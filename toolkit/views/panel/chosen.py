@@ -43,8 +43,9 @@ def answer_html(row: Row) -> str:
 
 
 def evidence_html(row: Row) -> str:
-    """Everything that was seen of it."""
-    return facts(answer(row).facts) + grid(evidence_grid(row))
+    """What else was seen of it: the rest of the facts, and each piece of evidence."""
+    rest = [fact for fact in answer(row).facts if fact.label not in _FIRST]
+    return facts(rest) + grid(evidence_grid(row))
 
 
 def why_not_html(row: Row) -> str:

@@ -72,9 +72,9 @@ class Face(widgets.VBox):  # type: ignore[misc]
         self._traceback = _folded("Traceback")
         self._audit = _folded("Audit trail")
         self._figure = FigureFrame()
-        self._road = widgets.HBox([self.buttons["dry_run"], self._said["asked"], self.confirmation])
-        self._road.children = (*self._road.children, self.buttons["execute"])
         top = widgets.HBox([self._said["head"], self.buttons["look"]])
+        asked = self._said["asked"], self.confirmation
+        self._road = widgets.HBox([self.buttons["dry_run"], *asked, self.buttons["execute"]])
         for box, name in ((top, "top"), (self._choices, "choices"), (self._road, "row")):
             box.add_class(name)
         said = self._said
@@ -165,7 +165,7 @@ class Face(widgets.VBox):  # type: ignore[misc]
 
     def _asked(self) -> str:
         if self.plan is None:
-            return "writes nothing; then type what is to be ended:"
+            return "writes nothing. Then type its name:"
         return f'To do it, type <b class="number">{line(self.plan.target)}</b>'
 
     def _done(self) -> str:
