@@ -50,7 +50,7 @@ def run(path: Path, folder: Path, *, seconds: float = 300) -> Outcome:
     report = folder / "nbval.xml"
     line = ["-m", "pytest", "-q", "-p", "tests.notebooks.plain", "-p", "no:cacheprovider", "--nbval-lax",
             "--nbval-current-env", "--color=no", "--rootdir", str(ROOT), f"--junitxml={report}", str(path)]  # fmt: skip
-    environment = {**os.environ, **own_folders(folder)}
+    environment = {**os.environ, **own_folders(folder), "PYTEST_ADDOPTS": ""}
     done = subprocess.run(
         [sys.executable, *line], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=seconds
     )
