@@ -23,3 +23,11 @@ def test_only_rows_that_differ_are_told(spark: SparkSession) -> None:
     told = differences(later, expected[expected.first_offset == 13], SPANS)
     assert list(told.only_in) == ["spark", "pandas"]
     assert told.start[0] - told.start[1] == dt.timedelta(milliseconds=1)
+
+
+def test_what_spark_connect_hangs_on_a_frame_does_no_harm() -> None:
+    frame = load("late-message").log_dir().spans(["orders"])
+    rows = SPANS.rows(frame)
+    frame.attrs["metrics"] = [object()]
+    assert SPANS.rows(frame) == rows, "and no warning"
+    assert list(frame.attrs) == ["metrics"]

@@ -141,6 +141,8 @@ class Table:
         """A frame of this table back to rows of plain Python values; null is ``None``."""
         import pyarrow as pa
 
+        frame = frame.copy(deep=False)
+        frame.attrs = {}  # a frame of Spark Connect has its plan in there, and Arrow warns that it keeps none of it
         rows: list[Row] = pa.Table.from_pandas(frame, schema=self.arrow_schema, preserve_index=False).to_pylist()
         return rows
 
