@@ -271,7 +271,7 @@ class AbortPanel(Face):
         looks = self._looks.setdefault(place, deque(maxlen=MOST_LOOKS))
         looks += self.cluster.partition_rows([place[0]], [place[1]])
         here = [row for row in self.findings if _place(row) == place] or [self.selected]
-        self.picture = picture(self.cluster, here, list(looks), start=self.selected["start_offset"])
+        self.picture = picture(self.cluster, self.selected, findings=here, looks=list(looks))
         self.problems = [*self.problems, *self.picture.problems]
 
     def _beside(self, what: str, work: Callable[[], None]) -> None:

@@ -44,9 +44,9 @@ def choice(row: Row) -> str:
     verdict = row["verdict"].upper() if row["verdict"] == "hanging" else row["verdict"]
     offset = "" if row["start_offset"] is None else f" at offset {row['start_offset']}"
     parts = [verdict, f"{named(row)}{offset}"]
-    if row["records_held"] is not None:
+    if row["records_held"]:
         parts.append(f"{counted(row['records_held'], 'record', 'records')} held")
-    elif row["offsets_held"] is not None:
+    elif row["offsets_held"]:
         parts.append(f"{counted(row['offsets_held'], 'offset', 'offsets')} held")
     if (length := _age(row)) is not None:
         parts.append(f"for {duration(length)}")

@@ -33,21 +33,21 @@ class Picture:
     problems: Sequence[str]
 
 
-def picture(cluster: Cluster, findings: Sequence[Row], looks: Sequence[Row], *, start: int | None) -> Picture:
+def picture(cluster: Cluster, chosen: Row, *, findings: Sequence[Row], looks: Sequence[Row]) -> Picture:
     """Read the log around where a transaction starts, and draw it.
 
     Parameters
     ----------
+    chosen
+        The finding that is chosen: where it starts is drawn, and what its coordinator knew even if it is over.
     findings
-        The findings of one partition, with at least one.
+        The findings of its partition as they are now, at least one.
     looks
         Rows of ``schema.PARTITIONS`` of it, at several times: the newest last, and at least one.
-    start
-        Where the transaction starts; null reads around the LSO.
     """
     from toolkit.views.plots import plot_timeline
 
-    topic, partition = findings[0]["topic"], findings[0]["partition"]
+    topic, partition, start = chosen["topic"], chosen["partition"], chosen["start_offset"]
     problems: list[str] = [f"The partition could not be looked at: {looks[-1]['error']}"] if looks[-1]["error"] else []
 
     def attempt(what: str, read: Callable[[], Read], otherwise: Read) -> Read:
@@ -65,7 +65,7 @@ def picture(cluster: Cluster, findings: Sequence[Row], looks: Sequence[Row], *, 
 
     spans = rows(SPANS, cluster.spans, "The log")
     steps = rows(LSO_TIMELINE, cluster.lso_timeline, "How the LSO moved")
-    ids = sorted({row["transactional_id"] for row in findings if row["transactional_id"] is not None})
+    ids = sorted({row["transactional_id"] for row in (chosen, *findings) if row["transactional_id"] is not None})
     events = attempt("What the coordinators wrote", lambda: cluster.coordinator_events(ids), None) if ids else None
     themes: tuple[ThemeName, ...] = ("light", "dark")
     figures: dict[str, Any] = {
