@@ -1,5 +1,6 @@
 """The abort panel on a real broker, by its buttons and traits: the road to a moved LSO, and everything that refuses."""
 
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -196,6 +197,17 @@ def test_what_cannot_be_written_down_is_not_done(kafka: Kafka, cluster: Cluster,
     assert isinstance(panel.error, ActionRefused)
     assert "Nothing was sent: what cannot be told afterwards is not done." in shown(panel)
     assert (panel.step, panel.result, row_of(panel, staged)["verdict"]) == ("chosen", None, "hanging")
+
+
+def test_without_plotly_the_panel_goes_on(
+    kafka: Kafka, cluster: Cluster, trail: Audit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    staged = INCIDENTS["never_added"](kafka)
+    panel = panel_on(cluster, trail, staged)
+    monkeypatch.setitem(sys.modules, "toolkit.views.plots", None)
+    panel.select(row_of(panel, staged))
+    assert (panel.error, panel.step) == (None, "chosen")
+    assert "The timeline is not known" in shown(panel)
 
 
 class Faulty(Cluster):

@@ -278,7 +278,7 @@ class AbortPanel(Face):
         """Do what the answer does not hang on; that it could not be done is told."""
         try:
             work()
-        except ToolkitError as error:
+        except (ToolkitError, ImportError) as error:  # plotly may not be installed
             self.problems = [*self.problems, f"{what} is not known: {error}"]
 
     def _read_trail(self) -> None:

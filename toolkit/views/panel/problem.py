@@ -8,7 +8,6 @@ from toolkit.errors import (
     ActionRefused,
     AuditFailed,
     AuthenticationFailed,
-    BrokerError,
     ConnectionFailed,
     ToolkitError,
 )
@@ -21,7 +20,6 @@ _HEADS = (
     (AuditFailed, "It happened, and is not written down"),
     (AuthenticationFailed, "Not let in"),
     (ConnectionFailed, "No answer"),
-    (BrokerError, "A broker says no"),
     (ToolkitError, "This did not work"),
 )
 _UNEXPECTED = "This is a fault of the toolkit, not an answer about the cluster. What happened before it is unsure."
