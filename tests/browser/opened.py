@@ -37,10 +37,11 @@ def browser() -> Iterator[Browser]:
     """Debian's chromium, without a window."""
     from playwright.sync_api import sync_playwright
 
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, headless=True, args=list(QUIET))
+    with (
+        sync_playwright() as playwright,
+        playwright.chromium.launch(executable_path=CHROMIUM, headless=True, args=list(QUIET)) as chromium,
+    ):
         yield chromium
-        chromium.close()
 
 
 @contextmanager
@@ -69,8 +70,10 @@ def panel_in(
     """
     folder.mkdir(parents=True, exist_ok=True)
     copy = Path(shutil.copy(notebook, folder))
-    context = chromium.new_context(viewport={"width": width, "height": height})
-    with SERVERS[server](copy, folder / "server", dark=dark) as address:
+    with (
+        chromium.new_context(viewport={"width": width, "height": height}) as context,
+        SERVERS[server](copy, folder / "server", dark=dark) as address,
+    ):
         page = context.new_page()
         page.goto(address, timeout=START)
         if server == "JupyterLab":
@@ -81,7 +84,6 @@ def panel_in(
         assert not failed.count(), failed.first.inner_text()[-2000:]
         panel.get_by_role("button", name="Look again").wait_for()
         yield panel
-        context.close()
 
 
 def _run_all(page: Page) -> None:

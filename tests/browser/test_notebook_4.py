@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Locator
 
 MISSING = [name for name in ("playwright", "jupyterlab", "voila") if importlib.util.find_spec(name) is None]
-WORKS = 30_000  # ms, for a step of the panel
+WORKS = 30_000  # ms, for a step of the panel on a machine that does other things, too
 
 pytestmark = [
     pytest.mark.lab,
@@ -32,6 +32,9 @@ pytestmark = [
 
 @pytest.mark.parametrize("server", SERVERS)
 def test_the_road_through_the_panel(server: str, tmp_path: Path) -> None:
+    from playwright.sync_api import expect
+
+    expect.set_options(timeout=WORKS)
     with browser() as chromium, panel_in(server, chromium, tmp_path) as panel:
         asked: list[str] = []
         panel.page.on("request", lambda request: asked.append(request.url))
@@ -52,14 +55,14 @@ def chosen_and_checked(panel: "Locator", staged: Staged) -> None:
     from playwright.sync_api import expect
 
     execute = panel.get_by_role("button", name="Write the abort marker")
-    panel.get_by_role("button", name=f"HANGING · {staged.topic}-0").click(timeout=WORKS)
+    panel.get_by_role("button", name=f"HANGING · {staged.topic}-0").click()
     expect(panel.get_by_role("heading", name=f"{staged.topic}-0 at offset {staged.start_offset}")).to_be_visible()
-    expect(panel.locator("iframe[data-drawn]")).to_be_visible(timeout=WORKS)
+    expect(panel.locator("iframe[data-drawn]")).to_be_visible()
     timeline = panel.frame_locator("iframe.drawn").locator("#figure")
-    expect(timeline.get_by_text(f"{staged.topic}-0: LSO held at {staged.start_offset}")).to_be_visible(timeout=WORKS)
+    expect(timeline.get_by_text(f"{staged.topic}-0: LSO held at {staged.start_offset}")).to_be_visible()
     expect(execute).to_be_disabled()
     panel.get_by_role("button", name="Dry run").click()
-    expect(panel.get_by_text("The dry run passed. Nothing was written.")).to_be_visible(timeout=WORKS)
+    expect(panel.get_by_text("The dry run passed. Nothing was written.")).to_be_visible()
     expect(execute).to_be_enabled()
 
 
@@ -68,7 +71,7 @@ def refused_by_a_wrong_confirmation(panel: "Locator", staged: Staged) -> None:
 
     confirmed(panel, "orders-0@1")
     refusal = panel.get_by_role("alert")
-    expect(refusal).to_contain_text(f"does not name '{staged.topic}-0@{staged.start_offset}'", timeout=WORKS)
+    expect(refusal).to_contain_text(f"does not name '{staged.topic}-0@{staged.start_offset}'")
     expect(refusal).to_contain_text("Nothing was written.")
     expect(panel.get_by_role("textbox")).to_have_value("")
 
@@ -83,9 +86,9 @@ def refused_because_it_came_back_to_life(panel: "Locator", staged: Staged, boots
         owner.add(staged.topic, staged.partition)
         confirmed(panel, f"{staged.topic}-0@{staged.start_offset}")
         refusal = panel.get_by_role("alert")
-        expect(refusal).to_contain_text("is ongoing now, not proven to be hanging", timeout=WORKS)
+        expect(refusal).to_contain_text("is ongoing now, not proven to be hanging")
         expect(refusal).to_contain_text("Nothing was written.")
-        expect(panel.get_by_role("button", name=f"ongoing · {staged.topic}-0")).to_be_visible(timeout=WORKS)
+        expect(panel.get_by_role("button", name=f"ongoing · {staged.topic}-0")).to_be_visible()
         expect(panel.get_by_role("button", name="Write the abort marker")).to_be_hidden()
         owner.end(commit=True)
 
@@ -96,7 +99,7 @@ def ended(panel: "Locator", staged: Staged) -> None:
 
     confirmed(panel, f"{staged.topic}-0@{staged.start_offset}")
     moved = re.compile(rf"The LSO moved: {staged.start_offset} → \d+")
-    expect(panel.get_by_text(moved)).to_be_visible(timeout=WORKS)
+    expect(panel.get_by_text(moved)).to_be_visible()
     expect(panel.get_by_role("alert")).to_be_hidden()
     expect(panel.get_by_role("button", name=f"HANGING · {staged.topic}-0")).to_be_hidden()
 
