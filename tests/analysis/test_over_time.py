@@ -8,6 +8,7 @@ import pytest
 from tests.analysis.build import NOW
 from toolkit.analysis.joined import joined
 from toolkit.analysis.over_time import LOOKS, looks, over_time
+from toolkit.analysis.settled import settled, still_said
 from toolkit.schema import FINDINGS, Row
 
 EVERY = 10  # seconds
@@ -190,3 +191,29 @@ def test_what_only_one_of_them_tells_stays_as_it_is(fields: Any) -> None:
 def test_several_epochs_of_one_transaction_are_one_with_what_was_said_last() -> None:
     row = only(joined([of_log()], told(seen(2), seen(3, "ongoing", producer_epoch=1))))
     assert row["reason"] == "It ended. While it was open it was ongoing."
+
+
+def test_what_is_seen_no_more_is_over() -> None:
+    """A page that is written afterwards may not say that something hangs which was ended."""
+    gone, still = told(seen(2), seen(3)), told(seen(8), seen(9))
+    row = only(settled(gone, min_held_ms=60_000))
+    assert (row["verdict"], row["remedy"], row["held_to"]) == ("ended", "None: it has ended.", due(4))
+    assert "While it was open it was hanging: It is, look 3." in row["reason"]
+    assert settled([row], min_held_ms=60_000) == [row]
+    assert settled(still, min_held_ms=60_000) == still
+    FINDINGS.arrow([row])
+
+
+def test_of_healthy_ones_that_are_over_only_long_holds_are_told() -> None:
+    short = told(seen(2, "ongoing"))
+    assert settled(short, min_held_ms=60_000) == []
+    assert only(settled(short, min_held_ms=10_000))["verdict"] == "ended"
+    behind = told(seen(2, "ongoing", position=2))
+    assert settled(behind, min_held_ms=10_000) == []
+
+
+def test_what_was_said_of_a_partition_counts_by_the_last_look() -> None:
+    of_partition = {"producer_id": None, "producer_epoch": None, "start_offset": None, "position": None}
+    early, late = (told(seen(number, "unknown", **of_partition)) for number in (3, 9))
+    assert still_said(early, looked_at=due(9)) == []
+    assert still_said(late, looked_at=due(9)) == settled(late, min_held_ms=0) == late

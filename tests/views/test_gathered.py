@@ -39,6 +39,8 @@ def test_a_recording_alone_tells_from_when_to_when() -> None:
     tables = gather(recording)
     (row,) = tables["findings"]
     assert row["held_from"] < row["held_to"]
+    assert row["verdict"] == "ended", "no page may say that it hangs, for the recorder saw it end"
+    assert "While it was open it was hanging" in row["reason"]
     assert set(tables) == {"findings", "partitions"}
     assert "Not given, so not told: spans, lso\\_timeline, histories, actions." in report(**tables).markdown
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypedDict
 
 from toolkit.analysis.joined import joined
+from toolkit.analysis.settled import settled, still_said
 from toolkit.errors import ToolkitError
 from toolkit.schema import FINDINGS, HISTORIES, LSO_TIMELINE, RECORDED, SPANS, Row
 from toolkit.sources.logdir import LogDir
@@ -53,7 +54,7 @@ def gather(
     """Everything that the sources of one incident tell, put together: ``report(**gather(log_dir, recording))``.
 
     Where a log directory and a recording tell of the same transaction there is one finding: times and amounts of the
-    log, verdict and groups of the recorder.
+    log, verdict and groups of the recorder. What is over by the end of either has the verdict ``ended``.
 
     Parameters
     ----------
@@ -62,7 +63,7 @@ def gather(
     topics, partitions
         As for their findings; all if null.
     min_held_ms
-        Of what is over, only what held an LSO for at least so long; of log directories.
+        Of what is over, only what held an LSO for at least so long, and what a recorder did not find healthy.
     remark
         Is told of what cannot be read, which is left out.
 
@@ -76,10 +77,11 @@ def gather(
         if isinstance(source, LogDir):
             found = joined(source.finding_rows(topics, partitions, min_held_ms=min_held_ms), found)
         elif isinstance(source, Recording):
-            found = joined(found, source.hold_rows(topics, partitions))
+            seen = still_said(source.hold_rows(topics, partitions), looked_at=source.sample_row()["sample"])
+            found = joined(found, seen)
         else:
             found = joined(source.finding_rows(topics, partitions), found)
-    rows = sorted_rows(FINDINGS, found)
+    rows = sorted_rows(FINDINGS, settled(found, min_held_ms=min_held_ms))
     tables: Tables = {"findings": rows}
     for source in sources:
         tables = {**tables, **tables_around(rows, source, remark=remark)}
