@@ -1,12 +1,16 @@
-"""Plugin of the pytest that runs nbval: only plain text is stored, so only that is compared.
+"""Plugin of the pytest that runs nbval: only plain text is stored and so compared, and a warning fails a cell.
 
 ``python -m pytest -p tests.notebooks.plain --nbval-lax --nbval-current-env notebooks/01_detection.ipynb``
 """
 
+from collections.abc import Generator
 from typing import Any
 
-__all__ = ["pytest_collection_modifyitems"]
+import pytest
 
+__all__ = ["pytest_collection_modifyitems", "pytest_runtest_call"]
+
+STDERR = ("stream", "stderr")
 RICH = ("text/html", "application/vnd.plotly.v1+json")
 
 
@@ -14,3 +18,11 @@ def pytest_collection_modifyitems(items: list[Any]) -> None:
     """Have nbval leave out the forms of an output that are not kept in git."""
     for file in {item.parent for item in items}:
         file.skip_compare += RICH
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: Any) -> Generator[None, None, None]:
+    """Nobody reads a notebook that opens with warnings of what it is made of."""
+    yield
+    printed = "".join(each.text for each in item.test_outputs if (each.output_type, each.get("name")) == STDERR)
+    assert "Warning:" not in printed, printed

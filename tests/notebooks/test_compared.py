@@ -24,7 +24,7 @@ def numbered(book: NotebookNode, cell_id: str) -> tuple[str, NotebookNode]:
     return next((f"Cell {number}", cell) for number, cell in enumerate(code_cells(book)) if cell.id == cell_id)
 
 
-def test_an_altered_output_and_an_altered_claim_fail_and_nothing_else(tmp_path: Path) -> None:
+def test_an_altered_output_an_altered_claim_and_a_warning_fail_and_nothing_else(tmp_path: Path) -> None:
     """Nor does a checked cell whose count was stripped, which is why the hygiene test asks for counts."""
     book = of_the_sample()
     shown, cell = numbered(book, "spans")
@@ -37,8 +37,11 @@ def test_an_altered_output_and_an_altered_claim_fail_and_nothing_else(tmp_path: 
     assert cell.source != claim
     stripped, cell = numbered(book, "lag-rows")
     cell.outputs, cell.execution_count = [], None
+    warned, cell = numbered(book, "live-claims")
+    cell.source += '\nimport warnings\nwarnings.warn("an old name")'
     outcome = run(write(book, tmp_path / "altered.ipynb"), tmp_path)
-    assert outcome.failed.keys() == {shown, claimed}, outcome.printed
+    assert outcome.failed.keys() == {shown, claimed, warned}, outcome.printed
     assert stripped in outcome.cells
     assert "Cell outputs differ" in outcome.failed[shown]
     assert "AssertionError" in outcome.failed[claimed]
+    assert "UserWarning: an old name" in outcome.failed[warned]
