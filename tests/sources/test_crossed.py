@@ -1,9 +1,12 @@
-"""Both sides of an open transaction, for every incident that is recorded, and where a coordinator is silent."""
+"""Both sides of an open transaction, for every incident that is recorded, and where a finding proves nothing."""
 
 import pytest
 
+from toolkit import LogDir
 from toolkit.analysis.crossed import COMBINATIONS, CROSSED, crossed
-from toolkit.lab.samples import load
+from toolkit.lab import open_source
+from toolkit.lab.samples import Sample, load
+from toolkit.schema import Row
 from toolkit.sources.crossed import crossed_frame, crossed_rows
 
 COMBINED = {
@@ -18,20 +21,29 @@ COMBINED = {
 }
 
 
+def both_sides(sample: Sample, files: LogDir | None = None) -> list[Row]:
+    files = files or sample.log_dir()
+    findings = files.finding_rows([sample.topic], [sample.partition])
+    return list(crossed_rows(files, sample.topic, sample.partition, findings=findings))
+
+
 @pytest.mark.parametrize("name", COMBINED)
 def test_the_combination_of_an_incident(name: str) -> None:
     sample = load(name)
-    rows = crossed_rows(sample.log_dir(), sample.topic, sample.partition)
+    rows = both_sides(sample)
     assert [row["combination"] for row in rows] == COMBINED[name]
     assert [row["means"] for row in rows] == [COMBINATIONS[each] for each in COMBINED[name]]
+    assert [row["verdict"] == "hanging" for row in rows] == [each != "its own" for each in COMBINED[name]]
     told = {name: rows[0][name] for name in ("producer_id", "producer_epoch", "start_offset")}
     assert told == {name: sample.expected[name] for name in told}
-    assert list(crossed_frame(sample.log_dir(), sample.topic, sample.partition).columns) == CROSSED.names
+    files = sample.log_dir()
+    frame = crossed_frame(files, sample.topic, sample.partition, findings=files.finding_rows())
+    assert list(frame.columns) == CROSSED.names
+    assert list(frame.combination) == COMBINED[name]
 
 
 def test_what_the_next_epoch_added_is_not_taken_for_the_dead_one() -> None:
-    sample = load("superseded-same-partition")
-    (row,) = crossed_rows(sample.log_dir(), sample.topic, sample.partition)
+    (row,) = both_sides(load("superseded-same-partition"))
     told = {name: row[name] for name in ("producer_epoch", "owner_epoch", "expects_marker", "was_added", "last_ended")}
     assert told == {
         "producer_epoch": 0,
@@ -42,26 +54,51 @@ def test_what_the_next_epoch_added_is_not_taken_for_the_dead_one() -> None:
     }
 
 
-def test_a_silent_coordinator_makes_no_orphan() -> None:
-    sample = load("orphan")
-    producers = sample.log_dir().producer_rows([sample.topic], [sample.partition])
-    silent = {"transactional_id": None, "producer_id": None, "error": "COORDINATOR_LOAD_IN_PROGRESS"}
-    assert [row["combination"] for row in crossed(producers, [silent])] == ["unknown"]
+@pytest.mark.parametrize("name", ["orphan", "late-message", "open-young"])
+def test_without_the_coordinators_side_nothing_is_an_orphan(name: str) -> None:
+    """Files of the partition alone know no id at all; that an id may not be seen looks the same on a live cluster."""
+    sample = load(name)
+    folder = sample.path / "log-dir" / f"{sample.topic}-{sample.partition}"
+    (row,) = both_sides(sample, LogDir(folder, at_rest=True))
+    assert (row["verdict"], row["combination"], row["transactional_id"]) == ("unknown", "unknown", None)
+    assert "__transaction_state" in row["means"]
+
+
+def test_a_transaction_that_ends_between_two_answers_is_not_late() -> None:
+    """The leader still has it open, and its coordinator, asked a moment later, has ended it: as late messages look."""
+    sample = load("open-young")
+    files = sample.log_dir()
+    producers = files.producer_rows([sample.topic], [sample.partition])
+    ended = [{**row, "state": "CompleteCommit", "topic_partitions": []} for row in files.transaction_rows()]
+    (row,) = crossed(producers, ended, findings=files.finding_rows())
+    assert (row["verdict"], row["combination"], row["expects_marker"]) == ("ongoing", "its own", False)
+    (unseen,) = crossed(producers, ended, findings=[])
+    assert (unseen["verdict"], unseen["combination"]) == (None, "unknown")
+
+
+def test_what_is_counted_again_as_its_own_is_not_proven_any_more() -> None:
+    sample = load("never-added")
+    files = sample.log_dir()
+    here = [{"topic": sample.topic, "partition": sample.partition}]
+    back = [{**row, "state": "Ongoing", "topic_partitions": here} for row in files.transaction_rows()]
+    (row,) = crossed(
+        files.producer_rows([sample.topic], [sample.partition]), back, findings=files.finding_rows([sample.topic])
+    )
+    assert (row["verdict"], row["combination"]) == ("hanging", "unknown")
 
 
 def test_what_was_not_read_is_neither_late_nor_never_added() -> None:
     sample = load("late-message")
     files = sample.log_dir()
     producers = files.producer_rows([sample.topic], [sample.partition])
-    (row,) = crossed(producers, files.transaction_rows())
+    (row,) = crossed(producers, files.transaction_rows(), findings=files.finding_rows())
     assert (row["combination"], row["was_added"], row["last_ended"]) == ("disowned", None, None)
 
 
-def test_a_transaction_open_elsewhere_does_not_own_this_partition() -> None:
-    sample = load("open-young")
-    files = sample.log_dir()
-    elsewhere = [
-        {**row, "topic_partitions": [{"topic": "invoices", "partition": 0}]} for row in files.transaction_rows()
-    ]
-    (row,) = crossed(files.producer_rows([sample.topic], [sample.partition]), elsewhere)
-    assert (row["combination"], row["expects_marker"]) == ("not this partition", False)
+@pytest.mark.lab
+def test_one_look_proves_no_combination() -> None:
+    with open_source("lab", staged={"orders": "busy_elsewhere"}) as opened:
+        once, twice = (opened.cluster.finding_rows(["orders"], looks_apart=apart) for apart in (0, 0.5))
+        found = [crossed_rows(opened.cluster, "orders", 0, findings=rows)[0]["combination"] for rows in (once, twice)]
+        assert found[1] == "not this partition"
+        assert found[0] == ("unknown" if once[0]["verdict"] == "unknown" else found[1])

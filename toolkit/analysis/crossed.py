@@ -1,7 +1,7 @@
 """Open transactions of a partition beside what their coordinators know: which side says what, and what that means.
 
-It shows where the two sides differ and judges nothing: whether every coordinator was asked, and whether the answers are
-of one moment, is what a verdict (`toolkit.analysis.findings`) has to prove on top.
+Two answers that are not of one moment differ for a healthy transaction, too, and an id that may not be seen looks like
+none. So how the two sides stand to each other is said only of what a finding has proven, and is unknown without one.
 """
 
 from __future__ import annotations
@@ -24,10 +24,13 @@ COMBINATIONS: Mapping[str, str] = MappingProxyType(
         "late": "It was added, and that transaction has ended: what is open here came after its marker.",
         "never added": "The coordinator has never heard of this partition from it.",
         "disowned": "The coordinator has nothing open, and what it had before was not read.",
-        "unknown": "A coordinator did not answer: get its answer first.",
+        "unknown": "It is not proven who owns it: the finding names what is missing.",
     }
 )
-"""How the two sides can stand to each other, and what that means; the first that applies is said."""
+"""How the two sides can stand to each other, and what that means: ``its own`` as long as it has an owner, whoever."""
+
+OWNED = {"ongoing", "long", "overdue", "ending", "stuck_ending", "prepared"}
+WHICH = ("topic", "partition", "producer_id", "start_offset")
 
 CROSSED = Table(
     "crossed",
@@ -46,6 +49,7 @@ CROSSED = Table(
             "was_added", BOOL, "Its log: whether that epoch ever had this partition; null if it was not read whole."
         ),
         Column("last_ended", STRING, "Its log: how its last transaction here ended, as of schema.HISTORIES."),
+        Column("verdict", STRING, "Of the finding about it; null where there is none: it opened, or ended, meanwhile."),
         Column("combination", STRING, "One of analysis.crossed.COMBINATIONS.", nullable=False),
         Column("means", STRING, "What that means, as a sentence.", nullable=False),
     ),
@@ -54,7 +58,13 @@ CROSSED = Table(
 )
 
 
-def crossed(producers: Iterable[Row], transactions: Sequence[Row], histories: Sequence[Row] | None = None) -> list[Row]:
+def crossed(
+    producers: Iterable[Row],
+    transactions: Sequence[Row],
+    histories: Sequence[Row] | None = None,
+    *,
+    findings: Iterable[Row],
+) -> list[Row]:
     """Set the two sides of every open transaction beside each other.
 
     Parameters
@@ -65,21 +75,24 @@ def crossed(producers: Iterable[Row], transactions: Sequence[Row], histories: Se
         Rows of ``schema.TRANSACTIONS`` of all coordinators, their error rows included.
     histories
         Rows of ``schema.HISTORIES`` of the same ids; null if they were not read.
+    findings
+        Rows of ``schema.FINDINGS`` of the same partitions.
 
     Returns
     -------
     list of Row
         Rows of `CROSSED`.
     """
-    unasked = any(row["error"] for row in transactions)
-    return [
-        _row(row, transactions, histories, unasked=unasked)
-        for row in producers
-        if row["current_txn_start_offset"] is not None
-    ]
+    judged = {tuple(row[name] for name in WHICH): row for row in findings}
+    opened = [row for row in producers if row["current_txn_start_offset"] is not None]
+    return [_row(row, transactions, histories, judged.get(_which(row))) for row in opened]
 
 
-def _row(producer: Row, transactions: Sequence[Row], histories: Sequence[Row] | None, *, unasked: bool) -> Row:
+def _which(producer: Row) -> tuple[object, ...]:
+    return tuple({**producer, "start_offset": producer["current_txn_start_offset"]}[name] for name in WHICH)
+
+
+def _row(producer: Row, transactions: Sequence[Row], histories: Sequence[Row] | None, finding: Row | None) -> Row:
     place, producer_id = (producer["topic"], producer["partition"]), producer["producer_id"]
     owner = next((row for row in transactions if row["producer_id"] == producer_id and row["transactional_id"]), None)
     told = [row for row in histories or () if row["producer_id"] == producer_id]
@@ -99,18 +112,20 @@ def _row(producer: Row, transactions: Sequence[Row], histories: Sequence[Row] | 
         "was_added": True if here else False if is_whole else None,
         "last_ended": here[-1]["ended"] if here else None,
     }
-    combination = _combination(row, unasked=unasked)
-    return {**row, "combination": combination, "means": COMBINATIONS[combination]}
+    verdict = finding and finding["verdict"]
+    combination = _combination(row) if verdict == "hanging" else "its own" if verdict in OWNED else "unknown"
+    means = "; ".join(finding["missing"]) if finding and combination == "unknown" else ""
+    return {**row, "verdict": verdict, "combination": combination, "means": means or COMBINATIONS[combination]}
 
 
-def _combination(row: Row, *, unasked: bool) -> str:
-    """From top to bottom, as of `COMBINATIONS`."""
+def _combination(row: Row) -> str:
+    """Of what hangs, from top to bottom."""
     if row["transactional_id"] is None:
-        return "unknown" if unasked else "orphan"
+        return "orphan"
     if row["state"] == "Ongoing" and (row["owner_epoch"] or 0) > (row["producer_epoch"] or 0):
         return "superseded epoch"
     if row["expects_marker"]:
-        return "its own"
+        return "unknown"  # it was proven before, and is not so any more
     if row["state"] in OPEN_STATES:
         return "not this partition"
     if row["was_added"] is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from toolkit.analysis.crossed import CROSSED, crossed
@@ -17,12 +17,16 @@ if TYPE_CHECKING:
 __all__ = ["crossed_frame", "crossed_rows"]
 
 
-def crossed_frame(source: Cluster | LogDir, topic: str, partition: int) -> pd.DataFrame:
+def crossed_frame(
+    source: Cluster | LogDir, topic: str, partition: int, *, findings: Iterable[Row]
+) -> pd.DataFrame:
     """`crossed_rows` as a pandas DataFrame (``analysis.crossed.CROSSED``)."""
-    return CROSSED.frame(crossed_rows(source, topic, partition))
+    return CROSSED.frame(crossed_rows(source, topic, partition, findings=findings))
 
 
-def crossed_rows(source: Cluster | LogDir, topic: str, partition: int) -> Sequence[Row]:
+def crossed_rows(
+    source: Cluster | LogDir, topic: str, partition: int, *, findings: Iterable[Row]
+) -> Sequence[Row]:
     """Every open transaction of a partition beside what its coordinator, and the coordinators' log, know of it.
 
     Parameters
@@ -31,6 +35,8 @@ def crossed_rows(source: Cluster | LogDir, topic: str, partition: int) -> Sequen
         Where. The coordinators' log is read for the ids of these transactions only.
     topic, partition
         Which partition.
+    findings
+        What `source` has found there, before this is asked: rows of ``schema.FINDINGS``.
 
     Raises
     ------
@@ -44,4 +50,5 @@ def crossed_rows(source: Cluster | LogDir, topic: str, partition: int) -> Sequen
     open_ids = {row["producer_id"] for row in producers if row["current_txn_start_offset"] is not None}
     owners = {row["transactional_id"] for row in transactions if row["producer_id"] in open_ids} - {None}
     histories = HISTORIES.rows(source.histories(sorted(owners))) if owners else []
-    return sorted(crossed(producers, transactions, histories), key=lambda row: row["start_offset"])
+    rows = crossed(producers, transactions, histories, findings=findings)
+    return sorted(rows, key=lambda row: row["start_offset"])
