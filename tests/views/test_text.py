@@ -170,6 +170,12 @@ def test_a_client_clock_is_named_and_a_time_in_the_future_gives_no_age() -> None
     assert "open since 2026-11-21 13:12:30 UTC by the producer's clock at offset" in lines[1]
 
 
+def test_a_record_may_be_younger_than_its_file() -> None:
+    """A broker wrote it within the clock's tick of 4 ms before; the line said "held", and not for how long."""
+    (line, *_) = finding_lines([finding(opened_at=NOW + dt.timedelta(milliseconds=2))], now=NOW)
+    assert line.startswith("orders-0   LSO 913095344 held for under 1 s · ")
+
+
 def test_nothing_written_yet_has_no_offset() -> None:
     lines = finding_lines([healthy(position=None, start_offset=None)], now=NOW)
     assert "nothing written here yet" in lines[0]

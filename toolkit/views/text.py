@@ -27,6 +27,9 @@ __all__ = ["HEALTHY", "finding_lines", "paint", "summary", "wrap"]
 HEALTHY = frozenset({"ongoing", "long", "ending", "clear"})
 """Verdicts that ask nothing of anybody: a line each, unless the row names a cause."""
 
+TICK = dt.timedelta(seconds=1)
+"""A file's time may be that of the clock's tick before the write: a record in it is then younger than the file."""
+
 _LABEL = 9
 _NULLABLE = (
     "position", "producer_id", "producer_epoch", "transactional_id", "start_offset", "cause", "opened_at", "opened_by",
@@ -157,7 +160,7 @@ def _headline(row: Row, *, now: dt.datetime) -> str:
     if row["position"] == 1:
         parts[0] += " held"
         since = row["held_from"] or row["opened_at"]
-        if since and since <= now:
+        if since and since <= now + TICK:
             parts[0] += f" for {duration(now - since)}"
     if row["records_held"] is not None:
         parts.append(_count(row["records_held"], "record waiting", "records waiting"))
