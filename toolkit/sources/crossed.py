@@ -17,16 +17,12 @@ if TYPE_CHECKING:
 __all__ = ["crossed_frame", "crossed_rows"]
 
 
-def crossed_frame(
-    source: Cluster | LogDir, topic: str, partition: int, *, findings: Iterable[Row]
-) -> pd.DataFrame:
+def crossed_frame(source: Cluster | LogDir, topic: str, partition: int, *, findings: Iterable[Row]) -> pd.DataFrame:
     """`crossed_rows` as a pandas DataFrame (``analysis.crossed.CROSSED``)."""
     return CROSSED.frame(crossed_rows(source, topic, partition, findings=findings))
 
 
-def crossed_rows(
-    source: Cluster | LogDir, topic: str, partition: int, *, findings: Iterable[Row]
-) -> Sequence[Row]:
+def crossed_rows(source: Cluster | LogDir, topic: str, partition: int, *, findings: Iterable[Row]) -> Sequence[Row]:
     """Every open transaction of a partition beside what its coordinator, and the coordinators' log, know of it.
 
     Parameters
