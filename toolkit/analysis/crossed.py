@@ -31,6 +31,7 @@ COMBINATIONS: Mapping[str, str] = MappingProxyType(
 
 OWNED = {"ongoing", "long", "overdue", "ending", "stuck_ending", "prepared"}
 WHICH = ("topic", "partition", "producer_id", "start_offset")
+OPEN = ("topic", "partition", "producer_id", "current_txn_start_offset")  # the same of schema.PRODUCERS
 
 CROSSED = Table(
     "crossed",
@@ -85,11 +86,7 @@ def crossed(
     """
     judged = {tuple(row[name] for name in WHICH): row for row in findings}
     opened = [row for row in producers if row["current_txn_start_offset"] is not None]
-    return [_row(row, transactions, histories, judged.get(_which(row))) for row in opened]
-
-
-def _which(producer: Row) -> tuple[object, ...]:
-    return tuple({**producer, "start_offset": producer["current_txn_start_offset"]}[name] for name in WHICH)
+    return [_row(row, transactions, histories, judged.get(tuple(row[name] for name in OPEN))) for row in opened]
 
 
 def _row(producer: Row, transactions: Sequence[Row], histories: Sequence[Row] | None, finding: Row | None) -> Row:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterable
 
+from toolkit.analysis.verdicts import HEALTHY
 from toolkit.schema import Row
 
 __all__ = ["settled", "still_said"]
-
-HEALTHY = {"ongoing", "long", "ending", "clear"}
 
 
 def still_said(findings: Iterable[Row], *, looked_at: dt.datetime) -> list[Row]:

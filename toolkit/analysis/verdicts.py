@@ -16,7 +16,7 @@ from toolkit.analysis.wording import at, coordinator_says, duration, number
 from toolkit.formats.group_records import OFFSETS_TOPIC
 from toolkit.formats.records import STATE_TOPIC
 
-__all__ = ["PREPARE_GRACE", "RULES", "TIMEOUT_GRACE", "VERDICTS", "Rule", "rule_for"]
+__all__ = ["HEALTHY", "PREPARE_GRACE", "RULES", "TIMEOUT_GRACE", "VERDICTS", "Rule", "rule_for"]
 
 VERDICTS: Mapping[str, str] = {
     "ongoing": "A live transaction within its own timeout.",
@@ -31,6 +31,9 @@ VERDICTS: Mapping[str, str] = {
     "clear": "Nothing is held back.",
     "unknown": "Evidence is missing; `missing` names it.",
 }
+
+HEALTHY = frozenset({"ongoing", "long", "ending", "clear"})
+"""Verdicts that ask nothing of anybody."""
 
 TIMEOUT_GRACE = dt.timedelta(seconds=15)  # transaction.abort.timed.out.transaction.cleanup.interval.ms is 10 s
 PREPARE_GRACE = dt.timedelta(seconds=60)

@@ -9,11 +9,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
 from toolkit.actions.abort import plan_abort
 from toolkit.actions.audit import Audit
+from toolkit.lab.between import create_topic
 from toolkit.lab.broker import Kafka
 from toolkit.lab.consumer import BlockedConsumer, blocked_consumer
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS, Staged
@@ -111,7 +110,7 @@ class Demo:
 
     def block(self, kafka: Kafka) -> tuple[BlockedConsumer, Staged]:
         """Let a read_committed group read, then have a transaction hang before what it would read next."""
-        _create_topic(kafka, PAYMENTS)
+        create_topic(kafka, PAYMENTS)
         _write(kafka, PAYMENTS, READ)
         consumer = blocked_consumer(kafka, PAYMENTS, GROUP)
         self.step(3, f"{READ} payments are written, and the read_committed group {GROUP} reads them. Then this:")
@@ -169,11 +168,6 @@ class Demo:
         staged = INCIDENTS[name](kafka, topic=topic)
         self._show(wrap(staged.what, before=f"     {staged.topic}-{staged.partition}: ", width=self._width))
         return staged
-
-
-def _create_topic(kafka: Kafka, topic: str) -> None:
-    admin = AdminClient({**kafka.client_config()})
-    admin.create_topics([NewTopic(topic, num_partitions=2, replication_factor=1)])[topic].result(30)
 
 
 def _write(kafka: Kafka, topic: str, count: int) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from toolkit.analysis.verdicts import HEALTHY
 from toolkit.analysis.wording import at, duration
 from toolkit.views.rows import printable
 
@@ -22,10 +23,7 @@ if TYPE_CHECKING:
 
     from toolkit.schema import Row
 
-__all__ = ["HEALTHY", "finding_lines", "paint", "summary", "wrap"]
-
-HEALTHY = frozenset({"ongoing", "long", "ending", "clear"})
-"""Verdicts that ask nothing of anybody: a line each, unless the row names a cause."""
+__all__ = ["finding_lines", "paint", "summary", "wrap"]
 
 TICK = dt.timedelta(seconds=1)
 """A file's time may be that of the clock's tick before the write: a record in it is then younger than the file."""

@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from toolkit.analysis.verdicts import VERDICTS
+from toolkit.analysis.verdicts import HEALTHY, VERDICTS
 from toolkit.analysis.wording import duration
 from toolkit.views.report.parts import UNKNOWN, Fact, Grid, Section, counted, moment, named, text
 from toolkit.views.rows import printable
@@ -29,7 +29,7 @@ _ORDER = ("hanging", "unknown", "stuck_ending", "overdue", "prepared", "unreplic
 
 def is_answer(row: Row) -> bool:
     """Whether it held or holds an LSO, or asks for something to be done."""
-    return row["position"] == 1 or row["verdict"] not in {"ongoing", "long", "ending", "clear"} or bool(row["cause"])
+    return row["position"] == 1 or row["verdict"] not in HEALTHY or bool(row["cause"])
 
 
 def by_weight(rows: Sequence[Row]) -> list[Row]:

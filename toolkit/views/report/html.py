@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib import resources
 from typing import Any
 
-from toolkit.errors import UsageError
+from toolkit.views.page import page
 from toolkit.views.report.parts import Section
 
 __all__ = ["Figure", "html"]
@@ -32,17 +31,8 @@ def html(title: str, told: Sequence[str], sections: Sequence[Section], *, figure
     UsageError
         If jinja2 is not installed.
     """
-    try:
-        from jinja2 import Environment, StrictUndefined
-        from markupsafe import Markup
-    except ImportError:
-        raise UsageError(
-            "A page needs jinja2, which is not installed.", do="pip install 'kafka-txn-toolkit[notebooks]'."
-        ) from None
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    source = (resources.files(__package__) / TEMPLATE).read_text(encoding="utf-8")
-    figures = {theme: Markup(text) for theme, text in _figures(figure).items()}  # noqa: S704 - plotly's own HTML
-    return environment.from_string(source).render(title=title, told=told, sections=sections, figures=figures) + "\n"
+    given = {"title": title, "told": told, "sections": sections, "figures": _figures(figure)}
+    return page(__name__.rpartition(".")[0], TEMPLATE, what="A page", **given) + "\n"
 
 
 def _figures(figure: Figure | None) -> dict[str, str]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import resources
 from typing import TYPE_CHECKING
 
 from toolkit.analysis.verdicts import VERDICTS
 from toolkit.errors import UsageError
 from toolkit.schema import FINDINGS, TABLES, Row, Table
 from toolkit.views.given import rows_of
+from toolkit.views.page import page
 from toolkit.views.report.answers import by_weight
 from toolkit.views.rows import row_lines
 from toolkit.views.tables.cells import answer_cells, column_cells, reason_lines
@@ -61,21 +61,15 @@ class Shown:
         UsageError
             If jinja2 is not installed.
         """
-        try:
-            from jinja2 import Environment, StrictUndefined
-        except ImportError:
-            raise UsageError(
-                "A table in HTML needs jinja2, which is not installed.",
-                do="pip install 'kafka-txn-toolkit[notebooks]'.",
-            ) from None
         rows = self.rows[:MOST_ROWS]
         headings, cells = (
             answer_cells(rows, now=self.now) if self._is_answer else column_cells(self.table, rows, self._names())
         )
         said = {row.get("verdict") for row in rows}
-        environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-        source = (resources.files(__package__) / TEMPLATE).read_text(encoding="utf-8")
-        return environment.from_string(source).render(
+        return page(
+            __name__.rpartition(".")[0],
+            TEMPLATE,
+            what="A table",
             table=self.table,
             is_answer=self._is_answer,
             headings=headings,

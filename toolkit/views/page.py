@@ -1,0 +1,38 @@
+"""Pages of HTML from templates; what comes from elsewhere is escaped."""
+
+from __future__ import annotations
+
+from importlib import resources
+from typing import Any
+
+from toolkit.errors import UsageError
+
+__all__ = ["page"]
+
+
+def page(package: str, template: str, *, what: str, **given: Any) -> str:
+    """Fill in a template that lies in a package.
+
+    Parameters
+    ----------
+    package, template
+        Where it lies, and its name.
+    what
+        What it makes, for the error: ``A page``.
+    given
+        All that it speaks of.
+
+    Raises
+    ------
+    UsageError
+        If jinja2 is not installed.
+    """
+    try:
+        from jinja2 import Environment, StrictUndefined
+    except ImportError:
+        raise UsageError(
+            f"{what} needs jinja2, which is not installed.", do="pip install 'kafka-txn-toolkit[notebooks]'."
+        ) from None
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    source = (resources.files(package) / template).read_text(encoding="utf-8")
+    return environment.from_string(source).render(**given)
