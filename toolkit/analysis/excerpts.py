@@ -31,6 +31,9 @@ class Excerpt:
         What was read.
     log_start_offset
         First offset that the log had; null if not known.
+    held
+        Data records and bytes from the LSO to the high watermark, where they were counted as the log was read; null
+        where only the headers tell.
     is_compacted
         Whether the cleaner may have taken batches out of it; null if not known.
     groups
@@ -46,6 +49,7 @@ class Excerpt:
     stop: int
     log_start_offset: int | None
     observed_at: dt.datetime
+    held: tuple[int, int] | None = None
     is_compacted: bool | None = None
     groups: Mapping[int, Sequence[str]] = field(default_factory=dict)
     source: str = "Fetch"

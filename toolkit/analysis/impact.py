@@ -47,9 +47,9 @@ def held_back(row: Row, excerpt: Excerpt) -> Row:
     first = max(lso, excerpt.log_start_offset or 0)  # the LSO may lie below the log start
     if first >= high_watermark:
         return {"records_held": 0, "bytes_held": 0}
-    if excerpt.start > first or excerpt.stop < high_watermark:
+    if excerpt.held is None and (excerpt.start > first or excerpt.stop < high_watermark):
         return unknown
-    records, size = amounts(excerpt.headers, first, high_watermark)
+    records, size = excerpt.held or amounts(excerpt.headers, first, high_watermark)
     return {"records_held": records, "bytes_held": size}
 
 

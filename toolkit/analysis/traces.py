@@ -131,7 +131,7 @@ class Traces:
     def brokers_time_after(self) -> dt.datetime | None:
         """The same at the first batch after the start offset; the transaction is older."""
         every = self.excerpt.headers
-        return _broker_time(every[every["base_offset"] > self.start])
+        return _broker_time(every[np.searchsorted(every["base_offset"], self.start, side="right") :])
 
     @property
     def brokers_time_first(self) -> dt.datetime | None:
@@ -160,5 +160,5 @@ class Traces:
 
 def _broker_time(headers: Headers) -> dt.datetime | None:
     """Time of the first of them that a broker's clock made: a marker's, or a batch's under LogAppendTime."""
-    by_broker = headers[(headers["attributes"] & (CONTROL | LOG_APPEND_TIME) != 0) & (headers["max_timestamp"] >= 0)]
-    return utc(int(by_broker["max_timestamp"][0])) if len(by_broker) else None
+    by_broker = (headers["attributes"] & (CONTROL | LOG_APPEND_TIME) != 0) & (headers["max_timestamp"] >= 0)
+    return utc(int(headers["max_timestamp"][by_broker.argmax()])) if by_broker.any() else None

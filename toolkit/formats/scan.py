@@ -15,7 +15,7 @@ from toolkit.formats.headers import HEADER, Damage, Scanned
 from toolkit.formats.log_bytes import BufferBytes, FileBytes
 from toolkit.formats.walk import Walk
 
-__all__ = ["scan", "scan_file"]
+__all__ = ["PIECE_BYTES", "scan", "scan_file"]
 
 CHUNK_BYTES = 1 << 21
 PIECE_ROWS, PIECE_BYTES = 1 << 16, 1 << 26  # of a file, per `Scanned`
@@ -50,6 +50,7 @@ def scan_file(
     stop: int | None = None,
     crc: bool = False,
     chunk_bytes: int = CHUNK_BYTES,
+    piece_bytes: int = PIECE_BYTES,
 ) -> Iterator[Scanned]:
     """The batches of a segment, in pieces and in order; positions are those of the file.
 
@@ -68,6 +69,8 @@ def scan_file(
         Check every batch's checksum.
     chunk_bytes
         Bytes read at once, best as many as the processor's cache takes; the result does not depend on it.
+    piece_bytes
+        Bytes of the file per piece, about.
     """
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):  # opening a pipe would wait for its writer
@@ -78,15 +81,15 @@ def scan_file(
             size = os.fstat(file.fileno()).st_size
             last = stop is None or stop >= size
             source = FileBytes(file, size if last or stop is None else stop)
-            yield from _pieces(Walk(source, start, crc=crc, last=last, chunk_bytes=chunk_bytes))
+            yield from _pieces(Walk(source, start, crc=crc, last=last, chunk_bytes=chunk_bytes), piece_bytes)
     except OSError as exc:
         yield _unreadable(start, 0, f"{exc.strerror or exc}.")
 
 
-def _pieces(walk: Walk) -> Iterator[Scanned]:
+def _pieces(walk: Walk, piece_bytes: int) -> Iterator[Scanned]:
     try:
         while walk.advance():
-            if walk.rows >= PIECE_ROWS or walk.position - walk.taken >= PIECE_BYTES:
+            if walk.rows >= PIECE_ROWS or walk.position - walk.taken >= piece_bytes:
                 yield walk.take()
     except OSError as exc:
         if walk.position > walk.taken:

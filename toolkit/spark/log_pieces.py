@@ -11,7 +11,8 @@ from toolkit.analysis.spans import EMPTY
 from toolkit.sources.logdir.contents import Contents
 from toolkit.sources.logdir.folder import FolderLog
 from toolkit.sources.logdir.log import Log
-from toolkit.sources.logdir.tables import Section, known_before
+from toolkit.sources.logdir.tables import Section
+from toolkit.sources.logdir.window import known_before
 from toolkit.spark.log_options import LogOptions
 from toolkit.spark.log_work import Run
 from toolkit.spark.pieces import DAMAGE, OF_LOG, log_name, piece_batches, piece_rows

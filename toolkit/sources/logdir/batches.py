@@ -10,18 +10,17 @@ from toolkit.errors import DecodeError
 from toolkit.formats.batches import HEADER_SIZE, read_header
 from toolkit.formats.headers import Damage, Scanned
 from toolkit.formats.indexes import read_offset_index
-from toolkit.formats.scan import scan_file
+from toolkit.formats.scan import PIECE_BYTES, scan_file
 from toolkit.sources.log_tables import Part
 from toolkit.sources.logdir.files import Listing, OfLog
 
 __all__ = ["followed", "position_before", "read_parts"]
 
+SMALL_PIECE_BYTES = 1 << 22  # where the end lies within a segment, little is read behind it
 TORN_BETWEEN = "CORRUPT_BATCH: The segment ends within a batch, though another segment follows it."
 
 
-def read_parts(
-    listing: Listing, *, start: int | None = None, stop: int | None = None, crc: bool = False
-) -> Iterator[Part]:
+def read_parts(listing: Listing, *, start: int | None = None, stop: int | None = None) -> Iterator[Part]:
     """The batches of a log in chunks, from some batch at or before an offset on, in bounded memory.
 
     Parameters
@@ -32,16 +31,15 @@ def read_parts(
         Offset; batches a little before it come too, by the offset index. All of the log if null.
     stop
         Offset from which on nothing is read; batches a little behind it come too.
-    crc
-        Check every batch's checksum.
     """
     segments = listing.segments
     first = 0 if start is None else max(bisect_right([segment.offset for segment in segments], start) - 1, 0)
+    piece_bytes = PIECE_BYTES if stop is None else SMALL_PIECE_BYTES
     for number, segment in enumerate(segments[first:], start=first):
         if stop is not None and segment.offset >= stop:
             return
         position = position_before(listing, segment, start) if start is not None and number == first else 0
-        for scanned in scan_file(segment.path, start=position, crc=crc):
+        for scanned in scan_file(segment.path, start=position, piece_bytes=piece_bytes):
             scanned = scanned if number == len(segments) - 1 else followed(scanned)
             yield Part(scanned, str(segment.path))
             if stop is not None and len(scanned.headers) and scanned.headers["base_offset"][-1] >= stop:

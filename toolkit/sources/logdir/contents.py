@@ -14,8 +14,11 @@ from toolkit.sources.logdir.layout import Layout, Root
 from toolkit.sources.logdir.log import Log
 from toolkit.sources.logdir.marks import Marks, read_marks
 from toolkit.sources.logdir.state import State, read_state
+from toolkit.sources.logdir.window import Reach
 
 __all__ = ["METADATA_TOPIC", "Contents", "Partitions", "Place", "ReadLog", "Scope"]
+
+MAX_NEIGHBOURS = 2_000_000  # batch headers that the windows of all logs keep; what is left out is read again if wanted
 
 METADATA_TOPIC = "__cluster_metadata"  # the controllers' log: no topic of the brokers, and without transactions
 
@@ -53,7 +56,8 @@ class Contents:
         self.logs: Sequence[Log] = [*(FolderLog(replica) for replica in layout.replicas), *texts]
         self.taken_at = dt.datetime.now(dt.UTC)
         self._marks: dict[Root, Marks] = {}
-        self._states: dict[int, ReadLog] = {}
+        self._states: dict[int, tuple[Reach, ReadLog]] = {}
+        self._room = MAX_NEIGHBOURS
 
     def asked(self, topics: Sequence[str] | None = None, partitions: Partitions | None = None) -> list[Log]:
         """The logs that are meant.
@@ -92,12 +96,17 @@ class Contents:
             return self.asked([topic], partitions)
         return [log for log in self.logs if log.where.topic == topic]
 
-    def read(self, log: Log) -> ReadLog:
-        """The state of a log."""
-        if id(log) not in self._states:
+    def read(self, log: Log, *, reach: Reach = Reach.TAIL) -> ReadLog:
+        """The state of a log, read at least as far back as `reach` says; once, unless it says more than before."""
+        known, found = self._states.get(id(log), (None, None))
+        if found is None or (known is Reach.TAIL and reach is not Reach.TAIL):
             marks = self.marks(log.root) if log.root else Marks()
-            self._states[id(log)] = ReadLog(read_state(log, marks), marks)
-        return self._states[id(log)]
+            found = ReadLog(read_state(log, marks, reach=reach), marks)
+            self._states[id(log)] = reach, found
+            self._room -= len(found.state.window.neighbourhood.headers)
+            if self._room < 0:
+                found.state.window.neighbourhood.clear()
+        return found
 
     def marks(self, root: Root) -> Marks:
         """The checkpoints of a log directory."""
@@ -116,14 +125,16 @@ class Contents:
             written_at=max((time for time in times if time is not None), default=None),
         )
 
-    def by_place(self, logs: Iterable[Log]) -> Iterator[tuple[Place, list[ReadLog]]]:
-        """The replicas of each partition, the one that has most of its log first."""
-        found: dict[Place, list[ReadLog]] = {}
+    def by_place(self, logs: Iterable[Log], *, reach: Reach = Reach.TAIL) -> Iterator[tuple[Place, list[ReadLog]]]:
+        """The replicas of each partition, the one that has most of its log first; that one is read by `reach`."""
+        found: dict[Place, list[Log]] = {}
         for log in logs:
             if log.where.topic is not None and log.where.partition is not None:
-                found.setdefault((log.where.topic, log.where.partition), []).append(self.read(log))
-        for place in sorted(found):
-            yield place, sorted(found[place], key=_how_far, reverse=True)
+                found.setdefault((log.where.topic, log.where.partition), []).append(log)
+        for place, replicas in sorted(found.items(), key=lambda item: item[0]):
+            if len(replicas) > 1:
+                replicas = sorted(replicas, key=lambda log: _how_far(self.read(log)), reverse=True)
+            yield place, [self.read(replicas[0], reach=reach), *map(self.read, replicas[1:])]
 
     def best(self, topic: str) -> Mapping[int, ReadLog]:
         """The replica of each partition of a topic that has most of its log."""

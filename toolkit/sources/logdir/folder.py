@@ -20,6 +20,7 @@ from toolkit.sources.logdir.layout import LeftOut, Replica, Root
 from toolkit.sources.logdir.log import Snapshot
 from toolkit.sources.logdir.marks import replica_rows
 from toolkit.sources.logdir.newest import Decode, NewestRecords
+from toolkit.sources.logdir.splits import read_checked
 
 __all__ = ["FolderLog"]
 
@@ -70,11 +71,15 @@ class FolderLog:
     def left_out(self) -> Sequence[LeftOut]:
         return self.listing.left_out
 
-    def parts_near(self, start: int) -> Iterator[Part]:
-        return read_parts(self.listing, start=start)
+    def parts_near(self, start: int, *, crc: bool = False) -> Iterator[Part]:
+        return self._parts(start, None, crc)
 
     def parts(self, *, start: int | None = None, stop: int | None = None, crc: bool = False) -> Iterator[Part]:
-        return clip(read_parts(self.listing, start=start, stop=stop, crc=crc), start=start, stop=stop)
+        return clip(self._parts(start, stop, crc), start=start, stop=stop)
+
+    def _parts(self, start: int | None, stop: int | None, crc: bool) -> Iterator[Part]:
+        read = read_checked if crc else read_parts
+        return read(self.listing, start=start, stop=stop)
 
     def coordinator_events(
         self, *, start: int | None = None, stop: int | None = None, having: Sequence[bytes] = ()

@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-import numpy as np
-import pyarrow as pa
-
-from toolkit.analysis.amounts import amounts
 from toolkit.analysis.holders import by_producer, held_findings, stretch
 from toolkit.analysis.holds import SPAN_COLUMNS, holds
+from toolkit.analysis.spans import span_table
 from toolkit.formats.records import STATE_TOPIC
 from toolkit.schema import Row
 from toolkit.sources.logdir.contents import Contents
-from toolkit.sources.logdir.log import Log
 from toolkit.sources.logdir.look import Looked
-from toolkit.sources.logdir.tables import Section, history_rows, span_tables
+from toolkit.sources.logdir.state import State
+from toolkit.sources.logdir.tables import Section, history_rows
 
 __all__ = ["with_holds"]
 
@@ -29,7 +26,7 @@ def with_holds(contents: Contents, looked: Looked, answers: Iterable[Row], *, mi
     contents
         All that was found.
     looked
-        What the answers were judged by; of each partition the replica that counts is read whole.
+        What the answers were judged by, with the replica that counts of each partition read whole.
     answers
         The findings of now.
     min_held_ms
@@ -39,7 +36,7 @@ def with_holds(contents: Contents, looked: Looked, answers: Iterable[Row], *, mi
     for row in answers:
         told[row["topic"], row["partition"]].append(row)
     found = {
-        place: _holds(contents, replicas[0].state.log, told[place], min_held_ms=min_held_ms)
+        place: _holds(replicas[0].state, told[place], min_held_ms=min_held_ms)
         for place, replicas in looked.replicas.items()
     }
     histories = _histories(contents) if any(found.values()) else {}
@@ -48,34 +45,20 @@ def with_holds(contents: Contents, looked: Looked, answers: Iterable[Row], *, mi
         yield from held_findings(rows, histories=histories, answers=told[place], min_held_ms=min_held_ms)
 
 
-def _holds(contents: Contents, log: Log, answers: Sequence[Row], *, min_held_ms: int) -> list[Row]:
+def _holds(state: State, answers: Sequence[Row], *, min_held_ms: int) -> list[Row]:
     """Rows of `toolkit.analysis.holds.HOLDS`, with what was counted behind them."""
-    read = span_tables(contents, [log], Section(), producer_id=None)
-    spans = pa.concat_tables(table.select(SPAN_COLUMNS) for table in read)
-    found = holds(spans, min_held_ms=min_held_ms).to_pylist()
-    return [{**hold, **_counted(log, hold, answers)} for hold in found]
-
-
-def _counted(log: Log, hold: Row, answers: Sequence[Row]) -> Mapping[str, int | None]:
-    """Where the log ends, and what waits behind a transaction; the log is read from there on once more."""
-    is_open = hold["marker_offset"] is None
-    end = _log_end(log, hold["first_offset"]) if is_open else None
+    window = state.window
+    spans = span_table(window.spans, **state.log.where.columns, files=window.files).select(SPAN_COLUMNS)
     now: Row = next((row for row in answers if row["last_stable_offset"] is not None), {})
     bounds = {"lso": now.get("last_stable_offset"), "high_watermark": now.get("high_watermark")}
-    section = stretch({**hold, "log_end_offset": end}, **bounds)
-    if section is None:
-        return {"log_end_offset": end}
-    parts = [amounts(part.scanned.headers, *section) for part in log.parts(start=section[0], stop=section[1])]
-    records, size = np.sum([(0, 0), *parts], axis=0).tolist()
-    return {"log_end_offset": end, "records_held": records, "bytes_held": size}
-
-
-def _log_end(log: Log, start: int) -> int:
-    """Offset after the last batch."""
-    ends = [
-        int(part.scanned.headers["last_offset"][-1]) + 1 for part in log.parts(start=start) if len(part.scanned.headers)
-    ]
-    return max(ends, default=start)
+    rows = []
+    for hold in holds(spans, min_held_ms=min_held_ms).to_pylist():
+        hold["log_end_offset"] = window.log_end_offset if hold["marker_offset"] is None else None
+        section = stretch(hold, **bounds)
+        counted = None if section is None else window.totals.between(*section)
+        hold["records_held"], hold["bytes_held"] = (None, None) if counted is None else counted
+        rows.append(hold)
+    return rows
 
 
 def _histories(contents: Contents) -> Mapping[int, Sequence[Row]]:

@@ -65,7 +65,7 @@ class Log(Protocol):
     def parts(self, *, start: int | None = None, stop: int | None = None, crc: bool = False) -> Iterator[Part]:
         """The batches that hold an offset of ``start <= offset < stop``, in the order of the log."""
 
-    def parts_near(self, start: int) -> Iterator[Part]:
+    def parts_near(self, start: int, *, crc: bool = False) -> Iterator[Part]:
         """The batches from some batch at or before an offset on."""
 
     def coordinator_events(

@@ -15,6 +15,7 @@ from toolkit.sources.logdir.contents import Contents, Partitions
 from toolkit.sources.logdir.held import HeldTables
 from toolkit.sources.logdir.opened import named, sorted_rows
 from toolkit.sources.logdir.state import partition_row, producer_rows
+from toolkit.sources.logdir.window import Reach
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -195,11 +196,19 @@ class LogDir(HeldTables):
         """Everything the verdicts need (`analysis.evidence.Look`), with what speaks against trusting files."""
         return self._look(self._contents(), topics, partitions).look
 
-    def _look(self, contents: Contents, topics: Sequence[str] | None, partitions: Partitions | None) -> Looked:
+    def _look(
+        self,
+        contents: Contents,
+        topics: Sequence[str] | None,
+        partitions: Partitions | None,
+        *,
+        reach: Reach = Reach.OPEN,
+    ) -> Looked:
         from toolkit.sources.logdir.look import take_look
 
         logs = named(contents.asked(topics, partitions))
-        return take_look(contents, logs, at_rest=self.at_rest, txn_state_partitions=self.txn_state_partitions)
+        count = self.txn_state_partitions
+        return take_look(contents, logs, at_rest=self.at_rest, txn_state_partitions=count, reach=reach)
 
     def findings(
         self,
@@ -250,7 +259,7 @@ class LogDir(HeldTables):
         from toolkit.sources.logdir.log_evidence import explained
 
         contents = self._contents()
-        looked = self._look(contents, topics, partitions)
+        looked = self._look(contents, topics, partitions, reach=Reach.OPEN if min_held_ms is None else Reach.WHOLE)
         everything = topics is None and partitions is None
         asked = () if everything else list(looked.replicas)
         rows = findings([looked.look], asked=asked, max_transaction_timeout_ms=max_transaction_timeout_ms)

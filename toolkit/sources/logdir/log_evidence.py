@@ -18,13 +18,13 @@ from toolkit.schema import Row
 from toolkit.sources.logdir.contents import Place, ReadLog
 from toolkit.sources.logdir.coordinator_side import CoordinatorSide
 from toolkit.sources.logdir.look import Looked
+from toolkit.sources.logdir.neighbourhood import BACK, FORWARD
 from toolkit.sources.logdir.tables import COMPACTED
 
 __all__ = ["explained"]
 
-MOST = 50  # partitions
-FORWARD = 200_000  # batches from the first offset on
-BACK = (2_000, 100_000)  # offsets before it; further only where no marker is that close by
+MAX_PARTITIONS = 50
+FAR_BACK = 100_000  # offsets before the first one, where no marker of its producers is within `BACK`
 
 
 def explained(looked: Looked, rows: Sequence[Row]) -> list[Row]:
@@ -52,7 +52,7 @@ def _excerpts(looked: Looked, rows: Sequence[Row]) -> Iterator[tuple[Place, Exce
         offset = max(read.state.log_start_offset or 0, min(row["start_offset"] for row in found))
         yield place, _excerpt(read, offset, wanted)
         count += 1
-        if count == MOST:
+        if count == MAX_PARTITIONS:
             return
 
 
@@ -65,7 +65,7 @@ def _excerpt(read: ReadLog, offset: int, producer_ids: Collection[int]) -> Excer
     if len(after) and after["last_offset"][-1] + 1 < stop:
         stop = int(after["last_offset"][-1]) + 1
     before, start = after[:0], offset
-    for span in BACK:
+    for span in (BACK, FAR_BACK):
         if start > log_start and not have_ended(before, producer_ids):
             start = max(log_start, offset - span)
             before, earlier_errors = _headers(read, start, offset)
@@ -73,11 +73,12 @@ def _excerpt(read: ReadLog, offset: int, producer_ids: Collection[int]) -> Excer
     before = before[before["last_offset"] < (after["base_offset"][0] if len(after) else offset)]
     where = state.log.where
     return Excerpt(
-        headers=np.concatenate((before, after)),
+        headers=np.concatenate((before, after)) if len(before) else after,
         start=start,
         stop=stop,
         log_start_offset=state.log_start_offset,
         observed_at=state.observed_at,
+        held=_held(read),
         is_compacted=_is_compacted(read),
         groups=_groups(read, offset, stop, producer_ids) if where.topic == OFFSETS_TOPIC else {},
         source="log",
@@ -87,14 +88,26 @@ def _excerpt(read: ReadLog, offset: int, producer_ids: Collection[int]) -> Excer
 
 
 def _headers(read: ReadLog, start: int, stop: int, *, most: int | None = None) -> tuple[Headers, list[str]]:
-    found, errors, count = [np.empty(0, HEADER)], [], 0
+    """Batches that hold an offset of ``start <= offset < stop``: as the window has them, else read."""
+    window = read.state.window
+    if (kept := window.neighbourhood.between(start, stop, most=most)) is not None:
+        return kept, [each.reason for each in window.damage if each.reaches(start) and not each.is_torn]
+    parts, errors, count = [np.empty(0, HEADER)], [], 0
     for part in read.state.log.parts(start=start, stop=stop):
-        found.append(part.scanned.headers)
+        parts.append(part.scanned.headers)
         errors += [damage.reason for damage in part.scanned.damage if not damage.is_torn]
         count += len(part.scanned.headers)
         if most is not None and count >= most:
             break
-    return np.concatenate(found)[:most], errors
+    return np.concatenate(parts)[:most], errors
+
+
+def _held(read: ReadLog) -> tuple[int, int] | None:
+    """Records and bytes from the LSO, or the log start if that is higher, to the high watermark."""
+    state = read.state
+    if state.last_stable_offset is None or state.high_watermark is None:
+        return None
+    return state.window.totals.between(max(state.last_stable_offset, state.log_start_offset or 0), state.high_watermark)
 
 
 def _is_compacted(read: ReadLog) -> bool | None:

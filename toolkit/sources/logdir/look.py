@@ -18,12 +18,11 @@ from toolkit.sources.logdir.contents import Contents, Place, ReadLog, Scope
 from toolkit.sources.logdir.coordinator_side import CoordinatorSide, read_coordinator_side
 from toolkit.sources.logdir.layout import Root
 from toolkit.sources.logdir.log import Log
-from toolkit.sources.logdir.proof import examine, read_stretch
+from toolkit.sources.logdir.proof import examine
 from toolkit.sources.logdir.state import partition_row, producer_rows
+from toolkit.sources.logdir.window import Reach
 
 __all__ = ["Looked", "take_look"]
-
-MOST = 200  # openings that are read, as of a live cluster
 
 
 class Looked(NamedTuple):
@@ -35,7 +34,12 @@ class Looked(NamedTuple):
 
 
 def take_look(
-    contents: Contents, logs: Sequence[Log], *, at_rest: bool, txn_state_partitions: int | None = None
+    contents: Contents,
+    logs: Sequence[Log],
+    *,
+    at_rest: bool,
+    txn_state_partitions: int | None = None,
+    reach: Reach = Reach.OPEN,
 ) -> Looked:
     """Look at partitions and at ``__transaction_state``.
 
@@ -50,9 +54,11 @@ def take_look(
         sync.
     txn_state_partitions
         How many partitions ``__transaction_state`` has, if the caller knows.
+    reach
+        How far back the partitions are read.
     """
     side = read_coordinator_side(contents, count=txn_state_partitions)
-    replicas = dict(contents.by_place(logs))
+    replicas = dict(contents.by_place(logs, reach=reach))
     reads = {place: found[0] for place, found in replicas.items()}
     scope = contents.scope(logs)
     observed_at = scope.written_at or contents.taken_at
@@ -66,7 +72,7 @@ def take_look(
         producers_after=producers,
         coverage=_coverage(scope, side),
         observed_at=observed_at,
-        openings=dict(_openings(reads, producers)),
+        openings=dict(_openings(reads)),
         from_files=True,
         notes={place: list(_notes(found)) for place, found in replicas.items()},
     )
@@ -86,9 +92,9 @@ def _examined(look: Look, replicas: Mapping[Place, Sequence[ReadLog]], side: Coo
         hanging = [case for case in cases if case.start is not None and rule_for(case).verdict == "hanging"]
         if not hanging:
             continue
-        stretch = read_stretch(replicas[place][0], [start for case in hanging if (start := case.start) is not None])
+        lowest = min(start for case in hanging if (start := case.start) is not None)
         for case in hanging:
-            found = examine(case, stretch, side, at_rest=at_rest)
+            found = examine(case, replicas[place][0], side, lowest=lowest, at_rest=at_rest)
             found.doubts += _of_one_topic(place, replicas[place])
             doubts[*place, case.producer["producer_id"]] = found.doubts
             notes.setdefault(place, []).extend(note for note in found.notes if note not in notes[place])
@@ -142,18 +148,11 @@ def _texts(side: CoordinatorSide) -> Iterator[str]:
         yield f"the segments of {STATE_TOPIC}: a printed text shows neither damage nor what was cut"
 
 
-def _openings(
-    reads: Mapping[Place, ReadLog], producers: Iterable[Row]
-) -> Iterator[tuple[tuple[str, int, int], Opening]]:
-    """The first batch of open transactions, the lowest of each partition first, where it is still there."""
-    opened = [row for row in producers if row["current_txn_start_offset"] is not None]
-    for row in sorted(opened, key=lambda row: row["current_txn_start_offset"])[:MOST]:
-        place, start = (row["topic"], row["partition"]), row["current_txn_start_offset"]
-        for part in reads[place].state.log.parts(start=start, stop=start + 1):
-            if len(part.scanned.headers):
-                [header] = part.scanned.headers[:1]
-                yield (*place, start), _opening(header)
-                break
+def _openings(reads: Mapping[Place, ReadLog]) -> Iterator[tuple[tuple[str, int, int], Opening]]:
+    """The first batch of open transactions, where it is still there."""
+    for place, read in reads.items():
+        for start, headers in read.state.window.openings.items():
+            yield (*place, start), _opening(headers[0])
 
 
 def _opening(header: np.void) -> Opening:

@@ -33,48 +33,15 @@ import numpy as np
 
 from toolkit.analysis.cases import Case
 from toolkit.analysis.wording import at, duration
-from toolkit.formats.batches import CONTROL
-from toolkit.formats.headers import HEADER, Headers
 from toolkit.formats.records import STATE_TOPIC
 from toolkit.schema import Row, utc
 from toolkit.sources.logdir.contents import ReadLog
 from toolkit.sources.logdir.coordinator_side import CLOCKS_APART, CoordinatorSide, StatePartition
-from toolkit.sources.logdir.gaps import Contiguity
 from toolkit.sources.logdir.lock import is_locked
 
-__all__ = ["Examination", "Stretch", "examine", "read_stretch"]
+__all__ = ["Examination", "examine"]
 
 WORD = "your word that brokers stood still (at_rest)"
-
-
-@dataclass(slots=True, kw_only=True)
-class Stretch:
-    """A partition's log from the start of its lowest transaction in question to its end, every byte checked.
-
-    Parameters
-    ----------
-    read
-        The replica.
-    markers
-        Headers of its control batches, in order.
-    first_batches
-        Headers of the batches at the start offsets in question.
-    contiguity
-        Where offsets are missing; before a transaction ends, the cleaner takes nothing behind its start.
-    damage
-        What of it could not be read, or does not match its checksum.
-    """
-
-    read: ReadLog
-    markers: Headers = field(default_factory=lambda: np.zeros(0, HEADER))
-    first_batches: dict[int, Headers] = field(default_factory=dict)
-    contiguity: Contiguity = field(default_factory=Contiguity)
-    damage: list[str] = field(default_factory=list)
-
-    @property
-    def name(self) -> str:
-        where = self.read.state.log.where
-        return f"{where.topic}-{where.partition}"
 
 
 @dataclass(slots=True)
@@ -93,81 +60,71 @@ class Examination:
     notes: list[str] = field(default_factory=list)
 
 
-def read_stretch(read: ReadLog, starts: Iterable[int]) -> Stretch:
-    """Read a partition from the lowest of some start offsets on, checksums included."""
-    starts = sorted(starts)
-    stretch = Stretch(read=read)
-    markers = []
-    for part in read.state.log.parts(start=starts[0], crc=True):
-        headers = part.scanned.headers
-        stretch.contiguity.add(headers)
-        markers.append(headers[headers["attributes"] & CONTROL != 0])
-        for start in starts:
-            held = headers[(headers["base_offset"] <= start) & (start <= headers["last_offset"])]
-            if len(held):
-                stretch.first_batches[start] = held[:1]
-        stretch.damage += [each.reason for each in part.scanned.damage if not each.is_torn]
-        wrong = headers["base_offset"][headers["crc_ok"] == 0]
-        stretch.damage += [f"CORRUPT_BATCH: the checksum at offset {offset} is wrong." for offset in wrong[:1]]
-    stretch.markers = np.concatenate(markers) if markers else stretch.markers
-    return stretch
-
-
-def examine(case: Case, stretch: Stretch, side: CoordinatorSide, *, at_rest: bool) -> Examination:
+def examine(case: Case, read: ReadLog, side: CoordinatorSide, *, lowest: int, at_rest: bool) -> Examination:
     """What speaks against the hanging of a transaction that no coordinator owns.
 
     Parameters
     ----------
     case
         The transaction, by a rule of ``hanging``.
-    stretch
-        Its partition from its start on.
+    read
+        The replica of its partition, read with checksums from `lowest` on.
     side
         ``__transaction_state``.
+    lowest
+        Start offset of the lowest transaction of the partition that is in question.
     at_rest
         Whether the caller vouches that brokers stood still.
     """
     start = case.start or 0
-    found = Examination(doubts=[*_of_the_bytes(case, stretch, start), *_of_the_id(case, side)])
+    found = Examination(doubts=[*_of_the_bytes(case, read, start, lowest), *_of_the_id(case, side)])
+    name = _name(read)
     if at_rest:
-        found.doubts += _not_at_rest(stretch, side)
+        found.doubts += _not_at_rest(read, side)
         found.notes.append("the caller says that the brokers stood still when these files were taken (at_rest)")
     elif not case.owner:
         found.doubts.append(
             f"{WORD}: no id has producer {case.producer['producer_id']}, and in files that may be of different moments "
             "that is no proof"
         )
-    elif doubt := _not_of_one_moment(case.owner, stretch, side.partitions[case.owner["txn_state_partition"]], start):
-        found.doubts.append(f"proof that {stretch.name} and {STATE_TOPIC} are of one moment: {doubt}; or {WORD}")
+    elif doubt := _not_of_one_moment(case.owner, read, side.partitions[case.owner["txn_state_partition"]], start):
+        found.doubts.append(f"proof that {name} and {STATE_TOPIC} are of one moment: {doubt}; or {WORD}")
     else:
         found.notes.append(
-            f"{stretch.name} goes on behind the coordinator's last word, and the coordinator's log behind the start of "
+            f"{name} goes on behind the coordinator's last word, and the coordinator's log behind the start of "
             "the transaction: they are of one moment for it"
         )
     return found
 
 
-def _of_the_bytes(case: Case, stretch: Stretch, start: int) -> Iterable[str]:
+def _name(read: ReadLog) -> str:
+    where = read.state.log.where
+    return f"{where.topic}-{where.partition}"
+
+
+def _of_the_bytes(case: Case, read: ReadLog, start: int, lowest: int) -> Iterable[str]:
     """Whether the segments themselves show the transaction open, from its first batch to the end of the log."""
-    state = stretch.read.state
+    state, window, name = read.state, read.state.window, _name(read)
     producer_id = case.producer["producer_id"]
     if state.log.is_text:
-        yield f"the segments of {stretch.name}: a printed text shows neither damage nor what was cut"
-    if stretch.damage:
-        yield f"an undamaged log from offset {start} on: {stretch.damage[0]}"
-    if hole := stretch.contiguity.after(start):
+        yield f"the segments of {name}: a printed text shows neither damage nor what was cut"
+    damage = [each for each in window.damage if not each.is_torn] + window.wrong_checksums
+    if reason := next((each.reason for each in damage if each.reaches(lowest)), None):
+        yield f"an undamaged log from offset {start} on: {reason}"
+    if hole := window.contiguity.after(start):
         yield f"the log from offset {start} on without a hole: after {hole[0] - 1} comes {hole[1]}"
-    ended = stretch.markers[(stretch.markers["producer_id"] == producer_id) & (stretch.markers["base_offset"] > start)]
+    control = window.control_batches
+    ended = control[(control["producer_id"] == producer_id) & (control["base_offset"] > start)]
     if len(ended):
         yield f"files that agree: the producer state has it open, and its marker is at {int(ended['base_offset'][0])}"
-    first = stretch.first_batches.get(start)
+    first = window.openings.get(start)
     if first is None:
         if not state.log.base_offsets or start >= (state.log_start_offset or 0):
             yield f"the batch at offset {start}, where it begins"
     elif int(first["producer_id"][0]) != producer_id:
         yield f"files that agree: the batch at offset {start} is of producer {int(first['producer_id'][0])}"
-    if state.snapshot is None and len(state.log.base_offsets) > 1:
-        yield f"a sound producer snapshot of {stretch.name}, as a broker writes one with every segment"
+    if window.snapshot is None and len(state.log.base_offsets) > 1:
+        yield f"a sound producer snapshot of {name}, as a broker writes one with every segment"
 
 
 def _of_the_id(case: Case, side: CoordinatorSide) -> Iterable[str]:
@@ -178,17 +135,17 @@ def _of_the_id(case: Case, side: CoordinatorSide) -> Iterable[str]:
                 yield f'what id "{event["transactional_id"]}" does with this producer id, which is its next one'
 
 
-def _not_at_rest(stretch: Stretch, side: CoordinatorSide) -> Iterable[str]:
+def _not_at_rest(read: ReadLog, side: CoordinatorSide) -> Iterable[str]:
     """What contradicts the caller: what stood still was not written to, and has lost nothing at its end."""
-    reads = {stretch.name: stretch.read}
+    reads = {_name(read): read}
     reads |= {f"{STATE_TOPIC}-{number}": partition.read for number, partition in side.partitions.items()}
-    for root in {read.state.log.root for read in reads.values()} - {None}:
+    for root in {each.state.log.root for each in reads.values()} - {None}:
         if root is not None and is_locked(root):
             yield f"brokers that stand still: one runs on {root.path} and holds its lock"
-    for name, read in reads.items():
-        if read.state.torn:
+    for name, each in reads.items():
+        if each.state.window.is_torn:
             yield f"the end of {name}: its last batch is torn, so what a crash took with it is not known"
-        for change in read.state.log.changes(appending=False):
+        for change in each.state.log.changes(appending=False):
             yield f"files that stand still: {name}: {change}"
     for partition in side.partitions.values():
         where = partition.read.state.log.where
@@ -197,18 +154,18 @@ def _not_at_rest(stretch: Stretch, side: CoordinatorSide) -> Iterable[str]:
             yield f"{STATE_TOPIC}-{partition.number} without a hole: after {hole[0] - 1} comes {hole[1]}"
 
 
-def _not_of_one_moment(owner: Row, stretch: Stretch, coordinator: StatePartition, start: int) -> str | None:
+def _not_of_one_moment(owner: Row, read: ReadLog, coordinator: StatePartition, start: int) -> str | None:
     """Which step of the proof fails; null where it holds (see the module's text)."""
     event: Mapping[str, object] = coordinator.newest[owner["transactional_id"]]
     spoke, offset = event["timestamp"], event["offset"]
-    state, name = stretch.read.state, f"{STATE_TOPIC}-{coordinator.number}"
+    state, name = read.state, f"{STATE_TOPIC}-{coordinator.number}"
     if not isinstance(spoke, dt.datetime) or not isinstance(offset, int):
         return f"the last record of the id in {name} has no time"
     if state.high_watermark is None:
-        return f"the high watermark of {stretch.name} is not known"
+        return f"the high watermark of {_name(read)} is not known"
     if coordinator.read.state.high_watermark is None or offset >= coordinator.read.state.high_watermark:
         return f"the coordinator's last record of the id, at offset {offset} of {name}, may not be replicated"
-    markers = stretch.markers
+    markers = state.window.control_batches
     markers = markers[(markers["base_offset"] > start) & (markers["base_offset"] < state.high_watermark)]
     first, last = (utc(int(markers["max_timestamp"][i])) if len(markers) else None for i in (0, -1))
     if first is None or last is None or last <= spoke + CLOCKS_APART:
@@ -227,6 +184,6 @@ def _not_of_one_moment(owner: Row, stretch: Stretch, coordinator: StatePartition
         return f"the clock of the coordinator went back at offset {coordinator.clock_set_back} of {name}"
     times = markers["max_timestamp"]
     if np.any(np.diff(times) < -CLOCKS_APART / dt.timedelta(milliseconds=1)):
-        return f"the clock of the leader of {stretch.name} went back among its markers"
+        return f"the clock of the leader of {_name(read)} went back among its markers"
     changed = [*state.log.changes(appending=True), *coordinator.read.state.log.changes(appending=True)]
     return changed[0] if changed else None

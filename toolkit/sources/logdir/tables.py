@@ -14,7 +14,6 @@ from toolkit import schema
 from toolkit.analysis import statistics
 from toolkit.analysis.coordinator import histories
 from toolkit.analysis.invariants import Checker, event_violations
-from toolkit.analysis.spans import EMPTY, OPEN, Piece, begin, finish, merge, piece
 from toolkit.analysis.statistics import NO_TRANSACTIONS, Statistics
 from toolkit.formats.events import unread_records
 from toolkit.formats.group_records import OFFSETS_TOPIC
@@ -27,7 +26,7 @@ from toolkit.sources.logdir.bounds import offset_of
 from toolkit.sources.logdir.contents import Contents
 from toolkit.sources.logdir.log import Log
 from toolkit.sources.logdir.marks import root_rows
-from toolkit.sources.logdir.state import opened_before
+from toolkit.sources.logdir.window import known_before
 from toolkit.sources.progress import progress
 
 __all__ = [
@@ -40,7 +39,6 @@ __all__ = [
     "event_rows",
     "figures",
     "history_rows",
-    "known_before",
     "lso_tables",
     "only",
     "segment_rows",
@@ -297,36 +295,6 @@ def _violation_rows(contents: Contents, logs: Sequence[Log], section: Section, *
                 yield from checker.check(scanned.headers, file=file)
             if log.where.topic == STATE_TOPIC and not log.error:
                 yield from event_violations(log.coordinator_events(start=start, stop=stop))
-
-
-def known_before(log: Log, start: int | None) -> Piece:
-    """What is known of the transactions in a log before an offset, by a snapshot and what follows it.
-
-    Parameters
-    ----------
-    log
-        The log.
-    start
-        The offset; where its first segment begins if null.
-    """
-    first = log.base_offsets[0] if log.base_offsets else 0
-    at = first if start is None else max(start, first)
-    known = next((each for each in log.snapshots() if not each.error and first <= each.offset <= at), None)
-    if known is None and first > 0:
-        return EMPTY
-    before = begin(opened_before=opened_before(known) if known else None)
-    for part in log.parts(start=known.offset if known else None, stop=at):
-        headers = part.scanned.headers
-        after = known.offset if known else 0
-        inside = (headers["base_offset"] >= after) & (headers["last_offset"] < at)
-        before = merge(before, piece(headers[inside])).take_closed()[1]
-    spans = finish(before)
-    still_open = spans[(spans["outcome"] == OPEN) & (spans["first_offset"] >= 0)]
-    return begin(
-        opened_before={
-            int(span["producer_id"]): (int(span["first_offset"]), int(span["first_epoch"])) for span in still_open
-        }
-    )
 
 
 def _may_be_compacted(contents: Contents, log: Log) -> bool:

@@ -63,7 +63,7 @@ class TextLog:
         """The tool has looked at the checksums already: what it calls invalid is damage."""
         return clip(self._parts(), start=start, stop=stop)
 
-    def parts_near(self, start: int) -> Iterator[Part]:
+    def parts_near(self, start: int, *, crc: bool = False) -> Iterator[Part]:
         return self._parts()
 
     def _parts(self) -> Iterator[Part]:

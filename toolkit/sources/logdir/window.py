@@ -1,0 +1,299 @@
+"""One read of a log: state, proof, evidence, LSO holds and counts are all taken from what it gathered."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from functools import cached_property
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from toolkit.analysis.producers import NOTHING, Replay, join, replay, resume
+from toolkit.analysis.spans import EMPTY, OPEN, Piece, Spans, begin, finish, merge, piece
+from toolkit.formats.batches import CONTROL
+from toolkit.formats.headers import HEADER, Headers
+from toolkit.sources.log_tables import Part
+from toolkit.sources.logdir.gaps import Contiguity
+from toolkit.sources.logdir.log import Log, Snapshot
+from toolkit.sources.logdir.neighbourhood import Neighbourhood
+from toolkit.sources.logdir.totals import RunningTotals
+
+__all__ = ["DamagedBytes", "LogWindow", "Reach", "known_before", "opened_before", "read_window"]
+
+
+class Reach(Enum):
+    """How far back a log is read."""
+
+    TAIL = "what its newest sound snapshot does not tell"
+    OPEN = "from the lowest open transaction on, every checksum from there on included"
+    WHOLE = "all of it, checksums as for OPEN"
+
+
+class DamagedBytes(NamedTuple):
+    """Bytes that are no batch, or a batch with a wrong checksum.
+
+    Parameters
+    ----------
+    reason
+        ``NAME: sentence``.
+    place
+        The byte and the file.
+    is_torn
+        Whether it is what a crash leaves at the end of a log.
+    next_offset
+        The offset behind it; null where no batch follows.
+    """
+
+    reason: str
+    place: str
+    is_torn: bool
+    next_offset: int | None
+
+    def reaches(self, offset: int) -> bool:
+        """Whether it lies at an offset or behind it, as far as the batches around it tell."""
+        return self.next_offset is None or self.next_offset > offset
+
+
+@dataclass(kw_only=True, eq=False)
+class LogWindow:
+    """What the parts of a log show, folded in order.
+
+    Parameters
+    ----------
+    snapshot
+        Offset of the snapshot that the producer state goes on from; null where it was replayed from the segments.
+    producers
+        Producer state.
+    piece
+        Transactions: from the snapshot on, or of the whole log.
+    spans_from
+        From which offset on.
+    totals
+        Records and bytes before each transaction, each marker, and each offset that was named beforehand.
+
+    Attributes
+    ----------
+    log_end_offset
+        Offset after the last batch.
+    leader_epoch
+        Of the last batch; -1 where it is not known.
+    openings
+        Header of the first batch by start offset, of every transaction that is open.
+    neighbourhood
+        The batches around the lowest open transaction.
+    contiguity
+        Where offsets are missing.
+    damage, wrong_checksums
+        What could not be read, and what does not match its checksum, in order.
+    """
+
+    snapshot: int | None = None
+    producers: Replay = NOTHING
+    piece: Piece = EMPTY
+    spans_from: int = 0
+    totals: RunningTotals = field(default_factory=RunningTotals)
+    log_end_offset: int = 0
+    leader_epoch: int = -1
+    openings: dict[int, Headers] = field(default_factory=dict)
+    neighbourhood: Neighbourhood = field(default_factory=Neighbourhood)
+    contiguity: Contiguity = field(default_factory=Contiguity)
+    damage: list[DamagedBytes] = field(default_factory=list)
+    wrong_checksums: list[DamagedBytes] = field(default_factory=list)
+    _files: dict[str | None, int] = field(default_factory=dict)
+    _control: list[Headers] = field(default_factory=list)
+
+    def add(self, part: Part) -> None:
+        """The next part of the log."""
+        headers = part.scanned.headers
+        self._add_damage(part)
+        if not len(headers):
+            return
+        self.log_end_offset = int(headers["last_offset"][-1]) + 1
+        self.leader_epoch = int(headers["leader_epoch"][-1])
+        self.contiguity.add(headers)
+        self._control.append(headers[headers["attributes"] & CONTROL != 0])
+        self.producers = join(self.producers, replay(_from(headers, self.snapshot or 0)))
+        file_id = self._files.setdefault(part.file, len(self._files))
+        found = piece(_from(headers, self.spans_from), file_id=file_id)
+        self.totals.add(headers, _bounds(found))
+        self.piece = merge(self.piece, found)
+        starts = self.open_starts
+        self._add_openings(headers, starts)
+        self.neighbourhood.add(headers, min(starts, default=None))
+
+    @property
+    def open_starts(self) -> list[int]:
+        """Start offset of every open transaction."""
+        starts = self.producers.producers["current_txn_start_offset"]
+        return starts[starts >= 0].tolist()  # type: ignore[no-any-return]
+
+    @property
+    def is_torn(self) -> bool:
+        """Whether the log ends within a batch."""
+        return any(each.is_torn for each in self.damage)
+
+    @property
+    def problems(self) -> list[str]:
+        """What of the segments could not be read where the producer state was replayed, a torn end apart."""
+        after = self.snapshot or 0
+        return [
+            f"{each.reason.rstrip('.')} ({each.place})."
+            for each in self.damage
+            if not each.is_torn and each.reaches(after)
+        ]
+
+    @cached_property
+    def spans(self) -> Spans:
+        """Every transaction that was read."""
+        return finish(self.piece)
+
+    @property
+    def files(self) -> tuple[str | None, ...]:
+        """The file of each ``file_id`` in `spans`."""
+        return tuple(self._files) or (None,)
+
+    @cached_property
+    def control_batches(self) -> Headers:
+        """Headers of the control batches that were read, in order."""
+        return np.concatenate([np.empty(0, HEADER), *self._control])
+
+    def _add_damage(self, part: Part) -> None:
+        headers = part.scanned.headers
+        if len(headers) and self.damage and self.damage[-1].next_offset is None:
+            follower = int(headers["base_offset"][0])
+            self.damage = [
+                each._replace(next_offset=follower) if each.next_offset is None else each for each in self.damage
+            ]
+        for each in part.scanned.damage:
+            behind = headers["base_offset"][headers["position"] > each.position]
+            next_offset = int(behind[0]) if len(behind) else None
+            self.damage.append(
+                DamagedBytes(each.reason, f"byte {each.position} of {part.file}", each.is_torn, next_offset)
+            )
+        for header in headers[headers["crc_ok"] == 0][:1]:
+            reason = f"CORRUPT_BATCH: the checksum at offset {header['base_offset']} is wrong."
+            place = f"byte {header['position']} of {part.file}"
+            after = int(header["last_offset"]) + 1
+            self.wrong_checksums.append(DamagedBytes(reason, place, is_torn=False, next_offset=after))
+
+    def _add_openings(self, headers: Headers, starts: list[int]) -> None:
+        begins, ends = headers["base_offset"], headers["last_offset"]
+        for start in starts:
+            if begins[0] <= start <= ends[-1]:
+                row = int(np.searchsorted(ends, start))
+                if begins[row] <= start:
+                    self.openings[start] = headers[row : row + 1].copy()
+        if len(self.openings) > len(starts):
+            self.openings = {start: self.openings[start] for start in starts if start in self.openings}
+
+
+def read_window(log: Log, snapshot: Snapshot | None, *, reach: Reach, count_at: Collection[int] = ()) -> LogWindow:
+    """Read a log once.
+
+    Parameters
+    ----------
+    log
+        The log.
+    snapshot
+        Where its producer state goes on from; null for its first segment.
+    reach
+        How far back.
+    count_at
+        Offsets to count records and bytes at, besides those of transactions and markers.
+    """
+    opened = opened_before(snapshot) if snapshot else {}
+    starts = [start for start, _ in opened.values()]
+    after = snapshot.offset if snapshot else 0
+    if reach is Reach.WHOLE:
+        before = known_before(log, None)
+    else:
+        before = begin(opened_before=opened) if snapshot or log.base_offsets[:1] == [0] else EMPTY
+    window = LogWindow(
+        snapshot=snapshot.offset if snapshot else None,
+        producers=resume(snapshot.producers) if snapshot else NOTHING,
+        piece=before,
+        spans_from=0 if reach is Reach.WHOLE else after,
+        totals=RunningTotals((*count_at, *starts)),
+    )
+    for part in _parts(log, snapshot, min([after, *starts]), reach):
+        window.add(part)
+    window.neighbourhood.settle(None if reach is Reach.TAIL else min(window.open_starts, default=None))
+    return window
+
+
+def _parts(log: Log, snapshot: Snapshot | None, lowest: int, reach: Reach) -> Iterator[Part]:
+    if snapshot is None:
+        return log.parts(crc=reach is not Reach.TAIL)
+    if reach is Reach.WHOLE:
+        return chain(_before(log, lowest), _behind(log, lowest))
+    return log.parts_near(lowest, crc=reach is not Reach.TAIL)
+
+
+def _before(log: Log, offset: int) -> Iterator[Part]:
+    """What begins before an offset; checksums there decide nothing."""
+    for part in log.parts(stop=offset):
+        yield _only(part, part.scanned.headers["base_offset"] < offset)
+
+
+def _behind(log: Log, offset: int) -> Iterator[Part]:
+    for part in log.parts(start=offset, crc=True):
+        yield _only(part, part.scanned.headers["base_offset"] >= offset)
+
+
+def _only(part: Part, rows: npt.NDArray[np.bool_]) -> Part:
+    scanned = part.scanned
+    return part if rows.all() else part._replace(scanned=replace(scanned, headers=scanned.headers[rows]))
+
+
+def _from(headers: Headers, offset: int) -> Headers:
+    """The batches that begin at an offset or behind it."""
+    return headers if headers["base_offset"][0] >= offset else headers[headers["base_offset"] >= offset]
+
+
+def _bounds(found: Piece) -> npt.NDArray[np.int64]:
+    """Offsets of the first batches and of the markers of transactions."""
+    spans = (*found.closed, found.edges)
+    return np.concatenate([each[name] for each in spans for name in ("first_offset", "marker_offset")])
+
+
+def opened_before(snapshot: Snapshot) -> dict[int, tuple[int, int]]:
+    """Start offset and epoch of the transactions that are open at a snapshot, by producer id."""
+    return {
+        entry.producer_id: (entry.current_txn_first_offset, entry.producer_epoch)
+        for entry in snapshot.producers
+        if entry.current_txn_first_offset is not None
+    }
+
+
+def known_before(log: Log, start: int | None) -> Piece:
+    """What is known of the transactions in a log before an offset, by a snapshot and what follows it.
+
+    Parameters
+    ----------
+    log
+        The log.
+    start
+        The offset; where its first segment begins if null.
+    """
+    first = log.base_offsets[0] if log.base_offsets else 0
+    at = first if start is None else max(start, first)
+    known = next((each for each in log.snapshots() if not each.error and first <= each.offset <= at), None)
+    if known is None and first > 0:
+        return EMPTY
+    before = begin(opened_before=opened_before(known) if known else None)
+    for part in log.parts(start=known.offset if known else None, stop=at):
+        headers = part.scanned.headers
+        after = known.offset if known else 0
+        inside = (headers["base_offset"] >= after) & (headers["last_offset"] < at)
+        before = merge(before, piece(headers[inside])).take_closed()[1]
+    spans = finish(before)
+    still_open = spans[(spans["outcome"] == OPEN) & (spans["first_offset"] >= 0)]
+    return begin(
+        opened_before={
+            int(span["producer_id"]): (int(span["first_offset"]), int(span["first_epoch"])) for span in still_open
+        }
+    )
