@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from typing import Protocol
 
-__all__ = ["BufferBytes", "FileBytes", "LogBytes", "read_at"]
+__all__ = ["BufferBytes", "FileBytes", "KeptBytes", "LogBytes", "read_at"]
 
 
 class LogBytes(Protocol):
@@ -60,6 +60,28 @@ class FileBytes:
                 break
             filled += count
         return filled
+
+
+class KeptBytes(FileBytes):
+    """The same, with a copy of what was read in large pieces, until the next `take`."""
+
+    SMALL = 4096
+
+    def __init__(self, file: io.FileIO, stop: int) -> None:
+        super().__init__(file, stop)
+        self._kept: list[tuple[int, bytes]] = []
+
+    def read_into(self, target: memoryview, position: int) -> int:
+        """As `LogBytes` says."""
+        filled = super().read_into(target, position)
+        if len(target) > self.SMALL:
+            self._kept.append((position, bytes(target[:filled])))
+        return filled
+
+    def take(self) -> list[tuple[int, bytes]]:
+        """Positions and bytes since the last time, and before them the piece that may not be used up yet."""
+        kept, self._kept = self._kept, self._kept[-1:]
+        return kept
 
 
 def read_at(source: LogBytes, position: int, size: int) -> bytes:

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from toolkit.formats.headers import HEADER, Damage, Scanned
-from toolkit.formats.log_bytes import BufferBytes, FileBytes
+from toolkit.formats.log_bytes import BufferBytes, FileBytes, KeptBytes
 from toolkit.formats.walk import Walk
 
-__all__ = ["PIECE_BYTES", "scan", "scan_file"]
+__all__ = ["PIECE_BYTES", "scan", "scan_file", "scan_file_bytes"]
 
 CHUNK_BYTES = 1 << 21
 PIECE_ROWS, PIECE_BYTES = 1 << 16, 1 << 26  # of a file, per `Scanned`
@@ -84,6 +84,21 @@ def scan_file(
             yield from _pieces(Walk(source, start, crc=crc, last=last, chunk_bytes=chunk_bytes), piece_bytes)
     except OSError as exc:
         yield _unreadable(start, 0, f"{exc.strerror or exc}.")
+
+
+def scan_file_bytes(path: str | os.PathLike[str]) -> Iterator[tuple[Scanned, list[tuple[int, bytes]]]]:
+    """The same with every checksum checked, and the bytes: positions and pieces in which the batches lie.
+
+    A batch that is larger than a piece is in none of them.
+    """
+    try:
+        with open(path, "rb", buffering=0) as file:
+            source = KeptBytes(file, os.fstat(file.fileno()).st_size)
+            walk = Walk(source, 0, crc=True, last=True, chunk_bytes=CHUNK_BYTES)
+            for scanned in _pieces(walk, CHUNK_BYTES):
+                yield scanned, source.take()
+    except OSError as exc:
+        yield _unreadable(0, 0, f"{exc.strerror or exc}."), []
 
 
 def _pieces(walk: Walk, piece_bytes: int) -> Iterator[Scanned]:

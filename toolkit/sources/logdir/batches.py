@@ -10,11 +10,11 @@ from toolkit.errors import DecodeError
 from toolkit.formats.batches import HEADER_SIZE, read_header
 from toolkit.formats.headers import Damage, Scanned
 from toolkit.formats.indexes import read_offset_index
-from toolkit.formats.scan import PIECE_BYTES, scan_file
+from toolkit.formats.scan import PIECE_BYTES, scan_file, scan_file_bytes
 from toolkit.sources.log_tables import Part
 from toolkit.sources.logdir.files import Listing, OfLog
 
-__all__ = ["followed", "position_before", "read_parts"]
+__all__ = ["followed", "position_before", "read_bytes", "read_parts"]
 
 SMALL_PIECE_BYTES = 1 << 22  # where the end lies within a segment, little is read behind it
 TORN_BETWEEN = "CORRUPT_BATCH: The segment ends within a batch, though another segment follows it."
@@ -44,6 +44,13 @@ def read_parts(listing: Listing, *, start: int | None = None, stop: int | None =
             yield Part(scanned, str(segment.path))
             if stop is not None and len(scanned.headers) and scanned.headers["base_offset"][-1] >= stop:
                 return
+
+
+def read_bytes(listing: Listing) -> Iterator[tuple[Part, list[tuple[int, bytes]]]]:
+    """All batches of a log with every checksum, and their bytes (`toolkit.formats.scan.scan_file_bytes`)."""
+    for number, segment in enumerate(listing.segments):
+        for scanned, kept in scan_file_bytes(segment.path):
+            yield Part(scanned if number == len(listing.segments) - 1 else followed(scanned), str(segment.path)), kept
 
 
 def position_before(listing: Listing, segment: OfLog, offset: int) -> int:

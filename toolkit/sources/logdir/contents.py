@@ -136,9 +136,9 @@ class Contents:
                 replicas = sorted(replicas, key=lambda log: _how_far(self.read(log)), reverse=True)
             yield place, [self.read(replicas[0], reach=reach), *map(self.read, replicas[1:])]
 
-    def best(self, topic: str) -> Mapping[int, ReadLog]:
+    def best(self, topic: str, *, reach: Reach = Reach.TAIL) -> Mapping[int, ReadLog]:
         """The replica of each partition of a topic that has most of its log."""
-        return {place[1]: replicas[0] for place, replicas in self.by_place(self.of_topic(topic))}
+        return {place[1]: replicas[0] for place, replicas in self.by_place(self.of_topic(topic), reach=reach)}
 
 
 def _how_far(read: ReadLog) -> tuple[bool, int, int]:

@@ -9,11 +9,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from toolkit.analysis.coordinator import newest
-from toolkit.formats.headers import Headers
 from toolkit.formats.records import STATE_TOPIC, coordinator_partition
 from toolkit.schema import Row, utc
 from toolkit.sources.logdir.contents import Contents, ReadLog
-from toolkit.sources.logdir.gaps import Contiguity
+from toolkit.sources.logdir.window import Reach
 
 __all__ = ["CLOCKS_APART", "USUAL_COUNT", "CoordinatorSide", "StatePartition", "read_coordinator_side"]
 
@@ -34,12 +33,8 @@ class StatePartition:
     as_of
         Time of the newest record below the high watermark, by the coordinator's clock: up to then, at least, this
         tells everything. Null where there is none, or no high watermark.
-    contiguity
-        Where offsets are missing.
     clock_set_back
         Offset of the last record before which the clock went back by more than `CLOCKS_APART`; -1 for none.
-    latest_ms
-        Newest time of a record.
     errors
         What could not be read.
     """
@@ -47,9 +42,7 @@ class StatePartition:
     read: ReadLog
     newest: dict[str, Row] = field(default_factory=dict)
     as_of: dt.datetime | None = None
-    contiguity: Contiguity = field(default_factory=Contiguity)
     clock_set_back: int = -1
-    latest_ms: int = -1
     errors: list[str] = field(default_factory=list)
 
     @property
@@ -107,7 +100,7 @@ def read_coordinator_side(contents: Contents, *, count: int | None) -> Coordinat
     count
         How many partitions the topic has, if the caller knows; otherwise 50, or as many as are there.
     """
-    read = {number: _read(each) for number, each in sorted(contents.best(STATE_TOPIC).items())}
+    read = {number: _read(each) for number, each in sorted(contents.best(STATE_TOPIC, reach=Reach.RECORDS).items())}
     expected = count if count is not None else max([USUAL_COUNT, *(number + 1 for number in read)])
     gaps = _missing(sorted(read), expected) or _misplaced(read, expected)
     is_counted = count is not None or not gaps
@@ -123,29 +116,23 @@ def read_coordinator_side(contents: Contents, *, count: int | None) -> Coordinat
 def _read(read: ReadLog) -> StatePartition:
     state = read.state
     found = StatePartition(read=read, errors=[state.error] if state.error else [])
-    for event in state.log.newest_events():
+    try:
+        events = [*state.window.records.errors, *state.window.records.newest()]
+    except OSError as exc:
+        events = [{"error": f"UNREADABLE: {exc.strerror}."}]
+    for event in events:
         if not event["error"]:
             found.newest[event["transactional_id"]] = event
         elif not event["error"].startswith("TORN_TAIL"):  # which the state knows of
             found.errors.append(event["error"])
-    for part in state.log.parts():
-        _follow(found, part.scanned.headers)
+    offsets, times = state.window.batch_times.T
+    if len(times):
+        latest = np.maximum.accumulate(times)
+        back = np.flatnonzero(times[1:] < latest[:-1] - CLOCKS_APART / dt.timedelta(milliseconds=1))
+        found.clock_set_back = int(offsets[back[-1] + 1]) if back.size else -1
+    replicated = times[offsets < (state.high_watermark or 0)]
+    found.as_of = utc(int(replicated[-1])) if len(replicated) else None
     return found
-
-
-def _follow(found: StatePartition, headers: Headers) -> None:
-    """The times and offsets of further records: their batches have one each, written as it came."""
-    found.contiguity.add(headers)
-    times, offsets = headers["max_timestamp"], headers["base_offset"]
-    if not len(headers):
-        return
-    latest = np.maximum.accumulate(np.concatenate(([found.latest_ms], times)))
-    back = np.flatnonzero(times < latest[:-1] - CLOCKS_APART / dt.timedelta(milliseconds=1))
-    found.clock_set_back = int(offsets[back[-1]]) if back.size else found.clock_set_back
-    found.latest_ms = int(latest[-1])
-    replicated = np.flatnonzero(offsets < (found.read.state.high_watermark or 0))
-    if replicated.size:
-        found.as_of = utc(int(times[replicated[-1]])) or found.as_of
 
 
 def _missing(there: Sequence[int], expected: int) -> list[str]:

@@ -14,12 +14,12 @@ from toolkit.formats.records import STATE_TOPIC
 from toolkit.formats.snapshots import read_snapshot
 from toolkit.schema import Row, utc
 from toolkit.sources.log_tables import Part, Where, clip
-from toolkit.sources.logdir.batches import read_parts
+from toolkit.sources.logdir.batches import read_bytes, read_parts
 from toolkit.sources.logdir.files import Listing, changes, list_files
 from toolkit.sources.logdir.layout import LeftOut, Replica, Root
 from toolkit.sources.logdir.log import Snapshot
 from toolkit.sources.logdir.marks import replica_rows
-from toolkit.sources.logdir.newest import Decode, NewestRecords
+from toolkit.sources.logdir.record_index import Decode, RecordIndex
 from toolkit.sources.logdir.splits import read_checked
 
 __all__ = ["FolderLog"]
@@ -81,24 +81,22 @@ class FolderLog:
         read = read_checked if crc else read_parts
         return read(self.listing, start=start, stop=stop)
 
-    def coordinator_events(
-        self, *, start: int | None = None, stop: int | None = None, having: Sequence[bytes] = ()
-    ) -> Iterator[Row]:
-        return self._records(self._coordinator_events, STATE_TOPIC, start, stop, having)
+    def coordinator_events(self, *, start: int | None = None, stop: int | None = None) -> Iterator[Row]:
+        return self._records(self._coordinator_events, STATE_TOPIC, start, stop)
 
-    def newest_events(self) -> Iterator[Row]:
-        found = NewestRecords(self._coordinator_events)
-        for scanned, file in self.parts(crc=True):
-            yield from self._unread(STATE_TOPIC, scanned, file)
+    def indexed(self) -> tuple[RecordIndex, Iterator[Part]]:
+        index = RecordIndex(self._coordinator_events)
+        return index, self._indexing(index)
+
+    def _indexing(self, index: RecordIndex) -> Iterator[Part]:
+        for part, pieces in read_bytes(self.listing):
+            for row in self._unread(STATE_TOPIC, part.scanned, part.file):
+                index.add_row(row)
             try:
-                for headers, buf in _read(scanned.headers, file):
-                    found.add(headers, buf, file or "")
+                index.add(part.scanned.headers, pieces, part.file or "")
             except OSError as exc:
-                yield self._unreadable(STATE_TOPIC, exc, file)
-        try:
-            yield from found.rows()
-        except OSError as exc:
-            yield self._unreadable(STATE_TOPIC, exc, None)
+                index.add_row(self._unreadable(STATE_TOPIC, exc, part.file))
+            yield part
 
     def _coordinator_events(self, buf: bytes, position: int, file_position: int, file: str) -> Iterator[Row]:
         return coordinator_events(
@@ -175,13 +173,11 @@ class FolderLog:
         topic: str,
         start: int | None,
         stop: int | None,
-        having: Sequence[bytes] = (),
     ) -> Iterator[Row]:
         for scanned, file in self.parts(start=start, stop=stop):
             try:
                 for headers, buf in _read(scanned.headers, file):
-                    if _has(buf, having):
-                        yield from _decoded(headers, buf, decode, file or "", having)
+                    yield from _decoded(headers, buf, decode, file or "")
             except OSError as exc:
                 yield self._unreadable(topic, exc, file)
             yield from self._unread(topic, scanned, file)
@@ -202,15 +198,10 @@ class FolderLog:
         return unread_records(topic, self.where.partition, error=error, broker_id=self.where.broker_id, file=file)
 
 
-def _decoded(headers: Headers, buf: bytes, decode: Decode, file: str, having: Sequence[bytes]) -> Iterator[Row]:
+def _decoded(headers: Headers, buf: bytes, decode: Decode, file: str) -> Iterator[Row]:
     begin = int(headers["position"][0])
-    for position, size in zip(headers["position"].tolist(), headers["size"].tolist(), strict=True):
-        if not having or _has(buf[position - begin : position - begin + size], having):
-            yield from decode(buf, position - begin, position, file)
-
-
-def _has(buf: bytes, having: Sequence[bytes]) -> bool:
-    return not having or any(needle in buf for needle in having)
+    for position in headers["position"].tolist():
+        yield from decode(buf, position - begin, position, file)
 
 
 def _read(headers: Headers, file: str | None) -> Iterator[tuple[Headers, bytes]]:

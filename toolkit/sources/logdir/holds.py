@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+from toolkit.analysis.coordinator import histories
 from toolkit.analysis.holders import by_producer, held_findings, stretch
 from toolkit.analysis.holds import SPAN_COLUMNS, holds
 from toolkit.analysis.spans import span_table
-from toolkit.formats.records import STATE_TOPIC
 from toolkit.schema import Row
-from toolkit.sources.logdir.contents import Contents
+from toolkit.sources.logdir.coordinator_side import CoordinatorSide
 from toolkit.sources.logdir.look import Looked
 from toolkit.sources.logdir.state import State
-from toolkit.sources.logdir.tables import Section, history_rows
 
 __all__ = ["with_holds"]
 
 
-def with_holds(contents: Contents, looked: Looked, answers: Iterable[Row], *, min_held_ms: int) -> Iterator[Row]:
+def with_holds(looked: Looked, answers: Iterable[Row], *, min_held_ms: int) -> Iterator[Row]:
     """Rows of ``schema.FINDINGS``: of now, and of what has ended and held the LSO for at least so long.
 
     Parameters
     ----------
-    contents
-        All that was found.
     looked
         What the answers were judged by, with the replica that counts of each partition read whole.
     answers
@@ -39,10 +36,10 @@ def with_holds(contents: Contents, looked: Looked, answers: Iterable[Row], *, mi
         place: _holds(replicas[0].state, told[place], min_held_ms=min_held_ms)
         for place, replicas in looked.replicas.items()
     }
-    histories = _histories(contents) if any(found.values()) else {}
+    past = _histories(looked.side, {row["producer_id"] for rows in found.values() for row in rows})
     for place in sorted(told.keys() | found.keys(), key=str):
         rows = found.get(place, ())  # type: ignore[arg-type]
-        yield from held_findings(rows, histories=histories, answers=told[place], min_held_ms=min_held_ms)
+        yield from held_findings(rows, histories=past, answers=told[place], min_held_ms=min_held_ms)
 
 
 def _holds(state: State, answers: Sequence[Row], *, min_held_ms: int) -> list[Row]:
@@ -61,5 +58,7 @@ def _holds(state: State, answers: Sequence[Row], *, min_held_ms: int) -> list[Ro
     return rows
 
 
-def _histories(contents: Contents) -> Mapping[int, Sequence[Row]]:
-    return by_producer(history_rows(contents, contents.of_topic(STATE_TOPIC), Section()))
+def _histories(side: CoordinatorSide, producer_ids: Collection[int]) -> Mapping[int, Sequence[Row]]:
+    """Of every id that had one of these producer ids."""
+    indexes = [partition.read.state.window.records for partition in side.partitions.values()]
+    return by_producer(histories(row for index in indexes for row in index.records(index.ids_of(producer_ids))))

@@ -10,6 +10,7 @@ from toolkit.formats.snapshots import ProducerState
 from toolkit.schema import Row
 from toolkit.sources.log_tables import Part, Where
 from toolkit.sources.logdir.layout import LeftOut, Root
+from toolkit.sources.logdir.record_index import RecordIndex
 
 __all__ = ["Log", "Snapshot"]
 
@@ -68,16 +69,11 @@ class Log(Protocol):
     def parts_near(self, start: int, *, crc: bool = False) -> Iterator[Part]:
         """The batches from some batch at or before an offset on."""
 
-    def coordinator_events(
-        self, *, start: int | None = None, stop: int | None = None, having: Sequence[bytes] = ()
-    ) -> Iterator[Row]:
-        """Records of ``__transaction_state`` (``schema.COORDINATOR_EVENTS``), and what could not be read as one.
+    def coordinator_events(self, *, start: int | None = None, stop: int | None = None) -> Iterator[Row]:
+        """Records of ``__transaction_state`` (``schema.COORDINATOR_EVENTS``), and what could not be read as one."""
 
-        With `having`, only batches that hold one of these texts are sure to be there.
-        """
-
-    def newest_events(self) -> Iterator[Row]:
-        """The newest record of each id in ``__transaction_state``, in no order, and what could not be read as one."""
+    def indexed(self) -> tuple[RecordIndex, Iterator[Part]]:
+        """All batches of a partition of ``__transaction_state``; the index fills as they are taken."""
 
     def group_events(self, *, start: int | None = None, stop: int | None = None) -> Iterator[Row]:
         """Records of ``__consumer_offsets`` (``schema.GROUP_EVENTS``), and what could not be read as one."""

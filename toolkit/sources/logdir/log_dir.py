@@ -267,5 +267,5 @@ class LogDir(HeldTables):
         if min_held_ms is not None:
             from toolkit.sources.logdir.holds import with_holds
 
-            rows = list(with_holds(contents, looked, rows, min_held_ms=min_held_ms))
+            rows = list(with_holds(looked, rows, min_held_ms=min_held_ms))
         return sorted_rows(schema.FINDINGS, rows)

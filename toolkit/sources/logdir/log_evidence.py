@@ -9,7 +9,6 @@ import numpy as np
 
 from toolkit.analysis.excerpts import Excerpt, LogEvidence, is_to_explain
 from toolkit.analysis.explain import explain
-from toolkit.analysis.owners import names_any
 from toolkit.analysis.traces import have_ended
 from toolkit.formats.group_records import OFFSETS_TOPIC
 from toolkit.formats.headers import HEADER, Headers
@@ -131,18 +130,7 @@ def _events(side: CoordinatorSide, rows: Iterable[Row]) -> Iterator[Row]:
     rows = list(rows)
     owners = {row["transactional_id"] for row in rows} - {None}
     orphans = {row["producer_id"] for row in rows if row["transactional_id"] is None}
-    former = set(_former_owners(side, orphans)) if orphans else set()
     for partition in side.partitions.values():
-        ids = (owners | former) & partition.newest.keys()
+        ids = (owners & partition.newest.keys()) | partition.read.state.window.records.ids_of(orphans)
         if ids:
-            for row in partition.read.state.log.coordinator_events(having=[name.encode() for name in ids]):
-                if row.get("error") or row["transactional_id"] in ids:
-                    yield row
-
-
-def _former_owners(side: CoordinatorSide, producer_ids: Collection[int]) -> Iterator[str]:
-    needles = [producer_id.to_bytes(8, "big") for producer_id in producer_ids]
-    for partition in side.partitions.values():
-        for row in partition.read.state.log.coordinator_events(having=needles):
-            if not row["error"] and names_any(row, producer_ids):
-                yield row["transactional_id"]
+            yield from partition.read.state.window.records.records(ids)

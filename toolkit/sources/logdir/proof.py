@@ -150,7 +150,7 @@ def _not_at_rest(read: ReadLog, side: CoordinatorSide) -> Iterable[str]:
     for partition in side.partitions.values():
         where = partition.read.state.log.where
         cleaned = partition.read.marks.cleaned.get((where.topic or "", where.partition or 0), -1)
-        if hole := partition.contiguity.after(cleaned):
+        if hole := partition.read.state.window.contiguity.after(cleaned):
             yield f"{STATE_TOPIC}-{partition.number} without a hole: after {hole[0] - 1} comes {hole[1]}"
 
 
@@ -178,7 +178,7 @@ def _not_of_one_moment(owner: Row, read: ReadLog, coordinator: StatePartition, s
             f"no record of {name} is more than {duration(CLOCKS_APART)} newer than the marker of {at(first)}, before "
             "which the transaction began, so that log may be an older copy"
         )
-    if (hole := coordinator.contiguity.after(offset)) is not None:
+    if (hole := coordinator.read.state.window.contiguity.after(offset)) is not None:
         return f"{name} has a hole after {hole[0] - 1}, where a newer record of the id may be missing"
     if coordinator.clock_set_back > offset:
         return f"the clock of the coordinator went back at offset {coordinator.clock_set_back} of {name}"

@@ -13,6 +13,7 @@ from toolkit.schema import Row
 from toolkit.sources.log_tables import Part, Where, clip
 from toolkit.sources.logdir.layout import LeftOut, Root
 from toolkit.sources.logdir.log import Snapshot
+from toolkit.sources.logdir.record_index import RecordIndex
 
 __all__ = ["TextLog", "read_texts"]
 
@@ -74,21 +75,16 @@ class TextLog:
             if dump.scanned.damage:
                 yield Part(replace(dump.scanned, headers=dump.scanned.headers[:0]), self.name)
 
-    def coordinator_events(
-        self, *, start: int | None = None, stop: int | None = None, having: Sequence[bytes] = ()
-    ) -> Iterator[Row]:
+    def coordinator_events(self, *, start: int | None = None, stop: int | None = None) -> Iterator[Row]:
         for dump in self._dumps:
             yield from _between(dump.events, start, stop)
             yield from self._damage(dump, {"txn_state_partition": self.where.partition})
 
-    def newest_events(self) -> Iterator[Row]:
-        newest: dict[str, Row] = {}
+    def indexed(self) -> tuple[RecordIndex, Iterator[Part]]:
+        index = RecordIndex()
         for row in self.coordinator_events():
-            if row.get("transactional_id") is None:
-                yield row
-            else:
-                newest[row["transactional_id"]] = row
-        yield from newest.values()
+            index.add_row(row)
+        return index, self._parts()
 
     def group_events(self, *, start: int | None = None, stop: int | None = None) -> Iterator[Row]:
         for dump in self._dumps:

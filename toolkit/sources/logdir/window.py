@@ -20,9 +20,13 @@ from toolkit.sources.log_tables import Part
 from toolkit.sources.logdir.gaps import Contiguity
 from toolkit.sources.logdir.log import Log, Snapshot
 from toolkit.sources.logdir.neighbourhood import Neighbourhood
+from toolkit.sources.logdir.record_index import RecordIndex
 from toolkit.sources.logdir.totals import RunningTotals
 
 __all__ = ["DamagedBytes", "LogWindow", "Reach", "known_before", "opened_before", "read_window"]
+
+
+Array = npt.NDArray[np.int64]
 
 
 class Reach(Enum):
@@ -31,6 +35,7 @@ class Reach(Enum):
     TAIL = "what its newest sound snapshot does not tell"
     OPEN = "from the lowest open transaction on, every checksum from there on included"
     WHOLE = "all of it, checksums as for OPEN"
+    RECORDS = "all of it, every checksum, and an index of its records: of __transaction_state"
 
 
 class DamagedBytes(NamedTuple):
@@ -87,6 +92,8 @@ class LogWindow:
         The batches around the lowest open transaction.
     contiguity
         Where offsets are missing.
+    records, batch_times
+        For `Reach.RECORDS`: where the records are; first offset and time of every batch.
     damage, wrong_checksums
         What could not be read, and what does not match its checksum, in order.
     """
@@ -101,6 +108,8 @@ class LogWindow:
     openings: dict[int, Headers] = field(default_factory=dict)
     neighbourhood: Neighbourhood = field(default_factory=Neighbourhood)
     contiguity: Contiguity = field(default_factory=Contiguity)
+    records: RecordIndex = field(default_factory=RecordIndex)
+    batch_times: Array = field(default_factory=lambda: np.empty((0, 2), np.int64))
     damage: list[DamagedBytes] = field(default_factory=list)
     wrong_checksums: list[DamagedBytes] = field(default_factory=list)
     _files: dict[str | None, int] = field(default_factory=dict)
@@ -219,8 +228,17 @@ def read_window(log: Log, snapshot: Snapshot | None, *, reach: Reach, count_at: 
         spans_from=0 if reach is Reach.WHOLE else after,
         totals=RunningTotals((*count_at, *starts)),
     )
-    for part in _parts(log, snapshot, min([after, *starts]), reach):
+    if reach is Reach.RECORDS:
+        window.records, parts = log.indexed()
+    else:
+        parts = _parts(log, snapshot, min([after, *starts]), reach)
+    times = [window.batch_times]
+    for part in parts:
         window.add(part)
+        if reach is Reach.RECORDS:
+            headers = part.scanned.headers
+            times.append(np.column_stack((headers["base_offset"], headers["max_timestamp"])))
+    window.batch_times = np.concatenate(times)
     window.neighbourhood.settle(None if reach is Reach.TAIL else min(window.open_starts, default=None))
     return window
 

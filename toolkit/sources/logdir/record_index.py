@@ -1,0 +1,150 @@
+"""Where the records of each transactional id lie in a partition of ``__transaction_state``: what one read leaves."""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import groupby
+
+import numpy as np
+
+from toolkit.formats.batches import CONTROL
+from toolkit.formats.headers import Headers
+from toolkit.formats.transaction_records import FIELDS, locate
+from toolkit.schema import Row
+
+__all__ = ["Decode", "RecordIndex"]
+
+Decode = Callable[[bytes, int, int, str], Iterator[Row]]
+
+CODEC = 0x07
+
+
+class RecordIndex:
+    """Follows the batches of a partition in order: some 30 bytes of memory a record, and what cannot be located.
+
+    Parameters
+    ----------
+    decode
+        From bytes, the position of a batch in them, its position in the file, and the file, to rows of
+        ``schema.COORDINATOR_EVENTS``; null where rows are all that there is.
+
+    Attributes
+    ----------
+    errors
+        Rows of what could not be read.
+    """
+
+    def __init__(self, decode: Decode | None = None) -> None:
+        self._decode = decode or _no_bytes
+        self.errors: list[Row] = []
+        self._numbers: dict[bytes, int] = {}  # of each key
+        self._files: list[str] = []
+        self._rows: dict[int, Row] = {}  # by entry: those that were added as rows
+        self._keys, self._file_ids, self._sizes = array("i"), array("i"), array("i")
+        self._positions, self._producers = array("q"), array("q")
+        self._neighbours: list[tuple[int, int]] = []  # previous and next producer ids, with the key's number
+
+    def add(self, headers: Headers, pieces: Sequence[tuple[int, bytes]], file: str) -> None:
+        """The next batches.
+
+        Parameters
+        ----------
+        headers
+            Of batches in the order of the log.
+        pieces
+            Positions in the file and bytes: most batches lie in one of them, and the others are read.
+        file
+            The segment.
+        """
+        headers = headers[headers["attributes"] & CONTROL == 0]
+        if not self._files or self._files[-1] != file:
+            self._files.append(file)
+        while len(headers):
+            first = int(headers["position"][0])
+            begin, buf = next((each for each in reversed(pieces) if each[0] <= first), (first, b""))
+            count = int(np.count_nonzero(headers["position"] + headers["size"] <= begin + len(buf)))
+            if not count:
+                count, begin, buf = 1, first, _bytes_at(file, first, int(headers["size"][0]))
+            self._add(headers[:count], buf, begin, file)
+            headers = headers[count:]
+
+    def _add(self, headers: Headers, buf: bytes, begin: int, file: str) -> None:
+        positions = headers["position"] - begin
+        plain = (headers["record_count"] == 1) & (headers["attributes"] & CODEC == 0) & (headers["magic"] == 2)
+        plain &= headers["crc_ok"] == 1
+        found = np.zeros((len(headers), FIELDS), np.int64)
+        found[plain] = locate(buf, positions[plain], (positions + headers["size"])[plain])
+        columns = (*found.T.tolist(), headers["position"].tolist(), headers["size"].tolist())
+        for start, end, producer_id, previous, following, position, size in zip(*columns, strict=True):
+            if start:
+                self._append(buf[start:end], (producer_id, previous, following), position, size)
+            else:
+                for row in self._decode(buf, position - begin, position, file):
+                    self.add_row(row)
+
+    def add_row(self, row: Row) -> None:
+        """The next record, decoded already; or what could not be read."""
+        if row.get("transactional_id") is None:
+            self.errors.append(row)
+            return
+        self._rows[len(self._keys)] = row
+        named = [row[name] for name in ("producer_id", "previous_producer_id", "next_producer_id")]
+        producer_id, previous, following = (-1 if each is None else each for each in named)
+        self._append(_key(row["transactional_id"]), (producer_id, previous, following), 0, 0)
+
+    def newest(self) -> Iterator[Row]:
+        """The newest record of each id, in the order of the log."""
+        return self._decoded(sorted({number: entry for entry, number in enumerate(self._keys)}.values()))
+
+    def records(self, transactional_ids: Collection[str]) -> Iterator[Row]:
+        """Every record of these ids in the order of the log, and before them what could not be read."""
+        yield from self.errors
+        wanted = [self._numbers.get(_key(name), -1) for name in transactional_ids]
+        yield from self._decoded(np.flatnonzero(np.isin(np.array(self._keys, np.int32), wanted)).tolist())
+
+    def ids_of(self, producer_ids: Collection[int]) -> set[str]:
+        """Ids of which a record names one of these producer ids: as its own, its previous or its next one."""
+        own = np.isin(np.array(self._producers, np.int64), list(producer_ids))
+        numbers = set(np.array(self._keys, np.int32)[own].tolist())
+        numbers |= {number for producer_id, number in self._neighbours if producer_id in producer_ids}
+        return {key[4:].decode(errors="replace") for key, number in self._numbers.items() if number in numbers}
+
+    def _append(self, key: bytes, producer_ids: tuple[int, int, int], position: int, size: int) -> None:
+        number = self._numbers.setdefault(key, len(self._numbers))
+        self._keys.append(number)
+        self._producers.append(producer_ids[0])
+        self._file_ids.append(len(self._files) - 1)
+        self._positions.append(position)
+        self._sizes.append(size)
+        self._neighbours += [(each, number) for each in producer_ids[1:] if each >= 0]
+
+    def _decoded(self, entries: Iterable[int]) -> Iterator[Row]:
+        for file_id, of_file in groupby(entries, key=self._file_ids.__getitem__):
+            if file_id < 0:
+                yield from (self._rows[entry] for entry in of_file)
+                continue
+            with open(self._files[file_id], "rb") as segment:
+                for entry in of_file:
+                    if entry in self._rows:
+                        yield self._rows[entry]
+                        continue
+                    position = self._positions[entry]
+                    segment.seek(position)
+                    yield from self._decode(segment.read(self._sizes[entry]), 0, position, self._files[file_id])
+
+
+def _key(transactional_id: str) -> bytes:
+    name = transactional_id.encode()
+    return struct.pack(">hh", 0, len(name)) + name
+
+
+def _bytes_at(file: str, position: int, size: int) -> bytes:
+    with open(file, "rb") as segment:
+        segment.seek(position)
+        return segment.read(size)
+
+
+def _no_bytes(buf: bytes, position: int, file_position: int, file: str) -> Iterator[Row]:
+    return iter(())
