@@ -14,14 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from toolkit.formats.batches import HEADER_SIZE
+from toolkit.formats.hop import kernel
 from toolkit.formats.jit import compiled
 
 __all__ = ["FIELDS", "locate"]
 
 FIELDS = 5
 """Columns of what `locate` gives: start and end of the key, producer id, previous and next producer id; -1 is none."""
-
-MANY = 20_000  # records from which on it is quicker to load the compiled form
 
 
 def locate(buf: bytes, positions: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
@@ -40,10 +39,10 @@ def locate(buf: bytes, positions: npt.NDArray[np.int64], ends: npt.NDArray[np.in
         One row per batch with `FIELDS` columns; the start of the key is 0 where the record is not of the known form.
     """
     found = np.full((len(positions), FIELDS), -1, np.int64)
-    if len(positions) < MANY:
-        _locate(memoryview(buf), positions.tolist(), ends.tolist(), found)
-    else:
+    if kernel(len(buf)).is_jitted:
         _jitted()(np.frombuffer(buf, np.uint8), positions, ends, found)
+    else:
+        _locate(memoryview(buf), positions.tolist(), ends.tolist(), found)
     return found
 
 
