@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, TypedDict
 
+from toolkit.analysis.closing import close_by_log, transaction_key, without_short, without_stale
 from toolkit.analysis.joined import joined
-from toolkit.analysis.settled import settled, still_said
-from toolkit.errors import ToolkitError
+from toolkit.errors import NotFound, ToolkitError
 from toolkit.schema import FINDINGS, HISTORIES, LSO_TIMELINE, RECORDED, SPANS, Row
 from toolkit.sources.logdir import LogDir
 from toolkit.sources.logdir.opened import sorted_rows
@@ -73,15 +73,20 @@ def gather(
         If a source has none of these partitions.
     """
     found: list[Row] = []
+    logs: list[tuple[LogDir, list[Row]]] = []
     for source in sources:
         if isinstance(source, LogDir):
-            found = joined(source.finding_rows(topics, partitions, min_held_ms=min_held_ms), found)
+            of_log = source.finding_rows(topics, partitions, min_held_ms=min_held_ms)
+            logs.append((source, of_log))
+            found = joined(of_log, found)
         elif isinstance(source, Recording):
-            seen = still_said(source.hold_rows(topics, partitions), looked_at=source.sample_row()["sample"])
+            seen = without_stale(source.hold_rows(topics, partitions), sampled_at=source.sample_row()["sample"])
             found = joined(found, seen)
         else:
             found = joined(source.finding_rows(topics, partitions), found)
-    rows = sorted_rows(FINDINGS, settled(found, min_held_ms=min_held_ms))
+    for log, of_log in logs:
+        found = close_by_log(found, _markers(log, found, of_log))
+    rows = sorted_rows(FINDINGS, without_short(found, min_held_ms=min_held_ms))
     tables: Tables = {"findings": rows}
     for source in sources:
         tables = {**tables, **tables_around(rows, source, remark=remark)}
@@ -151,6 +156,18 @@ def timeline_of(tables: Tables) -> Figure | None:
         partition=first["partition"],
         theme="dark" if theme == "dark" else "light",
     )
+
+
+def _markers(log: LogDir, findings: Sequence[Row], of_log: Sequence[Row]) -> Iterator[Row]:
+    """The log's transactions that are open by a recording, and that its findings leave out since they were short."""
+    known = {transaction_key(row) for row in of_log}
+    for row in findings:
+        if row["verdict"] == "ended" or row["start_offset"] is None or transaction_key(row) in known:
+            continue
+        with suppress(NotFound):
+            place = [row["topic"]], [row["partition"]]
+            for table in log.span_tables(*place, start=row["start_offset"], producer_id=row["producer_id"]):
+                yield from table.to_pylist()
 
 
 def _recorded(findings: Sequence[Row], recording: Recording) -> Around:
