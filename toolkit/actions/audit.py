@@ -162,7 +162,8 @@ def _row(line: str, number: int) -> Row:
     empty = dict.fromkeys(ACTIONS.names)
     try:
         found = json.loads(line)
-        timed = {**found, "at": dt.datetime.fromisoformat(found["at"])}
+        former = {"override": found.get("forced_past")}  # its name in older trails
+        timed = {**former, **found, "at": dt.datetime.fromisoformat(found["at"])}
         for entry in timed.get("evidence") or ():
             if entry["observed_at"]:
                 entry["observed_at"] = dt.datetime.fromisoformat(entry["observed_at"])
