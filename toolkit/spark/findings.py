@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from toolkit.analysis.closing import close_by_log
+from toolkit.analysis.closing import close_by_log, without_short
 from toolkit.analysis.holders import by_producer, held_findings
 from toolkit.analysis.joined import joined
 from toolkit.analysis.over_time import LOOKS, looks, over_time
@@ -17,7 +17,14 @@ from toolkit.spark.amounts import amounts
 from toolkit.spark.holds import HOLD, best_logs, counted, holds, with_stretches
 from toolkit.spark.types import spark_table, struct_type
 
-__all__ = ["closed_findings", "findings", "findings_of", "findings_over_time", "joined_findings"]
+__all__ = [
+    "closed_findings",
+    "findings",
+    "findings_of",
+    "findings_over_time",
+    "joined_findings",
+    "without_short_findings",
+]
 
 PLACE = ("topic", "partition")
 MARKER = (*PLACE, "producer_id", "first_offset", "marker_offset", "marker", "end")
@@ -185,6 +192,25 @@ def joined_findings(of_log: DataFrame, of_recording: DataFrame) -> DataFrame:
 
     both = of_log.groupBy(*PLACE).cogroup(of_recording.groupBy(*PLACE))
     return both.applyInArrow(of_partition, struct_type(FINDINGS))
+
+
+def without_short_findings(findings: DataFrame, *, min_held_ms: int) -> DataFrame:
+    """Findings without those that `toolkit.analysis.closing.without_short` leaves out.
+
+    Parameters
+    ----------
+    findings
+        Rows of ``schema.FINDINGS``.
+    min_held_ms
+        As that takes it.
+    """
+
+    def of_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            kept = without_short(batch.to_pylist(), min_held_ms=min_held_ms)
+            yield from spark_table(FINDINGS.arrow(kept)).to_batches()
+
+    return findings.mapInArrow(of_rows, struct_type(FINDINGS))
 
 
 def _looks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

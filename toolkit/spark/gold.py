@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as sf
 
 from toolkit.spark.bronze import LOST
-from toolkit.spark.findings import closed_findings, findings, findings_over_time, joined_findings
+from toolkit.spark.findings import (
+    closed_findings,
+    findings,
+    findings_over_time,
+    joined_findings,
+    without_short_findings,
+)
 from toolkit.spark.ledger import Ledger
 from toolkit.spark.store import Store
 from toolkit.spark.tables import KEPT, RECORDED_AS, stored
@@ -47,7 +53,8 @@ def all_findings(store: Store, ledger: Ledger, *, min_held_ms: int) -> DataFrame
         found.append(closed_findings(seen, _whole(store, "spans")) if ledger.parts else seen)
     if not found:
         return _whole(store, "answers")
-    return found[0] if len(found) == 1 else joined_findings(*found)
+    told = found[0] if len(found) == 1 else joined_findings(*found)
+    return without_short_findings(told, min_held_ms=min_held_ms)
 
 
 def _spans_to_judge(store: Store, answers: DataFrame, *, is_at_rest: bool) -> DataFrame:
