@@ -7,7 +7,7 @@ import pytest
 
 from tests.analysis.build import NOW, look, partition, producer, transaction
 from tests.analysis.test_over_time import due, entries, of_log, only, sample, seen, told
-from toolkit.analysis.closing import close_by_log, verdict_before, without_short, without_stale
+from toolkit.analysis.closing import close_by_log, close_by_look, verdict_before, without_short, without_stale
 from toolkit.analysis.joined import joined
 from toolkit.analysis.over_time import recorded_over_time
 from toolkit.analysis.sampled import judge_sample
@@ -78,6 +78,35 @@ def test_without_another_look_it_stays_as_it_was_said(samples: Any) -> None:
     assert only(told(seen(2), samples=samples))["verdict"] == "hanging"
 
 
+def now(*rows: Row, at: int = 20) -> list[Row]:
+    return [{**row, "observed_at": due(at)} for row in rows or [seen(0, "clear", **OF_PARTITION)]]
+
+
+def test_a_look_of_now_ends_what_a_recording_saw_last() -> None:
+    recorded = told(seen(8), seen(9))
+    row = only(close_by_look(recorded, now()))
+    assert (row["verdict"], row["held_to"], row["held_ms"]) == ("ended", due(20), 120_000)
+    assert row["reason"].startswith("The look of 2026-11-21 12:03:20 UTC did not see it any more. Last seen open at")
+    assert close_by_look([row], now()) == [row]
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        [],
+        now(seen(0)),
+        now(seen(0, "ongoing", producer_epoch=1)),
+        now(seen(0, "unknown", error="NOT_LEADER: moved.", **OF_PARTITION)),
+        now(seen(0, "unknown", missing=["an answer"], **OF_PARTITION)),
+        now(seen(0, "clear", **{**OF_PARTITION, "partition": 1})),
+        now(at=3),
+    ],
+)
+def test_a_look_that_sees_it_or_not_its_partition_or_was_before_ends_nothing(later: list[Row]) -> None:
+    recorded = told(seen(8), seen(9))
+    assert close_by_look(recorded, later) == recorded
+
+
 # A log.
 
 
@@ -109,8 +138,8 @@ def test_what_a_newer_log_has_open_is_not_ended_by_a_look_before() -> None:
     still = of_log(verdict="hanging", position=1, held_to=None, observed_at=due(9))
     row = only(joined([still], told(seen(2), seen(3))))
     assert (row["verdict"], row["held_to"], row["position"]) == ("unknown", None, 1)
-    assert row["reason"].startswith("The log of 2026-11-21 12:01:30 UTC has it open. The look of 2026-11-21 12:00:40")
-    assert row["missing"] == ["why the look of 2026-11-21 12:00:40 UTC did not see what the log has open after it"]
+    assert row["reason"].startswith("It is open as of 2026-11-21 12:01:30 UTC. The look of 2026-11-21 12:00:40")
+    assert row["missing"] == ["why the look of 2026-11-21 12:00:40 UTC did not see what is open after it"]
 
 
 # What of it is told.

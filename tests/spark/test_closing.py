@@ -152,5 +152,6 @@ def test_while_it_was_open_it_is_hanging_in_every_place() -> None:
     soon = sample.at + dt.timedelta(milliseconds=1)
     for rows in (recording.hold_rows(stop=soon), recording.finding_rows(at=sample.at, min_held_ms=0)):
         assert [row["verdict"] for row in rows] == ["hanging"]
+    assert recording.finding_rows(at=LATER) == [], "that look is judged anew, and has nothing open"
     history = recording.findings_over_time(["orders"])
     assert "ended" not in set(history["verdict"]), "what was recorded stays as it was said"

@@ -9,13 +9,24 @@ answers that name their time (the pipeline's ``answers``) are history, and stay.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 
 from toolkit.analysis.verdicts import HEALTHY
 from toolkit.analysis.wording import at
 from toolkit.schema import Row
 
-__all__ = ["close", "close_by_log", "transaction_key", "verdict_before", "without_short", "without_stale"]
+__all__ = [
+    "close",
+    "close_by_log",
+    "close_by_look",
+    "is_open",
+    "transaction_key",
+    "unread",
+    "verdict_before",
+    "without_short",
+    "without_stale",
+]
 
 VERDICT_BEFORE = "verdict_before"
 MILLISECOND = dt.timedelta(milliseconds=1)
@@ -69,9 +80,48 @@ def close_by_log(findings: Iterable[Row], spans: Iterable[Row]) -> list[Row]:
     markers = {_span_key(span): span for span in spans if span["marker_offset"] is not None}
     rows: list[Row] = []
     for row in findings:
-        span = None if row["verdict"] == "ended" else markers.get(transaction_key(row))
+        span = markers.get(transaction_key(row)) if is_open(row) else None
         rows.append(row if span is None else _by_marker(row, span))
     return rows
+
+
+def close_by_look(findings: Iterable[Row], later: Iterable[Row]) -> list[Row]:
+    """Findings of the past, closed where a later look read the partition and did not see the transaction any more.
+
+    Parameters
+    ----------
+    findings
+        Rows of ``schema.FINDINGS``.
+    later
+        The same of a look that was asked for their partitions: one without a row was not looked at.
+    """
+    looks: defaultdict[tuple[object, ...], list[Row]] = defaultdict(list)
+    for row in later:
+        looks[row["topic"], row["partition"]].append(row)
+    rows: list[Row] = []
+    for row in findings:
+        seen = looks.get((row["topic"], row["partition"]), [])
+        is_gone = seen and not unread(seen) and transaction_key(row) not in map(transaction_key, seen)
+        if is_gone and is_open(row) and seen[0]["observed_at"] > row["observed_at"]:
+            time = seen[0]["observed_at"]
+            row = close(
+                {**row, **_held_to(row, time)}, end=f"The look of {at(time)} did not see it any more.", before=row
+            )
+        rows.append(row)
+    return rows
+
+
+def is_open(row: Row) -> bool:
+    """Whether a finding is of a transaction that is open as far as it knows."""
+    return row["start_offset"] is not None and row["verdict"] != "ended"
+
+
+def unread(rows: Sequence[Row]) -> str | None:
+    """Why a look could not read a partition, by its findings there; null where it did."""
+    for row in rows:
+        if row["producer_id"] is None and row["verdict"] == "unknown":
+            return str(row["error"] or "; ".join(row["missing"])).partition(":")[0]
+    return None
 
 
 def transaction_key(row: Row) -> tuple[object, ...]:
@@ -104,16 +154,18 @@ def _entry_before(row: Row) -> Row | None:
 
 
 def _by_marker(row: Row, span: Row) -> Row:
-    held_from, end = row["held_from"], span["end"]
-    known = held_from is not None and end is not None
-    closed = {
-        **row,
-        "observed_at": end or row["observed_at"],
-        "held_to": end if known else None,
-        "held_ms": max((end - held_from) // MILLISECOND, 0) if known else None,
-    }
     marker = f"{span['marker']} marker" if span["marker"] else "marker"
-    return close(closed, end=f"Its {marker} is at offset {span['marker_offset']} of the log.", before=row)
+    end = f"Its {marker} is at offset {span['marker_offset']} of the log."
+    return close({**row, **_held_to(row, span["end"])}, end=end, before=row)
+
+
+def _held_to(row: Row, end: dt.datetime | None) -> Row:
+    """Until when and how long it held the LSO, as of its end; null where that is not known."""
+    if end is None:
+        return {"held_ms": None}
+    if row["held_from"] is None:
+        return {"observed_at": end}
+    return {"observed_at": end, "held_to": end, "held_ms": max((end - row["held_from"]) // MILLISECOND, 0)}
 
 
 def _span_key(span: Row) -> tuple[object, ...]:

@@ -73,10 +73,10 @@ def _both(row: Row, told: Sequence[Row]) -> Row:
 
 
 def _contradiction(row: Row, last: Row) -> Row:
-    """What is said where a newer log has open what a look did not see: one of the two times is wrong."""
+    """What is said where a log that is newer has open what a look did not see: one of the two times is wrong."""
     return {
         "verdict": "unknown",
-        "reason": f"The log of {at(row['observed_at'])} has it open. {last['reason']}",
+        "reason": f"It is open as of {at(row['observed_at'])}. {last['reason']}",
         "remedy": "Do not abort. Get what is missing and ask again.",
-        "missing": [f"why the look of {at(last['observed_at'])} did not see what the log has open after it"],
+        "missing": [f"why the look of {at(last['observed_at'])} did not see what is open after it"],
     }

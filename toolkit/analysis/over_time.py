@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from toolkit.analysis.closing import close
+from toolkit.analysis.closing import close, unread
 from toolkit.analysis.wording import at, duration
 from toolkit.schema import FINDINGS, Column, Row, Table
 from toolkit.schema.table import STRING, TIME
@@ -165,11 +165,7 @@ class _Seen:
     def unread(self, look: Row) -> str | None:
         """Why the look after one could not read the partition; null where it did."""
         found = self.by_sample.get(look["next_sample"], ())
-        of_partition = [row for row in found if row["producer_id"] is None and row["verdict"] == "unknown"]
-        if of_partition:
-            row = of_partition[0]
-            return str(row["error"] or "; ".join(row["missing"])).partition(":")[0]
-        return None if found else look["next_topic_gap"]
+        return unread(found) if found else look["next_topic_gap"]
 
 
 def _row(key: tuple[Any, ...], found: Sequence[Row], seen: _Seen) -> Row:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, TypedDict
 
-from toolkit.analysis.closing import close_by_log, transaction_key, without_short, without_stale
+from toolkit.analysis.closing import close_by_log, close_by_look, is_open, transaction_key, without_short, without_stale
 from toolkit.analysis.joined import joined
 from toolkit.errors import NotFound, ToolkitError
 from toolkit.schema import FINDINGS, HISTORIES, LSO_TIMELINE, RECORDED, SPANS, Row
@@ -73,19 +73,20 @@ def gather(
         If a source has none of these partitions.
     """
     found: list[Row] = []
-    logs: list[tuple[LogDir, list[Row]]] = []
+    keys: list[set[tuple[object, ...]]] = []
     for source in sources:
         if isinstance(source, LogDir):
-            of_log = source.finding_rows(topics, partitions, min_held_ms=min_held_ms)
-            logs.append((source, of_log))
-            found = joined(of_log, found)
+            told = source.finding_rows(topics, partitions, min_held_ms=min_held_ms)
+            found = joined(told, found)
         elif isinstance(source, Recording):
-            seen = without_stale(source.hold_rows(topics, partitions), sampled_at=source.sample_row()["sample"])
-            found = joined(found, seen)
+            told = without_stale(source.hold_rows(topics, partitions), sampled_at=source.sample_row()["sample"])
+            found = joined(found, told)
         else:
-            found = joined(source.finding_rows(topics, partitions), found)
-    for log, of_log in logs:
-        found = close_by_log(found, _markers(log, found, of_log))
+            told = source.finding_rows(topics, partitions)
+            found = joined(told, found)
+        keys.append({transaction_key(row) for row in told})
+    for source, known in zip(sources, keys, strict=True):
+        found = _closed_by(source, found, known)
     rows = sorted_rows(FINDINGS, without_short(found, min_held_ms=min_held_ms))
     tables: Tables = {"findings": rows}
     for source in sources:
@@ -158,16 +159,19 @@ def timeline_of(tables: Tables) -> Figure | None:
     )
 
 
-def _markers(log: LogDir, findings: Sequence[Row], of_log: Sequence[Row]) -> Iterator[Row]:
-    """The log's transactions that are open by a recording, and that its findings leave out since they were short."""
-    known = {transaction_key(row) for row in of_log}
+def _closed_by(source: Cluster | LogDir | Recording, findings: list[Row], known: Collection[object]) -> list[Row]:
+    """The findings, closed where the source shows the end of what it did not tell: it leaves out what was short."""
     for row in findings:
-        if row["verdict"] == "ended" or row["start_offset"] is None or transaction_key(row) in known:
+        if isinstance(source, Recording) or not is_open(row) or transaction_key(row) in known:
             continue
         with suppress(NotFound):
             place = [row["topic"]], [row["partition"]]
-            for table in log.span_tables(*place, start=row["start_offset"], producer_id=row["producer_id"]):
-                yield from table.to_pylist()
+            if isinstance(source, LogDir):
+                spans = source.span_tables(*place, start=row["start_offset"], producer_id=row["producer_id"])
+                findings = close_by_log(findings, [span for table in spans for span in table.to_pylist()])
+            else:
+                findings = close_by_look(findings, source.finding_rows(*place, looks_apart=0, log_evidence=False))
+    return findings
 
 
 def _recorded(findings: Sequence[Row], recording: Recording) -> Around:
