@@ -73,13 +73,21 @@ def test_fence_is_a_dry_run_unless_confirmed_by_name(kafka: Kafka, tmp_path: Pat
     assert f"{staged.transactional_id}  ongoing  producer {staged.producer_id} epoch" in dry.stdout
     assert "It would be refused: it is ongoing." in dry.stdout
     assert "FLIP-572" in dry.stdout
+    assert f"--yes-i-checked {staged.transactional_id} --override ongoing" in " ".join(dry.stdout.split())
+    for asked_for in ([], ["--override", "ongoing"]):
+        zero = on(
+            kafka, *asked, "--max-transaction-timeout", "0", *asked_for, "--yes-i-checked", staged.transactional_id
+        )
+        assert zero.returncode == 2, "it is called long, and is alive within its own timeout all the same"
+        assert "is long now" in zero.stderr
     refused = on(kafka, *asked, "--yes-i-checked", staged.transactional_id)
     assert refused.returncode == 2
-    assert "Only by choice: force past 'ongoing'" in refused.stderr
-    code, seen = at_terminal(kafka, *asked, "--force-past", "ongoing", typed=f"{staged.transactional_id}\n")
+    assert "override 'ongoing' by that name" in refused.stderr
+    code, seen = at_terminal(kafka, *asked, "--override", "ongoing", typed=f"{staged.transactional_id}\n")
     assert code == 0, seen
     assert "is shut out" in seen
-    assert [row["step"] for row in audit.rows()] == ["refused", "intent", "outcome"]
+    assert [row["step"] for row in audit.rows()] == ["refused"] * 3 + ["intent", "outcome"]
+    assert audit.rows()[-1]["override"] == "ongoing"
     gone = on(kafka, "fence", "--transactional-id", "nobody")
     assert gone.returncode == 2
     assert "There is no transactional id 'nobody'" in gone.stderr

@@ -87,11 +87,10 @@ def test_wrong_use_is_one_sentence(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_past_is_asked_of_logs_only(tmp_path: Path) -> None:
-    sample = samples.load("flight-recording")
-    done = run("--recording", sample.path / "recording", "--min-held", 1, "--output", tmp_path / "report.md")
+def test_the_past_is_not_asked_of_brokers(tmp_path: Path) -> None:
+    done = run("--bootstrap-server", "localhost:1", "--min-held", 1, "--output", tmp_path / "report.md")
     assert done.exit_code == 2
-    assert "--min-held asks what logs tell" in done.stderr
+    assert "--min-held asks for the past" in done.stderr
 
 
 @pytest.mark.lab

@@ -12,7 +12,7 @@ from toolkit import Cluster
 from toolkit.actions.abort import plan_abort
 from toolkit.actions.audit import Audit
 from toolkit.actions.blast import BlastRadius
-from toolkit.actions.force import check_force
+from toolkit.actions.override import check_override
 from toolkit.errors import ActionRefused, BrokerError, UsageError
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS, Staged
@@ -267,7 +267,7 @@ def test_what_is_written_to_again_is_refused(kafka: Kafka, cluster: Cluster, aud
     assert [row["step"] for row in audit.rows()] == ["refused"]
 
 
-def test_an_unknown_one_is_forced_by_its_name_only(kafka: Kafka, cluster: Cluster, audit: Audit) -> None:
+def test_an_unknown_one_is_overridden_by_its_name_only(kafka: Kafka, cluster: Cluster, audit: Audit) -> None:
     """Evidence is made to be missing; what is asked of the broker is real."""
     staged = INCIDENTS["never_added"](kafka)
     row = finding(cluster, staged)
@@ -278,10 +278,10 @@ def test_an_unknown_one_is_forced_by_its_name_only(kafka: Kafka, cluster: Cluste
         plan.execute(confirm=plan.target, looks_apart=0)
     for other in ("hanging", "ongoing"):
         with pytest.raises(ActionRefused, match=f"is unknown now, not {other}"):
-            plan.execute(confirm=plan.target, force_past=other, looks_apart=0)
-    plan.execute(confirm=plan.target, force_past="unknown", looks_apart=0)
+            plan.execute(confirm=plan.target, override=other, looks_apart=0)
+    plan.execute(confirm=plan.target, override="unknown", looks_apart=0)
     plan.cluster.close()
-    assert [(row["step"], row["forced_past"]) for row in audit.rows()] == [
+    assert [(row["step"], row["override"]) for row in audit.rows()] == [
         ("refused", None),
         ("refused", "hanging"),
         ("refused", "ongoing"),
@@ -298,11 +298,11 @@ class Blind(Cluster):
         return [{**row, **missing} for row in super().finding_rows(*asked, **named)]
 
 
-def test_what_is_alive_or_decided_is_never_forced(kafka: Kafka, cluster: Cluster) -> None:
+def test_what_is_alive_or_decided_is_never_overridden(kafka: Kafka, cluster: Cluster) -> None:
     with INCIDENTS["open_young"](kafka) as staged:
         forged = plan_abort(cluster, {**finding(cluster, staged), "verdict": "hanging"})
-        with pytest.raises(ActionRefused, match="is ongoing now, which cannot be forced"):
-            forged.execute(confirm=forged.target, force_past="ongoing", looks_apart=0)
+        with pytest.raises(ActionRefused, match="is ongoing now, which cannot be overridden"):
+            forged.execute(confirm=forged.target, override="ongoing", looks_apart=0)
     assert read_committed(kafka, staged.topic, staged.partition) == 2
 
 
@@ -316,6 +316,6 @@ def test_what_is_alive_or_decided_is_never_forced(kafka: Kafka, cluster: Cluster
 )
 def test_what_not_even_a_word_is_enough_for(changed: Row, why: str) -> None:
     row = {"topic": "orders", "verdict": "unknown", "missing": ["x"], "reason": "y", "remedy": "z", "evidence": []}
-    check_force(row, "unknown", target="orders-0@1")
-    with pytest.raises(ActionRefused, match=f"cannot be forced: .*{why}"):
-        check_force({**row, **changed}, "unknown", target="orders-0@1")
+    check_override(row, "unknown", target="orders-0@1")
+    with pytest.raises(ActionRefused, match=f"cannot be overridden: .*{why}"):
+        check_override({**row, **changed}, "unknown", target="orders-0@1")

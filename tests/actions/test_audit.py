@@ -102,6 +102,12 @@ def test_a_line_that_is_none_is_told(audit: Audit, line: str) -> None:
     assert len(audit.frame()) == 1
 
 
+def test_the_former_name_of_a_column_is_read(audit: Audit) -> None:
+    audit.refused(ActionRefused("It is ongoing."), **ABOUT, override="unknown")
+    audit.path.write_text(audit.path.read_text().replace("override", "forced_past"))
+    assert [row["override"] for row in audit.rows()] == ["unknown"]
+
+
 def test_a_refusal_is_written_and_never_fails_itself(audit: Audit, tmp_path: Path) -> None:
     audit.refused(ActionRefused("It is ongoing."), **ABOUT)
     (row,) = audit.rows()

@@ -8,7 +8,7 @@ import pytest
 from tests.actions.test_abort import read_committed
 from toolkit import Cluster
 from toolkit.actions.audit import Audit
-from toolkit.actions.fence import FencePlan, _verdict, plan_fence
+from toolkit.actions.fence import MEANINGS, FencePlan, _verdict, plan_fence
 from toolkit.config import ClientConfig
 from toolkit.errors import ActionRefused, BrokerError, NotFound
 from toolkit.lab import Kafka
@@ -43,14 +43,26 @@ def owner_of(wire: Wire, staged: Staged) -> TxnProducer:
     return owner
 
 
-def test_what_is_open_for_long_is_aborted_and_its_producer_shut_out(
+@pytest.mark.parametrize("long_ms", [0, LONG_MS])
+def test_what_is_called_long_is_alive_all_the_same(cluster: Cluster, staged: Staged, long_ms: int) -> None:
+    """No option makes what is within its own timeout fenceable: only a choice that names its verdict does."""
+    plan = cluster.plan_fence(staged.transactional_id, max_transaction_timeout_ms=long_ms)
+    assert (plan.verdict, plan.needed_override) == ("long", "long")
+    assert plan.refusal == f"it is long. {MEANINGS['long']}"
+    for other in (None, "ongoing", "overdue", "idle"):
+        with pytest.raises(ActionRefused, match="is long now"):
+            plan.execute(confirm=plan.target, override=other)
+    assert plan.preflight(override="long")["state"] == "Ongoing"
+    staged.close()
+
+
+def test_what_is_open_for_long_is_aborted_and_its_producer_shut_out_by_choice(
     kafka: Kafka, cluster: Cluster, staged: Staged, audit: Audit
 ) -> None:
     plan = cluster.plan_fence(staged.transactional_id, max_transaction_timeout_ms=LONG_MS)
-    assert (plan.verdict, plan.refusal) == ("long", None)
     assert list(plan.topic_partitions) == [(staged.topic, staged.partition)]
     assert any("FLIP-572" in text for text in plan.warnings)
-    done = plan.execute(confirm=staged.transactional_id)
+    done = plan.execute(confirm=staged.transactional_id, override="long")
     assert done.still_open == []
     assert done.state in {"Empty", "CompleteAbort"}
     assert (done.producer_id, done.producer_epoch) != (staged.producer_id, staged.producer_epoch)
@@ -70,14 +82,14 @@ def test_a_live_owner_is_fenced_only_by_choice(cluster: Cluster, staged: Staged,
         plan.execute(confirm=plan.target)
     for other in ("long", "decided", "overdue"):
         with pytest.raises(ActionRefused, match=f"is ongoing now, not {other}"):
-            plan.execute(confirm=plan.target, force_past=other)
+            plan.execute(confirm=plan.target, override=other)
     with pytest.raises(ActionRefused, match="does not name"):
         plan.execute(confirm="payments")
     with pytest.raises(BrokerError, match="is still owned by producer"):
         plan.verify()
-    plan.execute(confirm=plan.target, force_past="ongoing")
+    plan.execute(confirm=plan.target, override="ongoing")
     assert [row["step"] for row in audit.rows()] == ["refused"] * 5 + ["intent", "outcome"]
-    assert audit.rows()[-1]["forced_past"] == "ongoing"
+    assert audit.rows()[-1]["override"] == "ongoing"
 
 
 def test_what_has_ended_or_begun_since_the_plan_is_refused(kafka: Kafka, cluster: Cluster, staged: Staged) -> None:
@@ -109,8 +121,8 @@ def test_an_abandoned_id_is_fenced(cluster: Cluster, kafka: Kafka) -> None:
 def test_what_cannot_be_written_down_is_not_done(cluster: Cluster, staged: Staged) -> None:
     plan = plan_fence(cluster, staged.transactional_id)
     with pytest.raises(ActionRefused, match="Nothing was sent"):
-        plan.execute(confirm=plan.target, audit=Audit("/dev/full"), force_past="ongoing")
-    assert plan.preflight(force_past="ongoing")["state"] == "Ongoing"
+        plan.execute(confirm=plan.target, audit=Audit("/dev/full"), override="ongoing")
+    assert plan.preflight(override="ongoing")["state"] == "Ongoing"
     staged.close()
 
 
@@ -145,7 +157,7 @@ def test_a_prepared_one_is_fenced_by_its_name_only() -> None:
         plan = cluster.plan_fence(staged.transactional_id)
         with pytest.raises(ActionRefused, match=r"is prepared now\. It is part of a two-phase commit"):
             plan.execute(confirm=plan.target)
-        assert plan.execute(confirm=plan.target, force_past="prepared").still_open == []
+        assert plan.execute(confirm=plan.target, override="prepared").still_open == []
 
 
 def test_the_plan_prints_as_kafkas_own_command(kafka: Kafka, cluster: Cluster, staged: Staged) -> None:
@@ -162,6 +174,6 @@ def test_without_the_right_nothing_is_fenced(cluster: Cluster, staged: Staged, m
     monkeypatch.setattr(FencePlan, "_send", lambda _: denied)
     plan = plan_fence(cluster, staged.transactional_id)
     with pytest.raises(BrokerError, match=r"refused to fence .*WRITE on the transactional id"):
-        plan.execute(confirm=plan.target, force_past="ongoing")
+        plan.execute(confirm=plan.target, override="ongoing")
     assert Audit().rows()[-1]["response"] == denied
     staged.close()

@@ -8,7 +8,6 @@ import pytest
 from tests.analysis.build import NOW
 from toolkit.analysis.joined import joined
 from toolkit.analysis.over_time import LOOKS, looks, over_time
-from toolkit.analysis.settled import settled, still_said
 from toolkit.schema import FINDINGS, Row
 
 EVERY = 10  # seconds
@@ -18,8 +17,8 @@ def due(number: int) -> dt.datetime:
     return NOW + dt.timedelta(seconds=EVERY * number)
 
 
-def sample(number: int, error: str | None = None) -> Row:
-    return {"sample": due(number), "interval_ms": EVERY * 1000, "error": error}
+def sample(number: int, error: str | None = None, *, topic_gaps: Any = ()) -> Row:
+    return {"sample": due(number), "interval_ms": EVERY * 1000, "topic_gaps": list(topic_gaps), "error": error}
 
 
 def seen(number: int, verdict: str = "hanging", **fields: Any) -> Row:
@@ -54,17 +53,20 @@ def test_one_row_from_the_first_look_that_saw_it_to_the_first_that_did_not() -> 
     row = only(told(seen(2, "ongoing"), seen(3), seen(4, cause="R1")))
     assert (row["held_from"], row["held_to"], row["held_ms"]) == (due(2), due(5), 30_000)
     last = {
-        "verdict": "hanging",
-        "reason": "It is, look 4.",
+        "verdict": "ended",
+        "reason": "The look of 2026-11-21 12:00:50 UTC did not see it any more. "
+        "Last seen open at 2026-11-21 12:00:41 UTC. While it was open it was hanging: It is, look 4.",
         "cause": "R1",
-        "remedy": "Do what is right.",
+        "remedy": "None: it has ended.",
         "position": None,
+        "observed_at": due(5),
     }
     assert {name: row[name] for name in last} == last
     assert entries(row) == [
         ("verdict", "ongoing: It is, look 2."),
         ("verdict", "hanging: It is, look 3."),
         ("gone", "the look of 2026-11-21 12:00:50 UTC did not see it"),
+        ("verdict_before", "hanging"),
     ]
 
 
@@ -87,7 +89,8 @@ def test_what_stood_behind_another_holds_from_when_it_is_the_first() -> None:
     assert second["transactional_id"] == "payments"
     never = only(told(seen(1, position=2), seen(2, position=2)))
     assert (never["held_from"], never["held_to"], never["held_ms"]) == (None, None, None)
-    assert entries(never)[-1][0] == "gone"
+    assert entries(never)[-2][0] == "gone"
+    assert (never["verdict"], never["held_to"]) == ("ended", None)
 
 
 def test_looks_that_failed_are_told_and_nothing_is_taken_to_have_ended_in_them() -> None:
@@ -122,11 +125,16 @@ def test_a_look_that_could_not_read_the_partition_says_nothing_of_it() -> None:
 def test_one_that_comes_back_is_told_as_such() -> None:
     row = only(told(seen(2), seen(5)))
     assert (row["held_from"], row["held_to"]) == (due(2), due(6))
-    assert [name for name, _ in entries(row)] == ["verdict", "gone", "verdict", "gone"]
+    assert [name for name, _ in entries(row)] == ["verdict", "gone", "verdict", "gone", "verdict_before"]
 
 
-def test_each_epoch_is_told_for_itself_and_what_holds_nothing_is_not() -> None:
-    assert len(told(seen(2), seen(3, producer_epoch=1))) == 2
+def test_a_superseding_epoch_does_not_end_it() -> None:
+    """Once the new epoch has written, brokers show only that epoch, with the old start offset."""
+    row = only(told(seen(8), seen(9, "ongoing", producer_epoch=1)))
+    assert (row["verdict"], row["producer_epoch"], row["held_from"], row["held_to"]) == ("ongoing", 1, due(8), None)
+
+
+def test_what_holds_nothing_is_not_told() -> None:
     assert told(seen(2, "clear", producer_id=None, start_offset=None, position=None)) == []
     assert told(seen(2, "ongoing", start_offset=None, position=None)) == []
     waits = seen(2, "unreplicated", producer_id=None, start_offset=None, position=None)
@@ -164,7 +172,8 @@ def test_the_log_knows_the_times_and_the_recording_what_was_said() -> None:
         "payments",
         "R1",
     )
-    assert row["reason"] == "It ended. While it was open it was hanging."
+    seen_open = "Last seen open at 2026-11-21 12:00:21 UTC. While it was open it was hanging."
+    assert row["reason"] == f"It ended. {seen_open}"
     assert (row["held_from"], row["held_to"], row["held_ms"]) == (due(1), due(6), 50_000)
     assert row["high_watermark"] is None
     assert ("verdict", "hanging: It is, look 2.") in entries(row)
@@ -190,30 +199,4 @@ def test_what_only_one_of_them_tells_stays_as_it_is(fields: Any) -> None:
 
 def test_several_epochs_of_one_transaction_are_one_with_what_was_said_last() -> None:
     row = only(joined([of_log()], told(seen(2), seen(3, "ongoing", producer_epoch=1))))
-    assert row["reason"] == "It ended. While it was open it was ongoing."
-
-
-def test_what_is_seen_no_more_is_over() -> None:
-    """A page that is written afterwards may not say that something hangs which was ended."""
-    gone, still = told(seen(2), seen(3)), told(seen(8), seen(9))
-    row = only(settled(gone, min_held_ms=60_000))
-    assert (row["verdict"], row["remedy"], row["held_to"]) == ("ended", "None: it has ended.", due(4))
-    assert "While it was open it was hanging: It is, look 3." in row["reason"]
-    assert settled([row], min_held_ms=60_000) == [row]
-    assert settled(still, min_held_ms=60_000) == still
-    FINDINGS.arrow([row])
-
-
-def test_of_healthy_ones_that_are_over_only_long_holds_are_told() -> None:
-    short = told(seen(2, "ongoing"))
-    assert settled(short, min_held_ms=60_000) == []
-    assert only(settled(short, min_held_ms=10_000))["verdict"] == "ended"
-    behind = told(seen(2, "ongoing", position=2))
-    assert settled(behind, min_held_ms=10_000) == []
-
-
-def test_what_was_said_of_a_partition_counts_by_the_last_look() -> None:
-    of_partition = {"producer_id": None, "producer_epoch": None, "start_offset": None, "position": None}
-    early, late = (told(seen(number, "unknown", **of_partition)) for number in (3, 9))
-    assert still_said(early, looked_at=due(9)) == []
-    assert still_said(late, looked_at=due(9)) == settled(late, min_held_ms=0) == late
+    assert row["reason"].endswith("While it was open it was ongoing.")

@@ -336,7 +336,7 @@ def test_a_hold_that_a_recording_saw_end_has_its_end() -> None:
     recording = sample.recording()
     assert recording
     (row,) = recording.hold_rows()
-    assert (row["start_offset"], row["verdict"], row["groups_held"]) == (15, "hanging", ["billing"])
+    assert (row["start_offset"], row["verdict"], row["groups_held"]) == (15, "ended", ["billing"])
     assert sample.at
     assert row["held_from"] < sample.at < row["held_to"]
 

@@ -17,6 +17,7 @@ from tests.analysis.test_over_time import due, of_log, sample, seen
 from toolkit import LogDir
 from toolkit.analysis import holds as rules
 from toolkit.analysis.amounts import amounts
+from toolkit.analysis.closing import close_by_log, without_short
 from toolkit.analysis.holders import by_producer, held_findings, stretch
 from toolkit.analysis.joined import joined
 from toolkit.analysis.over_time import looks, over_time
@@ -25,7 +26,13 @@ from toolkit.formats.header_table import damage_rows, header_table
 from toolkit.formats.headers import Damage, Headers
 from toolkit.schema import BATCHES, FINDINGS, HISTORIES, RECORDED, SAMPLES, SPANS, Row, Table, utc
 from toolkit.spark.amounts import amounts as amounts_of
-from toolkit.spark.findings import findings, findings_over_time, joined_findings
+from toolkit.spark.findings import (
+    closed_findings,
+    findings,
+    findings_over_time,
+    joined_findings,
+    without_short_findings,
+)
 from toolkit.spark.holds import best_logs, counted, holds, with_stretches
 from toolkit.spark.types import spark_table
 
@@ -314,6 +321,23 @@ def test_a_recording_over_time_and_beside_a_log(spark: SparkSession) -> None:
     log = [of_log(), of_log(partition=7)]
     both = joined_findings(frame(spark, [FINDINGS.arrow(log)]), over)
     same(rows(both), FINDINGS.arrow(joined(log, expected)).to_pylist())
+
+
+def test_the_marker_in_a_log_closes_what_a_recording_has_open(spark: SparkSession) -> None:
+    recorded = [seen(number, partition=partition) for number in (8, 9) for partition in (0, 1, 2)]
+    brief = seen(2, "ongoing", partition=3)
+    over = findings_over_time(frame(spark, [RECORDED["findings"].arrow([*recorded, brief])]))
+    log: list[Row] = [{"partition": 0, "first_offset": 90}, {"partition": 1, "marker_offset": None}, {"partition": 0}]
+    mine = {"topic": "orders", "producer_id": 7, "first_offset": 100, "marker_offset": 110, "marker": "ABORT"}
+    spans: list[Row] = [
+        {**dict.fromkeys(SPANS.names), "end": due(10), **mine, **fields}
+        for fields in (*log, log[-1])  # two replicas have it
+    ]
+    expected = without_short(close_by_log(rows(over), spans), min_held_ms=60_001)
+    verdicts = {row["partition"]: row["verdict"] for row in expected}
+    assert verdicts == {0: "ended", 1: "hanging", 2: "hanging"}
+    closed = without_short_findings(closed_findings(over, frame(spark, [SPANS.arrow(spans)])), min_held_ms=60_001)
+    same(rows(closed), FINDINGS.arrow(expected).to_pylist())
 
 
 def test_without_samples_there_is_a_look_where_something_was_found(spark: SparkSession) -> None:

@@ -1,13 +1,17 @@
 """What a report is made of, put together from a log directory and a recording of the same incident."""
 
+import datetime as dt
 import shutil
 from pathlib import Path
+from typing import Any, cast
 
+import pyarrow.parquet as pq
 import pytest
 
-from toolkit import LogDir
+from toolkit import Cluster, LogDir, Recording
 from toolkit.errors import NotFound
-from toolkit.lab.samples import load, names
+from toolkit.lab.samples import Sample, load, names
+from toolkit.schema import RECORDED, Row
 from toolkit.views.report import gather, report, timeline_of
 
 
@@ -43,6 +47,47 @@ def test_a_recording_alone_tells_from_when_to_when() -> None:
     assert "While it was open it was hanging" in row["reason"]
     assert set(tables) == {"findings", "partitions"}
     assert "Not given, so not told: spans, lso\\_timeline, histories, actions." in report(**tables).markdown
+
+
+@pytest.mark.parametrize("kind", ["log directory", "cluster"])
+def test_what_ended_after_the_recorder_was_stopped_is_ended(kind: str, tmp_path: Path) -> None:
+    """The log leaves it out, as it was held for 14 s only, and a cluster has nothing of it any more."""
+    sample = load("flight-recording")
+    recording = _stopped(sample, tmp_path / "recording")
+    assert [row["verdict"] for row in recording.hold_rows()] == ["hanging"]
+    source = sample.log_dir() if kind == "log directory" else cast(Cluster, _Afterwards(sample))
+    for sources in ((recording, source), (source, recording)):
+        (row,) = gather(*sources, min_held_ms=60_000, remark=lambda _: None)["findings"]
+        assert row["verdict"] == "ended"
+        assert "While it was open it was hanging" in row["reason"]
+        assert row["held_from"] < row["held_to"]
+
+
+def _stopped(sample: Sample, path: Path) -> Recording:
+    """What the recorder of the sample had written when `expected` was true."""
+    recording = sample.recording()
+    assert recording
+    assert sample.at
+    path.mkdir()
+    for name, table in RECORDED.items():
+        rows = table.rows(recording.history(name, stop=sample.at + dt.timedelta(milliseconds=1)))
+        (path / name).mkdir()
+        pq.write_table(table.arrow(rows), path / name / "20261122.parquet")
+    return Recording(path)
+
+
+class _Afterwards:
+    """The cluster of a sample, as its recorder saw it last; its log is that of the log directory."""
+
+    def __init__(self, sample: Sample) -> None:
+        self.recording, self.log = sample.recording(), sample.log_dir()
+
+    def finding_rows(self, topics: Any = None, partitions: Any = None, **_: object) -> list[Row]:
+        assert self.recording
+        return self.recording.finding_rows(topics, partitions)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.log, name)
 
 
 @pytest.mark.parametrize("name", names())

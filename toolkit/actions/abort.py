@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from toolkit.actions.audit import Audit
 from toolkit.actions.blast import BlastRadius, blast_radius
 from toolkit.actions.confirmed import check_confirmation
-from toolkit.actions.force import check_force
 from toolkit.actions.given import as_row
+from toolkit.actions.override import check_override
 from toolkit.errors import ActionRefused, BrokerError
 from toolkit.sources import wire
 from toolkit.sources.transactions import TOO_OLD
@@ -32,7 +32,7 @@ __all__ = ["AbortPlan", "Aborted", "plan_abort"]
 RIGHT_TO_ABORT = "The principal needs ALTER on the Cluster (Kafka 3.8 or newer) or CLUSTER_ACTION."
 LOOKS_APART = 2.0  # seconds between the two looks of the fresh check
 NOTHING_WRITTEN = "Nothing was written."
-PLANNED = {"hanging", "unknown"}  # an unknown one is shown, and refused unless it is forced by name
+PLANNED = {"hanging", "unknown"}  # an unknown one is shown, and refused unless that verdict is overridden by name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,14 +109,14 @@ class AbortPlan:
             return None
         return "; ".join(self.finding["missing"]) or str(self.finding["reason"])
 
-    def preflight(self, *, looks_apart: float = LOOKS_APART, force_past: str | None = None) -> Row:
+    def preflight(self, *, looks_apart: float = LOOKS_APART, override: str | None = None) -> Row:
         """Look again, twice, at everything that justifies the marker.
 
         Parameters
         ----------
         looks_apart
             Seconds between the looks.
-        force_past
+        override
             As for `execute`.
 
         Returns
@@ -138,7 +138,7 @@ class AbortPlan:
             )
         if fresh["producer_epoch"] != self.producer_epoch:
             raise self._changed(f"its epoch is {fresh['producer_epoch']}, not {self.producer_epoch}")
-        check_force(fresh, force_past, target=self.target)
+        check_override(fresh, override, target=self.target)
         self._check_state(fresh["broker_id"])
         return fresh
 
@@ -147,7 +147,7 @@ class AbortPlan:
         *,
         confirm: str,
         audit: Audit | None = None,
-        force_past: str | None = None,
+        override: str | None = None,
         looks_apart: float = LOOKS_APART,
     ) -> Aborted:
         """Check afresh, write the abort marker to the partition's leader, and read the LSO back.
@@ -158,9 +158,9 @@ class AbortPlan:
             `target`, typed by a person.
         audit
             Where it is written down; by default ``Audit()``.
-        force_past
+        override
             ``"unknown"``: write the marker although evidence is missing, on the word of whoever says so. It must be
-            the verdict of the fresh check; whatever has an owner, or a decided outcome, cannot be forced.
+            the verdict of the fresh check; whatever has an owner, or a decided outcome, cannot be overridden.
         looks_apart
             Seconds between the two looks of the fresh check.
 
@@ -177,15 +177,15 @@ class AbortPlan:
         trail = audit or Audit()
         try:
             check_confirmation(confirm, self.target, means=NOTHING_WRITTEN)
-            fresh = self.preflight(looks_apart=looks_apart, force_past=force_past)
+            fresh = self.preflight(looks_apart=looks_apart, override=override)
         except ActionRefused as error:
-            trail.refused(error, **self._about, forced_past=force_past)
+            trail.refused(error, **self._about, override=override)
             raise
         seen = {name: fresh[name] for name in ("verdict", "reason", "evidence", "transactional_id")}
-        before = {"last_stable_offset_before": fresh["last_stable_offset"], "forced_past": force_past}
+        before = {"last_stable_offset_before": fresh["last_stable_offset"], "override": override}
         request = f"WriteTxnMarkers to broker {fresh['broker_id']}: {_fields(self.marker)}"
         with trail.recording(**self._about | seen | before, request=request) as outcome:
-            self._check_owner(is_forced=force_past is not None)
+            self._check_owner(is_overridden=override is not None)
             self._check_state(fresh["broker_id"])
             outcome["response"] = self._send(fresh["broker_id"])
             self._check_response(fresh["broker_id"], outcome["response"])
@@ -261,11 +261,11 @@ class AbortPlan:
             if state[name] != getattr(self, name):
                 raise self._changed(f"its {name} is {state[name]}, and was {getattr(self, name)}")
 
-    def _check_owner(self, *, is_forced: bool) -> None:
+    def _check_owner(self, *, is_overridden: bool) -> None:
         """Ask the coordinators once more, since the looks, and the line of the audit, have taken a while."""
         for row in self.cluster.transaction_rows(producer_ids=[self.producer_id]):
             if row["error"]:
-                if is_forced or row["error"].startswith(TOO_OLD):
+                if is_overridden or row["error"].startswith(TOO_OLD):
                     continue
                 raise ActionRefused(f"A coordinator does not answer any more: {row['error']}.", means=NOTHING_WRITTEN)
             here = {"topic": self.topic, "partition": self.partition} in (row["topic_partitions"] or ())

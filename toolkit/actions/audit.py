@@ -172,7 +172,8 @@ def _row(line: str, number: int) -> Row:
     if missing:
         unknown = dict.fromkeys(REQUIRED, "") | {"at": dt.datetime.fromtimestamp(0, dt.UTC), "step": UNREADABLE}
         return {**empty, **unknown, "error": f"TORN_LINE: line {number} is cut off, or was changed."}
-    return {**empty, **{name: value for name, value in timed.items() if name in empty}}
+    former = {"override": timed.get("forced_past")}  # its name in older trails
+    return {**empty, **former, **{name: value for name, value in timed.items() if name in empty}}
 
 
 def _plain(value: object) -> str:

@@ -47,7 +47,8 @@ class Cluster(cluster.Cluster):
         transactional_id
             The id.
         max_transaction_timeout_ms
-            A live transaction that is open for longer is ``long``, and may be fenced; by default the brokers' default.
+            A live transaction that is open for longer is ``long``: the word to override; by default the brokers'
+            default.
 
         Raises
         ------

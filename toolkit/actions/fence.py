@@ -38,11 +38,11 @@ PASSING = {
     "NOT_COORDINATOR",
 }
 ENDED = {"Empty", "CompleteAbort", "CompleteCommit"}
-SAFE = {"overdue", "long", "idle"}
-FORCIBLE = {"ongoing", "prepared"}
+SAFE = {"overdue", "idle"}
+OVERRIDABLE = {"ongoing", "long", "prepared"}  # live within its own timeout, or not ours to decide
 MEANINGS: Mapping[str, str] = {
     "ongoing": "It is alive, and within its own timeout: wait, or fence it by choice.",
-    "long": "It is within its own timeout, and open for longer than brokers allow by default.",
+    "long": "It is alive, and within its own timeout, which is long: wait, or fence it by choice.",
     "overdue": "It is open past its own timeout.",
     "prepared": "It is part of a two-phase commit: only its external coordinator may decide.",
     "decided": "Its outcome is decided, and fencing does not change it: what is committed is completed.",
@@ -83,12 +83,12 @@ class FencePlan:
     owner
         Its row of ``schema.TRANSACTIONS``.
     verdict
-        ``overdue``, ``long`` or ``idle``, which are fenced; ``ongoing`` or ``prepared``, which are refused unless
-        forced by name; ``decided``, which is refused.
+        ``overdue`` or ``idle``, which are fenced; ``ongoing``, ``long`` or ``prepared``, which are refused unless
+        overridden by that name; ``decided``, which is refused.
     warnings
         What a fence does, and what may be lost by it, a sentence each.
     max_transaction_timeout_ms
-        What is open for longer is ``long``.
+        What is live and open for longer is ``long`` and not ``ongoing``; it changes the word only.
     """
 
     cluster: Cluster = field(repr=False, compare=False)
@@ -119,7 +119,12 @@ class FencePlan:
         """Why `execute` would refuse this as things stood when it was planned; null if it would not."""
         return None if self.verdict in SAFE else f"it is {self.verdict}. {MEANINGS[self.verdict]}"
 
-    def preflight(self, *, force_past: str | None = None) -> Row:
+    @property
+    def needed_override(self) -> str | None:
+        """The verdict that has to be overridden by name; null where none has to be, or none can be."""
+        return self.verdict if self.verdict in OVERRIDABLE else None
+
+    def preflight(self, *, override: str | None = None) -> Row:
         """Look again at everything that justifies the fence.
 
         Returns
@@ -142,17 +147,17 @@ class FencePlan:
                     do="Look again with kafka-txn describe, and plan again.",
                 )
         verdict = _verdict(fresh, self.max_transaction_timeout_ms)
-        wanted = force_past is not None and force_past == verdict and verdict in FORCIBLE
-        if wanted or (force_past is None and verdict in SAFE):
+        by_choice = override == verdict and verdict in OVERRIDABLE
+        if by_choice or (override is None and verdict in SAFE):
             return fresh
-        why = f", not {force_past}" if force_past not in {None, verdict} else ""
+        why = f", not {override}" if override not in {None, verdict} else ""
         raise ActionRefused(
             f"{self.transactional_id!r} is {verdict} now{why}. {MEANINGS[verdict]}",
             means=NOTHING_SENT,
-            do=f"Only by choice: force past {verdict!r}, by that name." if verdict in FORCIBLE else "",
+            do=f"To fence it all the same, override {verdict!r} by that name." if verdict in OVERRIDABLE else "",
         )
 
-    def execute(self, *, confirm: str, audit: Audit | None = None, force_past: str | None = None) -> Fenced:
+    def execute(self, *, confirm: str, audit: Audit | None = None, override: str | None = None) -> Fenced:
         """Check afresh, send InitProducerId to the coordinator until it has ended what was open, and read it back.
 
         Parameters
@@ -161,8 +166,9 @@ class FencePlan:
             The transactional id, typed by a person.
         audit
             Where it is written down; by default ``Audit()``.
-        force_past
-            ``"ongoing"`` or ``"prepared"``: the verdict of the fresh check, to fence a live owner by choice.
+        override
+            The verdict of the fresh check, to fence a live owner by choice: ``"ongoing"``, ``"long"`` or
+            ``"prepared"``.
 
         Raises
         ------
@@ -176,14 +182,14 @@ class FencePlan:
         trail = audit or Audit()
         try:
             check_confirmation(confirm, self.target, means=NOTHING_SENT)
-            fresh = self.preflight(force_past=force_past)
+            fresh = self.preflight(override=override)
         except ActionRefused as error:
-            trail.refused(error, **self._about, forced_past=force_past)
+            trail.refused(error, **self._about, override=override)
             raise
         verdict = _verdict(fresh, self.max_transaction_timeout_ms)
         seen = {"verdict": verdict, "reason": MEANINGS[verdict], "evidence": _evidence(fresh)}
         request = f"InitProducerId transactional_id={self.transactional_id}, producer_id=-1, producer_epoch=-1"
-        with trail.recording(**self._about | seen, request=request, forced_past=force_past) as outcome:
+        with trail.recording(**self._about | seen, request=request, override=override) as outcome:
             outcome["response"] = response = self._send()
             code = response.partition(":")[0]
             if code != "NONE":
@@ -271,7 +277,7 @@ def plan_fence(
     transactional_id
         The id.
     max_transaction_timeout_ms
-        A live transaction that is open for longer is ``long``, and may be fenced; the default is the brokers' default.
+        A live transaction that is open for longer is ``long``: the word to override; by default the brokers' default.
 
     Raises
     ------

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from toolkit.analysis.behind import NOT_READ, Behind, behind
+from toolkit.analysis.closing import close
 from toolkit.analysis.impact import CLOCKS_DIFFER
 from toolkit.analysis.past_causes import past_cause
 from toolkit.analysis.wording import duration
@@ -64,7 +65,7 @@ def held_findings(
         answer = told.get(hold["producer_id"])
         same = answer is not None and answer["start_offset"] == hold["first_offset"]
         if hold["marker_offset"] is not None:
-            if held.at_least_ms < min_held_ms:
+            if held.at_least_ms < min_held_ms and not same:
                 continue
             rows.append(_ended(held, answer if same else None))
         elif answer is None:
@@ -154,7 +155,7 @@ class _Hold:
         return producer.capitalize() if name is None else f'"{name}" ({producer})'
 
     @property
-    def columns(self) -> Row:
+    def columns(self) -> dict[str, object]:
         row = self.row
         return {
             **{name: row[name] for name in COPIED},
@@ -171,26 +172,17 @@ def _ended(held: _Hold, answer: Row | None) -> Row:
     """What is over; a finding of before, if there is one, becomes evidence."""
     row = held.row
     marker = f"its {row['marker']} marker" if row["marker"] else "its marker"
-    columns = held.columns
-    if answer is not None:
-        seen = _entry(held, "findings", "verdict_before", answer["verdict"]) | {"observed_at": answer["observed_at"]}
-        columns = {
-            **columns,
-            "transactional_id": columns["transactional_id"] or answer["transactional_id"],
-            "evidence": [*columns["evidence"], seen],
-        }
-    return {
-        **columns,
-        "verdict": "ended",
-        "reason": f"{held.name} held the LSO {_for(held)} until {marker} at offset {row['marker_offset']}. "
-        f"{held.who.sentence}",
+    columns = {
+        **held.columns,
         "cause": past_cause(row, held.who),
-        "remedy": "None: it has ended.",
-        "missing": [],
         "offsets_held": row["marker_offset"] - row["first_offset"],
         "held_to": row["held_to"],
         "held_ms": held.held_ms,
     }
+    if answer is not None:
+        columns["transactional_id"] = columns["transactional_id"] or answer["transactional_id"]
+    end = f"{held.name} held the LSO {_for(held)} until {marker} at offset {row['marker_offset']}. {held.who.sentence}"
+    return close(columns, end=end, before=answer)
 
 
 def _open(held: _Hold, *, missing: str) -> Row:

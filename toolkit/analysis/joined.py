@@ -7,6 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from toolkit.analysis.closing import close, transaction_key
+from toolkit.analysis.wording import at
 from toolkit.schema import Row
 
 __all__ = ["joined"]
@@ -35,7 +37,8 @@ def joined(of_log: Iterable[Row], of_recording: Iterable[Row]) -> list[Row]:
     list of Row
         Rows of ``schema.FINDINGS``. Where both tell of a transaction, times and amounts are the log's, as far as it has
         them, and the recording adds what it said: to what is over as evidence, to what the log alone could not judge as
-        the verdict.
+        the verdict. What one of them shows to have ended after the other had it open is `ended`; what a newer log has
+        open that a look did not see is `unknown`.
     """
     recorded: defaultdict[tuple[Any, ...], list[Row]] = defaultdict(list)
     rows: list[Row] = []
@@ -43,15 +46,11 @@ def joined(of_log: Iterable[Row], of_recording: Iterable[Row]) -> list[Row]:
         if row["start_offset"] is None:
             rows.append(row)
         else:
-            recorded[_key(row)].append(row)
+            recorded[transaction_key(row)].append(row)
     for row in of_log:
-        told = recorded.pop(_key(row), []) if row["start_offset"] is not None else []
+        told = recorded.pop(transaction_key(row), []) if row["start_offset"] is not None else []
         rows.append(_both(row, told) if told else row)
     return [*rows, *(row for told in recorded.values() for row in told)]
-
-
-def _key(row: Row) -> tuple[Any, ...]:
-    return tuple(row[name] for name in ("topic", "partition", "producer_id", "start_offset"))
 
 
 def _both(row: Row, told: Sequence[Row]) -> Row:
@@ -60,10 +59,24 @@ def _both(row: Row, told: Sequence[Row]) -> Row:
     names = LASTING if row["verdict"] == "ended" else (*LASTING, *OF_OPEN)
     found = {**row, **{name: last[name] for name in names if row[name] is None}}
     found["evidence"] = [*row["evidence"], *(entry for each in told for entry in each["evidence"])]
-    if row["verdict"] == "unknown":
+    if row["verdict"] == "ended":
+        found |= close(found, end=row["reason"], before=last)
+    elif last["verdict"] == "ended" and row["observed_at"] > last["observed_at"]:
+        return {**found, **_contradiction(row, last), "held_to": row["held_to"]}
+    elif last["verdict"] == "ended":
+        found |= {name: last[name] for name in (*SAID, "expires_at", "observed_at", "held_to")} | {"held_ms": None}
+    elif row["verdict"] == "unknown":
         found |= {name: last[name] for name in SAID}
-    elif row["verdict"] == "ended":
-        found["reason"] = f"{row['reason']} While it was open it was {last['verdict']}."
-    if row["held_ms"] is None and found["held_from"] is not None:
+    if found["held_ms"] is None and found["held_from"] is not None:
         found["held_ms"] = max(((found["held_to"] or last["observed_at"]) - found["held_from"]) // MILLISECOND, 0)
     return found
+
+
+def _contradiction(row: Row, last: Row) -> Row:
+    """What is said where a log that is newer has open what a look did not see: one of the two times is wrong."""
+    return {
+        "verdict": "unknown",
+        "reason": f"It is open as of {at(row['observed_at'])}. {last['reason']}",
+        "remedy": "Do not abort. Get what is missing and ask again.",
+        "missing": [f"why the look of {at(last['observed_at'])} did not see what is open after it"],
+    }

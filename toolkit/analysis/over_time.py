@@ -1,7 +1,7 @@
 """Findings of a recording over time: from which look to which a transaction was there, and what was said of it.
 
-A look that failed, a partition that could not be read and a time without any look say nothing of what was there: they
-are told in the evidence, and nothing is taken to have ended in them.
+A look that failed, a partition that could not be read or may be hidden, and a time without any look say nothing of what
+was there: they are told in the evidence, and nothing is taken to have ended in them.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from toolkit.analysis.closing import close, unread
 from toolkit.analysis.wording import at, duration
 from toolkit.schema import FINDINGS, Column, Row, Table
 from toolkit.schema.table import STRING, TIME
@@ -29,6 +30,7 @@ LOOKS = Table(
         Column("sample", TIME, "When the look was due.", nullable=False),
         Column("next_sample", TIME, "The same of the next one; null for the last."),
         Column("missed", STRING, "What is missing between the two; null where nothing is."),
+        Column("next_topic_gap", STRING, "Why the next one may not have been shown every topic; null where it was."),
     ),
     key=("sample",),
     sort=("sample",),
@@ -42,7 +44,7 @@ def looks(samples: Iterable[Row]) -> list[Row]:
     Parameters
     ----------
     samples
-        Rows of ``schema.SAMPLES``; only ``sample``, ``interval_ms`` and ``error`` count.
+        Rows of ``schema.SAMPLES``; only ``sample``, ``interval_ms``, ``topic_gaps`` and ``error`` count.
 
     Returns
     -------
@@ -62,8 +64,9 @@ def looks(samples: Iterable[Row]) -> list[Row]:
             found[-1] |= {
                 "next_sample": row["sample"],
                 "missed": _missed(found[-1]["sample"], row["sample"], failed, late),
+                "next_topic_gap": "; ".join(row["topic_gaps"] or ()) or None,
             }
-        found.append({"sample": row["sample"], "next_sample": None, "missed": None})
+        found.append({"sample": row["sample"], "next_sample": None, "missed": None, "next_topic_gap": None})
         failed = []
         interval = None if row["interval_ms"] is None else row["interval_ms"] * MILLISECOND
     if found and failed:
@@ -84,15 +87,16 @@ def over_time(findings: Iterable[Row]) -> list[Row]:
     Parameters
     ----------
     findings
-        Rows of ``schema.RECORDED["findings"]`` of the partition, each with ``next_sample`` and ``missed`` of its look.
+        Rows of ``schema.RECORDED["findings"]`` of the partition, each with the columns of `LOOKS` of its look.
 
     Returns
     -------
     list of Row
-        Rows of ``schema.FINDINGS``: what was said of it last, with ``held_from``, ``held_to`` and ``held_ms``. It held
-        the LSO from the first look that saw it do so, or from when that look knew it had, until the first look that
-        did not see it any more. What was said of it before is evidence. What was said of the partition itself, that it
-        waits for a replica or could not be read, is a row for each verdict, without these times.
+        Rows of ``schema.FINDINGS``, with ``held_from``, ``held_to`` and ``held_ms``. It held the LSO from the first
+        look that saw it do so, or from when that look knew it had, until the first look that read the partition and did
+        not see it any more: by that look it is `ended`. Of one that is open by the last look, what that said of it.
+        What was said of it before is evidence. What was said of the partition itself, that it waits for a replica or
+        could not be read, is a row for each verdict, without these times.
     """
     seen = _Seen.of(findings)
     rows = [_row(key, found, seen) for key, found in seen.by_key]
@@ -144,24 +148,24 @@ class _Seen:
         for row in sorted(findings, key=lambda row: row["sample"]):
             by_sample[row["sample"]].append(row)
             if row["start_offset"] is not None:
-                by_key[row["start_offset"], row["producer_id"], row["producer_epoch"]].append(row)
+                by_key[row["start_offset"], row["producer_id"]].append(row)  # a superseding epoch does not end it
             elif row["producer_id"] is None and row["verdict"] != "clear":
-                by_key[None, None, row["verdict"]].append(row)
+                by_key[None, row["verdict"]].append(row)
         return _Seen(by_key=sorted(by_key.items(), key=lambda item: str(item[0])), by_sample=by_sample)
 
-    def after(self, sample: dt.datetime) -> Iterator[tuple[dt.datetime | None, str | None]]:
-        """The looks after one, null behind the last, and what is missing before each; until one saw nothing here."""
+    def after(self, sample: dt.datetime) -> Iterator[Row]:
+        """Each look after which there is another one, from one on; until one found nothing here."""
         while sample in self.by_sample:
             look = self.by_sample[sample][0]
-            yield look["next_sample"], look["missed"]
+            yield look
             if look["next_sample"] is None:
                 return
             sample = look["next_sample"]
 
-    def unread(self, sample: dt.datetime) -> str | None:
-        """Why a look could not read the partition; null where it did."""
-        failed = [row for row in self.by_sample.get(sample, ()) if row["start_offset"] is None and row["error"]]
-        return failed[0]["error"].partition(":")[0] if failed else None
+    def unread(self, look: Row) -> str | None:
+        """Why the look after one could not read the partition; null where it did."""
+        found = self.by_sample.get(look["next_sample"], ())
+        return unread(found) if found else look["next_topic_gap"]
 
 
 def _row(key: tuple[Any, ...], found: Sequence[Row], seen: _Seen) -> Row:
@@ -173,14 +177,20 @@ def _row(key: tuple[Any, ...], found: Sequence[Row], seen: _Seen) -> Row:
         verdict = row["verdict"]
         gone = _gone(row, following, seen, entries)
     named = [row["transactional_id"] for row in found if row["transactional_id"] is not None]
-    last = {
+    told: dict[str, Any] = {
         **found[-1],
         "transactional_id": named[-1] if named else None,
         "evidence": [*found[-1]["evidence"], *entries],
         **dict.fromkeys(("held_from", "held_to", "held_ms")),
     }
     holding = [row for row in found if row["position"] == 1 and key[0] is not None]
-    return {**last, **_held(holding, found[-1], gone)} if holding else last
+    if holding:
+        told |= _held(holding, found[-1], gone)
+    if gone is None or key[0] is None:
+        return told
+    return close(
+        {**told, "observed_at": gone}, end=f"The look of {at(gone)} did not see it any more.", before=found[-1]
+    )
 
 
 def _held(holding: Sequence[Row], last: Row, gone: dt.datetime | None) -> Row:
@@ -200,12 +210,13 @@ def _gone(row: Row, following: Row | None, seen: _Seen, entries: list[Row]) -> d
 
     What is missing until then goes to the entries.
     """
-    for sample, missed in seen.after(row["sample"]):
-        if missed:
-            entries.append(_entry(row, "missed", missed))
+    for look in seen.after(row["sample"]):
+        sample: dt.datetime | None = look["next_sample"]
+        if look["missed"]:
+            entries.append(_entry(row, "missed", look["missed"]))
         if sample is None or (following is not None and sample == following["sample"]):
             return None
-        unread = seen.unread(sample)
+        unread = seen.unread(look)
         if unread is None:
             entries.append(_entry(row, "gone", f"the look of {at(sample)} did not see it"))
             return sample

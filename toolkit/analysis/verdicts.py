@@ -16,7 +16,7 @@ from toolkit.analysis.wording import at, coordinator_says, duration, number
 from toolkit.formats.group_records import OFFSETS_TOPIC
 from toolkit.formats.records import STATE_TOPIC
 
-__all__ = ["HEALTHY", "PREPARE_GRACE", "RULES", "TIMEOUT_GRACE", "VERDICTS", "Rule", "rule_for"]
+__all__ = ["BRIEF", "HEALTHY", "PREPARE_GRACE", "RULES", "TIMEOUT_GRACE", "VERDICTS", "Rule", "rule_for"]
 
 VERDICTS: Mapping[str, str] = {
     "ongoing": "A live transaction within its own timeout.",
@@ -27,13 +27,15 @@ VERDICTS: Mapping[str, str] = {
     "prepared": "Prepared by two-phase commit: only the external coordinator may decide.",
     "hanging": "Nobody will ever end this transaction: no coordinator counts it as its own.",
     "unreplicated": "Nothing is open; the LSO waits for replication.",
-    "ended": "Nobody holds it any more: a transaction that held the LSO for long, and has ended.",
+    "ended": "It was open, and has ended: nothing is held by it any more.",
     "clear": "Nothing is held back.",
     "unknown": "Evidence is missing; `missing` names it.",
 }
 
 HEALTHY = frozenset({"ongoing", "long", "ending", "clear"})
-"""Verdicts that ask nothing of anybody."""
+"""Verdicts that nobody needs to act on."""
+BRIEF = HEALTHY - {"long"}
+"""Of them those behind which nothing waits for long: what waits behind a `long` one is worth showing."""
 
 TIMEOUT_GRACE = dt.timedelta(seconds=15)  # transaction.abort.timed.out.transaction.cleanup.interval.ms is 10 s
 PREPARE_GRACE = dt.timedelta(seconds=60)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from toolkit.cli.confirm import AuditFile, ForcePast, confirmation, tell
+from toolkit.cli.confirm import AuditFile, Override, confirmation, tell
 from toolkit.cli.connection import connect
 from toolkit.cli.options import BootstrapServer, CommandConfig, LooksApart, Partition, Timeout, Topic
 from toolkit.cli.output import progress, show, width
@@ -37,7 +37,7 @@ def abort(
             help="Do it, and name what: orders-0@913095344. Without this it is asked at a terminal, and not done else.",
         ),
     ] = None,
-    force_past: ForcePast = None,
+    override: Override = None,
     audit_file: AuditFile = None,
     looks_apart: LooksApart = 5,
     bootstrap_server: BootstrapServer = None,
@@ -69,7 +69,7 @@ def abort(
         if confirmed is not None:
             audit = Audit(audit_file)
             progress("Checking it again ...")
-            done = plan.execute(confirm=confirmed, audit=audit, force_past=force_past, looks_apart=looks_apart)
+            done = plan.execute(confirm=confirmed, audit=audit, override=override, looks_apart=looks_apart)
             tell([*_done(plan, done), f"It is written down in {audit.path}."])
 
 
@@ -84,7 +84,7 @@ def _dry_run(plan: AbortPlan) -> Iterator[str]:
         yield f"To do it, add: --yes-i-checked {plan.target}"
     else:
         yield f"It would be refused: {plan.refusal}"
-        yield f"To do it all the same, on your own word: --yes-i-checked {plan.target} --force-past unknown"
+        yield f"To do it all the same: --yes-i-checked {plan.target} --override unknown"
     yield f"Kafka's own tool would do the same, unchecked: {plan.command}"
 
 

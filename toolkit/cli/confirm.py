@@ -11,7 +11,7 @@ import typer
 
 from toolkit.cli.output import show, width
 
-__all__ = ["AuditFile", "ForcePast", "confirmation", "tell"]
+__all__ = ["AuditFile", "Override", "confirmation", "tell"]
 
 AuditFile = Annotated[
     Path | None,
@@ -22,12 +22,12 @@ AuditFile = Annotated[
         help="Where it is written down, before and after. Default: audit.jsonl in the user's state directory.",
     ),
 ]
-ForcePast = Annotated[
+Override = Annotated[
     str | None,
     typer.Option(
-        "--force-past",
+        "--override",
         metavar="VERDICT",
-        help="Do it although it is not proven to be safe; names the verdict that speaks against it.",
+        help="Do it against this verdict, which has to be the one of the check right before.",
     ),
 ]
 

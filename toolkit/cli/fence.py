@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from toolkit.cli.confirm import AuditFile, ForcePast, confirmation, tell
+from toolkit.cli.confirm import AuditFile, Override, confirmation, tell
 from toolkit.cli.connection import connect
 from toolkit.cli.options import BootstrapServer, CommandConfig, MaxTransactionTimeout, Timeout
 from toolkit.cli.output import progress
@@ -32,7 +32,7 @@ def fence(
             help="Do it, and name the id again. Without this it is asked at a terminal, and not done else.",
         ),
     ] = None,
-    force_past: ForcePast = None,
+    override: Override = None,
     audit_file: AuditFile = None,
     max_transaction_timeout: MaxTransactionTimeout = 15,
     bootstrap_server: BootstrapServer = None,
@@ -41,7 +41,8 @@ def fence(
 ) -> None:
     """Abort what is open under a transactional id, everywhere, and shut its producer out; a dry run unless confirmed.
 
-    The remedy for an owner that is overdue, long or abandoned. Refuses one that is alive, prepared or decided.
+    The remedy for an owner that is overdue or abandoned. One that is live within its own timeout (ongoing, long) or
+    prepared is refused unless --override names that verdict; one whose outcome is decided always is.
     """
     from toolkit.actions.audit import Audit
     from toolkit.actions.fence import plan_fence
@@ -56,7 +57,7 @@ def fence(
         if confirmed is not None:
             audit = Audit(audit_file)
             progress("Checking it again ...")
-            done = plan.execute(confirm=confirmed, audit=audit, force_past=force_past)
+            done = plan.execute(confirm=confirmed, audit=audit, override=override)
             tell([*_done(plan, done), f"It is written down in {audit.path}."])
 
 
@@ -76,6 +77,8 @@ def _dry_run(plan: FencePlan) -> Iterator[str]:
         yield f"To do it, add: --yes-i-checked {plan.target}"
     else:
         yield f"It would be refused: {plan.refusal}"
+        if plan.needed_override:
+            yield f"To do it all the same: --yes-i-checked {plan.target} --override {plan.needed_override}"
     yield f"Kafka's own tool (newer than 4.0) would do the same, unchecked: {plan.command}"
 
 

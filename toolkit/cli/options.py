@@ -139,6 +139,6 @@ MaxTransactionTimeout = Annotated[
         "--max-transaction-timeout",
         metavar="MINUTES",
         min=0,
-        help="A live transaction that is open for longer is called long; nothing else depends on it.",
+        help="Treat older live transactions as `long`.",
     ),
 ]

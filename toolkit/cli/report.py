@@ -58,7 +58,8 @@ def report(
             "--min-held",
             metavar="SECONDS",
             min=0,
-            help="With --log-dir, tell also who held an LSO for so long and is over: every log is read whole.",
+            help="With --log-dir or --recording, tell also which transactions held an LSO for so long and have ended: "
+            "all of it is read.",
         ),
     ] = None,
     interactive: Annotated[
@@ -92,14 +93,16 @@ def report(
     files = None if recorded else files_instead(
         ctx, log_dir, at_rest=at_rest, bootstrap_server=bootstrap_server, command_config=command_config
     )  # fmt: skip
-    if min_held is not None and not files:
-        raise UsageError("--min-held asks what logs tell of the past.", do="Add --log-dir PATH.")
+    if min_held is not None and not (files or recorded):
+        raise UsageError(
+            "--min-held asks for the past, which brokers do not keep.", do="Add --log-dir PATH or --recording DIR."
+        )
+    held = None if min_held is None else int(min_held * 1000)
     actions = _actions(audit_file)
     if recorded:
-        rows = recorded.finding_rows(topic, partition, at=time, max_transaction_timeout_ms=long_ms)
+        rows = recorded.finding_rows(topic, partition, at=time, max_transaction_timeout_ms=long_ms, min_held_ms=held)
         tables = tables_around(rows, recorded, remark=remark)
     elif files:
-        held = None if min_held is None else int(min_held * 1000)
         rows = files.finding_rows(topic, partition, max_transaction_timeout_ms=long_ms, min_held_ms=held)
         tables = tables_around(rows, files, remark=remark)
     else:

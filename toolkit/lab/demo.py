@@ -27,7 +27,7 @@ WRONG = {  # topic and the incident staged on it
     "refunds": "superseded_same_partition",
     "carts": "offsets_never_added",
 }
-HEALTHY = {"clicks": "open_young", "exports": "open_long", "backfill": "old_event_times"}
+HEALTHY_TOPICS = {"clicks": "open_young", "exports": "open_long", "backfill": "old_event_times"}
 PAYMENTS, GROUP = "payments", "billing"  # one more incident, seen through the group that reads the topic
 READ, WAITING = 5, 20  # ordinary records before and behind the transaction that hangs there
 LOOKS_APART = 2.0
@@ -105,8 +105,8 @@ class Demo:
         """Stage what is wrong and what only looks so."""
         self.step(2, f"{len(WRONG)} transactions go wrong, as they do in the wild:")
         staged = [self._staged(kafka, topic, name) for topic, name in WRONG.items()]
-        self.say(f"{len(HEALTHY)} healthy ones are open, and must be left alone:")
-        return staged + [self._staged(kafka, topic, name) for topic, name in HEALTHY.items()]
+        self.say(f"{len(HEALTHY_TOPICS)} healthy ones are open, and must be left alone:")
+        return staged + [self._staged(kafka, topic, name) for topic, name in HEALTHY_TOPICS.items()]
 
     def block(self, kafka: Kafka) -> tuple[BlockedConsumer, Staged]:
         """Let a read_committed group read, then have a transaction hang before what it would read next."""

@@ -32,7 +32,7 @@ ACTIONS = Table(
         Column("transactional_id", STRING, "Id that owns it, where one is known."),
         Column("verdict", STRING, "The verdict of the fresh check, right before."),
         Column("reason", STRING, "Why it was that."),
-        Column("forced_past", STRING, "The verdict that it was forced past by name; null where nothing was."),
+        Column("override", STRING, "The verdict that was overridden by name; null where none was."),
         Column("evidence", EVIDENCE, "What the fresh check saw."),
         Column("request", STRING, "What was sent, by the names of Kafka's protocol."),
         Column("response", STRING, "What was answered."),

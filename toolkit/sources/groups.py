@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from toolkit.analysis.verdicts import BRIEF
 from toolkit.errors import BrokerError, ConnectionFailed, DecodeError
 from toolkit.formats.batches import read_header
 from toolkit.formats.group_records import OFFSETS_TOPIC
@@ -22,7 +23,6 @@ GROUPS_PER_REQUEST = 200
 NEAR = 1000  # offsets before the LSO; a group that stands further back is taken to be behind by itself
 ENOUGH = 1 << 17  # bytes
 UNSTABLE_OFFSET_COMMIT = 88
-HEALTHY = {"ongoing", "ending", "clear"}  # who waits there does not wait for long
 WITH_OFFSETS = {"consumer", ""}  # protocol types whose groups commit offsets; others are Connect, share groups ...
 
 
@@ -82,7 +82,7 @@ def with_groups(wire: Wire, rows: Sequence[Row]) -> list[Row]:
     held = [
         Spot((row["topic"], row["partition"]), row["last_stable_offset"], row["broker_id"])
         for row in rows
-        if row["position"] == 1 and row["verdict"] not in HEALTHY and row["last_stable_offset"] is not None
+        if row["position"] == 1 and row["verdict"] not in BRIEF and row["last_stable_offset"] is not None
     ]
     groups = groups_held(wire, held) if held else {}
     return [

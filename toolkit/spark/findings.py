@@ -8,6 +8,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
+from toolkit.analysis.closing import close_by_log, without_short
 from toolkit.analysis.holders import by_producer, held_findings
 from toolkit.analysis.joined import joined
 from toolkit.analysis.over_time import LOOKS, looks, over_time
@@ -16,9 +17,17 @@ from toolkit.spark.amounts import amounts
 from toolkit.spark.holds import HOLD, best_logs, counted, holds, with_stretches
 from toolkit.spark.types import spark_table, struct_type
 
-__all__ = ["findings", "findings_of", "findings_over_time", "joined_findings"]
+__all__ = [
+    "closed_findings",
+    "findings",
+    "findings_of",
+    "findings_over_time",
+    "joined_findings",
+    "without_short_findings",
+]
 
 PLACE = ("topic", "partition")
+MARKER = (*PLACE, "producer_id", "first_offset", "marker_offset", "marker", "end")
 MIN_HELD_MS = 60_000
 IS_OVER = "row.ended not in ('open', 'stuck') and row.error is null"
 BEFORE, AFTER = (  # an hour is far more than clocks of brokers differ by
@@ -116,19 +125,52 @@ def findings_over_time(findings: DataFrame, samples: DataFrame | None = None) ->
     Returns
     -------
     DataFrame
-        Rows of ``schema.FINDINGS``, as `toolkit.analysis.over_time.over_time` tells it.
+        Rows of ``schema.FINDINGS``, as `toolkit.analysis.over_time.over_time` tells it: `ended` by the look that
+        did not see it any more.
     """
     if samples is None:
-        none = {"interval_ms": sf.lit(None).cast("long"), "error": sf.lit(None).cast("string")}
+        types = {"interval_ms": "long", "topic_gaps": "array<string>", "error": "string"}
+        none = {name: sf.lit(None).cast(each) for name, each in types.items()}
         samples = findings.select("sample").distinct().withColumns(none)
     # A look is a row: those of a year are few enough for one task.
-    looked = samples.select("sample", "interval_ms", "error").coalesce(1).mapInArrow(_looks, struct_type(LOOKS))
+    looked = (
+        samples.select("sample", "interval_ms", "topic_gaps", "error")
+        .coalesce(1)
+        .mapInArrow(_looks, struct_type(LOOKS))
+    )
     told = findings.join(sf.broadcast(looked), "sample")
 
     def of_partition(rows: pa.Table) -> pa.Table:
         return spark_table(FINDINGS.arrow(over_time(rows.to_pylist())))
 
     return told.groupBy(*PLACE).applyInArrow(of_partition, struct_type(FINDINGS))
+
+
+def closed_findings(findings: DataFrame, spans: DataFrame) -> DataFrame:
+    """Findings of the past, closed where a log has the marker.
+
+    Parameters
+    ----------
+    findings
+        Rows of ``schema.FINDINGS``, few: they are made twice.
+    spans
+        Rows of ``schema.SPANS``.
+
+    Returns
+    -------
+    DataFrame
+        Rows of ``schema.FINDINGS``, as `toolkit.analysis.closing.close_by_log` tells it.
+    """
+    still_open = findings.where("verdict != 'ended' and start_offset is not null")
+    asked = still_open.select(*PLACE, "producer_id", sf.col("start_offset").alias("first_offset")).distinct()
+    known = spans.where("marker_offset is not null").select(*MARKER)
+    markers = known.join(sf.broadcast(asked), list(asked.columns), "left_semi")
+
+    def of_partition(found: pa.Table, ends: pa.Table) -> pa.Table:
+        return spark_table(FINDINGS.arrow(close_by_log(found.to_pylist(), ends.to_pylist())))
+
+    both = findings.groupBy(*PLACE).cogroup(markers.groupBy(*PLACE))
+    return both.applyInArrow(of_partition, struct_type(FINDINGS))
 
 
 def joined_findings(of_log: DataFrame, of_recording: DataFrame) -> DataFrame:
@@ -150,6 +192,25 @@ def joined_findings(of_log: DataFrame, of_recording: DataFrame) -> DataFrame:
 
     both = of_log.groupBy(*PLACE).cogroup(of_recording.groupBy(*PLACE))
     return both.applyInArrow(of_partition, struct_type(FINDINGS))
+
+
+def without_short_findings(findings: DataFrame, *, min_held_ms: int) -> DataFrame:
+    """Findings without those that `toolkit.analysis.closing.without_short` leaves out.
+
+    Parameters
+    ----------
+    findings
+        Rows of ``schema.FINDINGS``.
+    min_held_ms
+        As that takes it.
+    """
+
+    def of_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            kept = without_short(batch.to_pylist(), min_held_ms=min_held_ms)
+            yield from spark_table(FINDINGS.arrow(kept)).to_batches()
+
+    return findings.mapInArrow(of_rows, struct_type(FINDINGS))
 
 
 def _looks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as sf
 
 from toolkit.spark.bronze import LOST
-from toolkit.spark.findings import findings, findings_over_time, joined_findings
+from toolkit.spark.findings import (
+    closed_findings,
+    findings,
+    findings_over_time,
+    joined_findings,
+    without_short_findings,
+)
 from toolkit.spark.ledger import Ledger
 from toolkit.spark.store import Store
 from toolkit.spark.tables import KEPT, RECORDED_AS, stored
@@ -24,7 +30,10 @@ OPEN = "open"
 
 
 def all_findings(store: Store, ledger: Ledger, *, min_held_ms: int) -> DataFrame:
-    """What logs tell, what recordings tell, and where both do one row."""
+    """What logs tell, what recordings tell, and where both do one row: `ended` where either shows it.
+
+    This is the answer; the tables it is made of, ``answers`` and ``recorded_findings``, are history, as of their times.
+    """
     found = []
     if ledger.parts:
         answers = _whole(store, "answers")
@@ -40,10 +49,12 @@ def all_findings(store: Store, ledger: Ledger, *, min_held_ms: int) -> DataFrame
             )
         )
     if any(table == RECORDED_AS["samples"] for table, _ in ledger.made):
-        found.append(findings_over_time(_whole(store, RECORDED_AS["findings"]), _whole(store, RECORDED_AS["samples"])))
+        seen = findings_over_time(_whole(store, RECORDED_AS["findings"]), _whole(store, RECORDED_AS["samples"]))
+        found.append(closed_findings(seen, _whole(store, "spans")) if ledger.parts else seen)
     if not found:
         return _whole(store, "answers")
-    return found[0] if len(found) == 1 else joined_findings(*found)
+    told = found[0] if len(found) == 1 else joined_findings(*found)
+    return without_short_findings(told, min_held_ms=min_held_ms)
 
 
 def _spans_to_judge(store: Store, answers: DataFrame, *, is_at_rest: bool) -> DataFrame:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from toolkit import schema
 from toolkit.analysis.cases import MAX_TRANSACTION_TIMEOUT_MS
+from toolkit.analysis.closing import without_short
 from toolkit.analysis.evidence import Look
 from toolkit.analysis.over_time import recorded_over_time
 from toolkit.analysis.sampled import judge_sample, with_recorded
@@ -20,6 +21,7 @@ from toolkit.sources.asked import Place, asked_places
 from toolkit.sources.recording.asked import coordinator_rows, named_rows, part_of
 from toolkit.sources.recording.folder import is_recording, read, sample_times
 from toolkit.sources.recording.looks import look_of
+from toolkit.sources.recording.names import AN_INSTANT
 from toolkit.sources.recording.samples import Found, find_samples, read_look, read_sample
 
 if TYPE_CHECKING:
@@ -106,7 +108,8 @@ class Recording:
         start: dt.datetime | None = None,
         stop: dt.datetime | None = None,
     ) -> pd.DataFrame:
-        """The findings of every sample as they were recorded (``schema.RECORDED["findings"]``).
+        """The findings of every sample as they were recorded (``schema.RECORDED["findings"]``): history, each as of
+        its sample. `holds` tells what became of them.
 
         Parameters
         ----------
@@ -125,8 +128,10 @@ class Recording:
         start: dt.datetime | None = None,
         stop: dt.datetime | None = None,
     ) -> pd.DataFrame:
-        """Each transaction that was seen open, from when to when it held the LSO, and what was said of it last
-        (``schema.FINDINGS``; `toolkit.analysis.over_time.over_time`).
+        """Each transaction that was seen open, and from when to when it held the LSO (``schema.FINDINGS``).
+
+        What a later look did not see any more is `ended`; its reason says what it was while it was open. Of what the
+        last look still saw, what that said of it (`toolkit.analysis.over_time.over_time`).
 
         Parameters
         ----------
@@ -345,6 +350,7 @@ class Recording:
         broker_id: int | None = None,
         max_transaction_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS,
         log_evidence: bool = True,
+        min_held_ms: int | None = None,
     ) -> pd.DataFrame:
         """Who held the LSO of each partition at a time, why, and what was safe (``schema.FINDINGS``).
 
@@ -362,6 +368,9 @@ class Recording:
             A live transaction that was open for longer is ``long``; the default is the brokers' default.
         log_evidence
             Add what was recorded of its cause, opening time and impact.
+        min_held_ms
+            Tell also what earlier samples saw open and has ended by then: what held an LSO for so long, and whatever
+            was not healthy. Null leaves it out.
         """
         rows = self.finding_rows(
             topics,
@@ -370,6 +379,7 @@ class Recording:
             broker_id=broker_id,
             max_transaction_timeout_ms=max_transaction_timeout_ms,
             log_evidence=log_evidence,
+            min_held_ms=min_held_ms,
         )
         return schema.FINDINGS.frame(rows)
 
@@ -382,6 +392,7 @@ class Recording:
         broker_id: int | None = None,
         max_transaction_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS,
         log_evidence: bool = True,
+        min_held_ms: int | None = None,
     ) -> list[Row]:
         """`findings` as rows."""
         found = self._found(at)
@@ -398,6 +409,11 @@ class Recording:
         )
         if log_evidence:
             rows = with_recorded(rows, tables["findings"])
+        if min_held_ms is not None:
+            here = {_place(row) for row in look.partitions}
+            seen = self.hold_rows(stop=found.sample["sample"] + AN_INSTANT)
+            ended = [row for row in seen if row["verdict"] == "ended" and (everything or _place(row) in here)]
+            rows += without_short(ended, min_held_ms=min_held_ms)
         return _sorted(schema.FINDINGS, [*rows, *_unseen(found)])
 
     def _findings_over_time(

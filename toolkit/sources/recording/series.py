@@ -7,14 +7,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from toolkit.analysis.verdicts import VERDICTS
+from toolkit.analysis.verdicts import BRIEF, VERDICTS
 from toolkit.schema import Row
 from toolkit.sources.recording.sample import Sample
 from toolkit.sources.topology import Place
 
 __all__ = ["PartitionSeries", "Series", "measure"]
 
-HEALTHY = {"ongoing", "ending", "clear"}
 OPEN = [verdict for verdict in VERDICTS if verdict not in {"clear", "ended", "unreplicated"}]
 
 
@@ -46,7 +45,7 @@ class Series:
     Parameters
     ----------
     partitions
-        Those where a transaction is not healthy, is late, or was open in an earlier sample already.
+        Those where something waits for longer than briefly, is late, or was open in an earlier sample already.
     late_partitions
         Partitions with a late transaction, by their leader's broker id; 0 for brokers without.
     transactions
@@ -104,7 +103,7 @@ def measure(sample: Sample, before: Series) -> Series:
 
 
 def _has_something_to_tell(row: Row, sample: Sample) -> bool:
-    if row["verdict"] not in HEALTHY:
+    if row["verdict"] not in BRIEF:
         return True
     first_seen = _first_seen(row, sample)
     return first_seen is not None and first_seen < row["observed_at"]

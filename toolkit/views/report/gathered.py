@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, TypedDict
 
+from toolkit.analysis.closing import close_by_log, close_by_look, is_open, transaction_key, without_short, without_stale
 from toolkit.analysis.joined import joined
-from toolkit.analysis.settled import settled, still_said
-from toolkit.errors import ToolkitError
+from toolkit.errors import NotFound, ToolkitError
 from toolkit.schema import FINDINGS, HISTORIES, LSO_TIMELINE, RECORDED, SPANS, Row
 from toolkit.sources.logdir import LogDir
 from toolkit.sources.logdir.opened import sorted_rows
@@ -73,15 +73,21 @@ def gather(
         If a source has none of these partitions.
     """
     found: list[Row] = []
+    keys: list[set[tuple[object, ...]]] = []
     for source in sources:
         if isinstance(source, LogDir):
-            found = joined(source.finding_rows(topics, partitions, min_held_ms=min_held_ms), found)
+            told = source.finding_rows(topics, partitions, min_held_ms=min_held_ms)
+            found = joined(told, found)
         elif isinstance(source, Recording):
-            seen = still_said(source.hold_rows(topics, partitions), looked_at=source.sample_row()["sample"])
-            found = joined(found, seen)
+            told = without_stale(source.hold_rows(topics, partitions), sampled_at=source.sample_row()["sample"])
+            found = joined(found, told)
         else:
-            found = joined(source.finding_rows(topics, partitions), found)
-    rows = sorted_rows(FINDINGS, settled(found, min_held_ms=min_held_ms))
+            told = source.finding_rows(topics, partitions)
+            found = joined(told, found)
+        keys.append({transaction_key(row) for row in told})
+    for source, known in zip(sources, keys, strict=True):
+        found = _closed_by(source, found, known)
+    rows = sorted_rows(FINDINGS, without_short(found, min_held_ms=min_held_ms))
     tables: Tables = {"findings": rows}
     for source in sources:
         tables = {**tables, **tables_around(rows, source, remark=remark)}
@@ -151,6 +157,21 @@ def timeline_of(tables: Tables) -> Figure | None:
         partition=first["partition"],
         theme="dark" if theme == "dark" else "light",
     )
+
+
+def _closed_by(source: Cluster | LogDir | Recording, findings: list[Row], known: Collection[object]) -> list[Row]:
+    """The findings, closed where the source shows the end of what it did not tell: it leaves out what was short."""
+    for row in findings:
+        if isinstance(source, Recording) or not is_open(row) or transaction_key(row) in known:
+            continue
+        with suppress(NotFound):
+            place = [row["topic"]], [row["partition"]]
+            if isinstance(source, LogDir):
+                spans = source.span_tables(*place, start=row["start_offset"], producer_id=row["producer_id"])
+                findings = close_by_log(findings, [span for table in spans for span in table.to_pylist()])
+            else:
+                findings = close_by_look(findings, source.finding_rows(*place, looks_apart=0, log_evidence=False))
+    return findings
 
 
 def _recorded(findings: Sequence[Row], recording: Recording) -> Around:

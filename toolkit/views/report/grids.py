@@ -51,9 +51,9 @@ def action_grid(actions: Sequence[Row]) -> Grid:
 
 
 def step_of(row: Row) -> str:
-    """``abort, intent``, and what it was forced past."""
-    forced = f", forced past {text(row['forced_past'])}" if row["forced_past"] else ""
-    return f"{text(row['action'])}, {text(row['step'])}{forced}"
+    """``abort, intent``, and the verdict that was overridden."""
+    override = f", override {text(row['override'])}" if row["override"] else ""
+    return f"{text(row['action'])}, {text(row['step'])}{override}"
 
 
 def evidence_grid(row: Row) -> Grid:

@@ -1,4 +1,4 @@
-"""What may be forced past a refusal, and what never may: an abort marker on what has an owner loses half of it."""
+"""Which verdict may be overridden, and which never: an abort marker on what has an owner loses half of it."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from toolkit.formats.records import STATE_TOPIC
 if TYPE_CHECKING:
     from toolkit.schema import Row
 
-__all__ = ["check_force"]
+__all__ = ["check_override"]
 
 
-def check_force(fresh: Row, force_past: str | None, *, target: str) -> None:
-    """Refuse a transaction that is not hanging, unless its fresh verdict is ``unknown`` and forced by that name.
+def check_override(fresh: Row, override: str | None, *, target: str) -> None:
+    """Refuse a transaction that is not hanging, unless its fresh verdict is ``unknown`` and overridden by that name.
 
     Parameters
     ----------
     fresh
         Its fresh row of ``schema.FINDINGS``.
-    force_past
-        The verdict that a person forces past; null for none.
+    override
+        The verdict that a person overrides; null for none.
     target
         Its name, for the error.
 
@@ -32,14 +32,14 @@ def check_force(fresh: Row, force_past: str | None, *, target: str) -> None:
         If it is refused.
     """
     verdict, why = fresh["verdict"], "; ".join(fresh["missing"]) or fresh["reason"]
-    if verdict == "hanging" and force_past is None:
+    if verdict == "hanging" and override is None:
         return
-    if force_past is None:
+    if override is None:
         what = f"{target} is {verdict} now, not proven to be hanging: {why}"
-    elif force_past != verdict:
-        what = f"{target} is {verdict} now, not {force_past}: {why}"
+    elif override != verdict:
+        what = f"{target} is {verdict} now, not {override}: {why}"
     elif never := _never(fresh):
-        what = f"{target} is {verdict} now, which cannot be forced: {never}"
+        what = f"{target} is {verdict} now, which cannot be overridden: {never}"
     else:
         return
     raise ActionRefused(what, means="Nothing was written.", do=f"Remedy: {fresh['remedy']}")

@@ -1,0 +1,157 @@
+"""One closing rule: what the sample flight-recording saw hang and then end is `ended` wherever it is told."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import pyarrow.dataset as ds
+import pytest
+from typer.testing import CliRunner
+
+from toolkit import Cluster, LogDir, Recording
+from toolkit.actions.abort import plan_abort
+from toolkit.actions.audit import Audit
+from toolkit.cli import app
+from toolkit.errors import ActionRefused
+from toolkit.lab.samples import Sample, load
+from toolkit.schema import FINDINGS, Row
+from toolkit.spark.pipeline import run
+from toolkit.views.report import gather, report
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SAMPLE = "flight-recording"
+LATER = dt.datetime(2026, 11, 22, 1, 9, 12, tzinfo=dt.UTC)  # the marker is from 01:09:08
+MINE: Row = {"topic": "orders", "partition": 0, "producer_id": 1, "start_offset": 15}
+
+
+class Given:
+    """The sample, and what the places are asked with."""
+
+    def __init__(self, spark: SparkSession, tmp_path: Path) -> None:
+        self.spark, self.tmp_path = spark, tmp_path
+        self.sample: Sample = load(SAMPLE)
+        recording = self.sample.recording()
+        assert recording
+        self.recording: Recording = recording
+        self.log: LogDir = self.sample.log_dir()
+        self.paths = {"recording": self.sample.path / "recording", "log": self.sample.path / "log-dir"}
+
+    def stored(self, *runs: str, min_held_ms: int = 0) -> list[Row]:
+        """The findings that the pipeline keeps after runs over the log directory and the recording."""
+        out = self.tmp_path / "out"
+        for names in runs:
+            paths = [self.paths[name] for name in names.split()]
+            summary = run(self.spark, paths, str(out), at_rest="log" in names, min_held_ms=min_held_ms)
+        assert summary.findings == [], "nothing is open now"
+        table = ds.dataset(out / "findings").to_table(columns=list(FINDINGS.names))
+        return list(table.cast(FINDINGS.arrow_schema).to_pylist())
+
+    def panel(self) -> list[Row]:
+        """What the panel lists of a source that tells of the past, after it was asked to abort each."""
+        from toolkit.views.panel import AbortPanel
+
+        panel = AbortPanel(cast(Cluster, Told(self.recording, self.log)), audit=Audit(self.tmp_path / "audit.jsonl"))
+        for row in panel.findings:
+            panel.select(row)
+            assert panel.buttons["dry_run"].layout.display is None
+            assert panel._road.layout.display == "none", "no way to an abort marker is shown"
+            panel.dry_run()
+            assert isinstance(panel.error, ActionRefused)
+        assert panel.buttons["next"].layout.display == "none"
+        return panel.findings
+
+
+class Told:
+    """A cluster whose findings are the holds of a recording; all else is read from the log directory."""
+
+    bootstrap_servers = "recorded:9092"
+
+    def __init__(self, recording: Recording, log: LogDir) -> None:
+        self.recording, self.log = recording, log
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.log, name)
+
+    def finding_rows(self, *_: object, **__: object) -> list[Row]:
+        return self.recording.hold_rows()
+
+    def partition_rows(self, *selection: object) -> list[Row]:
+        return self.recording.partition_rows([MINE["topic"]], [MINE["partition"]])
+
+
+PLACES: dict[str, Callable[[Given], list[Row]]] = {
+    "Recording.holds": lambda given: FINDINGS.rows(given.recording.holds()),
+    "Recording.holds of the partition": lambda given: given.recording.hold_rows(["orders"], [0]),
+    "Recording.findings": lambda given: given.recording.finding_rows(min_held_ms=0),
+    "Recording.findings at a later time": lambda given: given.recording.finding_rows(at=LATER, min_held_ms=0),
+    "LogDir.findings": lambda given: given.log.finding_rows(min_held_ms=10_000),
+    "gather(recording)": lambda given: gather(given.recording, min_held_ms=10_000)["findings"],
+    "gather(log, recording)": lambda given: gather(given.log, given.recording, min_held_ms=10_000)["findings"],
+    "gather, whose log leaves it out": lambda given: gather(given.log, given.recording, min_held_ms=60_000)["findings"],
+    "pipeline of the recording": lambda given: given.stored("recording"),
+    "pipeline of the log, then of the recording": lambda given: given.stored("log", "recording", min_held_ms=10_000),
+    "panel": lambda given: given.panel(),
+}
+
+
+@pytest.fixture
+def given(spark: SparkSession, tmp_path: Path) -> Given:
+    return Given(spark, tmp_path)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_what_was_seen_hanging_and_ended_is_ended_wherever_it_is_told(place: str, given: Given) -> None:
+    rows = PLACES[place](given)
+    assert {row["verdict"] for row in rows} == {"ended"}
+    (row,) = [row for row in rows if {name: row[name] for name in MINE} == MINE]
+    assert (row["position"], row["expires_at"], row["missing"], row["remedy"]) == (
+        None,
+        None,
+        [],
+        "None: it has ended.",
+    )
+    assert row["held_from"] < row["held_to"]
+    page = report([row])
+    for text in (page.markdown, page.html):
+        assert "It is over." in text
+        assert "stands still" not in text
+    with pytest.raises(ActionRefused, match="orders-0 is ended"):
+        plan_abort(cast(Cluster, None), row)
+    if place != "LogDir.findings":  # the log alone does not know what a recorder said of it
+        assert "Last seen open at 2026-11-22 01:09:0" in row["reason"]
+        assert "While it was open it was hanging" in row["reason"]
+        (before,) = [entry["value"] for entry in row["evidence"] if entry["name"] == "verdict_before"]
+        assert before == "hanging"
+
+
+@pytest.mark.parametrize("suffix", [".md", ".html"])
+@pytest.mark.parametrize("options", [[], ["--at", LATER.isoformat()]])
+def test_the_command_report_tells_it_as_ended(suffix: str, options: list[str], tmp_path: Path) -> None:
+    page = tmp_path / f"page{suffix}"
+    recording = str(load(SAMPLE).path / "recording")
+    asked = ["report", "--recording", recording, "--min-held", "10", "--output", str(page), *options]
+    done = CliRunner().invoke(app, asked)
+    assert done.exit_code == 0, done.output
+    text = page.read_text()
+    assert "It is over." in text
+    assert "While it was open it was hanging" in text
+    assert "stands still" not in text
+
+
+def test_while_it_was_open_it_is_hanging_in_every_place() -> None:
+    """A recording up to then has seen no end, and says so."""
+    sample = load(SAMPLE)
+    recording = sample.recording()
+    assert recording
+    assert sample.at
+    soon = sample.at + dt.timedelta(milliseconds=1)
+    for rows in (recording.hold_rows(stop=soon), recording.finding_rows(at=sample.at, min_held_ms=0)):
+        assert [row["verdict"] for row in rows] == ["hanging"]
+    assert recording.finding_rows(at=LATER) == [], "that look is judged anew, and has nothing open"
+    history = recording.findings_over_time(["orders"])
+    assert "ended" not in set(history["verdict"]), "what was recorded stays as it was said"
