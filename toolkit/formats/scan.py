@@ -86,7 +86,9 @@ def scan_file(
         yield _unreadable(start, 0, f"{exc.strerror or exc}.")
 
 
-def scan_file_bytes(path: str | os.PathLike[str]) -> Iterator[tuple[Scanned, list[tuple[int, bytes]]]]:
+def scan_file_bytes(
+    path: str | os.PathLike[str], *, start: int = 0
+) -> Iterator[tuple[Scanned, list[tuple[int, bytes]]]]:
     """The same with every checksum checked, and the bytes: positions and pieces in which the batches lie.
 
     A batch that is larger than a piece is in none of them.
@@ -94,11 +96,11 @@ def scan_file_bytes(path: str | os.PathLike[str]) -> Iterator[tuple[Scanned, lis
     try:
         with open(path, "rb", buffering=0) as file:
             source = KeptBytes(file, os.fstat(file.fileno()).st_size)
-            walk = Walk(source, 0, crc=True, last=True, chunk_bytes=CHUNK_BYTES)
+            walk = Walk(source, start, crc=True, last=True, chunk_bytes=CHUNK_BYTES)
             for scanned in _pieces(walk, CHUNK_BYTES):
                 yield scanned, source.take()
     except OSError as exc:
-        yield _unreadable(0, 0, f"{exc.strerror or exc}."), []
+        yield _unreadable(start, 0, f"{exc.strerror or exc}."), []
 
 
 def _pieces(walk: Walk, piece_bytes: int) -> Iterator[Scanned]:

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+
+import numpy as np
 
 from toolkit.errors import DecodeError
 from toolkit.formats.batches import HEADER_SIZE, read_header
-from toolkit.formats.headers import Damage, Scanned
+from toolkit.formats.headers import Damage, Headers, Scanned
 from toolkit.formats.indexes import read_offset_index
 from toolkit.formats.scan import PIECE_BYTES, scan_file, scan_file_bytes
 from toolkit.sources.log_tables import Part
 from toolkit.sources.logdir.files import Listing, OfLog
 
-__all__ = ["followed", "position_before", "read_bytes", "read_parts"]
+__all__ = ["Pieces", "bytes_at", "followed", "in_pieces", "position_before", "read_bytes", "read_parts"]
+
+Pieces = Sequence[tuple[int, bytes]]
+"""Positions in a file, and the bytes from there on."""
+
 
 SMALL_PIECE_BYTES = 1 << 22  # where the end lies within a segment, little is read behind it
 TORN_BETWEEN = "CORRUPT_BATCH: The segment ends within a batch, though another segment follows it."
@@ -32,25 +38,61 @@ def read_parts(listing: Listing, *, start: int | None = None, stop: int | None =
     stop
         Offset from which on nothing is read; batches a little behind it come too.
     """
+    piece_bytes = PIECE_BYTES if stop is None else SMALL_PIECE_BYTES
+    for segment, position, is_newest in _segments(listing, start, stop):
+        for scanned in scan_file(segment.path, start=position, piece_bytes=piece_bytes):
+            yield Part(scanned if is_newest else followed(scanned), str(segment.path))
+            if _is_behind(scanned, stop):
+                return
+
+
+def read_bytes(listing: Listing, *, start: int | None = None, stop: int | None = None) -> Iterator[tuple[Part, Pieces]]:
+    """The same with every checksum, and with the bytes (`toolkit.formats.scan.scan_file_bytes`)."""
+    for segment, position, is_newest in _segments(listing, start, stop):
+        for scanned, pieces in scan_file_bytes(segment.path, start=position):
+            yield Part(scanned if is_newest else followed(scanned), str(segment.path)), pieces
+            if _is_behind(scanned, stop):
+                return
+
+
+def in_pieces(headers: Headers, pieces: Pieces, file: str) -> Iterator[tuple[Headers, int, bytes]]:
+    """Batches in order, as many at a time as lie in one piece of bytes, with its position; what lies in none is read.
+
+    Raises
+    ------
+    OSError
+        If that cannot be read.
+    """
+    while len(headers):
+        first = int(headers["position"][0])
+        begin, buf = next((each for each in reversed(pieces) if each[0] <= first), (first, b""))
+        count = int(np.count_nonzero(headers["position"] + headers["size"] <= begin + len(buf)))
+        if not count:
+            count, begin, buf = 1, first, bytes_at(file, first, int(headers["size"][0]))
+        yield headers[:count], begin, buf
+        headers = headers[count:]
+
+
+def bytes_at(file: str, position: int, size: int) -> bytes:
+    """Some bytes of a file."""
+    with open(file, "rb") as segment:
+        segment.seek(position)
+        return segment.read(size)
+
+
+def _segments(listing: Listing, start: int | None, stop: int | None) -> Iterator[tuple[OfLog, int, bool]]:
+    """Segments that hold an offset of a range, from which byte on, and whether it is the log's last."""
     segments = listing.segments
     first = 0 if start is None else max(bisect_right([segment.offset for segment in segments], start) - 1, 0)
-    piece_bytes = PIECE_BYTES if stop is None else SMALL_PIECE_BYTES
     for number, segment in enumerate(segments[first:], start=first):
         if stop is not None and segment.offset >= stop:
             return
         position = position_before(listing, segment, start) if start is not None and number == first else 0
-        for scanned in scan_file(segment.path, start=position, piece_bytes=piece_bytes):
-            scanned = scanned if number == len(segments) - 1 else followed(scanned)
-            yield Part(scanned, str(segment.path))
-            if stop is not None and len(scanned.headers) and scanned.headers["base_offset"][-1] >= stop:
-                return
+        yield segment, position, number == len(segments) - 1
 
 
-def read_bytes(listing: Listing) -> Iterator[tuple[Part, list[tuple[int, bytes]]]]:
-    """All batches of a log with every checksum, and their bytes (`toolkit.formats.scan.scan_file_bytes`)."""
-    for number, segment in enumerate(listing.segments):
-        for scanned, kept in scan_file_bytes(segment.path):
-            yield Part(scanned if number == len(listing.segments) - 1 else followed(scanned), str(segment.path)), kept
+def _is_behind(scanned: Scanned, stop: int | None) -> bool:
+    return stop is not None and len(scanned.headers) > 0 and bool(scanned.headers["base_offset"][-1] >= stop)
 
 
 def position_before(listing: Listing, segment: OfLog, offset: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
 from toolkit.errors import DecodeError
@@ -14,7 +15,7 @@ from toolkit.formats.records import STATE_TOPIC
 from toolkit.formats.snapshots import read_snapshot
 from toolkit.schema import Row, utc
 from toolkit.sources.log_tables import Part, Where, clip
-from toolkit.sources.logdir.batches import read_bytes, read_parts
+from toolkit.sources.logdir.batches import bytes_at, in_pieces, read_bytes, read_parts
 from toolkit.sources.logdir.files import Listing, changes, list_files
 from toolkit.sources.logdir.layout import LeftOut, Replica, Root
 from toolkit.sources.logdir.log import Snapshot
@@ -23,8 +24,6 @@ from toolkit.sources.logdir.record_index import Decode, RecordIndex
 from toolkit.sources.logdir.splits import read_checked
 
 __all__ = ["FolderLog"]
-
-BYTES_AT_ONCE = 4 << 20
 
 
 class FolderLog:
@@ -111,6 +110,17 @@ class FolderLog:
     def group_events(self, *, start: int | None = None, stop: int | None = None) -> Iterator[Row]:
         return self._records(self._group_events, OFFSETS_TOPIC, start, stop)
 
+    def group_events_in(self, headers: Headers) -> Iterator[Row]:
+        for header in headers:
+            position = int(header["position"])
+            segment = self.listing.segments[bisect_right(self.base_offsets, header["base_offset"]) - 1]
+            try:
+                buf = bytes_at(str(segment.path), position, int(header["size"]))
+            except OSError as exc:
+                yield self._unreadable(OFFSETS_TOPIC, exc, str(segment.path))
+                continue
+            yield from self._group_events(buf, 0, position, str(segment.path))
+
     def _group_events(self, buf: bytes, position: int, file_position: int, file: str) -> Iterator[Row]:
         return group_events(
             buf,
@@ -167,20 +177,16 @@ class FolderLog:
     def changes(self, *, appending: bool) -> list[str]:
         return changes(self.listing, list_files(self.replica), appending=appending)
 
-    def _records(
-        self,
-        decode: Decode,
-        topic: str,
-        start: int | None,
-        stop: int | None,
-    ) -> Iterator[Row]:
-        for scanned, file in self.parts(start=start, stop=stop):
+    def _records(self, decode: Decode, topic: str, start: int | None, stop: int | None) -> Iterator[Row]:
+        for (scanned, file), pieces in read_bytes(self.listing, start=start, stop=stop):
+            clipped = next(clip([Part(scanned, file)], start=start, stop=stop)).scanned
             try:
-                for headers, buf in _read(scanned.headers, file):
-                    yield from _decoded(headers, buf, decode, file or "")
+                for headers, begin, buf in in_pieces(clipped.headers, pieces, file or ""):
+                    for position in headers["position"].tolist():
+                        yield from decode(buf, position - begin, position, file or "")
             except OSError as exc:
                 yield self._unreadable(topic, exc, file)
-            yield from self._unread(topic, scanned, file)
+            yield from self._unread(topic, clipped, file)
 
     def _unread(self, topic: str, scanned: Scanned, file: str | None) -> Iterator[Row]:
         for each in scanned.damage:
@@ -196,32 +202,3 @@ class FolderLog:
     def _unreadable(self, topic: str, exc: OSError, file: str | None) -> Row:
         error = f"UNREADABLE: {exc.strerror}."
         return unread_records(topic, self.where.partition, error=error, broker_id=self.where.broker_id, file=file)
-
-
-def _decoded(headers: Headers, buf: bytes, decode: Decode, file: str) -> Iterator[Row]:
-    begin = int(headers["position"][0])
-    for position in headers["position"].tolist():
-        yield from decode(buf, position - begin, position, file)
-
-
-def _read(headers: Headers, file: str | None) -> Iterator[tuple[Headers, bytes]]:
-    """Batches of a segment with their bytes, some megabytes at a time."""
-    if file is None:
-        return
-    with open(file, "rb") as segment:
-        for first, last in _stretches(headers):
-            begin = int(headers["position"][first])
-            end = int(headers["position"][last - 1] + headers["size"][last - 1])
-            segment.seek(begin)
-            yield headers[first:last], segment.read(end - begin)
-
-
-def _stretches(headers: Headers) -> Iterator[tuple[int, int]]:
-    """Slices of batches that lie within some megabytes of each other."""
-    first = 0
-    ends = headers["position"] + headers["size"]
-    while first < len(headers):
-        limit = headers["position"][first] + BYTES_AT_ONCE
-        last = max(int(ends.searchsorted(limit, side="right")), first + 1)
-        yield first, last
-        first = last

@@ -6,6 +6,7 @@ import datetime as dt
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
+from toolkit.formats.headers import Headers
 from toolkit.formats.snapshots import ProducerState
 from toolkit.schema import Row
 from toolkit.sources.log_tables import Part, Where
@@ -77,6 +78,9 @@ class Log(Protocol):
 
     def group_events(self, *, start: int | None = None, stop: int | None = None) -> Iterator[Row]:
         """Records of ``__consumer_offsets`` (``schema.GROUP_EVENTS``), and what could not be read as one."""
+
+    def group_events_in(self, headers: Headers) -> Iterator[Row]:
+        """The records of some batches of ``__consumer_offsets``."""
 
     def snapshots(self) -> Iterator[Snapshot]:
         """The producer snapshots, newest first."""

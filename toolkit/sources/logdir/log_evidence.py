@@ -10,6 +10,7 @@ import numpy as np
 from toolkit.analysis.excerpts import Excerpt, LogEvidence, is_to_explain
 from toolkit.analysis.explain import explain
 from toolkit.analysis.traces import have_ended
+from toolkit.formats.batches import CONTROL
 from toolkit.formats.group_records import OFFSETS_TOPIC
 from toolkit.formats.headers import HEADER, Headers
 from toolkit.formats.records import STATE_TOPIC
@@ -79,7 +80,7 @@ def _excerpt(read: ReadLog, offset: int, producer_ids: Collection[int]) -> Excer
         observed_at=state.observed_at,
         held=_held(read),
         is_compacted=_is_compacted(read),
-        groups=_groups(read, offset, stop, producer_ids) if where.topic == OFFSETS_TOPIC else {},
+        groups=_groups(read, after, producer_ids) if where.topic == OFFSETS_TOPIC else {},
         source="log",
         broker_id=where.broker_id,
         error=errors[0] if errors else None,
@@ -116,11 +117,12 @@ def _is_compacted(read: ReadLog) -> bool | None:
     return True if place in read.marks.cleaned or where.topic in COMPACTED else None
 
 
-def _groups(read: ReadLog, start: int, stop: int, producer_ids: Collection[int]) -> Mapping[int, Sequence[str]]:
+def _groups(read: ReadLog, headers: Headers, producer_ids: Collection[int]) -> Mapping[int, Sequence[str]]:
     """Groups whose offsets the producers have open."""
     found: dict[int, set[str]] = {}
-    for row in read.state.log.group_events(start=start, stop=stop):
-        if row.get("producer_id") in producer_ids and row.get("group_id") is not None:
+    data = np.isin(headers["producer_id"], list(producer_ids)) & (headers["attributes"] & CONTROL == 0)
+    for row in read.state.log.group_events_in(headers[data]):
+        if row.get("producer_id") is not None and row.get("group_id") is not None:
             found.setdefault(row["producer_id"], set()).add(row["group_id"])
     return {producer_id: sorted(groups) for producer_id, groups in found.items()}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from array import array
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import groupby
 
 import numpy as np
@@ -13,6 +13,7 @@ from toolkit.formats.batches import CONTROL
 from toolkit.formats.headers import Headers
 from toolkit.formats.transaction_records import FIELDS, locate
 from toolkit.schema import Row
+from toolkit.sources.logdir.batches import Pieces, in_pieces
 
 __all__ = ["Decode", "RecordIndex"]
 
@@ -46,7 +47,7 @@ class RecordIndex:
         self._positions, self._producers = array("q"), array("q")
         self._neighbours: list[tuple[int, int]] = []  # previous and next producer ids, with the key's number
 
-    def add(self, headers: Headers, pieces: Sequence[tuple[int, bytes]], file: str) -> None:
+    def add(self, headers: Headers, pieces: Pieces, file: str) -> None:
         """The next batches.
 
         Parameters
@@ -54,21 +55,15 @@ class RecordIndex:
         headers
             Of batches in the order of the log.
         pieces
-            Positions in the file and bytes: most batches lie in one of them, and the others are read.
+            In which most of them lie; the others are read.
         file
             The segment.
         """
         headers = headers[headers["attributes"] & CONTROL == 0]
         if not self._files or self._files[-1] != file:
             self._files.append(file)
-        while len(headers):
-            first = int(headers["position"][0])
-            begin, buf = next((each for each in reversed(pieces) if each[0] <= first), (first, b""))
-            count = int(np.count_nonzero(headers["position"] + headers["size"] <= begin + len(buf)))
-            if not count:
-                count, begin, buf = 1, first, _bytes_at(file, first, int(headers["size"][0]))
-            self._add(headers[:count], buf, begin, file)
-            headers = headers[count:]
+        for some, begin, buf in in_pieces(headers, pieces, file):
+            self._add(some, buf, begin, file)
 
     def _add(self, headers: Headers, buf: bytes, begin: int, file: str) -> None:
         positions = headers["position"] - begin
@@ -138,12 +133,6 @@ class RecordIndex:
 def _key(transactional_id: str) -> bytes:
     name = transactional_id.encode()
     return struct.pack(">hh", 0, len(name)) + name
-
-
-def _bytes_at(file: str, position: int, size: int) -> bytes:
-    with open(file, "rb") as segment:
-        segment.seek(position)
-        return segment.read(size)
 
 
 def _no_bytes(buf: bytes, position: int, file_position: int, file: str) -> Iterator[Row]:

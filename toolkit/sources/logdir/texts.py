@@ -9,6 +9,7 @@ from pathlib import Path
 
 from toolkit.formats.dumps import Dump, read_dump
 from toolkit.formats.folders import segment_base_offset
+from toolkit.formats.headers import Headers
 from toolkit.schema import Row
 from toolkit.sources.log_tables import Part, Where, clip
 from toolkit.sources.logdir.layout import LeftOut, Root
@@ -90,6 +91,12 @@ class TextLog:
         for dump in self._dumps:
             yield from _between(dump.group_events, start, stop)
             yield from self._damage(dump, {"group_partition": self.where.partition})
+
+    def group_events_in(self, headers: Headers) -> Iterator[Row]:
+        offsets = [range(int(each["base_offset"]), int(each["last_offset"]) + 1) for each in headers]
+        for row in self.group_events():
+            if row.get("offset") is not None and any(row["offset"] in each for each in offsets):
+                yield row
 
     def snapshots(self) -> Iterator[Snapshot]:
         found: dict[int, Snapshot] = {}
