@@ -98,7 +98,8 @@ def test_a_bomb_takes_no_memory_of_the_codec_either(tmp_path: Path) -> None:
         path.write_bytes(compress(codec, bytes(512 << 20)))
         paths.append(str(path))
     small = compress("gzip", b"").hex()
-    done = subprocess.run([sys.executable, "-c", IN_A_SMALL_SPACE, small, *paths], capture_output=True, text=True)
+    command = [sys.executable, "-c", IN_A_SMALL_SPACE, small, *paths]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.stdout.count("take more than 1048576 bytes") == len(paths), done.stdout + done.stderr
 
 

@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined]
 from confluent_kafka.cimpl import NewTopic
 
+from tests.process import PATIENCE_S, started
 from toolkit.errors import LabError, NotFound, UsageError
 from toolkit.lab import Kafka
 from toolkit.lab.settings import free_ports
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.lab
 QUIET: dict[str, str | int | float | bool] = {"log_level": 0}
 
 
-def until(condition: Callable[[], bool], *, seconds: float = 30) -> bool:
+def until(condition: Callable[[], bool], *, seconds: float = 120) -> bool:
     deadline = time.monotonic() + seconds
     while not condition() and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -167,14 +168,13 @@ def test_the_end_of_the_python_is_the_end_of_the_broker(end: signal.Signals) -> 
         "    print(kafka.bootstrap_servers, kafka.log_dirs[1], flush=True)\n"
         "    signal.pause()\n"
     )
-    with subprocess.Popen(
-        [sys.executable, "-W", "error", "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as child:
+    command = [sys.executable, "-W", "error", "-c", program]
+    with started(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
         assert child.stdout
         address, directory = child.stdout.readline().split()
         assert is_listening(address)
         child.send_signal(end)
-        _, said = child.communicate(timeout=30)
+        _, said = child.communicate(timeout=PATIENCE_S)
     assert child.returncode in (-end, 130)
     assert ("KeyboardInterrupt" in said) == (end == signal.SIGINT)
     assert "Warning" not in said

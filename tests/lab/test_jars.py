@@ -30,7 +30,7 @@ def test_two_at_once_fetch_once(cache: Path, monkeypatch: pytest.MonkeyPatch) ->
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        thread.join(120)
     assert fetched == ["4.3.1"]
     assert fetch_jars("4.3.1") == cache / "4.3.1"
 

@@ -184,7 +184,7 @@ def kill(logs: Path, out: Path, *, writes: int) -> None:
             seen |= {path.parent for name in ("_temporary", ".spark-staging*") for path in out.rglob(name)}
     finally:
         os.killpg(process.pid, signal.SIGKILL)
-        _, said = process.communicate()
+        _, said = process.communicate(timeout=120)
     assert process.returncode in {0, -signal.SIGKILL}, said
 
 

@@ -78,7 +78,8 @@ def answers(request: pytest.FixtureRequest, history: Path, tmp_path_factory: pyt
 
 def site_packages(python: Path) -> str:
     script = "import sysconfig; print(sysconfig.get_path('purelib'))"
-    return subprocess.run([python, "-c", script], capture_output=True, text=True, check=True).stdout.strip()
+    command = [python, "-c", script]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout.strip()
 
 
 @pytest.mark.parametrize("table", READ)
