@@ -1,9 +1,11 @@
-"""One real broker for every test that needs one."""
+"""Which tests run, on which worker, and the real brokers that tests of a worker share."""
 
 from collections.abc import Iterator
 
 import pytest
 
+from tests.brokers import Brokers
+from tests.tiers import SLOW_GROUPS, is_full, set_tier
 from toolkit.lab import Kafka
 
 
@@ -13,6 +15,41 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("filterwarnings", "ignore:(read|open)_text is deprecated:DeprecationWarning")
     # It leaves the socket of a connection that fails to the garbage collector.
     config.addinivalue_line("filterwarnings", "ignore:unclosed <(ssl.SSLS|socket.s)ocket:ResourceWarning")
+    set_tier(config.getoption("markexpr"))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave the full tier out unless ``-m`` names it; one worker for a group, which is a file unless it says other."""
+    if is_full():
+        for item in items:
+            if item.get_closest_marker("longer"):
+                item.add_marker("full")
+    else:
+        left_out = [item for item in items if item.get_closest_marker("full")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("full")]
+    for item in items:
+        if not item.get_closest_marker("xdist_group"):
+            item.add_marker(pytest.mark.xdist_group(_group(item)))
+    if not getattr(config.option, "random_order_bucket", None):
+        items.sort(key=_start)
+
+
+def _group(item: pytest.Item) -> str:
+    """Its file; but one worker starts Spark, and one stages the long history, for all files."""
+    fixtures = getattr(item, "fixturenames", ())
+    if "history" in fixtures:
+        return "history"
+    return "spark" if "spark" in fixtures else item.nodeid.partition("::")[0]
+
+
+def _start(item: pytest.Item) -> int:
+    """Workers start with what takes long, and end with what takes no time."""
+    marker = item.get_closest_marker("xdist_group")
+    if marker and marker.args[0] in SLOW_GROUPS:
+        return SLOW_GROUPS.index(marker.args[0])
+    return len(SLOW_GROUPS) + (item.get_closest_marker("lab") is None)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -24,9 +61,24 @@ def own_audit_file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def kafka() -> Iterator[Kafka]:
+def brokers() -> Iterator[Brokers]:
+    """The clusters that tests of this worker share."""
+    shared = Brokers()
+    yield shared
+    shared.stop()
+
+
+@pytest.fixture(scope="session")
+def kafka(brokers: Brokers) -> Iterator[Kafka]:
     """Kafka 4.3.1, one broker; it lets a producer write to a partition that it never added, as older brokers do."""
     from toolkit.lab.incidents import EVERYDAY  # it imports kafka-python, which has to wait for the filters above
 
-    with Kafka("4.3.1", properties=EVERYDAY.properties) as broker:
-        yield broker
+    with brokers.use("4.3.1", EVERYDAY) as kafka:
+        yield kafka
+
+
+@pytest.fixture
+def lab(brokers: Brokers, request: pytest.FixtureRequest) -> Iterator[Kafka]:
+    """The cluster of a version and a setup; see `tests.brokers.on_cluster`."""
+    with brokers.use(*request.param) as kafka:
+        yield kafka

@@ -1,14 +1,11 @@
 """Segments of real brokers, with what Kafka's own tool reads in them."""
 
-import os
-
 import pytest
 
 from tests.formats.written import EXPIRING, Segment, write_and_dump
 from toolkit.lab import Kafka
 
-ALL = "KAFKA_TXN_ALL_VERSIONS" in os.environ  # half a minute more
-VERSIONS = ["4.3.1", "3.5.2", *(["3.9.2", "4.3.1 expiring"] if ALL else [])]
+VERSIONS = ["4.3.1", "3.5.2", *(pytest.param(each, marks=pytest.mark.full) for each in ("3.9.2", "4.3.1 expiring"))]
 
 
 @pytest.fixture(scope="session", params=VERSIONS)

@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined]
 from confluent_kafka.cimpl import NewTopic
 
+from tests.brokers import by_tier
 from tests.process import PATIENCE_S, started
 from toolkit.errors import LabError, NotFound, UsageError
 from toolkit.lab import Kafka
@@ -64,7 +65,7 @@ def is_listening(address: str) -> bool:
         return probe.connect_ex((host, int(port))) == 0
 
 
-@pytest.mark.parametrize("version", ["2.8.2", "3.3.2", "3.5.2", "3.9.2", "4.3.1"])
+@pytest.mark.parametrize("version", by_tier("2.8.2", "3.3.2", "3.5.2", "3.9.2", "4.3.1"))
 def test_every_kind_of_version_works_and_leaves_nothing(version: str) -> None:
     with Kafka(version) as kafka:
         address, directory = kafka.bootstrap_servers, kafka.log_dirs[1]
@@ -143,7 +144,7 @@ def test_one_broker_in_all_its_ways() -> None:
         assert "orders" not in admin(kafka).list_topics(timeout=10).topics
 
 
-@pytest.mark.parametrize(("version", "brokers"), [("2.8.2", 1), ("4.3.1", 2)])
+@pytest.mark.parametrize(("version", "brokers"), [pytest.param("2.8.2", 1, marks=pytest.mark.full), ("4.3.1", 2)])
 def test_users_log_in_and_are_refused_what_no_one_allowed(version: str, brokers: int) -> None:
     users = {"admin": 'a"d\\m;in =ü', "alice": "alice-secret"}
     with Kafka(version, brokers=brokers, users=users, super_users=["admin"]) as kafka:

@@ -6,7 +6,6 @@ The margin for clocks is none here: all brokers are one, so that content proves 
 from __future__ import annotations
 
 import datetime as dt
-import os
 import random
 import shutil
 import threading
@@ -16,7 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.process import PATIENCE_S
 from tests.sources.log_files import CLEANED, HIGH_WATERMARK, META, STATE_TOPIC
+from tests.tiers import amount
 from toolkit import Cluster, LogDir
 from toolkit.formats.records import coordinator_partition
 from toolkit.lab import Kafka
@@ -36,7 +37,7 @@ PROPERTIES = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
     "log.cleaner.min.cleanable.ratio": "0.01",
 }
-SECONDS = float(os.environ.get("KAFKA_TXN_RACE_SECONDS", "3"))
+SECONDS = amount(3, full=60)
 
 
 @pytest.fixture(autouse=True)
@@ -124,6 +125,7 @@ def test_a_coordinator_copied_before_the_start_of_a_transaction_and_its_partitio
     producer.end(commit=True)
 
 
+@pytest.mark.longer
 def test_copies_in_any_order_under_load_accuse_nobody(busy: Kafka, cluster: Cluster, tmp_path: Path) -> None:
     root = busy.log_dirs[1]
     topics = [INCIDENTS["marker_only"](busy).topic for _ in range(2)]
@@ -151,7 +153,7 @@ def test_copies_in_any_order_under_load_accuse_nobody(busy: Kafka, cluster: Clus
     finally:
         stop.set()
         for worker in workers:
-            worker.join()
+            worker.join(PATIENCE_S)
     assert sum(worker.endings["commit"] for worker in workers) > 10
     assert {"ongoing", "unknown"} & verdicts
 

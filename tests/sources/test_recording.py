@@ -14,7 +14,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from tests.process import ROOT
+from tests.process import ROOT, started
 from tests.sources.recorded import NINE, files, rows_of, sample
 from toolkit import Recording
 from toolkit.errors import DecodeError, NotFound, UsageError
