@@ -72,8 +72,12 @@ def by_tier(*versions: str, group: str = "") -> list[Any]:
 
 
 def on_cluster(version: str, setup: Setup, *values: Any, id: str) -> Any:
-    """Parameters ``(version, setup)`` and others of a test, in that cluster's group and its version's tier."""
-    return pytest.param((version, setup), *values, marks=_marks(version, f"{version} {setup.name}"), id=id)
+    """Parameters ``(version, setup)`` of the fixture ``lab``, and others, in that cluster's group and version's tier.
+
+    Every worker has the fixture ``kafka``, so its cluster has no group.
+    """
+    group = "" if (version, setup.name) == (NEWEST, "everyday") else f"{version} {setup.name}"
+    return pytest.param((version, setup), *values, marks=_marks(version, group), id=id)
 
 
 def _marks(version: str, group: str) -> list[pytest.MarkDecorator]:

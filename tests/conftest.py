@@ -18,8 +18,10 @@ def pytest_configure(config: pytest.Config) -> None:
     set_tier(config.getoption("markexpr"))
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(
+    session: pytest.Session, config: pytest.Config, items: list[pytest.Item]
+) -> Iterator[None]:
     """Leave the full tier out unless ``-m`` names it; one worker for a group, which is a file unless it says other."""
     if is_full():
         for item in items:
@@ -32,7 +34,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if not item.get_closest_marker("xdist_group"):
             item.add_marker(pytest.mark.xdist_group(_group(item)))
-    if not getattr(config.option, "random_order_bucket", None):
+    yield
+    if config.getoption("random_order_enabled", False):
+        # The plugin parts tests that share a parameter of a module, and each would start a broker of its own.
+        session._fixturemanager.pytest_collection_modifyitems(items)
+    else:
         items.sort(key=_start)
 
 

@@ -81,7 +81,7 @@ def answers(request: pytest.FixtureRequest, history: Path, tmp_path_factory: pyt
 
 def site_packages(python: Path) -> str:
     script = "import sysconfig; print(sysconfig.get_path('purelib'))"
-    command = [python, "-c", script]
+    command = [str(python), "-c", script]
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout.strip()
 
 
