@@ -3,9 +3,12 @@
 from collections.abc import Iterator
 
 import pytest
+from xdist.remote import Producer
+from xdist.workermanage import WorkerController
 
 from tests.brokers import Brokers
-from tests.tiers import SLOW_GROUPS, is_full, set_tier
+from tests.groups import GroupScheduling, order, send_folder, write_groups
+from tests.tiers import is_full, set_tier
 from toolkit.lab import Kafka
 
 
@@ -22,7 +25,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(
     session: pytest.Session, config: pytest.Config, items: list[pytest.Item]
 ) -> Iterator[None]:
-    """Leave the full tier out unless ``-m`` names it; one worker for a group, which is a file unless it says other."""
+    """Leave the full tier out unless ``-m`` names it, and put what takes long first."""
     if is_full():
         for item in items:
             if item.get_closest_marker("longer"):
@@ -31,31 +34,25 @@ def pytest_collection_modifyitems(
         left_out = [item for item in items if item.get_closest_marker("full")]
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if not item.get_closest_marker("full")]
-    for item in items:
-        if not item.get_closest_marker("xdist_group"):
-            item.add_marker(pytest.mark.xdist_group(_group(item)))
     yield
     if config.getoption("random_order_enabled", False):
         # The plugin parts tests that share a parameter of a module, and each would start a broker of its own.
         session._fixturemanager.pytest_collection_modifyitems(items)
     else:
-        items.sort(key=_start)
+        items.sort(key=order)
+    write_groups(config, items)
 
 
-def _group(item: pytest.Item) -> str:
-    """Its file; but one worker starts Spark, and one stages the long history, for all files."""
-    fixtures = getattr(item, "fixturenames", ())
-    if "history" in fixtures:
-        return "history"
-    return "spark" if "spark" in fixtures else item.nodeid.partition("::")[0]
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: WorkerController) -> None:
+    """Before a worker starts."""
+    send_folder(node)
 
 
-def _start(item: pytest.Item) -> int:
-    """Workers start with what takes long, and end with what takes no time."""
-    marker = item.get_closest_marker("xdist_group")
-    if marker and marker.args[0] in SLOW_GROUPS:
-        return SLOW_GROUPS.index(marker.args[0])
-    return len(SLOW_GROUPS) + (item.get_closest_marker("lab") is None)
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> GroupScheduling:
+    """Workers take groups of tests; see `tests.groups`."""
+    return GroupScheduling(config, log)
 
 
 @pytest.fixture(scope="session", autouse=True)

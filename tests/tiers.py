@@ -13,15 +13,12 @@ from typing import Any, TypeVar
 import pytest
 from hypothesis import settings
 
-__all__ = ["SLOW_GROUPS", "amount", "fuzzed", "is_full", "seed", "set_tier"]
+__all__ = ["amount", "fuzzed", "is_full", "seed", "set_tier"]
 
 T = TypeVar("T", bound=Callable[..., Any])
 
 TIER = "KAFKA_TXN_TEST_TIER"  # in the environment, so that processes of a test know it too
 AMOUNT, SEED = "KAFKA_TXN_TEST_AMOUNT", "KAFKA_TXN_TEST_SEED"
-
-SLOW_GROUPS = ("spark", "history")
-"""Groups of tests that take minutes: workers start with them."""
 
 
 def set_tier(markers: str) -> None:
