@@ -1,7 +1,7 @@
 """Which tests one worker runs, and in which order workers take them.
 
-``--dist loadgroup`` puts the groups into node ids, which does nothing from pytest 9.2 on (pytest-xdist issue 1386). Here
-workers write them to a file that the scheduler reads.
+``--dist loadgroup`` puts the groups into node ids, and from pytest 9.2 on that does nothing (pytest-xdist issue 1386).
+Here workers write them to a file that the scheduler reads.
 """
 
 from __future__ import annotations
