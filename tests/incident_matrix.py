@@ -22,7 +22,7 @@ from toolkit.lab.incidents import INCIDENTS, Incident, Setup, Staged
 from toolkit.schema import Row
 from toolkit.sources import look
 
-__all__ = ["ABSENT", "SETUPS", "VERSIONS", "cells_in_readme", "exists", "observe", "short_graces", "table"]
+__all__ = ["ABSENT", "SETUPS", "VERSIONS", "cells_in_readme", "exists", "observe", "table", "table_in_readme"]
 
 README = Path(__file__).resolve().parent.parent / "README.md"
 BEGIN, END = "<!-- incidents: written by tests/incident_matrix.py -->", "<!-- end of incidents -->"
@@ -56,29 +56,61 @@ def observe(kafka: Kafka, setup: Setup) -> Mapping[str, str]:
 
     Those of one broker stand side by side, so that their waits overlap; those that stop brokers come one by one.
     """
-    incidents = [each for each in INCIDENTS.values() if each.setup is setup and exists(each, kafka.version)]
-    with ThreadPoolExecutor(AT_ONCE if setup.brokers == 1 else 1) as threads:
-        cells = threads.map(lambda incident: _cell(kafka, incident), incidents)
-        return dict(zip([each.name for each in incidents], cells, strict=True))
+    plays = [_Play(kafka, each) for each in INCIDENTS.values() if each.setup is setup and exists(each, kafka.version)]
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        for together in [plays] if setup.brokers == 1 else [[each] for each in plays]:
+            with contextlib.ExitStack() as stack:
+                list(threads.map(_Play.at_once, together))
+                for each in together:
+                    stack.callback(each.close)
+                with short_graces():
+                    list(threads.map(_Play.later, together))
+    return {each.incident.name: each.cell for each in plays}
 
 
-def _cell(kafka: Kafka, incident: Incident) -> str:
-    try:
-        return _play(kafka, incident)
-    except (AssertionError, ToolkitError) as error:
-        return f"failed: {type(error).__name__}: {error}"
+class _Play:
+    """One incident, and what is said of it."""
 
+    def __init__(self, kafka: Kafka, incident: Incident) -> None:
+        self.kafka, self.incident = kafka, incident
+        self.staged: Staged | None = None
+        self._verdicts: list[str] = []
+        self._failure = ""
 
-def _play(kafka: Kafka, incident: Incident) -> str:
-    # A broker that was stopped is waited for in vain; a busy one is not.
-    timeout = 5 if incident.brokers > 1 else 30
-    with incident(kafka) as staged, Cluster(kafka.bootstrap_servers, timeout=timeout) as cluster:
-        found = [_judge(cluster, staged, expected=staged.expected)]
-        for other in staged.also:
-            _judge(cluster, other, expected=other.expected)
-        if staged.later:
-            found.append(_until_judged(cluster, staged))
-    return ", later ".join(f"`{verdict}`" for verdict in found)
+    @property
+    def cell(self) -> str:
+        return self._failure or ", later ".join(f"`{verdict}`" for verdict in self._verdicts)
+
+    def at_once(self) -> None:
+        """Stage it, and judge it by the graces that the product has: a busy machine takes seconds for that."""
+        with self._failing():
+            staged = self.staged = self.incident(self.kafka)
+            with self._cluster() as cluster:
+                self._verdicts.append(_judge(cluster, staged, expected=staged.expected))
+                for other in staged.also:
+                    _judge(cluster, other, expected=other.expected)
+
+    def later(self) -> None:
+        """Judge it until time has brought the later verdict, if there is one."""
+        with self._failing():
+            if self.staged and self.staged.later and not self._failure:
+                with self._cluster() as cluster:
+                    self._verdicts.append(_until_judged(cluster, self.staged))
+
+    def close(self) -> None:
+        if self.staged:
+            self.staged.close()
+
+    def _cluster(self) -> Cluster:
+        # A broker that was stopped is waited for in vain; a busy one is not.
+        return Cluster(self.kafka.bootstrap_servers, timeout=10 if self.incident.brokers > 1 else 30)
+
+    @contextlib.contextmanager
+    def _failing(self) -> Iterator[None]:
+        try:
+            yield
+        except (AssertionError, ToolkitError) as error:
+            self._failure = f"failed: {type(error).__name__}: {error}"
 
 
 def _row(rows: Sequence[Row], staged: Staged) -> Row:
@@ -143,7 +175,7 @@ def main() -> None:
     found: dict[tuple[str, str], str] = {}
     for version in VERSIONS:
         for setup in SETUPS.values():
-            with short_graces(), Kafka(version, brokers=setup.brokers, properties=setup.properties) as kafka:
+            with Kafka(version, brokers=setup.brokers, properties=setup.properties) as kafka:
                 found |= {(name, version): cell for name, cell in observe(kafka, setup).items()}
             print(f"{version} {setup.name}")
     before, after = README.read_text().split(BEGIN)[0], README.read_text().split(END)[1]

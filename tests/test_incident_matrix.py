@@ -10,7 +10,6 @@ from tests.incident_matrix import (
     cells_in_readme,
     exists,
     observe,
-    short_graces,
     table,
     table_in_readme,
 )
@@ -28,8 +27,7 @@ CASES = [
 @pytest.mark.lab
 @pytest.mark.parametrize(("lab", "setup"), CASES, indirect=["lab"])
 def test_every_incident_gets_its_verdict(lab: Kafka, setup: Setup) -> None:
-    with short_graces():
-        found = observe(lab, setup)
+    found = observe(lab, setup)
     cells = cells_in_readme()
     assert found == {name: cells[name, lab.version] for name in found}
 
