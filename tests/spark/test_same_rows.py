@@ -26,8 +26,8 @@ pytestmark = pytest.mark.timeout(1800)  # a new venv, and a Spark of its own tha
 ROWS = Path(__file__).with_name("rows.py")
 PACKAGES = ("pyspark[connect]==4.0.0", "pandas==2.2.3", "pyarrow==18.1.0", "numpy<2.3", "setuptools")
 
-NEWEST = [f"{mode}-newest" for mode in CLASSES]
-OLDEST = [pytest.param(f"{mode}-oldest", marks=pytest.mark.full) for mode in CLASSES]
+# Classic Spark of today is what the other tests of this folder run on.
+FULL = ["classic-newest", *(f"{mode}-oldest" for mode in CLASSES)]
 
 WITHOUT_THE_PACKAGE = """\
 #!/bin/sh
@@ -59,7 +59,9 @@ def oldest(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return python
 
 
-@pytest.fixture(scope="module", params=[*NEWEST, *OLDEST])
+@pytest.fixture(
+    scope="module", params=["connect-newest", *(pytest.param(each, marks=pytest.mark.full) for each in FULL)]
+)
 def answers(request: pytest.FixtureRequest, history: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What a process with a session of its own made of the history."""
     out = tmp_path_factory.mktemp(request.param)

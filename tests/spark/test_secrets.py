@@ -42,7 +42,7 @@ def guarded() -> Iterator[Kafka]:
         yield kafka
 
 
-@pytest.fixture(scope="module", params=CLASSES)
+@pytest.fixture(scope="module", params=["connect", pytest.param("classic", marks=pytest.mark.full)])
 def found(request: pytest.FixtureRequest, guarded: Kafka, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp(request.param)
     script = str(Path(__file__).with_name("canary.py"))
