@@ -11,6 +11,8 @@ from tests.groups import GroupScheduling, order, send_folder, write_groups
 from tests.tiers import is_full, set_tier
 from toolkit.lab import Kafka
 
+STARTS_KAFKA = {"brokers", "history", "segments"}  # fixtures, by way of others too
+
 
 def pytest_configure(config: pytest.Config) -> None:
     """Warnings are errors, but for two of kafka-python's own that no one here can cure."""
@@ -26,6 +28,9 @@ def pytest_collection_modifyitems(
     session: pytest.Session, config: pytest.Config, items: list[pytest.Item]
 ) -> Iterator[None]:
     """Leave the full tier out unless ``-m`` names it, and put what takes long first."""
+    for item in items:
+        if not STARTS_KAFKA.isdisjoint(getattr(item, "fixturenames", ())):
+            item.add_marker("lab")
     if is_full():
         for item in items:
             if item.get_closest_marker("longer"):

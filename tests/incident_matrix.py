@@ -26,7 +26,7 @@ __all__ = ["ABSENT", "SETUPS", "VERSIONS", "cells_in_readme", "exists", "observe
 
 README = Path(__file__).resolve().parent.parent / "README.md"
 BEGIN, END = "<!-- incidents: written by tests/incident_matrix.py -->", "<!-- end of incidents -->"
-# 2.8 has no ListTransactions: its verdicts come from __transaction_state (DOMAIN.md P24).
+# 2.8 has no ListTransactions: its verdicts come from __transaction_state.
 VERSIONS = ("2.8.2", "3.5.2", "3.9.2", "4.3.1")
 SETUPS: Mapping[str, Setup] = {incident.setup.name: incident.setup for incident in INCIDENTS.values()}
 ABSENT = "-"  # the incident does not exist on a version
