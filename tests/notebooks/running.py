@@ -35,7 +35,7 @@ def own_folders(folder: Path) -> dict[str, str]:
     return {**mine, "JUPYTER_PLATFORM_DIRS": "1", "KAFKA_TXN_AUDIT_FILE": str(folder / "audit.jsonl")}
 
 
-def run(path: Path, folder: Path, *, seconds: float = 300) -> Outcome:
+def run(path: Path, folder: Path, *, seconds: float = 900) -> Outcome:
     """Run a notebook with nbval, which compares the outputs of its checked cells.
 
     Parameters
