@@ -49,7 +49,7 @@ def found(request: pytest.FixtureRequest, guarded: Kafka, tmp_path_factory: pyte
     command = [sys.executable, script, request.param, guarded.bootstrap_servers, USER, str(folder)]
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK_", "SPARK_"))}
     done = subprocess.run(
-        command, cwd=ROOT, env=environment | {"CANARY": CANARY}, capture_output=True, text=True, timeout=500
+        command, cwd=ROOT, env=environment | {"CANARY": CANARY}, capture_output=True, text=True, timeout=1100
     )
     assert done.returncode == 0, done.stderr.replace(CANARY, "[the canary]")
     answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
