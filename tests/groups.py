@@ -28,13 +28,12 @@ _FOLDER = pytest.StashKey[Path]()
 
 
 def group_of(item: pytest.Item) -> str:
-    """What a test's mark says, else its file; but one worker starts Spark, and one the long history, for all files."""
+    """What a test's mark says, else its file; but what is costly to make is made by one worker for all files."""
     if marker := item.get_closest_marker("xdist_group"):
         return str(marker.args[0])
     fixtures = getattr(item, "fixturenames", ())
-    if "history" in fixtures:
-        return "history"
-    return "spark" if "spark" in fixtures else item.nodeid.partition("::")[0]
+    costly = (name for name in ("history", "spark", "segments") if name in fixtures)
+    return next(costly, item.nodeid.partition("::")[0])
 
 
 def order(item: pytest.Item) -> int:
