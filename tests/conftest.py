@@ -35,6 +35,8 @@ def pytest_collection_modifyitems(
         for item in items:
             if item.get_closest_marker("longer"):
                 item.add_marker("full")
+                if not item.get_closest_marker("timeout"):
+                    item.add_marker(pytest.mark.timeout(3600))
     else:
         left_out = [item for item in items if item.get_closest_marker("full")]
         config.hook.pytest_deselected(items=left_out)

@@ -41,7 +41,8 @@ def seed() -> str | None:
     return os.environ.get(SEED)
 
 
-def fuzzed(first: int, **options: Any) -> Callable[[T], T]:
-    """A test of hypothesis with so many examples, and ten times as many in the full tier."""
-    bounds = settings(deadline=None, max_examples=int(amount(first, full=10 * first)), **options)
+def fuzzed(first: int, *, full: int | None = None, **options: Any) -> Callable[[T], T]:
+    """A test of hypothesis with so many examples, and in the full tier ten times as many if it is not said."""
+    examples = int(amount(first, full=full or 10 * first))
+    bounds = settings(deadline=None, max_examples=examples, **options)
     return lambda test: pytest.mark.longer(bounds(test))
