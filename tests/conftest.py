@@ -1,10 +1,17 @@
-"""One real broker for every test that needs one."""
+"""Which tests run, on which worker, and the real brokers that tests of a worker share."""
 
 from collections.abc import Iterator
 
 import pytest
+from xdist.remote import Producer
+from xdist.workermanage import WorkerController
 
+from tests.brokers import Brokers
+from tests.groups import GroupScheduling, order, send_folder, write_groups
+from tests.tiers import is_full, set_tier
 from toolkit.lab import Kafka
+
+STARTS_KAFKA = {"brokers", "history", "segments"}  # fixtures, by way of others too
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -13,6 +20,46 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("filterwarnings", "ignore:(read|open)_text is deprecated:DeprecationWarning")
     # It leaves the socket of a connection that fails to the garbage collector.
     config.addinivalue_line("filterwarnings", "ignore:unclosed <(ssl.SSLS|socket.s)ocket:ResourceWarning")
+    set_tier(config.getoption("markexpr"))
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(
+    session: pytest.Session, config: pytest.Config, items: list[pytest.Item]
+) -> Iterator[None]:
+    """Leave the full tier out unless ``-m`` names it, and put what takes long first."""
+    for item in items:
+        if not STARTS_KAFKA.isdisjoint(getattr(item, "fixturenames", ())):
+            item.add_marker("lab")
+    if is_full():
+        for item in items:
+            if item.get_closest_marker("longer"):
+                item.add_marker("full")
+                if not item.get_closest_marker("timeout"):
+                    item.add_marker(pytest.mark.timeout(3600))
+    else:
+        left_out = [item for item in items if item.get_closest_marker("full")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("full")]
+    yield
+    if config.getoption("random_order_enabled", False):
+        # The plugin parts tests that share a parameter of a module, and each would start a broker of its own.
+        session._fixturemanager.pytest_collection_modifyitems(items)
+    else:
+        items.sort(key=order)
+    write_groups(config, items)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: WorkerController) -> None:
+    """Before a worker starts."""
+    send_folder(node)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> GroupScheduling:
+    """Workers take groups of tests; see `tests.groups`."""
+    return GroupScheduling(config, log)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -24,9 +71,24 @@ def own_audit_file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def kafka() -> Iterator[Kafka]:
+def brokers() -> Iterator[Brokers]:
+    """The clusters that tests of this worker share."""
+    shared = Brokers()
+    yield shared
+    shared.stop()
+
+
+@pytest.fixture(scope="session")
+def kafka(brokers: Brokers) -> Iterator[Kafka]:
     """Kafka 4.3.1, one broker; it lets a producer write to a partition that it never added, as older brokers do."""
     from toolkit.lab.incidents import EVERYDAY  # it imports kafka-python, which has to wait for the filters above
 
-    with Kafka("4.3.1", properties=EVERYDAY.properties) as broker:
-        yield broker
+    with brokers.use("4.3.1", EVERYDAY) as kafka:
+        yield kafka
+
+
+@pytest.fixture
+def lab(brokers: Brokers, request: pytest.FixtureRequest) -> Iterator[Kafka]:
+    """The cluster of a version and a setup; see `tests.brokers.on_cluster`."""
+    with brokers.use(*request.param) as kafka:
+        yield kafka

@@ -2,12 +2,11 @@
 
 import os
 import pty
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.process import COMMAND, ROOT, on
+from tests.process import COMMAND, PATIENCE_S, ROOT, on, started
 from toolkit.actions.audit import Audit
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import INCIDENTS
@@ -20,19 +19,19 @@ def at_terminal(kafka: Kafka, *arguments: str, typed: str) -> tuple[int, str]:
     mine, its = pty.openpty()
     command = [*COMMAND, *arguments, "--bootstrap-server", kafka.bootstrap_servers]
     wide = {**os.environ, "COLUMNS": "300"}
-    running = subprocess.Popen(command, cwd=ROOT, stdin=its, stdout=its, stderr=its, env=wide)
-    os.close(its)
-    seen = b""
-    while True:
-        try:
-            seen += os.read(mine, 4096)
-        except OSError:  # the other end is closed
-            break
-        if b"To do it, type" in seen and typed:
-            os.write(mine, typed.encode())
-            typed = ""
-    os.close(mine)
-    return running.wait(timeout=60), " ".join(seen.decode().split())
+    with started(command, cwd=ROOT, stdin=its, stdout=its, stderr=its, env=wide) as running:
+        os.close(its)
+        seen = b""
+        while True:
+            try:
+                seen += os.read(mine, 4096)
+            except OSError:  # the other end is closed
+                break
+            if b"To do it, type" in seen and typed:
+                os.write(mine, typed.encode())
+                typed = ""
+        os.close(mine)
+        return running.wait(timeout=PATIENCE_S), " ".join(seen.decode().split())
 
 
 def test_a_person_types_the_name_of_what_is_ended(kafka: Kafka, tmp_path: Path) -> None:

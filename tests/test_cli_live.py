@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.process import COMMAND, ROOT, on, run
+from tests.process import COMMAND, PATIENCE_S, ROOT, on, run, started
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import INCIDENTS, Staged
 from toolkit.schema import COORDINATORS, FINDINGS, PARTITIONS, PRODUCERS, TRANSACTIONS
@@ -141,7 +141,8 @@ def test_a_closed_pipe_is_quiet(kafka: Kafka, hanging: Staged) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     arguments = ["partitions", "--bootstrap-server", kafka.bootstrap_servers]
-    done = subprocess.run([*COMMAND, *arguments], cwd=ROOT, stdout=writing, stderr=subprocess.PIPE, check=False)
+    command = [*COMMAND, *arguments]
+    done = subprocess.run(command, cwd=ROOT, stdout=writing, stderr=subprocess.PIPE, timeout=PATIENCE_S, check=False)
     os.close(writing)
     assert done.returncode == 141
     assert done.stderr == b""
@@ -149,10 +150,10 @@ def test_a_closed_pipe_is_quiet(kafka: Kafka, hanging: Staged) -> None:
 
 def test_ctrl_c_is_quiet(kafka: Kafka) -> None:
     arguments = ["diagnose", "--bootstrap-server", kafka.bootstrap_servers, "--looks-apart", "60"]
-    process = subprocess.Popen([*COMMAND, *arguments], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    wait_for_connection(process.pid)
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=20)
+    with started([*COMMAND, *arguments], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        wait_for_connection(process.pid)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, out, err) == (130, b"", b"")
 
 
@@ -165,7 +166,7 @@ def test_no_command_imports_pandas(kafka: Kafka, hanging: Staged) -> None:
     for arguments in (["diagnose", "--looks-apart", "0"], ["list"], ["partitions"], ["describe-producers"]):
         done = subprocess.run(
             [sys.executable, "-c", code, *arguments, "--bootstrap-server", kafka.bootstrap_servers],
-            cwd=ROOT, capture_output=True, text=True, check=False,
+            cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S, check=False,
         )  # fmt: skip
         assert done.stderr == "set()\n"
 
@@ -186,26 +187,25 @@ def test_a_wrong_password_is_a_sentence_without_the_password(tmp_path: Path) -> 
 
 
 def test_lab_runs_until_ctrl_c() -> None:
-    process = subprocess.Popen([*COMMAND, "lab"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert process.stdout
-    ready = process.stdout.readline()
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=30)
+    command = [*COMMAND, "lab"]
+    with started(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        ready = process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=PATIENCE_S)
     assert ready.startswith("Kafka 4.3.1 with 1 broker is ready at 127.0.0.1:")
     assert process.returncode == 0, err
 
 
 def test_the_demo_goes_as_it_should() -> None:
-    began = time.monotonic()
     done = run("demo")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "All went as it should" in done.stdout
-    assert time.monotonic() - began < 60
 
 
 def wait_for_connection(pid: int) -> None:
     """Wait until a process has a socket open: it talks to its broker."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         links = [os.readlink(link) for link in Path(f"/proc/{pid}/fd").iterdir() if link.is_symlink()]
         if any(link.startswith("socket:") for link in links):

@@ -32,7 +32,7 @@ def run(*arguments: str, **environment: str) -> Process:
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=500,
+        timeout=1100,
     )
 
 

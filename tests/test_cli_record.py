@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from tests.process import COMMAND, ROOT, Process, on, run
+from tests.process import COMMAND, PATIENCE_S, ROOT, Process, on, run, started
 from toolkit import Recording
 from toolkit.lab import Kafka
 from toolkit.lab.ask import until
@@ -30,13 +30,9 @@ pytestmark = pytest.mark.lab
 @contextmanager
 def recorder(kafka: Kafka, directory: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     command = [*COMMAND, "record", "--bootstrap-server", kafka.bootstrap_servers, "--output", str(directory)]
-    with subprocess.Popen(
-        [*command, "--interval", "1", *arguments], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
+    command += ["--interval", "1", *arguments]
+    with started(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        yield process
 
 
 def samples(directory: Path) -> list[Any]:
@@ -154,7 +150,7 @@ def test_a_kill_loses_the_sample_in_flight_at_most(kafka: Kafka, hanging: Staged
         second = run("record", "--output", str(directory), "--bootstrap-server", kafka.bootstrap_servers)
         assert (second.returncode, f"is written to by process {process.pid}." in second.stderr) == (2, True)
         process.send_signal(signal.SIGTERM)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=PATIENCE_S)
         assert (process.returncode, out, warnings(err)) == (0, "", [])
     found = samples(directory)
     assert len(found) == len(set(found))
@@ -182,20 +178,20 @@ def test_metrics_while_it_records(kafka: Kafka, hanging: Staged, tmp_path: Path)
         hangs = f'kafka_txn_partition_hanging_transactions{{partition="0",topic="{hanging.topic}"}} 1.0\n'
 
         def asked() -> str:
-            with urllib.request.urlopen(found[1]) as answer:
+            with urllib.request.urlopen(found[1], timeout=60) as answer:
                 return str(answer.read().decode())
 
         wait_for(lambda: hangs in asked(), "a second sample")
         late = r'^kafka_server_replicamanager_partitionswithlatetransactionscount\{broker_id="1"\} \d+\.0$'
         assert re.search(late, asked(), re.MULTILINE), "what other tests have left may be late"
         process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 0
+        assert process.wait(PATIENCE_S) == 0
 
 
 def test_a_terminal_has_one_line_that_changes(kafka: Kafka, hanging: Staged, tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
     command = [*COMMAND, "record", "--bootstrap-server", kafka.bootstrap_servers, "--output", str(tmp_path / "new")]
-    with subprocess.Popen([*command, "--interval", "1", "--samples", "2"], cwd=ROOT, stdout=theirs, stderr=theirs):
+    with started([*command, "--interval", "1", "--samples", "2"], cwd=ROOT, stdout=theirs, stderr=theirs):
         os.close(theirs)
         said = b""
         while chunk := _read(ours):
@@ -220,7 +216,7 @@ def test_a_cluster_that_goes_away_is_said_once(tmp_path: Path) -> None:
         kafka.kill(1)
         threading.Event().wait(3.5)
         process.send_signal(signal.SIGTERM)
-        _, said = process.communicate(timeout=30)
+        _, said = process.communicate(timeout=PATIENCE_S)
     (warning,) = warnings(said)
     assert "on nothing can be seen: NETWORK_EXCEPTION" in warning
     assert process.returncode == 0

@@ -1,19 +1,16 @@
-"""Files of a real broker, damaged at random: rows or one clear error, never a crash, a hang or a silent loss.
-
-``KAFKA_TXN_FUZZ_EXAMPLES=10000 pytest tests/test_damaged_files.py`` damages more of them.
-"""
+"""Files of a real broker, damaged at random: rows or one clear error, never a crash, a hang or a silent loss."""
 
 import contextlib
-import os
 import shutil
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
+from tests.tiers import fuzzed
 from toolkit import LogDir
 from toolkit.cli.scan import TableName
 from toolkit.errors import ToolkitError
@@ -24,7 +21,6 @@ from toolkit.views.rows import json_pieces
 
 pytestmark = pytest.mark.lab
 
-EXAMPLES = int(os.environ.get("KAFKA_TXN_FUZZ_EXAMPLES", "60"))
 MOST_MEMORY = 300 << 20
 
 
@@ -76,7 +72,7 @@ def changed(data: bytes, changes: list[tuple[str, float, int, bytes]]) -> bytes:
     return data
 
 
-@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@fuzzed(60, full=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(chosen=st.floats(0, 1, exclude_max=True), changes=CHANGES, table=st.sampled_from(sorted(TableName)))
 def test_a_damaged_file_gives_rows_or_one_error(
     chosen: float, changes: list[tuple[str, float, int, bytes]], table: TableName, sound: Path
@@ -96,7 +92,7 @@ def test_a_damaged_file_gives_rows_or_one_error(
         path.write_bytes(original)
 
 
-@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@fuzzed(60, full=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(changes=CHANGES)
 def test_no_byte_of_a_damaged_segment_is_lost(
     changes: list[tuple[str, float, int, bytes]], sound: Path, tmp_path: Path

@@ -1,10 +1,6 @@
-"""The broker as the oracle: what its files say to us is what it said itself, on random histories of real clients.
-
-``KAFKA_TXN_ORACLE_SECONDS=120 pytest tests/test_oracle.py`` lets the clients work for longer.
-"""
+"""The broker as the oracle: what its files say to us is what it said itself, on random histories of real clients."""
 
 import datetime as dt
-import os
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.tiers import amount, seed
 from toolkit import Cluster, LogDir
 from toolkit.analysis.lso import aborted, aborted_table
 from toolkit.analysis.producers import join, producer_rows, replay, resume
@@ -25,9 +22,9 @@ from toolkit.lab import Kafka
 from toolkit.lab.workload import BUSY, Workload, random_workload
 from toolkit.schema import ABORTED, BATCHES, Row, Table
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.longer]
 
-SECONDS = float(os.environ.get("KAFKA_TXN_ORACLE_SECONDS", "6"))
+SECONDS = amount(6, full=60)
 NOW = dt.datetime(2026, 11, 21, tzinfo=dt.UTC)
 INTERNAL = {"__transaction_state", "__consumer_offsets"}
 DUMP = {"3.5.2": "kafka.tools.DumpLogSegments", "4.3.1": "org.apache.kafka.tools.DumpLogSegments"}
@@ -50,21 +47,24 @@ class Left:
         return LogDir(self.folder)
 
 
-@pytest.fixture(scope="module", params=["3.5.2", "4.3.1"])
+@pytest.fixture(scope="module", params=[pytest.param("3.5.2", marks=pytest.mark.full), "4.3.1"])
 def left(request: pytest.FixtureRequest) -> Iterator[Left]:
     """Kept alive: the clients whose transactions are open."""
-    seed = os.environ.get("KAFKA_TXN_ORACLE_SEED") or uuid.uuid4().hex[:6]
-    with Kafka(request.param, properties=BUSY) as kafka, random_workload(kafka, seed=seed, seconds=SECONDS) as load:
+    name = seed() or uuid.uuid4().hex[:6]
+    with (
+        Kafka(request.param, properties=BUSY) as kafka,
+        random_workload(kafka, seed=name, seconds=SECONDS, every_ending=True) as load,
+    ):
         with Cluster(kafka.bootstrap_servers) as cluster:
             answers = {
                 "partitions": cluster.partition_rows(),
                 "producers": cluster.producer_rows(),
                 "transactions": cluster.transaction_rows(),
             }
-            places = [(f"plain-{seed}", 0), (f"plain-{seed}", 1), (f"copies-{seed}", 0), (f"append-time-{seed}", 0)]
+            places = [(f"plain-{name}", 0), (f"plain-{name}", 1), (f"copies-{name}", 0), (f"append-time-{name}", 0)]
             live = {place: rows_of(BATCHES, cluster.batches(*place)) for place in places}
         kafka.stop_broker(1)
-        print(f"seed {seed}: {dict(load.endings)}")
+        print(f"seed {name}: {dict(load.endings)}")
         yield Left(kafka=kafka, load=load, folder=kafka.log_dirs[1], live=live, **answers)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer
 
+from tests.brokers import NEWEST, OLDER, on_cluster
 from toolkit import Cluster
 from toolkit.actions.abort import plan_abort
 from toolkit.actions.audit import Audit
@@ -24,12 +25,6 @@ HANGING = [
     name for name, incident in INCIDENTS.items() if incident.expected == "hanging" and incident.setup is EVERYDAY
 ]
 ALIVE = [name for name, incident in INCIDENTS.items() if incident.expected == "ongoing" and incident.setup is EVERYDAY]
-
-
-@pytest.fixture(scope="module", params=["3.5.2", "4.3.1"])
-def broker(request: pytest.FixtureRequest) -> Iterator[Kafka]:
-    with Kafka(request.param, properties=EVERYDAY.properties) as kafka:
-        yield kafka
 
 
 @pytest.fixture
@@ -60,8 +55,8 @@ def read_committed(kafka: Kafka, topic: str, partition: int) -> int:
     seen = 0
     try:
         while True:
-            message = consumer.poll(10)
-            assert message is not None, "no answer within 10 s"
+            message = consumer.poll(60)
+            assert message is not None, "no answer within 60 s"
             if message.error():
                 return seen
             seen += 1
@@ -69,10 +64,14 @@ def read_committed(kafka: Kafka, topic: str, partition: int) -> int:
         consumer.close()
 
 
-@pytest.mark.parametrize("name", HANGING)
-def test_p13_p14_the_marker_ends_what_hangs_and_frees_the_lso(broker: Kafka, name: str) -> None:
+@pytest.mark.parametrize(
+    ("lab", "name"),
+    [on_cluster(version, EVERYDAY, name, id=f"{version}-{name}") for version in (OLDER, NEWEST) for name in HANGING],
+    indirect=["lab"],
+)
+def test_p13_p14_the_marker_ends_what_hangs_and_frees_the_lso(lab: Kafka, name: str) -> None:
     """P13 and P14: the marker carries the partition's own epoch, its coordinator epoch (or 0), and version 0."""
-    with INCIDENTS[name](broker) as staged, Cluster(broker.bootstrap_servers) as cluster:
+    with INCIDENTS[name](lab) as staged, Cluster(lab.bootstrap_servers) as cluster:
         plan = plan_abort(cluster, finding(cluster, staged))
         done = plan.execute(confirm=plan.target, looks_apart=1.1)
         assert done.next_start_offset == next((other.start_offset for other in _behind(staged)), None)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.actions.test_abort import read_committed
+from tests.brokers import NEWEST, on_cluster
 from toolkit import Cluster
 from toolkit.actions.audit import Audit
 from toolkit.actions.fence import MEANINGS, FencePlan, _verdict, plan_fence
@@ -151,9 +152,10 @@ def test_what_each_owner_is(changed: Row, verdict: str) -> None:
     assert _verdict({**owner, **changed}, 900_000) == verdict
 
 
-def test_a_prepared_one_is_fenced_by_its_name_only() -> None:
-    with Kafka("4.3.1", properties=TWO_PHASE.properties) as kafka, Cluster(kafka.bootstrap_servers) as cluster:
-        staged = INCIDENTS["prepared"](kafka)
+@pytest.mark.parametrize("lab", [on_cluster(NEWEST, TWO_PHASE, id="two-phase")], indirect=True)
+def test_a_prepared_one_is_fenced_by_its_name_only(lab: Kafka) -> None:
+    with Cluster(lab.bootstrap_servers) as cluster:
+        staged = INCIDENTS["prepared"](lab)
         plan = cluster.plan_fence(staged.transactional_id)
         with pytest.raises(ActionRefused, match=r"is prepared now\. It is part of a two-phase commit"):
             plan.execute(confirm=plan.target)

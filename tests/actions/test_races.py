@@ -5,12 +5,10 @@ are fenced by a newer instance of themselves, leave a message that hangs, or com
 are made from findings, forged ones among them, and executed a random while later.
 
 What comes back to life after the last question and before its marker, a few milliseconds, no tool can tell; whatever
-came back before the audit trail had the intent must not be aborted. ``KAFKA_TXN_RACES`` is the number of transactions,
-and ``KAFKA_TXN_SEED`` repeats their dice.
+came back before the audit trail had the intent must not be aborted.
 """
 
 import datetime as dt
-import os
 import random
 import threading
 import time
@@ -23,6 +21,7 @@ from dataclasses import dataclass, field
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from tests.tiers import amount, seed
 from toolkit import Cluster
 from toolkit.actions.audit import Audit
 from toolkit.config import ClientConfig
@@ -35,10 +34,10 @@ from toolkit.sources.wire import Wire
 
 pytestmark = pytest.mark.lab
 
-RACES = int(os.environ.get("KAFKA_TXN_RACES", "40"))
-SEED = os.environ.get("KAFKA_TXN_SEED") or uuid.uuid4().hex[:8]
+RACES = int(amount(40, full=400))
+SEED = seed() or uuid.uuid4().hex[:8]
 PARTITIONS, PRODUCERS, OPERATORS = 8, 4, 2
-PATIENCE = 60 + RACES  # seconds
+PATIENCE = 240 + RACES  # seconds
 
 Seen = Counter[tuple[str, str]]
 """How often a read_committed consumer sees a record: by transactional id and value."""
@@ -209,6 +208,8 @@ def read_committed(kafka: Kafka, topic: str) -> Seen:
     return seen
 
 
+@pytest.mark.longer
+@pytest.mark.timeout(2 * PATIENCE)
 def test_no_healthy_transaction_is_ever_aborted(kafka: Kafka, audit: Audit) -> None:
     race = Race(topic=f"races-{uuid.uuid4().hex[:6]}")
     create(kafka, race.topic)

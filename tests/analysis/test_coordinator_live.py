@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from tests.process import PATIENCE_S
 from toolkit.analysis.coordinator import histories, newest
 from toolkit.analysis.invariants import Checker, event_violations
 from toolkit.analysis.owners import producer_ids
@@ -30,7 +31,7 @@ from toolkit.sources.wire import Wire
 pytestmark = pytest.mark.lab
 
 COMPLETE = ("CompleteCommit", "CompleteAbort")
-VERSIONS = ["3.5.2", "4.3.1"]
+VERSIONS = [pytest.param("3.5.2", marks=pytest.mark.full), "4.3.1"]
 TOPIC = "staged"
 EXPIRE = {
     "transactional.id.expiration.ms": 4000,
@@ -118,7 +119,7 @@ def left(request: pytest.FixtureRequest) -> Iterator[Left]:
             time.sleep(3)
             stop.set()
             for worker in workers:
-                worker.join()
+                worker.join(PATIENCE_S)
         with Cluster(kafka.bootstrap_servers) as asked:
             until(lambda: True if settled(asked) else None, awaited="the timeouts of what was left")
             transactions = asked.transaction_rows()

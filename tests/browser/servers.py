@@ -92,7 +92,7 @@ def _running(module: Sequence[str], folder: Path, probe: str) -> Iterator[None]:
                 server.wait(SECONDS)
             except subprocess.TimeoutExpired:
                 server.kill()
-                server.wait()
+                server.wait(SECONDS)
 
 
 def _set(folder: Path, name: str, settings: dict[str, str]) -> None:

@@ -32,7 +32,7 @@ class Certificates:
         return self.folder / f"{name}.key"
 
     def run(self, *arguments: str) -> None:
-        subprocess.run(["openssl", *arguments], cwd=self.folder, check=True, capture_output=True)
+        subprocess.run(["openssl", *arguments], cwd=self.folder, check=True, capture_output=True, timeout=120)
 
     def pkcs12(self, name: str, *, password: str) -> Path:
         pair = ["-in", f"{name}.crt", "-inkey", f"{name}.key", "-certfile", "ca.crt"]

@@ -75,7 +75,9 @@ def test_numbers_are_held_within_what_librdkafka_accepts() -> None:
 
 def test_importing_it_stays_cheap() -> None:
     loaded = "import sys, toolkit.config; print(*sys.modules)"
-    modules = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True).stdout.split()
+    command = [sys.executable, "-c", loaded]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    modules = done.stdout.split()
     assert not set(modules) & {"ssl", "kafka", "confluent_kafka", "urllib.request", "cryptography", "pyarrow"}
 
 

@@ -98,5 +98,5 @@ shell.user_ns["dbutils"] = SimpleNamespace(widgets=SimpleNamespace(get=lambda na
 from toolkit.config.databricks import param
 print(param("source", "lab"))
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
     assert done.stdout == "from the widget\n"

@@ -114,7 +114,7 @@ def issuer() -> Iterator[str]:
         thread.start()
         yield f"http://127.0.0.1:{server.server_address[1]}"
         server.shutdown()
-        thread.join()
+        thread.join(120)
 
 
 def credentials(url: str, *, secret: str = "s3cr3t") -> dict[str, object]:

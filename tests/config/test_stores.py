@@ -68,4 +68,4 @@ def test_java_stores_by_keytool(certificates: Certificates) -> None:
 
 
 def keytool(*command: str) -> None:
-    subprocess.run(command, check=True, capture_output=True)
+    subprocess.run(command, check=True, capture_output=True, timeout=120)

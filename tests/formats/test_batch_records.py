@@ -1,6 +1,5 @@
 """Records of batches: as Kafka's own tool reads them in segments of real brokers, as packed here, and damaged."""
 
-import os
 import re
 import struct
 from collections import Counter
@@ -11,14 +10,12 @@ from hypothesis import strategies as st
 
 from tests.formats.packed import CODECS, HEADER_SIZE, LOG_APPEND_TIME, Headers, pack_batch, varint
 from tests.formats.written import Segment
+from tests.tiers import fuzzed
 from toolkit.errors import DecodeError
 from toolkit.formats.batch_records import Record, read_records
 from toolkit.formats.batches import BatchHeader
 
-MUTATIONS = int(os.environ.get("KAFKA_TXN_FUZZ_EXAMPLES", "300"))
-
 unhurried = settings(deadline=None)
-many = settings(deadline=None, max_examples=MUTATIONS)
 
 BYTES = st.none() | st.binary(max_size=40)
 TIMES = st.none() | st.integers(0, 2**62)
@@ -130,7 +127,7 @@ def test_every_cut_is_a_decode_error(found: list[Record], codec: str) -> None:
             list(read_records(shortened))
 
 
-@many
+@fuzzed(300)
 @given(st.data(), records(), st.sampled_from(CODECS), HEADERS)
 def test_damage_is_a_decode_error_or_records(
     data: st.DataObject, found: list[Record], codec: str, headers: Headers

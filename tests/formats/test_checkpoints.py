@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.brokers import by_tier
 from tests.formats.broker_files import FOLDER, TOPIC, VERSIONS, BrokerFiles, broker_files
 from toolkit.errors import UsageError
 from toolkit.formats.checkpoints import CHECKPOINT_NAMES, checkpoint_rows
@@ -20,7 +21,7 @@ META = "node.id=1\nversion=1\ncluster.id=Gx7QMUXwShSzN6qKUss-Eg\n"
 unhurried = settings(deadline=None)  # what comes out is tested, not how fast this machine is
 
 
-@pytest.fixture(scope="module", params=VERSIONS)
+@pytest.fixture(scope="module", params=by_tier(*VERSIONS, group="files of"))
 def files(request: pytest.FixtureRequest) -> BrokerFiles:
     return broker_files(request.param)
 

@@ -1,7 +1,6 @@
 """Dumps: of real brokers against the very files, as published, and damaged in every way."""
 
 import datetime as dt
-import os
 import random
 from collections import Counter
 from collections.abc import Iterator
@@ -10,10 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.formats.dumped import FAKE, HOME, LOGS, PROPERTIES, RECORDED, TEXTS, dump, stage
+from tests.tiers import fuzzed
 from toolkit.formats.batches import CONTROL
 from toolkit.formats.dumps import Dump, read_dump
 from toolkit.formats.events import coordinator_events, group_events
@@ -25,8 +25,6 @@ from toolkit.lab import Kafka
 from toolkit.schema import COORDINATOR_EVENTS, GROUP_EVENTS, Row, utc
 
 DATA = Path(__file__).parent / "data"
-EXAMPLES = int(os.environ.get("KAFKA_TXN_FUZZ_EXAMPLES", "100"))
-fuzzed = settings(deadline=None, max_examples=EXAMPLES)
 VERSIONS = ["2.8.2", "3.5.2", "3.9.2", "4.3.1"]  # the last one lives, the others are recorded
 NEVER_PRINTED = {  # by the decoders that print no JSON
     "transactions": {"start_time", "value_version", "client_transaction_version", "previous_producer_id"},
@@ -607,7 +605,7 @@ SEEDS = st.integers(0, 2**32 - 1)
 FUZZED = {(version, text): recorded(version).texts[text] for version in VERSIONS[:-1] for text in TEXTS}
 
 
-@fuzzed
+@fuzzed(100)
 @given(st.sampled_from(sorted(FUZZED)), SEEDS, st.integers(1, 12))
 def test_no_damage_makes_it_fail_and_sound_lines_keep_their_rows(name: tuple[str, str], seed: int, times: int) -> None:
     lines = damaged(FUZZED[name].split("\n"), random.Random(seed), times)
@@ -664,7 +662,7 @@ def flipped(line: str, chance: random.Random) -> str:
     return line[:at] + chance.choice('0179-:|{}[]," \t\r\x00\ud800\ufffd\u0663payload') + line[at + 1 :]
 
 
-@fuzzed
+@fuzzed(100)
 @given(st.lists(st.sampled_from([LOG, STATE_LOG, batch(0), batch(1), record(0), FAKE, "", "version: 0"]), max_size=12))
 def test_any_lines_in_any_order(lines: list[str]) -> None:
     for each in read_dump(lines):

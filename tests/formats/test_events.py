@@ -2,7 +2,6 @@
 
 import datetime as dt
 import json
-import os
 import re
 import struct
 from collections import Counter
@@ -10,20 +9,17 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.formats.packed import CODECS, CONTROL, TRANSACTIONAL, pack_batch, seal
 from tests.formats.written import CONSUMER_OFFSETS, TRANSACTION_STATE, Segment
+from tests.tiers import fuzzed
 from toolkit.formats.batch_records import Record
 from toolkit.formats.events import coordinator_events, group_events
 from toolkit.formats.group_records import KINDS
 from toolkit.formats.records import STATES
 from toolkit.schema import COORDINATOR_EVENTS, GROUP_EVENTS, Row, utc
-
-MUTATIONS = int(os.environ.get("KAFKA_TXN_FUZZ_EXAMPLES", "300"))
-
-many = settings(deadline=None, max_examples=MUTATIONS)
 
 ID_KEY = bytes.fromhex("00000006676f6c64656e")  # "golden"
 ONGOING = bytes.fromhex(  # by Kafka 4.3.1 on 2026-11-21, as in test_records
@@ -157,7 +153,7 @@ def test_a_batch_that_cannot_be_read_is_a_row(rows_of: Callable[[bytes], list[Ro
     assert last["error"].startswith("CORRUPT_BATCH: The batch at offset 3 is damaged: at its byte ")
 
 
-@many
+@fuzzed(300)
 @given(st.data(), st.sampled_from(CODECS), st.booleans())
 def test_damage_is_rows(data: st.DataObject, codec: str, sealed: bool) -> None:
     """Also where the checksum is right, so that nothing but the reading itself stands in the way."""

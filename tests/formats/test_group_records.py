@@ -3,7 +3,6 @@
 Segments of real brokers are in test_events.
 """
 
-import os
 import struct
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.tiers import fuzzed
 from toolkit.errors import DecodeError
 from toolkit.formats.group_records import (
     GROUP_EPOCH_KINDS,
@@ -24,10 +24,7 @@ from toolkit.formats.group_records import (
     read_offset_commit,
 )
 
-MUTATIONS = int(os.environ.get("KAFKA_TXN_FUZZ_EXAMPLES", "300"))
-
 unhurried = settings(deadline=None)
-many = settings(deadline=None, max_examples=MUTATIONS)
 
 INT32, INT64 = (st.integers(min_value=0, max_value=2 ** (bits - 1) - 1) for bits in (32, 64))
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
@@ -299,7 +296,7 @@ def test_every_cut_is_a_decode_error(commit: OffsetCommit, group: GroupMetadata,
             read(data + b"\0")
 
 
-@many
+@fuzzed(300)
 @given(st.data(), commits(), groups(), TEXT)
 def test_damage_is_a_decode_error_or_a_value(
     data: st.DataObject, commit: OffsetCommit, group: GroupMetadata, group_id: str
@@ -311,7 +308,7 @@ def test_damage_is_a_decode_error_or_a_value(
         read_or_says_where(bytes(damaged))
 
 
-@many
+@fuzzed(300)
 @given(st.integers(0, 23), st.binary(max_size=200))
 def test_noise_is_a_decode_error_or_a_value(version: int, noise: bytes) -> None:
     read_or_says_where(struct.pack(">h", version) + noise)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.brokers import by_tier
 from tests.formats.broker_files import FOLDER, VERSIONS, BrokerFiles, broker_files
 from toolkit.formats.batches import BatchHeader, read_header
 from toolkit.formats.folders import segment_base_offset
@@ -20,7 +21,7 @@ unhurried = settings(deadline=None)  # what comes out is tested, not how fast th
 OFFSETS = st.integers(0, 2**62)
 
 
-@pytest.fixture(scope="module", params=VERSIONS)
+@pytest.fixture(scope="module", params=by_tier(*VERSIONS, group="files of"))
 def files(request: pytest.FixtureRequest) -> BrokerFiles:
     return broker_files(request.param)
 

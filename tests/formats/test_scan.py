@@ -248,7 +248,7 @@ assert "numba" not in sys.modules
 scan(data * 40)
 assert "numba" in sys.modules
 """
-    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[2])
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[2], timeout=300)
 
 
 @pytest.mark.parametrize("why", ["no folder", "full disk"])
@@ -269,7 +269,7 @@ assert scan(batch() * 3, crc=True).headers["crc_ok"].tolist() == [1, 1, 1]
         shutil.copytree(root / "toolkit", tmp_path / "toolkit", ignore=shutil.ignore_patterns("__pycache__"))
         (tmp_path / "toolkit" / "formats" / "__pycache__").touch()
         environment |= {"NUMBA_CACHE_DIR": "", "HOME": "/dev/null", "XDG_CACHE_HOME": "/dev/null"}
-    subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path, env=environment)
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path, env=environment, timeout=300)
 
 
 def test_many_threads_may_scan_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -386,7 +386,7 @@ def test_a_file_that_is_cut_and_written_anew_meanwhile_gives_only_sound_batches(
             assert all(each.reason.startswith("TORN_TAIL") for each in every.damage)
     finally:
         done.set()
-        writer.join()
+        writer.join(120)
 
 
 def test_memory_does_not_grow_with_a_batch(tmp_path: Path) -> None:
@@ -406,5 +406,5 @@ assert [len(part.headers) for part in parts] == [2], parts
 after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 print((after - before) // 1024)
 """
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=300)
     assert int(done.stdout) < 200  # MB, numba's included

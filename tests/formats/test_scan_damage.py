@@ -1,7 +1,4 @@
-"""Damage: every byte is accounted for, nothing raises or hangs, and what is sound is found again.
-
-``KAFKA_TXN_FUZZ_EXAMPLES=10000`` makes the random part longer.
-"""
+"""Damage: every byte is accounted for, nothing raises or hangs, and what is sound is found again."""
 
 import gzip
 import os
@@ -11,21 +8,19 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, example, given
 from hypothesis import strategies as st
 
 from tests.formats.logs import assert_accounted, batch, control_batch, joined, logs, marker, placed, positions
+from tests.tiers import fuzzed
 from toolkit.formats.headers import COMMIT, Scanned
 from toolkit.formats.scan import scan, scan_file
 
-EXAMPLES = int(os.environ.get("KAFKA_TXN_FUZZ_EXAMPLES", "300"))
 SEGMENTS = [
     *(Path(__file__).parent / "data" / "dumps").rglob("*.log"),
     *(Path(__file__).parent / "segments").glob("*.log"),
 ]
-fuzz = settings(
-    deadline=None, max_examples=EXAMPLES, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
-)
+fuzz = fuzzed(300, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 
 def names(found: Scanned) -> list[str]:

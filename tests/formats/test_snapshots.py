@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.brokers import by_tier
 from tests.formats.broker_files import VERSIONS, BrokerFiles, broker_files
 from toolkit.errors import DecodeError
 from toolkit.formats.snapshots import ProducerState, read_snapshot
@@ -29,7 +30,7 @@ STATES = st.builds(
 )
 
 
-@pytest.fixture(scope="module", params=VERSIONS)
+@pytest.fixture(scope="module", params=by_tier(*VERSIONS, group="files of"))
 def files(request: pytest.FixtureRequest) -> BrokerFiles:
     return broker_files(request.param)
 

@@ -13,6 +13,8 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined]
 from confluent_kafka.cimpl import NewTopic
 
+from tests.brokers import by_tier
+from tests.process import PATIENCE_S, started
 from toolkit.errors import LabError, NotFound, UsageError
 from toolkit.lab import Kafka
 from toolkit.lab.settings import free_ports
@@ -22,7 +24,7 @@ pytestmark = pytest.mark.lab
 QUIET: dict[str, str | int | float | bool] = {"log_level": 0}
 
 
-def until(condition: Callable[[], bool], *, seconds: float = 30) -> bool:
+def until(condition: Callable[[], bool], *, seconds: float = 120) -> bool:
     deadline = time.monotonic() + seconds
     while not condition() and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -63,7 +65,7 @@ def is_listening(address: str) -> bool:
         return probe.connect_ex((host, int(port))) == 0
 
 
-@pytest.mark.parametrize("version", ["2.8.2", "3.3.2", "3.5.2", "3.9.2", "4.3.1"])
+@pytest.mark.parametrize("version", by_tier("2.8.2", "3.3.2", "3.5.2", "3.9.2", "4.3.1"))
 def test_every_kind_of_version_works_and_leaves_nothing(version: str) -> None:
     with Kafka(version) as kafka:
         address, directory = kafka.bootstrap_servers, kafka.log_dirs[1]
@@ -142,7 +144,7 @@ def test_one_broker_in_all_its_ways() -> None:
         assert "orders" not in admin(kafka).list_topics(timeout=10).topics
 
 
-@pytest.mark.parametrize(("version", "brokers"), [("2.8.2", 1), ("4.3.1", 2)])
+@pytest.mark.parametrize(("version", "brokers"), [pytest.param("2.8.2", 1, marks=pytest.mark.full), ("4.3.1", 2)])
 def test_users_log_in_and_are_refused_what_no_one_allowed(version: str, brokers: int) -> None:
     users = {"admin": 'a"d\\m;in =ü', "alice": "alice-secret"}
     with Kafka(version, brokers=brokers, users=users, super_users=["admin"]) as kafka:
@@ -167,14 +169,13 @@ def test_the_end_of_the_python_is_the_end_of_the_broker(end: signal.Signals) -> 
         "    print(kafka.bootstrap_servers, kafka.log_dirs[1], flush=True)\n"
         "    signal.pause()\n"
     )
-    with subprocess.Popen(
-        [sys.executable, "-W", "error", "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as child:
+    command = [sys.executable, "-W", "error", "-c", program]
+    with started(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
         assert child.stdout
         address, directory = child.stdout.readline().split()
         assert is_listening(address)
         child.send_signal(end)
-        _, said = child.communicate(timeout=30)
+        _, said = child.communicate(timeout=PATIENCE_S)
     assert child.returncode in (-end, 130)
     assert ("KeyboardInterrupt" in said) == (end == signal.SIGINT)
     assert "Warning" not in said

@@ -1,11 +1,14 @@
 """Every incident is staged for real, shows on the broker as it should, and ends as it should."""
 
 import datetime as dt
+import uuid
 from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from tests.brokers import NEWEST, on_cluster
+from tests.incident_matrix import VERSIONS
 from toolkit.analysis.verdicts import VERDICTS
 from toolkit.errors import LabError, UsageError
 from toolkit.lab import Kafka, incidents
@@ -15,9 +18,6 @@ from toolkit.lab.incidents import (
     EVERYDAY,
     INCIDENTS,
     NEGLECTFUL,
-    REPLICATED,
-    STANDSTILL,
-    TWO_PHASE,
     Incident,
     Setup,
     Staged,
@@ -27,14 +27,10 @@ from toolkit.lab.staging import Steady
 from toolkit.sources import wire
 from toolkit.sources.wire import Wire
 
-NEWEST, OLDER = "4.3.1", ("2.8.2", "3.5.2", "3.9.2")
-SETUPS = (NEGLECTFUL, TWO_PHASE, STANDSTILL, REPLICATED, EVERYDAY)
 CASES = [
-    (version, incident)
-    for setup in SETUPS
-    for version in ((*OLDER, NEWEST) if setup is EVERYDAY else (NEWEST,))
-    for incident in INCIDENTS.values()
-    if incident.setup is setup
+    on_cluster(version, incident.setup, incident, id=f"{version}-{name}")
+    for name, incident in INCIDENTS.items()
+    for version in (VERSIONS if incident.setup is EVERYDAY else (NEWEST,))
 ]
 
 COORDINATOR = {  # its state for the transaction of the incident, and whether it still expects to end it there
@@ -63,37 +59,6 @@ COORDINATOR = {  # its state for the transaction of the incident, and whether it
 }
 
 
-class OneCluster:
-    """The cluster that is asked for; one at a time, so the tests stand in the order of their clusters."""
-
-    def __init__(self) -> None:
-        self.asked: tuple[str, Setup] | None = None
-        self.kafka: Kafka | None = None
-
-    def get(self, version: str, setup: Setup) -> Kafka:
-        if self.kafka is None or self.asked != (version, setup):
-            self.stop()
-            self.kafka = Kafka(version, brokers=setup.brokers, properties=setup.properties).start()
-            self.asked = version, setup
-        return self.kafka
-
-    def stop(self) -> None:
-        if self.kafka:
-            self.kafka.stop()
-
-
-@pytest.fixture(scope="module")
-def clusters() -> Iterator[OneCluster]:
-    found = OneCluster()
-    yield found
-    found.stop()
-
-
-@pytest.fixture
-def lab(clusters: OneCluster, request: pytest.FixtureRequest) -> Kafka:
-    return clusters.get(*request.param)
-
-
 @pytest.fixture
 def cluster(lab: Kafka) -> Iterator[Wire]:
     """A wire that asks broker 1, which no incident stops."""
@@ -102,7 +67,7 @@ def cluster(lab: Kafka) -> Iterator[Wire]:
 
 
 def on(setup: Setup) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("lab", [(NEWEST, setup)], indirect=True, ids=[setup.name])
+    return pytest.mark.parametrize("lab", [on_cluster(NEWEST, setup, id=setup.name)], indirect=True)
 
 
 @pytest.mark.lab
@@ -119,11 +84,7 @@ def test_a_neglectful_coordinator_leaves_a_transaction_open_past_its_timeout(lab
 
 
 @pytest.mark.lab
-@pytest.mark.parametrize(
-    ("lab", "incident"),
-    [pytest.param((version, each.setup), each, id=f"{version}-{each.name}") for version, each in CASES],
-    indirect=["lab"],
-)
+@pytest.mark.parametrize(("lab", "incident"), CASES, indirect=["lab"])
 def test_it_stands_as_described_and_ends_as_it_should(lab: Kafka, cluster: Wire, incident: Incident) -> None:
     with incident(lab) as staged:
         everything = (staged, *staged.also)
@@ -275,11 +236,12 @@ def test_steps_are_refused_in_kafkas_own_words(lab: Kafka, cluster: Wire) -> Non
 @pytest.mark.lab
 @on(EVERYDAY)
 def test_it_is_staged_where_it_is_asked_for(lab: Kafka, cluster: Wire) -> None:
-    first = INCIDENTS["never_added"](lab.bootstrap_servers, topic="orders", partition=2, records=5)
-    second = INCIDENTS["never_added"](lab.client_config(), topic="orders", partition=2)
-    assert (first.topic, first.partition, second.topic, second.partition) == ("orders", 2, "orders", 2)
+    topic = f"orders-{uuid.uuid4().hex[:6]}"
+    first = INCIDENTS["never_added"](lab.bootstrap_servers, topic=topic, partition=2, records=5)
+    second = INCIDENTS["never_added"](lab.client_config(), topic=topic, partition=2)
+    assert (first.topic, first.partition, second.topic, second.partition) == (topic, 2, topic, 2)
     assert second.start_offset == first.start_offset + 5
-    assert open_transactions(cluster, "orders", 0) == []
+    assert open_transactions(cluster, topic, 0) == []
 
 
 @pytest.mark.lab

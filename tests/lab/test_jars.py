@@ -1,10 +1,14 @@
 """Jars are fetched once, whole or not at all, and each failure says which artifact and why."""
 
+import subprocess
+import sys
 import threading
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from tests.process import PATIENCE_S, started
 from toolkit.errors import LabError
 from toolkit.lab import jars
 from toolkit.lab.jars import fetch_jars
@@ -30,9 +34,39 @@ def test_two_at_once_fetch_once(cache: Path, monkeypatch: pytest.MonkeyPatch) ->
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        thread.join(120)
     assert fetched == ["4.3.1"]
     assert fetch_jars("4.3.1") == cache / "4.3.1"
+
+
+FETCHES = """
+import sys, time
+from pathlib import Path
+from toolkit.lab import jars
+
+def fetch(version, directory):
+    with Path(sys.argv[1], "fetched").open("a") as file:
+        file.write(version)
+    (directory / "jars").mkdir(parents=True)
+    while not Path(sys.argv[1], "all have asked").exists():
+        time.sleep(0.01)
+
+jars.user_cache_path, jars._fetch = lambda name: Path(sys.argv[1]), fetch
+print("asks", flush=True)
+print(jars.fetch_jars("4.3.1"))
+"""
+
+
+def test_processes_at_once_fetch_once(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", FETCHES, str(tmp_path)]
+    with ExitStack() as stack:
+        processes = [stack.enter_context(started(command, stdout=subprocess.PIPE, text=True)) for _ in range(4)]
+        outputs = [each.stdout for each in processes if each.stdout]
+        assert [output.readline() for output in outputs] == ["asks\n"] * 4
+        (tmp_path / "all have asked").touch()
+        found = [each.communicate(timeout=PATIENCE_S)[0] for each in processes]
+    assert found == [f"{tmp_path / 'kafka' / '4.3.1'}\n"] * 4
+    assert (tmp_path / "fetched").read_text() == "4.3.1"
 
 
 def test_half_a_fetch_is_no_cache(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

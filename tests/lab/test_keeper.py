@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.process import started
 from toolkit.lab.keeper import Keeper
 
 STARTS_A_SLEEPER = """
@@ -24,7 +25,7 @@ print(sleeper.pid, flush=True)
 """
 
 
-def until(condition: Callable[[], bool], *, seconds: float = 20) -> bool:
+def until(condition: Callable[[], bool], *, seconds: float = 60) -> bool:
     deadline = time.monotonic() + seconds
     while not condition() and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -33,7 +34,7 @@ def until(condition: Callable[[], bool], *, seconds: float = 20) -> bool:
 
 def is_running(pid: int) -> bool:
     """Whether a process runs; one that is dead and only waits for its parent does not."""
-    state = subprocess.run(["ps", "-o", "state=", "-p", str(pid)], capture_output=True, text=True).stdout
+    state = subprocess.run(["ps", "-o", "state=", "-p", str(pid)], capture_output=True, text=True, timeout=60).stdout
     return bool(state.strip()) and not state.startswith("Z")
 
 
@@ -55,7 +56,7 @@ def is_running(pid: int) -> bool:
 def test_the_end_of_the_parent_is_the_end_of_all(tmp_path: Path, end: str) -> None:
     directory = tmp_path / "lab"
     directory.mkdir()
-    with subprocess.Popen(
+    with started(
         [sys.executable, "-c", STARTS_A_SLEEPER + end, str(directory)],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -63,7 +64,7 @@ def test_the_end_of_the_parent_is_the_end_of_all(tmp_path: Path, end: str) -> No
     ) as parent:
         assert parent.stdout
         sleeper = int(parent.stdout.readline())
-        parent.wait(timeout=20)
+        parent.wait(timeout=60)
         assert until(lambda: not directory.exists())
         assert until(lambda: not is_running(sleeper))
         if "fork" in end:
@@ -86,7 +87,7 @@ def test_stop_does_it_alone_when_the_helper_was_killed(tmp_path: Path) -> None:
     keeper = Keeper(directory)
     sleeper = keeper.start(["sleep", "600"], log=directory / "log")
     keeper._helper.kill()
-    keeper._helper.wait()
+    keeper._helper.wait(60)
     keeper.stop()
     assert sleeper.returncode == -signal.SIGKILL
     assert not directory.exists()
@@ -96,6 +97,6 @@ def test_output_goes_to_the_log(tmp_path: Path) -> None:
     directory = tmp_path / "lab"
     directory.mkdir()
     keeper = Keeper(directory)
-    keeper.start(["sh", "-c", "echo out; echo err >&2"], log=directory / "log").wait()
+    keeper.start(["sh", "-c", "echo out; echo err >&2"], log=directory / "log").wait(60)
     assert (directory / "log").read_text() == "out\nerr\n"
     keeper.stop()

@@ -84,6 +84,6 @@ def test_incidents_that_need_clusters_of_their_own_are_refused() -> None:
 def test_what_was_not_closed_is_closed_at_the_end() -> None:
     """A notebook's kernel ends without its last cell; the broker is gone, and nothing is said."""
     code = "from toolkit.lab import open_source; o = open_source('lab'); print(o.audit.path.parent)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=300)
     assert done.stderr == ""
     assert not Path(done.stdout.strip()).exists()

@@ -181,6 +181,7 @@ def test_they_come_along_in_a_wheel_and_load_from_a_zip(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=True,
+        timeout=120,
     )
     module, unpacked = done.stdout.split()
     assert module.startswith(str(wheel))

@@ -35,7 +35,7 @@ def own_folders(folder: Path) -> dict[str, str]:
     return {**mine, "JUPYTER_PLATFORM_DIRS": "1", "KAFKA_TXN_AUDIT_FILE": str(folder / "audit.jsonl")}
 
 
-def run(path: Path, folder: Path, *, seconds: float = 300) -> Outcome:
+def run(path: Path, folder: Path, *, seconds: float = 900) -> Outcome:
     """Run a notebook with nbval, which compares the outputs of its checked cells.
 
     Parameters
@@ -48,7 +48,7 @@ def run(path: Path, folder: Path, *, seconds: float = 300) -> Outcome:
         How long it may take.
     """
     report = folder / "nbval.xml"
-    line = ["-m", "pytest", "-q", "-p", "tests.notebooks.plain", "-p", "no:cacheprovider", "--nbval-lax",
+    line = ["-m", "pytest", "-q", "-n0", "-p", "tests.notebooks.plain", "-p", "no:cacheprovider", "--nbval-lax",
             "--nbval-current-env", "--color=no", "--rootdir", str(ROOT), f"--junitxml={report}", str(path)]  # fmt: skip
     environment = {**os.environ, **own_folders(folder), "PYTEST_ADDOPTS": ""}
     done = subprocess.run(

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.brokers import by_tier
 from tests.process import on
 from toolkit import Cluster
 from toolkit.lab import Kafka
@@ -25,7 +26,7 @@ def values(rows: list[Row]) -> dict[str, str | None]:
     return {row["name"]: row["value"] for row in rows if row["subject"] != "transactional_id"}
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", by_tier(*VERSIONS))
 def test_what_brokers_of_each_age_tell(version: str) -> None:
     with Kafka(version) as kafka:
         with INCIDENTS["open_young"](kafka) as staged:  # by a client as those before 4.0 are

@@ -1,6 +1,5 @@
 """Real producers commit, abort, time out and are fenced while the findings are asked for in a loop."""
 
-import os
 import random
 import threading
 import time
@@ -12,17 +11,19 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from tests.process import PATIENCE_S
+from tests.tiers import amount
 from toolkit import Cluster
 from toolkit.lab import Kafka
 from toolkit.lab.workload import Worker
 
-SECONDS = float(os.environ.get("KAFKA_TXN_RACE_SECONDS", "20"))
+SECONDS = amount(10, full=60)
 WORKERS = 6
 ENDINGS = {"commit": 60, "abort": 30, "fence": 5, "timeout": 2}
 PARTITIONS = 4
 
 
-@pytest.fixture(scope="module", params=["3.5.2", "4.3.1"])
+@pytest.fixture(scope="module", params=[pytest.param("3.5.2", marks=pytest.mark.full), "4.3.1"])
 def busy_kafka(request: pytest.FixtureRequest) -> Iterator[Kafka]:
     fast_timeouts = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": 200}
     with Kafka(request.param, properties=fast_timeouts) as kafka:
@@ -59,11 +60,12 @@ def look_on(kafka: Kafka, *, timeout: float, replicas: int, fits: frozenset[str]
         finally:
             stop.set()
             for worker in workers:
-                worker.join()
+                worker.join(PATIENCE_S)
     return verdicts, sum((worker.endings for worker in workers), Counter[str]())
 
 
 @pytest.mark.lab
+@pytest.mark.longer
 def test_no_live_transaction_is_ever_called_hanging(busy_kafka: Kafka) -> None:
     fits = frozenset({"ongoing", "ending", "unknown"})
     verdicts, endings = look_on(busy_kafka, timeout=30, replicas=1, fits=fits)
@@ -72,6 +74,7 @@ def test_no_live_transaction_is_ever_called_hanging(busy_kafka: Kafka) -> None:
 
 
 @pytest.mark.lab
+@pytest.mark.longer
 def test_nor_while_brokers_die_and_coordinators_move() -> None:
     """Leaders and coordinators move, logs are loaded, answers are missing: `unknown` is right, `hanging` never."""
     properties = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": 200}
@@ -93,6 +96,6 @@ def test_nor_while_brokers_die_and_coordinators_move() -> None:
             verdicts, endings = look_on(kafka, timeout=3, replicas=3, fits=fits)
         finally:
             stop.set()
-            killer.join()
+            killer.join(PATIENCE_S)
     assert verdicts["ongoing"] > 0
     assert endings["commit"] > 0

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from tests.brokers import NEWEST, OLDER, on_cluster
 from toolkit import Cluster
 from toolkit.lab import Kafka
 from toolkit.lab.consumer import blocked_consumer
@@ -92,27 +93,25 @@ def test_the_cause_of_each_incident(cluster: Cluster, kafka: Kafka, name: str) -
     assert (bare["records_held"], bare["compaction_held"]) == (None, None)
 
 
-@pytest.fixture(scope="module")
-def old_kafka() -> Iterator[Kafka]:
-    with Kafka("3.5.2", properties=EVERYDAY.properties) as broker:
-        yield broker
-
-
-@pytest.mark.parametrize("name", ["late_message", "late_after_commit", "offsets_never_added"])
-def test_the_cause_on_an_older_broker(old_kafka: Kafka, name: str) -> None:
-    with INCIDENTS[name](old_kafka) as staged, Cluster(old_kafka.bootstrap_servers, timeout=10) as cluster:
+@pytest.mark.parametrize(
+    ("lab", "name"),
+    [
+        on_cluster(OLDER, EVERYDAY, name, id=name)
+        for name in ("late_message", "late_after_commit", "offsets_never_added")
+    ],
+    indirect=["lab"],
+)
+def test_the_cause_on_an_older_broker(lab: Kafka, name: str) -> None:
+    with INCIDENTS[name](lab) as staged, Cluster(lab.bootstrap_servers, timeout=10) as cluster:
         row = judge(cluster, staged)
     assert codes(row) == CAUSES[name]
     if name == "offsets_never_added":
         assert (row["groups_held"], row["compaction_held"]) == ([staged.group], True)
 
 
-def test_an_id_that_has_expired_is_found_by_its_tombstone() -> None:
-    with (
-        Kafka("4.3.1", properties=NEGLECTFUL.properties) as kafka,
-        INCIDENTS["orphan"](kafka) as staged,
-        Cluster(kafka.bootstrap_servers, timeout=10) as cluster,
-    ):
+@pytest.mark.parametrize("lab", [on_cluster(NEWEST, NEGLECTFUL, id="neglectful")], indirect=True)
+def test_an_id_that_has_expired_is_found_by_its_tombstone(lab: Kafka) -> None:
+    with INCIDENTS["orphan"](lab) as staged, Cluster(lab.bootstrap_servers, timeout=10) as cluster:
         row = judge(cluster, staged)
         past = cluster.histories([staged.transactional_id])
     assert codes(row) == ["R4", "R3"]

@@ -55,7 +55,7 @@ class Played:
         return sorted({row["topic"] for row in self.partitions if not row["topic"].startswith("__")})
 
 
-@pytest.fixture(scope="module", params=["3.5.2", "4.3.1"])
+@pytest.fixture(scope="module", params=[pytest.param("3.5.2", marks=pytest.mark.full), "4.3.1"])
 def played(request: pytest.FixtureRequest) -> Iterator[Played]:
     """Every incident of a single broker, seen by its files while it runs, by requests, and then stopped."""
     with Kafka(request.param, properties=EVERYDAY.properties) as kafka, Cluster(kafka.bootstrap_servers) as cluster:

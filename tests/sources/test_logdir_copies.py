@@ -6,7 +6,6 @@ The margin for clocks is none here: all brokers are one, so that content proves 
 from __future__ import annotations
 
 import datetime as dt
-import os
 import random
 import shutil
 import threading
@@ -16,10 +15,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.process import PATIENCE_S
 from tests.sources.log_files import CLEANED, HIGH_WATERMARK, META, STATE_TOPIC
+from tests.tiers import amount
 from toolkit import Cluster, LogDir
 from toolkit.formats.records import coordinator_partition
 from toolkit.lab import Kafka
+from toolkit.lab.ask import until
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS
 from toolkit.lab.producer import TxnProducer, write_committed
 from toolkit.lab.workload import BUSY, Worker
@@ -36,7 +38,7 @@ PROPERTIES = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
     "log.cleaner.min.cleanable.ratio": "0.01",
 }
-SECONDS = float(os.environ.get("KAFKA_TXN_RACE_SECONDS", "3"))
+SECONDS = amount(3, full=60)
 
 
 @pytest.fixture(autouse=True)
@@ -81,6 +83,12 @@ def folders(root: Path, *, of_coordinators: bool) -> list[str]:
 MARKS = [META, CLEANED, HIGH_WATERMARK]
 
 
+def wait_for_checkpoint(cluster: Cluster, root: Path, topic: str) -> None:
+    """Until the high watermark of a topic's first partition is in its file."""
+    line = f"{topic} 0 {cluster.partition_rows([topic], [0])[0]['high_watermark']}"
+    until(lambda: True if line in (root / HIGH_WATERMARK).read_text().splitlines() else None, awaited=line)
+
+
 def finding(files: LogDir, topic: str, producer_id: int) -> Row:
     (row,) = (row for row in files.finding_rows([topic]) if row["producer_id"] == producer_id)
     return row
@@ -95,7 +103,7 @@ def test_a_partition_copied_before_the_end_of_a_transaction_and_its_coordinator_
     producer.add(topic, 0)
     producer.send(topic, 0)
     write_committed(cluster.wire, topic, 0)  # a marker behind its start
-    time.sleep(0.5)  # for the checkpoint
+    wait_for_checkpoint(cluster, root, topic)
     copy(root, tmp_path, [*folders(root, of_coordinators=False), *MARKS])
     producer.end(commit=True)
     copy(root, tmp_path, folders(root, of_coordinators=True))
@@ -115,7 +123,7 @@ def test_a_coordinator_copied_before_the_start_of_a_transaction_and_its_partitio
     producer.add(topic, 0)
     producer.send(topic, 0)
     write_committed(cluster.wire, topic, 0)
-    time.sleep(0.5)
+    wait_for_checkpoint(cluster, root, topic)
     copy(root, tmp_path, [*folders(root, of_coordinators=False), *MARKS])
     assert finding(LogDir(tmp_path, at_rest=True), topic, producer.producer_id)["verdict"] == "hanging"  # a false word
     row = finding(LogDir(tmp_path), topic, producer.producer_id)
@@ -124,6 +132,7 @@ def test_a_coordinator_copied_before_the_start_of_a_transaction_and_its_partitio
     producer.end(commit=True)
 
 
+@pytest.mark.longer
 def test_copies_in_any_order_under_load_accuse_nobody(busy: Kafka, cluster: Cluster, tmp_path: Path) -> None:
     root = busy.log_dirs[1]
     topics = [INCIDENTS["marker_only"](busy).topic for _ in range(2)]
@@ -151,7 +160,7 @@ def test_copies_in_any_order_under_load_accuse_nobody(busy: Kafka, cluster: Clus
     finally:
         stop.set()
         for worker in workers:
-            worker.join()
+            worker.join(PATIENCE_S)
     assert sum(worker.endings["commit"] for worker in workers) > 10
     assert {"ongoing", "unknown"} & verdicts
 
@@ -163,10 +172,8 @@ def test_what_does_hang_is_proven_by_the_content_of_a_live_directory(busy: Kafka
     other = next(name for number in range(10_000) if coordinator_partition(name := f"other-{number}", 50) == mine)
     TxnProducer(cluster.wire, other).init()
     row: Row = {}
-    for _ in range(50):  # until the checkpoints have caught up
+    deadline = time.monotonic() + PATIENCE_S
+    while row.get("verdict") != "hanging":  # until the checkpoints have caught up
+        assert time.monotonic() < deadline, row["missing"]
         row = finding(LogDir(busy.log_dirs[1]), staged.topic, staged.producer_id)
-        if row["verdict"] == "hanging":
-            break
-        time.sleep(0.1)
-    assert row["verdict"] == "hanging", row["missing"]
     assert (row["start_offset"], row["missing"]) == (staged.start_offset, [])

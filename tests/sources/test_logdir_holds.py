@@ -37,7 +37,7 @@ class Past:
     findings: list[Row]
 
 
-@pytest.fixture(scope="module", params=["3.5.2", "4.3.1"])
+@pytest.fixture(scope="module", params=[pytest.param("3.5.2", marks=pytest.mark.full), "4.3.1"])
 def past(request: pytest.FixtureRequest) -> Iterator[Past]:
     with ExitStack() as stack:
         kafka = stack.enter_context(Kafka(request.param, properties={**BUSY, **EVERYDAY.properties}))

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from tests.sources.log_files import after, data, marker, write_log, write_root
+from tests.tiers import amount
 from toolkit.formats.batches import write_batch
 from toolkit.formats.headers import HEADER
 from toolkit.sources.log_tables import Part, clip
@@ -23,7 +24,6 @@ from toolkit.sources.logdir.layout import discover
 from toolkit.sources.logdir.splits import Split, read_split, splits
 
 BATCHES = 240
-FUZZED = int(os.environ.get("KAFKA_TXN_FUZZ", "60"))
 
 
 def batches(base_offset: int) -> Iterator[bytes]:
@@ -136,12 +136,13 @@ def test_damage_up_to_the_next_stretch_is_named_as_in_the_whole_log(folder: Path
     )
 
 
+@pytest.mark.longer
 def test_whatever_is_damaged_nothing_is_lost_or_told_twice(folder: Path) -> None:
     seed = random.randrange(1 << 32)
     chance = random.Random(seed)
     log = folder / f"{480:020}.log"
     sound, index = log.read_bytes(), (folder / f"{480:020}.index").read_bytes()
-    for _ in range(FUZZED):
+    for _ in range(int(amount(60, full=1000))):
         content, entries = bytearray(sound), bytearray(index)
         for _ in range(chance.randint(1, 4)):
             at, size = chance.randrange(len(content)), chance.choice([1, 8, 70, 900])

@@ -2,7 +2,6 @@
 
 import datetime as dt
 import resource
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,7 +14,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from tests.process import ROOT
+from tests.process import ROOT, started
 from tests.sources.recorded import NINE, files, rows_of, sample
 from toolkit import Recording
 from toolkit.errors import DecodeError, NotFound, UsageError
@@ -345,7 +344,7 @@ def test_reading_while_a_recorder_writes_and_merges(tmp_path: Path) -> None:
     directory, count = tmp_path / "recording", 60
     Writer(directory).close()
     arguments = [sys.executable, "-m", "tests.sources.recorded_meanwhile", str(directory), str(count)]
-    with subprocess.Popen(arguments, cwd=ROOT) as writing:
+    with started(arguments, cwd=ROOT) as writing:
         seen = plain = 0
         while writing.poll() is None:
             for name in ("findings", "producers"):
@@ -362,7 +361,7 @@ def test_reading_while_a_recorder_writes_and_merges(tmp_path: Path) -> None:
                 each = pd.Series(rows["sample"].to_pylist()).value_counts()
                 assert (each == each.iloc[0]).all() if len(each) else True
                 assert len(each) >= seen - 1 if name == "findings" else True
-    assert writing.returncode == 0
+        assert writing.returncode == 0
     assert plain > 0
     assert Recording(directory).history("findings")["sample"].nunique() == count
 

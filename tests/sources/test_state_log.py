@@ -83,6 +83,7 @@ def test_a_hang_on_an_old_broker_is_proven_by_the_log(old: Cluster) -> None:
 
 
 def test_what_is_not_read_in_time_is_a_failure_and_no_proof(old: Cluster) -> None:
+    TxnProducer(old.wire, "makes-the-topic").init()
     log = read(old, timeout=0)
     assert not log.whole
     assert {row["error"].partition(":")[0] for row in log.failures} == {"REQUEST_TIMED_OUT"}

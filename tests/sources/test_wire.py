@@ -160,7 +160,7 @@ def test_many_threads_share_a_wire(connected: Wire) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        thread.join(120)
     assert got == [25] * 8
 
 

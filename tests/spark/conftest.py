@@ -1,12 +1,7 @@
-"""One Spark session, and one history of real clients, for every test that needs them.
-
-``KAFKA_TXN_ORACLE_SECONDS=60 pytest tests/spark`` lets the clients work for longer; ``KAFKA_TXN_ORACLE_SEED`` says what
-they do.
-"""
+"""One Spark session, and one history of real clients, for every test that needs them."""
 
 from __future__ import annotations
 
-import os
 import shutil
 import uuid
 from collections.abc import Iterator
@@ -16,15 +11,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.tiers import amount, seed
 from toolkit.lab import Kafka
-from toolkit.lab.session import local_session
+from toolkit.lab.session import SMALL, local_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SMALL = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "4"}
-SECONDS = float(os.environ.get("KAFKA_TXN_ORACLE_SECONDS", "6"))
-SEED = os.environ.get("KAFKA_TXN_ORACLE_SEED") or uuid.uuid4().hex[:6]
+FEW = {**SMALL, "spark.sql.shuffle.partitions": "4"}  # more than one, as things come in any order then
 STAGED = ("never_added", "late_message", "superseded_elsewhere", "open_young")
 
 
@@ -38,7 +32,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """Classic Spark, two threads."""
-    session = local_session(master="local[2]", config=SMALL)
+    session = local_session(master="local[2]", config=FEW)
     yield session
     session.stop()
 
@@ -55,7 +49,7 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("history") / "logs"
     with ExitStack() as stack:
         kafka = stack.enter_context(Kafka("4.3.1", properties={**BUSY, **EVERYDAY.properties}))
-        stack.enter_context(random_workload(kafka, seed=SEED, seconds=SECONDS))
+        stack.enter_context(random_workload(kafka, seed=seed() or uuid.uuid4().hex[:6], seconds=amount(6, full=30)))
         for name in STAGED:
             stack.enter_context(INCIDENTS[name](kafka))
         kafka.stop_broker(1)

@@ -27,7 +27,7 @@ def delta(mode: str, *arguments: str) -> dict[str, list[int]]:
         pytest.skip(str(error))
     command = [sys.executable, "-m", "tests.spark.delta_rows", mode, *arguments]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=500)
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=1100)
     if done.returncode and any(text in done.stderr for text in NOT_THERE):
         pytest.skip("The jars of Delta Lake cannot be had here.")
     assert done.returncode == 0, done.stderr

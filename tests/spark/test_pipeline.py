@@ -1,7 +1,4 @@
-"""All of it, on the directories of a real broker: a run adds what is new, and crashes leave nothing behind.
-
-``KAFKA_TXN_KILLS=20 pytest tests/spark/test_pipeline.py`` kills Spark at so many moments.
-"""
+"""All of it, on the directories of a real broker: a run adds what is new, and crashes leave nothing behind."""
 
 from __future__ import annotations
 
@@ -24,6 +21,7 @@ import pyarrow.dataset as ds
 import pytest
 
 from tests.sources.recorded import NINE, rows_of, sample
+from tests.tiers import amount, seed
 from toolkit import Cluster, LogDir
 from toolkit.lab import Kafka
 from toolkit.schema import BATCHES, RECORDED
@@ -39,7 +37,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.lab
 
-KILLS = int(os.environ.get("KAFKA_TXN_KILLS", "1"))
+KILLS = int(amount(1, full=5))
 MIN_HELD_MS = 50
 COORDINATORS = 3  # partitions of each coordinators' topic, so that there is less to do
 ROOT = Path(__file__).resolve().parents[2]
@@ -158,13 +156,14 @@ def test_runs_add_up_to_a_single_one(spark: SparkSession, stages: list[Path], si
     assert len(unchanged) == len(stamps(stages[0]) & stamps(stages[1]))
 
 
+@pytest.mark.longer
 def test_a_run_that_was_killed_is_made_whole_by_the_next(
     spark: SparkSession, stages: list[Path], single: tuple[Path, Path]
 ) -> None:
     logs, of_one = single
     out = of_one.parent / "killed"
     put(stages[1], logs)
-    dice = random.Random(os.environ.get("KAFKA_TXN_ORACLE_SEED"))
+    dice = random.Random(seed())
     for _ in range(KILLS):
         kill(logs, out, writes=dice.randint(1, 12))
     go(spark, logs, out)
@@ -184,7 +183,7 @@ def kill(logs: Path, out: Path, *, writes: int) -> None:
             seen |= {path.parent for name in ("_temporary", ".spark-staging*") for path in out.rglob(name)}
     finally:
         os.killpg(process.pid, signal.SIGKILL)
-        _, said = process.communicate()
+        _, said = process.communicate(timeout=120)
     assert process.returncode in {0, -signal.SIGKILL}, said
 
 

@@ -24,7 +24,10 @@ ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.timeout(1800)  # a new venv, and a Spark of its own that reads every table
 
 ROWS = Path(__file__).with_name("rows.py")
-OLDEST = ("pyspark[connect]==4.0.0", "pandas==2.2.3", "pyarrow==18.1.0", "numpy<2.3", "setuptools")
+PACKAGES = ("pyspark[connect]==4.0.0", "pandas==2.2.3", "pyarrow==18.1.0", "numpy<2.3", "setuptools")
+
+# Classic Spark of today is what the other tests of this folder run on.
+FULL = ["classic-newest", *(f"{mode}-oldest" for mode in CLASSES)]
 
 WITHOUT_THE_PACKAGE = """\
 #!/bin/sh
@@ -49,14 +52,16 @@ def oldest(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "--disable-pip-version-check",
         "--editable",
         str(ROOT),
-        *OLDEST,
+        *PACKAGES,
     ]
     done = subprocess.run(install, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr
     return python
 
 
-@pytest.fixture(scope="module", params=[f"{mode}-{age}" for age in ("newest", "oldest") for mode in CLASSES])
+@pytest.fixture(
+    scope="module", params=["connect-newest", *(pytest.param(each, marks=pytest.mark.full) for each in FULL)]
+)
 def answers(request: pytest.FixtureRequest, history: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What a process with a session of its own made of the history."""
     out = tmp_path_factory.mktemp(request.param)
@@ -78,7 +83,8 @@ def answers(request: pytest.FixtureRequest, history: Path, tmp_path_factory: pyt
 
 def site_packages(python: Path) -> str:
     script = "import sysconfig; print(sysconfig.get_path('purelib'))"
-    return subprocess.run([python, "-c", script], capture_output=True, text=True, check=True).stdout.strip()
+    command = [str(python), "-c", script]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout.strip()
 
 
 @pytest.mark.parametrize("table", READ)

@@ -42,14 +42,14 @@ def guarded() -> Iterator[Kafka]:
         yield kafka
 
 
-@pytest.fixture(scope="module", params=CLASSES)
+@pytest.fixture(scope="module", params=["connect", pytest.param("classic", marks=pytest.mark.full)])
 def found(request: pytest.FixtureRequest, guarded: Kafka, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp(request.param)
     script = str(Path(__file__).with_name("canary.py"))
     command = [sys.executable, script, request.param, guarded.bootstrap_servers, USER, str(folder)]
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK_", "SPARK_"))}
     done = subprocess.run(
-        command, cwd=ROOT, env=environment | {"CANARY": CANARY}, capture_output=True, text=True, timeout=500
+        command, cwd=ROOT, env=environment | {"CANARY": CANARY}, capture_output=True, text=True, timeout=1100
     )
     assert done.returncode == 0, done.stderr.replace(CANARY, "[the canary]")
     answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])

@@ -1,7 +1,4 @@
-"""``kafka_transactions``: the flight recorder as a stream that outlives its brokers, and one look as a batch.
-
-With ``KAFKA_TXN_STREAM_SECONDS=1800`` it outlives more of them.
-"""
+"""``kafka_transactions``: the flight recorder as a stream that outlives its brokers, and one look as a batch."""
 
 from __future__ import annotations
 
@@ -24,6 +21,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql.datasource import CaseInsensitiveDict, InputPartition
 
 from tests.sources.test_outage import create, is_led
+from tests.tiers import amount
 from toolkit import Cluster
 from toolkit.config import ClientConfig
 from toolkit.errors import UsageError
@@ -45,7 +43,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-SECONDS = float(os.environ.get("KAFKA_TXN_STREAM_SECONDS", "60"))
+SECONDS = amount(30, full=300)
 INTERVAL = 5.0
 HANGING, ALIVE = "hanging", "alive"
 
@@ -349,6 +347,7 @@ class Trouble:
 
 
 @pytest.mark.lab
+@pytest.mark.longer
 @pytest.mark.timeout(SECONDS + 900)
 def test_a_stream_outlives_outages(spark: SparkSession, three: Kafka, tmp_path: Path) -> None:
     """Brokers are killed, silenced and started again, the query is stopped and started again from its checkpoint.

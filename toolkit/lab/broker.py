@@ -19,7 +19,7 @@ from typing import Self
 from toolkit.errors import LabError, NotFound, UsageError
 from toolkit.lab import zookeeper
 from toolkit.lab.jars import fetch_jars
-from toolkit.lab.java import find_java, java_command
+from toolkit.lab.java import UNVERIFIED, find_java, java_command
 from toolkit.lab.keeper import Keeper
 from toolkit.lab.ready import is_ready, quiet_admin
 from toolkit.lab.settings import Node, free_ports, properties_text, server_properties
@@ -312,7 +312,9 @@ class Kafka:
         self._processes[broker_id] = self._run("kafka.Kafka", str(node.settings), log=node.log)
 
     def _run(self, main_class: str, *arguments: str, log: Path) -> subprocess.Popen[bytes]:
-        command = java_command(self._java, main_class, *arguments, classpath=self._classpath, heap=self._heap)
+        command = java_command(
+            self._java, main_class, *arguments, classpath=self._classpath, heap=self._heap, options=UNVERIFIED
+        )
         return self._running().start(command, log=log)
 
     def _wait_until_ready(self, *broker_ids: int) -> None:

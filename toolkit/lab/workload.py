@@ -30,17 +30,18 @@ BUSY: Mapping[str, object] = {
 ENDINGS = {"commit": 55, "abort": 25, "empty": 4, "idle": 6, "fence": 6, "timeout": 3}
 COPIER = "org.apache.kafka.tools.TransactionalMessageCopier"
 COPIED = 2000  # messages that each Java client copies in transactions
+PATIENCE_S = 600  # on a machine that does much else, for what takes seconds
 
 LEFT_OPEN = """
 import sys, time
 from confluent_kafka import Producer
 producer = Producer({"bootstrap.servers": sys.argv[1], "transactional.id": sys.argv[2],
                      "transaction.timeout.ms": int(sys.argv[5]), "log_level": 0})
-producer.init_transactions(20)
+producer.init_transactions(120)
 producer.begin_transaction()
 for number in range(3):
     producer.produce(sys.argv[3], b"left open", key=b"left", partition=int(sys.argv[4]))
-    producer.flush(20)
+    producer.flush(120)
 print("open", flush=True)
 time.sleep(600)
 """
@@ -163,7 +164,13 @@ class Workload:
 
 
 def random_workload(
-    kafka: Kafka, *, seed: str = "one", seconds: float = 10, workers: int = 4, delete_records: bool = True
+    kafka: Kafka,
+    *,
+    seed: str = "one",
+    seconds: float = 10,
+    workers: int = 4,
+    delete_records: bool = True,
+    every_ending: bool = False,
 ) -> Workload:
     """Let real clients work for a while, and return what they wrote to; the last transactions stay open.
 
@@ -185,6 +192,8 @@ def random_workload(
         librdkafka producers at the same time.
     delete_records
         Whether the oldest records of one topic are deleted meanwhile.
+    every_ending
+        Whether to go on until transactions have ended in every way.
     """
     kinds = {
         f"plain-{seed}": (4, {}),
@@ -203,8 +212,9 @@ def random_workload(
     for thread in (*threads, copying):
         thread.start()
     try:
-        deadline, killed = time.monotonic() + seconds, 0
-        while time.monotonic() < deadline:
+        began, killed = time.monotonic(), 0
+        wanted = set(ENDINGS) if every_ending else set()
+        while (lasted := time.monotonic() - began) < seconds or (lasted < PATIENCE_S and _missing(threads, wanted)):
             left = _leave_open(kafka, f"killed-{seed}-{killed}", places[killed % len(places)], timeout_ms=1500)
             left.kill()
             left.communicate()
@@ -220,8 +230,13 @@ def random_workload(
     for number, place in enumerate(places[::2]):
         load._left.append(_leave_open(kafka, f"open-{seed}-{number}", place, timeout_ms=600_000))
         load.endings["open"] += 1
-    until(lambda: _only_open(kafka, seed), awaited="the timeouts of what was killed")
+    until(lambda: _only_open(kafka, seed), awaited="the timeouts of what was killed", timeout=PATIENCE_S)
     return load
+
+
+def _missing(workers: Sequence[Worker], wanted: set[str]) -> set[str]:
+    """Endings that no worker has come to yet."""
+    return wanted.difference(*(set(worker.endings) for worker in workers))
 
 
 def _only_open(kafka: Kafka, seed: str) -> bool | None:
@@ -272,6 +287,7 @@ def _copy(kafka: Kafka, seed: str, load: Workload) -> None:
         *("--input-topic", f"copied-{seed}", "--input-partition", "0", "--output-topic", f"copies-{seed}"),
         *("--max-messages", str(COPIED), "--transaction-size", "50", "--transaction-timeout", "30000"),
         *("--consumer-group", f"copiers-{seed}", "--enable-random-aborts"),
+        timeout=PATIENCE_S,
     )
     load.endings["copied" if done.returncode == 0 else "copy failed"] += 1
 

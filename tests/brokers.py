@@ -1,0 +1,89 @@
+"""The real brokers that the tests of one worker share, and the versions that each tier runs on."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from toolkit.lab import Kafka
+
+if TYPE_CHECKING:  # with kafka-python, which has to wait for pytest's filters of warnings
+    from toolkit.lab.incidents import Setup
+
+__all__ = ["NEWEST", "OLDER", "Brokers", "by_tier", "on_cluster"]
+
+NEWEST = "4.3.1"
+OLDER = "3.5.2"
+"""The newest before KIP-890: every incident can be staged on it as it ships, and its clients know no newer protocol."""
+
+IDLE = 2  # clusters that are kept running while no test uses them
+
+
+@dataclass(kw_only=True)
+class _Shared:
+    kafka: Kafka
+    users: int = 0
+
+
+class Brokers:
+    """Clusters by version and setup, each started once and kept for the next test that wants it.
+
+    Tests of a shared cluster write to topics and ids of their own, and bring back the brokers that they stop.
+    """
+
+    def __init__(self) -> None:
+        self._shared: dict[tuple[str, str], _Shared] = {}  # the least recently used first
+
+    @contextlib.contextmanager
+    def use(self, version: str, setup: Setup) -> Iterator[Kafka]:
+        """A running cluster; as long as it is used it is not stopped."""
+        key = version, setup.name
+        shared = self._shared.pop(key, None)
+        if shared is None:
+            self._stop_idle(keep=IDLE - 1)
+            shared = _Shared(kafka=Kafka(version, brokers=setup.brokers, properties=setup.properties).start())
+        self._shared[key] = shared
+        shared.users += 1
+        try:
+            yield shared.kafka
+        finally:
+            shared.users -= 1
+
+    def stop(self) -> None:
+        """Stop those that no test uses."""
+        self._stop_idle(keep=0)
+
+    def _stop_idle(self, *, keep: int) -> None:
+        idle = [key for key, shared in self._shared.items() if not shared.users]
+        for key in idle[: max(len(idle) - keep, 0)]:
+            self._shared.pop(key).kafka.stop()
+
+
+def by_tier(*versions: str, group: str = "") -> list[Any]:
+    """Versions as parameters of a lab test: all but the newest and `OLDER` are in the full tier.
+
+    With a group, tests of one version are run by one worker, whatever file they are in.
+    """
+    return [pytest.param(each, marks=_marks(each, group and f"{group} {each}")) for each in versions]
+
+
+def on_cluster(version: str, setup: Setup, *values: Any, id: str) -> Any:
+    """Parameters ``(version, setup)`` of the fixture ``lab``, and others, in that cluster's group and version's tier.
+
+    Every worker has the fixture ``kafka``, so its cluster has no group.
+    """
+    group = "" if (version, setup.name) == (NEWEST, "everyday") else f"{version} {setup.name}"
+    return pytest.param((version, setup), *values, marks=_marks(version, group), id=id)
+
+
+def _marks(version: str, group: str) -> list[pytest.MarkDecorator]:
+    marks = [pytest.mark.lab]
+    if version not in {OLDER, NEWEST}:
+        marks.append(pytest.mark.full)
+    if group:
+        marks.append(pytest.mark.xdist_group(group))
+    return marks

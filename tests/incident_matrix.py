@@ -1,0 +1,187 @@
+"""The verdict on every incident on every Kafka of the lab, and the table of them in README.md.
+
+``python -m tests.incident_matrix`` stages them all and writes the table anew; each test compares its own cells with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from unittest import mock
+
+from toolkit import Cluster
+from toolkit.analysis import verdicts
+from toolkit.errors import ToolkitError
+from toolkit.lab import Kafka
+from toolkit.lab.incidents import INCIDENTS, Incident, Setup, Staged
+from toolkit.schema import Row
+from toolkit.sources import look
+
+__all__ = ["ABSENT", "SETUPS", "VERSIONS", "cells_in_readme", "exists", "observe", "table", "table_in_readme"]
+
+README = Path(__file__).resolve().parent.parent / "README.md"
+BEGIN, END = "<!-- incidents: written by tests/incident_matrix.py -->", "<!-- end of incidents -->"
+# 2.8 has no ListTransactions: its verdicts come from __transaction_state.
+VERSIONS = ("2.8.2", "3.5.2", "3.9.2", "4.3.1")
+SETUPS: Mapping[str, Setup] = {incident.setup.name: incident.setup for incident in INCIDENTS.values()}
+ABSENT = "-"  # the incident does not exist on a version
+AT_ONCE = 6  # incidents that one broker has at the same time
+PATIENCE_S = 120
+
+
+def exists(incident: Incident, version: str) -> bool:
+    """Whether an incident can be staged on a version."""
+    return _numbers(incident.since) <= _numbers(version)
+
+
+@contextlib.contextmanager
+def short_graces() -> Iterator[None]:
+    """Two seconds instead of 15 and 60, so that what comes later can be waited for."""
+    soon = dt.timedelta(seconds=2)
+    with (
+        mock.patch.object(verdicts, "TIMEOUT_GRACE", soon),
+        mock.patch.object(verdicts, "PREPARE_GRACE", soon),
+        mock.patch.object(look, "OLD", soon),
+    ):
+        yield
+
+
+def observe(kafka: Kafka, setup: Setup) -> Mapping[str, str]:
+    """Stage all incidents of a setup and return the cell of each: its verdicts, or why it did not get the right one.
+
+    Those of one broker stand side by side, so that their waits overlap; those that stop brokers come one by one.
+    """
+    plays = [_Play(kafka, each) for each in INCIDENTS.values() if each.setup is setup and exists(each, kafka.version)]
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        for together in [plays] if setup.brokers == 1 else [[each] for each in plays]:
+            with contextlib.ExitStack() as stack:
+                list(threads.map(_Play.at_once, together))
+                for each in together:
+                    stack.callback(each.close)
+                with short_graces():
+                    list(threads.map(_Play.later, together))
+    return {each.incident.name: each.cell for each in plays}
+
+
+class _Play:
+    """One incident, and what is said of it."""
+
+    def __init__(self, kafka: Kafka, incident: Incident) -> None:
+        self.kafka, self.incident = kafka, incident
+        self.staged: Staged | None = None
+        self._verdicts: list[str] = []
+        self._failure = ""
+
+    @property
+    def cell(self) -> str:
+        return self._failure or ", later ".join(f"`{verdict}`" for verdict in self._verdicts)
+
+    def at_once(self) -> None:
+        """Stage it, and judge it by the graces that the product has: a busy machine takes seconds for that."""
+        with self._failing():
+            staged = self.staged = self.incident(self.kafka)
+            with self._cluster() as cluster:
+                self._verdicts.append(_judge(cluster, staged, expected=staged.expected))
+                for other in staged.also:
+                    _judge(cluster, other, expected=other.expected)
+
+    def later(self) -> None:
+        """Judge it until time has brought the later verdict, if there is one."""
+        with self._failing():
+            if self.staged and self.staged.later and not self._failure:
+                with self._cluster() as cluster:
+                    self._verdicts.append(_until_judged(cluster, self.staged))
+
+    def close(self) -> None:
+        if self.staged:
+            self.staged.close()
+
+    def _cluster(self) -> Cluster:
+        # A broker that was stopped is waited for in vain; a busy one is not.
+        return Cluster(self.kafka.bootstrap_servers, timeout=10 if self.incident.brokers > 1 else 30)
+
+    @contextlib.contextmanager
+    def _failing(self) -> Iterator[None]:
+        try:
+            yield
+        except (AssertionError, ToolkitError) as error:
+            self._failure = f"failed: {type(error).__name__}: {error}"
+
+
+def _row(rows: Sequence[Row], staged: Staged) -> Row:
+    """The row of what was staged: of its producer, or of its partition where nothing is open."""
+    producer_id = None if staged.expected in {"clear", "unreplicated"} else staged.producer_id
+    mine = [row for row in rows if row["producer_id"] == producer_id]
+    assert len(mine) == 1, [(row["producer_id"], row["verdict"]) for row in rows]
+    return mine[0]
+
+
+def _judge(cluster: Cluster, staged: Staged, *, expected: str, long_ms: int = 900_000) -> str:
+    """The verdict on what was staged, which must also name its offset and what a person does next."""
+    rows = cluster.finding_rows([staged.topic], [staged.partition], looks_apart=1.1, max_transaction_timeout_ms=long_ms)
+    row = _row(rows, staged)
+    if row["producer_id"] is not None:
+        assert row["start_offset"] == staged.start_offset
+    assert row["reason"]
+    assert row["evidence"]
+    assert (row["verdict"] == "hanging") == ("kafka-txn abort" in row["remedy"])
+    assert bool(row["missing"]) == (row["verdict"] == "unknown")
+    assert row["verdict"] == expected, row
+    return str(row["verdict"])
+
+
+def _until_judged(cluster: Cluster, staged: Staged) -> str:
+    """Ask until time has brought the later verdict."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            return _judge(cluster, staged, expected=staged.later, long_ms=500)
+        except AssertionError:
+            if time.monotonic() > deadline:
+                raise
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")))
+
+
+def table(cell: Callable[[Incident, str], str]) -> str:
+    """The table of README.md, with a cell for each incident and version."""
+    lines = ["| incident | what was staged | " + " | ".join(VERSIONS) + " |"]
+    lines += ["| --- | --- |" + " --- |" * len(VERSIONS)]
+    for name, incident in INCIDENTS.items():
+        lines += [f"| `{name}` | {incident.what} | " + " | ".join(cell(incident, each) for each in VERSIONS) + " |"]
+    return "\n".join(lines)
+
+
+def table_in_readme() -> str:
+    """The table as README.md has it."""
+    return README.read_text().split(BEGIN)[1].split(END)[0].strip()
+
+
+def cells_in_readme() -> Mapping[tuple[str, str], str]:
+    """Its cells, by incident and version."""
+    rows = [re.split(r" *\| *", line.strip("| ")) for line in table_in_readme().splitlines()[2:]]
+    return {(row[0].strip("`"), version): cell for row in rows for version, cell in zip(VERSIONS, row[2:], strict=True)}
+
+
+def main() -> None:
+    """Stage everything everywhere, and write the table."""
+    found: dict[tuple[str, str], str] = {}
+    for version in VERSIONS:
+        for setup in SETUPS.values():
+            with Kafka(version, brokers=setup.brokers, properties=setup.properties) as kafka:
+                found |= {(name, version): cell for name, cell in observe(kafka, setup).items()}
+            print(f"{version} {setup.name}")
+    before, after = README.read_text().split(BEGIN)[0], README.read_text().split(END)[1]
+    rows = table(lambda incident, version: found.get((incident.name, version), ABSENT))
+    README.write_text(f"{before}{BEGIN}\n\n{rows}\n\n{END}{after}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,48 @@
+"""Two tiers: what ``pytest`` runs, and what only ``pytest -m full`` does.
+
+A test marked ``full`` belongs to the second one. A test marked ``longer`` belongs to both, and does more in the second.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import pytest
+from hypothesis import settings
+
+__all__ = ["amount", "fuzzed", "is_full", "seed", "set_tier"]
+
+T = TypeVar("T", bound=Callable[..., Any])
+
+TIER = "KAFKA_TXN_TEST_TIER"  # in the environment, so that processes of a test know it too
+AMOUNT, SEED = "KAFKA_TXN_TEST_AMOUNT", "KAFKA_TXN_TEST_SEED"
+
+
+def set_tier(markers: str) -> None:
+    """Set the tier that a ``-m`` expression asks for, before test modules are imported."""
+    os.environ[TIER] = "full" if re.search(r"(?<!not )\bfull\b", markers) else "first"
+
+
+def is_full() -> bool:
+    """Whether the second tier runs."""
+    return os.environ.get(TIER) == "full"
+
+
+def amount(first: float, *, full: float) -> float:
+    """How many seconds or how often, by tier; ``KAFKA_TXN_TEST_AMOUNT=10`` makes it ten times as much."""
+    return (full if is_full() else first) * float(os.environ.get(AMOUNT, "1"))
+
+
+def seed() -> str | None:
+    """What ``KAFKA_TXN_TEST_SEED`` says, to repeat what a test did at random."""
+    return os.environ.get(SEED)
+
+
+def fuzzed(first: int, *, full: int | None = None, **options: Any) -> Callable[[T], T]:
+    """A test of hypothesis with so many examples, and in the full tier ten times as many if it is not said."""
+    examples = int(amount(first, full=full or 10 * first))
+    bounds = settings(deadline=None, max_examples=examples, **options)
+    return lambda test: pytest.mark.longer(bounds(test))
