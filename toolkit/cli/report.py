@@ -103,8 +103,9 @@ def report(
         rows = recorded.finding_rows(topic, partition, at=time, max_transaction_timeout_ms=long_ms, min_held_ms=held)
         tables = tables_around(rows, recorded, remark=remark)
     elif files:
-        rows = files.finding_rows(topic, partition, max_transaction_timeout_ms=long_ms, min_held_ms=held)
-        tables = tables_around(rows, files, remark=remark)
+        with files.one_listing():
+            rows = files.finding_rows(topic, partition, max_transaction_timeout_ms=long_ms, min_held_ms=held)
+            tables = tables_around(rows, files, remark=remark)
     else:
         with connect(ctx, bootstrap_server, command_config, timeout=timeout) as cluster:
             progress(f"Looking; whatever is in doubt is looked at again {looks_apart:g} s later ...")

@@ -22,7 +22,7 @@ Pieces = Sequence[tuple[int, bytes]]
 """Positions in a file, and the bytes from there on."""
 
 
-SMALL_PIECE_BYTES = 1 << 22  # where the end lies within a segment, little is read behind it
+SMALL_PIECE_BYTES = 1 << 24  # where the end lies within a segment, little is read behind it
 TORN_BETWEEN = "CORRUPT_BATCH: The segment ends within a batch, though another segment follows it."
 
 
@@ -38,8 +38,8 @@ def read_parts(listing: Listing, *, start: int | None = None, stop: int | None =
     stop
         Offset from which on nothing is read; batches a little behind it come too.
     """
-    piece_bytes = PIECE_BYTES if stop is None else SMALL_PIECE_BYTES
     for segment, position, is_newest in _segments(listing, start, stop):
+        piece_bytes = SMALL_PIECE_BYTES if stop is not None and _is_last(listing, segment, stop) else PIECE_BYTES
         for scanned in scan_file(segment.path, start=position, piece_bytes=piece_bytes):
             yield Part(scanned if is_newest else followed(scanned), str(segment.path))
             if _is_behind(scanned, stop):
@@ -89,6 +89,10 @@ def _segments(listing: Listing, start: int | None, stop: int | None) -> Iterator
             return
         position = position_before(listing, segment, start) if start is not None and number == first else 0
         yield segment, position, number == len(segments) - 1
+
+
+def _is_last(listing: Listing, segment: OfLog, stop: int) -> bool:
+    return all(each.offset <= segment.offset or each.offset >= stop for each in listing.segments)
 
 
 def _is_behind(scanned: Scanned, stop: int | None) -> bool:

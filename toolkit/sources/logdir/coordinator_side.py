@@ -116,11 +116,7 @@ def read_coordinator_side(contents: Contents, *, count: int | None) -> Coordinat
 def _read(read: ReadLog) -> StatePartition:
     state = read.state
     found = StatePartition(read=read, errors=[state.error] if state.error else [])
-    try:
-        events = [*state.window.records.errors, *state.window.records.newest()]
-    except OSError as exc:
-        events = [{"error": f"UNREADABLE: {exc.strerror}."}]
-    for event in events:
+    for event in (*state.window.records.errors, *state.window.records.newest()):
         if not event["error"]:
             found.newest[event["transactional_id"]] = event
         elif not event["error"].startswith("TORN_TAIL"):  # which the state knows of

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from toolkit.errors import UsageError
@@ -29,6 +30,7 @@ class Opened:
     def __init__(self, paths: Sequence[str | os.PathLike[str]]) -> None:
         self.paths = [Path(path) for path in paths]
         self._texts: dict[tuple[str, int, int], Sequence[Log]] = {}
+        self._listed: Contents | None = None
         self._layout()
 
     @property
@@ -38,10 +40,21 @@ class Opened:
         unnamed = [LeftOut(Path(log.name), UNNAMED) for log in contents.logs if log.where.topic is None]
         return [*contents.layout.left_out, *(each for log in contents.logs for each in log.left_out), *unnamed]
 
+    @contextmanager
+    def one_listing(self) -> Iterator[None]:
+        """Answer several questions from one listing of the files, and what was read for one not again for the next."""
+        self._listed = self._contents()
+        try:
+            yield
+        finally:
+            self._listed = None
+
     def _layout(self) -> Layout:
         return discover(self.paths)
 
     def _contents(self) -> Contents:
+        if self._listed is not None:
+            return self._listed
         layout = self._layout()
         return Contents(layout, [log for path in layout.texts for log in self._in_text(path)])
 

@@ -8,9 +8,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import groupby
 
 import numpy as np
+import numpy.typing as npt
 
 from toolkit.formats.batches import CONTROL
+from toolkit.formats.events import unread_records
 from toolkit.formats.headers import Headers
+from toolkit.formats.records import STATE_TOPIC
 from toolkit.formats.transaction_records import FIELDS, locate
 from toolkit.schema import Row
 from toolkit.sources.logdir.batches import Pieces, in_pieces
@@ -71,13 +74,26 @@ class RecordIndex:
         plain &= headers["crc_ok"] == 1
         found = np.zeros((len(headers), FIELDS), np.int64)
         found[plain] = locate(buf, positions[plain], (positions + headers["size"])[plain])
-        columns = (*found.T.tolist(), headers["position"].tolist(), headers["size"].tolist())
-        for start, end, producer_id, previous, following, position, size in zip(*columns, strict=True):
-            if start:
-                self._append(buf[start:end], (producer_id, previous, following), position, size)
-            else:
+        first = 0
+        for odd in [*np.flatnonzero(found[:, 0] == 0).tolist(), len(headers)]:
+            self._add_located(headers[first:odd], found[first:odd], buf)
+            for position in headers["position"][odd : odd + 1].tolist():
                 for row in self._decode(buf, position - begin, position, file):
                     self.add_row(row)
+            first = odd + 1
+
+    def _add_located(self, headers: Headers, found: npt.NDArray[np.int64], buf: bytes) -> None:
+        numbers, known = [], self._numbers
+        for start, end in found[:, :2].tolist():
+            numbers.append(known.setdefault(buf[start:end], len(known)))
+        self._keys.extend(numbers)
+        self._file_ids.extend([len(self._files) - 1] * len(numbers))
+        self._sizes.extend(headers["size"].tolist())
+        self._positions.extend(headers["position"].tolist())
+        self._producers.extend(found[:, 2].tolist())
+        for column in (3, 4):
+            rows = np.flatnonzero(found[:, column] >= 0).tolist()
+            self._neighbours += [(int(found[row, column]), numbers[row]) for row in rows]
 
     def add_row(self, row: Row) -> None:
         """The next record, decoded already; or what could not be read."""
@@ -85,9 +101,14 @@ class RecordIndex:
             self.errors.append(row)
             return
         self._rows[len(self._keys)] = row
-        named = [row[name] for name in ("producer_id", "previous_producer_id", "next_producer_id")]
-        producer_id, previous, following = (-1 if each is None else each for each in named)
-        self._append(_key(row["transactional_id"]), (producer_id, previous, following), 0, 0)
+        number = self._numbers.setdefault(_key(row["transactional_id"]), len(self._numbers))
+        self._keys.append(number)
+        self._file_ids.append(len(self._files) - 1)
+        self._sizes.append(0)
+        self._positions.append(0)
+        self._producers.append(-1 if row["producer_id"] is None else row["producer_id"])
+        named = (row["previous_producer_id"], row["next_producer_id"])
+        self._neighbours += [(each, number) for each in named if each is not None]
 
     def newest(self) -> Iterator[Row]:
         """The newest record of each id, in the order of the log."""
@@ -106,28 +127,23 @@ class RecordIndex:
         numbers |= {number for producer_id, number in self._neighbours if producer_id in producer_ids}
         return {key[4:].decode(errors="replace") for key, number in self._numbers.items() if number in numbers}
 
-    def _append(self, key: bytes, producer_ids: tuple[int, int, int], position: int, size: int) -> None:
-        number = self._numbers.setdefault(key, len(self._numbers))
-        self._keys.append(number)
-        self._producers.append(producer_ids[0])
-        self._file_ids.append(len(self._files) - 1)
-        self._positions.append(position)
-        self._sizes.append(size)
-        self._neighbours += [(each, number) for each in producer_ids[1:] if each >= 0]
-
     def _decoded(self, entries: Iterable[int]) -> Iterator[Row]:
         for file_id, of_file in groupby(entries, key=self._file_ids.__getitem__):
             if file_id < 0:
                 yield from (self._rows[entry] for entry in of_file)
                 continue
-            with open(self._files[file_id], "rb") as segment:
-                for entry in of_file:
-                    if entry in self._rows:
-                        yield self._rows[entry]
-                        continue
-                    position = self._positions[entry]
-                    segment.seek(position)
-                    yield from self._decode(segment.read(self._sizes[entry]), 0, position, self._files[file_id])
+            file = self._files[file_id]
+            try:
+                with open(file, "rb") as segment:
+                    for entry in of_file:
+                        if entry in self._rows:
+                            yield self._rows[entry]
+                            continue
+                        position = self._positions[entry]
+                        segment.seek(position)
+                        yield from self._decode(segment.read(self._sizes[entry]), 0, position, file)
+            except OSError as exc:
+                yield unread_records(STATE_TOPIC, None, error=f"UNREADABLE: {exc.strerror}.", file=file)
 
 
 def _key(transactional_id: str) -> bytes:

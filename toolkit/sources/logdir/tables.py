@@ -26,7 +26,7 @@ from toolkit.sources.logdir.bounds import offset_of
 from toolkit.sources.logdir.contents import Contents
 from toolkit.sources.logdir.log import Log
 from toolkit.sources.logdir.marks import root_rows
-from toolkit.sources.logdir.window import known_before
+from toolkit.sources.logdir.window import Reach, known_before
 from toolkit.sources.progress import progress
 
 __all__ = [
@@ -189,9 +189,13 @@ def history_rows(
     names: Collection[str] | None = None,
 ) -> Iterator[Row]:
     """Rows of ``schema.HISTORIES``, from the replica of each partition that has most of its log."""
-    best = [replicas[0].state.log for _, replicas in contents.by_place(logs)]
-    found = histories(event_rows(contents, best, section, names=names))
-    return only(found, producer_id=producer_id, name="transactional_id")
+    if names is None or section != Section():
+        best = [replicas[0].state.log for _, replicas in contents.by_place(logs)]
+        events = event_rows(contents, best, section, names=names)
+    else:
+        indexes = [replicas[0].state.window.records for _, replicas in contents.by_place(logs, reach=Reach.RECORDS)]
+        events = (row for index in indexes for row in index.records(names))
+    return only(histories(events), producer_id=producer_id, name="transactional_id")
 
 
 def _event_rows(contents: Contents, log: Log, section: Section) -> Iterator[Row]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, TypedDict
 
 from toolkit.analysis.closing import close_by_log, close_by_look, is_open, transaction_key, without_short, without_stale
@@ -72,6 +72,21 @@ def gather(
     NotFound
         If a source has none of these partitions.
     """
+    with ExitStack() as stack:
+        for source in sources:
+            if isinstance(source, LogDir):
+                stack.enter_context(source.one_listing())
+        return _gather(sources, topics, partitions, min_held_ms=min_held_ms, remark=remark)
+
+
+def _gather(
+    sources: Sequence[Cluster | LogDir | Recording],
+    topics: Sequence[str] | None,
+    partitions: Sequence[int] | None,
+    *,
+    min_held_ms: int,
+    remark: Remark,
+) -> Tables:
     found: list[Row] = []
     keys: list[set[tuple[object, ...]]] = []
     for source in sources:
