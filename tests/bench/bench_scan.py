@@ -1,13 +1,14 @@
-"""Reading segments: spans in process, and ``kafka-txn txn-stat`` against Kafka's own DumpLogSegments.
+"""Reading logs: transactions and findings in process, and ``kafka-txn txn-stat`` against Kafka's own DumpLogSegments.
 
-    python tests/bench/bench_scan.py [--gigabytes 1] [--record-size 200] [--runs 5] [--keep DIR]
+    python tests/bench/bench_scan.py [--gigabytes 1] [--record-size 200] [--runs 5] [--keep DIR | --logs DIR]
 
-A real producer (ProducerPerformance, transactions of a few milliseconds) writes a topic on a
-broker started for it. On its segment, page-cached: spans in process with and without every CRC; ``cat`` of the same
-file beside them; the command over a directory of four such partitions against DumpLogSegments --deep-iteration writing
-its text to a file; and peak memory of the command over one, four and ten (hard links of the same segment). Prints
-minimum, median and maximum of the runs, and ratios in the same run. Reading a live partition is measured by
-bench_live_log.py.
+A real producer (ProducerPerformance, transactions of a few milliseconds) writes two topics on a broker started for it:
+one in which all is well, and one whose first batch opened a transaction that hangs. On a segment, page-cached: spans
+with and without every CRC; ``cat`` of the same file beside them; the command over a directory of four such partitions
+against DumpLogSegments --deep-iteration writing its text to a file; and peak memory of the command over one, four and
+ten. On log directories of four partitions of each topic: findings against the spans of the same bytes. Partitions are
+hard links of one. Prints minimum, median and maximum of the runs, and ratios in the same run. Reading a live partition
+is measured by bench_live_log.py.
 """
 
 from __future__ import annotations
@@ -27,24 +28,34 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from toolkit.analysis.spans import finish, merge, piece
+from toolkit.config import ClientConfig
 from toolkit.formats.scan import scan_file
 from toolkit.lab import Kafka
+from toolkit.lab.incidents import EVERYDAY
 from toolkit.lab.java import find_java
+from toolkit.lab.producer import TxnProducer
+from toolkit.sources.logdir import LogDir
+from toolkit.sources.wire import Wire
 
 KAFKA_TXN = Path(sys.executable).parent / "kafka-txn"
-TOPIC = "bench"
-SETTINGS = {"log.retention.check.interval.ms": 10_000_000, "log.segment.bytes": 1 << 30}
+HEALTHY, HELD = "healthy", "held"
+COPIES = 4
+SETTINGS = {"log.retention.check.interval.ms": 10_000_000, "log.segment.bytes": 1 << 30, **EVERYDAY.properties}
 
 
-def fill(kafka: Kafka, gigabytes: float, record_size: int) -> None:
-    """Transactions of a few milliseconds, batches of 4 KB."""
+def fill(kafka: Kafka, topic: str, gigabytes: float, record_size: int) -> None:
+    """Transactions of a few milliseconds, batches of 4 KB; in `HELD` behind one that was never added."""
     admin = AdminClient({**kafka.client_config()})
-    admin.create_topics([NewTopic(TOPIC, num_partitions=1, replication_factor=1)])[TOPIC].result()
+    admin.create_topics([NewTopic(topic, num_partitions=1, replication_factor=1)])[topic].result()
+    if topic == HELD:
+        wire = Wire(ClientConfig(kafka.bootstrap_servers))
+        TxnProducer(wire, "hung").init().send(topic, 0)
+        wire.close()
     records = int(gigabytes * 1.08e9 / (record_size + 8))
     done = kafka.run_tool(
         "org.apache.kafka.tools.ProducerPerformance",
-        *("--topic", TOPIC, "--num-records", str(records), "--record-size", str(record_size)),
-        *("--throughput", "-1", "--transactional-id", TOPIC, "--transaction-duration-ms", "4"),
+        *("--topic", topic, "--num-records", str(records), "--record-size", str(record_size)),
+        *("--throughput", "-1", "--transactional-id", topic, "--transaction-duration-ms", "4"),
         *("--producer-props", f"bootstrap.servers={kafka.bootstrap_servers}", "batch.size=4096", "linger.ms=0"),
         timeout=3600,
     )
@@ -83,10 +94,31 @@ def spans(path: Path, *, crc: bool) -> int:
     return 0 if whole is None else len(finish(whole, from_start=True, opened_before=None))
 
 
+def log_directory(folder: Path, logs: Path, topic: str) -> Path:
+    """A log directory with four partitions of a topic, and all that its broker left beside them."""
+    folder.mkdir()
+    for path in logs.iterdir():
+        if path.name.startswith("__transaction_state"):
+            shutil.copytree(path, folder / path.name, copy_function=os.link)
+        elif path.name == f"{topic}-0":
+            for number in range(COPIES):
+                shutil.copytree(path, folder / f"{topic}-{number}", copy_function=os.link)
+        elif path.name.endswith("offset-checkpoint") and path.stat().st_size:
+            version, _, *lines = path.read_text().splitlines()
+            kept = [line for line in lines if not line.startswith((f"{HEALTHY} ", f"{HELD} "))]
+            offsets = [line.split()[2] for line in lines if line.startswith(f"{topic} ")]
+            kept += [f"{topic} {number} {offset}" for offset in offsets for number in range(COPIES)]
+            (folder / path.name).write_text("\n".join([version, str(len(kept)), *kept, ""]))
+            shutil.copystat(path, folder / path.name)
+        elif path.is_file():
+            shutil.copy2(path, folder)
+    return folder
+
+
 def partitions(folder: Path, segment: Path, count: int) -> Path:
     """A log directory of so many partitions, each with the segment."""
     for number in range(count):
-        place = folder / f"{TOPIC}-{number}"
+        place = folder / f"{HEALTHY}-{number}"
         place.mkdir(parents=True)
         os.link(segment, place / f"{0:020}.log")
     return folder
@@ -126,28 +158,49 @@ def files(runs: int, segment: Path, scratch: Path, java: Sequence[str]) -> None:
         print(f"  {count * size / 1e9:6.2f} GB: {megabytes:6.0f} MB, {seconds:6.2f} s")
 
 
+def findings(runs: int, logs: Path, scratch: Path) -> None:
+    """Findings against the spans of the same bytes, round by round."""
+    for topic in (HEALTHY, HELD):
+        files = LogDir(log_directory(scratch / topic, logs, topic), at_rest=True)
+        size = sum(path.stat().st_size for path in scratch.glob(f"{topic}/{topic}-*/*.log"))
+        (verdict,) = set(files.findings([topic])["verdict"])
+        print(f"\n{topic}: {size / 1e9:.2f} GB in {COPIES} partitions, in process; {verdict}")
+        asked: dict[str, Callable[[], object]] = {
+            "spans": lambda files=files, topic=topic: files.spans([topic]),  # type: ignore[misc]
+            "findings": lambda files=files, topic=topic: files.findings([topic]),  # type: ignore[misc]
+            "findings, min_held_ms=60000": lambda files=files, topic=topic: files.findings([topic], min_held_ms=60_000),  # type: ignore[misc]
+        }
+        times = [{name: timed(run) for name, run in asked.items()} for _ in range(runs + 1)][1:]
+        for name in asked:
+            ratio = statistics.median(each[name] / each["spans"] for each in times)
+            row(name, [each[name] for each in times], size)
+            print(f"    {ratio:.2f} of the spans, median of the rounds")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gigabytes", type=float, default=1.0)
     parser.add_argument("--record-size", type=int, default=200, help="bytes")
     parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--segment", type=Path, help="a segment made earlier")
-    parser.add_argument("--keep", type=Path, help="folder to keep the segment in")
+    parser.add_argument("--logs", type=Path, help="a log directory kept earlier")
+    parser.add_argument("--keep", type=Path, help="folder to keep the log directory in, on the same file system")
     arguments = parser.parse_args()
     with (
-        tempfile.TemporaryDirectory(prefix="kafka-txn-bench-") as scratch,
+        tempfile.TemporaryDirectory(prefix="kafka-txn-bench-", dir=arguments.logs or arguments.keep) as scratch,
         Kafka("4.3.1", properties=SETTINGS) as kafka,
     ):
         java = [str(find_java()), "-Xmx512M", "-cp", kafka.classpath]
-        segment = arguments.segment
-        if segment is None:
-            fill(kafka, arguments.gigabytes, arguments.record_size)
-            source = max((kafka.log_dirs[1] / f"{TOPIC}-0").glob("*.log"), key=lambda path: path.stat().st_size)
-            segment = Path(shutil.copy(source, arguments.keep or scratch))
+        logs = arguments.logs
+        if logs is None:
+            for topic in (HEALTHY, HELD):
+                fill(kafka, topic, arguments.gigabytes, arguments.record_size)
         kafka.stop_broker(1)
-        if Path(scratch).stat().st_dev != segment.stat().st_dev:
-            segment = Path(shutil.copy(segment, scratch))
+        if logs is None:
+            logs = Path(arguments.keep or scratch) / "logs"
+            shutil.copytree(kafka.log_dirs[1], logs, copy_function=shutil.copy2)
+        segment = max((logs / f"{HEALTHY}-0").glob("*.log"), key=lambda path: path.stat().st_size)
         files(arguments.runs, segment, Path(scratch), java)
+        findings(arguments.runs, logs, Path(scratch))
 
 
 if __name__ == "__main__":

@@ -29,17 +29,17 @@ def with_holds(looked: Looked, answers: Iterable[Row], *, min_held_ms: int) -> I
     min_held_ms
         As `toolkit.analysis.holders.held_findings` takes it.
     """
-    told: defaultdict[tuple[str | None, int | None], list[Row]] = defaultdict(list)
+    by_place: defaultdict[tuple[str | None, int | None], list[Row]] = defaultdict(list)
     for row in answers:
-        told[row["topic"], row["partition"]].append(row)
+        by_place[row["topic"], row["partition"]].append(row)
     found = {
-        place: _holds(replicas[0].state, told[place], min_held_ms=min_held_ms)
+        place: _holds(replicas[0].state, by_place[place], min_held_ms=min_held_ms)
         for place, replicas in looked.replicas.items()
     }
     past = _histories(looked.side, {row["producer_id"] for rows in found.values() for row in rows})
-    for place in sorted(told.keys() | found.keys(), key=str):
+    for place in sorted(by_place.keys() | found.keys(), key=str):
         rows = found.get(place, ())  # type: ignore[arg-type]
-        yield from held_findings(rows, histories=past, answers=told[place], min_held_ms=min_held_ms)
+        yield from held_findings(rows, histories=past, answers=by_place[place], min_held_ms=min_held_ms)
 
 
 def _holds(state: State, answers: Sequence[Row], *, min_held_ms: int) -> list[Row]:

@@ -91,15 +91,15 @@ def _gather(
     keys: list[set[tuple[object, ...]]] = []
     for source in sources:
         if isinstance(source, LogDir):
-            told = source.finding_rows(topics, partitions, min_held_ms=min_held_ms)
-            found = joined(told, found)
+            seen = source.finding_rows(topics, partitions, min_held_ms=min_held_ms)
+            found = joined(seen, found)
         elif isinstance(source, Recording):
-            told = without_stale(source.hold_rows(topics, partitions), sampled_at=source.sample_row()["sample"])
-            found = joined(found, told)
+            seen = without_stale(source.hold_rows(topics, partitions), sampled_at=source.sample_row()["sample"])
+            found = joined(found, seen)
         else:
-            told = source.finding_rows(topics, partitions)
-            found = joined(told, found)
-        keys.append({transaction_key(row) for row in told})
+            seen = source.finding_rows(topics, partitions)
+            found = joined(seen, found)
+        keys.append({transaction_key(row) for row in seen})
     for source, known in zip(sources, keys, strict=True):
         found = _closed_by(source, found, known)
     rows = sorted_rows(FINDINGS, without_short(found, min_held_ms=min_held_ms))
