@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -103,6 +104,20 @@ def test_each_byte_is_read_once(logs: dict[str, Path], name: str, verdict: str, 
     held = of_hung(rows)
     assert held["verdict"] == verdict
     assert held["records_held"] == RECORDS + TRANSACTIONS * BATCHES * RECORDS
+
+
+def test_what_is_not_explained_says_so(logs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More partitions are held than are explained: the last one was as if nothing had been found in its log."""
+    monkeypatch.setattr("toolkit.sources.logdir.log_evidence.MAX_PARTITIONS", 1)
+    root = tmp_path / "data"
+    shutil.copytree(logs["hanging"], root)
+    shutil.copytree(root / "orders-0", root / "orders-1")
+    write_checkpoint(root, HIGH_WATERMARK, {("orders", 0): END, ("orders", 1): END, (STATE_TOPIC, K): 20_001})
+    first, second = LogDir(root, at_rest=True).finding_rows(["orders"])
+    assert first["cause"]
+    assert [entry["name"] for entry in first["evidence"]].count("left_out") == 0
+    assert second["verdict"] == "hanging"
+    assert second["evidence"][-1]["name"] == "left_out"
 
 
 def of_hung(rows: list[Row]) -> Row:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from toolkit.analysis.cases import Case, Seen
 from toolkit.analysis.causes import cause
 from toolkit.analysis.evidence import Look
-from toolkit.analysis.excerpts import LogEvidence
+from toolkit.analysis.excerpts import LogEvidence, is_to_explain
 from toolkit.analysis.impact import held_back, held_since, opening_time
 from toolkit.analysis.traces import Traces
 from toolkit.formats.headers import COMMIT
@@ -26,7 +26,7 @@ def explain(rows: Sequence[Row], looks: Sequence[Look], log: LogEvidence) -> lis
     looks
         The looks that they were judged by.
     log
-        What was read after the last look. A partition without excerpt keeps its rows as they are.
+        What was read after the last look. Of a partition without excerpt the evidence says that it was left out.
 
     Returns
     -------
@@ -47,7 +47,7 @@ def explain(rows: Sequence[Row], looks: Sequence[Look], log: LogEvidence) -> lis
 def _explained(row: Row, case: Case | None, log: LogEvidence) -> Row:
     excerpt = log.excerpts.get((row["topic"], row["partition"]))
     if excerpt is None:
-        return row
+        return _left_out(row) if is_to_explain(row) else row
     row = {**row, **held_back(row, excerpt)}
     if row["position"] == 1:
         groups = excerpt.groups.get(row["producer_id"])
@@ -63,6 +63,18 @@ def _explained(row: Row, case: Case | None, log: LogEvidence) -> Row:
     if why is None:
         return row
     return {**row, "cause": why.sentence, "evidence": [*row["evidence"], *why.evidence]}
+
+
+def _left_out(row: Row) -> Row:
+    entry = {
+        "source": "log",
+        "broker_id": row["broker_id"],
+        "observed_at": row["observed_at"],
+        "name": "left_out",
+        "value": "the log around it was not read for cause, opening time and impact: too many partitions are held, or "
+        "too little time was left; ask for this partition alone",
+    }
+    return {**row, "evidence": [*row["evidence"], entry]}
 
 
 def _more_careful(row: Row, case: Case, traces: Traces) -> Row:
