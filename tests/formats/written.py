@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -161,8 +163,19 @@ def _segment(path: Path) -> Segment:
 
 
 def dump(kafka: Kafka, topic: str) -> list[Segment]:
-    """The topic's segments, each cut where Kafka's own dump of it ended."""
-    paths = [path for path in sorted(kafka.log_dirs[1].glob(f"{topic}-[0-9]*/*.log")) if path.stat().st_size]
+    """Copies of the topic's segments, which the cleaner leaves alone, each cut where Kafka's own dump of it ended."""
+    with TemporaryDirectory() as folder:
+        return _dump_copies(kafka, topic, Path(folder))
+
+
+def _dump_copies(kafka: Kafka, topic: str, folder: Path) -> list[Segment]:
+    paths = []
+    for segment in sorted(kafka.log_dirs[1].glob(f"{topic}-[0-9]*/*.log")):
+        copied = folder / segment.parent.name / segment.name
+        copied.parent.mkdir(exist_ok=True)
+        shutil.copy(segment, copied)
+        if copied.stat().st_size:
+            paths.append(copied)
     package = "org.apache.kafka" if kafka.version >= "4" else "kafka"
     decoder = DECODERS.get(topic, "--print-data-log")
     files = ",".join(map(str, paths))

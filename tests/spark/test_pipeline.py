@@ -180,7 +180,9 @@ def kill(logs: Path, out: Path, *, writes: int) -> None:
         seen: set[Path] = set()
         while len(seen) < writes and process.poll() is None:
             time.sleep(0.1)
-            seen |= {path.parent for name in ("_temporary", ".spark-staging*") for path in out.rglob(name)}
+            for folder, names, _ in os.walk(out):  # which passes over what is gone meanwhile
+                if any(name == "_temporary" or name.startswith(".spark-staging") for name in names):
+                    seen.add(Path(folder))
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         _, said = process.communicate(timeout=120)

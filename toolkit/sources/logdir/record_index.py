@@ -92,8 +92,8 @@ class RecordIndex:
         self._positions.extend(headers["position"].tolist())
         self._producers.extend(found[:, 2].tolist())
         for column in (3, 4):
-            rows = np.flatnonzero(found[:, column] >= 0).tolist()
-            self._neighbours += [(int(found[row, column]), numbers[row]) for row in rows]
+            others = np.flatnonzero((found[:, column] >= 0) & (found[:, column] != found[:, 2]))
+            self._neighbours += zip(found[others, column].tolist(), (numbers[row] for row in others), strict=True)
 
     def add_row(self, row: Row) -> None:
         """The next record, decoded already; or what could not be read."""
