@@ -298,7 +298,10 @@ def test_a_batch_of_another_producer_at_its_start_is_a_contradiction() -> None:
     assert row["missing"] == ["a log that agrees: the batch at 100 is of producer 9"]
 
 
-def test_rows_of_partitions_that_were_not_read_stay_as_they_are() -> None:
+def test_rows_of_partitions_that_were_not_read_stay_as_they_are_and_say_so() -> None:
     one = look(COMPLETE)
     rows = findings(twice(one))
-    assert explain(rows, twice(one), LogEvidence(excerpts={})) == rows
+    (explained,) = explain(rows, twice(one), LogEvidence(excerpts={}))
+    *evidence, left_out = explained["evidence"]
+    assert [{**explained, "evidence": evidence}] == rows
+    assert left_out["name"] == "left_out"
