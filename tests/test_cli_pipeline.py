@@ -87,6 +87,7 @@ def test_without_java_it_is_a_sentence(folder: Path, tmp_path: Path) -> None:
     assert len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.full
 def test_what_spark_cannot_read_is_a_sentence(tmp_path: Path) -> None:
     done = run("--input", str(tmp_path / "gone"), "--output", str(tmp_path / "out"), *LOCAL)
     assert (done.returncode, done.stdout) == (2, "")

@@ -5,11 +5,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.analysis.histories import LEADER_CHANGE, Step, batches, step_lists
 from tests.analysis.test_lso import BASE, opened_before
+from tests.tiers import fuzzed
 from toolkit.analysis.holds import HOLDS, candidates, holds, settled
 from toolkit.analysis.lso import lso_steps
 from toolkit.analysis.spans import OPEN, Spans, finish, piece, span_table
@@ -17,7 +18,7 @@ from toolkit.formats.batches import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL
 from toolkit.formats.headers import ABORT, COMMIT, UNREAD_MARKER, Headers
 from toolkit.schema import SPANS, Row, utc
 
-unhurried = settings(deadline=None, max_examples=200)  # what comes out is tested, not how fast this machine is
+unhurried = fuzzed(40, full=400)
 
 MINUTE = 60_000
 

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.browser.opened import CHROMIUM, SERVERS, browser, panel_in
+from tests.browser.opened import CHROMIUM, browser, panel_in
 from toolkit.config import ClientConfig
 from toolkit.lab.incidents import INCIDENTS, Staged
 from toolkit.lab.producer import TxnProducer
@@ -30,7 +30,7 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("server", SERVERS)
+@pytest.mark.parametrize("server", ["JupyterLab", pytest.param("Voila", marks=pytest.mark.full)])
 def test_the_road_through_the_panel(server: str, tmp_path: Path) -> None:
     from playwright.sync_api import expect
 

@@ -83,6 +83,7 @@ def test_every_kind_of_version_works_and_leaves_nothing(version: str) -> None:
     assert not directory.parent.parent.exists()
 
 
+@pytest.mark.full
 def test_three_brokers_do_without_any_one() -> None:
     with Kafka(brokers=3) as kafka:
         assert kafka.broker_ids == [1, 2, 3]
@@ -98,6 +99,7 @@ def test_three_brokers_do_without_any_one() -> None:
         assert all((log_dir / "orders-0").is_dir() for log_dir in kafka.log_dirs.values())
 
 
+@pytest.mark.full
 def test_two_brokers_have_one_controller() -> None:
     with Kafka(brokers=2) as kafka:
         create_topic(kafka, "orders")
@@ -222,6 +224,7 @@ def test_a_broker_that_is_not_ready_in_time_says_so() -> None:
         Kafka(timeout=0.1).start()
 
 
+@pytest.mark.full
 def test_a_port_that_somebody_takes_is_no_obstacle(monkeypatch: pytest.MonkeyPatch) -> None:
     chosen: list[list[int]] = []
     with socket.create_server(("127.0.0.1", 0)) as somebody:

@@ -14,10 +14,14 @@ SAMPLES = {
     "06": ["flight-recording"],
     "07": ["flight-recording"],
 }
-CASES = [(path, name) for path in BOOKS for name in SAMPLES.get(path.stem[:2], ())]
+CASES = [
+    pytest.param(path, name, id=f"{path.stem}-{name}", marks=() if path.stem[:2] == "05" else pytest.mark.full)
+    for path in BOOKS
+    for name in SAMPLES.get(path.stem[:2], ())
+]
 
 
-@pytest.mark.parametrize(("path", "sample"), CASES, ids=[f"{path.stem}-{name}" for path, name in CASES])
+@pytest.mark.parametrize(("path", "sample"), CASES)
 def test_a_notebook_runs_from_a_sample(path: Path, sample: str, tmp_path: Path) -> None:
     book = with_parameters(read(path), source=f"sample:{sample}")
     code_cells(book)[-1].source += "\nassert opened.kafka is None"  # it needed no broker

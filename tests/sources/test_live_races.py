@@ -74,7 +74,7 @@ def test_no_live_transaction_is_ever_called_hanging(busy_kafka: Kafka) -> None:
 
 
 @pytest.mark.lab
-@pytest.mark.longer
+@pytest.mark.full
 def test_nor_while_brokers_die_and_coordinators_move() -> None:
     """Leaders and coordinators move, logs are loaded, answers are missing: `unknown` is right, `hanging` never."""
     properties = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": 200}

@@ -18,7 +18,7 @@ from toolkit.lab.session import SMALL, local_session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-FEW = {**SMALL, "spark.sql.shuffle.partitions": "4"}  # more than one, as things come in any order then
+FEW = {**SMALL, "spark.sql.shuffle.partitions": "2"}  # more than one, as things come in any order then
 STAGED = ("never_added", "late_message", "superseded_elsewhere", "open_young")
 
 

@@ -30,7 +30,7 @@ from toolkit.spark.types import struct_type
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("spark")]  # its cluster is started once
 
 PLACES = [("many", 0), ("many", 1), ("many", 2), ("cut", 0), ("empty", 0)]
 TOPICS = "many,cut,empty"

@@ -104,7 +104,9 @@ def given(spark: SparkSession, tmp_path: Path) -> Given:
     return Given(spark, tmp_path)
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize(
+    "place", [pytest.param(each, marks=pytest.mark.full if "then of" in each else ()) for each in PLACES]
+)
 def test_what_was_seen_hanging_and_ended_is_ended_wherever_it_is_told(place: str, given: Given) -> None:
     rows = PLACES[place](given)
     assert {row["verdict"] for row in rows} == {"ended"}

@@ -157,6 +157,7 @@ def test_runs_add_up_to_a_single_one(spark: SparkSession, stages: list[Path], si
 
 
 @pytest.mark.longer
+@pytest.mark.full
 def test_a_run_that_was_killed_is_made_whole_by_the_next(
     spark: SparkSession, stages: list[Path], single: tuple[Path, Path]
 ) -> None:
@@ -189,6 +190,7 @@ def kill(logs: Path, out: Path, *, writes: int) -> None:
     assert process.returncode in {0, -signal.SIGKILL}, said
 
 
+@pytest.mark.full
 def test_what_brokers_delete_stays_and_what_is_another_log_does_not(
     spark: SparkSession, stages: list[Path], single: tuple[Path, Path]
 ) -> None:
@@ -266,6 +268,7 @@ def record(directory: Path, samples: list[Sample]) -> None:
             assert writer.write(each)
 
 
+@pytest.mark.full
 def test_a_live_cluster_is_read_behind_what_is_kept(spark: SparkSession, kafka: Kafka, tmp_path: Path) -> None:
     from toolkit.lab.incidents import INCIDENTS
 

@@ -60,7 +60,11 @@ def oldest(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(
-    scope="module", params=["connect-newest", *(pytest.param(each, marks=pytest.mark.full) for each in FULL)]
+    scope="module",
+    params=[
+        pytest.param("connect-newest", marks=pytest.mark.longer),  # with fewer tables in the first tier
+        *(pytest.param(each, marks=pytest.mark.full) for each in FULL),
+    ],
 )
 def answers(request: pytest.FixtureRequest, history: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What a process with a session of its own made of the history."""

@@ -42,7 +42,7 @@ def guarded() -> Iterator[Kafka]:
         yield kafka
 
 
-@pytest.fixture(scope="module", params=["connect", pytest.param("classic", marks=pytest.mark.full)])
+@pytest.fixture(scope="module", params=["connect", "classic"])
 def found(request: pytest.FixtureRequest, guarded: Kafka, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp(request.param)
     script = str(Path(__file__).with_name("canary.py"))
@@ -58,6 +58,7 @@ def found(request: pytest.FixtureRequest, guarded: Kafka, tmp_path_factory: pyte
 
 
 @pytest.mark.lab
+@pytest.mark.full
 def test_a_password_is_shown_nowhere(found: dict[str, Any]) -> None:
     assert found["shown"] == {}
     assert CANARY not in found["output"]
@@ -69,6 +70,7 @@ def test_a_password_is_shown_nowhere(found: dict[str, Any]) -> None:
 
 
 @pytest.mark.lab
+@pytest.mark.full
 def test_the_search_would_have_found_it(found: dict[str, Any]) -> None:
     """An option that is no secret is shown: by Connect wherever it is said, by classic Spark in a statement."""
     kinds = {place.split(" ")[0] for place in found["controls"]}
@@ -77,6 +79,7 @@ def test_the_search_would_have_found_it(found: dict[str, Any]) -> None:
 
 
 @pytest.mark.lab
+@pytest.mark.full
 def test_every_way_of_connecting_works(found: dict[str, Any]) -> None:
     failed = {name: set(actions) for name, actions in found["failed"].items()}
     assert failed.pop("sql") == set()

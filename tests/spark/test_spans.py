@@ -259,6 +259,7 @@ def test_spark_merges_the_pieces_of_tasks_that_read_parts_of_segments(spark: Spa
     assert_rows(merged_spans(reader.load(str(history))), arrow(LogDir(history).spans(), SPANS), SPANS)
 
 
+@pytest.mark.full
 def test_a_partition_far_larger_than_a_workers_memory_is_worked_on_in_parts(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.spark.large_log", str(tmp_path), "600"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=1100)

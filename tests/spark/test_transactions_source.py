@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+pytestmark = pytest.mark.xdist_group("spark")  # its cluster is started once
+
 SECONDS = amount(30, full=300)
 INTERVAL = 5.0
 HANGING, ALIVE = "hanging", "alive"
@@ -347,7 +349,7 @@ class Trouble:
 
 
 @pytest.mark.lab
-@pytest.mark.longer
+@pytest.mark.full
 @pytest.mark.timeout(SECONDS + 900)
 def test_a_stream_outlives_outages(spark: SparkSession, three: Kafka, tmp_path: Path) -> None:
     """Brokers are killed, silenced and started again, the query is stopped and started again from its checkpoint.

@@ -103,7 +103,7 @@ class Contents:
             marks = self.marks(log.root) if log.root else Marks()
             found = ReadLog(read_state(log, marks, reach=reach), marks)
             self._states[id(log)] = reach, found
-            self._room -= len(found.state.window.neighbourhood.headers)
+            self._room -= len(found.state.window.neighbourhood)
             if self._room < 0:
                 found.state.window.neighbourhood.clear()
         return found

@@ -10,7 +10,6 @@ __all__ = ["BACK", "FORWARD", "Neighbourhood"]
 
 FORWARD = 200_000  # batches from its first offset on
 BACK = 2_000  # offsets before it
-NO_HEADERS: Headers = np.empty(0, HEADER)
 
 
 class Neighbourhood:
@@ -20,13 +19,10 @@ class Neighbourhood:
     ----------
     start, stop
         Every batch that holds an offset of ``start <= offset < stop`` is there; both 0 where none is.
-    headers
-        Those batches, in order, once it is settled.
     """
 
     def __init__(self) -> None:
         self.start = self.stop = 0
-        self.headers = NO_HEADERS
         self._chunks: list[Headers] = []
         self._has_skipped = False
 
@@ -52,27 +48,34 @@ class Neighbourhood:
         kept, room = [], FORWARD
         for chunk in self._chunks:
             first, anchor = np.searchsorted(chunk["last_offset"], (lowest - BACK, lowest))
-            kept.append(chunk[first : anchor + room])
+            rows = chunk[first : anchor + room]
+            kept.append(rows if len(rows) > len(chunk) // 2 else rows.copy())  # a view keeps all of its chunk
             room -= min(len(chunk) - int(anchor), room)
-        self.headers, self._chunks = np.concatenate(kept), []
+        self._chunks = [chunk for chunk in kept if len(chunk)]
         self.start = max(self.start, lowest - BACK)
-        if not room and len(self.headers):
-            self.stop = int(self.headers["last_offset"][-1]) + 1
+        if not room and self._chunks:
+            self.stop = int(self._chunks[-1]["last_offset"][-1]) + 1
+
+    def __len__(self) -> int:
+        return sum(map(len, self._chunks))
 
     def between(self, start: int, stop: int, *, most: int | None = None) -> Headers | None:
         """The batches that hold an offset of ``start <= offset < stop``, the first `most` of them; null if not kept."""
-        ends = self.headers["last_offset"]
         if not self.start <= start < self.stop:
             return None
-        first, last = int(np.searchsorted(ends, start)), int(np.searchsorted(self.headers["base_offset"], stop))
-        if stop > self.stop and (most is None or last - first < most):
+        found, room = [np.empty(0, HEADER)], len(self) if most is None else most
+        for chunk in self._chunks:
+            first, last = np.searchsorted(chunk["last_offset"], start), np.searchsorted(chunk["base_offset"], stop)
+            found.append(chunk[first : min(last, first + room)])
+            room -= len(found[-1])
+        if stop > self.stop and (most is None or room):
             return None
-        return self.headers[first:last][:most]
+        return np.concatenate(found)
 
     def clear(self) -> None:
         """Keep nothing."""
         self.start = self.stop = 0
-        self.headers, self._chunks, self._has_skipped = NO_HEADERS, [], False
+        self._chunks, self._has_skipped = [], False
 
     def _count_from(self, offset: int) -> int:
         count = 0
