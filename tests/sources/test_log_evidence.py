@@ -2,6 +2,7 @@
 
 import contextlib
 import datetime as dt
+import itertools
 import re
 import uuid
 from collections.abc import Iterator, Sequence
@@ -11,6 +12,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.brokers import NEWEST, OLDER, on_cluster
 from toolkit import Cluster
+from toolkit.formats.group_records import OFFSETS_TOPIC
+from toolkit.formats.records import coordinator_partition
 from toolkit.lab import Kafka
 from toolkit.lab.consumer import blocked_consumer
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS, NEGLECTFUL, Staged
@@ -212,11 +215,19 @@ def test_groups_whose_offsets_are_held_are_named_by_the_log(cluster: Cluster, ka
     assert row["compaction_held"] is True
 
 
+def alone(cluster: Cluster, name: str) -> str:
+    """A group whose partition of ``__consumer_offsets`` is held by nobody: groups are told of the lowest one."""
+    rows = [row for row in cluster.partition_rows() if row["topic"] == OFFSETS_TOPIC]
+    held = {row["partition"] for row in rows if row["last_stable_offset"] < row["high_watermark"]}
+    groups = (f"{name}-{number}" for number in itertools.count())
+    return next(group for group in groups if coordinator_partition(group, len(rows) or 1) not in held)
+
+
 def test_groups_whose_offsets_are_held_are_named_by_their_coordinator(cluster: Cluster, kafka: Kafka) -> None:
     """UNSTABLE_OFFSET_COMMIT for an offset that was committed before."""
     with contextlib.ExitStack() as stack:
         topic = stack.enter_context(INCIDENTS["open_young"](kafka)).topic
-        reader = stack.enter_context(blocked_consumer(kafka, topic, f"again-{topic}"))
+        reader = stack.enter_context(blocked_consumer(kafka, topic, alone(cluster, f"again-{topic}")))
         staged = stack.enter_context(INCIDENTS["offsets_never_added"](kafka, topic=topic, group=reader.group))
         rows = [judge(cluster, staged, log_evidence=wanted) for wanted in (True, False)]
     assert [row["groups_held"] for row in rows] == [[staged.group]] * 2

@@ -32,7 +32,7 @@ EVERY = (
     "segments",
 )
 IS_FULL = os.environ.get("KAFKA_TXN_TEST_TIER") == "full"
-READ = EVERY if IS_FULL else ("batches", "histories", "findings")
+READ = EVERY if IS_FULL else ("findings",)
 """Tables that the data source gives."""
 MADE = ("spans", "lso_timeline", "histories", "findings") if IS_FULL else ("histories",)
 """Tables that the pipeline makes of others."""

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import atexit
-import base64
+import contextlib
+import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType, TracebackType
@@ -19,14 +20,18 @@ from typing import Self
 from toolkit.errors import LabError, NotFound, UsageError
 from toolkit.lab import zookeeper
 from toolkit.lab.jars import fetch_jars
-from toolkit.lab.java import UNVERIFIED, find_java, java_command
+from toolkit.lab.java import UNVERIFIED, class_archive_options, find_java, java_command, java_version
 from toolkit.lab.keeper import Keeper
 from toolkit.lab.ready import is_ready, quiet_admin
 from toolkit.lab.settings import Node, free_ports, properties_text, server_properties
+from toolkit.lab.storage import Storage, random_uuid
 
 __all__ = ["Kafka"]
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
+CLASSES = "classes.jsa"
+
+_STORAGES: dict[tuple[str, str], Storage] = {}  # by version and settings
 
 
 class PortTaken(LabError):
@@ -144,6 +149,7 @@ class Kafka:
         keeper, self._keeper = self._keeper, None
         if keeper:
             atexit.unregister(self.stop)
+            self._keep_classes()
             keeper.stop()
             for past in (self._nodes, self._processes, self._log_starts):
                 past.clear()
@@ -298,22 +304,45 @@ class Kafka:
         self._run(zookeeper.MAIN_CLASS, str(settings), log=directory / "zookeeper.log")
 
     def _format(self) -> None:
-        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        arguments = "kafka.tools.StorageTool", "format", f"--cluster-id={cluster_id}", "--config"
-        runs = {each: self._run(*arguments, str(node.settings), log=node.log) for each, node in self._nodes.items()}
-        self._wait(1, lambda: all(process.poll() is not None for process in runs.values()))
-        for broker_id, process in runs.items():
+        cluster_id, settings = random_uuid(), (self.version, properties_text(self._properties))
+        if settings not in _STORAGES:
+            node = self._nodes[1]
+            arguments = "kafka.tools.StorageTool", "format", f"--cluster-id={cluster_id}", "--config"
+            process = self._run(*arguments, str(node.settings), log=node.log)
+            self._wait(1, lambda: process.poll() is not None)
             if process.returncode:
-                raise self._failure(broker_id, f"could not format its storage (exit code {process.returncode})")
+                raise self._failure(1, f"could not format its storage (exit code {process.returncode})")
+            _STORAGES[settings] = Storage(node)
+        _STORAGES[settings].write(self._nodes.values(), cluster_id=cluster_id)
+
+    def _keep_classes(self) -> None:
+        """The first broker of a version that ends writes down which classes it had loaded."""
+        process = self._processes.get(1)
+        if process is None or self._classes.exists():
+            return
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(20)
+        if (written := self._nodes[1].directory / CLASSES).exists():
+            shutil.copyfile(written, partial := self._classes.with_suffix(f".{os.getpid()}"))
+            partial.rename(self._classes)
 
     def _launch(self, broker_id: int) -> None:
         node = self._node(broker_id)
         self._log_starts[broker_id] = len(_lines(node.log))
-        self._processes[broker_id] = self._run("kafka.Kafka", str(node.settings), log=node.log)
+        options = class_archive_options(self._classes, new=node.directory / CLASSES)
+        self._processes[broker_id] = self._run("kafka.Kafka", str(node.settings), log=node.log, options=options)
 
-    def _run(self, main_class: str, *arguments: str, log: Path) -> subprocess.Popen[bytes]:
+    @property
+    def _classes(self) -> Path:
+        """The archive of the classes that a broker of this version loads."""
+        jars = fetch_jars(self.version)
+        return jars.with_name(f"{jars.name}-java{java_version(self._java)}.jsa")
+
+    def _run(self, main_class: str, *arguments: str, log: Path, options: Sequence[str] = ()) -> subprocess.Popen[bytes]:
+        options = [*UNVERIFIED, *options]
         command = java_command(
-            self._java, main_class, *arguments, classpath=self._classpath, heap=self._heap, options=UNVERIFIED
+            self._java, main_class, *arguments, classpath=self._classpath, heap=self._heap, options=options
         )
         return self._running().start(command, log=log)
 

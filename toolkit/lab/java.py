@@ -13,7 +13,7 @@ from pathlib import Path
 
 from toolkit.errors import LabError
 
-__all__ = ["find_java", "java_command", "java_version"]
+__all__ = ["class_archive_options", "find_java", "java_command", "java_version"]
 
 OLDEST = 17
 # Measured on Kafka 4.3.1: about a third less time to start, and the lab's brokers never run long enough to miss them.
@@ -75,6 +75,13 @@ def java_command(
     logging = {"defaultLogLevel": log_level, "showDateTime": "true", "dateTimeFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSXXX"}
     flags = [f"-Dorg.slf4j.simpleLogger.{key}={value}" for key, value in logging.items()]
     return [str(java), f"-Xmx{heap}", *FAST_START, *options, *flags, "-cp", classpath, main_class, *arguments]
+
+
+def class_archive_options(archive: Path, *, new: Path) -> list[str]:
+    """Options that load classes from an archive (JEP 350), a third less to start; or write it to `new` at the end."""
+    if archive.exists():
+        return [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
+    return [f"-XX:ArchiveClassesAtExit={new}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
 
 
 def _candidates() -> Iterator[tuple[str, Path]]:

@@ -26,7 +26,9 @@ SMALL_PIECE_BYTES = 1 << 24  # where the end lies within a segment, little is re
 TORN_BETWEEN = "CORRUPT_BATCH: The segment ends within a batch, though another segment follows it."
 
 
-def read_parts(listing: Listing, *, start: int | None = None, stop: int | None = None) -> Iterator[Part]:
+def read_parts(
+    listing: Listing, *, start: int | None = None, stop: int | None = None, crc: bool = False
+) -> Iterator[Part]:
     """The batches of a log in chunks, from some batch at or before an offset on, in bounded memory.
 
     Parameters
@@ -37,10 +39,12 @@ def read_parts(listing: Listing, *, start: int | None = None, stop: int | None =
         Offset; batches a little before it come too, by the offset index. All of the log if null.
     stop
         Offset from which on nothing is read; batches a little behind it come too.
+    crc
+        Check every batch's checksum.
     """
     for segment, position, is_newest in _segments(listing, start, stop):
         piece_bytes = SMALL_PIECE_BYTES if stop is not None and _is_last(listing, segment, stop) else PIECE_BYTES
-        for scanned in scan_file(segment.path, start=position, piece_bytes=piece_bytes):
+        for scanned in scan_file(segment.path, start=position, crc=crc, piece_bytes=piece_bytes):
             yield Part(scanned if is_newest else followed(scanned), str(segment.path))
             if _is_behind(scanned, stop):
                 return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from toolkit.errors import NotFound
@@ -18,6 +19,7 @@ from toolkit.sources.logdir.window import Reach
 
 __all__ = ["METADATA_TOPIC", "Contents", "Partitions", "Place", "ReadLog", "Scope"]
 
+LOGS_AT_ONCE = 2
 MAX_NEIGHBOURS = 2_000_000  # batch headers that the windows of all logs keep; what is left out is read again if wanted
 
 METADATA_TOPIC = "__cluster_metadata"  # the controllers' log: no topic of the brokers, and without transactions
@@ -131,10 +133,14 @@ class Contents:
         for log in logs:
             if log.where.topic is not None and log.where.partition is not None:
                 found.setdefault((log.where.topic, log.where.partition), []).append(log)
-        for place, replicas in sorted(found.items(), key=lambda item: item[0]):
+        for replicas in found.values():
             if len(replicas) > 1:
-                replicas = sorted(replicas, key=lambda log: _how_far(self.read(log)), reverse=True)
-            yield place, [self.read(replicas[0], reach=reach), *map(self.read, replicas[1:])]
+                replicas.sort(key=lambda log: _how_far(self.read(log)), reverse=True)
+        places = sorted(found)
+        with ThreadPoolExecutor(max_workers=LOGS_AT_ONCE) as pool:  # a second log is read while one is folded
+            firsts = pool.map(lambda place: self.read(found[place][0], reach=reach), places)
+            for place, first in zip(places, firsts, strict=True):
+                yield place, [first, *map(self.read, found[place][1:])]
 
     def best(self, topic: str, *, reach: Reach = Reach.TAIL) -> Mapping[int, ReadLog]:
         """The replica of each partition of a topic that has most of its log."""

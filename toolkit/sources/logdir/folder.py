@@ -21,7 +21,6 @@ from toolkit.sources.logdir.layout import LeftOut, Replica, Root
 from toolkit.sources.logdir.log import Snapshot
 from toolkit.sources.logdir.marks import replica_rows
 from toolkit.sources.logdir.record_index import Decode, RecordIndex
-from toolkit.sources.logdir.splits import read_checked
 
 __all__ = ["FolderLog"]
 
@@ -71,14 +70,10 @@ class FolderLog:
         return self.listing.left_out
 
     def parts_near(self, start: int, *, crc: bool = False) -> Iterator[Part]:
-        return self._parts(start, None, crc)
+        return read_parts(self.listing, start=start, crc=crc)
 
     def parts(self, *, start: int | None = None, stop: int | None = None, crc: bool = False) -> Iterator[Part]:
-        return clip(self._parts(start, stop, crc), start=start, stop=stop)
-
-    def _parts(self, start: int | None, stop: int | None, crc: bool) -> Iterator[Part]:
-        read = read_checked if crc else read_parts
-        return read(self.listing, start=start, stop=stop)
+        return clip(read_parts(self.listing, start=start, stop=stop, crc=crc), start=start, stop=stop)
 
     def coordinator_events(self, *, start: int | None = None, stop: int | None = None) -> Iterator[Row]:
         return self._records(self._coordinator_events, STATE_TOPIC, start, stop)

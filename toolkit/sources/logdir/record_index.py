@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import struct
-from array import array
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from itertools import groupby
 
 import numpy as np
@@ -23,6 +22,7 @@ __all__ = ["Decode", "RecordIndex"]
 Decode = Callable[[bytes, int, int, str], Iterator[Row]]
 
 CODEC = 0x07
+ENTRY = np.dtype([("key", "i4"), ("file", "i4"), ("size", "i4"), ("position", "i8"), ("producer_id", "i8")])
 
 
 class RecordIndex:
@@ -46,8 +46,8 @@ class RecordIndex:
         self._numbers: dict[bytes, int] = {}  # of each key
         self._files: list[str] = []
         self._rows: dict[int, Row] = {}  # by entry: those that were added as rows
-        self._keys, self._file_ids, self._sizes = array("i"), array("i"), array("i")
-        self._positions, self._producers = array("q"), array("q")
+        self._chunks: list[npt.NDArray[np.void]] = []
+        self._count = 0
         self._neighbours: list[tuple[int, int]] = []  # previous and next producer ids, with the key's number
 
     def add(self, headers: Headers, pieces: Pieces, file: str) -> None:
@@ -86,11 +86,11 @@ class RecordIndex:
         numbers, known = [], self._numbers
         for start, end in found[:, :2].tolist():
             numbers.append(known.setdefault(buf[start:end], len(known)))
-        self._keys.extend(numbers)
-        self._file_ids.extend([len(self._files) - 1] * len(numbers))
-        self._sizes.extend(headers["size"].tolist())
-        self._positions.extend(headers["position"].tolist())
-        self._producers.extend(found[:, 2].tolist())
+        entries = np.empty(len(numbers), ENTRY)
+        entries["key"], entries["file"] = numbers, len(self._files) - 1
+        entries["size"], entries["position"] = headers["size"], headers["position"]
+        entries["producer_id"] = found[:, 2]
+        self._add_entries(entries)
         for column in (3, 4):
             others = np.flatnonzero((found[:, column] >= 0) & (found[:, column] != found[:, 2]))
             self._neighbours += zip(found[others, column].tolist(), (numbers[row] for row in others), strict=True)
@@ -100,48 +100,56 @@ class RecordIndex:
         if row.get("transactional_id") is None:
             self.errors.append(row)
             return
-        self._rows[len(self._keys)] = row
+        self._rows[self._count] = row
         number = self._numbers.setdefault(_key(row["transactional_id"]), len(self._numbers))
-        self._keys.append(number)
-        self._file_ids.append(len(self._files) - 1)
-        self._sizes.append(0)
-        self._positions.append(0)
-        self._producers.append(-1 if row["producer_id"] is None else row["producer_id"])
+        producer_id = -1 if row["producer_id"] is None else row["producer_id"]
+        self._add_entries(np.array([(number, len(self._files) - 1, 0, 0, producer_id)], ENTRY))
         named = (row["previous_producer_id"], row["next_producer_id"])
         self._neighbours += [(each, number) for each in named if each is not None]
 
     def newest(self) -> Iterator[Row]:
         """The newest record of each id, in the order of the log."""
-        return self._decoded(sorted({number: entry for entry, number in enumerate(self._keys)}.values()))
+        _, from_the_end = np.unique(self._entries["key"][::-1], return_index=True)
+        return self._decoded(np.sort(self._count - 1 - from_the_end))
 
     def records(self, transactional_ids: Collection[str]) -> Iterator[Row]:
         """Every record of these ids in the order of the log, and before them what could not be read."""
         yield from self.errors
         wanted = [self._numbers.get(_key(name), -1) for name in transactional_ids]
-        yield from self._decoded(np.flatnonzero(np.isin(np.array(self._keys, np.int32), wanted)).tolist())
+        yield from self._decoded(np.flatnonzero(np.isin(self._entries["key"], wanted)))
 
     def ids_of(self, producer_ids: Collection[int]) -> set[str]:
         """Ids of which a record names one of these producer ids: as its own, its previous or its next one."""
-        own = np.isin(np.array(self._producers, np.int64), list(producer_ids))
-        numbers = set(np.array(self._keys, np.int32)[own].tolist())
+        own = np.isin(self._entries["producer_id"], list(producer_ids))
+        numbers = set(self._entries["key"][own].tolist())
         numbers |= {number for producer_id, number in self._neighbours if producer_id in producer_ids}
         return {key[4:].decode(errors="replace") for key, number in self._numbers.items() if number in numbers}
 
-    def _decoded(self, entries: Iterable[int]) -> Iterator[Row]:
-        for file_id, of_file in groupby(entries, key=self._file_ids.__getitem__):
+    def _add_entries(self, entries: npt.NDArray[np.void]) -> None:
+        self._chunks.append(entries)
+        self._count += len(entries)
+
+    @property
+    def _entries(self) -> npt.NDArray[np.void]:
+        if len(self._chunks) != 1:
+            self._chunks = [np.concatenate([np.empty(0, ENTRY), *self._chunks])]
+        return self._chunks[0]
+
+    def _decoded(self, numbers: npt.NDArray[np.int64]) -> Iterator[Row]:
+        found = zip(numbers.tolist(), self._entries[numbers].tolist(), strict=True)
+        for file_id, of_file in groupby(found, key=lambda each: each[1][1]):
             if file_id < 0:
-                yield from (self._rows[entry] for entry in of_file)
+                yield from (self._rows[number] for number, _ in of_file)
                 continue
             file = self._files[file_id]
             try:
                 with open(file, "rb") as segment:
-                    for entry in of_file:
-                        if entry in self._rows:
-                            yield self._rows[entry]
+                    for number, (_, _, size, position, _) in of_file:
+                        if number in self._rows:
+                            yield self._rows[number]
                             continue
-                        position = self._positions[entry]
                         segment.seek(position)
-                        yield from self._decode(segment.read(self._sizes[entry]), 0, position, file)
+                        yield from self._decode(segment.read(size), 0, position, file)
             except OSError as exc:
                 yield unread_records(STATE_TOPIC, None, error=f"UNREADABLE: {exc.strerror}.", file=file)
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_right
-from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from itertools import chain, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,10 +21,7 @@ from toolkit.sources.log_tables import Part
 from toolkit.sources.logdir.batches import followed, position_before
 from toolkit.sources.logdir.files import Listing, OfLog
 
-__all__ = ["Split", "read_checked", "read_split", "splits"]
-
-SPLIT_BYTES = 1 << 26
-MAX_THREADS = 4
+__all__ = ["Split", "read_split", "splits"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,33 +101,6 @@ def read_split(split: Split, *, crc: bool = False) -> Iterator[Part]:
     """
     for scanned in _read(split, crc):
         yield Part(scanned if split.is_newest else followed(scanned), split.path)
-
-
-def read_checked(listing: Listing, *, start: int | None = None, stop: int | None = None) -> Iterator[Part]:
-    """The batches of a log in its order, every checksum checked, several splits at a time: the loops release the GIL.
-
-    Parameters
-    ----------
-    listing, start, stop
-        As for `toolkit.sources.logdir.batches.read_parts`.
-    """
-    found = splits(listing, start=start, stop=stop, max_bytes=SPLIT_BYTES)
-    threads = min(os.cpu_count() or 1, MAX_THREADS, len(found))
-    if threads < 2:
-        yield from chain.from_iterable(read_split(split, crc=True) for split in found)
-        return
-    with ThreadPoolExecutor(max_workers=threads) as pool:
-        reading: deque[Future[list[Part]]] = deque()
-        for split in found:
-            reading.append(pool.submit(_parts_of, split))
-            if len(reading) > threads:
-                yield from reading.popleft().result()
-        while reading:
-            yield from reading.popleft().result()
-
-
-def _parts_of(split: Split) -> list[Part]:
-    return list(read_split(split, crc=True))
 
 
 def _read(split: Split, crc: bool) -> Iterator[Scanned]:
