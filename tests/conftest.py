@@ -10,6 +10,7 @@ from tests.brokers import Brokers
 from tests.groups import GroupScheduling, order, send_folder, write_groups
 from tests.tiers import is_full, set_tier
 from toolkit.lab import Kafka
+from toolkit.lab.session import SMALL
 
 STARTS_KAFKA = {"brokers", "history", "segments"}  # fixtures, by way of others too
 
@@ -67,6 +68,16 @@ def own_audit_file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """No test, and no command that it runs, writes to the audit file of whoever runs it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("KAFKA_TXN_AUDIT_FILE", str(tmp_path_factory.mktemp("audit") / "audit.jsonl"))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def small_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Commands and notebooks start a Spark for little data."""
+    folder = tmp_path_factory.mktemp("spark")
+    (folder / "spark-defaults.conf").write_text("".join(f"{name} {value}\n" for name, value in SMALL.items()))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPARK_CONF_DIR", str(folder))
         yield
 
 

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.feather
 
-from toolkit.lab.session import local_session
+from toolkit.lab.session import SMALL, local_session
 from toolkit.schema import TABLES
 from toolkit.spark import register, ship
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-SETTINGS = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}
+SETTINGS = {**SMALL, "spark.sql.shuffle.partitions": "2"}
 SPLIT = "512k"  # a few dozen tasks for each table: a task costs more than what it reads here
 EVERY = (
     *("batches", "spans", "lso_timeline", "aborted", "checkpoints", "coordinator_events", "group_events", "histories"),
