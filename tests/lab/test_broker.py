@@ -17,6 +17,7 @@ from tests.brokers import by_tier
 from tests.process import PATIENCE_S, started
 from toolkit.errors import LabError, NotFound, UsageError
 from toolkit.lab import Kafka
+from toolkit.lab.jars import fetch_jars
 from toolkit.lab.settings import free_ports
 
 pytestmark = pytest.mark.lab
@@ -65,6 +66,11 @@ def is_listening(address: str) -> bool:
         return probe.connect_ex((host, int(port))) == 0
 
 
+def meta_properties(kafka: Kafka) -> dict[str, str]:
+    lines = (kafka.log_dirs[1] / "meta.properties").read_text().splitlines()
+    return dict(line.split("=", 1) for line in lines if "=" in line)
+
+
 @pytest.mark.parametrize("version", by_tier("2.8.2", "3.3.2", "3.5.2", "3.9.2", "4.3.1"))
 def test_every_kind_of_version_works_and_leaves_nothing(version: str) -> None:
     with Kafka(version) as kafka:
@@ -81,6 +87,8 @@ def test_every_kind_of_version_works_and_leaves_nothing(version: str) -> None:
         assert committed(kafka, "orders", 1) == ["paid again"]
     assert not is_listening(address)
     assert not directory.parent.parent.exists()
+    jars = fetch_jars(version)
+    assert list(jars.parent.glob(f"{version}-java*.jsa")), "the next one loads its classes from an archive"
 
 
 @pytest.mark.full
@@ -141,9 +149,14 @@ def test_one_broker_in_all_its_ways() -> None:
             kafka.kill(7)
         with pytest.raises(NotFound, match="no user 'alice'"):
             kafka.client_config("alice")
+        before = meta_properties(kafka)
     kafka.stop()
     with kafka:
         assert "orders" not in admin(kafka).list_topics(timeout=10).topics
+        after = meta_properties(kafka)
+    assert after["node.id"] == before["node.id"] == "1"
+    for name in ("cluster.id", "directory.id"):
+        assert after[name] != before[name], "storage that was formatted before serves again, under ids of its own"
 
 
 @pytest.mark.parametrize(("version", "brokers"), [pytest.param("2.8.2", 1, marks=pytest.mark.full), ("4.3.1", 2)])
