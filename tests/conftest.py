@@ -8,9 +8,9 @@ from xdist.workermanage import WorkerController
 
 from tests.brokers import Brokers
 from tests.groups import GroupScheduling, order, send_folder, write_groups
+from tests.spark.settings import QUICK
 from tests.tiers import is_full, set_tier
 from toolkit.lab import Kafka
-from toolkit.lab.session import SMALL
 
 STARTS_KAFKA = {"brokers", "history", "segments"}  # fixtures, by way of others too
 
@@ -75,7 +75,7 @@ def own_audit_file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def small_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Commands and notebooks start a Spark for little data."""
     folder = tmp_path_factory.mktemp("spark")
-    (folder / "spark-defaults.conf").write_text("".join(f"{name} {value}\n" for name, value in SMALL.items()))
+    (folder / "spark-defaults.conf").write_text("".join(f"{name} {value}\n" for name, value in QUICK.items()))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPARK_CONF_DIR", str(folder))
         yield

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.spark.settings import QUICK
 from tests.tiers import amount, seed
 from toolkit.lab import Kafka
-from toolkit.lab.session import SMALL, local_session
+from toolkit.lab.session import local_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-FEW = {**SMALL, "spark.sql.shuffle.partitions": "2"}  # more than one, as things come in any order then
 STAGED = ("never_added", "late_message", "superseded_elsewhere", "open_young")
 
 
@@ -32,7 +32,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """Classic Spark, two threads."""
-    session = local_session(master="local[2]", config=FEW)
+    session = local_session(master="local[2]", config=QUICK)
     yield session
     session.stop()
 

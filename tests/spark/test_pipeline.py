@@ -246,6 +246,7 @@ def write_batch(source: Path, target: Path) -> None:
     target.write_bytes(int(target.stem).to_bytes(8, "big") + data[8:size])
 
 
+@pytest.mark.full
 def test_a_recording_is_kept_day_by_day(spark: SparkSession, tmp_path: Path) -> None:
     recording, out = tmp_path / "recording", tmp_path / "out"
     samples = [sample(NINE + hours * dt.timedelta(hours=1)) for hours in (0, 1, 23, 24)]
