@@ -123,7 +123,7 @@ def stream(spark: SparkSession, options: Mapping[str, str], folder: Path) -> str
     everything = spark.readStream.format("kafka_transactions").options(**options).load()
     writer = write_recording(everything, folder / "recording").option("checkpointLocation", str(folder / "checkpoint"))
     query = writer.queryName(folder.name).trigger(availableNow=True).start()
-    assert query.awaitTermination(120)
+    assert query.awaitTermination(600), f"{query.status} {query.lastProgress}"
     assert query.exception() is None, query.exception()
     return f"{query.lastProgress} {query.recentProgress} {query.status}"
 
