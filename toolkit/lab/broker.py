@@ -149,8 +149,10 @@ class Kafka:
         keeper, self._keeper = self._keeper, None
         if keeper:
             atexit.unregister(self.stop)
-            self._keep_classes()
-            keeper.stop()
+            try:
+                self._keep_classes()
+            finally:
+                keeper.stop()
             for past in (self._nodes, self._processes, self._log_starts):
                 past.clear()
 
@@ -321,11 +323,14 @@ class Kafka:
         if process is None or self._classes.exists():
             return
         process.terminate()
-        with contextlib.suppress(subprocess.TimeoutExpired):
+        partial = self._classes.with_suffix(f".{os.getpid()}")
+        try:
             process.wait(20)
-        if (written := self._nodes[1].directory / CLASSES).exists():
-            shutil.copyfile(written, partial := self._classes.with_suffix(f".{os.getpid()}"))
+            shutil.copyfile(self._nodes[1].directory / CLASSES, partial)
             partial.rename(self._classes)
+        except (OSError, subprocess.TimeoutExpired):  # it was killed, or the cache is full: the next one is no faster
+            with contextlib.suppress(OSError):
+                partial.unlink()
 
     def _launch(self, broker_id: int) -> None:
         node = self._node(broker_id)
