@@ -12,7 +12,7 @@ from __future__ import annotations
 import datetime as dt
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from toolkit.analysis.endings import LAST_EPOCH, Records, ending
@@ -21,7 +21,7 @@ from toolkit.analysis.verdicts import PREPARE_GRACE
 from toolkit.formats.records import STATE_TOPIC
 from toolkit.schema import HISTORIES, TRANSACTIONS, Row
 
-__all__ = ["histories", "newest"]
+__all__ = ["IdState", "advance", "current", "histories", "newest"]
 
 NO_HISTORY, NO_TRANSACTION = (dict.fromkeys(table.names) for table in (HISTORIES, TRANSACTIONS))
 MILLISECOND = dt.timedelta(milliseconds=1)
@@ -62,8 +62,97 @@ def histories(
     list of Row
         Rows of ``schema.HISTORIES``. A row that may lack a record because it could not be read has its ``error``.
     """
+    found, lost, latest_read = _by_replica(events)
+    latest = max((time for time in (latest, latest_read) if time is not None), default=None)
+    rows: list[Row] = []
+    for replica in sorted(found):
+        settled, id_state = advance(IdState(), [event.row for event in found[replica]])
+        last = found[replica][-1]
+        behind = (each for each in lost.get(replica._replace(transactional_id=""), ()) if each.comes_after(last))
+        unread = next((each.row["error"] for each in behind), None)
+        rows += settled
+        rows += current(id_state, as_of=as_of, latest=latest, unread=unread, stuck_after=stuck_after)
+    return rows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdState:
+    """What is remembered of a transactional id on one replica, to go on with its history.
+
+    Parameters
+    ----------
+    events
+        The records of its last transaction, or its last other record: what comes next tells how that ended.
+    before
+        The record before them.
+    producer_id
+        Of the id, before them.
+    is_version_2
+        What the instance of the client has shown before them: whether it raises its epoch with every end.
+    """
+
+    events: tuple[Row, ...] = ()
+    before: Row | None = None
+    producer_id: int | None = None
+    is_version_2: bool | None = None
+
+
+def advance(state: IdState, events: Iterable[Row]) -> tuple[list[Row], IdState]:
+    """Read on in the history of an id: rows that nothing changes any more, and what is remembered.
+
+    Parameters
+    ----------
+    state
+        What is remembered; an empty one at the beginning.
+    events
+        Its further records on that replica, in offset order.
+    """
+    rows: list[Row] = []
+    stretches = list(_stretches([*state.events, *events]))
+    for stretch, after in zip(stretches, stretches[1:], strict=False):
+        reading = _Reading(replace(state, events=tuple(stretch)), after=after[0])
+        if stretch[0]["error"]:  # its neighbours tell
+            state = replace(state, before=stretch[0])
+            continue
+        rows.append(reading.row())
+        state = reading.next_state(rows[-1])
+    return rows, replace(state, events=tuple(stretches[-1]) if stretches else ())
+
+
+def current(
+    state: IdState,
+    *,
+    as_of: dt.datetime | None = None,
+    latest: dt.datetime | None = None,
+    unread: str | None = None,
+    stuck_after: dt.timedelta = PREPARE_GRACE,
+) -> list[Row]:
+    """The last row of an id's history, which later records may change.
+
+    Parameters
+    ----------
+    state
+        What is remembered of it.
+    as_of, latest, stuck_after
+        As `histories` takes them.
+    unread
+        What could not be read after its last record and may be of the same id.
+    """
+    if not state.events or (state.events[0]["error"] and state.before is not None):
+        return []
+    reading = _Reading(
+        state, unread=unread, as_of=as_of or latest, settled=as_of is None, stuck_after=stuck_after
+    )
+    return [reading.row()]
+
+
+def _by_replica(
+    events: Iterable[Row],
+) -> tuple[dict[Replica, list[_Event]], dict[Replica, list[_Event]], dt.datetime | None]:
+    """The records of each id, of nobody known (the last ones only), and the newest time in them."""
     found: defaultdict[Replica, list[_Event]] = defaultdict(list)
-    lost: defaultdict[Replica, list[_Event]] = defaultdict(list)  # of which it cannot be told whose they are
+    lost: defaultdict[Replica, list[_Event]] = defaultdict(list)
+    latest: dt.datetime | None = None
     for number, row in enumerate(events):
         event, time = _Event(number, row), row["timestamp"]
         if row["transactional_id"] is not None:
@@ -71,19 +160,7 @@ def histories(
         elif row["error"]:
             lost[replica_of(row)].append(event)
         latest = time if latest is None or (time is not None and time > latest) else latest
-    last_lost = {replica: _last(events) for replica, events in lost.items()}
-    rows: list[Row] = []
-    for replica in sorted(found):
-        last = found[replica][-1]
-        behind = (each for each in last_lost.get(replica._replace(transactional_id=""), ()) if each.comes_after(last))
-        reading = _Reading(
-            as_of=as_of or latest,
-            settled=as_of is None,
-            stuck_after=stuck_after,
-            lost=next((each.row["error"] for each in behind), None),
-        )
-        rows += reading.rows([event.row for event in found[replica]])
-    return rows
+    return found, {replica: _last(events) for replica, events in lost.items()}, latest
 
 
 def newest(events: Iterable[Row], *, broker_id: int | None = None, observed_at: dt.datetime) -> list[Row]:
@@ -141,37 +218,42 @@ def _last(events: Sequence[_Event]) -> list[_Event]:
     return [*sorted(placed, key=lambda event: event.place or ("", 0, 0))[-1:], events[-1]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class _Reading:
-    """What holds for every record of an id on one replica."""
+    """The last records of an id, and what is known around them."""
 
-    as_of: dt.datetime | None
-    settled: bool
-    stuck_after: dt.timedelta
-    lost: str | None  # what could not be read after the last record of the id
+    state: IdState
+    after: Row | None = None
+    unread: str | None = None  # after the last record of the id
+    as_of: dt.datetime | None = None
+    settled: bool = True
+    stuck_after: dt.timedelta = PREPARE_GRACE
 
-    def rows(self, events: Sequence[Row]) -> Iterator[Row]:
-        """The history of the id."""
-        before: Row | None = None
-        last_id: int | None = None
-        version_2: bool | None = None  # what the instance of the client has shown so far
-        stretches = list(_stretches(events))
-        for stretch, after in zip(stretches, [*stretches[1:], None], strict=True):
-            first = stretch[0]
-            if first["error"] and len(stretches) > 1:  # its neighbours tell
-                before = first
-                continue
-            records = Records(
-                events=stretch,
-                after=None if after is None or after[0]["error"] else after[0],
-                unread=self.lost if after is None else after[0]["error"],
-                follows=before is not None and not before["error"],
-                version_2_before=version_2,
-            )
-            row = self._row(records, before)
-            yield row | {"previous_producer_id": _changed(row["producer_id"], last_id, first)}
-            version_2 = None if first["state"] == "Empty" else records.is_of_version_2
-            last_id, before = row["producer_id"] or last_id, records.last
+    @property
+    def records(self) -> Records:
+        after, before = self.after, self.state.before
+        return Records(
+            events=self.state.events,
+            after=None if after is None or after["error"] else after,
+            unread=self.unread if after is None else after["error"],
+            follows=before is not None and not before["error"],
+            version_2_before=self.state.is_version_2,
+        )
+
+    def row(self) -> Row:
+        """What they tell."""
+        row = self._row(self.records, self.state.before)
+        changed = _changed(row["producer_id"], self.state.producer_id, self.state.events[0])
+        return row | {"previous_producer_id": changed}
+
+    def next_state(self, row: Row) -> IdState:
+        """What is remembered of them, and of their row, where more follows."""
+        records = self.records
+        return IdState(
+            before=records.last,
+            producer_id=row["producer_id"] or self.state.producer_id,
+            is_version_2=None if records.events[0]["state"] == "Empty" else records.is_of_version_2,
+        )
 
     def _row(self, records: Records, before: Row | None) -> dict[str, Any]:
         first = records.events[0]

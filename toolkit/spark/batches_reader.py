@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -27,10 +28,10 @@ from toolkit.sources.wire import Wire
 from toolkit.spark.batches_options import PIECES, BatchesOptions
 from toolkit.spark.log_rows import record_batches, selected, without_damage
 from toolkit.spark.offset_options import Selection
-from toolkit.spark.pieces import DAMAGE, OF_LOG, piece_batches, piece_rows
+from toolkit.spark.pieces import STOP, piece_batches, piece_rows
 from toolkit.spark.plain_errors import plainly, plainly_each
 
-__all__ = ["BatchesReader"]
+__all__ = ["BatchesReader", "live_log"]
 
 INTERNAL = {STATE_TOPIC, OFFSETS_TOPIC, "__share_group_state"}  # a pattern does not mean them, as in Spark
 
@@ -77,7 +78,7 @@ class BatchesReader(DataSourceReader):
         yield from record_batches(tables, self._columns)
 
     def _tables(self, part: Range | _Unread) -> Iterator[pa.Table]:
-        of_failures = _damage_table if self._asked.table == PIECES else BATCHES.arrow
+        of_failures: Any = _stop_table if self._asked.table == PIECES else BATCHES.arrow
         if isinstance(part, _Unread):
             yield of_failures([part.row])
             return
@@ -85,11 +86,12 @@ class BatchesReader(DataSourceReader):
             with Wire(self._config, timeout=self._asked.timeout) as wire:
                 section = read_range(wire, part, crc=self._asked.crc)
                 if self._asked.table == PIECES:
-                    yield from _pieces(section)
+                    yield from _pieces(section, part)
                 else:
                     yield from section_batches(section, producer_id=self._asked.producer_id)
         except ToolkitError as error:
-            yield of_failures([_unread(part, error)])
+            row = _unread(part, error)
+            yield of_failures([row | {"section": part.start} if self._asked.table == PIECES else row])
 
 
 def _selected(wire: Wire, selection: Selection) -> tuple[Topology, list[Place]]:
@@ -123,19 +125,30 @@ def _section(wire: Wire, row: Row, asked: BatchesOptions) -> tuple[Place, int, i
     return place, start, stop, row["log_start_offset"] or 0
 
 
-def _pieces(section: Section) -> Iterator[pa.Table]:
+def live_log(topic: str | None, partition: int | None) -> str:
+    """The name of what brokers send of a partition, whichever leads it."""
+    return f"live:{topic}-{partition}"
+
+
+def _pieces(section: Section, part: Range) -> Iterator[pa.Table]:
     failures: list[Row] = []
     parts = section_parts(section, failures)
-    where = Where(topic=section.place[0], partition=section.place[1], broker_id=section.broker_id)
+    topic, partition = section.place
+    where = Where(topic=topic, partition=partition, broker_id=section.broker_id)
     before = begin() if section.start == 0 else EMPTY
-    for rows in piece_batches(parts, where, log=None, before=before, log_end_offset=section.stop):
+    name = live_log(topic, partition)
+    for rows in piece_batches(
+        parts, where, log=name, section=part.start, before=before, log_end_offset=max(part.start, part.stop)
+    ):
         yield pa.Table.from_batches([rows])
     if failures:
-        yield _damage_table(failures)
+        yield _stop_table([{**row, "section": part.start} for row in failures])
 
 
-def _damage_table(rows: Sequence[Row]) -> pa.Table:
-    return pa.Table.from_batches([piece_rows({**row, "slot": OF_LOG, "kind": DAMAGE}, rows=1) for row in rows])
+def _stop_table(rows: Sequence[Row]) -> pa.Table:
+    """What was not read, and what comes behind it, is read by the next run."""
+    named = [{"section": 0, **row, "log": live_log(row["topic"], row["partition"]), "kind": STOP} for row in rows]
+    return pa.Table.from_batches([piece_rows(row, rows=1) for row in named])
 
 
 def _unread(part: Range, error: ToolkitError) -> Row:

@@ -13,20 +13,18 @@ from toolkit.analysis.holders import by_producer, held_findings
 from toolkit.analysis.joined import joined
 from toolkit.analysis.over_time import LOOKS, looks, over_time
 from toolkit.schema import FINDINGS, HISTORIES, Row
-from toolkit.spark.amounts import amounts
-from toolkit.spark.holds import HOLD, best_logs, counted, holds, with_stretches
 from toolkit.spark.types import spark_table, struct_type
 
 __all__ = [
     "closed_findings",
     "findings",
-    "findings_of",
     "findings_over_time",
     "joined_findings",
     "without_short_findings",
 ]
 
 PLACE = ("topic", "partition")
+HOLD = (*PLACE, "first_offset")
 MARKER = (*PLACE, "producer_id", "first_offset", "marker_offset", "marker", "end")
 MIN_HELD_MS = 60_000
 IS_OVER = "row.ended not in ('open', 'stuck') and row.error is null"
@@ -37,8 +35,7 @@ BEFORE, AFTER = (  # an hour is far more than clocks of brokers differ by
 
 
 def findings(
-    spans: DataFrame,
-    batches: DataFrame,
+    held: DataFrame,
     *,
     histories: DataFrame | None = None,
     answers: DataFrame | None = None,
@@ -46,14 +43,10 @@ def findings(
 ) -> DataFrame:
     """Who held the LSO of each partition, before and now.
 
-    Of several logs of a partition the one that has most of it is judged: the newest leader epoch, then the longest.
-
     Parameters
     ----------
-    spans
-        Rows of ``schema.SPANS``.
-    batches
-        Rows of ``schema.BATCHES`` that they were made from.
+    held
+        Rows of `toolkit.analysis.holds.HOLDS`, of one log of each partition.
     histories
         Rows of ``schema.HISTORIES``: they tell whose transactions they were and how they ended.
     answers
@@ -68,36 +61,7 @@ def findings(
         Rows of ``schema.FINDINGS``. What has ended has the verdict ``ended``; what is open and in none of `answers` is
         ``unknown``.
     """
-    return findings_of(spans, amounts(batches), histories=histories, answers=answers, min_held_ms=min_held_ms)
-
-
-def findings_of(
-    spans: DataFrame,
-    amounts: DataFrame,
-    *,
-    histories: DataFrame | None = None,
-    answers: DataFrame | None = None,
-    min_held_ms: int = MIN_HELD_MS,
-) -> DataFrame:
-    """The same, from batches that are packed already: ``option("table", "amounts")`` of ``kafka_log`` reads them so.
-
-    Parameters
-    ----------
-    spans, histories, answers, min_held_ms
-        As `findings` takes them.
-    amounts
-        Rows of `toolkit.spark.amounts.AMOUNTS`.
-
-    Returns
-    -------
-    DataFrame
-        As `findings` gives it.
-    """
-    logs = best_logs(amounts)
-    held = with_stretches(holds(spans, logs, min_held_ms=min_held_ms), answers)
-    told = counted(held, amounts)
-    if histories is not None:
-        told = _with_histories(told, histories)
+    told = held if histories is None else _with_histories(held, histories)
 
     def of_asked(held: pa.Table, told: pa.Table) -> pa.Table:
         return _findings(held, told, min_held_ms=min_held_ms)

@@ -1,4 +1,4 @@
-"""A live cluster into the store: batches behind those that are stored, and what brokers answer now.
+"""A live cluster for the pipeline: batches behind those that were read, and what brokers answer now.
 
 Executors read the batches. Everything else is asked by the driver, which is the one that has to reach the brokers in
 any case; it is small beside them.
@@ -9,20 +9,21 @@ from __future__ import annotations
 import json
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark.sql import functions as sf
 
-from toolkit.schema import FINDINGS, PARTITIONS, PRODUCERS, TRANSACTIONS, Row
+from toolkit.formats.records import STATE_TOPIC
+from toolkit.schema import COORDINATOR_EVENTS, FINDINGS, Row
 from toolkit.sources.cluster import Cluster
-from toolkit.spark.bronze import Bronze
-from toolkit.spark.intake import Intake, plan_live
-from toolkit.spark.ledger import Ledger, Part
-from toolkit.spark.tables import KEPT
+from toolkit.spark.batches_reader import live_log
+from toolkit.spark.ingest_plan import LogPlan, plan_live
+from toolkit.spark.source import IDS
+from toolkit.spark.stage import LOG
 from toolkit.spark.types import spark_table
-from toolkit.spark.units import log_id
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -52,10 +53,7 @@ class LivePartitions:
     partitions: Sequence[Row]
 
     what = "partitions"
-    records = ("coordinator_events", "group_events")
-    beside: Sequence[str] = ()
-    now = ("partitions", "producers", "transactions", "answers")
-    may_go_on = True
+    is_consistent = False
     bytes_listed = None
 
     @property
@@ -68,48 +66,64 @@ class LivePartitions:
         """Never the same: what brokers answer is always asked."""
         return str(time.time_ns())
 
-    def intakes(self, ledger: Ledger) -> list[Intake]:
-        """What is to be read of each partition."""
-        known = ledger.logs()
-        return [plan_live(row, known.get(log_id({**row, "file": None}), [])) for row in self.partitions]
+    @property
+    def known(self) -> Mapping[str, Row]:
+        """What a state has besides, by log."""
+        return {
+            live_log(row["topic"], row["partition"]) + ending: {**row, "listing": None, "topic_id": None}
+            for row in self.partitions
+            for ending in ("", IDS)
+        }
 
-    def rows(self, table: str, bronze: Bronze, *, are_segments: bool) -> DataFrame:
-        """Rows of the new parts."""
-        if table == "batches":
-            return self._batches(bronze.parts)
-        kept = KEPT[table]
-        numbers = sorted(
-            {part.partition for part in bronze.parts if part.topic == kept.topic and part.partition is not None}
-        )
-        asked = self.cluster.coordinator_events if table == "coordinator_events" else self.cluster.group_events
-        return self._frame(
-            pa.Table.from_pandas(asked(partitions=numbers), schema=kept.table.arrow_schema, preserve_index=False)
-        )
+    def plans(self, states: Mapping[str, Row]) -> dict[str, LogPlan]:
+        """How each partition is read on."""
+        found = {}
+        for row in self.partitions:
+            log = live_log(row["topic"], row["partition"])
+            for name in (log, log + IDS) if row["topic"] == STATE_TOPIC else (log,):
+                plan = plan_live(row, states.get(name))
+                if plan is not None:
+                    found[name] = plan
+        return found
 
-    def rows_beside(self, table: str, bronze: Bronze) -> DataFrame:
-        """There are no files to be seen."""
-        raise NotImplementedError(table)
+    def pieces(self, plans: Mapping[str, LogPlan]) -> DataFrame | None:
+        """Sections of the logs, folded."""
+        return self._read(plans, "pieces")
 
-    def answers(self, table: str, ledger: Ledger) -> DataFrame:
-        """What brokers answer now."""
-        if table == "partitions":
-            return self._frame(PARTITIONS.arrow(self.partitions))
-        if table == "producers":
-            return self._frame(PRODUCERS.arrow(self.cluster.producer_rows(self.topics)))
-        if table == "transactions":
-            return self._frame(TRANSACTIONS.arrow(self.cluster.transaction_rows()))
+    def events(self, plans: Mapping[str, LogPlan]) -> DataFrame | None:
+        """Records of ``__transaction_state``."""
+        wanted = {row["partition"]: live_log(STATE_TOPIC, row["partition"]) + IDS for row in self.partitions}
+        starts = [(number, log, plans[log].start) for number, log in sorted(wanted.items()) if log in plans]
+        if not starts:
+            return None
+        found = self.cluster.coordinator_events(partitions=[number for number, _, _ in starts])
+        events = pa.Table.from_pandas(found, schema=COORDINATOR_EVENTS.arrow_schema, preserve_index=False)
+        named = self.spark.createDataFrame(starts, f"txn_state_partition int, {LOG} string, _start long")
+        rows = self._frame(events).join(sf.broadcast(named), "txn_state_partition")
+        return rows.where(sf.coalesce(sf.col("offset") >= sf.col("_start"), sf.lit(True))).drop("_start")
+
+    def batches(self, plans: Mapping[str, LogPlan]) -> DataFrame | None:
+        """Headers of batches."""
+        rows = self._read(plans, "batches")
+        name = sf.concat(sf.lit("live:"), "topic", sf.lit("-"), sf.col("partition").cast("string"))
+        return None if rows is None else rows.withColumn(LOG, name)
+
+    def answers(self) -> DataFrame:
+        """Findings of now."""
         return self._frame(FINDINGS.arrow(self.cluster.finding_rows(self.topics)))
 
-    def _batches(self, parts: Iterable[Part]) -> DataFrame:
+    def _read(self, plans: Mapping[str, LogPlan], table: str) -> DataFrame | None:
         assigned: dict[str, list[int]] = defaultdict(list)
-        bounds: dict[str, dict[str, dict[str, int]]] = {"starting": defaultdict(dict), "ending": defaultdict(dict)}
-        for part in parts:
-            assert part.topic is not None
-            assert part.partition is not None
-            assigned[part.topic].append(part.partition)
-            bounds["starting"][part.topic][str(part.partition)] = part.from_offset
-            bounds["ending"][part.topic][str(part.partition)] = part.end_offset
-        reader = self.spark.read.format("kafka_batches").option("assign", json.dumps(assigned))
+        bounds: dict[str, dict[str, dict[str, int | None]]] = {"starting": defaultdict(dict), "ending": defaultdict(dict)}
+        for row in self.partitions:
+            plan = plans.get(live_log(row["topic"], row["partition"]))
+            if plan is not None:
+                assigned[row["topic"]].append(row["partition"])
+                bounds["starting"][row["topic"]][str(row["partition"])] = plan.start
+                bounds["ending"][row["topic"]][str(row["partition"])] = plan.stop
+        if not assigned:
+            return None
+        reader = self.spark.read.format("kafka_batches").options(assign=json.dumps(assigned), table=table)
         for which, offsets in bounds.items():
             reader = reader.option(f"{which}Offsets", json.dumps(offsets))
         return reader.option("timeout", str(self.cluster.timeout)).load()

@@ -1,35 +1,33 @@
-"""A recording of the flight recorder into the store, day by day."""
+"""A recording of the flight recorder for the pipeline: samples behind those that are kept."""
 
 from __future__ import annotations
 
 import datetime as dt
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import functions as sf
 
-from toolkit.schema import RECORDED
-from toolkit.spark.ledger import Ledger, digest
-from toolkit.spark.store import NOT_THERE, RUN, Store
-from toolkit.spark.tables import DAY, KEPT, RECORDED_AS
+from toolkit.schema import RECORDED, Row
+from toolkit.spark.stage import LOG
+from toolkit.spark.store import NOT_THERE, Store
+from toolkit.spark.tables import RECORDED_AS
 from toolkit.spark.types import struct_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["RecordedDays", "is_recording", "list_days"]
+__all__ = ["RecordedSamples", "is_recording", "list_samples", "store_samples"]
 
-Day = Sequence[dt.datetime]
 TRIES = 5
 GONE = ("FILE_NOT_EXIST", "FileNotFoundException", "SparkFileNotFoundException")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecordedDays:
+class RecordedSamples:
     """A recording as it was at one time.
 
     Parameters
@@ -38,64 +36,56 @@ class RecordedDays:
         The session.
     path
         The folder of the recording.
-    days
-        When the samples of each day (``2026-11-21``, UTC) were due, those that saw nothing included.
+    listed
+        How many samples it has.
+    newest
+        When the newest of them was due; null where there is none. What has no row in ``samples`` is not whole, and does
+        not count.
     """
 
     spark: SparkSession
     path: str
-    days: Mapping[str, Day]
+    listed: int
+    newest: dt.datetime | None
 
     @property
-    def listed(self) -> int:
-        """How many samples there are."""
-        return sum(map(len, self.days.values()))
+    def log(self) -> str:
+        """Its name among the states."""
+        return f"recording:{self.path}"
 
-    def changed(self, ledger: Ledger) -> Mapping[str, Day]:
-        """The days of which samples are new. Those that the recorder has deleted stay as they are stored."""
-        return {
-            day: samples
-            for day, samples in self.days.items()
-            if not ledger.is_made(RECORDED_AS["samples"], self.unit(day), given=_signature(samples))
-        }
+    def after(self, states: Mapping[str, Row]) -> dt.datetime | None:
+        """The sample up to which it is kept; null for none."""
+        state = states.get(self.log)
+        return None if state is None else state["latest"]
 
-    def unit(self, day: str) -> str:
-        """The name of a day of this recording."""
-        return f"{day}@{digest(self.path)[:8]}"
+    def has_new(self, states: Mapping[str, Row]) -> bool:
+        """Whether there are samples behind those that are kept."""
+        after = self.after(states)
+        return self.newest is not None and (after is None or self.newest > after)
 
-    def begin(self, ledger: Ledger) -> None:
-        """Note what is about to be stored."""
-        ledger.begin_made(RECORDED_AS["samples"], [self.unit(day) for day in self.changed(ledger)])
+    def count_new(self, states: Mapping[str, Row]) -> int:
+        """How many samples are behind those that are kept."""
+        return self.rows("samples", self.after(states)).count()
 
-    def store(self, store: Store, table: str, days: Mapping[str, Day], *, run: int) -> None:
-        """Write the rows of some days.
+    def rows(self, table: str, after: dt.datetime | None) -> DataFrame:
+        """Rows of a table of ``schema.RECORDED`` of the samples behind one, up to `newest`."""
+        rows = _read(self.spark, self.path, table).where(sf.col("sample") <= sf.lit(self.newest))
+        return rows if after is None else rows.where(sf.col("sample") > sf.lit(after))
 
-        Parameters
-        ----------
-        table
-            Its name in `RECORDED_AS`.
-        """
-        name = KEPT[table].table.name
-        days_of = [(sample, self.unit(day)) for day, samples in days.items() for sample in samples]
-        columns = {
-            "sample": pa.array([sample for sample, _ in days_of], pa.timestamp("us", tz="UTC")),
-            DAY: pa.array([unit for _, unit in days_of]),
-        }
-        wanted = sf.broadcast(self.spark.createDataFrame(pa.table(columns)))
-        for left in reversed(range(TRIES)):
-            rows = _read(self.spark, self.path, name).join(wanted, "sample")
-            numbered = rows.select(*RECORDED[name].names, sf.lit(run).cast("long").alias(RUN), DAY)
-            try:
-                store.replace_units(table, numbered.hint("rebalance", sf.col(DAY)), [DAY])
-            except PySparkException as error:  # the recorder has merged files since they were listed
-                if left == 0 or not any(text in str(error) for text in GONE):
-                    raise
-            else:
-                return
 
-    def end(self, ledger: Ledger, days: Mapping[str, Day]) -> None:
-        """Note what is stored."""
-        ledger.end_made(RECORDED_AS["samples"], {self.unit(day): _signature(samples) for day, samples in days.items()})
+def store_samples(
+    store: Store, name: str, recordings: Sequence[RecordedSamples], states: Mapping[str, Row], *, run_id: int
+) -> None:
+    """Add the new rows of a table of ``schema.RECORDED``; what the recorder has deleted stays."""
+    for left in reversed(range(TRIES)):
+        frames = [each.rows(name, each.after(states)).withColumn(LOG, sf.lit(each.log)) for each in recordings]
+        try:
+            store.write(RECORDED_AS[name], RECORDED[name], reduce(lambda one, other: one.unionByName(other), frames), run_id=run_id)
+        except PySparkException as error:  # the recorder has merged files since they were listed
+            if left == 0 or not any(text in str(error) for text in GONE):
+                raise
+        else:
+            return
 
 
 def is_recording(spark: SparkSession, path: str) -> bool:
@@ -108,17 +98,12 @@ def is_recording(spark: SparkSession, path: str) -> bool:
         return False
 
 
-def list_days(spark: SparkSession, path: str) -> RecordedDays:
-    """List what a recording has. What has no row in ``samples`` is not whole, and does not count."""
-    days: dict[str, list[dt.datetime]] = defaultdict(list)
-    for sample in sorted(_read(spark, path, "samples").select("sample").toArrow()["sample"].to_pylist()):
-        days[f"{sample.astimezone(dt.UTC):%Y-%m-%d}"].append(sample)
-    return RecordedDays(spark=spark, path=path, days=days)
+def list_samples(spark: SparkSession, path: str) -> RecordedSamples:
+    """See how far a recording goes."""
+    found = _read(spark, path, "samples").agg(sf.count("sample").alias("listed"), sf.max("sample").alias("newest"))
+    (row,) = found.toArrow().to_pylist()
+    return RecordedSamples(spark=spark, path=path, **row)
 
 
 def _read(spark: SparkSession, path: str, table: str) -> DataFrame:
     return spark.read.schema(struct_type(RECORDED[table])).parquet(f"{path}/{table}")
-
-
-def _signature(samples: Day) -> str:
-    return f"{len(samples)} to {samples[-1].isoformat()}"

@@ -19,12 +19,12 @@ from toolkit.spark.local_paths import local_path
 from toolkit.spark.modes import MODES
 from toolkit.spark.reader_options import Options, choice, flag, refuse_unknown, whole_number
 
-__all__ = ["AMOUNTS", "INTERNAL", "PIECES", "LogOptions", "read_options"]
+__all__ = ["INTERNAL", "LISTING", "PIECES", "LogOptions", "read_options"]
 
 SOURCE = "kafka_log"
 PIECES = "pieces"
-AMOUNTS = "amounts"
-INTERNAL = {PIECES, AMOUNTS}
+LISTING = "listing"
+INTERNAL = {PIECES, LISTING}
 """Tables that only the pipeline reads."""
 FOR_ALL = ("path", "paths", "table", "mode", "max_partition_bytes")
 SELECTION = ("topic", "topics", "partition", "partitions")
@@ -33,14 +33,15 @@ PARTITIONS = ("partition", "partitions")
 IDS = ("transactional_id", "transactional_ids")
 GROUPS = ("group", "groups")
 COUNT = ("txn_state_partitions",)
+STARTS = "starts"  # what only the pipeline says: a JSON object of logs and the offsets to read them from
 
 GOES_BY: Mapping[str, Sequence[str]] = {
-    "batches": (*SELECTION, *SECTION, "producer_id", "crc"),
+    "batches": (*SELECTION, *SECTION, STARTS, "producer_id", "crc"),
     "spans": (*SELECTION, *SECTION, "producer_id"),
     "lso_timeline": (*SELECTION, *SECTION, "producer_id"),
     "aborted": (*SELECTION, *SECTION, "producer_id"),
     "checkpoints": SELECTION,
-    "coordinator_events": (*PARTITIONS, *IDS, *SECTION, "producer_id"),
+    "coordinator_events": (*PARTITIONS, *IDS, *SECTION, STARTS, "producer_id"),
     "group_events": (*PARTITIONS, *GROUPS, *SECTION, "producer_id"),
     "histories": (*PARTITIONS, *IDS, *SECTION, "producer_id"),
     "partitions": SELECTION,
@@ -52,8 +53,8 @@ GOES_BY: Mapping[str, Sequence[str]] = {
     "findings": (*SELECTION, "at_rest", "max_transaction_timeout_ms", "min_held_ms", *COUNT),
     "snapshots": SELECTION,
     "segments": SELECTION,
-    PIECES: (*SELECTION, *SECTION),
-    AMOUNTS: (*SELECTION, *SECTION),
+    PIECES: (*SELECTION, STARTS),
+    LISTING: SELECTION,
 }
 """Tables, and the options that each goes by."""
 
@@ -82,6 +83,8 @@ class LogOptions:
         As `LogDir` takes them.
     at_rest, txn_state_partitions, max_transaction_timeout_ms, min_held_ms
         Likewise; null for what it does by itself.
+    starts
+        The logs to read (`toolkit.spark.log_listing.name_of`), and from which offset on each; all of all if null.
     """
 
     paths: Sequence[str]
@@ -100,6 +103,7 @@ class LogOptions:
     txn_state_partitions: int | None = None
     max_transaction_timeout_ms: int | None = None
     min_held_ms: int | None = None
+    starts: Mapping[str, int | None] | None = None
 
     @property
     def is_everything(self) -> bool:
@@ -145,6 +149,7 @@ def read_options(options: Options) -> LogOptions:
         txn_state_partitions=whole_number(options, "txn_state_partitions", lowest=1),
         max_transaction_timeout_ms=whole_number(options, "max_transaction_timeout_ms"),
         min_held_ms=whole_number(options, "min_held_ms"),
+        starts=json.loads(options[STARTS]) if STARTS in options else None,
     )
 
 

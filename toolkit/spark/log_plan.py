@@ -20,16 +20,17 @@ from toolkit.sources.logdir.log import Log
 from toolkit.sources.logdir.opened import named
 from toolkit.sources.logdir.share import found_in
 from toolkit.sources.logdir.splits import Split, splits
-from toolkit.spark.log_options import AMOUNTS, PIECES, LogOptions
+from toolkit.spark.log_options import LISTING, PIECES, LogOptions
+from toolkit.spark.log_listing import name_of
 from toolkit.spark.log_work import Logs, Run, Stretches
 
 __all__ = ["plan"]
 
-BY_SEGMENT = {"batches", PIECES, AMOUNTS}
+BY_SEGMENT = {"batches", PIECES}
 AS_ONE = {"histories", "transactions", "coordinators", "statistics"}  # their rows are of all that was read together
 OF_NAMED = {"partitions", "producers", "findings"}
 OF_THE_END = {"partitions", "producers", "findings"}  # of a log they read little more than its newest segment
-OF_SMALL_FILES = {"aborted", "checkpoints", "snapshots", "segments"}
+OF_SMALL_FILES = {"aborted", "checkpoints", "snapshots", "segments", LISTING}
 OF_TOPICS = {
     "coordinator_events": (STATE_TOPIC,),
     "histories": (STATE_TOPIC,),
@@ -59,6 +60,8 @@ def plan(options: LogOptions) -> list[InputPartition]:
     """
     contents = found_in(options.paths)
     logs = _meant(contents, options)
+    if options.starts is not None:
+        logs = [log for log in logs if name_of(log) in options.starts]
     if options.table not in BY_SEGMENT or _is_by_state(options.start) or _is_by_state(options.stop):
         return list(_of_logs(contents, logs, options))
     in_folders = [log for log in logs if isinstance(log, FolderLog) and not log.error]
@@ -84,10 +87,10 @@ def _is_by_state(bound: object) -> bool:
 
 
 def _cut(logs: Sequence[FolderLog], options: LogOptions) -> dict[Log, list[Split]]:
-    start: Any = options.start
     stop: Any = options.stop
 
     def cut(log: FolderLog) -> list[Split]:
+        start: Any = options.start if options.starts is None else options.starts[name_of(log)]
         return splits(log.listing, start=start, stop=stop, max_bytes=options.max_partition_bytes)
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -107,7 +110,7 @@ def _run(log: Log, mine: Sequence[Split], of_log: Sequence[Split]) -> Run:
         where=log.where,
         splits=mine,
         replica=log.replica,
-        is_first=mine[0] == of_log[0],
+        section=of_log.index(mine[0]),
         is_last=mine[-1] == of_log[-1],
         log_end_offset=log.base_offsets[-1],
     )
@@ -137,7 +140,7 @@ def _groups(logs: Sequence[Log], options: LogOptions) -> list[Sequence[Log]]:
         return [logs]
 
     def together(log: Log) -> tuple[object, ...]:
-        if options.table in {"findings", "checkpoints"}:  # replicas are compared; a line tells of all of them
+        if options.table in {"findings", "checkpoints", LISTING}:  # replicas are compared; a line tells of all of them
             return log.where.topic, log.where.partition
         return (log.name,)
 

@@ -13,12 +13,13 @@ from toolkit.sources import log_tables
 from toolkit.sources.log_tables import Part
 from toolkit.sources.logdir import tables
 from toolkit.sources.logdir.contents import Contents
+from toolkit.sources.logdir.folder import FolderLog
 from toolkit.sources.logdir.log import Log
 from toolkit.sources.logdir.share import Share
 from toolkit.sources.logdir.state import partition_row, producer_rows
 from toolkit.sources.logdir.tables import Section
-from toolkit.spark.amounts import amount_batches, damaged
-from toolkit.spark.log_options import AMOUNTS, PIECES, LogOptions
+from toolkit.spark.log_listing import listing_rows, name_of
+from toolkit.spark.log_options import LISTING, PIECES, LogOptions
 from toolkit.spark.log_pieces import pieces_of_logs, pieces_of_run
 from toolkit.spark.log_work import Logs, Run, Stretches
 
@@ -61,12 +62,9 @@ def _batches_of_run(run: Run, options: LogOptions) -> Iterator[pa.Table]:
     return log_tables.batch_tables(_parts(run, options), run.where, producer_id=options.producer_id)
 
 
-def _amounts_of_run(run: Run, options: LogOptions) -> Iterator[pa.Table]:
-    return (pa.Table.from_batches([rows]) for rows in amount_batches(_parts(run, options), run.where))
-
-
 def _parts(run: Run, options: LogOptions) -> Iterator[Part]:
-    return run.parts(start=options.start, stop=options.stop, crc=options.crc)
+    start = options.start if options.starts is None else options.starts[name_of(FolderLog(run.replica))]
+    return run.parts(start=start, stop=options.stop, crc=options.crc)
 
 
 def _in_tables(rows: Iterable[Row], name: str) -> Iterator[pa.Table]:
@@ -92,22 +90,17 @@ def _lso_timeline(contents: Contents, logs: list[Log], asked: LogOptions) -> Ite
 
 
 def _pieces(contents: Contents, logs: list[Log], asked: LogOptions) -> Iterator[pa.Table]:
-    return pieces_of_logs(contents, logs, _section(asked))
+    return pieces_of_logs(logs, asked)
 
 
-def _amounts(contents: Contents, logs: list[Log], asked: LogOptions) -> Iterator[pa.Table]:
-    section = _section(asked)
-    for log in logs:
-        if log.error:
-            yield pa.Table.from_batches([damaged({**log.where.columns, "file": log.name})])
-            continue
-        start, stop = section.offsets(contents, log)
-        for rows in amount_batches(log.parts(start=start, stop=stop), log.where):
-            yield pa.Table.from_batches([rows])
+def _listing(contents: Contents, logs: list[Log], asked: LogOptions) -> Iterator[pa.Table]:
+    return listing_rows(contents, logs)
 
 
 def _events(contents: Contents, logs: list[Log], asked: LogOptions) -> Iterator[Row]:
-    return tables.event_rows(contents, logs, _section(asked), producer_id=asked.producer_id, names=asked.names)
+    for log in logs:
+        section = _section(asked) if asked.starts is None else Section(start=asked.starts[name_of(log)])
+        yield from tables.event_rows(contents, [log], section, producer_id=asked.producer_id, names=asked.names)
 
 
 def _histories(contents: Contents, logs: list[Log], asked: LogOptions) -> Iterator[Row]:
@@ -164,14 +157,13 @@ def _findings(share: Share, asked: LogOptions) -> Iterable[Row]:
 BY_RUN: Mapping[str, Callable[[Run, LogOptions], Iterator[pa.Table]]] = {
     "batches": _batches_of_run,
     PIECES: pieces_of_run,
-    AMOUNTS: _amounts_of_run,
 }
 IN_TABLES: Mapping[str, Callable[[Contents, list[Log], LogOptions], Iterator[pa.Table]]] = {
     "batches": _batches,
     "lso_timeline": _lso_timeline,
     "spans": _spans,
     PIECES: _pieces,
-    AMOUNTS: _amounts,
+    LISTING: _listing,
 }
 IN_ROWS: Mapping[str, Callable[[Contents, list[Log], LogOptions], Iterator[Row]]] = {
     "aborted": _aborted,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql.types import StructType
 
 from toolkit.schema import TABLES
-from toolkit.spark.log_options import AMOUNTS, PIECES
+from toolkit.spark.log_options import LISTING, PIECES
 from toolkit.spark.types import struct_type
 
 __all__ = ["schema_of"]
@@ -17,8 +17,8 @@ def schema_of(table: str) -> StructType:
         from toolkit.spark import pieces
 
         return pieces.PIECES
-    if table == AMOUNTS:
-        from toolkit.spark import amounts
+    if table == LISTING:
+        from toolkit.spark import log_listing
 
-        return amounts.AMOUNTS
+        return log_listing.LISTING
     return struct_type(TABLES[table])

@@ -29,8 +29,10 @@ class Run:
         In the order of the log.
     replica
         Where the log is.
-    is_first, is_last
-        Whether they begin, and end, what is read of the log.
+    section
+        Number of the first of them among those that are read of the log.
+    is_last
+        Whether they end it.
     log_end_offset
         Base offset of its newest segment, which may be empty.
     """
@@ -38,7 +40,7 @@ class Run:
     where: Where
     splits: Sequence[Split]
     replica: Replica
-    is_first: bool
+    section: int
     is_last: bool
     log_end_offset: int
 

@@ -1,48 +1,47 @@
-"""The table ``pieces``: parts of logs folded into what merges (`toolkit.analysis.spans.Piece`), as rows for Spark.
+"""The table ``pieces``: sections of logs, folded by the tasks that read them, as rows for Spark.
 
-Whoever reads a log in parts, in any number of tasks, gives these rows; `toolkit.spark.spans.merged_spans` makes the
-transactions of the whole log from them, in whatever order they come.
+Whoever reads a log in parts, in any number of tasks, gives these rows; `toolkit.spark.log_fold.fold` merges them, with
+what is remembered of each log, in whatever order they come.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
+from toolkit.analysis.log_state import COUNTED, Section
 from toolkit.analysis.ordering import run_starts, taken
-from toolkit.analysis.spans import EMPTY, Piece, Spans, merge, piece
+from toolkit.analysis.spans import EMPTY, SPAN, Piece, Spans, merge, piece
 from toolkit.formats.columns import labels
 from toolkit.sources.log_tables import Part, Where
-from toolkit.spark.packing import pack, pack_starts
+from toolkit.sources.logdir.totals import RunningTotals
+from toolkit.spark.packing import pack, pack_starts, unpack
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 __all__ = [
-    "ANCHOR",
-    "BEGIN",
-    "CLOSED",
     "DAMAGE",
-    "EDGES",
-    "END",
-    "GROUP",
-    "HEADERS",
-    "IN_ORDER",
-    "OF_LOG",
+    "LOST",
     "PIECES",
     "PIECES_SCHEMA",
-    "PLACE",
-    "SECTIONS",
-    "TOUCHING",
+    "REMEMBERED",
+    "REACH",
+    "STOP",
+    "TAIL",
+    "TRUNCATED",
     "log_name",
     "piece_batches",
     "piece_rows",
-    "span_rows",
-    "together",
+    "remembered_pieces",
+    "section_of",
 ]
 
 PIECES = StructType(
@@ -50,15 +49,17 @@ PIECES = StructType(
         StructField("topic", StringType()),
         StructField("partition", IntegerType()),
         StructField("log", StringType()),  # which log of the partition: `log_name`
-        StructField("slot", LongType()),  # what is worked on together; -1 for what is of the whole log
-        StructField("kind", StringType()),  # one of those below
-        StructField("first_offset", LongType()),  # where it begins
         StructField("broker_id", IntegerType()),
+        StructField("section", LongType()),  # sections of a log are merged in this order
+        StructField("kind", StringType()),  # one of those below
         StructField("file", StringType()),  # that all in it was read from
         StructField("packed", BinaryType()),  # rows of one kind of array, see `toolkit.spark.packing`
         StructField("log_end_offset", LongType()),
         StructField("end_time", LongType()),  # of the last batch, in ms
-        StructField("position", LongType()),  # where in that it begins
+        StructField("leader_epoch", IntegerType()),
+        StructField("records", LongType()),
+        StructField("bytes", LongType()),
+        StructField("position", LongType()),  # of damage in its file
         StructField("error", StringType()),
     ]
 )
@@ -67,21 +68,19 @@ PIECES = StructType(
 PIECES_SCHEMA: pa.Schema = to_arrow_schema(PIECES)
 """The same for Arrow."""
 
-# The kinds. Sorted by kind and place, the rows of a log come in the order in which they are needed.
-ANCHOR = "anchor"  # nothing of the log is missing between this offset and the first batch at or after it
-BEGIN = "begin"  # what is open before this offset (spans); a null offset: it is in the edges already, or there is none
-CLOSED = "closed"  # transactions that begin and end in a part (spans)
-DAMAGE = "damage"  # what could not be read: position, error
-EDGES = "edges"  # transactions that may continue on either side of a part (spans)
-END = "end"  # where a part ends: log_end_offset, end_time
-HEADERS = "headers"  # batches that are not folded yet (headers)
-SECTIONS = "sections"  # sections of the log that a transaction begins or ends in (whole numbers)
-TOUCHING = "touching"  # transactions that touch a section (spans)
+BEGIN = "begin"  # what was open before the log is known, and among the edges
+CLOSED = "closed"  # transactions that begin and end in the section (`SPAN`)
+COUNTS = "counts"  # records and bytes before batches (`COUNTED`)
+DAMAGE = "damage"  # what could not be read, and is followed by a batch: position, error
+EDGES = "edges"  # transactions that may continue on either side (`SPAN`)
+END = "end"  # its last batch, and how much is in it
+TAIL = "tail"  # as damage, behind the section's last batch
+REACH = "reach"  # where the log ends, its newest segment being empty
+STOP = "stop"  # what comes after this section could not be read now
+REMEMBERED = "remembered"  # a log that goes on where it was read up to (`LogState`)
+LOST = "lost"  # one that goes on behind offsets that were deleted unread, as error says (`LogState`)
+TRUNCATED = "truncated"  # one that is read again, for it is another from log_end_offset on (`LogState`)
 
-OF_LOG = -1
-GROUP = ["topic", "partition", "log", "slot"]
-IN_ORDER = ["kind", "file", "position", "first_offset"]
-PLACE = ["topic", "partition", "broker_id", "file"]
 SPANS_AT_ONCE = 1 << 16
 
 
@@ -94,64 +93,73 @@ def log_name(file: str | None, broker_id: int | None) -> str | None:
 
 
 def piece_batches(
-    parts: Iterable[Part], where: Where, *, log: str | None, before: Piece = EMPTY, log_end_offset: int | None = None
+    parts: Iterable[Part],
+    where: Where,
+    *,
+    log: str,
+    section: int = 0,
+    before: Piece = EMPTY,
+    log_end_offset: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Parts of one log as rows of the table, in bounded memory.
+    """A section of one log as rows of the table, in bounded memory.
 
     Parameters
     ----------
     parts
-        Consecutive stretches of one log, in its order: all of it, or what one task reads of it. Tasks may read it in
-        any order, but no batch may come twice.
+        Consecutive parts of one log, in its order: all of it, or what one task reads of it. No batch may come twice.
     where
         Whose log it is.
     log
-        A name that tells this log from others of the same partition, the same in every task: the folder on its broker.
-        Null where a broker sent it.
+        A name that tells this log from all others, the same in every task.
+    section
+        Where it stands among the sections of the log.
     before
-        For the task that has the beginning of the log: what is known of what was before it
-        (`toolkit.analysis.spans.begin`, or `EMPTY` for nothing). `EMPTY` for every other task.
+        For the section that begins the log: what is known of what was before it
+        (`toolkit.analysis.spans.begin`, or `EMPTY` for nothing). `EMPTY` for every other one.
     log_end_offset
         Where the log ends, for one whose newest segment is empty.
-
-    Returns
-    -------
-    iterator of pyarrow.RecordBatch
-        With the columns of `PIECES_SCHEMA`.
     """
-    reading = _Reading(now=before, log_end_offset=log_end_offset)
-    place = {"topic": where.topic, "partition": where.partition, "log": log, "broker_id": where.broker_id}
+    reading = _Reading(now=before)
+    place = {**where.columns, "log": log, "section": section}
     for part in parts:
         reading.add(part)
         if reading.closed_rows >= SPANS_AT_ONCE:
             yield from reading.take_closed(place)
-        yield from reading.take_damage(place)
     yield from reading.take_closed(place)
-    yield from reading.rest(place)
+    yield from reading.rest(place, log_end_offset)
 
 
 @dataclass(slots=True)
 class _Reading:
-    """What one task has read so far."""
+    """What one task has read of a section so far."""
 
     now: Piece
-    log_end_offset: int | None
-    end_time: int | None = None
-    first_offset: int | None = None
-    slot: int = 0
+    end: dict[str, int] = field(default_factory=dict)
+    leader_epoch: int = -1
+    totals: RunningTotals = field(default_factory=RunningTotals)
     files: dict[str | None, int] = field(default_factory=dict)
     damage: list[dict[str, Any]] = field(default_factory=list)
+    tail: list[dict[str, Any]] = field(default_factory=list)
 
     def add(self, part: Part) -> None:
         headers, file = part.scanned.headers, part.file
-        file_id = self.files.setdefault(file, len(self.files))
-        self.now = merge(self.now, piece(headers, file_id=file_id))
-        self.damage += [{"file": file, "position": each.position, "error": each.reason} for each in part.scanned.damage]
+        found = piece(headers, file_id=self.files.setdefault(file, len(self.files)))
+        self.now = merge(self.now, found)
+        last = headers["position"][-1] if len(headers) else -1
         if len(headers):
-            if self.first_offset is None:
-                self.first_offset = self.slot = int(headers["base_offset"][0])
-            self.log_end_offset = max(int(headers["last_offset"][-1]) + 1, self.log_end_offset or 0)
-            self.end_time = int(headers["max_timestamp"][-1])
+            self.damage, self.tail = self.damage + self.tail, []
+        for each in part.scanned.damage:
+            found_in = self.damage if each.position < last else self.tail
+            found_in.append({"file": file, "position": each.position, "error": each.reason})
+        if len(headers):
+            spans = (*found.closed, found.edges)
+            bounds = [each[name] for each in spans for name in ("first_offset", "marker_offset")]
+            self.totals.add(headers, np.concatenate(bounds))
+            self.leader_epoch = max(self.leader_epoch, int(headers["leader_epoch"].max()))
+            self.end = {
+                "log_end_offset": int(headers["last_offset"][-1]) + 1,
+                "end_time": int(headers["max_timestamp"][-1]),
+            }
 
     @property
     def closed_rows(self) -> int:
@@ -160,58 +168,50 @@ class _Reading:
     def take_closed(self, place: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
         closed, self.now = self.now.take_closed()
         if len(closed):
-            yield span_rows(closed, {**place, "slot": self.slot, "kind": CLOSED}, files=list(self.files))
+            yield _span_rows(closed, {**place, "kind": CLOSED}, files=list(self.files) or [None])
 
-    def take_damage(self, place: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
-        if self.damage:
-            yield _rows([{**place, "slot": self.slot, "kind": DAMAGE, **each} for each in self.damage])
-            self.damage = []
-
-    def rest(self, place: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
-        of_log = {**place, "slot": OF_LOG}
+    def rest(self, place: Mapping[str, Any], log_end_offset: int | None) -> Iterator[pa.RecordBatch]:
         files = list(self.files) or [None]
-        known = [of_log | {"kind": BEGIN, "file": files[0]}] if self.now.settled else []
-        if self.log_end_offset is not None:
-            end = {"log_end_offset": self.log_end_offset, "end_time": self.end_time}
-            known.append(of_log | {"kind": END, "first_offset": self.first_offset} | end)
+        known = [place | {"kind": BEGIN}] if self.now.settled else []
+        for kind, rows in ((DAMAGE, self.damage), (TAIL, self.tail)):
+            known += [place | {"kind": kind} | each for each in rows]
+        if self.end:
+            records, size = self.totals.total
+            known.append(
+                place | self.end | {"kind": END, "records": records, "bytes": size, "leader_epoch": self.leader_epoch}
+            )
+        if log_end_offset is not None:
+            known.append(place | {"kind": REACH, "log_end_offset": log_end_offset})
         if known:
-            yield _rows(known)
+            yield pa.RecordBatch.from_pylist(known, schema=PIECES_SCHEMA)
         if len(self.now.edges):
-            yield span_rows(self.now.edges, of_log | {"kind": EDGES}, files=files)
+            yield _span_rows(self.now.edges, place | {"kind": EDGES}, files=files)
+        samples = self.totals.samples
+        if len(samples):
+            counts = np.ascontiguousarray(samples).view(COUNTED).reshape(-1)
+            packed = pack(counts, pack_starts(np.zeros(1, np.int64), len(counts)))
+            yield piece_rows({**place, "kind": COUNTS, "packed": packed}, rows=len(packed))
 
 
-def span_rows(spans: Spans, place: Mapping[str, Any], *, files: Sequence[str | None]) -> pa.RecordBatch:
-    """Spans packed into rows, in the order of the log, those of one file together.
-
-    Parameters
-    ----------
-    spans
-        Structured array of `SPAN`.
-    place
-        Values of the other columns, the same on every row.
-    files
-        The file of each ``file_id``.
-    """
-    begin = np.where(spans["first_offset"] < 0, spans["marker_offset"], spans["first_offset"])
-    order = np.lexsort((begin, spans["position"], spans["file"]))
-    spans = taken(spans, order)
-    starts = pack_starts(run_starts(changes=spans["file"][1:] != spans["file"][:-1]), len(spans))
-    columns = {
-        "first_offset": pa.array(begin[order][starts]),
-        "file": labels(spans["file"][starts], files),
-        "position": pa.array(spans["position"][starts]),
-        "packed": pack(spans, starts),
-    }
-    return piece_rows({**place, **columns}, rows=len(starts))
-
-
-def together(pieces: DataFrame) -> DataFrame:
-    """What is worked on together comes in one partition and in order, as in a grouped map; but it streams by.
-
-    The order of a log in files is that of its files, which are named after their offsets, and of the bytes in them:
-    what a damaged batch says of its offset may be any number.
-    """
-    return pieces.repartition(*GROUP).sortWithinPartitions(*GROUP, *IN_ORDER)
+def section_of(rows: pa.Table) -> Section:
+    """The section that is in the rows of one, in any order."""
+    by_kind = {kind: rows.filter(pa.compute.equal(rows["kind"], kind)) for kind in (BEGIN, CLOSED, COUNTS, EDGES, END)}
+    files: dict[str | None, int] = {None: 0}
+    (closed, edges) = (_spans_in(by_kind[kind], files) for kind in (CLOSED, EDGES))
+    counts = unpack(by_kind[COUNTS]["packed"].combine_chunks(), COUNTED)[0]
+    end = next(iter(by_kind[END].to_pylist()), {})
+    return Section(
+        closed=closed,
+        edges=edges,
+        is_settled=by_kind[BEGIN].num_rows > 0,
+        files=tuple(files),
+        counts=np.sort(counts, order="offset"),
+        records=end.get("records", 0),
+        bytes=end.get("bytes", 0),
+        log_end_offset=end.get("log_end_offset"),
+        end_time=end.get("end_time"),
+        leader_epoch=end.get("leader_epoch"),
+    )
 
 
 def piece_rows(columns: Mapping[str, Any], *, rows: int) -> pa.RecordBatch:
@@ -226,5 +226,39 @@ def piece_rows(columns: Mapping[str, Any], *, rows: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=PIECES_SCHEMA)
 
 
-def _rows(rows: list[dict[str, Any]]) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist(rows, schema=PIECES_SCHEMA)
+def _span_rows(spans: Spans, place: Mapping[str, Any], *, files: Sequence[str | None]) -> pa.RecordBatch:
+    """Spans packed into rows, those of one file together."""
+    spans = taken(spans, np.argsort(spans["file"], kind="stable"))
+    starts = pack_starts(run_starts(changes=spans["file"][1:] != spans["file"][:-1]), len(spans))
+    columns = {"file": labels(spans["file"][starts], files), "packed": pack(spans, starts)}
+    return piece_rows({**place, **columns}, rows=len(starts))
+
+
+def _spans_in(rows: pa.Table, files: dict[str | None, int]) -> Spans:
+    """The spans in packed rows, those of a producer in the order of the log: only the last has no marker."""
+    spans, counts = unpack(rows["packed"].combine_chunks(), SPAN)
+    numbers = [files.setdefault(file, len(files)) for file in rows["file"].to_pylist()]
+    spans = spans.copy()
+    spans["file"] = np.repeat(np.array(numbers, np.int32), counts)
+    return taken(spans, np.argsort(spans["marker_offset"] < 0, kind="stable"))
+
+
+def remembered_pieces(states: DataFrame, plans: Mapping[str, Any]) -> DataFrame:
+    """What is remembered of logs, as rows of the table before those of their new sections.
+
+    Parameters
+    ----------
+    states
+        Rows of `toolkit.spark.stage.STATE`.
+    plans
+        By log: `toolkit.spark.ingest_plan.LogPlan`.
+    """
+    rows = [(log, plan.remembered, plan.offset, plan.error) for log, plan in plans.items()]
+    types = "log string, kind string, log_end_offset long, error string"
+    planned = states.sparkSession.createDataFrame(rows, types)
+    known = states.select("log", "topic", "partition", "broker_id", states["remembered"].alias("packed"))
+    found = known.join(sf.broadcast(planned), "log").withColumn("section", sf.lit(-1).cast("long"))
+    have = set(found.columns)
+    return found.select(
+        *(sf.col(f.name) if f.name in have else sf.lit(None).cast(f.dataType).alias(f.name) for f in PIECES)
+    )

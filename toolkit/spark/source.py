@@ -1,30 +1,36 @@
-"""What the pipeline asks of a place that raw rows come from."""
+"""What the pipeline reads logs from."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
-from toolkit.spark.bronze import Bronze
-from toolkit.spark.intake import Intake
-from toolkit.spark.ledger import Ledger
+from toolkit.schema import Row
+from toolkit.spark.ingest_plan import LogPlan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["Source"]
+__all__ = ["IDS", "Source"]
+
+IDS = "#ids"
+"""How the name of a log of ``__transaction_state`` goes on where its records are meant."""
 
 
 class Source(Protocol):
     """Logs as they were listed at one time: `LogFiles` in `from_files`, `LivePartitions` in `from_cluster`."""
 
     @property
+    def is_consistent(self) -> bool:
+        """Whether everything in it is of one moment."""
+
+    @property
     def what(self) -> str:
-        """Name of what is listed: segments, or partitions."""
+        """Name of what is listed."""
 
     @property
     def listed(self) -> int:
-        """How many there are."""
+        """How many logs there are."""
 
     @property
     def bytes_listed(self) -> int | None:
@@ -35,29 +41,20 @@ class Source(Protocol):
         """Another one once anything has changed, or something else is asked."""
 
     @property
-    def may_go_on(self) -> bool:
-        """Whether brokers may be writing on while it is read."""
+    def known(self) -> Mapping[str, Row]:
+        """Of each log what a state has besides: ``topic``, ``partition``, ``listing``, ``topic_id``."""
 
-    @property
-    def records(self) -> Sequence[str]:
-        """Tables of records that belong to parts of logs."""
+    def plans(self, states: Mapping[str, Row]) -> dict[str, LogPlan]:
+        """How each log that has changed is read on; those of the records of ``__transaction_state`` end with `IDS`."""
 
-    @property
-    def beside(self) -> Sequence[str]:
-        """Tables of files that stand beside segments."""
+    def pieces(self, plans: Mapping[str, LogPlan]) -> DataFrame | None:
+        """Rows of `toolkit.spark.pieces.PIECES`; null where there is nothing to read."""
 
-    @property
-    def now(self) -> Sequence[str]:
-        """Tables that tell of now."""
+    def events(self, plans: Mapping[str, LogPlan]) -> DataFrame | None:
+        """Rows of ``schema.COORDINATOR_EVENTS``, with the name of their log."""
 
-    def intakes(self, ledger: Ledger) -> Sequence[Intake]:
-        """What is to be done about each log."""
+    def batches(self, plans: Mapping[str, LogPlan]) -> DataFrame | None:
+        """Rows of ``schema.BATCHES``, with the name of their log."""
 
-    def rows(self, table: str, bronze: Bronze, *, are_segments: bool) -> DataFrame:
-        """Rows that hold those of the new parts of logs."""
-
-    def rows_beside(self, table: str, bronze: Bronze) -> DataFrame:
-        """Rows of files that stand beside new segments, with their units."""
-
-    def answers(self, table: str, ledger: Ledger) -> DataFrame:
-        """Rows that tell of now."""
+    def answers(self) -> DataFrame:
+        """Rows of ``schema.FINDINGS``: what holds the LSO now."""

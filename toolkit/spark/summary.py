@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as sf
 
 from toolkit.schema import FINDINGS, Row
-from toolkit.spark.ledger import Ledger
-from toolkit.spark.store import RUN, Store
-from toolkit.spark.tables import KEPT, RECORDED_AS, stored
+from toolkit.spark.store import RUN_ID, Store
+from toolkit.spark.tables import KEPT, RECORDED_AS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -43,16 +42,18 @@ class Counts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Read:
-    """What was read from one place.
+    """What there was to be read of one kind, and what of it was.
 
     Parameters
     ----------
     what
-        segments, partitions (of a live cluster), or looks (of a recording).
+        Name of what is counted: ``logs`` in files, ``partitions`` of a cluster, ``samples`` of a recording.
     listed, new
-        How many there are, and how many of them had something new.
-    bytes_listed, bytes_read
-        How large segments are, null of others; and the batches that were read.
+        How many there are, and how many of them are new or have changed.
+    bytes_listed
+        How large all of them are, where that is known.
+    bytes_read
+        How large the batches are that were read.
     """
 
     what: str
@@ -92,18 +93,19 @@ class Summary:
 
     @property
     def errors(self) -> int:
-        """Raw rows that tell of what could not be read."""
-        return sum(counts.errors for name, counts in self.tables.items() if KEPT[name].is_raw)
+        """Transactions of which something could not be read, and what else could not be read of the logs."""
+        return self.tables["spans"].errors if "spans" in self.tables else 0
 
 
-def summarised(store: Store, ledger: Ledger, read: Sequence[Read], *, started: float) -> Summary:
+def summarised(store: Store, run_id: int, read: Sequence[Read], *, is_live: bool, started: float) -> Summary:
     """What a run did that began at this time of `time.monotonic`, by what is kept now."""
-    tables = _counts(store, run=ledger.run)
+    found = {name: frame for name in KEPT if (frame := store.find(name)) is not None}
+    tables = _counts(found, run_id=run_id)
     now = _now(store)
     verdicts = Counter(row["verdict"] for row in now)
     over = tables["findings"].rows - len(now) if "findings" in tables else 0
     return Summary(
-        target=store.path or store.schema or "",
+        target=store.target,
         format=store.format,
         read=read,
         tables=tables,
@@ -113,43 +115,44 @@ def summarised(store: Store, ledger: Ledger, read: Sequence[Read], *, started: f
     )
 
 
-def _counts(store: Store, *, run: int) -> dict[str, Counts]:
+def _counts(tables: Mapping[str, DataFrame], *, run_id: int) -> dict[str, Counts]:
     """How many rows tables have, counted in one stage: each more costs a new session a quarter of a second."""
-    rows = reduce(_union, (_marked(store, name, run) for name in KEPT))
+    if not tables:
+        return {}
+    rows = reduce(_union, (_marked(frame, name, run_id) for name, frame in tables.items()))
     sums = rows.groupBy("name").agg(
         sf.count(sf.lit(1)).alias("rows"), sf.count_if("is_error").alias("errors"), sf.count_if("is_new").alias("new")
     )
     found = {row["name"]: row for row in sums.collect()}
     return {
         name: Counts(rows=found[name]["rows"], errors=found[name]["errors"], new=found[name]["new"])
-        for name in KEPT
+        for name in tables
         if name in found
     }
 
 
-def _marked(store: Store, name: str, run: int) -> DataFrame:
-    rows = stored(store, name)
+def _marked(rows: DataFrame, name: str, run_id: int) -> DataFrame:
     failed = sf.col("error").isNotNull() if "error" in rows.columns else sf.lit(False)
-    is_new = (sf.col(RUN) == run).alias("is_new")
+    is_new = (sf.col(RUN_ID) == run_id).alias("is_new")
     return rows.select(sf.lit(name).alias("name"), failed.alias("is_error"), is_new)
 
 
 def _now(store: Store) -> list[Row]:
-    """The findings that are not over, as of the newest answers or of the newest look."""
+    """The findings that are not over, as of the newest answers or of the newest sample."""
+    samples = store.load(RECORDED_AS["samples"], KEPT[RECORDED_AS["samples"]])
     times = {
-        "answers": stored(store, "answers").agg(sf.min("observed_at").alias("since")),
-        "partitions": stored(store, "partitions").agg(sf.max("observed_at").alias("since")),
-        "looks": stored(store, RECORDED_AS["samples"]).where("error is null").agg(sf.max("sample").alias("since")),
+        "answers": store.load("answers", KEPT["answers"]).agg(sf.min("observed_at").alias("since")),
+        "samples": samples.where("error is null").agg(sf.max("sample").alias("since")),
     }
     named = (
         frame.select(sf.lit(name).alias("name"), sf.unix_micros("since").alias("since"))
         for name, frame in times.items()
     )
-    since = {row["name"]: row["since"] for row in reduce(_union, named).collect()}
-    known = [time for time in (since["answers"] or since["partitions"], since["looks"]) if time is not None]
-    is_newest = sf.unix_micros("observed_at") >= max(known, default=0)
-    findings = stored(store, "findings").where(sf.col("held_to").isNull() & (sf.col("verdict") != ENDED) & is_newest)
-    found = findings.select(*FINDINGS.names).toArrow().cast(FINDINGS.arrow_schema)
+    since = [row["since"] for row in reduce(_union, named).collect() if row["since"] is not None]
+    is_newest = sf.unix_micros("observed_at") >= max(since, default=0)
+    findings = store.load("findings", KEPT["findings"])
+    open_now = findings.where(sf.col("held_to").isNull() & (sf.col("verdict") != ENDED) & is_newest)
+    found = open_now.select(*FINDINGS.names).toArrow().cast(FINDINGS.arrow_schema)
     rows: list[Row] = found.sort_by([(name, "ascending") for name in FINDINGS.sort]).to_pylist()
     return rows
 

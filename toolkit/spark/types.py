@@ -23,6 +23,7 @@ PLAIN: dict[str, DataType] = {
     "float64": types.DoubleType(),
     "string": types.StringType(),
     "bool": types.BooleanType(),
+    "binary": types.BinaryType(),
     "timestamp[ms, UTC]": types.TimestampType(),
 }
 

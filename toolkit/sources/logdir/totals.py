@@ -76,6 +76,16 @@ class RunningTotals:
         low, high = self._before(first, as_first=True), self._before(stop, as_first=False)
         return None if low is None or high is None else (high[0] - low[0], high[1] - low[1])
 
+    @property
+    def samples(self) -> Array:
+        """What was counted where batches begin, in order: offset, records and bytes before it."""
+        return self._joined()
+
+    @property
+    def total(self) -> tuple[int, int]:
+        """Records and bytes of all batches so far."""
+        return _pair(self._total)
+
     def _before(self, offset: int, *, as_first: bool) -> tuple[int, int] | None:
         if offset in self._inside:
             return self._inside[offset][0 if as_first else 1]

@@ -1,0 +1,175 @@
+"""From sections of logs to their transactions, the steps and the holds of the LSO, and what is remembered of them.
+
+A log's sections come in order to one task; what is remembered of the log from the run before comes first. So rows that
+are of an ended past are given once, and those of what is still open every time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from toolkit.analysis.log_state import LogState
+from toolkit.analysis.lso import lso_table
+from toolkit.formats.headers import Damage
+from toolkit.schema import SPANS, Row, utc
+from toolkit.spark.packing import whole_runs
+from toolkit.spark.pieces import DAMAGE, LOST, REACH, REMEMBERED, STOP, TAIL, TRUNCATED, section_of
+from toolkit.spark.stage import STAGE, STATE, stage_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["fold"]
+
+KEY = ("topic", "partition", "log")
+ENDED_UNREAD = "OFFSETS_LOST: Its end was deleted from the log before it was read."
+UNREADABLE = "UNREADABLE"
+STATES = (REMEMBERED, LOST, TRUNCATED)
+OTHERS = (*STATES, DAMAGE, TAIL, REACH, STOP)  # all others are of a section
+
+
+def fold(pieces: DataFrame, *, min_held_ms: int) -> DataFrame:
+    """Sections of logs merged, each log by one task, in bounded memory.
+
+    Parameters
+    ----------
+    pieces
+        Rows of `toolkit.spark.pieces.PIECES`, in any order, with what is remembered of their logs.
+    min_held_ms
+        Holds of the LSO that were shorter are forgotten when they end.
+
+    Returns
+    -------
+    DataFrame
+        Rows of `toolkit.spark.stage.STAGE`: ``spans``, ``lso_timeline``, and one of ``state`` for each log.
+    """
+    together = pieces.repartition(*KEY).sortWithinPartitions(*KEY, "section")
+    return together.mapInArrow(partial(_folded, min_held_ms=min_held_ms), STAGE)
+
+
+def _folded(batches: Iterable[pa.RecordBatch], *, min_held_ms: int) -> Iterator[pa.RecordBatch]:
+    log: _Log | None = None
+    for rows in whole_runs(batches, (*KEY, "section")):
+        first = rows.slice(0, 1).to_pylist()[0]
+        if log is None or log.key != tuple(first[name] for name in KEY):
+            if log is not None:
+                yield from log.finish()
+            log = _Log.of(first, min_held_ms=min_held_ms)
+        yield from log.add(rows)
+    if log is not None:
+        yield from log.finish()
+
+
+@dataclass(slots=True, eq=False)
+class _Log:
+    """One log, its sections added in their order."""
+
+    name: str
+    state: LogState
+    tail: list[Row] = field(default_factory=list)  # could not be read, and no batch behind it was seen so far
+    is_damaged: bool = False
+    is_unread: bool = False
+    is_stopped: bool = False
+    bytes_read: int = 0
+
+    @staticmethod
+    def of(row: Row, *, min_held_ms: int) -> _Log:
+        place = {name: row[name] for name in ("topic", "partition", "broker_id")}
+        return _Log(row["log"], LogState(**place, min_held_ms=min_held_ms))
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        return self.state.topic, self.state.partition, self.name
+
+    def add(self, rows: pa.Table) -> Iterator[pa.RecordBatch]:
+        others = rows.filter(pc.is_in(rows["kind"], pa.array(OTHERS))).to_pylist()
+        by_kind: dict[str, list[Row]] = {}
+        for row in others:
+            by_kind.setdefault(row["kind"], []).append(row)
+        for kind in STATES:
+            for row in by_kind.get(kind, ()):
+                yield from self._remember(row)
+        if STOP in by_kind:
+            self.tail += by_kind[STOP]
+            self.is_stopped = True
+        if self.is_stopped:
+            return
+        if len(others) < rows.num_rows:
+            yield from self._add_section(rows)
+        yield from self._damage(by_kind.get(DAMAGE, []), is_final=True)
+        self.tail += by_kind.get(TAIL, [])
+        for row in by_kind.get(REACH, ()):
+            self.state.log_end_offset = max(row["log_end_offset"], self.state.log_end_offset or 0)
+
+    def finish(self) -> Iterator[pa.RecordBatch]:
+        """What is open, and what is remembered."""
+        yield from self._damage(self.tail, is_final=False)
+        spans, steps = self.state.open_rows()
+        yield from self._spans(spans, is_final=False)
+        yield from self._steps(steps, is_final=False)
+        state = self.state
+        row = {
+            "log": self.name,
+            "topic": state.topic,
+            "partition": state.partition,
+            "broker_id": state.broker_id,
+            "log_end_offset": state.log_end_offset,
+            "leader_epoch": state.leader_epoch,
+            "is_damaged": self.is_damaged or state.is_damaged,
+            "is_unread": self.is_unread,
+            "bytes_read": self.bytes_read,
+            "is_held": state.is_held,
+            "latest": None if state.end_time < 0 else utc(state.end_time),
+            "remembered": state.to_bytes(),
+        }
+        yield from stage_rows(STATE.name, STATE.arrow([row]), log=self.name, is_final=False)
+
+    def _remember(self, row: Row) -> Iterator[pa.RecordBatch]:
+        place = {"topic": self.state.topic, "partition": self.state.partition, "broker_id": self.state.broker_id}
+        self.state = LogState.from_bytes(row["packed"], **place, min_held_ms=self.state.min_held_ms)
+        if row["kind"] == TRUNCATED:
+            self.state.truncate(row["log_end_offset"])
+        elif row["kind"] == LOST:
+            spans = self.state.lose()
+            error = pa.repeat(ENDED_UNREAD, spans.num_rows)
+            for name, column in (("outcome", pa.nulls(spans.num_rows, pa.string())), ("error", error)):
+                spans = spans.set_column(spans.schema.get_field_index(name), spans.schema.field(name), column)
+            yield from self._spans(spans, is_final=True)
+            yield from self._damage([{"error": row["error"]}], is_final=True)
+
+    def _add_section(self, rows: pa.Table) -> Iterator[pa.RecordBatch]:
+        section = section_of(rows)
+        if section.log_end_offset is not None and self.tail:
+            tail, self.tail = self.tail, []
+            yield from self._damage(tail, is_final=True)
+        found = self.state.add(section)
+        self.bytes_read += section.bytes
+        yield from self._spans(found.spans, is_final=True)
+        yield from self._steps(found.steps, is_final=True)
+
+    def _damage(self, rows: list[Row], *, is_final: bool) -> Iterator[pa.RecordBatch]:
+        if not rows:
+            return
+        state = self.state
+        self.is_damaged |= any(not Damage(0, 0, row["error"]).is_torn for row in rows)
+        state.is_damaged |= is_final and self.is_damaged
+        self.is_unread |= any(row["error"].startswith(UNREADABLE) for row in rows)
+        place = {"topic": state.topic, "partition": state.partition, "broker_id": state.broker_id}
+        told = [{**place, **{name: row.get(name) for name in ("file", "position", "error")}} for row in rows]
+        yield from self._spans(SPANS.arrow(told), is_final=is_final)
+
+    def _spans(self, spans: pa.Table, *, is_final: bool) -> Iterator[pa.RecordBatch]:
+        if spans.num_rows:
+            yield from stage_rows(SPANS.name, spans, log=self.name, is_final=is_final)
+
+    def _steps(self, steps: Any, *, is_final: bool) -> Iterator[pa.RecordBatch]:
+        if len(steps):
+            state = self.state
+            table = lso_table(steps, topic=state.topic, partition=state.partition, broker_id=state.broker_id)
+            yield from stage_rows("lso_timeline", table, log=self.name, is_final=is_final)
