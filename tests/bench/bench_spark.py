@@ -75,9 +75,10 @@ def findings_read(spark: SparkSession, logs: str) -> DataFrame:
 
 def findings_made(spark: SparkSession, logs: str) -> DataFrame:
     """The same from parts that merge, where one log is read by many tasks."""
-    from toolkit.spark.findings import findings_of
     from toolkit.spark.histories import histories
     from toolkit.spark.spans import merged_spans
+
+    from toolkit.spark.findings import findings_of
 
     def read(table: str, **options: str) -> DataFrame:
         return spark.read.format("kafka_log").options(table=table, **options).load(logs)

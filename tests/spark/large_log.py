@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 from pyspark.errors import PySparkException
+from toolkit.spark.spans import spans
 
 from toolkit.analysis.spans import Spans, begin, finish, piece, span_table, spans_of
 from toolkit.formats.batches import CONTROL, TRANSACTIONAL
@@ -21,7 +22,6 @@ from toolkit.formats.header_table import header_table, headers_of
 from toolkit.formats.headers import COMMIT, HEADER, NO_MARKER, Headers
 from toolkit.lab.session import local_session
 from toolkit.schema import SPANS
-from toolkit.spark.spans import spans
 from toolkit.spark.types import spark_table, struct_type
 
 SEGMENTS, IN_EACH = 8, 1 << 18

@@ -9,11 +9,11 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
+from toolkit.spark.merging import merged
 
 from toolkit.schema import TABLES, Row
 from toolkit.spark.log_options import PIECES
 from toolkit.spark.log_source import KafkaLog
-from toolkit.spark.merging import merged
 from toolkit.spark.pieces import PIECES_SCHEMA
 
 __all__ = ["planned", "read", "rows", "same", "spans_of_pieces"]

@@ -58,10 +58,11 @@ def read(spark: SparkSession, folder: str, table: str) -> DataFrame:
 
 
 def made(spark: SparkSession, folder: str) -> Mapping[str, DataFrame]:
-    from toolkit.spark.findings import findings
     from toolkit.spark.histories import histories
     from toolkit.spark.lso import lso_timeline
     from toolkit.spark.spans import spans
+
+    from toolkit.spark.findings import findings
 
     batches = read(spark, folder, "batches")
     found = spans(batches, snapshots=read(spark, folder, "snapshots"))

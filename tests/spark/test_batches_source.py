@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql.datasource import CaseInsensitiveDict
+from toolkit.spark.spans import merged_spans
 
 from tests.sources.test_outage import create, is_led
 from toolkit import Cluster
@@ -24,7 +25,6 @@ from toolkit.schema import BATCHES, SPANS, Row, Table
 from toolkit.sources import wire
 from toolkit.spark import register
 from toolkit.spark.batches_source import KafkaBatches
-from toolkit.spark.spans import merged_spans
 from toolkit.spark.types import struct_type
 
 if TYPE_CHECKING:

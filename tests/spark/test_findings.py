@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from toolkit.spark.amounts import amounts as amounts_of
+from toolkit.spark.holds import best_logs, counted, holds, with_stretches
 
 from tests.analysis.histories import KINDS, Step, batches
 from tests.analysis.test_holders import HERE, history
@@ -25,7 +27,6 @@ from toolkit.analysis.spans import finish, piece, span_table
 from toolkit.formats.header_table import damage_rows, header_table
 from toolkit.formats.headers import Damage, Headers
 from toolkit.schema import BATCHES, FINDINGS, HISTORIES, RECORDED, SAMPLES, SPANS, Row, Table, utc
-from toolkit.spark.amounts import amounts as amounts_of
 from toolkit.spark.findings import (
     closed_findings,
     findings,
@@ -33,7 +34,6 @@ from toolkit.spark.findings import (
     joined_findings,
     without_short_findings,
 )
-from toolkit.spark.holds import best_logs, counted, holds, with_stretches
 from toolkit.spark.types import spark_table
 
 if TYPE_CHECKING:

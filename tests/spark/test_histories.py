@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from toolkit.spark.histories import _how_far, histories, transactions
 
 from tests.analysis.test_coordinator import at, record, transaction
 from tests.spark.frames import arrow, assert_rows, damaged, shuffled
@@ -15,7 +16,6 @@ from toolkit import LogDir
 from toolkit.analysis import coordinator
 from toolkit.formats.records import STATE_TOPIC
 from toolkit.schema import COORDINATOR_EVENTS, HISTORIES, TRANSACTIONS, Row
-from toolkit.spark.histories import _how_far, histories, transactions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

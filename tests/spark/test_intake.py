@@ -8,11 +8,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-
-from toolkit.schema import Row
 from toolkit.spark.intake import READ_AGAIN, Intake, Marks, log_marks, plan_live, plan_log
 from toolkit.spark.ledger import Part
 from toolkit.spark.units import log_id
+
+from toolkit.schema import Row
 
 NOW = dt.datetime(2026, 11, 21, tzinfo=dt.UTC)
 FOLDER = "/data/orders-0/"

@@ -15,12 +15,12 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+from toolkit.spark.amounts import AMOUNT, OFFSETS_PER_SLOT, packed_amounts
 
 from tests.spark.read_log import planned, read, rows, same, spans_of_pieces
 from toolkit import LogDir
 from toolkit.lab import Kafka
 from toolkit.schema import BATCHES, TABLES, Row
-from toolkit.spark.amounts import AMOUNT, OFFSETS_PER_SLOT, packed_amounts
 from toolkit.spark.log_options import GOES_BY, INTERNAL
 from toolkit.spark.log_source import KafkaLog
 from toolkit.spark.log_work import Stretches

@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from toolkit.spark.log_ends import _logs
+from toolkit.spark.lso import OFFSETS_PER_TASK, lso_timeline
+from toolkit.spark.spans import spans
 
 from tests.analysis.histories import Step, batches
 from tests.spark.frames import arrow, assert_rows, damaged, shuffled
@@ -15,9 +18,6 @@ from toolkit.analysis.lso import lso_steps, lso_table
 from toolkit.analysis.spans import finish, piece, span_table
 from toolkit.formats.header_table import header_table
 from toolkit.schema import BATCHES, LSO_TIMELINE, PARTITIONS, SPANS, Row
-from toolkit.spark.log_ends import _logs
-from toolkit.spark.lso import OFFSETS_PER_TASK, lso_timeline
-from toolkit.spark.spans import spans
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,6 +15,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from toolkit.spark.merging import merged
+from toolkit.spark.spans import merged_spans, spans
 
 from tests.analysis.histories import LEADER_CHANGE, Step, batches, cuts, step_lists
 from tests.spark.frames import arrow, assert_rows, damaged, listed, shuffled
@@ -26,9 +28,7 @@ from toolkit.schema import BATCHES, SNAPSHOTS, SPANS
 from toolkit.sources.log_tables import Part, Where
 from toolkit.spark import register
 from toolkit.spark import spans as of_spark
-from toolkit.spark.merging import merged
 from toolkit.spark.pieces import BEGIN, GROUP, IN_ORDER, PIECES_SCHEMA, piece_batches
-from toolkit.spark.spans import merged_spans, spans
 from toolkit.spark.types import spark_table
 
 if TYPE_CHECKING:

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql import functions as sf
+from toolkit.spark.ledger import Ledger, Part
+from toolkit.spark.units import log_column, log_id, partition_column, partition_id, segment_column
 
 from toolkit.errors import NotFound, UsageError
 from toolkit.schema import Column, Table
 from toolkit.schema.table import INT64, STRING
-from toolkit.spark.ledger import Ledger, Part
 from toolkit.spark.store import Store, open_store
-from toolkit.spark.units import log_column, log_id, partition_column, partition_id, segment_column
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

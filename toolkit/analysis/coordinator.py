@@ -13,6 +13,7 @@ import datetime as dt
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from toolkit.analysis.endings import LAST_EPOCH, Records, ending
@@ -109,7 +110,7 @@ def advance(state: IdState, events: Iterable[Row]) -> tuple[list[Row], IdState]:
     """
     rows: list[Row] = []
     stretches = list(_stretches([*state.events, *events]))
-    for stretch, after in zip(stretches, stretches[1:], strict=False):
+    for stretch, after in pairwise(stretches):
         reading = _Reading(replace(state, events=tuple(stretch)), after=after[0])
         if stretch[0]["error"]:  # its neighbours tell
             state = replace(state, before=stretch[0])
@@ -140,9 +141,7 @@ def current(
     """
     if not state.events or (state.events[0]["error"] and state.before is not None):
         return []
-    reading = _Reading(
-        state, unread=unread, as_of=as_of or latest, settled=as_of is None, stuck_after=stuck_after
-    )
+    reading = _Reading(state, unread=unread, as_of=as_of or latest, settled=as_of is None, stuck_after=stuck_after)
     return [reading.row()]
 
 

@@ -18,8 +18,9 @@ import pyarrow.compute as pc
 
 from toolkit.analysis.holds import HOLDS, SPAN_COLUMNS, candidates, settled
 from toolkit.analysis.lso import lso_steps
+from toolkit.analysis.ordering import taken
 from toolkit.analysis.spans import EMPTY, OPEN, SPAN, Piece, Spans, merge, span_table
-from toolkit.errors import DecodeError
+from toolkit.errors import UsageError
 from toolkit.formats.columns import integers
 from toolkit.schema import Row
 
@@ -160,7 +161,7 @@ class LogState:
     @property
     def is_held(self) -> bool:
         """Whether `holds` has a row."""
-        return self._settled().num_rows > 0
+        return bool(self._settled().num_rows)
 
     def holds(self) -> pa.Table:
         """Who held the LSO or still does, with what waited behind: rows of `toolkit.analysis.holds.HOLDS`."""
@@ -217,28 +218,27 @@ class LogState:
 
         Raises
         ------
-        DecodeError
+        UsageError
             If another release wrote it, whose form is not known here.
         """
         (row,) = _from_ipc(data).to_pylist()
         if row["version"] != VERSION:
-            raise DecodeError(
-                "Another release of this package wrote these tables.", do="Run the pipeline into a new place."
-            )
+            raise UsageError("Another release of this package wrote these tables.", do="Run it into a new place.")
         state = cls(topic=topic, partition=partition, broker_id=broker_id, min_held_ms=min_held_ms)
         for name in ("log_end_offset", "end_time", "leader_epoch", "is_damaged"):
             setattr(state, name, row[name])
         state._piece = Piece(edges=np.frombuffer(row["edges"], SPAN), settled=row["is_settled"])
         state._files = {name: number for number, name in enumerate(row["files"])}
         state._records, state._bytes = row["records"], row["bytes"]
-        state._before = {at: both for at, *both in np.frombuffer(row["before"], COUNTED).tolist()}  # type: ignore[misc]
+        state._before = {at: (records, size) for at, records, size in np.frombuffer(row["before"], COUNTED).tolist()}
         state._keep(_from_ipc(row["holds"]))
         return state
 
     @property
     def _open(self) -> Spans:
-        edges = self._piece.edges
-        return edges[edges["outcome"] == OPEN]
+        edges: Spans = self._piece.edges
+        is_open = edges["outcome"] == OPEN
+        return taken(edges, np.flatnonzero(is_open))
 
     def _restart(self) -> None:
         self.log_end_offset, self.end_time, self.leader_epoch = None, -1, -1

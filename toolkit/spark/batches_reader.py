@@ -90,8 +90,8 @@ class BatchesReader(DataSourceReader):
                 else:
                     yield from section_batches(section, producer_id=self._asked.producer_id)
         except ToolkitError as error:
-            row = _unread(part, error)
-            yield of_failures([row | {"section": part.start} if self._asked.table == PIECES else row])
+            beside = {"section": part.start} if self._asked.table == PIECES else {}
+            yield of_failures([{**_unread(part, error), **beside}])
 
 
 def _selected(wire: Wire, selection: Selection) -> tuple[Topology, list[Place]]:

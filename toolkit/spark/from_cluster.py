@@ -114,7 +114,10 @@ class LivePartitions:
 
     def _read(self, plans: Mapping[str, LogPlan], table: str) -> DataFrame | None:
         assigned: dict[str, list[int]] = defaultdict(list)
-        bounds: dict[str, dict[str, dict[str, int | None]]] = {"starting": defaultdict(dict), "ending": defaultdict(dict)}
+        bounds: dict[str, dict[str, dict[str, int | None]]] = {
+            "starting": defaultdict(dict),
+            "ending": defaultdict(dict),
+        }
         for row in self.partitions:
             plan = plans.get(live_log(row["topic"], row["partition"]))
             if plan is not None:

@@ -162,5 +162,7 @@ def _with_log(rows: DataFrame, logs: Sequence[Row]) -> DataFrame:
     of_texts = [(row["topic"], row["partition"], row["log"]) for row in texts]
     named = spark.createDataFrame(of_texts, "_topic string, _partition int, _text string")
     of_it = sf.col("topic").eqNullSafe(sf.col("_topic")) & sf.col("partition").eqNullSafe(sf.col("_partition"))
-    found = rows.join(sf.broadcast(folders), folder == sf.col("_folder"), "left").join(sf.broadcast(named), of_it, "left")
+    found = rows.join(sf.broadcast(folders), folder == sf.col("_folder"), "left").join(
+        sf.broadcast(named), of_it, "left"
+    )
     return found.select(*rows.columns, sf.coalesce("_folder", "_text").alias(LOG))

@@ -73,7 +73,11 @@ def fold_histories(events: DataFrame, remembered: DataFrame) -> DataFrame:
     new = events.withColumns(
         {"role": sf.lit(NEW), **{name: sf.lit(None).cast(types[name]) for name in NOTHING}}
     ).select(*RECORDS.names)
-    by_id = ["txn_state_partition", sf.asc_nulls_first("transactional_id"), sf.when(sf.col("role") == NEW, 1)]
+    by_id: list[Any] = [
+        "txn_state_partition",
+        sf.asc_nulls_first("transactional_id"),
+        sf.when(sf.col("role") == NEW, 1),
+    ]
     in_order = [sf.asc_nulls_last(name) for name in ("file", "position", "offset")]
     together = new.unionByName(remembered).repartition("txn_state_partition")
     return together.sortWithinPartitions(*by_id, *in_order).mapInArrow(_folded, STAGE)
@@ -115,7 +119,7 @@ def _of_partition(rows: pa.Table) -> Iterator[pa.RecordBatch]:
         times = [row["timestamp"] for row in mine if row["timestamp"] is not None]
         latest = max([*times, *([] if latest is None else [latest])], default=None)
         if transactional_id is None:
-            kept += [row | NOTHING | {"role": UNREAD} for row in _last(mine)]
+            kept += [{**row, **NOTHING, "role": UNREAD} for row in _last(mine)]
             continue
         final, state = advance(_state_of(mine), [row for row in mine if row["role"] == NEW])
         found += final
@@ -193,9 +197,12 @@ def _unread_after(state: IdState, unread: Iterable[Row]) -> str | None:
     """What could not be read behind the last record of an id."""
     if not state.events:
         return None
-    place = _place(state.events[-1])
-    behind = (row["error"] for row in unread if place is None or _place(row) is None or _place(row) > place)
-    return next(behind, None)
+    last = _place(state.events[-1])
+    for row in unread:
+        place = _place(row)
+        if last is None or place is None or place > last:
+            return str(row["error"])
+    return None
 
 
 def _place(row: Row) -> tuple[str, int] | None:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["fold"]
 
 KEY = ("topic", "partition", "log")
+PLACE = ("topic", "partition", "broker_id")
 ENDED_UNREAD = "OFFSETS_LOST: Its end was deleted from the log before it was read."
 UNREADABLE = "UNREADABLE"
 STATES = (REMEMBERED, LOST, TRUNCATED)
@@ -80,7 +81,7 @@ class _Log:
 
     @staticmethod
     def of(row: Row, *, min_held_ms: int) -> _Log:
-        place = {name: row[name] for name in ("topic", "partition", "broker_id")}
+        place = {name: row[name] for name in PLACE}
         return _Log(row["log"], LogState(**place, min_held_ms=min_held_ms))
 
     @property
@@ -131,7 +132,7 @@ class _Log:
         yield from stage_rows(STATE.name, STATE.arrow([row]), log=self.name, is_final=False)
 
     def _remember(self, row: Row) -> Iterator[pa.RecordBatch]:
-        place = {"topic": self.state.topic, "partition": self.state.partition, "broker_id": self.state.broker_id}
+        place: Any = {name: row[name] for name in PLACE}
         self.state = LogState.from_bytes(row["packed"], **place, min_held_ms=self.state.min_held_ms)
         if row["kind"] == TRUNCATED:
             self.state.truncate(row["log_end_offset"])

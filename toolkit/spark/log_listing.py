@@ -22,7 +22,7 @@ from toolkit.sources.logdir.log import Log
 from toolkit.sources.logdir.marks import CLEAN_SHUTDOWN
 from toolkit.spark.pieces import log_name
 
-__all__ = ["LISTING", "name_of", "listing_rows"]
+__all__ = ["LISTING", "listing_rows", "name_of"]
 
 LISTING = StructType(
     [

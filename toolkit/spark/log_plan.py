@@ -20,8 +20,8 @@ from toolkit.sources.logdir.log import Log
 from toolkit.sources.logdir.opened import named
 from toolkit.sources.logdir.share import found_in
 from toolkit.sources.logdir.splits import Split, splits
-from toolkit.spark.log_options import LISTING, PIECES, LogOptions
 from toolkit.spark.log_listing import name_of
+from toolkit.spark.log_options import LISTING, PIECES, LogOptions
 from toolkit.spark.log_work import Logs, Run, Stretches
 
 __all__ = ["plan"]

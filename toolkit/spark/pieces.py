@@ -20,6 +20,7 @@ from toolkit.analysis.log_state import COUNTED, Section
 from toolkit.analysis.ordering import run_starts, taken
 from toolkit.analysis.spans import EMPTY, SPAN, Piece, Spans, merge, piece
 from toolkit.formats.columns import labels
+from toolkit.schema import Row
 from toolkit.sources.log_tables import Part, Where
 from toolkit.sources.logdir.totals import RunningTotals
 from toolkit.spark.packing import pack, pack_starts, unpack
@@ -32,8 +33,8 @@ __all__ = [
     "LOST",
     "PIECES",
     "PIECES_SCHEMA",
-    "REMEMBERED",
     "REACH",
+    "REMEMBERED",
     "STOP",
     "TAIL",
     "TRUNCATED",
@@ -165,12 +166,12 @@ class _Reading:
     def closed_rows(self) -> int:
         return sum(map(len, self.now.closed))
 
-    def take_closed(self, place: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
+    def take_closed(self, place: dict[str, Any]) -> Iterator[pa.RecordBatch]:
         closed, self.now = self.now.take_closed()
         if len(closed):
             yield _span_rows(closed, {**place, "kind": CLOSED}, files=list(self.files) or [None])
 
-    def rest(self, place: Mapping[str, Any], log_end_offset: int | None) -> Iterator[pa.RecordBatch]:
+    def rest(self, place: dict[str, Any], log_end_offset: int | None) -> Iterator[pa.RecordBatch]:
         files = list(self.files) or [None]
         known = [place | {"kind": BEGIN}] if self.now.settled else []
         for kind, rows in ((DAMAGE, self.damage), (TAIL, self.tail)):
@@ -199,7 +200,7 @@ def section_of(rows: pa.Table) -> Section:
     files: dict[str | None, int] = {None: 0}
     (closed, edges) = (_spans_in(by_kind[kind], files) for kind in (CLOSED, EDGES))
     counts = unpack(by_kind[COUNTS]["packed"].combine_chunks(), COUNTED)[0]
-    end = next(iter(by_kind[END].to_pylist()), {})
+    end: Row = next(iter(by_kind[END].to_pylist()), {})
     return Section(
         closed=closed,
         edges=edges,

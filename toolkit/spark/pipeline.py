@@ -314,9 +314,7 @@ class _Run:
         self._together(jobs)
 
     def _add(self, name: str, table: Any, rows: DataFrame, changed: DataFrame | None) -> None:
-        self.store.write(
-            name, table, rows, run_id=self.run_id, changed=changed, obsolete=self._obsolete(name)
-        )
+        self.store.write(name, table, rows, run_id=self.run_id, changed=changed, obsolete=self._obsolete(name))
 
     def _histories(self, final: DataFrame) -> None:
         """Rows that stay, and the last one of each id, which depends on the newest time of all."""
@@ -353,9 +351,7 @@ class _Run:
         """Replicas of ``__transaction_state`` that do not have most of their partition any more."""
         read = {self._partition_of(log): log for log in self.plans if log.endswith(IDS)}
         return [
-            log
-            for log, state in self.states.items()
-            if log.endswith(IDS) and read.get(state["partition"], log) != log
+            log for log, state in self.states.items() if log.endswith(IDS) and read.get(state["partition"], log) != log
         ]
 
     def _partition_of(self, log: str) -> int | None:

@@ -1,4 +1,4 @@
-"""Rows of several tables in one DataFrame: what a single pass over logs gives, written down once and shared out then."""
+"""Rows of several tables in one DataFrame: what one pass over logs gives is written once, and shared out then."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from toolkit.spark.types import spark_schema, spark_table, struct_type
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["LOG", "IS_FINAL", "STAGE", "STATE", "rows_of", "stage_rows"]
+__all__ = ["IS_FINAL", "LOG", "STAGE", "STATE", "rows_of", "stage_rows"]
 
 LOG, IS_FINAL = "log", "is_final"
 """Columns of every row of a log: which log, and whether the next run keeps the row."""

@@ -86,11 +86,12 @@ class Store:
                 frame = self.spark.table(f"{self.schema}.{name}")
             else:
                 frame = self.spark.read.format(self.format).load(f"{self.path}/{name}")
-            return frame if frame.columns else None
+            columns = frame.columns
         except AnalysisException as error:
             if error.getCondition() not in NOT_THERE:
                 raise
             return None
+        return frame if columns else None
 
     def write(
         self,
@@ -125,7 +126,9 @@ class Store:
         else:
             if changed is not None:
                 kept = self.load(name, table).where(~sf.col(IS_FINAL) & (sf.col(RUN_ID) < run_id))
-                new = new.unionByName(kept.join(sf.broadcast(changed.select(LOG)), LOG, "left_anti").select(*new.columns))
+                new = new.unionByName(
+                    kept.join(sf.broadcast(changed.select(LOG)), LOG, "left_anti").select(*new.columns)
+                )
             conditions = [f"NOT {IS_FINAL}", f"{RUN_ID} >= {run_id}", *(f"({each})" for each in obsolete)]
             writer_of(new, mode="overwrite", by_final=True, name=name, replaceWhere=" OR ".join(conditions))
         if before is None:
@@ -150,7 +153,11 @@ class Store:
         log = sf.col(LOG) if LOG in have else sf.lit(None).cast("string")
         is_final = sf.col(IS_FINAL) if IS_FINAL in have else sf.lit(True)
         return rows.select(
-            *(sf.col(each.name).alias(each.name, metadata={"comment": each.doc}) for each in table.columns if each.name != LOG),
+            *(
+                sf.col(each.name).alias(each.name, metadata={"comment": each.doc})
+                for each in table.columns
+                if each.name != LOG
+            ),
             sf.lit(run_id).cast("long").alias(RUN_ID),
             log.alias(LOG),
             is_final.alias(IS_FINAL),
