@@ -14,6 +14,7 @@ import pytest
 from tests.spark.settings import QUICK
 from tests.tiers import amount, seed
 from toolkit.lab import Kafka
+from toolkit.lab.delta import delta_settings
 from toolkit.lab.session import local_session
 
 if TYPE_CHECKING:
@@ -31,8 +32,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """Classic Spark, two threads."""
-    session = local_session(master="local[2]", config=QUICK)
+    """Classic Spark with Delta Lake, two threads."""
+    session = local_session(master="local[2]", config={**QUICK, **delta_settings()})
     yield session
     session.stop()
 

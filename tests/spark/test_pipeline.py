@@ -1,4 +1,4 @@
-"""All of it, on the directories of a real broker: a run adds what is new, and crashes leave nothing behind."""
+"""All of it, on the directories of a real broker: a run adds what is new, and a killed one leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -11,24 +11,26 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+import uuid
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 import pytest
+from deltalake import DeltaTable
 
 from tests.sources.recorded import NINE, rows_of, sample
 from tests.tiers import amount, seed
 from toolkit import Cluster, LogDir
+from toolkit.errors import UsageError
 from toolkit.lab import Kafka
-from toolkit.schema import BATCHES, RECORDED
+from toolkit.schema import RECORDED, Table
 from toolkit.sources.recording.sample import Sample
 from toolkit.sources.recording.writer import Writer
 from toolkit.spark.pipeline import run
-from toolkit.spark.tables import KEPT
+from toolkit.spark.tables import KEPT, read
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,16 +41,18 @@ pytestmark = pytest.mark.lab
 
 KILLS = int(amount(1, full=5))
 MIN_HELD_MS = 50
-NO_ROWS: Mapping[str, list[str]] = {name: [] for name in KEPT}
+OF_LOGS = ("batches", "spans", "lso_timeline", "histories", "answers", "findings")
 COORDINATORS = 3  # partitions of each coordinators' topic, so that there is less to do
 ROOT = Path(__file__).resolve().parents[2]
 KILLED = """
 import sys
+from tests.spark.settings import QUICK
+from toolkit.lab.delta import delta_settings
 from toolkit.lab.session import local_session
 from toolkit.spark.pipeline import run
-spark = local_session(master="local[2]", config={"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "4"})
+spark = local_session(master="local[2]", config={**QUICK, **delta_settings()})
 said = {"min_held_ms": int(sys.argv[3]), "txn_state_partitions": int(sys.argv[4])}
-run(spark, sys.argv[1], sys.argv[2], at_rest=True, **said)
+run(spark, sys.argv[1], sys.argv[2], at_rest=True, with_batches=True, **said)
 """
 
 
@@ -83,160 +87,148 @@ def put(stage: Path, logs: Path) -> None:
     shutil.copytree(stage, logs, copy_function=shutil.copy2)
 
 
-def go(spark: SparkSession, logs: Path, out: Path, **options: object) -> Summary:
-    said: dict[str, Any] = {"at_rest": True, "txn_state_partitions": COORDINATORS, **options}
+def go(spark: SparkSession, logs: Path, out: Path | str, **options: object) -> Summary:
+    said: dict[str, Any] = {"at_rest": True, "txn_state_partitions": COORDINATORS, "with_batches": True, **options}
     return run(spark, logs, str(out), min_held_ms=MIN_HELD_MS, **said)
 
 
-def kept(out: Path) -> Mapping[str, list[str]]:
-    """Every row of every table, as the files have them for whoever reads Parquet."""
-    found: dict[str, list[str]] = {}
-    for name, each in KEPT.items():
-        if not any((out / name).rglob("*.parquet")):
-            found[name] = []
-            continue
-        files = ds.dataset(out / name, format="parquet", exclude_invalid_files=False, partitioning=None)
-        rows = files.to_table(columns=each.table.names)
-        found[name] = sorted(map(repr, rows.cast(each.table.arrow_schema).to_pylist()))
-    return found
+def kept(out: Path, name: str) -> list[str]:
+    """Every row of a table, as whoever reads Delta without Spark has them."""
+    table = KEPT[name]
+    if not (out / name).exists():
+        return []
+    return listed(DeltaTable(out / name).to_pyarrow_table(columns=table.names), table)
 
 
-def files(out: Path) -> Mapping[Path, int]:
-    return {path: path.stat().st_mtime_ns for path in out.rglob("*.parquet")}
+def listed(found: pa.Table, table: Table) -> list[str]:
+    return sorted(map(repr, found.cast(table.arrow_schema).to_pylist()))
 
 
-def stamps(logs: Path) -> set[tuple[Path, int, int]]:
-    """The segments of a directory that hold something, and what tells whether they were written to."""
-    found = {path.relative_to(logs): path.stat() for path in logs.glob("*/*.log")}
-    return {(path, stat.st_size, stat.st_mtime_ns) for path, stat in found.items() if stat.st_size}
+def versions(out: Path) -> Mapping[str, int]:
+    return {path.name: DeltaTable(path).version() for path in out.iterdir()}
 
 
-@pytest.fixture(scope="module")
-def single(spark: SparkSession, stages: list[Path], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """The directory at its last stage, and the tables of a single run."""
-    folder = tmp_path_factory.mktemp("single")
-    logs, out = folder / "logs", folder / "out"
-    put(stages[1], logs)
-    go(spark, logs, out)
-    return logs, out
-
-
-def of_pandas(logs: Path) -> Mapping[str, list[str]]:
+def of_pandas(logs: Path, *, consistent: bool = True) -> Mapping[str, list[str]]:
     """The rows of every table that files fill."""
-    files_of = LogDir(logs, at_rest=True, txn_state_partitions=COORDINATORS)
+    files = LogDir(logs, at_rest=consistent, txn_state_partitions=COORDINATORS)
     found: dict[str, list[str]] = {}
-    for name, each in KEPT.items():
-        if name.startswith("recorded_"):
-            continue
+    for name in OF_LOGS:
         if name == "findings":
-            expected = files_of.findings(min_held_ms=MIN_HELD_MS)
+            expected = files.findings(min_held_ms=MIN_HELD_MS)
         else:
-            expected = files_of.findings() if name == "answers" else getattr(files_of, name)()
-        found[name] = sorted(map(repr, each.table.rows(expected)))
+            expected = files.findings() if name == "answers" else getattr(files, name)()
+        rows = KEPT[name].arrow(KEPT[name].rows(expected))
+        found[name] = listed(rows, KEPT[name])
         assert found[name], name
     return found
 
 
-@pytest.mark.full
-def test_a_single_run_gives_what_pandas_gives(single: tuple[Path, Path]) -> None:
-    logs, out = single
-    found = kept(out)
-    assert found == {**NO_ROWS, **of_pandas(logs)}
+def same(out: Path, expected: Mapping[str, list[str]]) -> None:
+    for name, rows in expected.items():
+        found = kept(out, name)
+        alone = [row for row in found if row not in rows], [row for row in rows if row not in found]
+        assert found == rows, (name, [each[:2] for each in alone])
+
+
+@pytest.fixture
+def logs(stages: list[Path], tmp_path: Path) -> Path:
+    put(stages[1], tmp_path / "logs")
+    return tmp_path / "logs"
 
 
 def test_runs_add_up_to_what_pandas_gives(spark: SparkSession, stages: list[Path], tmp_path: Path) -> None:
     logs, out = tmp_path / "logs", tmp_path / "out"
     put(stages[0], logs)
     first = go(spark, logs, out)
-    assert first.read[0].new == first.read[0].listed == first.tables["segments"].rows
-    before = files(out)
+    assert first.read[0].new == first.read[0].listed
+    same(out, of_pandas(logs))
+    before = versions(out)
     again = go(spark, logs, out)
     assert (again.read[0].new, again.read[0].bytes_read, again.verdicts) == (0, 0, first.verdicts)
     assert all(counts.new == 0 for counts in again.tables.values())
-    assert files(out) == before
+    assert versions(out) == before
     put(stages[1], logs)
     more = go(spark, logs, out)
-    assert 0 < more.read[0].new < more.read[0].listed
+    assert 0 < more.read[0].bytes_read < first.read[0].bytes_listed  # type: ignore[operator]
     assert 0 < more.tables["batches"].new < more.tables["batches"].rows
     assert more.verdicts["hanging"] == 2
-    found = kept(out)
-    assert found == {**NO_ROWS, **of_pandas(logs)}
-    unchanged = [path for path in before if "batches" in path.parts and path.exists()]
-    assert len(unchanged) == len(stamps(stages[0]) & stamps(stages[1]))
+    same(out, of_pandas(logs))
+
+
+def test_tables_tell_what_they_hold(spark: SparkSession, logs: Path, tmp_path: Path) -> None:
+    """By Spark, by pandas through deltalake, and by DuckDB; with the comments of the schema."""
+    import duckdb
+
+    schema = f"s{uuid.uuid4().hex[:8]}"
+    spark.sql(f"CREATE SCHEMA {schema} LOCATION '{tmp_path}/{schema}'")
+    try:
+        summary = go(spark, logs, schema, with_batches=False)
+        count = summary.tables["findings"].rows
+        assert read(spark, schema, "findings").count() == spark.table(f"{schema}.findings").count() == count
+        described = {row["col_name"]: row["comment"] for row in spark.sql(f"DESCRIBE {schema}.findings").collect()}
+        assert all(described[column.name] == column.doc for column in KEPT["findings"].columns)
+        detail = spark.sql(f"DESCRIBE DETAIL {schema}.findings").collect()[0]
+        assert KEPT["findings"].row in detail["description"]
+    finally:
+        spark.sql(f"DROP SCHEMA {schema} CASCADE")
+    out = tmp_path / "out"
+    go(spark, logs, out, with_batches=False)
+    frame = DeltaTable(out / "findings").to_pandas()
+    assert len(frame) == count
+    arrow = DeltaTable(out / "spans").to_pyarrow_dataset()
+    with duckdb.connect() as connection:
+        connection.register("spans", arrow)
+        (found,) = connection.sql("select count(*) from spans").fetchall()
+    assert found == (summary.tables["spans"].rows,)
+
+
+def test_parquet_is_written_once(spark: SparkSession, logs: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    go(spark, logs, out, format="parquet")
+    for name, rows in of_pandas(logs).items():
+        assert listed(read(spark, str(out), name, format="parquet").toArrow(), KEPT[name]) == rows, name
+    with pytest.raises(UsageError, match="There are Parquet tables in .* already"):
+        go(spark, logs, out, format="parquet")
 
 
 @pytest.mark.full
 def test_a_run_that_was_killed_is_made_whole_by_the_next(
-    spark: SparkSession, stages: list[Path], single: tuple[Path, Path]
+    spark: SparkSession, stages: list[Path], tmp_path: Path
 ) -> None:
-    logs, of_one = single
-    out = of_one.parent / "killed"
-    put(stages[1], logs)
+    logs, out = tmp_path / "logs", tmp_path / "out"
     dice = random.Random(seed())
-    for _ in range(KILLS):
-        kill(logs, out, writes=dice.randint(1, 12))
-    go(spark, logs, out)
-    for name, rows in kept(of_one).items():
-        assert kept(out)[name] == rows, name
-    assert not list(out.rglob(".spark-staging-*"))
+    for stage in stages:
+        put(stage, logs)
+        for _ in range(KILLS):
+            kill(logs, out, writes=dice.randint(1, 9))
+            for path in out.iterdir() if out.exists() else ():
+                if (path / "_delta_log").exists() and any((path / "_delta_log").glob("*.json")):
+                    DeltaTable(path).to_pyarrow_table()  # whole, whatever was going on
+        go(spark, logs, out)
+        same(out, of_pandas(logs))
 
 
 def kill(logs: Path, out: Path, *, writes: int) -> None:
-    """Run it with a Spark of its own, and kill all of that in the middle of a write."""
+    """Run it with a Spark of its own, and kill all of that while or after some commits."""
     command = [sys.executable, "-c", KILLED, str(logs), str(out), str(MIN_HELD_MS), str(COORDINATORS)]
     process = subprocess.Popen(command, cwd=ROOT, start_new_session=True, stderr=subprocess.PIPE)
     try:
-        seen: set[Path] = set()
-        while len(seen) < writes and process.poll() is None:
-            time.sleep(0.1)
-            for folder, names, _ in os.walk(out):  # which passes over what is gone meanwhile
-                if any(name == "_temporary" or name.startswith(".spark-staging") for name in names):
-                    seen.add(Path(folder))
+        before = set(out.glob("*/_delta_log/*.json"))
+        while len(set(out.glob("*/_delta_log/*.json")) - before) < writes and process.poll() is None:
+            time.sleep(0.05)
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         _, said = process.communicate(timeout=120)
     assert process.returncode in {0, -signal.SIGKILL}, said
 
 
-@pytest.mark.full
-def test_what_brokers_delete_stays_and_what_is_another_log_does_not(
-    spark: SparkSession, stages: list[Path], single: tuple[Path, Path]
-) -> None:
-    logs, of_one = single
-    out = of_one.parent / "deleted"
-    put(stages[1], logs)
-    shutil.copytree(of_one, out)
-    before = {name: list(rows) for name, rows in kept(out).items()}
-    expired, lost, again = (logs / f"plain-stage0-{number}" for number in range(3))
-    gone = segments(expired)[0]
-    for path in expired.glob(f"{gone.stem}.*"):
-        path.unlink()
-    everything = segments(lost)
-    for path in [path for each in everything for path in lost.glob(f"{each.stem}.*")]:
-        path.unlink()
-    end = int(everything[-1].stem) + 1000
-    write_batch(stages[1] / "copies-stage1-0", lost / f"{end:020d}.log")
-    of_another = segments(again)[0]
-    of_another.unlink()
-    metadata = again / "partition.metadata"
-    metadata.write_text(re.sub(r"(topic_id: ).{4}", r"\1AAAA", metadata.read_text()))
-    summary = go(spark, logs, out, at_rest=False)
-    after = kept(out)
-    assert [row for row in before["batches"] if f"{expired.name}/" in row] == [
-        row for row in after["batches"] if f"{expired.name}/" in row
-    ]
-    spans_of = "'plain-stage0', 'partition': 0,"
-    assert [row for row in before["spans"] if spans_of in row] == [row for row in after["spans"] if spans_of in row]
-    assert {row for row in before["batches"] if f"{lost.name}/" in row} < set(after["batches"])
-    (told,) = (row for row in after["batches"] if "OFFSETS_LOST" in row)
-    assert f"{end - 1:,} were deleted" in told
-    assert summary.errors == 1
-    assert any(str(of_another) in row for row in before["batches"])
-    assert not any(str(of_another) in row for row in after["batches"])
-
-
 def segments(folder: Path) -> list[Path]:
     return sorted(folder.glob("*.log"))
+
+
+def remove(segment: Path) -> None:
+    for path in segment.parent.glob(f"{segment.stem}.*"):
+        path.unlink()
 
 
 def write_batch(source: Path, target: Path) -> None:
@@ -246,18 +238,81 @@ def write_batch(source: Path, target: Path) -> None:
     target.write_bytes(int(target.stem).to_bytes(8, "big") + data[8:size])
 
 
+def of_log(out: Path, name: str, topic: str, partition: int) -> list[str]:
+    return [row for row in kept(out, name) if f"'topic': '{topic}', 'partition': {partition}," in row]
+
+
 @pytest.mark.full
-def test_a_recording_is_kept_day_by_day(spark: SparkSession, tmp_path: Path) -> None:
+def test_what_brokers_delete_stays_and_what_is_another_log_does_not(
+    spark: SparkSession, stages: list[Path], logs: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    go(spark, logs, out)
+    before = {name: kept(out, name) for name in OF_LOGS}
+    expired, lost, again = (logs / f"plain-stage0-{number}" for number in range(3))
+    remove(segments(expired)[0])
+    everything = segments(lost)
+    for each in everything:
+        remove(each)
+    end = int(everything[-1].stem) + 1000
+    write_batch(stages[1] / "copies-stage1-0", lost / f"{end:020d}.log")
+    remove(segments(again)[0])
+    metadata = again / "partition.metadata"
+    metadata.write_text(re.sub(r"(topic_id: ).{4}", r"\1AAAA", metadata.read_text()))
+    go(spark, logs, out, at_rest=False)
+    for name in ("batches", "spans"):
+        mine = [row for row in before[name] if "'topic': 'plain-stage0', 'partition': 0," in row]
+        assert of_log(out, name, "plain-stage0", 0) == mine
+    spans = of_log(out, "spans", "plain-stage0", 1)
+    (told,) = (row for row in spans if "OFFSETS_LOST: Offsets" in row)
+    assert f"{end - 1:,} were deleted" in told
+    assert {row for row in before["spans"] if f"{lost.name}/" in row and "'open'" not in row} < set(spans)
+    fresh = LogDir(logs, at_rest=True)
+    for name in ("batches", "spans", "lso_timeline"):
+        rows = getattr(fresh, name)(["plain-stage0"], [2])
+        expected = listed(KEPT[name].arrow(KEPT[name].rows(rows)), KEPT[name])
+        assert of_log(out, name, "plain-stage0", 2) == expected, name
+
+
+@pytest.mark.full
+def test_a_replica_that_was_truncated_is_read_again_and_one_that_is_behind_is_not(
+    spark: SparkSession, stages: list[Path], logs: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    go(spark, logs, out)
+    behind, truncated = "plain-stage1-0", "plain-stage1-1"
+    kept_before = of_log(out, "spans", "plain-stage1", 0)
+    for name in (behind, truncated):
+        last = [path for path in segments(logs / name) if path.stat().st_size][-1]
+        data = last.read_bytes()
+        last.write_bytes(data[: len(data) // 2])  # ends within a batch, as a copy of a broker that is writing does
+    cut = LogDir(logs / truncated).batches()
+    end = int(cut["last_offset"].max()) + 1
+    checkpoint = logs / truncated / "leader-epoch-checkpoint"
+    lines = checkpoint.read_text().split()
+    newer = int(lines[-2]) + 1
+    entries = [*zip(lines[2::2], lines[3::2], strict=True), (str(newer), str(end))]
+    checkpoint.write_text("\n".join(["0", str(len(entries)), *(" ".join(each) for each in entries), ""]))
+    go(spark, logs, out)
+    assert [row for row in of_log(out, "spans", "plain-stage1", 0) if "TORN_TAIL" not in row] == kept_before
+    for name in ("spans", "lso_timeline"):
+        rows = getattr(LogDir(logs), name)(["plain-stage1"], [1])
+        expected = listed(KEPT[name].arrow(KEPT[name].rows(rows)), KEPT[name])
+        assert of_log(out, name, "plain-stage1", 1) == expected, name
+
+
+@pytest.mark.full
+def test_samples_of_a_recording_are_kept(spark: SparkSession, tmp_path: Path) -> None:
     recording, out = tmp_path / "recording", tmp_path / "out"
     samples = [sample(NINE + hours * dt.timedelta(hours=1)) for hours in (0, 1, 23, 24)]
     record(recording, samples[:3])
     first = run(spark, recording, str(out))
-    assert (first.read[0].what, first.read[0].listed, first.read[0].new) == ("looks", 3, 3)
+    assert (first.read[0].what, first.read[0].listed, first.read[0].new) == ("samples", 3, 3)
     assert first.verdicts == {"hanging": 1}
-    before = files(out)
+    before = versions(out)
     again = run(spark, [recording], str(out))
     assert (again.read[0].new, again.findings) == (0, first.findings)
-    assert files(out) == before
+    assert versions(out) == before
     record(recording, samples[3:])
     for path in (recording / table / "20261121.parquet" for table in RECORDED):
         path.unlink(missing_ok=True)
@@ -266,9 +321,7 @@ def test_a_recording_is_kept_day_by_day(spark: SparkSession, tmp_path: Path) -> 
     (row,) = more.findings
     assert (row["verdict"], row["held_from"], row["observed_at"]) == ("hanging", NINE, samples[3].due)
     for name, table in RECORDED.items():
-        rows = sorted(map(repr, rows_of(samples, name).to_pylist()))
-        assert kept(out)[f"recorded_{name}"] == rows, name
-        assert table.names == KEPT[f"recorded_{name}"].table.names
+        assert kept(out, f"recorded_{name}") == listed(rows_of(samples, name), table), name
 
 
 def record(directory: Path, samples: list[Sample]) -> None:
@@ -277,21 +330,30 @@ def record(directory: Path, samples: list[Sample]) -> None:
             assert writer.write(each)
 
 
+@pytest.fixture
+def late(kafka: Kafka) -> Iterator[Any]:
+    from toolkit.lab.incidents import INCIDENTS
+
+    with INCIDENTS["late_message"](kafka) as staged:
+        yield staged
+
+
 @pytest.mark.full
-def test_a_live_cluster_is_read_behind_what_is_kept(spark: SparkSession, kafka: Kafka, tmp_path: Path) -> None:
+def test_a_live_cluster_is_read_behind_what_is_kept(
+    spark: SparkSession, kafka: Kafka, late: Any, tmp_path: Path
+) -> None:
     from toolkit.lab.incidents import INCIDENTS
 
     out = tmp_path / "out"
-    with INCIDENTS["late_message"](kafka) as staged, Cluster(kafka.bootstrap_servers) as cluster:
-        topics = [staged.topic, "__transaction_state"]
+    with Cluster(kafka.bootstrap_servers) as cluster:
+        topics = [late.topic, "__transaction_state"]
         first = run(spark, cluster, str(out), topics=topics, min_held_ms=0)
         assert first.verdicts["hanging"] == 1
-        assert [row["start_offset"] for row in first.findings if row["verdict"] == "hanging"] == [staged.start_offset]
+        assert [row["start_offset"] for row in first.findings if row["verdict"] == "hanging"] == [late.start_offset]
         with INCIDENTS["marker_only"](kafka):
             second = run(spark, cluster, str(out), topics=topics, min_held_ms=0)
         assert 0 < second.read[0].bytes_read < first.read[0].bytes_read
-        assert second.tables["spans"].rows >= first.tables["spans"].rows
-        live = BATCHES.rows(cluster.batches(staged.topic, staged.partition))
-    rows = ds.dataset(out / "batches", format="parquet", partitioning=None).to_table(columns=BATCHES.names)
-    mine = rows.filter(pa.compute.equal(rows["topic"], staged.topic)).cast(BATCHES.arrow_schema).to_pylist()
-    assert sorted(map(repr, mine)) == sorted(map(repr, live))
+        live = KEPT["spans"].arrow(KEPT["spans"].rows(cluster.spans(late.topic, late.partition)))
+        ids = {row["transactional_id"] for row in KEPT["histories"].rows(cluster.histories())}
+    assert of_log(out, "spans", late.topic, late.partition) == listed(live, KEPT["spans"])
+    assert {row["transactional_id"] for row in DeltaTable(out / "histories").to_pyarrow_table().to_pylist()} <= ids

@@ -30,8 +30,8 @@ MEMORY = "2g"  # of a Spark of our own: its Java, beside which its Python works
 class TableFormat(StrEnum):
     """How tables are stored."""
 
-    PARQUET = "parquet"
     DELTA = "delta"
+    PARQUET = "parquet"
 
 
 Inputs = Annotated[
@@ -58,11 +58,15 @@ def pipeline(
     source: Inputs = None,
     output: Annotated[
         str,
-        typer.Option(
-            "--output", metavar="DIR|CATALOG.SCHEMA", help="Where the tables are kept: what is there is added to."
-        ),
+        typer.Option("--output", metavar="DIR|CATALOG.SCHEMA", help="Where the tables are kept."),
     ],
-    table_format: Annotated[TableFormat, typer.Option("--format", help="How tables are kept.")] = TableFormat.PARQUET,
+    table_format: Annotated[
+        TableFormat,
+        typer.Option("--format", help="delta: add to the tables. parquet: write them once, into an empty folder."),
+    ] = TableFormat.DELTA,
+    with_batches: Annotated[
+        bool, typer.Option("--with-batches", help="Keep the header of every batch, too: a row for each.")
+    ] = False,
     topic: Topics = None,
     min_held: Annotated[
         float,
@@ -103,9 +107,8 @@ def pipeline(
             told = stack.enter_context(connect(ctx, bootstrap_server, command_config, timeout=timeout))
         tell = stack.enter_context(_progress())
         tell("starting Spark", False)
-        spark = local_session(
-            master=master or "local[*]", remote=remote, config=_all_settings(settings, table_format, remote=remote)
-        )
+        config = _all_settings(settings, table_format, remote=remote)
+        spark = local_session(master=master or "local[*]", remote=remote, config=config)
         stack.callback(spark.stop)
         tell("starting Spark", True)
 
@@ -121,6 +124,7 @@ def pipeline(
                 topics=topic,
                 min_held_ms=int(min_held * 1000),
                 at_rest=at_rest,
+                with_batches=with_batches,
                 progress=tell,
             )
     show([*_lines(summary), ""])
@@ -164,9 +168,9 @@ def _all_settings(said: dict[str, str], table_format: TableFormat, *, remote: st
     """What was said, over what a Spark of our own is started with."""
     if remote is not None and remote.startswith("sc://"):
         return said
-    own = {"spark.driver.memory": MEMORY, "spark.sql.shuffle.partitions": str(max(8, 2 * (os.cpu_count() or 1)))}
+    own = {"spark.driver.memory": MEMORY, "spark.sql.shuffle.partitions": str(os.cpu_count() or 1)}
     if table_format is TableFormat.DELTA and "spark.sql.extensions" not in said:
-        from toolkit.spark.delta import delta_settings
+        from toolkit.lab.delta import delta_settings
 
         own |= delta_settings()
     return own | said

@@ -21,7 +21,7 @@ from tqdm.auto import tqdm
 from toolkit.errors import LabError
 from toolkit.lab.java import find_java
 
-__all__ = ["fetch_jars"]
+__all__ = ["alone", "fetch_jars", "repository_url"]
 
 CENTRAL = "https://repo1.maven.org/maven2/"
 
@@ -65,7 +65,7 @@ def fetch_jars(version: str) -> Path:
     if jars.is_dir():
         return jars
     home.mkdir(parents=True, exist_ok=True)
-    with _alone(home / f"{version}.lock"):
+    with alone(home / f"{version}.lock"):
         if not jars.is_dir():
             partial = home / f"{version}.partial"
             shutil.rmtree(partial, ignore_errors=True)
@@ -78,14 +78,15 @@ def fetch_jars(version: str) -> Path:
 
 
 @contextmanager
-def _alone(lock: Path) -> Iterator[None]:
+def alone(lock: Path) -> Iterator[None]:
+    """While no other process holds the same file."""
     with lock.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
 def _fetch(version: str, directory: Path) -> None:
-    repository = _repository()
+    repository = repository_url()
     ivy = _ivy()
     directory.mkdir()
     settings, wanted = directory / "settings.xml", directory / "ivy.xml"
@@ -154,7 +155,8 @@ def _ivy() -> Path:
     return found[-1]
 
 
-def _repository() -> str:
+def repository_url() -> str:
+    """Where jars come from: KAFKA_TXN_MAVEN, the mirror that ``~/.m2/settings.xml`` names, or Maven Central."""
     return os.environ.get("KAFKA_TXN_MAVEN") or _mirror() or CENTRAL
 
 

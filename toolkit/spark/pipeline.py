@@ -79,7 +79,7 @@ def run(
     Parameters
     ----------
     spark
-        The session; for Delta tables with Delta Lake (`toolkit.lab.delta.delta_settings`).
+        The session; one of your own gets Delta Lake by `toolkit.lab.delta.delta_settings`.
     source
         Paths, as executors see them: of log directories, folders of partitions, segments or texts, and of recordings.
         Or a live cluster.
