@@ -8,8 +8,8 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-import pyarrow.dataset as ds
 import pytest
+from deltalake import DeltaTable
 from typer.testing import CliRunner, Result
 
 from tests.process import COMMAND, ROOT, Process
@@ -18,7 +18,7 @@ from toolkit.cli import app
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import INCIDENTS
 from toolkit.lab.staging import Staged
-from toolkit.schema import BATCHES
+from toolkit.schema import FINDINGS
 
 pytestmark = pytest.mark.lab
 
@@ -68,19 +68,19 @@ def test_files_to_tables(folder: Path, hanging: Staged, tmp_path: Path) -> None:
     first = run("--input", str(folder), "--at-rest", "--output", str(out), *LOCAL)
     assert (first.returncode, first.stderr) == (1, "")
     lines = first.stdout.splitlines()
-    assert lines[0].startswith("read    51 of 51 segments, ")
-    assert lines[1] == f"tables  {out} (parquet)"
+    assert lines[0].startswith("read    51 of 51 logs, ")
+    assert lines[1] == f"tables  {out} (delta)"
     assert [line for line in lines if line.startswith("found ")] == ["found   1 hanging"]
     assert f"{hanging.topic}-{hanging.partition}  LSO {hanging.start_offset} held for" in first.stdout
     assert f"kafka-txn abort --topic {hanging.topic}" in first.stdout
     assert lines[-1] == "1 partition hangs"
-    rows = ds.dataset(out / "batches", format="parquet", partitioning=None).to_table()
-    assert rows.column_names[: len(BATCHES.names)] == BATCHES.names
+    rows = DeltaTable(out / "findings").to_pyarrow_table()
+    assert rows.column_names[: len(FINDINGS.names)] == FINDINGS.names
     if not is_full():
         return
     again = run("--output", str(out), "--at-rest", *LOCAL, "--input", str(folder))
     assert (again.returncode, again.stderr) == (1, "")
-    assert again.stdout.startswith("read    0 of 51 segments (")
+    assert again.stdout.startswith("read    0 of 51 logs (")
     assert "0 new" in again.stdout
 
 
@@ -120,8 +120,8 @@ def test_wrong_use_is_a_sentence(arguments: tuple[str, ...], sentence: str) -> N
 
 
 def test_a_delta_lake_that_fits_no_spark_here_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    from toolkit.spark import delta
+    from toolkit.lab import delta
 
     monkeypatch.setattr(delta, "RELEASES", {})
-    done = refused("--input", "a", "--output", "./out", "--format", "delta")
+    done = refused("--input", "a", "--output", "./out")
     assert "No release of Delta Lake is known that fits Spark" in done.stderr

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-import pyarrow.dataset as ds
 import pytest
+from deltalake import DeltaTable
 from typer.testing import CliRunner
 
 from toolkit import Cluster, LogDir, Recording
@@ -48,7 +48,7 @@ class Given:
             paths = [self.paths[name] for name in names.split()]
             summary = run(self.spark, paths, str(out), at_rest="log" in names, min_held_ms=min_held_ms)
         assert summary.findings == [], "nothing is open now"
-        table = ds.dataset(out / "findings").to_table(columns=list(FINDINGS.names))
+        table = DeltaTable(out / "findings").to_pyarrow_table(columns=FINDINGS.names)
         return list(table.cast(FINDINGS.arrow_schema).to_pylist())
 
     def panel(self) -> list[Row]:

@@ -41,7 +41,7 @@ def test_a_run_replaces_what_is_not_final_of_the_logs_that_changed(spark: SparkS
     put(store, ("a", 5, "x", True), ("a", 6, "x", False), run_id=2, changed="x")
     kept = [("a", 1, 1, "x", True), ("a", 3, 1, "y", False), ("a", 5, 2, "x", True), ("a", 6, 2, "x", False)]
     assert rows(store) == kept
-    put(store, ("b", 7, "z", True), run_id=3, changed="z", obsolete=["log = 'x' AND n >= 5"])
+    put(store, ("b", 7, "z", True), run_id=3, changed="x z", obsolete=["log = 'x' AND n >= 5"])
     assert rows(store) == [("a", 1, 1, "x", True), ("a", 3, 1, "y", False), ("b", 7, 3, "z", True)]
 
 

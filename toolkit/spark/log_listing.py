@@ -6,7 +6,6 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -33,8 +32,8 @@ LISTING = StructType(
         StructField("begin", LongType()),  # offset that its first segment is named after
         StructField("segments", IntegerType()),
         StructField("bytes", LongType()),
-        StructField("listing", StringType()),  # digest of names, sizes and times of its files
-        StructField("checkpoints", StringType()),  # the same of its log directory's checkpoints
+        StructField("listing", StringType()),  # digest of names, sizes and times of its segments
+        StructField("checkpoints", StringType()),  # the same of its other files, and of its log directory's
         StructField("topic_id", StringType()),
         StructField("leader_epochs", StringType()),  # JSON: the offset that each began at
         StructField("is_best", BooleanType()),  # of __transaction_state: whether it has most of its partition
@@ -81,10 +80,12 @@ def _replicas(logs: Iterable[Log]) -> bool:
 
 
 def _row(log: Log, is_best: bool, checkpoints: str) -> Row:
+    segments: list[tuple[str, int, int]] = list(_stamps([Path(log.name)])) if log.is_text else []
+    others: list[tuple[str, int, int]] = []
     if isinstance(log, FolderLog):
-        listing: Any = sorted((name, stamp.size, stamp.modified_ns) for name, stamp in log.listing.stamps.items())
-    else:
-        listing = list(_stamps([Path(log.name)]))
+        names = {segment.path.name for segment in log.listing.segments}
+        for name, stamp in sorted(log.listing.stamps.items()):
+            (segments if name in names else others).append((name, stamp.size, stamp.modified_ns))
     epochs, topic_id = _told_beside(log)
     return {
         "log": name_of(log),
@@ -92,8 +93,8 @@ def _row(log: Log, is_best: bool, checkpoints: str) -> Row:
         "begin": log.base_offsets[0] if log.base_offsets else None,
         "segments": len(log.base_offsets),
         "bytes": log.size,
-        "listing": _digest([listing, log.error]),
-        "checkpoints": checkpoints,
+        "listing": _digest([segments, topic_id, log.error]),
+        "checkpoints": _digest([checkpoints, others]),
         "topic_id": topic_id,
         "leader_epochs": json.dumps(epochs),
         "is_best": is_best,
