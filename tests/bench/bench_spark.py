@@ -4,10 +4,10 @@
 
 A real producer (ProducerPerformance: 200-byte records in batches of 4 KB, transactions of a few milliseconds) writes a
 topic behind a transaction that hangs, on a broker started for it; what the broker leaves becomes a log directory of
-four such partitions (hard links), page-cached. As whole processes, on local[2]: DumpLogSegments over the same bytes, the
-start of Spark's session alone, `kafka-txn pipeline` for the first time and with nothing new, the same over 30 MB, and
-its memory over 4 and 40 GB. Within a session, after the first job: findings in one read beside those of the library, and
-sections that merge (`fold`) on one core and on two.
+four such partitions (hard links), page-cached. As whole processes, on local[2]: DumpLogSegments over the same bytes,
+the start of Spark's session alone, `kafka-txn pipeline` for the first time and with nothing new, the same over 30 MB,
+and its memory over 4 and 40 GB. Within a session, after the first job: findings in one read beside those of the
+library, and sections that merge (`fold`) on one core and on two.
 """
 
 from __future__ import annotations
@@ -128,11 +128,7 @@ def pipeline(logs: Path, out: Path) -> tuple[float, float, str]:
 
 
 def start_session() -> None:
-    code = "import sys; from toolkit.lab.session import local_session; from toolkit.lab.delta import delta_settings; "
-    code += (
-        "local_session(master='local[2]', config={'spark.driver.memory': '2g', **delta_settings()}).range(1).count()"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    subprocess.run([sys.executable, __file__, "--session"], check=True)
 
 
 def row(name: str, times: Sequence[float], size: int = 0, peer: float | None = None, note: str = "") -> float:
@@ -218,7 +214,11 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, help="folder to keep the broker's log directories in")
     parser.add_argument("--only", nargs="+", choices=["processes", "sessions", "memory"])
     parser.add_argument("--child", nargs=4, help=argparse.SUPPRESS)
+    parser.add_argument("--session", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    if arguments.session:
+        local_session(master="local[2]", config={**SPARK, **delta_settings()}).range(1).count()
+        return
     if arguments.child:
         case, master, path, runs = arguments.child
         child(case, master, path, int(runs))
