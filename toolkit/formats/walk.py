@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from toolkit.formats import checksum
 from toolkit.formats.batches import HEADER_SIZE, MAGIC_AT
-from toolkit.formats.headers import HEADER, Damage, Headers, Scanned
+from toolkit.formats.headers import Damage, Headers, Scanned, joined
 from toolkit.formats.hop import MESSAGE_SIZE, kernel, readable_size, usual_size
 from toolkit.formats.log_bytes import LogBytes, read_at
 from toolkit.formats.raw_headers import RAW_BYTES, gather, read_raw_headers
@@ -20,7 +20,6 @@ __all__ = ["Walk"]
 
 SMALLEST_WINDOW = 128
 PENDING_ROWS = 1 << 14  # reading fields lets go of the GIL again and again: few calls, or threads wait for each other
-ROW = f"V{HEADER.itemsize}"  # numpy joins many arrays of plain bytes faster than of fields
 LOOK_BYTES = 1 << 20  # into a file that begins as another kind of file does
 
 
@@ -80,8 +79,7 @@ class Walk:
     def take(self) -> Scanned:
         """What was found since the last time."""
         self._read_pending()
-        headers = np.concatenate([np.empty(0, ROW), *(part.view(ROW) for part in self._headers)]).view(HEADER)
-        damage = tuple(self._damage)
+        headers, damage = joined(self._headers), tuple(self._damage)
         self._headers, self._damage, self.rows, self.taken = [], [], 0, self.position
         return Scanned(headers=headers, damage=damage, end=self.position)
 
