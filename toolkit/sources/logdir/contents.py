@@ -100,7 +100,7 @@ class Contents:
 
     def read(self, log: Log, *, reach: Reach = Reach.TAIL) -> ReadLog:
         """The state of a log, read at least as far back as `reach` says; once, unless it says more than before."""
-        if log.where.topic == STATE_TOPIC and reach is not Reach.TAIL:
+        if log.where.topic == STATE_TOPIC and reach is not Reach.TAIL:  # one read for the partition and its coordinator
             reach = Reach.RECORDS
         known, found = self._states.get(id(log), (None, None))
         if found is None or (known is Reach.TAIL and reach is not Reach.TAIL):
