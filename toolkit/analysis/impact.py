@@ -7,6 +7,7 @@ its producer's.
 from __future__ import annotations
 
 import datetime as dt
+from bisect import bisect_right
 from typing import Any
 
 import numpy as np
@@ -138,9 +139,11 @@ def _spans_around(row: Row, traces: Traces) -> tuple[Spans, set[int]]:
 
     These are taken to have. A first batch with sequence number 0 begins its producer's epoch, and so a transaction.
     """
-    found, start = piece(traces.excerpt.headers), traces.excerpt.start
-    if start == 0:
-        return finish(found, from_start=True), set()
+    headers, start = traces.excerpt.headers, traces.excerpt.start
+    if start == 0:  # what begins behind it cannot have held the LSO before it
+        earlier = headers["producer_id"][: bisect_right(headers["base_offset"], traces.start)]
+        return finish(piece(headers[np.isin(headers["producer_id"], earlier)]), from_start=True), set()
+    found = piece(headers)
     seen = finish(found)
     unsure = seen[(seen["truncated"] == -1) & (seen["marker_offset"] >= 0) & (seen["first_sequence"] != 0)]
     unsure = unsure[unsure["first_offset"] != traces.start]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
@@ -125,13 +126,13 @@ class Traces:
     def brokers_time_before(self) -> dt.datetime | None:
         """The broker's time at the last batch before the start offset that has it; the transaction is younger."""
         every = self.excerpt.headers
-        return _broker_time(every[every["last_offset"] < self.start][-1000:][::-1])
+        return _broker_time(every[: bisect_left(every["last_offset"], self.start)][-1000:][::-1])
 
     @property
     def brokers_time_after(self) -> dt.datetime | None:
         """The same at the first batch after the start offset; the transaction is older."""
         every = self.excerpt.headers
-        return _broker_time(every[np.searchsorted(every["base_offset"], self.start, side="right") :])
+        return _broker_time(every[bisect_right(every["base_offset"], self.start) :])
 
     @property
     def brokers_time_first(self) -> dt.datetime | None:
@@ -160,5 +161,9 @@ class Traces:
 
 def _broker_time(headers: Headers) -> dt.datetime | None:
     """Time of the first of them that a broker's clock made: a marker's, or a batch's under LogAppendTime."""
-    by_broker = (headers["attributes"] & (CONTROL | LOG_APPEND_TIME) != 0) & (headers["max_timestamp"] >= 0)
-    return utc(int(headers["max_timestamp"][by_broker.argmax()])) if by_broker.any() else None
+    for at in range(0, len(headers), 1000):  # mostly it is near
+        some = headers[at : at + 1000]
+        by_broker = (some["attributes"] & (CONTROL | LOG_APPEND_TIME) != 0) & (some["max_timestamp"] >= 0)
+        if by_broker.any():
+            return utc(int(some["max_timestamp"][by_broker.argmax()]))
+    return None

@@ -11,17 +11,17 @@ from __future__ import annotations
 import ctypes
 import functools
 import zlib
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from toolkit.formats.batches import CRC_END, LENGTH_END, MAGIC_AT
-from toolkit.formats.raw_headers import MESSAGE, RAW
 
-__all__ = ["extend", "matches"]
+__all__ = ["COVERED", "check", "extend"]
 
 CHECK = (b"123456789", 0xE3069283)  # RFC 3720's CRC32C has this well-known sum
+# Where the checksum stands and what it covers begins: before magic 2, and from then on.
+COVERED = ((12, MAGIC_AT), (17, CRC_END))
 
 
 def extend(crc: int, data: bytes | bytearray | memoryview, *, magic: int) -> int:
@@ -34,14 +34,10 @@ def extend(crc: int, data: bytes | bytearray | memoryview, *, magic: int) -> int
     return extended
 
 
-def matches(
-    data: npt.NDArray[np.uint8],
-    positions: npt.NDArray[np.int64],
-    first_bytes: npt.NDArray[Any],
-    *,
-    jitted: bool,
-) -> npt.NDArray[np.int8]:
-    """Whether each batch's bytes match its checksum: 1 or 0.
+def check(
+    data: npt.NDArray[np.uint8], positions: npt.NDArray[np.int64], right: npt.NDArray[np.int8], *, jitted: bool
+) -> None:
+    """Whether each batch's bytes match its checksum.
 
     Parameters
     ----------
@@ -49,26 +45,21 @@ def matches(
         Bytes that hold every batch as a whole.
     positions
         Where each batch starts in them.
-    first_bytes
-        Of each, as `gather` gives them.
+    right
+        Of each batch -1, and then 1 or 0.
     jitted
         Whether so many are to come that compiled code is worth its start.
     """
-    right = np.zeros(len(positions), np.int8)
-    raw = first_bytes.view(RAW)
-    sizes = raw["length"].astype(np.int64) + LENGTH_END
-    old = raw["magic"] < 2
-    expected = np.where(old, raw.view(MESSAGE)["crc"], raw["crc"]).astype(np.uint32)
-    if jitted and (address := _address()) and not old.any():
+    if jitted and (address := _address()):
         from toolkit.formats.checksum_loop import jitted_loop
 
-        jitted_loop()(address, data, positions, sizes, expected, right)
-        return right
+        jitted_loop()(address, data, positions, right)
     view = data.data
-    for i, (position, size, is_old) in enumerate(zip(positions.tolist(), sizes.tolist(), old.tolist(), strict=True)):
-        covered = view[position + (MAGIC_AT if is_old else CRC_END) : position + size]
-        right[i] = extend(0, covered, magic=1 if is_old else 2) == expected[i]
-    return right
+    for i in np.flatnonzero(right < 0).tolist():
+        batch = view[int(positions[i]) :]
+        magic, end = batch[MAGIC_AT], LENGTH_END + int.from_bytes(batch[8:LENGTH_END])
+        crc_at, covered = COVERED[magic == 2]
+        right[i] = extend(0, batch[covered:end], magic=magic) == int.from_bytes(batch[crc_at : crc_at + 4])
 
 
 @functools.cache

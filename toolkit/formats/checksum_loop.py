@@ -11,7 +11,7 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.extending import intrinsic
 
-from toolkit.formats.batches import CRC_END
+from toolkit.formats.batches import CRC_END, LENGTH_END, MAGIC_AT
 from toolkit.formats.jit import compiled
 
 __all__ = ["jitted_loop"]
@@ -20,10 +20,8 @@ __all__ = ["jitted_loop"]
 @functools.cache
 def jitted_loop() -> Callable[..., None]:
     """`_loop` in machine code."""
-    numbers = np.empty(0, np.int64)
-    return compiled(  # type: ignore[no-any-return]
-        _loop, example=(0, np.empty(0, np.uint8), numbers, numbers, np.empty(0, np.uint32), np.empty(0, np.int8))
-    )
+    example = (0, np.empty(0, np.uint8), np.empty(0, np.int64), np.empty(0, np.int8))
+    return compiled(_loop, example=example, helpers=(_uint32,))  # type: ignore[no-any-return]
 
 
 @intrinsic
@@ -39,8 +37,15 @@ def _crc32c(_typing: Any, _address: Any, _crc: Any, _pointer: Any, _size: Any) -
     return types.uint32(types.intp, types.uint32, types.intp, types.intp), call
 
 
-def _loop(address: Any, data: Any, positions: Any, sizes: Any, expected: Any, right: Any) -> None:
-    """Set ``right`` to 1 for every batch of magic 2 in the data whose checksum is the expected one, else to 0."""
+def _loop(address: Any, data: Any, positions: Any, right: Any) -> None:
+    """Set ``right`` to 1 or 0 for every batch of magic 2 in the data: whether its checksum is as it says."""
     start = data.ctypes.data
     for i in range(len(positions)):
-        right[i] = _crc32c(address, 0, start + positions[i] + CRC_END, sizes[i] - CRC_END) == expected[i]  # type: ignore[call-arg]
+        p = positions[i]
+        if data[p + MAGIC_AT] == 2:
+            size = LENGTH_END + _uint32(data, p + 8) - CRC_END
+            right[i] = _crc32c(address, 0, start + p + CRC_END, size) == _uint32(data, p + 17)  # type: ignore[call-arg]
+
+
+def _uint32(data: Any, p: Any) -> Any:
+    return data[p] << 24 | data[p + 1] << 16 | data[p + 2] << 8 | data[p + 3]

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from toolkit.formats.batches import CRC_END, MAGIC_AT
-from toolkit.formats.checksum import extend
+from toolkit.formats.checksum import COVERED, extend
 from toolkit.formats.hop import REACH, Kernel, jitted_kernel, usual_size
 from toolkit.formats.log_bytes import LogBytes, read_at
 
@@ -61,7 +61,7 @@ class Resync:
         if len(head) < CRC_END:
             return False  # the file has been cut meanwhile
         magic = head[MAGIC_AT]
-        crc_at, covered = (17, CRC_END) if magic == 2 else (12, MAGIC_AT)
+        crc_at, covered = COVERED[magic == 2]
         return self._sum(position + covered, position + size, magic) == int.from_bytes(head[crc_at : crc_at + 4])
 
     def is_whole(self, position: int, size: int) -> bool:

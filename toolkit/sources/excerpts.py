@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,7 +14,7 @@ from toolkit.analysis.traces import have_ended
 from toolkit.formats.batches import CONTROL
 from toolkit.formats.events import group_events
 from toolkit.formats.group_records import OFFSETS_TOPIC
-from toolkit.formats.headers import HEADER, Headers
+from toolkit.formats.headers import Headers, joined
 from toolkit.formats.scan import scan
 from toolkit.sources.fetch import Fetched, Spot, fetch
 from toolkit.sources.topology import Place
@@ -136,17 +136,17 @@ def _read(wire: Wire, readings: Sequence[_Reading], deadline: float) -> None:
 
 def _has_marker(reading: _Reading | None) -> bool:
     """Whether it holds a marker of every producer that is looked for."""
-    return reading is not None and have_ended(_joined(reading.headers), reading.held.producer_ids)
+    return reading is not None and have_ended(joined(reading.headers), reading.held.producer_ids)
 
 
 def _excerpt(
     before: _Reading | None, after: _Reading, compacted: Mapping[str, bool], observed_at: dt.datetime
 ) -> Excerpt:
-    headers = _joined(after.headers)
+    headers = joined(after.headers)
     first = int(headers["base_offset"][0]) if len(headers) else after.start
     if before is not None:
-        earlier = _joined(before.headers)
-        headers = np.concatenate((earlier[earlier["base_offset"] < min(first, after.start)], headers))
+        earlier = joined(before.headers)
+        headers = joined((earlier[earlier["base_offset"] < min(first, after.start)], headers))
     headers["position"] = -1  # in an answer it means nothing
     return Excerpt(
         headers=headers,
@@ -159,7 +159,3 @@ def _excerpt(
         broker_id=after.held.broker_id,
         error=after.error,
     )
-
-
-def _joined(parts: Iterable[Headers]) -> Headers:
-    return np.concatenate([np.empty(0, HEADER), *parts])

@@ -6,11 +6,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from toolkit.analysis.spans import EMPTY, begin
 from toolkit.errors import BrokerError
-from toolkit.formats.headers import HEADER, Headers, Scanned
+from toolkit.formats.headers import Headers, Scanned, joined
 from toolkit.schema import BATCHES, LSO_TIMELINE, SPANS, Row
 from toolkit.sources.live_log import Section, Stretch
 from toolkit.sources.log_tables import Part, Where, batch_tables, lso_timeline_table, span_tables, to_frame
@@ -22,7 +20,6 @@ if TYPE_CHECKING:
 __all__ = ["batch_frame", "lso_timeline_frame", "section_batches", "section_parts", "span_frame"]
 
 ROWS_AT_ONCE = 1 << 16
-ROW = f"V{HEADER.itemsize}"  # numpy joins arrays of plain bytes faster than of fields
 
 
 def batch_frame(section: Section, *, producer_id: int | None = None) -> pd.DataFrame:
@@ -69,15 +66,15 @@ def lso_timeline_frame(section: Section) -> pd.DataFrame:
 
 def _joined(section: Section, failures: list[Row]) -> Iterator[tuple[int | None, Headers]]:
     """The headers that one broker sent, many at once: a table of few rows costs as much as one of many."""
-    broker_id, parts, rows = section.broker_id, [np.empty(0, ROW)], 0
+    broker_id, parts, rows = section.broker_id, list[Headers](), 0
     for stretch in section.stretches:
         if stretch.broker_id != broker_id or rows >= ROWS_AT_ONCE:
-            yield broker_id, np.concatenate(parts).view(HEADER)
-            broker_id, parts, rows = stretch.broker_id, [np.empty(0, ROW)], 0
-        parts.append(_headers(stretch).view(ROW))
+            yield broker_id, joined(parts)
+            broker_id, parts, rows = stretch.broker_id, [], 0
+        parts.append(_headers(stretch))
         rows += len(stretch.scanned.headers)
         failures += _failures(section, stretch)
-    yield broker_id, np.concatenate(parts).view(HEADER)
+    yield broker_id, joined(parts)
 
 
 def section_parts(section: Section, failures: list[Row]) -> Iterator[Part]:

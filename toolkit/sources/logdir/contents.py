@@ -100,6 +100,8 @@ class Contents:
 
     def read(self, log: Log, *, reach: Reach = Reach.TAIL) -> ReadLog:
         """The state of a log, read at least as far back as `reach` says; once, unless it says more than before."""
+        if log.where.topic == STATE_TOPIC and reach is not Reach.TAIL:  # one read for the partition and its coordinator
+            reach = Reach.RECORDS
         known, found = self._states.get(id(log), (None, None))
         if found is None or (known is Reach.TAIL and reach is not Reach.TAIL):
             marks = self.marks(log.root) if log.root else Marks()
@@ -136,11 +138,11 @@ class Contents:
         for replicas in found.values():
             if len(replicas) > 1:
                 replicas.sort(key=lambda log: _how_far(self.read(log)), reverse=True)
-        places = sorted(found)
-        with ThreadPoolExecutor(max_workers=LOGS_AT_ONCE) as pool:  # a second log is read while one is folded
-            firsts = pool.map(lambda place: self.read(found[place][0], reach=reach), places)
-            for place, first in zip(places, firsts, strict=True):
-                yield place, [first, *map(self.read, found[place][1:])]
+        firsts = sorted((replicas[0] for replicas in found.values()), key=lambda log: log.size, reverse=True)
+        with ThreadPoolExecutor(max_workers=LOGS_AT_ONCE) as pool:  # small logs are read beside the last large one
+            list(pool.map(lambda log: self.read(log, reach=reach), firsts))
+        for place in sorted(found):
+            yield place, list(map(self.read, found[place]))
 
     def best(self, topic: str, *, reach: Reach = Reach.TAIL) -> Mapping[int, ReadLog]:
         """The replica of each partition of a topic that has most of its log."""

@@ -12,7 +12,7 @@ from toolkit.analysis.explain import explain
 from toolkit.analysis.traces import have_ended
 from toolkit.formats.batches import CONTROL
 from toolkit.formats.group_records import OFFSETS_TOPIC
-from toolkit.formats.headers import HEADER, Headers
+from toolkit.formats.headers import Headers, joined
 from toolkit.formats.records import STATE_TOPIC
 from toolkit.schema import Row
 from toolkit.sources.logdir.contents import Place, ReadLog
@@ -73,7 +73,7 @@ def _excerpt(read: ReadLog, offset: int, producer_ids: Collection[int]) -> Excer
     before = before[before["last_offset"] < (after["base_offset"][0] if len(after) else offset)]
     where = state.log.where
     return Excerpt(
-        headers=np.concatenate((before, after)) if len(before) else after,
+        headers=joined((before, after)) if len(before) else after,
         start=start,
         stop=stop,
         log_start_offset=state.log_start_offset,
@@ -92,14 +92,14 @@ def _headers(read: ReadLog, start: int, stop: int, *, most: int | None = None) -
     window = read.state.window
     if (kept := window.neighbourhood.between(start, stop, most=most)) is not None:
         return kept, [each.reason for each in window.damage if each.reaches(start) and not each.is_torn]
-    parts, errors, count = [np.empty(0, HEADER)], [], 0
+    parts, errors, count = [], [], 0
     for part in read.state.log.parts(start=start, stop=stop):
         parts.append(part.scanned.headers)
         errors += [damage.reason for damage in part.scanned.damage if not damage.is_torn]
         count += len(part.scanned.headers)
         if most is not None and count >= most:
             break
-    return np.concatenate(parts)[:most], errors
+    return joined(parts)[:most], errors
 
 
 def _held(read: ReadLog) -> tuple[int, int] | None:

@@ -57,8 +57,11 @@ def take_look(
     reach
         How far back the partitions are read.
     """
+    asked = {(log.where.topic, log.where.partition) for log in logs}
+    others = [log for log in contents.of_topic(STATE_TOPIC) if log not in logs]
+    found = contents.by_place([*logs, *others], reach=reach)
+    replicas = {place: reads for place, reads in found if place in asked}
     side = read_coordinator_side(contents, count=txn_state_partitions)
-    replicas = dict(contents.by_place(logs, reach=reach))
     reads = {place: found[0] for place, found in replicas.items()}
     scope = contents.scope(logs)
     observed_at = scope.written_at or contents.taken_at

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+
 import numpy as np
 
-from toolkit.formats.headers import HEADER, Headers
+from toolkit.formats.headers import Headers, joined
 
 __all__ = ["BACK", "FORWARD", "Neighbourhood"]
 
@@ -42,19 +44,18 @@ class Neighbourhood:
 
     def settle(self, lowest: int | None) -> None:
         """Keep no more than what is around the transaction that stayed open, if one did."""
-        if lowest is None or not self._chunks:
+        if lowest is None:
             self.clear()
             return
         kept, room = [], FORWARD
         for chunk in self._chunks:
             first, anchor = np.searchsorted(chunk["last_offset"], (lowest - BACK, lowest))
-            rows = chunk[first : anchor + room]
-            kept.append(rows if len(rows) > len(chunk) // 2 else rows.copy())  # a view keeps all of its chunk
+            kept.append(chunk[first : anchor + room])
             room -= min(len(chunk) - int(anchor), room)
-        self._chunks = [chunk for chunk in kept if len(chunk)]
+        self._chunks = [joined(kept)]  # a view would keep all of its chunk
         self.start = max(self.start, lowest - BACK)
-        if not room and self._chunks:
-            self.stop = int(self._chunks[-1]["last_offset"][-1]) + 1
+        if not room and len(self):
+            self.stop = int(self._chunks[0]["last_offset"][-1]) + 1
 
     def __len__(self) -> int:
         return sum(map(len, self._chunks))
@@ -63,14 +64,11 @@ class Neighbourhood:
         """The batches that hold an offset of ``start <= offset < stop``, the first `most` of them; null if not kept."""
         if not self.start <= start < self.stop:
             return None
-        found, room = [np.empty(0, HEADER)], len(self) if most is None else most
-        for chunk in self._chunks:
-            first, last = np.searchsorted(chunk["last_offset"], start), np.searchsorted(chunk["base_offset"], stop)
-            found.append(chunk[first : min(last, first + room)])
-            room -= len(found[-1])
-        if stop > self.stop and (most is None or room):
+        (headers,) = self._chunks
+        first, last = bisect_left(headers["last_offset"], start), bisect_left(headers["base_offset"], stop)
+        if stop > self.stop and (most is None or last - first < most):
             return None
-        return np.concatenate(found)
+        return headers[first:last][:most]
 
     def clear(self) -> None:
         """Keep nothing."""

@@ -113,10 +113,9 @@ def _of_the_bytes(case: Case, read: ReadLog, start: int, lowest: int) -> Iterabl
         yield f"an undamaged log from offset {start} on: {reason}"
     if hole := window.contiguity.after(start):
         yield f"the log from offset {start} on without a hole: after {hole[0] - 1} comes {hole[1]}"
-    control = window.control_batches
-    ended = control[(control["producer_id"] == producer_id) & (control["base_offset"] > start)]
-    if len(ended):
-        yield f"files that agree: the producer state has it open, and its marker is at {int(ended['base_offset'][0])}"
+    offsets, producers, _ = window.control_batches(start)
+    for ended in offsets[producers == producer_id][:1]:
+        yield f"files that agree: the producer state has it open, and its marker is at {ended}"
     first = window.openings.get(start)
     if first is None:
         if not state.log.base_offsets or start >= (state.log_start_offset or 0):
@@ -165,9 +164,9 @@ def _not_of_one_moment(owner: Row, read: ReadLog, coordinator: StatePartition, s
         return f"the high watermark of {_name(read)} is not known"
     if coordinator.read.state.high_watermark is None or offset >= coordinator.read.state.high_watermark:
         return f"the coordinator's last record of the id, at offset {offset} of {name}, may not be replicated"
-    markers = state.window.control_batches
-    markers = markers[(markers["base_offset"] > start) & (markers["base_offset"] < state.high_watermark)]
-    first, last = (utc(int(markers["max_timestamp"][i])) if len(markers) else None for i in (0, -1))
+    offsets, _, times = state.window.control_batches(start)
+    times = times[offsets < state.high_watermark]
+    first, last = (utc(int(times[i])) if len(times) else None for i in (0, -1))
     if first is None or last is None or last <= spoke + CLOCKS_APART:
         return (
             f"no marker behind offset {start} is more than {duration(CLOCKS_APART)} newer than the coordinator's last "
@@ -182,7 +181,6 @@ def _not_of_one_moment(owner: Row, read: ReadLog, coordinator: StatePartition, s
         return f"{name} has a hole after {hole[0] - 1}, where a newer record of the id may be missing"
     if coordinator.clock_set_back > offset:
         return f"the clock of the coordinator went back at offset {coordinator.clock_set_back} of {name}"
-    times = markers["max_timestamp"]
     if np.any(np.diff(times) < -CLOCKS_APART / dt.timedelta(milliseconds=1)):
         return f"the clock of the leader of {_name(read)} went back among its markers"
     changed = [*state.log.changes(appending=True), *coordinator.read.state.log.changes(appending=True)]

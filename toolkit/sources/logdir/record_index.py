@@ -83,9 +83,9 @@ class RecordIndex:
             first = odd + 1
 
     def _add_located(self, headers: Headers, found: npt.NDArray[np.int64], buf: bytes) -> None:
-        numbers, known = [], self._numbers
-        for start, end in found[:, :2].tolist():
-            numbers.append(known.setdefault(buf[start:end], len(known)))
+        known = self._numbers
+        keys = zip(found[:, 0].tolist(), found[:, 1].tolist(), strict=True)
+        numbers = [known.setdefault(buf[start:end], len(known)) for start, end in keys]
         entries = np.empty(len(numbers), ENTRY)
         entries["key"], entries["file"] = numbers, len(self._files) - 1
         entries["size"], entries["position"] = headers["size"], headers["position"]

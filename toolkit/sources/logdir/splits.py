@@ -14,7 +14,7 @@ import numpy as np
 from toolkit.errors import DecodeError
 from toolkit.formats.batches import CRC_END, HEADER_SIZE, BatchHeader, read_header
 from toolkit.formats.checksum import extend
-from toolkit.formats.headers import HEADER, Scanned
+from toolkit.formats.headers import HEADER, Scanned, joined
 from toolkit.formats.indexes import read_offset_index
 from toolkit.formats.scan import scan_file
 from toolkit.sources.log_tables import Part
@@ -126,7 +126,7 @@ def _is_unreadable(scanned: Scanned) -> bool:
 
 
 def _joined(one: Scanned, other: Scanned) -> Scanned:
-    headers = np.concatenate([one.headers, other.headers])
+    headers = joined([one.headers, other.headers])
     return Scanned(headers=headers, damage=one.damage + other.damage, end=other.end)
 
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from toolkit.analysis.producers import NOTHING, Replay, join, replay, resume
 from toolkit.analysis.spans import EMPTY, OPEN, Piece, Spans, begin, finish, merge, piece
 from toolkit.formats.batches import CONTROL
-from toolkit.formats.headers import HEADER, Headers
+from toolkit.formats.headers import Headers
 from toolkit.sources.log_tables import Part
 from toolkit.sources.logdir.gaps import Contiguity
 from toolkit.sources.logdir.log import Log, Snapshot
@@ -25,8 +25,8 @@ from toolkit.sources.logdir.totals import RunningTotals
 
 __all__ = ["DamagedBytes", "LogWindow", "Reach", "known_before", "opened_before", "read_window"]
 
-
 Array = npt.NDArray[np.int64]
+CONTROL_FIELDS = ("base_offset", "producer_id", "max_timestamp")
 
 
 class Reach(Enum):
@@ -113,7 +113,7 @@ class LogWindow:
     damage: list[DamagedBytes] = field(default_factory=list)
     wrong_checksums: list[DamagedBytes] = field(default_factory=list)
     _files: dict[str | None, int] = field(default_factory=dict)
-    _control: list[Headers] = field(default_factory=list)
+    _control: list[Array] = field(default_factory=list)
 
     def add(self, part: Part) -> None:
         """The next part of the log."""
@@ -124,7 +124,8 @@ class LogWindow:
         self.log_end_offset = int(headers["last_offset"][-1]) + 1
         self.leader_epoch = int(headers["leader_epoch"][-1])
         self.contiguity.add(headers)
-        self._control.append(headers[headers["attributes"] & CONTROL != 0])
+        control = np.flatnonzero(headers["attributes"] & CONTROL)
+        self._control.append(np.stack([headers[name][control] for name in CONTROL_FIELDS]))
         self.producers = join(self.producers, replay(_from(headers, self.snapshot or 0)))
         file_id = self._files.setdefault(part.file, len(self._files))
         found = piece(_from(headers, self.spans_from), file_id=file_id)
@@ -165,10 +166,10 @@ class LogWindow:
         """The file of each ``file_id`` in `spans`."""
         return tuple(self._files) or (None,)
 
-    @cached_property
-    def control_batches(self) -> Headers:
-        """Headers of the control batches that were read, in order."""
-        return np.concatenate([np.empty(0, HEADER), *self._control])
+    def control_batches(self, start: int) -> Array:
+        """Base offset, producer id and time of the control batches that were read behind an offset, in order."""
+        found = np.concatenate([np.empty((len(CONTROL_FIELDS), 0), np.int64), *self._control], axis=1)
+        return found[:, found[0] > start]
 
     def _add_damage(self, part: Part) -> None:
         headers = part.scanned.headers
