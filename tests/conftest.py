@@ -1,5 +1,7 @@
 """Which tests run, on which worker, and the real brokers that tests of a worker share."""
 
+import os
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -11,6 +13,10 @@ from tests.groups import GroupScheduling, order, send_folder, write_groups
 from tests.spark.settings import QUICK
 from tests.tiers import is_full, set_tier
 from toolkit.lab import Kafka
+
+# Images of containers set it, and every process of a run, hundreds of them, would compile the toolkit anew.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 STARTS_KAFKA = {"brokers", "history", "segments"}  # fixtures, by way of others too
 

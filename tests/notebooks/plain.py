@@ -1,6 +1,6 @@
 """Plugin of the pytest that runs nbval: only plain text is stored and so compared, and a warning fails a cell.
 
-``python -m pytest -p tests.notebooks.plain --nbval-lax --nbval-current-env notebooks/01_detection.ipynb``
+``python -m pytest -n0 -p tests.notebooks.plain -p nbval --nbval-lax --nbval-current-env notebooks/01_detection.ipynb``
 """
 
 from collections.abc import Generator

@@ -48,8 +48,9 @@ def run(path: Path, folder: Path, *, seconds: float = 900) -> Outcome:
         How long it may take.
     """
     report = folder / "nbval.xml"
-    line = ["-m", "pytest", "-q", "-n0", "-p", "tests.notebooks.plain", "-p", "no:cacheprovider", "--nbval-lax",
-            "--nbval-current-env", "--color=no", "--rootdir", str(ROOT), f"--junitxml={report}", str(path)]  # fmt: skip
+    plugins = ("tests.notebooks.plain", "nbval", "no:cacheprovider", "no:hypothesispytest")
+    line = ["-m", "pytest", "-q", "-n0", *(f"-p{each}" for each in plugins), "--nbval-lax", "--nbval-current-env",
+            "--color=no", "--rootdir", str(ROOT), f"--junitxml={report}", str(path)]  # fmt: skip
     environment = {**os.environ, **own_folders(folder), "PYTEST_ADDOPTS": ""}
     done = subprocess.run(
         [sys.executable, *line], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=seconds

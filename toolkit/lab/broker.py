@@ -55,8 +55,8 @@ class Kafka:
     properties
         Broker settings that win over the lab's: replication factors equal to `brokers`,
         ``transaction.state.log.min.isr=1``, ``group.initial.rebalance.delay.ms=0``, a broker session of 3 s so that
-        restarts are quick, and ``auto.create.topics.enable=false`` because an incident is staged on exactly the
-        topics it names.
+        restarts are quick, ``auto.create.topics.enable=false`` because an incident is staged on exactly the topics
+        it names, few threads, and 10 partitions of ``__consumer_offsets``.
     users
         Names and passwords. If given, clients must log in (SASL/PLAIN) and an authorizer refuses what no ACL allows.
     super_users

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from toolkit.errors import ConnectionFailed, LabError, UsageError
-from toolkit.lab.java import find_java, java_version
+from toolkit.lab.java import FAST_START, UNVERIFIED, find_java, java_version
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,7 +39,7 @@ DEFAULTS = {
 
 SMALL = {
     "spark.driver.memory": "1g",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=256m",
+    "spark.driver.extraJavaOptions": " ".join([*FAST_START, *UNVERIFIED, "-XX:ReservedCodeCacheSize=256m"]),
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.shuffle.partitions": "1",
 }

@@ -18,6 +18,16 @@ PORTS = range(20_000, 32_000)
 # be the time of every restart.
 SESSION_MS = 3000
 
+# Threads wake up several times a second for nothing, and so does a controller that has nothing to write.
+SMALL = {
+    "background.threads": "2",
+    "group.coordinator.threads": "1",
+    "num.io.threads": "2",
+    "num.network.threads": "1",
+    "metadata.max.idle.interval.ms": "0",
+    "offsets.topic.num.partitions": "10",  # making them is what takes a young broker longest
+}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
@@ -74,6 +84,7 @@ def server_properties(
         "share.coordinator.state.topic.min.isr": "1",
         "group.initial.rebalance.delay.ms": "0",
         "log.cleaner.dedupe.buffer.size": str(4 << 20),
+        **SMALL,
         **_security(users, super_users, zookeeper=bool(zookeeper_port)),
     }
     if zookeeper_port:
