@@ -30,6 +30,7 @@ from bench_scan import HELD, KAFKA_TXN, SETTINGS, fill, log_directory, timed  # 
 
 from toolkit import LogDir
 from toolkit.lab import Kafka
+from toolkit.lab.delta import delta_settings
 from toolkit.lab.java import find_java
 from toolkit.lab.session import local_session
 

@@ -168,7 +168,11 @@ def _all_settings(said: dict[str, str], table_format: TableFormat, *, remote: st
     """What was said, over what a Spark of our own is started with."""
     if remote is not None and remote.startswith("sc://"):
         return said
-    own = {"spark.driver.memory": MEMORY, "spark.sql.shuffle.partitions": str(os.cpu_count() or 1)}
+    from toolkit.lab.session import SMALL
+
+    # What is large is read by Python; Spark's own Java has little to do, and would compile longer than it works.
+    own = {**SMALL, "spark.driver.memory": MEMORY, "spark.sql.shuffle.partitions": str(os.cpu_count() or 1)}
+    own |= {"spark.sql.adaptive.enabled": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
     if table_format is TableFormat.DELTA and "spark.sql.extensions" not in said:
         from toolkit.lab.delta import delta_settings
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -119,31 +119,30 @@ class Store:
             SQL conditions on further rows that are not true any more.
         """
         new = self._numbered(rows, table, run_id)
-        before = self.find(name)
-        writer_of = self._writer
-        if before is None or self.format == "parquet":
-            writer_of(new, mode="append", by_final=True, name=name)
-        else:
-            if changed is not None:
-                kept = self.load(name, table).where(~sf.col(IS_FINAL) & (sf.col(RUN_ID) < run_id))
-                new = new.unionByName(
-                    kept.join(sf.broadcast(changed.select(LOG)), LOG, "left_anti").select(*new.columns)
-                )
-            conditions = [f"NOT {IS_FINAL}", f"{RUN_ID} >= {run_id}", *(f"({each})" for each in obsolete)]
-            writer_of(new, mode="overwrite", by_final=True, name=name, replaceWhere=" OR ".join(conditions))
-        if before is None:
-            self._describe(name, table)
+        if self.format == "parquet" or self.find(name) is None:
+            self._create(name, new, comment=table.row, partitions=[IS_FINAL])
+            return
+        if changed is not None:
+            kept = self.load(name, table).where(~sf.col(IS_FINAL) & (sf.col(RUN_ID) < run_id))
+            others = kept.join(sf.broadcast(changed.select(LOG)), LOG, "left_anti")
+            new = new.unionByName(others.select(*new.columns))
+        conditions = [f"NOT {IS_FINAL}", f"{RUN_ID} >= {run_id}", *(f"({each})" for each in obsolete)]
+        self._overwrite(name, new, mergeSchema="true", replaceWhere=" OR ".join(conditions))
 
     def replace(self, name: str, table: Table, rows: DataFrame, *, run_id: int) -> None:
         """Write a whole table in the place of what was stored."""
-        before = self.find(name)
-        self._writer(self._numbered(rows, table, run_id), mode="overwrite", by_final=False, name=name)
-        if before is None:
-            self._describe(name, table)
+        new = self._numbered(rows, table, run_id)
+        if self.format == "parquet" or self.find(name) is None:
+            self._create(name, new, comment=table.row)
+        else:
+            self._overwrite(name, new, overwriteSchema="true")
 
     def replace_plain(self, name: str, rows: DataFrame) -> DataFrame:
         """Write rows as they are in the place of what was stored under this name; as they are stored then."""
-        self._writer(rows, mode="overwrite", by_final=False, name=name, overwriteSchema="true")
+        if self.format == "parquet" or self.find(name) is None:
+            self._create(name, rows, comment="a row that the last run wrote to one of the other tables")
+        else:
+            self._overwrite(name, rows, overwriteSchema="true")
         found = self.find(name)
         assert found is not None
         return found
@@ -163,23 +162,22 @@ class Store:
             is_final.alias(IS_FINAL),
         )
 
-    def _writer(self, rows: DataFrame, *, mode: str, by_final: bool, name: str, **options: str) -> None:
-        writer = rows.write.format(self.format).mode(mode).options(**options)
-        if self.format == "delta" and "overwriteSchema" not in options:
-            writer = writer.option("mergeSchema", "true")
-        if by_final:
-            writer = writer.partitionBy(IS_FINAL)
+    def _create(self, name: str, rows: DataFrame, *, comment: str, partitions: Sequence[str] = ()) -> None:
+        if self.format == "parquet":
+            rows.write.partitionBy(*partitions).parquet(f"{self.path}/{name}")
+            return
+        where = f"delta.`{self.path}/{name}`" if self.schema is None else f"{self.schema}.{name}"
+        writer = rows.writeTo(where).using("delta").tableProperty("comment", f"One row: {comment}.")
+        if partitions:
+            writer = writer.partitionedBy(*map(sf.col, partitions))
+        writer.create()
+
+    def _overwrite(self, name: str, rows: DataFrame, **options: str) -> None:
+        writer = rows.write.format("delta").mode("overwrite").options(**options)
         if self.schema is None:
             writer.save(f"{self.path}/{name}")
         else:
             writer.saveAsTable(f"{self.schema}.{name}")
-
-    def _describe(self, name: str, table: Table) -> None:
-        """Say in the catalog, or in the log of the table, what a row is."""
-        if self.format == "delta":
-            where = f"delta.`{self.path}/{name}`" if self.schema is None else f"{self.schema}.{name}"
-            said = f"One row: {table.row}.".replace("'", "\\'")
-            self.spark.sql(f"COMMENT ON TABLE {where} IS '{said}'")
 
 
 def open_store(spark: SparkSession, target: str, *, format: str = "delta") -> Store:
