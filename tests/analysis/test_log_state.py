@@ -72,7 +72,7 @@ def test_sections_tell_what_a_single_read_tells(
     wanted = []
     for row in holds(span_table(whole, **PLACE), min_held_ms=least).to_pylist():
         stop = end if row["marker_offset"] is None else row["marker_offset"]
-        counted = None if row["truncated"] else totals.between(row["first_offset"], stop)
+        counted = None if row["truncated"] or stop is None else totals.between(row["first_offset"], stop)
         row["records_held"], row["bytes_held"] = counted or (None, None)
         row["log_end_offset"] = end if row["marker_offset"] is None else None
         wanted.append(row)

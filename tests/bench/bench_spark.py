@@ -153,7 +153,7 @@ def processes(logs: Path, small: Path, runs: int, scratch: Path, java: Sequence[
     peaks = []
     for number in range(runs):
         with Path(scratch / "dump.txt").open("wb") as out:
-            times["dump"].append(timed(lambda out=out: subprocess.run(dump, stdout=out, check=True)))  # type: ignore[misc]
+            times["dump"].append(timed(lambda out=out: subprocess.run(dump, stdout=out, check=True)))
         times["session"].append(timed(start_session))
         target = scratch / f"tables{number}"
         seconds, megabytes, said = pipeline(logs, target)

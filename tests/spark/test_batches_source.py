@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql.datasource import CaseInsensitiveDict
-from toolkit.spark.spans import merged_spans
 
 from tests.sources.test_outage import create, is_led
 from toolkit import Cluster
@@ -25,6 +24,8 @@ from toolkit.schema import BATCHES, SPANS, Row, Table
 from toolkit.sources import wire
 from toolkit.spark import register
 from toolkit.spark.batches_source import KafkaBatches
+from toolkit.spark.log_fold import fold
+from toolkit.spark.stage import rows_of as staged_rows
 from toolkit.spark.types import struct_type
 
 if TYPE_CHECKING:
@@ -136,7 +137,8 @@ def test_every_bound(spark: SparkSession, two: Kafka, cluster: Cluster) -> None:
 def test_pieces_make_the_transactions_of_a_cluster(spark: SparkSession, two: Kafka, cluster: Cluster) -> None:
     pieces = read(spark, two, subscribe=TOPICS, table="pieces", maxRecordsPerPartition=100)
     frames = [cluster.spans(*place) for place in PLACES]
-    assert rows_of(merged_spans(pieces), SPANS) == in_order([row for each in frames for row in SPANS.rows(each)], SPANS)
+    found = staged_rows(fold(pieces, min_held_ms=0), "spans").select(*SPANS.names)
+    assert rows_of(found, SPANS) == in_order([row for each in frames for row in SPANS.rows(each)], SPANS)
 
 
 def test_what_is_deleted_is_one_row_and_each_mode_has_its_way(
