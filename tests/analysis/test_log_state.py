@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.analysis.histories import cuts, histories
@@ -15,7 +15,7 @@ from toolkit.analysis.log_state import COUNTED, LogState, Section
 from toolkit.analysis.lso import lso_steps
 from toolkit.analysis.spans import EMPTY, Piece, begin, finish, merge, piece, span_table
 from toolkit.formats.headers import Headers
-from toolkit.schema import SPANS
+from toolkit.schema import SPANS, Row
 from toolkit.sources.logdir.totals import RunningTotals
 
 PLACE: dict[str, Any] = {"topic": "orders", "partition": 0, "broker_id": 1}
@@ -44,6 +44,24 @@ def section(headers: Headers, before: Piece = EMPTY) -> Section:
     )
 
 
+def expected_holds(headers: Headers, spans: pa.Table, min_held_ms: int, log_end_offset: int | None) -> list[Row]:
+    """The holds of a whole log, and what waited behind them."""
+    totals = RunningTotals()
+    if len(headers):
+        totals.add(headers, headers["base_offset"])
+    found = []
+    for row in holds(spans, min_held_ms=min_held_ms).to_pylist():
+        is_open = row["marker_offset"] is None
+        stop = log_end_offset if is_open else row["marker_offset"]
+        counted = None if row["truncated"] else totals.between(row["first_offset"], stop)
+        row["records_held"], row["bytes_held"] = counted or (None, None)
+        row["log_end_offset"] = log_end_offset if is_open else None
+        found.append(row)
+    rows: list[Row] = pa.Table.from_pylist(found, schema=HOLDS.arrow_schema).to_pylist()
+    return rows
+
+
+@settings(deadline=None)
 @given(st.data(), histories, st.sampled_from([0, 3]), st.booleans(), st.booleans())
 def test_sections_tell_what_a_single_read_tells(
     data: st.DataObject, headers: Headers, least: int, known: bool, remembered: bool
@@ -66,15 +84,5 @@ def test_sections_tell_what_a_single_read_tells(
     last = int(headers["max_timestamp"][-1]) if len(headers) else -1
     told = np.concatenate([*steps, rest.steps])
     assert told.tolist() == lso_steps(whole, log_end_offset=end, end_time=last).tolist()
-    totals = RunningTotals()
-    if len(headers):
-        totals.add(headers, headers["base_offset"])
-    wanted = []
-    for row in holds(span_table(whole, **PLACE), min_held_ms=least).to_pylist():
-        stop = end if row["marker_offset"] is None else row["marker_offset"]
-        counted = None if row["truncated"] or stop is None else totals.between(row["first_offset"], stop)
-        row["records_held"], row["bytes_held"] = counted or (None, None)
-        row["log_end_offset"] = end if row["marker_offset"] is None else None
-        wanted.append(row)
-    assert state.holds().to_pylist() == pa.Table.from_pylist(wanted, schema=HOLDS.arrow_schema).to_pylist()
+    assert state.holds().to_pylist() == expected_holds(headers, span_table(whole, **PLACE), least, end)
     assert SPANS.names == rest.spans.column_names

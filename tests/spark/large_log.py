@@ -8,24 +8,29 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 from pyspark.errors import PySparkException
-from toolkit.spark.spans import spans
 
-from toolkit.analysis.spans import Spans, begin, finish, piece, span_table, spans_of
+from toolkit.analysis.spans import EMPTY, Spans, begin, finish, piece, span_table, spans_of
 from toolkit.formats.batches import CONTROL, TRANSACTIONAL
 from toolkit.formats.header_table import header_table, headers_of
-from toolkit.formats.headers import COMMIT, HEADER, NO_MARKER, Headers
+from toolkit.formats.headers import COMMIT, HEADER, NO_MARKER, Headers, Scanned
 from toolkit.lab.session import local_session
 from toolkit.schema import SPANS
+from toolkit.sources.log_tables import Part, Where
+from toolkit.spark.log_fold import fold
+from toolkit.spark.pieces import PIECES, piece_batches
+from toolkit.spark.stage import rows_of
 from toolkit.spark.types import spark_table, struct_type
 
 SEGMENTS, IN_EACH = 8, 1 << 18
 PRODUCERS, IN_TRANSACTION = 50, 20
+WHERE = Where(topic="large", partition=0, broker_id=1)
 
 
 def large_log() -> Headers:
@@ -64,18 +69,28 @@ def in_one_group(batches: pa.Table) -> pa.Table:
     return spark_table(span_table(found, topic="large", partition=0))
 
 
+def pieces(segments: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """What the tasks that read these segments give."""
+    for segment in (number for batch in segments for number in batch["id"].to_pylist()):
+        headers = large_log()[segment * IN_EACH : (segment + 1) * IN_EACH]
+        part = Part(Scanned(headers=headers, end=0), file_of(segment))
+        before = begin() if segment == 0 else EMPTY
+        yield from piece_batches([part], WHERE, log="1:/kafka/large-0/", section=segment, before=before)
+
+
 def main(folder: str, megabytes: str) -> None:
     os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"  # others reserve addresses that they never use
     small = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "4"}
     spark = local_session(master="local[2]", config={**small, "spark.executor.pyspark.memory": f"{megabytes}m"})
     headers = large_log()
     write(headers, Path(folder))
-    batches = spark.read.parquet(folder)
-    found = in_order(spans_of(spans(batches).toArrow()))
+    staged = fold(spark.range(SEGMENTS).mapInArrow(pieces, PIECES), min_held_ms=0)
+    found = in_order(spans_of(rows_of(staged, "spans").select(*SPANS.names).toArrow()))
     expected = in_order(finish(begin() + piece(headers)))
     found["file"] = expected["file"] = 0
     assert found.tolist() == expected.tolist()
     print("in pieces: all", len(found))
+    batches = spark.read.parquet(folder)
     try:
         grouped = batches.groupBy("topic", "partition").applyInArrow(in_one_group, struct_type(SPANS))
         print("in one group: all", grouped.count())

@@ -5,18 +5,19 @@ from __future__ import annotations
 import pickle
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
-from toolkit.spark.merging import merged
 
 from toolkit.schema import TABLES, Row
+from toolkit.spark.log_fold import KEY, _folded
 from toolkit.spark.log_options import PIECES
 from toolkit.spark.log_source import KafkaLog
-from toolkit.spark.pieces import PIECES_SCHEMA
+from toolkit.spark.stage import STAGE_SCHEMA
 
-__all__ = ["planned", "read", "rows", "same", "spans_of_pieces"]
+__all__ = ["fold_rows", "folded", "planned", "read", "rows", "same"]
 
 
 def planned(path: Path | str | None, **options: object) -> tuple[DataSourceReader, Sequence[InputPartition]]:
@@ -41,21 +42,23 @@ def rows(path: Path | str | None, **options: object) -> list[Row]:
     return found
 
 
-def spans_of_pieces(path: Path, **options: object) -> list[Row]:
-    """Transactions, merged from the pieces of all tasks as `toolkit.spark.spans.merged_spans` merges them."""
-    names = ("topic", "partition", "log", "slot", "kind", "first_offset")
-
-    def place(row: Row) -> list[tuple[bool, Any]]:
-        return [(row[name] is not None, 0 if row[name] is None else row[name]) for name in names]
-
-    together = sorted(rows(path, table=PIECES, **options), key=place)
-    found: list[Row] = []
-    for batch in merged([pa.RecordBatch.from_pylist(together, schema=PIECES_SCHEMA)]):
-        found += batch.to_pylist()
+def fold_rows(pieces: pa.Table, random: Random, *, min_held_ms: int = 0) -> list[Row]:
+    """Pieces folded as a task of Spark gets them: in the order of sections, in none within them, cut anywhere."""
+    pieces = pieces.take(pa.array(random.sample(range(len(pieces)), len(pieces)), pa.int64()))
+    pieces = pieces.sort_by([(name, "ascending") for name in (*KEY, "section")])
+    batches = pieces.to_batches(max_chunksize=random.randint(1, 20))
+    found: list[Row] = pa.Table.from_batches(_folded(batches, min_held_ms=min_held_ms), STAGE_SCHEMA).to_pylist()
     return found
+
+
+def folded(path: Path, table: str = "spans", **options: object) -> list[Row]:
+    """Rows of a table, from the pieces of all tasks."""
+    pieces = read(*planned(path, table=PIECES, **options))
+    return [row[table] for row in fold_rows(pieces, Random(1)) if row["table"] == table]
 
 
 def same(found: Sequence[Mapping[str, Any]], frame: Any, table: str) -> None:
     """Whether rows are those of a frame of `LogDir`, in whatever order."""
-    expected = TABLES[table].rows(frame)
-    assert sorted(map(repr, found)) == sorted(map(repr, expected))
+    ours, theirs = sorted(map(repr, found)), sorted(map(repr, TABLES[table].rows(frame)))
+    alone = [row for row in ours if row not in theirs][:2], [row for row in theirs if row not in ours][:2]
+    assert ours == theirs, (table, len(ours), len(theirs), alone)

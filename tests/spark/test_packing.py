@@ -10,7 +10,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolkit.spark.packing import ROWS_PER_PACK, pack, pack_groups, pack_starts, runs, unpack, whole_runs
+from toolkit.spark.packing import ROWS_PER_PACK, pack, pack_starts, runs, unpack, whole_runs
 
 PAIR = np.dtype([("key", "i8"), ("number", "i4")])
 
@@ -34,25 +34,6 @@ def test_runs_are_packed_into_small_rows_and_come_out_again(
     found, counts = unpack(column.slice(first), PAIR)
     assert found.tolist() == rows[len(rows) - counts.sum() :].tolist()
     assert all(0 < count <= ROWS_PER_PACK for count in counts)
-
-
-@given(
-    st.lists(st.sampled_from([1, 2, 3, None]), max_size=200), st.lists(st.sampled_from(["a", "b", None]), max_size=200)
-)
-def test_what_is_equal_in_every_key_is_packed_together_in_its_order(
-    numbers: list[int | None], letters: list[str | None]
-) -> None:
-    both = list(zip(numbers, letters, strict=False))
-    keys = [pa.array([number for number, _ in both], pa.int64()), pa.array([letter for _, letter in both], pa.string())]
-    packed, like = pack_groups(pairs([number for number, _ in both]), keys)
-    found, counts = unpack(packed, PAIR)
-    assert sorted(found["number"].tolist()) == list(range(len(both)))
-    assert len(set(both)) <= len(packed) <= len(set(both)) + len(both) // ROWS_PER_PACK
-    ends = np.cumsum(counts)
-    for start, end, one in zip(ends - counts, ends, like.to_pylist(), strict=True):
-        rows = found[start:end]
-        assert {both[number] for number in rows["number"]} == {both[one]}
-        assert rows["number"].tolist() == sorted(rows["number"].tolist())
 
 
 def test_a_null_holds_no_rows() -> None:

@@ -31,11 +31,13 @@ Array = npt.NDArray[Any]
 COUNTED = np.dtype([("offset", "i8"), ("records", "i8"), ("bytes", "i8")])
 """Data records and bytes of a section before one of its batches."""
 
+NEVER = np.iinfo(np.int64).max
 NO_HOLDS: pa.Table = HOLDS.arrow_schema.empty_table()
 FORM = pa.schema(
     [
         ("version", pa.int32()),
         ("log_end_offset", pa.int64()),
+        ("steps_from", pa.int64()),
         ("end_time", pa.int64()),
         ("leader_epoch", pa.int32()),
         ("is_damaged", pa.bool_()),
@@ -123,6 +125,7 @@ class LogState:
     end_time: int = -1
     leader_epoch: int = -1
     is_damaged: bool = False
+    _steps_from: int | None = None  # steps of the LSO before it were told by an earlier read
     _piece: Piece = EMPTY
     _files: dict[str | None, int] = field(default_factory=dict)
     _records: int = 0
@@ -144,18 +147,21 @@ class LogState:
         touching = np.concatenate((ended, self._open))
         table = self._table(touching)
         self._add_holds(table, len(ended), start=start or 0, counts=section.counts)
+        steps = lso_steps(touching, log_end_offset=None, start=self._steps_from if start is None else start)
         self._records += section.records
         self._bytes += section.bytes
         if section.log_end_offset is not None:
             self.log_end_offset = max(section.log_end_offset, self.log_end_offset or 0)
             self.end_time = -1 if section.end_time is None else section.end_time
             self.leader_epoch = max(self.leader_epoch, -1 if section.leader_epoch is None else section.leader_epoch)
-        return SectionRows(table.slice(0, len(ended)), lso_steps(touching, log_end_offset=None, start=start))
+        elif start is None and len(touching):
+            self._steps_from = int(touching["first_offset"].max()) + 1
+        return SectionRows(table.slice(0, len(ended)), steps)
 
     def open_rows(self) -> SectionRows:
         """What is open where the log ends, and the LSO there."""
         end = self.log_end_offset
-        steps = lso_steps(self._open, log_end_offset=end, end_time=self.end_time, start=end or 0)
+        steps = lso_steps(self._open, log_end_offset=end, end_time=self.end_time, start=NEVER if end is None else end)
         return SectionRows(self._table(self._open), steps)
 
     @property
@@ -178,12 +184,13 @@ class LogState:
     def lose(self) -> pa.Table:
         """Give up what is open, for its end was deleted unread: its rows as they are. What comes next begins a log."""
         rows = self._table(self._open)
-        self._restart()
+        self._restart(self.log_end_offset)
         return rows
 
     def truncate(self, offset: int) -> None:
         """Forget what is open, and who held the LSO from an offset on: it is read again, from the log's beginning."""
-        self._restart()
+        self._restart(offset)
+        self.is_damaged = False
         self._holds = [each.filter(pc.less(each["marker_offset"], offset)) for each in self._holds]
 
     def to_bytes(self) -> bytes:
@@ -197,6 +204,7 @@ class LogState:
         row = {
             "version": VERSION,
             "log_end_offset": self.log_end_offset,
+            "steps_from": self._steps_from,
             "end_time": self.end_time,
             "leader_epoch": self.leader_epoch,
             "is_damaged": self.is_damaged,
@@ -227,6 +235,7 @@ class LogState:
         state = cls(topic=topic, partition=partition, broker_id=broker_id, min_held_ms=min_held_ms)
         for name in ("log_end_offset", "end_time", "leader_epoch", "is_damaged"):
             setattr(state, name, row[name])
+        state._steps_from = row["steps_from"]
         state._piece = Piece(edges=np.frombuffer(row["edges"], SPAN), settled=row["is_settled"])
         state._files = {name: number for number, name in enumerate(row["files"])}
         state._records, state._bytes = row["records"], row["bytes"]
@@ -240,7 +249,11 @@ class LogState:
         is_open = edges["outcome"] == OPEN
         return taken(edges, np.flatnonzero(is_open))
 
-    def _restart(self) -> None:
+    def _restart(self, offset: int | None) -> None:
+        if self.log_end_offset is not None:
+            self._steps_from = offset
+        elif self._steps_from is not None and offset is not None:
+            self._steps_from = min(offset, self._steps_from)
         self.log_end_offset, self.end_time, self.leader_epoch = None, -1, -1
         self._piece, self._files, self._before, self._held = EMPTY, {}, {}, {}
 
@@ -256,7 +269,9 @@ class LogState:
         return span_table(spans, **place, files=tuple(self._files) or (None,))
 
     def _settled(self) -> pa.Table:
-        held = pa.Table.from_pylist(list(self._held.values()), schema=HOLDS.arrow_schema)
+        now = {(row["producer_id"], row["first_offset"]): row for row in self._of_held(self._table(self._open))}
+        held = [row | now.get(key, {}) for key, row in self._held.items()]
+        held = pa.Table.from_pylist(held, schema=HOLDS.arrow_schema)
         return settled(pa.concat_tables([held, *self._holds]), min_held_ms=self.min_held_ms)
 
     def _keep(self, found: pa.Table) -> None:
@@ -270,10 +285,12 @@ class LogState:
 
     def _add_holds(self, table: pa.Table, ended: int, *, start: int, counts: Array) -> None:
         """The candidates of a section, and the ends of earlier ones."""
+        known = set(self._held)  # a second section begins at 0, too, where the first one had no batch
         closed = list(self._closed(table.slice(0, ended)))
         found = candidates(table.select(SPAN_COLUMNS), start=start, min_held_ms=self.min_held_ms)
         has_ended = pc.and_(pc.is_valid(found["first_offset"]), pc.is_valid(found["marker_offset"]))
-        closed += found.filter(has_ended).to_pylist()
+        new = found.filter(has_ended).to_pylist()
+        closed += [row for row in new if (row["producer_id"], row["first_offset"]) not in known]
         self._keep(found.filter(pc.invert(has_ended)))
         starts = self._open["first_offset"].tolist()
         before = self._before | self._counted(counts, [*starts, *(row["first_offset"] for row in closed)])
@@ -285,12 +302,16 @@ class LogState:
 
     def _closed(self, ended: pa.Table) -> Iterable[dict[str, Any]]:
         """Candidates of earlier sections that have ended in this one, with their ends."""
-        if self._held:
-            wanted = np.isin(integers(ended["first_offset"]), [first for _, first in self._held])
-            for row in ended.filter(pa.array(wanted)).select(SPAN_COLUMNS).to_pylist():
-                candidate = self._held.pop((row["producer_id"], row["first_offset"]), None)
-                if candidate is not None:
-                    yield {**candidate, **row}
+        for row in self._of_held(ended):
+            candidate = self._held.pop((row["producer_id"], row["first_offset"]), None)
+            if candidate is not None:
+                yield {**candidate, **row}
+
+    def _of_held(self, spans: pa.Table) -> list[Row]:
+        """Those that may be candidates which are open, without what has nothing to do with holds."""
+        wanted = np.isin(integers(spans["first_offset"]), [first for _, first in self._held])
+        rows: list[Row] = spans.filter(pa.array(wanted)).select(SPAN_COLUMNS).to_pylist() if wanted.any() else []
+        return rows
 
     def _counted(self, counts: Array, offsets: Iterable[int]) -> dict[int, tuple[int, int]]:
         """Records and bytes of the log before those of the offsets that were counted in a section."""

@@ -117,8 +117,9 @@ def lso_steps(
     holders = taken(open_.spans, holder)
     steps["last_stable_offset"] = steps["offset"]
     steps["last_stable_offset"][held_back] = holders["first_offset"]
-    for name in ("producer_id", "producer_epoch", "first_offset"):
-        steps[f"holder_{name}"][held_back] = holders[name]
+    steps["holder_producer_id"][held_back] = holders["producer_id"]
+    steps["holder_first_offset"][held_back] = holders["first_offset"]
+    steps["holder_producer_epoch"][held_back] = holders["first_epoch"]  # a lost marker lets it go on with other ones
     steps["open_count"] = open_.count_at(steps["offset"])
     return steps
 

@@ -70,7 +70,8 @@ def plan_live(row: Row, state: Row | None) -> LogPlan | None:
         return None
     known = None if state is None else state["log_end_offset"]
     if known is None:
-        return LogPlan(start=begin, stop=end) if begin < end else None
+        remembered = None if state is None else REMEMBERED  # of what was before offsets that were lost
+        return LogPlan(start=begin, stop=end, remembered=remembered) if begin < end else None
     if known > end:  # what was committed is gone: another topic of that name
         return LogPlan(start=begin, stop=end, remembered=TRUNCATED, offset=0)
     if known < begin:
@@ -81,16 +82,17 @@ def plan_live(row: Row, state: Row | None) -> LogPlan | None:
 def _read_on(row: Row, state: Row) -> LogPlan:
     begin, end = row["begin"] or 0, state["log_end_offset"]
     if end is None:
-        return LogPlan()
+        return LogPlan(remembered=TRUNCATED, offset=begin)
     if row["begin"] is None:  # its folder cannot be read
         return LogPlan(start=end, remembered=REMEMBERED)
     if row["topic_id"] and state["topic_id"] and row["topic_id"] != state["topic_id"]:
         return LogPlan(remembered=TRUNCATED, offset=0)  # the topic was deleted and created again
     epochs = {int(epoch): offset for epoch, offset in json.loads(row["leader_epochs"]).items()}
-    newer = min((offset for epoch, offset in epochs.items() if epoch > state["leader_epoch"]), default=end)
-    knows = bool(epochs) and (state["leader_epoch"] >= 0 or end <= begin)
+    known = state["leader_epoch"]
+    newer = min((offset for epoch, offset in epochs.items() if 0 <= known < epoch), default=end)
+    knows = bool(epochs) and (known >= 0 or end <= begin)
     if state["is_unread"] or not knows or newer < end:
-        return LogPlan(remembered=TRUNCATED, offset=begin)
+        return LogPlan(remembered=TRUNCATED, offset=min(begin, newer))
     if begin > end:
         return LogPlan(remembered=LOST, error=LOST_SENTENCE.format(end, begin - 1))
     return LogPlan(start=end, remembered=REMEMBERED)

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from toolkit.analysis.log_state import LogState
 from toolkit.analysis.lso import lso_table
+from toolkit.formats.folders import segment_base_offset
 from toolkit.formats.headers import Damage
 from toolkit.schema import SPANS, Row, utc
 from toolkit.spark.packing import whole_runs
@@ -30,6 +31,7 @@ __all__ = ["fold"]
 KEY = ("topic", "partition", "log")
 PLACE = ("topic", "partition", "broker_id")
 ENDED_UNREAD = "OFFSETS_LOST: Its end was deleted from the log before it was read."
+NEVER = 1 << 62
 UNREADABLE = "UNREADABLE"
 STATES = (REMEMBERED, LOST, TRUNCATED)
 OTHERS = (*STATES, DAMAGE, TAIL, REACH, STOP)  # all others are of a section
@@ -106,7 +108,7 @@ class _Log:
         yield from self._damage(by_kind.get(DAMAGE, []), is_final=True)
         self.tail += by_kind.get(TAIL, [])
         for row in by_kind.get(REACH, ()):
-            self.state.log_end_offset = max(row["log_end_offset"], self.state.log_end_offset or 0)
+            yield from self._reach(row["log_end_offset"])
 
     def finish(self) -> Iterator[pa.RecordBatch]:
         """What is open, and what is remembered."""
@@ -154,6 +156,14 @@ class _Log:
         yield from self._spans(found.spans, is_final=True)
         yield from self._steps(found.steps, is_final=True)
 
+    def _reach(self, offset: int) -> Iterator[pa.RecordBatch]:
+        """The log ends there; where the newest segment begins there, the next run reads no earlier one again."""
+        if offset >= (self.state.log_end_offset or 0):
+            is_behind = [_base_offset(row["file"]) >= offset for row in self.tail]
+            tail, self.tail = self.tail, [row for row, is_ in zip(self.tail, is_behind, strict=True) if is_]
+            yield from self._damage([row for row in tail if row not in self.tail], is_final=True)
+            self.state.log_end_offset = offset
+
     def _damage(self, rows: list[Row], *, is_final: bool) -> Iterator[pa.RecordBatch]:
         if not rows:
             return
@@ -174,3 +184,9 @@ class _Log:
             state = self.state
             table = lso_table(steps, topic=state.topic, partition=state.partition, broker_id=state.broker_id)
             yield from stage_rows("lso_timeline", table, log=self.name, is_final=is_final)
+
+
+def _base_offset(file: str | None) -> int:
+    """Of a segment; what is none is read again by every run."""
+    found = None if file is None else segment_base_offset(file.replace("\\", "/").rpartition("/")[2])
+    return NEVER if found is None else found

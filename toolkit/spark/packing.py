@@ -7,7 +7,6 @@ stays small: `ROWS_PER_PACK`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -15,19 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from toolkit.analysis.ordering import run_starts, stable_order, taken
-
-__all__ = [
-    "ROWS_PER_PACK",
-    "Gathered",
-    "group_codes",
-    "pack",
-    "pack_groups",
-    "pack_starts",
-    "runs",
-    "unpack",
-    "whole_runs",
-]
+__all__ = ["ROWS_PER_PACK", "pack", "pack_starts", "runs", "unpack", "whole_runs"]
 
 ROWS_PER_PACK = 64
 """At most so many in one packed row: some 5 to 7 KB."""
@@ -57,26 +44,6 @@ def pack(rows: Array, starts: Array) -> pa.Array:
     offsets = (np.append(starts, len(rows)) * rows.dtype.itemsize).astype(np.int32)
     data = np.ascontiguousarray(rows).view(np.uint8)
     return pa.Array.from_buffers(pa.binary(), len(starts), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
-
-
-def pack_groups(rows: Array, keys: Iterable[pa.Array]) -> tuple[pa.Array, pa.Array]:
-    """Rows that are equal in every key as a binary column, and the index of a row that each of its values is like."""
-    group = group_codes(keys, len(rows))
-    order = stable_order(group)
-    group = group[order]
-    starts = pack_starts(run_starts(changes=group[1:] != group[:-1]), len(rows))
-    return pack(taken(rows, order), starts), pa.array(order[starts])
-
-
-def group_codes(columns: Iterable[pa.Array], rows: int) -> Array:
-    """A number for each row; equal where the rows are."""
-    codes = np.zeros(rows, np.int64)
-    for column in columns:
-        encoded = column.dictionary_encode(null_encoding="encode")
-        if len(encoded.dictionary) > 1:
-            both = codes * len(encoded.dictionary) + np.asarray(encoded.indices)
-            codes = np.unique(both, return_inverse=True)[1].reshape(-1)
-    return codes
 
 
 def unpack(column: pa.Array, dtype: np.dtype[Any]) -> tuple[Array, Array]:
@@ -114,29 +81,3 @@ def whole_runs(batches: Iterable[pa.RecordBatch], by: Sequence[str]) -> Iterator
         parts.append(run)
     if parts:
         yield pa.Table.from_batches(parts)
-
-
-@dataclass(slots=True, eq=False)
-class Gathered:
-    """Rows of structured arrays, each with a place: gathered, for one table of many costs as much as one of few."""
-
-    rows: list[Array] = field(default_factory=list)
-    codes: list[Array] = field(default_factory=list)
-    places: list[pa.Table] = field(default_factory=list)
-    count: int = 0
-    place_count: int = 0
-
-    def add(self, rows: Array, codes: Array, places: pa.Table) -> None:
-        """Add rows; each code is the index of the row's place."""
-        self.rows.append(rows)
-        self.codes.append(codes + self.place_count)
-        self.places.append(places)
-        self.count += len(rows)
-        self.place_count += places.num_rows
-
-    def take(self) -> tuple[Array, Array, pa.Table]:
-        """All of them, their codes, and the places; at least one row must be there."""
-        rows, codes = np.concatenate(self.rows), np.concatenate(self.codes)
-        places = pa.concat_tables(self.places).combine_chunks()
-        self.rows, self.codes, self.places, self.count, self.place_count = [], [], [], 0, 0
-        return rows, codes, places

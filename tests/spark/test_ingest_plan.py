@@ -1,0 +1,132 @@
+"""From where logs are read on that have grown, were cleaned, truncated, deleted; without Spark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from toolkit.schema import Row
+from toolkit.spark.ingest_plan import LogPlan, plan_live, plan_logs
+from toolkit.spark.pieces import LOST, REMEMBERED, TRUNCATED
+
+LOG = "1:/data/orders-0/"
+FROM_BEGINNING = LogPlan()
+READ_ON = LogPlan(start=80, remembered=REMEMBERED)
+GREW = {"listing": "other"}
+
+
+def plan(state: Row | None = None, *, epochs: Mapping[int, int] | None = None, **listed: Any) -> LogPlan | None:
+    """The plan of a log that was read up to offset 80 when epoch 3 led, by what is said of it otherwise now."""
+    row = {"log": LOG, "begin": 0, "listing": "first", "topic_id": "a", **listed}
+    row["leader_epochs"] = json.dumps({3: 0} if epochs is None else epochs)
+    known = {"log_end_offset": 80, "leader_epoch": 3, "listing": "first", "topic_id": "a", "is_unread": False}
+    return plan_logs([row], {} if state is None else {LOG: known | state}).get(LOG)
+
+
+def test_a_new_log_is_read_from_its_beginning() -> None:
+    assert plan(None) == FROM_BEGINNING
+
+
+def test_a_log_that_is_as_it_was_is_not_read() -> None:
+    assert plan({}) is None
+    assert plan({}, epochs={}) is None
+
+
+@pytest.mark.parametrize(
+    "listed",
+    [
+        pytest.param({}, id="grown, or its cleaner rewrote old segments"),
+        pytest.param({"begin": 50}, id="retention took old segments"),
+        pytest.param({"begin": 80}, id="retention took all that was read"),
+        pytest.param({"epochs": {3: 0, 4: 80}}, id="another leader from the end on"),
+        pytest.param({"epochs": {2: 0, 3: 60}}, id="an older leader"),
+        pytest.param({"topic_id": None}, id="no partition.metadata"),
+        pytest.param({"begin": None, "epochs": {}}, id="a folder that cannot be read now"),
+    ],
+)
+def test_a_log_that_has_changed_is_read_on(listed: dict[str, Any]) -> None:
+    assert plan({}, **GREW, **listed) == READ_ON
+
+
+def test_a_replica_that_is_behind_is_not_read_again() -> None:
+    """Its newest segment begins before the end that is known: nothing was truncated, as its epochs tell."""
+    assert plan({}, **GREW, begin=0, segments=1, bytes=10) == READ_ON
+
+
+def test_a_truncated_log_is_read_again() -> None:
+    for begin, epochs, offset in ((0, {3: 0, 4: 60}, 0), (20, {3: 20, 5: 79}, 20), (60, {3: 0, 4: 40}, 40)):
+        found = plan({}, **GREW, begin=begin, epochs=epochs)
+        assert found == LogPlan(remembered=TRUNCATED, offset=offset), "what is stored from there on is false"
+    assert plan({}, **GREW, begin=90, epochs={4: 70}) == LogPlan(remembered=TRUNCATED, offset=70)
+
+
+def test_a_topic_that_was_created_again_is_another() -> None:
+    assert plan({}, **GREW, topic_id="b") == LogPlan(remembered=TRUNCATED, offset=0)
+
+
+@pytest.mark.parametrize("state", [{}, {"leader_epoch": -1}])
+def test_without_leader_epochs_a_log_that_has_changed_is_read_again(state: Row) -> None:
+    epochs = {} if not state else None
+    assert plan(state, **GREW, begin=20, epochs=epochs) == LogPlan(remembered=TRUNCATED, offset=20)
+
+
+def test_an_empty_log_needs_no_leader_epoch_to_be_read_on() -> None:
+    for end in (0, 50):
+        found = plan({"log_end_offset": end, "leader_epoch": -1}, **GREW, begin=end)
+        assert found == LogPlan(start=end, remembered=REMEMBERED)
+
+
+def test_what_could_not_be_opened_is_read_again_though_nothing_has_changed() -> None:
+    assert plan({"is_unread": True}, begin=20) == LogPlan(remembered=TRUNCATED, offset=20)
+
+
+def test_a_log_of_which_nothing_was_read_is_read_from_its_beginning() -> None:
+    """What held its LSO before it was truncated stays."""
+    assert plan({"log_end_offset": None, "is_unread": True}, begin=20) == LogPlan(remembered=TRUNCATED, offset=20)
+
+
+def test_offsets_that_were_deleted_unread_are_lost() -> None:
+    error = "OFFSETS_LOST: Offsets 80 to 1,299 were deleted from the log before they were read."
+    assert plan({}, **GREW, begin=1300) == LogPlan(remembered=LOST, error=error)
+    assert plan({}, **GREW, begin=81, epochs={4: 81}) == LogPlan(remembered=LOST, error=error.replace("1,299", "80"))
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "known", "expected"),
+    [
+        pytest.param(5, 40, None, LogPlan(start=5, stop=40), id="new"),
+        pytest.param(40, 40, None, None, id="new and empty"),
+        pytest.param(10, 40, 40, None, id="nothing new"),
+        pytest.param(10, 70, 40, LogPlan(start=40, stop=70, remembered=REMEMBERED), id="grown"),
+        pytest.param(40, 70, 40, LogPlan(start=40, stop=70, remembered=REMEMBERED), id="retention took all before"),
+        pytest.param(0, 30, 40, LogPlan(start=0, stop=30, remembered=TRUNCATED, offset=0), id="created again"),
+        pytest.param(0, 0, 40, LogPlan(start=0, stop=0, remembered=TRUNCATED, offset=0), id="created again, empty"),
+        pytest.param(
+            90,
+            100,
+            70,
+            LogPlan(
+                start=90,
+                stop=100,
+                remembered=LOST,
+                error="OFFSETS_LOST: Offsets 70 to 89 were deleted from the log before they were read.",
+            ),
+            id="lost",
+        ),
+        pytest.param(None, None, 40, None, id="no answer"),
+    ],
+)
+def test_of_a_live_partition_what_is_behind_the_known_end(
+    begin: int | None, end: int | None, known: int | None, expected: LogPlan | None
+) -> None:
+    row = {"log_start_offset": begin, "high_watermark": end, "error": None}
+    assert plan_live(row, None if known is None else {"log_end_offset": known}) == expected
+    assert plan_live({**row, "error": "NOT_LEADER: ..."}, None) is None
+
+
+def test_a_live_partition_of_which_nothing_could_be_read_behind_a_gap_is_read_with_what_is_remembered() -> None:
+    row = {"log_start_offset": 5, "high_watermark": 40, "error": None}
+    assert plan_live(row, {"log_end_offset": None}) == LogPlan(start=5, stop=40, remembered=REMEMBERED)
