@@ -53,7 +53,7 @@ def expected_holds(headers: Headers, spans: pa.Table, min_held_ms: int, log_end_
     for row in holds(spans, min_held_ms=min_held_ms).to_pylist():
         is_open = row["marker_offset"] is None
         stop = log_end_offset if is_open else row["marker_offset"]
-        counted = None if row["truncated"] else totals.between(row["first_offset"], stop)
+        counted = None if row["truncated"] or stop is None else totals.between(row["first_offset"], stop)
         row["records_held"], row["bytes_held"] = counted or (None, None)
         row["log_end_offset"] = log_end_offset if is_open else None
         found.append(row)

@@ -270,7 +270,7 @@ class LogState:
 
     def _settled(self) -> pa.Table:
         now = {(row["producer_id"], row["first_offset"]): row for row in self._of_held(self._table(self._open))}
-        held = [row | now.get(key, {}) for key, row in self._held.items()]
+        held = [{**row, **now.get(key, {})} for key, row in self._held.items()]
         held = pa.Table.from_pylist(held, schema=HOLDS.arrow_schema)
         return settled(pa.concat_tables([held, *self._holds]), min_held_ms=self.min_held_ms)
 

@@ -9,11 +9,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as sf
+from pyspark.sql.session import SparkSession as ClassicSession
 
 from toolkit.errors import NotFound
 from toolkit.formats.records import STATE_TOPIC
 from toolkit.schema import Row
+from toolkit.sources.logdir.share import found_in
 from toolkit.spark.ingest_plan import LogPlan, plan_logs
+from toolkit.spark.local_paths import local_path
+from toolkit.spark.log_listing import listing_rows
 from toolkit.spark.source import IDS
 from toolkit.spark.stage import LOG
 
@@ -129,7 +133,7 @@ def list_files(
     NotFound
         If the files hold nothing of a topic.
     """
-    logs: list[Row] = load(spark, "listing", paths).toArrow().to_pylist()
+    logs = _listed(spark, paths)
     if topics is not None:
         if missing := sorted(set(topics) - {row["topic"] for row in logs}):
             raise NotFound(f"The files hold nothing of topic {missing[0]!r}.")
@@ -142,6 +146,15 @@ def list_files(
         txn_state_partitions=txn_state_partitions,
         logs=logs,
     )
+
+
+def _listed(spark: SparkSession, paths: Sequence[str]) -> list[Row]:
+    """Rows of `toolkit.spark.log_listing.LISTING`: by Spark's driver, which here is this process or a server."""
+    if not isinstance(spark, ClassicSession):
+        rows: list[Row] = load(spark, "listing", paths).toArrow().to_pylist()
+        return rows
+    contents = found_in([local_path(path) for path in paths])
+    return [row for table in listing_rows(contents, contents.asked()) for row in table.to_pylist()]
 
 
 def load(spark: SparkSession, table: str, paths: Sequence[str], **options: str) -> DataFrame:

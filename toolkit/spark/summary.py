@@ -99,9 +99,11 @@ class Summary:
 
 def summarised(store: Store, run_id: int, read: Sequence[Read], *, is_live: bool, started: float) -> Summary:
     """What a run did that began at this time of `time.monotonic`, by what is kept now."""
-    found = {name: frame for name in KEPT if (frame := store.find(name)) is not None}
+    samples = store.find(RECORDED_AS["samples"])
+    names = [name for name in KEPT if samples is not None or not name.startswith("recorded_")]
+    found = {name: frame for name in names if (frame := store.find(name)) is not None}
     tables = _counts(found, run_id=run_id)
-    now = _now(store)
+    now = _now(store, samples)
     verdicts = Counter(row["verdict"] for row in now)
     over = tables["findings"].rows - len(now) if "findings" in tables else 0
     return Summary(
@@ -137,21 +139,16 @@ def _marked(rows: DataFrame, name: str, run_id: int) -> DataFrame:
     return rows.select(sf.lit(name).alias("name"), failed.alias("is_error"), is_new)
 
 
-def _now(store: Store) -> list[Row]:
+def _now(store: Store, samples: DataFrame | None) -> list[Row]:
     """The findings that are not over, as of the newest answers or of the newest sample."""
-    samples = store.load(RECORDED_AS["samples"], KEPT[RECORDED_AS["samples"]])
-    times = {
-        "answers": store.load("answers", KEPT["answers"]).agg(sf.min("observed_at").alias("since")),
-        "samples": samples.where("error is null").agg(sf.max("sample").alias("since")),
-    }
-    named = (
-        frame.select(sf.lit(name).alias("name"), sf.unix_micros("since").alias("since"))
-        for name, frame in times.items()
-    )
-    since = [row["since"] for row in reduce(_union, named).collect() if row["since"] is not None]
-    is_newest = sf.unix_micros("observed_at") >= max(since, default=0)
+    times = [store.load("answers", KEPT["answers"]).agg(sf.min("observed_at").alias("since"))]
+    if samples is not None:
+        times.append(samples.where("error is null").agg(sf.max("sample").alias("since")))
+    since = reduce(_union, times).agg(sf.max("since").alias("since"))
     findings = store.load("findings", KEPT["findings"])
-    open_now = findings.where(sf.col("held_to").isNull() & (sf.col("verdict") != ENDED) & is_newest)
+    is_open = sf.col("held_to").isNull() & (sf.col("verdict") != ENDED)
+    is_newest = sf.col("observed_at") >= sf.coalesce("since", sf.lit(0).cast("timestamp"))
+    open_now = findings.where(is_open).crossJoin(since).where(is_newest)
     found = open_now.select(*FINDINGS.names).toArrow().cast(FINDINGS.arrow_schema)
     rows: list[Row] = found.sort_by([(name, "ascending") for name in FINDINGS.sort]).to_pylist()
     return rows
