@@ -34,8 +34,8 @@ EVERY = (
 IS_FULL = os.environ.get("KAFKA_TXN_TEST_TIER") == "full"
 READ = EVERY if IS_FULL else ("findings",)
 """Tables that the data source gives."""
-MADE = ("spans", "lso_timeline", "histories", "findings") if IS_FULL else ("histories",)
-"""Tables that the pipeline makes of others."""
+MADE = ("spans", "lso_timeline", "histories", "findings")
+"""Tables that the pipeline writes."""
 CLASSES = {"classic": "pyspark.sql.session", "connect": "pyspark.sql.connect.session"}
 MIN_HELD_MS = 50
 
@@ -57,24 +57,12 @@ def read(spark: SparkSession, folder: str, table: str) -> DataFrame:
     return reader.load(folder)
 
 
-def made(spark: SparkSession, folder: str) -> Mapping[str, DataFrame]:
-    from toolkit.spark.histories import histories
-    from toolkit.spark.lso import lso_timeline
-    from toolkit.spark.spans import spans
+def made(spark: SparkSession, folder: str, out: str) -> Mapping[str, DataFrame]:
+    from toolkit.spark import tables
+    from toolkit.spark.pipeline import run
 
-    from toolkit.spark.findings import findings
-
-    batches = read(spark, folder, "batches")
-    found = spans(batches, snapshots=read(spark, folder, "snapshots"))
-    became = histories(read(spark, folder, "coordinator_events"))
-    return {
-        "spans": found,
-        "lso_timeline": lso_timeline(found, batches, partitions=read(spark, folder, "partitions")),
-        "histories": became,
-        "findings": findings(
-            found, batches, histories=became, answers=read(spark, folder, "findings"), min_held_ms=MIN_HELD_MS
-        ),
-    }
+    run(spark, folder, out, format="parquet", at_rest=True, min_held_ms=MIN_HELD_MS)
+    return {table: tables.read(spark, out, table, format="parquet") for table in MADE}
 
 
 def arrow(frame: DataFrame, table: str) -> pa.Table:
@@ -93,7 +81,7 @@ def main(mode: str, folder: str, out: str) -> None:
     register(spark)
     for table in READ:
         pyarrow.feather.write_feather(arrow(read(spark, folder, table), table), Path(out, f"read-{table}.arrow"))
-    frames = made(spark, folder)
+    frames = made(spark, folder, f"{out}/made")
     for table in MADE:
         pyarrow.feather.write_feather(arrow(frames[table], table), Path(out, f"made-{table}.arrow"))
     print(f"{type(spark).__module__} {spark.version} {dt.datetime.now(dt.UTC)}")

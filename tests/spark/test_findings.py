@@ -5,18 +5,14 @@ from __future__ import annotations
 import datetime as dt
 import random
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from toolkit.spark.amounts import amounts as amounts_of
-from toolkit.spark.holds import best_logs, counted, holds, with_stretches
 
 from tests.analysis.histories import KINDS, Step, batches
 from tests.analysis.test_holders import HERE, history
 from tests.analysis.test_over_time import due, of_log, sample, seen
-from toolkit import LogDir
 from toolkit.analysis import holds as rules
 from toolkit.analysis.amounts import amounts
 from toolkit.analysis.closing import close_by_log, without_short
@@ -24,9 +20,8 @@ from toolkit.analysis.holders import by_producer, held_findings, stretch
 from toolkit.analysis.joined import joined
 from toolkit.analysis.over_time import looks, over_time
 from toolkit.analysis.spans import finish, piece, span_table
-from toolkit.formats.header_table import damage_rows, header_table
-from toolkit.formats.headers import Damage, Headers
-from toolkit.schema import BATCHES, FINDINGS, HISTORIES, RECORDED, SAMPLES, SPANS, Row, Table, utc
+from toolkit.formats.headers import Headers
+from toolkit.schema import FINDINGS, HISTORIES, RECORDED, SAMPLES, SPANS, Row, Table, utc
 from toolkit.spark.findings import (
     closed_findings,
     findings,
@@ -34,6 +29,8 @@ from toolkit.spark.findings import (
     joined_findings,
     without_short_findings,
 )
+from toolkit.spark.log_holds import best_logs
+from toolkit.spark.stage import STATE
 from toolkit.spark.types import spark_table
 
 if TYPE_CHECKING:
@@ -64,13 +61,28 @@ def random_headers(seed: int) -> Headers:
     return headers
 
 
-def tables(headers: Headers, **place: Any) -> tuple[pa.Table, pa.Table]:
-    """Spans and batches of one log, with what is known to be open before it."""
+def log(headers: Headers, **place: Any) -> pa.Table:
+    """Spans of one log, with what is known to be open before it."""
     before = place.pop("opened_before", {})
-    file = place.pop("file", "/data/orders-0/00000000000000000000.log")
+    file = "/data/orders-0/00000000000000000000.log"
     where = {"topic": "orders", "partition": 0, "broker_id": 1, **place}
-    spans = span_table(finish(piece(headers), opened_before=before), **where, files=(file,))
-    return spans, header_table(headers, **where, file=file)
+    return span_table(finish(piece(headers), opened_before=before), **where, files=(file,))
+
+
+def held(spans: pa.Table, headers: Headers, answers: Sequence[Row] = (), *, min_held_ms: int = 0) -> list[Row]:
+    """Who held the LSO of the log, with what waited behind them."""
+    found = []
+    now: Row = next((row for row in answers if row["last_stable_offset"] is not None), {})
+    for row in rules.holds(spans, min_held_ms=min_held_ms).to_pylist():
+        hold = row | {"log_end_offset": int(headers["last_offset"][-1]) + 1}
+        section = stretch(hold, lso=now.get("last_stable_offset"), high_watermark=now.get("high_watermark"))
+        counts = amounts(headers, *section) if section else (None, None)
+        found.append(hold | dict(zip(("records_held", "bytes_held"), counts, strict=True)))
+    return found
+
+
+def held_frame(spark: SparkSession, found: Sequence[Row]) -> DataFrame:
+    return frame(spark, [rules.HOLDS.arrow(found)])
 
 
 def frame(spark: SparkSession, tables: Sequence[pa.Table]) -> DataFrame:
@@ -96,59 +108,26 @@ def logs() -> list[Headers]:
     return [random_headers(seed) for seed in PARTITIONS]
 
 
-def test_holds_in_small_sections_are_those_of_each_whole_log(spark: SparkSession, logs: list[Headers]) -> None:
-    found = [tables(headers, partition=partition) for partition, headers in zip(PARTITIONS, logs, strict=True)]
-    spans = frame(spark, [each for each, _ in found])
-    of_batches = frame(spark, [each for _, each in found])
-    counts_of = amounts_of(of_batches, offsets_per_slot=8)
-    best = best_logs(counts_of)
-    held = holds(spans, best, min_held_ms=3_000, offsets_per_task=16)
-    expected = []
-    for (one, _), headers in zip(found, logs, strict=True):
-        end = {"log_end_offset": int(headers["last_offset"][-1]) + 1} if len(headers) else {}
-        expected += [row | end for row in rules.holds(one, min_held_ms=3_000).to_pylist()]
-    assert len(expected) > 24
-    same(rows(held, rules.HOLDS), expected)
-
-    counts = counted(with_stretches(held, None), counts_of, offsets_per_slot=8).collect()
-    told = {(row["partition"], row["first_offset"]): (row["records_held"], row["bytes_held"]) for row in counts}
-    for row in expected:
-        assert told.get((row["partition"], row["first_offset"]), (0, 0)) == amounts(
-            logs[row["partition"]],
-            row["first_offset"],
-            row["log_end_offset"] if row["marker_offset"] is None else row["marker_offset"],
-        )
-
-
 def test_findings_are_those_of_the_rules_run_partition_by_partition(spark: SparkSession, logs: list[Headers]) -> None:
-    found = [tables(headers, partition=partition) for partition, headers in zip(PARTITIONS, logs, strict=True)]
-    told = [row for partition in PARTITIONS for row in random_histories(partition, found[partition][0])]
-    answers = [row for partition in PARTITIONS for row in random_answers(partition, found[partition][0])]
+    found = [log(headers, partition=partition) for partition, headers in zip(PARTITIONS, logs, strict=True)]
+    told = [row for partition in PARTITIONS for row in random_histories(partition, found[partition])]
+    answers = [row for partition in PARTITIONS for row in random_answers(partition, found[partition])]
+    expected = [row for row in answers if row["topic"] is None]
+    all_held = []
+    for partition in PARTITIONS:
+        mine = [row for row in answers if row["partition"] == partition]
+        holds = held(found[partition], logs[partition], mine, min_held_ms=2_000)
+        all_held += holds
+        expected += held_findings(holds, histories=by_producer(told), answers=mine, min_held_ms=2_000)
     made = findings(
-        frame(spark, [each for each, _ in found]),
-        frame(spark, [each for _, each in found]),
+        held_frame(spark, all_held),
         histories=frame(spark, [HISTORIES.arrow(told)]),
         answers=frame(spark, [FINDINGS.arrow(answers)]),
         min_held_ms=2_000,
     )
-    expected = [row for row in answers if row["topic"] is None]
-    for partition in PARTITIONS:
-        mine = [row for row in answers if row["partition"] == partition]
-        expected += by_hand(found[partition][0], logs[partition], told, mine)
     same(rows(made), FINDINGS.arrow(expected).to_pylist())
     shown = {(row["verdict"], row["transactional_id"] is None, row["cause"] is None) for row in expected}
     assert {("ended", False, False), ("ended", True, True), ("hanging", True, True), ("unknown", False, True)} <= shown
-
-
-def by_hand(spans: pa.Table, headers: Headers, told: list[Row], answers: list[Row]) -> list[Row]:
-    held = []
-    now: Row = next((row for row in answers if row["last_stable_offset"] is not None), {})
-    for row in rules.holds(spans, min_held_ms=2_000).to_pylist():
-        hold = row | {"log_end_offset": int(headers["last_offset"][-1]) + 1}
-        section = stretch(hold, lso=now.get("last_stable_offset"), high_watermark=now.get("high_watermark"))
-        counts = amounts(headers, *section) if section else (None, None)
-        held.append(hold | dict(zip(("records_held", "bytes_held"), counts, strict=True)))
-    return held_findings(held, histories=by_producer(told), answers=answers, min_held_ms=2_000)
 
 
 def random_histories(partition: int, spans: pa.Table) -> list[Row]:
@@ -212,8 +191,8 @@ def random_answers(partition: int, spans: pa.Table) -> list[Row]:
 
 
 def test_without_answers_and_histories_a_log_tells_what_it_can(spark: SparkSession) -> None:
-    spans, read = tables(batches([Step("data", 1), Step("data", 2), Step("commit", 1, wait=90_000)]))
-    over, still = rows(findings(frame(spark, [spans]), frame(spark, [read])))[::-1]
+    headers = batches([Step("data", 1), Step("data", 2), Step("commit", 1, wait=90_000)])
+    over, still = rows(findings(held_frame(spark, held(log(headers), headers))))[::-1]
     assert (over["verdict"], over["held_ms"], over["transactional_id"]) == ("ended", 90_001, None)
     assert over["reason"].endswith("No record of __transaction_state was read.")
     assert (still["verdict"], still["missing"]) == (
@@ -222,64 +201,35 @@ def test_without_answers_and_histories_a_log_tells_what_it_can(spark: SparkSessi
     )
 
 
-LONG = [Step("data", 1), Step("data", 2, records=3), Step("commit", 1, wait=90_000)]
+def test_of_several_logs_the_one_that_has_most_of_its_partition_is_judged(spark: SparkSession) -> None:
+    def state(broker_id: int, **other: Any) -> Row:
+        place = {"log": f"{broker_id}:/orders-0/", "topic": "orders", "partition": 0, "broker_id": broker_id}
+        known = {"log_end_offset": 9, "leader_epoch": 4, "is_damaged": False, "is_held": True, "remembered": b""}
+        return {**place, **known, **other}
 
-
-def test_of_several_replicas_the_one_that_has_most_of_the_log_is_judged(spark: SparkSession) -> None:
-    whole, cut = batches([*LONG, Step("plain", 0)]), batches(LONG[:2])
-    of_old_leader = batches([*LONG, *[Step("data", 3)] * 5])
-    whole["leader_epoch"], cut["leader_epoch"], of_old_leader["leader_epoch"] = 4, 4, 3
-    replicas = [
-        tables(cut, broker_id=1, file="/1/orders-0/0.log"),
-        tables(whole, broker_id=2, file="/2/orders-0/0.log"),
-        tables(of_old_leader, broker_id=3, file="/3/orders-0/0.log"),
-        tables(whole, broker_id=4, file="/4/orders-0/0.log"),
-        tables(whole, broker_id=0, file="/0/orders-0/0.log"),
+    logs = [
+        state(0, is_damaged=True),
+        state(1, log_end_offset=5),
+        state(2),
+        state(3, leader_epoch=3, log_end_offset=50),
+        state(4),
+        {**state(5, log_end_offset=99), "log": "5:/__transaction_state-0/#ids"},
+        state(6, partition=1, is_held=False),
     ]
-    damage = damage_rows(
-        [Damage(0, 9, "CORRUPT_BATCH: no.")], topic="orders", partition=0, broker_id=0, file="/0/orders-0/0.log"
-    )
-    read = [*(each for _, each in replicas), BATCHES.arrow(damage)]
-    spans = frame(spark, [each for each, _ in replicas])
-    found = rows(findings(spans, frame(spark, read), min_held_ms=0))
-    assert [(row["broker_id"], row["verdict"]) for row in found] == [(2, "unknown"), (2, "ended")]
-    torn = damage_rows(
-        [Damage(0, 9, "TORN_TAIL: it ends.")], topic="orders", partition=0, broker_id=2, file="/2/orders-0/0.log"
-    )
-    found = rows(findings(spans, frame(spark, [*read, BATCHES.arrow(torn)]), min_held_ms=0))
-    assert {row["broker_id"] for row in found} == {2}
+    found = best_logs(frame(spark, [STATE.arrow(logs)])).collect()
+    assert [row["log"] for row in found] == ["2:/orders-0/"]
 
 
 def test_what_only_a_snapshot_tells_of_holds_the_lso_too(spark: SparkSession) -> None:
     headers = batches([Step("data", 1), Step("commit", 1, wait=90_000)], base_offset=50)
-    spans, read = tables(headers, opened_before={9000: (3, 0)})
-    (row,) = rows(findings(frame(spark, [spans]), frame(spark, [read])))
+    spans = log(headers, opened_before={9000: (3, 0)})
+    (row,) = rows(findings(held_frame(spark, held(spans, headers, min_held_ms=100_000))))
     assert (row["producer_id"], row["start_offset"], row["verdict"]) == (9000, 3, "unknown")
     assert (row["held_from"], row["records_held"], row["offsets_held"]) == (None, None, 49)
 
 
-def test_a_batch_that_brokers_sent_twice_waits_once(spark: SparkSession) -> None:
-    spans, read = tables(batches(LONG), file=None)
-    (_, over) = rows(findings(frame(spark, [spans]), frame(spark, [read, read])))
-    assert (over["records_held"], over["offsets_held"]) == (4, 4)
-
-
-def test_findings_of_real_brokers_files_are_those_of_pandas(spark: SparkSession, history: Path) -> None:
-    files = LogDir(history, at_rest=True)
-    made = findings(
-        frame(spark, [SPANS.arrow(SPANS.rows(files.spans()))]),
-        frame(spark, [BATCHES.arrow(BATCHES.rows(files.batches()))]),
-        histories=frame(spark, [HISTORIES.arrow(HISTORIES.rows(files.histories()))]),
-        answers=frame(spark, [FINDINGS.arrow(FINDINGS.rows(files.findings()))]),
-        min_held_ms=0,
-    )
-    expected = FINDINGS.rows(files.findings(min_held_ms=0))
-    assert {"ended", "hanging", "ongoing"} <= {row["verdict"] for row in expected}
-    same(rows(made), expected)
-
-
 def test_a_producer_id_with_many_transactions_is_matched_by_those_that_are_near(spark: SparkSession) -> None:
-    spans, read = tables(batches([Step("data", 1), Step("commit", 1, wait=90_000)]))
+    headers = batches([Step("data", 1), Step("commit", 1, wait=90_000)])
     others = [
         history(
             producer_id=1000,
@@ -294,7 +244,7 @@ def test_a_producer_id_with_many_transactions_is_matched_by_those_that_are_near(
     ]
     mine: Row = {"start_time": utc(1_000), "decided_at": utc(91_001), "end_time": utc(91_002), "first_offset": 9_999}
     told = [*others, history(producer_id=1000, producer_epoch=0, reason="This one.", **mine)]
-    made = findings(frame(spark, [spans]), frame(spark, [read]), histories=frame(spark, [HISTORIES.arrow(told)]))
+    made = findings(held_frame(spark, held(log(headers), headers)), histories=frame(spark, [HISTORIES.arrow(told)]))
     (row,) = rows(made)
     assert row["reason"].endswith("This one.")
     assert row["opened_at"] == dt.datetime(1970, 1, 1, 0, 0, 1, tzinfo=dt.UTC)

@@ -5,26 +5,23 @@ from __future__ import annotations
 import datetime as dt
 import gc
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
-from toolkit.spark.amounts import AMOUNT, OFFSETS_PER_SLOT, packed_amounts
 
 from tests.spark.read_log import planned, read, rows, same, spans_of_pieces
 from toolkit import LogDir
 from toolkit.lab import Kafka
-from toolkit.schema import BATCHES, TABLES, Row
+from toolkit.schema import TABLES
 from toolkit.spark.log_options import GOES_BY, INTERNAL
 from toolkit.spark.log_source import KafkaLog
 from toolkit.spark.log_work import Stretches
-from toolkit.spark.types import spark_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -162,30 +159,6 @@ def test_spark_reads_it(kafka_log: Any, history: Path) -> None:
 def test_pieces_of_many_tasks_merge_into_the_spans(two_brokers: Path, bounds: dict[str, Any]) -> None:
     found = spans_of_pieces(two_brokers, max_partition_bytes=2000, **bounds)
     same(found, LogDir(two_brokers).spans(**bounds), "spans")
-
-
-@pytest.mark.parametrize("bounds", [{}, {"start": 5, "stop": 70}])
-def test_amounts_of_many_tasks_are_those_of_the_batches(two_brokers: Path, bounds: dict[str, Any]) -> None:
-    def counted(packed: Iterable[Row]) -> list[tuple[Any, ...]]:
-        rows = [row for row in packed if row["packed"] is not None]
-        assert all(row["log_end_offset"] == 1 + unpacked(row)["last_offset"].max() for row in rows)
-        return sorted((*place_of(row), row["leader_epoch"], *each) for row in rows for each in unpacked(row).tolist())
-
-    def unpacked(row: Row) -> Any:
-        return np.frombuffer(row["packed"], AMOUNT)
-
-    def damaged(packed: Iterable[Row]) -> set[tuple[Any, ...]]:
-        return {place_of(row) for row in packed if row["is_damaged"]}
-
-    def place_of(row: Row) -> tuple[Any, ...]:
-        return row["topic"], row["partition"], row["broker_id"], row["file"]
-
-    found = rows(two_brokers, table="amounts", max_partition_bytes=2000, **bounds)
-    batches = spark_table(BATCHES.arrow(BATCHES.rows(LogDir(two_brokers).batches(**bounds)))).to_batches()
-    expected = [row for each in packed_amounts(batches, offsets_per_slot=OFFSETS_PER_SLOT) for row in each.to_pylist()]
-    assert counted(found) == counted(expected)
-    assert damaged(found) == damaged(expected)
-    assert counted(found)
 
 
 def test_one_frame_gives_the_right_rows_to_every_filter(kafka_log: Any, history: Path) -> None:
