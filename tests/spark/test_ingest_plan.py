@@ -15,7 +15,7 @@ from toolkit.spark.pieces import LOST, REMEMBERED, TRUNCATED
 LOG = "1:/data/orders-0/"
 FROM_BEGINNING = LogPlan()
 READ_ON = LogPlan(start=80, remembered=REMEMBERED)
-GREW = {"listing": "other"}
+GREW: Any = {"listing": "other"}
 
 
 def plan(state: Row | None = None, *, epochs: Mapping[int, int] | None = None, **listed: Any) -> LogPlan | None:
@@ -23,7 +23,7 @@ def plan(state: Row | None = None, *, epochs: Mapping[int, int] | None = None, *
     row = {"log": LOG, "begin": 0, "listing": "first", "topic_id": "a", **listed}
     row["leader_epochs"] = json.dumps({3: 0} if epochs is None else epochs)
     known = {"log_end_offset": 80, "leader_epoch": 3, "listing": "first", "topic_id": "a", "is_unread": False}
-    return plan_logs([row], {} if state is None else {LOG: known | state}).get(LOG)
+    return plan_logs([row], {} if state is None else {LOG: {**known, **state}}).get(LOG)
 
 
 def test_a_new_log_is_read_from_its_beginning() -> None:
@@ -69,7 +69,7 @@ def test_a_topic_that_was_created_again_is_another() -> None:
 
 @pytest.mark.parametrize("state", [{}, {"leader_epoch": -1}])
 def test_without_leader_epochs_a_log_that_has_changed_is_read_again(state: Row) -> None:
-    epochs = {} if not state else None
+    epochs: dict[int, int] | None = {} if not state else None
     assert plan(state, **GREW, begin=20, epochs=epochs) == LogPlan(remembered=TRUNCATED, offset=20)
 
 

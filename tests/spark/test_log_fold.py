@@ -171,7 +171,7 @@ def listed(table: pa.Table) -> list[Row]:
 def assert_single_read(found: Stored, units: Sequence[Unit], before: Piece, *, reach: int | None = None) -> None:
     """Whether it is what a single read of all of it tells."""
     headers = np.concatenate([NO_HEADERS, *(unit.headers for unit in units)])
-    files = list(dict.fromkeys(unit.file for unit in units)) or [None]
+    files: list[str | None] = list(dict.fromkeys(unit.file for unit in units)) or [None]
     whole = finish(merge(before, *(piece(unit.headers, file_id=files.index(unit.file)) for unit in units)))
     spans = span_table(whole, **WHERE.columns, files=files)
     damage = [(unit.file, each) for unit in units for each in unit.damage]
@@ -284,7 +284,7 @@ def test_what_was_open_where_offsets_were_lost_is_told_as_it_was(
     ended.current = []
     unread = {"outcome": None, "error": "OFFSETS_LOST: Its end was deleted from the log before it was read."}
     said = {**dict.fromkeys(SPANS.names), **WHERE.columns, "error": lost}
-    told = [*ended.rows(), *(row | unread for row in still_open), said, *other.rows()]
+    told = [*ended.rows(), *({**row, **unread} for row in still_open), said, *other.rows()]
     assert stored.rows() == sorted(told, key=repr)
     steps = [*ended.rows(LSO_TIMELINE.name), *other.rows(LSO_TIMELINE.name)]
     assert stored.rows(LSO_TIMELINE.name) == sorted(steps, key=repr)
@@ -308,7 +308,7 @@ def test_a_log_that_was_truncated_is_what_its_second_read_tells(
 
 def test_what_several_brokers_sent_of_a_partition_is_one_log() -> None:
     headers = batches([Step("data", 1), Step("data", 2), Step("commit", 1), Step("abort", 2)])
-    rows = []
+    rows: list[Any] = []
     for broker_id, sent in ((1, headers[:2]), (2, headers[2:])):
         where = Where(topic="orders", partition=3, broker_id=broker_id)
         part = Part(Scanned(headers=sent, end=0))
@@ -385,7 +385,9 @@ def test_real_logs_that_grow_are_read_on(history: Path, tmp_path: Path) -> None:
         os.truncate(last, random.randint(0, last.stat().st_size))
         for segment in segments[segments.index(last) + 1 :]:
             segment.unlink()
-    kept, states, current = [], {}, []
+    kept: list[Row] = []
+    states: dict[str, Row] = {}
+    current: list[Row] = []
     for _ in range(2):
         listed = rows(logs, table="listing")
         plans = plan_logs(listed, states)

@@ -15,7 +15,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from tests.spark.read_log import planned, read, rows, same, spans_of_pieces
+from tests.spark.read_log import planned, read, rows, same
 from toolkit import LogDir
 from toolkit.lab import Kafka
 from toolkit.schema import TABLES
@@ -153,12 +153,6 @@ def test_spark_reads_it(kafka_log: Any, history: Path) -> None:
         "timestamp[us, tz=UTC]",
     }
     same(found.to_pylist(), expected, "batches")
-
-
-@pytest.mark.parametrize("bounds", [{}, {"start": 20}, {"start": 5, "stop": 70}, {"start": "lso"}])
-def test_pieces_of_many_tasks_merge_into_the_spans(two_brokers: Path, bounds: dict[str, Any]) -> None:
-    found = spans_of_pieces(two_brokers, max_partition_bytes=2000, **bounds)
-    same(found, LogDir(two_brokers).spans(**bounds), "spans")
 
 
 def test_one_frame_gives_the_right_rows_to_every_filter(kafka_log: Any, history: Path) -> None:

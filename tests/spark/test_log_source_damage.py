@@ -22,7 +22,7 @@ from tests.sources.log_files import (
     write_snapshot,
 )
 from tests.sources.test_logdir_splits import batches, write_index
-from tests.spark.read_log import planned, read, rows, same, spans_of_pieces
+from tests.spark.read_log import folded, planned, read, rows, same
 from toolkit import LogDir
 from toolkit.errors import DecodeError, NotFound, UsageError
 from toolkit.schema import Row
@@ -67,7 +67,7 @@ def test_damage_is_a_row_in_every_split_that_it_is_in(root: Path) -> None:
         found = rows(root, table=table, max_partition_bytes=4000)
         same(found, getattr(LogDir(root), table)(), table)
         assert errors(found) == ["CORRUPT_BATCH"] * 2
-    same(spans_of_pieces(root, max_partition_bytes=4000), LogDir(root).spans(), "spans")
+    same(folded(root, max_partition_bytes=4000), LogDir(root).spans(), "spans")
 
 
 def test_the_modes_are_those_of_spark(root: Path) -> None:

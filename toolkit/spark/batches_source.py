@@ -33,7 +33,7 @@ class KafkaBatches(Connecting, DataSource):
       lies in comes whole; a time that no record has reached is the high watermark.
     - ``maxRecordsPerPartition``: offsets that one task may have (default 1,000,000); ``minPartitions``: divide further,
       into about so many tasks.
-    - ``table``: ``batches`` (default), or ``pieces``, from which `toolkit.spark.spans.merged_spans` makes transactions.
+    - ``table``: ``batches`` (default), or ``pieces``, which `toolkit.spark.log_fold.fold` merges.
     - ``producer_id``: only its batches. ``crc``: check every batch's checksum (default false).
     - ``mode``: PERMISSIVE (default) keeps rows with `error`, DROPMALFORMED leaves them out, FAILFAST fails.
     """
