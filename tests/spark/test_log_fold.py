@@ -308,7 +308,7 @@ def test_a_log_that_was_truncated_is_what_its_second_read_tells(
 
 def test_what_several_brokers_sent_of_a_partition_is_one_log() -> None:
     headers = batches([Step("data", 1), Step("data", 2), Step("commit", 1), Step("abort", 2)])
-    rows: list[Any] = []
+    rows: list[pa.RecordBatch] = []
     for broker_id, sent in ((1, headers[:2]), (2, headers[2:])):
         where = Where(topic="orders", partition=3, broker_id=broker_id)
         part = Part(Scanned(headers=sent, end=0))

@@ -17,6 +17,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
 
 from toolkit.analysis.coordinator import IdState, advance, current
+from toolkit.formats.headers import Damage
 from toolkit.formats.records import STATE_TOPIC
 from toolkit.schema import COORDINATOR_EVENTS, HISTORIES, Row
 from toolkit.spark.packing import whole_runs
@@ -28,8 +29,11 @@ if TYPE_CHECKING:
 
 __all__ = ["current_histories", "fold_histories", "remembered_records"]
 
-NEW, BEFORE, LAST, UNREAD = "new", "before", "last", "unread"
-"""What a record is: one to read, or of what is remembered: the one before the last of its id, those, or nobody's."""
+NEW, BEFORE, LAST, UNREAD, NEWEST = "new", "before", "last", "unread", "newest"
+"""What a record is: one to read, or of what is remembered: the one before the last of its id, those, what could not be
+read, or the newest time of all."""
+
+UNREADABLE = "UNREADABLE"
 
 RECORDS = StructType(
     [
@@ -119,7 +123,7 @@ def _of_partition(rows: pa.Table) -> Iterator[pa.RecordBatch]:
         times = [row["timestamp"] for row in mine if row["timestamp"] is not None]
         latest = max([*times, *([] if latest is None else [latest])], default=None)
         if transactional_id is None:
-            kept += [{**row, **NOTHING, "role": UNREAD} for row in _last(mine)]
+            kept += [{**row, **NOTHING, "role": UNREAD} for row in _last(row for row in mine if _is_known_still(row))]
             continue
         final, state = advance(_state_of(mine), [row for row in mine if row["role"] == NEW])
         found += final
@@ -127,6 +131,7 @@ def _of_partition(rows: pa.Table) -> Iterator[pa.RecordBatch]:
     if found:
         yield from stage_rows(HISTORIES.name, HISTORIES.arrow(found), log=log, is_final=True)
     ends = [row["offset"] + 1 for row in kept if row["offset"] is not None]
+    newest = {**dict.fromkeys(RECORDS.names), "role": NEWEST, "timestamp": latest}
     state_row = {
         "log": log,
         "topic": STATE_TOPIC,
@@ -135,9 +140,9 @@ def _of_partition(rows: pa.Table) -> Iterator[pa.RecordBatch]:
         "log_end_offset": max(ends, default=None),
         "leader_epoch": max((row["leader_epoch"] for row in kept if row["leader_epoch"] is not None), default=-1),
         "is_damaged": any(row["error"] is not None for row in kept),
-        "is_unread": False,
+        "is_unread": any(row["role"] == NEW and str(row["error"]).startswith(UNREADABLE) for row in records),
         "latest": latest,
-        "remembered": _packed(kept),
+        "remembered": _packed([newest | {"txn_state_partition": records[0]["txn_state_partition"], LOG: log}, *kept]),
     }
     yield from stage_rows(STATE.name, STATE.arrow([state_row]), log=log, is_final=False)
 
@@ -152,8 +157,21 @@ def _once(records: list[Row]) -> list[Row]:
     return list(seen.values())
 
 
-def _last(records: list[Row]) -> list[Row]:
-    return [max(records, key=lambda row: (row["file"] or "", row["position"] or 0, row["offset"] or 0))]
+def _is_known_still(row: Row) -> bool:
+    """Whether it could not be read, as far as that need not be found out anew: what comes last is read again."""
+    return bool(row["role"] == NEW or (row["role"] == UNREAD and not _is_read_again(row)))
+
+
+def _is_read_again(unread: Row) -> bool:
+    """Whether the next run looks there again: a torn end, and what brokers did not send."""
+    nowhere = _place(unread) is None and unread["offset"] is None
+    return nowhere or Damage(0, 0, unread["error"]).is_torn
+
+
+def _last(unread: Iterable[Row]) -> list[Row]:
+    """The last of them, and the last of those that the next run does not look at again."""
+    in_order = sorted(unread, key=lambda row: (_place(row) or (), row["offset"] is None, row["offset"] or 0))
+    return [row for again in (True, False) for row in [row for row in in_order if _is_read_again(row) is again][-1:]]
 
 
 def _state_of(records: list[Row]) -> IdState:
@@ -197,16 +215,19 @@ def _unread_after(state: IdState, unread: Iterable[Row]) -> str | None:
     """What could not be read behind the last record of an id."""
     if not state.events:
         return None
-    last = _place(state.events[-1])
-    for row in unread:
-        place = _place(row)
-        if last is None or place is None or place > last:
-            return str(row["error"])
-    return None
+    last = state.events[-1]
+    return next((str(row["error"]) for row in unread if _comes_after(row, last)), None)
 
 
-def _place(row: Row) -> tuple[str, int] | None:
-    return None if row["file"] is None or row["position"] is None else (row["file"], row["position"])
+def _comes_after(unread: Row, record: Row) -> bool:
+    ours, theirs = (_place(row) or row["offset"] for row in (unread, record))
+    return type(ours) is not type(theirs) or ours is None or ours > theirs
+
+
+def _place(row: Row) -> tuple[str, int, int] | None:
+    if row["file"] is None or row["position"] is None:
+        return None
+    return row["file"], row["position"], row["offset"] or 0
 
 
 def _unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
