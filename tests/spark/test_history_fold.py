@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
+from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
 
-from tests.analysis.test_coordinator import record
-from tests.tiers import fuzzed
+from tests.analysis.test_coordinator import record, transaction
+from tests.spark.frames import arrow, assert_rows, damaged, shuffled
+from tests.spark.read_log import rows
+from tests.tiers import fuzzed, seed
+from toolkit import LogDir
 from toolkit.analysis.coordinator import histories
+from toolkit.formats.records import STATE_TOPIC
 from toolkit.schema import COORDINATOR_EVENTS, HISTORIES, Row
 from toolkit.spark.history_fold import (
     NEW,
@@ -21,12 +32,17 @@ from toolkit.spark.history_fold import (
     _current,
     _folded,
     _unpacked,
+    current_histories,
+    fold_histories,
+    remembered_records,
 )
-from toolkit.spark.stage import LOG, STAGE_SCHEMA, STATE
-from toolkit.spark.types import spark_table
+from toolkit.spark.stage import LOG, STAGE_SCHEMA, STATE, rows_of
+from toolkit.spark.types import spark_table, struct_type
 
 if TYPE_CHECKING:
-    pass
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
 
 PARTITION = {"txn_state_partition": 3, "broker_id": 1}
 NOTHING: Row = dict.fromkeys(COORDINATOR_EVENTS.names)
@@ -44,7 +60,9 @@ class Stored:
     def run(self, events: Iterable[Row]) -> None:
         """Read on as tasks of Spark do: each id in order, behind what is remembered of it."""
         rows = [{**event, "role": NEW, LOG: str(event["txn_state_partition"])} for event in events]
-        known = pa.table({"remembered": [state["remembered"] for state in self.states.values()]})
+        partitions = {row["txn_state_partition"] for row in rows}
+        packed = [state["remembered"] for partition, state in self.states.items() if partition in partitions]
+        known = pa.table({"remembered": pa.array(packed, pa.binary())})
         rows += [row for batch in _unpacked(known.to_batches()) for row in batch.to_pylist()]
         self.random.shuffle(rows)
         rows.sort(key=_order)
@@ -77,58 +95,127 @@ def listed(rows: Sequence[Row]) -> list[str]:
     return sorted(map(repr, spark_table(HISTORIES.arrow(rows)).to_pylist()))
 
 
-@st.composite
-def logs(draw: st.DrawFn, in_files: bool) -> list[Row]:
+def log(random: Random, *, in_files: bool) -> list[Row]:
     """Records of one partition, and what could not be read of it: in files, or sent by brokers."""
     found: list[Row] = []
     ms = 0
-    for offset, (name, state, producer_id, epoch, wait, kind) in enumerate(
-        draw(
-            st.lists(
-                st.tuples(
-                    st.sampled_from("abc"),
-                    st.sampled_from(STATES),
-                    st.integers(7, 8),
-                    st.integers(0, 2),
-                    st.sampled_from([1, 5, 3000, -2000]),
-                    st.sampled_from(["record"] * 8 + ["damage", "nobody's"]),
-                ),
-                max_size=25,
-            )
-        )
-    ):
-        ms += wait
+    for offset in range(random.randint(1, 30)):
+        ms += random.choice([1, 5, 3000, -2000])
+        kind = random.choice(["record"] * 8 + ["damage", "nobody's"])
         place = {"file": f"{offset // 10 * 10:020d}.log", "position": offset // 2 * 100} if in_files else {}
         if kind == "damage" and in_files:
             place["position"] = offset * 50 + 50
             found.append({**NOTHING, **place, **PARTITION, "error": "CORRUPT_BATCH: no."})
             continue
-        start = draw(st.sampled_from([None, 0, ms]))
-        row: dict[str, Any] = dict(
-            record(offset, ms, state, epoch, start=start, transactional_id=name, leader_epoch=offset // 9, **place)
+        start, name = random.choice([None, 0, ms]), random.choice("abc")
+        row: Row = record(
+            offset, ms, random.choice(STATES), random.randint(0, 2), start=start, transactional_id=name, **place
         )
-        if state is not None:
-            row["producer_id"] = producer_id
-        if kind == "nobody's":
-            row |= {"transactional_id": None, "error": "CORRUPT_RECORD: no."}
-        found.append(row)
-    if not in_files and draw(st.booleans()):
+        known: Row = {"producer_id": row["producer_id"] and random.randint(7, 8), "leader_epoch": offset // 9}
+        nobodys = {"transactional_id": None, "error": "CORRUPT_RECORD: no."} if kind == "nobody's" else {}
+        found.append({**row, **known, **nobodys})
+    if not in_files and random.random() < 0.5:
         found.append({**NOTHING, **PARTITION, "error": "LOST: it is."})
     return found
 
 
-@fuzzed(200)
-@given(st.booleans().flatmap(lambda in_files: st.tuples(st.just(in_files), logs(in_files))), st.randoms())
-def test_records_in_any_runs_give_the_histories_of_all(log: tuple[bool, list[Row]], random: Random) -> None:
-    in_files, events = log
+@fuzzed(60)
+@given(st.booleans(), st.randoms(use_true_random=True))
+def test_records_in_any_runs_give_the_histories_of_all(in_files: bool, random: Random) -> None:
+    events = log(random, in_files=in_files)
     stored, start = Stored(random), 0
-    while start < len(events) and random.random() < 0.6:
-        end = random.randint(start, len(events) - 1)
+    while start < len(events) - 1 and random.random() < 0.7:
+        end = random.randint(start + 1, len(events) - 1)
         torn = {name: events[end][name] for name in ("txn_state_partition", "broker_id", "file", "position")}
-        more = [{**NOTHING, **torn, "error": "TORN_TAIL: half."}]
-        stored.run([*events[start:end], *random.sample(more, random.randint(0, 1))])
+        unread = {**NOTHING, **torn, "error": "TORN_TAIL: half." if in_files else "DOWN: it is."}
+        more = [unread] if random.random() < 0.5 else []
+        stored.run([*events[start:end], *more])
         known = range(stored.end(3))
         start = max((number + 1 for number, event in enumerate(events) if event["offset"] in known), default=0)
-    again = [] if in_files else random.sample(events[start:], random.randint(0, len(events) - start))
-    stored.run([*events[start:], *again])
+    again = [] if in_files else random.choices(events, k=3)[: len(events) - start]
+    stored.run([*events[start:], *(event for event in again if event in events[start:])])
     assert stored.rows() == listed(histories(events))
+
+
+def test_a_file_that_could_not_be_opened_is_read_again() -> None:
+    unread = {**NOTHING, **PARTITION, "file": "0.log", "position": 0, "error": "UNREADABLE: no permission."}
+    stored = Stored(Random(1))
+    stored.run([unread, *transaction("Commit", decide=100)])
+    assert stored.states[3]["is_unread"]
+    stored.run([record(9, 300, "Empty")])
+    assert not stored.states[3]["is_unread"]
+
+
+# What real coordinators wrote.
+
+
+@pytest.fixture
+def in_another_zone(spark: SparkSession) -> Iterator[None]:
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "America/St_Johns")
+    yield
+    spark.conf.set("spark.sql.session.timeZone", str(before))
+
+
+@pytest.mark.lab
+@pytest.mark.usefixtures("in_another_zone")
+def test_spark_gives_the_histories_of_real_ids(spark: SparkSession, history: Path) -> None:
+    """In two runs."""
+    files = LogDir(history)
+    events = shuffled(spark, arrow(files.coordinator_events(), COORDINATOR_EVENTS)).withColumn(
+        LOG, sf.col("txn_state_partition").cast("string")
+    )
+    (middle,) = events.agg(sf.median("offset").cast("long")).toArrow()[0].to_pylist()
+    states = spark.createDataFrame([], struct_type(STATE))
+    found = []
+    for new in (events.where(sf.col("offset") < middle), events.where(sf.col("offset") >= middle)):
+        staged = fold_histories(new, remembered_records(states)).persist()
+        found.append(rows_of(staged, "histories"))
+        states = rows_of(staged, STATE.name)
+    (latest,) = states.agg(sf.max("latest")).toArrow()[0].to_pylist()
+    found.append(current_histories(states, latest=latest))
+    assert_rows(reduce(DataFrame.union, found).select(*HISTORIES.names), arrow(files.histories(), HISTORIES), HISTORIES)
+
+
+@pytest.mark.lab
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_real_records_in_several_runs_give_the_histories_of_all(
+    history: Path, tmp_path: Path, is_damaged: bool
+) -> None:
+    """Damaged in the middle, and at the end of what was written last."""
+    folder = damaged(history, tmp_path / "logs") if is_damaged else history
+    for log in folder.glob(f"{STATE_TOPIC}-*[02468]/*.log") if is_damaged else ():
+        data = log.read_bytes()
+        log.write_bytes(data[:-20] + bytes(len(data[-20:])))
+    files, random = LogDir(folder), Random(seed())
+    events = COORDINATOR_EVENTS.rows(files.coordinator_events())
+    assert is_damaged == ("CORRUPT_BATCH" in {str(event["error"]).partition(":")[0] for event in events})
+    stored = Stored(random)
+    events.sort(key=lambda event: (event["file"], event["position"], event["offset"] or 0))
+    runs = sorted(random.choices(range(1, 5), k=len(events)))
+    for number in range(1, 5):
+        stored.run(event for event, run in zip(events, runs, strict=True) if run == number)
+    assert stored.rows() == listed(HISTORIES.rows(files.histories()))
+
+
+@pytest.mark.lab
+def test_of_replicas_the_one_that_has_most_of_its_log_is_read(history: Path, tmp_path: Path) -> None:
+    """Each of two brokers lacks the end of some logs."""
+    written = sorted({log.parent.name for log in history.glob(f"{STATE_TOPIC}-*/*.log") if log.stat().st_size})
+    assert len(written) > 2
+    for number in (1, 2):
+        copy = Path(shutil.copytree(history, tmp_path / str(number) / "logs"))
+        properties = copy / "meta.properties"
+        properties.write_text(properties.read_text().replace("node.id=1", f"node.id={number}"))
+        for name in (*written[number - 1 :: 3], *written[2::3]):
+            folder = copy / name
+            log = max(folder.glob("*.log"))
+            log.write_bytes(log.read_bytes()[: log.stat().st_size // number // 2])
+            for snapshot in folder.glob("*.snapshot"):
+                snapshot.unlink()
+    best = {row["log"]: None for row in rows(tmp_path, table="listing") if row["is_best"]}
+    stored = Stored(Random(1))
+    stored.run(rows(tmp_path, table="coordinator_events", starts=json.dumps(best)))
+    expected = HISTORIES.rows(LogDir(tmp_path).histories())
+    assert {row["broker_id"] for row in expected} == {1, 2}
+    assert stored.rows() == listed(expected)

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from toolkit.schema import Row
+from toolkit.spark.from_files import LogFiles
 from toolkit.spark.ingest_plan import LogPlan, plan_live, plan_logs
 from toolkit.spark.pieces import LOST, REMEMBERED, TRUNCATED
+from toolkit.spark.source import IDS
 
 LOG = "1:/data/orders-0/"
 FROM_BEGINNING = LogPlan()
@@ -130,3 +132,19 @@ def test_of_a_live_partition_what_is_behind_the_known_end(
 def test_a_live_partition_of_which_nothing_could_be_read_behind_a_gap_is_read_with_what_is_remembered() -> None:
     row = {"log_start_offset": 5, "high_watermark": 40, "error": None}
     assert plan_live(row, {"log_end_offset": None}) == LogPlan(start=5, stop=40, remembered=REMEMBERED)
+
+
+def test_of_an_empty_partition_of_ids_nothing_is_planned() -> None:
+    """Nothing is remembered of it, so it would be new for ever."""
+    row: Row = {"log": LOG, "begin": 0, "bytes": 0, "listing": "first", "topic_id": "a", "leader_epochs": "{}"}
+    row = {**row, "is_best": True}
+    of_ids = LOG + IDS
+
+    def planned(states: Mapping[str, Row], **said: Any) -> set[str]:
+        options: Any = {"paths": [], "topics": None, "is_consistent": False, "txn_state_partitions": None}
+        return set(LogFiles(spark=None, logs=[{**row, **said}], **options).plans(states))  # type: ignore[arg-type]
+
+    assert planned({}) == {LOG}
+    assert planned({}, bytes=9) == planned({}, begin=None) == {LOG, of_ids}
+    known = {"log_end_offset": 80, "leader_epoch": 3, "listing": "before", "topic_id": "a", "is_unread": False}
+    assert planned({LOG: known, of_ids: known}) == {LOG, of_ids}

@@ -15,7 +15,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from tests.spark.read_log import planned, read, rows, same
+from tests.spark.read_log import folded, planned, read, rows, same
 from toolkit import LogDir
 from toolkit.lab import Kafka
 from toolkit.schema import TABLES
@@ -235,6 +235,8 @@ def test_texts_are_read_whole(kafka: Kafka, tmp_path: Path, history: Path) -> No
         found = rows(text, table=table, max_partition_bytes=1)
         same(found, getattr(LogDir(text), table)(), table)
         same(rows(text, table=table, topic=topic), getattr(LogDir(text), table)([topic]), table)
+    for table in ("spans", "lso_timeline"):
+        same(folded(text, table), getattr(LogDir(text), table)(), table)
     both = LogDir(text, history)
     for table in ("batches", "checkpoints"):
         same(rows(None, paths=f"{text},{history}", table=table), getattr(both, table)(), table)

@@ -81,7 +81,9 @@ class LogFiles:
     def plans(self, states: Mapping[str, Row]) -> dict[str, LogPlan]:
         """How each log that has changed is read on."""
         best = [{**row, "log": row["log"] + IDS} for row in self.logs if row["is_best"]]
-        return plan_logs([*self.logs, *best], states)
+        # Most partitions are empty: of those there is nothing to remember. One without begin cannot be read now.
+        of_ids = [row for row in best if row["bytes"] or row["begin"] is None or row["log"] in states]
+        return plan_logs([*self.logs, *of_ids], states)
 
     def pieces(self, plans: Mapping[str, LogPlan]) -> DataFrame | None:
         """Sections of the logs, folded."""

@@ -171,7 +171,9 @@ def _is_read_again(unread: Row) -> bool:
 def _last(unread: Iterable[Row]) -> list[Row]:
     """The last of them, and the last of those that the next run does not look at again."""
     in_order = sorted(unread, key=lambda row: (_place(row) or (), row["offset"] is None, row["offset"] or 0))
-    return [row for again in (True, False) for row in [row for row in in_order if _is_read_again(row) is again][-1:]]
+    again = [row for row in in_order if _is_read_again(row)]
+    others = [row for row in in_order if not _is_read_again(row)]
+    return again[-1:] + others[-1:]
 
 
 def _state_of(records: list[Row]) -> IdState:
