@@ -33,9 +33,9 @@ PRODUCERS, IN_TRANSACTION = 50, 20
 WHERE = Where(topic="large", partition=0, broker_id=1)
 
 
-def large_log() -> Headers:
+def large_log(start: int = 0, stop: int = SEGMENTS * IN_EACH) -> Headers:
     """Batches of one record; producers take turns, and each of their transactions ends with a marker."""
-    number = np.arange(SEGMENTS * IN_EACH)
+    number = np.arange(start, stop)
     turn = number // PRODUCERS
     ends = turn % IN_TRANSACTION == IN_TRANSACTION - 1
     headers = np.zeros(len(number), HEADER)
@@ -72,7 +72,7 @@ def in_one_group(batches: pa.Table) -> pa.Table:
 def pieces(segments: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """What the tasks that read these segments give."""
     for segment in (number for batch in segments for number in batch["id"].to_pylist()):
-        headers = large_log()[segment * IN_EACH : (segment + 1) * IN_EACH]
+        headers = large_log(segment * IN_EACH, (segment + 1) * IN_EACH)
         part = Part(Scanned(headers=headers, end=0), file_of(segment))
         before = begin() if segment == 0 else EMPTY
         yield from piece_batches([part], WHERE, log="1:/kafka/large-0/", section=segment, before=before)
