@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.metadata
 import os
 import urllib.request
 from pathlib import Path
@@ -49,10 +50,7 @@ def delta_settings(version: str | None = None) -> dict[str, str]:
     LabError
         If the jars cannot be fetched.
     """
-    if version is None:
-        import pyspark
-
-        version = pyspark.__version__
+    version = version or importlib.metadata.version("pyspark")
     release = RELEASES.get(".".join(version.split(".")[:2]))
     if release is None:
         raise UsageError(
