@@ -20,7 +20,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.analysis.histories import LEADER_CHANGE, Step, batches, step_lists
+from tests.analysis.histories import KINDS, LEADER_CHANGE, Step, batches
 from tests.analysis.test_log_state import expected_holds
 from tests.spark.frames import damaged
 from tests.spark.read_log import fold_rows, planned, read, rows, same
@@ -29,6 +29,7 @@ from toolkit import LogDir
 from toolkit.analysis.log_state import LogState
 from toolkit.analysis.lso import lso_steps, lso_table
 from toolkit.analysis.spans import EMPTY, Piece, begin, finish, merge, piece, span_table
+from toolkit.formats.batches import DELETE_HORIZON, LOG_APPEND_TIME
 from toolkit.formats.headers import HEADER, Damage, Headers, Scanned
 from toolkit.schema import LSO_TIMELINE, SPANS, Row
 from toolkit.sources.log_tables import Part, Where
@@ -69,14 +70,28 @@ class Unit(NamedTuple):
         return int(self.headers["last_offset"][-1]) + 1 if len(self.headers) else None
 
 
-@st.composite
-def logs(draw: st.DrawFn, base_offset: int = 0) -> list[Unit]:
-    """Batches in one segment or several, with damage between some of them."""
-    headers = batches(draw(step_lists), base_offset=base_offset)
+def log_of(random: Random, base_offset: int = BASE) -> list[Unit]:
+    """Batches of some producers in one segment or several, with damage between some of them."""
+    attributes = [0, 0, 0, LOG_APPEND_TIME, DELETE_HORIZON]
+    headers = batches(
+        [
+            Step(
+                random.choice(KINDS),
+                random.randint(0, 3),
+                random.randint(1, 3),
+                random.randint(0, 2),
+                random.choice([1, 2]),
+                random.choice(attributes),
+                random.randint(-2, 5),
+            )
+            for _ in range(random.randint(0, 30))
+        ],
+        base_offset=base_offset,
+    )
     headers["producer_id"][headers["marker"] == LEADER_CHANGE] = -1  # as the controllers write it
     headers["position"] = 10 + 2 * np.arange(len(headers))
-    points = draw(st.lists(st.integers(0, 40), max_size=4))
-    corrupt = draw(st.sets(st.integers(-1, 40), max_size=3))
+    points = random.choices(range(40), k=random.randint(0, 4))
+    corrupt = set(random.choices(range(-1, 40), k=random.choice([0, 1, 3])))
     bounds = sorted({0, *(point % (len(headers) + 1) for point in points)})
     found = []
     for start, stop in zip(bounds, [*bounds[1:], len(headers)], strict=True):
@@ -193,18 +208,19 @@ def assert_single_read(found: Stored, units: Sequence[Unit], before: Piece, *, r
     assert found.state["is_held"] == bool(found.holds())
 
 
-openings = st.sampled_from(
-    [EMPTY, begin(), begin(opened_before={1000: (BASE - 9, 1), 9000: (3, 0)}), begin(opened_before={2000: (0, 0)})]
-)
+BEFORE = [
+    EMPTY,
+    begin(),
+    begin(opened_before={1000: (BASE - 9, 1), 9000: (3, 0)}),
+    begin(opened_before={2000: (0, 0)}),
+]
 
 
 @fuzzed(40)
-@given(logs(BASE), openings, st.sampled_from([0, 3]), st.randoms())
-def test_any_tasks_in_any_runs_give_what_a_single_read_gives(
-    units: list[Unit], before: Piece, min_held_ms: int, random: Random
-) -> None:
-    stored = Stored(random, min_held_ms)
-    start = 0
+@given(st.randoms(use_true_random=True))
+def test_any_tasks_in_any_runs_give_what_a_single_read_gives(random: Random) -> None:
+    units, before = log_of(random), random.choice(BEFORE)
+    stored, start = Stored(random, min_held_ms=random.choice([0, 3])), 0
     for _ in range(random.randint(0, 3)):
         start = read_on(stored, units, start, before, random)
     if random.random() < 0.3:
@@ -270,10 +286,10 @@ def read_tasks(
 
 
 @fuzzed(15)
-@given(logs(), logs(5000), st.sampled_from([EMPTY, begin(), begin(opened_before={1000: (4990, 1)})]), st.randoms())
-def test_what_was_open_where_offsets_were_lost_is_told_as_it_was(
-    first: list[Unit], second: list[Unit], before: Piece, random: Random
-) -> None:
+@given(st.randoms(use_true_random=True))
+def test_what_was_open_where_offsets_were_lost_is_told_as_it_was(random: Random) -> None:
+    first, second = log_of(random, 0), log_of(random, 5000)
+    before = random.choice([EMPTY, begin(), begin(opened_before={1000: (4990, 1)})])
     lost = "OFFSETS_LOST: Offsets 9 to 4,999 were deleted."
     stored, ended, other = (Stored(random) for _ in range(3))
     for each in (stored, ended):
@@ -293,10 +309,9 @@ def test_what_was_open_where_offsets_were_lost_is_told_as_it_was(
 
 
 @fuzzed(15)
-@given(logs(BASE), logs(BASE), openings, st.randoms())
-def test_a_log_that_was_truncated_is_what_its_second_read_tells(
-    first: list[Unit], second: list[Unit], before: Piece, random: Random
-) -> None:
+@given(st.randoms(use_true_random=True))
+def test_a_log_that_was_truncated_is_what_its_second_read_tells(random: Random) -> None:
+    first, second, before = log_of(random), log_of(random), random.choice(BEFORE)
     stored = Stored(random)
     stored.run(section_rows(first, random, before=before, reach=BASE))
     is_before = [row["table"] == LSO_TIMELINE.name and row["lso_timeline"]["offset"] <= BASE for row in stored.kept]
