@@ -243,6 +243,11 @@ def of_log(out: Path, name: str, topic: str, partition: int) -> list[str]:
     return [row for row in kept(out, name) if f"'topic': '{topic}', 'partition': {partition}," in row]
 
 
+def assert_rows_of(source: LogDir, out: Path, name: str, topic: str, partition: int) -> None:
+    rows = getattr(source, name)([topic], [partition])
+    assert of_log(out, name, topic, partition) == listed(KEPT[name].arrow(KEPT[name].rows(rows)), KEPT[name]), name
+
+
 @pytest.mark.full
 def test_what_brokers_delete_stays_and_what_is_another_log_does_not(
     spark: SparkSession, stages: list[Path], logs: Path, tmp_path: Path
@@ -270,9 +275,7 @@ def test_what_brokers_delete_stays_and_what_is_another_log_does_not(
     assert {row for row in before["spans"] if f"{lost.name}/" in row and "'open'" not in row} < set(spans)
     fresh = LogDir(logs, at_rest=True)
     for name in ("batches", "spans", "lso_timeline"):
-        rows = getattr(fresh, name)(["plain-stage0"], [2])
-        expected = listed(KEPT[name].arrow(KEPT[name].rows(rows)), KEPT[name])
-        assert of_log(out, name, "plain-stage0", 2) == expected, name
+        assert_rows_of(fresh, out, name, "plain-stage0", 2)
 
 
 @pytest.mark.full
@@ -297,9 +300,7 @@ def test_a_replica_that_was_truncated_is_read_again_and_one_that_is_behind_is_no
     go(spark, logs, out)
     assert [row for row in of_log(out, "spans", "plain-stage1", 0) if "TORN_TAIL" not in row] == kept_before
     for name in ("spans", "lso_timeline"):
-        rows = getattr(LogDir(logs), name)(["plain-stage1"], [1])
-        expected = listed(KEPT[name].arrow(KEPT[name].rows(rows)), KEPT[name])
-        assert of_log(out, name, "plain-stage1", 1) == expected, name
+        assert_rows_of(LogDir(logs), out, name, "plain-stage1", 1)
 
 
 @pytest.mark.full

@@ -21,7 +21,7 @@ from toolkit.analysis.lso import lso_steps
 from toolkit.analysis.ordering import taken
 from toolkit.analysis.spans import EMPTY, OPEN, SPAN, Piece, Spans, merge, span_table
 from toolkit.errors import UsageError
-from toolkit.formats.columns import integers
+from toolkit.formats.columns import from_ipc, integers, to_ipc
 from toolkit.schema import Row
 
 __all__ = ["COUNTED", "LogState", "Section", "SectionRows"]
@@ -214,9 +214,9 @@ class LogState:
             "records": self._records,
             "bytes": self._bytes,
             "before": np.array([(at, *both) for at, both in self._before.items()], COUNTED).tobytes(),
-            "holds": _to_ipc(pa.concat_tables([self._settled(), marks.slice(0, 1)])),
+            "holds": to_ipc(pa.concat_tables([self._settled(), marks.slice(0, 1)])),
         }
-        return _to_ipc(pa.Table.from_pylist([row], schema=FORM))
+        return to_ipc(pa.Table.from_pylist([row], schema=FORM))
 
     @classmethod
     def from_bytes(
@@ -229,7 +229,7 @@ class LogState:
         UsageError
             If another release wrote it, whose form is not known here.
         """
-        (row,) = _from_ipc(data).to_pylist()
+        (row,) = from_ipc(data).to_pylist()
         if row["version"] != VERSION:
             raise UsageError("Another release of this package wrote these tables.", do="Run it into a new place.")
         state = cls(topic=topic, partition=partition, broker_id=broker_id, min_held_ms=min_held_ms)
@@ -240,7 +240,7 @@ class LogState:
         state._files = {name: number for number, name in enumerate(row["files"])}
         state._records, state._bytes = row["records"], row["bytes"]
         state._before = {at: (records, size) for at, records, size in np.frombuffer(row["before"], COUNTED).tolist()}
-        state._keep(_from_ipc(row["holds"]))
+        state._keep(from_ipc(row["holds"]))
         return state
 
     @property
@@ -325,15 +325,3 @@ def _between(row: Row, before: dict[int, tuple[int, int]], ends: dict[int, tuple
     if first is None or last is None or row["truncated"]:
         return {"records_held": None, "bytes_held": None}
     return {"records_held": last[0] - first[0], "bytes_held": last[1] - first[1]}
-
-
-def _to_ipc(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
-
-
-def _from_ipc(data: bytes) -> pa.Table:
-    with pa.ipc.open_stream(data) as reader:
-        return reader.read_all()

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from toolkit.schema import Table, arrow_type
 from toolkit.schema.table import LAST_TIME
 
-__all__ = ["arrow_table", "codes", "integers", "labels", "milliseconds", "numbers", "times"]
+__all__ = ["arrow_table", "codes", "from_ipc", "integers", "labels", "milliseconds", "numbers", "times", "to_ipc"]
 
 Array = npt.NDArray[Any]
 
@@ -75,3 +75,17 @@ def arrow_table(table: Table, columns: Mapping[str, Any], *, rows: int) -> pa.Ta
         else:
             arrays.append(pa.repeat(pa.scalar(given, type_), rows))
     return pa.Table.from_arrays(arrays, schema=table.arrow_schema)
+
+
+def to_ipc(table: pa.Table) -> bytes:
+    """A table as an Arrow IPC stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
+
+
+def from_ipc(data: bytes) -> pa.Table:
+    """The table in an Arrow IPC stream."""
+    with pa.ipc.open_stream(data) as reader:
+        return reader.read_all()

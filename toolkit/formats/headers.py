@@ -66,6 +66,11 @@ class Damage(NamedTuple):
         """Whether it is what a crash leaves, or a broker that is writing."""
         return self.reason.startswith("TORN_TAIL")
 
+    @property
+    def is_unreadable(self) -> bool:
+        """Whether the file could not be opened or read, so that it may be whole."""
+        return self.reason.startswith("UNREADABLE")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Scanned:

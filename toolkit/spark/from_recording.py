@@ -9,6 +9,7 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from toolkit.schema import RECORDED, Row
@@ -18,7 +19,7 @@ from toolkit.spark.tables import RECORDED_AS
 from toolkit.spark.types import struct_type
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 __all__ = ["RecordedSamples", "is_recording", "list_samples", "store_samples"]
 
@@ -83,7 +84,7 @@ def store_samples(
             store.write(
                 RECORDED_AS[name],
                 RECORDED[name],
-                reduce(lambda one, other: one.unionByName(other), frames),
+                reduce(DataFrame.unionByName, frames),
                 run_id=run_id,
             )
         except PySparkException as error:  # the recorder has merged files since they were listed

@@ -17,6 +17,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
 
 from toolkit.analysis.coordinator import IdState, advance, current
+from toolkit.formats.columns import from_ipc, to_ipc
 from toolkit.formats.headers import Damage
 from toolkit.formats.records import STATE_TOPIC
 from toolkit.schema import COORDINATOR_EVENTS, HISTORIES, Row
@@ -32,8 +33,6 @@ __all__ = ["current_histories", "fold_histories", "remembered_records"]
 NEW, BEFORE, LAST, UNREAD, NEWEST = "new", "before", "last", "unread", "newest"
 """What a record is: one to read, or of what is remembered: the one before the last of its id, those, what could not be
 read, or the newest time of all."""
-
-UNREADABLE = "UNREADABLE"
 
 RECORDS = StructType(
     [
@@ -129,9 +128,9 @@ def _of_partition(rows: pa.Table) -> Iterator[pa.RecordBatch]:
         found += final
         kept += _records_of(state, log)
     if found:
-        yield from stage_rows(HISTORIES.name, HISTORIES.arrow(found), log=log, is_final=True)
+        yield stage_rows(HISTORIES.name, HISTORIES.arrow(found), log=log, is_final=True)
     ends = [row["offset"] + 1 for row in kept if row["offset"] is not None]
-    newest = {**dict.fromkeys(RECORDS.names), "role": NEWEST, "timestamp": latest}
+    newest = {"role": NEWEST, "timestamp": latest, "txn_state_partition": records[0]["txn_state_partition"], LOG: log}
     state_row = {
         "log": log,
         "topic": STATE_TOPIC,
@@ -140,11 +139,11 @@ def _of_partition(rows: pa.Table) -> Iterator[pa.RecordBatch]:
         "log_end_offset": max(ends, default=None),
         "leader_epoch": max((row["leader_epoch"] for row in kept if row["leader_epoch"] is not None), default=-1),
         "is_damaged": any(row["error"] is not None for row in kept),
-        "is_unread": any(row["role"] == NEW and str(row["error"]).startswith(UNREADABLE) for row in records),
+        "is_unread": any(row["role"] == NEW and Damage(0, 0, str(row["error"])).is_unreadable for row in records),
         "latest": latest,
-        "remembered": _packed([newest | {"txn_state_partition": records[0]["txn_state_partition"], LOG: log}, *kept]),
+        "remembered": to_ipc(pa.Table.from_pylist([newest, *kept], schema=RECORDS_SCHEMA)),
     }
-    yield from stage_rows(STATE.name, STATE.arrow([state_row]), log=log, is_final=False)
+    yield stage_rows(STATE.name, STATE.arrow([state_row]), log=log, is_final=False)
 
 
 def _once(records: list[Row]) -> list[Row]:
@@ -199,7 +198,7 @@ def _records_of(state: IdState, log: str) -> Iterator[Row]:
 def _current(batches: Iterable[pa.RecordBatch], *, latest: dt.datetime | None) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for row in batch.to_pylist():
-            records = _from_ipc(row["remembered"]).to_pylist()
+            records = from_ipc(row["remembered"]).to_pylist()
             found: list[Row] = []
             unread = [each for each in records if each["role"] == UNREAD]
             for transactional_id, group in groupby(records, key=lambda each: each["transactional_id"]):
@@ -235,17 +234,4 @@ def _place(row: Row) -> tuple[str, int, int] | None:
 def _unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for packed in batch.column("remembered").to_pylist():
-            yield from _from_ipc(packed).combine_chunks().to_batches()
-
-
-def _packed(records: list[Row]) -> bytes:
-    sink = pa.BufferOutputStream()
-    table = pa.Table.from_pylist(records, schema=RECORDS_SCHEMA)
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
-
-
-def _from_ipc(packed: bytes) -> pa.Table:
-    with pa.ipc.open_stream(packed) as reader:
-        return reader.read_all()
+            yield from from_ipc(packed).combine_chunks().to_batches()

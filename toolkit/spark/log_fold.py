@@ -31,8 +31,6 @@ __all__ = ["fold"]
 KEY = ("topic", "partition", "log")
 PLACE = ("topic", "partition", "broker_id")
 ENDED_UNREAD = "OFFSETS_LOST: Its end was deleted from the log before it was read."
-NEVER = 1 << 62
-UNREADABLE = "UNREADABLE"
 STATES = (REMEMBERED, LOST, TRUNCATED)
 OTHERS = (*STATES, DAMAGE, TAIL, REACH, STOP)  # all others are of a section
 
@@ -131,7 +129,7 @@ class _Log:
             "latest": None if state.end_time < 0 else utc(state.end_time),
             "remembered": state.to_bytes(),
         }
-        yield from stage_rows(STATE.name, STATE.arrow([row]), log=self.name, is_final=False)
+        yield stage_rows(STATE.name, STATE.arrow([row]), log=self.name, is_final=False)
 
     def _remember(self, row: Row) -> Iterator[pa.RecordBatch]:
         place: Any = {name: row[name] for name in PLACE}
@@ -159,9 +157,9 @@ class _Log:
     def _reach(self, offset: int) -> Iterator[pa.RecordBatch]:
         """The log ends there; where the newest segment begins there, the next run reads no earlier one again."""
         if offset >= (self.state.log_end_offset or 0):
-            is_behind = [_base_offset(row["file"]) >= offset for row in self.tail]
-            tail, self.tail = self.tail, [row for row, is_ in zip(self.tail, is_behind, strict=True) if is_]
-            yield from self._damage([row for row in tail if row not in self.tail], is_final=True)
+            before = [row for row in self.tail if not _is_read_again(row["file"], offset)]
+            self.tail = [row for row in self.tail if _is_read_again(row["file"], offset)]
+            yield from self._damage(before, is_final=True)
             self.state.log_end_offset = offset
 
     def _damage(self, rows: list[Row], *, is_final: bool) -> Iterator[pa.RecordBatch]:
@@ -170,23 +168,23 @@ class _Log:
         state = self.state
         self.is_damaged |= any(not Damage(0, 0, row["error"]).is_torn for row in rows)
         state.is_damaged |= is_final and self.is_damaged
-        self.is_unread |= any(row["error"].startswith(UNREADABLE) for row in rows)
+        self.is_unread |= any(Damage(0, 0, row["error"]).is_unreadable for row in rows)
         place = {"topic": state.topic, "partition": state.partition, "broker_id": state.broker_id}
         told = [{**place, **{name: row.get(name) for name in ("file", "position", "error")}} for row in rows]
         yield from self._spans(SPANS.arrow(told), is_final=is_final)
 
     def _spans(self, spans: pa.Table, *, is_final: bool) -> Iterator[pa.RecordBatch]:
         if spans.num_rows:
-            yield from stage_rows(SPANS.name, spans, log=self.name, is_final=is_final)
+            yield stage_rows(SPANS.name, spans, log=self.name, is_final=is_final)
 
     def _steps(self, steps: Any, *, is_final: bool) -> Iterator[pa.RecordBatch]:
         if len(steps):
             state = self.state
             table = lso_table(steps, topic=state.topic, partition=state.partition, broker_id=state.broker_id)
-            yield from stage_rows("lso_timeline", table, log=self.name, is_final=is_final)
+            yield stage_rows("lso_timeline", table, log=self.name, is_final=is_final)
 
 
-def _base_offset(file: str | None) -> int:
-    """Of a segment; what is none is read again by every run."""
-    found = None if file is None else segment_base_offset(file.replace("\\", "/").rpartition("/")[2])
-    return NEVER if found is None else found
+def _is_read_again(file: str | None, offset: int) -> bool:
+    """Whether a run that goes on at an offset reads this file: a segment from there on, or no segment."""
+    base_offset = None if file is None else segment_base_offset(file.replace("\\", "/").rpartition("/")[2])
+    return base_offset is None or base_offset >= offset

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from toolkit.analysis.spans import EMPTY
-from toolkit.sources.log_tables import clip
 from toolkit.sources.logdir.folder import FolderLog
 from toolkit.sources.logdir.log import Log
 from toolkit.sources.logdir.window import known_before
@@ -21,15 +20,14 @@ __all__ = ["pieces_of_logs", "pieces_of_run"]
 
 def pieces_of_run(run: Run, options: LogOptions) -> Iterator[pa.Table]:
     """A section of a log in a folder; the first one of a log begins with what is known before it."""
-    log = FolderLog(run.replica)
-    start = None if options.starts is None else options.starts[name_of(log)]
+    begins = run.section == 0 and run.start is None
     return _tables(
         piece_batches(
-            run.parts(start=start, stop=None),
+            run.parts(stop=None),
             run.where,
-            log=name_of(log),
+            log=run.log,
             section=run.section,
-            before=known_before(log, None) if run.section == 0 and start is None else EMPTY,
+            before=known_before(FolderLog(run.replica), None) if begins else EMPTY,
             log_end_offset=run.log_end_offset if run.is_last else None,
         )
     )
@@ -46,7 +44,7 @@ def pieces_of_logs(logs: Sequence[Log], options: LogOptions) -> Iterator[pa.Tabl
             continue
         yield from _tables(
             piece_batches(
-                clip(log.parts(start=start), start=start),
+                log.parts(start=start),
                 log.where,
                 log=name,
                 before=known_before(log, None) if start is None else EMPTY,

@@ -90,26 +90,32 @@ def _cut(logs: Sequence[FolderLog], options: LogOptions) -> dict[Log, list[Split
     stop: Any = options.stop
 
     def cut(log: FolderLog) -> list[Split]:
-        start: Any = options.start if options.starts is None else options.starts[name_of(log)]
-        return splits(log.listing, start=start, stop=stop, max_bytes=options.max_partition_bytes)
+        return splits(log.listing, start=_start(log, options), stop=stop, max_bytes=options.max_partition_bytes)
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
         return dict(zip(logs, pool.map(cut, logs), strict=True))
+
+
+def _start(log: Log, options: LogOptions) -> int | None:
+    start: Any = options.start if options.starts is None else options.starts[name_of(log)]
+    return start  # type: ignore[no-any-return]
 
 
 def _of_segments(cut: dict[Log, list[Split]], options: LogOptions) -> Iterator[Stretches]:
     each = [(log, split) for log, mine in cut.items() for split in mine]
     for bundle in _bundled(each, lambda one: one[1].size + TO_OPEN, options.max_partition_bytes):
         runs = groupby(bundle, key=lambda one: one[0])
-        yield Stretches([_run(log, [split for _, split in mine], cut[log]) for log, mine in runs])
+        yield Stretches([_run(log, [split for _, split in mine], cut[log], _start(log, options)) for log, mine in runs])
 
 
-def _run(log: Log, mine: Sequence[Split], of_log: Sequence[Split]) -> Run:
+def _run(log: Log, mine: Sequence[Split], of_log: Sequence[Split], start: int | None) -> Run:
     assert isinstance(log, FolderLog)
     return Run(
         where=log.where,
-        splits=mine,
+        log=name_of(log),
         replica=log.replica,
+        start=start,
+        splits=mine,
         section=of_log.index(mine[0]),
         is_last=mine[-1] == of_log[-1],
         log_end_offset=log.base_offsets[-1],

@@ -10,10 +10,8 @@ import pyarrow as pa
 
 from toolkit.schema import TABLES, Row
 from toolkit.sources import log_tables
-from toolkit.sources.log_tables import Part
 from toolkit.sources.logdir import tables
 from toolkit.sources.logdir.contents import Contents
-from toolkit.sources.logdir.folder import FolderLog
 from toolkit.sources.logdir.log import Log
 from toolkit.sources.logdir.share import Share
 from toolkit.sources.logdir.state import partition_row, producer_rows
@@ -59,12 +57,8 @@ def read_work(work: Stretches | Logs, options: LogOptions) -> Iterator[pa.Table]
 
 
 def _batches_of_run(run: Run, options: LogOptions) -> Iterator[pa.Table]:
-    return log_tables.batch_tables(_parts(run, options), run.where, producer_id=options.producer_id)
-
-
-def _parts(run: Run, options: LogOptions) -> Iterator[Part]:
-    start = options.start if options.starts is None else options.starts[name_of(FolderLog(run.replica))]
-    return run.parts(start=start, stop=options.stop, crc=options.crc)
+    stop: Any = options.stop
+    return log_tables.batch_tables(run.parts(stop=stop, crc=options.crc), run.where, producer_id=options.producer_id)
 
 
 def _in_tables(rows: Iterable[Row], name: str) -> Iterator[pa.Table]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
 
 from pyspark.sql.datasource import InputPartition
 
@@ -25,10 +24,14 @@ class Run:
     ----------
     where
         Whose.
+    log
+        Its name, see `toolkit.spark.log_listing.name_of`.
+    replica
+        Where it is.
+    start
+        From which offset on it is read; from its beginning if null.
     splits
         In the order of the log.
-    replica
-        Where the log is.
     section
         Number of the first of them among those that are read of the log.
     is_last
@@ -38,15 +41,18 @@ class Run:
     """
 
     where: Where
-    splits: Sequence[Split]
+    log: str
     replica: Replica
+    start: int | None
+    splits: Sequence[Split]
     section: int
     is_last: bool
     log_end_offset: int
 
-    def parts(self, *, start: Any, stop: Any, crc: bool = False) -> Iterator[Part]:
-        """What is read of them, from `start` to before `stop`; whether the checksums are right where `crc` is asked."""
-        return clip(chain.from_iterable(read_split(split, crc=crc) for split in self.splits), start=start, stop=stop)
+    def parts(self, *, stop: int | None, crc: bool = False) -> Iterator[Part]:
+        """What is read of them, up to before `stop`; with `crc` also whether the checksums are right."""
+        parts = chain.from_iterable(read_split(split, crc=crc) for split in self.splits)
+        return clip(parts, start=self.start, stop=stop)
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from toolkit.errors import UsageError
@@ -43,9 +43,10 @@ from toolkit.spark.store import RUN_ID, Store, open_store
 from toolkit.spark.summary import Read, Summary, summarised
 from toolkit.spark.tables import KEPT, RECORDED_AS
 from toolkit.spark.told import plainly_told
+from toolkit.spark.types import spark_table
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 __all__ = ["findings", "findings_over_time", "fold", "joined_findings", "rows_of", "run"]
 
@@ -53,7 +54,6 @@ Place = str | os.PathLike[str]
 Progress = Callable[[str, bool], object]
 AT_ONCE = 4  # tables: while one job is planned, or ends with a single task, another one works
 ANSWERS = "answers"
-NEVER = 1 << 62
 STAGE = "stage"
 
 
@@ -128,7 +128,7 @@ def run(
             going.recordings()
             going.findings()
             going.end()
-        return summarised(store, going.run_id, going.read(), is_live=isinstance(source, Cluster), started=started)
+        return summarised(store, going.run_id, going.read(), started=started)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,10 +144,11 @@ def _sources(
     source: Place | Sequence[Place] | Cluster,
     *,
     topics: Sequence[str] | None,
-    **of_files: Any,
+    is_consistent: bool,
+    txn_state_partitions: int | None,
 ) -> _Sources:
     if isinstance(source, Cluster):
-        if any(of_files.values()):
+        if is_consistent or txn_state_partitions:
             raise UsageError("at_rest and txn_state_partitions are said of files.", do="Leave them out.")
         register(spark, config=source.config)
         return _Sources(logs=list_partitions(spark, source, topics=topics))
@@ -155,10 +156,12 @@ def _sources(
     paths = [os.fspath(path) for path in ([source] if isinstance(source, str | os.PathLike) else source)]
     recorded = [path for path in paths if is_recording(spark, path)]
     others = [path for path in paths if path not in recorded]
-    return _Sources(
-        logs=list_files(spark, others, topics=topics, **of_files) if others else None,
-        recordings=[list_samples(spark, path) for path in recorded],
-    )
+    logs = None
+    if others:
+        logs = list_files(
+            spark, others, topics=topics, is_consistent=is_consistent, txn_state_partitions=txn_state_partitions
+        )
+    return _Sources(logs=logs, recordings=[list_samples(spark, path) for path in recorded])
 
 
 @dataclass(slots=True, kw_only=True)
@@ -177,6 +180,8 @@ class _Run:
         Its number.
     plans
         How each log is read on.
+    known
+        What was listed, by log.
     """
 
     store: Store
@@ -184,6 +189,7 @@ class _Run:
     states: Mapping[str, Row]
     run_id: int
     plans: Mapping[str, LogPlan]
+    known: Mapping[str, Row]
     min_held_ms: int
     progress: Progress
     new_states: list[DataFrame] = field(default_factory=list)
@@ -203,6 +209,7 @@ class _Run:
             states=states,
             run_id=run_id,
             plans=plans,
+            known=sources.logs.known if sources.logs else {},
             min_held_ms=min_held_ms,
             progress=progress,
         )
@@ -274,7 +281,7 @@ class _Run:
         logs = self.sources.logs
         if logs is not None and self.asks:
             rows.append({"log": ANSWERS, "listing": self._signature(logs), "is_held": False})
-        others = self.store.spark.createDataFrame(_spark(STATE.arrow(rows)))
+        others = self.store.spark.createDataFrame(spark_table(STATE.arrow(rows)))
         written = self._all_states(others.select(*STATE.names))
         self._together({"state": lambda: self.store.replace(STATE.name, STATE, written, run_id=self.run_id)})
 
@@ -296,9 +303,9 @@ class _Run:
             frames.append(fold(pieces, min_held_ms=self.min_held_ms))
         if (events := logs.events(plans)) is not None:
             frames.append(fold_histories(events, remembered_records(_of(known, of_ids))))
-        staged = self.store.replace_plain(STAGE, reduce(_union, frames))
+        staged = self.store.replace_plain(STAGE, reduce(DataFrame.unionByName, frames))
         state = rows_of(staged, STATE.name)
-        named = [(log, row["listing"], row["topic_id"]) for log, row in logs.known.items() if log in plans]
+        named = [(log, row["listing"], row["topic_id"]) for log, row in self.known.items() if log in plans]
         beside = spark.createDataFrame(named, "log string, new_listing string, new_topic_id string")
         state = state.join(sf.broadcast(beside), "log").withColumns(
             {"listing": sf.col("new_listing"), "topic_id": sf.col("new_topic_id")}
@@ -349,14 +356,10 @@ class _Run:
 
     def _left_logs(self) -> list[str]:
         """Replicas of ``__transaction_state`` that do not have most of their partition any more."""
-        read = {self._partition_of(log): log for log in self.plans if log.endswith(IDS)}
+        read = {self.known[log]["partition"]: log for log in self.plans if log.endswith(IDS)}
         return [
             log for log, state in self.states.items() if log.endswith(IDS) and read.get(state["partition"], log) != log
         ]
-
-    def _partition_of(self, log: str) -> int | None:
-        logs = self.sources.logs
-        return None if logs is None else logs.known[log]["partition"]
 
     def _all_states(self, *others: DataFrame) -> DataFrame:
         """What is remembered of all logs, with what this run has learnt."""
@@ -364,7 +367,7 @@ class _Run:
         new = [*self.new_states, *others]
         if not new:
             return before
-        known = reduce(_union, new)
+        known = reduce(DataFrame.unionByName, new)
         gone = _of(before, self._left_logs(), wanted=False)
         return gone.join(sf.broadcast(known.select("log")), "log", "left_anti").select(*STATE.names).unionByName(known)
 
@@ -399,7 +402,7 @@ class _Run:
         logs = self.sources.logs
         is_open = sf.col("marker_offset").isNull()
         if logs is not None and logs.is_consistent:
-            places = {(row["topic"], row["partition"]) for row in logs.known.values()}
+            places = {(row["topic"], row["partition"]) for row in self.known.values()}
             known = self.store.spark.createDataFrame(sorted(places, key=str), "topic string, partition int")
         else:
             known = answers.select(
@@ -425,10 +428,10 @@ class _Run:
 
 
 BEHIND = {
-    "spans": f"(coalesce(marker_offset, first_offset, {NEVER}) >= {{offset}} OR first_offset >= {{offset}})",
+    "spans": "coalesce(greatest(marker_offset, first_offset) >= {offset}, true)",
     "lso_timeline": "offset > {offset}",
     "histories": "last_offset >= {offset}",
-    "batches": f"coalesce(base_offset, {NEVER}) >= {{offset}}",
+    "batches": "coalesce(base_offset >= {offset}, true)",
 }
 """Which rows lie at an offset or behind it."""
 
@@ -440,13 +443,3 @@ def _is_of(log: str) -> str:
 def _of(states: DataFrame, logs: Iterable[str], *, wanted: bool = True) -> DataFrame:
     names = states.sparkSession.createDataFrame([(log,) for log in logs], "log string")
     return states.join(sf.broadcast(names), "log", "left_semi" if wanted else "left_anti")
-
-
-def _union(one: DataFrame, other: DataFrame) -> DataFrame:
-    return one.unionByName(other)
-
-
-def _spark(table: pa.Table) -> pa.Table:
-    from toolkit.spark.types import spark_table
-
-    return spark_table(table)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -11,7 +10,7 @@ from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
 from toolkit.schema import HISTORIES, LSO_TIMELINE, SPANS, Column, Table
 from toolkit.schema.table import BOOL, INT32, INT64, STRING, TIME
-from toolkit.spark.types import spark_schema, spark_table, struct_type
+from toolkit.spark.struct_columns import arrow_fields, struct_arrays, struct_fields
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -44,51 +43,25 @@ STATE = Table(
     sort=("log",),
 )
 
-STAGED: Mapping[str, Table] = {each.name: each for each in (SPANS, LSO_TIMELINE, HISTORIES, STATE)}
-
-
-def _nullable(struct: StructType) -> StructType:
-    return StructType([StructField(field.name, field.dataType) for field in struct])
-
+STAGED = [(each.name, each) for each in (SPANS, LSO_TIMELINE, HISTORIES, STATE)]
 
 STAGE = StructType(
     [
         StructField("table", StringType()),
         StructField(LOG, StringType()),
         StructField(IS_FINAL, BooleanType()),
-        *(StructField(name, _nullable(struct_type(table))) for name, table in STAGED.items()),
+        *struct_fields(STAGED),
     ]
 )
 """Spark's schema: the name of the table that a row is of, its log, and a struct for each table, null for all others."""
 
-STAGE_SCHEMA = pa.schema(
-    [
-        pa.field("table", pa.string()),
-        pa.field(LOG, pa.string()),
-        pa.field(IS_FINAL, pa.bool_()),
-        *(
-            pa.field(name, pa.struct([field.with_nullable(True) for field in spark_schema(table.arrow_schema)]))
-            for name, table in STAGED.items()
-        ),
-    ]
-)
+STAGE_SCHEMA = pa.schema([("table", pa.string()), (LOG, pa.string()), (IS_FINAL, pa.bool_()), *arrow_fields(STAGED)])
 
 
-def stage_rows(table: str, rows: pa.Table, *, log: str, is_final: bool) -> list[pa.RecordBatch]:
+def stage_rows(table: str, rows: pa.Table, *, log: str, is_final: bool) -> pa.RecordBatch:
     """Rows of a declared table as rows of `STAGE`."""
-    found = []
-    for batch in spark_table(rows).combine_chunks().to_batches():
-        columns: list[pa.Array] = [pa.repeat(table, batch.num_rows), pa.repeat(log, batch.num_rows)]
-        columns.append(pa.repeat(is_final, batch.num_rows))
-        for name in STAGED:
-            type_ = STAGE_SCHEMA.field(name).type
-            if name == table:
-                arrays = [column.cast(each.type) for column, each in zip(batch.columns, type_, strict=True)]
-                columns.append(pa.StructArray.from_arrays(arrays, fields=list(type_)))
-            else:
-                columns.append(pa.nulls(batch.num_rows, type_))
-        found.append(pa.RecordBatch.from_arrays(columns, schema=STAGE_SCHEMA))
-    return found
+    leading = [pa.repeat(value, len(rows)) for value in (table, log, is_final)]
+    return pa.RecordBatch.from_arrays([*leading, *struct_arrays(STAGED, table, rows)], schema=STAGE_SCHEMA)
 
 
 def rows_of(staged: DataFrame, table: str) -> DataFrame:

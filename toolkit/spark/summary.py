@@ -7,16 +7,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from toolkit.schema import FINDINGS, Row
 from toolkit.spark.store import RUN_ID, Store
 from toolkit.spark.tables import KEPT, RECORDED_AS
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 __all__ = ["Counts", "Read", "Summary", "summarised"]
 
@@ -97,7 +94,7 @@ class Summary:
         return self.tables["spans"].errors if "spans" in self.tables else 0
 
 
-def summarised(store: Store, run_id: int, read: Sequence[Read], *, is_live: bool, started: float) -> Summary:
+def summarised(store: Store, run_id: int, read: Sequence[Read], *, started: float) -> Summary:
     """What a run did that began at this time of `time.monotonic`, by what is kept now."""
     samples = store.find(RECORDED_AS["samples"])
     names = [name for name in KEPT if samples is not None or not name.startswith("recorded_")]
@@ -121,7 +118,7 @@ def _counts(tables: Mapping[str, DataFrame], *, run_id: int) -> dict[str, Counts
     """How many rows tables have, counted in one stage: each more costs a new session a quarter of a second."""
     if not tables:
         return {}
-    rows = reduce(_union, (_marked(frame, name, run_id) for name, frame in tables.items()))
+    rows = reduce(DataFrame.unionByName, (_marked(frame, name, run_id) for name, frame in tables.items()))
     sums = rows.groupBy("name").agg(
         sf.count(sf.lit(1)).alias("rows"), sf.count_if("is_error").alias("errors"), sf.count_if("is_new").alias("new")
     )
@@ -144,7 +141,7 @@ def _now(store: Store, samples: DataFrame | None) -> list[Row]:
     times = [store.load("answers", KEPT["answers"]).agg(sf.min("observed_at").alias("since"))]
     if samples is not None:
         times.append(samples.where("error is null").agg(sf.max("sample").alias("since")))
-    since = reduce(_union, times).agg(sf.max("since").alias("since"))
+    since = reduce(DataFrame.unionByName, times).agg(sf.max("since").alias("since"))
     findings = store.load("findings", KEPT["findings"])
     is_open = sf.col("held_to").isNull() & (sf.col("verdict") != ENDED)
     is_newest = sf.col("observed_at") >= sf.coalesce("since", sf.lit(0).cast("timestamp"))
@@ -152,7 +149,3 @@ def _now(store: Store, samples: DataFrame | None) -> list[Row]:
     found = open_now.select(*FINDINGS.names).toArrow().cast(FINDINGS.arrow_schema)
     rows: list[Row] = found.sort_by([(name, "ascending") for name in FINDINGS.sort]).to_pylist()
     return rows
-
-
-def _union(one: DataFrame, other: DataFrame) -> DataFrame:
-    return one.unionByName(other)

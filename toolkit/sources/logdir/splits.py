@@ -122,7 +122,7 @@ def _read(split: Split, crc: bool) -> Iterator[Scanned]:
 
 
 def _is_unreadable(scanned: Scanned) -> bool:
-    return any(damage.reason.startswith("UNREADABLE") for damage in scanned.damage)
+    return any(damage.is_unreadable for damage in scanned.damage)
 
 
 def _joined(one: Scanned, other: Scanned) -> Scanned:
