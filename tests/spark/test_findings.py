@@ -12,25 +12,16 @@ import pytest
 
 from tests.analysis.histories import KINDS, Step, batches
 from tests.analysis.test_holders import HERE, history
-from tests.analysis.test_over_time import due, of_log, sample, seen
+from tests.analysis.test_over_time import due, sample, seen
 from toolkit.analysis import holds as rules
 from toolkit.analysis.amounts import amounts
 from toolkit.analysis.closing import close_by_log, without_short
 from toolkit.analysis.holders import by_producer, held_findings, stretch
-from toolkit.analysis.joined import joined
 from toolkit.analysis.over_time import looks, over_time
 from toolkit.analysis.spans import finish, piece, span_table
 from toolkit.formats.headers import Headers
 from toolkit.schema import FINDINGS, HISTORIES, RECORDED, SAMPLES, SPANS, Row, Table, utc
-from toolkit.spark.findings import (
-    closed_findings,
-    findings,
-    findings_over_time,
-    joined_findings,
-    without_short_findings,
-)
-from toolkit.spark.log_holds import best_logs
-from toolkit.spark.stage import STATE
+from toolkit.spark.findings import best_logs, findings, findings_over_time, markers, near_histories
 from toolkit.spark.types import spark_table
 
 if TYPE_CHECKING:
@@ -81,10 +72,6 @@ def held(spans: pa.Table, headers: Headers, answers: Sequence[Row] = (), *, min_
     return found
 
 
-def held_frame(spark: SparkSession, found: Sequence[Row]) -> DataFrame:
-    return frame(spark, [rules.HOLDS.arrow(found)])
-
-
 def frame(spark: SparkSession, tables: Sequence[pa.Table]) -> DataFrame:
     """Arrow tables as a DataFrame, in several partitions.
 
@@ -119,13 +106,10 @@ def test_findings_are_those_of_the_rules_run_partition_by_partition(spark: Spark
         holds = held(found[partition], logs[partition], mine, min_held_ms=2_000)
         all_held += holds
         expected += held_findings(holds, histories=by_producer(told), answers=mine, min_held_ms=2_000)
-    made = findings(
-        held_frame(spark, all_held),
-        histories=frame(spark, [HISTORIES.arrow(told)]),
-        answers=frame(spark, [FINDINGS.arrow(answers)]),
-        min_held_ms=2_000,
-    )
-    same(rows(made), FINDINGS.arrow(expected).to_pylist())
+    near = near_histories(all_held, frame(spark, [HISTORIES.arrow(told)]))
+    assert len(near) < len(told)
+    made = findings(all_held, histories=near, answers=answers, min_held_ms=2_000)
+    same(FINDINGS.arrow(made).to_pylist(), FINDINGS.arrow(expected).to_pylist())
     shown = {(row["verdict"], row["transactional_id"] is None, row["cause"] is None) for row in expected}
     assert {("ended", False, False), ("ended", True, True), ("hanging", True, True), ("unknown", False, True)} <= shown
 
@@ -190,21 +174,25 @@ def random_answers(partition: int, spans: pa.Table) -> list[Row]:
     ]
 
 
-def test_without_answers_and_histories_a_log_tells_what_it_can(spark: SparkSession) -> None:
+def test_without_answers_and_histories_a_log_tells_what_it_can() -> None:
     headers = batches([Step("data", 1), Step("data", 2), Step("commit", 1, wait=90_000)])
-    over, still = rows(findings(held_frame(spark, held(log(headers), headers))))[::-1]
+    over, still = by_verdict(findings(held(log(headers), headers), histories=(), answers=(), min_held_ms=60_000))
     assert (over["verdict"], over["held_ms"], over["transactional_id"]) == ("ended", 90_001, None)
-    assert over["reason"].endswith("No record of __transaction_state was read.")
+    assert over["reason"].endswith("No record of __transaction_state that was read names its producer id.")
     assert (still["verdict"], still["missing"]) == (
         "unknown",
-        ["the coordinators' answer: no finding of now was given"],
+        ["the coordinators' answer: the findings of now that were given do not tell of this transaction"],
     )
 
 
-def test_of_several_logs_the_one_that_has_most_of_its_partition_is_judged(spark: SparkSession) -> None:
+def by_verdict(found: Iterable[Row]) -> list[Row]:
+    return sorted(found, key=lambda row: str(row["verdict"]))
+
+
+def test_of_several_logs_the_one_that_has_most_of_its_partition_is_judged() -> None:
     def state(broker_id: int, **other: Any) -> Row:
         place = {"log": f"{broker_id}:/orders-0/", "topic": "orders", "partition": 0, "broker_id": broker_id}
-        known = {"log_end_offset": 9, "leader_epoch": 4, "is_damaged": False, "is_held": True, "remembered": b""}
+        known = {"log_end_offset": 9, "leader_epoch": 4, "is_damaged": False, "is_held": True}
         return {**place, **known, **other}
 
     logs = [
@@ -216,14 +204,14 @@ def test_of_several_logs_the_one_that_has_most_of_its_partition_is_judged(spark:
         {**state(5, log_end_offset=99), "log": "5:/__transaction_state-0/#ids"},
         state(6, partition=1, is_held=False),
     ]
-    found = best_logs(frame(spark, [STATE.arrow(logs)])).collect()
-    assert [row["log"] for row in found] == ["2:/orders-0/"]
+    assert best_logs(logs) == ["2:/orders-0/"]
 
 
-def test_what_only_a_snapshot_tells_of_holds_the_lso_too(spark: SparkSession) -> None:
+def test_what_only_a_snapshot_tells_of_holds_the_lso_too() -> None:
     headers = batches([Step("data", 1), Step("commit", 1, wait=90_000)], base_offset=50)
     spans = log(headers, opened_before={9000: (3, 0)})
-    (row,) = rows(findings(held_frame(spark, held(spans, headers, min_held_ms=100_000))))
+    holds = held(spans, headers, min_held_ms=100_000)
+    (row,) = findings(holds, histories=(), answers=(), min_held_ms=60_000)
     assert (row["producer_id"], row["start_offset"], row["verdict"]) == (9000, 3, "unknown")
     assert (row["held_from"], row["records_held"], row["offsets_held"]) == (None, None, 49)
 
@@ -244,13 +232,15 @@ def test_a_producer_id_with_many_transactions_is_matched_by_those_that_are_near(
     ]
     mine: Row = {"start_time": utc(1_000), "decided_at": utc(91_001), "end_time": utc(91_002), "first_offset": 9_999}
     told = [*others, history(producer_id=1000, producer_epoch=0, reason="This one.", **mine)]
-    made = findings(held_frame(spark, held(log(headers), headers)), histories=frame(spark, [HISTORIES.arrow(told)]))
-    (row,) = rows(made)
+    holds = held(log(headers), headers)
+    near = near_histories(holds, frame(spark, [HISTORIES.arrow(told)]))
+    assert len(near) < 5
+    (row,) = findings(holds, histories=near, answers=(), min_held_ms=60_000)
     assert row["reason"].endswith("This one.")
     assert row["opened_at"] == dt.datetime(1970, 1, 1, 0, 0, 1, tzinfo=dt.UTC)
 
 
-def test_a_recording_over_time_and_beside_a_log(spark: SparkSession) -> None:
+def test_a_recording_over_time(spark: SparkSession) -> None:
     recorded = [
         *(seen(number, partition=0) for number in (1, 2, 5)),
         *(seen(number, "ongoing", partition=1, producer_id=8) for number in (5, 9)),
@@ -268,26 +258,22 @@ def test_a_recording_over_time_and_beside_a_log(spark: SparkSession) -> None:
     over = findings_over_time(frame(spark, [table.arrow(recorded)]), frame(spark, [SAMPLES.arrow(whole)]))
     same(rows(over), FINDINGS.arrow(expected).to_pylist())
 
-    log = [of_log(), of_log(partition=7)]
-    both = joined_findings(frame(spark, [FINDINGS.arrow(log)]), over)
-    same(rows(both), FINDINGS.arrow(joined(log, expected)).to_pylist())
-
 
 def test_the_marker_in_a_log_closes_what_a_recording_has_open(spark: SparkSession) -> None:
     recorded = [seen(number, partition=partition) for number in (8, 9) for partition in (0, 1, 2)]
     brief = seen(2, "ongoing", partition=3)
-    over = findings_over_time(frame(spark, [RECORDED["findings"].arrow([*recorded, brief])]))
+    over = rows(findings_over_time(frame(spark, [RECORDED["findings"].arrow([*recorded, brief])])))
     log: list[Row] = [{"partition": 0, "first_offset": 90}, {"partition": 1, "marker_offset": None}, {"partition": 0}]
     mine = {"topic": "orders", "producer_id": 7, "first_offset": 100, "marker_offset": 110, "marker": "ABORT"}
     spans: list[Row] = [
         {**dict.fromkeys(SPANS.names), "end": due(10), **mine, **fields}
         for fields in (*log, log[-1])  # two replicas have it
     ]
-    expected = without_short(close_by_log(rows(over), spans), min_held_ms=60_001)
-    verdicts = {row["partition"]: row["verdict"] for row in expected}
+    ends = markers(over, frame(spark, [SPANS.arrow(spans)]))
+    assert [row["marker_offset"] for row in ends] == [110, 110]
+    found = without_short(close_by_log(over, ends), min_held_ms=60_001)
+    verdicts = {row["partition"]: row["verdict"] for row in found}
     assert verdicts == {0: "ended", 1: "hanging", 2: "hanging"}
-    closed = without_short_findings(closed_findings(over, frame(spark, [SPANS.arrow(spans)])), min_held_ms=60_001)
-    same(rows(closed), FINDINGS.arrow(expected).to_pylist())
 
 
 def test_without_samples_there_is_a_look_where_something_was_found(spark: SparkSession) -> None:

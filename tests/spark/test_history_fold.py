@@ -6,7 +6,7 @@ import json
 import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import partial, reduce
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
@@ -27,17 +27,17 @@ from toolkit.analysis.coordinator import histories
 from toolkit.formats.records import STATE_TOPIC
 from toolkit.schema import COORDINATOR_EVENTS, HISTORIES, Row
 from toolkit.spark.history_fold import (
+    CURRENT,
     NEW,
+    RECORDS,
     RECORDS_SCHEMA,
-    _current,
     _folded,
-    _unpacked,
     current_histories,
     fold_histories,
     remembered_records,
 )
 from toolkit.spark.stage import LOG, STAGE_SCHEMA, STATE, rows_of
-from toolkit.spark.types import spark_table, struct_type
+from toolkit.spark.types import mapped, spark_table, struct_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,10 +62,9 @@ class Stored:
         rows = [{**event, "role": NEW, LOG: str(event["txn_state_partition"])} for event in events]
         partitions = {row["txn_state_partition"] for row in rows}
         packed = [state["remembered"] for partition, state in self.states.items() if partition in partitions]
-        known = pa.table({"remembered": pa.array(packed, pa.binary())})
-        rows += [row for batch in _unpacked(known.to_batches()) for row in batch.to_pylist()]
+        rows += remembered_records(pa.table({"remembered": pa.array(packed, pa.binary())})).to_pylist()
         self.random.shuffle(rows)
-        rows.sort(key=_order)
+        rows.sort(key=lambda row: row["txn_state_partition"])
         cut = pa.Table.from_pylist(rows, schema=RECORDS_SCHEMA).to_batches(max_chunksize=self.random.randint(1, 20))
         for row in pa.Table.from_batches(_folded(cut), STAGE_SCHEMA).to_pylist():
             if row["table"] == STATE.name:
@@ -77,18 +76,11 @@ class Stored:
     def rows(self) -> list[str]:
         latest = max((state["latest"] for state in self.states.values() if state["latest"]), default=None)
         states = pa.table({name: [state[name] for state in self.states.values()] for name in ("log", "remembered")})
-        found = [row for batch in _current(states.to_batches(), latest=latest) for row in batch.to_pylist()]
+        found = current_histories(states, latest=latest).to_pylist()
         return sorted(repr({name: row[name] for name in HISTORIES.names}) for row in (*self.final, *found))
 
     def end(self, partition: int) -> int:
         return self.states.get(partition, {}).get("log_end_offset") or 0
-
-
-def _order(row: Row) -> tuple[object, ...]:
-    """As `fold_histories` sorts."""
-    place = ((row[name] is None, row[name] or 0) for name in ("position", "offset"))
-    name = row["transactional_id"]
-    return (row["txn_state_partition"], name or "", row["role"] == NEW, row["file"] is None, row["file"] or "", *place)
 
 
 def listed(rows: Sequence[Row]) -> list[str]:
@@ -169,11 +161,11 @@ def test_spark_gives_the_histories_of_real_ids(spark: SparkSession, history: Pat
     states = spark.createDataFrame([], struct_type(STATE))
     found = []
     for new in (events.where(sf.col("offset") < middle), events.where(sf.col("offset") >= middle)):
-        staged = fold_histories(new, remembered_records(states)).persist()
+        staged = fold_histories(new, mapped(states, remembered_records, RECORDS)).persist()
         found.append(rows_of(staged, "histories"))
         states = rows_of(staged, STATE.name)
     (latest,) = states.agg(sf.max("latest")).toArrow()[0].to_pylist()
-    found.append(current_histories(states, latest=latest))
+    found.append(mapped(states, partial(current_histories, latest=latest), CURRENT))
     assert_rows(reduce(DataFrame.union, found).select(*HISTORIES.names), arrow(files.histories(), HISTORIES), HISTORIES)
 
 

@@ -29,6 +29,7 @@ from toolkit.lab import Kafka
 from toolkit.schema import RECORDED, Table
 from toolkit.sources.recording.sample import Sample
 from toolkit.sources.recording.writer import Writer
+from toolkit.spark import from_files
 from toolkit.spark.pipeline import run
 from toolkit.spark.tables import KEPT, read
 
@@ -42,6 +43,7 @@ pytestmark = pytest.mark.lab
 KILLS = int(amount(1, full=5))
 MIN_HELD_MS = 50
 OF_LOGS = ("batches", "spans", "lso_timeline", "histories", "answers", "findings")
+NOTHING, ALL = -1, 1 << 40  # bytes that the driver reads by itself
 COORDINATORS = 3  # partitions of each coordinators' topic, so that there is less to do
 ROOT = Path(__file__).resolve().parents[2]
 KILLED = """
@@ -49,7 +51,9 @@ import sys
 from tests.spark.settings import QUICK
 from toolkit.lab.delta import delta_settings
 from toolkit.lab.session import local_session
+from toolkit.spark import from_files
 from toolkit.spark.pipeline import run
+from_files.SMALL = int(sys.argv[5])
 spark = local_session(master="local[2]", config={**QUICK, **delta_settings()})
 said = {"min_held_ms": int(sys.argv[3]), "txn_state_partitions": int(sys.argv[4])}
 run(spark, sys.argv[1], sys.argv[2], at_rest=True, with_batches=True, **said)
@@ -136,9 +140,14 @@ def logs(stages: list[Path], tmp_path: Path) -> Path:
     return tmp_path / "logs"
 
 
-def test_runs_add_up_to_what_pandas_gives(spark: SparkSession, stages: list[Path], tmp_path: Path) -> None:
+@pytest.mark.parametrize("by_jobs", [(True, False), pytest.param((False, True), marks=pytest.mark.full)])
+def test_runs_add_up_to_what_pandas_gives(
+    spark: SparkSession, stages: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_jobs: tuple[bool, bool]
+) -> None:
+    """Whether Spark's jobs read what is new, or the driver does because it is little."""
     logs, out = tmp_path / "logs", tmp_path / "out"
     put(stages[0], logs)
+    monkeypatch.setattr(from_files, "SMALL", NOTHING if by_jobs[0] else ALL)
     first = go(spark, logs, out)
     assert first.read[0].new == first.read[0].listed
     same(out, of_pandas(logs))
@@ -148,6 +157,7 @@ def test_runs_add_up_to_what_pandas_gives(spark: SparkSession, stages: list[Path
     assert all(counts.new == 0 for counts in again.tables.values())
     assert versions(out) == before
     put(stages[1], logs)
+    monkeypatch.setattr(from_files, "SMALL", NOTHING if by_jobs[1] else ALL)
     more = go(spark, logs, out)
     assert more.read[0].bytes_read == (more.read[0].bytes_listed or 0) - (first.read[0].bytes_listed or 0) > 0
     assert 0 < more.read[0].new < more.read[0].listed
@@ -201,7 +211,7 @@ def test_a_run_that_was_killed_is_made_whole_by_the_next(
     for stage in stages:
         put(stage, logs)
         for _ in range(KILLS):
-            kill(logs, out, writes=dice.randint(1, 9))
+            kill(logs, out, writes=dice.randint(1, 9), small=dice.choice([NOTHING, ALL]))
             for path in out.iterdir() if out.exists() else ():
                 if (path / "_delta_log").exists() and any((path / "_delta_log").glob("*.json")):
                     DeltaTable(path).to_pyarrow_table()  # whole, whatever was going on
@@ -209,9 +219,10 @@ def test_a_run_that_was_killed_is_made_whole_by_the_next(
         same(out, of_pandas(logs))
 
 
-def kill(logs: Path, out: Path, *, writes: int) -> None:
+def kill(logs: Path, out: Path, *, writes: int, small: int) -> None:
     """Run it with a Spark of its own, and kill all of that while or after some commits."""
-    command = [sys.executable, "-c", KILLED, str(logs), str(out), str(MIN_HELD_MS), str(COORDINATORS)]
+    numbers = map(str, (MIN_HELD_MS, COORDINATORS, small))
+    command = [sys.executable, "-c", KILLED, str(logs), str(out), *numbers]
     process = subprocess.Popen(command, cwd=ROOT, start_new_session=True, stderr=subprocess.PIPE)
     try:
         before = set(out.glob("*/_delta_log/*.json"))

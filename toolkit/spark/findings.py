@@ -1,32 +1,27 @@
-"""Findings from logs and recordings: who held which LSO from when to when, what waited, and who was behind it."""
+"""Findings from what is kept of logs and recordings: who held which LSO from when to when, and who was behind it.
+
+Holds of the LSO, answers and findings are few: the driver judges them. What it needs of tables that grow, Spark finds.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from toolkit.analysis.closing import close_by_log, without_short
 from toolkit.analysis.holders import by_producer, held_findings
-from toolkit.analysis.joined import joined
+from toolkit.analysis.log_state import LogState
 from toolkit.analysis.over_time import LOOKS, looks, over_time
-from toolkit.schema import FINDINGS, HISTORIES, Row
+from toolkit.schema import FINDINGS, HISTORIES, SPANS, Row
+from toolkit.spark.source import IDS
 from toolkit.spark.types import spark_table, struct_type
 
-__all__ = [
-    "closed_findings",
-    "findings",
-    "findings_over_time",
-    "joined_findings",
-    "without_short_findings",
-]
+__all__ = ["best_logs", "findings", "findings_over_time", "holds_of", "markers", "near_histories"]
 
 PLACE = ("topic", "partition")
-HOLD = (*PLACE, "first_offset")
-MARKER = (*PLACE, "producer_id", "first_offset", "marker_offset", "marker", "end")
-MIN_HELD_MS = 60_000
 IS_OVER = "row.ended not in ('open', 'stuck') and row.error is null"
 BEFORE, AFTER = (  # an hour is far more than clocks of brokers differ by
     f"coalesce({IS_OVER} and {far}, false)"
@@ -34,18 +29,93 @@ BEFORE, AFTER = (  # an hour is far more than clocks of brokers differ by
 )
 
 
-def findings(
-    held: DataFrame,
-    *,
-    histories: DataFrame | None = None,
-    answers: DataFrame | None = None,
-    min_held_ms: int = MIN_HELD_MS,
-) -> DataFrame:
+def best_logs(states: Iterable[Row]) -> list[str]:
+    """Of each partition the log that has most of it, as `toolkit.LogDir` chooses it, where somebody holds or held it.
+
+    Parameters
+    ----------
+    states
+        Rows of `toolkit.spark.stage.STATE`.
+    """
+    best: dict[tuple[str, int], Row] = {}
+    for state in states:
+        if state["topic"] is None or state["partition"] is None or state["log"].endswith(IDS):
+            continue
+        place = state["topic"], state["partition"]
+        best[place] = min(best.get(place, state), state, key=_rank)
+    return [state["log"] for state in best.values() if state["is_held"]]
+
+
+def _rank(state: Row) -> tuple[object, ...]:
+    """Sound before damaged, then the newest leader epoch, then the longest, then as they are listed."""
+    names = ("leader_epoch", "log_end_offset", "broker_id")
+    epoch, end, broker_id = (-1 if state[name] is None else state[name] for name in names)
+    return bool(state["is_damaged"]), -epoch, -end, broker_id, state["log"]
+
+
+def holds_of(states: Iterable[Row], *, min_held_ms: int) -> list[Row]:
+    """Rows of `toolkit.analysis.holds.HOLDS` of logs.
+
+    Parameters
+    ----------
+    states
+        Rows of `toolkit.spark.stage.STATE`.
+    min_held_ms
+        Leave out what has ended and was shorter.
+    """
+    found: list[Row] = []
+    for state in states:
+        place = {name: state[name] for name in (*PLACE, "broker_id")}
+        found += LogState.from_bytes(state["remembered"], **place, min_held_ms=min_held_ms).holds().to_pylist()
+    return found
+
+
+def near_histories(holds: Sequence[Row], histories: DataFrame) -> list[Row]:
+    """What coordinators tell of the producer ids of holds: all that may be of one, a row before it, and one after.
+
+    `toolkit.analysis.behind` judges them; this leaves out what is far, for a producer id may have millions.
+
+    Parameters
+    ----------
+    holds
+        Rows of `toolkit.analysis.holds.HOLDS`.
+    histories
+        Rows of ``schema.HISTORIES``.
+    """
+    if not holds:
+        return []
+    fields = [("hold", pa.int64()), ("of_producer", pa.int64())]
+    times = [(name, pa.timestamp("us", tz="UTC")) for name in ("begins", "held_to")]
+    rows = [
+        {
+            "hold": number,
+            "of_producer": hold["producer_id"],
+            "begins": min((at for at in (hold["opened_at"], hold["held_to"]) if at is not None), default=None),
+            "held_to": hold["held_to"],
+        }
+        for number, hold in enumerate(holds)
+    ]
+    held = histories.sparkSession.createDataFrame(pa.Table.from_pylist(rows, schema=pa.schema([*fields, *times])))
+    named = sf.array_distinct(sf.array("producer_id", "previous_producer_id"))
+    told = histories.select(sf.struct(*HISTORIES.names).alias("row"), sf.explode(named).alias("of_producer"))
+    pairs = told.join(sf.broadcast(held), "of_producer")
+    pairs = pairs.withColumns({"before": sf.expr(BEFORE), "after": sf.expr(AFTER)})
+    found = pairs.groupBy("hold").agg(
+        sf.collect_list(sf.when(~(sf.col("before") | sf.col("after")), sf.col("row"))).alias("near"),
+        sf.max_by("row", sf.when(sf.col("before"), sf.col("row.end_time"))).alias("before"),
+        sf.min_by("row", sf.when(sf.col("after"), sf.col("row.start_time"))).alias("after"),
+    )
+    of_holds = found.select(sf.concat("near", sf.array_compact(sf.array("before", "after"))).alias("rows")).toArrow()
+    rows = [row for each in of_holds["rows"].to_pylist() for row in each]
+    return list({repr(row): row for row in rows}.values())  # one may be near several holds
+
+
+def findings(holds: Iterable[Row], *, histories: Iterable[Row], answers: Iterable[Row], min_held_ms: int) -> list[Row]:
     """Who held the LSO of each partition, before and now.
 
     Parameters
     ----------
-    held
+    holds
         Rows of `toolkit.analysis.holds.HOLDS`, of one log of each partition.
     histories
         Rows of ``schema.HISTORIES``: they tell whose transactions they were and how they ended.
@@ -57,22 +127,44 @@ def findings(
 
     Returns
     -------
-    DataFrame
+    list of Row
         Rows of ``schema.FINDINGS``. What has ended has the verdict ``ended``; what is open and in none of `answers` is
         ``unknown``.
     """
-    told = held if histories is None else _with_histories(held, histories)
+    told = by_producer(histories)
+    places: dict[tuple[object, ...], tuple[list[Row], list[Row]]] = defaultdict(lambda: ([], []))
+    for which, rows in enumerate((holds, answers)):
+        for row in rows:
+            places[row["topic"], row["partition"]][which].append(row)
+    return [
+        row
+        for held, now in places.values()
+        for row in held_findings(held, histories=told, answers=now, min_held_ms=min_held_ms)
+    ]
 
-    def of_asked(held: pa.Table, told: pa.Table) -> pa.Table:
-        return _findings(held, told, min_held_ms=min_held_ms)
 
-    def of_nobody_asked(held: pa.Table) -> pa.Table:
-        return _findings(held, None, min_held_ms=min_held_ms)
+def markers(findings: Iterable[Row], spans: DataFrame) -> list[Row]:
+    """Rows of ``schema.SPANS`` of transactions that findings have open, and that have ended by a log.
 
-    by_place, schema = told.groupBy(*PLACE), struct_type(FINDINGS)
-    if answers is None:
-        return by_place.applyInArrow(of_nobody_asked, schema)
-    return by_place.cogroup(answers.groupBy(*PLACE)).applyInArrow(of_asked, schema)
+    Parameters
+    ----------
+    findings
+        Rows of ``schema.FINDINGS``.
+    spans
+        Rows of ``schema.SPANS``.
+    """
+    still_open = {
+        (row["topic"], row["partition"], row["producer_id"], row["start_offset"])
+        for row in findings
+        if row["verdict"] != "ended" and row["start_offset"] is not None
+    }
+    if not still_open:
+        return []
+    types = "topic string, partition int, producer_id long, first_offset long"
+    wanted = spans.sparkSession.createDataFrame(list(still_open), types)
+    ended = spans.where("marker_offset is not null").select(*SPANS.names)
+    found: list[Row] = ended.join(sf.broadcast(wanted), wanted.columns, "left_semi").toArrow().to_pylist()
+    return found
 
 
 def findings_over_time(findings: DataFrame, samples: DataFrame | None = None) -> DataFrame:
@@ -110,106 +202,6 @@ def findings_over_time(findings: DataFrame, samples: DataFrame | None = None) ->
     return told.groupBy(*PLACE).applyInArrow(of_partition, struct_type(FINDINGS))
 
 
-def closed_findings(findings: DataFrame, spans: DataFrame) -> DataFrame:
-    """Findings of the past, closed where a log has the marker.
-
-    Parameters
-    ----------
-    findings
-        Rows of ``schema.FINDINGS``, few: they are made twice.
-    spans
-        Rows of ``schema.SPANS``.
-
-    Returns
-    -------
-    DataFrame
-        Rows of ``schema.FINDINGS``, as `toolkit.analysis.closing.close_by_log` tells it.
-    """
-    still_open = findings.where("verdict != 'ended' and start_offset is not null")
-    asked = still_open.select(*PLACE, "producer_id", sf.col("start_offset").alias("first_offset")).distinct()
-    known = spans.where("marker_offset is not null").select(*MARKER)
-    markers = known.join(sf.broadcast(asked), list(asked.columns), "left_semi")
-
-    def of_partition(found: pa.Table, ends: pa.Table) -> pa.Table:
-        return spark_table(FINDINGS.arrow(close_by_log(found.to_pylist(), ends.to_pylist())))
-
-    both = findings.groupBy(*PLACE).cogroup(markers.groupBy(*PLACE))
-    return both.applyInArrow(of_partition, struct_type(FINDINGS))
-
-
-def joined_findings(of_log: DataFrame, of_recording: DataFrame) -> DataFrame:
-    """One row where a log and a recording tell of the same transaction; all others as they are.
-
-    Parameters
-    ----------
-    of_log, of_recording
-        Rows of ``schema.FINDINGS``, from `findings` and from `findings_over_time`.
-
-    Returns
-    -------
-    DataFrame
-        Rows of ``schema.FINDINGS``, as `toolkit.analysis.joined.joined` tells it.
-    """
-
-    def of_partition(log: pa.Table, recording: pa.Table) -> pa.Table:
-        return spark_table(FINDINGS.arrow(joined(log.to_pylist(), recording.to_pylist())))
-
-    both = of_log.groupBy(*PLACE).cogroup(of_recording.groupBy(*PLACE))
-    return both.applyInArrow(of_partition, struct_type(FINDINGS))
-
-
-def without_short_findings(findings: DataFrame, *, min_held_ms: int) -> DataFrame:
-    """Findings without those that `toolkit.analysis.closing.without_short` leaves out.
-
-    Parameters
-    ----------
-    findings
-        Rows of ``schema.FINDINGS``.
-    min_held_ms
-        As that takes it.
-    """
-
-    def of_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            kept = without_short(batch.to_pylist(), min_held_ms=min_held_ms)
-            yield from spark_table(FINDINGS.arrow(kept)).to_batches()
-
-    return findings.mapInArrow(of_rows, struct_type(FINDINGS))
-
-
 def _looks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     rows = [row for batch in batches for row in batch.to_pylist()]
     yield from spark_table(LOOKS.arrow(looks(rows))).to_batches()
-
-
-def _with_histories(held: DataFrame, histories: DataFrame) -> DataFrame:
-    """Each hold with what its coordinator tells of its producer id: all that may be of it, one row before, one after.
-
-    `toolkit.analysis.behind` judges them; this leaves out what is far from it, for a producer id may have millions.
-    """
-    of_holds = held.withColumns({"of_producer": sf.col("producer_id"), "begins": sf.least("opened_at", "held_to")})
-    named = sf.array_distinct(sf.array("producer_id", "previous_producer_id"))
-    told = histories.select(sf.struct(*HISTORIES.names).alias("row"), sf.explode(named).alias("of_producer"))
-    pairs = of_holds.join(told, "of_producer", "left").withColumns({"before": sf.expr(BEFORE), "after": sf.expr(AFTER)})
-    others = [name for name in held.columns if name not in HOLD]
-    found = pairs.groupBy(*HOLD).agg(
-        sf.any_value(sf.struct(*others)).alias("held"),
-        sf.collect_list(sf.when(~(sf.col("before") | sf.col("after")), sf.col("row"))).alias("near"),
-        sf.max_by("row", sf.when(sf.col("before"), sf.col("row.end_time"))).alias("before"),
-        sf.min_by("row", sf.when(sf.col("after"), sf.col("row.start_time"))).alias("after"),
-    )
-    histories_of = sf.concat("near", sf.array_compact(sf.array("before", "after"))).alias("histories")
-    return found.select(*HOLD, "held.*", histories_of)
-
-
-def _findings(held: pa.Table, answers: pa.Table | None, *, min_held_ms: int) -> pa.Table:
-    """Findings of one partition."""
-    holds = held.to_pylist()
-    told: list[Row] = [row for hold in holds for row in hold.get("histories") or ()]
-    rows = held_findings(
-        holds,
-        histories=by_producer(told) if "histories" in held.column_names else None,
-        answers=None if answers is None else answers.to_pylist(),
-        min_held_ms=min_held_ms,
-    )
-    return spark_table(FINDINGS.arrow(rows))

@@ -99,7 +99,7 @@ class LivePartitions:
         found = self.cluster.coordinator_events(partitions=[number for number, _, _ in starts])
         events = pa.Table.from_pandas(found, schema=COORDINATOR_EVENTS.arrow_schema, preserve_index=False)
         named = self.spark.createDataFrame(starts, f"txn_state_partition int, {LOG} string, _start long")
-        rows = self._frame(events).join(sf.broadcast(named), "txn_state_partition")
+        rows = self.spark.createDataFrame(spark_table(events)).join(sf.broadcast(named), "txn_state_partition")
         return rows.where(sf.coalesce(sf.col("offset") >= sf.col("_start"), sf.lit(True))).drop("_start")
 
     def batches(self, plans: Mapping[str, LogPlan]) -> DataFrame | None:
@@ -108,9 +108,12 @@ class LivePartitions:
         name = sf.concat(sf.lit("live:"), "topic", sf.lit("-"), sf.col("partition").cast("string"))
         return None if rows is None else rows.withColumn(LOG, name)
 
-    def answers(self) -> DataFrame:
+    def tables(self, plans: Mapping[str, LogPlan]) -> None:
+        """Brokers are read by Spark's tasks."""
+
+    def answers(self) -> pa.Table:
         """Findings of now."""
-        return self._frame(FINDINGS.arrow(self.cluster.finding_rows(self.topics)))
+        return FINDINGS.arrow(self.cluster.finding_rows(self.topics))
 
     def _read(self, plans: Mapping[str, LogPlan], table: str) -> DataFrame | None:
         assigned: dict[str, list[int]] = defaultdict(list)
@@ -130,9 +133,6 @@ class LivePartitions:
         for which, offsets in bounds.items():
             reader = reader.option(f"{which}Offsets", json.dumps(offsets))
         return reader.option("timeout", str(self.cluster.timeout)).load()
-
-    def _frame(self, table: pa.Table) -> DataFrame:
-        return self.spark.createDataFrame(spark_table(table))
 
 
 def list_partitions(spark: SparkSession, cluster: Cluster, *, topics: Sequence[str] | None = None) -> LivePartitions:

@@ -8,23 +8,29 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from pyspark.sql import functions as sf
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.session import SparkSession as ClassicSession
 
 from toolkit.errors import NotFound
 from toolkit.formats.records import STATE_TOPIC
-from toolkit.schema import Row
+from toolkit.schema import FINDINGS, Row
 from toolkit.sources.logdir.share import found_in
 from toolkit.spark.ingest_plan import LogPlan, plan_logs
 from toolkit.spark.local_paths import local_path
 from toolkit.spark.log_listing import listing_rows
+from toolkit.spark.log_source import KafkaLog
 from toolkit.spark.source import IDS
+from toolkit.spark.sources import register
 from toolkit.spark.stage import LOG
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["LogFiles", "list_files"]
+
+SMALL = 64 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,12 +93,12 @@ class LogFiles:
 
     def pieces(self, plans: Mapping[str, LogPlan]) -> DataFrame | None:
         """Sections of the logs, folded."""
-        starts = {log: plan.start for log, plan in plans.items() if not log.endswith(IDS)}
+        starts, _ = _starts(plans)
         return self._load("pieces", starts=json.dumps(starts)) if starts else None
 
     def events(self, plans: Mapping[str, LogPlan]) -> DataFrame | None:
         """Records of ``__transaction_state``."""
-        starts = {log.removesuffix(IDS): plan.start for log, plan in plans.items() if log.endswith(IDS)}
+        _, starts = _starts(plans)
         if not starts:
             return None
         rows = self._load("coordinator_events", starts=json.dumps(starts))
@@ -102,22 +108,53 @@ class LogFiles:
 
     def batches(self, plans: Mapping[str, LogPlan]) -> DataFrame | None:
         """Headers of batches."""
-        starts = {log: plan.start for log, plan in plans.items() if not log.endswith(IDS)}
+        starts, _ = _starts(plans)
         if not starts:
             return None
         return _with_log(self._load("batches", starts=json.dumps(starts)), self.logs)
 
-    def answers(self) -> DataFrame:
+    @property
+    def is_small(self) -> bool:
+        """Whether this process reads all of it sooner than Spark starts the jobs that would."""
+        return isinstance(self.spark, ClassicSession) and self.bytes_listed <= SMALL
+
+    def tables(self, plans: Mapping[str, LogPlan]) -> tuple[pa.Table, pa.Table] | None:
+        """The same as `pieces` and `events`, read by this process; null where there is much to read."""
+        if not self.is_small:
+            return None
+        of_logs, of_ids = _starts(plans)
+        events = self._read("coordinator_events", starts=json.dumps(of_ids))
+        names = {row["partition"]: row["log"] + IDS for row in self.logs if row["is_best"]}
+        logs = [names[partition] for partition in events["txn_state_partition"].to_pylist()]
+        pieces = self._read("pieces", starts=json.dumps(of_logs))
+        return pieces, events.append_column(LOG, pa.array(logs, pa.string()))
+
+    def answers(self) -> pa.Table:
         """Findings of when the files were written."""
         options = {} if self.topics is None else {"topics": json.dumps(list(self.topics))}
         if self.is_consistent:
             options["at_rest"] = "true"
         if self.txn_state_partitions is not None:
             options["txn_state_partitions"] = str(self.txn_state_partitions)
-        return self._load("findings", **options)
+        found = self._read("findings", **options) if self.is_small else self._load("findings", **options).toArrow()
+        return found.cast(FINDINGS.arrow_schema)
+
+    def _read(self, table: str, **options: str) -> pa.Table:
+        """By what Spark plans and reads with, without it."""
+        paths = json.dumps([local_path(path) for path in self.paths])
+        source = KafkaLog({"table": table, "paths": paths, **options})
+        reader = source.reader(source.schema())
+        batches = [batch for work in reader.partitions() for batch in reader.read(work)]
+        return pa.Table.from_batches(batches, to_arrow_schema(source.schema(), timezone="UTC"))
 
     def _load(self, table: str, **options: str) -> DataFrame:
         return load(self.spark, table, self.paths, **options)
+
+
+def _starts(plans: Mapping[str, LogPlan]) -> tuple[dict[str, int | None], dict[str, int | None]]:
+    """From where logs are read, and from where records of ``__transaction_state`` are."""
+    of_logs = {log: plan.start for log, plan in plans.items() if not log.endswith(IDS)}
+    return of_logs, {log.removesuffix(IDS): plan.start for log, plan in plans.items() if log.endswith(IDS)}
 
 
 def list_files(
@@ -161,6 +198,7 @@ def _listed(spark: SparkSession, paths: Sequence[str]) -> list[Row]:
 
 def load(spark: SparkSession, table: str, paths: Sequence[str], **options: str) -> DataFrame:
     """A table of ``kafka_log``, listed anew."""
+    register(spark)
     reader = spark.read.format("kafka_log").option("table", table).options(**options)
     return reader.option("paths", json.dumps(list(paths))).load()
 

@@ -6,11 +6,13 @@ import datetime as dt
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
+from pyspark.sql.session import SparkSession as ClassicSession
 
 from toolkit.schema import RECORDED, Row
 from toolkit.spark.stage import LOG
@@ -96,6 +98,8 @@ def store_samples(
 
 def is_recording(spark: SparkSession, path: str) -> bool:
     """Whether a path is a folder of a recording, wherever Spark reads it."""
+    if isinstance(spark, ClassicSession) and Path(path).exists():  # that takes no job
+        return Path(path, "samples").is_dir()
     try:
         return bool(_read(spark, path, "samples").columns)
     except AnalysisException as error:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable, Iterator
-from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -22,13 +21,13 @@ from toolkit.formats.headers import Damage
 from toolkit.formats.records import STATE_TOPIC
 from toolkit.schema import COORDINATOR_EVENTS, HISTORIES, Row
 from toolkit.spark.packing import whole_runs
-from toolkit.spark.stage import IS_FINAL, LOG, STAGE, STATE, stage_rows
+from toolkit.spark.stage import IS_FINAL, LOG, STAGE, STAGE_SCHEMA, STATE, stage_rows
 from toolkit.spark.types import spark_schema, spark_table, struct_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["current_histories", "fold_histories", "remembered_records"]
+__all__ = ["CURRENT", "RECORDS", "current_histories", "fold_histories", "fold_history_table", "remembered_records"]
 
 NEW, BEFORE, LAST, UNREAD, NEWEST = "new", "before", "last", "unread", "newest"
 """What a record is: one to read, or of what is remembered: the one before the last of its id, those, what could not be
@@ -54,6 +53,9 @@ RECORDS_SCHEMA = pa.schema(
         (LOG, pa.string()),
     ]
 )
+PARTITION = "txn_state_partition"
+PLACE = (("file", str), ("position", int), ("offset", int))
+CURRENT = StructType([*struct_type(HISTORIES), StructField(LOG, StringType()), StructField(IS_FINAL, BooleanType())])
 NOTHING = {"known_producer_id": None, "is_version_2": None}
 
 
@@ -76,43 +78,60 @@ def fold_histories(events: DataFrame, remembered: DataFrame) -> DataFrame:
     new = events.withColumns(
         {"role": sf.lit(NEW), **{name: sf.lit(None).cast(types[name]) for name in NOTHING}}
     ).select(*RECORDS.names)
-    by_id: list[Any] = [
-        "txn_state_partition",
-        sf.asc_nulls_first("transactional_id"),
-        sf.when(sf.col("role") == NEW, 1),
-    ]
-    in_order = [sf.asc_nulls_last(name) for name in ("file", "position", "offset")]
-    together = new.unionByName(remembered).repartition("txn_state_partition")
-    return together.sortWithinPartitions(*by_id, *in_order).mapInArrow(_folded, STAGE)
+    together = new.unionByName(remembered).repartition(PARTITION).sortWithinPartitions(PARTITION)
+    return together.mapInArrow(_folded, STAGE)
 
 
-def remembered_records(states: DataFrame) -> DataFrame:
+def fold_history_table(events: pa.Table, remembered: pa.Table) -> pa.Table:
+    """The same in this process."""
+    new = events.append_column("role", pa.repeat(NEW, len(events)))
+    together = pa.concat_tables([new, remembered], promote_options="default").select(RECORDS_SCHEMA.names)
+    in_order = together.cast(RECORDS_SCHEMA).sort_by(PARTITION)
+    return pa.Table.from_batches(_folded(in_order.to_batches()), STAGE_SCHEMA)
+
+
+def remembered_records(states: pa.Table) -> pa.Table:
     """What is remembered of ids, as records: from rows of `toolkit.spark.stage.STATE`."""
-    return states.select("remembered").mapInArrow(_unpacked, RECORDS)
+    return pa.concat_tables([RECORDS_SCHEMA.empty_table(), *map(from_ipc, states["remembered"].to_pylist())])
 
 
-def current_histories(states: DataFrame, *, latest: dt.datetime | None) -> DataFrame:
-    """The last row of each id's history, with `LOG` and `IS_FINAL`.
+def current_histories(states: pa.Table, *, latest: dt.datetime | None) -> pa.Table:
+    """The last row of each id's history, with `LOG` and `IS_FINAL`, in Arrow's types of `CURRENT`.
 
     Parameters
     ----------
     states
-        Rows of `toolkit.spark.stage.STATE` of all partitions of ``__transaction_state``.
+        Rows of `toolkit.spark.stage.STATE` of partitions of ``__transaction_state``.
     latest
-        The newest time in them.
+        The newest time in all of them.
     """
-    schema = StructType([*struct_type(HISTORIES), StructField(LOG, StringType()), StructField(IS_FINAL, BooleanType())])
-    return states.select("log", "remembered").mapInArrow(partial(_current, latest=latest), schema)
+    others = [pa.field(LOG, pa.string()), pa.field(IS_FINAL, pa.bool_())]
+    none = pa.schema([*spark_schema(HISTORIES.arrow_schema), *others]).empty_table()
+    return pa.concat_tables([none, *(_current(row, latest) for row in states.to_pylist())])
+
+
+def _current(state: Row, latest: dt.datetime | None) -> pa.Table:
+    records = from_ipc(state["remembered"]).to_pylist()
+    unread = [each for each in records if each["role"] == UNREAD]
+    found: list[Row] = []
+    for transactional_id, group in groupby(records, key=lambda each: each["transactional_id"]):
+        if transactional_id is not None:
+            of_id = _state_of(list(group))
+            found += current(of_id, latest=latest, unread=_unread_after(of_id, unread))
+    table = spark_table(HISTORIES.arrow(found))
+    for name, value in ((LOG, state["log"]), (IS_FINAL, False)):
+        table = table.append_column(name, pa.repeat(value, len(found)))
+    return table
 
 
 def _folded(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for rows in whole_runs(batches, ("txn_state_partition",)):
+    for rows in whole_runs(batches, (PARTITION,)):
         yield from _of_partition(rows)
 
 
 def _of_partition(rows: pa.Table) -> Iterator[pa.RecordBatch]:
     """One partition of ``__transaction_state``: an id at a time."""
-    records = _once(rows.to_pylist())
+    records = sorted(_once(rows.to_pylist()), key=_order)
     log = records[0][LOG]
     kept: list[Row] = []
     found: list[Row] = []
@@ -144,6 +163,13 @@ def _of_partition(rows: pa.Table) -> Iterator[pa.RecordBatch]:
         "remembered": to_ipc(pa.Table.from_pylist([newest, *kept], schema=RECORDS_SCHEMA)),
     }
     yield stage_rows(STATE.name, STATE.arrow([state_row]), log=log, is_final=False)
+
+
+def _order(record: Row) -> tuple[Any, ...]:
+    """By id, those without any first; of an id what is remembered before what is new, and by file and offset."""
+    place = [(record[name] is None, record[name] or type_()) for name, type_ in PLACE]
+    transactional_id = record["transactional_id"]
+    return transactional_id is not None, transactional_id or "", record["role"] == NEW, *place
 
 
 def _once(records: list[Row]) -> list[Row]:
@@ -195,23 +221,6 @@ def _records_of(state: IdState, log: str) -> Iterator[Row]:
         yield {**event, **known, "role": LAST, LOG: log}
 
 
-def _current(batches: Iterable[pa.RecordBatch], *, latest: dt.datetime | None) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        for row in batch.to_pylist():
-            records = from_ipc(row["remembered"]).to_pylist()
-            found: list[Row] = []
-            unread = [each for each in records if each["role"] == UNREAD]
-            for transactional_id, group in groupby(records, key=lambda each: each["transactional_id"]):
-                if transactional_id is not None:
-                    state = _state_of(list(group))
-                    found += current(state, latest=latest, unread=_unread_after(state, unread))
-            if found:
-                table = spark_table(HISTORIES.arrow(found)).combine_chunks()
-                for name, value in ((LOG, row["log"]), (IS_FINAL, False)):
-                    table = table.append_column(name, pa.repeat(value, table.num_rows))
-                yield from table.to_batches()
-
-
 def _unread_after(state: IdState, unread: Iterable[Row]) -> str | None:
     """What could not be read behind the last record of an id."""
     if not state.events:
@@ -229,9 +238,3 @@ def _place(row: Row) -> tuple[str, int, int] | None:
     if row["file"] is None or row["position"] is None:
         return None
     return row["file"], row["position"], row["offset"] or 0
-
-
-def _unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        for packed in batch.column("remembered").to_pylist():
-            yield from from_ipc(packed).combine_chunks().to_batches()

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
@@ -26,7 +25,7 @@ from toolkit.sources.logdir.totals import RunningTotals
 from toolkit.spark.packing import pack, pack_starts, unpack
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from toolkit.spark.ingest_plan import LogPlan
 
 __all__ = [
     "DAMAGE",
@@ -35,6 +34,7 @@ __all__ = [
     "PIECES_SCHEMA",
     "REACH",
     "REMEMBERED",
+    "REMEMBERED_COLUMNS",
     "STOP",
     "TAIL",
     "TRUNCATED",
@@ -82,6 +82,7 @@ REMEMBERED = "remembered"  # a log that goes on where it was read up to (`LogSta
 LOST = "lost"  # one that goes on behind offsets that were deleted unread, as error says (`LogState`)
 TRUNCATED = "truncated"  # one that is read again, for it is another from log_end_offset on (`LogState`)
 
+REMEMBERED_COLUMNS = ("log", "topic", "partition", "broker_id", "remembered")
 SPANS_AT_ONCE = 1 << 16
 
 
@@ -244,22 +245,19 @@ def _spans_in(rows: pa.Table, files: dict[str | None, int]) -> Spans:
     return taken(spans, np.argsort(spans["marker_offset"] < 0, kind="stable"))
 
 
-def remembered_pieces(states: DataFrame, plans: Mapping[str, Any]) -> DataFrame:
+def remembered_pieces(states: pa.Table, plans: Mapping[str, LogPlan]) -> pa.Table:
     """What is remembered of logs, as rows of the table before those of their new sections.
 
     Parameters
     ----------
     states
-        Rows of `toolkit.spark.stage.STATE`.
+        Rows of `toolkit.spark.stage.STATE`, with at least the columns `REMEMBERED_COLUMNS`.
     plans
-        By log: `toolkit.spark.ingest_plan.LogPlan`.
+        How each log is read on, by log.
     """
-    rows = [(log, plan.remembered, plan.offset, plan.error) for log, plan in plans.items()]
-    types = "log string, kind string, log_end_offset long, error string"
-    planned = states.sparkSession.createDataFrame(rows, types)
-    known = states.select("log", "topic", "partition", "broker_id", states["remembered"].alias("packed"))
-    found = known.join(sf.broadcast(planned), "log").withColumn("section", sf.lit(-1).cast("long"))
-    have = set(found.columns)
-    return found.select(
-        *(sf.col(f.name) if f.name in have else sf.lit(None).cast(f.dataType).alias(f.name) for f in PIECES)
-    )
+    rows = []
+    for state in states.to_pylist():
+        plan = plans[state["log"]]
+        told = {"kind": plan.remembered, "section": -1, "log_end_offset": plan.offset, "error": plan.error}
+        rows.append(piece_rows({**state, **told, "packed": state["remembered"]}, rows=1))
+    return pa.Table.from_batches(rows, PIECES_SCHEMA)

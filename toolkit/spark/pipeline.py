@@ -9,52 +9,55 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
+from toolkit.analysis.closing import close_by_log, without_short
+from toolkit.analysis.joined import joined
 from toolkit.errors import UsageError
 from toolkit.schema import BATCHES, FINDINGS, HISTORIES, LSO_TIMELINE, RECORDED, SPANS, Row
 from toolkit.sources.cluster import Cluster
-from toolkit.spark.findings import (
-    closed_findings,
-    findings,
-    findings_over_time,
-    joined_findings,
-    without_short_findings,
-)
+from toolkit.spark.findings import best_logs, findings, findings_over_time, holds_of, markers, near_histories
 from toolkit.spark.from_cluster import list_partitions
 from toolkit.spark.from_files import list_files
 from toolkit.spark.from_recording import RecordedSamples, is_recording, list_samples, store_samples
-from toolkit.spark.history_fold import current_histories, fold_histories, remembered_records
+from toolkit.spark.history_fold import (
+    CURRENT,
+    RECORDS,
+    current_histories,
+    fold_histories,
+    fold_history_table,
+    remembered_records,
+)
 from toolkit.spark.ingest_plan import LogPlan
-from toolkit.spark.log_fold import fold
-from toolkit.spark.log_holds import best_logs, holds_of
-from toolkit.spark.pieces import TRUNCATED, remembered_pieces
+from toolkit.spark.log_fold import fold, fold_table
+from toolkit.spark.pieces import PIECES, REMEMBERED_COLUMNS, TRUNCATED, remembered_pieces
 from toolkit.spark.source import IDS, Source
 from toolkit.spark.sources import register
-from toolkit.spark.stage import LOG, STATE, rows_of
+from toolkit.spark.stage import LOG, STAGE, STATE, rows_of
 from toolkit.spark.store import RUN_ID, Store, open_store
-from toolkit.spark.summary import Read, Summary, summarised
+from toolkit.spark.summary import Counts, Read, Summary, count_rows, summarised
 from toolkit.spark.tables import KEPT, RECORDED_AS
 from toolkit.spark.told import plainly_told
-from toolkit.spark.types import spark_table
+from toolkit.spark.types import mapped, spark_table, struct_type
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["findings", "findings_over_time", "fold", "joined_findings", "rows_of", "run"]
+__all__ = ["findings_over_time", "fold", "rows_of", "run"]
 
 Place = str | os.PathLike[str]
 Progress = Callable[[str, bool], object]
 AT_ONCE = 4  # tables: while one job is planned, or ends with a single task, another one works
 ANSWERS = "answers"
-STAGE = "stage"
+STAGE_NAME = "stage"
 
 
 def run(
@@ -126,9 +129,18 @@ def run(
         if going.has_news:
             going.logs(with_batches=with_batches)
             going.recordings()
-            going.findings()
-            going.end()
-        return summarised(store, going.run_id, going.read(), started=started)
+        with ThreadPoolExecutor(1) as pool:
+            counting = pool.submit(count_rows, store, run_id=going.run_id)
+            if going.has_news:
+                going.findings()
+                going.end()
+            found, answers = going.kept("findings"), going.kept(ANSWERS)
+        counts = {
+            **counting.result(),
+            "answers": Counts.of(answers, is_new=going.asks),
+            "findings": Counts.of(found, is_new=going.has_news),
+        }
+        return summarised(store, going.read(), counts, findings=found, answers=answers, started=started)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +164,6 @@ def _sources(
             raise UsageError("at_rest and txn_state_partitions are said of files.", do="Leave them out.")
         register(spark, config=source.config)
         return _Sources(logs=list_partitions(spark, source, topics=topics))
-    register(spark)
     paths = [os.fspath(path) for path in ([source] if isinstance(source, str | os.PathLike) else source)]
     recorded = [path for path in paths if is_recording(spark, path)]
     others = [path for path in paths if path not in recorded]
@@ -175,13 +186,21 @@ class _Run:
     sources
         What is read.
     states
-        What is remembered: rows of `toolkit.spark.stage.STATE` by log, without what is only for executors.
+        What is remembered: rows of `toolkit.spark.stage.STATE` by log, without what is only for tasks.
     run_id
         Its number.
     plans
         How each log is read on.
     known
         What was listed, by log.
+    staged
+        Rows of `toolkit.spark.stage.STAGE` that it has made.
+    is_here
+        Whether this process has made them, without Spark's tasks.
+    new_states
+        As `states`, of the logs that it has read; with what is remembered where `is_here`.
+    small
+        Rows of the tables ``answers`` and ``findings``, as far as they are known here.
     """
 
     store: Store
@@ -192,23 +211,23 @@ class _Run:
     known: Mapping[str, Row]
     min_held_ms: int
     progress: Progress
-    new_states: list[DataFrame] = field(default_factory=list)
-    bytes_read: int = 0
+    staged: DataFrame | None = None
+    is_here: bool = False
+    new_states: dict[str, Row] = field(default_factory=dict)
+    small: dict[str, list[Row]] = field(default_factory=dict)
 
     @staticmethod
     def begin(store: Store, sources: _Sources, *, min_held_ms: int, progress: Progress) -> _Run:
         """See what is remembered, and what is new."""
-        stored = store.load(STATE.name, STATE)
-        rows: list[Row] = stored.drop("remembered").toArrow().to_pylist()
+        small = (name for name in STATE.names if name != "remembered")
+        rows = store.rows(STATE.name, STATE, *small, RUN_ID)
         states = {row["log"]: row for row in rows}
-        plans = sources.logs.plans(states) if sources.logs else {}
-        run_id = max((row[RUN_ID] for row in rows), default=0) + 1
         return _Run(
             store=store,
             sources=sources,
             states=states,
-            run_id=run_id,
-            plans=plans,
+            run_id=max((row[RUN_ID] for row in rows), default=0) + 1,
+            plans=sources.logs.plans(states) if sources.logs else {},
             known=sources.logs.known if sources.logs else {},
             min_held_ms=min_held_ms,
             progress=progress,
@@ -229,14 +248,13 @@ class _Run:
         """What was read, for the summary."""
         found = []
         if logs := self.sources.logs:
-            new = sum(not log.endswith(IDS) for log in self.plans)
             found.append(
                 Read(
                     what=logs.what,
                     listed=logs.listed,
-                    new=new,
+                    new=sum(not log.endswith(IDS) for log in self.plans),
                     bytes_listed=logs.bytes_listed,
-                    bytes_read=self.bytes_read,
+                    bytes_read=sum(row["bytes_read"] or 0 for row in self.new_states.values()),
                 )
             )
         for each in self.sources.recordings:
@@ -273,17 +291,20 @@ class _Run:
 
     def end(self) -> None:
         """Write down what is remembered: from here on this run counts."""
-        rows = [
-            {"log": each.log, "latest": each.newest, "is_held": False}
-            for each in self.sources.recordings
-            if each.has_new(self.states)
-        ]
+        recorded = ({"log": each.log, "latest": each.newest} for each in self.sources.recordings)
+        rows = [*self.new_states.values(), *recorded]
         logs = self.sources.logs
         if logs is not None and self.asks:
-            rows.append({"log": ANSWERS, "listing": self._signature(logs), "is_held": False})
-        others = self.store.spark.createDataFrame(spark_table(STATE.arrow(rows)))
-        written = self._all_states(others.select(*STATE.names))
-        self._together({"state": lambda: self.store.replace(STATE.name, STATE, written, run_id=self.run_id)})
+            rows.append({"log": ANSWERS, "listing": self._signature(logs)})
+        known = self.store.spark.createDataFrame(spark_table(STATE.arrow(rows)))
+        if self.staged is not None and not self.is_here:
+            remembered = rows_of(self.staged, STATE.name).select("log", "remembered")
+            known = known.drop("remembered").join(remembered, "log", "left").select(*STATE.names)
+        if self.states:
+            before = self.store.load(STATE.name, STATE).select(*STATE.names)
+            gone = [*(row["log"] for row in rows), *self._left_logs()]
+            known = known.unionByName(_of(before, gone, how="left_anti"))
+        self._together({"state": lambda: self.store.replace(STATE.name, STATE, known, run_id=self.run_id)})
 
     def _signature(self, logs: Source) -> str:
         return f"{logs.signature} {self.min_held_ms}"
@@ -291,44 +312,57 @@ class _Run:
     # Logs.
 
     def _read_logs(self, logs: Source) -> None:
-        """New sections of logs, folded by one job; its rows are written down once, and shared out to their tables."""
-        spark, plans = self.store.spark, self.plans
-        known = self.store.load(STATE.name, STATE)
-        of_ids = [log for log, plan in plans.items() if log.endswith(IDS) and plan.remembered not in (None, TRUNCATED)]
-        frames = []
-        if (pieces := logs.pieces(plans)) is not None:
-            remembered = {log: plan for log, plan in plans.items() if plan.remembered and not log.endswith(IDS)}
-            if remembered:
-                pieces = pieces.unionByName(remembered_pieces(known, remembered))
-            frames.append(fold(pieces, min_held_ms=self.min_held_ms))
-        if (events := logs.events(plans)) is not None:
-            frames.append(fold_histories(events, remembered_records(_of(known, of_ids))))
-        staged = self.store.replace_plain(STAGE, reduce(DataFrame.unionByName, frames))
-        state = rows_of(staged, STATE.name)
-        named = [(log, row["listing"], row["topic_id"]) for log, row in self.known.items() if log in plans]
-        beside = spark.createDataFrame(named, "log string, new_listing string, new_topic_id string")
-        state = state.join(sf.broadcast(beside), "log").withColumns(
-            {"listing": sf.col("new_listing"), "topic_id": sf.col("new_topic_id")}
-        )
-        self.new_states.append(state.select(*STATE.names))
-        changed = spark.createDataFrame([(log,) for log in plans], f"{LOG} string")
+        """New sections of logs, folded at once, and shared out to their tables."""
+        spark = self.store.spark
+        self.staged = staged = self._stage(logs)
+        states = rows_of(staged, STATE.name)
+        for row in (states if self.is_here else states.drop("remembered")).toArrow().to_pylist():
+            listed = self.known[row["log"]]
+            self.new_states[row["log"]] = {**row, "listing": listed["listing"], "topic_id": listed["topic_id"]}
+        changed = spark.createDataFrame([(log,) for log in self.plans], f"{LOG} string")
         jobs: dict[str, Callable[[], object]] = {
             name: partial(self._add, name, table, rows_of(staged, name), changed)
             for name, table in (("spans", SPANS), ("lso_timeline", LSO_TIMELINE))
         }
         jobs["histories"] = lambda: self._histories(rows_of(staged, "histories"))
-        jobs["sizes"] = self._count_bytes
         self._together(jobs)
+
+    def _stage(self, logs: Source) -> DataFrame:
+        """Rows of all tables: by this process where there is little to read, else by Spark, written down once."""
+        spark, plans = self.store.spark, self.plans
+        of_logs = [log for log, plan in plans.items() if plan.remembered and not log.endswith(IDS)]
+        of_ids = [log for log, plan in plans.items() if plan.remembered not in (None, TRUNCATED) and log.endswith(IDS)]
+        remember = partial(remembered_pieces, plans={log: plans[log] for log in of_logs})
+        tables = logs.tables(plans)
+        if tables is not None:
+            self.is_here = True
+            pieces, events = tables
+            pieces = pa.concat_tables([pieces, remember(self._remembered_here(of_logs))])
+            known = remembered_records(self._remembered_here(of_ids))
+            folded = fold_table(pieces, min_held_ms=self.min_held_ms), fold_history_table(events, known)
+            return spark.createDataFrame(pa.concat_tables(folded).combine_chunks(), STAGE)
+        frames = []
+        if (read := logs.pieces(plans)) is not None:
+            remembered = mapped(self._remembered(of_logs), remember, PIECES)
+            frames.append(fold(read.unionByName(remembered), min_held_ms=self.min_held_ms))
+        if (records := logs.events(plans)) is not None:
+            remembered = mapped(self._remembered(of_ids), remembered_records, RECORDS)
+            frames.append(fold_histories(records, remembered))
+        return self.store.replace_plain(STAGE_NAME, reduce(DataFrame.unionByName, frames))
 
     def _add(self, name: str, table: Any, rows: DataFrame, changed: DataFrame | None) -> None:
         self.store.write(name, table, rows, run_id=self.run_id, changed=changed, obsolete=self._obsolete(name))
 
     def _histories(self, final: DataFrame) -> None:
         """Rows that stay, and the last one of each id, which depends on the newest time of all."""
-        states = self._all_states().where(sf.col("log").endswith(IDS))
-        (newest,) = states.agg(sf.max("latest").alias("latest")).toArrow().to_pylist()
-        rows = final.unionByName(current_histories(states, latest=newest["latest"]))
-        self._add("histories", HISTORIES, rows, None)
+        states = {log: row for log, row in self._all_states().items() if log.endswith(IDS)}
+        latest = max((row["latest"] for row in states.values() if row["latest"] is not None), default=None)
+        if self.is_here:
+            rows = current_histories(self._remembered_here(states), latest=latest)
+            current = self.store.spark.createDataFrame(rows, CURRENT)
+        else:
+            current = mapped(self._remembered(states), partial(current_histories, latest=latest), CURRENT)
+        self._add("histories", HISTORIES, final.unionByName(current), None)
 
     def _batches(self, logs: Source) -> None:
         rows = logs.batches(self.plans)
@@ -338,11 +372,7 @@ class _Run:
             self._add("batches", BATCHES, rows.withColumn("is_final", is_final), changed)
 
     def _answers(self, logs: Source) -> None:
-        self.store.replace(ANSWERS, FINDINGS, logs.answers(), run_id=self.run_id)
-
-    def _count_bytes(self) -> None:
-        (row,) = self.new_states[0].agg(sf.sum("bytes_read").alias("bytes")).collect()
-        self.bytes_read = row["bytes"] or 0
+        self._keep(ANSWERS, logs.answers())
 
     def _obsolete(self, name: str) -> list[str]:
         """Conditions on stored rows of logs that are others now, from some offset on."""
@@ -361,55 +391,79 @@ class _Run:
             log for log, state in self.states.items() if log.endswith(IDS) and read.get(state["partition"], log) != log
         ]
 
-    def _all_states(self, *others: DataFrame) -> DataFrame:
+    def _all_states(self) -> dict[str, Row]:
         """What is remembered of all logs, with what this run has learnt."""
-        before = self.store.load(STATE.name, STATE).select(*STATE.names)
-        new = [*self.new_states, *others]
-        if not new:
-            return before
-        known = reduce(DataFrame.unionByName, new)
-        gone = _of(before, self._left_logs(), wanted=False)
-        return gone.join(sf.broadcast(known.select("log")), "log", "left_anti").select(*STATE.names).unionByName(known)
+        left = set(self._left_logs())
+        return {**{log: row for log, row in self.states.items() if log not in left}, **self.new_states}
+
+    def _remembered(self, logs: Collection[str]) -> DataFrame:
+        """`REMEMBERED_COLUMNS` of the states of some logs, the newest of each."""
+        new = [log for log in logs if log in self.new_states]
+        old = [log for log in logs if log in self.states and log not in self.new_states]
+        frames = [_of(self.store.load(STATE.name, STATE), old)] if old else []
+        if new and self.staged is not None:
+            frames.append(_of(rows_of(self.staged, STATE.name), new))
+        if not frames:
+            return self.store.spark.createDataFrame([], struct_type(STATE)).select(*REMEMBERED_COLUMNS)
+        return reduce(DataFrame.unionByName, [frame.select(*REMEMBERED_COLUMNS) for frame in frames])
+
+    def _remembered_here(self, logs: Collection[str]) -> pa.Table:
+        """The same in this process."""
+        here = [log for log in logs if self.is_here and log in self.new_states]
+        schema = pa.schema([STATE.arrow_schema.field(name) for name in REMEMBERED_COLUMNS])
+        rows = pa.Table.from_pylist([self.new_states[log] for log in here], schema=schema)
+        others = set(logs).difference(here)
+        return pa.concat_tables([rows, self._remembered(others).toArrow().cast(schema)]) if others else rows
 
     # Findings.
 
     def _findings(self) -> None:
-        self.store.replace("findings", FINDINGS, self._all_findings(), run_id=self.run_id)
+        self._keep("findings", FINDINGS.arrow(self._all_findings()))
 
-    def _all_findings(self) -> DataFrame:
+    def _keep(self, name: str, rows: pa.Table) -> None:
+        """Write a table that is small."""
+        self.small[name] = rows.to_pylist()
+        frame = self.store.spark.createDataFrame(spark_table(rows))
+        self.store.replace(name, FINDINGS, frame, run_id=self.run_id)
+
+    def kept(self, name: str) -> list[Row]:
+        """The rows of a table that is small."""
+        if name not in self.small:
+            self.small[name] = self.store.rows(name, FINDINGS)
+        return self.small[name]
+
+    def _all_findings(self) -> list[Row]:
         """What logs tell, what recordings tell, and where both do one row: `ended` where either shows it."""
-        found = []
-        states = self._all_states().where("remembered is not null")
+        found: list[Row] = []
         has_logs = self.sources.logs is not None or ANSWERS in self.states
         if has_logs:
-            answers = self._stored(ANSWERS)
-            held = self._to_judge(holds_of(best_logs(states), min_held_ms=self.min_held_ms), answers)
-            histories = self._stored("histories")
-            found.append(findings(held, histories=histories, answers=answers, min_held_ms=self.min_held_ms))
+            answers = self.kept(ANSWERS)
+            logs = best_logs(row for log, row in self._all_states().items() if log != ANSWERS)
+            states = self._remembered_here(logs).to_pylist()
+            held = self._to_judge(holds_of(states, min_held_ms=self.min_held_ms), answers)
+            histories = near_histories(held, self._stored("histories"))
+            found = findings(held, histories=histories, answers=answers, min_held_ms=self.min_held_ms)
         has_samples = self.sources.recordings or any(log.startswith("recording:") for log in self.states)
         if has_samples:
-            seen = findings_over_time(self._stored(RECORDED_AS["findings"]), self._stored(RECORDED_AS["samples"]))
-            found.append(closed_findings(seen, self._stored("spans")) if has_logs else seen)
-        told = found[0] if len(found) == 1 else joined_findings(*found)
-        return without_short_findings(told, min_held_ms=self.min_held_ms)
+            over = findings_over_time(self._stored(RECORDED_AS["findings"]), self._stored(RECORDED_AS["samples"]))
+            seen: list[Row] = over.toArrow().to_pylist()
+            found = joined(found, close_by_log(seen, markers(seen, self._stored("spans")))) if has_logs else seen
+        return without_short(found, min_held_ms=self.min_held_ms)
 
-    def _to_judge(self, held: DataFrame, answers: DataFrame) -> DataFrame:
+    def _to_judge(self, held: Iterable[Row], answers: Iterable[Row]) -> list[Row]:
         """What has ended; and of what is open by the log, what there was an answer to be had for.
 
         A partition may be gone, or not have been asked about now. And while a broker runs, what it did not tell of has
         ended since its log was read.
         """
         logs = self.sources.logs
-        is_open = sf.col("marker_offset").isNull()
         if logs is not None and logs.is_consistent:
-            places = {(row["topic"], row["partition"]) for row in self.known.values()}
-            known = self.store.spark.createDataFrame(sorted(places, key=str), "topic string, partition int")
+            names: tuple[str, ...] = ("topic", "partition")
+            known = {tuple(row[name] for name in names) for row in self.known.values()}
         else:
-            known = answers.select(
-                "topic", "partition", "producer_id", sf.col("start_offset").alias("first_offset")
-            ).distinct()
-        still = held.where(is_open).join(sf.broadcast(known), known.columns, "left_semi")
-        return held.where(~is_open).unionByName(still.select(*held.columns))
+            names = ("topic", "partition", "producer_id", "first_offset")
+            known = {(row["topic"], row["partition"], row["producer_id"], row["start_offset"]) for row in answers}
+        return [row for row in held if row["marker_offset"] is not None or tuple(row[name] for name in names) in known]
 
     def _stored(self, name: str) -> DataFrame:
         return self.store.load(name, KEPT[name]).select(*KEPT[name].names)
@@ -440,6 +494,6 @@ def _is_of(log: str) -> str:
     return "{} = '{}'".format(LOG, log.replace("\\", "\\\\").replace("'", "\\'"))
 
 
-def _of(states: DataFrame, logs: Iterable[str], *, wanted: bool = True) -> DataFrame:
+def _of(states: DataFrame, logs: Iterable[str], *, how: str = "left_semi") -> DataFrame:
     names = states.sparkSession.createDataFrame([(log,) for log in logs], "log string")
-    return states.join(sf.broadcast(names), "log", "left_semi" if wanted else "left_anti")
+    return states.join(sf.broadcast(names), "log", how)

@@ -9,6 +9,7 @@ from toolkit.schema import Row
 from toolkit.spark.ingest_plan import LogPlan
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
 __all__ = ["IDS", "Source"]
@@ -56,5 +57,8 @@ class Source(Protocol):
     def batches(self, plans: Mapping[str, LogPlan]) -> DataFrame | None:
         """Rows of ``schema.BATCHES``, with the name of their log."""
 
-    def answers(self) -> DataFrame:
+    def tables(self, plans: Mapping[str, LogPlan]) -> tuple[pa.Table, pa.Table] | None:
+        """Pieces and events, read by this process, where that takes less than Spark's jobs would; else null."""
+
+    def answers(self) -> pa.Table:
         """Rows of ``schema.FINDINGS``: what holds the LSO now."""

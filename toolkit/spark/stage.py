@@ -15,7 +15,7 @@ from toolkit.spark.struct_columns import arrow_fields, struct_arrays, struct_fie
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["IS_FINAL", "LOG", "STAGE", "STATE", "rows_of", "stage_rows"]
+__all__ = ["IS_FINAL", "LOG", "STAGE", "STAGE_SCHEMA", "STATE", "rows_of", "stage_rows"]
 
 LOG, IS_FINAL = "log", "is_final"
 """Columns of every row of a log: which log, and whether the next run keeps the row."""

@@ -12,7 +12,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
 
 from toolkit.errors import NotFound, UsageError
-from toolkit.schema import Table
+from toolkit.schema import Row, Table
 from toolkit.spark.stage import IS_FINAL, LOG
 from toolkit.spark.types import struct_type
 
@@ -78,6 +78,13 @@ class Store:
                 for field in wanted
             )
         )
+
+    def rows(self, name: str, table: Table, *columns: str) -> list[Row]:
+        """A stored table that is small: some columns, or those that are declared; no rows if it is not there."""
+        if self.find(name) is None:
+            return []
+        found: list[Row] = self.load(name, table).select(*(columns or table.names)).toArrow().to_pylist()
+        return found
 
     def find(self, name: str) -> DataFrame | None:
         """A stored table as it is; null if it is not there."""

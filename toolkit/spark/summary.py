@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
@@ -15,9 +15,10 @@ from toolkit.schema import FINDINGS, Row
 from toolkit.spark.store import RUN_ID, Store
 from toolkit.spark.tables import KEPT, RECORDED_AS
 
-__all__ = ["Counts", "Read", "Summary", "summarised"]
+__all__ = ["Counts", "Read", "Summary", "count_rows", "summarised"]
 
 ENDED = "ended"
+SMALL = ("answers", "findings")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +36,12 @@ class Counts:
     rows: int = 0
     errors: int = 0
     new: int = 0
+
+    @staticmethod
+    def of(rows: Sequence[Row], *, is_new: bool) -> Counts:
+        """Those of a table that is written as a whole."""
+        errors = sum(row["error"] is not None for row in rows)
+        return Counts(rows=len(rows), errors=errors, new=len(rows) if is_new else 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,40 +101,58 @@ class Summary:
         return self.tables["spans"].errors if "spans" in self.tables else 0
 
 
-def summarised(store: Store, run_id: int, read: Sequence[Read], *, started: float) -> Summary:
-    """What a run did that began at this time of `time.monotonic`, by what is kept now."""
-    samples = store.find(RECORDED_AS["samples"])
-    names = [name for name in KEPT if samples is not None or not name.startswith("recorded_")]
-    found = {name: frame for name in names if (frame := store.find(name)) is not None}
-    tables = _counts(found, run_id=run_id)
-    now = _now(store, samples)
+def count_rows(store: Store, *, run_id: int) -> dict[str, Counts]:
+    """How many rows the tables have that may be large; in one stage, for each more costs a quarter of a second."""
+    names = [name for name in KEPT if name not in SMALL and not name.startswith("recorded_")]
+    if store.find(RECORDED_AS["samples"]) is not None:
+        names += RECORDED_AS.values()
+    found = [_marked(frame, name, run_id) for name in names if (frame := store.find(name)) is not None]
+    if not found:
+        return {}
+    sums = (
+        reduce(DataFrame.unionByName, found)
+        .groupBy("name")
+        .agg(
+            sf.count(sf.lit(1)).alias("rows"),
+            sf.count_if("is_error").alias("errors"),
+            sf.count_if("is_new").alias("new"),
+        )
+    )
+    return {name: Counts(rows=rows, errors=errors, new=new) for name, rows, errors, new in sums.collect()}
+
+
+def summarised(
+    store: Store,
+    read: Sequence[Read],
+    counts: Mapping[str, Counts],
+    *,
+    findings: Sequence[Row],
+    answers: Sequence[Row],
+    started: float,
+) -> Summary:
+    """What a run did, by what is kept now.
+
+    Parameters
+    ----------
+    counts
+        Rows of each table that has any.
+    findings, answers
+        Rows of ``schema.FINDINGS``: all, and the answers of now.
+    started
+        When it began, by `time.monotonic`.
+    """
+    now = _now(findings, answers, store.find(RECORDED_AS["samples"]) if RECORDED_AS["samples"] in counts else None)
     verdicts = Counter(row["verdict"] for row in now)
-    over = tables["findings"].rows - len(now) if "findings" in tables else 0
+    over = len(findings) - len(now)
     return Summary(
         target=store.target,
         format=store.format,
         read=read,
-        tables=tables,
+        tables={name: counts[name] for name in KEPT if name in counts},
         findings=now,
         verdicts={**({ENDED: over} if over else {}), **dict(sorted(verdicts.items()))},
         seconds=time.monotonic() - started,
     )
-
-
-def _counts(tables: Mapping[str, DataFrame], *, run_id: int) -> dict[str, Counts]:
-    """How many rows tables have, counted in one stage: each more costs a new session a quarter of a second."""
-    if not tables:
-        return {}
-    rows = reduce(DataFrame.unionByName, (_marked(frame, name, run_id) for name, frame in tables.items()))
-    sums = rows.groupBy("name").agg(
-        sf.count(sf.lit(1)).alias("rows"), sf.count_if("is_error").alias("errors"), sf.count_if("is_new").alias("new")
-    )
-    found = {row["name"]: row for row in sums.collect()}
-    return {
-        name: Counts(rows=found[name]["rows"], errors=found[name]["errors"], new=found[name]["new"])
-        for name in tables
-        if name in found
-    }
 
 
 def _marked(rows: DataFrame, name: str, run_id: int) -> DataFrame:
@@ -136,16 +161,14 @@ def _marked(rows: DataFrame, name: str, run_id: int) -> DataFrame:
     return rows.select(sf.lit(name).alias("name"), failed.alias("is_error"), is_new)
 
 
-def _now(store: Store, samples: DataFrame | None) -> list[Row]:
+def _now(findings: Iterable[Row], answers: Iterable[Row], samples: DataFrame | None) -> list[Row]:
     """The findings that are not over, as of the newest answers or of the newest sample."""
-    times = [store.load("answers", KEPT["answers"]).agg(sf.min("observed_at").alias("since"))]
+    times = [min((row["observed_at"] for row in answers), default=None)]
     if samples is not None:
-        times.append(samples.where("error is null").agg(sf.max("sample").alias("since")))
-    since = reduce(DataFrame.unionByName, times).agg(sf.max("since").alias("since"))
-    findings = store.load("findings", KEPT["findings"])
-    is_open = sf.col("held_to").isNull() & (sf.col("verdict") != ENDED)
-    is_newest = sf.col("observed_at") >= sf.coalesce("since", sf.lit(0).cast("timestamp"))
-    open_now = findings.where(is_open).crossJoin(since).where(is_newest)
-    found = open_now.select(*FINDINGS.names).toArrow().cast(FINDINGS.arrow_schema)
-    rows: list[Row] = found.sort_by([(name, "ascending") for name in FINDINGS.sort]).to_pylist()
-    return rows
+        (newest,) = samples.where("error is null").agg(sf.max("sample").alias("sample")).toArrow().to_pylist()
+        times.append(newest["sample"])
+    since = max((time for time in times if time is not None), default=None)
+    still_open = [row for row in findings if row["held_to"] is None and row["verdict"] != ENDED]
+    rows = FINDINGS.arrow([row for row in still_open if since is None or row["observed_at"] >= since])
+    found: list[Row] = rows.sort_by([(name, "ascending") for name in FINDINGS.sort]).to_pylist()
+    return found

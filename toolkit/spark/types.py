@@ -11,9 +11,12 @@ from toolkit.schema import Table
 from toolkit.schema.table import ListOf, StructOf, Type
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from collections.abc import Callable, Iterable, Iterator
 
-__all__ = ["spark_schema", "spark_table", "struct_type"]
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+__all__ = ["mapped", "spark_schema", "spark_table", "struct_type"]
 
 PLAIN: dict[str, DataType] = {
     "int8": types.ByteType(),
@@ -44,6 +47,18 @@ def spark_table(table: pa.Table) -> pa.Table:
     """Arrow data of a declared table as Spark takes it."""
     schema = spark_schema(table.schema)
     return table.cast(schema) if table.num_rows else schema.empty_table()  # Spark takes no column without a chunk
+
+
+def mapped(frame: DataFrame, function: Callable[[pa.Table], pa.Table], schema: StructType) -> DataFrame:
+    """What a function of Arrow tables makes of the rows, some thousands at a time."""
+
+    def of_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        for batch in batches:
+            yield from function(pa.Table.from_batches([batch])).to_batches()
+
+    return frame.mapInArrow(of_batches, schema)
 
 
 def _spark_type(type_: Type) -> DataType:
