@@ -4,21 +4,26 @@ import subprocess
 import sys
 import threading
 from contextlib import ExitStack
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
+from tests.jar_lists import jar_list
 from tests.process import PATIENCE_S, started
 from toolkit.errors import LabError
-from toolkit.lab import jars
-from toolkit.lab.jars import fetch_jars
+from toolkit.lab import delta, jars
+from toolkit.lab.delta import delta_settings
+from toolkit.lab.jars import LISTS, fetch_jars
 
+NOT_LISTED = "4.0.0"
 NOBODY = "https://127.0.0.1:1/maven/"
 
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(jars, "user_cache_path", lambda name: tmp_path)
+    for module in (jars, delta):
+        monkeypatch.setattr(module, "user_cache_path", lambda name: tmp_path)
     return tmp_path / "kafka"
 
 
@@ -92,18 +97,52 @@ def test_half_a_fetch_is_no_cache(cache: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_without_pyspark(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jars, "find_spec", lambda name: None)
     with pytest.raises(LabError, match=r"pyspark is not installed.* pip install 'kafka-txn-toolkit\[lab\]'"):
-        fetch_jars("4.3.1")
+        fetch_jars(NOT_LISTED)
 
 
 @pytest.mark.lab
-def test_an_unreachable_repository(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("version", ["4.3.1", NOT_LISTED])
+def test_an_unreachable_repository(cache: Path, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
     monkeypatch.setenv("KAFKA_TXN_MAVEN", NOBODY)
-    with pytest.raises(
-        LabError, match=r"^org\.apache\.kafka:kafka_2\.13:4\.3\.1 could not be fetched: https://127"
-    ) as error:
-        fetch_jars("4.3.1")
-    assert "Connection refused" in error.value.what
-    assert not (cache / "4.3.1").exists()
+    with pytest.raises(LabError, match=r"https://127\.0\.0\.1:1/maven/.*Connection refused") as error:
+        fetch_jars(version)
+    assert "could not be fetched" in error.value.what
+    assert [each.name for each in cache.iterdir()] == [f"{version}.lock"]
+
+
+class Mirror(BaseHTTPRequestHandler):
+    """One that has a page for whatever is asked."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"Please log in.")
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+def test_what_is_not_as_its_digest_says_is_not_kept(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Mirror) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            monkeypatch.setenv("KAFKA_TXN_MAVEN", f"http://127.0.0.1:{server.server_port}")
+            with pytest.raises(LabError, match=r"\.jar is not what its digest says"):
+                fetch_jars("4.3.1")
+            with pytest.raises(LabError, match=r"/delta-spark_4\.2_2\.13-.*\.jar is not what its digest says"):
+                delta_settings("4.2.0")
+        finally:
+            server.shutdown()
+            thread.join(60)
+    kept = {each.name for each in [*cache.iterdir(), *(cache.parent / "delta").iterdir()]}
+    assert kept == {"4.3.1.lock", "lock"}
+
+
+@pytest.mark.full
+@pytest.mark.lab
+def test_the_jars_that_are_written_down_are_those_that_ivy_finds() -> None:
+    assert jar_list("4.3.1") == (LISTS / "4.3.1.txt").read_text()
 
 
 @pytest.mark.lab

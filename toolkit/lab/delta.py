@@ -2,34 +2,37 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.metadata
-import os
-import urllib.request
-from pathlib import Path
-from urllib.error import URLError
 
 from platformdirs import user_cache_path
-from tqdm.auto import tqdm
 
-from toolkit.errors import LabError, UsageError
+from toolkit.errors import UsageError
+from toolkit.lab.download import Download, download
 from toolkit.lab.jars import alone, repository_url
 
 __all__ = ["delta_settings"]
 
 RELEASES = {
-    "4.0": ("delta-spark_2.13", "4.0.1"),
-    "4.1": ("delta-spark_4.1_2.13", "4.3.1"),
-    "4.2": ("delta-spark_4.2_2.13", "4.4.0"),
+    "4.0": (
+        ("delta-spark_2.13", "4.0.1", "a1e76860b19fe1e6b205a4ea7a9099a2f9575d39bb71d49b3e679b299d0efb91"),
+        ("delta-storage", "4.0.1", "ecc42c5aaa51c423312d9e4e48aa4a12b34740bf2c37de0e8f279277ec3d12e4"),
+    ),
+    "4.1": (
+        ("delta-spark_4.1_2.13", "4.3.1", "ebf35a4383f0a653c3ee3c7882c0edcac2f846be31ac61af4b96ccfaaf36c171"),
+        ("delta-storage", "4.3.1", "577c12c7e371be4c041714fb48e88ad86e3c3512beea2bdaffbe7a4debf79718"),
+    ),
+    "4.2": (
+        ("delta-spark_4.2_2.13", "4.4.0", "27d4fd8b1f879535c573ed1c718177d6a27f24d3e626ba02e216369725721ead"),
+        ("delta-storage", "4.4.0", "c46735481fa8e326b0957be02b4420cbcab4b325bb08009b7f2045a95133f1cc"),
+    ),
 }
-"""Artifact and version by Spark's version; each goes with the artifact delta-storage of the same version."""
+"""By Spark's version: artifact, version and SHA-256 of each jar."""
 
 SETTINGS = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.databricks.delta.snapshotPartitions": "2",  # 50 tasks for the few files of a table are for clusters
 }
-CHUNK = 1 << 16
 
 
 def delta_settings(version: str | None = None) -> dict[str, str]:
@@ -57,46 +60,15 @@ def delta_settings(version: str | None = None) -> dict[str, str]:
             f"No release of Delta Lake is known that fits Spark {version}.",
             do=f"Install pyspark {' or '.join(RELEASES)}, or use a cluster that has Delta Lake.",
         )
-    artifact, number = release
     home = user_cache_path("kafka-txn-toolkit") / "delta"
     home.mkdir(parents=True, exist_ok=True)
-    jars = [_jar(home, name, number) for name in (artifact, "delta-storage")]
+    jars = [home / f"{artifact}-{number}.jar" for artifact, number, _ in release]
+    with alone(home / "lock"):
+        missing = [
+            Download(f"io/delta/{artifact}/{number}/{jar.name}", jar, sha256)
+            for (artifact, number, sha256), jar in zip(release, jars, strict=True)
+            if not jar.exists()
+        ]
+        if missing:
+            download(missing, repository_url(), title="Fetching Delta Lake")
     return {"spark.jars": ",".join(map(str, jars)), **SETTINGS}
-
-
-def _jar(home: Path, artifact: str, version: str) -> Path:
-    jar = home / f"{artifact}-{version}.jar"
-    if not jar.exists():
-        with alone(home / f"{jar.name}.lock"):
-            if not jar.exists():
-                partial = jar.with_suffix(".partial")
-                _fetch(f"{repository_url().rstrip('/')}/io/delta/{artifact}/{version}/{jar.name}", partial)
-                partial.replace(jar)
-    return jar
-
-
-def _fetch(url: str, target: Path) -> None:
-    """Download a file, and check it by the digest that lies beside it."""
-    digest = hashlib.sha1(usedforsecurity=False)
-    try:
-        with urllib.request.urlopen(f"{url}.sha1", timeout=60) as response:  # noqa: S310  the user's own repository
-            expected = response.read().split()[0].decode()
-        with urllib.request.urlopen(url, timeout=60) as response, target.open("wb") as file:  # noqa: S310
-            size = int(response.headers.get("Content-Length") or 0) or None
-            with tqdm(desc=f"Fetching {os.path.basename(url)}", total=size, unit="B", unit_scale=True) as bar:
-                while chunk := response.read(CHUNK):
-                    file.write(chunk)
-                    digest.update(chunk)
-                    bar.update(len(chunk))
-    except (URLError, OSError, IndexError) as error:
-        raise LabError(
-            f"{url} could not be fetched: {error}",
-            means="Delta Lake is fetched once for each version of Spark, and is not here yet; nothing was kept.",
-            do="Go online for the first run, name a mirror in KAFKA_TXN_MAVEN, or write --format parquet.",
-        ) from None
-    if digest.hexdigest() != expected:
-        raise LabError(
-            f"{url} is not what its digest says.",
-            means="A proxy or mirror answered with something else; nothing was kept.",
-            do="Try again, or name another mirror in KAFKA_TXN_MAVEN.",
-        )

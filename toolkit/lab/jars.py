@@ -1,4 +1,7 @@
-"""The jars of one Kafka version, fetched once from Maven Central with the Ivy jar that ships in pyspark."""
+"""The jars of one Kafka version, fetched once from Maven Central.
+
+Which they are is written down for some versions (`LISTS`); of others Ivy finds it out, with the jar of it in pyspark.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +22,13 @@ from platformdirs import user_cache_path
 from tqdm.auto import tqdm
 
 from toolkit.errors import LabError
+from toolkit.lab.download import Download, download
 from toolkit.lab.java import find_java
 
-__all__ = ["alone", "fetch_jars", "repository_url"]
+__all__ = ["LISTS", "alone", "fetch_jars", "repository_url", "resolve"]
+
+LISTS = Path(__file__).with_name("jar_lists")
+"""A file for each version: SHA-256 and path of every jar. ``python -m tests.jar_lists`` writes one."""
 
 CENTRAL = "https://repo1.maven.org/maven2/"
 
@@ -86,6 +93,19 @@ def alone(lock: Path) -> Iterator[None]:
 
 
 def _fetch(version: str, directory: Path) -> None:
+    known = LISTS / f"{version}.txt"
+    if not known.exists():
+        resolve(version, directory)
+        return
+    jars = directory / "jars"
+    jars.mkdir(parents=True)
+    lines = (line.split() for line in known.read_text().splitlines())
+    wanted = [Download(path, jars / path.rpartition("/")[2], digest) for digest, path in lines]
+    download(wanted, repository_url(), title=f"Fetching Kafka {version}")
+
+
+def resolve(version: str, directory: Path) -> None:
+    """Find out by Ivy which jars a version has, and put them into the folder ``jars`` of a new directory."""
     repository = repository_url()
     ivy = _ivy()
     directory.mkdir()
