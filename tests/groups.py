@@ -21,7 +21,7 @@ from xdist.workermanage import WorkerController
 
 __all__ = ["GroupScheduling", "folder_of", "group_of", "order", "send_folder", "write_groups"]
 
-SLOW = ("spark", "history")
+SLOW = ("outages", "kills", "spark", "history")
 """Groups of tests that take minutes: workers start with them."""
 
 _FOLDER = pytest.StashKey[Path]()

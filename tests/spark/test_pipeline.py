@@ -203,6 +203,7 @@ def test_parquet_is_written_once(spark: SparkSession, logs: Path, tmp_path: Path
 
 
 @pytest.mark.full
+@pytest.mark.xdist_group("kills")
 def test_a_run_that_was_killed_is_made_whole_by_the_next(
     spark: SparkSession, stages: list[Path], tmp_path: Path
 ) -> None:

@@ -350,6 +350,7 @@ class Trouble:
 
 @pytest.mark.lab
 @pytest.mark.full
+@pytest.mark.xdist_group("outages")
 @pytest.mark.timeout(SECONDS + 900)
 def test_a_stream_outlives_outages(spark: SparkSession, three: Kafka, tmp_path: Path) -> None:
     """Brokers are killed, silenced and started again, the query is stopped and started again from its checkpoint.

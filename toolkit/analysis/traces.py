@@ -59,8 +59,8 @@ class Traces:
     @cached_property
     def markers(self) -> Headers:
         """Its COMMIT and ABORT markers."""
-        is_marker = np.isin(self._mine["marker"], (ABORT, COMMIT))
-        markers: Headers = self._mine[is_marker & (self._mine["attributes"] & CONTROL != 0)]
+        control = self._mine[self._mine["attributes"] & CONTROL != 0]
+        markers: Headers = control[(control["marker"] == ABORT) | (control["marker"] == COMMIT)]
         return markers
 
     @cached_property
