@@ -58,9 +58,10 @@ def read(spark: SparkSession, folder: str, table: str) -> DataFrame:
 
 
 def made(spark: SparkSession, folder: str, out: str) -> Mapping[str, DataFrame]:
-    from toolkit.spark import tables
+    from toolkit.spark import from_files, tables
     from toolkit.spark.pipeline import run
 
+    from_files.SMALL = -1  # by Spark's jobs
     run(spark, folder, out, format="parquet", at_rest=True, min_held_ms=MIN_HELD_MS)
     return {table: tables.read(spark, out, table, format="parquet") for table in MADE}
 

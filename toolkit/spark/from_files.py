@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql import functions as sf
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.session import SparkSession as ClassicSession
 
 from toolkit.errors import NotFound
@@ -20,7 +19,9 @@ from toolkit.sources.logdir.share import found_in
 from toolkit.spark.ingest_plan import LogPlan, plan_logs
 from toolkit.spark.local_paths import local_path
 from toolkit.spark.log_listing import listing_rows
-from toolkit.spark.log_source import KafkaLog
+from toolkit.spark.log_options import read_options
+from toolkit.spark.log_reader import LogReader
+from toolkit.spark.log_schema import schema_of
 from toolkit.spark.source import IDS
 from toolkit.spark.sources import register
 from toolkit.spark.stage import LOG
@@ -142,10 +143,9 @@ class LogFiles:
     def _read(self, table: str, **options: str) -> pa.Table:
         """By what Spark plans and reads with, without it."""
         paths = json.dumps([local_path(path) for path in self.paths])
-        source = KafkaLog({"table": table, "paths": paths, **options})
-        reader = source.reader(source.schema())
+        reader = LogReader(read_options({"table": table, "paths": paths, **options}), schema_of(table))
         batches = [batch for work in reader.partitions() for batch in reader.read(work)]
-        return pa.Table.from_batches(batches, to_arrow_schema(source.schema(), timezone="UTC"))
+        return pa.Table.from_batches(batches, reader.columns)
 
     def _load(self, table: str, **options: str) -> DataFrame:
         return load(self.spark, table, self.paths, **options)

@@ -21,7 +21,6 @@ from toolkit.sources.logdir.layout import LeftOut, Replica, Root
 from toolkit.sources.logdir.log import Snapshot
 from toolkit.sources.logdir.marks import replica_rows
 from toolkit.sources.logdir.record_index import Decode, RecordIndex
-from toolkit.sources.logdir.splits import STRETCH_BYTES, read_ahead, splits
 
 __all__ = ["FolderLog"]
 
@@ -71,15 +70,10 @@ class FolderLog:
         return self.listing.left_out
 
     def parts_near(self, start: int, *, crc: bool = False) -> Iterator[Part]:
-        return self._parts(start, None, crc)
+        return read_parts(self.listing, start=start, crc=crc)
 
     def parts(self, *, start: int | None = None, stop: int | None = None, crc: bool = False) -> Iterator[Part]:
-        return clip(self._parts(start, stop, crc), start=start, stop=stop)
-
-    def _parts(self, start: int | None, stop: int | None, crc: bool) -> Iterator[Part]:
-        if crc and self.size > STRETCH_BYTES:
-            return read_ahead(splits(self.listing, start=start, stop=stop, max_bytes=STRETCH_BYTES))
-        return read_parts(self.listing, start=start, stop=stop, crc=crc)
+        return clip(read_parts(self.listing, start=start, stop=stop, crc=crc), start=start, stop=stop)
 
     def coordinator_events(self, *, start: int | None = None, stop: int | None = None) -> Iterator[Row]:
         return self._records(self._coordinator_events, STATE_TOPIC, start, stop)

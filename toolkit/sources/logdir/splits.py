@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -23,10 +21,7 @@ from toolkit.sources.log_tables import Part
 from toolkit.sources.logdir.batches import followed, position_before
 from toolkit.sources.logdir.files import Listing, OfLog
 
-__all__ = ["STRETCH_BYTES", "Split", "read_ahead", "read_split", "splits"]
-
-STRETCH_BYTES = 1 << 25
-READERS = 2
+__all__ = ["Split", "read_split", "splits"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,21 +101,6 @@ def read_split(split: Split, *, crc: bool = False) -> Iterator[Part]:
     """
     for scanned in _read(split, crc):
         yield Part(scanned if split.is_newest else followed(scanned), split.path)
-
-
-def read_ahead(stretches: Iterable[Split]) -> Iterator[Part]:
-    """Stretches in their order, with every checksum: the next ones are read while those before them are folded.
-
-    What reads and what checks lets go of the GIL, and so a second core takes it from whoever folds.
-    """
-    with ThreadPoolExecutor(READERS) as pool:
-        ahead: deque[Future[list[Part]]] = deque()
-        for stretch in stretches:
-            ahead.append(pool.submit(lambda stretch: list(read_split(stretch, crc=True)), stretch))
-            if len(ahead) > READERS:
-                yield from ahead.popleft().result()
-        while ahead:
-            yield from ahead.popleft().result()
 
 
 def _read(split: Split, crc: bool) -> Iterator[Scanned]:
