@@ -26,7 +26,7 @@ brokers there are, others may have gone on, and a copy may mix what was written 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -38,6 +38,7 @@ from toolkit.schema import Row, utc
 from toolkit.sources.logdir.contents import ReadLog
 from toolkit.sources.logdir.coordinator_side import CLOCKS_APART, CoordinatorSide, StatePartition
 from toolkit.sources.logdir.lock import is_locked
+from toolkit.sources.logdir.log import Log
 
 __all__ = ["Examination", "examine"]
 
@@ -60,7 +61,9 @@ class Examination:
     notes: list[str] = field(default_factory=list)
 
 
-def examine(case: Case, read: ReadLog, side: CoordinatorSide, *, lowest: int, at_rest: bool) -> Examination:
+def examine(
+    case: Case, read: ReadLog, side: CoordinatorSide, *, lowest: int, changes: Callable[[Log], list[str]] | None
+) -> Examination:
     """What speaks against the hanging of a transaction that no coordinator owns.
 
     Parameters
@@ -73,14 +76,14 @@ def examine(case: Case, read: ReadLog, side: CoordinatorSide, *, lowest: int, at
         ``__transaction_state``.
     lowest
         Start offset of the lowest transaction of the partition that is in question.
-    at_rest
-        Whether the caller vouches that brokers stood still.
+    changes
+        What has changed in a log since it was listed, where the caller says that brokers stood still; else null.
     """
     start = case.start or 0
     found = Examination(doubts=[*_of_the_bytes(case, read, start, lowest), *_of_the_id(case, side)])
     name = _name(read)
-    if at_rest:
-        found.doubts += _not_at_rest(read, side)
+    if changes is not None:
+        found.doubts += _not_at_rest(read, side, changes)
         found.notes.append("the caller says that the brokers stood still when these files were taken (at_rest)")
     elif not case.owner:
         found.doubts.append(
@@ -134,7 +137,7 @@ def _of_the_id(case: Case, side: CoordinatorSide) -> Iterable[str]:
                 yield f'what id "{event["transactional_id"]}" does with this producer id, which is its next one'
 
 
-def _not_at_rest(read: ReadLog, side: CoordinatorSide) -> Iterable[str]:
+def _not_at_rest(read: ReadLog, side: CoordinatorSide, changes: Callable[[Log], list[str]]) -> Iterable[str]:
     """What contradicts the caller: what stood still was not written to, and has lost nothing at its end."""
     reads = {_name(read): read}
     reads |= {f"{STATE_TOPIC}-{number}": partition.read for number, partition in side.partitions.items()}
@@ -144,7 +147,7 @@ def _not_at_rest(read: ReadLog, side: CoordinatorSide) -> Iterable[str]:
     for name, each in reads.items():
         if each.state.window.is_torn:
             yield f"the end of {name}: its last batch is torn, so what a crash took with it is not known"
-        for change in each.state.log.changes(appending=False):
+        for change in changes(each.state.log):
             yield f"files that stand still: {name}: {change}"
     for partition in side.partitions.values():
         where = partition.read.state.log.where
