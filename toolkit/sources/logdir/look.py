@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
@@ -92,14 +92,14 @@ def _examined(look: Look, replicas: Mapping[Place, Sequence[ReadLog]], side: Coo
     """The look with the doubts of what would be hanging without them, and what was proven instead."""
     doubts: dict[tuple[str, int, int], Sequence[str]] = {}
     notes = {place: list(found) for place, found in look.notes.items()}
-    changes = cache(lambda log: log.changes(appending=False)) if at_rest else None  # the coordinators' are in each case
+    changes: Callable[[Log], list[str]] = cache(lambda log: log.changes(appending=False))  # all cases ask for the same
     for place, cases in Seen(look).cases.items():
         hanging = [case for case in cases if case.start is not None and rule_for(case).verdict == "hanging"]
         if not hanging:
             continue
         lowest = min(start for case in hanging if (start := case.start) is not None)
         for case in hanging:
-            found = examine(case, replicas[place][0], side, lowest=lowest, changes=changes)
+            found = examine(case, replicas[place][0], side, lowest=lowest, changes=changes if at_rest else None)
             found.doubts += _of_one_topic(place, replicas[place])
             doubts[*place, case.producer["producer_id"]] = found.doubts
             notes.setdefault(place, []).extend(note for note in found.notes if note not in notes[place])
