@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -92,7 +91,13 @@ def _examined(look: Look, replicas: Mapping[Place, Sequence[ReadLog]], side: Coo
     """The look with the doubts of what would be hanging without them, and what was proven instead."""
     doubts: dict[tuple[str, int, int], Sequence[str]] = {}
     notes = {place: list(found) for place, found in look.notes.items()}
-    changes: Callable[[Log], list[str]] = cache(lambda log: log.changes(appending=False))  # all cases ask for the same
+    known: dict[int, list[str]] = {}  # all cases ask for those of the coordinators
+
+    def changes(log: Log) -> list[str]:
+        if id(log) not in known:
+            known[id(log)] = log.changes(appending=False)
+        return known[id(log)]
+
     for place, cases in Seen(look).cases.items():
         hanging = [case for case in cases if case.start is not None and rule_for(case).verdict == "hanging"]
         if not hanging:
