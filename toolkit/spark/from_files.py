@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,14 @@ if TYPE_CHECKING:
 __all__ = ["LogFiles", "list_files"]
 
 SMALL = 64 << 20
+"""Bytes of logs that the driver reads by itself: in less time than Spark's jobs take to start."""
+
+ON_ONE_MACHINE = 128
+"""How many times as much where it has as many cores as Spark's tasks would have."""
+
+AT_ONCE = 2  # as of logs in the library
+PIECES_KEPT = 256 << 20
+"""Bytes of pieces of them, at most: what has more is left to tasks, in bounded memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,8 +125,11 @@ class LogFiles:
 
     @property
     def is_small(self) -> bool:
-        """Whether this process reads all of it sooner than Spark starts the jobs that would."""
-        return isinstance(self.spark, ClassicSession) and self.bytes_listed <= SMALL
+        """Whether this process reads all of it sooner than Spark's jobs would."""
+        if not isinstance(self.spark, ClassicSession):
+            return False
+        is_here = str(self.spark.sparkContext.master).startswith("local")
+        return self.bytes_listed <= SMALL * (ON_ONE_MACHINE if is_here else 1)
 
     def tables(self, plans: Mapping[str, LogPlan]) -> tuple[pa.Table, pa.Table] | None:
         """The same as `pieces` and `events`, read by this process; null where there is much to read."""
@@ -128,6 +140,8 @@ class LogFiles:
         names = {row["partition"]: row["log"] + IDS for row in self.logs if row["is_best"]}
         logs = [names[partition] for partition in events["txn_state_partition"].to_pylist()]
         pieces = self._read("pieces", starts=json.dumps(of_logs))
+        if pieces.nbytes > PIECES_KEPT:
+            return None
         return pieces, events.append_column(LOG, pa.array(logs, pa.string()))
 
     def answers(self) -> pa.Table:
@@ -144,7 +158,10 @@ class LogFiles:
         """By what Spark plans and reads with, without it."""
         paths = json.dumps([local_path(path) for path in self.paths])
         reader = LogReader(read_options({"table": table, "paths": paths, **options}), schema_of(table))
-        batches = [batch for work in reader.partitions() for batch in reader.read(work)]
+        batches: list[pa.RecordBatch] = []
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            for found in pool.map(lambda work: list(reader.read(work)), reader.partitions()):
+                batches += found
         return pa.Table.from_batches(batches, reader.columns)
 
     def _load(self, table: str, **options: str) -> DataFrame:

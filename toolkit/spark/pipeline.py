@@ -41,7 +41,7 @@ from toolkit.spark.log_fold import fold, fold_table
 from toolkit.spark.pieces import PIECES, REMEMBERED_COLUMNS, TRUNCATED, remembered_pieces
 from toolkit.spark.source import IDS, Source
 from toolkit.spark.sources import register
-from toolkit.spark.stage import LOG, STAGE, STATE, rows_of
+from toolkit.spark.stage import LOG, STATE, rows_of, staged_rows
 from toolkit.spark.store import RUN_ID, Store, open_store
 from toolkit.spark.summary import Counts, Read, Summary, count_rows, summarised
 from toolkit.spark.tables import KEPT, RECORDED_AS
@@ -194,11 +194,9 @@ class _Run:
     known
         What was listed, by log.
     staged
-        Rows of `toolkit.spark.stage.STAGE` that it has made.
-    is_here
-        Whether this process has made them, without Spark's tasks.
+        Rows of `toolkit.spark.stage.STAGE` that it has made: Arrow data where this process has made them.
     new_states
-        As `states`, of the logs that it has read; with what is remembered where `is_here`.
+        As `states`, of the logs that it has read; with what is remembered where this process has made them.
     small
         Rows of the tables ``answers`` and ``findings``, as far as they are known here.
     """
@@ -211,8 +209,7 @@ class _Run:
     known: Mapping[str, Row]
     min_held_ms: int
     progress: Progress
-    staged: DataFrame | None = None
-    is_here: bool = False
+    staged: DataFrame | pa.Table | None = None
     new_states: dict[str, Row] = field(default_factory=dict)
     small: dict[str, list[Row]] = field(default_factory=dict)
 
@@ -297,7 +294,7 @@ class _Run:
         if logs is not None and self.asks:
             rows.append({"log": ANSWERS, "listing": self._signature(logs)})
         known = self.store.spark.createDataFrame(spark_table(STATE.arrow(rows)))
-        if self.staged is not None and not self.is_here:
+        if isinstance(self.staged, DataFrame):
             remembered = rows_of(self.staged, STATE.name).select("log", "remembered")
             known = known.drop("remembered").join(remembered, "log", "left").select(*STATE.names)
         if self.states:
@@ -315,32 +312,40 @@ class _Run:
         """New sections of logs, folded at once, and shared out to their tables."""
         spark = self.store.spark
         self.staged = staged = self._stage(logs)
-        states = rows_of(staged, STATE.name)
-        for row in (states if self.is_here else states.drop("remembered")).toArrow().to_pylist():
+        if isinstance(staged, DataFrame):
+            states = rows_of(staged, STATE.name).drop("remembered").toArrow()
+        else:
+            states = staged_rows(staged, STATE.name)
+        for row in states.to_pylist():
             listed = self.known[row["log"]]
             self.new_states[row["log"]] = {**row, "listing": listed["listing"], "topic_id": listed["topic_id"]}
         changed = spark.createDataFrame([(log,) for log in self.plans], f"{LOG} string")
         jobs: dict[str, Callable[[], object]] = {
-            name: partial(self._add, name, table, rows_of(staged, name), changed)
+            name: partial(self._add, name, table, self._rows(name), changed)
             for name, table in (("spans", SPANS), ("lso_timeline", LSO_TIMELINE))
         }
-        jobs["histories"] = lambda: self._histories(rows_of(staged, "histories"))
+        jobs["histories"] = lambda: self._histories(self._rows("histories"))
         self._together(jobs)
 
-    def _stage(self, logs: Source) -> DataFrame:
+    def _rows(self, name: str) -> DataFrame:
+        """The rows of a table that this run has made."""
+        if isinstance(self.staged, DataFrame):
+            return rows_of(self.staged, name)
+        return self.store.spark.createDataFrame(staged_rows(self.staged, name))
+
+    def _stage(self, logs: Source) -> DataFrame | pa.Table:
         """Rows of all tables: by this process where there is little to read, else by Spark, written down once."""
-        spark, plans = self.store.spark, self.plans
+        plans = self.plans
         of_logs = [log for log, plan in plans.items() if plan.remembered and not log.endswith(IDS)]
         of_ids = [log for log, plan in plans.items() if plan.remembered not in (None, TRUNCATED) and log.endswith(IDS)]
         remember = partial(remembered_pieces, plans={log: plans[log] for log in of_logs})
         tables = logs.tables(plans)
         if tables is not None:
-            self.is_here = True
             pieces, events = tables
             pieces = pa.concat_tables([pieces, remember(self._remembered_here(of_logs))])
             known = remembered_records(self._remembered_here(of_ids))
             folded = fold_table(pieces, min_held_ms=self.min_held_ms), fold_history_table(events, known)
-            return spark.createDataFrame(pa.concat_tables(folded).combine_chunks(), STAGE)
+            return pa.concat_tables(folded)
         frames = []
         if (read := logs.pieces(plans)) is not None:
             remembered = mapped(self._remembered(of_logs), remember, PIECES)
@@ -357,11 +362,11 @@ class _Run:
         """Rows that stay, and the last one of each id, which depends on the newest time of all."""
         states = {log: row for log, row in self._all_states().items() if log.endswith(IDS)}
         latest = max((row["latest"] for row in states.values() if row["latest"] is not None), default=None)
-        if self.is_here:
-            rows = current_histories(self._remembered_here(states), latest=latest)
-            current = self.store.spark.createDataFrame(rows, CURRENT)
+        make = partial(current_histories, latest=latest)
+        if isinstance(self.staged, DataFrame):
+            current = mapped(self._remembered(states), make, CURRENT)
         else:
-            current = mapped(self._remembered(states), partial(current_histories, latest=latest), CURRENT)
+            current = self.store.spark.createDataFrame(make(self._remembered_here(states)), CURRENT)
         self._add("histories", HISTORIES, final.unionByName(current), None)
 
     def _batches(self, logs: Source) -> None:
@@ -401,7 +406,7 @@ class _Run:
         new = [log for log in logs if log in self.new_states]
         old = [log for log in logs if log in self.states and log not in self.new_states]
         frames = [_of(self.store.load(STATE.name, STATE), old)] if old else []
-        if new and self.staged is not None:
+        if new and isinstance(self.staged, DataFrame):
             frames.append(_of(rows_of(self.staged, STATE.name), new))
         if not frames:
             return self.store.spark.createDataFrame([], struct_type(STATE)).select(*REMEMBERED_COLUMNS)
@@ -409,7 +414,7 @@ class _Run:
 
     def _remembered_here(self, logs: Collection[str]) -> pa.Table:
         """The same in this process."""
-        here = [log for log in logs if self.is_here and log in self.new_states]
+        here = [log for log in logs if "remembered" in self.new_states.get(log, ())]
         schema = pa.schema([STATE.arrow_schema.field(name) for name in REMEMBERED_COLUMNS])
         rows = pa.Table.from_pylist([self.new_states[log] for log in here], schema=schema)
         others = set(logs).difference(here)

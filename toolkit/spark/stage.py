@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import functions as sf
 from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
@@ -15,7 +16,7 @@ from toolkit.spark.struct_columns import arrow_fields, struct_arrays, struct_fie
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["IS_FINAL", "LOG", "STAGE", "STAGE_SCHEMA", "STATE", "rows_of", "stage_rows"]
+__all__ = ["IS_FINAL", "LOG", "STAGE", "STAGE_SCHEMA", "STATE", "rows_of", "stage_rows", "staged_rows"]
 
 LOG, IS_FINAL = "log", "is_final"
 """Columns of every row of a log: which log, and whether the next run keeps the row."""
@@ -62,6 +63,15 @@ def stage_rows(table: str, rows: pa.Table, *, log: str, is_final: bool) -> pa.Re
     """Rows of a declared table as rows of `STAGE`."""
     leading = [pa.repeat(value, len(rows)) for value in (table, log, is_final)]
     return pa.RecordBatch.from_arrays([*leading, *struct_arrays(STAGED, table, rows)], schema=STAGE_SCHEMA)
+
+
+def staged_rows(staged: pa.Table, table: str) -> pa.Table:
+    """The same of Arrow data as `rows_of`."""
+    of_it = staged.filter(pc.equal(staged["table"], table)).combine_chunks()
+    fields = STAGE_SCHEMA.field(table).type
+    structs = of_it[table].chunk(0) if of_it.num_rows else pa.nulls(0, fields)
+    columns = dict(zip([field.name for field in fields], structs.flatten(), strict=True))
+    return pa.table(columns if table == STATE.name else {**columns, LOG: of_it[LOG], IS_FINAL: of_it[IS_FINAL]})
 
 
 def rows_of(staged: DataFrame, table: str) -> DataFrame:
