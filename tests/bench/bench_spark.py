@@ -32,7 +32,7 @@ from toolkit import LogDir
 from toolkit.lab import Kafka
 from toolkit.lab.delta import delta_settings
 from toolkit.lab.java import find_java
-from toolkit.lab.session import local_session
+from toolkit.lab.session import SMALL, local_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -149,11 +149,14 @@ def processes(logs: Path, small: Path, runs: int, scratch: Path, java: Sequence[
     print(f"\n{size / 1e9:.2f} GB in 4 logs, each behind an open transaction, as processes: min, median, max")
     segments = ",".join(str(path) for path in sorted(logs.glob(f"{HELD}-*/*.log")))
     dump = [*java, "org.apache.kafka.tools.DumpLogSegments", "--files", segments]
-    times: Figures = {name: [] for name in ("dump", "session", "first", "again", "small")}
+    times: Figures = {name: [] for name in ("dump", "deep", "session", "first", "again", "small")}
     peaks = []
     for number in range(runs):
         with Path(scratch / "dump.txt").open("wb") as out:
             times["dump"].append(timed(lambda out=out: subprocess.run(dump, stdout=out, check=True)))
+        with Path(scratch / "dump.txt").open("wb") as out:
+            deep = [*dump, "--deep-iteration"]
+            times["deep"].append(timed(lambda out=out, deep=deep: subprocess.run(deep, stdout=out, check=True)))
         times["session"].append(timed(start_session))
         target = scratch / f"tables{number}"
         seconds, megabytes, said = pipeline(logs, target)
@@ -161,7 +164,8 @@ def processes(logs: Path, small: Path, runs: int, scratch: Path, java: Sequence[
         peaks.append(megabytes)
         times["again"].append(pipeline(logs, target)[0])
         times["small"].append(pipeline(small, scratch / f"small{number}")[0])
-    dumped = row("DumpLogSegments > file", times["dump"], size)
+    row("DumpLogSegments > file, batches only", times["dump"], size)
+    dumped = row("DumpLogSegments --deep-iteration > file", times["deep"], size)
     session = row("the start of Spark's session", times["session"])
     row("kafka-txn pipeline, first run", times["first"], size, dumped, f"; peak {max(peaks):.0f} MB")
     again = row("kafka-txn pipeline, nothing new", times["again"])
@@ -218,7 +222,7 @@ def main() -> None:
     parser.add_argument("--session", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.session:
-        local_session(master="local[2]", config={**SPARK, **delta_settings()}).range(1).count()
+        local_session(master="local[2]", config={**SMALL, **SPARK, **delta_settings()}).range(1).count()
         return
     if arguments.child:
         case, master, path, runs = arguments.child
