@@ -11,12 +11,17 @@ from hypothesis import strategies as st
 from tests.analysis.histories import cuts, histories
 from tests.analysis.test_coordinator import record, transaction, version_2
 from toolkit.analysis import invariants
-from toolkit.analysis.invariants import INVARIANTS, Checker, batch_violations, event_violations
+from toolkit.analysis.invariants import INVARIANTS, Checker, event_violations
 from toolkit.formats.batches import CONTROL, TRANSACTIONAL
 from toolkit.formats.headers import ABORT, COMMIT, HEADER, NO_MARKER, UNREAD_MARKER, Headers
 from toolkit.schema import VIOLATIONS, Row
 
 LAST_SEQUENCE = 2**31 - 1
+
+
+def batch_violations(headers: Headers, *, file: str | None = None, **place: Any) -> Sequence[Row]:
+    """All batches of a partition at once."""
+    return Checker(**place).check(headers, file=file)
 
 
 def data(epoch: int = 0, sequence: int = 0, *, records: int = 1, producer_id: int = 7, **more: Any) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.analysis.histories import Step, batches, cuts, histories
+from tests.inverse import spans_of
 from toolkit.analysis.spans import (
     EMPTY,
     NO_DATA,
@@ -23,7 +24,6 @@ from toolkit.analysis.spans import (
     merge,
     piece,
     span_table,
-    spans_of,
 )
 from toolkit.errors import UsageError
 from toolkit.formats.batches import CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from tests.analysis.histories import histories
 from tests.formats.logs import NOON, batch, control_batch, logs, marker, placed
 from tests.formats.written import Segment
+from tests.inverse import headers_of
 from toolkit.formats.batches import CONTROL
-from toolkit.formats.header_table import damage_rows, header_table, headers_of
+from toolkit.formats.header_table import damage_rows, header_table
 from toolkit.formats.headers import ABORT, COMMIT, HEADER, NO_MARKER, UNREAD_MARKER, Damage, Headers
 from toolkit.formats.scan import scan
 from toolkit.schema import BATCHES

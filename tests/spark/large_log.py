@@ -16,9 +16,10 @@ import pyarrow as pa
 import pyarrow.parquet
 from pyspark.errors import PySparkException
 
-from toolkit.analysis.spans import EMPTY, Spans, begin, finish, piece, span_table, spans_of
+from tests.inverse import headers_of, spans_of
+from toolkit.analysis.spans import EMPTY, Spans, begin, finish, piece, span_table
 from toolkit.formats.batches import CONTROL, TRANSACTIONAL
-from toolkit.formats.header_table import header_table, headers_of
+from toolkit.formats.header_table import header_table
 from toolkit.formats.headers import COMMIT, HEADER, NO_MARKER, Headers, Scanned
 from toolkit.lab.session import local_session
 from toolkit.schema import SPANS

@@ -24,7 +24,7 @@ from toolkit.formats.headers import HEADER, Headers
 from toolkit.formats.records import STATE_TOPIC
 from toolkit.schema import VIOLATIONS, Row
 
-__all__ = ["INVARIANTS", "Checker", "batch_violations", "event_violations"]
+__all__ = ["INVARIANTS", "Checker", "event_violations"]
 
 INVARIANTS: Mapping[str, str] = MappingProxyType(
     {
@@ -206,30 +206,6 @@ def _in_the_log(broken: Break, order: Array, chosen: Array) -> Break:
     at = broken.at[order[broken.at] >= 0]
     by_batch = dict(zip(chosen[order[at]].tolist(), at.tolist(), strict=True))
     return Break(broken.invariant, np.array(sorted(by_batch), np.int64), lambda i: broken.detail(by_batch[i]))
-
-
-def batch_violations(
-    headers: Headers,
-    *,
-    topic: str | None = None,
-    partition: int | None = None,
-    broker_id: int | None = None,
-    file: str | None = None,
-    compacted: bool = False,
-) -> list[Row]:
-    """What the batches of one partition break, read at once; `Checker` takes them piece by piece.
-
-    Parameters
-    ----------
-    headers
-        Structured array of `toolkit.formats.headers.HEADER` in the order of the log.
-    topic, partition, broker_id, compacted
-        As in `Checker`.
-    file
-        As in `Checker.check`.
-    """
-    checker = Checker(topic=topic, partition=partition, broker_id=broker_id, compacted=compacted)
-    return checker.check(headers, file=file)
 
 
 def event_violations(events: Iterable[Row]) -> list[Row]:

@@ -24,7 +24,7 @@ import pyarrow as pa
 from toolkit.analysis.ordering import run_starts, stable_order, taken
 from toolkit.errors import UsageError
 from toolkit.formats.batches import CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
-from toolkit.formats.columns import arrow_table, codes, integers, labels, milliseconds, numbers, times
+from toolkit.formats.columns import arrow_table, labels, numbers, times
 from toolkit.formats.headers import ABORT, COMMIT, UNREAD_MARKER, Headers
 from toolkit.schema import SPANS
 
@@ -43,7 +43,6 @@ __all__ = [
     "merge",
     "piece",
     "span_table",
-    "spans_of",
 ]
 
 SPAN = np.dtype(
@@ -277,45 +276,6 @@ def span_table(
     )
 
 
-def spans_of(table: pa.Table | pa.RecordBatch) -> Spans:
-    """Rows of ``schema.SPANS`` as spans, in the order given: those that `span_table` was made from.
-
-    What could not be read, a row without producer, is left out. Of a pandas DataFrame ``pyarrow.Table.from_pandas``
-    makes such a table.
-
-    Parameters
-    ----------
-    table
-        Of any logs, with times in milliseconds or microseconds. A column that is missing is as if it were null.
-
-    Returns
-    -------
-    numpy.ndarray
-        Structured array of `SPAN`; ``file`` numbers the files in the order in which they come.
-    """
-    table = table.filter(table.column("producer_id").is_valid())
-
-    def column(name: str) -> pa.Array | pa.ChunkedArray:
-        there = name in table.schema.names
-        return table.column(name) if there else pa.nulls(table.num_rows, SPANS.arrow_schema.field(name).type)
-
-    spans = np.empty(table.num_rows, SPAN)
-    for name in AS_IN_TABLE:
-        spans[name] = integers(column(name))
-    for name in SUMS:
-        spans[name] = integers(column(name), null=0)
-    for name in ("start", "end"):
-        spans[name] = milliseconds(column(name))
-    last = integers(column("first_batch_last_offset"))
-    spans["first_batch_end"] = np.where(last < 0, -1, last + 1)
-    spans["start_by"] = codes(column("start_by"), CLOCKS)
-    marker, outcome = codes(column("marker"), MARKER_NAMES), codes(column("outcome"), OUTCOMES)
-    spans["marker"] = np.where((marker < 0) & (spans["marker_offset"] >= 0), UNREAD_MARKER, marker)
-    spans["outcome"] = np.where(outcome < 0, UNREAD_MARKER, outcome)
-    spans["file"] = _numbered(column("file"))
-    return spans
-
-
 def markers(headers: Headers) -> npt.NDArray[np.bool_]:
     """Which batches end a transaction: COMMIT, ABORT, and control batches whose record was not read.
 
@@ -416,11 +376,6 @@ def _starts(headers: Headers) -> npt.NDArray[Any]:
     attributes, base = headers["attributes"], headers["base_timestamp"]
     lost = ((attributes & (LOG_APPEND_TIME | DELETE_HORIZON)) != 0) | (base < 0)
     return np.where(lost, headers["max_timestamp"], base)
-
-
-def _numbered(names: pa.Array | pa.ChunkedArray) -> npt.NDArray[Any]:
-    whole = names.combine_chunks() if isinstance(names, pa.ChunkedArray) else names
-    return np.asarray(whole.dictionary_encode(null_encoding="encode").indices)
 
 
 def _unknown_last(offsets: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -1,4 +1,4 @@
-"""Arrow columns from arrays, with null for what is unknown; and arrays from such columns, with -1."""
+"""Arrow columns from arrays, with null for what is unknown; integers from such columns; Arrow IPC."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from toolkit.schema import Table, arrow_type
 from toolkit.schema.table import LAST_TIME
 
-__all__ = ["arrow_table", "codes", "from_ipc", "integers", "labels", "milliseconds", "numbers", "times", "to_ipc"]
+__all__ = ["arrow_table", "from_ipc", "integers", "labels", "milliseconds", "numbers", "times", "to_ipc"]
 
 Array = npt.NDArray[Any]
 
@@ -48,11 +47,6 @@ def milliseconds(column: pa.Array | pa.ChunkedArray) -> Array:
     """The times of a column, in whatever unit, as epoch milliseconds; -1 where it is null: from `times`."""
     in_ms = column.cast(pa.timestamp("ms", tz=column.type.tz), safe=False)
     return np.asarray(in_ms.cast(pa.int64()).fill_null(-1))
-
-
-def codes(column: pa.Array | pa.ChunkedArray, names: Sequence[str]) -> Array:
-    """The index of each value among the names, -1 for null and for all others: from `labels`."""
-    return np.asarray(pc.index_in(column, pa.array(names, column.type)).fill_null(-1))
 
 
 def arrow_table(table: Table, columns: Mapping[str, Any], *, rows: int) -> pa.Table:

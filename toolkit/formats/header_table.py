@@ -1,4 +1,4 @@
-"""Scanned headers and damage as rows of the table ``batches``, and such rows as headers."""
+"""Scanned headers and damage as rows of the table ``batches``."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from toolkit.formats.batches import CODECS, CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
-from toolkit.formats.headers import HEADER, NO_MARKER, UNREAD_MARKER, Damage, Headers
+from toolkit.formats.headers import Damage, Headers
 from toolkit.schema import BATCHES, Row
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["damage_rows", "header_table", "headers_of"]
+__all__ = ["damage_rows", "header_table"]
 
 COMPRESSION = (*CODECS, *(f"unknown ({codec})" for codec in range(len(CODECS), 8)))
 TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
@@ -63,48 +63,6 @@ def header_table(
     }
     where = {"topic": topic, "partition": partition, "broker_id": broker_id, "file": file}
     return arrow_table(BATCHES, columns | where, rows=len(headers))
-
-
-def headers_of(table: pa.Table | pa.RecordBatch) -> Headers:
-    """Rows of ``schema.BATCHES`` as headers, in the order given: those that `header_table` was made from.
-
-    What that table does not keep is lost: bits and times that mean nothing, and the type of a control batch that ends
-    no transaction, which is `NO_MARKER` here.
-
-    Parameters
-    ----------
-    table
-        Rows without ``error``, with times in milliseconds or microseconds. A column that is missing is as if it were
-        null.
-    """
-    import pyarrow as pa
-
-    from toolkit.formats.columns import codes, integers, milliseconds
-
-    def column(name: str) -> pa.Array | pa.ChunkedArray:
-        there = name in table.schema.names
-        return table.column(name) if there else pa.nulls(table.num_rows, BATCHES.arrow_schema.field(name).type)
-
-    headers = np.empty(table.num_rows, HEADER)
-    for name in (*AS_WRITTEN, "crc_ok"):
-        headers[name] = integers(column(name))
-    headers["crc"] = integers(column("crc"), null=0)
-    horizon = milliseconds(column("delete_horizon"))
-    headers["base_timestamp"] = np.where(horizon < 0, milliseconds(column("base_timestamp")), horizon)
-    headers["max_timestamp"] = milliseconds(column("max_timestamp"))
-    control = integers(column("is_control"), null=0)
-    headers["attributes"] = (
-        np.maximum(codes(column("compression"), COMPRESSION), 0)
-        | (codes(column("timestamp_type"), TIMESTAMP_TYPES) == 1) * LOG_APPEND_TIME
-        | integers(column("is_transactional"), null=0) * TRANSACTIONAL
-        | control * CONTROL
-        | (horizon >= 0) * DELETE_HORIZON
-    )
-    # A control batch of a producer is a marker, whatever was read of it; the controllers' own have no producer.
-    unread = (control != 0) & (headers["producer_id"] >= 0) & (headers["record_count"] != 0)
-    marker = codes(column("marker"), MARKERS)
-    headers["marker"] = np.where(marker >= 0, marker, np.where(unread, UNREAD_MARKER, NO_MARKER))
-    return headers
 
 
 def damage_rows(
