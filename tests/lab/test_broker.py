@@ -1,5 +1,6 @@
 """Real brokers of every supported kind: what they answer, what survives, and that nothing of them does."""
 
+import random
 import signal
 import socket
 import subprocess
@@ -72,6 +73,19 @@ def meta_properties(kafka: Kafka) -> dict[str, str]:
 
 
 VERSIONS = [*by_tier("2.8.2", "3.3.2", "3.9.2", "4.3.1"), pytest.param("3.5.2", marks=pytest.mark.full)]
+
+
+def test_processes_with_one_seed_take_different_ports() -> None:
+    """``--random-order`` seeds all workers alike, and a client of one talked to the broker of another."""
+    found = []
+    state = random.getstate()
+    try:
+        for _ in range(2):
+            random.seed(1)
+            found.append(free_ports(9))
+    finally:
+        random.setstate(state)
+    assert found[0] != found[1]
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -54,7 +54,8 @@ class Node:
 
 def free_ports(count: int) -> list[int]:
     """Return ports of 127.0.0.1 that nothing listens on at this moment."""
-    return list(islice(filter(_is_free, random.sample(PORTS, len(PORTS))), count))
+    # Not the random numbers that others seed: processes with one seed would take the same ports at the same time.
+    return list(islice(filter(_is_free, random.SystemRandom().sample(PORTS, len(PORTS))), count))
 
 
 def server_properties(
