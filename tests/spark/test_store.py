@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +44,23 @@ def test_a_run_replaces_what_is_not_final_of_the_logs_that_changed(spark: SparkS
     assert rows(store) == kept
     put(store, ("b", 7, "z", True), run_id=3, changed="x z", obsolete=["log = 'x' AND n >= 5"])
     assert rows(store) == [("a", 1, 1, "x", True), ("a", 3, 1, "y", False), ("b", 7, 3, "z", True)]
+
+
+@pytest.mark.parametrize("is_folder", [True, False])
+def test_files_of_a_run_that_was_killed_are_no_table(spark: SparkSession, tmp_path: Path, is_folder: bool) -> None:
+    """It wrote its rows, and was killed before the first commit: every run after it said that the table exists."""
+    schema = f"s{uuid.uuid4().hex[:8]}"
+    spark.sql(f"CREATE SCHEMA {schema} LOCATION '{tmp_path}/tables'")
+    try:
+        store = open_store(spark, f"{tmp_path}/tables" if is_folder else schema)
+        left = tmp_path / "tables" / "small" / "is_final=true" / "part-0.parquet"
+        left.parent.mkdir(parents=True)
+        left.write_bytes(b"PAR1")
+        (tmp_path / "tables" / "small" / "_delta_log").mkdir()
+        put(store, ("a", 1, "x", True), run_id=1)
+        assert rows(store) == [("a", 1, 1, "x", True)]
+    finally:
+        spark.sql(f"DROP SCHEMA {schema} CASCADE")
 
 
 def test_a_column_that_came_later_is_null_in_older_rows(spark: SparkSession, tmp_path: Path) -> None:

@@ -177,7 +177,7 @@ class Store:
         writer = rows.writeTo(where).using("delta").tableProperty("comment", f"One row: {comment}.")
         if partitions:
             writer = writer.partitionedBy(*map(sf.col, partitions))
-        writer.create()
+        writer.createOrReplace()  # there may be files of a run that was killed before its commit
 
     def _overwrite(self, name: str, rows: DataFrame, **options: str) -> None:
         writer = rows.write.format("delta").mode("overwrite").options(**options)
