@@ -42,7 +42,7 @@ pytestmark = pytest.mark.lab
 
 KILLS = int(amount(1, full=5))
 MIN_HELD_MS = 50
-OF_LOGS = ("batches", "spans", "lso_timeline", "histories", "answers", "findings")
+OF_LOGS = ("batches", "spans", "lso_timeline", "histories", "findings")
 NOTHING, ALL = -1, 1 << 40  # bytes that the driver reads by itself
 COORDINATORS = 3  # partitions of each coordinators' topic, so that there is less to do
 ROOT = Path(__file__).resolve().parents[2]
@@ -117,10 +117,7 @@ def of_pandas(logs: Path, *, consistent: bool = True) -> Mapping[str, list[str]]
     files = LogDir(logs, at_rest=consistent, txn_state_partitions=COORDINATORS)
     found: dict[str, list[str]] = {}
     for name in OF_LOGS:
-        if name == "findings":
-            expected = files.findings(min_held_ms=MIN_HELD_MS)
-        else:
-            expected = files.findings() if name == "answers" else getattr(files, name)()
+        expected = files.findings(min_held_ms=MIN_HELD_MS) if name == "findings" else getattr(files, name)()
         rows = KEPT[name].arrow(KEPT[name].rows(expected))
         found[name] = listed(rows, KEPT[name])
         assert found[name], name

@@ -24,8 +24,8 @@ def put(
     store: Store, *rows: tuple[Any, ...], run_id: int, table: Table = SMALL, changed: str = "", **options: Any
 ) -> None:
     types = "topic string, n long, log string, is_final boolean" + (", later long" if table is GROWN else "")
-    logs = store.spark.createDataFrame([(each,) for each in changed.split()], "log string")
-    store.write("small", table, store.spark.createDataFrame(list(rows), types), run_id=run_id, changed=logs, **options)
+    new = store.spark.createDataFrame(list(rows), types)
+    store.write("small", table, new, run_id=run_id, changed=changed.split(), **options)
 
 
 def rows(store: Store, table: Table = SMALL) -> list[tuple[Any, ...]]:

@@ -112,8 +112,7 @@ class LogFiles:
         if not starts:
             return None
         rows = self._load("coordinator_events", starts=json.dumps(starts))
-        best = [(row["partition"], row["log"] + IDS) for row in self.logs if row["is_best"]]
-        named = self.spark.createDataFrame(best, f"txn_state_partition int, {LOG} string")
+        named = self.spark.createDataFrame(list(self._best.items()), f"txn_state_partition int, {LOG} string")
         return rows.join(sf.broadcast(named), "txn_state_partition")
 
     def batches(self, plans: Mapping[str, LogPlan]) -> DataFrame | None:
@@ -136,13 +135,18 @@ class LogFiles:
         if not self.is_small:
             return None
         of_logs, of_ids = _starts(plans)
-        events = self._read("coordinator_events", starts=json.dumps(of_ids))
-        names = {row["partition"]: row["log"] + IDS for row in self.logs if row["is_best"]}
-        logs = [names[partition] for partition in events["txn_state_partition"].to_pylist()]
         pieces = self._read("pieces", starts=json.dumps(of_logs))
         if pieces.nbytes > PIECES_KEPT:
             return None
+        events = self._read("coordinator_events", starts=json.dumps(of_ids))
+        best = self._best
+        logs = [best[partition] for partition in events["txn_state_partition"].to_pylist()]
         return pieces, events.append_column(LOG, pa.array(logs, pa.string()))
+
+    @property
+    def _best(self) -> dict[int, str]:
+        """The log of each partition of ``__transaction_state`` whose records are read."""
+        return {row["partition"]: row["log"] + IDS for row in self.logs if row["is_best"]}
 
     def answers(self) -> pa.Table:
         """Findings of when the files were written."""

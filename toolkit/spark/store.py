@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -107,7 +107,7 @@ class Store:
         rows: DataFrame,
         *,
         run_id: int,
-        changed: DataFrame | None = None,
+        changed: Collection[str] | None = None,
         obsolete: Iterable[str] = (),
     ) -> None:
         """Add the rows of a run, in one transaction, in the place of those that it makes obsolete.
@@ -121,7 +121,7 @@ class Store:
         run_id
             Number of the run.
         changed
-            The logs that `rows` are of, in a column `LOG`: rows of others that are not final stay; all if null.
+            The logs that `rows` are of: rows of others that are not final stay; all if null.
         obsolete
             SQL conditions on further rows that are not true any more.
         """
@@ -131,7 +131,8 @@ class Store:
             return
         if changed is not None:
             kept = self.load(name, table).where(~sf.col(IS_FINAL) & (sf.col(RUN_ID) < run_id))
-            others = kept.join(sf.broadcast(changed.select(LOG)), LOG, "left_anti")
+            logs = self.spark.createDataFrame([(log,) for log in changed], f"{LOG} string")
+            others = kept.join(sf.broadcast(logs), LOG, "left_anti")
             new = new.unionByName(others.select(*new.columns))
         conditions = [f"NOT {IS_FINAL}", f"{RUN_ID} >= {run_id}", *(f"({each})" for each in obsolete)]
         self._overwrite(name, new, mergeSchema="true", replaceWhere=" OR ".join(conditions))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +19,6 @@ from toolkit.spark.tables import KEPT, RECORDED_AS
 __all__ = ["Counts", "Read", "Summary", "count_rows", "summarised"]
 
 ENDED = "ended"
-SMALL = ("answers", "findings")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +103,7 @@ class Summary:
 
 def count_rows(store: Store, *, run_id: int) -> dict[str, Counts]:
     """How many rows the tables have that may be large; in one stage, for each more costs a quarter of a second."""
-    names = [name for name in KEPT if name not in SMALL and not name.startswith("recorded_")]
+    names = [name for name in KEPT if name != "findings" and not name.startswith("recorded_")]
     if store.find(RECORDED_AS["samples"]) is not None:
         names += RECORDED_AS.values()
     found = [_marked(frame, name, run_id) for name in names if (frame := store.find(name)) is not None]
@@ -127,7 +127,7 @@ def summarised(
     counts: Mapping[str, Counts],
     *,
     findings: Sequence[Row],
-    answers: Sequence[Row],
+    answered_at: dt.datetime | None,
     started: float,
 ) -> Summary:
     """What a run did, by what is kept now.
@@ -136,12 +136,14 @@ def summarised(
     ----------
     counts
         Rows of each table that has any.
-    findings, answers
-        Rows of ``schema.FINDINGS``: all, and the answers of now.
+    findings
+        Rows of ``schema.FINDINGS``.
+    answered_at
+        When files or brokers were asked who holds what; null if they were not, or named nothing.
     started
         When it began, by `time.monotonic`.
     """
-    now = _now(findings, answers, store.find(RECORDED_AS["samples"]) if RECORDED_AS["samples"] in counts else None)
+    now = _now(findings, answered_at, store.find(RECORDED_AS["samples"]) if RECORDED_AS["samples"] in counts else None)
     verdicts = Counter(row["verdict"] for row in now)
     over = len(findings) - len(now)
     return Summary(
@@ -161,9 +163,9 @@ def _marked(rows: DataFrame, name: str, run_id: int) -> DataFrame:
     return rows.select(sf.lit(name).alias("name"), failed.alias("is_error"), is_new)
 
 
-def _now(findings: Iterable[Row], answers: Iterable[Row], samples: DataFrame | None) -> list[Row]:
+def _now(findings: Iterable[Row], answered_at: dt.datetime | None, samples: DataFrame | None) -> list[Row]:
     """The findings that are not over, as of the newest answers or of the newest sample."""
-    times = [min((row["observed_at"] for row in answers), default=None)]
+    times = [answered_at]
     if samples is not None:
         (newest,) = samples.where("error is null").agg(sf.max("sample").alias("sample")).toArrow().to_pylist()
         times.append(newest["sample"])

@@ -28,11 +28,10 @@ KEPT: Mapping[str, Table] = {
     "spans": schema.SPANS,
     "lso_timeline": schema.LSO_TIMELINE,
     "histories": schema.HISTORIES,
-    "answers": schema.FINDINGS,
     **{RECORDED_AS[name]: table for name, table in schema.RECORDED.items()},
     "findings": schema.FINDINGS,
 }
-"""By name. ``answers`` are the findings of the newest files or brokers, ``findings`` those and all that have ended."""
+"""By name."""
 
 
 def read(spark: SparkSession, target: str, table: str, *, format: str = "delta") -> DataFrame:
