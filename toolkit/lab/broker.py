@@ -24,14 +24,12 @@ from toolkit.lab.java import UNVERIFIED, class_archive_options, find_java, java_
 from toolkit.lab.keeper import Keeper
 from toolkit.lab.ready import is_ready, quiet_admin
 from toolkit.lab.settings import Node, free_ports, properties_text, server_properties
-from toolkit.lab.storage import Storage, random_uuid
+from toolkit.lab.storage import depends_on, keep_storage, random_uuid, write_storage
 
 __all__ = ["Kafka"]
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
 CLASSES = "classes.jsa"
-
-_STORAGES: dict[tuple[str, str], Storage] = {}  # by version and settings
 
 
 class PortTaken(LabError):
@@ -306,16 +304,19 @@ class Kafka:
         self._run(zookeeper.MAIN_CLASS, str(settings), log=directory / "zookeeper.log")
 
     def _format(self) -> None:
-        cluster_id, settings = random_uuid(), (self.version, properties_text(self._properties))
-        if settings not in _STORAGES:
-            node = self._nodes[1]
+        cluster_id, node, jars = random_uuid(), self._nodes[1], fetch_jars(self.version)
+        is_own = depends_on(self._properties)
+        formatted = node.log_dir if is_own else jars.with_name(f"{jars.name}-formatted")
+        if not formatted.is_dir():
             arguments = "kafka.tools.StorageTool", "format", f"--cluster-id={cluster_id}", "--config"
             process = self._run(*arguments, str(node.settings), log=node.log)
             self._wait(1, lambda: process.poll() is not None)
             if process.returncode:
                 raise self._failure(1, f"could not format its storage (exit code {process.returncode})")
-            _STORAGES[settings] = Storage(node)
-        _STORAGES[settings].write(self._nodes.values(), cluster_id=cluster_id)
+            if not is_own:
+                keep_storage(node, formatted)
+                formatted = node.log_dir
+        write_storage(formatted, self._nodes.values(), cluster_id=cluster_id)
 
     def _keep_classes(self) -> None:
         """The first broker of a version that ends writes down which classes it had loaded."""

@@ -93,13 +93,13 @@ def alone(lock: Path) -> Iterator[None]:
 
 
 def _fetch(version: str, directory: Path) -> None:
-    known = LISTS / f"{version}.txt"
-    if not known.exists():
+    jar_list = LISTS / f"{version}.txt"
+    if not jar_list.exists():
         resolve(version, directory)
         return
     jars = directory / "jars"
     jars.mkdir(parents=True)
-    lines = (line.split() for line in known.read_text().splitlines())
+    lines = (line.split() for line in jar_list.read_text().splitlines())
     wanted = [Download(path, jars / path.rpartition("/")[2], digest) for digest, path in lines]
     download(wanted, repository_url(), title=f"Fetching Kafka {version}")
 

@@ -1,40 +1,49 @@
-"""The storage of KRaft nodes: what ``kafka.tools.StorageTool format`` wrote for one serves the next ones.
+"""The storage of KRaft nodes: what ``kafka.tools.StorageTool format`` wrote once for a version serves all its brokers.
 
-The tool takes a Java of its own for each node, a third of what a broker takes to start.
+The tool takes a Java of its own, a third of what a broker takes to start.
 """
 
 from __future__ import annotations
 
 import base64
+import contextlib
+import os
 import re
+import shutil
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 from toolkit.lab.settings import Node
 
-__all__ = ["Storage", "random_uuid"]
+__all__ = ["depends_on", "keep_storage", "random_uuid", "write_storage"]
+
+READ_BY_FORMAT = ("controller.", "inter.broker.protocol.", "metadata.", "process.", "unstable.")
 
 
-class Storage:
-    """The files of a formatted log directory: ``meta.properties``, ``bootstrap.checkpoint``.
+def depends_on(properties: Mapping[str, str]) -> bool:
+    """Whether the tool writes something else with these settings."""
+    return any(name.startswith(READ_BY_FORMAT) for name in properties)
 
-    Parameters
-    ----------
-    node
-        Whose log directory was formatted.
-    """
 
-    def __init__(self, node: Node) -> None:
-        self._files = {path.name: path.read_bytes() for path in node.log_dir.iterdir()}
+def keep_storage(node: Node, folder: Path) -> None:
+    """Keep what the tool wrote for a node, for this and for other processes; a cache that is full is none."""
+    partial = folder.with_name(f"{folder.name}.{os.getpid()}")
+    with contextlib.suppress(OSError):  # also where another process was faster
+        shutil.copytree(node.log_dir, partial)
+        partial.rename(folder)
+    shutil.rmtree(partial, ignore_errors=True)
 
-    def write(self, nodes: Iterable[Node], *, cluster_id: str) -> None:
-        """Format the log directories of the nodes of a cluster: same files, with ids of their own."""
-        for node in nodes:
-            ids = {"cluster.id": cluster_id, "node.id": str(node.broker_id), "directory.id": random_uuid()}
-            node.log_dir.mkdir(parents=True, exist_ok=True)
-            for name, content in self._files.items():
-                own = _with_ids(content.decode(), ids).encode() if name == "meta.properties" else content
-                (node.log_dir / name).write_bytes(own)
+
+def write_storage(folder: Path, nodes: Iterable[Node], *, cluster_id: str) -> None:
+    """Format the log directories of the nodes of a cluster: the files of a folder, with ids of their own."""
+    files = {path.name: path.read_bytes() for path in folder.iterdir()}  # meta.properties, bootstrap.checkpoint
+    for node in nodes:
+        ids = {"cluster.id": cluster_id, "node.id": str(node.broker_id), "directory.id": random_uuid()}
+        node.log_dir.mkdir(parents=True, exist_ok=True)
+        for name, content in files.items():
+            own = _with_ids(content.decode(), ids).encode() if name == "meta.properties" else content
+            (node.log_dir / name).write_bytes(own)
 
 
 def random_uuid() -> str:
