@@ -80,18 +80,17 @@ def all_run(three: Kafka) -> Iterator[None]:
 
 
 def test_a_broker_that_dies(spread: Kafka) -> None:
-    three = spread
-    with Cluster(three.bootstrap_servers, timeout=TIMEOUT) as cluster:
+    with Cluster(spread.bootstrap_servers, timeout=TIMEOUT) as cluster:
         (before,) = cluster.finding_rows(["spread"], [0], looks_apart=0.1)
         assert before["verdict"] == "hanging", before["missing"]
         proofs = [each["value"] for each in before["evidence"]]
         assert any(proof.startswith("all 3 brokers listed what they coordinate: ") for proof in proofs), proofs
 
-        three.kill(LOST)
+        spread.kill(LOST)
         at_once(cluster)
         until(lambda: None if LOST in by_metadata(cluster) else True, awaited="the controller to miss broker 3")
         without_it(cluster)
-        three.start_broker(LOST)
+        spread.start_broker(LOST)
         until(lambda: True if complete(cluster) else None, awaited="broker 3 to coordinate again")
         assert cluster.finding_rows(["spread"], [0], looks_apart=0.1)[0]["verdict"] == "hanging"
 
@@ -130,10 +129,9 @@ def without_it(cluster: Cluster) -> None:
 
 
 def test_a_broker_that_falls_silent_costs_its_own_time_only(spread: Kafka) -> None:
-    three = spread
-    with Cluster(three.bootstrap_servers, timeout=2) as cluster:
+    with Cluster(spread.bootstrap_servers, timeout=2) as cluster:
         assert sorted(cluster.wire.brokers) == [1, 2, 3]
-        process = three._process(LOST).pid
+        process = spread._process(LOST).pid
         os.kill(process, signal.SIGSTOP)
         try:
             started = time.monotonic()

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.feather
 
+from toolkit.lab.delta import delta_settings
 from toolkit.lab.session import SMALL, local_session
 from toolkit.schema import TABLES
 from toolkit.spark import register, ship
@@ -57,13 +58,13 @@ def read(spark: SparkSession, folder: str, table: str) -> DataFrame:
     return reader.load(folder)
 
 
-def made(spark: SparkSession, folder: str, out: str) -> Mapping[str, DataFrame]:
+def made(spark: SparkSession, folder: str, out: str, *, format: str) -> Mapping[str, DataFrame]:
     from toolkit.spark import from_files, tables
     from toolkit.spark.pipeline import run
 
     from_files.SMALL = -1  # by Spark's jobs
-    run(spark, folder, out, format="parquet", at_rest=True, min_held_ms=MIN_HELD_MS)
-    return {table: tables.read(spark, out, table, format="parquet") for table in MADE}
+    run(spark, folder, out, format=format, at_rest=True, min_held_ms=MIN_HELD_MS)
+    return {table: tables.read(spark, out, table, format=format) for table in MADE}
 
 
 def arrow(frame: DataFrame, table: str) -> pa.Table:
@@ -74,15 +75,17 @@ def arrow(frame: DataFrame, table: str) -> pa.Table:
 
 
 def main(mode: str, folder: str, out: str) -> None:
-    spark = local_session(master="local[2]", remote="local[2]" if mode == "connect" else None, config=SETTINGS)
+    is_connect = mode == "connect"
+    config = SETTINGS if is_connect else {**SETTINGS, **delta_settings()}
+    spark = local_session(master="local[2]", remote="local[2]" if is_connect else None, config=config)
     assert type(spark).__module__ == CLASSES[mode], type(spark)
-    if mode == "connect":
+    if is_connect:
         assert not has_package(spark)
         ship(spark)
     register(spark)
     for table in READ:
         pyarrow.feather.write_feather(arrow(read(spark, folder, table), table), Path(out, f"read-{table}.arrow"))
-    frames = made(spark, folder, f"{out}/made")
+    frames = made(spark, folder, f"{out}/made", format="parquet" if is_connect else "delta")
     for table in MADE:
         pyarrow.feather.write_feather(arrow(frames[table], table), Path(out, f"made-{table}.arrow"))
     print(f"{type(spark).__module__} {spark.version} {dt.datetime.now(dt.UTC)}")

@@ -97,8 +97,8 @@ def near_histories(holds: Sequence[Row], histories: DataFrame) -> list[Row]:
     ]
     held = histories.sparkSession.createDataFrame(pa.Table.from_pylist(rows, schema=pa.schema([*fields, *times])))
     named = sf.array_distinct(sf.array("producer_id", "previous_producer_id"))
-    told = histories.select(sf.struct(*HISTORIES.names).alias("row"), sf.explode(named).alias("of_producer"))
-    pairs = told.join(sf.broadcast(held), "of_producer")
+    of_producers = histories.select(sf.struct(*HISTORIES.names).alias("row"), sf.explode(named).alias("of_producer"))
+    pairs = of_producers.join(sf.broadcast(held), "of_producer")
     pairs = pairs.withColumns({"before": sf.expr(BEFORE), "after": sf.expr(AFTER)})
     found = pairs.groupBy("hold").agg(
         sf.collect_list(sf.when(~(sf.col("before") | sf.col("after")), sf.col("row"))).alias("near"),
@@ -131,7 +131,7 @@ def findings(holds: Iterable[Row], *, histories: Iterable[Row], answers: Iterabl
         Rows of ``schema.FINDINGS``. What has ended has the verdict ``ended``; what is open and in none of `answers` is
         ``unknown``.
     """
-    told = by_producer(histories)
+    transactions = by_producer(histories)
     places: dict[tuple[object, ...], tuple[list[Row], list[Row]]] = defaultdict(lambda: ([], []))
     for which, rows in enumerate((holds, answers)):
         for row in rows:
@@ -139,7 +139,7 @@ def findings(holds: Iterable[Row], *, histories: Iterable[Row], answers: Iterabl
     return [
         row
         for held, now in places.values()
-        for row in held_findings(held, histories=told, answers=now, min_held_ms=min_held_ms)
+        for row in held_findings(held, histories=transactions, answers=now, min_held_ms=min_held_ms)
     ]
 
 
@@ -194,12 +194,12 @@ def findings_over_time(findings: DataFrame, samples: DataFrame | None = None) ->
         .coalesce(1)
         .mapInArrow(_looks, struct_type(LOOKS))
     )
-    told = findings.join(sf.broadcast(looked), "sample")
+    sampled = findings.join(sf.broadcast(looked), "sample")
 
     def of_partition(rows: pa.Table) -> pa.Table:
         return spark_table(FINDINGS.arrow(over_time(rows.to_pylist())))
 
-    return told.groupBy(*PLACE).applyInArrow(of_partition, struct_type(FINDINGS))
+    return sampled.groupBy(*PLACE).applyInArrow(of_partition, struct_type(FINDINGS))
 
 
 def _looks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

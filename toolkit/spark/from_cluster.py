@@ -67,7 +67,7 @@ class LivePartitions:
         return str(time.time_ns())
 
     @property
-    def known(self) -> Mapping[str, Row]:
+    def listings(self) -> Mapping[str, Row]:
         """What a state has besides, by log."""
         return {
             live_log(row["topic"], row["partition"]) + ending: {**row, "listing": None, "topic_id": None}

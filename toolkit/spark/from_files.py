@@ -85,12 +85,12 @@ class LogFiles:
     @property
     def signature(self) -> str:
         """Another one once a log or a checkpoint has changed, or something else is asked."""
-        told = sorted([row["log"], row["listing"], row["checkpoints"]] for row in self.logs)
-        asked = [list(self.paths), self.topics and list(self.topics), self.is_consistent, self.txn_state_partitions]
-        return hashlib.sha256(json.dumps([asked, told]).encode()).hexdigest()[:16]
+        files = sorted([row["log"], row["listing"], row["checkpoints"]] for row in self.logs)
+        arguments = [list(self.paths), self.topics and list(self.topics), self.is_consistent, self.txn_state_partitions]
+        return hashlib.sha256(json.dumps([arguments, files]).encode()).hexdigest()[:16]
 
     @property
-    def known(self) -> Mapping[str, Row]:
+    def listings(self) -> Mapping[str, Row]:
         """What a state has besides, by log."""
         return {row["log"] + ending: row for row in self.logs for ending in ("", IDS)}
 
@@ -127,8 +127,8 @@ class LogFiles:
         """Whether this process reads all of it sooner than Spark's jobs would."""
         if not isinstance(self.spark, ClassicSession):
             return False
-        is_here = str(self.spark.sparkContext.master).startswith("local")
-        return self.bytes_listed <= SMALL * (ON_ONE_MACHINE if is_here else 1)
+        is_local = str(self.spark.sparkContext.master).startswith("local")
+        return self.bytes_listed <= SMALL * (ON_ONE_MACHINE if is_local else 1)
 
     def tables(self, plans: Mapping[str, LogPlan]) -> tuple[pa.Table, pa.Table] | None:
         """The same as `pieces` and `events`, read by this process; null where there is much to read."""

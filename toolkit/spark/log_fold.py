@@ -177,8 +177,8 @@ class _Log:
         state.is_damaged |= is_final and self.is_damaged
         self.is_unread |= any(Damage(0, 0, row["error"]).is_unreadable for row in rows)
         place = {"topic": state.topic, "partition": state.partition, "broker_id": state.broker_id}
-        told = [{**place, **{name: row.get(name) for name in ("file", "position", "error")}} for row in rows]
-        yield from self._spans(SPANS.arrow(told), is_final=is_final)
+        errors = [{**place, **{name: row.get(name) for name in ("file", "position", "error")}} for row in rows]
+        yield from self._spans(SPANS.arrow(errors), is_final=is_final)
 
     def _spans(self, spans: pa.Table, *, is_final: bool) -> Iterator[pa.RecordBatch]:
         if spans.num_rows:

@@ -258,6 +258,6 @@ def remembered_pieces(states: pa.Table, plans: Mapping[str, LogPlan]) -> pa.Tabl
     rows = []
     for state in states.to_pylist():
         plan = plans[state["log"]]
-        told = {"kind": plan.remembered, "section": -1, "log_end_offset": plan.offset, "error": plan.error}
-        rows.append(piece_rows({**state, **told, "packed": state["remembered"]}, rows=1))
+        columns = {"kind": plan.remembered, "section": -1, "log_end_offset": plan.offset, "error": plan.error}
+        rows.append(piece_rows({**state, **columns, "packed": state["remembered"]}, rows=1))
     return pa.Table.from_batches(rows, PIECES_SCHEMA)

@@ -180,8 +180,8 @@ class _Run:
         What is remembered of each log.
     plans
         How each log is read on.
-    known
-        What was listed, by log.
+    listings
+        What was listed of each log.
     staged
         Rows of `toolkit.spark.stage.STAGE` that it has made: Arrow data where this process has made them.
     """
@@ -190,7 +190,7 @@ class _Run:
     sources: _Sources
     states: States
     plans: Mapping[str, LogPlan]
-    known: Mapping[str, Row]
+    listings: Mapping[str, Row]
     min_held_ms: int
     staged: DataFrame | pa.Table | None = None
 
@@ -199,9 +199,11 @@ class _Run:
         """See what is remembered, and what is new."""
         states = States.load(store)
         plans = sources.logs.plans(states.before) if sources.logs else {}
-        known = sources.logs.known if sources.logs else {}
-        states.gone = _replaced(plans, known, states.before)
-        return _Run(store=store, sources=sources, states=states, plans=plans, known=known, min_held_ms=min_held_ms)
+        listings = sources.logs.listings if sources.logs else {}
+        states.gone = _replaced(plans, listings, states.before)
+        return _Run(
+            store=store, sources=sources, states=states, plans=plans, listings=listings, min_held_ms=min_held_ms
+        )
 
     @property
     def asks(self) -> bool:
@@ -221,7 +223,7 @@ class _Run:
 
     @property
     def answered_at(self) -> dt.datetime | None:
-        """When files or brokers were asked who holds what, if they named anything."""
+        """When files or brokers last answered who holds what; null if nobody does."""
         time: dt.datetime | None = self.states.all.get(ANSWERS, {}).get("latest")
         return time
 
@@ -282,7 +284,7 @@ class _Run:
     def _read_logs(self, logs: Source) -> None:
         """Read new sections of logs, and fold them."""
         self.staged = staged = self._stage(logs)
-        self.states.add(staged, self.known)
+        self.states.add(staged, self.listings)
 
     def _stage(self, logs: Source) -> DataFrame | pa.Table:
         """Rows of all tables: by this process where there is little to read, else by Spark, written down once."""
@@ -294,8 +296,8 @@ class _Run:
         if tables is not None:
             pieces, events = tables
             pieces = pa.concat_tables([pieces, remember(states.remembered_table(of_logs))])
-            known = remembered_records(states.remembered_table(of_ids))
-            folded = fold_table(pieces, min_held_ms=self.min_held_ms), fold_history_table(events, known)
+            records = remembered_records(states.remembered_table(of_ids))
+            folded = fold_table(pieces, min_held_ms=self.min_held_ms), fold_history_table(events, records)
             return pa.concat_tables(folded)
         frames = []
         if (read := logs.pieces(plans)) is not None:
@@ -389,11 +391,11 @@ class _Run:
         logs = self.sources.logs
         if logs is not None and logs.is_consistent:
             names: tuple[str, ...] = ("topic", "partition")
-            known = {tuple(row[name] for name in names) for row in self.known.values()}
+            keys = {tuple(row[name] for name in names) for row in self.listings.values()}
         else:
             names = ("topic", "partition", "producer_id", "first_offset")
-            known = {(row["topic"], row["partition"], row["producer_id"], row["start_offset"]) for row in answers}
-        return [row for row in held if row["marker_offset"] is not None or tuple(row[name] for name in names) in known]
+            keys = {(row["topic"], row["partition"], row["producer_id"], row["start_offset"]) for row in answers}
+        return [row for row in held if row["marker_offset"] is not None or tuple(row[name] for name in names) in keys]
 
     def _stored(self, name: str) -> DataFrame:
         return self.store.load(name, KEPT[name]).select(*KEPT[name].names)
@@ -416,9 +418,9 @@ BEHIND = {
 """Which rows lie at an offset or behind it."""
 
 
-def _replaced(plans: Iterable[str], known: Mapping[str, Row], before: Mapping[str, Row]) -> list[str]:
+def _replaced(plans: Iterable[str], listings: Mapping[str, Row], before: Mapping[str, Row]) -> list[str]:
     """Replicas of ``__transaction_state`` that another one is read in the place of."""
-    read = {known[log]["partition"]: log for log in plans if log.endswith(IDS)}
+    read = {listings[log]["partition"]: log for log in plans if log.endswith(IDS)}
     return [log for log, state in before.items() if log.endswith(IDS) and read.get(state["partition"], log) != log]
 
 

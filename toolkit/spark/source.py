@@ -42,7 +42,7 @@ class Source(Protocol):
         """Another one once anything has changed, or something else is asked."""
 
     @property
-    def known(self) -> Mapping[str, Row]:
+    def listings(self) -> Mapping[str, Row]:
         """Of each log what a state has besides: ``topic``, ``partition``, ``listing``, ``topic_id``."""
 
     def plans(self, states: Mapping[str, Row]) -> dict[str, LogPlan]:

@@ -139,7 +139,7 @@ def summarised(
     findings
         Rows of ``schema.FINDINGS``.
     answered_at
-        When files or brokers were asked who holds what; null if they were not, or named nothing.
+        When files or brokers last answered who holds what; null if nobody does.
     started
         When it began, by `time.monotonic`.
     """

@@ -91,12 +91,12 @@ def _examined(look: Look, replicas: Mapping[Place, Sequence[ReadLog]], side: Coo
     """The look with the doubts of what would be hanging without them, and what was proven instead."""
     doubts: dict[tuple[str, int, int], Sequence[str]] = {}
     notes = {place: list(found) for place, found in look.notes.items()}
-    known: dict[int, list[str]] = {}  # all cases ask for those of the coordinators
+    by_log: dict[int, list[str]] = {}  # all cases ask for those of the coordinators
 
     def changes(log: Log) -> list[str]:
-        if id(log) not in known:
-            known[id(log)] = log.changes(appending=False)
-        return known[id(log)]
+        if id(log) not in by_log:
+            by_log[id(log)] = log.changes(appending=False)
+        return by_log[id(log)]
 
     for place, cases in Seen(look).cases.items():
         hanging = [case for case in cases if case.start is not None and rule_for(case).verdict == "hanging"]
