@@ -18,7 +18,7 @@ from toolkit.formats.batches import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL
 from toolkit.formats.headers import ABORT, COMMIT, UNREAD_MARKER, Headers
 from toolkit.schema import SPANS, Row, utc
 
-unhurried = fuzzed(40, full=400)
+unhurried = fuzzed(20, full=400)
 
 MINUTE = 60_000
 

@@ -40,7 +40,12 @@ from toolkit.sources.wire import Wire
 KAFKA_TXN = Path(sys.executable).parent / "kafka-txn"
 HEALTHY, HELD = "healthy", "held"
 COPIES = 4
-SETTINGS = {"log.retention.check.interval.ms": 10_000_000, "log.segment.bytes": 1 << 30, **EVERYDAY.properties}
+SETTINGS = {
+    "log.retention.check.interval.ms": 10_000_000,
+    "log.segment.bytes": 1 << 30,
+    "log.index.size.max.bytes": 10 << 20,
+    **EVERYDAY.properties,
+}
 
 
 def fill(kafka: Kafka, topic: str, gigabytes: float, record_size: int) -> None:

@@ -76,8 +76,10 @@ def child(case: str, master: str, path: str, runs: int) -> None:
     spark.stop()
 
 
-def in_session(case: str, master: str, path: Path, runs: int) -> list[float]:
-    command = [sys.executable, __file__, "--child", case, master, str(path), str(runs)]
+def in_session(case: str, cores: int, path: Path, runs: int) -> list[float]:
+    """Seconds of each run, on as many cores: local[1] alone would use two, for Java works beside its Python worker."""
+    pinned = ["taskset", "--cpu-list", ",".join(map(str, sorted(os.sched_getaffinity(0))[:cores]))]
+    command = [*pinned, sys.executable, __file__, "--child", case, f"local[{cores}]", str(path), str(runs)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(done.stderr)
@@ -184,10 +186,10 @@ def sessions(logs: Path, runs: int) -> None:
     files.findings([HELD], min_held_ms=60_000)
     library = [timed(lambda: files.findings([HELD], min_held_ms=60_000)) for _ in range(runs)]
     peer = row("findings of the library, in this process", library, size)
-    row("findings in one read, local[2]", in_session("read", "local[2]", logs, runs * 3), size, peer)
-    one = row("fold, local[1]", in_session("fold", "local[1]", logs, runs * 2), size)
-    two = row("fold, local[2]", in_session("fold", "local[2]", logs, runs * 2), size)
-    print(f"    local[2] is {one / two:.2f}x local[1]")
+    row("findings in one read, local[2]", in_session("read", 2, logs, runs * 3), size, peer)
+    one = row("fold, one core", in_session("fold", 1, logs, runs * 2), size)
+    two = row("fold, two cores", in_session("fold", 2, logs, runs * 2), size)
+    print(f"    two are {one / two:.2f}x one")
 
 
 def memory(logs: Path, scratch: Path) -> None:

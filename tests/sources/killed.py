@@ -5,6 +5,7 @@ A process of its own: each attempt is a child that really is killed (SIGKILL), o
 
 import datetime as dt
 import os
+import random
 import shutil
 import signal
 import sys
@@ -16,6 +17,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from tests.sources.recorded import NINE, files, rows_of, sample
+from tests.tiers import is_full
 from toolkit.schema import RECORDED, Row
 from toolkit.sources.recording import durable
 from toolkit.sources.recording import writer as writer_module
@@ -29,6 +31,8 @@ WRITTEN = [sample(NINE + dt.timedelta(minutes=30 * each)) for each in range(4)] 
 NEXT = sample(LATER, partitions=3)
 
 MERGED = ["samples", "findings"]  # the others are merged as these are
+
+EVERY = 1 if is_full() else 2  # how far apart the operations are that it is killed before
 
 Step = Callable[[Path], None]
 
@@ -142,7 +146,7 @@ def main(scene: str, scratch: Path) -> None:
         for each in WRITTEN:
             assert writer.write(each)
     in_a_child(before, written)
-    operation, was_killed = 0, True
+    operation, was_killed = random.randrange(EVERY), True
     while was_killed:
         directory = Path(tempfile.mkdtemp(dir=scratch)) / "recording"
         shutil.copytree(written, directory)
@@ -152,8 +156,8 @@ def main(scene: str, scratch: Path) -> None:
         check(directory, where, tables, may_be_away=scene in {"merge_without_exchange", "start"})
         check_restarted(directory, where)
         shutil.rmtree(directory)
-        operation += 1
-    print(operation - 1)
+        operation += EVERY
+    print(operation - EVERY)
 
 
 def in_a_child(step: Step, directory: Path) -> None:

@@ -13,7 +13,7 @@ from tests.sources.killed import SCENES
 FULL = dict.fromkeys(("merge_again", "merge_without_exchange"), pytest.mark.full)
 
 
-@pytest.mark.parametrize("scene", [pytest.param(each, marks=FULL.get(each, ())) for each in SCENES])
+@pytest.mark.parametrize("scene", [pytest.param(each, marks=FULL.get(each, pytest.mark.longer)) for each in SCENES])
 def test_killed_before_every_operation_on_files(scene: str, tmp_path: Path) -> None:
     arguments = [sys.executable, "-m", "tests.sources.killed", scene, str(tmp_path)]
     done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, timeout=300, env=dict(os.environ))

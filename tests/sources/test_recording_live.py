@@ -5,6 +5,7 @@ import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from toolkit.lab import Kafka
 from toolkit.lab.incidents import INCIDENTS, Staged
 from toolkit.lab.producer import TxnProducer
 from toolkit.schema import RECORDED, Row
+from toolkit.sources.log_evidence import read_log_evidence
 from toolkit.sources.recording.limits import longest_timeout_ms
 from toolkit.sources.recording.sample import Sample, take_sample
 from toolkit.sources.recording.writer import Writer
@@ -111,8 +113,15 @@ def test_a_cause_that_is_known_is_not_read_again_for_a_minute(
     staged = INCIDENTS["late_after_commit"](kafka)
     sampled()
     read = of(sampled().tables["findings"], staged)
-    monkeypatch.setattr("toolkit.sources.log_evidence.read_log_evidence", None)
+    topics: list[str] = []
+
+    def read_others(wire: Any, looks: Any, rows: Sequence[Row]) -> Any:
+        topics.extend(row["topic"] for row in rows)
+        return read_log_evidence(wire, looks, rows)
+
+    monkeypatch.setattr("toolkit.sources.log_evidence.read_log_evidence", read_others)
     told = of(sampled().tables["findings"], staged)
+    assert staged.topic not in topics
     for name in ("cause", "opened_at", "opened_by", "records_held", "bytes_held", "held_from", "groups_held"):
         assert told[name] == read[name]
     assert "(R1)" in told["cause"]

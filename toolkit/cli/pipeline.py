@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from enum import StrEnum
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -108,7 +110,9 @@ def pipeline(
         tell = stack.enter_context(_progress())
         tell("starting Spark", False)
         config = _all_settings(settings, table_format, remote=remote)
-        spark = local_session(master=master or "local[*]", remote=remote, config=config)
+        with ThreadPoolExecutor(1) as pool:  # Java takes seconds to start
+            pool.submit(import_module, "toolkit.spark.pipeline")
+            spark = local_session(master=master or "local[*]", remote=remote, config=config)
         stack.callback(spark.stop)
         tell("starting Spark", True)
 
@@ -168,10 +172,14 @@ def _all_settings(said: dict[str, str], table_format: TableFormat, *, remote: st
     """What was said, over what a Spark of our own is started with."""
     if remote is not None and remote.startswith("sc://"):
         return said
-    from toolkit.lab.session import SMALL
+    from toolkit.lab.java import class_archive_options
+    from toolkit.lab.session import SMALL, class_archive
 
+    archive = class_archive()
+    classes = class_archive_options(archive, new=archive)
     # What is large is read by Python; Spark's own Java has little to do, and would compile longer than it works.
     own = {**SMALL, "spark.driver.memory": MEMORY, "spark.sql.shuffle.partitions": str(os.cpu_count() or 1)}
+    own["spark.driver.extraJavaOptions"] = " ".join([own["spark.driver.extraJavaOptions"], *classes])
     own |= {"spark.sql.adaptive.enabled": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
     if table_format is TableFormat.DELTA and "spark.sql.extensions" not in said:
         from toolkit.lab.delta import delta_settings

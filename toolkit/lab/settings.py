@@ -24,6 +24,7 @@ SMALL = {
     "group.coordinator.threads": "1",
     "num.io.threads": "2",
     "num.network.threads": "1",
+    "log.index.size.max.bytes": str(256 << 10),  # of each of two files that a partition begins with, and a copy of it
     "metadata.max.idle.interval.ms": "0",
     "offsets.topic.num.partitions": "10",  # making them is what takes a young broker longest
 }
