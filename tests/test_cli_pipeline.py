@@ -17,12 +17,18 @@ from tests.tiers import is_full
 from toolkit.cli import app
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import INCIDENTS
+from toolkit.lab.session import SMALL
 from toolkit.lab.staging import Staged
 from toolkit.schema import FINDINGS
 
 pytestmark = pytest.mark.lab
 
-LOCAL = ("--master", "local[2]", "--conf", "spark.driver.memory=1g", "--conf", "spark.sql.shuffle.partitions=2")
+CONF = {
+    "spark.driver.memory": "1g",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.driver.extraJavaOptions": SMALL["spark.driver.extraJavaOptions"],  # no archive of classes for a single run
+}
+LOCAL = ("--master", "local[2]", *(word for name, value in CONF.items() for word in ("--conf", f"{name}={value}")))
 
 
 def run(*arguments: str, **environment: str) -> Process:

@@ -7,7 +7,6 @@ they get it sent.
 from __future__ import annotations
 
 import datetime as dt
-import os
 import sys
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
@@ -27,13 +26,11 @@ if TYPE_CHECKING:
 
 SETTINGS = {**SMALL, "spark.sql.shuffle.partitions": "2"}
 SPLIT = "512k"  # a few dozen tasks for each table: a task costs more than what it reads here
-EVERY = (
+READ = (
     *("batches", "spans", "lso_timeline", "aborted", "checkpoints", "coordinator_events", "group_events", "histories"),
     *("partitions", "producers", "transactions", "coordinators", "statistics", "violations", "findings", "snapshots"),
     "segments",
 )
-IS_FULL = os.environ.get("KAFKA_TXN_TEST_TIER") == "full"
-READ = EVERY if IS_FULL else ("findings",)
 """Tables that the data source gives."""
 MADE = ("spans", "lso_timeline", "histories", "findings")
 """Tables that the pipeline writes."""

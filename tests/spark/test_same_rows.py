@@ -21,13 +21,10 @@ from toolkit import LogDir
 from toolkit.schema import TABLES, Row
 
 ROOT = Path(__file__).resolve().parents[2]
-pytestmark = pytest.mark.timeout(1800)  # a new venv, and a Spark of its own that reads every table
+pytestmark = [pytest.mark.full, pytest.mark.timeout(1800)]  # a new venv, and a Spark of its own that reads every table
 
 ROWS = Path(__file__).with_name("rows.py")
 PACKAGES = ("pyspark[connect]==4.0.0", "pandas==2.2.3", "pyarrow==18.1.0", "numpy<2.3", "setuptools")
-
-# Classic Spark of today is what the other tests of this folder run on.
-FULL = ["classic-newest", *(f"{mode}-oldest" for mode in CLASSES)]
 
 WITHOUT_THE_PACKAGE = """\
 #!/bin/sh
@@ -59,13 +56,7 @@ def oldest(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return python
 
 
-@pytest.fixture(
-    scope="module",
-    params=[
-        pytest.param("connect-newest", marks=pytest.mark.longer),  # with fewer tables in the first tier
-        *(pytest.param(each, marks=pytest.mark.full) for each in FULL),
-    ],
-)
+@pytest.fixture(scope="module", params=[f"{mode}-{age}" for age in ("newest", "oldest") for mode in CLASSES])
 def answers(request: pytest.FixtureRequest, history: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What a process with a session of its own made of the history."""
     out = tmp_path_factory.mktemp(request.param)
