@@ -1,0 +1,356 @@
+"""Brokers that answer as Kafka 4.3.1 does, by real sockets: a cluster of any size in one process.
+
+    python tests/bench/fake_cluster.py --brokers 100 --partitions 200000 --ids 1000000
+
+One partition in a thousand is held by a transaction that is open; all ids but those have committed. An answer is
+encoded once for each request, so that a second look waits for the client, not for this server.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from kafka.protocol import admin, consumer, metadata
+
+from toolkit.formats.records import STATE_TOPIC, coordinator_partition
+
+PER_TOPIC = 100
+COORDINATORS = 50
+HELD_EVERY = 1000
+END, HELD_FROM = 1000, 500
+NOT_FOUND, SECURITY_DISABLED = 105, 54
+REQUESTS = (
+    metadata.ApiVersionsRequest,
+    metadata.MetadataRequest,
+    metadata.FindCoordinatorRequest,
+    consumer.ListOffsetsRequest,
+    consumer.FetchRequest,
+    admin.DescribeProducersRequest,
+    admin.ListTransactionsRequest,
+    admin.DescribeTransactionsRequest,
+    admin.DescribeAclsRequest,
+    admin.DescribeConfigsRequest,
+    admin.ListGroupsRequest,
+)
+BY_KEY = {each.API_KEY: each for each in REQUESTS}
+
+
+class FakeCluster:
+    """What every broker knows."""
+
+    def __init__(self, brokers: int, partitions: int, ids: int) -> None:
+        self.ports: list[int] = [0] * brokers
+        self.topics = [f"orders-{number:05}" for number in range(partitions // PER_TOPIC)]
+        self.names = frozenset(self.topics)
+        self.ids = ids
+        self._encoded: dict[tuple[Any, ...], bytes] = {}
+
+    def number(self, topic: str, partition: int) -> int:
+        return int(topic[-5:]) * PER_TOPIC + partition
+
+    def leader(self, topic: str, partition: int) -> int:
+        number = partition if topic == STATE_TOPIC else self.number(topic, partition)
+        return number % len(self.ports)
+
+    def is_held(self, topic: str, partition: int) -> bool:
+        return topic != STATE_TOPIC and self.number(topic, partition) % HELD_EVERY == 0
+
+    def id_of(self, topic: str, partition: int) -> str:
+        return f"writer-{self.number(topic, partition):07}"
+
+    @cached_property
+    def ids_by_broker(self) -> list[list[int]]:
+        found: list[list[int]] = [[] for _ in self.ports]
+        for number in range(self.ids):
+            partition = coordinator_partition(f"writer-{number:07}", COORDINATORS)
+            found[self.leader(STATE_TOPIC, partition)].append(number)
+        return found
+
+    def answer(self, broker: int, frame: bytes) -> bytes:
+        """The response to a request, framed."""
+        key, version, correlation_id = struct.unpack_from(">hhi", frame)
+        (client,) = struct.unpack_from(">h", frame, 8)
+        cached = broker, key, version, frame[10 + client :]
+        if cached not in self._encoded:
+            request_class = BY_KEY[key]
+            request = request_class.decode(frame, version=version, header=True)
+            response = ANSWERS[request_class](self, broker, request, version)
+            response.API_VERSION = version
+            response.with_header(correlation_id=0)
+            self._encoded[cached] = bytes(response.encode(header=True, framed=True))
+        encoded = self._encoded[cached]
+        return encoded[:4] + struct.pack(">i", correlation_id) + encoded[8:]
+
+
+def api_versions(cluster: FakeCluster, broker: int, request: Any, version: int) -> Any:
+    response = metadata.ApiVersionsResponse
+    keys = [response.ApiVersion(api_key=each.API_KEY, min_version=0, max_version=each.max_version) for each in REQUESTS]
+    return response(error_code=0, api_keys=keys, throttle_time_ms=0)
+
+
+def metadata_answer(cluster: FakeCluster, broker: int, request: Any, version: int) -> Any:
+    response = metadata.MetadataResponse
+    nodes = response.MetadataResponseBroker
+    wanted = request.topics
+    names = [*cluster.topics, STATE_TOPIC] if wanted is None else [each.name for each in wanted]
+    brokers = [
+        nodes(node_id=number, host="127.0.0.1", port=port, rack=None) for number, port in enumerate(cluster.ports)
+    ]
+    return response(
+        throttle_time_ms=0,
+        brokers=brokers,
+        cluster_id="fake",
+        controller_id=0,
+        topics=[_topic(cluster, name) for name in names],
+        error_code=0,
+    )
+
+
+def _topic(cluster: FakeCluster, name: str) -> Any:
+    topic = metadata.MetadataResponse.MetadataResponseTopic
+    count = COORDINATORS if name == STATE_TOPIC else PER_TOPIC
+    is_there = name == STATE_TOPIC or name in cluster.names
+    return topic(
+        error_code=0 if is_there else 3,
+        name=name,
+        is_internal=name == STATE_TOPIC,
+        partitions=[_partition(cluster, name, number) for number in range(count if is_there else 0)],
+    )
+
+
+def _partition(cluster: FakeCluster, topic: str, number: int) -> Any:
+    leader = cluster.leader(topic, number)
+    replicas = [(leader + each) % len(cluster.ports) for each in range(min(3, len(cluster.ports)))]
+    return metadata.MetadataResponse.MetadataResponseTopic.MetadataResponsePartition(
+        error_code=0,
+        partition_index=number,
+        leader_id=leader,
+        leader_epoch=0,
+        replica_nodes=replicas,
+        isr_nodes=replicas,
+        offline_replicas=[],
+    )
+
+
+def list_offsets(cluster: FakeCluster, broker: int, request: Any, version: int) -> Any:
+    topic = consumer.ListOffsetsResponse.ListOffsetsTopicResponse
+    partition = topic.ListOffsetsPartitionResponse
+
+    def offset(name: str, asked: Any) -> int:
+        if asked.timestamp == -2:
+            return 0
+        return HELD_FROM if request.isolation_level == 1 and cluster.is_held(name, asked.partition_index) else END
+
+    return consumer.ListOffsetsResponse(
+        throttle_time_ms=0,
+        topics=[
+            topic(
+                name=each.name,
+                partitions=[
+                    partition(
+                        partition_index=asked.partition_index,
+                        error_code=0,
+                        timestamp=-1,
+                        offset=offset(each.name, asked),
+                        leader_epoch=0,
+                    )
+                    for asked in each.partitions
+                ],
+            )
+            for each in request.topics
+        ],
+    )
+
+
+def describe_producers(cluster: FakeCluster, broker: int, request: Any, version: int) -> Any:
+    topic = admin.DescribeProducersResponse.TopicResponse
+    partition = topic.PartitionResponse
+    state = partition.ProducerState
+
+    def producer(name: str, number: int) -> Any:
+        return state(
+            producer_id=cluster.number(name, number),
+            producer_epoch=0,
+            last_sequence=9,
+            last_timestamp=1_790_000_000_000,
+            coordinator_epoch=0,
+            current_txn_start_offset=HELD_FROM if cluster.is_held(name, number) else -1,
+        )
+
+    return admin.DescribeProducersResponse(
+        throttle_time_ms=0,
+        topics=[
+            topic(
+                name=each.name,
+                partitions=[
+                    partition(
+                        partition_index=number,
+                        error_code=0,
+                        error_message=None,
+                        active_producers=[] if each.name == STATE_TOPIC else [producer(each.name, number)],
+                    )
+                    for number in each.partition_indexes
+                ],
+            )
+            for each in request.topics
+        ],
+    )
+
+
+def list_transactions(cluster: FakeCluster, broker: int, request: Any, version: int) -> Any:
+    state = admin.ListTransactionsResponse.TransactionState
+    return admin.ListTransactionsResponse(
+        throttle_time_ms=0,
+        error_code=0,
+        unknown_state_filters=[],
+        transaction_states=[
+            state(
+                transactional_id=f"writer-{number:07}",
+                producer_id=number,
+                transaction_state="Ongoing" if _is_open(cluster, number) else "CompleteCommit",
+            )
+            for number in cluster.ids_by_broker[broker]
+        ],
+    )
+
+
+def _is_open(cluster: FakeCluster, number: int) -> bool:
+    return number % HELD_EVERY == 0 and number < len(cluster.topics) * PER_TOPIC
+
+
+def describe_transactions(cluster: FakeCluster, broker: int, request: Any, version: int) -> Any:
+    state = admin.DescribeTransactionsResponse.TransactionState
+    found = []
+    for name in request.transactional_ids:
+        number = int(name[7:]) if name.startswith("writer-") else -1
+        is_there, is_open = 0 <= number < cluster.ids, _is_open(cluster, number)
+        topic = f"orders-{number // PER_TOPIC:05}"
+        found.append(
+            state(
+                error_code=0 if is_there else NOT_FOUND,
+                transactional_id=name,
+                transaction_state="Ongoing" if is_open else "CompleteCommit" if is_there else "",
+                transaction_timeout_ms=900_000 if is_there else 0,
+                transaction_start_time_ms=1_790_000_000_000 if is_there else 0,
+                producer_id=number,
+                producer_epoch=0,
+                topics=[state.TopicData(topic=topic, partitions=[number % PER_TOPIC])] if is_open else [],
+            )
+        )
+    return admin.DescribeTransactionsResponse(throttle_time_ms=0, transaction_states=found)
+
+
+def describe_acls(cluster: FakeCluster, broker: int, request: Any, version: int) -> Any:
+    return admin.DescribeAclsResponse(
+        throttle_time_ms=0, error_code=SECURITY_DISABLED, error_message=None, resources=[]
+    )
+
+
+def describe_configs(cluster: FakeCluster, broker: int, request: Any, version: int) -> Any:
+    result = admin.DescribeConfigsResponse.DescribeConfigsResult
+    return admin.DescribeConfigsResponse(
+        throttle_time_ms=0,
+        results=[
+            result(
+                error_code=0,
+                error_message=None,
+                resource_type=each.resource_type,
+                resource_name=each.resource_name,
+                configs=[],
+            )
+            for each in request.resources
+        ],
+    )
+
+
+def list_groups(cluster: FakeCluster, broker: int, request: Any, version: int) -> Any:
+    return admin.ListGroupsResponse(throttle_time_ms=0, error_code=0, groups=[])
+
+
+def fetch(cluster: FakeCluster, broker: int, request: Any, version: int) -> Any:
+    """Nothing: what is held is named without its first batch."""
+    topic = consumer.FetchResponse.FetchableTopicResponse
+    partition = topic.PartitionData
+    return consumer.FetchResponse(
+        throttle_time_ms=0,
+        error_code=0,
+        session_id=0,
+        responses=[
+            topic(
+                topic=each.topic,
+                topic_id=each.topic_id,
+                partitions=[
+                    partition(
+                        partition_index=wanted.partition,
+                        error_code=0,
+                        high_watermark=END,
+                        last_stable_offset=HELD_FROM,
+                        log_start_offset=0,
+                        aborted_transactions=[],
+                        preferred_read_replica=-1,
+                        records=b"",
+                    )
+                    for wanted in each.partitions
+                ],
+            )
+            for each in request.topics
+        ],
+    )
+
+
+ANSWERS: Mapping[Any, Callable[[FakeCluster, int, Any, int], Any]] = {
+    metadata.ApiVersionsRequest: api_versions,
+    metadata.MetadataRequest: metadata_answer,
+    consumer.ListOffsetsRequest: list_offsets,
+    consumer.FetchRequest: fetch,
+    admin.DescribeProducersRequest: describe_producers,
+    admin.ListTransactionsRequest: list_transactions,
+    admin.DescribeTransactionsRequest: describe_transactions,
+    admin.DescribeAclsRequest: describe_acls,
+    admin.DescribeConfigsRequest: describe_configs,
+    admin.ListGroupsRequest: list_groups,
+}
+
+
+async def serve(cluster: FakeCluster) -> Sequence[asyncio.Server]:
+    """A listener for each broker, on a free port of 127.0.0.1."""
+
+    def connection(broker: int) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], Any]:
+        async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            try:
+                while True:
+                    (size,) = struct.unpack(">i", await reader.readexactly(4))
+                    writer.write(cluster.answer(broker, await reader.readexactly(size)))
+                    await writer.drain()
+            except (asyncio.IncompleteReadError, ConnectionError):
+                writer.close()
+
+        return handle
+
+    servers = []
+    for broker in range(len(cluster.ports)):
+        server = await asyncio.start_server(connection(broker), "127.0.0.1", 0)
+        cluster.ports[broker] = server.sockets[0].getsockname()[1]
+        servers.append(server)
+    return servers
+
+
+async def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--brokers", type=int, default=100)
+    parser.add_argument("--partitions", type=int, default=200_000)
+    parser.add_argument("--ids", type=int, default=1_000_000)
+    arguments = parser.parse_args()
+    cluster = FakeCluster(arguments.brokers, arguments.partitions, arguments.ids)
+    await serve(cluster)
+    print(f"127.0.0.1:{cluster.ports[0]}", flush=True)
+    await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
