@@ -86,15 +86,14 @@ def _ask_coordinators(wire: Wire, config: ClientConfig, opened: Sequence[Row], l
     unloaded = not_loaded(wire, before) if opened else []
     listing = list_ids(wire, brokers, before, Filters())
     open_ids = {row["producer_id"] for row in opened}
-    relevant = [row for row in listing.rows if row["producer_id"] in open_ids or row["state"] in OPEN_STATES]
-    rows = describe(wire, relevant)
+    rows = describe(wire, listing.rows(lambda producer_id, state: producer_id in open_ids or state in OPEN_STATES))
 
     unlisted = [row for row in listing.failures if row["error"].startswith(TOO_OLD)]
     silent = [row for row in listing.failures if row not in unlisted]
     # What the log of the coordinators can make good, and what it cannot.
     curable = [_silence(row) for row in unlisted]
     gaps = [_silence(row) for row in silent]
-    proofs = [] if listing.failures else [f"{_all(brokers)} listed what they coordinate: {len(listing.rows)} ids"]
+    proofs = [] if listing.failures else [f"{_all(brokers)} listed what they coordinate: {listing.count} ids"]
     if opened and listing.versions:
         rights = transactional_ids_are_visible(wire, brokers)
         curable += rights.gaps
@@ -102,7 +101,7 @@ def _ask_coordinators(wire: Wire, config: ClientConfig, opened: Sequence[Row], l
     log: StateLog | None = None
     if curable and not _all_explained(opened, rows):
         log = read_state_log(wire, config, before, timeout=wire.timeout)
-        rows += _supplement(rows, listing.rows, log, open_ids, leaders)
+        rows += _supplement(rows, listing.ids, log, open_ids, leaders)
         if not log.whole:
             curable += _unread(log)
         else:
@@ -111,7 +110,7 @@ def _ask_coordinators(wire: Wire, config: ClientConfig, opened: Sequence[Row], l
     rows = _with_times(wire, config, before, rows, opened, log)
     if opened:
         unloaded += not_loaded(wire, before)  # loaded on both sides of the listing is loaded at the listing
-    gaps += curable + _answered_twice(listing.rows) + list(dict.fromkeys(unloaded))
+    gaps += curable + _answered_twice(listing.ids) + list(dict.fromkeys(unloaded))
     gaps += _led(before, Places(STATE_TOPIC, read_topology(wire, [STATE_TOPIC])))
     return _Told(rows=[*rows, *listing.failures], brokers=brokers, proofs=proofs, gaps=gaps)
 
@@ -136,11 +135,15 @@ def _all_explained(opened: Iterable[Row], transactions: Iterable[Row]) -> bool:
 
 
 def _supplement(
-    rows: Sequence[Row], listed: Sequence[Row], log: StateLog, open_ids: set[int | None], leaders: Mapping[Place, Row]
+    rows: Sequence[Row],
+    listed: Iterable[tuple[str, int]],
+    log: StateLog,
+    open_ids: set[int | None],
+    leaders: Mapping[Place, Row],
 ) -> list[Row]:
     """Rows of the log for ids that no coordinator told us about and that matter here; and what it could not read."""
-    told = {row["transactional_id"] for row in (*rows, *listed)}
-    hidden = [row for row in log.rows if row["transactional_id"] not in told]
+    answered = {row["transactional_id"] for row in rows} | {name for name, _ in listed}
+    hidden = [row for row in log.rows if row["transactional_id"] not in answered]
     return [row for row in hidden if row["producer_id"] in open_ids or _expects(row, leaders)] + log.failures
 
 
@@ -204,14 +207,15 @@ def _state_key(row: Row) -> tuple[object, ...]:
     return row["transactional_id"], row["producer_id"], row["producer_epoch"], row["state"]
 
 
-def _answered_twice(listed: Iterable[Row]) -> list[str]:
-    coordinators: dict[str, set[int]] = {}
-    for row in listed:
-        coordinators.setdefault(row["transactional_id"], set()).add(row["coordinator_id"])
+def _answered_twice(listed: Iterable[tuple[str, int]]) -> list[str]:
+    first: dict[str, int] = {}
+    several: dict[str, set[int]] = {}
+    for name, broker_id in listed:
+        if first.setdefault(name, broker_id) != broker_id:
+            several.setdefault(name, {first[name]}).add(broker_id)
     return [
         f"one coordinator for '{name}': brokers {', '.join(map(str, sorted(brokers)))} answer for it"
-        for name, brokers in coordinators.items()
-        if len(brokers) > 1
+        for name, brokers in several.items()
     ]
 
 

@@ -26,7 +26,7 @@ def filtered_rows(wire: Wire, config: ClientConfig, filters: Filters) -> list[Ro
     listing = list_ids(wire, sorted(wire.brokers), places, filters)
     rows = [
         row
-        for row in describe(wire, listing.rows)
+        for row in describe(wire, listing.rows())
         if filters.describes(row, version=listing.versions.get(row["coordinator_id"], 0))
     ]
     if any(row["error"].startswith(TOO_OLD) for row in listing.failures):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -110,23 +110,59 @@ class Listing:
 
     Parameters
     ----------
-    rows
-        Rows of ``schema.TRANSACTIONS`` with what ListTransactions knows: id, producer id, state, coordinator.
+    listed
+        Of each broker that did, its answer and the ids that are meant, as messages: there may be a million.
+    places
+        The topic that they hash to.
     failures
         Rows without id, for each broker that did not list.
     versions
         Version of ListTransactions by broker that did.
     """
 
-    rows: list[Row]
+    listed: Sequence[tuple[Answer, Sequence[Any]]]
+    places: Places
     failures: list[Row]
     versions: Mapping[int, int]
+
+    @property
+    def count(self) -> int:
+        """How many ids were listed."""
+        return sum(len(ids) for _, ids in self.listed)
+
+    @property
+    def ids(self) -> Iterator[tuple[str, int]]:
+        """Each id with the broker that listed it."""
+        return ((each.transactional_id, answer.broker_id or 0) for answer, ids in self.listed for each in ids)
+
+    def rows(self, is_wanted: Callable[[int | None, str], bool] = lambda producer_id, state: True) -> list[Row]:
+        """Rows of ``schema.TRANSACTIONS`` with what ListTransactions knows: id, producer id, state, coordinator.
+
+        Parameters
+        ----------
+        is_wanted
+            Of a producer id and a state, whether the row is.
+        """
+        return [
+            {
+                **UNKNOWN,
+                **_answered(answer),
+                "transactional_id": each.transactional_id,
+                "producer_id": _known(each.producer_id),
+                "state": each.transaction_state,
+                "txn_state_partition": self.places.partition(each.transactional_id),
+                "source": "ListTransactions",
+            }
+            for answer, ids in self.listed
+            for each in ids
+            if is_wanted(_known(each.producer_id), each.transaction_state)
+        ]
 
 
 def list_ids(wire: Wire, brokers: Iterable[int], places: Places, filters: Filters) -> Listing:
     """Ask every broker for the ids that it coordinates."""
     answers = wire.send([(broker_id, filters.request()) for broker_id in brokers])
-    rows: list[Row] = []
+    found: list[tuple[Answer, Sequence[Any]]] = []
     failures: list[Row] = []
     versions: dict[int, int] = {}
     for answer in answers:
@@ -136,20 +172,14 @@ def list_ids(wire: Wire, brokers: Iterable[int], places: Places, filters: Filter
             failures.append({**UNKNOWN, **_answered(answer), "source": "ListTransactions", "error": error})
             continue
         versions[answer.broker_id or 0] = message.API_VERSION
-        rows += [
-            {
-                **UNKNOWN,
-                **_answered(answer),
-                "transactional_id": listed.transactional_id,
-                "producer_id": listed.producer_id if listed.producer_id >= 0 else None,
-                "state": listed.transaction_state,
-                "txn_state_partition": places.partition(listed.transactional_id),
-                "source": "ListTransactions",
-            }
-            for listed in message.transaction_states
-            if filters.lists(listed, version=message.API_VERSION)
-        ]
-    return Listing(rows, failures, versions)
+        version = message.API_VERSION
+        found.append((answer, [each for each in message.transaction_states if filters.lists(each, version=version)]))
+    return Listing(found, places, failures, versions)
+
+
+def _known(number: int) -> int | None:
+    """Null for Kafka's -1."""
+    return number if number >= 0 else None
 
 
 def _answered(answer: Answer) -> Row:
@@ -238,8 +268,8 @@ def _described(row: Row, state: Any, answer: Answer) -> Row:
         return {**answered, "error": error_text(state.error_code)}
     return {
         **answered,
-        "producer_id": state.producer_id if state.producer_id >= 0 else None,
-        "producer_epoch": state.producer_epoch if state.producer_epoch >= 0 else None,
+        "producer_id": _known(state.producer_id),
+        "producer_epoch": _known(state.producer_epoch),
         "state": state.transaction_state,
         "timeout_ms": state.transaction_timeout_ms,
         # Brokers go on naming the start of the last transaction when none is open.
