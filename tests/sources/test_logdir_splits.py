@@ -136,6 +136,16 @@ def test_damage_up_to_the_next_stretch_is_named_as_in_the_whole_log(folder: Path
     )
 
 
+def test_a_range_that_ends_before_it_begins_has_no_damage(folder: Path) -> None:
+    """In a part without batches nothing shows that damage lies outside: only parts of several named it."""
+    log = folder / f"{480:020}.log"
+    content = bytearray(log.read_bytes())
+    content[182:1053] = bytes(871)
+    log.write_bytes(content)
+    assert [each for part in split_up(folder, 300) for each in part.scanned.damage]
+    assert not list(clip(split_up(folder, 300), start=859, stop=497))
+
+
 @pytest.mark.longer
 def test_whatever_is_damaged_nothing_is_lost_or_told_twice(folder: Path) -> None:
     seed = random.randrange(1 << 32)

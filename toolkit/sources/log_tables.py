@@ -48,8 +48,10 @@ def clip(parts: Iterable[Part], *, start: int | None = None, stop: int | None = 
     """The batches that hold an offset of ``start <= offset < stop``; a null bound is none.
 
     Damage stays, unless a batch behind it shows that it lies before the start, or one before it that it lies behind
-    the stop.
+    the stop. Where the start lies behind the stop, there is nothing.
     """
+    if start is not None and stop is not None and start > stop:
+        return
     for part in parts:
         headers, damage = part.scanned.headers, part.scanned.damage
         kept = np.ones(len(headers), np.bool_)
