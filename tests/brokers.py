@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ import pytest
 from toolkit.lab import Kafka
 
 if TYPE_CHECKING:  # with kafka-python, which has to wait for pytest's filters of warnings
-    from toolkit.lab.incidents import Setup
+    from toolkit.lab.incidents import ClusterSetup
 
 __all__ = ["NEWEST", "OLDER", "Brokers", "by_tier", "on_cluster"]
 
@@ -39,7 +39,7 @@ class Brokers:
         self._shared: dict[tuple[str, str], _Shared] = {}  # the least recently used first
 
     @contextlib.contextmanager
-    def use(self, version: str, setup: Setup) -> Iterator[Kafka]:
+    def use(self, version: str, setup: ClusterSetup) -> Iterator[Kafka]:
         """A running cluster; as long as it is used it is not stopped."""
         key = version, setup.name
         shared = self._shared.pop(key, None)
@@ -68,21 +68,26 @@ def by_tier(*versions: str, group: str = "") -> list[Any]:
 
     With a group, tests of one version are run by one worker, whatever file they are in.
     """
-    return [pytest.param(each, marks=_marks(each, group and f"{group} {each}")) for each in versions]
+    return [pytest.param(each, marks=_marks(each in {OLDER, NEWEST}, group and f"{group} {each}")) for each in versions]
 
 
-def on_cluster(version: str, setup: Setup, *values: Any, id: str) -> Any:
-    """Parameters ``(version, setup)`` of the fixture ``lab``, and others, in that cluster's group and version's tier.
+def on_cluster(
+    version: str, setup: ClusterSetup, *values: Any, id: str, marks: Sequence[pytest.MarkDecorator] = ()
+) -> Any:
+    """Parameters ``(version, setup)`` of the fixture ``lab``, and others, in that cluster's group.
 
-    Every worker has the fixture ``kafka``, so its cluster has no group.
+    In the first tier are all setups of the newest version, and the everyday one of `OLDER`. Every worker has the
+    fixture ``kafka``, so its cluster has no group.
     """
-    group = "" if (version, setup.name) == (NEWEST, "everyday") else f"{version} {setup.name}"
-    return pytest.param((version, setup), *values, marks=_marks(version, group), id=id)
+    cluster = version, setup.name
+    group = "" if cluster == (NEWEST, "everyday") else " ".join(cluster)
+    is_first = version == NEWEST or cluster == (OLDER, "everyday")
+    return pytest.param((version, setup), *values, marks=[*_marks(is_first, group), *marks], id=id)
 
 
-def _marks(version: str, group: str) -> list[pytest.MarkDecorator]:
+def _marks(is_first: bool, group: str) -> list[pytest.MarkDecorator]:
     marks = [pytest.mark.lab]
-    if version not in {OLDER, NEWEST}:
+    if not is_first:
         marks.append(pytest.mark.full)
     if group:
         marks.append(pytest.mark.xdist_group(group))

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import is_hypothesis_test
 from xdist.remote import Producer
 from xdist.workermanage import WorkerController
 
@@ -40,7 +41,7 @@ def pytest_collection_modifyitems(
             item.add_marker("lab")
     if is_full():
         for item in items:
-            if item.get_closest_marker("longer"):
+            if item.get_closest_marker("longer") or is_hypothesis_test(getattr(item, "obj", None)):
                 item.add_marker("full")
                 if not item.get_closest_marker("timeout"):
                     item.add_marker(pytest.mark.timeout(3600))

@@ -1,4 +1,4 @@
-"""The verdict on every incident on every Kafka of the lab, and the table of them in README.md.
+"""The verdict on every incident on every Kafka of the lab, and the table of them in docs/incidents.md.
 
 ``python -m tests.incident_matrix`` stages them all and writes the table anew; each test compares its own cells with it.
 """
@@ -15,20 +15,20 @@ from pathlib import Path
 from unittest import mock
 
 from toolkit import Cluster
-from toolkit.analysis import verdicts
+from toolkit.analysis.diagnosis import verdicts
 from toolkit.errors import ToolkitError
 from toolkit.lab import Kafka
-from toolkit.lab.incidents import INCIDENTS, Incident, Setup, Staged
+from toolkit.lab.incidents import INCIDENTS, ClusterSetup, Incident, StagedIncident
 from toolkit.schema import Row
-from toolkit.sources import look
+from toolkit.sources.live import observe as live_observation
 
-__all__ = ["ABSENT", "SETUPS", "VERSIONS", "cells_in_readme", "exists", "observe", "table", "table_in_readme"]
+__all__ = ["ABSENT", "SETUPS", "VERSIONS", "cells_in_page", "exists", "observe", "table", "table_in_page"]
 
-README = Path(__file__).resolve().parent.parent / "README.md"
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "incidents.md"
 BEGIN, END = "<!-- incidents: written by tests/incident_matrix.py -->", "<!-- end of incidents -->"
 # 2.8 has no ListTransactions: its verdicts come from __transaction_state.
 VERSIONS = ("2.8.2", "3.5.2", "3.9.2", "4.3.1")
-SETUPS: Mapping[str, Setup] = {incident.setup.name: incident.setup for incident in INCIDENTS.values()}
+SETUPS: Mapping[str, ClusterSetup] = {incident.setup.name: incident.setup for incident in INCIDENTS.values()}
 ABSENT = "-"  # the incident does not exist on a version
 AT_ONCE = 6  # incidents that one broker has at the same time
 PATIENCE_S = 120
@@ -46,12 +46,12 @@ def short_graces() -> Iterator[None]:
     with (
         mock.patch.object(verdicts, "TIMEOUT_GRACE", soon),
         mock.patch.object(verdicts, "PREPARE_GRACE", soon),
-        mock.patch.object(look, "OLD", soon),
+        mock.patch.object(live_observation, "OLD", soon),
     ):
         yield
 
 
-def observe(kafka: Kafka, setup: Setup) -> Mapping[str, str]:
+def observe(kafka: Kafka, setup: ClusterSetup) -> Mapping[str, str]:
     """Stage all incidents of a setup and return the cell of each: its verdicts, or why it did not get the right one.
 
     Those of one broker stand side by side, so that their waits overlap; those that stop brokers come one by one.
@@ -73,7 +73,7 @@ class _Play:
 
     def __init__(self, kafka: Kafka, incident: Incident) -> None:
         self.kafka, self.incident = kafka, incident
-        self.staged: Staged | None = None
+        self.staged: StagedIncident | None = None
         self._verdicts: list[str] = []
         self._failure = ""
 
@@ -113,7 +113,7 @@ class _Play:
             self._failure = f"failed: {type(error).__name__}: {error}"
 
 
-def _row(rows: Sequence[Row], staged: Staged) -> Row:
+def _row(rows: Sequence[Row], staged: StagedIncident) -> Row:
     """The row of what was staged: of its producer, or of its partition where nothing is open."""
     producer_id = None if staged.expected in {"clear", "unreplicated"} else staged.producer_id
     mine = [row for row in rows if row["producer_id"] == producer_id]
@@ -121,9 +121,11 @@ def _row(rows: Sequence[Row], staged: Staged) -> Row:
     return mine[0]
 
 
-def _judge(cluster: Cluster, staged: Staged, *, expected: str, long_ms: int = 900_000) -> str:
+def _judge(cluster: Cluster, staged: StagedIncident, *, expected: str, long_ms: int = 900_000) -> str:
     """The verdict on what was staged, which must also name its offset and what a person does next."""
-    rows = cluster.finding_rows([staged.topic], [staged.partition], looks_apart=1.1, max_transaction_timeout_ms=long_ms)
+    rows = cluster.finding_rows(
+        topics=[staged.topic], partitions=[staged.partition], recheck_after=1.1, max_transaction_timeout_ms=long_ms
+    )
     row = _row(rows, staged)
     if row["producer_id"] is not None:
         assert row["start_offset"] == staged.start_offset
@@ -135,7 +137,7 @@ def _judge(cluster: Cluster, staged: Staged, *, expected: str, long_ms: int = 90
     return str(row["verdict"])
 
 
-def _until_judged(cluster: Cluster, staged: Staged) -> str:
+def _until_judged(cluster: Cluster, staged: StagedIncident) -> str:
     """Ask until time has brought the later verdict."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
@@ -151,7 +153,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def table(cell: Callable[[Incident, str], str]) -> str:
-    """The table of README.md, with a cell for each incident and version."""
+    """The table of docs/incidents.md, with a cell for each incident and version."""
     lines = ["| incident | what was staged | " + " | ".join(VERSIONS) + " |"]
     lines += ["| --- | --- |" + " --- |" * len(VERSIONS)]
     for name, incident in INCIDENTS.items():
@@ -159,14 +161,14 @@ def table(cell: Callable[[Incident, str], str]) -> str:
     return "\n".join(lines)
 
 
-def table_in_readme() -> str:
-    """The table as README.md has it."""
-    return README.read_text().split(BEGIN)[1].split(END)[0].strip()
+def table_in_page() -> str:
+    """The table as docs/incidents.md has it."""
+    return PAGE.read_text().split(BEGIN)[1].split(END)[0].strip()
 
 
-def cells_in_readme() -> Mapping[tuple[str, str], str]:
+def cells_in_page() -> Mapping[tuple[str, str], str]:
     """Its cells, by incident and version."""
-    rows = [re.split(r" *\| *", line.strip("| ")) for line in table_in_readme().splitlines()[2:]]
+    rows = [re.split(r" *\| *", line.strip("| ")) for line in table_in_page().splitlines()[2:]]
     return {(row[0].strip("`"), version): cell for row in rows for version, cell in zip(VERSIONS, row[2:], strict=True)}
 
 
@@ -178,9 +180,9 @@ def main() -> None:
             with Kafka(version, brokers=setup.brokers, properties=setup.properties) as kafka:
                 found |= {(name, version): cell for name, cell in observe(kafka, setup).items()}
             print(f"{version} {setup.name}")
-    before, after = README.read_text().split(BEGIN)[0], README.read_text().split(END)[1]
+    before, after = PAGE.read_text().split(BEGIN)[0], PAGE.read_text().split(END)[1]
     rows = table(lambda incident, version: found.get((incident.name, version), ABSENT))
-    README.write_text(f"{before}{BEGIN}\n\n{rows}\n\n{END}{after}")
+    PAGE.write_text(f"{before}{BEGIN}\n\n{rows}\n\n{END}{after}")
 
 
 if __name__ == "__main__":

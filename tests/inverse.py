@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from toolkit.analysis.spans import AS_IN_TABLE, CLOCKS, MARKER_NAMES, OUTCOMES, SPAN, SUMS, Spans
-from toolkit.formats.batches import CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
+from toolkit.analysis.log.log_transactions import (
+    AS_IN_TABLE,
+    CLOCKS,
+    LOG_TRANSACTION,
+    MARKER_NAMES,
+    OUTCOMES,
+    SUMS,
+    LogTransactions,
+)
 from toolkit.formats.columns import integers, milliseconds
-from toolkit.formats.header_table import AS_WRITTEN, COMPRESSION, MARKERS, TIMESTAMP_TYPES
-from toolkit.formats.headers import HEADER, NO_MARKER, UNREAD_MARKER, Headers
-from toolkit.schema import BATCHES, SPANS
+from toolkit.formats.log.batches import CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
+from toolkit.formats.log.header_table import AS_WRITTEN, COMPRESSION, MARKERS, TIMESTAMP_TYPES
+from toolkit.formats.log.headers import HEADER, NO_MARKER, UNREAD_MARKER, Array, Headers
+from toolkit.schema import BATCHES, LOG_TRANSACTIONS
 
-__all__ = ["headers_of", "spans_of"]
-
-Array = npt.NDArray[Any]
+__all__ = ["headers_of", "log_transactions_of"]
 
 
 def headers_of(table: pa.Table | pa.RecordBatch) -> Headers:
@@ -61,8 +65,8 @@ def headers_of(table: pa.Table | pa.RecordBatch) -> Headers:
     return headers
 
 
-def spans_of(table: pa.Table | pa.RecordBatch) -> Spans:
-    """Rows of ``schema.SPANS`` as spans, in the order given: those that `span_table` was made from.
+def log_transactions_of(table: pa.Table | pa.RecordBatch) -> LogTransactions:
+    """Rows of ``schema.LOG_TRANSACTIONS`` as transactions, in the order given.
 
     What could not be read, a row without producer, is left out. Of a pandas DataFrame ``pyarrow.Table.from_pandas``
     makes such a table.
@@ -75,32 +79,34 @@ def spans_of(table: pa.Table | pa.RecordBatch) -> Spans:
     Returns
     -------
     numpy.ndarray
-        Structured array of `SPAN`; ``file`` numbers the files in the order in which they come.
+        Structured array of `LOG_TRANSACTION`; ``file`` numbers the files in the order in which they come.
     """
     table = table.filter(table.column("producer_id").is_valid())
 
     def column(name: str) -> pa.Array | pa.ChunkedArray:
         there = name in table.schema.names
-        return table.column(name) if there else pa.nulls(table.num_rows, SPANS.arrow_schema.field(name).type)
+        return table.column(name) if there else pa.nulls(table.num_rows, LOG_TRANSACTIONS.arrow_schema.field(name).type)
 
-    spans = np.empty(table.num_rows, SPAN)
+    log_transactions = np.empty(table.num_rows, LOG_TRANSACTION)
     for name in AS_IN_TABLE:
-        spans[name] = integers(column(name))
+        log_transactions[name] = integers(column(name))
     for name in SUMS:
-        spans[name] = integers(column(name), null=0)
+        log_transactions[name] = integers(column(name), null=0)
     for name in ("start", "end"):
-        spans[name] = milliseconds(column(name))
+        log_transactions[name] = milliseconds(column(name))
     last = integers(column("first_batch_last_offset"))
-    spans["first_batch_end"] = np.where(last < 0, -1, last + 1)
-    spans["start_by"] = codes(column("start_by"), CLOCKS)
+    log_transactions["first_batch_end"] = np.where(last < 0, -1, last + 1)
+    log_transactions["start_clock"] = codes(column("start_clock"), CLOCKS)
     marker, outcome = codes(column("marker"), MARKER_NAMES), codes(column("outcome"), OUTCOMES)
-    spans["marker"] = np.where((marker < 0) & (spans["marker_offset"] >= 0), UNREAD_MARKER, marker)
-    spans["outcome"] = np.where(outcome < 0, UNREAD_MARKER, outcome)
-    spans["file"] = _numbered(column("file"))
-    return spans
+    log_transactions["marker"] = np.where(
+        (marker < 0) & (log_transactions["marker_offset"] >= 0), UNREAD_MARKER, marker
+    )
+    log_transactions["outcome"] = np.where(outcome < 0, UNREAD_MARKER, outcome)
+    log_transactions["file"] = _numbered(column("file"))
+    return log_transactions
 
 
-def _numbered(names: pa.Array | pa.ChunkedArray) -> npt.NDArray[Any]:
+def _numbered(names: pa.Array | pa.ChunkedArray) -> Array:
     whole = names.combine_chunks() if isinstance(names, pa.ChunkedArray) else names
     return np.asarray(whole.dictionary_encode(null_encoding="encode").indices)
 

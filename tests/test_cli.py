@@ -13,8 +13,10 @@ from typer.testing import CliRunner, Result
 from tests.process import run
 from tests.views.test_text import finding, healthy
 from toolkit import __version__
-from toolkit.cli import app, findings
-from toolkit.schema import FINDINGS, Row
+from toolkit.cli import app, diagnose_commands
+from toolkit.schema import Row
+from toolkit.schema.docs_links import verdict_page
+from toolkit.views.finding_links import LINKED_FINDINGS
 
 
 def invoke(*arguments: str) -> Result:
@@ -26,10 +28,10 @@ class Answers:
 
     def __init__(self, rows: Sequence[Row]) -> None:
         self.rows = rows
-        self.asked: dict[str, Any] = {}
+        self.arguments: dict[str, Any] = {}
 
-    def finding_rows(self, *arguments: Any, **options: Any) -> Sequence[Row]:
-        self.asked = {"arguments": arguments, **options}
+    def finding_rows(self, **options: Any) -> Sequence[Row]:
+        self.arguments = options
         return self.rows
 
 
@@ -42,14 +44,14 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Callable[[Sequence[Row]], Answer
         def connect(*arguments: Any, **options: Any) -> Iterator[Answers]:
             yield cluster
 
-        monkeypatch.setattr(findings, "connect", connect)
+        monkeypatch.setattr(diagnose_commands, "connect", connect)
         return cluster
 
     return given
 
 
 UNKNOWN = finding(partition=1, verdict="unknown", missing=["broker 2"])
-UNREPLICATED = finding(partition=2, verdict="unreplicated", producer_id=None, position=None)
+UNREPLICATED = finding(partition=2, verdict="unreplicated", producer_id=None, queue_position=None)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +82,7 @@ def test_find_hanging_shows_what_hangs_or_may_and_counts_the_rest(
 def test_find_hanging_tells_a_person_what_else_is_open_there(
     answers: Callable[[Sequence[Row]], Answers],
 ) -> None:
-    answers([finding(), healthy(position=2, producer_id=5, start_offset=913095350)])
+    answers([finding(), healthy(queue_position=2, producer_id=5, start_offset=913095350)])
     shown = invoke("find-hanging").stdout
     assert "next     the LSO goes to 913095350" in shown
     assert "nothing else is open" not in shown
@@ -91,23 +93,25 @@ def test_json_is_one_array_of_objects_with_the_columns_of_the_table(
 ) -> None:
     answers([finding(), healthy(partition=7)])
     parsed = json.loads(invoke("diagnose", "--format", "json").stdout)
-    assert [list(row) for row in parsed] == [FINDINGS.names] * 2
+    assert [list(row) for row in parsed] == [LINKED_FINDINGS.names] * 2
+    assert [row["docs"] for row in parsed] == [verdict_page("hanging"), verdict_page("ongoing")]
     assert len(json.loads(invoke("find-hanging", "--format", "json").stdout)) == 1
 
 
 def test_the_options_reach_the_cluster(answers: Callable[[Sequence[Row]], Answers]) -> None:
     cluster = answers([])
-    invoke("diagnose", "--topic", "a", "--topic", "b", "--partition", "3", "--looks-apart", "0.5",
+    invoke("diagnose", "--topic", "a", "--topic", "b", "--partition", "3", "--recheck-after", "0.5",
            "--max-transaction-timeout", "60")  # fmt: skip
-    assert cluster.asked == {
-        "arguments": (["a", "b"], [3]),
-        "looks_apart": 0.5,
+    assert cluster.arguments == {
+        "topics": ["a", "b"],
+        "partitions": [3],
+        "recheck_after": 0.5,
         "max_transaction_timeout_ms": 3_600_000,
         "log_evidence": True,
     }
     for command in ("diagnose", "find-hanging"):
         invoke(command, "--no-log-evidence")
-        assert cluster.asked["log_evidence"] is False
+        assert cluster.arguments["log_evidence"] is False
 
 
 def test_help_names_every_command_and_the_exit_codes() -> None:

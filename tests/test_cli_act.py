@@ -2,6 +2,7 @@
 
 import os
 import pty
+import select
 from pathlib import Path
 
 import pytest
@@ -23,11 +24,12 @@ def at_terminal(kafka: Kafka, *arguments: str, typed: str) -> tuple[int, str]:
         os.close(its)
         seen = b""
         while True:
+            assert select.select([mine], [], [], PATIENCE_S)[0], seen.decode()
             try:
                 seen += os.read(mine, 4096)
             except OSError:  # the other end is closed
                 break
-            if b"To do it, type" in seen and typed:
+            if b" to confirm; Enter" in seen and typed:
                 os.write(mine, typed.encode())
                 typed = ""
         os.close(mine)
@@ -38,7 +40,7 @@ def test_a_person_types_the_name_of_what_is_ended(kafka: Kafka, tmp_path: Path) 
     staged = INCIDENTS["never_added"](kafka)
     audit = Audit(tmp_path / "audit.jsonl")
     where = ["--topic", staged.topic, "--partition", "0", "--start-offset", str(staged.start_offset)]
-    arguments = ["abort", *where, "--looks-apart", "0.2", "--audit-file", str(audit.path)]
+    arguments = ["abort", *where, "--recheck-after", "0.2", "--audit-file", str(audit.path)]
     code, seen = at_terminal(kafka, *arguments, typed="\n")
     assert code == 0
     assert "Dry run, nothing is changed." in seen
@@ -56,11 +58,11 @@ def test_a_person_types_the_name_of_what_is_ended(kafka: Kafka, tmp_path: Path) 
 def test_what_cannot_be_written_down_is_not_done(kafka: Kafka) -> None:
     staged = INCIDENTS["never_added"](kafka)
     where = ["--topic", staged.topic, "--partition", "0", "--start-offset", str(staged.start_offset)]
-    sure = ["--yes-i-checked", f"{staged.topic}-0@{staged.start_offset}", "--audit-file", "/dev/full"]
-    done = on(kafka, "abort", *where, "--looks-apart", "0", *sure)
+    sure = ["--confirm", f"{staged.topic}-0@{staged.start_offset}", "--audit-file", "/dev/full"]
+    done = on(kafka, "abort", *where, "--recheck-after", "0", *sure)
     assert done.returncode == 2
     assert "The audit file /dev/full cannot be written: No space left on device. Nothing was sent" in done.stderr
-    assert on(kafka, "find-hanging", "--topic", staged.topic, "--looks-apart", "0").returncode == 1
+    assert on(kafka, "find-hanging", "--topic", staged.topic, "--recheck-after", "0").returncode == 1
 
 
 def test_fence_is_a_dry_run_unless_confirmed_by_name(kafka: Kafka, tmp_path: Path) -> None:
@@ -72,14 +74,12 @@ def test_fence_is_a_dry_run_unless_confirmed_by_name(kafka: Kafka, tmp_path: Pat
     assert f"{staged.transactional_id}  ongoing  producer {staged.producer_id} epoch" in dry.stdout
     assert "It would be refused: it is ongoing." in dry.stdout
     assert "FLIP-572" in dry.stdout
-    assert f"--yes-i-checked {staged.transactional_id} --override ongoing" in " ".join(dry.stdout.split())
+    assert f"--confirm {staged.transactional_id} --override ongoing" in " ".join(dry.stdout.split())
     for asked_for in ([], ["--override", "ongoing"]):
-        zero = on(
-            kafka, *asked, "--max-transaction-timeout", "0", *asked_for, "--yes-i-checked", staged.transactional_id
-        )
+        zero = on(kafka, *asked, "--max-transaction-timeout", "0", *asked_for, "--confirm", staged.transactional_id)
         assert zero.returncode == 2, "it is called long, and is alive within its own timeout all the same"
         assert "is long now" in zero.stderr
-    refused = on(kafka, *asked, "--yes-i-checked", staged.transactional_id)
+    refused = on(kafka, *asked, "--confirm", staged.transactional_id)
     assert refused.returncode == 2
     assert "override 'ongoing' by that name" in refused.stderr
     code, seen = at_terminal(kafka, *asked, "--override", "ongoing", typed=f"{staged.transactional_id}\n")

@@ -14,11 +14,12 @@ from typer.testing import CliRunner, Result
 
 from tests import process
 from toolkit.cli import app
-from toolkit.cli.scan import TableName
+from toolkit.cli.file_commands import TableName
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import INCIDENTS
-from toolkit.lab.staging import Staged
-from toolkit.schema import BATCHES, FINDINGS, SPANS, STATISTICS, TABLES
+from toolkit.lab.staging import StagedIncident
+from toolkit.schema import BATCHES, LOG_TRANSACTIONS, STATISTICS, TABLES
+from toolkit.views.finding_links import LINKED_FINDINGS
 
 pytestmark = pytest.mark.lab
 
@@ -28,37 +29,37 @@ def run(*arguments: str) -> Result:
 
 
 @pytest.fixture(scope="module")
-def hanging(kafka: Kafka) -> Staged:
+def hanging(kafka: Kafka) -> StagedIncident:
     return INCIDENTS["late_message"](kafka)
 
 
 @pytest.fixture(scope="module")
-def folder(kafka: Kafka, hanging: Staged, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def folder(kafka: Kafka, hanging: StagedIncident, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A copy of what the broker has, taken while it runs; one healthy transaction is open in it."""
     with INCIDENTS["open_young"](kafka):
         yield Path(shutil.copytree(kafka.log_dirs[1], tmp_path_factory.mktemp("copied") / "data"))
 
 
 @pytest.fixture
-def partition(folder: Path, hanging: Staged) -> Path:
+def partition(folder: Path, hanging: StagedIncident) -> Path:
     return folder / f"{hanging.topic}-{hanging.partition}"
 
 
-def test_a_verdict_from_files_needs_the_word_that_they_are_of_one_moment(folder: Path, hanging: Staged) -> None:
+def test_a_verdict_from_files_needs_the_word_that_they_are_of_one_moment(folder: Path, hanging: StagedIncident) -> None:
     unsure = run("diagnose", "--log-dir", str(folder), "--topic", hanging.topic, "--format", "json")
-    sure = run("diagnose", "--log-dir", str(folder), "--at-rest", "--topic", hanging.topic, "--format", "json")
+    sure = run("diagnose", "--log-dir", str(folder), "--consistent-copy", "--topic", hanging.topic, "--format", "json")
     assert (unsure.exit_code, sure.exit_code) == (3, 1)
     rows = [next(row for row in json.loads(done.stdout) if row["producer_id"]) for done in (unsure, sure)]
     assert [row["verdict"] for row in rows] == ["unknown", "hanging"]
-    assert [list(row) for row in rows] == [FINDINGS.names] * 2
+    assert [list(row) for row in rows] == [LINKED_FINDINGS.names] * 2
     assert rows[1]["start_offset"] == hanging.start_offset
-    shown = run("find-hanging", "--log-dir", str(folder), "--at-rest").stdout
+    shown = run("find-hanging", "--log-dir", str(folder), "--consistent-copy").stdout
     assert f"kafka-txn abort --topic {hanging.topic}" in shown
     assert "ongoing" not in shown.splitlines()[0]
 
 
 def test_a_partition_alone_is_unknown(partition: Path) -> None:
-    done = run("diagnose", "--log-dir", str(partition), "--at-rest")
+    done = run("diagnose", "--log-dir", str(partition), "--consistent-copy")
     assert done.exit_code == 3
     assert "no partition of __transaction_state is among the files" in done.stdout
 
@@ -82,22 +83,22 @@ def test_every_table_can_be_scanned_in_every_form(table: str, folder: Path, tmp_
     assert run(*arguments).exit_code == done.exit_code
 
 
-def test_what_is_asked_for_is_all_that_comes(folder: Path, hanging: Staged) -> None:
+def test_what_is_asked_for_is_all_that_comes(folder: Path, hanging: StagedIncident) -> None:
     arguments = ["scan", str(folder), "--topic", hanging.topic, "--format", "json", "--table"]
     mine = json.loads(run(*arguments, "batches", "--producer-id", str(hanging.producer_id), "--crc").stdout)
     assert {row["producer_id"] for row in mine} == {hanging.producer_id}
     assert all(row["crc_ok"] for row in mine)
     late = json.loads(run(*arguments, "batches", "--start", str(hanging.start_offset)).stdout)
     assert [row["base_offset"] for row in late] == [hanging.start_offset]
-    before = json.loads(run(*arguments, "spans", "--stop", "lso").stdout)
+    before = json.loads(run(*arguments, "log_transactions", "--stop", "lso").stdout)
     assert {row["outcome"] for row in before} == {"commit", "abort"}
-    events = run("scan", str(folder), "--table", "coordinator_events", "--format", "json",
+    events = run("scan", str(folder), "--table", "transaction_log", "--format", "json",
                  "--transactional-id", hanging.transactional_id)  # fmt: skip
     assert [row["state"] for row in json.loads(events.stdout)] == ["Empty", "Ongoing", "PrepareAbort", "CompleteAbort"]
-    assert not json.loads(run(*arguments, "spans", "--producer-epoch", "9").stdout)
+    assert not json.loads(run(*arguments, "log_transactions", "--producer-epoch", "9").stdout)
 
 
-def test_txn_stat_counts_and_names_what_is_open(partition: Path, hanging: Staged) -> None:
+def test_txn_stat_counts_and_names_what_is_open(partition: Path, hanging: StagedIncident) -> None:
     shown = process.run("txn-stat", str(partition))
     assert shown.returncode == 0
     assert shown.stdout.splitlines()[0] == f"{partition.name} (broker 1)"
@@ -110,17 +111,17 @@ def test_txn_stat_counts_and_names_what_is_open(partition: Path, hanging: Staged
     assert counts == {"commit": 1, "abort": 1, "empty": 0, "open": 1, "undecided": 0}
 
 
-def test_the_abort_line_is_a_comment_until_it_is_proven(folder: Path, hanging: Staged) -> None:
+def test_the_abort_line_is_a_comment_until_it_is_proven(folder: Path, hanging: StagedIncident) -> None:
     arguments = ["abort-command", str(folder), "--producer-id", str(hanging.producer_id), "--producer-epoch"]
     unsure = run(*arguments, str(hanging.producer_epoch))
     assert unsure.exit_code == 3
     assert unsure.stdout.startswith("# kafka-transactions.sh")
     assert "against  Not known: proof that" in unsure.stderr
-    sure = run(*arguments, str(hanging.producer_epoch), "--at-rest", "--bootstrap-server", "b:9092")
+    sure = run(*arguments, str(hanging.producer_epoch), "--consistent-copy", "--bootstrap-server", "b:9092")
     where = f"--topic {hanging.topic} --partition {hanging.partition} --start-offset {hanging.start_offset}"
     assert sure.stdout == f"kafka-transactions.sh --bootstrap-server b:9092 abort {where}\n"
     assert f"{hanging.topic}-0@{hanging.start_offset}  for" in sure.stderr
-    other = run(*arguments, "7", "--at-rest")
+    other = run(*arguments, "7", "--consistent-copy")
     assert other.stdout.startswith("# ")
     assert f"Its epoch there is {hanging.producer_epoch}, not 7." in other.stderr
     assert run("abort-command", str(folder), "--producer-id", "424242", "--producer-epoch", "0").exit_code == 2
@@ -139,13 +140,13 @@ def test_nothing_is_written_to_where_the_files_lie(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["scan", "--table", "checkpoints", "--producer-id", "1"], "does not go by --producer-id"),
-        (["scan", "--table", "producers", "--start", "1"], "does not go by --start"),
-        (["scan", "--table", "spans", "--crc"], "does not go by --crc"),
-        (["scan", "--table", "spans", "--topic", "no-such-topic"], "hold nothing of topic 'no-such-topic'"),
-        (["scan", "--table", "spans", "--start", "yesterday"], "'yesterday' is no place in a log"),
-        (["scan", "--table", "spans", "--output", "/tmp/out.xlsx"], "ends in none of .parquet, .csv, .json"),
-        (["scan", "--table", "spans", "--output", "/no/such/folder/out.csv"], "cannot be written"),
+        (["scan", "--table", "checkpoints", "--producer-id", "1"], "takes no --producer-id"),
+        (["scan", "--table", "producers", "--start", "1"], "takes no --start"),
+        (["scan", "--table", "log_transactions", "--crc"], "takes no --crc"),
+        (["scan", "--table", "log_transactions", "--topic", "no-such-topic"], "hold nothing of topic 'no-such-topic'"),
+        (["scan", "--table", "log_transactions", "--start", "yesterday"], "'yesterday' is not an offset"),
+        (["scan", "--table", "log_transactions", "--output", "/tmp/out.xlsx"], "ends in none of .parquet, .csv, .json"),
+        (["scan", "--table", "log_transactions", "--output", "/no/such/folder/out.csv"], "cannot be written"),
         (["scan", "--table", "tables"], "is not one of"),
         (["txn-stat", "--partition", "1"], "--partition is a number within a topic"),
     ],
@@ -161,7 +162,7 @@ def test_a_cluster_and_files_are_not_asked_together(folder: Path) -> None:
     both = run("diagnose", "--log-dir", str(folder), "--bootstrap-server", "127.0.0.1:1")
     assert (both.exit_code, both.stdout) == (2, "")
     assert "Say one of them" in both.stderr
-    assert "Add --log-dir" in run("diagnose", "--at-rest", "--bootstrap-server", "127.0.0.1:1").stderr
+    assert "Add --log-dir" in run("diagnose", "--consistent-copy", "--bootstrap-server", "127.0.0.1:1").stderr
 
 
 def test_files_that_are_none_of_kafkas_are_said_to_be(folder: Path, tmp_path: Path) -> None:
@@ -189,11 +190,13 @@ def test_damage_is_a_row_and_an_exit_code(partition: Path, tmp_path: Path) -> No
     assert (torn["position"], torn["size"]) == (sound[-1]["position"] + sound[-1]["size"], 92)
     assert run("txn-stat", str(copy)).exit_code == 3
     assert list(sound[0]) == BATCHES.names
-    assert SPANS.names == list(json.loads(run("scan", str(copy), "--table", "spans", "--format", "json").stdout)[0])
+    assert LOG_TRANSACTIONS.names == list(
+        json.loads(run("scan", str(copy), "--table", "log_transactions", "--format", "json").stdout)[0]
+    )
 
 
 def test_the_history_of_an_id_is_the_same_from_the_cluster_and_from_its_files(
-    kafka: Kafka, folder: Path, hanging: Staged
+    kafka: Kafka, folder: Path, hanging: StagedIncident
 ) -> None:
     arguments = ["history", "--transactional-id", hanging.transactional_id, "--format", "json"]
     live = json.loads(run(*arguments, "--bootstrap-server", kafka.bootstrap_servers).stdout)

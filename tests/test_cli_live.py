@@ -13,22 +13,23 @@ import pytest
 
 from tests.process import COMMAND, PATIENCE_S, ROOT, on, run, started
 from toolkit.lab import Kafka
-from toolkit.lab.incidents import INCIDENTS, Staged
-from toolkit.schema import COORDINATORS, FINDINGS, PARTITIONS, PRODUCERS, TRANSACTIONS
+from toolkit.lab.incidents import INCIDENTS, StagedIncident
+from toolkit.schema import COORDINATORS, PARTITIONS, PRODUCERS, TRANSACTIONS
+from toolkit.views.finding_links import LINKED_FINDINGS
 
 pytestmark = pytest.mark.lab
 
 
 @pytest.fixture(scope="module")
-def hanging(kafka: Kafka) -> Iterator[Staged]:
+def hanging(kafka: Kafka) -> Iterator[StagedIncident]:
     """Partition 0 of a topic hangs, and its partition 1 has a healthy transaction."""
     staged = INCIDENTS["busy_elsewhere"](kafka)
     yield staged
     staged.close()
 
 
-def test_diagnose_shows_who_why_and_what_is_safe(kafka: Kafka, hanging: Staged) -> None:
-    done = on(kafka, "diagnose", "--topic", hanging.topic, "--looks-apart", "0")
+def test_diagnose_shows_who_why_and_what_is_safe(kafka: Kafka, hanging: StagedIncident) -> None:
+    done = on(kafka, "diagnose", "--topic", hanging.topic, "--recheck-after", "0")
     assert done.returncode == 1, done.stderr
     lines = done.stdout.splitlines()
     assert lines[0].startswith(f"{hanging.topic}-0  LSO {hanging.start_offset} held")
@@ -41,14 +42,14 @@ def test_diagnose_shows_who_why_and_what_is_safe(kafka: Kafka, hanging: Staged) 
 @pytest.mark.parametrize(
     ("command", "columns"),
     [
-        ("find-hanging --looks-apart 0", FINDINGS.names),
-        ("diagnose --looks-apart 0", FINDINGS.names),
+        ("find-hanging --recheck-after 0", LINKED_FINDINGS.names),
+        ("diagnose --recheck-after 0", LINKED_FINDINGS.names),
         ("describe-producers", PRODUCERS.names),
         ("partitions", PARTITIONS.names),
     ],
 )
 def test_json_and_csv_are_nothing_but_the_table(
-    kafka: Kafka, hanging: Staged, command: str, columns: list[str]
+    kafka: Kafka, hanging: StagedIncident, command: str, columns: list[str]
 ) -> None:
     parsed = json.loads(on(kafka, *command.split(), "--topic", hanging.topic, "--format", "json").stdout)
     assert parsed
@@ -56,7 +57,7 @@ def test_json_and_csv_are_nothing_but_the_table(
     assert on(kafka, *command.split(), "--topic", hanging.topic, "--format", "csv").stdout.startswith(",".join(columns))
 
 
-def test_list_describe_and_coordinator_agree(kafka: Kafka, hanging: Staged) -> None:
+def test_list_describe_and_coordinator_agree(kafka: Kafka, hanging: StagedIncident) -> None:
     done = on(kafka, "list", "--state", "Ongoing", "--transactional-id-pattern", "busy_elsewhere.*",
               "--format", "json")  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -73,7 +74,7 @@ def test_list_describe_and_coordinator_agree(kafka: Kafka, hanging: Staged) -> N
     assert on(kafka, "list", "--producer-id", str(listed["producer_id"])).stdout.count("Ongoing") == 1
 
 
-def test_the_flags_may_stand_before_the_command_as_in_kafkas_tool(kafka: Kafka, hanging: Staged) -> None:
+def test_the_flags_may_stand_before_the_command_as_in_kafkas_tool(kafka: Kafka, hanging: StagedIncident) -> None:
     done = run(
         "--bootstrap-server", kafka.bootstrap_servers, "partitions", "--topic", hanging.topic, "--partition", "0"
     )
@@ -93,7 +94,7 @@ def test_the_flags_may_stand_before_the_command_as_in_kafkas_tool(kafka: Kafka, 
     ],
 )
 def test_what_the_cluster_does_not_have_is_a_sentence(
-    kafka: Kafka, hanging: Staged, arguments: list[str], named: str
+    kafka: Kafka, hanging: StagedIncident, arguments: list[str], named: str
 ) -> None:
     done = on(kafka, *arguments, "--timeout", "10")
     assert done.returncode == 2, done.stdout
@@ -105,24 +106,24 @@ def test_what_the_cluster_does_not_have_is_a_sentence(
 def test_abort_is_a_dry_run_unless_confirmed_by_name(kafka: Kafka) -> None:
     staged = INCIDENTS["never_added"](kafka)
     start = str(staged.start_offset)
-    where = ("--topic", staged.topic, "--partition", "0", "--start-offset", start, "--looks-apart", "0.5")
+    where = ("--topic", staged.topic, "--partition", "0", "--start-offset", start, "--recheck-after", "0.5")
     target = f"{staged.topic}-0@{start}"
     dry = on(kafka, "abort", *where)
     assert dry.returncode == 0, dry.stderr
     assert "Dry run, nothing is changed." in dry.stdout
-    assert f"--yes-i-checked {target}" in dry.stdout
-    wrong = on(kafka, "abort", *where, "--yes-i-checked", "orders-0@1")
+    assert f"--confirm {target}" in dry.stdout
+    wrong = on(kafka, "abort", *where, "--confirm", "orders-0@1")
     assert wrong.returncode == 2
     assert "Nothing was written." in wrong.stderr
-    assert on(kafka, "find-hanging", "--topic", staged.topic, "--looks-apart", "0").returncode == 1
-    done = on(kafka, "abort", *where, "--yes-i-checked", target)
+    assert on(kafka, "find-hanging", "--topic", staged.topic, "--recheck-after", "0").returncode == 1
+    done = on(kafka, "abort", *where, "--confirm", target)
     assert done.returncode == 0, done.stderr
     assert (
         f"{staged.topic}-0: the LSO went from {start} to {staged.start_offset + 2}, and nothing else is open on it."
         in done.stdout
     )
-    assert on(kafka, "find-hanging", "--topic", staged.topic, "--looks-apart", "0").returncode == 0
-    gone = on(kafka, "abort", *where, "--yes-i-checked", target)
+    assert on(kafka, "find-hanging", "--topic", staged.topic, "--recheck-after", "0").returncode == 0
+    gone = on(kafka, "abort", *where, "--confirm", target)
     assert gone.returncode == 2
     assert f"no transaction open that starts at offset {start}" in gone.stderr
 
@@ -131,13 +132,13 @@ def test_abort_refuses_a_live_transaction(kafka: Kafka) -> None:
     with INCIDENTS["open_young"](kafka) as staged:
         start = str(staged.start_offset)
         done = on(kafka, "abort", "--topic", staged.topic, "--partition", "0", "--start-offset", start,
-                  "--looks-apart", "0", "--yes-i-checked", f"{staged.topic}-0@{start}")  # fmt: skip
+                  "--recheck-after", "0", "--confirm", f"{staged.topic}-0@{start}")  # fmt: skip
     assert done.returncode == 2
     assert "is ongoing" in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_a_closed_pipe_is_quiet(kafka: Kafka, hanging: Staged) -> None:
+def test_a_closed_pipe_is_quiet(kafka: Kafka, hanging: StagedIncident) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     arguments = ["partitions", "--bootstrap-server", kafka.bootstrap_servers]
@@ -149,7 +150,7 @@ def test_a_closed_pipe_is_quiet(kafka: Kafka, hanging: Staged) -> None:
 
 
 def test_ctrl_c_is_quiet(kafka: Kafka) -> None:
-    arguments = ["diagnose", "--bootstrap-server", kafka.bootstrap_servers, "--looks-apart", "60"]
+    arguments = ["diagnose", "--bootstrap-server", kafka.bootstrap_servers, "--recheck-after", "60"]
     with started([*COMMAND, *arguments], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         wait_for_connection(process.pid)
         process.send_signal(signal.SIGINT)
@@ -157,13 +158,13 @@ def test_ctrl_c_is_quiet(kafka: Kafka) -> None:
     assert (process.returncode, out, err) == (130, b"", b"")
 
 
-def test_no_command_imports_pandas(kafka: Kafka, hanging: Staged) -> None:
+def test_no_command_imports_pandas(kafka: Kafka, hanging: StagedIncident) -> None:
     code = (
         "import sys, atexit\n"
         "atexit.register(lambda: print({'pandas', 'pyspark', 'plotly'} & set(sys.modules), file=sys.stderr))\n"
         "from toolkit.cli import main; main()"
     )
-    for arguments in (["diagnose", "--looks-apart", "0"], ["list"], ["partitions"], ["describe-producers"]):
+    for arguments in (["diagnose", "--recheck-after", "0"], ["list"], ["partitions"], ["describe-producers"]):
         done = subprocess.run(
             [sys.executable, "-c", code, *arguments, "--bootstrap-server", kafka.bootstrap_servers],
             cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S, check=False,
@@ -182,7 +183,7 @@ def test_a_wrong_password_is_a_sentence_without_the_password(tmp_path: Path) -> 
         assert done.stderr.count("\n") == 1
         assert "wrong-one" not in done.stderr
         config.write_text(config.read_text().replace("wrong-one", "right-one"))
-        done = on(kafka, "diagnose", "--command-config", str(config), "--looks-apart", "0")
+        done = on(kafka, "diagnose", "--command-config", str(config), "--recheck-after", "0")
         assert done.returncode == 0, done.stderr
 
 

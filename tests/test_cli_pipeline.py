@@ -13,13 +13,15 @@ from deltalake import DeltaTable
 from typer.testing import CliRunner, Result
 
 from tests.process import COMMAND, ROOT, Process
+from tests.sources.log_files import wait_for_checkpoint
 from tests.tiers import is_full
+from toolkit import Cluster
 from toolkit.cli import app
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import INCIDENTS
-from toolkit.lab.session import SMALL
-from toolkit.lab.staging import Staged
+from toolkit.lab.staging import StagedIncident
 from toolkit.schema import FINDINGS
+from toolkit.spark.session.local_session import SMALL
 
 pytestmark = pytest.mark.lab
 
@@ -51,14 +53,16 @@ def refused(*arguments: str) -> Result:
 
 
 @pytest.fixture(scope="module")
-def hanging(kafka: Kafka) -> Iterator[Staged]:
+def hanging(kafka: Kafka) -> Iterator[StagedIncident]:
     with INCIDENTS["late_message"](kafka) as staged:
         yield staged
 
 
 @pytest.fixture(scope="module")
-def folder(kafka: Kafka, hanging: Staged, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(kafka: Kafka, hanging: StagedIncident, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two folders of a broker that runs: of a partition where something hangs, and of its coordinator."""
+    with Cluster(kafka.bootstrap_servers) as cluster:
+        wait_for_checkpoint(cluster, kafka.log_dirs[1], hanging.topic)
     target = tmp_path_factory.mktemp("copied") / "data"
     target.mkdir()
     wanted = [f"{hanging.topic}-{hanging.partition}", *(f"__transaction_state-{number}" for number in range(50))]
@@ -69,22 +73,23 @@ def folder(kafka: Kafka, hanging: Staged, tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.mark.longer  # twice in the full tier
-def test_files_to_tables(folder: Path, hanging: Staged, tmp_path: Path) -> None:
+def test_files_to_tables(folder: Path, hanging: StagedIncident, tmp_path: Path) -> None:
     out = tmp_path / "tables"
-    first = run("--input", str(folder), "--at-rest", "--output", str(out), *LOCAL)
+    first = run("--input", str(folder), "--consistent-copy", "--output", str(out), *LOCAL)
     assert (first.returncode, first.stderr) == (1, "")
     lines = first.stdout.splitlines()
     assert lines[0].startswith("read    51 of 51 logs, ")
     assert lines[1] == f"tables  {out} (delta)"
     assert [line for line in lines if line.startswith("found ")] == ["found   1 hanging"]
-    assert f"{hanging.topic}-{hanging.partition}  LSO {hanging.start_offset} held for" in first.stdout
+    (held,) = (line for line in lines if line.startswith(f"{hanging.topic}-{hanging.partition}  "))
+    assert f"  LSO {hanging.start_offset} held for " in held, first.stdout
     assert f"kafka-txn abort --topic {hanging.topic}" in first.stdout
     assert lines[-1] == "1 partition hangs"
     rows = DeltaTable(out / "findings").to_pyarrow_table()
     assert rows.column_names[: len(FINDINGS.names)] == FINDINGS.names
     if not is_full():
         return
-    again = run("--output", str(out), "--at-rest", *LOCAL, "--input", str(folder))
+    again = run("--output", str(out), "--consistent-copy", *LOCAL, "--input", str(folder))
     assert (again.returncode, again.stderr) == (1, "")
     assert again.stdout.startswith("read    0 of 51 logs (")
     assert "0 new" in again.stdout
@@ -109,7 +114,7 @@ def test_what_spark_cannot_read_is_a_sentence(tmp_path: Path) -> None:
     [
         ((), "Nothing to read is named. Add --input PATH, or --bootstrap-server HOST:PORT."),
         (("--input", "a", "--bootstrap-server", "b:1"), "--input reads files. Say one of them."),
-        (("--bootstrap-server", "b:1", "--at-rest"), "--at-rest is said of files."),
+        (("--bootstrap-server", "b:1", "--consistent-copy"), "--consistent-copy applies to files."),
         (("--input", "a", "--master", "local", "--remote", "sc://b"), "Say one of them."),
         (("--input", "a", "--conf", "spark"), "--conf spark is not KEY=VALUE."),
         (
@@ -126,8 +131,8 @@ def test_wrong_use_is_a_sentence(arguments: tuple[str, ...], sentence: str) -> N
 
 
 def test_a_delta_lake_that_fits_no_spark_here_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    from toolkit.lab import delta
+    from toolkit.spark.session import delta_jars
 
-    monkeypatch.setattr(delta, "RELEASES", {})
+    monkeypatch.setattr(delta_jars, "RELEASES", {})
     done = refused("--input", "a", "--output", "./out")
     assert "No release of Delta Lake is known that fits Spark" in done.stderr

@@ -17,7 +17,7 @@ def run(*arguments: object) -> Result:
 
 def test_from_a_log_directory(tmp_path: Path) -> None:
     sample = samples.load("late-message")
-    files = ["--log-dir", sample.path / "log-dir", "--at-rest"]
+    files = ["--log-dir", sample.path / "log-dir", "--consistent-copy"]
     page, text = tmp_path / "report.html", tmp_path / "report.md"
     done = run(*files, "--output", page, "--title", "Orders stood still")
     assert done.exit_code == 1, done.stderr
@@ -29,14 +29,14 @@ def test_from_a_log_directory(tmp_path: Path) -> None:
     assert "## orders-0 at offset 15: hanging" in told
     assert "### Transactions on orders-0" in told
     assert "its markers are written (CompleteAbort)" in told
-    assert "Not given, so not told: actions." in told
+    assert "Not included: actions." in told
 
 
 @pytest.mark.parametrize("name", ["late-message", "flight-recording"])
 def test_an_interactive_timeline(name: str, tmp_path: Path) -> None:
     pytest.importorskip("plotly")
     sample = samples.load(name)
-    files = ["--log-dir", sample.path / "log-dir", "--at-rest"]
+    files = ["--log-dir", sample.path / "log-dir", "--consistent-copy"]
     seen = ["--recording", sample.path / "recording", "--at", sample.at.isoformat()] if sample.at else files
     page = tmp_path / "report.html"
     done = run(*seen, "--interactive", "--output", page)
@@ -49,7 +49,7 @@ def test_what_is_over_with_what_was_done(tmp_path: Path) -> None:
     page = tmp_path / "report.md"
     audit = sample.audit()
     assert audit
-    where = ["--log-dir", sample.path / "log-dir", "--at-rest", "--topic", "orders", "--partition", 0]
+    where = ["--log-dir", sample.path / "log-dir", "--consistent-copy", "--topic", "orders", "--partition", 0]
     done = run(*where, "--min-held", 10, "--audit-file", audit.path, "--output", page)
     assert done.exit_code == 0, done.stderr
     assert f"orders-0 at offset {sample.expected['start_offset']}: ended" in page.read_text()
@@ -81,7 +81,7 @@ def test_wrong_use_is_one_sentence(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     files = samples.load("late-message").path / "log-dir"
-    done = run("--log-dir", files, "--at-rest", *(each.format(files=files) for each in arguments))
+    done = run("--log-dir", files, "--consistent-copy", *(each.format(files=files) for each in arguments))
     assert done.exit_code == 2
     assert why in done.stderr
     assert list(tmp_path.iterdir()) == []
@@ -105,7 +105,7 @@ def test_of_a_live_cluster(kafka: Kafka, tmp_path: Path, monkeypatch: pytest.Mon
     trail.write_text("".join(f"{json.dumps({**step, 'bootstrap_servers': each, 'who': each})}\n" for each in servers))
     monkeypatch.setenv("KAFKA_TXN_AUDIT_FILE", str(trail))
     where = ["--bootstrap-server", kafka.bootstrap_servers, "--topic", staged.topic, "--partition", 0]
-    done = run(*where, "--looks-apart", 1, "--output", page)
+    done = run(*where, "--recheck-after", 1, "--output", page)
     assert done.exit_code == 1, done.stderr
     told = page.read_text()
     assert f"at offset {staged.start_offset}: hanging" in told

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from tests.tiers import fuzzed
 from toolkit import LogDir
-from toolkit.cli.scan import TableName
+from toolkit.cli.file_commands import TableName
 from toolkit.errors import ToolkitError
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import INCIDENTS
 from toolkit.schema import BATCHES, TABLES
-from toolkit.views.rows import json_pieces
+from toolkit.views.row_formats import json_pieces
 
 pytestmark = pytest.mark.lab
 
@@ -116,12 +116,14 @@ def test_no_byte_of_a_damaged_segment_is_lost(
     assert reached == damaged.stat().st_size
 
 
-def test_a_damaged_batch_of_the_coordinators_is_a_row_of_the_histories_input(sound: Path, tmp_path: Path) -> None:
+def test_a_damaged_batch_of_the_coordinators_is_a_row_of_the_transaction_history_input(
+    sound: Path, tmp_path: Path
+) -> None:
     """Such a row lacked the columns that it has nothing to say about, and histories() ended in a KeyError."""
     folder = next(path for path in sorted(sound.glob("__transaction_state-*")))
     copy = Path(shutil.copytree(folder, tmp_path / folder.name))
     [log] = copy.glob("*.log")
     log.write_bytes(b"\x80" + log.read_bytes()[1:])
     files = LogDir(copy)
-    assert files.coordinator_events()["error"].notna().any()
-    assert files.histories()["transactional_id"].notna().all()
+    assert files.transaction_log()["error"].notna().any()
+    assert files.transaction_history()["transactional_id"].notna().all()

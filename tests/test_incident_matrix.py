@@ -1,4 +1,4 @@
-"""Every incident on every Kafka of the lab gets its verdict, which is the one in README.md's table."""
+"""Every incident on every Kafka of the lab gets its verdict, which is the one in docs/incidents.md."""
 
 import pytest
 
@@ -7,14 +7,14 @@ from tests.incident_matrix import (
     ABSENT,
     SETUPS,
     VERSIONS,
-    cells_in_readme,
+    cells_in_page,
     exists,
     observe,
     table,
-    table_in_readme,
+    table_in_page,
 )
 from toolkit.lab import Kafka
-from toolkit.lab.incidents import INCIDENTS, Setup
+from toolkit.lab.incidents import INCIDENTS, ClusterSetup
 
 CASES = [
     on_cluster(version, setup, setup, id=f"{version}-{setup.name}")
@@ -26,15 +26,15 @@ CASES = [
 
 @pytest.mark.lab
 @pytest.mark.parametrize(("lab", "setup"), CASES, indirect=["lab"])
-def test_every_incident_gets_its_verdict(lab: Kafka, setup: Setup) -> None:
+def test_every_incident_gets_its_verdict(lab: Kafka, setup: ClusterSetup) -> None:
     found = observe(lab, setup)
-    cells = cells_in_readme()
+    cells = cells_in_page()
     assert found == {name: cells[name, lab.version] for name in found}
 
 
-def test_the_table_in_the_readme_has_every_incident_and_version() -> None:
-    cells = cells_in_readme()
-    assert table(lambda incident, version: cells[incident.name, version]) == table_in_readme()
+def test_the_table_in_the_docs_has_every_incident_and_version() -> None:
+    cells = cells_in_page()
+    assert table(lambda incident, version: cells[incident.name, version]) == table_in_page()
     absent = {key for key, cell in cells.items() if cell == ABSENT}
     assert absent == {(name, version) for name, version in cells if not exists(INCIDENTS[name], version)}
     assert {OLDER, NEWEST} <= set(VERSIONS)

@@ -13,11 +13,11 @@ import pytest
 
 from tests.tiers import amount, seed
 from toolkit import Cluster, LogDir
-from toolkit.analysis.lso import aborted, aborted_table
-from toolkit.analysis.producers import join, producer_rows, replay, resume
-from toolkit.analysis.spans import begin, finish, piece
-from toolkit.formats.scan import scan_file
-from toolkit.formats.snapshots import read_snapshot
+from toolkit.analysis.log.log_transactions import begin, finish, partial_transactions
+from toolkit.analysis.log.lso_timeline import aborted, aborted_table
+from toolkit.analysis.log.producer_state import join, producer_rows, replay, resume
+from toolkit.formats.files.snapshot_files import read_snapshot
+from toolkit.formats.log.scan import scan_file
 from toolkit.lab import Kafka
 from toolkit.lab.workload import BUSY, Workload, random_workload
 from toolkit.schema import ABORTED, BATCHES, Row, Table
@@ -62,7 +62,7 @@ def left(request: pytest.FixtureRequest) -> Iterator[Left]:
                 "transactions": cluster.transaction_rows(),
             }
             places = [(f"plain-{name}", 0), (f"plain-{name}", 1), (f"copies-{name}", 0), (f"append-time-{name}", 0)]
-            live = {place: rows_of(BATCHES, cluster.batches(*place)) for place in places}
+            live = {place: rows_of(BATCHES, cluster.batches(partitions=[place])) for place in places}
         kafka.stop_broker(1)
         print(f"seed {name}: {dict(load.endings)}")
         yield Left(kafka=kafka, load=load, folder=kafka.log_dirs[1], live=live, **answers)
@@ -153,8 +153,8 @@ def test_aborted_transactions_are_those_of_the_broker_s_index(left: Left) -> Non
             if state.current_txn_first_offset is not None
         }
         headers = np.concatenate([part.headers for log in logs for part in scan_file(log)])
-        spans = finish(begin(opened_before=opened) + piece(headers))
-        ours += aborted_table(aborted(spans), topic=topic, partition=int(partition)).to_pylist()
+        log_transactions = finish(begin(opened_before=opened) + partial_transactions(headers))
+        ours += aborted_table(aborted(log_transactions), topic=topic, partition=int(partition)).to_pylist()
     assert not differences(by(ours, *key), by(indexed, *key), columns)
     assert len(indexed) > 10
 
@@ -182,7 +182,7 @@ def test_a_live_partition_gives_the_rows_of_its_files(left: Left) -> None:
     columns = [name for name in BATCHES.names if name not in {"broker_id", "file", "position", "crc_ok"}]
     for place, live in left.live.items():
         ours = {key: row for key, row in from_files.items() if key[:2] == place}
-        assert len(ours) == len(left.files.batches(*place)), "asked for in the same way"
+        assert len(ours) == len(left.files.batches(partitions=[place])), "asked for in the same way"
         assert not differences(by(live, "topic", "partition", "base_offset"), ours, columns)
 
 

@@ -1,9 +1,11 @@
 """What an installation brings and costs: nothing that a Databricks cluster has is replaced, and importing is cheap."""
 
+import email
 import re
 import subprocess
 import sys
 import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,7 @@ from toolkit.cli import app
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 BASE = {canonicalize_name(each.name): each for each in map(Requirement, PROJECT["dependencies"])}
-README = (ROOT / "README.md").read_text()
+README, COMMANDS = ((ROOT / name).read_text() for name in ("README.md", "docs/commands.md"))
 
 # System environment of Databricks Runtime 17.3 LTS (its release notes).
 DATABRICKS_17_3 = {
@@ -66,6 +68,31 @@ def test_everything_below_toolkit_comes_along_in_a_wheel() -> None:
     assert not [path for path in samples for pattern in ignored if path.match(pattern.rstrip("/"))]
 
 
+@pytest.mark.full
+def test_what_is_published_is_whole_and_its_page_leads_somewhere(tmp_path: Path) -> None:
+    """A source distribution, the wheel that is built from it, and what PyPI would say of both."""
+    build = [sys.executable, "-m", "build", "--outdir", str(tmp_path), str(ROOT)]
+    subprocess.run(build, capture_output=True, check=True, timeout=600)
+    [wheel], [source] = tmp_path.glob("*.whl"), tmp_path.glob("*.tar.gz")
+    check = [sys.executable, "-m", "twine", "check", "--strict", str(wheel), str(source)]
+    checked = subprocess.run(check, capture_output=True, text=True, timeout=120)
+    assert checked.returncode == 0, checked.stdout
+    listed = subprocess.run(
+        ["git", "ls-files", "toolkit"], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
+    )
+    with zipfile.ZipFile(wheel) as files:
+        assert set(listed.stdout.split()) <= set(files.namelist())
+        metadata = email.message_from_bytes(
+            next(files.read(name) for name in files.namelist() if name.endswith("/METADATA"))
+        )
+    page = metadata.get_payload()
+    assert isinstance(page, str)
+    assert "](https://" in page
+    assert re.findall(r"\]\((?!https://)[^)]*\)", page) == []
+    assert metadata["License-Expression"] == "Apache-2.0"
+    assert {each.partition(",")[0] for each in metadata.get_all("Project-URL", [])} >= {"Documentation", "Source"}
+
+
 def test_the_public_names_are_sorted_and_there() -> None:
     assert toolkit.__all__ == sorted(toolkit.__all__)
     assert all(getattr(toolkit, name) for name in toolkit.__all__)
@@ -74,7 +101,7 @@ def test_the_public_names_are_sorted_and_there() -> None:
 def test_every_command_stands_in_the_readme() -> None:
     names = [command.name for command in app.registered_commands]
     assert len(names) == len(set(names)) >= 10
-    assert [name for name in names if f"`kafka-txn {name}" not in README] == []
+    assert [name for name in names if f"`kafka-txn {name}" not in COMMANDS] == []
 
 
 def test_ci_runs_the_second_command_of_the_readme() -> None:

@@ -1,21 +1,18 @@
 """Two tiers: what ``pytest`` runs, and what only ``pytest -m full`` does.
 
-A test marked ``full`` belongs to the second one. A test marked ``longer`` belongs to both, and does more in the second.
+A test marked ``full`` belongs to the second one. A test marked ``longer`` belongs to both, and does more in the second;
+so does every test of hypothesis.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
-import pytest
 from hypothesis import settings
 
 __all__ = ["amount", "fuzzed", "is_full", "seed", "set_tier"]
-
-T = TypeVar("T", bound=Callable[..., Any])
 
 TIER = "KAFKA_TXN_TEST_TIER"  # in the environment, so that processes of a test know it too
 AMOUNT, SEED = "KAFKA_TXN_TEST_AMOUNT", "KAFKA_TXN_TEST_SEED"
@@ -24,6 +21,9 @@ AMOUNT, SEED = "KAFKA_TXN_TEST_AMOUNT", "KAFKA_TXN_TEST_SEED"
 def set_tier(markers: str) -> None:
     """Set the tier that a ``-m`` expression asks for, before test modules are imported."""
     os.environ[TIER] = "full" if re.search(r"(?<!not )\bfull\b", markers) else "first"
+    # What comes out is tested, not how fast this machine is.
+    settings.register_profile(TIER, deadline=None, max_examples=int(amount(50, full=200)))
+    settings.load_profile(TIER)
 
 
 def is_full() -> bool:
@@ -41,8 +41,7 @@ def seed() -> str | None:
     return os.environ.get(SEED)
 
 
-def fuzzed(first: int, *, full: int | None = None, **options: Any) -> Callable[[T], T]:
+def fuzzed(first: int, *, full: int | None = None, **options: Any) -> settings:
     """A test of hypothesis with so many examples, and in the full tier ten times as many if it is not said."""
     examples = int(amount(first, full=full or 10 * first))
-    bounds = settings(deadline=None, max_examples=examples, **options)
-    return lambda test: pytest.mark.longer(bounds(test))
+    return settings(max_examples=examples, **options)

@@ -2,39 +2,41 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from toolkit.lazy_exports import lazy_exports
+
 if TYPE_CHECKING:
-    from toolkit.actions.cluster import Cluster
+    from toolkit.connections import connect
+    from toolkit.sources.live.cluster import Cluster
     from toolkit.sources.logdir import LogDir
     from toolkit.sources.recording import Recording
+    from toolkit.views.symptoms import explain
 
-__all__ = ["Cluster", "LogDir", "Recording", "__version__"]
+__all__ = ["Cluster", "LogDir", "Recording", "__version__", "connect", "explain"]
 __version__ = "0.1.0"
 
-_LAZY = {
-    "Cluster": "toolkit.actions.cluster",
-    "LogDir": "toolkit.sources.logdir",
-    "Recording": "toolkit.sources.recording",
-}  # importing the package stays cheap (PEP 562)
-
-
-def __getattr__(name: str) -> object:
-    if name in _LAZY:
-        return getattr(import_module(_LAZY[name]), name)
-    raise AttributeError(f"module 'toolkit' has no attribute {name!r}")
+__getattr__ = lazy_exports(
+    __name__,
+    {
+        "Cluster": "toolkit.sources.live.cluster",
+        "LogDir": "toolkit.sources.logdir",
+        "Recording": "toolkit.sources.recording",
+        "connect": "toolkit.connections",
+        "explain": "toolkit.views.symptoms",
+    },
+)
 
 
 def load_ipython_extension(ipython: Any) -> None:
     """``%load_ext toolkit``: frames of its tables are shown sortable, with verdicts coloured and explained."""
-    from toolkit.views.tables.extension import load
+    from toolkit.views.tables.ipython_extension import load
 
     load(ipython)
 
 
 def unload_ipython_extension(ipython: Any) -> None:
     """``%unload_ext toolkit``: they are shown as pandas shows them."""
-    from toolkit.views.tables.extension import unload
+    from toolkit.views.tables.ipython_extension import unload
 
     unload(ipython)

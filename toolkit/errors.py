@@ -11,7 +11,8 @@
     |-- DecodeError            bytes that are not what they should be, with their position
     |-- ActionRefused          an action that would not be safe; nothing was written
     |-- AuditFailed            an action happened, and its outcome could not be written to the audit file
-    `-- LabError               the embedded Kafka could not be fetched, started or staged
+    `-- SetupError             this machine lacks Java, jars or Spark, or they do not start
+        `-- LabError           the embedded Kafka could not be fetched, started or staged
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ __all__ = [
     "DecodeError",
     "LabError",
     "NotFound",
+    "SetupError",
     "ToolkitError",
     "UsageError",
 ]
@@ -102,5 +104,9 @@ class AuditFailed(ToolkitError):
     """An action happened, and its outcome could not be written to the audit file."""
 
 
-class LabError(ToolkitError):
+class SetupError(ToolkitError):
+    """This machine lacks Java, jars or Spark, or they do not start."""
+
+
+class LabError(SetupError):
     """The embedded Kafka could not be fetched, started or staged."""

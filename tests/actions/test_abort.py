@@ -11,12 +11,12 @@ from confluent_kafka import Consumer
 from tests.brokers import NEWEST, OLDER, on_cluster
 from toolkit import Cluster
 from toolkit.actions.abort import plan_abort
+from toolkit.actions.abort_impact import AbortImpact
 from toolkit.actions.audit import Audit
-from toolkit.actions.blast import BlastRadius
 from toolkit.actions.override import check_override
 from toolkit.errors import ActionRefused, BrokerError, UsageError
 from toolkit.lab import Kafka
-from toolkit.lab.incidents import EVERYDAY, INCIDENTS, Staged
+from toolkit.lab.incidents import EVERYDAY, INCIDENTS, StagedIncident
 from toolkit.schema import Row
 
 pytestmark = pytest.mark.lab
@@ -33,8 +33,8 @@ def cluster(kafka: Kafka) -> Iterator[Cluster]:
         yield connected
 
 
-def finding(cluster: Cluster, staged: Staged) -> Row:
-    rows = cluster.finding_rows([staged.topic], [staged.partition], looks_apart=1.1)
+def finding(cluster: Cluster, staged: StagedIncident) -> Row:
+    rows = cluster.finding_rows(topics=[staged.topic], partitions=[staged.partition], recheck_after=1.1)
     return next(row for row in rows if row["start_offset"] == staged.start_offset)
 
 
@@ -73,18 +73,18 @@ def test_p13_p14_the_marker_ends_what_hangs_and_frees_the_lso(lab: Kafka, name: 
     """P13 and P14: the marker carries the partition's own epoch, its coordinator epoch (or 0), and version 0."""
     with INCIDENTS[name](lab) as staged, Cluster(lab.bootstrap_servers) as cluster:
         plan = plan_abort(cluster, finding(cluster, staged))
-        done = plan.execute(confirm=plan.target, looks_apart=1.1)
+        done = plan.execute(confirm=plan.target, recheck_after=1.1)
         assert done.next_start_offset == next((other.start_offset for other in _behind(staged)), None)
         before, after = done.last_stable_offset_before, done.last_stable_offset_after
         assert after is not None
         assert before is not None
         assert after > before
         assert after == (done.high_watermark if done.next_start_offset is None else done.next_start_offset)
-        rows = cluster.finding_rows([staged.topic], [staged.partition], looks_apart=0)
+        rows = cluster.finding_rows(topics=[staged.topic], partitions=[staged.partition], recheck_after=0)
         assert staged.start_offset not in [row["start_offset"] for row in rows]
 
 
-def _behind(staged: Staged) -> list[Staged]:
+def _behind(staged: StagedIncident) -> list[StagedIncident]:
     return [other for other in staged.also if other.partition == staged.partition and other.topic == staged.topic]
 
 
@@ -97,7 +97,7 @@ def test_p15_a_live_transaction_is_refused_and_commits_unharmed(kafka: Kafka, cl
             plan_abort(cluster, row)
         forged = plan_abort(cluster, {**row, "verdict": "hanging"})
         with pytest.raises(ActionRefused, match="not proven to be hanging"):
-            forged.execute(confirm=forged.target, looks_apart=0)
+            forged.execute(confirm=forged.target, recheck_after=0)
     if name != "superseded_written":  # its owner aborts, which is the remedy
         assert read_committed(kafka, staged.topic, staged.partition) == 2
 
@@ -113,25 +113,25 @@ def test_another_confirmation_writes_nothing(kafka: Kafka, cluster: Cluster) -> 
 def test_p6_what_ended_since_the_plan_is_refused(kafka: Kafka, cluster: Cluster) -> None:
     staged = INCIDENTS["late_message"](kafka)
     plan = plan_abort(cluster, finding(cluster, staged))
-    plan.execute(confirm=plan.target, looks_apart=0)
+    plan.execute(confirm=plan.target, recheck_after=0)
     with pytest.raises(ActionRefused, match="has no transaction open"):
-        plan.execute(confirm=plan.target, looks_apart=0)
+        plan.execute(confirm=plan.target, recheck_after=0)
 
 
 def test_what_came_back_to_life_since_the_plan_is_refused(kafka: Kafka, cluster: Cluster) -> None:
     """Its owner adds the partition after the plan was made: from then on a marker would lose half of it."""
     from toolkit.config import ClientConfig
     from toolkit.lab.producer import TxnProducer
-    from toolkit.sources.wire import Wire
+    from toolkit.sources.live.client.broker_client import BrokerClient
 
     staged = INCIDENTS["never_added"](kafka)
     plan = plan_abort(cluster, finding(cluster, staged))
-    with Wire(ClientConfig(kafka.bootstrap_servers)) as wire:
-        owner = TxnProducer(wire, staged.transactional_id)
+    with BrokerClient(ClientConfig(kafka.bootstrap_servers)) as client:
+        owner = TxnProducer(client, staged.transactional_id)
         owner.producer_id, owner.producer_epoch = staged.producer_id, staged.producer_epoch
         owner.add(staged.topic, staged.partition)
         with pytest.raises(ActionRefused, match="is ongoing now"):
-            plan.execute(confirm=plan.target, looks_apart=0)
+            plan.execute(confirm=plan.target, recheck_after=0)
         owner.end(commit=True)
     assert read_committed(kafka, staged.topic, staged.partition) == 2
 
@@ -139,8 +139,8 @@ def test_what_came_back_to_life_since_the_plan_is_refused(kafka: Kafka, cluster:
 def test_an_epoch_that_moved_since_the_plan_is_refused(kafka: Kafka, cluster: Cluster) -> None:
     staged = INCIDENTS["never_added"](kafka)
     plan = replace(plan_abort(cluster, finding(cluster, staged)), producer_epoch=staged.producer_epoch + 1)
-    with pytest.raises(ActionRefused, match="not what was planned any more: its epoch is"):
-        plan.execute(confirm=plan.target, looks_apart=0)
+    with pytest.raises(ActionRefused, match="changed since it was planned: its epoch is"):
+        plan.execute(confirm=plan.target, recheck_after=0)
 
 
 def test_the_plan_prints_as_kafkas_own_command(kafka: Kafka, cluster: Cluster) -> None:
@@ -154,15 +154,15 @@ def test_the_plan_prints_as_kafkas_own_command(kafka: Kafka, cluster: Cluster) -
     done = kafka.run_tool("org.apache.kafka.tools.TransactionsCommand", *arguments)
     assert done.returncode == 0, done.stderr
     with pytest.raises(ActionRefused):
-        plan.preflight(looks_apart=0)
+        plan.preflight(recheck_after=0)
 
 
 def test_every_step_is_written_down(kafka: Kafka, cluster: Cluster, audit: Audit) -> None:
     staged = INCIDENTS["never_added"](kafka)
-    plan = cluster.plan_abort(finding(cluster, staged))
+    plan = plan_abort(cluster, finding(cluster, staged))
     with pytest.raises(ActionRefused, match="confirm with exactly"):
         plan.execute(confirm="orders-0@1")
-    done = plan.execute(confirm=plan.target, looks_apart=0)
+    done = plan.execute(confirm=plan.target, recheck_after=0)
     refused, intent, outcome = audit.rows()
     assert (refused["step"], refused["target"], refused["verdict"]) == ("refused", plan.target, None)
     assert (intent["step"], intent["verdict"], intent["response"]) == ("intent", "hanging", None)
@@ -177,9 +177,9 @@ def test_every_step_is_written_down(kafka: Kafka, cluster: Cluster, audit: Audit
 @pytest.mark.parametrize("path", ["/dev/full", "/proc/none/audit.jsonl"])
 def test_what_cannot_be_written_down_is_not_done(kafka: Kafka, cluster: Cluster, path: str) -> None:
     staged = INCIDENTS["never_added"](kafka)
-    plan = cluster.plan_abort(finding(cluster, staged))
+    plan = plan_abort(cluster, finding(cluster, staged))
     with pytest.raises(ActionRefused, match="Nothing was sent"):
-        plan.execute(confirm=plan.target, audit=Audit(path), looks_apart=0)
+        plan.execute(confirm=plan.target, audit=Audit(path), recheck_after=0)
     assert finding(cluster, staged)["verdict"] == "hanging"
     with pytest.raises(BrokerError, match="is still open"):
         plan.verify()
@@ -189,24 +189,24 @@ def test_what_the_marker_would_change(kafka: Kafka, cluster: Cluster) -> None:
     """Behind the hanging one: committed records, aborted ones, one outside of transactions, and one that is open."""
     from toolkit.config import ClientConfig
     from toolkit.lab.producer import TxnProducer, write_committed
-    from toolkit.sources.wire import Wire
+    from toolkit.sources.live.client.broker_client import BrokerClient
 
     staged = INCIDENTS["never_added"](kafka)
     already = read_committed(kafka, staged.topic, staged.partition)
-    with Wire(ClientConfig(kafka.bootstrap_servers)) as wire:
-        write_committed(wire, staged.topic, staged.partition, records=3)
-        other = TxnProducer(wire, f"{staged.transactional_id}-other").init()
+    with BrokerClient(ClientConfig(kafka.bootstrap_servers)) as client:
+        write_committed(client, staged.topic, staged.partition, records=3)
+        other = TxnProducer(client, f"{staged.transactional_id}-other").init()
         for commit in (False, None):
             other.add(staged.topic, staged.partition)
             start = other.send(staged.topic, staged.partition, records=5)
             if commit is not None:
                 other.end(commit=commit)
-        write_committed(wire, staged.topic, staged.partition, records=7)
-        plan = cluster.plan_abort(finding(cluster, staged))
+        write_committed(client, staged.topic, staged.partition, records=7)
+        plan = plan_abort(cluster, finding(cluster, staged))
         blast = plan.blast_radius
         behind = blast.records_released
         assert behind is not None
-        assert blast == BlastRadius(
+        assert blast == AbortImpact(
             records_dropped=1,
             records_released=behind,
             groups=(),
@@ -215,7 +215,7 @@ def test_what_the_marker_would_change(kafka: Kafka, cluster: Cluster) -> None:
             next_start_offset=start,
             next_producer_id=other.producer_id,
         )
-        plan.execute(confirm=plan.target, looks_apart=0)
+        plan.execute(confirm=plan.target, recheck_after=0)
         assert read_committed(kafka, staged.topic, staged.partition) == already + behind
         other.end(commit=True)
 
@@ -223,14 +223,14 @@ def test_what_the_marker_would_change(kafka: Kafka, cluster: Cluster) -> None:
 def test_what_is_not_read_is_not_counted(kafka: Kafka, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     from toolkit.config import ClientConfig
     from toolkit.lab.producer import write_committed
-    from toolkit.sources.wire import Wire
+    from toolkit.sources.live.client.broker_client import BrokerClient
 
     staged = INCIDENTS["never_added"](kafka)
-    with Wire(ClientConfig(kafka.bootstrap_servers)) as wire:
-        write_committed(wire, staged.topic, staged.partition)
-    monkeypatch.setattr("toolkit.actions.blast.MOST_BYTES", 1)
-    monkeypatch.setattr("toolkit.sources.live_log.FETCH_BYTES", 1)  # of which a broker makes a batch
-    blast = cluster.plan_abort(finding(cluster, staged)).blast_radius
+    with BrokerClient(ClientConfig(kafka.bootstrap_servers)) as client:
+        write_committed(client, staged.topic, staged.partition)
+    monkeypatch.setattr("toolkit.actions.abort_impact.MAX_BYTES", 1)
+    monkeypatch.setattr("toolkit.sources.live.logs.partition_log.FETCH_BYTES", 1)  # of which a broker makes a batch
+    blast = plan_abort(cluster, finding(cluster, staged)).blast_radius
     assert (blast.records_dropped, blast.records_released) == (None, None)
     first, end = staged.start_offset, blast.next_stable_offset
     assert re.fullmatch(
@@ -240,29 +240,29 @@ def test_what_is_not_read_is_not_counted(kafka: Kafka, cluster: Cluster, monkeyp
 
 def test_a_row_of_a_frame_is_a_finding(kafka: Kafka, cluster: Cluster) -> None:
     staged = INCIDENTS["never_added"](kafka)
-    frame = cluster.findings([staged.topic], [staged.partition], looks_apart=1.1)
-    plan = cluster.plan_abort(frame.iloc[0])
-    assert plan == cluster.plan_abort(frame.head(1)) == cluster.plan_abort(finding(cluster, staged))
+    frame = cluster.findings(topics=[staged.topic], partitions=[staged.partition], recheck_after=1.1)
+    plan = plan_abort(cluster, frame.iloc[0])
+    assert plan == plan_abort(cluster, frame.head(1)) == plan_abort(cluster, finding(cluster, staged))
     assert plan.old_command.endswith(f"--producer-id {staged.producer_id} --producer-epoch 0 --coordinator-epoch 0")
-    with pytest.raises(UsageError, match="2 findings were given"):
-        cluster.plan_abort(frame.iloc[[0, 0]])
+    with pytest.raises(UsageError, match="2 findings in place of one"):
+        plan_abort(cluster, frame.iloc[[0, 0]])
 
 
 def test_what_is_written_to_again_is_refused(kafka: Kafka, cluster: Cluster, audit: Audit) -> None:
     """A zombie that writes on may be the beginning of a live transaction."""
     from toolkit.config import ClientConfig
     from toolkit.lab.producer import TxnProducer
-    from toolkit.sources.wire import Wire
+    from toolkit.sources.live.client.broker_client import BrokerClient
 
     staged = INCIDENTS["never_added"](kafka)
-    plan = cluster.plan_abort(finding(cluster, staged))
-    with Wire(ClientConfig(kafka.bootstrap_servers)) as wire:
-        zombie = TxnProducer(wire, staged.transactional_id)
+    plan = plan_abort(cluster, finding(cluster, staged))
+    with BrokerClient(ClientConfig(kafka.bootstrap_servers)) as client:
+        zombie = TxnProducer(client, staged.transactional_id)
         zombie.producer_id, zombie.producer_epoch = staged.producer_id, staged.producer_epoch
         zombie._sequences[staged.topic, staged.partition] = (plan.last_sequence or 0) + 1
         zombie.send(staged.topic, staged.partition)
     with pytest.raises(ActionRefused, match="last_sequence is 1, and was 0"):
-        plan.execute(confirm=plan.target, looks_apart=0)
+        plan.execute(confirm=plan.target, recheck_after=0)
     assert [row["step"] for row in audit.rows()] == ["refused"]
 
 
@@ -274,11 +274,11 @@ def test_an_unknown_one_is_overridden_by_its_name_only(kafka: Kafka, cluster: Cl
     plan = plan_abort(Blind(kafka.bootstrap_servers), unknown)
     assert plan.refusal == "the answer of broker 2"
     with pytest.raises(ActionRefused, match="not proven to be hanging: the answer of broker 2"):
-        plan.execute(confirm=plan.target, looks_apart=0)
+        plan.execute(confirm=plan.target, recheck_after=0)
     for other in ("hanging", "ongoing"):
         with pytest.raises(ActionRefused, match=f"is unknown now, not {other}"):
-            plan.execute(confirm=plan.target, override=other, looks_apart=0)
-    plan.execute(confirm=plan.target, override="unknown", looks_apart=0)
+            plan.execute(confirm=plan.target, override=other, recheck_after=0)
+    plan.execute(confirm=plan.target, override="unknown", recheck_after=0)
     plan.cluster.close()
     assert [(row["step"], row["override"]) for row in audit.rows()] == [
         ("refused", None),
@@ -292,16 +292,16 @@ def test_an_unknown_one_is_overridden_by_its_name_only(kafka: Kafka, cluster: Cl
 class Blind(Cluster):
     """It lacks an answer, whatever it sees."""
 
-    def finding_rows(self, *asked: Any, **named: Any) -> list[Row]:
+    def finding_rows(self, **arguments: Any) -> list[Row]:
         missing = {"verdict": "unknown", "missing": ["the answer of broker 2"]}
-        return [{**row, **missing} for row in super().finding_rows(*asked, **named)]
+        return [{**row, **missing} for row in super().finding_rows(**arguments)]
 
 
 def test_what_is_alive_or_decided_is_never_overridden(kafka: Kafka, cluster: Cluster) -> None:
     with INCIDENTS["open_young"](kafka) as staged:
         forged = plan_abort(cluster, {**finding(cluster, staged), "verdict": "hanging"})
         with pytest.raises(ActionRefused, match="is ongoing now, which cannot be overridden"):
-            forged.execute(confirm=forged.target, override="ongoing", looks_apart=0)
+            forged.execute(confirm=forged.target, override="ongoing", recheck_after=0)
     assert read_committed(kafka, staged.topic, staged.partition) == 2
 
 

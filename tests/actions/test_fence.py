@@ -8,17 +8,18 @@ import pytest
 from tests.actions.test_abort import read_committed
 from tests.brokers import NEWEST, on_cluster
 from toolkit import Cluster
+from toolkit.actions.abort import plan_abort
 from toolkit.actions.audit import Audit
 from toolkit.actions.fence import MEANINGS, FencePlan, _verdict, plan_fence
 from toolkit.config import ClientConfig
 from toolkit.errors import ActionRefused, BrokerError, NotFound
 from toolkit.lab import Kafka
-from toolkit.lab.ask import Refused
 from toolkit.lab.incidents import INCIDENTS, TWO_PHASE
 from toolkit.lab.producer import TxnProducer
-from toolkit.lab.staging import Staged
+from toolkit.lab.queries import RequestRefused
+from toolkit.lab.staging import StagedIncident
 from toolkit.schema import Row
-from toolkit.sources.wire import Wire
+from toolkit.sources.live.client.broker_client import BrokerClient
 
 pytestmark = pytest.mark.lab
 
@@ -33,21 +34,21 @@ def cluster(kafka: Kafka) -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def staged(kafka: Kafka) -> Staged:
+def staged(kafka: Kafka) -> StagedIncident:
     """Open, with an owner that is not going to end it."""
     return INCIDENTS["open_young"](kafka)
 
 
-def owner_of(wire: Wire, staged: Staged) -> TxnProducer:
-    owner = TxnProducer(wire, staged.transactional_id)
+def owner_of(client: BrokerClient, staged: StagedIncident) -> TxnProducer:
+    owner = TxnProducer(client, staged.transactional_id)
     owner.producer_id, owner.producer_epoch = staged.producer_id, staged.producer_epoch
     return owner
 
 
 @pytest.mark.parametrize("long_ms", [0, LONG_MS])
-def test_what_is_called_long_is_alive_all_the_same(cluster: Cluster, staged: Staged, long_ms: int) -> None:
+def test_what_is_called_long_is_alive_all_the_same(cluster: Cluster, staged: StagedIncident, long_ms: int) -> None:
     """No option makes what is within its own timeout fenceable: only a choice that names its verdict does."""
-    plan = cluster.plan_fence(staged.transactional_id, max_transaction_timeout_ms=long_ms)
+    plan = plan_fence(cluster, staged.transactional_id, max_transaction_timeout_ms=long_ms)
     assert (plan.verdict, plan.needed_override) == ("long", "long")
     assert plan.refusal == f"it is long. {MEANINGS['long']}"
     for other in (None, "ongoing", "overdue", "idle"):
@@ -58,25 +59,31 @@ def test_what_is_called_long_is_alive_all_the_same(cluster: Cluster, staged: Sta
 
 
 def test_what_is_open_for_long_is_aborted_and_its_producer_shut_out_by_choice(
-    kafka: Kafka, cluster: Cluster, staged: Staged, audit: Audit
+    kafka: Kafka, cluster: Cluster, staged: StagedIncident, audit: Audit
 ) -> None:
-    plan = cluster.plan_fence(staged.transactional_id, max_transaction_timeout_ms=LONG_MS)
+    plan = plan_fence(cluster, staged.transactional_id, max_transaction_timeout_ms=LONG_MS)
     assert list(plan.topic_partitions) == [(staged.topic, staged.partition)]
     assert any("FLIP-572" in text for text in plan.warnings)
     done = plan.execute(confirm=staged.transactional_id, override="long")
     assert done.still_open == []
     assert done.state in {"Empty", "CompleteAbort"}
     assert (done.producer_id, done.producer_epoch) != (staged.producer_id, staged.producer_epoch)
-    assert cluster.finding_rows([staged.topic], [staged.partition], looks_apart=0)[0]["verdict"] == "clear"
-    with Wire(ClientConfig(kafka.bootstrap_servers)) as wire, pytest.raises(Refused, match=r"FENCED|INVALID_PRODUCER"):
-        owner_of(wire, staged).end(commit=True)
+    assert (
+        cluster.finding_rows(topics=[staged.topic], partitions=[staged.partition], recheck_after=0)[0]["verdict"]
+        == "clear"
+    )
+    with (
+        BrokerClient(ClientConfig(kafka.bootstrap_servers)) as client,
+        pytest.raises(RequestRefused, match=r"FENCED|INVALID_PRODUCER"),
+    ):
+        owner_of(client, staged).end(commit=True)
     assert read_committed(kafka, staged.topic, staged.partition) == 1
     intent, outcome = audit.rows()
     assert (intent["action"], intent["target"], intent["verdict"]) == ("fence", staged.transactional_id, "long")
     assert outcome["response"] == f"NONE: producer_id={done.producer_id}, producer_epoch={done.producer_epoch}"
 
 
-def test_a_live_owner_is_fenced_only_by_choice(cluster: Cluster, staged: Staged, audit: Audit) -> None:
+def test_a_live_owner_is_fenced_only_by_choice(cluster: Cluster, staged: StagedIncident, audit: Audit) -> None:
     plan = plan_fence(cluster, staged.transactional_id)
     assert plan.verdict == "ongoing"
     with pytest.raises(ActionRefused, match=r"is ongoing now\. It is alive"):
@@ -93,16 +100,18 @@ def test_a_live_owner_is_fenced_only_by_choice(cluster: Cluster, staged: Staged,
     assert audit.rows()[-1]["override"] == "ongoing"
 
 
-def test_what_has_ended_or_begun_since_the_plan_is_refused(kafka: Kafka, cluster: Cluster, staged: Staged) -> None:
+def test_what_has_ended_or_begun_since_the_plan_is_refused(
+    kafka: Kafka, cluster: Cluster, staged: StagedIncident
+) -> None:
     plan = plan_fence(cluster, staged.transactional_id, max_transaction_timeout_ms=LONG_MS)
-    with Wire(ClientConfig(kafka.bootstrap_servers)) as wire:
-        owner_of(wire, staged).end(commit=True)
+    with BrokerClient(ClientConfig(kafka.bootstrap_servers)) as client:
+        owner_of(client, staged).end(commit=True)
         with pytest.raises(ActionRefused, match="its state is CompleteCommit, and was Ongoing"):
             plan.execute(confirm=plan.target)
         idle = plan_fence(cluster, staged.transactional_id)
         assert (idle.verdict, len(idle.warnings)) == ("idle", 1)
-        owner_of(wire, staged).init()
-        with pytest.raises(ActionRefused, match="not what was planned any more: its producer_epoch"):
+        owner_of(client, staged).init()
+        with pytest.raises(ActionRefused, match="changed since it was planned: its producer_epoch"):
             idle.execute(confirm=idle.target)
     assert read_committed(kafka, staged.topic, staged.partition) == 2
 
@@ -110,16 +119,16 @@ def test_what_has_ended_or_begun_since_the_plan_is_refused(kafka: Kafka, cluster
 def test_an_abandoned_id_is_fenced(cluster: Cluster, kafka: Kafka) -> None:
     """Its late message hangs on, as that is not the coordinator's: only an abort marker ends it."""
     staged = INCIDENTS["late_message"](kafka)
-    plan = cluster.plan_fence(staged.transactional_id)
+    plan = plan_fence(cluster, staged.transactional_id)
     done = plan.execute(confirm=plan.target)
     assert done.producer_epoch != staged.producer_epoch
-    rows = cluster.finding_rows([staged.topic], [staged.partition], looks_apart=1.1)
+    rows = cluster.finding_rows(topics=[staged.topic], partitions=[staged.partition], recheck_after=1.1)
     assert rows[0]["verdict"] == "hanging"
-    abort = cluster.plan_abort(rows[0])
-    abort.execute(confirm=abort.target, looks_apart=0)
+    abort = plan_abort(cluster, rows[0])
+    abort.execute(confirm=abort.target, recheck_after=0)
 
 
-def test_what_cannot_be_written_down_is_not_done(cluster: Cluster, staged: Staged) -> None:
+def test_what_cannot_be_written_down_is_not_done(cluster: Cluster, staged: StagedIncident) -> None:
     plan = plan_fence(cluster, staged.transactional_id)
     with pytest.raises(ActionRefused, match="Nothing was sent"):
         plan.execute(confirm=plan.target, audit=Audit("/dev/full"), override="ongoing")
@@ -156,21 +165,23 @@ def test_what_each_owner_is(changed: Row, verdict: str) -> None:
 def test_a_prepared_one_is_fenced_by_its_name_only(lab: Kafka) -> None:
     with Cluster(lab.bootstrap_servers) as cluster:
         staged = INCIDENTS["prepared"](lab)
-        plan = cluster.plan_fence(staged.transactional_id)
+        plan = plan_fence(cluster, staged.transactional_id)
         with pytest.raises(ActionRefused, match=r"is prepared now\. It is part of a two-phase commit"):
             plan.execute(confirm=plan.target)
         assert plan.execute(confirm=plan.target, override="prepared").still_open == []
 
 
-def test_the_plan_prints_as_kafkas_own_command(kafka: Kafka, cluster: Cluster, staged: Staged) -> None:
+def test_the_plan_prints_as_kafkas_own_command(kafka: Kafka, cluster: Cluster, staged: StagedIncident) -> None:
     plan = plan_fence(cluster, staged.transactional_id)
     done = kafka.run_tool("org.apache.kafka.tools.TransactionsCommand", *plan.command.split()[1:])
     assert done.returncode == 0, done.stderr
-    with pytest.raises(ActionRefused, match="not what was planned"):
+    with pytest.raises(ActionRefused, match="changed since it was planned"):
         plan.preflight()
 
 
-def test_without_the_right_nothing_is_fenced(cluster: Cluster, staged: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_right_nothing_is_fenced(
+    cluster: Cluster, staged: StagedIncident, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What the broker would answer is put in its place: the session's broker has no authorizer."""
     denied = "TRANSACTIONAL_ID_AUTHORIZATION_FAILED: no"
     monkeypatch.setattr(FencePlan, "_send", lambda _: denied)

@@ -23,14 +23,15 @@ from confluent_kafka import Consumer, TopicPartition
 
 from tests.tiers import amount, seed
 from toolkit import Cluster
+from toolkit.actions.abort import plan_abort
 from toolkit.actions.audit import Audit
 from toolkit.config import ClientConfig
 from toolkit.errors import ActionRefused
 from toolkit.lab import Kafka
-from toolkit.lab.ask import Refused, answer, partitions, until
 from toolkit.lab.producer import TxnProducer
-from toolkit.sources import wire
-from toolkit.sources.wire import Wire
+from toolkit.lab.queries import RequestRefused, answer, partitions, until
+from toolkit.sources.live.client import messages
+from toolkit.sources.live.client.broker_client import BrokerClient
 
 pytestmark = pytest.mark.lab
 
@@ -88,7 +89,7 @@ def fenced(race: Race, producer: TxnProducer, dice: random.Random) -> None:
     producer.send(race.topic, partition)
     pause(dice, 0.5)
     newer = TxnProducer(producer.cluster, producer.transactional_id).init()
-    with pytest.raises(Refused):
+    with pytest.raises(RequestRefused):
         producer.send(race.topic, partition)
     newer.add(race.topic, partition)
     newer.send(race.topic, partition)
@@ -145,7 +146,7 @@ KINDS: Mapping[Callable[[Race, TxnProducer, random.Random], None], int] = {
 
 def produce(kafka: Kafka, race: Race, numbers: range) -> None:
     dice = random.Random(f"{SEED}-{numbers.start}")
-    with Wire(ClientConfig(kafka.bootstrap_servers)) as mine:
+    with BrokerClient(ClientConfig(kafka.bootstrap_servers)) as mine:
         for number in numbers:
             (kind,) = dice.choices(list(KINDS), list(KINDS.values()))
             kind(race, TxnProducer(mine, f"{race.topic}-{kind.__name__}-{number}").init(), dice)
@@ -158,7 +159,9 @@ def operate(kafka: Kafka, race: Race, number: int, audit: Audit) -> None:
     with Cluster(kafka.bootstrap_servers) as cluster:
         while time.monotonic() < deadline:
             was_over = race.is_over.is_set()
-            rows = cluster.finding_rows([race.topic], looks_apart=dice.choice([0, 0.1, 0.5]), log_evidence=False)
+            rows = cluster.finding_rows(
+                topics=[race.topic], recheck_after=dice.choice([0, 0.1, 0.5]), log_evidence=False
+            )
             found = [row for row in rows if row["start_offset"] is not None]
             if was_over and not found:
                 return
@@ -170,21 +173,21 @@ def operate(kafka: Kafka, race: Race, number: int, audit: Audit) -> None:
 
 def act(cluster: Cluster, race: Race, row: Mapping[str, object], dice: random.Random, audit: Audit) -> None:
     try:
-        plan = cluster.plan_abort(row)
+        plan = plan_abort(cluster, row)
         pause(dice, dice.choice([0.01, 0.3]))
-        plan.execute(confirm=plan.target, audit=audit, looks_apart=dice.choice([0, 0.1]))
+        plan.execute(confirm=plan.target, audit=audit, recheck_after=dice.choice([0, 0.1]))
     except ActionRefused as refused:
         race.refused[refused.what.partition(" is ")[2][:20]] += 1
 
 
 def create(kafka: Kafka, topic: str) -> None:
-    new = wire.CreateTopics.CreatableTopic(
+    new = messages.CreateTopics.CreatableTopic(
         name=topic, num_partitions=PARTITIONS, replication_factor=1, assignments=[], configs=[]
     )
-    with Wire(ClientConfig(kafka.bootstrap_servers)) as mine:
+    with BrokerClient(ClientConfig(kafka.bootstrap_servers)) as mine:
         answer(
             mine,
-            lambda: wire.CreateTopics(topics=[new], timeout_ms=10_000, validate_only=False),
+            lambda: messages.CreateTopics(topics=[new], timeout_ms=10_000, validate_only=False),
             of=topic,
             codes=lambda message: [each.error_code for each in message.topics],
         )

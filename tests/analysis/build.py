@@ -4,15 +4,15 @@ import datetime as dt
 from dataclasses import replace
 from typing import Any
 
-from toolkit.analysis.evidence import Coverage, Look, Opening
+from toolkit.analysis.diagnosis.observation import Coverage, FirstBatch, Observation
 from toolkit.schema import FINDINGS, Row
 
 NOW = dt.datetime(2026, 11, 21, 12, 0, 0, tzinfo=dt.UTC)
 COMPLETE = Coverage(brokers=(1, 2, 3), proofs=("no broker has an authorizer",))
 
 
-def ago(**span: float) -> dt.datetime:
-    return NOW - dt.timedelta(**span)
+def ago(**log_transaction: float) -> dt.datetime:
+    return NOW - dt.timedelta(**log_transaction)
 
 
 def partition(
@@ -46,31 +46,31 @@ def transaction(
     }  # fmt: skip
 
 
-def look(
+def observation(
     *transactions: Row,
     partitions: Any = None,
     producers: Any = None,
     after: Any = None,
     partitions_after: Any = None,
     coverage: Coverage = COMPLETE,
-    openings: dict[tuple[str, int, int], Opening] | None = None,
+    first_batches: dict[tuple[str, int, int], FirstBatch] | None = None,
     at: dt.datetime = NOW,
-) -> Look:
+) -> Observation:
     partitions = [partition()] if partitions is None else partitions
     producers = [producer()] if producers is None else producers
-    return Look(
+    return Observation(
         partitions=partitions,
         producers=producers,
         transactions=transactions,
         partitions_after=partitions if partitions_after is None else partitions_after,
         producers_after=producers if after is None else after,
         coverage=coverage,
-        openings=openings or {},
+        first_batches=first_batches or {},
         observed_at=at,
     )
 
 
-def twice(one: Look, *, apart: float = 5.0) -> list[Look]:
+def twice(one: Observation, *, apart: float = 5.0) -> list[Observation]:
     return [replace(one, observed_at=one.observed_at - dt.timedelta(seconds=apart)), one]
 
 

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 
 from tests.analysis.build import NOW
-from toolkit.analysis.excerpts import Excerpt
-from toolkit.formats.batches import CONTROL, TRANSACTIONAL
-from toolkit.formats.headers import HEADER, NO_MARKER, Headers
-from toolkit.schema import COORDINATOR_EVENTS, Row
+from toolkit.analysis.diagnosis.log_excerpts import Excerpt
+from toolkit.formats.log.batches import CONTROL, TRANSACTIONAL
+from toolkit.formats.log.headers import HEADER, NO_MARKER, Headers
+from toolkit.schema import TRANSACTION_LOG, Row
 
 T0 = NOW - dt.timedelta(minutes=10)
 
@@ -61,7 +61,7 @@ def record(
 ) -> Row:
     started = more.pop("started", None)
     return {
-        **dict.fromkeys(COORDINATOR_EVENTS.names),
+        **dict.fromkeys(TRANSACTION_LOG.names),
         "txn_state_partition": 33, "offset": offset, "timestamp": at(second), "transactional_id": "payments-7",
         "producer_id": None if state is None else pid, "producer_epoch": epoch, "state": state, "timeout_ms": 60_000,
         "topic_partitions": [{"topic": t, "partition": p} for t, p in on], "last_update_time": at(second),

@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from tests.analysis.build import look, only, partition, producer, transaction, twice
+from tests.analysis.build import observation, only, partition, producer, transaction, twice
 from tests.analysis.logged import data, excerpt, marker, record
-from toolkit.analysis.cases import Case, Seen
-from toolkit.analysis.causes import cause
-from toolkit.analysis.excerpts import Excerpt, LogEvidence
-from toolkit.analysis.explain import explain
-from toolkit.analysis.findings import findings
-from toolkit.formats.headers import ABORT, COMMIT
+from toolkit.analysis.diagnosis.causes import cause
+from toolkit.analysis.diagnosis.diagnose import findings
+from toolkit.analysis.diagnosis.explanation import explain
+from toolkit.analysis.diagnosis.log_excerpts import Excerpt, LogEvidence
+from toolkit.analysis.diagnosis.open_transactions import IndexedObservation, OpenTransaction
+from toolkit.formats.log.headers import ABORT, COMMIT
 from toolkit.schema import Row
 
 HERE, ELSEWHERE = ("orders", 0), ("payments", 3)
@@ -30,20 +30,20 @@ def init(**more: Any) -> Row:
     return record(0, "Empty", second=-1, **more)
 
 
-def case(*owners: Row, start: int = 100, **more: Any) -> Case:
+def txn(*owners: Row, start: int = 100, **more: Any) -> OpenTransaction:
     partition_row = more.pop("leader_row", partition())
-    one = look(*owners, producers=[producer(start=start, **more)], partitions=[partition_row])
-    ((found,),) = Seen(one).cases.values()
+    one = observation(*owners, producers=[producer(start=start, **more)], partitions=[partition_row])
+    ((found,),) = IndexedObservation(one).cases.values()
     return found
 
 
-def hanging(one: Case, log: Excerpt | None, *events: Row, unread: Any = ()) -> tuple[str, str]:
+def hanging(one: OpenTransaction, log: Excerpt | None, *events: Row, unread: Any = ()) -> tuple[str, str]:
     """Codes and sentence."""
     found = cause(
         one, "hanging", LogEvidence(excerpts={} if log is None else {HERE: log}, events=events, unread=unread)
     )
     assert found is not None
-    return ", ".join(found.codes), found.sentence
+    return ", ".join(found.names), found.sentence
 
 
 LATE = (data(98), marker(99, ABORT), data(100, sequence=1))
@@ -53,23 +53,25 @@ COMPLETE = transaction(state="CompleteAbort", on=())
 # Late batches
 
 
-@pytest.mark.parametrize(("kind", "how", "code"), [(ABORT, "Abort", "R2"), (COMMIT, "Commit", "R1")])
+@pytest.mark.parametrize(
+    ("kind", "how", "code"), [(ABORT, "Abort", "late-after-abort"), (COMMIT, "Commit", "late-after-commit")]
+)
 def test_a_batch_after_the_end_of_its_own_transaction(kind: int, how: str, code: str) -> None:
     log = excerpt(data(98), marker(99, kind), data(100, sequence=1))
     codes, sentence = hanging(
-        case(transaction(state=f"Complete{how}", on=())), log, init(), *ended(how, began=0, at_second=1)
+        txn(transaction(state=f"Complete{how}", on=())), log, init(), *ended(how, began=0, at_second=1)
     )
     assert codes == code
     assert "marker at offset 99, with the next sequence number (1)" in sentence
 
 
 def test_a_late_batch_is_told_without_the_coordinators_records() -> None:
-    assert hanging(case(COMPLETE), excerpt(*LATE))[0] == "R2"
+    assert hanging(txn(COMPLETE), excerpt(*LATE))[0] == "late-after-abort"
 
 
 def test_a_late_batch_whose_predecessors_were_not_read() -> None:
-    codes, sentence = hanging(case(COMPLETE), excerpt(marker(99, ABORT), data(100, sequence=40)))
-    assert codes == "R2"
+    codes, sentence = hanging(txn(COMPLETE), excerpt(marker(99, ABORT), data(100, sequence=40)))
+    assert codes == "late-after-abort"
     assert "sequence number" not in sentence, "which comes next is not known"
 
 
@@ -81,22 +83,22 @@ def test_transaction_version_2_goes_on_with_the_epoch_of_its_marker() -> None:
     version_2 = {"client_transaction_version": 2}
     events = [init(epoch=4), *ended("Abort", began=0, at_second=1, epoch=4)]
     events[2:] = [{**row, "producer_epoch": 5, **version_2} for row in events[2:]]
-    assert hanging(case(owner, epoch=5), fresh, *events)[0] == ""
-    assert hanging(case(owner, epoch=5), late, *events)[0] == "R2"
+    assert hanging(txn(owner, epoch=5), fresh, *events)[0] == ""
+    assert hanging(txn(owner, epoch=5), late, *events)[0] == "late-after-abort"
 
 
 def test_a_sequence_that_overflows_goes_on_from_0() -> None:
     log = excerpt(data(98, sequence=2**31 - 1), marker(99, ABORT), data(100, sequence=0))
-    assert "with the next sequence number (0)" in hanging(case(COMPLETE), log)[1]
+    assert "with the next sequence number (0)" in hanging(txn(COMPLETE), log)[1]
 
 
 def test_another_producers_marker_ends_nothing_of_ours() -> None:
-    assert hanging(case(COMPLETE), excerpt(data(98), marker(99, ABORT, pid=8), data(100, sequence=1)))[0] == ""
+    assert hanging(txn(COMPLETE), excerpt(data(98), marker(99, ABORT, pid=8), data(100, sequence=1)))[0] == ""
 
 
 def test_after_an_abort_by_hand_a_producer_that_never_adds_is_not_late() -> None:
     """The ABORT marker is that of kafka-txn abort: no transaction of the epoch ever had the partition."""
-    assert hanging(case(transaction(state="Empty", on=())), excerpt(*LATE), init())[0] == "R3"
+    assert hanging(txn(transaction(state="Empty", on=())), excerpt(*LATE), init())[0] == "never-added"
 
 
 # Written but never added
@@ -108,43 +110,43 @@ def test_a_transaction_that_began_since_and_does_not_have_the_partition() -> Non
         ended("Commit", began=2, at_second=3, on=(ELSEWHERE,), offset=4),
     )
     log = excerpt(data(98), marker(99, COMMIT, second=1), data(100, sequence=1, second=2.5))
-    assert hanging(case(transaction(state="CompleteCommit", on=())), log, *first, *then)[0] == ""
+    assert hanging(txn(transaction(state="CompleteCommit", on=())), log, *first, *then)[0] == ""
     busy = transaction(on=(ELSEWHERE,))
-    assert hanging(case(busy), log, *first)[0] == "R3"
+    assert hanging(txn(busy), log, *first)[0] == "never-added"
 
 
 def test_compaction_may_have_taken_the_record_that_had_the_partition() -> None:
     only_last = ended("Commit", began=2, at_second=3, on=(ELSEWHERE,))[-1:]
-    codes, sentence = hanging(case(transaction(state="CompleteCommit", on=())), excerpt(data(100)), *only_last)
+    codes, sentence = hanging(txn(transaction(state="CompleteCommit", on=())), excerpt(data(100)), *only_last)
     assert codes == ""
     assert sentence == "not shown: offsets 90 to 100 were read and do not tell what opened it"
 
 
 def test_records_that_could_not_all_be_read_prove_no_absence() -> None:
     unread = ["__transaction_state could not be read (TOPIC_AUTHORIZATION_FAILED)"]
-    codes, sentence = hanging(case(COMPLETE), excerpt(data(100)), init(), unread=unread)
+    codes, sentence = hanging(txn(COMPLETE), excerpt(data(100)), init(), unread=unread)
     assert codes == ""
     assert sentence.endswith("; __transaction_state could not be read (TOPIC_AUTHORIZATION_FAILED)")
 
 
 def test_an_epoch_that_has_begun_nothing() -> None:
-    assert hanging(case(transaction(state="Empty", on=())), excerpt(data(100)))[0] == "R3"
+    assert hanging(txn(transaction(state="Empty", on=())), excerpt(data(100)))[0] == "never-added"
 
 
 def test_another_epochs_transactions_say_nothing_of_this_one() -> None:
     events = [*ended("Commit", began=0, at_second=1), record(5, "Empty", second=2, epoch=1)]
     log = excerpt(data(90), marker(91, COMMIT), data(100, epoch=1))
-    assert hanging(case(transaction(state="Empty", epoch=1, on=()), epoch=1), log, *events)[0] == "R3"
+    assert hanging(txn(transaction(state="Empty", epoch=1, on=()), epoch=1), log, *events)[0] == "never-added"
 
 
 def test_a_superseded_epoch_and_how_it_opened() -> None:
     owner = transaction(epoch=1, on=(ELSEWHERE,))
-    codes, sentence = hanging(case(owner), excerpt(data(100)), init())
-    assert codes == "R3"
+    codes, sentence = hanging(txn(owner), excerpt(data(100)), init())
+    assert codes == "never-added"
     assert sentence.startswith(
         'superseded epoch: "payments-7" is at epoch 1, and this is of 0; written but never added'
     )
-    assert hanging(case(owner), excerpt(data(100)))[0] == "", "nothing tells how it opened"
+    assert hanging(txn(owner), excerpt(data(100)))[0] == "", "nothing tells how it opened"
 
 
 # No owner
@@ -152,21 +154,21 @@ def test_a_superseded_epoch_and_how_it_opened() -> None:
 
 def test_an_expired_id() -> None:
     events = [init(), record(1, None, second=9)]
-    codes, sentence = hanging(case(), excerpt(data(100)), *events)
-    assert codes == "R4, R3"
+    codes, sentence = hanging(txn(), excerpt(data(100)), *events)
+    assert codes == "no-owner, never-added"
     assert sentence.startswith('its id "payments-7" has expired: __transaction_state-33 forgot it; written but never')
 
 
 def test_an_id_that_went_on_to_another_producer_id() -> None:
     events = [*ended("Abort", began=0, at_second=1), record(9, "Empty", second=5, pid=8, previous_producer_id=7)]
-    codes, sentence = hanging(case(), excerpt(*LATE), *events)
-    assert codes == "R4, R2"
+    codes, sentence = hanging(txn(), excerpt(*LATE), *events)
+    assert codes == "no-owner, late-after-abort"
     assert sentence.startswith('its id "payments-7" has gone on to producer 8; a batch of the same producer came after')
 
 
 def test_an_id_of_which_nothing_is_left() -> None:
-    assert hanging(case(), excerpt(data(100))) == (
-        "R4", "no owner: its id has expired or moved on to another producer id (R4)"
+    assert hanging(txn(), excerpt(data(100))) == (
+        "no-owner", "no owner: its id has expired or moved on to another producer id (no-owner)"
     )  # fmt: skip
 
 
@@ -179,8 +181,8 @@ OPEN_HERE = (marker(90, COMMIT, pid=1, second=8), data(100, second=10), data(101
 
 def test_a_marker_that_went_with_a_leader() -> None:
     log = excerpt(*OPEN_HERE[:2], data(101, pid=1, second=12, leader_epoch=5))
-    codes, sentence = hanging(case(transaction(state="CompleteCommit", on=())), log, *DONE)
-    assert codes == "R7"
+    codes, sentence = hanging(txn(transaction(state="CompleteCommit", on=())), log, *DONE)
+    assert codes == "marker-lost"
     assert sentence.startswith(
         "its marker is lost: the coordinator completed the commit, and the log has no marker of it"
     )
@@ -189,31 +191,33 @@ def test_a_marker_that_went_with_a_leader() -> None:
 
 def test_a_marker_that_the_partition_refuses() -> None:
     refused = [{**row, "leader_epoch": 2} for row in DONE]
-    one = case(transaction(state="CompleteCommit", on=()), coordinator_epoch=3)
+    one = txn(transaction(state="CompleteCommit", on=()), coordinator_epoch=3)
     codes, sentence = hanging(one, excerpt(*OPEN_HERE), *refused)
-    assert codes == "R5"
-    assert sentence.endswith("the partition knows coordinator epoch 3 and refuses the coordinator, which is at 2 (R5)")
+    assert codes == "marker-refused"
+    assert sentence.endswith(
+        "the partition knows coordinator epoch 3 and refuses the coordinator, which is at 2 (marker-refused)"
+    )
 
 
 def test_a_marker_that_compaction_took() -> None:
     log = excerpt(*OPEN_HERE, is_compacted=True)
-    assert hanging(case(transaction(state="CompleteCommit", on=())), log, *DONE)[0] == "R6"
+    assert hanging(txn(transaction(state="CompleteCommit", on=())), log, *DONE)[0] == "marker-compacted"
 
 
-def test_a_marker_that_is_lost_nobody_knows_how() -> None:
-    codes, sentence = hanging(case(transaction(state="CompleteCommit", on=())), excerpt(*OPEN_HERE), *DONE)
-    assert codes == ""
+def test_a_marker_that_the_coordinator_skipped() -> None:
+    codes, sentence = hanging(txn(transaction(state="CompleteCommit", on=())), excerpt(*OPEN_HERE), *DONE)
+    assert codes == "marker-skipped"
     assert sentence.startswith("its marker is lost")
 
 
 def test_a_marker_is_not_lost_that_may_stand_before_what_was_read() -> None:
     """The batch may be a late one: only what was read from before its end tells."""
     log = excerpt(marker(90, COMMIT, pid=1, second=20), data(100, second=21))
-    codes, sentence = hanging(case(transaction(state="CompleteCommit", on=())), log, *DONE)
+    codes, sentence = hanging(txn(transaction(state="CompleteCommit", on=())), log, *DONE)
     assert codes == ""
     assert sentence.startswith("not shown: ")
     whole = excerpt(data(100, second=21), start=0)
-    assert hanging(case(transaction(state="CompleteCommit", on=())), whole, *DONE)[1].startswith("its marker is lost")
+    assert hanging(txn(transaction(state="CompleteCommit", on=())), whole, *DONE)[1].startswith("its marker is lost")
 
 
 # Other verdicts
@@ -222,60 +226,79 @@ def test_a_marker_is_not_lost_that_may_stand_before_what_was_read() -> None:
 def test_a_healthy_transaction_has_no_cause() -> None:
     log = LogEvidence(excerpts={HERE: excerpt(*LATE)})
     for verdict in ("ongoing", "long", "overdue", "ending", "unknown"):
-        assert cause(case(transaction()), verdict, log) is None
+        assert cause(txn(transaction()), verdict, log) is None
 
 
 def test_what_cannot_be_judged_is_only_told_what_the_bytes_decide() -> None:
     """The next transaction of a healthy producer looks just as a late batch does."""
-    one = case(transaction(), leader_row=partition(log_start_offset=101))
+    one = txn(transaction(), leader_row=partition(log_start_offset=101))
     found = cause(one, "unknown", LogEvidence(excerpts={HERE: excerpt(*LATE)}))
     assert found is not None
-    assert found.codes == ("R17",)
+    assert found.names == ("head-deleted",)
 
 
 @pytest.mark.parametrize(
     ("more", "events", "codes"),
     [
         ({"leader_row": partition(isr=[1])}, (), ()),
-        ({}, (), ("R8",)),
-        ({}, (record(1, "PrepareCommit", second=0, client_transaction_version=2),), ("R8", "R9")),
+        ({}, (), ("marker-not-written",)),
+        (
+            {},
+            (record(1, "PrepareCommit", second=0, client_transaction_version=2),),
+            ("marker-not-written", "marker-not-sent"),
+        ),
     ],
 )
 def test_a_marker_that_is_not_written(more: Any, events: Any, codes: tuple[str, ...]) -> None:
-    one = case(transaction(state="PrepareCommit"), **more)
+    one = txn(transaction(state="PrepareCommit"), **more)
     found = cause(one, "stuck_ending", LogEvidence(excerpts={}, events=events))
     assert found is not None
-    assert found.codes == codes
+    assert found.names == codes
 
 
 def test_two_phase_commit() -> None:
-    found = cause(case(transaction(timeout_ms=2**31 - 1)), "prepared", LogEvidence(excerpts={}))
+    found = cause(txn(transaction(timeout_ms=2**31 - 1)), "prepared", LogEvidence(excerpts={}))
     assert found is not None
-    assert found.codes == ("R20",)
+    assert found.names == ("two-phase-commit",)
 
 
 def test_nothing_read_is_said() -> None:
-    assert hanging(case(COMPLETE), None)[1] == "not shown: the log was not read"
+    assert hanging(txn(COMPLETE), None)[1] == "not shown: the log was not read"
     failed = excerpt(start=100, error="TOPIC_AUTHORIZATION_FAILED: no")
-    assert hanging(case(COMPLETE), failed)[1] == "not shown: the log could not be read (TOPIC_AUTHORIZATION_FAILED)"
+    assert hanging(txn(COMPLETE), failed)[1] == "not shown: the log could not be read (TOPIC_AUTHORIZATION_FAILED)"
 
 
 # A verdict only gets more careful
 
 
-def judged(log: Excerpt, *events: Row, high_watermark: int = 150) -> Row:
-    one = look(COMPLETE, partitions=[partition(hw=high_watermark)])
+def explained(owner: Row, log: Excerpt, *events: Row, high_watermark: int = 150) -> list[Row]:
+    one = observation(owner, partitions=[partition(hw=high_watermark)])
     rows = findings(twice(one))
     assert only(rows)["verdict"] == "hanging"
-    return only(explain(rows, twice(one), LogEvidence(excerpts={HERE: log}, events=events)))
+    return explain(rows, twice(one), LogEvidence(excerpts={HERE: log}, events=events))
+
+
+def judged(log: Excerpt, *events: Row, high_watermark: int = 150) -> Row:
+    return only(explained(COMPLETE, log, *events, high_watermark=high_watermark))
 
 
 def test_what_the_log_shows_stands_in_the_row() -> None:
     row = judged(excerpt(*LATE, *(data(offset, pid=1) for offset in range(101, 150))))
     assert row["verdict"] == "hanging"
-    assert row["cause"].endswith("(R2)")
+    assert row["cause"].endswith("(late-after-abort)")
     assert (row["records_held"], row["bytes_held"]) == (50, 5_000)
     assert {"marker_before", "first_batch", "batch_before"} <= {entry["name"] for entry in row["evidence"]}
+
+
+def test_committed_records_whose_marker_was_skipped_are_never_aborted() -> None:
+    """A commit that ended while the partition had no leader (KAFKA-20734): an abort marker discards its records."""
+    (row,) = explained(transaction(state="CompleteCommit", on=()), excerpt(*OPEN_HERE), *DONE)
+    assert row["verdict"] == "stuck_ending"
+    assert row["cause"].endswith("(marker-skipped)")
+    assert row["remedy"].startswith("Never an abort marker yet: these records are committed")
+    aborted = [init(), *ended("Abort", began=9, at_second=11)]
+    (row,) = explained(transaction(state="CompleteAbort", on=()), excerpt(*OPEN_HERE), *aborted)
+    assert row["verdict"] == "hanging", "nothing committed is in it"
 
 
 def test_a_marker_since_the_looks_has_ended_it() -> None:
@@ -299,7 +322,7 @@ def test_a_batch_of_another_producer_at_its_start_is_a_contradiction() -> None:
 
 
 def test_rows_of_partitions_that_were_not_read_stay_as_they_are_and_say_so() -> None:
-    one = look(COMPLETE)
+    one = observation(COMPLETE)
     rows = findings(twice(one))
     (explained,) = explain(rows, twice(one), LogEvidence(excerpts={}))
     *evidence, left_out = explained["evidence"]

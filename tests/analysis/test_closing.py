@@ -5,18 +5,26 @@ from typing import Any
 
 import pytest
 
-from tests.analysis.build import NOW, look, partition, producer, transaction
-from tests.analysis.test_over_time import due, entries, of_log, only, sample, seen, told
-from toolkit.analysis.closing import close_by_log, close_by_look, verdict_before, without_short, without_stale
-from toolkit.analysis.joined import joined
-from toolkit.analysis.over_time import recorded_over_time
-from toolkit.analysis.sampled import judge_sample
+from tests.analysis.build import NOW, observation, partition, producer, transaction
+from tests.analysis.test_findings_over_time import due, entries, of_log, only, sample, seen, told
+from toolkit.analysis.history.closing import (
+    close_by_log,
+    close_by_observation,
+    verdict_before,
+    without_short,
+    without_stale,
+)
+from toolkit.analysis.history.findings_over_time import (
+    recorded_over_time,
+)
+from toolkit.analysis.history.merged_findings import merge_findings
+from toolkit.analysis.history.sample_findings import judge_sample
 from toolkit.schema import FINDINGS, Row
 
-OF_PARTITION = {"producer_id": None, "producer_epoch": None, "start_offset": None, "position": None}
+OF_PARTITION = {"producer_id": None, "producer_epoch": None, "start_offset": None, "queue_position": None}
 
 
-def span(**fields: Any) -> Row:
+def log_transaction(**fields: Any) -> Row:
     return {
         "topic": "orders", "partition": 0, "producer_id": 7, "first_offset": 100, "marker_offset": 110,
         "marker": "ABORT", "end": due(6), **fields,
@@ -45,15 +53,19 @@ def test_a_partition_whose_producers_did_not_answer_is_not_read() -> None:
     """Its offsets may have come all the same: then the finding names what is missing, and has no error."""
     denied = "TOPIC_AUTHORIZATION_FAILED: no."
     here = partition(lso=100, observed_at=NOW)
-    hanging = look(transaction(8, state="Empty", on=()), partitions=[here], producers=[producer(8, observed_at=NOW)])
-    failed = look(partitions=[here], producers=[{**producer(start=None, error=denied), "producer_id": None}])
-    looks = [replace(each, observed_at=due(number)) for number, each in enumerate((hanging, hanging, failed, failed))]
-    rows = [
-        {**row, "sample": due(number)}
-        for number in range(1, 4)
-        for row in judge_sample(looks[number], looks[number - 1])
+    hanging = observation(
+        transaction(8, state="Empty", on=()), partitions=[here], producers=[producer(8, observed_at=NOW)]
+    )
+    failed = observation(partitions=[here], producers=[{**producer(start=None, error=denied), "producer_id": None}])
+    observations = [
+        replace(each, observed_at=due(number)) for number, each in enumerate((hanging, hanging, failed, failed))
     ]
-    assert [(row["verdict"], row["error"]) for row in rows if row["sample"] == due(3)] == [("unknown", None)]
+    rows = [
+        {**row, "sampled_at": due(number)}
+        for number in range(1, 4)
+        for row in judge_sample(observations[number], observations[number - 1])
+    ]
+    assert [(row["verdict"], row["error"]) for row in rows if row["sampled_at"] == due(3)] == [("unknown", None)]
     row, of_partition = recorded_over_time(rows, [sample(number) for number in range(4)])
     assert (row["verdict"], row["held_to"]) == ("hanging", None)
     assert (
@@ -84,10 +96,10 @@ def now(*rows: Row, at: int = 20) -> list[Row]:
 
 def test_a_look_of_now_ends_what_a_recording_saw_last() -> None:
     recorded = told(seen(8), seen(9))
-    row = only(close_by_look(recorded, now()))
+    row = only(close_by_observation(recorded, now()))
     assert (row["verdict"], row["held_to"], row["held_ms"]) == ("ended", due(20), 120_000)
     assert row["reason"].startswith("The look of 2026-11-21 12:03:20 UTC did not see it any more. Last seen open at")
-    assert close_by_look([row], now()) == [row]
+    assert close_by_observation([row], now()) == [row]
 
 
 @pytest.mark.parametrize(
@@ -104,18 +116,18 @@ def test_a_look_of_now_ends_what_a_recording_saw_last() -> None:
 )
 def test_a_look_that_sees_it_or_not_its_partition_or_was_before_ends_nothing(later: list[Row]) -> None:
     recorded = told(seen(8), seen(9))
-    assert close_by_look(recorded, later) == recorded
+    assert close_by_observation(recorded, later) == recorded
 
 
 # A log.
 
 
 def test_the_marker_in_a_log_ends_what_a_recording_saw_last() -> None:
-    row = only(close_by_log(told(seen(8), seen(9)), [span(end=due(10))]))
+    row = only(close_by_log(told(seen(8), seen(9)), [log_transaction(end=due(10))]))
     assert (row["verdict"], row["held_to"], row["held_ms"], row["observed_at"]) == ("ended", due(10), 20_000, due(10))
     assert row["reason"].startswith("Its ABORT marker is at offset 110 of the log. Last seen open at")
     FINDINGS.arrow([row])
-    assert only(close_by_log([row], [span()])) == row, "it is closed already"
+    assert only(close_by_log([row], [log_transaction()])) == row, "it is closed already"
 
 
 @pytest.mark.parametrize(
@@ -123,21 +135,21 @@ def test_the_marker_in_a_log_ends_what_a_recording_saw_last() -> None:
 )
 def test_the_end_of_another_one_is_not_its_own(fields: Any) -> None:
     recorded = told(seen(8), seen(9))
-    assert close_by_log(recorded, [span(**fields)]) == recorded
+    assert close_by_log(recorded, [log_transaction(**fields)]) == recorded
 
 
 def test_a_look_after_the_log_ends_what_the_log_has_open() -> None:
-    still = of_log(verdict="hanging", position=1, held_to=None, held_ms=90_000, observed_at=due(3))
-    row = only(joined([still], told(seen(2), seen(3))))
+    still = of_log(verdict="hanging", queue_position=1, held_to=None, held_ms=90_000, observed_at=due(3))
+    row = only(merge_findings([still], told(seen(2), seen(3))))
     assert (row["verdict"], row["held_from"], row["held_to"], row["held_ms"]) == ("ended", due(1), due(4), 30_000)
-    assert (row["position"], row["observed_at"], verdict_before(row)) == (None, due(4), "hanging")
+    assert (row["queue_position"], row["observed_at"], verdict_before(row)) == (None, due(4), "hanging")
     FINDINGS.arrow([row])
 
 
 def test_what_a_newer_log_has_open_is_not_ended_by_a_look_before() -> None:
-    still = of_log(verdict="hanging", position=1, held_to=None, observed_at=due(9))
-    row = only(joined([still], told(seen(2), seen(3))))
-    assert (row["verdict"], row["held_to"], row["position"]) == ("unknown", None, 1)
+    still = of_log(verdict="hanging", queue_position=1, held_to=None, observed_at=due(9))
+    row = only(merge_findings([still], told(seen(2), seen(3))))
+    assert (row["verdict"], row["held_to"], row["queue_position"]) == ("unknown", None, 1)
     assert row["reason"].startswith("It is open as of 2026-11-21 12:01:30 UTC. The look of 2026-11-21 12:00:40")
     assert row["missing"] == ["why the look of 2026-11-21 12:00:40 UTC did not see what is open after it"]
 
@@ -149,7 +161,7 @@ def test_of_healthy_ones_that_have_ended_only_long_holds_are_told() -> None:
     short = told(seen(2, "ongoing"))
     assert without_short(short, min_held_ms=60_000) == []
     assert without_short(short, min_held_ms=10_000) == short
-    behind = told(seen(2, "ongoing", position=2))
+    behind = told(seen(2, "ongoing", queue_position=2))
     assert without_short(behind, min_held_ms=10_000) == []
     hung, still = told(seen(2), seen(3)), told(seen(9, "ongoing"))
     for rows in (hung, still, [of_log(held_ms=1)]):

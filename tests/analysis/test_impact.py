@@ -7,10 +7,10 @@ import pytest
 
 from tests.analysis.build import NOW
 from tests.analysis.logged import at, data, excerpt, marker
-from toolkit.analysis.impact import held_back, held_since, opening_time
-from toolkit.analysis.traces import Traces
-from toolkit.formats.batches import LOG_APPEND_TIME, TRANSACTIONAL
-from toolkit.formats.headers import ABORT, COMMIT
+from toolkit.analysis.diagnosis.impact import held_back, held_since, opening_time
+from toolkit.analysis.diagnosis.producer_evidence import ProducerBatches
+from toolkit.formats.log.batches import LOG_APPEND_TIME, TRANSACTIONAL
+from toolkit.formats.log.headers import ABORT, COMMIT
 from toolkit.schema import FINDINGS, Row
 
 
@@ -59,40 +59,42 @@ BETWEEN = (marker(98, COMMIT, pid=1, second=0), data(100, second=5), marker(101,
 def test_a_producers_time_counts_where_the_markers_around_it_allow_it(
     told: dt.datetime, expected: tuple[dt.datetime, str]
 ) -> None:
-    found = opening_time(row(opened_at=told, opened_by="producer"), Traces(excerpt(*BETWEEN), 7, 100))
-    assert (found["opened_at"], found["opened_by"]) == expected
+    found = opening_time(row(opened_at=told, opened_at_clock="producer"), ProducerBatches(excerpt(*BETWEEN), 7, 100))
+    assert (found["opened_at"], found["opened_at_clock"]) == expected
 
 
 def test_without_a_marker_before_it_a_time_to_come_is_not_known() -> None:
-    alone = Traces(excerpt(data(100)), 7, 100)
-    found = opening_time(row(opened_at=NOW + dt.timedelta(hours=1), opened_by="producer"), alone)
-    assert found == {"opened_at": None, "opened_by": None}
-    found = opening_time(row(opened_at=at(-3600), opened_by="producer"), alone)
-    assert found == {"opened_at": at(-3600), "opened_by": "producer"}
+    alone = ProducerBatches(excerpt(data(100)), 7, 100)
+    found = opening_time(row(opened_at=NOW + dt.timedelta(hours=1), opened_at_clock="producer"), alone)
+    assert found == {"opened_at": None, "opened_at_clock": None}
+    found = opening_time(row(opened_at=at(-3600), opened_at_clock="producer"), alone)
+    assert found == {"opened_at": at(-3600), "opened_at_clock": "producer"}
 
 
 def test_a_time_by_the_broker_itself_bounds_too() -> None:
     appended = data(98, pid=1, second=3) | {"attributes": TRANSACTIONAL | LOG_APPEND_TIME}
-    found = opening_time(row(opened_at=at(-3600), opened_by="producer"), Traces(excerpt(appended, data(100)), 7, 100))
-    assert found == {"opened_at": at(3), "opened_by": "broker"}
+    found = opening_time(
+        row(opened_at=at(-3600), opened_at_clock="producer"), ProducerBatches(excerpt(appended, data(100)), 7, 100)
+    )
+    assert found == {"opened_at": at(3), "opened_at_clock": "broker"}
 
 
 @pytest.mark.parametrize("by", ["coordinator", "broker", None])
 def test_other_clocks_are_left_alone(by: str | None) -> None:
     told = None if by is None else at(-3600)
-    found = opening_time(row(opened_at=told, opened_by=by), Traces(excerpt(*BETWEEN), 7, 100))
-    assert found == {"opened_at": told, "opened_by": by}
+    found = opening_time(row(opened_at=told, opened_at_clock=by), ProducerBatches(excerpt(*BETWEEN), 7, 100))
+    assert found == {"opened_at": told, "opened_at_clock": by}
 
 
 def holding(**fields: Any) -> Row:
     """A row of the transaction at offset 100 of producer 7, which holds the LSO."""
-    told = {"position": 1, "producer_id": 7, "producer_epoch": 0, "start_offset": 100, "last_stable_offset": 100}
+    told = {"queue_position": 1, "producer_id": 7, "producer_epoch": 0, "start_offset": 100, "last_stable_offset": 100}
     return row(**told | {"evidence": [], "observed_at": NOW, "high_watermark": 101, **fields})
 
 
 def held(*batches: Any, start: int = 90, **fields: Any) -> tuple[dt.datetime | None, list[str]]:
     """Since when it holds the LSO, and the names of the evidence."""
-    found = held_since(holding(**fields), Traces(excerpt(*map(dict, batches), start=start), 7, 100))
+    found = held_since(holding(**fields), ProducerBatches(excerpt(*map(dict, batches), start=start), 7, 100))
     assert found["held_ms"] == (found["held_from"] and (NOW - found["held_from"]) // dt.timedelta(milliseconds=1))
     return found["held_from"], [entry["name"] for entry in found.get("evidence", ())]
 
@@ -131,7 +133,7 @@ def test_what_was_not_read_to_the_high_watermark_may_hide_one() -> None:
 def test_a_head_that_is_deleted_tells_no_time_but_its_coordinator_does() -> None:
     rest = (data(105, second=30), data(106, pid=2), marker(107, COMMIT, pid=2))
     assert held(*rest, start=105, high_watermark=108) == (None, [])
-    known: Row = {"opened_at": at(3), "opened_by": "coordinator", "high_watermark": 108}
+    known: Row = {"opened_at": at(3), "opened_at_clock": "coordinator", "high_watermark": 108}
     assert held(*rest, start=105, **known) == (at(3), [])
 
 
@@ -140,7 +142,7 @@ def test_a_producers_clock_that_cannot_be_right_gives_way_here_too() -> None:
     assert held(early, data(100, second=-3600)) == (at(0), [])
     assert held(early, data(100, second=3600)) == (at(0), [])
     assert held(data(100, second=3600)) == (None, [])
-    owned: Row = {"opened_at": at(7), "opened_by": "coordinator"}
+    owned: Row = {"opened_at": at(7), "opened_at_clock": "coordinator"}
     assert held(data(100, second=3600), **owned) == (at(7), [])
     assert held(data(100, second=-3600), **owned) == (at(7), [])
     assert held(data(100, second=30), **owned) == (at(30), [])
@@ -148,13 +150,13 @@ def test_a_producers_clock_that_cannot_be_right_gives_way_here_too() -> None:
 
 def test_one_whose_marker_was_read_held_it_until_then() -> None:
     batches = (data(100, second=30), marker(101, ABORT, second=90))
-    found = held_since(holding(high_watermark=102), Traces(excerpt(*batches), 7, 100))
+    found = held_since(holding(high_watermark=102), ProducerBatches(excerpt(*batches), 7, 100))
     assert (found["held_from"], found["held_to"], found["held_ms"]) == (at(30), at(90), 60_000)
 
 
 def test_a_brokers_clock_that_is_ahead_of_ours_makes_no_negative_time() -> None:
-    traces = Traces(excerpt(data(91, pid=1), data(100), marker(101, COMMIT, pid=1)), 7, 100)
+    producer_batches = ProducerBatches(excerpt(data(91, pid=1), data(100), marker(101, COMMIT, pid=1)), 7, 100)
     row = holding(high_watermark=102, observed_at=at(0))
-    assert held_since(row, traces)["held_ms"] == 0
-    found = held_since({**row, "observed_at": at(-60)}, traces)
+    assert held_since(row, producer_batches)["held_ms"] == 0
+    found = held_since({**row, "observed_at": at(-60)}, producer_batches)
     assert (found["held_from"], found["held_ms"]) == (at(2), None)

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.analysis.build import COMPLETE, NOW, partition, producer, transaction
-from toolkit.analysis.evidence import Look
-from toolkit.analysis.findings import findings
+from toolkit.analysis.diagnosis.diagnose import findings
+from toolkit.analysis.diagnosis.observation import Observation
 from toolkit.schema import Row
 
 PARTITIONS = (0, 1)
@@ -128,7 +128,7 @@ usual_step = st.tuples(st.just(Model.advance), st.sampled_from(PARTITIONS))
 some_steps = st.lists(usual_step | usual_step | odd_step, max_size=12)
 
 
-def take(model: Model, steps: Callable[[], None], at: dt.datetime) -> Look:
+def take(model: Model, steps: Callable[[], None], at: dt.datetime) -> Observation:
     """Look while the world goes on between any two requests."""
     partitions = model.partitions()
     steps()
@@ -138,7 +138,7 @@ def take(model: Model, steps: Callable[[], None], at: dt.datetime) -> Look:
     steps()
     producers_after = model.producers()
     steps()
-    return Look(
+    return Observation(
         partitions=partitions,
         producers=producers,
         transactions=transactions,
@@ -149,9 +149,9 @@ def take(model: Model, steps: Callable[[], None], at: dt.datetime) -> Look:
     )
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=600)
 @given(st.data(), st.sampled_from((1, 2)), st.sampled_from((1, 2)))
-def test_no_interleaving_makes_a_healthy_transaction_hang(data: st.DataObject, version: int, looks: int) -> None:
+def test_no_interleaving_makes_a_healthy_transaction_hang(data: st.DataObject, version: int, observations: int) -> None:
     model = Model(version)
 
     def steps() -> None:
@@ -160,13 +160,13 @@ def test_no_interleaving_makes_a_healthy_transaction_hang(data: st.DataObject, v
 
     steps()
     taken = []
-    for i in range(looks):
+    for i in range(observations):
         taken.append(take(model, steps, NOW + dt.timedelta(seconds=5 * i)))
         steps()
     assert [row for row in findings(taken) if row["verdict"] in {"hanging", "unreplicated"}] == []
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.data(), st.sampled_from((1, 2)), st.sampled_from(PARTITIONS))
 def test_a_late_batch_is_found_once_its_transaction_is_over(data: st.DataObject, version: int, number: int) -> None:
     model = Model(version)
@@ -179,6 +179,6 @@ def test_a_late_batch_is_found_once_its_transaction_is_over(data: st.DataObject,
         model.acknowledge(where)
     model.complete(0)
     model.late(number)
-    looks = [take(model, lambda: None, NOW + dt.timedelta(seconds=5 * i)) for i in range(2)]
-    verdicts = {row["partition"]: row["verdict"] for row in findings(looks)}
+    observations = [take(model, lambda: None, NOW + dt.timedelta(seconds=5 * i)) for i in range(2)]
+    verdicts = {row["partition"]: row["verdict"] for row in findings(observations)}
     assert verdicts == {number: "hanging"}

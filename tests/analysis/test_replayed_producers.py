@@ -3,18 +3,17 @@
 import datetime as dt
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.analysis.histories import Step, batches, cuts, step_lists
-from toolkit.analysis.producers import NOTHING, Replay, join, producer_rows, replay, resume
-from toolkit.formats.batches import CONTROL, TRANSACTIONAL
-from toolkit.formats.headers import ABORT, COMMIT, UNREAD_MARKER, Headers
-from toolkit.formats.snapshots import ProducerState
+from tests.analysis.random_logs import Step, batches, cuts, step_lists
+from toolkit.analysis.log.producer_state import NOTHING, ProducerReplay, join, producer_rows, replay, resume
+from toolkit.formats.files.snapshot_files import SnapshotEntry
+from toolkit.formats.log.batches import CONTROL, TRANSACTIONAL
+from toolkit.formats.log.headers import ABORT, COMMIT, UNREAD_MARKER, Headers
 from toolkit.schema import PRODUCERS, utc
 
 NOW = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
-unhurried = settings(deadline=None)  # what comes out is tested, not how fast this machine is
 
 SHOWN = (
     "producer_id",
@@ -27,7 +26,7 @@ SHOWN = (
     "current_txn_start_offset",
 )
 entries = st.builds(
-    ProducerState,
+    SnapshotEntry,
     st.sampled_from([1000, 2000, 9000]),
     st.integers(0, 2),
     st.none() | st.integers(0, 9),
@@ -40,7 +39,7 @@ entries = st.builds(
 snapshots = st.lists(entries, max_size=3, unique_by=lambda entry: entry.producer_id)
 
 
-def by_the_book(headers: Headers, snapshot: list[ProducerState]) -> list[dict[str, Any]]:
+def by_the_book(headers: Headers, snapshot: list[SnapshotEntry]) -> list[dict[str, Any]]:
     """``ProducerStateEntry``, one batch after the other."""
     nothing: dict[str, Any] = dict.fromkeys(SHOWN, -1) | {"offset_delta": 0}
     states: dict[int, dict[str, Any]] = {}
@@ -72,26 +71,24 @@ def by_the_book(headers: Headers, snapshot: list[ProducerState]) -> list[dict[st
     return [states[producer] for producer in sorted(states)]
 
 
-def shown(replayed: Replay) -> list[dict[str, Any]]:
+def shown(replayed: ProducerReplay) -> list[dict[str, Any]]:
     return [{name: int(row[name]) for name in SHOWN} for row in replayed.producers]
 
 
-def of(*steps: Step, snapshot: tuple[ProducerState, ...] = ()) -> list[dict[str, Any]]:
+def of(*steps: Step, snapshot: tuple[SnapshotEntry, ...] = ()) -> list[dict[str, Any]]:
     return shown(resume(snapshot) + replay(batches(steps)))
 
 
-@unhurried
 @given(step_lists, snapshots)
-def test_the_state_is_that_of_the_brokers_rules(steps: list[Step], snapshot: list[ProducerState]) -> None:
+def test_the_state_is_that_of_the_brokers_rules(steps: list[Step], snapshot: list[SnapshotEntry]) -> None:
     headers = batches(steps, base_offset=50)
     assert shown(replay(headers)) == by_the_book(headers, [])
     assert shown(resume(snapshot) + replay(headers)) == by_the_book(headers, snapshot)
 
 
-@unhurried
 @given(step_lists, snapshots, st.data())
 def test_cuts_and_the_order_of_merging_change_nothing(
-    steps: list[Step], snapshot: list[ProducerState], data: st.DataObject
+    steps: list[Step], snapshot: list[SnapshotEntry], data: st.DataObject
 ) -> None:
     headers = batches(steps, base_offset=50)
     parts = [resume(snapshot), *(replay(part) for part in data.draw(cuts(headers)))]
@@ -125,7 +122,7 @@ def test_sequences_wrap_as_the_brokers_do() -> None:
 
 
 def test_a_transaction_that_is_open_in_the_snapshot_stays_open_from_there() -> None:
-    entry = ProducerState(1000, 0, 4, 9, 0, 900, 3, 7)
+    entry = SnapshotEntry(1000, 0, 4, 9, 0, 900, 3, 7)
     (found,) = of(Step("data", 1), snapshot=(entry,))
     assert (found["current_txn_start_offset"], found["coordinator_epoch"]) == (7, 3)
 

@@ -5,19 +5,17 @@ import statistics as python
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.analysis.histories import Step, batches, cuts, histories
-from toolkit.analysis.spans import EMPTY, OUTCOMES, SPAN, begin, finish, piece
-from toolkit.analysis.statistics import NO_TRANSACTIONS, Statistics, combined, statistics
-from toolkit.formats.headers import Headers
-
-unhurried = settings(deadline=None)  # what comes out is tested, not how fast this machine is
+from tests.analysis.random_logs import Step, batches, cuts, transaction_history
+from toolkit.analysis.log.log_transactions import EMPTY, LOG_TRANSACTION, OUTCOMES, begin, finish, partial_transactions
+from toolkit.analysis.log.transaction_statistics import NO_TRANSACTIONS, Statistics, combined, statistics
+from toolkit.formats.log.headers import Headers
 
 
 def of(*steps: Step, from_start: bool = True) -> Statistics:
-    return statistics(finish(piece(batches(steps)), from_start=from_start))
+    return statistics(finish(partial_transactions(batches(steps)), from_start=from_start))
 
 
 def spread(values: list[int]) -> dict[str, Any] | None:
@@ -30,12 +28,11 @@ def spread(values: list[int]) -> dict[str, Any] | None:
     return whole | nearest | {"mean": pytest.approx(python.mean(ranked))}
 
 
-@unhurried
-@given(histories, st.booleans())
+@given(transaction_history, st.booleans())
 def test_figures_are_those_of_plain_python(headers: Headers, from_start: bool) -> None:
-    spans = finish(piece(headers), from_start=from_start)
-    rows = [dict(zip(SPAN.names or (), row, strict=True)) for row in spans.tolist()]
-    found = statistics(spans).summary()
+    log_transactions = finish(partial_transactions(headers), from_start=from_start)
+    rows = [dict(zip(LOG_TRANSACTION.names or (), row, strict=True)) for row in log_transactions.tolist()]
+    found = statistics(log_transactions).summary()
     for outcome in ("commit", "abort"):
         these = [row for row in rows if row["outcome"] == OUTCOMES.index(outcome)]
         whole = [row for row in these if row["truncated"] == 0]
@@ -50,15 +47,14 @@ def test_figures_are_those_of_plain_python(headers: Headers, from_start: bool) -
     assert found["truncated"] == sum(row["truncated"] != 0 and row["first_offset"] >= 0 for row in rows)
 
 
-@unhurried
-@given(histories, st.data())
+@given(transaction_history, st.data())
 def test_figures_of_a_log_that_streams_by_add_up(headers: Headers, data: st.DataObject) -> None:
     rest, parts = begin(), []
     for part in data.draw(cuts(headers)):
-        closed, rest = (rest + piece(part)).take_closed()
+        closed, rest = (rest + partial_transactions(part)).take_closed()
         parts.append(statistics(closed))
     parts.append(statistics(finish(rest)))
-    whole = statistics(finish(piece(headers), from_start=True))
+    whole = statistics(finish(partial_transactions(headers), from_start=True))
     assert combined(*parts).summary() == whole.summary()
     assert sum(parts, NO_TRANSACTIONS).summary() == whole.summary()
     assert combined(*parts).open.tolist() == whole.open.tolist()
@@ -82,7 +78,7 @@ def test_the_size_of_a_transaction_whose_beginning_was_not_read_is_not_counted()
 def test_a_duration_by_two_clocks_may_be_negative_and_a_senseless_time_is_left_out() -> None:
     headers = batches([Step("data", 1), Step("commit", 1, wait=-5), Step("data", 2), Step("abort", 2)])
     headers["base_timestamp"][2] = 2**62
-    found = statistics(finish(piece(headers), from_start=True))
+    found = statistics(finish(partial_transactions(headers), from_start=True))
     assert found.committed.duration_ms is not None
     assert found.committed.duration_ms.max == -5
     assert (found.aborted.count, found.aborted.duration_ms) == (1, None)

@@ -1,10 +1,11 @@
-"""One look at a large cluster: processor time and memory of the client by size.
+"""One look at a large cluster, and a recording of it: processor time and memory of the client by size.
 
-    python tests/bench/bench_large.py [--sizes 1000:1000:1 20000:100000:100 200000:1000000:100]
+    python tests/bench/bench_large.py [--sizes 1000:1000:1 20000:100000:100 200000:1000000:100] [--record SAMPLES]
 
 A size is partitions, transactional ids and brokers. The brokers are those of `fake_cluster`, in a process of their own.
 Prints of each size: seconds of the first look and of the second one, processor seconds of the client in the second one,
-and the client's peak memory. The first look waits while the server encodes its answers.
+and the client's peak memory. The first look waits while the server encodes its answers. With ``--record``: of so many
+samples of ``kafka-txn record --interval 10``, processor seconds and bytes on disk of each, and peak memory.
 """
 
 from __future__ import annotations
@@ -14,19 +15,21 @@ import json
 import resource
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 from toolkit import Cluster
 
 SIZES = ["1000:1000:1", "3000:10000:10", "20000:100000:100", "200000:1000000:100"]
+KAFKA_TXN = Path(sys.executable).with_name("kafka-txn")
 SERVER = Path(__file__).with_name("fake_cluster.py")
 
 
 def look(cluster: Cluster) -> tuple[float, float]:
     """Wall and processor seconds."""
     start, used = time.perf_counter(), time.process_time()
-    cluster.finding_rows(looks_apart=0)
+    cluster.finding_rows(recheck_after=0)
     return time.perf_counter() - start, time.process_time() - used
 
 
@@ -37,36 +40,51 @@ def child(server: str) -> None:
     print(json.dumps({"first": first, "second": second, "used": used, "peak": peak}))
 
 
-def measure(size: str) -> None:
+def looks(server: str) -> str:
+    command = [sys.executable, __file__, "--child", server]
+    found = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    times = "".join(f"{found[name]:9.2f} s" for name in ("first", "second", "used"))
+    return f"{times} {found['peak']:8.0f} MB"
+
+
+def recording(server: str, samples: int) -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        command = [str(KAFKA_TXN), "record", "--bootstrap-server", server, "--output", f"{folder}/recording"]
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([*command, "--interval", "10", "--samples", str(samples)], capture_output=True, check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        written = sum(path.stat().st_size for path in Path(folder).rglob("*") if path.is_file())
+    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return f"{used / samples:9.2f} s {written / samples / 1e6:8.2f} MB {after.ru_maxrss / 1024:8.0f} MB"
+
+
+def measure(size: str, samples: int) -> None:
     partitions, ids, brokers = size.split(":")
     options = ["--partitions", partitions, "--ids", ids, "--brokers", brokers]
     server = subprocess.Popen([sys.executable, str(SERVER), *options], stdout=subprocess.PIPE, text=True)
     assert server.stdout is not None
     try:
         address = server.stdout.readline().strip()
-        command = [sys.executable, __file__, "--child", address]
-        found = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+        found = recording(address, samples) if samples else looks(address)
     finally:
         server.kill()
         server.wait()
-    print(
-        f"{int(partitions):9,} {int(ids):9,} {brokers:>7} {found['first']:8.2f} s {found['second']:8.2f} s"
-        f" {found['used']:8.2f} s {found['peak']:8.0f} MB",
-        flush=True,
-    )
+    print(f"{int(partitions):9,} {int(ids):9,} {brokers:>7} {found}", flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", nargs="+", default=SIZES)
+    parser.add_argument("--record", metavar="SAMPLES", type=int, default=0)
     parser.add_argument("--child", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:
         child(arguments.child)
         return
-    print("partitions       ids brokers      first     second  processor     memory")
+    figures = "processor    on disk      memory" if arguments.record else "    first     second  processor     memory"
+    print(f"partitions       ids brokers  {figures}")
     for size in arguments.sizes:
-        measure(size)
+        measure(size, arguments.record)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
     python tests/bench/bench_live.py [--partitions 1000 3000 10000] [--runs 7]
 
-Prints, per number of partitions: wall time of ``kafka-txn find-hanging --looks-apart 0`` and of Kafka's
+Prints, per number of partitions: wall time of ``kafka-txn find-hanging --recheck-after 0`` and of Kafka's
 TransactionsCommand with the flags of kafka-run-class and with quick-start flags (minimum, median, maximum, taken in
 turns), the ratio of the medians, and ``Cluster.findings()`` in process. Both tools search the same partitions, of which
 one in a hundred has an open transaction. Last: the time of ``import toolkit``.
@@ -24,8 +24,8 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from toolkit import Cluster
+from toolkit.java.java_runtime import find_java
 from toolkit.lab import Kafka
-from toolkit.lab.java import find_java
 
 KAFKA_TXN = Path(sys.executable).parent / "kafka-txn"
 AS_SHIPPED = "-Xmx256M -server -XX:+UseG1GC -XX:MaxGCPauseMillis=20 -XX:InitiatingHeapOccupancyPercent=35"
@@ -57,7 +57,7 @@ def create(kafka: Kafka, topics: range) -> None:
     producer.flush()
     HELD_OPEN.append(producer)
     with Cluster(kafka.bootstrap_servers) as cluster:
-        while any(row["error"] for row in cluster.partition_rows(names)):
+        while any(row["error"] for row in cluster.partition_rows(topics=names)):
             pass  # the broker is still creating their logs
 
 
@@ -87,14 +87,14 @@ def measure(kafka: Kafka, runs: int) -> None:
     server = kafka.bootstrap_servers
     java = [str(find_java()), "-cp", kafka.classpath, "org.apache.kafka.tools.TransactionsCommand"]
     java += ["--bootstrap-server", server, "find-hanging", "--broker-id", "1"]
-    ours = [str(KAFKA_TXN), "find-hanging", "--bootstrap-server", server, "--looks-apart", "0"]
+    ours = [str(KAFKA_TXN), "find-hanging", "--bootstrap-server", server, "--recheck-after", "0"]
     commands = {
-        "kafka-txn find-hanging --looks-apart 0": process(ours),
+        "kafka-txn find-hanging --recheck-after 0": process(ours),
         "TransactionsCommand find-hanging, as shipped": process([java[0], *AS_SHIPPED.split(), *java[1:]]),
         "TransactionsCommand find-hanging, quick start": process([java[0], *QUICK.split(), *java[1:]]),
     }
     with Cluster(server) as cluster:
-        commands["Cluster.findings(looks_apart=0) in process"] = lambda: cluster.findings(looks_apart=0)
+        commands["Cluster.findings(recheck_after=0) in process"] = lambda: cluster.findings(recheck_after=0)
         times = {name: [timed(run) for _ in range(1)] for name, run in commands.items()}  # a warm page cache for all
         times = {name: [] for name in commands}
         for _ in range(runs):

@@ -4,7 +4,8 @@
 
 Makes two topics with real producers: transactions of a few milliseconds in small batches, and large plain batches.
 Prints for each, taken in turns: seconds (minimum, median, maximum) and MB/s of ``Cluster.scan()``, ``batches()`` and
-``spans()`` in process, and of Kafka's ConsumerPerformance by its own clock, from its first fetch on, and as a process.
+``log_transactions()`` in process, and of Kafka's ConsumerPerformance by its own clock, from its first fetch on, and
+as a process.
 """
 
 from __future__ import annotations
@@ -68,12 +69,12 @@ def timed(run: Callable[[], object]) -> float:
 def measure(kafka: Kafka, topic: str, records: int, runs: int) -> None:
     times: dict[str, list[float]] = {}
     with Cluster(kafka.bootstrap_servers) as cluster:
-        size = int(cluster.batches(topic, 0)["size"].sum())  # and a warm cache for all
+        size = int(cluster.batches(topics=topic, partitions=0)["size"].sum())  # and a warm cache for all
         ours: Mapping[str, Callable[[], object]] = {
             "Cluster.scan()": lambda: sum(len(piece.scanned.headers) for piece in cluster.scan(topic, 0)),
             "Cluster.scan(crc=True)": lambda: sum(len(p.scanned.headers) for p in cluster.scan(topic, 0, crc=True)),
-            "Cluster.batches()": lambda: cluster.batches(topic, 0),
-            "Cluster.spans()": lambda: cluster.spans(topic, 0),
+            "Cluster.batches()": lambda: cluster.batches(topics=topic, partitions=0),
+            "Cluster.log_transactions()": lambda: cluster.log_transactions(topics=topic, partitions=0),
         }
         for _ in range(runs):
             for name, run in ours.items():

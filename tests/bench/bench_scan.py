@@ -3,12 +3,12 @@
     python tests/bench/bench_scan.py [--gigabytes 1] [--record-size 200] [--runs 5] [--keep DIR | --logs DIR]
 
 A real producer (ProducerPerformance, transactions of a few milliseconds) writes two topics on a broker started for it:
-one in which all is well, and one whose first batch opened a transaction that hangs. On a segment, page-cached: spans
-with and without every CRC; ``cat`` of the same file beside them; the command over a directory of four such partitions
-against DumpLogSegments --deep-iteration writing its text to a file; and peak memory of the command over one, four and
-ten. On log directories of four partitions of each topic: findings against the spans of the same bytes. Partitions are
-hard links of one. Prints minimum, median and maximum of the runs, and ratios in the same run. Reading a live partition
-is measured by bench_live_log.py.
+one in which all is well, and one whose first batch opened a transaction that hangs. On a segment, page-cached:
+transactions with and without every CRC; ``cat`` of the same file beside them; the command over a directory of four such
+partitions against DumpLogSegments --deep-iteration writing its text to a file; and peak memory of the command over one,
+four and ten. On log directories of four partitions of each topic: findings against the transactions of the same bytes.
+Partitions are hard links of one. Prints minimum, median and maximum of the runs, and ratios in the same run. Reading a
+live partition is measured by bench_live_log.py.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from pathlib import Path
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from toolkit.analysis.spans import finish, merge, piece
+from toolkit.analysis.log.log_transactions import finish, merge, partial_transactions
 from toolkit.config import ClientConfig
-from toolkit.formats.scan import scan_file
+from toolkit.formats.log.scan import scan_file
+from toolkit.java.java_runtime import find_java
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import EVERYDAY
-from toolkit.lab.java import find_java
 from toolkit.lab.producer import TxnProducer
+from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.logdir import LogDir
-from toolkit.sources.wire import Wire
 
 KAFKA_TXN = Path(sys.executable).parent / "kafka-txn"
 HEALTHY, HELD = "healthy", "held"
@@ -53,9 +53,9 @@ def fill(kafka: Kafka, topic: str, gigabytes: float, record_size: int) -> None:
     admin = AdminClient({**kafka.client_config()})
     admin.create_topics([NewTopic(topic, num_partitions=1, replication_factor=1)])[topic].result()
     if topic == HELD:
-        wire = Wire(ClientConfig(kafka.bootstrap_servers))
-        TxnProducer(wire, "hung").init().send(topic, 0)
-        wire.close()
+        client = BrokerClient(ClientConfig(kafka.bootstrap_servers))
+        TxnProducer(client, "hung").init().send(topic, 0)
+        client.close()
     records = int(gigabytes * 1.08e9 / (record_size + 8))
     done = kafka.run_tool(
         "org.apache.kafka.tools.ProducerPerformance",
@@ -91,10 +91,10 @@ def row(name: str, times: Sequence[float], size: int, peer: float | None = None)
     print(f"  {name:<52}{figures}{ratio}")
 
 
-def spans(path: Path, *, crc: bool) -> int:
+def log_transactions(path: Path, *, crc: bool) -> int:
     whole = None
     for scanned in scan_file(path, crc=crc):
-        one = piece(scanned.headers)
+        one = partial_transactions(scanned.headers)
         whole = one if whole is None else merge(whole, one)
     return 0 if whole is None else len(finish(whole, from_start=True, opened_before=None))
 
@@ -134,9 +134,13 @@ def files(runs: int, segment: Path, scratch: Path, java: Sequence[str]) -> None:
     print(f"\none segment of {size / 1e9:.2f} GB, page-cached, {runs} runs: min, median, max")
     cat = [timed(lambda: subprocess.run(["cat", str(segment)], stdout=subprocess.DEVNULL)) for _ in range(runs + 1)][1:]
     row("cat > /dev/null", cat, size)
-    found = spans(segment, crc=True)  # compiled, and in memory
-    row("spans in process", [timed(lambda: spans(segment, crc=False)) for _ in range(runs)], size)
-    row("spans in process, every CRC checked", [timed(lambda: spans(segment, crc=True)) for _ in range(runs)], size)
+    found = log_transactions(segment, crc=True)  # compiled, and in memory
+    row("transactions in process", [timed(lambda: log_transactions(segment, crc=False)) for _ in range(runs)], size)
+    row(
+        "transactions in process, every CRC checked",
+        [timed(lambda: log_transactions(segment, crc=True)) for _ in range(runs)],
+        size,
+    )
     print(f"  {found:,} transactions")
 
     four = partitions(scratch / "four", segment, 4)
@@ -164,22 +168,24 @@ def files(runs: int, segment: Path, scratch: Path, java: Sequence[str]) -> None:
 
 
 def findings(runs: int, logs: Path, scratch: Path) -> None:
-    """Findings against the spans of the same bytes, round by round."""
+    """Findings against the transactions of the same bytes, round by round."""
     for topic in (HEALTHY, HELD):
-        files = LogDir(log_directory(scratch / topic, logs, topic), at_rest=True)
+        files = LogDir(log_directory(scratch / topic, logs, topic), consistent_copy=True)
         size = sum(path.stat().st_size for path in scratch.glob(f"{topic}/{topic}-*/*.log"))
-        (verdict,) = set(files.findings([topic])["verdict"])
+        (verdict,) = set(files.findings(topics=[topic])["verdict"])
         print(f"\n{topic}: {size / 1e9:.2f} GB in {COPIES} partitions, in process; {verdict}")
         asked: dict[str, Callable[[], object]] = {
-            "spans": lambda files=files, topic=topic: files.spans([topic]),  # type: ignore[misc]
-            "findings": lambda files=files, topic=topic: files.findings([topic]),  # type: ignore[misc]
-            "findings, min_held_ms=60000": lambda files=files, topic=topic: files.findings([topic], min_held_ms=60_000),  # type: ignore[misc]
+            "log_transactions": lambda files=files, topic=topic: files.log_transactions(topics=[topic]),  # type: ignore[misc]
+            "findings": lambda files=files, topic=topic: files.findings(topics=[topic]),  # type: ignore[misc]
+            "findings, min_held_ms=60000": lambda files=files, topic=topic: files.findings(
+                topics=[topic], min_held_ms=60_000
+            ),  # type: ignore[misc]
         }
         times = [{name: timed(run) for name, run in asked.items()} for _ in range(runs + 1)][1:]
         for name in asked:
-            ratio = statistics.median(each[name] / each["spans"] for each in times)
+            ratio = statistics.median(each[name] / each["log_transactions"] for each in times)
             row(name, [each[name] for each in times], size)
-            print(f"    {ratio:.2f} of the spans, median of the rounds")
+            print(f"    {ratio:.2f} of the transactions, median of the rounds")
 
 
 def main() -> None:

@@ -17,7 +17,7 @@ from typing import Any
 
 from kafka.protocol import admin, consumer, metadata
 
-from toolkit.formats.records import STATE_TOPIC, coordinator_partition
+from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC, coordinator_partition
 
 PER_TOPIC = 100
 COORDINATORS = 50
@@ -137,6 +137,11 @@ def _partition(cluster: FakeCluster, topic: str, number: int) -> Any:
     )
 
 
+def _by_topic(message: Any, request: Any, partitions: Callable[[Any], list[Any]]) -> list[Any]:
+    """Of each topic that a request names, the message with its partitions."""
+    return [message(name=each.name, partitions=partitions(each)) for each in request.topics]
+
+
 def list_offsets(cluster: FakeCluster, broker: int, request: Any, version: int) -> Any:
     topic = consumer.ListOffsetsResponse.ListOffsetsTopicResponse
     partition = topic.ListOffsetsPartitionResponse
@@ -146,25 +151,19 @@ def list_offsets(cluster: FakeCluster, broker: int, request: Any, version: int) 
             return 0
         return HELD_FROM if request.isolation_level == 1 and cluster.is_held(name, asked.partition_index) else END
 
-    return consumer.ListOffsetsResponse(
-        throttle_time_ms=0,
-        topics=[
-            topic(
-                name=each.name,
-                partitions=[
-                    partition(
-                        partition_index=asked.partition_index,
-                        error_code=0,
-                        timestamp=-1,
-                        offset=offset(each.name, asked),
-                        leader_epoch=0,
-                    )
-                    for asked in each.partitions
-                ],
+    def partitions(of: Any) -> list[Any]:
+        return [
+            partition(
+                partition_index=asked.partition_index,
+                error_code=0,
+                timestamp=-1,
+                offset=offset(of.name, asked),
+                leader_epoch=0,
             )
-            for each in request.topics
-        ],
-    )
+            for asked in of.partitions
+        ]
+
+    return consumer.ListOffsetsResponse(throttle_time_ms=0, topics=_by_topic(topic, request, partitions))
 
 
 def describe_producers(cluster: FakeCluster, broker: int, request: Any, version: int) -> Any:
@@ -182,41 +181,37 @@ def describe_producers(cluster: FakeCluster, broker: int, request: Any, version:
             current_txn_start_offset=HELD_FROM if cluster.is_held(name, number) else -1,
         )
 
-    return admin.DescribeProducersResponse(
-        throttle_time_ms=0,
-        topics=[
-            topic(
-                name=each.name,
-                partitions=[
-                    partition(
-                        partition_index=number,
-                        error_code=0,
-                        error_message=None,
-                        active_producers=[] if each.name == STATE_TOPIC else [producer(each.name, number)],
-                    )
-                    for number in each.partition_indexes
-                ],
+    def partitions(of: Any) -> list[Any]:
+        return [
+            partition(
+                partition_index=number,
+                error_code=0,
+                error_message=None,
+                active_producers=[] if of.name == STATE_TOPIC else [producer(of.name, number)],
             )
-            for each in request.topics
-        ],
-    )
+            for number in of.partition_indexes
+        ]
+
+    return admin.DescribeProducersResponse(throttle_time_ms=0, topics=_by_topic(topic, request, partitions))
 
 
 def list_transactions(cluster: FakeCluster, broker: int, request: Any, version: int) -> Any:
     state = admin.ListTransactionsResponse.TransactionState
+    states, producer_ids = set(request.state_filters), set(request.producer_id_filters)
     return admin.ListTransactionsResponse(
         throttle_time_ms=0,
         error_code=0,
         unknown_state_filters=[],
         transaction_states=[
-            state(
-                transactional_id=f"writer-{number:07}",
-                producer_id=number,
-                transaction_state="Ongoing" if _is_open(cluster, number) else "CompleteCommit",
-            )
+            state(transactional_id=f"writer-{number:07}", producer_id=number, transaction_state=_state(cluster, number))
             for number in cluster.ids_by_broker[broker]
+            if (not states or _state(cluster, number) in states) and (not producer_ids or number in producer_ids)
         ],
     )
+
+
+def _state(cluster: FakeCluster, number: int) -> str:
+    return "Ongoing" if _is_open(cluster, number) else "CompleteCommit"
 
 
 def _is_open(cluster: FakeCluster, number: int) -> bool:
@@ -234,7 +229,7 @@ def describe_transactions(cluster: FakeCluster, broker: int, request: Any, versi
             state(
                 error_code=0 if is_there else NOT_FOUND,
                 transactional_id=name,
-                transaction_state="Ongoing" if is_open else "CompleteCommit" if is_there else "",
+                transaction_state=_state(cluster, number) if is_there else "",
                 transaction_timeout_ms=900_000 if is_there else 0,
                 transaction_start_time_ms=1_790_000_000_000 if is_there else 0,
                 producer_id=number,

@@ -82,7 +82,7 @@ def panel_in(
         failed = page.locator("[data-mime-type='application/vnd.jupyter.stderr'], .jp-RenderedText.jp-mod-error")
         panel.or_(failed).first.wait_for(timeout=START)
         assert not failed.count(), failed.first.inner_text()[-2000:]
-        panel.get_by_role("button", name="Look again").wait_for()
+        panel.get_by_role("button", name="Refresh").wait_for()
         yield panel
 
 

@@ -13,9 +13,9 @@ import pytest
 
 from tests.browser.opened import CHROMIUM, browser, panel_in
 from toolkit.config import ClientConfig
-from toolkit.lab.incidents import INCIDENTS, Staged
+from toolkit.lab.incidents import INCIDENTS, StagedIncident
 from toolkit.lab.producer import TxnProducer
-from toolkit.sources.wire import Wire
+from toolkit.sources.live.client.broker_client import BrokerClient
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator
@@ -30,7 +30,8 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("server", ["JupyterLab", pytest.param("Voila", marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("server", ["JupyterLab", "Voila"])
 def test_the_road_through_the_panel(server: str, tmp_path: Path) -> None:
     from playwright.sync_api import expect
 
@@ -38,10 +39,10 @@ def test_the_road_through_the_panel(server: str, tmp_path: Path) -> None:
     with browser() as chromium, panel_in(server, chromium, tmp_path) as panel:
         asked: list[str] = []
         panel.page.on("request", lambda request: asked.append(request.url))
-        bootstrap_servers = panel.get_by_text("looked at").inner_text().split()[0]
+        bootstrap_servers = panel.get_by_text("checked").inner_text().split()[0]
         back = INCIDENTS["never_added"](bootstrap_servers, topic="back-to-life")
         gone = INCIDENTS["never_added"](bootstrap_servers, topic="left-alone")
-        panel.get_by_role("button", name="Look again").click()
+        panel.get_by_role("button", name="Refresh").click()
         chosen_and_checked(panel, back)
         refused_by_a_wrong_confirmation(panel, back)
         refused_because_it_came_back_to_life(panel, back, bootstrap_servers)
@@ -50,7 +51,7 @@ def test_the_road_through_the_panel(server: str, tmp_path: Path) -> None:
         assert not [url for url in asked if urlsplit(url).hostname not in (None, "127.0.0.1")]
 
 
-def chosen_and_checked(panel: "Locator", staged: Staged) -> None:
+def chosen_and_checked(panel: "Locator", staged: StagedIncident) -> None:
     """Selection, with its timeline; then the dry run."""
     from playwright.sync_api import expect
 
@@ -66,7 +67,7 @@ def chosen_and_checked(panel: "Locator", staged: Staged) -> None:
     expect(execute).to_be_enabled()
 
 
-def refused_by_a_wrong_confirmation(panel: "Locator", staged: Staged) -> None:
+def refused_by_a_wrong_confirmation(panel: "Locator", staged: StagedIncident) -> None:
     from playwright.sync_api import expect
 
     confirmed(panel, "orders-0@1")
@@ -76,12 +77,12 @@ def refused_by_a_wrong_confirmation(panel: "Locator", staged: Staged) -> None:
     expect(panel.get_by_role("textbox")).to_have_value("")
 
 
-def refused_because_it_came_back_to_life(panel: "Locator", staged: Staged, bootstrap_servers: str) -> None:
+def refused_because_it_came_back_to_life(panel: "Locator", staged: StagedIncident, bootstrap_servers: str) -> None:
     """Its owner adds the partition between plan and execute, and can commit all of it afterwards."""
     from playwright.sync_api import expect
 
-    with Wire(ClientConfig(bootstrap_servers)) as wire:
-        owner = TxnProducer(wire, staged.transactional_id)
+    with BrokerClient(ClientConfig(bootstrap_servers)) as client:
+        owner = TxnProducer(client, staged.transactional_id)
         owner.producer_id, owner.producer_epoch = staged.producer_id, staged.producer_epoch
         owner.add(staged.topic, staged.partition)
         confirmed(panel, f"{staged.topic}-0@{staged.start_offset}")
@@ -93,7 +94,7 @@ def refused_because_it_came_back_to_life(panel: "Locator", staged: Staged, boots
         owner.end(commit=True)
 
 
-def ended(panel: "Locator", staged: Staged) -> None:
+def ended(panel: "Locator", staged: StagedIncident) -> None:
     """The right confirmation, and the LSO moves."""
     from playwright.sync_api import expect
 

@@ -1,7 +1,5 @@
 """What a person may have: the same configurations in Java's and in librdkafka's words."""
 
-from hypothesis import settings
-
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 KERBEROS = "com.sun.security.auth.module.Krb5LoginModule"
@@ -10,7 +8,6 @@ DEFAULTS = {"bootstrap.servers": "b:9092", "client.id": "kafka-txn-toolkit", "se
 TOKEN: dict[str, object] = {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}
 CREDENTIALS: dict[str, object] = {"sasl.oauthbearer.client.id": "me", "sasl.oauthbearer.client.secret": "s3cr3t"}
 
-unhurried = settings(deadline=None)  # what comes out is tested, not how fast this machine is
 
 SAME: dict[str, tuple[dict[str, object], dict[str, object]]] = {
     "plain over TLS": (

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.config.forms import DEFAULTS, PLAIN, unhurried
+from tests.config.forms import DEFAULTS, PLAIN
 from toolkit.config import ClientConfig, parse_properties
 from toolkit.errors import UsageError
 
@@ -66,7 +66,6 @@ def test_a_malformed_escape_names_the_key_alone() -> None:
     assert "s3cr3t" not in str(caught.value)
 
 
-@unhurried
 @given(st.dictionaries(st.text(min_size=1), st.text()))
 def test_properties_come_back(properties: dict[str, str]) -> None:
     def escaped(text: str) -> str:

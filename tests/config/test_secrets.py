@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.config.forms import CREDENTIALS, PLAIN, TOKEN, unhurried
+from tests.config.forms import CREDENTIALS, PLAIN, TOKEN
 from toolkit.config import ClientConfig, parse_properties
 from toolkit.errors import UsageError
 
@@ -14,7 +14,6 @@ def quoted(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
 
 
-@unhurried
 @given(SECRET)
 def test_no_secret_is_ever_shown(secret: str) -> None:
     login: dict[str, object] = {"bootstrap.servers": "b:9092", "security.protocol": "SASL_SSL"}
@@ -40,7 +39,6 @@ def test_no_secret_is_ever_shown(secret: str) -> None:
         assert config.scrub("nothing to hide") == "nothing to hide"
 
 
-@unhurried
 @given(SECRET, st.data())
 def test_no_secret_is_shown_by_an_error(secret: str, data: st.DataObject) -> None:
     jaas = f'{PLAIN} required username="ann" password={quoted(secret)};'

@@ -84,7 +84,7 @@ def stage(kafka: Kafka) -> list[Row]:
     for created in admin.create_topics(topics).values():
         created.result()
     with Cluster(kafka.client_config()) as cluster, finishing(kafka, "healthy") as healthy:
-        interleaved, left_open = (TxnProducer(cluster.wire, name).init() for name in ("interleaved", "left-open"))
+        interleaved, left_open = (TxnProducer(cluster.client, name).init() for name in ("interleaved", "left-open"))
         interleaved.add(TOPIC, 0)
         left_open.add(TOPIC, 0)
         for i in range(20):
@@ -105,7 +105,7 @@ def stage(kafka: Kafka) -> list[Row]:
         to = TopicPartition(TOPIC, 0, 4)
         admin.delete_records([to])[to].result()
         wait_for_cleaning(kafka.log_dirs[1] / "cleaner-offset-checkpoint")
-        return cluster.producer_rows([TOPIC], [0])
+        return cluster.producer_rows(topics=[TOPIC], partitions=[0])
 
 
 @contextlib.contextmanager

@@ -19,12 +19,12 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from toolkit.config import ClientConfig
-from toolkit.formats.scan import scan_file
+from toolkit.formats.log.scan import scan_file
+from toolkit.java.java_runtime import find_java, java_command
 from toolkit.lab import Kafka
-from toolkit.lab.ask import until
-from toolkit.lab.java import find_java, java_command
 from toolkit.lab.producer import TxnProducer
-from toolkit.sources.wire import Wire
+from toolkit.lab.queries import until
+from toolkit.sources.live.client.broker_client import BrokerClient
 
 RECORDED = Path(__file__).parent / "data" / "dumps"
 HOME = "/var/lib/kafka"  # where the recorded dumps say their files were
@@ -85,12 +85,12 @@ def stage(kafka: Kafka, folder: Path) -> None:
     plain.flush(30)
     process(kafka)
     transact(kafka, "none", ["state"], ends="cca")
-    with Wire(ClientConfig({"bootstrap.servers": kafka.bootstrap_servers})) as wire:
-        slow = TxnProducer(wire, "times out", timeout_ms=1000).init()
+    with BrokerClient(ClientConfig({"bootstrap.servers": kafka.bootstrap_servers})) as client:
+        slow = TxnProducer(client, "times out", timeout_ms=1000).init()
         slow.add("orders", 0)
         slow.send("orders", 0, records=3)
         until(lambda: ended(kafka, slow.producer_id), awaited="the end of a transaction that times out")
-        still = TxnProducer(wire, "stays open").init()
+        still = TxnProducer(client, "stays open").init()
         still.add("orders", 0)
         still.send("orders", 0, records=2)
         until(lambda: is_cleaned(kafka, plain), awaited="the cleaner")

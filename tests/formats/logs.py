@@ -11,8 +11,8 @@ from google_crc32c import value as crc32c
 from hypothesis import strategies as st
 from kafka.record.legacy_records import LegacyRecordBatchBuilder
 
-from toolkit.formats.batches import HEADER, read_header, write_batch
-from toolkit.formats.headers import ABORT, COMMIT, Headers, Scanned
+from toolkit.formats.log.batches import HEADER, read_header, write_batch
+from toolkit.formats.log.headers import ABORT, COMMIT, Headers, ScanResult
 
 __all__ = ["assert_accounted", "batch", "control_batch", "joined", "logs", "marker", "message", "placed", "positions"]
 
@@ -73,10 +73,10 @@ def placed(batches: Sequence[bytes], *, base_offset: int = 0, leader_epoch: int 
     return out
 
 
-def joined(parts: Sequence[Scanned]) -> Scanned:
+def joined(parts: Sequence[ScanResult]) -> ScanResult:
     """Consecutive parts as one."""
     headers = np.concatenate([part.headers for part in parts])
-    return Scanned(headers=headers, damage=tuple(d for part in parts for d in part.damage), end=parts[-1].end)
+    return ScanResult(headers=headers, damage=tuple(d for part in parts for d in part.damage), end=parts[-1].end)
 
 
 def positions(headers: Headers) -> list[int]:
@@ -84,14 +84,14 @@ def positions(headers: Headers) -> list[int]:
     return found
 
 
-def assert_accounted(scanned: Scanned, start: int, end: int) -> None:
+def assert_accounted(scanned: ScanResult, start: int, end: int) -> None:
     """Every byte belongs to one header or to one damage, and both come in order."""
-    spans = list(zip(scanned.headers["position"].tolist(), scanned.headers["size"].tolist(), strict=True))
+    log_transactions = list(zip(scanned.headers["position"].tolist(), scanned.headers["size"].tolist(), strict=True))
     damaged = [(each.position, each.size) for each in scanned.damage]
-    assert spans == sorted(spans)
+    assert log_transactions == sorted(log_transactions)
     assert damaged == sorted(damaged)
     at = start
-    for position, size in sorted(spans + damaged):
+    for position, size in sorted(log_transactions + damaged):
         assert position == at
         assert size > 0
         at += size

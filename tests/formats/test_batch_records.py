@@ -5,17 +5,15 @@ import struct
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.formats.packed import CODECS, HEADER_SIZE, LOG_APPEND_TIME, Headers, pack_batch, varint
 from tests.formats.written import Segment
 from tests.tiers import fuzzed
 from toolkit.errors import DecodeError
-from toolkit.formats.batch_records import Record, read_records
-from toolkit.formats.batches import BatchHeader
-
-unhurried = settings(deadline=None)
+from toolkit.formats.log.batch_records import Record, read_records
+from toolkit.formats.log.batches import BatchHeader
 
 BYTES = st.none() | st.binary(max_size=40)
 TIMES = st.none() | st.integers(0, 2**62)
@@ -34,7 +32,6 @@ def records(draw: st.DrawFn) -> list[Record]:
 HEADERS = st.lists(st.tuples(st.binary(max_size=5), BYTES), max_size=3)
 
 
-@unhurried
 @given(records(), st.sampled_from(CODECS), HEADERS, st.binary(max_size=20))
 def test_records_come_back(found: list[Record], codec: str, headers: Headers, before: bytes) -> None:
     batch = pack_batch(found, codec=codec, headers=headers)
@@ -43,7 +40,6 @@ def test_records_come_back(found: list[Record], codec: str, headers: Headers, be
         assert list(read_records(form, len(before))) == found
 
 
-@unhurried
 @given(records(), st.integers(0, 2**50))
 def test_a_delete_horizon_is_what_times_are_relative_to(found: list[Record], horizon: int) -> None:
     assert list(read_records(pack_batch(found, attributes=0x40, base_timestamp=horizon))) == found
@@ -113,7 +109,6 @@ def test_more_than_the_limit_is_refused() -> None:
         read_records(batch, limit=1000)
 
 
-@unhurried
 @given(records(), st.sampled_from(CODECS))
 def test_every_cut_is_a_decode_error(found: list[Record], codec: str) -> None:
     batch = pack_batch(found, codec=codec)

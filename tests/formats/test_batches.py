@@ -10,23 +10,22 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 from kafka.record.memory_records import MemoryRecords
 
 from toolkit.config import ClientConfig
 from toolkit.errors import DecodeError, UsageError
-from toolkit.formats.batches import HEADER_SIZE, BatchHeader, read_header, write_batch
+from toolkit.formats.log.batches import HEADER_SIZE, BatchHeader, read_header, write_batch
 from toolkit.lab import Kafka
-from toolkit.lab.ask import answer, leader
-from toolkit.sources import wire
+from toolkit.lab.queries import answer, leader
+from toolkit.sources.live.client import broker_client, messages
 
 NOON = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
 NOON_MS = 1795262400000
 NULLABLE = st.none() | st.binary(max_size=40)
 RECORDS = st.lists(st.tuples(NULLABLE, NULLABLE), min_size=1, max_size=80)
-unhurried = settings(deadline=None)  # what comes out is tested, not how fast this machine is
 
 
 def header_of(**fields: int) -> bytes:
@@ -53,7 +52,6 @@ def test_a_header_is_61_bytes() -> None:
     assert HEADER_SIZE == len(header_of()) == 61
 
 
-@unhurried
 @given(
     RECORDS,
     st.datetimes(dt.datetime(1970, 1, 1), dt.datetime(2200, 1, 1), timezones=st.just(dt.UTC)),
@@ -184,7 +182,6 @@ def test_other_formats_are_named(magic: int) -> None:
     assert ("before Kafka 0.11" in str(caught.value)) == (magic in {0, 1})
 
 
-@unhurried
 @given(st.integers(0, HEADER_SIZE - 1), st.integers(0, 100))
 def test_a_cut_header_is_a_decode_error(size: int, position: int) -> None:
     with pytest.raises(DecodeError, match=f"ends early: {size} of 61 bytes") as caught:
@@ -207,7 +204,6 @@ def test_contradictions_are_decode_errors(fields: dict[str, int]) -> None:
         read_header(header_of(**fields))
 
 
-@unhurried
 @given(st.binary(max_size=150), st.integers(-5, 160))
 def test_noise_is_a_decode_error_or_a_header(noise: bytes, position: int) -> None:
     try:
@@ -230,10 +226,10 @@ def test_a_broker_accepts_what_is_written(kafka: Kafka) -> None:
     """Produced as raw bytes, consumed by librdkafka, which checks the CRC."""
     topic = new_topic(kafka, "test-batches-written")
     records = [(b"key", b"value"), (None, b"no key"), (b"tombstone", None)]
-    with wire.Wire(ClientConfig(kafka.client_config())) as cluster:
+    with broker_client.BrokerClient(ClientConfig(kafka.client_config())) as cluster:
         given = answer(
             cluster,
-            lambda: wire.InitProducerId(transactional_id=None, transaction_timeout_ms=0, max_version=2),
+            lambda: messages.InitProducerId(transactional_id=None, transaction_timeout_ms=0, max_version=2),
             of=topic,
             codes=lambda message: [message.error_code],
         )
@@ -303,9 +299,9 @@ def test_headers_of_a_real_log(kafka: Kafka) -> None:
 
 
 def produce_request(topic: str, data: bytes) -> Any:
-    request = wire.Produce.TopicProduceData
+    request = messages.Produce.TopicProduceData
     partition = request.PartitionProduceData(index=0, records=data)
-    return wire.Produce(
+    return messages.Produce(
         transactional_id=None,
         acks=-1,
         timeout_ms=10_000,

@@ -5,20 +5,18 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.brokers import by_tier
 from tests.formats.broker_files import FOLDER, TOPIC, VERSIONS, BrokerFiles, broker_files
 from toolkit.errors import UsageError
-from toolkit.formats.checkpoints import CHECKPOINT_NAMES, checkpoint_rows
+from toolkit.formats.files.checkpoint_files import CHECKPOINT_NAMES, checkpoint_rows
 from toolkit.schema import CHECKPOINTS, Row
 
 OFFSETS = [name for name in CHECKPOINT_NAMES if name.endswith("-offset-checkpoint")]
 OF_PARTITION = ["leader-epoch-checkpoint", "partition.metadata"]
 META = "node.id=1\nversion=1\ncluster.id=Gx7QMUXwShSzN6qKUss-Eg\n"
-
-unhurried = settings(deadline=None)  # what comes out is tested, not how fast this machine is
 
 
 @pytest.fixture(scope="module", params=by_tier(*VERSIONS, group="files of"))
@@ -132,7 +130,6 @@ def test_real_files_with_bytes_changed(files: BrokerFiles, name: str) -> None:
     data = content(files, name)
     whole = checkpoint_rows(name, data)
 
-    @unhurried
     @given(st.integers(0, max(len(data) - 1, 0)), st.integers(0, 255))
     def change(at: int, byte: int) -> None:
         changed = data[:at] + bytes([byte]) + data[at + 1 :]
@@ -151,7 +148,6 @@ def test_real_files_with_bytes_changed(files: BrokerFiles, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CHECKPOINT_NAMES)
-@unhurried
 @given(data=st.binary(max_size=200) | st.text(max_size=100).map(str.encode))
 def test_any_bytes_have_rows(name: str, data: bytes) -> None:
     rows = checked(checkpoint_rows(name, data))

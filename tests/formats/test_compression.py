@@ -8,26 +8,24 @@ from pathlib import Path
 
 import cramjam
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.formats.packed import CODECS, compress
 from tests.tiers import fuzzed
 from toolkit.errors import DecodeError
-from toolkit.formats.compression import decompress
+from toolkit.formats.log.compression import decompress
 
 LIMIT = 1 << 20
 SMALL = 100_000
 BOMB = 64 << 20
 
-unhurried = settings(deadline=None)
 
 DATA = st.binary(max_size=300) | st.builds(
     lambda data, times: data * times, st.binary(max_size=50), st.integers(0, 500)
 )
 
 
-@unhurried
 @given(DATA, st.sampled_from(CODECS))
 def test_what_goes_in_comes_out(data: bytes, codec: str) -> None:
     stored = compress(codec, data)
@@ -36,7 +34,6 @@ def test_what_goes_in_comes_out(data: bytes, codec: str) -> None:
     assert decompress(codec, stored, limit=max(len(data), len(stored))) == data
 
 
-@unhurried
 @given(DATA)
 def test_raw_snappy_as_librdkafka_writes_it(data: bytes) -> None:
     assert decompress("snappy", bytes(cramjam.snappy.compress_raw(data)), limit=LIMIT) == data
@@ -74,7 +71,7 @@ IN_A_SMALL_SPACE = """
 import resource, sys
 from pathlib import Path
 from toolkit.errors import DecodeError
-from toolkit.formats.compression import decompress
+from toolkit.formats.log.compression import decompress
 decompress("gzip", bytes.fromhex(sys.argv[1]), limit=1 << 20)
 import cramjam
 pages = int(Path("/proc/self/statm").read_text().split()[0])

@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 
 from tests.formats.dumped import FAKE, HOME, LOGS, PROPERTIES, RECORDED, TEXTS, dump, stage
 from tests.tiers import fuzzed
-from toolkit.formats.batches import CONTROL
-from toolkit.formats.dumps import Dump, read_dump
-from toolkit.formats.events import coordinator_events, group_events
-from toolkit.formats.headers import COMMIT, HEADER, UNREAD_MARKER, Damage, Headers
-from toolkit.formats.indexes import read_txn_index
-from toolkit.formats.scan import scan_file
-from toolkit.formats.snapshots import ProducerState, read_snapshot
+from toolkit.formats.coordinator.coordinator_log_rows import offsets_log, transaction_log
+from toolkit.formats.dumps import DumpChunk, read_dump
+from toolkit.formats.files.index_files import read_txn_index
+from toolkit.formats.files.snapshot_files import SnapshotEntry, read_snapshot
+from toolkit.formats.log.batches import CONTROL
+from toolkit.formats.log.headers import COMMIT, HEADER, UNREAD_MARKER, DamagedRange, Headers
+from toolkit.formats.log.scan import scan_file
 from toolkit.lab import Kafka
-from toolkit.schema import COORDINATOR_EVENTS, GROUP_EVENTS, Row, utc
+from toolkit.schema import OFFSETS_LOG, TRANSACTION_LOG, Row, utc
 
 DATA = Path(__file__).parent / "data"
 VERSIONS = ["2.8.2", "3.5.2", "3.9.2", "4.3.1"]  # the last one lives, the others are recorded
@@ -38,10 +38,10 @@ class Files:
     def __init__(self, version: str, folder: Path, texts: dict[str, str]) -> None:
         self.version, self.folder, self.texts = version, folder, texts
 
-    def dumps(self, text: str) -> list[Dump]:
+    def dumps(self, text: str) -> list[DumpChunk]:
         return list(read_dump(lines_of(self.texts[text]), file=text))
 
-    def source(self, dump: Dump) -> Path:
+    def source(self, dump: DumpChunk) -> Path:
         assert dump.path
         return self.folder / Path(dump.path).parent.name / Path(dump.path).name
 
@@ -71,7 +71,7 @@ def scanned(path: Path) -> Headers:
     return np.concatenate([part.headers for part in scan_file(path, crc=True)] or [np.empty(0, HEADER)])
 
 
-def reasons(dumps: list[Dump]) -> set[str]:
+def reasons(dumps: list[DumpChunk]) -> set[str]:
     return {each.reason.partition(":")[0] for dump in dumps for each in dump.scanned.damage}
 
 
@@ -126,18 +126,18 @@ def test_transactions_are_those_of_the_segment(files: Files) -> None:
     assert {row["state"] for row in found.events} >= {"Empty", "Ongoing", "PrepareAbort", "CompleteCommit", None}
     never = NEVER_PRINTED["transactions"] if files.version != "4.3.1" else set()
     assert_same_rows(found.events, rows_of(files.source(found), "transactions"), never=never)
-    assert COORDINATOR_EVENTS.arrow(found.events).num_rows == len(found.events)
-    assert not found.group_events
+    assert TRANSACTION_LOG.arrow(found.events).num_rows == len(found.events)
+    assert not found.offsets_log
 
 
 @pytest.mark.lab
 def test_offsets_are_those_of_the_segment(files: Files) -> None:
     (found,) = files.dumps("offsets")
-    assert {row["kind"] for row in found.group_events} == {"offset_commit", "group_metadata"}
-    assert {row["is_transactional"] for row in found.group_events} == {True, False}
+    assert {row["kind"] for row in found.offsets_log} == {"offset_commit", "group_metadata"}
+    assert {row["is_transactional"] for row in found.offsets_log} == {True, False}
     never = NEVER_PRINTED["offsets"] if files.version in {"2.8.2", "3.5.2"} else set()
-    assert_same_rows(found.group_events, rows_of(files.source(found), "offsets"), never=never)
-    assert GROUP_EVENTS.arrow(found.group_events).num_rows == len(found.group_events)
+    assert_same_rows(found.offsets_log, rows_of(files.source(found), "offsets"), never=never)
+    assert OFFSETS_LOG.arrow(found.offsets_log).num_rows == len(found.offsets_log)
     assert not found.events
 
 
@@ -145,8 +145,8 @@ def rows_of(segment: Path, text: str) -> list[Row]:
     data = segment.read_bytes()
     positions = scanned(segment)["position"].tolist()
     if text == "transactions":
-        return [row for at in positions for row in coordinator_events(data, at, txn_state_partition=0)]
-    return [row for at in positions for row in group_events(data, at, group_partition=0)]
+        return [row for at in positions for row in transaction_log(data, at, txn_state_partition=0)]
+    return [row for at in positions for row in offsets_log(data, at, group_partition=0)]
 
 
 def assert_same_rows(found: tuple[Row, ...], expected: list[Row], *, never: set[str]) -> None:
@@ -181,11 +181,11 @@ def test_snapshots_and_aborted_transactions_are_those_of_the_files(files: Files)
             assert [entry[1:] for entry in each.aborted] == [entry[1:] for entry in entries]
 
 
-def as_dumped(state: ProducerState, version: str) -> ProducerState:
+def as_dumped(state: SnapshotEntry, version: str) -> SnapshotEntry:
     """Before 3.1 the time of a producer that has only written markers was not printed."""
     if version != "2.8.2" or state.last_offset is not None:
         return state
-    return ProducerState(state.producer_id, state.producer_epoch, None, None, 0, None, state.coordinator_epoch, None)
+    return SnapshotEntry(state.producer_id, state.producer_epoch, None, None, 0, None, state.coordinator_epoch, None)
 
 
 @pytest.mark.lab
@@ -223,8 +223,8 @@ def test_the_dumps_of_a_published_session() -> None:
     assert data == (0, 256, 0, 15, -1, 1664531387239, 0, 2340232627, 0, 16, 0, -1, 0x10, 0, -1, 2, 1)
     assert marker == (256, 78, 16, 16, -1, 1664531387382, 0, 3122996963, -1, 1, 0, 0, 0x30, 0, COMMIT, 2, 1)
 
-    assert [row["kind"] for row in offsets.group_events] == ["group_metadata", "offset_commit", "group_metadata"]
-    group, commit, empty = offsets.group_events
+    assert [row["kind"] for row in offsets.offsets_log] == ["group_metadata", "offset_commit", "group_metadata"]
+    group, commit, empty = offsets.offsets_log
     assert (group["generation"], group["protocol"]) == (1, "range")
     assert group["member_ids"] == ["consumer-my-group-1-75802c25-7e83-44cb-8249-a7d2e3197e32"]
     assert (empty["generation"], empty["protocol"], empty["member_ids"]) == (2, None, [])
@@ -278,11 +278,11 @@ MARKER = " endTxnMarker: COMMIT coordinatorEpoch: 12"
 LOG = "Dumping /data/orders-1/00000000000000000000.log"
 
 
-def read(*lines: str) -> list[Dump]:
+def read(*lines: str) -> list[DumpChunk]:
     return list(read_dump(f"{line}\n" for line in "\n".join(lines).split("\n")))
 
 
-def positions(dump: Dump) -> list[int]:
+def positions(dump: DumpChunk) -> list[int]:
     return [int(position) for position in dump.scanned.headers["position"]]
 
 
@@ -393,7 +393,7 @@ def test_a_coordinator_record_that_cannot_be_read_is_a_row_that_says_so(text: st
     assert deleted["tombstone"]
     assert damaged["error"].startswith("MALFORMED_LINE: ")
     assert (damaged["offset"], damaged["txn_state_partition"]) == (1, 2)
-    assert COORDINATOR_EVENTS.arrow(found.events).num_rows == 2
+    assert TRANSACTION_LOG.arrow(found.events).num_rows == 2
 
 
 def test_groups_of_the_new_protocols() -> None:
@@ -407,12 +407,12 @@ def test_groups_of_the_new_protocols() -> None:
     ]
     lines = [line for n, text in enumerate(texts) for line in (batch(n), record(n, f" {text}"))]
     (found,) = read(start, *lines)
-    epoch, member, gone, commit = found.group_events
+    epoch, member, gone, commit = found.offsets_log
     assert (epoch["kind"], epoch["generation"], epoch["group_partition"]) == ("consumer_group_metadata", 12, 3)
     assert (member["kind"], member["member_ids"]) == ("consumer_group_member_metadata", ["m"])
     assert (gone["kind"], gone["tombstone"]) == ("consumer_group_current_member_assignment", True)
     assert commit["expire_timestamp"] == utc(1700000000001)
-    assert not any(row["error"] for row in found.group_events)
+    assert not any(row["error"] for row in found.offsets_log)
 
 
 def test_a_snapshot_before_and_since_3_5() -> None:
@@ -425,8 +425,8 @@ def test_a_snapshot_before_and_since_3_5() -> None:
     )
     assert (found.kind, found.topic, found.partition) == ("snapshot", "orders", 1)
     assert found.snapshot == (
-        ProducerState(1, 2, 3, 63, 3, 99, None, 60),
-        ProducerState(4, 5, None, None, 0, 7, 6, None),
+        SnapshotEntry(1, 2, 3, 63, 3, 99, None, 60),
+        SnapshotEntry(4, 5, None, None, 0, 7, 6, None),
     )
 
 
@@ -624,16 +624,16 @@ def key(line: str) -> tuple[int, int]:
     return int(words[words.index("position:") + 1]), int(words[words.index("crc:") + 1])
 
 
-def check(found: Dump, lines: int) -> None:
+def check(found: DumpChunk, lines: int) -> None:
     """What holds for every dump."""
     headers = found.scanned.headers
     assert (np.diff(headers["position"]) >= headers["size"][:-1]).all()
     assert (headers["base_offset"][1:] > headers["last_offset"][:-1]).all()
     for damage in found.scanned.damage:
-        assert isinstance(damage, Damage)
+        assert isinstance(damage, DamagedRange)
         assert 1 <= damage.position <= lines
-    COORDINATOR_EVENTS.arrow(found.events)
-    GROUP_EVENTS.arrow(found.group_events)
+    TRANSACTION_LOG.arrow(found.events)
+    OFFSETS_LOG.arrow(found.offsets_log)
 
 
 def damaged(lines: list[str], chance: random.Random, times: int) -> list[str]:

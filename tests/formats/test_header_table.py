@@ -5,23 +5,22 @@ import struct
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.analysis.histories import histories
+from tests.analysis.random_logs import transaction_history
 from tests.formats.logs import NOON, batch, control_batch, logs, marker, placed
 from tests.formats.written import Segment
 from tests.inverse import headers_of
-from toolkit.formats.batches import CONTROL
-from toolkit.formats.header_table import damage_rows, header_table
-from toolkit.formats.headers import ABORT, COMMIT, HEADER, NO_MARKER, UNREAD_MARKER, Damage, Headers
-from toolkit.formats.scan import scan
+from toolkit.formats.log.batches import CONTROL
+from toolkit.formats.log.header_table import damage_rows, header_table
+from toolkit.formats.log.headers import ABORT, COMMIT, HEADER, NO_MARKER, UNREAD_MARKER, DamagedRange, Headers
+from toolkit.formats.log.scan import scan
 from toolkit.schema import BATCHES
 
 PLACE = {"topic": "orders", "partition": 3, "broker_id": 7, "file": "/logs/orders-3/0.log"}
 
 
-@settings(deadline=None)
 @given(logs, st.booleans())
 def test_the_table_has_the_declared_columns_whatever_is_in_it(log: list[bytes], crc: bool) -> None:
     headers = scan(b"".join(log), crc=crc).headers
@@ -110,7 +109,7 @@ def test_a_time_that_is_not_known_is_null() -> None:
 
 
 def test_damage_is_a_row_with_an_error_and_no_header() -> None:
-    rows = damage_rows([Damage(10, 5, "TORN_TAIL: the bytes end.")], **PLACE)  # type: ignore[arg-type]
+    rows = damage_rows([DamagedRange(10, 5, "TORN_TAIL: the bytes end.")], **PLACE)  # type: ignore[arg-type]
     table = BATCHES.arrow(rows)
     (row,) = table.to_pylist()
     said = {name: value for name, value in row.items() if value is not None}
@@ -134,7 +133,6 @@ def in_microseconds(table: pa.Table) -> pa.Table:
     return table.cast(pa.schema([pa.field(name, type_) for name, type_ in zip(table.column_names, types, strict=True)]))
 
 
-@settings(deadline=None)
 @given(logs, st.booleans())
 def test_rows_of_any_log_are_the_headers_again(log: list[bytes], crc: bool) -> None:
     headers = scan(b"".join(log), crc=crc).headers
@@ -142,8 +140,7 @@ def test_rows_of_any_log_are_the_headers_again(log: list[bytes], crc: bool) -> N
     assert headers_of(in_microseconds(header_table(headers))).tolist() == kept(headers).tolist()
 
 
-@settings(deadline=None)
-@given(histories)
+@given(transaction_history)
 def test_rows_of_any_history_are_the_headers_again(headers: Headers) -> None:
     assert headers_of(header_table(headers)).tolist() == kept(headers).tolist()
 

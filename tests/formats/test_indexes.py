@@ -4,19 +4,18 @@ import struct
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.brokers import by_tier
 from tests.formats.broker_files import FOLDER, VERSIONS, BrokerFiles, broker_files
-from toolkit.formats.batches import BatchHeader, read_header
-from toolkit.formats.folders import segment_base_offset
-from toolkit.formats.headers import Damage
-from toolkit.formats.indexes import AbortedTxn, read_offset_index, read_time_index, read_txn_index
+from toolkit.formats.files.file_names import segment_base_offset
+from toolkit.formats.files.index_files import AbortedTxn, read_offset_index, read_time_index, read_txn_index
+from toolkit.formats.log.batches import BatchHeader, read_header
+from toolkit.formats.log.headers import DamagedRange
 
 SIZE = 34  # bytes of an entry of a .txnindex
 
-unhurried = settings(deadline=None)  # what comes out is tested, not how fast this machine is
 
 OFFSETS = st.integers(0, 2**62)
 
@@ -40,7 +39,7 @@ def write_txn_index(transactions: list[AbortedTxn]) -> bytes:
     return b"".join(struct.pack(">hqqqq", *transaction[1:]) for transaction in transactions)
 
 
-def covered(found: list[AbortedTxn], damage: list[Damage]) -> bool:
+def covered(found: list[AbortedTxn], damage: list[DamagedRange]) -> bool:
     """Whether every byte is told of, once."""
     parts = sorted([(each.position, SIZE) for each in found] + [(each.position, each.size) for each in damage])
     ends = [0, *(position + size for position, size in parts)]
@@ -95,7 +94,6 @@ def test_a_real_txn_index_cut_at_every_byte(files: BrokerFiles) -> None:
         assert covered(found, damage)
 
 
-@unhurried
 @given(aborted(), st.integers(0, 100))
 def test_aborted_transactions_come_back(transactions: list[AbortedTxn], zeros: int) -> None:
     found, damage = read_txn_index(memoryview(bytearray(write_txn_index(transactions) + bytes(zeros))))
@@ -103,7 +101,6 @@ def test_aborted_transactions_come_back(transactions: list[AbortedTxn], zeros: i
     assert [(each.size, each.reason[:9]) for each in damage] == [(zeros, "TORN_TAIL")] * (zeros > 0)
 
 
-@unhurried
 @given(aborted(min_size=1), st.data())
 def test_a_damaged_entry_costs_no_other(transactions: list[AbortedTxn], data: st.DataObject) -> None:
     """One that still looks right may outweigh one other, where the order cannot tell which of the two is wrong."""
@@ -117,7 +114,6 @@ def test_a_damaged_entry_costs_no_other(transactions: list[AbortedTxn], data: st
     assert len(set(transactions) - set(found)) <= 1 + any(each.position != which * SIZE for each in damage)
 
 
-@unhurried
 @given(st.binary(max_size=300))
 def test_any_bytes_are_entries_or_damage(data: bytes) -> None:
     found, damage = read_txn_index(data)
@@ -145,16 +141,16 @@ def test_damage_says_what_is_wrong(wrong: tuple[int, ...], why: str) -> None:
     entries = [*sound[:2], wrong, *sound[2:]]
     found, damage = read_txn_index(b"".join(struct.pack(">hqqqq", *entry) for entry in entries))
     assert [each[1:] for each in found] == sound
-    assert damage == [Damage(68, 34, f"CORRUPT_ENTRY: The entry at byte 68 is no aborted transaction: {why}.")]
+    assert damage == [DamagedRange(68, 34, f"CORRUPT_ENTRY: The entry at byte 68 is no aborted transaction: {why}.")]
 
 
 def test_torn_tails_say_what_they_are() -> None:
     entry = struct.pack(">hqqqq", 0, 1, 3, 6, 7)
     assert read_txn_index(entry + entry[:5])[1] == [
-        Damage(34, 5, "TORN_TAIL: The last 5 bytes are an incomplete entry, as a crash leaves them.")
+        DamagedRange(34, 5, "TORN_TAIL: The last 5 bytes are an incomplete entry, as a crash leaves them.")
     ]
     assert read_txn_index(entry + bytes(70))[1] == [
-        Damage(34, 70, "TORN_TAIL: The last 70 bytes are zeros, as a crash leaves them.")
+        DamagedRange(34, 70, "TORN_TAIL: The last 70 bytes are zeros, as a crash leaves them.")
     ]
     assert read_txn_index(b"") == ([], [])
 
@@ -196,7 +192,6 @@ def test_a_real_index_cut_at_every_byte(files: BrokerFiles, kind: str) -> None:
         assert np.array_equal(read(data[:cut], base_offset=7), whole[: cut // size])
 
 
-@unhurried
 @given(st.binary(max_size=200), st.integers(0, 2**62))
 def test_any_bytes_rise_or_are_left_out(data: bytes, base_offset: int) -> None:
     for index in (read_offset_index(data, base_offset=base_offset), read_time_index(data, base_offset=base_offset)):
@@ -204,7 +199,6 @@ def test_any_bytes_rise_or_are_left_out(data: bytes, base_offset: int) -> None:
         assert (index["offset"] >= base_offset).all()
 
 
-@unhurried
 @given(st.lists(st.tuples(st.integers(1, 1000), st.integers(1, 1000)), max_size=20), st.integers(0, 2**62), st.data())
 def test_a_damaged_entry_is_left_out(steps: list[tuple[int, int]], base_offset: int, data: st.DataObject) -> None:
     """What is left is what was written, but for the damaged entry itself where it still fits."""

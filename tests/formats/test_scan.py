@@ -12,20 +12,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.formats.logs import assert_accounted, batch, control_batch, joined, logs, marker, placed, positions
 from tests.formats.written import Segment
-from toolkit.formats import checksum, hop
-from toolkit.formats.batches import HEADER_SIZE, read_header
-from toolkit.formats.headers import ABORT, COMMIT, HEADER, NO_MARKER, UNREAD_MARKER
-from toolkit.formats.hop import PLAIN, jitted_kernel
-from toolkit.formats.scan import scan, scan_file
+from toolkit.formats.log import batch_positions, checksum
+from toolkit.formats.log.batch_positions import PLAIN, jitted_batch_loops
+from toolkit.formats.log.batches import HEADER_SIZE, read_header
+from toolkit.formats.log.headers import ABORT, COMMIT, HEADER, NO_MARKER, UNREAD_MARKER
+from toolkit.formats.log.scan import scan, scan_file
 from toolkit.lab import Kafka
 
 DATA = Path(__file__).parent / "data" / "dumps"
-unhurried = settings(deadline=None)
 
 
 def raw(number: int | None) -> int:
@@ -77,7 +76,6 @@ def test_headers_of_recorded_segments_are_what_read_header_says(path: Path) -> N
     assert_equals_read_header(path.read_bytes())
 
 
-@unhurried
 @given(logs)
 def test_headers_of_any_log_are_complete(log: list[bytes]) -> None:
     found = scan(b"".join(log), crc=True)
@@ -147,7 +145,7 @@ def test_a_control_record_of_any_make_is_read_as_far_as_it_goes(
 
 @pytest.mark.parametrize("form", ["plain", "jitted", "jitted without the C library"])
 def test_a_wrong_checksum_is_a_row_that_says_so(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hop, "PLAIN_BYTES", 1 << 60 if form == "plain" else 0)
+    monkeypatch.setattr(batch_positions, "PLAIN_BYTES", 1 << 60 if form == "plain" else 0)
     if "without" in form:
         monkeypatch.setattr(checksum, "_address", lambda: 0)
     log = placed([batch(seed=seed) for seed in range(5)])
@@ -173,7 +171,6 @@ def test_a_batch_larger_than_the_window_is_summed_up_in_pieces() -> None:
 # Windows, pieces, forms
 
 
-@unhurried
 @given(logs, st.binary(max_size=200), st.integers(1, 1000), st.booleans())
 def test_the_window_makes_no_odds(
     tmp_path_factory: pytest.TempPathFactory, log: list[bytes], tail: bytes, chunk: int, crc: bool
@@ -187,7 +184,6 @@ def test_the_window_makes_no_odds(
     assert joined(parts).damage == whole.damage
 
 
-@unhurried
 @given(logs, st.data())
 def test_a_log_that_comes_bit_by_bit_is_scanned_bit_by_bit(log: list[bytes], data: st.DataObject) -> None:
     whole = b"".join(log)
@@ -212,10 +208,9 @@ def test_what_cannot_be_told_yet_is_left_out() -> None:
 
 
 def both_forms(data: bytes, start: int, call: Callable[..., object]) -> tuple[object, object]:
-    return call(PLAIN, memoryview(data), start), call(jitted_kernel(), np.frombuffer(data, np.uint8).copy(), start)
+    return call(PLAIN, memoryview(data), start), call(jitted_batch_loops(), np.frombuffer(data, np.uint8).copy(), start)
 
 
-@unhurried
 @given(logs, st.lists(st.tuples(st.integers(0, 2000), st.integers(0, 255)), max_size=3), st.integers(0, 300))
 def test_the_compiled_form_says_what_the_plain_one_says(
     log: list[bytes], changes: list[tuple[int, int]], start: int
@@ -225,11 +220,11 @@ def test_the_compiled_form_says_what_the_plain_one_says(
         data[at % len(data)] = byte
     start %= len(data)
 
-    def hops(kernel: hop.Kernel, buf: object, position: int) -> object:
+    def hops(kernel: batch_positions.BatchLoops, buf: object, position: int) -> object:
         found = np.zeros(len(data), np.int64)
         return *kernel.hop(buf, position, len(data), found), found.tolist()
 
-    def searched(kernel: hop.Kernel, buf: object, position: int) -> object:
+    def searched(kernel: batch_positions.BatchLoops, buf: object, position: int) -> object:
         return kernel.search(buf, position, len(data), len(data) + 50)
 
     for call in (hops, searched):
@@ -242,7 +237,7 @@ def test_small_scans_do_without_numba_and_large_ones_do_not() -> None:
 import sys
 from tests.formats.logs import batch
 data = batch(size=1000) * 1000
-from toolkit.formats.scan import scan
+from toolkit.formats.log.scan import scan
 scan(data, crc=True)
 assert "numba" not in sys.modules
 scan(data * 40)
@@ -256,9 +251,9 @@ def test_compiled_code_that_cannot_be_kept_is_used_all_the_same(why: str, tmp_pa
     code = f"""
 import resource
 from tests.formats.logs import batch
-from toolkit.formats import hop
-hop.PLAIN_BYTES = 0
-from toolkit.formats.scan import scan
+from toolkit.formats.log import batch_positions
+batch_positions.PLAIN_BYTES = 0
+from toolkit.formats.log.scan import scan
 if {why == "full disk"}:
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
 assert scan(batch() * 3, crc=True).headers["crc_ok"].tolist() == [1, 1, 1]
@@ -273,7 +268,7 @@ assert scan(batch() * 3, crc=True).headers["crc_ok"].tolist() == [1, 1, 1]
 
 
 def test_many_threads_may_scan_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hop, "PLAIN_BYTES", 0)
+    monkeypatch.setattr(batch_positions, "PLAIN_BYTES", 0)
     logs = [b"".join(placed([batch(seed=seed * 100 + i) for i in range(50)])) for seed in range(8)]
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda log: scan(log, crc=True), logs * 10))
@@ -327,7 +322,7 @@ def test_what_cannot_be_read_says_why(tmp_path: Path) -> None:
 def test_a_disk_that_fails_half_way_leaves_what_was_read(
     log_file: tuple[Path, list[bytes]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from toolkit.formats import log_bytes
+    from toolkit.formats.log import log_bytes
 
     path, log = log_file
     bad_sector = len(log[0]) + len(log[1]) + len(log[2])
@@ -399,7 +394,7 @@ def test_memory_does_not_grow_with_a_batch(tmp_path: Path) -> None:
         file.truncate(len(batch()) + 12 + 2**31 - 1)
     code = f"""
 import resource
-from toolkit.formats.scan import scan_file
+from toolkit.formats.log.scan import scan_file
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 parts = list(scan_file({str(path)!r}))
 assert [len(part.headers) for part in parts] == [2], parts

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from tests.formats.logs import assert_accounted, batch, control_batch, joined, logs, marker, placed, positions
 from tests.tiers import fuzzed
-from toolkit.formats.headers import COMMIT, Scanned
-from toolkit.formats.scan import scan, scan_file
+from toolkit.formats.log.headers import COMMIT, ScanResult
+from toolkit.formats.log.scan import scan, scan_file
 
 SEGMENTS = [
     *(Path(__file__).parent / "data" / "dumps").rglob("*.log"),
@@ -23,7 +23,7 @@ SEGMENTS = [
 fuzz = fuzzed(300, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 
-def names(found: Scanned) -> list[str]:
+def names(found: ScanResult) -> list[str]:
     """What the damage is, without the sentences."""
     return [each.reason.partition(":")[0] for each in found.damage]
 
@@ -76,7 +76,7 @@ def test_a_batch_of_which_only_the_first_part_reached_the_disk_is_none(crc: bool
 # Contradictions in the middle
 
 
-def damaged(at: int, field: bytes, *, of: int = 2) -> tuple[list[bytes], Scanned]:
+def damaged(at: int, field: bytes, *, of: int = 2) -> tuple[list[bytes], ScanResult]:
     """A log of five batches, one of them with other bytes somewhere."""
     log = placed([batch(seed=seed, size=100) for seed in range(5)])
     log[of] = log[of][:at] + field + log[of][at + len(field) :]
@@ -225,18 +225,18 @@ def change(data: bytes, what: Change) -> bytes:
     return data[:at] + bytes(len(part)) + data[at + len(part) :]
 
 
-def assert_sound_batches_are_found(data: bytes, log: list[bytes], found: Scanned) -> None:
+def assert_sound_batches_are_found(data: bytes, log: list[bytes], found: ScanResult) -> None:
     """Every whole batch is there, but for one that another covers.
 
     That one has the right checksum too, where a copy cut short goes on in the next by chance; or its length is wrong
     and fits by chance.
     """
-    spans = {int(row["position"]): int(row["position"] + row["size"]) for row in found.headers}
+    log_transactions = {int(row["position"]): int(row["position"] + row["size"]) for row in found.headers}
     for each in set(log):
         at = data.find(each)
         while at >= 0:
-            covered = any(start < at < end for start, end in spans.items())
-            assert covered or spans.get(at) == at + len(each), (at, found)
+            covered = any(start < at < end for start, end in log_transactions.items())
+            assert covered or log_transactions.get(at) == at + len(each), (at, found)
             at = data.find(each, at + 1)
 
 

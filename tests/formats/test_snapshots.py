@@ -5,20 +5,18 @@ import struct
 
 import google_crc32c
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.brokers import by_tier
 from tests.formats.broker_files import VERSIONS, BrokerFiles, broker_files
 from toolkit.errors import DecodeError
-from toolkit.formats.snapshots import ProducerState, read_snapshot
+from toolkit.formats.files.snapshot_files import SnapshotEntry, read_snapshot
 from toolkit.schema import utc
-
-unhurried = settings(deadline=None)  # what comes out is tested, not how fast this machine is
 
 INT16, INT32, INT64 = (st.integers(0, 2 ** (bits - 1) - 1) for bits in (16, 32, 64))
 STATES = st.builds(
-    ProducerState,
+    SnapshotEntry,
     producer_id=INT64,
     producer_epoch=INT16,
     last_sequence=st.none() | INT32,
@@ -35,7 +33,7 @@ def files(request: pytest.FixtureRequest) -> BrokerFiles:
     return broker_files(request.param)
 
 
-def write_snapshot(states: list[ProducerState], *, version: int = 1, count: int | None = None) -> bytes:
+def write_snapshot(states: list[SnapshotEntry], *, version: int = 1, count: int | None = None) -> bytes:
     body = struct.pack(">i", len(states) if count is None else count)
     for state in states:
         numbers = (-1 if number is None else number for number in dataclasses.astuple(state))
@@ -52,7 +50,7 @@ def test_snapshots_of_real_brokers(files: BrokerFiles) -> None:
         assert states == [{key: line.get(key, -1) for key in states[0]} for line in files.dumped[name]]
 
 
-def as_dumped(state: ProducerState) -> dict[str, int]:
+def as_dumped(state: SnapshotEntry) -> dict[str, int]:
     printed = {
         "producerId": state.producer_id,
         "producerEpoch": state.producer_epoch,
@@ -89,17 +87,15 @@ def test_a_real_snapshot_cut_at_every_byte(files: BrokerFiles) -> None:
         assert 0 <= caught.value.position <= size
 
 
-@unhurried
 @given(st.lists(STATES, max_size=5))
-def test_snapshots_come_back(states: list[ProducerState]) -> None:
+def test_snapshots_come_back(states: list[SnapshotEntry]) -> None:
     data = write_snapshot(states)
     assert read_snapshot(data) == tuple(states)
     assert read_snapshot(memoryview(bytearray(data))) == tuple(states)
 
 
-@unhurried
 @given(st.lists(STATES, max_size=5), st.data())
-def test_no_changed_byte_goes_unnoticed(states: list[ProducerState], data: st.DataObject) -> None:
+def test_no_changed_byte_goes_unnoticed(states: list[SnapshotEntry], data: st.DataObject) -> None:
     changed = bytearray(write_snapshot(states))
     for at in data.draw(st.lists(st.integers(0, len(changed) - 1), min_size=1, max_size=4, unique=True)):
         changed[at] ^= data.draw(st.integers(1, 255))
@@ -108,7 +104,6 @@ def test_no_changed_byte_goes_unnoticed(states: list[ProducerState], data: st.Da
     assert 0 <= caught.value.position <= len(changed)
 
 
-@unhurried
 @given(st.binary(max_size=200))
 def test_any_other_bytes_are_refused(data: bytes) -> None:
     with pytest.raises(DecodeError):

@@ -17,8 +17,8 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from toolkit.errors import DecodeError
-from toolkit.formats.batch_records import read_records
-from toolkit.formats.batches import BatchHeader, read_header
+from toolkit.formats.log.batch_records import read_records
+from toolkit.formats.log.batches import BatchHeader, read_header
 from toolkit.lab import Kafka
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")

@@ -14,8 +14,8 @@ from toolkit.lab import Kafka
 from toolkit.lab.consumer import blocked_consumer
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS
 from toolkit.schema import FINDINGS
-from toolkit.sources.cluster import Cluster
-from toolkit.views.rows import json_pieces
+from toolkit.sources.live.cluster import Cluster
+from toolkit.views.row_formats import json_pieces
 
 AGE = 200.0  # seconds
 

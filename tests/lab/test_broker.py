@@ -16,10 +16,10 @@ from confluent_kafka.cimpl import NewTopic
 
 from tests.brokers import by_tier
 from tests.process import PATIENCE_S, started
-from toolkit.errors import LabError, NotFound, UsageError
+from toolkit.errors import LabError, NotFound, SetupError, UsageError
 from toolkit.lab import Kafka
 from toolkit.lab.jars import fetch_jars
-from toolkit.lab.settings import free_ports
+from toolkit.lab.server_properties import free_ports
 
 pytestmark = pytest.mark.lab
 
@@ -274,8 +274,8 @@ def test_a_port_that_somebody_takes_is_no_obstacle(monkeypatch: pytest.MonkeyPat
 def test_no_java_is_said_before_anything_is_fetched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr("toolkit.lab.java.find_spec", lambda name: None)
-    with pytest.raises(LabError, match=r"^The lab needs Java 17 or newer"):
+    monkeypatch.setattr("toolkit.java.java_runtime.find_spec", lambda name: None)
+    with pytest.raises(SetupError, match=r"^The lab needs Java 17 or newer"):
         Kafka().start()
 
 

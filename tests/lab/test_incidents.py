@@ -9,26 +9,42 @@ from confluent_kafka import Consumer, TopicPartition
 
 from tests.brokers import NEWEST, on_cluster
 from tests.incident_matrix import VERSIONS
-from toolkit.analysis.verdicts import VERDICTS
+from toolkit.analysis.diagnosis.verdicts import VERDICTS
 from toolkit.errors import LabError, UsageError
 from toolkit.lab import Kafka, incidents
-from toolkit.lab.ask import Open, Refused, answer, config_of, leader, offsets, open_transactions, transaction, until
 from toolkit.lab.consumer import BlockedConsumer, blocked_consumer
 from toolkit.lab.incidents import (
     EVERYDAY,
     INCIDENTS,
     NEGLECTFUL,
+    ClusterSetup,
     Incident,
-    Setup,
-    Staged,
+    StagedIncident,
 )
 from toolkit.lab.producer import TxnProducer, write_committed
-from toolkit.lab.staging import Steady
-from toolkit.sources import wire
-from toolkit.sources.wire import Wire
+from toolkit.lab.queries import (
+    LeaderTransaction,
+    RequestRefused,
+    answer,
+    config_of,
+    leader,
+    offsets,
+    open_transactions,
+    transaction,
+    until,
+)
+from toolkit.lab.staging import SteadyClient
+from toolkit.sources.live.client import messages
+from toolkit.sources.live.client.broker_client import BrokerClient
 
 CASES = [
-    on_cluster(version, incident.setup, incident, id=f"{version}-{name}")
+    on_cluster(
+        version,
+        incident.setup,
+        incident,
+        id=f"{version}-{name}",
+        marks=[] if version == NEWEST else [pytest.mark.full],  # the matrix stages them on 3.5.2, too
+    )
     for name, incident in INCIDENTS.items()
     for version in (VERSIONS if incident.setup is EVERYDAY else (NEWEST,))
 ]
@@ -60,19 +76,19 @@ COORDINATOR = {  # its state for the transaction of the incident, and whether it
 
 
 @pytest.fixture
-def cluster(lab: Kafka) -> Iterator[Wire]:
+def cluster(lab: Kafka) -> Iterator[BrokerClient]:
     """A wire that asks broker 1, which no incident stops."""
-    with Steady(config_of(lab)) as opened:
+    with SteadyClient(config_of(lab)) as opened:
         yield opened
 
 
-def on(setup: Setup) -> pytest.MarkDecorator:
+def on(setup: ClusterSetup) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("lab", [on_cluster(NEWEST, setup, id=setup.name)], indirect=True)
 
 
 @pytest.mark.lab
 @on(NEGLECTFUL)
-def test_a_neglectful_coordinator_leaves_a_transaction_open_past_its_timeout(lab: Kafka, cluster: Wire) -> None:
+def test_a_neglectful_coordinator_leaves_a_transaction_open_past_its_timeout(lab: Kafka, cluster: BrokerClient) -> None:
     with INCIDENTS["overdue"](lab, timeout_ms=100) as staged:
 
         def age() -> dt.timedelta:
@@ -85,7 +101,7 @@ def test_a_neglectful_coordinator_leaves_a_transaction_open_past_its_timeout(lab
 
 @pytest.mark.lab
 @pytest.mark.parametrize(("lab", "incident"), CASES, indirect=["lab"])
-def test_it_stands_as_described_and_ends_as_it_should(lab: Kafka, cluster: Wire, incident: Incident) -> None:
+def test_it_stands_as_described_and_ends_as_it_should(lab: Kafka, cluster: BrokerClient, incident: Incident) -> None:
     with incident(lab) as staged:
         everything = (staged, *staged.also)
         start, stable, high = offsets(cluster, staged.topic, staged.partition)
@@ -116,15 +132,15 @@ def test_it_stands_as_described_and_ends_as_it_should(lab: Kafka, cluster: Wire,
         assert stable == high
 
 
-def in_words(staged: Staged) -> tuple[int, int, int]:
+def in_words(staged: StagedIncident) -> tuple[int, int, int]:
     return staged.producer_id, staged.producer_epoch, staged.start_offset
 
 
-def open_in_words(opened: Open) -> tuple[int, int, int]:
+def open_in_words(opened: LeaderTransaction) -> tuple[int, int, int]:
     return opened.producer_id, opened.producer_epoch, opened.start_offset
 
 
-def coordinator_says(cluster: Wire, staged: Staged) -> tuple[str | None, bool]:
+def coordinator_says(cluster: BrokerClient, staged: StagedIncident) -> tuple[str | None, bool]:
     found = transaction(cluster, staged.transactional_id)
     if found is None:
         return None, False
@@ -132,11 +148,11 @@ def coordinator_says(cluster: Wire, staged: Staged) -> tuple[str | None, bool]:
     return found.transaction_state, (staged.topic, staged.partition) in listed
 
 
-def abort(cluster: Wire, staged: Staged) -> None:
+def abort(cluster: BrokerClient, staged: StagedIncident) -> None:
     """Write an abort marker, as the leader's own words ask for it; the LSO is the next one's start or the end then."""
     where = staged.topic, staged.partition
     (opened,) = [each for each in open_transactions(cluster, *where) if each.producer_id == staged.producer_id]
-    marker = wire.WriteTxnMarkers.WritableTxnMarker
+    marker = messages.WriteTxnMarkers.WritableTxnMarker
     one = marker(
         producer_id=opened.producer_id,
         producer_epoch=opened.producer_epoch,
@@ -146,7 +162,7 @@ def abort(cluster: Wire, staged: Staged) -> None:
     )
     answer(
         cluster,
-        lambda: wire.WriteTxnMarkers(markers=[one], max_version=1),
+        lambda: messages.WriteTxnMarkers(markers=[one], max_version=1),
         of=staged.name,
         to=lambda: leader(cluster, *where),
         codes=lambda message: [message.markers[0].topics[0].partitions[0].error_code],
@@ -159,7 +175,9 @@ def abort(cluster: Wire, staged: Staged) -> None:
 
 @pytest.mark.lab
 @on(EVERYDAY)
-def test_a_read_committed_consumer_is_blocked_until_the_marker_and_then_reads_on(lab: Kafka, cluster: Wire) -> None:
+def test_a_read_committed_consumer_is_blocked_until_the_marker_and_then_reads_on(
+    lab: Kafka, cluster: BrokerClient
+) -> None:
     staged = INCIDENTS["late_message"](lab)
     behind = write_committed(cluster, staged.topic, staged.partition, records=3)
     with blocked_consumer(lab, staged.topic, "billing") as billing:
@@ -173,7 +191,7 @@ def test_a_read_committed_consumer_is_blocked_until_the_marker_and_then_reads_on
 
 @pytest.mark.lab
 @on(EVERYDAY)
-def test_the_committed_offset_of_a_group_stands_at_the_marker(lab: Kafka, cluster: Wire) -> None:
+def test_the_committed_offset_of_a_group_stands_at_the_marker(lab: Kafka, cluster: BrokerClient) -> None:
     staged = INCIDENTS["marker_only"](lab, group="reader")
     with BlockedConsumer(lab, staged.topic, group="reader") as reader:
         assert (staged.group, reader.position, reader.lag) == ("reader", staged.start_offset + 1, 1)
@@ -194,21 +212,21 @@ def test_the_new_epochs_commit_makes_the_dead_epochs_record_visible(lab: Kafka) 
 
 @pytest.mark.lab
 @on(EVERYDAY)
-def test_the_times_of_records_say_nothing_of_an_age(lab: Kafka, cluster: Wire) -> None:
+def test_the_times_of_records_say_nothing_of_an_age(lab: Kafka, cluster: BrokerClient) -> None:
     now = dt.datetime.now(dt.UTC)
     for name, away in {"old_event_times": dt.timedelta(days=-7), "future_clock": dt.timedelta(minutes=50)}.items():
         with INCIDENTS[name](lab) as staged:
-            asked = wire.DescribeProducers.TopicRequest(name=staged.topic, partition_indexes=[staged.partition])
+            asked = messages.DescribeProducers(partitions={staged.topic: [staged.partition]})
             broker_id = leader(cluster, staged.topic, staged.partition)
-            described = cluster.ask(wire.DescribeProducers(topics=[asked]), broker_id=broker_id)
-            producers = {each.producer_id: each for each in described.topics[0].partitions[0].active_producers}
+            described = cluster.ask(asked, broker_id=broker_id)
+            producers = {each.producer_id: each for each in described.partitions[0].active_producers}
             last = dt.datetime.fromtimestamp(producers[staged.producer_id].last_timestamp / 1000, dt.UTC)
             assert abs(last - now - away) < dt.timedelta(minutes=1)
 
 
 @pytest.mark.lab
 @on(EVERYDAY)
-def test_a_transaction_hangs_on_with_all_its_records_deleted(lab: Kafka, cluster: Wire) -> None:
+def test_a_transaction_hangs_on_with_all_its_records_deleted(lab: Kafka, cluster: BrokerClient) -> None:
     staged = INCIDENTS["head_deleted"](lab, all_of_it=True)
     end = staged.start_offset + 7
     assert offsets(cluster, staged.topic, staged.partition) == (end, end, end), "as if nothing were open"
@@ -219,15 +237,15 @@ def test_a_transaction_hangs_on_with_all_its_records_deleted(lab: Kafka, cluster
 
 @pytest.mark.lab
 @on(EVERYDAY)
-def test_steps_are_refused_in_kafkas_own_words(lab: Kafka, cluster: Wire) -> None:
+def test_steps_are_refused_in_kafkas_own_words(lab: Kafka, cluster: BrokerClient) -> None:
     with INCIDENTS["open_young"](lab) as staged:
         fenced = TxnProducer(cluster, staged.transactional_id)
         fenced.producer_id, fenced.producer_epoch = staged.producer_id, staged.producer_epoch
         TxnProducer(cluster, staged.transactional_id).init()
-        with pytest.raises(Refused, match=r"EndTxn.*PRODUCER_FENCED.*is fenced") as refused:
+        with pytest.raises(RequestRefused, match=r"EndTxn.*PRODUCER_FENCED.*is fenced") as refused:
             fenced.end(commit=True)
         assert refused.value.error == "PRODUCER_FENCED"
-    with pytest.raises(Refused, match=r"EndTxn.*INVALID_TXN_STATE.*no open transaction to end"):
+    with pytest.raises(RequestRefused, match=r"EndTxn.*INVALID_TXN_STATE.*no open transaction to end"):
         TxnProducer(cluster, "idle").init().end(commit=True)
     with pytest.raises(LabError, match=r"INVALID_TRANSACTION_TIMEOUT.*Raise transaction\.max\.timeout\.ms"):
         INCIDENTS["open_long"](lab, timeout_ms=3_600_001)
@@ -235,7 +253,7 @@ def test_steps_are_refused_in_kafkas_own_words(lab: Kafka, cluster: Wire) -> Non
 
 @pytest.mark.lab
 @on(EVERYDAY)
-def test_it_is_staged_where_it_is_asked_for(lab: Kafka, cluster: Wire) -> None:
+def test_it_is_staged_where_it_is_asked_for(lab: Kafka, cluster: BrokerClient) -> None:
     topic = f"orders-{uuid.uuid4().hex[:6]}"
     first = INCIDENTS["never_added"](lab.bootstrap_servers, topic=topic, partition=2, records=5)
     second = INCIDENTS["never_added"](lab.client_config(), topic=topic, partition=2)
@@ -249,7 +267,9 @@ def test_a_broker_that_verifies_refuses_what_would_hang() -> None:
     """KIP-890 at work: the reason why hanging transactions are rare from Kafka 3.6 on."""
     with Kafka(NEWEST) as kafka:
         for name in ("never_added", "late_message", "offsets_never_added", "superseded_elsewhere"):
-            with pytest.raises(Refused, match=r"INVALID_TXN_STATE.*KIP-890.*verification\.enable=false") as refused:
+            with pytest.raises(
+                RequestRefused, match=r"INVALID_TXN_STATE.*KIP-890.*verification\.enable=false"
+            ) as refused:
                 INCIDENTS[name](kafka)
             assert refused.value.error == "INVALID_TXN_STATE"
         INCIDENTS["open_young"](kafka).close()

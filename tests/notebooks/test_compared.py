@@ -27,7 +27,7 @@ def numbered(book: NotebookNode, cell_id: str) -> tuple[str, NotebookNode]:
 def test_an_altered_output_an_altered_claim_and_a_warning_fail_and_nothing_else(tmp_path: Path) -> None:
     """Nor does a checked cell whose count was stripped, which is why the hygiene test asks for counts."""
     book = of_the_sample()
-    shown, cell = numbered(book, "spans")
+    shown, cell = numbered(book, "transactions-table")
     assert is_checked(cell)
     text = cell.outputs[0].data["text/plain"]
     cell.outputs[0].data["text/plain"] = text.replace("commit        20", "commit        21")

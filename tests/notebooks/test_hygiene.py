@@ -12,6 +12,7 @@ from tests.notebooks.books import BOOKS, cleaned, code_cells, is_checked, read, 
 
 MOST_BYTES = 300_000
 MOST_LINES = 12
+UNSEEN = "remove-cell"  # the tag of cells that the docs leave out
 LOCAL = "08_databricks"  # it has a switch of its own in place of a source
 
 by_name = pytest.mark.parametrize("path", BOOKS, ids=lambda path: path.stem)
@@ -73,3 +74,27 @@ def test_every_cell_keeps_its_name(path: Path) -> None:
 def test_it_ends_with_closing(path: Path) -> None:
     *_, last = code_cells(read(path))
     assert ".close()" in last.source or ".stop()" in last.source
+
+
+@by_name
+def test_a_reader_sees_no_assertion_and_misses_no_name(path: Path) -> None:
+    """What proves a notebook is left out of its page, whose other cells do without it."""
+    cells = code_cells(read(path))
+    proofs = [cell for cell in cells if UNSEEN in cell.metadata.get("tags", ())]
+    assert [cell.id for cell in proofs] == [cell.id for cell in cells if cell.id.endswith("-claims")]
+    assert not any(cell.outputs for cell in proofs)
+    seen = [cell for cell in cells if cell not in proofs]
+    asserted = [line for cell in seen for line in lines(cell) if line.lstrip().startswith("assert ")]
+    assert [line for line in asserted if "stop here" not in line] == []  # that one is for the reader
+    assert names([cell.source for cell in proofs], ast.Store) & names([cell.source for cell in seen], ast.Load) <= (
+        names([cell.source for cell in seen], ast.Store)
+    )
+
+
+def names(sources: list[str], context: type[ast.expr_context]) -> set[str]:
+    """Names that code sets, imports included, or reads."""
+    python = [re.sub(r"(?m)^( *)%.*", r"\1pass", source) for source in sources]
+    nodes = [node for source in python for node in ast.walk(ast.parse(source))]
+    found = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, context)}
+    imports = [alias for node in nodes if isinstance(node, ast.Import | ast.ImportFrom) for alias in node.names]
+    return found | {each.asname or each.name for each in imports} if context is ast.Store else found

@@ -6,7 +6,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from toolkit.errors import ToolkitError
-from toolkit.sources.wire import Answer
+from toolkit.formats.protocol.responses import ListedOffset, PartitionProducers, ProducerState
+from toolkit.sources.live.client.broker_response import BrokerResponse
 
 NOW = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
 STATE_TOPIC = "__transaction_state"
@@ -33,7 +34,7 @@ class FakeCluster:
     def brokers(self) -> dict[int, str]:
         return {1: "one:9092", 2: "two:9092"}
 
-    def send(self, requests: Sequence[tuple[int | None, Any]]) -> list[Answer]:
+    def send(self, requests: Sequence[tuple[int | None, Any]]) -> list[BrokerResponse]:
         return [self._answer(broker, request) for broker, request in requests]
 
     def ask(self, request: Any, *, broker_id: int | None = None) -> Any:
@@ -42,14 +43,14 @@ class FakeCluster:
             raise answer.error
         return answer.message
 
-    def _answer(self, broker: int | None, request: Any) -> Answer:
+    def _answer(self, broker: int | None, request: Any) -> BrokerResponse:
         api = str(request.name).removesuffix("Request")
         self.asked.append((api, broker))
         answering = self.replaced.get(api) or getattr(self, api)
         try:
-            return Answer(broker or 1, NOW, message=answering(broker, request))
+            return BrokerResponse(broker or 1, NOW, message=answering(broker, request))
         except ToolkitError as error:
-            return Answer(broker, NOW, error=error)
+            return BrokerResponse(broker, NOW, error=error)
 
     def Metadata(self, broker: int | None, request: Any) -> Node:  # noqa: N802
         names = {topic for topic, _ in self.leaders}
@@ -69,41 +70,25 @@ class FakeCluster:
             return 0 if timestamp == -2 else 100 if request.isolation_level else 150
 
         return Node(
-            topics=[
-                Node(
-                    name=topic.name,
-                    partitions=[self._offset(broker, topic.name, p, offset(p.timestamp)) for p in topic.partitions],
-                )
+            partitions=[
+                self._offset(broker, topic.name, each.partition_index, offset(each.timestamp))
                 for topic in request.topics
+                for each in topic.partitions
             ]
         )
 
-    def _offset(self, broker: int, topic: str, asked: Any, offset: int) -> Node:
-        leader, epoch = self.leaders[topic, asked.partition_index]
-        moved = leader != broker
-        return Node(
-            partition_index=asked.partition_index,
-            error_code=6 if moved else 0,
-            offset=-1 if moved else offset,
-            leader_epoch=-1 if moved else epoch,
-        )
+    def _offset(self, broker: int, topic: str, partition: int, offset: int) -> ListedOffset:
+        leader, epoch = self.leaders[topic, partition]
+        if leader != broker:
+            return ListedOffset(topic, partition, error_code=6, timestamp=-1, offset=-1)
+        return ListedOffset(topic, partition, error_code=0, timestamp=-1, offset=offset, leader_epoch=epoch)
 
     def DescribeProducers(self, broker: int, request: Any) -> Node:  # noqa: N802
         return Node(
-            topics=[
-                Node(
-                    name=topic.name,
-                    partitions=[
-                        Node(
-                            partition_index=p,
-                            error_code=0,
-                            error_message=None,
-                            active_producers=self.open.get((topic.name, p), []),
-                        )
-                        for p in topic.partition_indexes
-                    ],
-                )
+            partitions=[
+                PartitionProducers(topic.name, number, 0, None, self.open.get((topic.name, number), []))
                 for topic in request.topics
+                for number in topic.partition_indexes
             ]
         )
 
@@ -131,9 +116,9 @@ class FakeCluster:
         return Node(error_code=0, responses=[Node(partitions=[Node(error_code=1, records=None)])])
 
 
-def producer(producer_id: int, *, epoch: int = 0, start: int = -1, **more: Any) -> Node:
+def producer(producer_id: int, *, epoch: int = 0, start: int = -1, **more: Any) -> ProducerState:
     fields = {"last_sequence": 3, "last_timestamp": 1_795_262_400_000, "coordinator_epoch": 0}
-    return Node(
+    return ProducerState(
         **{"producer_id": producer_id, "producer_epoch": epoch, "current_txn_start_offset": start, **fields, **more}
     )
 

@@ -19,11 +19,11 @@ import pyarrow.parquet as pq
 from tests.sources.recorded import NINE, files, rows_of, sample
 from tests.tiers import is_full
 from toolkit.schema import RECORDED, Row
-from toolkit.sources.recording import durable
-from toolkit.sources.recording import writer as writer_module
-from toolkit.sources.recording.folder import files_of, read
-from toolkit.sources.recording.names import sample_name
-from toolkit.sources.recording.writer import Writer
+from toolkit.sources.recording import durable_files
+from toolkit.sources.recording import sample_writer as writer_module
+from toolkit.sources.recording.recording_folder import files_of, read
+from toolkit.sources.recording.sample_names import sample_name
+from toolkit.sources.recording.sample_writer import SampleWriter
 
 OPERATIONS = {"open", "os.link", "os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.truncate", "toolkit.exchange"}
 LATER = NINE + dt.timedelta(hours=2)
@@ -38,12 +38,12 @@ Step = Callable[[Path], None]
 
 
 def write(directory: Path) -> None:
-    with Writer(directory) as writer:
+    with SampleWriter(directory) as writer:
         writer.write(NEXT)
 
 
 def merge(directory: Path, now: dt.datetime = LATER) -> None:
-    with Writer(directory) as writer:
+    with SampleWriter(directory) as writer:
         writer_module.TABLES = MERGED
         assert writer.merge(now=now) > 0
 
@@ -53,12 +53,12 @@ def merge_the_day(directory: Path) -> None:
 
 
 def merge_without_exchange(directory: Path) -> None:
-    durable.exchange = lambda one, other: False
+    durable_files.exchange = lambda first, second: False
     merge(directory)
 
 
 def start(directory: Path) -> None:
-    Writer(directory).close()
+    SampleWriter(directory).close()
 
 
 def half_merged(directory: Path) -> None:
@@ -112,22 +112,22 @@ def plainly(directory: Path, table: str) -> list[Row]:
 
 def check(directory: Path, where: str, tables: Iterable[str], *, may_be_away: bool) -> None:
     """What was written is there once, for every reader; of what was in flight all, or nothing that counts."""
-    whole = {row["sample"] for row in read(directory, "samples").to_pylist()}
+    whole = {row["sampled_at"] for row in read(directory, "samples").to_pylist()}
     samples = [each for each in (*WRITTEN, NEXT) if each.due in whole]
     assert len(samples) >= len(WRITTEN), f"{where}: lost {len(WRITTEN) - len(samples)} samples"
     for table in tables:
         expected = rows_of(samples, table).to_pylist()
-        found = [row for row in read(directory, table).to_pylist() if row["sample"] in whole]
+        found = [row for row in read(directory, table).to_pylist() if row["sampled_at"] in whole]
         assert found == expected, f"{where}: {table} has {len(found)} rows, not {len(expected)}"
         if may_be_away and not (directory / table).exists():
             continue
-        plain = [row for row in plainly(directory, table) if row["sample"] in whole]
+        plain = [row for row in plainly(directory, table) if row["sampled_at"] in whole]
         assert sorted(map(str, plain)) == sorted(map(str, expected)), f"{where}: {table} read plainly"
 
 
 def check_restarted(directory: Path, where: str) -> None:
     """Started again nothing is hidden or half there, and the sample can be written, once."""
-    with Writer(directory) as writer:
+    with SampleWriter(directory) as writer:
         left = [name for name in files(directory) if "/." in f"/{name}" and name != ".lock"]
         assert not left, f"{where}: {left}"
         due = {each.due for each in (*WRITTEN, NEXT) if writer.has(each.due)}
@@ -138,11 +138,11 @@ def check_restarted(directory: Path, where: str) -> None:
         assert read(directory, table).equals(rows_of([*WRITTEN, NEXT], table)), f"{where}: {table} after a restart"
 
 
-def main(scene: str, scratch: Path) -> None:
+def main(context: str, scratch: Path) -> None:
     os.fsync = lambda fd: None  # it takes most of the time, and what is killed here is not the machine
-    before, step = SCENES[scene]
+    before, step = SCENES[context]
     written = scratch / "written"
-    with Writer(written) as writer:
+    with SampleWriter(written) as writer:
         for each in WRITTEN:
             assert writer.write(each)
     in_a_child(before, written)
@@ -151,9 +151,9 @@ def main(scene: str, scratch: Path) -> None:
         directory = Path(tempfile.mkdtemp(dir=scratch)) / "recording"
         shutil.copytree(written, directory)
         was_killed = killed_before(operation, step, directory)
-        where = f"{scene}, killed before operation {operation}" if was_killed else f"{scene}, not killed"
+        where = f"{context}, killed before operation {operation}" if was_killed else f"{context}, not killed"
         tables = MERGED if step in {merge, merge_the_day, merge_without_exchange} else RECORDED
-        check(directory, where, tables, may_be_away=scene in {"merge_without_exchange", "start"})
+        check(directory, where, tables, may_be_away=context in {"merge_without_exchange", "start"})
         check_restarted(directory, where)
         shutil.rmtree(directory)
         operation += EVERY

@@ -9,8 +9,10 @@ from pathlib import Path
 
 from google_crc32c import value as crc32c
 
-from toolkit.formats.batches import write_batch
-from toolkit.formats.records import STATES, coordinator_partition
+from toolkit import Cluster
+from toolkit.formats.coordinator.transaction_log_records import STATES, coordinator_partition
+from toolkit.formats.log.batches import write_batch
+from toolkit.lab.queries import until
 
 META = "meta.properties"
 CLUSTER = "xRkncQT9TEa2WI1kTHANEQ"
@@ -20,9 +22,9 @@ SEGMENT = "00000000000000000000.log"
 HIGH_WATERMARK, CLEANED = "replication-offset-checkpoint", "cleaner-offset-checkpoint"
 
 
-def after(**span: float) -> dt.datetime:
+def after(**log_transaction: float) -> dt.datetime:
     """So long after noon."""
-    return NOON + dt.timedelta(**span)
+    return NOON + dt.timedelta(**log_transaction)
 
 
 def write_root(path: Path, *, broker_id: int = 1, cluster_id: str = CLUSTER) -> Path:
@@ -143,3 +145,9 @@ def write_state_topic(root: Path, batches: Mapping[int, Sequence[bytes]] = {}, *
 def _key(transactional_id: str) -> bytes:
     name = transactional_id.encode()
     return struct.pack(">hh", 0, len(name)) + name
+
+
+def wait_for_checkpoint(cluster: Cluster, root: Path, topic: str) -> None:
+    """Until the high watermark of a topic's first partition is in its file."""
+    line = f"{topic} 0 {cluster.partition_rows(topics=[topic], partitions=[0])[0]['high_watermark']}"
+    until(lambda: True if line in (root / HIGH_WATERMARK).read_text().splitlines() else None, awaited=line)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tests.analysis.build import look, partition, producer, transaction
-from toolkit.analysis.sampled import judge_sample
+from tests.analysis.build import observation, partition, producer, transaction
+from toolkit.analysis.history.sample_findings import judge_sample
 from toolkit.schema import RECORDED
-from toolkit.sources.recording.looks import look_rows
+from toolkit.sources.recording.observation_rows import observation_rows
 from toolkit.sources.recording.sample import Sample
 
 __all__ = ["NINE", "rows_of", "sample"]
@@ -21,7 +21,7 @@ NINE = dt.datetime(2026, 11, 21, 9, tzinfo=dt.UTC)
 def sample(due: dt.datetime, *, partitions: int = 2, error: str | None = None) -> Sample:
     """A sample in which a transaction hangs on partition 0 of orders."""
     one = replace(
-        look(
+        observation(
             transaction(8, state="Empty", on=()),
             partitions=[
                 partition(number=number, lso=100 if number == 0 else 150, observed_at=due)
@@ -31,15 +31,15 @@ def sample(due: dt.datetime, *, partitions: int = 2, error: str | None = None) -
         ),
         observed_at=due,
     )
-    tables = look_rows(one, due=due)
+    tables = observation_rows(one, due=due)
     rows = judge_sample(one, replace(one, observed_at=due - dt.timedelta(seconds=10)))
     (row,) = tables["samples"]
     return Sample(
         due=due,
-        look=one,
+        observation=one,
         tables={
             **tables,
-            "findings": [{"sample": due, **row} for row in rows],
+            "findings": [{"sampled_at": due, **row} for row in rows],
             "late_transactions": [],
             "samples": [{**row, "interval_ms": 10_000, "seconds": 0.5, "error": error}],
         },

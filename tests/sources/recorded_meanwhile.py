@@ -5,13 +5,13 @@ import sys
 from pathlib import Path
 
 from tests.sources.recorded import NINE, sample
-from toolkit.sources.recording.writer import Writer
+from toolkit.sources.recording.sample_writer import SampleWriter
 
 EVERY = dt.timedelta(minutes=15)
 
 
 def main(directory: Path, count: int) -> None:
-    with Writer(directory) as writer:
+    with SampleWriter(directory) as writer:
         for each in range(count):
             due = NINE + each * EVERY
             writer.write(sample(due))

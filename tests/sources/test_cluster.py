@@ -11,12 +11,12 @@ from confluent_kafka import Consumer, TopicPartition
 from toolkit import Cluster
 from toolkit.errors import BrokerError, NotFound, UsageError
 from toolkit.lab import Kafka
-from toolkit.lab.ask import until
 from toolkit.lab.consumer import blocked_consumer
-from toolkit.lab.incidents import INCIDENTS, Staged
+from toolkit.lab.incidents import INCIDENTS, StagedIncident
 from toolkit.lab.producer import TxnProducer, write_committed
+from toolkit.lab.queries import until
 from toolkit.schema import COORDINATORS, FINDINGS, PARTITIONS, PRODUCERS, TRANSACTIONS
-from toolkit.sources import wire
+from toolkit.sources.live.client import messages
 
 pytestmark = pytest.mark.lab
 
@@ -28,7 +28,7 @@ def cluster(kafka: Kafka) -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="module")
-def opened(kafka: Kafka) -> Iterator[Staged]:
+def opened(kafka: Kafka) -> Iterator[StagedIncident]:
     """A healthy transaction, open on partition 0 of a topic with two partitions."""
     with INCIDENTS["open_young"](kafka) as staged:
         yield staged
@@ -38,19 +38,19 @@ def opened(kafka: Kafka) -> Iterator[Staged]:
 def id_of(cluster: Cluster) -> Callable[..., TxnProducer]:
     """Producers with ids of a prefix that no other test has."""
     prefix = uuid.uuid4().hex[:8]
-    return lambda name, **options: TxnProducer(cluster.wire, f"{prefix}-{name}", **options).init()
+    return lambda name, **options: TxnProducer(cluster.client, f"{prefix}-{name}", **options).init()
 
 
-def test_every_table_has_its_declared_columns(cluster: Cluster, opened: Staged) -> None:
-    assert list(cluster.partitions([opened.topic]).columns) == PARTITIONS.names
-    assert list(cluster.producers([opened.topic]).columns) == PRODUCERS.names
+def test_every_table_has_its_declared_columns(cluster: Cluster, opened: StagedIncident) -> None:
+    assert list(cluster.partitions(topics=[opened.topic]).columns) == PARTITIONS.names
+    assert list(cluster.producers(topics=[opened.topic]).columns) == PRODUCERS.names
     assert list(cluster.transactions().columns) == TRANSACTIONS.names
     assert list(cluster.coordinators().columns) == COORDINATORS.names
-    assert list(cluster.findings([opened.topic]).columns) == FINDINGS.names
+    assert list(cluster.findings(topics=[opened.topic]).columns) == FINDINGS.names
 
 
-def test_offsets_of_a_held_partition(cluster: Cluster, opened: Staged) -> None:
-    held, free = cluster.partition_rows([opened.topic])
+def test_offsets_of_a_held_partition(cluster: Cluster, opened: StagedIncident) -> None:
+    held, free = cluster.partition_rows(topics=[opened.topic])
     assert (held["topic"], held["partition"], held["leader"], held["replicas"]) == (opened.topic, 0, 1, [1])
     start = opened.start_offset
     assert (held["log_start_offset"], held["last_stable_offset"]) == (0, start)
@@ -59,58 +59,64 @@ def test_offsets_of_a_held_partition(cluster: Cluster, opened: Staged) -> None:
     assert dt.datetime.now(dt.UTC) - held["observed_at"] < dt.timedelta(seconds=5)
 
 
-def test_all_topics_are_shown_internal_ones_included(cluster: Cluster, opened: Staged) -> None:
+def test_all_topics_are_shown_internal_ones_included(cluster: Cluster, opened: StagedIncident) -> None:
     topics = {row["topic"] for row in cluster.partition_rows()}
     assert {opened.topic, "__transaction_state"} <= topics
 
 
-def test_partitions_are_numbers_of_topics_or_pairs(cluster: Cluster, opened: Staged) -> None:
-    by_number = cluster.partition_rows([opened.topic], [1])
+def test_partitions_are_numbers_of_topics_or_pairs(cluster: Cluster, opened: StagedIncident) -> None:
+    by_number = cluster.partition_rows(topics=[opened.topic], partitions=[1])
     by_pair = cluster.partition_rows(partitions=[(opened.topic, 1)])
     assert [(row["topic"], row["partition"]) for row in (*by_number, *by_pair)] == [(opened.topic, 1)] * 2
-    assert cluster.partition_rows([]) == []
+    assert cluster.partition_rows(topics=[]) == []
     for arguments in ({"partitions": [0]}, {"topics": [opened.topic], "partitions": [(opened.topic, 0)]}):
         with pytest.raises(UsageError, match=r"^partitions are either numbers, with topics, or pairs"):
             cluster.partition_rows(**arguments)
 
 
-def test_what_the_cluster_does_not_have_is_said(cluster: Cluster, opened: Staged) -> None:
+def test_what_the_cluster_does_not_have_is_said(cluster: Cluster, opened: StagedIncident) -> None:
     with pytest.raises(NotFound, match=r"^The cluster has no topic 'no-such-topic'\.$"):
-        cluster.partitions([opened.topic, "no-such-topic"])
-    with pytest.raises(NotFound, match=rf"^Topic '{opened.topic}' has no partition 7; it has 2, counted from 0\.$"):
-        cluster.findings([opened.topic], [0, 7])
+        cluster.partitions(topics=[opened.topic, "no-such-topic"])
+    with pytest.raises(NotFound, match=rf"^Topic '{opened.topic}' has no partition 7: it has 0 to 1\.$"):
+        cluster.findings(topics=[opened.topic], partitions=[0, 7])
     for ask in (cluster.producers, cluster.findings):
         with pytest.raises(NotFound, match=r"^Broker 9 is not in the cluster; it has 1\.$"):
-            ask([opened.topic], broker_id=9)
-    with pytest.raises(BrokerError, match="cannot be seen: INVALID_TOPIC_EXCEPTION"):
-        cluster.partitions(["no/topic"])
+            ask(topics=[opened.topic], broker_id=9)
+    with pytest.raises(BrokerError, match="cannot be described: INVALID_TOPIC_EXCEPTION"):
+        cluster.partitions(topics=["no/topic"])
 
 
-def test_producers_of_a_partition(cluster: Cluster, opened: Staged) -> None:
-    rows = cluster.producer_rows([opened.topic])
+def test_producers_of_a_partition(cluster: Cluster, opened: StagedIncident) -> None:
+    rows = cluster.producer_rows(topics=[opened.topic])
     (row,) = [row for row in rows if row["current_txn_start_offset"] is not None]
     assert (row["topic"], row["partition"]) == (opened.topic, 0)
     assert (row["producer_id"], row["producer_epoch"]) == (opened.producer_id, opened.producer_epoch)
     assert (row["current_txn_start_offset"], row["broker_id"]) == (opened.start_offset, 1)
     assert row["coordinator_epoch"] is None, "it has not written a marker yet: null, not -1"
-    (again,) = [r for r in cluster.producer_rows([opened.topic], broker_id=1) if r["producer_id"] == opened.producer_id]
+    (again,) = [
+        r for r in cluster.producer_rows(topics=[opened.topic], broker_id=1) if r["producer_id"] == opened.producer_id
+    ]
     assert {**again, "observed_at": row["observed_at"]} == row
-    assert cluster.producer_rows([opened.topic], [1]) == [], "a partition without producers has no row"
+    assert cluster.producer_rows(topics=[opened.topic], partitions=[1]) == [], (
+        "a partition without producers has no row"
+    )
 
 
-def test_a_transaction_by_its_coordinator(cluster: Cluster, opened: Staged) -> None:
+def test_a_transaction_by_its_coordinator(cluster: Cluster, opened: StagedIncident) -> None:
     (row,) = cluster.transaction_rows(producer_ids=[opened.producer_id])
     assert (row["transactional_id"], row["state"]) == (opened.transactional_id, "Ongoing")
     assert (row["producer_epoch"], row["timeout_ms"]) == (opened.producer_epoch, 600_000)
     assert row["topic_partitions"] == [{"topic": opened.topic, "partition": 0}]
     assert (row["coordinator_id"], row["source"], row["error"]) == (1, "DescribeTransactions", None)
     assert dt.timedelta(0) < row["observed_at"] - row["start_time"] < dt.timedelta(minutes=5)
-    (found,) = cluster.coordinator_rows([opened.transactional_id], [])
+    (found,) = cluster.coordinator_rows(transactional_ids=[opened.transactional_id], groups=[])
     assert (found["partition"], found["coordinator_id"]) == (row["txn_state_partition"], 1)
     assert found["agrees"] is True
 
 
-def test_no_open_transaction_has_no_start(cluster: Cluster, id_of: Callable[..., TxnProducer], opened: Staged) -> None:
+def test_no_open_transaction_has_no_start(
+    cluster: Cluster, id_of: Callable[..., TxnProducer], opened: StagedIncident
+) -> None:
     ended = id_of("ended")
     ended.add(opened.topic, 1)
     ended.send(opened.topic, 1)
@@ -124,18 +130,18 @@ def test_a_pattern_matches_the_whole_id(cluster: Cluster, id_of: Callable[..., T
     name = id_of("payments-7").transactional_id
     assert cluster.transaction_rows(transactional_id_pattern=name[:-1]) == []
     assert len(cluster.transaction_rows(transactional_id_pattern=f"{name[:-1]}[0-9]")) == 1
-    with pytest.raises(UsageError, match=r"^'\[' is no regular expression"):
+    with pytest.raises(UsageError, match=r"^'\[' is not a regular expression"):
         cluster.transactions(transactional_id_pattern="[")
 
 
-def test_states_are_kafkas(cluster: Cluster, opened: Staged) -> None:
+def test_states_are_kafkas(cluster: Cluster, opened: StagedIncident) -> None:
     assert {row["state"] for row in cluster.transaction_rows(states=["Ongoing", "Empty"])} <= {"Ongoing", "Empty"}
-    with pytest.raises(UsageError, match=r"^No such state: Open\. One of CompleteAbort, "):
+    with pytest.raises(UsageError, match=r"^No such state: Open\. Use CompleteAbort, "):
         cluster.transactions(states=["Open"])
 
 
 def test_duration_counts_open_transactions_only(cluster: Cluster, id_of: Callable[..., TxnProducer]) -> None:
-    """Brokers measure from the start of the last transaction, or from -1, in any state (DOMAIN.md P5)."""
+    """Brokers measure from the start of the last transaction, or from -1, in any state."""
     idle = id_of("idle")
     assert cluster.transaction_rows(producer_ids=[idle.producer_id], min_duration_ms=1) == []
     busy = id_of("busy")
@@ -149,7 +155,7 @@ def test_duration_counts_open_transactions_only(cluster: Cluster, id_of: Callabl
     busy.end(commit=False)
 
 
-def test_ids_by_name_each_have_a_row(cluster: Cluster, opened: Staged) -> None:
+def test_ids_by_name_each_have_a_row(cluster: Cluster, opened: StagedIncident) -> None:
     rows = cluster.transaction_rows(transactional_ids=[opened.transactional_id, "nobody", opened.transactional_id])
     known, unknown = sorted(rows, key=lambda row: row["error"] is not None)
     assert (known["transactional_id"], known["state"]) == (opened.transactional_id, "Ongoing")
@@ -162,9 +168,9 @@ def groups(cluster: Cluster) -> None:
     """Until groups can be coordinated: the first question has ``__consumer_offsets`` created."""
 
     def ready() -> bool | None:
-        (found,) = cluster.coordinator_rows((), ["any"])
-        asked = wire.OffsetFetch(group_id="any", topics=[], max_version=7)
-        return True if found["agrees"] and cluster.wire.ask(asked, broker_id=1).error_code == 0 else None
+        (found,) = cluster.coordinator_rows(transactional_ids=(), groups=["any"])
+        asked = messages.OffsetFetch(group_id="any", topics=[], max_version=7)
+        return True if found["agrees"] and cluster.client.ask(asked, broker_id=1).error_code == 0 else None
 
     until(ready, awaited="a group coordinator")
 
@@ -176,33 +182,33 @@ def test_coordinators_of_groups(cluster: Cluster, kafka: Kafka) -> None:
     assert rows["billing"]["topic"] == "__consumer_offsets"
     assert rows["billing"]["agrees"] is True
     assert rows[staged.transactional_id]["key_type"] == "transaction"
-    assert cluster.coordinator_rows((), ()) == []
+    assert cluster.coordinator_rows(transactional_ids=(), groups=()) == []
 
 
-def test_a_second_look_is_only_taken_where_one_may_be_mistaken(cluster: Cluster, opened: Staged) -> None:
+def test_a_second_look_is_only_taken_where_one_may_be_mistaken(cluster: Cluster, opened: StagedIncident) -> None:
     started = time.monotonic()
-    ongoing, clear = cluster.finding_rows([opened.topic], looks_apart=60)
+    ongoing, clear = cluster.finding_rows(topics=[opened.topic], recheck_after=60)
     assert time.monotonic() - started < 30
-    assert (ongoing["verdict"], ongoing["position"], ongoing["groups_held"]) == ("ongoing", 1, None)
+    assert (ongoing["verdict"], ongoing["queue_position"], ongoing["groups_held"]) == ("ongoing", 1, None)
     assert clear["verdict"] == "clear", "a partition that was asked for has a row"
 
 
-def test_a_whole_cluster_shows_no_clear_rows(cluster: Cluster, opened: Staged) -> None:
-    rows = cluster.finding_rows(looks_apart=0)
+def test_a_whole_cluster_shows_no_clear_rows(cluster: Cluster, opened: StagedIncident) -> None:
+    rows = cluster.finding_rows(recheck_after=0)
     assert "clear" not in {row["verdict"] for row in rows}
     assert opened.topic in {row["topic"] for row in rows}
-    assert cluster.finding_rows(broker_id=1, partitions=[(opened.topic, 0)], looks_apart=0)[0]["verdict"] == "ongoing"
+    assert cluster.finding_rows(broker_id=1, partitions=[(opened.topic, 0)], recheck_after=0)[0]["verdict"] == "ongoing"
 
 
 def test_a_topic_deleted_between_the_looks_is_no_hanging_one(cluster: Cluster, kafka: Kafka) -> None:
     staged = INCIDENTS["never_added"](kafka)
-    first = cluster.look([staged.topic])
-    gone = cluster.wire.ask(wire.DeleteTopics(topic_names=[staged.topic], timeout_ms=10_000, max_version=5))
+    first = cluster.observe(topics=[staged.topic])
+    gone = cluster.client.ask(messages.DeleteTopics(topic_names=[staged.topic], timeout_ms=10_000, max_version=5))
     assert [each.error_code for each in gone.responses] == [0]
     deadline = time.monotonic() + 10
     while any(row["topic"] == staged.topic for row in cluster.partition_rows()):
         assert time.monotonic() < deadline
-    second = cluster._look_again(first, [(staged.topic, 0)])
+    second = cluster._recheck(first, [(staged.topic, 0)])
     assert {row["error"].partition(":")[0] for row in second.partitions} == {"UNKNOWN_TOPIC_OR_PARTITION"}
 
 
@@ -212,11 +218,11 @@ def test_groups_that_wait_at_a_held_lso_are_named(cluster: Cluster, kafka: Kafka
     """Markers and aborted records stand between the offset that librdkafka commits and the LSO."""
     with INCIDENTS[incident](kafka) as staged:
         topic = staged.topic
-        write_committed(cluster.wire, topic, 1)
+        write_committed(cluster.client, topic, 1)
         held, elsewhere = f"held-{topic}", f"elsewhere-{topic}"
         with blocked_consumer(kafka, topic, held), blocked_consumer(kafka, topic, elsewhere, partition=1):
-            rows = cluster.finding_rows([topic], [0], looks_apart=0.1)
-    assert [row["groups_held"] for row in rows] == [[held] if row["position"] == 1 else None for row in rows]
+            rows = cluster.finding_rows(topics=[topic], partitions=[0], recheck_after=0.1)
+    assert [row["groups_held"] for row in rows] == [[held] if row["queue_position"] == 1 else None for row in rows]
 
 
 @pytest.mark.usefixtures("groups")
@@ -226,7 +232,7 @@ def test_a_group_that_has_more_to_read_is_not_held(cluster: Cluster, kafka: Kafk
         with blocked_consumer(kafka, staged.topic, group):
             pass
         commit_offset(cluster, group, staged.topic, offset=0)
-        (row,) = cluster.finding_rows([staged.topic], [0], looks_apart=0.1)
+        (row,) = cluster.finding_rows(topics=[staged.topic], partitions=[0], recheck_after=0.1)
     assert row["groups_held"] == []
 
 

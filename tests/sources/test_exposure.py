@@ -1,5 +1,6 @@
 """What keeps transactions from hanging, on real brokers from 2.8 on, and where a right is missing."""
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -10,10 +11,16 @@ from toolkit import Cluster
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import INCIDENTS
 from toolkit.schema import EXPOSURE, Row
-from toolkit.sources.exposure import MEANING
+from toolkit.sources.live.state.kip890_exposure import MEANING
 
 pytestmark = pytest.mark.lab
 
+BUGS = {  # of the minor release, as brokers tell no more; those in brackets depend on the patch
+    "2.8.2": "14055 14402 15449 16352 17507",
+    "3.5.2": "14402 15449 16352 17507",
+    "3.9.2": "(17507) (19690)",
+    "4.3.1": "20357",
+}
 VERSIONS = {  # verification, transaction.version, whether the id's client is known to write as before
     "2.8.2": (None, None),
     "3.5.2": (None, None),
@@ -26,6 +33,16 @@ def values(rows: list[Row]) -> dict[str, str | None]:
     return {row["name"]: row["value"] for row in rows if row["subject"] != "transactional_id"}
 
 
+def bugs(rows: list[Row]) -> str:
+    found = [(row["name"].removeprefix("KAFKA-"), row["exposed"]) for row in rows if row["name"].startswith("KAFKA-")]
+    return " ".join(key if exposed else f"({key})" for key, exposed in found)
+
+
+def release(rows: list[Row]) -> str | None:
+    (value,) = [row["value"] for row in rows if row["name"] == "kafka version"]
+    return value  # type: ignore[no-any-return]
+
+
 @pytest.mark.parametrize("version", by_tier(*VERSIONS))
 def test_what_brokers_of_each_age_tell(version: str) -> None:
     with Kafka(version) as kafka:
@@ -34,7 +51,13 @@ def test_what_brokers_of_each_age_tell(version: str) -> None:
         with Cluster(kafka.bootstrap_servers) as cluster:
             rows = cluster.exposure_rows()
             assert len(cluster.exposure()) == len(rows)
+            named = cluster.exposure_rows(kafka_version=version)
+            contradicted = cluster.exposure_rows(kafka_version="4.1.2")
     assert [row["error"] for row in rows if row["error"]] == []
+    assert (bugs(rows), release(rows)) == (BUGS[version], version.rpartition(".")[0])
+    assert (bugs(named), release(named)) == (re.sub(r" ?\(\d+\)", "", BUGS[version]), version)
+    assert bugs(contradicted) == "20090 20310 20357"
+    assert "API versions are those of" in next(row["means"] for row in contradicted if row["name"] == "kafka version")
     found = values(rows)
     verification, transaction_version = VERSIONS[version]
     assert found["transaction.partition.verification.enable"] == verification
@@ -64,6 +87,8 @@ def test_the_command(kafka: Kafka) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(",".join(EXPOSURE.names))
     assert "verification" in on(kafka, "exposure").stdout
+    assert "KAFKA-20322" in on(kafka, "exposure", "--kafka-version", "4.2.0", "--format", "csv").stdout
+    assert "is no version of Kafka" in on(kafka, "exposure", "--kafka-version", "newest").stderr
 
 
 def test_every_meaning_is_a_sentence() -> None:

@@ -1,15 +1,23 @@
 """The lag of a group on a real broker: what is held from it, and what is only a marker."""
 
-import pytest
+import json
+from typing import Any
 
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from tests.process import on
 from toolkit import Cluster
-from toolkit.analysis.lag import GROUP_LAG
 from toolkit.errors import NotFound
 from toolkit.lab import Kafka
 from toolkit.lab.consumer import blocked_consumer
 from toolkit.lab.incidents import INCIDENTS
+from toolkit.lab.producer import write_committed
+from toolkit.lab.queries import until
 from toolkit.lab.samples import load
+from toolkit.schema import GROUP_LAG, Row
 from toolkit.sources.group_lag import group_lag_frame, group_lag_rows
+from toolkit.sources.live.client import messages
 
 
 @pytest.mark.lab
@@ -54,7 +62,7 @@ def test_a_group_that_nobody_lists_is_not_found(kafka: Kafka) -> None:
 def test_files_tell_the_same_of_a_group() -> None:
     (row,) = group_lag_rows(load("late-message").log_dir(), "billing")
     assert (row["topic"], row["partition"], row["committed_offset"]) == ("orders", 0, 12)
-    assert (row["behind"], row["held"]) == (1, 21)
+    assert (row["behind"], row["held"]) == (0, 21), "the record at 13 was aborted"
     assert row["lag"] == 25 == row["behind"] + row["held"] + row["markers"]
     assert row["error"] is None
 
@@ -68,3 +76,91 @@ def test_files_show_an_offset_that_an_open_transaction_committed() -> None:
 def test_a_group_that_files_do_not_have_is_not_found() -> None:
     with pytest.raises(NotFound, match="have no offset of the group"):
         group_lag_rows(load("orphan").log_dir(), "nobody")
+
+
+@pytest.mark.lab
+def test_where_kafkas_tool_and_the_clients_lag_differ(kafka: Kafka) -> None:
+    """Kafka's tool measures to the high watermark, a read_committed client to the LSO; neither knows of markers."""
+    staged = INCIDENTS["several_open"](kafka)
+    group = f"compared-{staged.topic}"
+    with Cluster(kafka.bootstrap_servers) as cluster:
+        write_committed(cluster.client, staged.topic, 0, records=4)
+        with blocked_consumer(kafka, staged.topic, group):
+            pass
+        settings = kafka.client_config() | {"group.id": group, "isolation.level": "read_committed", "log_level": 0}
+        (row,) = group_lag_rows(cluster, group)
+        client_lag = until(lambda: client_statistics(settings, row), awaited="the client's own lag")
+    done = kafka.run_tool(
+        "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+        *("--bootstrap-server", kafka.bootstrap_servers, "--describe", "--group", group, "--offsets"),
+    )
+    head, line = [line.split() for line in done.stdout.splitlines() if staged.topic in line or "LAG" in line]
+    tool = dict(zip(head, line, strict=False))
+    assert int(tool["CURRENT-OFFSET"]) == row["committed_offset"]
+    assert int(tool["LOG-END-OFFSET"]) == row["high_watermark"]
+    assert int(tool["LAG"]) == row["lag"]
+    assert row["client_lag"] == client_lag
+    assert row["lag"] == row["behind"] + row["held"] + row["markers"]
+    assert row["behind"] == 0
+    assert row["held"] > 0
+    assert row["markers"] > 0
+    assert row["reason"].startswith(f"A read_committed client calls its lag {client_lag}, and {row['held']} records")
+    done_here = on(kafka, "lag", "--group", group)
+    assert done_here.returncode == 0, done_here.stderr
+    assert f"{staged.topic}-0  A read_committed client calls its lag" in done_here.stdout
+    (told,) = json.loads(on(kafka, "lag", "--group", group, "--format", "json").stdout)
+    assert list(told) == GROUP_LAG.names
+    assert (told["lag"], told["held"]) == (row["lag"], row["held"])
+
+
+def client_statistics(settings: dict[str, Any], row: Row) -> int | None:
+    """What librdkafka's statistics call `consumer_lag` for a consumer that goes on from the committed offset."""
+    found: list[int] = []
+
+    def read(text: str) -> None:
+        part = json.loads(text)["topics"].get(row["topic"], {}).get("partitions", {}).get("0", {})
+        if part.get("consumer_lag", -1) >= 0 and part["ls_offset"] >= 0:
+            found.append(part["consumer_lag"])
+
+    consumer = Consumer({**settings, "statistics.interval.ms": 100, "stats_cb": read, "enable.auto.commit": False})
+    try:
+        consumer.assign([TopicPartition(row["topic"], row["partition"])])
+        for _ in range(50):
+            assert consumer.poll(0.1) is None
+            if found:
+                return found[-1]
+    finally:
+        consumer.close()
+    return None
+
+
+@pytest.mark.lab
+@pytest.mark.full
+def test_a_share_group_waits_for_the_lso_only_if_it_is_told_to(kafka: Kafka) -> None:
+    """share.isolation.level is read_uncommitted by default (KIP-932)."""
+    staged = INCIDENTS["never_added"](kafka, records=5)
+    server = ("--bootstrap-server", kafka.bootstrap_servers)
+    for level in ("read_committed", "read_uncommitted"):
+        group = f"shares-{level}-{staged.topic}"
+        config = "share.auto.offset.reset=earliest" + (f",share.isolation.level={level}" if "un" not in level else "")
+        entity = ("--alter", "--entity-type", "groups", "--entity-name", group, "--add-config", config)
+        assert kafka.run_tool("kafka.admin.ConfigCommand", *server, *entity).returncode == 0
+        reads = ("--topic", staged.topic, "--group", group, "--timeout-ms", "8000")
+        kafka.run_tool("org.apache.kafka.tools.consumer.ConsoleShareConsumer", *server, *reads)
+        with Cluster(kafka.bootstrap_servers) as cluster:
+            row = next(row for row in group_lag_rows(cluster, group) if row["partition"] == 0)
+        assert (row["isolation_level"], row["error"]) == (level, None)
+        assert row["behind"] == 0
+        assert row["held"] == (5 if level == "read_committed" else 0)
+        assert row["lag"] == row["held"] + row["markers"]
+        assert on(kafka, "lag", "--group", group).returncode == 0
+
+
+@pytest.mark.lab
+def test_a_topic_that_is_gone_is_an_error_row(kafka: Kafka) -> None:
+    staged = INCIDENTS["marker_only"](kafka)
+    with Cluster(kafka.bootstrap_servers) as cluster:
+        deleted = messages.DeleteTopics(topic_names=[staged.topic], timeout_ms=10_000, max_version=4)
+        cluster.client.ask(deleted, broker_id=1)
+        rows = group_lag_rows(cluster, staged.group)
+    assert [row["error"].partition(":")[0] for row in rows] == ["UNKNOWN_TOPIC_OR_PARTITION"] * len(rows)

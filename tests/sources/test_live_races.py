@@ -42,8 +42,8 @@ def look_on(kafka: Kafka, *, timeout: float, replicas: int, fits: frozenset[str]
     admin = AdminClient({**kafka.client_config(), "log_level": 0})
     admin.create_topics([NewTopic(topic, num_partitions=PARTITIONS, replication_factor=replicas)])[topic].result()
     stop = threading.Event()
-    places = [(topic, partition) for partition in range(PARTITIONS)]
-    workers = [Worker(kafka, places, f"worker-{i}", stop, endings=ENDINGS) for i in range(WORKERS)]
+    topic_partitions = [(topic, partition) for partition in range(PARTITIONS)]
+    workers = [Worker(kafka, topic_partitions, f"worker-{i}", stop, endings=ENDINGS) for i in range(WORKERS)]
     verdicts: Counter[str] = Counter()
     calls = 0
     with Cluster(kafka.bootstrap_servers, timeout=timeout) as cluster:
@@ -52,7 +52,7 @@ def look_on(kafka: Kafka, *, timeout: float, replicas: int, fits: frozenset[str]
         try:
             deadline = time.monotonic() + SECONDS
             while time.monotonic() < deadline:
-                found = cluster.findings(looks_apart=0 if calls % 3 else 1.1)
+                found = cluster.findings(recheck_after=0 if calls % 3 else 1.1)
                 verdicts.update(found["verdict"])
                 wrong = found[~found["verdict"].isin(fits)]
                 assert wrong.empty, wrong.to_json(orient="records", indent=1)

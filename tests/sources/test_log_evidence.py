@@ -6,33 +6,36 @@ import itertools
 import re
 import uuid
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.brokers import NEWEST, OLDER, on_cluster
+from tests.causes import cause_names
 from toolkit import Cluster
-from toolkit.formats.group_records import OFFSETS_TOPIC
-from toolkit.formats.records import coordinator_partition
+from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
+from toolkit.formats.coordinator.transaction_log_records import coordinator_partition
 from toolkit.lab import Kafka
 from toolkit.lab.consumer import blocked_consumer
-from toolkit.lab.incidents import EVERYDAY, INCIDENTS, NEGLECTFUL, Staged
+from toolkit.lab.incidents import EVERYDAY, INCIDENTS, NEGLECTFUL, StagedIncident
 from toolkit.lab.producer import TxnProducer
 from toolkit.schema import Row
-from toolkit.sources import excerpts, log_evidence, wire
+from toolkit.sources.live.client import messages
+from toolkit.sources.live.logs import excerpt_reader, log_evidence
 
 pytestmark = pytest.mark.lab
 
 CAUSES = {
-    "late_message": ["R2"],
-    "late_after_commit": ["R1"],
-    "never_added": ["R3"],
-    "busy_elsewhere": ["R3"],
-    "superseded_elsewhere": ["R3"],
-    "superseded_same_partition": ["R3"],
-    "future_clock": ["R3"],
-    "head_deleted": ["R17", "R3"],
-    "offsets_never_added": ["R3", "R14"],
+    "late_message": ["late-after-abort"],
+    "late_after_commit": ["late-after-commit"],
+    "never_added": ["never-added"],
+    "busy_elsewhere": ["never-added"],
+    "superseded_elsewhere": ["never-added"],
+    "superseded_same_partition": ["never-added"],
+    "future_clock": ["never-added"],
+    "head_deleted": ["head-deleted", "never-added"],
+    "offsets_never_added": ["never-added", "group-offsets"],
 }
 WHAT_SHOWS = {
     "late_message": r"came after the ABORT marker at offset 3, with the next sequence number \(1\): in flight, or ",
@@ -41,7 +44,7 @@ WHAT_SHOWS = {
     "superseded_elsewhere": r'superseded epoch: "superseded_elsewhere-\w+" is at epoch 1, and this is of 0; written',
     "superseded_same_partition": r"superseded epoch: ",
     "head_deleted": r"its head is deleted: it begins at 2, and the log starts at 6 now",
-    "offsets_never_added": r"it holds offsets of group offsets_never_added-\w+ \(R3, R14\)$",
+    "offsets_never_added": r"it holds offsets of group offsets_never_added-\w+ \(never-added, group-offsets\)$",
 }
 HEALTHY = ["open_young", "open_long", "old_event_times", "marker_only", "fenced_by_timeout"]
 
@@ -52,15 +55,10 @@ def cluster(kafka: Kafka) -> Iterator[Cluster]:
         yield connected
 
 
-def judge(cluster: Cluster, staged: Staged, **options: bool) -> Row:
+def judge(cluster: Cluster, staged: StagedIncident, **options: Any) -> Row:
     """The row of what was staged."""
-    rows = cluster.finding_rows([staged.topic], [staged.partition], looks_apart=0.1, **options)
+    rows = cluster.finding_rows(topics=[staged.topic], partitions=[staged.partition], recheck_after=0.1, **options)
     return next(row for row in rows if row["start_offset"] in {staged.start_offset, None})
-
-
-def codes(row: Row) -> list[str]:
-    named = re.search(r"\((R[^()]*)\)$", row["cause"] or "")
-    return named[1].split(", ") if named else []
 
 
 def names(row: Row) -> list[str]:
@@ -87,12 +85,12 @@ def test_the_cause_of_each_incident(cluster: Cluster, kafka: Kafka, name: str) -
         row = judge(cluster, staged)
         bare = judge(cluster, staged, log_evidence=False)
     assert row["verdict"] == bare["verdict"] == "hanging"
-    assert codes(row) == CAUSES[name]
+    assert cause_names(row) == CAUSES[name]
     assert re.search(WHAT_SHOWS.get(name, ""), row["cause"])
     assert "record" in names(row)
     if name != "head_deleted":
         assert "first_batch" in names(row)
-    assert codes(bare) == []
+    assert cause_names(bare) == []
     assert (bare["records_held"], bare["compaction_held"]) == (None, None)
 
 
@@ -107,7 +105,7 @@ def test_the_cause_of_each_incident(cluster: Cluster, kafka: Kafka, name: str) -
 def test_the_cause_on_an_older_broker(lab: Kafka, name: str) -> None:
     with INCIDENTS[name](lab) as staged, Cluster(lab.bootstrap_servers, timeout=10) as cluster:
         row = judge(cluster, staged)
-    assert codes(row) == CAUSES[name]
+    assert cause_names(row) == CAUSES[name]
     if name == "offsets_never_added":
         assert (row["groups_held"], row["compaction_held"]) == ([staged.group], True)
 
@@ -116,8 +114,8 @@ def test_the_cause_on_an_older_broker(lab: Kafka, name: str) -> None:
 def test_an_id_that_has_expired_is_found_by_its_tombstone(lab: Kafka) -> None:
     with INCIDENTS["orphan"](lab) as staged, Cluster(lab.bootstrap_servers, timeout=10) as cluster:
         row = judge(cluster, staged)
-        past = cluster.histories([staged.transactional_id])
-    assert codes(row) == ["R4", "R3"]
+        past = cluster.transaction_history(transactional_ids=[staged.transactional_id])
+    assert cause_names(row) == ["no-owner", "never-added"]
     assert row["cause"].startswith(f'its id "{staged.transactional_id}" has expired: __transaction_state-')
     assert any(entry["value"].endswith("tombstone") for entry in row["evidence"] if entry["name"] == "record")
     assert past["kind"].tolist() == ["init", "expired"]
@@ -130,7 +128,7 @@ def test_nothing_is_read_of_what_is_healthy(
 ) -> None:
     monkeypatch.setattr(log_evidence, "explained", None)
     with INCIDENTS[name](kafka) as staged:
-        rows = cluster.finding_rows([staged.topic], looks_apart=0.1)
+        rows = cluster.finding_rows(topics=[staged.topic], recheck_after=0.1)
     assert {row["verdict"] for row in rows} <= {"ongoing", "clear"}
     assert {row["cause"] for row in rows} == {None}
 
@@ -150,25 +148,25 @@ def test_a_healthy_transaction_that_is_long_gets_a_hint_by_its_id(cluster: Clust
     topic = f"flink-{uuid.uuid4().hex[:6]}"
     with INCIDENTS["open_young"](kafka, topic=topic):
         for transactional_id, timeout_ms, code in (
-            (f"{topic}-3-17", 3_600_000, "R11"),
-            (f"{topic}-{uuid.uuid4()}", 60_000, "R13"),
+            (f"{topic}-3-17", 3_600_000, "flink-timeout"),
+            (f"{topic}-{uuid.uuid4()}", 60_000, "random-id"),
             (f"{topic}-a", 60_000, None),
         ):
-            producer = TxnProducer(cluster.wire, transactional_id, timeout_ms=timeout_ms).init()
+            producer = TxnProducer(cluster.client, transactional_id, timeout_ms=timeout_ms).init()
             producer.add(topic, 1)
             producer.send(topic, 1)
-            rows = cluster.finding_rows([topic], [1], looks_apart=0, max_transaction_timeout_ms=0)
+            rows = cluster.finding_rows(topics=[topic], partitions=[1], recheck_after=0, max_transaction_timeout_ms=0)
             producer.end(commit=True)
             (row,) = rows
             assert row["verdict"] == "long"
-            assert codes(row) == ([code] if code else [])
+            assert cause_names(row) == ([code] if code else [])
             assert (row["cause"] or "a hint: ").startswith("a hint: ")
 
 
 def test_what_waits_is_what_a_consumer_counts(cluster: Cluster, kafka: Kafka) -> None:
     """Several open transactions, plain records, compressed ones, markers between them."""
     with INCIDENTS["several_open"](kafka) as staged:
-        busy = TxnProducer(cluster.wire, f"busy-{staged.topic}").init()
+        busy = TxnProducer(cluster.client, f"busy-{staged.topic}").init()
         busy.add(staged.topic, 0)
         busy.send(staged.topic, 0, records=7)
         busy.end(commit=False)
@@ -176,10 +174,10 @@ def test_what_waits_is_what_a_consumer_counts(cluster: Cluster, kafka: Kafka) ->
         for number in range(500):
             producer.produce(staged.topic, value=b"%d" % number * 20, partition=0)
         producer.flush()
-        rows = cluster.finding_rows([staged.topic], [0], looks_apart=0.1)
+        rows = cluster.finding_rows(topics=[staged.topic], partitions=[0], recheck_after=0.1)
         first = rows[0]
         waiting = consumed(kafka, staged.topic, first["last_stable_offset"], first["high_watermark"])
-        frame = cluster.batches(staged.topic, 0, start="lso")
+        frame = cluster.batches(topics=staged.topic, partitions=0, start="lso")
     assert {row["records_held"] for row in rows} == {len(waiting)}
     assert first["offsets_held"] == len(waiting) + 1, "a marker is no record"
     assert first["bytes_held"] == frame["size"].sum()
@@ -191,17 +189,17 @@ def test_what_waits_of_a_head_that_is_deleted_in_part(cluster: Cluster, kafka: K
     """The LSO lies below the log start, which lies within a batch."""
     with INCIDENTS["head_deleted"](kafka) as staged:
         row = judge(cluster, staged)
-        (offsets,) = cluster.partition_rows([staged.topic], [0])
+        (offsets,) = cluster.partition_rows(topics=[staged.topic], partitions=[0])
         waiting = consumed(kafka, staged.topic, offsets["log_start_offset"], offsets["high_watermark"])
     assert row["records_held"] == len(waiting) == 3
 
 
 def test_compaction_waits_at_the_lso(cluster: Cluster, kafka: Kafka) -> None:
     topic = f"compacted-{uuid.uuid4().hex[:6]}"
-    new = wire.CreateTopics.CreatableTopic
+    new = messages.CreateTopics.CreatableTopic
     policy = new.CreatableTopicConfig(name="cleanup.policy", value="compact,delete")
     asked = new(name=topic, num_partitions=2, replication_factor=1, assignments=[], configs=[policy])
-    cluster.wire.ask(wire.CreateTopics(topics=[asked], timeout_ms=10_000, validate_only=False, max_version=4))
+    cluster.client.ask(messages.CreateTopics(topics=[asked], timeout_ms=10_000, validate_only=False, max_version=4))
     with INCIDENTS["never_added"](kafka, topic=topic) as staged:
         assert judge(cluster, staged)["compaction_held"] is True
 
@@ -238,25 +236,25 @@ def test_a_clock_that_cannot_be_right_gives_way_to_the_brokers(cluster: Cluster,
         row = judge(cluster, staged)
         bare = judge(cluster, staged, log_evidence=False)
     now = dt.datetime.now(dt.UTC)
-    assert bare["opened_by"] == "producer"
+    assert bare["opened_at_clock"] == "producer"
     assert bare["opened_at"] > now + dt.timedelta(minutes=40)
-    assert row["opened_by"] == "broker"
+    assert row["opened_at_clock"] == "broker"
     assert now - dt.timedelta(minutes=1) < row["opened_at"] < now
 
 
 def test_old_event_times_of_a_hanging_one(cluster: Cluster, kafka: Kafka) -> None:
     with INCIDENTS["open_young"](kafka) as staged:
-        producer = TxnProducer(cluster.wire, f"backfill-{staged.topic}").init()
+        producer = TxnProducer(cluster.client, f"backfill-{staged.topic}").init()
         start = producer.send(staged.topic, 0, timestamp=dt.datetime(2020, 1, 1, tzinfo=dt.UTC))
-        rows = cluster.finding_rows([staged.topic], [0], looks_apart=0.1)
+        rows = cluster.finding_rows(topics=[staged.topic], partitions=[0], recheck_after=0.1)
     (row,) = [row for row in rows if row["start_offset"] == start]
-    assert (row["verdict"], row["opened_by"]) == ("hanging", "broker")
+    assert (row["verdict"], row["opened_at_clock"]) == ("hanging", "broker")
     assert row["opened_at"].year > 2020
 
 
 def test_a_marker_is_looked_for_further_back_in_growing_steps(cluster: Cluster, kafka: Kafka) -> None:
     with INCIDENTS["never_added"](kafka) as staged:
-        late = TxnProducer(cluster.wire, f"late-{staged.topic}").init()
+        late = TxnProducer(cluster.client, f"late-{staged.topic}").init()
         late.add(staged.topic, 1)
         late.send(staged.topic, 1)
         late.end(commit=False)
@@ -265,19 +263,19 @@ def test_a_marker_is_looked_for_further_back_in_growing_steps(cluster: Cluster, 
             many.produce(staged.topic, value=b"x", partition=1)
         many.flush()
         start = late.send(staged.topic, 1)
-        (row,) = cluster.finding_rows([staged.topic], [1], looks_apart=0.1)
+        (row,) = cluster.finding_rows(topics=[staged.topic], partitions=[1], recheck_after=0.1)
     assert row["start_offset"] == start
-    assert codes(row) == ["R2"]
+    assert cause_names(row) == ["late-after-abort"]
 
 
 def test_where_the_bounds_end_the_cause_says_what_was_read(
     cluster: Cluster, kafka: Kafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(excerpts, "BACK", ())
-    monkeypatch.setattr(excerpts, "FORWARD", 1)
-    monkeypatch.setattr(excerpts, "PIECE", 1)
+    monkeypatch.setattr(excerpt_reader, "BEFORE", ())
+    monkeypatch.setattr(excerpt_reader, "MAX_BYTES_AFTER", 1)
+    monkeypatch.setattr(excerpt_reader, "FETCH_BYTES", 1)
     with INCIDENTS["late_message"](kafka) as staged:
-        TxnProducer(cluster.wire, f"more-{staged.topic}").init().send(staged.topic, 0)
+        TxnProducer(cluster.client, f"more-{staged.topic}").init().send(staged.topic, 0)
         row = judge(cluster, staged)
     start = staged.start_offset
     assert row["cause"] == f"not shown: offsets {start} to {start} were read and do not tell what opened it"
@@ -288,10 +286,10 @@ def test_where_the_bounds_end_the_cause_says_what_was_read(
 def test_only_so_many_partitions_are_read(
     cluster: Cluster, kafka: Kafka, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
-    monkeypatch.setattr(log_evidence, "MOST", most)
+    monkeypatch.setattr(log_evidence, "MAX_PARTITIONS", most)
     with INCIDENTS["never_added"](kafka) as staged:
-        TxnProducer(cluster.wire, f"more-{staged.topic}").init().send(staged.topic, 1)
-        rows = cluster.finding_rows([staged.topic], looks_apart=0.1)
+        TxnProducer(cluster.client, f"more-{staged.topic}").init().send(staged.topic, 1)
+        rows = cluster.finding_rows(topics=[staged.topic], recheck_after=0.1)
     assert [row["records_held"] for row in rows] == [1, 1 if most == 2 else None]
     assert [row["verdict"] for row in rows] == ["hanging", "hanging"]
 
@@ -299,28 +297,28 @@ def test_only_so_many_partitions_are_read(
 def test_a_marker_that_comes_between_the_looks_and_the_reading_ends_it(cluster: Cluster, kafka: Kafka) -> None:
     """What the looks called hanging has ended by then: it is not said to hang, and nothing is to be aborted."""
     with INCIDENTS["late_message"](kafka) as staged:
-        looks = [cluster.look([staged.topic], [0])] * 2
-        rows = judged(looks)
+        observations = [cluster.observe(topics=[staged.topic], partitions=[0])] * 2
+        rows = judged(observations)
         assert [row["verdict"] for row in rows] == ["hanging"]
         abort_marker(cluster, staged)
-        (row,) = log_evidence.explained(cluster.wire, looks, rows)
+        (row,) = log_evidence.explained(cluster.client, observations, rows)
     assert row["verdict"] == "ending"
     assert row["reason"] == f"The ABORT marker at offset {staged.start_offset + 1} has ended it while we looked."
     assert (row["remedy"], row["cause"]) == ("None: it has ended.", None)
     assert "marker_after" in names(row)
 
 
-def judged(looks: Sequence[object]) -> list[Row]:
-    from toolkit.analysis.findings import findings
+def judged(observations: Sequence[object]) -> list[Row]:
+    from toolkit.analysis.diagnosis.diagnose import findings
 
-    return findings(looks)  # type: ignore[arg-type]
+    return findings(observations)  # type: ignore[arg-type]
 
 
-def abort_marker(cluster: Cluster, staged: Staged) -> None:
-    request = wire.WriteTxnMarkers
+def abort_marker(cluster: Cluster, staged: StagedIncident) -> None:
+    request = messages.WriteTxnMarkers
     marker = request.WritableTxnMarker
     topic = marker.WritableTxnMarkerTopic(name=staged.topic, partition_indexes=[staged.partition])
     fields = {"producer_id": staged.producer_id, "producer_epoch": staged.producer_epoch, "transaction_result": False}
     asked = request(markers=[marker(**fields, topics=[topic], coordinator_epoch=0)], max_version=1)
-    answer = cluster.wire.ask(asked, broker_id=1)
+    answer = cluster.client.ask(asked, broker_id=1)
     assert answer.markers[0].topics[0].partitions[0].error_code == 0

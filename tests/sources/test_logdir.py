@@ -29,12 +29,21 @@ from tests.sources.log_files import (
 )
 from toolkit import LogDir
 from toolkit.errors import NotFound, UsageError
-from toolkit.sources.logdir.folder import FolderLog
-from toolkit.sources.logdir.layout import discover
+from toolkit.sources.logdir.files.log_dir_layout import discover
+from toolkit.sources.logdir.files.partition_folder import FolderLog
 
 TABLES = (
-    *("partitions", "producers", "transactions", "coordinators", "findings", "batches", "spans", "lso_timeline"),
-    *("coordinator_events", "histories", "group_events", "aborted", "checkpoints", "violations"),
+    *(
+        "partitions",
+        "producers",
+        "transactions",
+        "coordinators",
+        "findings",
+        "batches",
+        "log_transactions",
+        "lso_timeline",
+    ),
+    *("transaction_log", "transaction_history", "offsets_log", "aborted", "checkpoints", "violations"),
 )
 ORDERS = [
     data(0, 7, after(), records=2),
@@ -75,19 +84,19 @@ def test_every_table_is_as_declared(root: Path, name: str) -> None:
 
 def test_topics_and_partitions_are_asked_for_as_of_a_cluster(root: Path) -> None:
     files = LogDir(root)
-    assert [row["topic"] for row in files.partition_rows(["orders", "payments"])] == ["orders", "payments"]
+    assert [row["topic"] for row in files.partition_rows(topics=["orders", "payments"])] == ["orders", "payments"]
     assert [row["topic"] for row in files.partition_rows(partitions=[("payments", 1)])] == ["payments"]
-    assert len(files.partition_rows(["orders"], [0])) == 1
+    assert len(files.partition_rows(topics=["orders"], partitions=[0])) == 1
     with pytest.raises(NotFound, match="nothing of topic 'nowhere'"):
-        files.batches(["nowhere"])
+        files.batches(topics=["nowhere"])
     with pytest.raises(NotFound, match="nothing of partition 0 of topic 'payments'; of it there are 1"):
-        files.spans(["payments"], [0])
+        files.log_transactions(topics=["payments"], partitions=[0])
     with pytest.raises(NotFound, match="nothing of topic 'nowhere'"):
         files.finding_rows(partitions=[("nowhere", 0)])
     with pytest.raises(UsageError, match="partitions are either numbers"):
         files.producers(partitions=[0])
     with pytest.raises(NotFound, match="partition 50"):
-        files.coordinator_events(partitions=[50])
+        files.transaction_log(partitions=[50])
 
 
 @pytest.mark.parametrize(
@@ -103,7 +112,7 @@ def test_topics_and_partitions_are_asked_for_as_of_a_cluster(root: Path) -> None
     ],
 )
 def test_bounds_are_offsets_times_or_names(root: Path, start: Any, stop: Any, expected: list[int]) -> None:
-    assert values(LogDir(root).batches(["orders"], start=start, stop=stop), "base_offset") == expected
+    assert values(LogDir(root).batches(topics=["orders"], start=start, stop=stop), "base_offset") == expected
 
 
 def test_what_is_no_bound_is_refused_before_anything_is_read(root: Path) -> None:
@@ -113,29 +122,29 @@ def test_what_is_no_bound_is_refused_before_anything_is_read(root: Path) -> None
 
 
 def test_a_section_of_a_log_knows_what_was_open_before_it(root: Path) -> None:
-    spans = LogDir(root).spans(["orders"], start=4)
-    assert values(spans, "producer_id", "first_offset", "outcome", "batches", "truncated") == [
+    log_transactions = LogDir(root).log_transactions(topics=["orders"], start=4)
+    assert values(log_transactions, "producer_id", "first_offset", "outcome", "batches", "truncated") == [
         (8, 3, "open", 0, True),
         (9, 4, "abort", 1, False),
     ]
-    timeline = LogDir(root).lso_timeline(["orders"], start=4)
+    timeline = LogDir(root).lso_timeline(topics=["orders"], start=4)
     assert set(values(timeline, "last_stable_offset")) == {3}
 
 
 def test_a_producer_can_be_asked_for(root: Path) -> None:
     files = LogDir(root)
-    assert values(files.batches(["orders"], producer_id=9), "base_offset") == [4, 5]
-    assert values(files.spans(producer_id=7), "first_offset", "outcome") == [(0, "commit")]
+    assert values(files.batches(topics=["orders"], producer_id=9), "base_offset") == [4, 5]
+    assert values(files.log_transactions(producer_id=7), "first_offset", "outcome") == [(0, "commit")]
     assert values(files.lso_timeline(producer_id=8), "offset", "event") == [(4, "open"), (6, "end")]
-    assert values(files.coordinator_events(producer_id=8), "state") == ["Ongoing"]
-    assert files.coordinator_events(producer_id=7).empty
+    assert values(files.transaction_log(producer_id=8), "state") == ["Ongoing"]
+    assert files.transaction_log(producer_id=7).empty
 
 
 def test_large_tables_come_in_pieces(root: Path) -> None:
     files = LogDir(root)
     for pieces, whole, table in (
         (files.batch_tables(), files.batches(), toolkit.schema.BATCHES),
-        (files.span_tables(), files.spans(), toolkit.schema.SPANS),
+        (files.log_transaction_tables(), files.log_transactions(), toolkit.schema.LOG_TRANSACTIONS),
     ):
         found = pa.concat_tables(list(pieces))
         assert found.schema.equals(table.arrow_schema)
@@ -156,8 +165,15 @@ def test_states_ids_and_durations_filter_transactions(root: Path) -> None:
 
 def test_coordinators_are_hashed_only_where_their_number_is_known(root: Path) -> None:
     assert [row["partition"] for row in LogDir(root).coordinator_rows(groups=[])] == [33]
-    assert LogDir(root).coordinator_rows([], ["my-group"])[0]["error"].startswith("UNKNOWN_PARTITIONS")
-    assert [row["partition"] for row in LogDir(root, txn_state_partitions=7).coordinator_rows(["a"], [])] == [97 % 7]
+    assert (
+        LogDir(root)
+        .coordinator_rows(transactional_ids=[], groups=["my-group"])[0]["error"]
+        .startswith("UNKNOWN_PARTITIONS")
+    )
+    assert [
+        row["partition"]
+        for row in LogDir(root, txn_state_partitions=7).coordinator_rows(transactional_ids=["a"], groups=[])
+    ] == [97 % 7]
     (root / f"{STATE_TOPIC}-3").rename(root.parent / "elsewhere")
     (row,) = LogDir(root).coordinator_rows(groups=[])
     assert (row["partition"], row["error"].partition(":")[0]) == (None, "UNKNOWN_PARTITIONS")
@@ -165,7 +181,7 @@ def test_coordinators_are_hashed_only_where_their_number_is_known(root: Path) ->
 
 def test_a_high_watermark_that_nothing_tells_is_said(root: Path) -> None:
     (root / HIGH_WATERMARK).unlink()
-    (row,) = LogDir(root).partition_rows(["orders"])
+    (row,) = LogDir(root).partition_rows(topics=["orders"])
     assert (row["last_stable_offset"], row["high_watermark"], row["log_end_offset"]) == (3, None, 6)
     assert row["error"].startswith("NO_HIGH_WATERMARK")
 
@@ -173,30 +189,30 @@ def test_a_high_watermark_that_nothing_tells_is_said(root: Path) -> None:
 def test_the_lso_waits_for_replication_where_the_high_watermark_is_final(root: Path) -> None:
     write_checkpoint(root, HIGH_WATERMARK, {("orders", 0): 2})
     lso = {"last_stable_offset": 2, "high_watermark": 2}
-    assert LogDir(root).partition_rows(["orders"])[0].items() >= lso.items()  # it may only lag
+    assert LogDir(root).partition_rows(topics=["orders"])[0].items() >= lso.items()  # it may only lag
     (root / ".kafka_cleanshutdown").touch()
-    assert LogDir(root).partition_rows(["orders"])[0].items() >= {**lso, "last_stable_offset": 0}.items()
-    (row,) = (row for row in LogDir(root).finding_rows(["orders"]) if row["producer_id"] is None)
+    assert LogDir(root).partition_rows(topics=["orders"])[0].items() >= {**lso, "last_stable_offset": 0}.items()
+    (row,) = (row for row in LogDir(root).finding_rows(topics=["orders"]) if row["producer_id"] is None)
     assert (row["verdict"], row["last_stable_offset"]) == ("unreplicated", 0)
 
 
 def test_the_newest_sound_snapshot_is_where_reading_begins(root: Path) -> None:
     folder = root / "orders-0"
     write_snapshot(folder, 3, {7: None, 6: 1})
-    (state,) = (row for row in LogDir(root).producer_rows(["orders"]) if row["producer_id"] == 6)
+    (state,) = (row for row in LogDir(root).producer_rows(topics=["orders"]) if row["producer_id"] == 6)
     assert state["current_txn_start_offset"] == 1  # it stands in no batch: the snapshot knows it
-    assert LogDir(root).partition_rows(["orders"])[0]["last_stable_offset"] == 1
+    assert LogDir(root).partition_rows(topics=["orders"])[0]["last_stable_offset"] == 1
     snapshot = folder / "00000000000000000003.snapshot"
     snapshot.write_bytes(snapshot.read_bytes()[:-1])
-    rows = LogDir(root).producer_rows(["orders"])
+    rows = LogDir(root).producer_rows(topics=["orders"])
     assert [row["producer_id"] for row in rows] == [7, 8, 9, None]
     assert rows[-1]["error"].startswith("CORRUPT_SNAPSHOT")
-    assert LogDir(root).partition_rows(["orders"])[0]["error"] is None  # a broker reads the log instead, too
+    assert LogDir(root).partition_rows(topics=["orders"])[0]["error"] is None  # a broker reads the log instead, too
 
 
 def test_a_snapshot_beyond_the_end_of_the_log_is_of_another_one(root: Path) -> None:
     write_snapshot(root / "orders-0", 100, {6: 1})
-    rows = LogDir(root).producer_rows(["orders"])
+    rows = LogDir(root).producer_rows(topics=["orders"])
     assert [row["producer_id"] for row in rows] == [7, 8, 9, None]
     assert rows[-1]["error"].startswith("FOREIGN_SNAPSHOT")
 
@@ -205,9 +221,9 @@ def test_loose_files_are_read_without_a_name(tmp_path: Path) -> None:
     write_log(tmp_path, "sent by the admin", ORDERS)
     segment = tmp_path / "sent by the admin" / SEGMENT
     for files in (LogDir(segment), LogDir(segment.parent)):
-        spans = files.spans()
-        assert values(spans, "outcome") == ["commit", "open", "abort"]
-        assert spans["topic"].isna().all()
+        log_transactions = files.log_transactions()
+        assert values(log_transactions, "outcome") == ["commit", "open", "abort"]
+        assert log_transactions["topic"].isna().all()
         assert [each.reason.partition(":")[0] for each in files.left_out] == ["UNNAMED"]
         with pytest.raises(UsageError, match="Nothing tells whose partition"):
             files.findings()
@@ -222,9 +238,13 @@ def test_files_that_go_while_they_are_read_are_rows(root: Path) -> None:
     (root / "orders-0").rmdir()
     (root / "orders-0").symlink_to(root / "gone")
     files = LogDir(root)
-    for frame in (files.partitions(["orders"]), files.batches(["orders"]), files.spans(["orders"])):
+    for frame in (
+        files.partitions(topics=["orders"]),
+        files.batches(topics=["orders"]),
+        files.log_transactions(topics=["orders"]),
+    ):
         assert frame["error"].str.startswith("UNREADABLE").all()
-    (finding,) = files.finding_rows(["orders"])
+    (finding,) = files.finding_rows(topics=["orders"])
     assert (finding["verdict"], finding["missing"]) == ("unknown", [finding["error"]])
 
 
@@ -235,12 +255,12 @@ def test_damage_is_a_row_and_reading_goes_on_behind_it(root: Path) -> None:
     content[hit + 8 : hit + 12] = b"\xff\xff\xff\xff"
     segment.write_bytes(content)
     files = LogDir(root)
-    batches = files.batches(["orders"])
+    batches = files.batches(topics=["orders"])
     assert values(batches, "base_offset", "position")[1] == (None, hit)
     assert values(batches, "base_offset")[2:] == [3, 4, 5]
-    (row,) = files.partition_rows(["orders"])
+    (row,) = files.partition_rows(topics=["orders"])
     assert (row["log_end_offset"], row["error"].partition(":")[0]) == (6, "CORRUPT_BATCH")
-    assert {finding["verdict"] for finding in files.finding_rows(["orders"])} <= {"unknown", "ongoing"}
+    assert {finding["verdict"] for finding in files.finding_rows(topics=["orders"])} <= {"unknown", "ongoing"}
 
 
 DUMP = """\
@@ -261,7 +281,7 @@ firstSequence: 0 lastSequence: 1 lastOffset: 1 offsetDelta: 1 timestamp: 1795262
 def test_a_printed_text_gives_the_same_tables_and_proves_nothing(tmp_path: Path) -> None:
     text = tmp_path / "dump.txt"
     text.write_text(DUMP)
-    files = LogDir(text, at_rest=True)
+    files = LogDir(text, consistent_copy=True)
     assert values(files.batches(), "topic", "base_offset", "file") == [
         ("orders", 0, "/data/orders-0/00000000000000000000.log"),
         ("orders", 2, "/data/orders-0/00000000000000000000.log"),
@@ -281,10 +301,10 @@ def test_nothing_is_written_to_the_files(root: Path) -> None:
 
 
 def test_the_files_are_only_as_new_as_what_was_written_last(root: Path) -> None:
-    (row,) = LogDir(root).finding_rows(["orders"])
+    (row,) = LogDir(root).finding_rows(topics=["orders"])
     assert row["verdict"] == "ongoing"
     assert row["observed_at"] > NOON
     assert row["opened_at"] == after()
-    assert repr(LogDir(root, at_rest=True)) == f"LogDir('{root}', at_rest=True)"
+    assert repr(LogDir(root, consistent_copy=True)) == f"LogDir('{root}', consistent_copy=True)"
     with LogDir(root) as files, pytest.raises(UsageError, match="cannot have 0 partitions"):
         LogDir(*files.paths, txn_state_partitions=0)

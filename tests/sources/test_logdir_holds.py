@@ -15,7 +15,7 @@ import pytest
 from tests.sources.test_log_evidence import abort_marker
 from toolkit import Cluster, LogDir
 from toolkit.lab import Kafka
-from toolkit.lab.incidents import EVERYDAY, INCIDENTS, Staged
+from toolkit.lab.incidents import EVERYDAY, INCIDENTS, StagedIncident
 from toolkit.lab.producer import TxnProducer
 from toolkit.lab.workload import BUSY, random_workload
 from toolkit.schema import BATCHES, FINDINGS, Row
@@ -32,7 +32,7 @@ class Past:
     """What was staged and is over, by name, and what its broker has left."""
 
     files: LogDir
-    staged: Mapping[str, Staged]
+    staged: Mapping[str, StagedIncident]
     topic: str
     findings: list[Row]
 
@@ -45,24 +45,24 @@ def past(request: pytest.FixtureRequest) -> Iterator[Past]:
         stack.enter_context(random_workload(kafka, seed="holds", seconds=3))
         staged = {name: INCIDENTS[name](kafka) for name in (*HANGING, "superseded_same_partition", "open_young")}
         topic = staged["open_young"].topic
-        wire = cluster.wire
-        client = TxnProducer(wire, f"too-slow-{topic}", timeout_ms=1_000).init()
-        client.add(topic, 1)
-        client.send(topic, 1, records=3)
-        client = TxnProducer(wire, f"left-{topic}").init()
-        client.add(topic, 0)
-        client.send(topic, 0)
+        client = cluster.client
+        too_slow = TxnProducer(client, f"too-slow-{topic}", timeout_ms=1_000).init()
+        too_slow.add(topic, 1)
+        too_slow.send(topic, 1, records=3)
+        left = TxnProducer(client, f"left-{topic}").init()
+        left.add(topic, 0)
+        left.send(topic, 0)
         threading.Event().wait(HELD)
         for name in HANGING:
             abort_marker(cluster, staged[name])
         staged["superseded_same_partition"].close()
         staged["open_young"].close()  # commits
         threading.Event().wait(HELD)
-        TxnProducer(wire, f"left-{topic}").init()
+        TxnProducer(client, f"left-{topic}").init()
         threading.Event().wait(0.5)
         staged["still"] = stack.enter_context(INCIDENTS["never_added"](kafka))
         kafka.stop_broker(1)
-        files = LogDir(kafka.log_dirs[1], at_rest=True)
+        files = LogDir(kafka.log_dirs[1], consistent_copy=True)
         yield Past(files=files, staged=staged, topic=topic, findings=files.finding_rows(min_held_ms=MIN_HELD_MS))
         kafka.start_broker(1)
 
@@ -81,7 +81,7 @@ def test_findings_of_now_are_among_them_as_they_were(past: Past) -> None:
     assert [without_holding(row) for row in kept] == [without_holding(row) for row in now]
     still = next(row for row in kept if row["producer_id"] == past.staged["still"].producer_id)
     assert (still["verdict"], still["held_to"]) == ("hanging", None)
-    assert all(row["held_from"] is not None for row in kept if row["position"] == 1), "healthy ones included"
+    assert all(row["held_from"] is not None for row in kept if row["queue_position"] == 1), "healthy ones included"
 
 
 def without_holding(row: Row) -> Row:
@@ -99,7 +99,7 @@ def test_what_hung_and_was_aborted(past: Past, name: str) -> None:
     assert row["transactional_id"] == staged.transactional_id
     assert HELD * 1000 <= row["held_ms"] < 30_000
     assert row["reason"].endswith("its coordinator did not know of it, or its records are gone.")
-    assert row["opened_by"] == "producer"
+    assert row["opened_at_clock"] == "producer"
 
 
 def test_a_slow_commit(past: Past) -> None:
@@ -107,13 +107,13 @@ def test_a_slow_commit(past: Past) -> None:
     assert " held the LSO for " in row["reason"]
     assert "COMMIT marker at offset" in row["reason"]
     assert "Its client committed it" in row["reason"]
-    assert (row["opened_by"], row["cause"]) == ("coordinator", None)
+    assert (row["opened_at_clock"], row["cause"]) == ("coordinator", None)
 
 
 def test_a_timeout(past: Past) -> None:
     row = of(past, topic=past.topic, partition=1)
     assert (row["transactional_id"], row["records_held"], row["offsets_held"]) == (f"too-slow-{past.topic}", 3, 3)
-    assert row["cause"] == "its client did not end it in time (R19)"
+    assert row["cause"] == "its client did not end it in time (client-too-slow)"
     assert "past its timeout of 1 s" in row["reason"]
 
 
@@ -140,10 +140,10 @@ def test_all_that_held_an_lso_for_long_enough_is_there_and_nothing_else(past: Pa
     by_place: defaultdict[tuple[str, int], list[Row]] = defaultdict(list)
     for batch in BATCHES.rows(past.files.batches()):
         by_place[batch["topic"], batch["partition"]].append(batch)
-    for place, batches in by_place.items():
+    for tp, batches in by_place.items():
         for first, marker, held_ms in walked(batches):
-            row = found.pop((*place, first), None)
-            assert (row is not None) == (held_ms >= MIN_HELD_MS), (place, first, held_ms)
+            row = found.pop((*tp, first), None)
+            assert (row is not None) == (held_ms >= MIN_HELD_MS), (tp, first, held_ms)
             if row is not None:
                 between = [each for each in batches if first <= each["base_offset"] < marker]
                 data = [each for each in between if not each["is_control"]]

@@ -10,14 +10,14 @@ import pytest
 
 from tests.sources.log_files import META, partition_folder, write_root
 from toolkit.errors import NotFound, UsageError
-from toolkit.sources.logdir.files import changes, list_files
-from toolkit.sources.logdir.layout import Layout, discover
+from toolkit.sources.logdir.files.log_dir_layout import LogDirLayout, discover
+from toolkit.sources.logdir.files.replica_files import changes, list_files
 
 SEGMENT = "00000000000000000000.log"
 DUMP = "Dumping /data/orders-0/00000000000000000000.log\nLog starting offset: 0\n"
 
 
-def places(layout: Layout) -> list[tuple[str | None, int | None, int | None]]:
+def topic_partitions(layout: LogDirLayout) -> list[tuple[str | None, int | None, int | None]]:
     return [(replica.topic, replica.partition, replica.broker_id) for replica in layout.replicas]
 
 
@@ -26,21 +26,21 @@ def test_a_log_directory_has_its_partitions_and_its_brokers_id(tmp_path: Path) -
     partition_folder(root, "orders-0")
     partition_folder(root, "my-orders-12")
     layout = discover([root])
-    assert places(layout) == [("my-orders", 12, 3), ("orders", 0, 3)]
+    assert topic_partitions(layout) == [("my-orders", 12, 3), ("orders", 0, 3)]
     assert layout.roots[0].cluster_id == "xRkncQT9TEa2WI1kTHANEQ"
 
 
 def test_a_folder_above_several_brokers_has_them_all_even_where_it_is_named_like_a_partition(tmp_path: Path) -> None:
     for broker_id in (1, 2):
         partition_folder(write_root(tmp_path / f"broker-{broker_id}" / "data", broker_id=broker_id), "orders-0")
-    assert places(discover([tmp_path])) == [("orders", 0, 1), ("orders", 0, 2)]
+    assert topic_partitions(discover([tmp_path])) == [("orders", 0, 1), ("orders", 0, 2)]
 
 
 def test_a_partitions_folder_is_enough_and_its_broker_is_looked_up_beside_it(tmp_path: Path) -> None:
     folder = partition_folder(write_root(tmp_path), "orders-0")
-    assert places(discover([folder])) == [("orders", 0, 1)]
+    assert topic_partitions(discover([folder])) == [("orders", 0, 1)]
     renamed = folder.rename(tmp_path / "what the admin sent")
-    assert places(discover([renamed])) == [(None, None, 1)]
+    assert topic_partitions(discover([renamed])) == [(None, None, 1)]
 
 
 def test_loose_files_of_one_folder_are_one_replica(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_folders_on_their_way_in_or_out_are_told_and_not_mixed_in(tmp_path: Path
     for suffix in ("delete", "future", "stray"):
         partition_folder(root, f"orders-0.0f81b0f6c1a8497fb47e1c9c9e2a6d1b-{suffix}")
     layout = discover([root])
-    assert places(layout) == [("orders", 0, 1)]
+    assert topic_partitions(layout) == [("orders", 0, 1)]
     assert sorted(each.reason.split(":")[0] for each in layout.left_out) == ["DELETED", "FUTURE", "STRAY"]
 
 
@@ -79,7 +79,7 @@ def test_links_and_paths_that_lead_to_the_same_count_once(tmp_path: Path) -> Non
     (root / "orders-0").symlink_to(folder)
     (tmp_path / "again").symlink_to(root)
     (root / "loop").symlink_to(tmp_path)
-    assert places(discover([tmp_path, root, root / "orders-0"])) == [("orders", 0, 1)]
+    assert topic_partitions(discover([tmp_path, root, root / "orders-0"])) == [("orders", 0, 1)]
 
 
 def test_a_partition_that_is_a_broken_link_is_there_and_cannot_be_read(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_files_that_the_cleaner_and_the_deleter_left_are_no_part_of_the_log(tmp_
     assert sorted(each.reason.split(":")[0] for each in listing.left_out) == ["CLEANED", "DELETED"]
 
 
-def test_a_finished_swap_replaces_what_it_spans_as_the_next_start_would_have_it(tmp_path: Path) -> None:
+def test_a_finished_swap_replaces_what_it_log_transactions_as_the_next_start_would_have_it(tmp_path: Path) -> None:
     folder = partition_folder(tmp_path, "orders-0", "00000000000000000001.log", "00000000000000000003.log")
     (folder / SEGMENT).rename(folder / f"{SEGMENT}.swap")  # holds the offsets 0 to 2
     listing = list_files(discover([folder]).replicas[0])
@@ -146,4 +146,4 @@ def test_meta_properties_of_zookeeper_times_name_the_broker_too(tmp_path: Path) 
     root = write_root(tmp_path)
     (root / META).write_text("version=0\nbroker.id=9\ncluster.id=xRkncQT9TEa2WI1kTHANEQ\n")
     partition_folder(root, "orders-0")
-    assert places(discover([root])) == [("orders", 0, 9)]
+    assert topic_partitions(discover([root])) == [("orders", 0, 9)]

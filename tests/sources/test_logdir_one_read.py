@@ -91,7 +91,7 @@ def size_of(root: Path) -> int:
     ("name", "verdict"), [("hanging", "hanging"), ("ongoing", "overdue"), ("orphan", "hanging"), ("ended", "ended")]
 )
 def test_each_byte_is_read_once(logs: dict[str, Path], name: str, verdict: str, min_held_ms: int | None) -> None:
-    files = LogDir(logs[name], at_rest=True)
+    files = LogDir(logs[name], consistent_copy=True)
     read = []
     for _ in range(3):  # what is imported, and compiled once enough has been read, is read once
         before = bytes_read()
@@ -108,12 +108,12 @@ def test_each_byte_is_read_once(logs: dict[str, Path], name: str, verdict: str, 
 
 def test_what_is_not_explained_says_so(logs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """More partitions are held than are explained: the last one was as if nothing had been found in its log."""
-    monkeypatch.setattr("toolkit.sources.logdir.log_evidence.MAX_PARTITIONS", 1)
+    monkeypatch.setattr("toolkit.sources.logdir.state.file_evidence.MAX_PARTITIONS", 1)
     root = tmp_path / "data"
     shutil.copytree(logs["hanging"], root)
     shutil.copytree(root / "orders-0", root / "orders-1")
     write_checkpoint(root, HIGH_WATERMARK, {("orders", 0): END, ("orders", 1): END, (STATE_TOPIC, K): 20_001})
-    first, second = LogDir(root, at_rest=True).finding_rows(["orders"])
+    first, second = LogDir(root, consistent_copy=True).finding_rows(topics=["orders"])
     assert first["cause"]
     assert [entry["name"] for entry in first["evidence"]].count("left_out") == 0
     assert second["verdict"] == "hanging"

@@ -17,11 +17,11 @@ from tests.sources.log_files import (
     write_log,
     write_state_topic,
 )
-from toolkit.formats.batches import write_batch
+from toolkit.formats.log.batches import write_batch
 from toolkit.lab import Kafka
 from toolkit.schema import Row
-from toolkit.sources.logdir.folder import FolderLog
-from toolkit.sources.logdir.layout import discover
+from toolkit.sources.logdir.files.log_dir_layout import discover
+from toolkit.sources.logdir.files.partition_folder import FolderLog
 
 LONG = "x" * 300  # a key whose length takes two bytes to write
 
@@ -43,7 +43,7 @@ def newest_rows(log: FolderLog) -> list[Row]:
 
 def both_ways(folder: Path) -> tuple[dict[str, Row], dict[str, Row]]:
     log = log_of(folder)
-    return newest(newest_rows(log)), newest(list(log.coordinator_events()))
+    return newest(newest_rows(log)), newest(list(log.transaction_log()))
 
 
 @pytest.mark.parametrize("seed", range(5))

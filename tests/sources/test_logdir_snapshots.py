@@ -13,8 +13,8 @@ from tests.sources.log_files import after, data, write_log, write_root, write_sn
 from toolkit import LogDir
 from toolkit.errors import NotFound
 from toolkit.schema import SEGMENTS, SNAPSHOTS, Table
-from toolkit.sources.logdir import tables
-from toolkit.sources.logdir.folder import FolderLog
+from toolkit.sources.logdir import replica_tables
+from toolkit.sources.logdir.files.partition_folder import FolderLog
 
 DUMP = """\
 Dumping /data/orders-0/00000000000000000004.log
@@ -47,7 +47,7 @@ def rows(table: Table, frame: Any, *names: str) -> list[tuple[Any, ...]]:
 
 
 def test_every_producer_of_every_snapshot_is_a_row(root: Path) -> None:
-    frame = LogDir(root).snapshots(["orders"])
+    frame = LogDir(root).snapshots(topics=["orders"])
     names = ("broker_id", "snapshot_offset", "producer_id", "current_txn_start_offset", "last_offset", "error")
     assert rows(SNAPSHOTS, frame, *names) == [
         (3, 0, None, None, None, None),  # it is there, and nothing was open
@@ -58,11 +58,11 @@ def test_every_producer_of_every_snapshot_is_a_row(root: Path) -> None:
 
 
 def test_a_snapshot_that_cannot_be_read_is_a_row_with_the_reason(root: Path) -> None:
-    [row] = SNAPSHOTS.rows(LogDir(root).snapshots("payments", 1))
+    [row] = SNAPSHOTS.rows(LogDir(root).snapshots(topics="payments", partitions=1))
     assert (row["snapshot_offset"], row["producer_id"]) == (9, None)
     assert row["error"].startswith("CORRUPT_SNAPSHOT: 00000000000000000009.snapshot: ")
     with pytest.raises(NotFound):
-        LogDir(root).snapshots("payments", 0)
+        LogDir(root).snapshots(topics="payments", partitions=0)
 
 
 def test_segments_have_their_size_and_when_they_were_written(root: Path) -> None:
@@ -85,7 +85,7 @@ def test_what_went_away_is_a_row(root: Path) -> None:
     for table, frame in ((SNAPSHOTS, files.snapshots()), (SEGMENTS, files.segments())):
         assert {row["topic"] for row in table.rows(frame)} == {"orders"}
     gone = [FolderLog(replica) for replica in contents.layout.replicas if replica.topic == "payments"]
-    for found in (tables.snapshot_rows(gone), tables.segment_rows(gone)):
+    for found in (replica_tables.snapshot_rows(gone), replica_tables.segment_rows(gone)):
         [row] = found
         assert row["error"].startswith("UNREADABLE: ")
         assert row["file"] == str(root / "payments-1")
@@ -94,7 +94,7 @@ def test_what_went_away_is_a_row(root: Path) -> None:
 def test_a_text_tells_of_the_snapshots_and_segments_that_were_printed(tmp_path: Path) -> None:
     text = tmp_path / "dump.txt"
     text.write_text(DUMP)
-    [row] = SNAPSHOTS.rows(LogDir(text).snapshots(["orders"]))
+    [row] = SNAPSHOTS.rows(LogDir(text).snapshots(topics=["orders"]))
     assert (row["snapshot_offset"], row["producer_id"], row["current_txn_start_offset"]) == (4, 8, 2)
     assert row["file"] == "/data/orders-0/00000000000000000004.snapshot"
     [row] = SEGMENTS.rows(LogDir(text).segments())

@@ -15,13 +15,13 @@ import pytest
 
 from tests.sources.log_files import after, data, marker, write_log, write_root
 from tests.tiers import amount
-from toolkit.formats.batches import write_batch
-from toolkit.formats.headers import HEADER
-from toolkit.sources.log_tables import Part, clip
-from toolkit.sources.logdir.batches import read_parts
-from toolkit.sources.logdir.files import Listing, list_files
-from toolkit.sources.logdir.layout import discover
-from toolkit.sources.logdir.splits import Split, read_split, splits
+from toolkit.formats.log.batches import write_batch
+from toolkit.formats.log.headers import HEADER
+from toolkit.sources.log_tables import ScanChunk, clip
+from toolkit.sources.logdir.files.log_dir_layout import discover
+from toolkit.sources.logdir.files.replica_batches import read_parts
+from toolkit.sources.logdir.files.replica_files import ReplicaFiles, list_files
+from toolkit.sources.logdir.files.segment_splits import SegmentSplit, read_split, splits
 
 BATCHES = 240
 
@@ -61,19 +61,19 @@ def folder(tmp_path: Path) -> Path:
     return write_log(root, "orders-0", [], base_offset=1440)
 
 
-def listing(folder: Path) -> Listing:
+def listing(folder: Path) -> ReplicaFiles:
     [replica] = discover([folder]).replicas
     return list_files(replica)
 
 
-def found(parts: Iterable[Part]) -> tuple[Any, list[Any]]:
+def found(parts: Iterable[ScanChunk]) -> tuple[Any, list[Any]]:
     """Headers and damage, each with its file."""
     parts = list(parts)
     headers = np.concatenate([np.empty(0, HEADER), *(part.scanned.headers for part in parts)])
     return headers.tolist(), [(part.file, *each) for part in parts for each in part.scanned.damage]
 
 
-def split_up(folder: Path, max_bytes: int, *, start: int | None = None, stop: int | None = None) -> Iterator[Part]:
+def split_up(folder: Path, max_bytes: int, *, start: int | None = None, stop: int | None = None) -> Iterator[ScanChunk]:
     for split in splits(listing(folder), start=start, stop=stop, max_bytes=max_bytes):
         yield from read_split(split)
 
@@ -89,7 +89,7 @@ def test_segments_are_cut_where_batches_begin(folder: Path) -> None:
     found = splits(listing(folder), max_bytes=4000)
     assert len(found) > 12
     assert all(split.size < 4800 for split in found)
-    by_path: dict[str, list[Split]] = {}
+    by_path: dict[str, list[SegmentSplit]] = {}
     for split in found:
         by_path.setdefault(split.path, []).append(split)
     assert list(by_path) == sorted(by_path)

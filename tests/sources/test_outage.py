@@ -11,11 +11,12 @@ import pytest
 from toolkit import Cluster
 from toolkit.config import ClientConfig
 from toolkit.lab import Kafka
-from toolkit.lab.ask import until
 from toolkit.lab.incidents import EVERYDAY
 from toolkit.lab.producer import TxnProducer
-from toolkit.sources import live_log, wire
-from toolkit.sources.wire import Wire
+from toolkit.lab.queries import until
+from toolkit.sources.live.client import messages
+from toolkit.sources.live.client.broker_client import BrokerClient
+from toolkit.sources.live.logs import partition_log
 
 pytestmark = pytest.mark.lab
 
@@ -35,32 +36,34 @@ def three() -> Iterator[Kafka]:
         yield kafka
 
 
-def partitions(cluster: Wire, topic: str, broker_id: int) -> list[int]:
+def partitions(cluster: BrokerClient, topic: str, broker_id: int) -> list[int]:
     """Those with a leader, as one broker knows by now."""
-    asked = wire.Metadata(topics=[wire.Metadata.MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
+    asked = messages.Metadata(
+        topics=[messages.Metadata.MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
+    )
     (found,) = cluster.ask(asked, broker_id=broker_id).topics
     return [each.partition_index for each in found.partitions if each.leader_id >= 0]
 
 
-def is_led(cluster: Wire, topic: str) -> bool | None:
+def is_led(cluster: BrokerClient, topic: str) -> bool | None:
     return True if partitions(cluster, topic, 1) else None
 
 
-def create(cluster: Wire, topic: str, replicas: list[list[int]]) -> None:
-    new = wire.CreateTopics.CreatableTopic
+def create(cluster: BrokerClient, topic: str, replicas: list[list[int]]) -> None:
+    new = messages.CreateTopics.CreatableTopic
     assignments = [
         new.CreatableReplicaAssignment(partition_index=index, broker_ids=ids) for index, ids in enumerate(replicas)
     ]
     asked = new(name=topic, num_partitions=-1, replication_factor=-1, assignments=assignments, configs=[])
-    controller = cluster.ask(wire.Metadata(topics=[])).controller_id
-    created = cluster.ask(wire.CreateTopics(topics=[asked], timeout_ms=10_000), broker_id=controller)
+    controller = cluster.ask(messages.Metadata(topics=[])).controller_id
+    created = cluster.ask(messages.CreateTopics(topics=[asked], timeout_ms=10_000), broker_id=controller)
     assert [each.error_code for each in created.topics] == [0]
 
 
 @pytest.fixture(scope="module")
 def spread(three: Kafka) -> Kafka:
     """With a topic of which each broker leads a partition; something hangs on two of them."""
-    with Wire(ClientConfig(three.bootstrap_servers)) as connected:
+    with BrokerClient(ClientConfig(three.bootstrap_servers)) as connected:
         create(connected, "spread", [[1], [2], [3]])
         until(
             lambda: True if all(len(partitions(connected, "spread", broker)) == 3 for broker in (1, 2, 3)) else None,
@@ -81,10 +84,10 @@ def all_run(three: Kafka) -> Iterator[None]:
 
 def test_a_broker_that_dies(spread: Kafka) -> None:
     with Cluster(spread.bootstrap_servers, timeout=TIMEOUT) as cluster:
-        (before,) = cluster.finding_rows(["spread"], [0], looks_apart=0.1)
+        (before,) = cluster.finding_rows(topics=["spread"], partitions=[0], recheck_after=0.1)
         assert before["verdict"] == "hanging", before["missing"]
         proofs = [each["value"] for each in before["evidence"]]
-        assert any(proof.startswith("all 3 brokers listed what they coordinate: ") for proof in proofs), proofs
+        assert "all 3 brokers answered ListTransactions by producer id and open state" in proofs
 
         spread.kill(LOST)
         at_once(cluster)
@@ -92,50 +95,53 @@ def test_a_broker_that_dies(spread: Kafka) -> None:
         without_it(cluster)
         spread.start_broker(LOST)
         until(lambda: True if complete(cluster) else None, awaited="broker 3 to coordinate again")
-        assert cluster.finding_rows(["spread"], [0], looks_apart=0.1)[0]["verdict"] == "hanging"
+        assert cluster.finding_rows(topics=["spread"], partitions=[0], recheck_after=0.1)[0]["verdict"] == "hanging"
 
 
 def by_metadata(cluster: Cluster) -> list[int]:
-    return [node.node_id for node in cluster.wire.ask(wire.Metadata(topics=[])).brokers]
+    return [node.node_id for node in cluster.client.ask(messages.Metadata(topics=[])).brokers]
 
 
 def complete(cluster: Cluster) -> bool:
-    return not cluster.look(["spread"]).coverage.gaps
+    return not cluster.observe(topics=["spread"]).coverage.gaps
 
 
 def at_once(cluster: Cluster) -> None:
     """The cluster still counts on it: refused connections are answers at once, and the others' rows are whole."""
     started = time.monotonic()
-    assert "broker 3 did not answer ListTransactions: NETWORK_EXCEPTION" in cluster.look(["spread"]).coverage.gaps
-    rows = cluster.partition_rows(["spread"])
+    assert (
+        "broker 3 did not answer ListTransactions: NETWORK_EXCEPTION"
+        in cluster.observe(topics=["spread"]).coverage.gaps
+    )
+    rows = cluster.partition_rows(topics=["spread"])
     assert time.monotonic() - started < TIMEOUT
     assert [row["error"] is None for row in rows] == [True, True, False]
     assert [row["last_stable_offset"] for row in rows] == [0, 0, None]
-    assert [row["error"] is None for row in cluster.producer_rows(["spread"])] == [True, True, False]
+    assert [row["error"] is None for row in cluster.producer_rows(topics=["spread"])] == [True, True, False]
     listed = cluster.transaction_rows()
     assert [row["broker_id"] for row in listed if row["transactional_id"] is None] == [LOST]
 
 
 def without_it(cluster: Cluster) -> None:
     """The cluster knows: its partitions have no leader, and those of ``__transaction_state`` are a gap."""
-    rows = cluster.partition_rows(["spread"])
+    rows = cluster.partition_rows(topics=["spread"])
     assert rows[2]["error"] == "LEADER_NOT_AVAILABLE: the partition has no leader"
     assert rows[2]["leader"] is None
-    (gap,) = cluster.look(["spread"]).coverage.gaps
+    (gap,) = cluster.observe(topics=["spread"]).coverage.gaps
     assert gap.startswith("a leader of __transaction_state partitions ")
-    found = cluster.finding_rows(["spread"], looks_apart=0.1)
+    found = cluster.finding_rows(topics=["spread"], recheck_after=0.1)
     assert [row["verdict"] for row in found] == ["unknown"] * 3
     assert gap in found[0]["missing"]
 
 
 def test_a_broker_that_falls_silent_costs_its_own_time_only(spread: Kafka) -> None:
     with Cluster(spread.bootstrap_servers, timeout=2) as cluster:
-        assert sorted(cluster.wire.brokers) == [1, 2, 3]
+        assert sorted(cluster.client.brokers) == [1, 2, 3]
         process = spread._process(LOST).pid
         os.kill(process, signal.SIGSTOP)
         try:
             started = time.monotonic()
-            answers = cluster.wire.send([(broker, wire.ListTransactions()) for broker in (1, 2, LOST)])
+            answers = cluster.client.send([(broker, messages.ListTransactions()) for broker in (1, 2, LOST)])
             assert 1.5 < time.monotonic() - started < 4
             assert [answer.error is None for answer in answers] == [True, True, False]
             assert max(answers[0].observed_at, answers[1].observed_at) < answers[2].observed_at
@@ -144,7 +150,7 @@ def test_a_broker_that_falls_silent_costs_its_own_time_only(spread: Kafka) -> No
             assert text.endswith(" did not answer ListTransactions in time.")
             started = time.monotonic()
             assert not complete(cluster)
-            rows = cluster.finding_rows(["spread"], [0, 1], looks_apart=0.1)
+            rows = cluster.finding_rows(topics=["spread"], partitions=[0, 1], recheck_after=0.1)
             assert {row["verdict"] for row in rows} == {"unknown"}
             assert time.monotonic() - started < 12, "its silence is waited for once in a while, not at every step"
         finally:
@@ -154,12 +160,12 @@ def test_a_broker_that_falls_silent_costs_its_own_time_only(spread: Kafka) -> No
 
 def test_a_log_is_read_on_from_its_new_leader(three: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
     """Batch by batch, as the leader dies; of what nobody else has the missing offsets are named."""
-    monkeypatch.setattr(live_log, "FETCH_BYTES", 1)
+    monkeypatch.setattr(partition_log, "FETCH_BYTES", 1)
     with Cluster(three.bootstrap_servers, timeout=10) as cluster, Cluster(three.bootstrap_servers, timeout=1) as hasty:
-        producer = TxnProducer(cluster.wire, "moving-producer").init()
+        producer = TxnProducer(cluster.client, "moving-producer").init()
         for topic, replicas in (("moving", [LOST, 1]), ("alone", [LOST])):
-            create(cluster.wire, topic, [replicas])
-            until(partial(is_led, cluster.wire, topic), awaited=f"the leader of {topic}")
+            create(cluster.client, topic, [replicas])
+            until(partial(is_led, cluster.client, topic), awaited=f"the leader of {topic}")
             for _ in range(6):
                 producer.send(topic, 0)
         moving, alone = cluster.scan("moving", 0), hasty.scan("alone", 0)

@@ -5,8 +5,8 @@ from types import ModuleType
 
 import pytest
 
-from toolkit.sources import progress as progress_module
-from toolkit.sources.progress import progress
+from toolkit.sources import progress_bar as progress_module
+from toolkit.sources.progress_bar import progress
 
 
 def read() -> None:

@@ -11,10 +11,11 @@ import pytest
 from tests.sources.recorded import sample
 from toolkit import Cluster, Recording
 from toolkit.errors import ConnectionFailed
-from toolkit.sources.recording.recorder import EPOCH, Recorder
+from toolkit.schema.table import EPOCH
+from toolkit.sources.recording.recorder import Recorder
 from toolkit.sources.recording.sample import Sample
+from toolkit.sources.recording.sample_writer import SampleWriter
 from toolkit.sources.recording.sampler import Sampler
-from toolkit.sources.recording.writer import Writer
 
 SECOND = dt.timedelta(seconds=1)
 
@@ -29,18 +30,18 @@ class Told:
         self.warnings: list[str] = []
         self._after = after
 
-    def waiting(self, due: dt.datetime) -> None:
+    def on_wait(self, due: dt.datetime) -> None:
         pass
 
-    def taken(self, sample: Sample, *, written: bool) -> None:
+    def on_sample(self, sample: Sample, *, written: bool) -> None:
         self.samples.append(sample)
         self.written.append(written)
         self._after()
 
-    def skipped(self, count: int) -> None:
+    def on_skip(self, count: int) -> None:
         self.left_out += count
 
-    def warned(self, text: str) -> None:
+    def on_warning(self, text: str) -> None:
         self.warnings.append(text)
 
 
@@ -55,52 +56,52 @@ def after_a_while() -> NoReturn:
 
 def record(
     directory: Path,
-    told: Told,
+    evidence: Told,
     *,
     connect: Callable[[], Cluster] = nobody,
     stop: threading.Event | None = None,
     **more: Any,
 ) -> None:
-    with Writer(directory) as writer:
+    with SampleWriter(directory) as writer:
         sampler = Sampler(connect=connect, interval_ms=1_000)
-        recorder = Recorder(sampler=sampler, writer=writer, audience=told)
+        recorder = Recorder(sampler=sampler, writer=writer, listener=evidence)
         recorder.run(stop or threading.Event(), **more)
 
 
 @pytest.fixture
 def begun(tmp_path: Path) -> Path:
     """A recording with a sample of an hour ago, from when the cluster could be reached."""
-    with Writer(tmp_path) as writer:
+    with SampleWriter(tmp_path) as writer:
         writer.write(sample((dt.datetime.now(dt.UTC) - dt.timedelta(hours=1)).replace(microsecond=0)))
     return tmp_path
 
 
 def test_samples_are_due_at_multiples_of_the_interval(begun: Path) -> None:
-    told = Told()
-    record(begun, told, samples=3)
-    dues = [each.due for each in told.samples]
+    evidence = Told()
+    record(begun, evidence, samples=3)
+    dues = [each.due for each in evidence.samples]
     assert all((due - EPOCH) % SECOND == dt.timedelta(0) for due in dues)
     assert len(set(dues)) == 3
-    assert (dues[-1] - dues[0]) // SECOND == 2 + told.left_out
-    assert list(Recording(begun).samples()["sample"])[1:] == dues
-    assert {each.error for each in told.samples} == {"NETWORK_EXCEPTION: No broker is there."}
+    assert (dues[-1] - dues[0]) // SECOND == 2 + evidence.left_out
+    assert list(Recording(begun).samples()["sampled_at"])[1:] == dues
+    assert {each.error for each in evidence.samples} == {"NETWORK_EXCEPTION: No broker is there."}
 
 
 def test_a_look_that_takes_too_long_leaves_out_those_that_were_due(begun: Path) -> None:
-    told = Told()
-    record(begun, told, connect=after_a_while, samples=2)
-    first, second = (each.due for each in told.samples)
-    assert told.left_out >= 2
+    evidence = Told()
+    record(begun, evidence, connect=after_a_while, samples=2)
+    first, second = (each.due for each in evidence.samples)
+    assert evidence.left_out >= 2
     assert second - first >= 2 * SECOND
 
 
 def test_it_stops_after_the_sample_in_flight(begun: Path) -> None:
     stop = threading.Event()
-    told = Told(after=stop.set)
-    record(begun, told, stop=stop)
-    assert told.written == [True]
-    record(begun, told, until=dt.datetime.now(dt.UTC) - 10 * SECOND)
-    assert told.written == [True], "none is due by then"
+    evidence = Told(after=stop.set)
+    record(begun, evidence, stop=stop)
+    assert evidence.written == [True]
+    record(begun, evidence, until=dt.datetime.now(dt.UTC) - 10 * SECOND)
+    assert evidence.written == [True], "none is due by then"
 
 
 def test_the_first_connection_of_all_has_to_be_made(tmp_path: Path) -> None:
@@ -110,33 +111,33 @@ def test_the_first_connection_of_all_has_to_be_made(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_written_is_said_and_it_goes_on(begun: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(writer: Writer, sample: Sample) -> NoReturn:
+    def full(writer: SampleWriter, sample: Sample) -> NoReturn:
         raise OSError(28, "No space left on device")
 
-    told = Told()
+    evidence = Told()
     with monkeypatch.context() as patch:
-        patch.setattr(Writer, "write", full)
-        record(begun, told, samples=2)
-    assert told.written == [False, False]
-    (warning,) = told.warnings
-    assert warning.endswith("on samples are lost, as they cannot be written: No space left on device.")
+        patch.setattr(SampleWriter, "write", full)
+        record(begun, evidence, samples=2)
+    assert evidence.written == [False, False]
+    (warning,) = evidence.warnings
+    assert warning.endswith("on: they cannot be written: No space left on device.")
 
 
 def test_it_says_when_samples_can_be_written_again(begun: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full_once(writer: Writer, sample: Sample) -> NoReturn:
+    def full_once(writer: SampleWriter, sample: Sample) -> NoReturn:
         monkeypatch.undo()
         raise OSError(28, "No space left on device")
 
-    told = Told()
-    monkeypatch.setattr(Writer, "write", full_once)
-    record(begun, told, samples=2)
-    assert told.written == [False, True]
-    assert told.warnings[-1].endswith("samples can be written again; one sample was lost.")
+    evidence = Told()
+    monkeypatch.setattr(SampleWriter, "write", full_once)
+    record(begun, evidence, samples=2)
+    assert evidence.written == [False, True]
+    assert evidence.warnings[-1].endswith("samples can be written again; one sample was lost.")
 
 
 def test_it_merges_when_it_starts_and_when_an_hour_is_over(tmp_path: Path) -> None:
     yesterday = (dt.datetime.now(dt.UTC) - dt.timedelta(days=1)).replace(minute=0, second=0, microsecond=0)
-    with Writer(tmp_path) as writer:
+    with SampleWriter(tmp_path) as writer:
         for each in range(3):
             writer.write(sample(yesterday + each * SECOND))
     record(tmp_path, Told(), samples=1)

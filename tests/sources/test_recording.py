@@ -20,11 +20,11 @@ from toolkit import Recording
 from toolkit.errors import DecodeError, NotFound, UsageError
 from toolkit.lab.samples import load
 from toolkit.schema import PARTITIONS, PRODUCERS, RECORDED
-from toolkit.sources.recording.folder import files_of, read
-from toolkit.sources.recording.names import recorded
-from toolkit.sources.recording.resume import resume
+from toolkit.sources.recording.recorder_resume import resume
+from toolkit.sources.recording.recording_folder import files_of, read
 from toolkit.sources.recording.sample import Sample
-from toolkit.sources.recording.writer import Writer
+from toolkit.sources.recording.sample_names import recorded
+from toolkit.sources.recording.sample_writer import SampleWriter
 
 MINUTE = dt.timedelta(minutes=1)
 
@@ -34,7 +34,7 @@ def every(minutes: int, count: int, **more: Any) -> list[Sample]:
 
 
 def write(directory: Path, samples: Sequence[Sample]) -> Path:
-    with Writer(directory) as writer:
+    with SampleWriter(directory) as writer:
         assert all(writer.write(each) for each in samples)
     return directory
 
@@ -49,12 +49,12 @@ def six(tmp_path: Path) -> Path:
 
 def failed(due: dt.datetime) -> Sample:
     (row,) = sample(due, error="NETWORK_EXCEPTION: The broker is gone.").tables["samples"]
-    blank = dict.fromkeys(("brokers", "proofs", "gaps", "topic_gaps", "openings"))
+    blank = dict.fromkeys(("brokers", "proofs", "gaps", "topic_gaps", "first_batches"))
     return Sample(due=due, tables={name: [] for name in RECORDED} | {"samples": [{**row, **blank}]})
 
 
 def test_every_table_can_be_read_from_the_beginning(tmp_path: Path) -> None:
-    Writer(tmp_path / "new").close()
+    SampleWriter(tmp_path / "new").close()
     for name, table in RECORDED.items():
         frame = pd.read_parquet(tmp_path / "new" / name)
         assert (list(frame.columns), len(frame)) == (table.names, 0)
@@ -72,7 +72,7 @@ def test_plain_readers_find_the_declared_columns_and_every_row(tmp_path: Path) -
 
 def test_a_sample_that_is_there_is_not_written_again(six: Path) -> None:
     before = files(six)
-    with Writer(six) as writer:
+    with SampleWriter(six) as writer:
         assert not writer.write(sample(NINE))
         assert not writer.write(sample(NINE + 40 * MINUTE)), "what saw nothing is a sample too"
         assert files(six) == before
@@ -84,7 +84,7 @@ def test_a_sample_that_is_there_is_not_written_again(six: Path) -> None:
 def test_hours_that_are_over_become_one_file_and_so_do_days(tmp_path: Path) -> None:
     samples = every(20, 9)
     write(tmp_path, samples)
-    with Writer(tmp_path) as writer:
+    with SampleWriter(tmp_path) as writer:
         assert writer.merge(now=samples[-1].due) == 2 * 2 * 5, "two hours, of three files each, in five tables"
         assert names(tmp_path) == ["20261121T09.3.parquet", "20261121T10.3.parquet", *stamps(samples[6:])]
         assert writer.merge(now=samples[-1].due) == 0
@@ -108,8 +108,8 @@ def stamps(samples: Sequence[Sample]) -> list[str]:
 
 def test_a_day_that_is_large_stays_in_hours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, every(20, 9))
-    monkeypatch.setattr("toolkit.sources.recording.merge.LARGEST", 1)
-    with Writer(tmp_path) as writer:
+    monkeypatch.setattr("toolkit.sources.recording.compaction.MAX_DAY_BYTES", 1)
+    with SampleWriter(tmp_path) as writer:
         writer.merge(now=NINE + dt.timedelta(days=1))
     assert names(tmp_path) == ["20261121T09.3.parquet", "20261121T10.3.parquet", "20261121T11.3.parquet"]
 
@@ -117,11 +117,11 @@ def test_a_day_that_is_large_stays_in_hours(tmp_path: Path, monkeypatch: pytest.
 def test_what_is_old_goes_when_it_is_told_to(tmp_path: Path) -> None:
     samples = every(20, 9)
     write(tmp_path, samples)
-    with Writer(tmp_path) as writer:
+    with SampleWriter(tmp_path) as writer:
         writer.merge(now=samples[-1].due)
         writer.retire(before=samples[5].due)
     for name in ("samples", "producers"):
-        kept = sorted({row["sample"] for row in read(tmp_path, name).to_pylist()})
+        kept = sorted({row["sampled_at"] for row in read(tmp_path, name).to_pylist()})
         assert kept == [each.due for each in samples[3:]], "an hour goes as a whole"
 
 
@@ -138,7 +138,7 @@ def room_for(size: int) -> Iterator[None]:
 
 def test_a_disk_that_refuses_a_sample_keeps_what_it_has(six: Path) -> None:
     before, rows = files(six), {name: read(six, name) for name in RECORDED}
-    with Writer(six) as writer:
+    with SampleWriter(six) as writer:
         with room_for(8_000), pytest.raises(OSError, match="File too large"):  # some of its files fit
             writer.write(sample(NINE + 60 * MINUTE, partitions=3_000))
         assert files(six) == before
@@ -150,19 +150,19 @@ def test_a_disk_that_refuses_a_sample_keeps_what_it_has(six: Path) -> None:
 
 
 def test_one_recorder_to_a_folder(tmp_path: Path) -> None:
-    with Writer(tmp_path / "recording"), pytest.raises(UsageError, match=r"is written to by process \d+\. One"):
-        Writer(tmp_path / "recording")
-    Writer(tmp_path / "recording").close()
+    with SampleWriter(tmp_path / "recording"), pytest.raises(UsageError, match=r"is in use by process \d+\. Use one"):
+        SampleWriter(tmp_path / "recording")
+    SampleWriter(tmp_path / "recording").close()
 
 
 def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").touch()
-    with pytest.raises(UsageError, match="is no recording and not empty"):
-        Writer(tmp_path)
+    with pytest.raises(UsageError, match="is not a recording and not empty"):
+        SampleWriter(tmp_path)
     assert files(tmp_path) == ["thesis.tex"]
     with pytest.raises(UsageError, match="cannot be written to: Not a directory"):
-        Writer(tmp_path / "thesis.tex" / "recording")
-    for path, what in ((tmp_path, "is no recording"), (tmp_path / "nowhere", "does not exist")):
+        SampleWriter(tmp_path / "thesis.tex" / "recording")
+    for path, what in ((tmp_path, "is not a recording"), (tmp_path / "nowhere", "does not exist")):
         with pytest.raises(NotFound, match=what):
             Recording(path)
 
@@ -181,17 +181,17 @@ def test_what_was_in_flight_counts_for_nothing(six: Path) -> None:
     recording = Recording(six)
     assert recording.finding_rows()[0]["observed_at"] == NINE + 50 * MINUTE
     for name in ("partitions", "findings"):
-        assert recording.history(name)["sample"].max() == NINE + 50 * MINUTE
-    Writer(six).close()
+        assert recording.history(name)["sampled_at"].max() == NINE + 50 * MINUTE
+    SampleWriter(six).close()
     assert not list(six.glob("*/20261121T095500000.parquet")), "a start takes it away"
 
 
 def test_a_sample_that_failed_leaves_nothing_to_the_next_attempt(six: Path) -> None:
     due = NINE + 55 * MINUTE
-    with Writer(six) as writer:
+    with SampleWriter(six) as writer:
         pq.write_table(rows_of([sample(due)], "findings"), six / "findings" / "20261121T095500000.parquet")
         writer.write(failed(due))
-    assert NINE + 55 * MINUTE not in set(Recording(six).history("findings")["sample"])
+    assert NINE + 55 * MINUTE not in set(Recording(six).history("findings")["sampled_at"])
 
 
 def test_a_recording_of_an_older_version_lacks_columns(six: Path) -> None:
@@ -199,7 +199,7 @@ def test_a_recording_of_an_older_version_lacks_columns(six: Path) -> None:
     pq.write_table(pq.read_table(old).drop_columns(["held_ms", "held_from"]), old)
     pq.write_table(pq.read_table(old).schema.empty_table(), six / "findings" / "00000000.empty.parquet")
     assert Recording(six).finding_rows()[0]["held_ms"] is None
-    with Writer(six) as writer:
+    with SampleWriter(six) as writer:
         writer.merge(now=NINE + 60 * MINUTE)
     assert list(pd.read_parquet(six / "findings").columns) == RECORDED["findings"].names
     assert len(Recording(six).findings_over_time()) == 5
@@ -213,7 +213,7 @@ def test_a_file_that_is_damaged_is_said(six: Path) -> None:
     ):
         Recording(six).history("producers")
     before = files(six)
-    with Writer(six) as writer:
+    with SampleWriter(six) as writer:
         with pytest.raises(DecodeError, match="is damaged"):
             writer.merge(now=NINE + 60 * MINUTE)
         merged = {path for path in before if path.startswith(("samples/", "partitions/"))}
@@ -223,7 +223,7 @@ def test_a_file_that_is_damaged_is_said(six: Path) -> None:
     (six / "findings" / "00000000.empty.parquet").write_bytes(b"")
     for _ in range(2):
         with pytest.raises(DecodeError, match="/samples is damaged"):
-            Writer(six)
+            SampleWriter(six)
 
 
 def test_the_last_sample_by_a_time_answers(six: Path) -> None:
@@ -232,35 +232,35 @@ def test_the_last_sample_by_a_time_answers(six: Path) -> None:
     for minutes, answering in ((0, 0), (5, 0), (10, 10), (29, 20), (45, 30), (300, 50)):
         (row, _) = recording.partition_rows(at=NINE + minutes * MINUTE)
         assert row["observed_at"] == NINE + answering * MINUTE
-    assert recording.sample_row(at=NINE + 45 * MINUTE)["sample"] == NINE + 30 * MINUTE
+    assert recording.sample_row(at=NINE + 45 * MINUTE)["sampled_at"] == NINE + 30 * MINUTE
     elsewhere = dt.timezone(dt.timedelta(hours=2))
-    assert recording.look(at=dt.datetime(2026, 11, 21, 11, 12, tzinfo=elsewhere)).observed_at == NINE + 10 * MINUTE
-    with pytest.raises(NotFound, match=r"No sample in .* has seen anything by 2026-11-21T08:59:00"):
+    assert recording.observe(at=dt.datetime(2026, 11, 21, 11, 12, tzinfo=elsewhere)).observed_at == NINE + 10 * MINUTE
+    with pytest.raises(NotFound, match=r"No successful sample in .* by 2026-11-21T08:59:00"):
         recording.partitions(at=NINE - MINUTE)
     with pytest.raises(UsageError, match="has no time zone"):
         recording.findings(at=dt.datetime(2026, 11, 21))
-    Writer(six.parent / "empty").close()
-    with pytest.raises(NotFound, match=r"has seen anything\.$"):
+    SampleWriter(six.parent / "empty").close()
+    with pytest.raises(NotFound, match=r"No successful sample in .*\.$"):
         Recording(six.parent / "empty").findings()
 
 
 def test_the_tables_are_those_of_a_cluster(six: Path) -> None:
     with Recording(six) as recording:
         assert list(recording.partitions().columns) == PARTITIONS.names
-        assert list(recording.producers(["orders"], [0]).columns) == PRODUCERS.names
-        assert [row["partition"] for row in recording.partition_rows(["orders"], [1])] == [1]
+        assert list(recording.producers(topics=["orders"], partitions=[0]).columns) == PRODUCERS.names
+        assert [row["partition"] for row in recording.partition_rows(topics=["orders"], partitions=[1])] == [1]
         assert [row["partition"] for row in recording.partition_rows(partitions=[("orders", 0)])] == [0]
         assert [row["producer_id"] for row in recording.producer_rows()] == [8, 9]
-        assert [row["state"] for row in recording.transaction_rows(["Empty"])] == ["Empty"]
-        assert recording.transaction_rows(["Ongoing"]) == []
+        assert [row["state"] for row in recording.transaction_rows(states=["Empty"])] == ["Empty"]
+        assert recording.transaction_rows(states=["Ongoing"]) == []
         known, unknown = recording.transaction_rows(transactional_ids=["payments-7", "who"])
         assert (known["producer_id"], known["error"]) == (8, None)
-        assert unknown["error"].startswith("TRANSACTIONAL_ID_NOT_FOUND: this id had nothing open")
+        assert unknown["error"].startswith("TRANSACTIONAL_ID_NOT_FOUND: this id had no open transaction")
         for ask in (recording.partitions, recording.findings):
             with pytest.raises(NotFound, match="has no topic 'invoices'"):
-                ask(["invoices"])
+                ask(topics=["invoices"])
             with pytest.raises(NotFound, match="has no partition orders-7"):
-                ask(["orders"], [7])
+                ask(topics=["orders"], partitions=[7])
 
 
 def test_coordinators_by_hash_and_by_who_answered(tmp_path: Path) -> None:
@@ -286,7 +286,7 @@ def test_findings_say_where_nothing_was_seen_since(six: Path) -> None:
     assert (unknown["topic"], unknown["verdict"], unknown["error"]) == (
         None, "unknown", "NETWORK_EXCEPTION: The broker is gone.",
     )  # fmt: skip
-    assert "the sample of 2026-11-21 09:40:00 UTC saw nothing" in unknown["reason"]
+    assert "the sample of 2026-11-21 09:40:00 UTC failed" in unknown["reason"]
     (row,) = recording.finding_rows()
     assert row["verdict"] == "hanging", "9:30 and 9:50 are two looks"
 
@@ -297,8 +297,8 @@ def test_the_first_sample_proves_nothing(six: Path) -> None:
 
 def test_partitions_that_are_asked_for_have_a_finding(six: Path) -> None:
     recording = Recording(six)
-    assert len(recording.findings(["orders"])) == 2
-    assert [row["verdict"] for row in recording.finding_rows(["orders"], [1])] == ["clear"]
+    assert len(recording.findings(topics=["orders"])) == 2
+    assert [row["verdict"] for row in recording.finding_rows(topics=["orders"], partitions=[1])] == ["clear"]
     assert len(recording.finding_rows(broker_id=2)) == 2
     assert recording.finding_rows(broker_id=9) == []
 
@@ -306,35 +306,37 @@ def test_partitions_that_are_asked_for_have_a_finding(six: Path) -> None:
 def test_findings_over_time_are_those_that_were_recorded(six: Path) -> None:
     recording = Recording(six)
     everything = recording.findings_over_time()
-    assert everything["sample"].nunique() == 5
+    assert everything["sampled_at"].nunique() == 5
     assert set(everything["topic"]) == {"orders"}
     assert (
-        len(recording.findings_over_time("orders")) == len(recording.findings_over_time(["orders"])) == len(everything)
+        len(recording.findings_over_time(topics="orders"))
+        == len(recording.findings_over_time(topics=["orders"]))
+        == len(everything)
     )
     assert len(recording.findings_over_time(partitions=[("orders", 0)])) == 5
-    assert len(recording.findings_over_time(["others"])) == 0
+    assert len(recording.findings_over_time(topics=["others"])) == 0
     window = recording.findings_over_time(start=NINE + 10 * MINUTE, stop=NINE + 30 * MINUTE)
-    assert sorted(window["sample"].unique()) == [NINE + 10 * MINUTE, NINE + 20 * MINUTE]
+    assert sorted(window["sampled_at"].unique()) == [NINE + 10 * MINUTE, NINE + 20 * MINUTE]
     assert len(recording.late_transactions()) == 0
-    with pytest.raises(UsageError, match=r"has no table 'batches'\. Say samples, partitions"):
+    with pytest.raises(UsageError, match=r"has no table 'batches'\. Use samples, partitions"):
         recording.history("batches")
 
 
 def test_holds_tell_from_when_to_when(six: Path) -> None:
     recording = Recording(six)
-    (row,) = recording.hold_rows()
+    (row,) = recording.lso_hold_rows()
     assert (row["topic"], row["partition"], row["verdict"], row["start_offset"]) == ("orders", 0, "hanging", 100)
     assert row["held_to"] is None, "the last look still saw it"
     assert row["held_from"] < row["observed_at"]
-    assert recording.holds("orders", [0])["start_offset"].tolist() == [100]
-    assert recording.hold_rows(["others"]) == []
+    assert recording.lso_holds(topics="orders", partitions=[0])["start_offset"].tolist() == [100]
+    assert recording.lso_hold_rows(topics=["others"]) == []
 
 
 def test_a_hold_that_a_recording_saw_end_has_its_end() -> None:
     sample = load("flight-recording")
     recording = sample.recording()
     assert recording
-    (row,) = recording.hold_rows()
+    (row,) = recording.lso_hold_rows()
     assert (row["start_offset"], row["verdict"], row["groups_held"]) == (15, "ended", ["billing"])
     assert sample.at
     assert row["held_from"] < sample.at < row["held_to"]
@@ -342,35 +344,35 @@ def test_a_hold_that_a_recording_saw_end_has_its_end() -> None:
 
 def test_reading_while_a_recorder_writes_and_merges(tmp_path: Path) -> None:
     directory, count = tmp_path / "recording", 60
-    Writer(directory).close()
+    SampleWriter(directory).close()
     arguments = [sys.executable, "-m", "tests.sources.recorded_meanwhile", str(directory), str(count)]
     with started(arguments, cwd=ROOT) as writing:
         seen = plain = 0
         while writing.poll() is None:
             for name in ("findings", "producers"):
                 frame = Recording(directory).history(name)
-                each = frame.groupby("sample").size()
+                each = frame.groupby("sampled_at").size()
                 assert (each == each.iloc[0]).all() if len(each) else True
                 assert len(each) >= seen or name != "findings"
                 seen = max(seen, len(each)) if name == "findings" else seen
                 try:
-                    rows = ds.dataset(directory / name, format="parquet").to_table(columns=["sample"])
+                    rows = ds.dataset(directory / name, format="parquet").to_table(columns=["sampled_at"])
                 except FileNotFoundError:
                     continue  # merged since it was listed: an error, and no wrong answer
                 plain += 1
-                each = pd.Series(rows["sample"].to_pylist()).value_counts()
+                each = pd.Series(rows["sampled_at"].to_pylist()).value_counts()
                 assert (each == each.iloc[0]).all() if len(each) else True
                 assert len(each) >= seen - 1 if name == "findings" else True
         assert writing.returncode == 0
     assert plain > 0
-    assert Recording(directory).history("findings")["sample"].nunique() == count
+    assert Recording(directory).history("findings")["sampled_at"].nunique() == count
 
 
 def test_a_recorder_goes_on_with_what_it_has_seen(six: Path) -> None:
     went_on = resume(six)
     assert went_on is not None
-    assert went_on.look is not None
+    assert went_on.observation is not None
     assert went_on.due == NINE + 50 * MINUTE
     assert went_on.first_seen == {("orders", 0, 8, 100): NINE}
-    Writer(six.parent / "new").close()
+    SampleWriter(six.parent / "new").close()
     assert resume(six.parent / "new") is None

@@ -13,9 +13,9 @@ from tests.sources.killed import SCENES
 FULL = dict.fromkeys(("merge_again", "merge_without_exchange"), pytest.mark.full)
 
 
-@pytest.mark.parametrize("scene", [pytest.param(each, marks=FULL.get(each, pytest.mark.longer)) for each in SCENES])
-def test_killed_before_every_operation_on_files(scene: str, tmp_path: Path) -> None:
-    arguments = [sys.executable, "-m", "tests.sources.killed", scene, str(tmp_path)]
+@pytest.mark.parametrize("context", [pytest.param(each, marks=FULL.get(each, pytest.mark.longer)) for each in SCENES])
+def test_killed_before_every_operation_on_files(context: str, tmp_path: Path) -> None:
+    arguments = [sys.executable, "-m", "tests.sources.killed", context, str(tmp_path)]
     done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, timeout=300, env=dict(os.environ))
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 15, "so many times it was killed"

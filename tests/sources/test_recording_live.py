@@ -1,7 +1,6 @@
 """Samples of a real Kafka with real incidents, and what their recording tells afterwards."""
 
 import datetime as dt
-import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -9,15 +8,16 @@ from typing import Any
 
 import pytest
 
+from tests.causes import cause_names
 from toolkit import Cluster, Recording
 from toolkit.lab import Kafka
-from toolkit.lab.incidents import INCIDENTS, Staged
+from toolkit.lab.incidents import INCIDENTS, StagedIncident
 from toolkit.lab.producer import TxnProducer
 from toolkit.schema import RECORDED, Row
-from toolkit.sources.log_evidence import read_log_evidence
-from toolkit.sources.recording.limits import longest_timeout_ms
+from toolkit.sources.live.logs.log_evidence import read_log_evidence
 from toolkit.sources.recording.sample import Sample, take_sample
-from toolkit.sources.recording.writer import Writer
+from toolkit.sources.recording.sample_writer import SampleWriter
+from toolkit.sources.recording.transaction_timeouts import longest_timeout_ms
 
 pytestmark = pytest.mark.lab
 
@@ -37,7 +37,7 @@ def sampled(cluster: Cluster, tmp_path: Path) -> Iterator[Callable[..., Sample]]
     """Takes the next sample and writes it."""
     before: list[Sample] = []
     due = dt.datetime.now(dt.UTC).replace(microsecond=0)
-    with Writer(tmp_path) as writer:
+    with SampleWriter(tmp_path) as writer:
 
         def take(**options: int) -> Sample:
             sample = take_sample(
@@ -54,7 +54,7 @@ def sampled(cluster: Cluster, tmp_path: Path) -> Iterator[Callable[..., Sample]]
         yield take
 
 
-def of(rows: Sequence[Row], staged: Staged) -> Row:
+def of(rows: Sequence[Row], staged: StagedIncident) -> Row:
     """The finding of what was staged."""
     (row,) = [
         row
@@ -63,12 +63,6 @@ def of(rows: Sequence[Row], staged: Staged) -> Row:
         == (staged.topic, staged.partition, staged.producer_id, staged.start_offset)
     ]
     return row
-
-
-def case_of(cause: str) -> str:
-    """The first of the cases that a cause names: ``R3``."""
-    (found,) = re.findall(r"\((R\d+)[^)]*\)$", cause)
-    return str(found)
 
 
 def test_a_recording_tells_again_what_was_seen(
@@ -86,18 +80,18 @@ def test_a_recording_tells_again_what_was_seen(
 
     recording = Recording(tmp_path)
     for each in samples:
-        recorded = RECORDED["findings"].arrow(each.tables["findings"]).drop_columns(["sample"]).to_pylist()
+        recorded = RECORDED["findings"].arrow(each.tables["findings"]).drop_columns(["sampled_at"]).to_pylist()
         assert recording.finding_rows(at=each.due) == recorded
-    live = cluster.finding_rows(sorted({one.topic for one in staged}), looks_apart=0.5)
+    live = cluster.finding_rows(topics=sorted({one.topic for one in staged}), recheck_after=0.5)
     for one in staged:
         row, now = of(recording.finding_rows(), one), of(live, one)
-        for name in ("verdict", "remedy", "missing", "records_held", "groups_held", "opened_by", "held_from"):
+        for name in ("verdict", "remedy", "missing", "records_held", "groups_held", "opened_at_clock", "held_from"):
             assert row[name] == now[name], name
         # How much is read of the coordinators' log is bounded; other tests leave more to explain than that.
-        assert case_of(row["cause"]) == case_of(now["cause"])
+        assert cause_names(row)[0] == cause_names(now)[0]
     assert {row["topic"] for row in recording.partition_rows()} >= {one.topic for one in staged}
-    assert recording.partition_rows([staged[0].topic], [0])[0]["log_start_offset"] == 0
-    producer_rows, live_rows = (each.producer_rows([staged[0].topic]) for each in (recording, cluster))
+    assert recording.partition_rows(topics=[staged[0].topic], partitions=[0])[0]["log_start_offset"] == 0
+    producer_rows, live_rows = (each.producer_rows(topics=[staged[0].topic]) for each in (recording, cluster))
     assert [{**row, "observed_at": None} for row in producer_rows] == [
         {**row, "observed_at": None} for row in live_rows
     ]
@@ -115,23 +109,23 @@ def test_a_cause_that_is_known_is_not_read_again_for_a_minute(
     read = of(sampled().tables["findings"], staged)
     topics: list[str] = []
 
-    def read_others(wire: Any, looks: Any, rows: Sequence[Row]) -> Any:
+    def read_others(client: Any, observations: Any, rows: Sequence[Row]) -> Any:
         topics.extend(row["topic"] for row in rows)
-        return read_log_evidence(wire, looks, rows)
+        return read_log_evidence(client, observations, rows)
 
-    monkeypatch.setattr("toolkit.sources.log_evidence.read_log_evidence", read_others)
-    told = of(sampled().tables["findings"], staged)
+    monkeypatch.setattr("toolkit.sources.live.logs.log_evidence.read_log_evidence", read_others)
+    evidence = of(sampled().tables["findings"], staged)
     assert staged.topic not in topics
-    for name in ("cause", "opened_at", "opened_by", "records_held", "bytes_held", "held_from", "groups_held"):
-        assert told[name] == read[name]
-    assert "(R1)" in told["cause"]
-    assert [one["name"] for one in told["evidence"]][-4:] == [one["name"] for one in read["evidence"]][-4:]
+    for name in ("cause", "opened_at", "opened_at_clock", "records_held", "bytes_held", "held_from", "groups_held"):
+        assert evidence[name] == read[name]
+    assert "(late-after-commit)" in evidence["cause"]
+    assert [one["name"] for one in evidence["evidence"]][-4:] == [one["name"] for one in read["evidence"]][-4:]
 
 
 def test_late_transactions_by_whose_clock(kafka: Kafka, cluster: Cluster, sampled: Callable[..., Sample]) -> None:
-    assert longest_timeout_ms(cluster.wire) == 3_600_000, "as this Kafka was told"
+    assert longest_timeout_ms(cluster.client) == 3_600_000, "as this Kafka was told"
     hanging = INCIDENTS["late_after_commit"](kafka)
-    producers = [TxnProducer(cluster.wire, f"{hanging.topic}-{each}", timeout_ms=1_000).init() for each in range(2)]
+    producers = [TxnProducer(cluster.client, f"{hanging.topic}-{each}", timeout_ms=1_000).init() for each in range(2)]
     producers[0].send(hanging.topic, 1)
     producers[1].send(hanging.topic, 1, timestamp=dt.datetime.now(dt.UTC) + dt.timedelta(minutes=50))
     with INCIDENTS["old_event_times"](kafka) as live:
@@ -142,10 +136,10 @@ def test_late_transactions_by_whose_clock(kafka: Kafka, cluster: Cluster, sample
     assert (live.topic, live.producer_id) not in seen, "its records are a week old, and it is not"
     assert (hanging.topic, hanging.producer_id) not in seen, "its id may have transactions of ten minutes"
     by_producer, by_recorder = (seen[hanging.topic, each.producer_id] for each in producers)
-    assert (by_producer["opened_by"], by_producer["timeout_ms"]) == ("producer", 1_000)
-    assert first.look is not None
-    assert (by_recorder["opened_by"], by_recorder["opened_at"]) == ("recorder", first.look.observed_at)
-    assert by_recorder["late_since"] == first.look.observed_at + SECOND
+    assert (by_producer["opened_at_clock"], by_producer["timeout_ms"]) == ("producer", 1_000)
+    assert first.observation is not None
+    assert (by_recorder["opened_at_clock"], by_recorder["opened_at"]) == ("recorder", first.observation.observed_at)
+    assert by_recorder["late_since"] == first.observation.observed_at + SECOND
     again = sampled()
     assert hanging.topic not in {row["topic"] for row in again.tables["late_transactions"]}, "five minutes are left"
 
@@ -154,10 +148,10 @@ def test_a_cluster_that_cannot_be_reached_is_a_sample(kafka: Kafka, cluster: Clu
     with Cluster(kafka.bootstrap_servers, timeout=5) as gone:
         before = take_sample(gone, due=dt.datetime.now(dt.UTC), interval_ms=1_000)
     with pytest.raises(Exception, match="closed"):
-        gone.look()
+        gone.observe()
     failed = take_sample(gone, due=dt.datetime.now(dt.UTC), interval_ms=1_000, before=before)
     assert failed.error is not None
-    assert failed.look is before.look
+    assert failed.observation is before.observation
     assert [name for name, rows in failed.tables.items() if rows] == ["samples"]
     after = take_sample(cluster, due=dt.datetime.now(dt.UTC), interval_ms=1_000, before=failed)
     assert after.error is None

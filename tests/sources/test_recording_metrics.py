@@ -3,19 +3,27 @@
 import builtins
 import datetime as dt
 import re
+import shutil
+import subprocess
 import urllib.request
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tests.analysis.build import ago, look, partition, producer, transaction
+from tests.analysis.build import ago, observation, partition, producer, transaction
 from tests.sources.recorded import NINE, sample
-from toolkit.analysis.sampled import judge_sample
+from toolkit import Cluster
+from toolkit.analysis.history.sample_findings import judge_sample
 from toolkit.errors import UsageError
+from toolkit.lab import Kafka
+from toolkit.lab.consumer import blocked_consumer
+from toolkit.lab.incidents import INCIDENTS
 from toolkit.schema import Row
+from toolkit.sources.recording.metric_series import MAX_GROUP_LAGS, MetricSeries, measure
 from toolkit.sources.recording.metrics import LATE, Metrics
-from toolkit.sources.recording.sample import Sample
+from toolkit.sources.recording.sample import Sample, take_sample
 
 pytest.importorskip("prometheus_client", reason="metrics are an extra")
 
@@ -34,7 +42,7 @@ def of_orders(metrics: Metrics, name: str, number: int = 0) -> float | None:
     return numbers(metrics).get((f"kafka_txn_partition_{name}", (("partition", str(number)), ("topic", "orders"))))
 
 
-def taken(one: Sample, *, rows: list[Row] | None = None, late: list[Row] | None = None) -> Sample:
+def taken(one: Sample, *, rows: Sequence[Row] | None = None, late: Sequence[Row] | None = None) -> Sample:
     """The sample with other findings or late transactions."""
     tables = dict(one.tables)
     tables |= {} if rows is None else {"findings": rows}
@@ -46,11 +54,11 @@ def test_a_partition_shows_as_long_as_it_has_something_to_tell() -> None:
     metrics = Metrics()
     assert of_orders(metrics, "lso_lag_offsets") is None
     one = sample(NINE)
-    metrics.taken(one, written=True)
+    metrics.on_sample(one, written=True)
     assert of_orders(metrics, "lso_lag_offsets") == 50
     assert of_orders(metrics, "open_transactions") == of_orders(metrics, "hanging_transactions") == 1
     assert of_orders(metrics, "lso_lag_offsets", 1) is None, "nothing is open there"
-    metrics.taken(taken(one, rows=[]), written=True)
+    metrics.on_sample(taken(one, rows=[]), written=True)
     assert of_orders(metrics, "lso_lag_offsets") is None
 
 
@@ -59,23 +67,25 @@ def test_how_long_the_lso_is_held() -> None:
     one = sample(NINE)
     (row,) = one.tables["findings"]
     key = ("orders", 0, 8, 100)
-    metrics.taken(replace(one, first_seen={key: NINE - dt.timedelta(seconds=40)}), written=True)
+    metrics.on_sample(replace(one, first_seen={key: NINE - dt.timedelta(seconds=40)}), written=True)
     assert of_orders(metrics, "lso_held_seconds") == 40
-    metrics.taken(taken(one, rows=[{**row, "opened_at": NINE - dt.timedelta(seconds=50)}]), written=True)
+    metrics.on_sample(taken(one, rows=[{**row, "opened_at": NINE - dt.timedelta(seconds=50)}]), written=True)
     assert of_orders(metrics, "lso_held_seconds") == 50
     held = {"opened_at": NINE - dt.timedelta(seconds=50), "held_from": NINE - dt.timedelta(seconds=30)}
-    metrics.taken(taken(one, rows=[{**row, **held}]), written=True)
+    metrics.on_sample(taken(one, rows=[{**row, **held}]), written=True)
     assert of_orders(metrics, "lso_held_seconds") == 30
 
 
 def test_healthy_transactions_show_once_they_last_for_two_samples() -> None:
     metrics = Metrics()
-    seen = look(transaction(), partitions=[partition()], producers=[producer()])
+    seen = observation(transaction(), partitions=[partition()], producers=[producer()])
     rows = judge_sample(seen, seen)
-    one = taken(replace(sample(NINE), look=seen, first_seen={("orders", 0, 7, 100): seen.observed_at}), rows=rows)
-    metrics.taken(one, written=True)
+    one = taken(
+        replace(sample(NINE), observation=seen, first_seen={("orders", 0, 7, 100): seen.observed_at}), rows=rows
+    )
+    metrics.on_sample(one, written=True)
     assert of_orders(metrics, "open_transactions") is None
-    metrics.taken(replace(one, first_seen={("orders", 0, 7, 100): ago(seconds=10)}), written=True)
+    metrics.on_sample(replace(one, first_seen={("orders", 0, 7, 100): ago(seconds=10)}), written=True)
     assert of_orders(metrics, "open_transactions") == 1
     assert of_orders(metrics, "hanging_transactions") == 0
     assert numbers(metrics)["kafka_txn_transactions", (("verdict", "ongoing"),)] == 1
@@ -87,7 +97,7 @@ def test_late_partitions_are_counted_under_kafkas_name() -> None:
     assert rule.lower() == LATE
     metrics = Metrics()
     late = [{"topic": "orders", "partition": 0, "broker_id": 2}] * 2
-    metrics.taken(taken(sample(NINE), late=list(late)), written=True)
+    metrics.on_sample(taken(sample(NINE), late=list(late)), written=True)
     found = numbers(metrics)
     assert {labels: value for (name, labels), value in found.items() if name == LATE} == {
         (("broker_id", "1"),): 0, (("broker_id", "2"),): 1, (("broker_id", "3"),): 0,
@@ -98,14 +108,14 @@ def test_late_partitions_are_counted_under_kafkas_name() -> None:
 def test_what_cannot_be_seen_keeps_its_last_numbers() -> None:
     metrics = Metrics()
     one = sample(NINE)
-    metrics.taken(one, written=True)
+    metrics.on_sample(one, written=True)
     (row,) = one.tables["findings"]
     unread = {**row, "verdict": "unknown", "producer_id": None, "offsets_held": None, "error": "NETWORK_EXCEPTION: x"}
-    metrics.taken(taken(one, rows=[unread]), written=True)
+    metrics.on_sample(taken(one, rows=[unread]), written=True)
     assert of_orders(metrics, "lso_lag_offsets") == 50
     later = sample(NINE + dt.timedelta(seconds=10), error="NETWORK_EXCEPTION: gone")
-    metrics.taken(later, written=False)
-    metrics.skipped(3)
+    metrics.on_sample(later, written=False)
+    metrics.on_skip(3)
     found = numbers(metrics)
     assert of_orders(metrics, "lso_lag_offsets") == 50
     assert found["kafka_txn_last_sample_timestamp_seconds", ()] == NINE.timestamp()
@@ -115,13 +125,105 @@ def test_what_cannot_be_seen_keeps_its_last_numbers() -> None:
     assert counts == {"taken": 3, "failed": 1, "skipped": 3, "unwritten": 1}
 
 
+def test_groups_show_that_cannot_move() -> None:
+    metrics = Metrics()
+    one = sample(NINE)
+    (row,) = one.tables["findings"]
+    rows = [
+        {**row, "partition": number, "groups_held": groups} for number, groups in enumerate((["a", "b"], ["b"], None))
+    ]
+    metrics.on_sample(taken(one, rows=rows), written=True)
+    assert by_group(metrics) == {"a": 1, "b": 2}
+    unread = {**row, "partition": 0, "producer_id": None, "groups_held": None, "error": "NETWORK_EXCEPTION: x"}
+    metrics.on_sample(taken(one, rows=[unread, *rows[2:]]), written=True)
+    assert by_group(metrics) == {"a": 1, "b": 1}, "what could not be read keeps its numbers"
+    assert numbers(metrics)["kafka_txn_last_sample_unread_partitions", ()] == 1
+    metrics.on_sample(taken(one, rows=[]), written=True)
+    assert by_group(metrics) == {}
+
+
+def by_group(metrics: Metrics) -> dict[str, float]:
+    found = numbers(metrics).items()
+    return {
+        dict(labels)["group"]: value for (name, labels), value in found if name == "kafka_txn_group_held_partitions"
+    }
+
+
+def test_ten_thousand_partitions_have_a_bounded_count_of_series() -> None:
+    metrics = Metrics()
+    one = sample(NINE)
+    (row,) = one.tables["findings"]
+    numbered = [{**row, "partition": number, "groups_held": [f"group-{number}"]} for number in range(10_000)]
+    held = [{**each, "opened_at": NINE - dt.timedelta(seconds=each["partition"])} for each in numbered]
+    alive = [{**each, "verdict": "long"} if each["partition"] >= 100 else each for each in held]
+    late = [{"topic": "orders", "partition": number, "broker_id": 1 + number % 3} for number in range(10_000)]
+    metrics.on_sample(taken(one, rows=alive, late=late), written=True)
+    found = numbers(metrics)
+    assert len(found) < 6100, "5 for each of 1,000 partitions, 1 for each of 1,000 groups, and some"
+    shown = {int(dict(labels)["partition"]) for name, labels in found if name == "kafka_txn_partition_lso_held_seconds"}
+    assert shown == {*range(100), *range(9100, 10_000)}, "what hangs, and what has been held for longest"
+    assert found["kafka_txn_last_sample_omitted_partitions", ()] == 9000
+    assert found["kafka_txn_transactions", (("verdict", "hanging"),)] == 100
+    assert found["kafka_txn_transactions", (("verdict", "long"),)] == 9900
+    assert sum(value for (name, _), value in found.items() if name == LATE) == 10_000
+    healthy = [{**each, "verdict": "clear", "producer_id": None} for each in numbered]
+    assert len(alive) == len(healthy)
+    metrics.on_sample(taken(one, rows=healthy), written=True)
+    assert len(numbers(metrics)) < 50, "a healthy cluster has no series by partition, however large it is"
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
+def test_the_names_keep_to_prometheus_rules() -> None:
+    from prometheus_client import generate_latest
+
+    metrics = Metrics()
+    one = sample(NINE)
+    (row,) = one.tables["findings"]
+    metrics.on_sample(taken(one, rows=[{**row, "groups_held": ["billing"]}]), written=True)
+    text = generate_latest(metrics.registry)
+    done = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout + done.stderr) == (0, b"")
+
+
+@pytest.mark.lab
+def test_a_group_shows_as_long_as_an_lso_holds_something_from_it(kafka: Kafka) -> None:
+    """Without markers told from records: the recorder reads no log for it."""
+    metrics, due = Metrics(), dt.datetime.now(dt.UTC)
+    with Cluster(kafka.bootstrap_servers) as cluster:
+        staged = INCIDENTS["never_added"](kafka, records=5)
+        with blocked_consumer(kafka, staged.topic, f"billing-{staged.topic}"):
+            pass
+        first = take_sample(cluster, due=due, interval_ms=1_000, with_held_groups=True)
+        second = take_sample(cluster, due=due, interval_ms=1_000, before=first, with_held_groups=True)
+        (lag,) = cluster.group_lag_rows(f"billing-{staged.topic}")
+        metrics.on_sample(second, written=True)
+        labels = (("group", f"billing-{staged.topic}"), ("partition", "0"), ("topic", staged.topic))
+        shown = numbers(metrics)
+        assert shown["kafka_txn_group_held_offsets", labels] == lag["lag"] - lag["client_lag"] >= lag["held"] == 5
+        assert shown["kafka_txn_group_behind_offsets", labels] == lag["client_lag"]
+        assert shown["kafka_txn_group_series_omitted", ()] == 0
+        metrics.on_sample(replace(second, held_groups=None), written=True)
+        assert numbers(metrics)["kafka_txn_group_held_offsets", labels], "groups that could not be asked keep theirs"
+        metrics.on_sample(replace(second, held_groups=[]), written=True)
+        assert ("kafka_txn_group_held_offsets", labels) not in numbers(metrics)
+
+
+def test_groups_are_bounded_and_what_is_left_out_is_counted() -> None:
+    row = {"group_id": "one", "topic": "orders", "behind": 0}
+    rows = [{**row, "partition": number, "held": number} for number in range(MAX_GROUP_LAGS + 10)]
+    series = measure(replace(sample(NINE), held_groups=rows), MetricSeries())
+    assert len(series.group_lags) == MAX_GROUP_LAGS
+    assert series.group_lags_omitted == 9, "one of them holds nothing"
+    assert min(numbers.held for numbers in series.group_lags.values()) == 10
+
+
 def test_they_are_served_here_and_nowhere_else() -> None:
     metrics, other = Metrics(), Metrics()
     port = metrics.serve("127.0.0.1", 0)
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
             assert b"kafka_txn_samples_taken_total 0.0" in answer.read()
-        with pytest.raises(UsageError, match=rf"^127\.0\.0\.1:{port} cannot be listened at: Address already in use\.$"):
+        with pytest.raises(UsageError, match=rf"^Cannot listen on 127\.0\.0\.1:{port}: Address already in use\.$"):
             other.serve("127.0.0.1", port)
     finally:
         metrics.close()

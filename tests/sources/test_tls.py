@@ -47,7 +47,7 @@ def mutual(certificates: Certificates) -> Iterator[Kafka]:
 
 def both_clients_connect(config: ClientConfig) -> None:
     with Cluster(config, timeout=15) as cluster:
-        assert cluster.finding_rows(looks_apart=0) == []
+        assert cluster.finding_rows(recheck_after=0) == []
     admin = AdminClient({**config.librdkafka(), "log_level": 0})
     assert admin.list_topics(timeout=15).brokers
 
@@ -83,7 +83,7 @@ def test_client_certificates_in_librdkafkas_words(mutual: Kafka, certificates: C
 
 def test_no_certificate_and_no_tls_are_sentences(mutual: Kafka, certificates: Certificates) -> None:
     address = mutual.bootstrap_servers
-    with pytest.raises(ConnectionFailed, match=r"speak TLS|closed it"):
+    with pytest.raises(ConnectionFailed, match=r"use TLS|closed it"):
         Cluster(address, timeout=10)
     with pytest.raises(ConnectionFailed, match=address):
         Cluster(

@@ -21,9 +21,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from toolkit.lab.session import local_session
 from toolkit.spark import register, write_recording
-from toolkit.spark.batches_source import KafkaBatches
+from toolkit.spark.datasources.batches.batches_source import KafkaBatches
+from toolkit.spark.session.local_session import local_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -45,6 +45,7 @@ class Search:
     def __init__(self) -> None:
         self.places: list[str] = []
         self.shown: dict[str, str] = {}
+        self.errors: dict[str, str] = {}
         self.controls: list[str] = []
 
     def look(self, place: str, text: str) -> None:
@@ -63,6 +64,7 @@ class Search:
                 self.look(f"result of {name}", str(action()))
         except Exception as error:  # noqa: BLE001
             self.look(f"error of {name}", "".join(traceback.format_exception(error)))
+            self.errors[name] = "".join(traceback.format_exception_only(error))[-2000:]
             return False
         finally:
             self.look(f"output of {name}", printed.getvalue())
@@ -85,13 +87,13 @@ def ways(server: str, user: str, folder: Path) -> Mapping[str, Mapping[str, str]
         "password": {**base, **CONTROLS, **unused, "kafka.sasl.username": user, "kafka.sasl.password": CANARY},
         "jaas": {**base, **CONTROLS, **unused, "kafka.sasl.jaas.config": jaas},
         "refused": {**base, "kafka.sasl.username": user, "kafka.sasl.password": f"{CANARY}-which-is-wrong"},
-        "file": {"command.config": str(path)},
+        "file": {"commandConfig": str(path)},
         "registered": {},
     }
 
 
 def read(spark: SparkSession, options: Mapping[str, str], **more: str) -> DataFrame:
-    return spark.read.format("kafka_batches").options(**options, subscribe="watched", **more).load()
+    return spark.read.format("kafka_log_live").options(**options, subscribe="watched", **more).load()
 
 
 def use(spark: SparkSession, search: Search, name: str, options: Mapping[str, str], folder: Path) -> list[str]:
@@ -113,14 +115,24 @@ def use(spark: SparkSession, search: Search, name: str, options: Mapping[str, st
         "a wrong option": lambda: read(spark, options, such="none").count(),
         "a wrong value": lambda: read(spark, options, startingOffsets="nowhere").count(),
         "a failing task": lambda: read(spark, options).selectExpr("assert_true(1 = 2)").collect(),
-        "look": lambda: spark.read.format("kafka_transactions").options(**options).load().collect(),
-        "stream": lambda: stream(spark, options, folder / name),
+        "look": lambda: spark.read.format("kafka_txn_samples").options(**options).load().collect(),
+        "stream": lambda: patient_stream(spark, options, folder / name),
     }
     return [action for action in FEW.get(name, actions) if not search.during(f"{name}: {action}", actions[action])]
 
 
+def patient_stream(spark: SparkSession, options: Mapping[str, str], folder: Path) -> str:
+    """Spark gives the process of a batch function 10 seconds to connect (PythonWorkerFactory)."""
+    try:
+        return stream(spark, options, folder)
+    except Exception as error:
+        if "failed to connect back" not in str(error):
+            raise
+    return stream(spark, options, folder)
+
+
 def stream(spark: SparkSession, options: Mapping[str, str], folder: Path) -> str:
-    everything = spark.readStream.format("kafka_transactions").options(**options).load()
+    everything = spark.readStream.format("kafka_txn_samples").options(**options).load()
     writer = write_recording(everything, folder / "recording").option("checkpointLocation", str(folder / "checkpoint"))
     query = writer.queryName(folder.name).trigger(availableNow=True).start()
     assert query.awaitTermination(600), f"{query.status} {query.lastProgress}"
@@ -130,7 +142,7 @@ def stream(spark: SparkSession, options: Mapping[str, str], folder: Path) -> str
 
 def use_sql(spark: SparkSession, search: Search, options: Mapping[str, str]) -> list[str]:
     said = ", ".join(f"'{name}' '{value}'" for name, value in {**options, "subscribe": "watched"}.items())
-    create = f"CREATE OR REPLACE TEMPORARY VIEW by_sql USING kafka_batches OPTIONS ({said})"
+    create = f"CREATE OR REPLACE TEMPORARY VIEW by_sql USING kafka_log_live OPTIONS ({said})"
     texts = (create, "SELECT count(*) FROM by_sql", f"EXPLAIN EXTENDED {create}")
     return [text[:20] for text in texts if not search.during(f"sql: {text[:20]}", lambda: spark.sql(text).collect())]  # noqa: B023
 
@@ -138,11 +150,16 @@ def use_sql(spark: SparkSession, search: Search, options: Mapping[str, str]) -> 
 def pages(root: str) -> Iterator[tuple[str, str]]:
     """All pages of the UI, and all that its REST interface answers."""
     application = json.loads(get(f"{root}/api/v1/applications"))[0]["id"]
-    answers = ("sql?details=true&planDescription=true&length=1000", "jobs", "stages?details=true", "environment")
+    current_findings = (
+        "sql?details=true&planDescription=true&length=1000",
+        "jobs",
+        "stages?details=true",
+        "environment",
+    )
     waiting = [
         f"/{name}/" for name in ("jobs", "SQL", "stages", "environment", "executors", "connect", "StreamingQuery")
     ]
-    waiting += [f"/api/v1/applications/{application}/{answer}" for answer in answers]
+    waiting += [f"/api/v1/applications/{application}/{answer}" for answer in current_findings]
     seen: set[str] = set()
     while waiting:
         path = waiting.pop()
@@ -200,6 +217,7 @@ def main(mode: str, server: str, user: str, folder: Path) -> None:
         if file.is_file() and file.name != "client.properties":
             search.look(f"file {file.relative_to(folder)}", file.read_text(errors="replace"))
     found = {"spark": said, "by_hand": before, "failed": failed, "shown": search.shown, "controls": search.controls}
+    found["errors"] = search.errors
     print(json.dumps(found | {"places": search.places}))
 
 

@@ -16,22 +16,29 @@ import pyarrow as pa
 import pyarrow.parquet
 from pyspark.errors import PySparkException
 
-from tests.inverse import headers_of, spans_of
-from toolkit.analysis.spans import EMPTY, Spans, begin, finish, piece, span_table
-from toolkit.formats.batches import CONTROL, TRANSACTIONAL
-from toolkit.formats.header_table import header_table
-from toolkit.formats.headers import COMMIT, HEADER, NO_MARKER, Headers, Scanned
-from toolkit.lab.session import local_session
-from toolkit.schema import SPANS
-from toolkit.sources.log_tables import Part, Where
-from toolkit.spark.log_fold import fold
-from toolkit.spark.pieces import PIECES, piece_batches
-from toolkit.spark.stage import rows_of
-from toolkit.spark.types import spark_table, struct_type
+from tests.inverse import headers_of, log_transactions_of
+from toolkit.analysis.log.log_transactions import (
+    EMPTY,
+    LogTransactions,
+    begin,
+    finish,
+    log_transaction_table,
+    partial_transactions,
+)
+from toolkit.formats.log.batches import CONTROL, TRANSACTIONAL
+from toolkit.formats.log.header_table import header_table
+from toolkit.formats.log.headers import COMMIT, HEADER, NO_MARKER, Headers, ScanResult
+from toolkit.schema import LOG_TRANSACTIONS
+from toolkit.sources.log_tables import LogId, ScanChunk
+from toolkit.spark.datasources.arrow_types import spark_table, struct_type
+from toolkit.spark.pipeline.staging_table import rows_of
+from toolkit.spark.session.local_session import local_session
+from toolkit.spark.transforms.log_fold import fold
+from toolkit.spark.transforms.partial_transactions import PIECES, piece_batches
 
 SEGMENTS, IN_EACH = 8, 1 << 18
 PRODUCERS, IN_TRANSACTION = 50, 20
-WHERE = Where(topic="large", partition=0, broker_id=1)
+WHERE = LogId(topic="large", partition=0, broker_id=1)
 
 
 def large_log(start: int = 0, stop: int = SEGMENTS * IN_EACH) -> Headers:
@@ -61,39 +68,40 @@ def write(headers: Headers, folder: Path) -> None:
         pa.parquet.write_table(table, folder / f"{SEGMENTS - segment}.parquet")
 
 
-def in_order(found: Spans) -> Spans:
+def in_order(found: LogTransactions) -> LogTransactions:
     return found[np.lexsort((found["producer_id"], found["marker_offset"], found["first_offset"]))]
 
 
 def in_one_group(batches: pa.Table) -> pa.Table:
-    found = finish(begin() + piece(headers_of(batches.sort_by("base_offset"))))
-    return spark_table(span_table(found, topic="large", partition=0))
+    found = finish(begin() + partial_transactions(headers_of(batches.sort_by("base_offset"))))
+    return spark_table(log_transaction_table(found, topic="large", partition=0))
 
 
 def pieces(segments: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """What the tasks that read these segments give."""
     for segment in (number for batch in segments for number in batch["id"].to_pylist()):
         headers = large_log(segment * IN_EACH, (segment + 1) * IN_EACH)
-        part = Part(Scanned(headers=headers, end=0), file_of(segment))
+        part = ScanChunk(ScanResult(headers=headers, end=0), file_of(segment))
         before = begin() if segment == 0 else EMPTY
         yield from piece_batches([part], WHERE, log="1:/kafka/large-0/", section=segment, before=before)
 
 
 def main(folder: str, megabytes: str) -> None:
-    os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"  # others reserve addresses that they never use
+    # Other pools, and a heap for each thread, reserve addresses that they never use.
+    os.environ |= {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "1"}
     small = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "4"}
     spark = local_session(master="local[2]", config={**small, "spark.executor.pyspark.memory": f"{megabytes}m"})
     headers = large_log()
     write(headers, Path(folder))
     staged = fold(spark.range(SEGMENTS).mapInArrow(pieces, PIECES), min_held_ms=0)
-    found = in_order(spans_of(rows_of(staged, "spans").select(*SPANS.names).toArrow()))
-    expected = in_order(finish(begin() + piece(headers)))
+    found = in_order(log_transactions_of(rows_of(staged, "log_transactions").select(*LOG_TRANSACTIONS.names).toArrow()))
+    expected = in_order(finish(begin() + partial_transactions(headers)))
     found["file"] = expected["file"] = 0
     assert found.tolist() == expected.tolist()
     print("in pieces: all", len(found))
     batches = spark.read.parquet(folder)
     try:
-        grouped = batches.groupBy("topic", "partition").applyInArrow(in_one_group, struct_type(SPANS))
+        grouped = batches.groupBy("topic", "partition").applyInArrow(in_one_group, struct_type(LOG_TRANSACTIONS))
         print("in one group: all", grouped.count())
     except PySparkException as exc:
         print("in one group:", "out of memory" if "MemoryError" in str(exc) or "crashed" in str(exc) else exc)

@@ -1,4 +1,4 @@
-"""``kafka_log`` read in this process, as Spark's workers read it, where a test needs no Spark for what it shows."""
+"""``kafka_log_dir`` read in this process, as Spark's workers read it, where a test needs no Spark for what it shows."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from toolkit.schema import TABLES, Row
-from toolkit.spark.log_fold import KEY, _folded
-from toolkit.spark.log_options import PIECES
-from toolkit.spark.log_source import KafkaLog
-from toolkit.spark.stage import STAGE_SCHEMA
+from toolkit.spark.datasources.log.log_options import PIECES
+from toolkit.spark.datasources.log.log_source import KafkaLog
+from toolkit.spark.pipeline.staging_table import STAGE_SCHEMA
+from toolkit.spark.transforms.log_fold import KEY, _folded
 
 __all__ = ["fold_rows", "folded", "planned", "read", "rows", "same"]
 
@@ -51,7 +51,7 @@ def fold_rows(pieces: pa.Table, random: Random, *, min_held_ms: int = 0) -> list
     return found
 
 
-def folded(path: Path, table: str = "spans", **options: object) -> list[Row]:
+def folded(path: Path, table: str = "log_transactions", **options: object) -> list[Row]:
     """Rows of a table, from the pieces of all tasks."""
     pieces = read(*planned(path, table=PIECES, **options))
     return [row[table] for row in fold_rows(pieces, Random(1)) if row["table"] == table]

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.feather
 
-from toolkit.lab.delta import delta_settings
-from toolkit.lab.session import SMALL, local_session
 from toolkit.schema import TABLES
-from toolkit.spark import register, ship
+from toolkit.spark import register, ship_package
+from toolkit.spark.session.delta_jars import delta_settings
+from toolkit.spark.session.local_session import SMALL, local_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -27,12 +27,21 @@ if TYPE_CHECKING:
 SETTINGS = {**SMALL, "spark.sql.shuffle.partitions": "2"}
 SPLIT = "512k"  # a few dozen tasks for each table: a task costs more than what it reads here
 READ = (
-    *("batches", "spans", "lso_timeline", "aborted", "checkpoints", "coordinator_events", "group_events", "histories"),
+    *(
+        "batches",
+        "log_transactions",
+        "lso_timeline",
+        "aborted",
+        "checkpoints",
+        "transaction_log",
+        "offsets_log",
+        "transaction_history",
+    ),
     *("partitions", "producers", "transactions", "coordinators", "statistics", "violations", "findings", "snapshots"),
     "segments",
 )
 """Tables that the data source gives."""
-MADE = ("spans", "lso_timeline", "histories", "findings")
+MADE = ("log_transactions", "lso_timeline", "transaction_history", "findings")
 """Tables that the pipeline writes."""
 CLASSES = {"classic": "pyspark.sql.session", "connect": "pyspark.sql.connect.session"}
 MIN_HELD_MS = 50
@@ -41,27 +50,27 @@ MIN_HELD_MS = 50
 def has_package(spark: SparkSession) -> bool:
     """Whether executors have it without being sent it."""
 
-    def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def observation(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in batches:
             yield pa.RecordBatch.from_pydict({"found": [find_spec("toolkit") is not None]})
 
-    return any(spark.range(1).mapInArrow(look, "found boolean").toArrow()["found"].to_pylist())
+    return any(spark.range(1).mapInArrow(observation, "found boolean").toArrow()["found"].to_pylist())
 
 
 def read(spark: SparkSession, folder: str, table: str) -> DataFrame:
-    reader = spark.read.format("kafka_log").option("table", table).option("max_partition_bytes", SPLIT)
+    reader = spark.read.format("kafka_log_dir").option("table", table).option("maxPartitionBytes", SPLIT)
     if table == "findings":
-        reader = reader.option("at_rest", "true")
+        reader = reader.option("consistentCopy", "true")
     return reader.load(folder)
 
 
 def made(spark: SparkSession, folder: str, out: str, *, format: str) -> Mapping[str, DataFrame]:
-    from toolkit.spark import from_files, tables
-    from toolkit.spark.pipeline import run
+    from toolkit.spark.pipeline import from_files, kept_tables
+    from toolkit.spark.pipeline.pipeline_run import run
 
     from_files.SMALL = -1  # by Spark's jobs
-    run(spark, folder, out, format=format, at_rest=True, min_held_ms=MIN_HELD_MS)
-    return {table: tables.read(spark, out, table, format=format) for table in MADE}
+    run(spark, folder, out, format=format, consistent_copy=True, min_held_ms=MIN_HELD_MS)
+    return {table: kept_tables.read(spark, out, table, format=format) for table in MADE}
 
 
 def arrow(frame: DataFrame, table: str) -> pa.Table:
@@ -78,7 +87,7 @@ def main(mode: str, folder: str, out: str) -> None:
     assert type(spark).__module__ == CLASSES[mode], type(spark)
     if is_connect:
         assert not has_package(spark)
-        ship(spark)
+        ship_package(spark)
     register(spark)
     for table in READ:
         pyarrow.feather.write_feather(arrow(read(spark, folder, table), table), Path(out, f"read-{table}.arrow"))

@@ -1,6 +1,6 @@
 """Settings of the Sparks that tests start: little data, so nothing is compiled or planned anew for it."""
 
-from toolkit.lab.session import SMALL
+from toolkit.spark.session.local_session import SMALL
 
 __all__ = ["QUICK"]
 

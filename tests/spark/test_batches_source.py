@@ -1,4 +1,4 @@
-"""``kafka_batches``: the rows of `Cluster.batches`, from many tasks, whatever the borders between them."""
+"""``kafka_log_live``: the rows of `Cluster.batches`, from many tasks, whatever the borders between them."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 from tests.sources.test_outage import create, is_led
 from toolkit import Cluster
 from toolkit.lab import Kafka
-from toolkit.lab.ask import until
 from toolkit.lab.incidents import EVERYDAY
 from toolkit.lab.producer import TxnProducer
-from toolkit.schema import BATCHES, SPANS, Row, Table
-from toolkit.sources import wire
+from toolkit.lab.queries import until
+from toolkit.schema import BATCHES, LOG_TRANSACTIONS, Row, Table
+from toolkit.sources.live.client import messages
 from toolkit.spark import register
-from toolkit.spark.batches_source import KafkaBatches
-from toolkit.spark.log_fold import fold
-from toolkit.spark.stage import rows_of as staged_rows
-from toolkit.spark.types import struct_type
+from toolkit.spark.datasources.arrow_types import struct_type
+from toolkit.spark.datasources.batches.batches_source import KafkaBatches
+from toolkit.spark.pipeline.staging_table import rows_of as staged_rows
+from toolkit.spark.transforms.log_fold import fold
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -49,13 +49,13 @@ def cluster(two: Kafka) -> Iterator[Cluster]:
     """With topics of transactions that commit, abort and stay open, one whose beginning is deleted, an empty one."""
     with Cluster(two.bootstrap_servers, timeout=20) as cluster:
         for topic, replicas in (("many", [[1], [2], [1]]), ("cut", [[1]]), ("empty", [[2]])):
-            create(cluster.wire, topic, replicas)
-            until(partial(is_led, cluster.wire, topic), awaited=f"the leader of {topic}")
+            create(cluster.client, topic, replicas)
+            until(partial(is_led, cluster.client, topic), awaited=f"the leader of {topic}")
         chance = random.Random("batches")
-        producers = [TxnProducer(cluster.wire, f"producer-{number}").init() for number in range(3)]
+        producers = [TxnProducer(cluster.client, f"producer-{number}").init() for number in range(3)]
         for number in range(TRANSACTIONS):
-            producer, places = producers[number % 3], chance.sample(PLACES[:4], 2)
-            for topic, partition in places:
+            producer, topic_partitions = producers[number % 3], chance.sample(PLACES[:4], 2)
+            for topic, partition in topic_partitions:
                 producer.add(topic, partition)
                 for _ in range(chance.randint(1, 3)):
                     producer.send(topic, partition, records=chance.randint(1, 5))
@@ -66,11 +66,11 @@ def cluster(two: Kafka) -> Iterator[Cluster]:
 
 
 def delete(cluster: Cluster, topic: str, *, before: int) -> None:
-    request = wire.DeleteRecords
+    request = messages.DeleteRecords
     part = request.DeleteRecordsTopic.DeleteRecordsPartition(partition_index=0, offset=before)
-    asked = request(topics=[request.DeleteRecordsTopic(name=topic, partitions=[part])], timeout_ms=10_000)
-    cluster.wire.ask(asked, broker_id=1)
-    assert cluster.partition_rows([topic])[0]["log_start_offset"] == before
+    options = request(topics=[request.DeleteRecordsTopic(name=topic, partitions=[part])], timeout_ms=10_000)
+    cluster.client.ask(options, broker_id=1)
+    assert cluster.partition_rows(topics=[topic])[0]["log_start_offset"] == before
 
 
 def options(two: Kafka, **given: object) -> dict[str, str]:
@@ -80,7 +80,7 @@ def options(two: Kafka, **given: object) -> dict[str, str]:
 
 def read(spark: SparkSession, two: Kafka, **given: object) -> DataFrame:
     register(spark)
-    return spark.read.format("kafka_batches").options(**options(two, **given)).load()
+    return spark.read.format("kafka_log_live").options(**options(two, **given)).load()
 
 
 def rows_of(frame: DataFrame, table: Table) -> list[Row]:
@@ -91,8 +91,8 @@ def in_order(rows: Sequence[Row], table: Table) -> list[Row]:
     return sorted(rows, key=lambda row: [(row[name] is None, row[name]) for name in (*table.key, "error")])
 
 
-def expected(cluster: Cluster, places: Sequence[tuple[str, int]], **bounds: Any) -> list[Row]:
-    frames = [cluster.batches(*place, **bounds) for place in places]
+def expected(cluster: Cluster, topic_partitions: Sequence[tuple[str, int]], **bounds: Any) -> list[Row]:
+    frames = [cluster.batches(partitions=[tp], **bounds) for tp in topic_partitions]
     return in_order([row for frame in frames for row in BATCHES.rows(frame)], BATCHES)
 
 
@@ -111,49 +111,49 @@ def test_every_bound(spark: SparkSession, two: Kafka, cluster: Cluster) -> None:
     lso = read(spark, two, subscribe=TOPICS, startingOffsets="lso", endingOffsets="log_end")
     assert rows_of(lso, BATCHES) == expected(cluster, PLACES, start="lso", stop="log_end")
 
-    place = PLACES[0]
-    whole = expected(cluster, [place])
+    tp = PLACES[0]
+    whole = expected(cluster, [tp])
     middle = whole[len(whole) // 2]
     inside = next(row for row in whole if row["last_offset"] > row["base_offset"])
     start, stop = inside["last_offset"], middle["last_offset"]
-    by_offset = {"startingOffsets": {place[0]: {place[1]: start}}, "endingOffsets": {place[0]: {place[1]: stop}}}
-    asked = {name: json.dumps(value) for name, value in by_offset.items()}
+    by_offset = {"startingOffsets": {tp[0]: {tp[1]: start}}, "endingOffsets": {tp[0]: {tp[1]: stop}}}
+    options = {name: json.dumps(value) for name, value in by_offset.items()}
     for most in (1_000_000, 3):
-        frame = read(
-            spark, two, assign=json.dumps({place[0]: [place[1]]}), maxRecordsPerPartition=most, crc=True, **asked
-        )
-        assert rows_of(frame, BATCHES) == expected(cluster, [place], start=start, stop=stop, crc=True)
+        frame = read(spark, two, assign=json.dumps({tp[0]: [tp[1]]}), maxRecordsPerPartition=most, crc=True, **options)
+        assert rows_of(frame, BATCHES) == expected(cluster, [tp], start=start, stop=stop, crc=True)
 
     time: dt.datetime = middle["max_timestamp"]
     milliseconds = int(time.timestamp() * 1000)
-    in_time = read(spark, two, subscribePattern=f"{place[0]}|nothing", startingTimestamp=milliseconds, minPartitions=9)
+    in_time = read(spark, two, subscribePattern=f"{tp[0]}|nothing", startingTimestamp=milliseconds, minPartitions=9)
     of_topic = PLACES[:3]
     assert rows_of(in_time, BATCHES) == expected(cluster, of_topic, start=time)
     producer_id = middle["producer_id"]
-    of_one = read(spark, two, subscribe=place[0], producer_id=producer_id, endingTimestamp=time.isoformat())
+    of_one = read(spark, two, subscribe=tp[0], producerId=producer_id, endingTimestamp=time.isoformat())
     assert rows_of(of_one, BATCHES) == expected(cluster, of_topic, stop=time, producer_id=producer_id)
 
 
 def test_pieces_make_the_transactions_of_a_cluster(spark: SparkSession, two: Kafka, cluster: Cluster) -> None:
     pieces = read(spark, two, subscribe=TOPICS, table="pieces", maxRecordsPerPartition=100)
-    frames = [cluster.spans(*place) for place in PLACES]
-    found = staged_rows(fold(pieces, min_held_ms=0), "spans").select(*SPANS.names)
-    assert rows_of(found, SPANS) == in_order([row for each in frames for row in SPANS.rows(each)], SPANS)
+    frames = [cluster.log_transactions(partitions=[tp]) for tp in PLACES]
+    found = staged_rows(fold(pieces, min_held_ms=0), "log_transactions").select(*LOG_TRANSACTIONS.names)
+    assert rows_of(found, LOG_TRANSACTIONS) == in_order(
+        [row for each in frames for row in LOG_TRANSACTIONS.rows(each)], LOG_TRANSACTIONS
+    )
 
 
 def test_what_is_deleted_is_one_row_and_each_mode_has_its_way(
     spark: SparkSession, two: Kafka, cluster: Cluster
 ) -> None:
-    asked = {"subscribe": "cut", "startingOffsets": '{"cut": {"0": 0}}', "maxRecordsPerPartition": 20}
+    options = {"subscribe": "cut", "startingOffsets": '{"cut": {"0": 0}}', "maxRecordsPerPartition": 20}
     of_cluster = expected(cluster, [("cut", 0)], start=0)
     assert [row["error"].partition("; ")[2] for row in of_cluster if row["error"]] == [
         f"offsets 0 to {DELETED - 1} are deleted, by retention or DeleteRecords"
     ]
-    assert rows_of(read(spark, two, **asked), BATCHES) == of_cluster
-    dropped = rows_of(read(spark, two, mode="dropmalformed", **asked), BATCHES)
+    assert rows_of(read(spark, two, **options), BATCHES) == of_cluster
+    dropped = rows_of(read(spark, two, mode="dropmalformed", **options), BATCHES)
     assert dropped == [row for row in of_cluster if not row["error"]]
     with pytest.raises(PySparkException, match="OFFSET_OUT_OF_RANGE"):
-        read(spark, two, mode="FAILFAST", **asked).count()
+        read(spark, two, mode="FAILFAST", **options).count()
 
 
 def test_nothing_to_read_is_no_row(spark: SparkSession, two: Kafka, cluster: Cluster) -> None:
@@ -161,7 +161,7 @@ def test_nothing_to_read_is_no_row(spark: SparkSession, two: Kafka, cluster: Clu
 
 
 WRONG = [
-    ({"subscribe": "a", "starting_offsets": "latest"}, r"kafka_batches has no option .*startingOffsets"),
+    ({"subscribe": "a", "starting_offsets": "latest"}, r"kafka_log_live has no option .*startingOffsets"),
     ({}, r"Of assign, subscribe, subscribePattern, 0 are said"),
     ({"subscribe": "a", "assign": "{}"}, r"2 are said"),
     ({"subscribe": ","}, r"names no topic"),
@@ -173,8 +173,8 @@ WRONG = [
     ({"subscribe": "a", "crc": "maybe"}, r"crc is none of its values"),
     ({"subscribe": "a", "minPartitions": "0"}, r"no whole number from 1 on"),
     ({"subscribe": "a", "mode": "CAREFUL"}, r"Say one of PERMISSIVE, DROPMALFORMED, FAILFAST"),
-    ({"subscribe": "a", "timeout": "soon"}, r"timeout is no length of time"),
-    ({"subscribe": "a", "table": "pieces", "producer_id": "1"}, r"pieces are of all producers"),
+    ({"subscribe": "a", "timeout": "soon"}, r"timeout is no duration"),
+    ({"subscribe": "a", "table": "pieces", "producerId": "1"}, r"pieces are of all producers"),
 ]
 
 
@@ -192,8 +192,8 @@ def test_what_the_cluster_does_not_have_is_a_sentence(spark: SparkSession, two: 
         read(spark, two, subscribe="many", startingOffsets='{"other": {"0": 5}}').count()
     with pytest.raises(PySparkException, match=r"starting_offsets"):
         read(spark, two, subscribe="many", starting_offsets="latest")
-    with pytest.raises(PySparkException, match=r"No bootstrap address|cannot be used"):
-        spark.read.format("kafka_batches").options(subscribe="a").option(
+    with pytest.raises(PySparkException, match=r"No bootstrap server|cannot be used"):
+        spark.read.format("kafka_log_live").options(subscribe="a").option(
             "kafka.bootstrap.servers", "127.0.0.1:1"
         ).load().count()
 
@@ -210,27 +210,27 @@ def test_a_task_that_is_given_up_closes_its_connections(two: Kafka, cluster: Clu
 
 def test_a_broker_that_dies_during_a_task_leaves_a_row_and_no_gap(two: Kafka, cluster: Cluster) -> None:
     """One partition moves to another leader; the other has none any more. Both were planned when all was well."""
-    producer = TxnProducer(cluster.wire, "dying-producer").init()
+    producer = TxnProducer(cluster.client, "dying-producer").init()
     for topic, replicas in (("moves", [2, 1]), ("stays", [2])):
-        create(cluster.wire, topic, [replicas])
-        until(partial(is_led, cluster.wire, topic), awaited=f"the leader of {topic}")
+        create(cluster.client, topic, [replicas])
+        until(partial(is_led, cluster.client, topic), awaited=f"the leader of {topic}")
         for _ in range(10):
             producer.send(topic, 0)
-    asked = options(two, subscribe="moves,stays", maxRecordsPerPartition=4, timeout=2)
-    reader = KafkaBatches(CaseInsensitiveDict(asked)).reader(struct_type(BATCHES))
+    requested = options(two, subscribe="moves,stays", maxRecordsPerPartition=4, timeout=2)
+    reader = KafkaBatches(CaseInsensitiveDict(requested)).reader(struct_type(BATCHES))
     tasks = reader.partitions()
     assert len(tasks) == 6
     two.kill(2)
     try:
-        moved = KafkaBatches(CaseInsensitiveDict({**asked, "timeout": "30"})).reader(struct_type(BATCHES))
-        rows = [row for task in tasks if task.value.place[0] == "moves" for row in rows_in(moved, task)]
+        moved = KafkaBatches(CaseInsensitiveDict({**requested, "timeout": "30"})).reader(struct_type(BATCHES))
+        rows = [row for task in tasks if task.value.tp[0] == "moves" for row in rows_in(moved, task)]
         assert [row["base_offset"] for row in rows] == list(range(10))
         assert {row["broker_id"] for row in rows} == {1}
-        errors = [row["error"] for task in tasks if task.value.place[0] == "stays" for row in rows_in(reader, task)]
+        errors = [row["error"] for task in tasks if task.value.tp[0] == "stays" for row in rows_in(reader, task)]
         assert [error.partition("; ")[2] for error in errors] == [
             f"offsets {start} to {stop} were not read" for start, stop in ((0, 2), (3, 5), (6, 9))
         ]
-        until(lambda: None if is_led(cluster.wire, "stays") else True, awaited="the end of its leader")
+        until(lambda: None if is_led(cluster.client, "stays") else True, awaited="the end of its leader")
         (unread,) = [row for task in reader.partitions() for row in rows_in(reader, task) if row["error"]]
         assert (unread["topic"], unread["error"]) == ("stays", "LEADER_NOT_AVAILABLE: the partition has no leader")
     finally:

@@ -16,10 +16,10 @@ from toolkit.actions.abort import plan_abort
 from toolkit.actions.audit import Audit
 from toolkit.cli import app
 from toolkit.errors import ActionRefused
-from toolkit.lab.samples import Sample, load
+from toolkit.lab.samples import IncidentSample, load
 from toolkit.schema import FINDINGS, Row
-from toolkit.spark.pipeline import run
-from toolkit.views.report import gather, report
+from toolkit.spark.pipeline.pipeline_run import run
+from toolkit.views.report import collect_incident, report
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,7 +34,7 @@ class Given:
 
     def __init__(self, spark: SparkSession, tmp_path: Path) -> None:
         self.spark, self.tmp_path = spark, tmp_path
-        self.sample: Sample = load(SAMPLE)
+        self.sample: IncidentSample = load(SAMPLE)
         recording = self.sample.recording()
         assert recording
         self.recording: Recording = recording
@@ -46,7 +46,7 @@ class Given:
         out = self.tmp_path / "out"
         for names in runs:
             paths = [self.paths[name] for name in names.split()]
-            summary = run(self.spark, paths, str(out), at_rest="log" in names, min_held_ms=min_held_ms)
+            summary = run(self.spark, paths, str(out), consistent_copy="log" in names, min_held_ms=min_held_ms)
         assert summary.findings == [], "nothing is open now"
         table = DeltaTable(out / "findings").to_pyarrow_table(columns=FINDINGS.names)
         return list(table.cast(FINDINGS.arrow_schema).to_pylist())
@@ -59,7 +59,7 @@ class Given:
         for row in panel.findings:
             panel.select(row)
             assert panel.buttons["dry_run"].layout.display is None
-            assert panel._road.layout.display == "none", "no way to an abort marker is shown"
+            assert panel._steps.layout.display == "none", "no way to an abort marker is shown"
             panel.dry_run()
             assert isinstance(panel.error, ActionRefused)
         assert panel.buttons["next"].layout.display == "none"
@@ -78,21 +78,25 @@ class Told:
         return getattr(self.log, name)
 
     def finding_rows(self, *_: object, **__: object) -> list[Row]:
-        return self.recording.hold_rows()
+        return self.recording.lso_hold_rows()
 
-    def partition_rows(self, *selection: object) -> list[Row]:
-        return self.recording.partition_rows([MINE["topic"]], [MINE["partition"]])
+    def partition_rows(self, **selection: object) -> list[Row]:
+        return self.recording.partition_rows(topics=[MINE["topic"]], partitions=[MINE["partition"]])
 
 
 PLACES: dict[str, Callable[[Given], list[Row]]] = {
-    "Recording.holds": lambda given: FINDINGS.rows(given.recording.holds()),
-    "Recording.holds of the partition": lambda given: given.recording.hold_rows(["orders"], [0]),
+    "Recording.lso_holds": lambda given: FINDINGS.rows(given.recording.lso_holds()),
+    "Recording.holds of the partition": lambda given: given.recording.lso_hold_rows(topics=["orders"], partitions=[0]),
     "Recording.findings": lambda given: given.recording.finding_rows(min_held_ms=0),
     "Recording.findings at a later time": lambda given: given.recording.finding_rows(at=LATER, min_held_ms=0),
     "LogDir.findings": lambda given: given.log.finding_rows(min_held_ms=10_000),
-    "gather(recording)": lambda given: gather(given.recording, min_held_ms=10_000)["findings"],
-    "gather(log, recording)": lambda given: gather(given.log, given.recording, min_held_ms=10_000)["findings"],
-    "gather, whose log leaves it out": lambda given: gather(given.log, given.recording, min_held_ms=60_000)["findings"],
+    "gather(recording)": lambda given: collect_incident(given.recording, min_held_ms=10_000)["findings"],
+    "gather(log, recording)": lambda given: collect_incident(given.log, given.recording, min_held_ms=10_000)[
+        "findings"
+    ],
+    "gather, whose log leaves it out": lambda given: collect_incident(given.log, given.recording, min_held_ms=60_000)[
+        "findings"
+    ],
     "pipeline of the recording": lambda given: given.stored("recording"),
     "pipeline of the log, then of the recording": lambda given: given.stored("log", "recording", min_held_ms=10_000),
     "panel": lambda given: given.panel(),
@@ -111,7 +115,7 @@ def test_what_was_seen_hanging_and_ended_is_ended_wherever_it_is_told(place: str
     rows = PLACES[place](given)
     assert {row["verdict"] for row in rows} == {"ended"}
     (row,) = [row for row in rows if {name: row[name] for name in MINE} == MINE]
-    assert (row["position"], row["expires_at"], row["missing"], row["remedy"]) == (
+    assert (row["queue_position"], row["expires_at"], row["missing"], row["remedy"]) == (
         None,
         None,
         [],
@@ -136,8 +140,8 @@ def test_what_was_seen_hanging_and_ended_is_ended_wherever_it_is_told(place: str
 def test_the_command_report_tells_it_as_ended(suffix: str, options: list[str], tmp_path: Path) -> None:
     page = tmp_path / f"page{suffix}"
     recording = str(load(SAMPLE).path / "recording")
-    asked = ["report", "--recording", recording, "--min-held", "10", "--output", str(page), *options]
-    done = CliRunner().invoke(app, asked)
+    options = ["report", "--recording", recording, "--min-held", "10", "--output", str(page), *options]
+    done = CliRunner().invoke(app, options)
     assert done.exit_code == 0, done.output
     text = page.read_text()
     assert "It is over." in text
@@ -152,8 +156,8 @@ def test_while_it_was_open_it_is_hanging_in_every_place() -> None:
     assert recording
     assert sample.at
     soon = sample.at + dt.timedelta(milliseconds=1)
-    for rows in (recording.hold_rows(stop=soon), recording.finding_rows(at=sample.at, min_held_ms=0)):
+    for rows in (recording.lso_hold_rows(stop=soon), recording.finding_rows(at=sample.at, min_held_ms=0)):
         assert [row["verdict"] for row in rows] == ["hanging"]
     assert recording.finding_rows(at=LATER) == [], "that look is judged anew, and has nothing open"
-    history = recording.findings_over_time(["orders"])
+    history = recording.findings_over_time(topics=["orders"])
     assert "ended" not in set(history["verdict"]), "what was recorded stays as it was said"

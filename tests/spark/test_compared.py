@@ -6,28 +6,28 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
 from toolkit.lab.samples import load
-from toolkit.schema import SPANS
+from toolkit.schema import LOG_TRANSACTIONS
 from toolkit.spark import differences, register
 
 
 def test_only_rows_that_differ_are_told(spark: SparkSession) -> None:
     register(spark)
     log_dir = load("late-message").log_dir()
-    found = spark.read.format("kafka_log").option("table", "spans").load(str(log_dir.paths[0]))
-    expected = log_dir.spans()
-    assert differences(found, expected, SPANS).empty
-    assert differences(found.orderBy(sf.desc("first_offset")), expected, SPANS).empty, "in any order"
-    twice = differences(found.union(found.where("first_offset = 15")), expected, SPANS)
+    found = spark.read.format("kafka_log_dir").option("table", "log_transactions").load(str(log_dir.paths[0]))
+    expected = log_dir.log_transactions()
+    assert differences(found, expected, LOG_TRANSACTIONS).empty
+    assert differences(found.orderBy(sf.desc("first_offset")), expected, LOG_TRANSACTIONS).empty, "in any order"
+    twice = differences(found.union(found.where("first_offset = 15")), expected, LOG_TRANSACTIONS)
     assert [(row.only_in, row.first_offset) for row in twice.itertuples()] == [("spark", 15)]
     later = found.withColumn("start", sf.col("start") + sf.expr("interval 1 millisecond")).where("first_offset = 13")
-    told = differences(later, expected[expected.first_offset == 13], SPANS)
+    told = differences(later, expected[expected.first_offset == 13], LOG_TRANSACTIONS)
     assert list(told.only_in) == ["spark", "pandas"]
     assert told.start[0] - told.start[1] == dt.timedelta(milliseconds=1)
 
 
 def test_what_spark_connect_hangs_on_a_frame_does_no_harm() -> None:
-    frame = load("late-message").log_dir().spans(["orders"])
-    rows = SPANS.rows(frame)
+    frame = load("late-message").log_dir().log_transactions(topics=["orders"])
+    rows = LOG_TRANSACTIONS.rows(frame)
     frame.attrs["metrics"] = [object()]
-    assert SPANS.rows(frame) == rows, "and no warning"
+    assert LOG_TRANSACTIONS.rows(frame) == rows, "and no warning"
     assert list(frame.attrs) == ["metrics"]

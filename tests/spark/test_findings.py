@@ -10,19 +10,28 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from tests.analysis.histories import KINDS, Step, batches
-from tests.analysis.test_holders import HERE, history
-from tests.analysis.test_over_time import due, sample, seen
-from toolkit.analysis import holds as rules
-from toolkit.analysis.amounts import amounts
-from toolkit.analysis.closing import close_by_log, without_short
-from toolkit.analysis.holders import by_producer, held_findings, stretch
-from toolkit.analysis.over_time import looks, over_time
-from toolkit.analysis.spans import finish, piece, span_table
-from toolkit.formats.headers import Headers
-from toolkit.schema import FINDINGS, HISTORIES, RECORDED, SAMPLES, SPANS, Row, Table, utc
-from toolkit.spark.findings import best_logs, findings, findings_over_time, markers, near_histories
-from toolkit.spark.types import spark_table
+from tests.analysis.random_logs import KINDS, Step, batches
+from tests.analysis.test_findings_over_time import due, sample, seen
+from tests.analysis.test_hold_findings import HERE, history
+from toolkit.analysis.history import lso_holds as rules
+from toolkit.analysis.history.closing import close_by_log, without_short
+from toolkit.analysis.history.findings_over_time import (
+    observation_times,
+    over_time,
+)
+from toolkit.analysis.history.hold_findings import by_producer, held_findings, stretch
+from toolkit.analysis.log.log_transactions import finish, log_transaction_table, partial_transactions
+from toolkit.analysis.log.record_counts import amounts
+from toolkit.formats.log.headers import Headers
+from toolkit.schema import FINDINGS, LOG_TRANSACTIONS, RECORDED, SAMPLES, TRANSACTION_HISTORY, Row, Table, utc
+from toolkit.spark.datasources.arrow_types import spark_table
+from toolkit.spark.transforms.stored_findings import (
+    best_logs,
+    findings,
+    findings_over_time,
+    markers,
+    near_transaction_history,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -53,18 +62,20 @@ def random_headers(seed: int) -> Headers:
 
 
 def log(headers: Headers, **place: Any) -> pa.Table:
-    """Spans of one log, with what is known to be open before it."""
+    """LogTransactions of one log, with what is known to be open before it."""
     before = place.pop("opened_before", {})
     file = "/data/orders-0/00000000000000000000.log"
     where = {"topic": "orders", "partition": 0, "broker_id": 1, **place}
-    return span_table(finish(piece(headers), opened_before=before), **where, files=(file,))
+    return log_transaction_table(finish(partial_transactions(headers), opened_before=before), **where, files=(file,))
 
 
-def held(spans: pa.Table, headers: Headers, answers: Sequence[Row] = (), *, min_held_ms: int = 0) -> list[Row]:
+def held(
+    log_transactions: pa.Table, headers: Headers, current_findings: Sequence[Row] = (), *, min_held_ms: int = 0
+) -> list[Row]:
     """Who held the LSO of the log, with what waited behind them."""
     found = []
-    now: Row = next((row for row in answers if row["last_stable_offset"] is not None), {})
-    for row in rules.holds(spans, min_held_ms=min_held_ms).to_pylist():
+    now: Row = next((row for row in current_findings if row["last_stable_offset"] is not None), {})
+    for row in rules.lso_holds(log_transactions, min_held_ms=min_held_ms).to_pylist():
         hold = row | {"log_end_offset": int(headers["last_offset"][-1]) + 1}
         section = stretch(hold, lso=now.get("last_stable_offset"), high_watermark=now.get("high_watermark"))
         counts = amounts(headers, *section) if section else (None, None)
@@ -97,28 +108,30 @@ def logs() -> list[Headers]:
 
 def test_findings_are_those_of_the_rules_run_partition_by_partition(spark: SparkSession, logs: list[Headers]) -> None:
     found = [log(headers, partition=partition) for partition, headers in zip(PARTITIONS, logs, strict=True)]
-    told = [row for partition in PARTITIONS for row in random_histories(partition, found[partition])]
-    answers = [row for partition in PARTITIONS for row in random_answers(partition, found[partition])]
-    expected = [row for row in answers if row["topic"] is None]
+    told = [row for partition in PARTITIONS for row in random_transaction_history(partition, found[partition])]
+    current_findings = [row for partition in PARTITIONS for row in random_answers(partition, found[partition])]
+    expected = [row for row in current_findings if row["topic"] is None]
     all_held = []
     for partition in PARTITIONS:
-        mine = [row for row in answers if row["partition"] == partition]
+        mine = [row for row in current_findings if row["partition"] == partition]
         holds = held(found[partition], logs[partition], mine, min_held_ms=2_000)
         all_held += holds
-        expected += held_findings(holds, histories=by_producer(told), answers=mine, min_held_ms=2_000)
-    near = near_histories(all_held, frame(spark, [HISTORIES.arrow(told)]))
+        expected += held_findings(
+            holds, transaction_history=by_producer(told), current_findings=mine, min_held_ms=2_000
+        )
+    near = near_transaction_history(all_held, frame(spark, [TRANSACTION_HISTORY.arrow(told)]))
     assert len(near) < len(told)
-    made = findings(all_held, histories=near, answers=answers, min_held_ms=2_000)
+    made = findings(all_held, transaction_history=near, current_findings=current_findings, min_held_ms=2_000)
     same(FINDINGS.arrow(made).to_pylist(), FINDINGS.arrow(expected).to_pylist())
     shown = {(row["verdict"], row["transactional_id"] is None, row["cause"] is None) for row in expected}
     assert {("ended", False, False), ("ended", True, True), ("hanging", True, True), ("unknown", False, True)} <= shown
 
 
-def random_histories(partition: int, spans: pa.Table) -> list[Row]:
+def random_transaction_history(partition: int, log_transactions: pa.Table) -> list[Row]:
     """Of some of its transactions as their coordinators saw them, and of others hours before and after."""
     rng = random.Random(partition)
     found = []
-    with_data = [row for row in spans.to_pylist() if row["first_offset"] is not None]
+    with_data = [row for row in log_transactions.to_pylist() if row["first_offset"] is not None]
     for number, row in enumerate(with_data if partition % 3 else ()):
         ended = {"COMMIT": ["commit"], "ABORT": ["abort", "timeout", "fence"], None: ["open"]}[row["marker"]]
         start, end = row["start"], row["end"]
@@ -144,12 +157,12 @@ def random_histories(partition: int, spans: pa.Table) -> list[Row]:
     return found
 
 
-def random_answers(partition: int, spans: pa.Table) -> list[Row]:
+def random_answers(partition: int, log_transactions: pa.Table) -> list[Row]:
     """What some cluster answered: of one that is open, of one that has ended, of others, of none."""
     nothing: Row = {**dict.fromkeys(FINDINGS.names), "reason": "So.", "remedy": "None.", "missing": [], "evidence": []}
     if partition == 0:
         return [{**nothing, "verdict": "unknown", "observed_at": utc(1_000_070_000), "missing": ["the right"]}]
-    with_data = [row for row in spans.to_pylist() if row["first_offset"] is not None]
+    with_data = [row for row in log_transactions.to_pylist() if row["first_offset"] is not None]
     if partition % 3 == 0 or not with_data:
         return []
     row = with_data[0] if partition % 3 == 1 else with_data[-1]
@@ -160,7 +173,7 @@ def random_answers(partition: int, spans: pa.Table) -> list[Row]:
             **nothing,
             "topic": "orders",
             "partition": partition,
-            "position": 1,
+            "queue_position": 1,
             "producer_id": row["producer_id"],
             "producer_epoch": row["producer_epoch"],
             "start_offset": row["first_offset"],
@@ -168,15 +181,17 @@ def random_answers(partition: int, spans: pa.Table) -> list[Row]:
             "last_stable_offset": row["first_offset"],
             "high_watermark": row["first_offset"] + partition,
             "opened_at": row["start"],
-            "opened_by": "producer",
+            "opened_at_clock": "producer",
             "observed_at": utc(1_000_070_000),
         }
     ]
 
 
-def test_without_answers_and_histories_a_log_tells_what_it_can() -> None:
+def test_without_answers_and_transaction_history_a_log_tells_what_it_can() -> None:
     headers = batches([Step("data", 1), Step("data", 2), Step("commit", 1, wait=90_000)])
-    over, still = by_verdict(findings(held(log(headers), headers), histories=(), answers=(), min_held_ms=60_000))
+    over, still = by_verdict(
+        findings(held(log(headers), headers), transaction_history=(), current_findings=(), min_held_ms=60_000)
+    )
     assert (over["verdict"], over["held_ms"], over["transactional_id"]) == ("ended", 90_001, None)
     assert over["reason"].endswith("No record of __transaction_state that was read names its producer id.")
     assert (still["verdict"], still["missing"]) == (
@@ -209,9 +224,9 @@ def test_of_several_logs_the_one_that_has_most_of_its_partition_is_judged() -> N
 
 def test_what_only_a_snapshot_tells_of_holds_the_lso_too() -> None:
     headers = batches([Step("data", 1), Step("commit", 1, wait=90_000)], base_offset=50)
-    spans = log(headers, opened_before={9000: (3, 0)})
-    holds = held(spans, headers, min_held_ms=100_000)
-    (row,) = findings(holds, histories=(), answers=(), min_held_ms=60_000)
+    log_transactions = log(headers, opened_before={9000: (3, 0)})
+    holds = held(log_transactions, headers, min_held_ms=100_000)
+    (row,) = findings(holds, transaction_history=(), current_findings=(), min_held_ms=60_000)
     assert (row["producer_id"], row["start_offset"], row["verdict"]) == (9000, 3, "unknown")
     assert (row["held_from"], row["records_held"], row["offsets_held"]) == (None, None, 49)
 
@@ -233,9 +248,9 @@ def test_a_producer_id_with_many_transactions_is_matched_by_those_that_are_near(
     mine: Row = {"start_time": utc(1_000), "decided_at": utc(91_001), "end_time": utc(91_002), "first_offset": 9_999}
     told = [*others, history(producer_id=1000, producer_epoch=0, reason="This one.", **mine)]
     holds = held(log(headers), headers)
-    near = near_histories(holds, frame(spark, [HISTORIES.arrow(told)]))
+    near = near_transaction_history(holds, frame(spark, [TRANSACTION_HISTORY.arrow(told)]))
     assert len(near) < 5
-    (row,) = findings(holds, histories=near, answers=(), min_held_ms=60_000)
+    (row,) = findings(holds, transaction_history=near, current_findings=(), min_held_ms=60_000)
     assert row["reason"].endswith("This one.")
     assert row["opened_at"] == dt.datetime(1970, 1, 1, 0, 0, 1, tzinfo=dt.UTC)
 
@@ -244,15 +259,15 @@ def test_a_recording_over_time(spark: SparkSession) -> None:
     recorded = [
         *(seen(number, partition=0) for number in (1, 2, 5)),
         *(seen(number, "ongoing", partition=1, producer_id=8) for number in (5, 9)),
-        seen(3, "unknown", topic=None, partition=None, producer_id=None, start_offset=None, position=None),
+        seen(3, "unknown", topic=None, partition=None, producer_id=None, start_offset=None, queue_position=None),
     ]
     samples = [sample(number, "DOWN: all." if number == 3 else None) for number in (*range(6), 8, 9)]
-    whole = [{**row, "observed_at": row["sample"], "seconds": 0.1} for row in samples]
-    found = {row["sample"]: row for row in looks(samples)}
+    whole = [{**row, "observed_at": row["sampled_at"], "seconds": 0.1} for row in samples]
+    found = {row["sampled_at"]: row for row in observation_times(samples)}
     expected = [
         row
         for partition in (0, 1)
-        for row in over_time({**row, **found[row["sample"]]} for row in recorded if row["partition"] == partition)
+        for row in over_time({**row, **found[row["sampled_at"]]} for row in recorded if row["partition"] == partition)
     ]
     table = RECORDED["findings"]
     over = findings_over_time(frame(spark, [table.arrow(recorded)]), frame(spark, [SAMPLES.arrow(whole)]))
@@ -265,11 +280,11 @@ def test_the_marker_in_a_log_closes_what_a_recording_has_open(spark: SparkSessio
     over = rows(findings_over_time(frame(spark, [RECORDED["findings"].arrow([*recorded, brief])])))
     log: list[Row] = [{"partition": 0, "first_offset": 90}, {"partition": 1, "marker_offset": None}, {"partition": 0}]
     mine = {"topic": "orders", "producer_id": 7, "first_offset": 100, "marker_offset": 110, "marker": "ABORT"}
-    spans: list[Row] = [
-        {**dict.fromkeys(SPANS.names), "end": due(10), **mine, **fields}
+    log_transactions: list[Row] = [
+        {**dict.fromkeys(LOG_TRANSACTIONS.names), "end": due(10), **mine, **fields}
         for fields in (*log, log[-1])  # two replicas have it
     ]
-    ends = markers(over, frame(spark, [SPANS.arrow(spans)]))
+    ends = markers(over, frame(spark, [LOG_TRANSACTIONS.arrow(log_transactions)]))
     assert [row["marker_offset"] for row in ends] == [110, 110]
     found = without_short(close_by_log(over, ends), min_held_ms=60_001)
     verdicts = {row["partition"]: row["verdict"] for row in found}

@@ -18,26 +18,26 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from tests.analysis.test_coordinator import record, transaction
+from tests.analysis.test_transaction_history import record, transaction
 from tests.spark.frames import arrow, assert_rows, damaged, shuffled
 from tests.spark.read_log import rows
 from tests.tiers import fuzzed, seed
 from toolkit import LogDir
-from toolkit.analysis.coordinator import histories
-from toolkit.formats.records import STATE_TOPIC
-from toolkit.schema import COORDINATOR_EVENTS, HISTORIES, Row
-from toolkit.spark.history_fold import (
+from toolkit.analysis.coordinator.transaction_history import transaction_history
+from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
+from toolkit.schema import TRANSACTION_HISTORY, TRANSACTION_LOG, Row
+from toolkit.spark.datasources.arrow_types import mapped, spark_table, struct_type
+from toolkit.spark.pipeline.staging_table import LOG, STAGE_SCHEMA, STATE, rows_of
+from toolkit.spark.transforms.history_fold import (
     CURRENT,
     NEW,
     RECORDS,
     RECORDS_SCHEMA,
     _folded,
-    current_histories,
-    fold_histories,
+    current_transaction_history,
+    fold_transaction_history,
     remembered_records,
 )
-from toolkit.spark.stage import LOG, STAGE_SCHEMA, STATE, rows_of
-from toolkit.spark.types import mapped, spark_table, struct_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PARTITION = {"txn_state_partition": 3, "broker_id": 1}
-NOTHING: Row = dict.fromkeys(COORDINATOR_EVENTS.names)
+NOTHING: Row = dict.fromkeys(TRANSACTION_LOG.names)
 STATES = ["Ongoing"] * 3 + ["PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Empty", None]
 
 
@@ -71,20 +71,20 @@ class Stored:
                 self.states[row["state"]["partition"]] = row["state"]
             else:
                 assert row["is_final"]
-                self.final.append(row["histories"])
+                self.final.append(row["transaction_history"])
 
     def rows(self) -> list[str]:
         latest = max((state["latest"] for state in self.states.values() if state["latest"]), default=None)
         states = pa.table({name: [state[name] for state in self.states.values()] for name in ("log", "remembered")})
-        found = current_histories(states, latest=latest).to_pylist()
-        return sorted(repr({name: row[name] for name in HISTORIES.names}) for row in (*self.final, *found))
+        found = current_transaction_history(states, latest=latest).to_pylist()
+        return sorted(repr({name: row[name] for name in TRANSACTION_HISTORY.names}) for row in (*self.final, *found))
 
     def end(self, partition: int) -> int:
         return self.states.get(partition, {}).get("log_end_offset") or 0
 
 
 def listed(rows: Sequence[Row]) -> list[str]:
-    return sorted(map(repr, spark_table(HISTORIES.arrow(rows)).to_pylist()))
+    return sorted(map(repr, spark_table(TRANSACTION_HISTORY.arrow(rows)).to_pylist()))
 
 
 def log(random: Random, *, in_files: bool) -> list[Row]:
@@ -113,7 +113,7 @@ def log(random: Random, *, in_files: bool) -> list[Row]:
 
 @fuzzed(60)
 @given(st.booleans(), st.randoms(use_true_random=True))
-def test_records_in_any_runs_give_the_histories_of_all(in_files: bool, random: Random) -> None:
+def test_records_in_any_runs_give_the_transaction_history_of_all(in_files: bool, random: Random) -> None:
     events = log(random, in_files=in_files)
     stored, start = Stored(random), 0
     while start < len(events) - 1 and random.random() < 0.7:
@@ -126,7 +126,7 @@ def test_records_in_any_runs_give_the_histories_of_all(in_files: bool, random: R
         start = max((number + 1 for number, event in enumerate(events) if event["offset"] in known), default=0)
     again = [] if in_files else random.choices(events, k=3)[: len(events) - start]
     stored.run([*events[start:], *(event for event in again if event in events[start:])])
-    assert stored.rows() == listed(histories(events))
+    assert stored.rows() == listed(transaction_history(events))
 
 
 def test_a_file_that_could_not_be_opened_is_read_again() -> None:
@@ -151,27 +151,31 @@ def in_another_zone(spark: SparkSession) -> Iterator[None]:
 
 @pytest.mark.lab
 @pytest.mark.usefixtures("in_another_zone")
-def test_spark_gives_the_histories_of_real_ids(spark: SparkSession, history: Path) -> None:
+def test_spark_gives_the_transaction_history_of_real_ids(spark: SparkSession, history: Path) -> None:
     """In two runs."""
     files = LogDir(history)
-    events = shuffled(spark, arrow(files.coordinator_events(), COORDINATOR_EVENTS)).withColumn(
+    events = shuffled(spark, arrow(files.transaction_log(), TRANSACTION_LOG)).withColumn(
         LOG, sf.col("txn_state_partition").cast("string")
     )
     (middle,) = events.agg(sf.median("offset").cast("long")).toArrow()[0].to_pylist()
     states = spark.createDataFrame([], struct_type(STATE))
     found = []
     for new in (events.where(sf.col("offset") < middle), events.where(sf.col("offset") >= middle)):
-        staged = fold_histories(new, mapped(states, remembered_records, RECORDS)).persist()
-        found.append(rows_of(staged, "histories"))
+        staged = fold_transaction_history(new, mapped(states, remembered_records, RECORDS)).persist()
+        found.append(rows_of(staged, "transaction_history"))
         states = rows_of(staged, STATE.name)
     (latest,) = states.agg(sf.max("latest")).toArrow()[0].to_pylist()
-    found.append(mapped(states, partial(current_histories, latest=latest), CURRENT))
-    assert_rows(reduce(DataFrame.union, found).select(*HISTORIES.names), arrow(files.histories(), HISTORIES), HISTORIES)
+    found.append(mapped(states, partial(current_transaction_history, latest=latest), CURRENT))
+    assert_rows(
+        reduce(DataFrame.union, found).select(*TRANSACTION_HISTORY.names),
+        arrow(files.transaction_history(), TRANSACTION_HISTORY),
+        TRANSACTION_HISTORY,
+    )
 
 
 @pytest.mark.lab
 @pytest.mark.parametrize("is_damaged", [False, True])
-def test_real_records_in_several_runs_give_the_histories_of_all(
+def test_real_records_in_several_runs_give_the_transaction_history_of_all(
     history: Path, tmp_path: Path, is_damaged: bool
 ) -> None:
     """Damaged in the middle, and at the end of what was written last."""
@@ -180,14 +184,14 @@ def test_real_records_in_several_runs_give_the_histories_of_all(
         data = log.read_bytes()
         log.write_bytes(data[:-20] + bytes(len(data[-20:])))
     files, random = LogDir(folder), Random(seed())
-    events = COORDINATOR_EVENTS.rows(files.coordinator_events())
+    events = TRANSACTION_LOG.rows(files.transaction_log())
     assert is_damaged == ("CORRUPT_BATCH" in {str(event["error"]).partition(":")[0] for event in events})
     stored = Stored(random)
     events.sort(key=lambda event: (event["file"], event["position"], event["offset"] or 0))
     runs = sorted(random.choices(range(1, 5), k=len(events)))
     for number in range(1, 5):
         stored.run(event for event, run in zip(events, runs, strict=True) if run == number)
-    assert stored.rows() == listed(HISTORIES.rows(files.histories()))
+    assert stored.rows() == listed(TRANSACTION_HISTORY.rows(files.transaction_history()))
 
 
 @pytest.mark.lab
@@ -207,7 +211,7 @@ def test_of_replicas_the_one_that_has_most_of_its_log_is_read(history: Path, tmp
                 snapshot.unlink()
     best = {row["log"]: None for row in rows(tmp_path, table="listing") if row["is_best"]}
     stored = Stored(Random(1))
-    stored.run(rows(tmp_path, table="coordinator_events", starts=json.dumps(best)))
-    expected = HISTORIES.rows(LogDir(tmp_path).histories())
+    stored.run(rows(tmp_path, table="transaction_log", starts=json.dumps(best)))
+    expected = TRANSACTION_HISTORY.rows(LogDir(tmp_path).transaction_history())
     assert {row["broker_id"] for row in expected} == {1, 2}
     assert stored.rows() == listed(expected)

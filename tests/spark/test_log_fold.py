@@ -20,32 +20,48 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.analysis.histories import KINDS, LEADER_CHANGE, Step, batches
-from tests.analysis.test_log_state import expected_holds
+from tests.analysis.random_logs import KINDS, LEADER_CHANGE, Step, batches
+from tests.analysis.test_resume_state import expected_holds
 from tests.spark.frames import damaged
 from tests.spark.read_log import fold_rows, planned, read, rows, same
 from tests.tiers import fuzzed, seed
 from toolkit import LogDir
-from toolkit.analysis.log_state import LogState
-from toolkit.analysis.lso import lso_steps, lso_table
-from toolkit.analysis.spans import EMPTY, Piece, begin, finish, merge, piece, span_table
-from toolkit.formats.batches import DELETE_HORIZON, LOG_APPEND_TIME
-from toolkit.formats.headers import HEADER, Damage, Headers, Scanned
-from toolkit.schema import LSO_TIMELINE, SPANS, Row
-from toolkit.sources.log_tables import Part, Where
+from toolkit.analysis.log.log_transactions import (
+    EMPTY,
+    PartialTransactions,
+    begin,
+    finish,
+    log_transaction_table,
+    merge,
+    partial_transactions,
+)
+from toolkit.analysis.log.lso_timeline import lso_steps, lso_table
+from toolkit.analysis.log.resume_state import LogState
+from toolkit.formats.log.batches import DELETE_HORIZON, LOG_APPEND_TIME
+from toolkit.formats.log.headers import HEADER, DamagedRange, Headers, ScanResult
+from toolkit.schema import LOG_TRANSACTIONS, LSO_TIMELINE, Row
+from toolkit.sources.log_tables import LogId, ScanChunk
 from toolkit.spark import register
-from toolkit.spark.ingest_plan import plan_logs
-from toolkit.spark.log_fold import fold
-from toolkit.spark.pieces import LOST, PIECES_SCHEMA, REMEMBERED, STOP, TRUNCATED, piece_batches, piece_rows
-from toolkit.spark.stage import STATE
-from toolkit.spark.types import spark_table
+from toolkit.spark.datasources.arrow_types import spark_table
+from toolkit.spark.pipeline.ingest_plan import plan_logs
+from toolkit.spark.pipeline.staging_table import STATE
+from toolkit.spark.transforms.log_fold import fold
+from toolkit.spark.transforms.partial_transactions import (
+    LOST,
+    PIECES_SCHEMA,
+    REMEMBERED,
+    STOP,
+    TRUNCATED,
+    piece_batches,
+    piece_rows,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 T = TypeVar("T")
 
-WHERE = Where(topic="orders", partition=3, broker_id=1)
+WHERE = LogId(topic="orders", partition=3, broker_id=1)
 LOG = "1:/kafka/orders-3/"
 PLACE = {**WHERE.columns, "log": LOG}
 BASE = 50
@@ -59,7 +75,7 @@ class Unit(NamedTuple):
     file: str
     base_offset: int  # of the file
     headers: Headers
-    damage: tuple[Damage, ...] = ()
+    damage: tuple[DamagedRange, ...] = ()
 
     @property
     def begins_file(self) -> bool:
@@ -99,11 +115,11 @@ def log_of(random: Random, base_offset: int = BASE) -> list[Unit]:
         base = base if start else base_offset
         found.append(Unit(file_of(base), base, NO_HEADERS))  # read though it is empty
         if -1 in corrupt:
-            found.append(found[-1]._replace(damage=(Damage(9 + 2 * start, 1, CORRUPT),)))
+            found.append(found[-1]._replace(damage=(DamagedRange(9 + 2 * start, 1, CORRUPT),)))
         for row in range(start, stop):
             found.append(found[-1]._replace(headers=headers[row : row + 1], damage=()))
             if row in corrupt:
-                damage = Damage(11 + 2 * row, 1, CORRUPT)
+                damage = DamagedRange(11 + 2 * row, 1, CORRUPT)
                 found.append(found[-1]._replace(headers=NO_HEADERS, damage=(damage,)))
     return found
 
@@ -118,18 +134,23 @@ def split(items: Sequence[T], random: Random) -> list[Sequence[T]]:
     return [items[start:stop] for start, stop in pairwise([0, *points, len(items)])]
 
 
-def parts_of(units: Sequence[Unit], random: Random) -> list[Part]:
+def parts_of(units: Sequence[Unit], random: Random) -> list[ScanChunk]:
     found = []
     for file, group in groupby(units, key=lambda unit: unit.file):
         for some in split(list(group), random):
             headers = np.concatenate([NO_HEADERS, *(unit.headers for unit in some)])
             damage = tuple(each for unit in some for each in unit.damage)
-            found.append(Part(Scanned(headers=headers, damage=damage, end=0), file))
+            found.append(ScanChunk(ScanResult(headers=headers, damage=damage, end=0), file))
     return found
 
 
 def section_rows(
-    units: Sequence[Unit], random: Random, *, section: int = 0, before: Piece = EMPTY, reach: int | None = None
+    units: Sequence[Unit],
+    random: Random,
+    *,
+    section: int = 0,
+    before: PartialTransactions = EMPTY,
+    reach: int | None = None,
 ) -> list[pa.RecordBatch]:
     """What a task gives."""
     parts = parts_of(units, random)
@@ -164,14 +185,14 @@ class Stored:
         self.kept += [row for row in found if row["is_final"]]
         self.current = [row for row in found if not row["is_final"]]
 
-    def rows(self, table: str = SPANS.name) -> list[Row]:
+    def rows(self, table: str = LOG_TRANSACTIONS.name) -> list[Row]:
         return sorted((row[table] for row in (*self.kept, *self.current) if row["table"] == table), key=repr)
 
-    def holds(self) -> list[Row]:
+    def lso_holds(self) -> list[Row]:
         assert self.state is not None
         place: dict[str, object] = WHERE.columns
         state = LogState.from_bytes(self.state["remembered"], **place, min_held_ms=self.min_held_ms)  # type: ignore[arg-type]
-        rows: list[Row] = state.holds().to_pylist()
+        rows: list[Row] = state.lso_holds().to_pylist()
         return rows
 
     @property
@@ -183,15 +204,19 @@ def listed(table: pa.Table) -> list[Row]:
     return sorted(spark_table(table).to_pylist(), key=repr)
 
 
-def assert_single_read(found: Stored, units: Sequence[Unit], before: Piece, *, reach: int | None = None) -> None:
+def assert_single_read(
+    found: Stored, units: Sequence[Unit], before: PartialTransactions, *, reach: int | None = None
+) -> None:
     """Whether it is what a single read of all of it tells."""
     headers = np.concatenate([NO_HEADERS, *(unit.headers for unit in units)])
     files: list[str | None] = list(dict.fromkeys(unit.file for unit in units)) or [None]
-    whole = finish(merge(before, *(piece(unit.headers, file_id=files.index(unit.file)) for unit in units)))
-    spans = span_table(whole, **WHERE.columns, files=files)
+    whole = finish(
+        merge(before, *(partial_transactions(unit.headers, file_id=files.index(unit.file)) for unit in units))
+    )
+    log_transactions = log_transaction_table(whole, **WHERE.columns, files=files)
     damage = [(unit.file, each) for unit in units for each in unit.damage]
     errors = [{**WHERE.columns, "file": file, "position": at.position, "error": at.reason} for file, at in damage]
-    assert found.rows() == listed(pa.concat_tables([spans, SPANS.arrow(errors)]))
+    assert found.rows() == listed(pa.concat_tables([log_transactions, LOG_TRANSACTIONS.arrow(errors)]))
     ends = [reach, *(unit.end for unit in units)]
     end = max((each for each in ends if each is not None), default=None)
     last = int(headers["max_timestamp"][-1]) if len(headers) else -1
@@ -200,12 +225,12 @@ def assert_single_read(found: Stored, units: Sequence[Unit], before: Piece, *, r
     if found.state is None:
         assert not units
         return
-    assert found.holds() == expected_holds(headers, spans, found.min_held_ms, end)
+    assert found.lso_holds() == expected_holds(headers, log_transactions, found.min_held_ms, end)
     assert found.bytes_read == headers["size"].sum()
     assert (found.state["log_end_offset"], found.state["broker_id"]) == (end, 1)
     assert found.state["leader_epoch"] == (0 if len(headers) else -1)
     assert found.state["is_damaged"] == any(at.reason == CORRUPT for _, at in damage)
-    assert found.state["is_held"] == bool(found.holds())
+    assert found.state["is_held"] == bool(found.lso_holds())
 
 
 BEFORE = [
@@ -224,13 +249,13 @@ def test_any_tasks_in_any_runs_give_what_a_single_read_gives(random: Random) -> 
     for _ in range(random.randint(0, 3)):
         start = read_on(stored, units, start, before, random)
     if random.random() < 0.3:
-        units.append(units[-1]._replace(headers=NO_HEADERS, damage=(Damage(999, 1, TORN),)))
+        units.append(units[-1]._replace(headers=NO_HEADERS, damage=(DamagedRange(999, 1, TORN),)))
     reach = units[-1].base_offset
     read_tasks(stored, split(units[start:], random), before, random, reach=reach)
     assert_single_read(stored, units, before, reach=reach)
 
 
-def read_on(stored: Stored, units: Sequence[Unit], start: int, before: Piece, random: Random) -> int:
+def read_on(stored: Stored, units: Sequence[Unit], start: int, before: PartialTransactions, random: Random) -> int:
     """A run that does not read to the end; where the next one starts."""
     end = random.randint(min(start + 1, len(units)), len(units))
     tasks = split(units[start:end], random)
@@ -240,7 +265,7 @@ def read_on(stored: Stored, units: Sequence[Unit], start: int, before: Piece, ra
         end = start + sum(map(len, tasks[:stop]))
         read_tasks(stored, tasks, before, random, stop=stop)
     elif len(coming.headers) and random.random() < 0.3:  # half of the next batch is there
-        torn = coming._replace(headers=NO_HEADERS, damage=(Damage(999, 1, TORN),))
+        torn = coming._replace(headers=NO_HEADERS, damage=(DamagedRange(999, 1, TORN),))
         read_tasks(stored, [*tasks, [torn]], before, random, reach=coming.base_offset)
     else:
         read_tasks(stored, tasks, before, random, reach=last.base_offset)
@@ -256,7 +281,7 @@ def read_on(stored: Stored, units: Sequence[Unit], start: int, before: Piece, ra
 def read_tasks(
     stored: Stored,
     tasks: Sequence[Sequence[Unit]],
-    before: Piece,
+    before: PartialTransactions,
     random: Random,
     *,
     reach: int | None = None,
@@ -299,13 +324,13 @@ def test_what_was_open_where_offsets_were_lost_is_told_as_it_was(random: Random)
     still_open = [row for row in ended.rows() if row["outcome"] == "open"]
     ended.current = []
     unread = {"outcome": None, "error": "OFFSETS_LOST: Its end was deleted from the log before it was read."}
-    said = {**dict.fromkeys(SPANS.names), **WHERE.columns, "error": lost}
+    said = {**dict.fromkeys(LOG_TRANSACTIONS.names), **WHERE.columns, "error": lost}
     told = [*ended.rows(), *({**row, **unread} for row in still_open), said, *other.rows()]
     assert stored.rows() == sorted(told, key=repr)
     steps = [*ended.rows(LSO_TIMELINE.name), *other.rows(LSO_TIMELINE.name)]
     assert stored.rows(LSO_TIMELINE.name) == sorted(steps, key=repr)
-    held = [row for row in ended.holds() if row["marker_offset"] is not None] + other.holds()
-    assert [row["first_offset"] for row in stored.holds()] == [row["first_offset"] for row in held]
+    held = [row for row in ended.lso_holds() if row["marker_offset"] is not None] + other.lso_holds()
+    assert [row["first_offset"] for row in stored.lso_holds()] == [row["first_offset"] for row in held]
 
 
 @fuzzed(15)
@@ -325,8 +350,8 @@ def test_what_several_brokers_sent_of_a_partition_is_one_log() -> None:
     headers = batches([Step("data", 1), Step("data", 2), Step("commit", 1), Step("abort", 2)])
     rows: list[pa.RecordBatch] = []
     for broker_id, sent in ((1, headers[:2]), (2, headers[2:])):
-        where = Where(topic="orders", partition=3, broker_id=broker_id)
-        part = Part(Scanned(headers=sent, end=0))
+        where = LogId(topic="orders", partition=3, broker_id=broker_id)
+        part = ScanChunk(ScanResult(headers=sent, end=0))
         rows += piece_batches([part], where, log=LOG, section=broker_id, before=begin() if broker_id == 1 else EMPTY)
     failure = {"topic": "orders", "partition": 3, "log": LOG, "section": 3, "kind": STOP, "error": "DOWN: it is."}
     stored = Stored(Random(1))
@@ -337,7 +362,7 @@ def test_what_several_brokers_sent_of_a_partition_is_one_log() -> None:
 
 
 def test_a_file_that_could_not_be_opened_is_remembered() -> None:
-    unread = Unit(file_of(0), 0, NO_HEADERS, (Damage(0, 0, "UNREADABLE: no permission."),))
+    unread = Unit(file_of(0), 0, NO_HEADERS, (DamagedRange(0, 0, "UNREADABLE: no permission."),))
     stored = Stored(Random(1))
     stored.run(section_rows([unread], Random(1), before=begin(), reach=0))
     assert stored.state is not None
@@ -352,10 +377,10 @@ def test_a_file_that_could_not_be_opened_is_remembered() -> None:
 @pytest.mark.lab
 def test_spark_folds_real_logs(spark: SparkSession, history: Path) -> None:
     register(spark)
-    reader = spark.read.format("kafka_log").option("table", "pieces").option("max_partition_bytes", "64k")
+    reader = spark.read.format("kafka_log_dir").option("table", "pieces").option("maxPartitionBytes", "64k")
     staged = fold(reader.load(str(history)), min_held_ms=0).toArrow()
     files = LogDir(history)
-    for table, frame in ((SPANS, files.spans()), (LSO_TIMELINE, files.lso_timeline())):
+    for table, frame in ((LOG_TRANSACTIONS, files.log_transactions()), (LSO_TIMELINE, files.lso_timeline())):
         found = staged.filter(pa.compute.equal(staged["table"], table.name))[table.name]
         same(found.to_pylist(), frame, table.name)
 
@@ -380,13 +405,13 @@ def replicas(history: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.lab
 def test_damaged_logs_and_those_without_beginning_are_folded(replicas: Path) -> None:
-    files, pieces = LogDir(replicas), read(*planned(replicas, table="pieces", max_partition_bytes=20_000))
-    spans = files.spans()
+    files, pieces = LogDir(replicas), read(*planned(replicas, table="pieces", maxPartitionBytes=20_000))
+    log_transactions = files.log_transactions()
     found = fold_rows(pieces, Random(1))
-    for table, frame in ((SPANS, spans), (LSO_TIMELINE, files.lso_timeline())):
+    for table, frame in ((LOG_TRANSACTIONS, log_transactions), (LSO_TIMELINE, files.lso_timeline())):
         same([row[table.name] for row in found if row["table"] == table.name], frame, table.name)
-    assert "CORRUPT_BATCH" in str(spans["error"].unique())
-    assert spans["truncated"].isna().any()
+    assert "CORRUPT_BATCH" in str(log_transactions["error"].unique())
+    assert log_transactions["truncated"].isna().any()
 
 
 @pytest.mark.lab
@@ -407,7 +432,7 @@ def test_real_logs_that_grow_are_read_on(history: Path, tmp_path: Path) -> None:
         listed = rows(logs, table="listing")
         plans = plan_logs(listed, states)
         starts = json.dumps({log: plan.start for log, plan in plans.items()})
-        pieces = [read(*planned(logs, table="pieces", starts=starts, max_partition_bytes=20_000))]
+        pieces = [read(*planned(logs, table="pieces", starts=starts, maxPartitionBytes=20_000))]
         for log in set(plans) & set(states):
             assert plans[log].remembered == REMEMBERED
             place = {name: states[log][name] for name in ("topic", "partition", "broker_id", "log")}
@@ -420,7 +445,7 @@ def test_real_logs_that_grow_are_read_on(history: Path, tmp_path: Path) -> None:
         states |= {row["log"]: row["state"] | listings[row["log"]] for row in found if row["table"] == STATE.name}
         assert set(states) == set(listings)
         files = LogDir(logs)
-        for table, frame in ((SPANS, files.spans()), (LSO_TIMELINE, files.lso_timeline())):
+        for table, frame in ((LOG_TRANSACTIONS, files.log_transactions()), (LSO_TIMELINE, files.lso_timeline())):
             same([row[table.name] for row in (*kept, *current) if row["table"] == table.name], frame, table.name)
         shutil.rmtree(logs)
         shutil.copytree(history, logs)

@@ -1,4 +1,4 @@
-"""``kafka_log`` gives the rows of ``LogDir``, however its work is shared out, and whatever is asked for."""
+"""``kafka_log_dir`` gives the rows of ``LogDir``, however its work is shared out, and whatever is asked for."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from tests.spark.read_log import folded, planned, read, rows, same
 from toolkit import LogDir
 from toolkit.lab import Kafka
 from toolkit.schema import TABLES
-from toolkit.spark.log_options import GOES_BY, INTERNAL
-from toolkit.spark.log_source import KafkaLog
-from toolkit.spark.log_work import Stretches
+from toolkit.spark.datasources.log.log_options import INTERNAL, TAKES
+from toolkit.spark.datasources.log.log_source import KafkaLog
+from toolkit.spark.datasources.log.task_input import SegmentRanges
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.lab
 
-AS_ONE = {"histories", "transactions", "coordinators", "statistics"}
+AS_ONE = {"transaction_history", "transactions", "coordinators", "statistics"}
 
 
 @pytest.fixture
-def kafka_log(spark: SparkSession) -> Any:
+def kafka_log_dir(spark: SparkSession) -> Any:
     """A reader of the format."""
     spark.dataSource.register(KafkaLog)
-    return lambda: spark.read.format("kafka_log")
+    return lambda: spark.read.format("kafka_log_dir")
 
 
 @pytest.fixture(scope="module")
@@ -56,62 +56,89 @@ def topics_of(folder: Path) -> list[str]:
     return sorted({row["topic"] for row in LogDir(folder).partition_rows()})
 
 
-@pytest.mark.parametrize("table", [table for table in GOES_BY if table not in INTERNAL])
+@pytest.mark.parametrize("table", [table for table in TAKES if table not in INTERNAL])
 @pytest.mark.parametrize("max_partition_bytes", [1500, 300_000])
 def test_every_table_is_that_of_log_dir(history: Path, table: str, max_partition_bytes: int) -> None:
-    reader, works = planned(history, table=table, max_partition_bytes=max_partition_bytes)
+    reader, works = planned(history, table=table, maxPartitionBytes=max_partition_bytes)
     assert (len(works) == 1) == (table in AS_ONE)
     same(read(reader, works).to_pylist(), getattr(LogDir(history), table)(), table)
 
 
-@pytest.mark.parametrize("table", ["batches", "spans", "lso_timeline", "partitions", "producers", "checkpoints"])
+@pytest.mark.parametrize(
+    "table", ["batches", "log_transactions", "lso_timeline", "partitions", "producers", "checkpoints"]
+)
 def test_replicas_are_rows_of_their_own(two_brokers: Path, table: str) -> None:
-    found = rows(two_brokers, table=table, max_partition_bytes=5000)
+    found = rows(two_brokers, table=table, maxPartitionBytes=5000)
     same(found, getattr(LogDir(two_brokers), table)(), table)
     assert {1, 2} <= {row["broker_id"] for row in found}
 
 
-@pytest.mark.parametrize("options", [{}, {"at_rest": True}, {"at_rest": True, "min_held_ms": 50}])
+@pytest.mark.parametrize("options", [{}, {"consistentCopy": True}, {"consistentCopy": True, "minHeld": "50ms"}])
 def test_findings_of_many_tasks_are_those_of_one(two_brokers: Path, options: dict[str, Any]) -> None:
     for path in (two_brokers / "data-1", two_brokers)[bool(options) :]:
-        reader, works = planned(path, table="findings", max_partition_bytes=20_000, **options)
+        reader, works = planned(path, table="findings", maxPartitionBytes=20_000, **options)
         assert len(works) > 1
-        held = {name: value for name, value in options.items() if name == "min_held_ms"}
-        same(read(reader, works).to_pylist(), LogDir(path, at_rest="at_rest" in options).findings(**held), "findings")
+        held: dict[str, Any] = {"min_held_ms": 50} if "minHeld" in options else {}
+        same(
+            read(reader, works).to_pylist(),
+            LogDir(path, consistent_copy="consistentCopy" in options).findings(**held),
+            "findings",
+        )
 
 
 def test_a_partition_that_is_asked_for_has_a_finding_even_where_nothing_is_held(history: Path) -> None:
     topics = topics_of(history)
-    found = rows(history, table="findings", topics=", ".join(topics), at_rest=True, max_partition_bytes=20_000)
-    same(found, LogDir(history, at_rest=True).findings(topics), "findings")
+    found = rows(history, table="findings", subscribe=", ".join(topics), consistentCopy=True, maxPartitionBytes=20_000)
+    same(found, LogDir(history, consistent_copy=True).findings(topics=topics), "findings")
     assert {row["topic"] for row in found} == set(topics)
 
 
 def test_what_is_asked_for_is_all_that_comes(history: Path) -> None:
     files = LogDir(history)
     topic, *_, other = [topic for topic in topics_of(history) if not topic.startswith("__")]
-    for table in ("batches", "spans", "lso_timeline", "aborted", "violations", "segments", "snapshots", "checkpoints"):
-        both = rows(history, table=table, topics=f"{topic}, {other}", max_partition_bytes=1000)
-        same(both, getattr(files, table)([topic, other]), table)
-        same(rows(history, table=table, topic=topic, partition=0), getattr(files, table)(topic, 0), table)
+    for table in (
+        "batches",
+        "log_transactions",
+        "lso_timeline",
+        "aborted",
+        "violations",
+        "segments",
+        "snapshots",
+        "checkpoints",
+    ):
+        both = rows(history, table=table, subscribe=f"{topic}, {other}", maxPartitionBytes=1000)
+        same(both, getattr(files, table)(topics=[topic, other]), table)
+        same(
+            rows(history, table=table, subscribe=topic, partitions=0),
+            getattr(files, table)(topics=topic, partitions=0),
+            table,
+        )
         places = [(topic, 0), (other, 0)]
-        asked = ",".join(f"{name}-{number}" for name, number in places)
-        same(rows(history, table=table, partitions=asked), getattr(files, table)(partitions=places), table)
+        options = ",".join(f"{name}-{number}" for name, number in places)
+        same(rows(history, table=table, partitions=options), getattr(files, table)(partitions=places), table)
     ids = [row["transactional_id"] for row in files.transaction_rows()][:3]
-    for table in ("coordinator_events", "histories", "transactions"):
+    for table in ("transaction_log", "transaction_history", "transactions"):
         expected = getattr(files, table)(transactional_ids=ids)
-        same(rows(history, table=table, transactional_ids=str(ids)), expected, table)
-    group = next(row["group_id"] for row in TABLES["group_events"].rows(files.group_events()) if row["group_id"])
-    same(rows(history, table="group_events", group=group), files.group_events([group]), "group_events")
-    expected = files.coordinators(ids, [group])
-    same(rows(history, table="coordinators", transactional_ids=",".join(ids), group=group), expected, "coordinators")
-    same(rows(history, table="group_events", partition=3), files.group_events(partitions=[3]), "group_events")
+        same(rows(history, table=table, transactionalIds=str(ids)), expected, table)
+    group = next(row["group_id"] for row in TABLES["offsets_log"].rows(files.offsets_log()) if row["group_id"])
+    same(rows(history, table="offsets_log", groups=group), files.offsets_log(groups=[group]), "offsets_log")
+    expected = files.coordinators(transactional_ids=ids, groups=[group])
+    same(rows(history, table="coordinators", transactionalIds=",".join(ids), groups=group), expected, "coordinators")
+    same(rows(history, table="offsets_log", partitions=3), files.offsets_log(partitions=[3]), "offsets_log")
     producer_id = files.transaction_rows()[0]["producer_id"]
-    for table in ("batches", "spans", "lso_timeline", "aborted", "coordinator_events", "histories", "group_events"):
-        same(rows(history, table=table, producer_id=producer_id), getattr(files, table)(producer_id=producer_id), table)
+    for table in (
+        "batches",
+        "log_transactions",
+        "lso_timeline",
+        "aborted",
+        "transaction_log",
+        "transaction_history",
+        "offsets_log",
+    ):
+        same(rows(history, table=table, producerId=producer_id), getattr(files, table)(producer_id=producer_id), table)
     expected = files.transactions(producer_ids=[producer_id])
-    same(rows(history, table="transactions", producer_id=producer_id), expected, "transactions")
-    same(rows(history, crc=True, max_partition_bytes=9000), files.batches(crc=True), "batches")
+    same(rows(history, table="transactions", producerId=producer_id), expected, "transactions")
+    same(rows(history, crc=True, maxPartitionBytes=9000), files.batches(crc=True), "batches")
 
 
 def test_sections_are_those_of_log_dir(history: Path) -> None:
@@ -119,11 +146,16 @@ def test_sections_are_those_of_log_dir(history: Path) -> None:
     times = [row["max_timestamp"] for row in TABLES["batches"].rows(files.batches())]
     middle = min(times) + (max(times) - min(times)) / 2
     for start, stop in ((3, 40), (40, None), ("log_start", "lso"), (middle, None)):
-        asked = {name: bound for name, bound in (("start", start), ("stop", stop)) if bound is not None}
-        said = {name: bound.isoformat() if isinstance(bound, dt.datetime) else bound for name, bound in asked.items()}
-        for table in ("batches", "spans", "lso_timeline", "aborted", "statistics", "violations"):
-            found = rows(history, table=table, max_partition_bytes=10_000, **said)
-            same(found, getattr(files, table)(**asked), table)
+        options = {name: bound for name, bound in (("start", start), ("stop", stop)) if bound is not None}
+        said = {"startingOffsets": start, "endingOffsets": stop}
+        said = {
+            name: bound.isoformat() if isinstance(bound, dt.datetime) else bound
+            for name, bound in said.items()
+            if bound is not None
+        }
+        for table in ("batches", "log_transactions", "lso_timeline", "aborted", "statistics", "violations"):
+            found = rows(history, table=table, maxPartitionBytes=10_000, **said)
+            same(found, getattr(files, table)(**options), table)
 
 
 def test_a_segment_of_a_running_broker_is_cut_by_its_index(kafka: Kafka) -> None:
@@ -134,16 +166,16 @@ def test_a_segment_of_a_running_broker_is_cut_by_its_index(kafka: Kafka) -> None
         producer.produce("cut", b"%d" % number * 20)
     producer.flush(30)
     folder = kafka.log_dirs[1] / "cut-0"
-    reader, works = planned(folder, max_partition_bytes="20k")
+    reader, works = planned(folder, maxPartitionBytes="20k")
     assert len(works) > 3
-    assert all(isinstance(work, Stretches) and len(work.runs) == 1 for work in works)
+    assert all(isinstance(work, SegmentRanges) and len(work.runs) == 1 for work in works)
     found = read(reader, works).to_pylist()
     same(found, LogDir(folder).batches(), "batches")
     assert found[-1]["last_offset"] == 2999
 
 
-def test_spark_reads_it(kafka_log: Any, history: Path) -> None:
-    frame = kafka_log().option("Table", "Batches").option("MAX_PARTITION_BYTES", "2m").load(str(history))
+def test_spark_reads_it(kafka_log_dir: Any, history: Path) -> None:
+    frame = kafka_log_dir().option("Table", "Batches").option("MAXPARTITIONBYTES", "2m").load(str(history))
     expected = LogDir(history).batches()
     assert frame.count() == len(expected)
     assert frame.schema == KafkaLog({"path": "x"}).schema()
@@ -155,10 +187,10 @@ def test_spark_reads_it(kafka_log: Any, history: Path) -> None:
     same(found.to_pylist(), expected, "batches")
 
 
-def test_one_frame_gives_the_right_rows_to_every_filter(kafka_log: Any, history: Path) -> None:
+def test_one_frame_gives_the_right_rows_to_every_filter(kafka_log_dir: Any, history: Path) -> None:
     """A data source that takes filters gives those of the first query to the next one, without a word."""
     expected = TABLES["batches"].rows(LogDir(history).batches())
-    frame = kafka_log().option("max_partition_bytes", "3m").load(str(history))
+    frame = kafka_log_dir().option("maxPartitionBytes", "3m").load(str(history))
     topics = topics_of(history)[-3:]
     counts = {topic: sum(row["topic"] == topic for row in expected) for topic in topics}
     assert frame.where(frame.topic == topics[0]).count() == counts[topics[0]]
@@ -170,9 +202,9 @@ def test_one_frame_gives_the_right_rows_to_every_filter(kafka_log: Any, history:
 
 
 def test_a_worker_does_not_look_through_all_its_modules_after_each_task(
-    spark: SparkSession, kafka_log: Any, history: Path
+    spark: SparkSession, kafka_log_dir: Any, history: Path
 ) -> None:
-    assert kafka_log().load(str(history)).count()
+    assert kafka_log_dir().load(str(history)).count()
 
     def frozen(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in batches:
@@ -182,40 +214,45 @@ def test_a_worker_does_not_look_through_all_its_modules_after_each_task(
     assert max(found) > 10_000
 
 
-def test_several_paths_are_read_together(kafka_log: Any, two_brokers: Path, history: Path) -> None:
+def test_several_paths_are_read_together(kafka_log_dir: Any, two_brokers: Path, history: Path) -> None:
     paths = [str(two_brokers / f"data-{number}") for number in (1, 2)]
     expected = len(LogDir(*paths).segments())
-    assert kafka_log().option("table", "segments").load(paths).count() == expected
+    assert kafka_log_dir().option("table", "segments").load(paths).count() == expected
     for said in (",".join(paths), f'["{paths[0]}", "file:{paths[1]}"]'):
         assert len(rows(None, table="segments", paths=said)) == expected
     assert len(rows(f"file://{paths[0]}", table="segments")) == len(LogDir(paths[0]).segments())
     assert len(rows(paths[0], paths=paths[1], table="segments")) == expected
 
 
-def test_sql_reads_it(spark: SparkSession, kafka_log: Any, history: Path) -> None:
-    assert kafka_log is not None
-    spark.sql(f"CREATE TEMPORARY VIEW spans USING kafka_log OPTIONS (path '{history}', table 'spans')")
-    found = spark.sql("SELECT outcome, count(*) AS n FROM spans GROUP BY outcome").collect()
-    expected = LogDir(history).spans()["outcome"].value_counts().to_dict()
+def test_sql_reads_it(spark: SparkSession, kafka_log_dir: Any, history: Path) -> None:
+    assert kafka_log_dir is not None
+    spark.sql(
+        f"CREATE TEMPORARY VIEW transactions USING kafka_log_dir OPTIONS (path '{history}', table 'log_transactions')"
+    )
+    found = spark.sql("SELECT outcome, count(*) AS n FROM transactions GROUP BY outcome").collect()
+    expected = LogDir(history).log_transactions()["outcome"].value_counts().to_dict()
     assert {row["outcome"]: row["n"] for row in found} == expected
 
 
-def test_a_schema_chooses_columns(kafka_log: Any, history: Path) -> None:
-    chosen = kafka_log().schema("last_offset long, topic string").load(str(history)).toArrow()
+def test_a_schema_chooses_columns(kafka_log_dir: Any, history: Path) -> None:
+    chosen = kafka_log_dir().schema("last_offset long, topic string").load(str(history)).toArrow()
     assert chosen.column_names == ["last_offset", "topic"]
     assert chosen.num_rows == len(LogDir(history).batches())
 
 
-def test_errors_reach_the_user_as_our_sentence(kafka_log: Any, history: Path) -> None:
+def test_errors_reach_the_user_as_our_sentence(kafka_log_dir: Any, history: Path) -> None:
     for load, expected in (
         (
-            lambda: kafka_log().option("colour", "red").load(str(history)),
-            "kafka_log has no option 'colour'. It has at_rest",
+            lambda: kafka_log_dir().option("colour", "red").load(str(history)),
+            "kafka_log_dir has no option 'colour'. It has consistentCopy",
         ),
-        (lambda: kafka_log().load("/no/where").count(), "There is no file or folder /no/where."),
-        (lambda: kafka_log().option("topic", "nope").load(str(history)).count(), "hold nothing of topic 'nope'."),
+        (lambda: kafka_log_dir().load("/no/where").count(), "There is no file or folder /no/where."),
         (
-            lambda: kafka_log().schema("topic int").load(str(history)).count(),
+            lambda: kafka_log_dir().option("subscribe", "nope").load(str(history)).count(),
+            "hold nothing of topic 'nope'.",
+        ),
+        (
+            lambda: kafka_log_dir().schema("topic int").load(str(history)).count(),
             "The schema has topic int; the table batches",
         ),
     ):
@@ -231,11 +268,11 @@ def test_texts_are_read_whole(kafka: Kafka, tmp_path: Path, history: Path) -> No
     text = tmp_path / "dump.txt"
     text.write_text(kafka.run_tool("org.apache.kafka.tools.DumpLogSegments", "--files", ",".join(logs[:20])).stdout)
     topic = sorted({row["topic"] for row in TABLES["batches"].rows(LogDir(text).batches())})[0]
-    for table in ("batches", "spans", "lso_timeline", "segments", "partitions", "findings"):
-        found = rows(text, table=table, max_partition_bytes=1)
+    for table in ("batches", "log_transactions", "lso_timeline", "segments", "partitions", "findings"):
+        found = rows(text, table=table, maxPartitionBytes=1)
         same(found, getattr(LogDir(text), table)(), table)
-        same(rows(text, table=table, topic=topic), getattr(LogDir(text), table)([topic]), table)
-    for table in ("spans", "lso_timeline"):
+        same(rows(text, table=table, subscribe=topic), getattr(LogDir(text), table)(topics=[topic]), table)
+    for table in ("log_transactions", "lso_timeline"):
         same(folded(text, table), getattr(LogDir(text), table)(), table)
     both = LogDir(text, history)
     for table in ("batches", "checkpoints"):

@@ -26,8 +26,8 @@ from tests.spark.read_log import folded, planned, read, rows, same
 from toolkit import LogDir
 from toolkit.errors import DecodeError, NotFound, UsageError
 from toolkit.schema import Row
-from toolkit.spark.log_options import GOES_BY, PIECES
-from toolkit.spark.log_source import KafkaLog
+from toolkit.spark.datasources.log.log_options import PIECES, TAKES
+from toolkit.spark.datasources.log.log_source import KafkaLog
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -63,58 +63,58 @@ def errors(found: Sequence[Row]) -> list[str]:
 def test_damage_is_a_row_in_every_split_that_it_is_in(root: Path) -> None:
     damage(root / "orders-0" / SEGMENT, 5000)
     damage(root / "orders-0" / NEXT, 0)
-    for table in ("batches", "spans"):
-        found = rows(root, table=table, max_partition_bytes=4000)
+    for table in ("batches", "log_transactions"):
+        found = rows(root, table=table, maxPartitionBytes=4000)
         same(found, getattr(LogDir(root), table)(), table)
         assert errors(found) == ["CORRUPT_BATCH"] * 2
-    same(folded(root, max_partition_bytes=4000), LogDir(root).spans(), "spans")
+    same(folded(root, maxPartitionBytes=4000), LogDir(root).log_transactions(), "log_transactions")
 
 
 def test_the_modes_are_those_of_spark(root: Path) -> None:
     whole = rows(root)
     damage(root / "orders-0" / SEGMENT, 5000)
-    permissive = rows(root, mode="permissive", max_partition_bytes=4000)
+    permissive = rows(root, mode="permissive", maxPartitionBytes=4000)
     assert len(errors(permissive)) == 1
-    dropped = rows(root, mode="DROPMALFORMED", max_partition_bytes=4000)
+    dropped = rows(root, mode="DROPMALFORMED", maxPartitionBytes=4000)
     assert sorted(map(repr, dropped)) == sorted(repr(row) for row in permissive if not row["error"])
     assert 0 < len(whole) - len(dropped) < 5
     with pytest.raises(DecodeError) as failed:
-        rows(root, mode="FailFast", max_partition_bytes=4000)
+        rows(root, mode="FailFast", maxPartitionBytes=4000)
     log = root / "orders-0" / SEGMENT
     assert str(failed.value).startswith(f"{log} cannot be read at {failed.value.position}: CORRUPT_BATCH: ")
     assert 4900 < failed.value.position < 5100
-    assert rows(root, mode="FAILFAST", topic="payments") == rows(root, topic="payments")
+    assert rows(root, mode="FAILFAST", subscribe="payments") == rows(root, subscribe="payments")
 
 
 def test_failfast_lives_with_the_torn_end_that_a_running_broker_leaves(root: Path) -> None:
     with (root / "orders-0" / NEXT).open("ab") as log:
         log.write(data(960, 1, after())[:70])
-    found = rows(root, mode="FAILFAST", max_partition_bytes=4000)
+    found = rows(root, mode="FAILFAST", maxPartitionBytes=4000)
     assert errors(found) == ["TORN_TAIL"]
     same(found, LogDir(root).batches(), "batches")
-    assert errors(rows(root, mode="FAILFAST", table="spans")) == ["TORN_TAIL"]
+    assert errors(rows(root, mode="FAILFAST", table="log_transactions")) == ["TORN_TAIL"]
     assert set(errors(rows(root, mode="FAILFAST", table="statistics"))) == {"TORN_TAIL"}
     os.truncate(root / "orders-0" / SEGMENT, 5000)
     with pytest.raises(DecodeError, match="The segment ends within a batch, though another segment follows"):
-        rows(root, mode="FAILFAST", max_partition_bytes=4000)
+        rows(root, mode="FAILFAST", maxPartitionBytes=4000)
     with pytest.raises(DecodeError, match=r"orders-0 cannot be read: CORRUPT_BATCH: .*; TORN_TAIL: "):
         rows(root, mode="FAILFAST", table="statistics")
 
 
-@pytest.mark.parametrize("table", list(GOES_BY))
+@pytest.mark.parametrize("table", list(TAKES))
 def test_what_goes_away_between_planning_and_reading_fails_no_job(root: Path, table: str) -> None:
-    reader, works = planned(root, table=table, max_partition_bytes=4000)
+    reader, works = planned(root, table=table, maxPartitionBytes=4000)
     shutil.rmtree(root / "payments-0")
     (root / "orders-0" / NEXT).unlink()
     found = read(reader, works).to_pylist()
-    if table in {"batches", "spans", "aborted", "snapshots", "segments", PIECES}:
+    if table in {"batches", "log_transactions", "aborted", "snapshots", "segments", PIECES}:
         unread = {Path(row["file"]).name for row in found if (row["error"] or "").startswith("UNREADABLE")}
         assert (
             unread
             == {
                 "batches": {SEGMENT, NEXT},
                 PIECES: {SEGMENT, NEXT},
-                "spans": {"payments-0"},
+                "log_transactions": {"payments-0"},
                 "aborted": {"payments-0"},
                 "snapshots": {"payments-0"},
                 "segments": {"payments-0"},
@@ -125,7 +125,7 @@ def test_what_goes_away_between_planning_and_reading_fails_no_job(root: Path, ta
 
 
 def test_what_grows_between_planning_and_reading_is_read(root: Path) -> None:
-    reader, works = planned(root, max_partition_bytes=4000)
+    reader, works = planned(root, maxPartitionBytes=4000)
     with (root / "orders-0" / NEXT).open("ab") as log:
         log.write(data(960, 1, after()))
     (root / "empty-0" / SEGMENT).write_bytes(data(0, 1, after()))
@@ -137,9 +137,9 @@ def test_many_small_folders_are_few_tasks_and_come_in_the_order_of_each_log(tmp_
     for number in range(200):
         for base_offset in (0, 2):
             write_log(root, f"orders-{number}", [data(base_offset, 7, after(), records=2)], base_offset=base_offset)
-    for table in ("batches", "spans", "segments", PIECES):
-        reader, works = planned(root, table=table, max_partition_bytes="8m")
-        assert len(works) == (2 if table == "segments" else 4) or table == "spans"
+    for table in ("batches", "log_transactions", "segments", PIECES):
+        reader, works = planned(root, table=table, maxPartitionBytes="8m")
+        assert len(works) == (2 if table == "segments" else 4) or table == "log_transactions"
         assert 1 < len(works) < 8
         found = read(reader, works).to_pylist()
         if table != PIECES:
@@ -154,8 +154,8 @@ def test_many_small_folders_are_few_tasks_and_come_in_the_order_of_each_log(tmp_
 def test_a_folder_without_name_is_read_where_that_is_no_matter(root: Path) -> None:
     (root / "orders-0").rename(root.parent / "copied")
     loose = root.parent / "copied"
-    same(rows(loose, max_partition_bytes=4000), LogDir(loose).batches(), "batches")
-    same(rows(loose / NEXT, table="spans"), LogDir(loose / NEXT).spans(), "spans")
+    same(rows(loose, maxPartitionBytes=4000), LogDir(loose).batches(), "batches")
+    same(rows(loose / NEXT, table="log_transactions"), LogDir(loose / NEXT).log_transactions(), "log_transactions")
     with pytest.raises(UsageError, match="Nothing tells whose partition"):
         rows(loose, table="partitions")
 
@@ -163,7 +163,7 @@ def test_a_folder_without_name_is_read_where_that_is_no_matter(root: Path) -> No
 def test_a_log_directory_without_logs_has_checkpoints(tmp_path: Path) -> None:
     root = write_root(tmp_path / "data")
     same(rows(root, table="checkpoints"), LogDir(root).checkpoints(), "checkpoints")
-    for table in GOES_BY:
+    for table in TAKES:
         found = rows(root, table=table)
         assert table in {"checkpoints", "statistics"} or not found
     (root / META).unlink()
@@ -176,7 +176,7 @@ def test_spark_sees_rows_or_our_sentence(spark: SparkSession, root: Path) -> Non
     damage(root / "orders-0" / SEGMENT, 5000)
 
     def load(mode: str) -> Any:
-        reader = spark.read.format("kafka_log").option("mode", mode).option("max_partition_bytes", 100_000)
+        reader = spark.read.format("kafka_log_dir").option("mode", mode).option("maxPartitionBytes", 100_000)
         return reader.load(str(root))
 
     assert load("PERMISSIVE").where("error is not null").count() == 1

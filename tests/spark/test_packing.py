@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from toolkit.spark.packing import ROWS_PER_PACK, pack, pack_starts, runs, unpack, whole_runs
+from toolkit.spark.transforms.packing import ROWS_PER_PACK, pack, pack_starts, runs, unpack, whole_runs
 
 PAIR = np.dtype([("key", "i8"), ("number", "i4")])
 
@@ -19,7 +19,6 @@ def pairs(keys: Sequence[int | None]) -> npt.NDArray[Any]:
     return np.array([(-1 if key is None else key, number) for number, key in enumerate(keys)], PAIR)
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 3 * ROWS_PER_PACK)), max_size=6), st.data())
 def test_runs_are_packed_into_small_rows_and_come_out_again(
     stretches: list[tuple[int, int]], data: st.DataObject

@@ -10,12 +10,13 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pyarrow as pa
 import pytest
@@ -28,35 +29,39 @@ from toolkit.errors import UsageError
 from toolkit.lab import Kafka
 from toolkit.schema import RECORDED, Table
 from toolkit.sources.recording.sample import Sample
-from toolkit.sources.recording.writer import Writer
-from toolkit.spark import from_files
-from toolkit.spark.pipeline import run
-from toolkit.spark.tables import KEPT, read
+from toolkit.sources.recording.sample_writer import SampleWriter
+from toolkit.spark.pipeline import from_files
+from toolkit.spark.pipeline.kept_tables import KEPT, read
+from toolkit.spark.pipeline.pipeline_run import run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from toolkit.spark.summary import Summary
+    from toolkit.spark.pipeline.run_summary import RunSummary
 
 pytestmark = pytest.mark.lab
 
-KILLS = int(amount(1, full=5))
+KILLS = int(amount(1, full=3))
 MIN_HELD_MS = 50
-OF_LOGS = ("batches", "spans", "lso_timeline", "histories", "findings")
+OF_LOGS = ("batches", "log_transactions", "lso_timeline", "transaction_history", "findings")
 NOTHING, ALL = -1, 1 << 40  # bytes that the driver reads by itself
 COORDINATORS = 3  # partitions of each coordinators' topic, so that there is less to do
 ROOT = Path(__file__).resolve().parents[2]
-KILLED = """
+LONG_S = 300  # for one run
+KILLED = f"""
+import faulthandler
 import sys
+
+faulthandler.dump_traceback_later({LONG_S - 10})
 from tests.spark.settings import QUICK
-from toolkit.lab.delta import delta_settings
-from toolkit.lab.session import local_session
-from toolkit.spark import from_files
-from toolkit.spark.pipeline import run
+from toolkit.spark.session.delta_jars import delta_settings
+from toolkit.spark.session.local_session import local_session
+from toolkit.spark.pipeline import from_files
+from toolkit.spark.pipeline.pipeline_run import run
 from_files.SMALL = int(sys.argv[5])
-spark = local_session(master="local[2]", config={**QUICK, **delta_settings()})
-said = {"min_held_ms": int(sys.argv[3]), "txn_state_partitions": int(sys.argv[4])}
-run(spark, sys.argv[1], sys.argv[2], at_rest=True, with_batches=True, **said)
+spark = local_session(master="local[2]", config={{**QUICK, **delta_settings()}})
+said = {{"min_held_ms": int(sys.argv[3]), "txn_state_partitions": int(sys.argv[4])}}
+run(spark, sys.argv[1], sys.argv[2], consistent_copy=True, with_batches=True, **said)
 """
 
 
@@ -91,8 +96,13 @@ def put(stage: Path, logs: Path) -> None:
     shutil.copytree(stage, logs, copy_function=shutil.copy2)
 
 
-def go(spark: SparkSession, logs: Path, out: Path | str, **options: object) -> Summary:
-    said: dict[str, Any] = {"at_rest": True, "txn_state_partitions": COORDINATORS, "with_batches": True, **options}
+def go(spark: SparkSession, logs: Path, out: Path | str, **options: object) -> RunSummary:
+    said: dict[str, Any] = {
+        "consistent_copy": True,
+        "txn_state_partitions": COORDINATORS,
+        "with_batches": True,
+        **options,
+    }
     return run(spark, logs, str(out), min_held_ms=MIN_HELD_MS, **said)
 
 
@@ -114,7 +124,7 @@ def versions(out: Path) -> Mapping[str, int]:
 
 def of_pandas(logs: Path, *, consistent: bool = True) -> Mapping[str, list[str]]:
     """The rows of every table that files fill."""
-    files = LogDir(logs, at_rest=consistent, txn_state_partitions=COORDINATORS)
+    files = LogDir(logs, consistent_copy=consistent, txn_state_partitions=COORDINATORS)
     found: dict[str, list[str]] = {}
     for name in OF_LOGS:
         expected = files.findings(min_held_ms=MIN_HELD_MS) if name == "findings" else getattr(files, name)()
@@ -183,11 +193,11 @@ def test_tables_tell_what_they_hold(spark: SparkSession, logs: Path, tmp_path: P
     go(spark, logs, out, with_batches=False)
     frame = DeltaTable(out / "findings").to_pandas()
     assert len(frame) == count
-    arrow = DeltaTable(out / "spans").to_pyarrow_dataset()
+    arrow = DeltaTable(out / "log_transactions").to_pyarrow_dataset()
     with duckdb.connect() as connection:
-        connection.register("spans", arrow)
-        (found,) = connection.sql("select count(*) from spans").fetchall()
-    assert found == (summary.tables["spans"].rows,)
+        connection.register("log_transactions", arrow)
+        (found,) = connection.sql("select count(*) from log_transactions").fetchall()
+    assert found == (summary.tables["log_transactions"].rows,)
 
 
 def test_parquet_is_written_once(spark: SparkSession, logs: Path, tmp_path: Path) -> None:
@@ -208,8 +218,12 @@ def test_a_run_that_was_killed_is_made_whole_by_the_next(
     dice = random.Random(seed())
     for stage in stages:
         put(stage, logs)
+        before = tmp_path / f"before-{stage.name}"
+        shutil.copytree(out, before) if out.exists() else before.mkdir()
         for _ in range(KILLS):
-            kill(logs, out, writes=dice.randint(1, 9), small=dice.choice([NOTHING, ALL]))
+            if kill(logs, out, writes=dice.randint(1, 7), small=dice.choice([NOTHING, ALL])) == 0:
+                shutil.rmtree(out, ignore_errors=True)  # it was done before: the next one has something to do again
+                shutil.copytree(before, out)
             for path in out.iterdir() if out.exists() else ():
                 if (path / "_delta_log").exists() and any((path / "_delta_log").glob("*.json")):
                     DeltaTable(path).to_pyarrow_table()  # whole, whatever was going on
@@ -217,19 +231,29 @@ def test_a_run_that_was_killed_is_made_whole_by_the_next(
         same(out, of_pandas(logs))
 
 
-def kill(logs: Path, out: Path, *, writes: int, small: int) -> None:
-    """Run it with a Spark of its own, and kill all of that while or after some commits."""
+def kill(logs: Path, out: Path, *, writes: int, small: int) -> int:
+    """Run it with a Spark of its own, and kill all of that while or after some commits; 0 if it was done before."""
     numbers = map(str, (MIN_HELD_MS, COORDINATORS, small))
     command = [sys.executable, "-c", KILLED, str(logs), str(out), *numbers]
-    process = subprocess.Popen(command, cwd=ROOT, start_new_session=True, stderr=subprocess.PIPE)
-    try:
-        before = set(out.glob("*/_delta_log/*.json"))
-        while len(set(out.glob("*/_delta_log/*.json")) - before) < writes and process.poll() is None:
-            time.sleep(0.05)
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        _, said = process.communicate(timeout=120)
-    assert process.returncode in {0, -signal.SIGKILL}, said
+    before = set(out.glob("*/_delta_log/*.json"))
+    end = time.monotonic() + LONG_S
+    with tempfile.TemporaryFile() as stderr:  # a pipe that nobody reads fills up, and all stands still
+        process = subprocess.Popen(command, cwd=ROOT, start_new_session=True, stderr=stderr)
+        try:
+            while len(set(out.glob("*/_delta_log/*.json")) - before) < writes and process.poll() is None:
+                time.sleep(0.05)
+                assert time.monotonic() < end, stderr_of(stderr)
+        finally:
+            with suppress(ProcessLookupError):  # it had ended
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait(timeout=120)
+        assert process.returncode in {0, -signal.SIGKILL}, stderr_of(stderr)
+        return process.returncode
+
+
+def stderr_of(file: BinaryIO) -> str:
+    file.seek(0)
+    return file.read().decode()
 
 
 def segments(folder: Path) -> list[Path]:
@@ -253,7 +277,7 @@ def of_log(out: Path, name: str, topic: str, partition: int) -> list[str]:
 
 
 def assert_rows_of(source: LogDir, out: Path, name: str, topic: str, partition: int) -> None:
-    rows = getattr(source, name)([topic], [partition])
+    rows = getattr(source, name)(topics=[topic], partitions=[partition])
     assert of_log(out, name, topic, partition) == listed(KEPT[name].arrow(KEPT[name].rows(rows)), KEPT[name]), name
 
 
@@ -274,16 +298,18 @@ def test_what_brokers_delete_stays_and_what_is_another_log_does_not(
     remove(segments(again)[0])
     metadata = again / "partition.metadata"
     metadata.write_text(re.sub(r"(topic_id: ).{4}", r"\1AAAA", metadata.read_text()))
-    go(spark, logs, out, at_rest=False)
-    for name in ("batches", "spans"):
+    go(spark, logs, out, consistent_copy=False)
+    for name in ("batches", "log_transactions"):
         mine = [row for row in before[name] if "'topic': 'plain-stage0', 'partition': 0," in row]
         assert of_log(out, name, "plain-stage0", 0) == mine
-    spans = of_log(out, "spans", "plain-stage0", 1)
-    (told,) = (row for row in spans if "OFFSETS_LOST: Offsets" in row)
+    log_transactions = of_log(out, "log_transactions", "plain-stage0", 1)
+    (told,) = (row for row in log_transactions if "OFFSETS_LOST: Offsets" in row)
     assert f"{end - 1:,} were deleted" in told
-    assert {row for row in before["spans"] if f"{lost.name}/" in row and "'open'" not in row} < set(spans)
-    fresh = LogDir(logs, at_rest=True)
-    for name in ("batches", "spans", "lso_timeline"):
+    assert {row for row in before["log_transactions"] if f"{lost.name}/" in row and "'open'" not in row} < set(
+        log_transactions
+    )
+    fresh = LogDir(logs, consistent_copy=True)
+    for name in ("batches", "log_transactions", "lso_timeline"):
         assert_rows_of(fresh, out, name, "plain-stage0", 2)
 
 
@@ -294,7 +320,7 @@ def test_a_replica_that_was_truncated_is_read_again_and_one_that_is_behind_is_no
     out = tmp_path / "out"
     go(spark, logs, out)
     behind, truncated = "plain-stage1-0", "plain-stage1-1"
-    kept_before = of_log(out, "spans", "plain-stage1", 0)
+    kept_before = of_log(out, "log_transactions", "plain-stage1", 0)
     for name in (behind, truncated):
         last = [path for path in segments(logs / name) if path.stat().st_size][-1]
         data = last.read_bytes()
@@ -307,8 +333,8 @@ def test_a_replica_that_was_truncated_is_read_again_and_one_that_is_behind_is_no
     entries = [*zip(lines[2::2], lines[3::2], strict=True), (str(newer), str(end))]
     checkpoint.write_text("\n".join(["0", str(len(entries)), *(" ".join(each) for each in entries), ""]))
     go(spark, logs, out)
-    assert [row for row in of_log(out, "spans", "plain-stage1", 0) if "TORN_TAIL" not in row] == kept_before
-    for name in ("spans", "lso_timeline"):
+    assert [row for row in of_log(out, "log_transactions", "plain-stage1", 0) if "TORN_TAIL" not in row] == kept_before
+    for name in ("log_transactions", "lso_timeline"):
         assert_rows_of(LogDir(logs), out, name, "plain-stage1", 1)
 
 
@@ -336,7 +362,7 @@ def test_samples_of_a_recording_are_kept(spark: SparkSession, tmp_path: Path) ->
 
 
 def record(directory: Path, samples: list[Sample]) -> None:
-    with Writer(directory) as writer:
+    with SampleWriter(directory) as writer:
         for each in samples:
             assert writer.write(each)
 
@@ -364,7 +390,11 @@ def test_a_live_cluster_is_read_behind_what_is_kept(
         with INCIDENTS["marker_only"](kafka):
             second = run(spark, cluster, str(out), topics=topics, min_held_ms=0)
         assert 0 < second.read[0].bytes_read < first.read[0].bytes_read
-        live = KEPT["spans"].arrow(KEPT["spans"].rows(cluster.spans(late.topic, late.partition)))
-        ids = {row["transactional_id"] for row in KEPT["histories"].rows(cluster.histories())}
-    assert of_log(out, "spans", late.topic, late.partition) == listed(live, KEPT["spans"])
-    assert {row["transactional_id"] for row in DeltaTable(out / "histories").to_pyarrow_table().to_pylist()} <= ids
+        live = KEPT["log_transactions"].arrow(
+            KEPT["log_transactions"].rows(cluster.log_transactions(topics=late.topic, partitions=late.partition))
+        )
+        ids = {row["transactional_id"] for row in KEPT["transaction_history"].rows(cluster.transaction_history())}
+    assert of_log(out, "log_transactions", late.topic, late.partition) == listed(live, KEPT["log_transactions"])
+    assert {
+        row["transactional_id"] for row in DeltaTable(out / "transaction_history").to_pyarrow_table().to_pylist()
+    } <= ids

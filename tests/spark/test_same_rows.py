@@ -57,7 +57,7 @@ def oldest(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module", params=[f"{mode}-{age}" for age in ("newest", "oldest") for mode in CLASSES])
-def answers(request: pytest.FixtureRequest, history: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def current_findings(request: pytest.FixtureRequest, history: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What a process with a session of its own made of the history."""
     out = tmp_path_factory.mktemp(request.param)
     mode, age = request.param.split("-")
@@ -83,21 +83,21 @@ def site_packages(python: Path) -> str:
 
 
 @pytest.mark.parametrize("table", READ)
-def test_the_data_source_gives_what_pandas_gives(answers: Path, history: Path, table: str) -> None:
+def test_the_data_source_gives_what_pandas_gives(current_findings: Path, history: Path, table: str) -> None:
     expected = rows_of_log_dir(history, table)
     assert expected or table == "violations", "nothing to compare"
-    compare(answers / f"read-{table}.arrow", expected)
+    compare(current_findings / f"read-{table}.arrow", expected)
 
 
 @pytest.mark.parametrize("table", MADE)
-def test_the_pipeline_gives_what_pandas_gives(answers: Path, history: Path, table: str) -> None:
-    files = LogDir(history, at_rest=True)
+def test_the_pipeline_gives_what_pandas_gives(current_findings: Path, history: Path, table: str) -> None:
+    files = LogDir(history, consistent_copy=True)
     expected = files.findings(min_held_ms=MIN_HELD_MS) if table == "findings" else getattr(files, table)()
-    compare(answers / f"made-{table}.arrow", TABLES[table].rows(expected))
+    compare(current_findings / f"made-{table}.arrow", TABLES[table].rows(expected))
 
 
 def rows_of_log_dir(folder: Path, table: str) -> list[Row]:
-    files = LogDir(folder, at_rest=table == "findings")
+    files = LogDir(folder, consistent_copy=table == "findings")
     return TABLES[table].rows(getattr(files, table)())
 
 

@@ -11,7 +11,7 @@ import pytest
 from toolkit.errors import NotFound, UsageError
 from toolkit.schema import Column, Table
 from toolkit.schema.table import INT64, STRING
-from toolkit.spark.store import Store, open_store
+from toolkit.spark.pipeline.table_store import TableStore, open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,14 +21,14 @@ GROWN = Table("small", "a row", (*SMALL.columns, Column("later", INT64, "Came la
 
 
 def put(
-    store: Store, *rows: tuple[Any, ...], run_id: int, table: Table = SMALL, changed: str = "", **options: Any
+    store: TableStore, *rows: tuple[Any, ...], run_id: int, table: Table = SMALL, changed: str = "", **options: Any
 ) -> None:
     types = "topic string, n long, log string, is_final boolean" + (", later long" if table is GROWN else "")
     new = store.spark.createDataFrame(list(rows), types)
     store.write("small", table, new, run_id=run_id, changed=changed.split(), **options)
 
 
-def rows(store: Store, table: Table = SMALL) -> list[tuple[Any, ...]]:
+def rows(store: TableStore, table: Table = SMALL) -> list[tuple[Any, ...]]:
     return sorted((tuple(row) for row in store.load("small", table).collect()), key=str)
 
 

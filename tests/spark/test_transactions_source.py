@@ -1,4 +1,4 @@
-"""``kafka_transactions``: the flight recorder as a stream that outlives its brokers, and one look as a batch."""
+"""``kafka_txn_samples``: the flight recorder as a stream that outlives its brokers, and one look as a batch."""
 
 from __future__ import annotations
 
@@ -26,18 +26,17 @@ from toolkit import Cluster
 from toolkit.config import ClientConfig
 from toolkit.errors import UsageError
 from toolkit.lab import Kafka
-from toolkit.lab.ask import until
 from toolkit.lab.incidents import EVERYDAY
 from toolkit.lab.producer import TxnProducer
+from toolkit.lab.queries import until
 from toolkit.schema import RECORDED
 from toolkit.sources.recording import Recording
 from toolkit.spark import recorded, register, write_recording
-from toolkit.spark.artifact import _zipped
-from toolkit.spark.carried import carried_source
-from toolkit.spark.recorded_schema import EVERYTHING, RECORDED_TABLES, recorded_schema
-from toolkit.spark.secret_options import connecting
-from toolkit.spark.transactions_source import KafkaTransactions
-from toolkit.spark.types import struct_type
+from toolkit.spark.datasources.arrow_types import struct_type
+from toolkit.spark.datasources.recorded_schema import EVERYTHING, RECORDED_TABLES, recorded_schema
+from toolkit.spark.datasources.secret_options import connecting
+from toolkit.spark.datasources.transactions.transactions_source import KafkaTransactions
+from toolkit.spark.packaging import _zipped, self_contained_source
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -57,10 +56,10 @@ def three() -> Iterator[Kafka]:
     with Kafka("4.3.1", brokers=3, properties=properties) as kafka:
         with Cluster(kafka.bootstrap_servers, timeout=30) as cluster:
             for topic in (HANGING, ALIVE):
-                create(cluster.wire, topic, [[1, 2, 3]])
-                until(lambda topic=topic: is_led(cluster.wire, topic), awaited=f"the leader of {topic}")  # type: ignore[misc]
-            TxnProducer(cluster.wire, "never-added").init().send(HANGING, 0)
-            alive = TxnProducer(cluster.wire, "alive", timeout_ms=86_400_000).init()
+                create(cluster.client, topic, [[1, 2, 3]])
+                until(lambda topic=topic: is_led(cluster.client, topic), awaited=f"the leader of {topic}")  # type: ignore[misc]
+            TxnProducer(cluster.client, "never-added").init().send(HANGING, 0)
+            alive = TxnProducer(cluster.client, "alive", timeout_ms=86_400_000).init()
             alive.add(ALIVE, 0)
             alive.send(ALIVE, 0)
         yield kafka
@@ -71,20 +70,20 @@ def source(three: Kafka, **given: object) -> KafkaTransactions:
     return KafkaTransactions(CaseInsensitiveDict({name: str(value) for name, value in said.items()}))
 
 
-def look(spark: SparkSession, three: Kafka, **given: object) -> DataFrame:
+def observation(spark: SparkSession, three: Kafka, **given: object) -> DataFrame:
     register(spark)
-    return spark.read.format("kafka_transactions").options(**source(three, **given).options).load()
+    return spark.read.format("kafka_txn_samples").options(**source(three, **given).options).load()
 
 
 def everything(spark: SparkSession, three: Kafka, **given: object) -> DataFrame:
     register(spark)
-    return spark.readStream.format("kafka_transactions").options(**source(three, **given).options).load()
+    return spark.readStream.format("kafka_txn_samples").options(**source(three, **given).options).load()
 
 
 def due_times(tasks: Sequence[InputPartition]) -> list[int]:
     reader = source_reader()
     rows = [row for task in tasks for batch in reader.read(task) for row in batch.to_pylist()]
-    return [round(row["sample"].timestamp() * 1000) for row in rows if row["table"] == "samples"]
+    return [round(row["sampled_at"].timestamp() * 1000) for row in rows if row["table"] == "samples"]
 
 
 def source_reader() -> Any:
@@ -94,17 +93,17 @@ def source_reader() -> Any:
 @pytest.mark.lab
 def test_one_look_as_a_batch(spark: SparkSession, three: Kafka) -> None:
     for table in RECORDED_TABLES:
-        schema = look(spark, three, table=table).schema
+        schema = observation(spark, three, table=table).schema
         assert [(field.name, field.dataType) for field in schema] == [
             (field.name, field.dataType) for field in recorded_schema(table)
         ]
-    verdicts = look(spark, three, table="findings", looks_apart=0.5).select("topic", "verdict").collect()
+    verdicts = observation(spark, three, table="findings", recheckAfter=0.5).select("topic", "verdict").collect()
     assert {tuple(row) for row in verdicts} == {(HANGING, "hanging"), (ALIVE, "ongoing")}
-    all_of_it = look(spark, three, looks_apart=0).cache()
+    all_of_it = observation(spark, three, recheckAfter=0).cache()
     assert {name: recorded(all_of_it, name).count() > 0 for name in RECORDED} == {
         name: name != "late_transactions" for name in RECORDED
     }
-    assert all_of_it.select("sample").distinct().count() == 1
+    assert all_of_it.select("sampled_at").distinct().count() == 1
     (first,) = (row.verdict for row in recorded(all_of_it, "findings").where(f"topic = '{HANGING}'").collect())
     assert first == "unknown", "one look alone"
     producers = recorded(all_of_it, "producers")
@@ -121,19 +120,19 @@ def test_one_look_as_a_batch(spark: SparkSession, three: Kafka) -> None:
 @pytest.mark.lab
 def test_nobody_to_look_at_is_an_error_and_no_empty_table(spark: SparkSession) -> None:
     register(spark)
-    reader = spark.read.format("kafka_transactions").option("kafka.bootstrap.servers", "127.0.0.1:1")
+    reader = spark.read.format("kafka_txn_samples").option("kafka.bootstrap.servers", "127.0.0.1:1")
     with pytest.raises(PySparkException, match=r"127\.0\.0\.1:1 cannot be used"):
         reader.option("table", "findings").load().count()
 
 
 WRONG = [
-    ({"subscribe": "a"}, r"kafka_transactions has no option 'subscribe'"),
+    ({"subscribe": "a"}, r"kafka_txn_samples has no option 'subscribe'"),
     ({"table": "everyone"}, r"The option table is none of its values\. Say one of everything, samples"),
-    ({"interval": "often"}, r"interval is no length of time"),
-    ({"interval": "1 month"}, r"interval is no length of time"),
-    ({"interval": "0"}, r"interval is too short\. Say 0\.1s or longer"),
-    ({"late_padding_ms": "-1"}, r"late_padding_ms is no whole number"),
-    ({"log_evidence": "perhaps"}, r"Say one of true, false"),
+    ({"interval": "often"}, r"interval is no duration"),
+    ({"interval": "1 month"}, r"interval is no duration"),
+    ({"interval": "0"}, r"interval is too short\. Use 0\.1s or longer"),
+    ({"latePadding": "-1"}, r"The option latePadding is no duration"),
+    ({"logEvidence": "perhaps"}, r"Say one of true, false"),
 ]
 
 
@@ -157,7 +156,7 @@ def test_a_wrong_option_is_told_of_by_load(given: dict[str, str], says: str) -> 
 def test_intervals_are_written_as_spark_has_them(text: str, milliseconds: int) -> None:
     reader: Any = KafkaTransactions({"kafka.bootstrap.servers": "nowhere:1", "interval": text}).streamReader(None)  # type: ignore[arg-type]
     assert reader.latestOffset()["due"] % milliseconds == 0
-    assert reader._asked.interval_ms == milliseconds
+    assert reader._options.interval_ms == milliseconds
 
 
 def stream_reader(interval: str = "1h") -> Any:
@@ -213,13 +212,13 @@ def test_executors_get_rows_and_no_credentials() -> None:
 
 
 def test_a_source_that_is_carried_needs_no_package() -> None:
-    source = carried_source(KafkaTransactions, _zipped())
+    source = self_contained_source(KafkaTransactions, _zipped())
     script = (
         "import pickle, sys; source = pickle.load(sys.stdin.buffer)({'kafka.bootstrap.servers': 'b:1'});"
         "schema = source.schema(); print(source.name(), source.streamReader(schema).initialOffset(), len(schema))"
     )
     found = without_the_package(script, cloudpickle.dumps(source))  # type: ignore[no-untyped-call]
-    assert found == f"kafka_transactions {{'due': 0}} {2 + len(RECORDED)}"
+    assert found == f"kafka_txn_samples {{'due': 0}} {2 + len(RECORDED)}"
 
 
 def without_the_package(script: str, stdin: bytes) -> str:
@@ -273,7 +272,7 @@ def test_a_recording_by_a_stream(spark: SparkSession, three: Kafka, tmp_path: Pa
         query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(**trigger).start()
         assert query.awaitTermination(120)
         assert query.exception() is None
-        return list(Recording(tmp_path / "recording").samples()["sample"])
+        return list(Recording(tmp_path / "recording").samples()["sampled_at"])
 
     (first,) = run(availableNow=True)
     observed = Recording(tmp_path / "recording").samples()["observed_at"].tolist()
@@ -366,7 +365,7 @@ def test_a_stream_outlives_outages(spark: SparkSession, three: Kafka, tmp_path: 
         return kept.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
 
     def samples() -> DataFrame:
-        return recorded(spark.read.parquet(str(tmp_path / "files")), "samples").orderBy("sample")
+        return recorded(spark.read.parquet(str(tmp_path / "files")), "samples").orderBy("sampled_at")
 
     query = start()
     try:
@@ -397,7 +396,7 @@ def test_a_stream_outlives_outages(spark: SparkSession, three: Kafka, tmp_path: 
     finally:
         query.stop()
     rows = samples().collect()
-    due = [row.sample.timestamp() for row in rows]
+    due = [row.sampled_at.timestamp() for row in rows]
     assert len(set(due)) == len(due), "a sample twice"
     assert len(due) > SECONDS / (INTERVAL + slowest) / 2
     for before, after in itertools.pairwise(due):
@@ -426,6 +425,6 @@ def durations(query: StreamingQuery) -> list[float]:
 
 
 def seen_well(spark: SparkSession, files: Path, *, since: dt.datetime) -> bool:
-    found = recorded(spark.read.parquet(str(files)), "findings").where(f"sample > timestamp '{since.isoformat()}'")
+    found = recorded(spark.read.parquet(str(files)), "findings").where(f"sampled_at > timestamp '{since.isoformat()}'")
     verdicts = {(row.topic, row.verdict) for row in found.select("topic", "verdict").collect()}
     return (HANGING, "hanging") in verdicts and not verdicts.isdisjoint({(ALIVE, "ongoing"), (ALIVE, "long")})

@@ -11,7 +11,8 @@ import pytest
 
 from toolkit.errors import UsageError
 from toolkit.lab import samples
-from toolkit.schema import ACTIONS, FINDINGS, PARTITIONS, RECORDED, SPANS
+from toolkit.schema import ACTIONS, FINDINGS, LOG_TRANSACTIONS, PARTITIONS, RECORDED
+from toolkit.schema.docs_links import DOCS_URL, cause_page
 from toolkit.views.report import Report, report
 
 AT = dt.datetime(2026, 11, 21, 9, 58, 11, tzinfo=dt.UTC)
@@ -48,12 +49,13 @@ class Page(HTMLParser):
 
 def finding(**columns: object) -> dict[str, Any]:
     row = {
-        "topic": "orders", "partition": 0, "position": 1, "producer_id": 171100, "producer_epoch": 1,
+        "topic": "orders", "partition": 0, "queue_position": 1, "producer_id": 171100, "producer_epoch": 1,
         "transactional_id": "payments-7", "start_offset": 100, "verdict": "hanging", "reason": "Nobody will end it.",
-        "cause": "a late batch (R2)", "remedy": "kafka-txn abort --topic orders --partition 0 --start-offset 100",
+        "cause": "a late batch (late-after-abort)",
+        "remedy": "kafka-txn abort --topic orders --partition 0 --start-offset 100",
         "missing": [], "evidence": [{"source": "Fetch", "broker_id": 1, "observed_at": AT, "name": "marker_before",
                                      "value": "offset 99: ABORT"}],
-        "opened_at": AT - dt.timedelta(hours=2), "opened_by": "broker", "last_stable_offset": 100,
+        "opened_at": AT - dt.timedelta(hours=2), "opened_at_clock": "broker", "last_stable_offset": 100,
         "high_watermark": 2215, "offsets_held": 2115, "records_held": 2000, "bytes_held": 81_920,
         "groups_held": ["billing", "fraud"], "compaction_held": True, "held_from": AT - dt.timedelta(hours=2),
         "held_ms": 7_200_000, "observed_at": AT,
@@ -73,13 +75,13 @@ def action(**columns: object) -> dict[str, Any]:
 
 def of_sample(name: str, **more: Any) -> Report:
     sample = samples.load(name)
-    files, where = sample.log_dir(), ([sample.topic], [sample.partition])
+    files, where = sample.log_dir(), [(sample.topic, sample.partition)]
     audit = sample.audit()
     return report(
         sample.finding_rows(),
-        spans=files.spans(*where),
-        lso_timeline=files.lso_timeline(*where),
-        histories=files.histories(),
+        log_transactions=files.log_transactions(partitions=where),
+        lso_timeline=files.lso_timeline(partitions=where),
+        transaction_history=files.transaction_history(),
         actions=audit.rows() if audit else None,
         **more,
     )
@@ -112,7 +114,7 @@ ANSWERS = [
     "open when this was seen, at 2026-11-21 09:58:11 UTC",
     "producer id 171100, epoch 1",
     "Nobody will end it.",
-    "a late batch (R2)",
+    "a late batch (late-after-abort)",
     "consumer groups that could not move: billing, fraud",
     "bytes behind it: 81,920",
     "log compaction waits: yes",
@@ -132,14 +134,15 @@ def test_it_answers_what_since_when_by_whom_why_whom_it_hit_and_what_was_done() 
     assert made.title == "Postmortem: orders-0"
     assert "In short: 1 partition hangs." in page.text
     assert "Made at 2026-11-21 09:58:11 UTC" in page.text
-    assert "Not given, so not told: spans, lso_timeline, histories" in page.text
+    assert "Not included: log_transactions, lso_timeline, transaction_history" in page.text
     assert "orders-0@100: abort, intent, by ann@ops" in page.text
 
 
 def test_the_page_asks_nobody_for_anything() -> None:
     made = of_sample("late-message")
-    assert not re.search(r"https?:|@import|url\(|<script|<link|<img|<iframe", made.html)
-    assert Page(made.html).refers == []
+    page = Page(made.html)
+    assert page.refers == [cause_page("late-after-abort")], "a link to follow, and nothing that is fetched"
+    assert not re.search(r"https?:|@import|url\(|<script|<link|<img|<iframe", made.html.replace(DOCS_URL, ""))
     assert "prefers-color-scheme: dark" in made.html
     assert "@media print" in made.html
 
@@ -180,7 +183,7 @@ def test_the_markdown_holds_what_the_page_holds() -> None:
 
 
 EXPECTED: Mapping[str, list[str]] = {
-    "late-message": ["hanging", "(R2)", "the LSO stops at 15", "21 records wait behind it."],
+    "late-message": ["hanging", "(late-after-abort)", "the LSO stops at 15", "21 records wait behind it."],
     "offsets-never-added": ["__consumer_offsets-9", "billing"],
     "several-open": ["behind 2 others", "What else was found", "ongoing"],
     "open-young": ["ongoing", "records behind it: not known"],
@@ -222,7 +225,7 @@ def test_a_recording_has_a_picture_too() -> None:
     seen = RECORDED["partitions"].rows(recording.history("partitions"))
     made = report(sample.finding_rows(), partitions=seen)
     assert [chart["held"] is not None for section in made.sections for chart in section.charts] == [True]
-    assert PARTITIONS.name not in Page(made.html).text.split("Not given")[1]
+    assert PARTITIONS.name not in Page(made.html).text.split("Not included")[1]
 
 
 class Drawn:
@@ -250,7 +253,7 @@ def test_a_figure_takes_the_place_of_the_picture_with_one_script() -> None:
 def test_a_real_figure_comes_whole() -> None:
     graphs = pytest.importorskip("plotly.graph_objects")
     page = of_sample("late-message", figure=graphs.Figure(graphs.Scatter(x=[1, 2], y=[3, 4]))).html
-    assert Page(page).refers == []
+    assert Page(page).refers == [cause_page("late-after-abort")]
     assert "Plotly.newPlot" in page
 
 
@@ -265,7 +268,9 @@ def test_a_figure_cannot_bring_a_script_of_its_own() -> None:
 def test_frames_do_as_rows_do() -> None:
     rows = [finding()]
     assert report(FINDINGS.frame(rows), generated_at=AT).html == report(rows, generated_at=AT).html
-    assert "3 records" not in report(FINDINGS.frame(), spans=SPANS.frame(), generated_at=AT).markdown
+    assert (
+        "3 records" not in report(FINDINGS.frame(), log_transactions=LOG_TRANSACTIONS.frame(), generated_at=AT).markdown
+    )
 
 
 def test_nothing_open_is_an_answer_too() -> None:

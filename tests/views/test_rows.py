@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from toolkit.schema import FINDINGS, PRODUCERS, TRANSACTIONS, Row
-from toolkit.views.rows import csv_pieces, json_pieces, row_lines
+from toolkit.views.row_formats import csv_pieces, json_pieces, row_lines
 
 NOW = dt.datetime(2026, 11, 21, 12, 12, 30, tzinfo=dt.UTC)
 FINDING: Row = {

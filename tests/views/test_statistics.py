@@ -3,7 +3,7 @@
 import datetime as dt
 
 from toolkit.schema import STATISTICS, Row
-from toolkit.views.statistics import statistic_lines
+from toolkit.views.statistics_text import statistic_lines
 
 FIGURES = {"count": 3, "sum": 1203, "min": 1, "mean": 401.0, "p50": 2, "p95": 1200, "p99": 1200, "max": 1200}
 
@@ -15,7 +15,7 @@ def figure(**fields: object) -> Row:
 
 def opened(start: int) -> Row:
     who = {"topic": "orders", "partition": 0, "broker_id": 1, "producer_id": 7, "producer_epoch": 2}
-    return who | {"first_offset": start, "start": dt.datetime(2026, 11, 21, tzinfo=dt.UTC), "start_by": "producer"}
+    return who | {"first_offset": start, "start": dt.datetime(2026, 11, 21, tzinfo=dt.UTC), "start_clock": "producer"}
 
 
 def test_each_outcome_has_its_figures_and_what_never_happened_is_left_out() -> None:

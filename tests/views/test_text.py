@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from toolkit.schema import FINDINGS, Row
-from toolkit.views.text import finding_lines, paint, summary
+from toolkit.schema.docs_links import cause_page, verdict_page
+from toolkit.views.findings_text import finding_lines, paint, summary
 
 NOW = dt.datetime(2026, 11, 21, 12, 12, 30, tzinfo=dt.UTC)
 OPENED = dt.datetime(2026, 11, 21, 9, 58, 11, tzinfo=dt.UTC)
@@ -18,7 +19,7 @@ def finding(**fields: Any) -> Row:
     row |= {
         "topic": "orders",
         "partition": 0,
-        "position": 1,
+        "queue_position": 1,
         "producer_id": 171100,
         "producer_epoch": 1,
         "transactional_id": "payments-7",
@@ -30,7 +31,7 @@ def finding(**fields: Any) -> Row:
         "missing": [],
         "evidence": [{"source": "Fetch", "broker_id": 1, "observed_at": NOW, "name": "a", "value": "b"}],
         "opened_at": OPENED,
-        "opened_by": "coordinator",
+        "opened_at_clock": "coordinator",
         "last_stable_offset": 913095344,
         "records_held": 2115,
         "groups_held": ["my-group"],
@@ -51,17 +52,18 @@ def test_a_hanging_transaction_answers_who_why_what_is_safe_and_what_comes_next(
         '  why      coordinator 3: id "payments-7" is CompleteAbort, so nobody will ever end this transaction '
         "(seen twice, 5 s apart; all 3 brokers answered)",
         "  remedy   kafka-txn abort --topic orders --partition 0 --start-offset 913095344",
+        f"  docs     {verdict_page('hanging')}",
         "  next     the LSO goes to the high watermark: nothing else is open",
     ]
 
 
 def test_what_is_open_behind_the_holder_is_listed_in_its_order() -> None:
     behind = [
-        healthy(position=2, producer_id=5, start_offset=913095350),
-        finding(position=3, producer_id=6, start_offset=913095360, reason="disowned", remedy="an abort marker"),
+        healthy(queue_position=2, producer_id=5, start_offset=913095350),
+        finding(queue_position=3, producer_id=6, start_offset=913095360, reason="disowned", remedy="an abort marker"),
     ]
     lines = finding_lines([finding(), *behind], now=NOW)
-    assert lines[4:] == [
+    assert lines[5:] == [
         "  next     the LSO goes to 913095350",
         "           ongoing  producer 5 epoch 1, open since 2026-11-21 09:58:11 UTC at offset 913095350",
         "           hanging  producer 6 epoch 1, open since 2026-11-21 09:58:11 UTC at offset 913095360",
@@ -78,7 +80,13 @@ def test_the_lso_is_held_since_its_holder_became_the_first() -> None:
 
 def ended(**fields: Any) -> Row:
     times = {"held_from": OPENED, "held_to": OPENED + dt.timedelta(minutes=2), "held_ms": 120_000}
-    return finding(verdict="ended", position=None, last_stable_offset=None, cause="late (R1)", **{**times, **fields})
+    return finding(
+        verdict="ended",
+        queue_position=None,
+        last_stable_offset=None,
+        cause="late (late-after-commit)",
+        **{**times, **fields},
+    )
 
 
 def test_what_is_over_is_a_line_each() -> None:
@@ -94,7 +102,7 @@ def test_what_is_over_is_a_line_each() -> None:
 
 
 def test_what_is_over_comes_after_what_is_to_be_done() -> None:
-    waits = finding(position=None, producer_id=None, start_offset=None, verdict="unreplicated", remedy="Look.")
+    waits = finding(queue_position=None, producer_id=None, start_offset=None, verdict="unreplicated", remedy="Look.")
     for rows in ([finding(), ended()], [ended(), waits]):
         verdicts = [line.split()[0] for line in finding_lines(rows, now=NOW) if line.startswith("  ")]
         assert verdicts[0] in {"hanging", "unreplicated"}
@@ -102,7 +110,7 @@ def test_what_is_over_comes_after_what_is_to_be_done() -> None:
 
 
 def test_without_its_holder_a_finding_says_how_many_are_before_it() -> None:
-    lines = finding_lines([finding(position=3)], now=NOW)
+    lines = finding_lines([finding(queue_position=3)], now=NOW)
     assert lines[0].startswith("orders-0   LSO 913095344 · 2,115 records waiting")
     assert lines[1].endswith("at offset 913095344, behind 2 others")
 
@@ -116,7 +124,7 @@ def test_unknown_names_what_is_missing() -> None:
 
 def test_a_partition_that_did_not_answer_has_no_next() -> None:
     row = finding(
-        position=None, producer_id=None, verdict="unknown", reason="The leader of orders-0 did not answer.",
+        queue_position=None, producer_id=None, verdict="unknown", reason="The leader of orders-0 did not answer.",
         last_stable_offset=None, records_held=None, groups_held=None, error="NOT_LEADER_OR_FOLLOWER",
         missing=["the leader's answer"], remedy="Ask again.",
     )  # fmt: skip
@@ -126,6 +134,7 @@ def test_a_partition_that_did_not_answer_has_no_next() -> None:
         "  error    NOT_LEADER_OR_FOLLOWER",
         "  missing  the leader's answer",
         "  remedy   Ask again.",
+        f"  docs     {verdict_page('unknown')}",
     ]
 
 
@@ -165,7 +174,7 @@ def test_one_record_and_several_groups() -> None:
 
 
 def test_a_client_clock_is_named_and_a_time_in_the_future_gives_no_age() -> None:
-    lines = finding_lines([finding(opened_by="producer", opened_at=NOW + dt.timedelta(hours=1))], now=NOW)
+    lines = finding_lines([finding(opened_at_clock="producer", opened_at=NOW + dt.timedelta(hours=1))], now=NOW)
     assert lines[0].startswith("orders-0   LSO 913095344 held · ")
     assert "open since 2026-11-21 13:12:30 UTC by the producer's clock at offset" in lines[1]
 
@@ -177,7 +186,7 @@ def test_a_record_may_be_younger_than_its_file() -> None:
 
 
 def test_nothing_written_yet_has_no_offset() -> None:
-    lines = finding_lines([healthy(position=None, start_offset=None)], now=NOW)
+    lines = finding_lines([healthy(queue_position=None, start_offset=None)], now=NOW)
     assert "nothing written here yet" in lines[0]
 
 
@@ -186,13 +195,14 @@ def test_a_narrow_terminal_wraps_sentences_and_never_a_command(width: int) -> No
     command = "kafka-txn abort --topic orders --partition 0 --start-offset 913095344"
     lines = finding_lines([finding(remedy=f"At once: {command}")], now=NOW, width=width)
     assert any(command in line for line in lines)
-    sentences = [line for line in lines[1:] if command not in line]
+    sentences = [line for line in lines[1:] if command not in line and "https://" not in line]
     assert max(map(len, sentences)) <= max(width, 41)
     assert [line[:11].strip() for line in lines if line[:11].strip()] == [
         "orders-0",
         "hanging",
         "why",
         "remedy",
+        "docs",
         "next",
     ]
 
@@ -203,19 +213,26 @@ def test_control_characters_never_reach_the_terminal() -> None:
 
 
 def test_paint_only_adds_colour() -> None:
-    lines = finding_lines([finding(), healthy(position=2)], now=NOW)
+    lines = finding_lines([finding(), healthy(queue_position=2)], now=NOW)
     painted = paint(lines)
     assert painted.plain == "\n".join(lines)
-    assert {str(span.style) for span in painted.spans} >= {"bold", "bold red", "green", "dim", "cyan"}
+    assert {str(each.style) for each in painted.spans} >= {"bold", "bold red", "green", "dim", "cyan"}
 
 
 def test_the_summary_counts_partitions_and_says_it_in_good_english() -> None:
-    hang = [finding(partition=p, position=n) for p in (0, 1) for n in (1, 2)]
+    hang = [finding(partition=p, queue_position=n) for p in (0, 1) for n in (1, 2)]
     alive = [healthy(partition=p) for p in range(10, 24)]
     unknown = finding(partition=5, verdict="unknown")
     assert summary([*hang, unknown, *alive]) == "2 partitions hang, 1 unknown, 14 open transactions are healthy"
     assert summary([hang[0], alive[0]]) == "1 partition hangs, 1 open transaction is healthy"
     assert summary([]) == "nothing hangs, no transaction is open"
+
+
+def test_the_page_of_a_named_cause_says_more_than_that_of_a_verdict() -> None:
+    late = finding(cause="a batch came late; it holds offsets (late-after-commit, group-offsets)")
+    assert f"  docs     {cause_page('late-after-commit')}" in finding_lines([late], now=NOW)
+    hint = finding(cause='superseded epoch: "a" is at epoch 2 (no name of a cause)')
+    assert f"  docs     {verdict_page('hanging')}" in finding_lines([hint], now=NOW)
 
 
 def test_topics_that_may_be_hidden_are_a_block_without_partition() -> None:
@@ -228,4 +245,5 @@ def test_topics_that_may_be_hidden_are_a_block_without_partition() -> None:
         "  unknown  There may be more topics.",
         "  missing  DESCRIBE on topics",
         "  remedy   Ask with more rights.",
+        f"  docs     {verdict_page('unknown')}",
     ]

@@ -1,1 +1,25 @@
 """The only code that changes a cluster."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from toolkit.lazy_exports import lazy_exports
+
+if TYPE_CHECKING:
+    from toolkit.actions.abort import plan_abort
+    from toolkit.actions.audit import Audit
+    from toolkit.actions.connected_source import ConnectedSource
+    from toolkit.actions.fence import plan_fence
+
+__all__ = ["Audit", "ConnectedSource", "plan_abort", "plan_fence"]
+
+__getattr__ = lazy_exports(
+    __name__,
+    {
+        "Audit": "toolkit.actions.audit",
+        "plan_abort": "toolkit.actions.abort",
+        "plan_fence": "toolkit.actions.fence",
+        "ConnectedSource": "toolkit.actions.connected_source",
+    },
+)

@@ -13,30 +13,31 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from toolkit.actions.abort_impact import AbortImpact, abort_impact
 from toolkit.actions.audit import Audit
-from toolkit.actions.blast import BlastRadius, blast_radius
-from toolkit.actions.confirmed import check_confirmation
-from toolkit.actions.given import as_row
+from toolkit.actions.confirmation import check_confirmation
 from toolkit.actions.override import check_override
 from toolkit.errors import ActionRefused, BrokerError
-from toolkit.sources import wire
-from toolkit.sources.transactions import TOO_OLD
+from toolkit.schema.coerce import finding_row
+from toolkit.sources.live.client import messages
+from toolkit.sources.live.client.error_codes import error_text
+from toolkit.sources.live.state.transaction_listing import TOO_OLD
 
 if TYPE_CHECKING:
-    from toolkit.actions.given import Finding
     from toolkit.schema import Row
-    from toolkit.sources.cluster import Cluster
+    from toolkit.schema.coerce import Finding
+    from toolkit.sources.live.cluster import Cluster
 
-__all__ = ["AbortPlan", "Aborted", "plan_abort"]
+__all__ = ["AbortPlan", "AbortResult", "plan_abort"]
 
 RIGHT_TO_ABORT = "The principal needs ALTER on the Cluster (Kafka 3.8 or newer) or CLUSTER_ACTION."
-LOOKS_APART = 2.0  # seconds between the two looks of the fresh check
+RECHECK_AFTER = 2.0  # seconds between the two looks of the fresh check
 NOTHING_WRITTEN = "Nothing was written."
 PLANNED = {"hanging", "unknown"}  # an unknown one is shown, and refused unless that verdict is overridden by name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Aborted:
+class AbortResult:
     """What an abort marker changed: the LSO before and after, and who holds it next (null where nothing does)."""
 
     last_stable_offset_before: int | None
@@ -73,7 +74,7 @@ class AbortPlan:
     coordinator_epoch: int | None
     last_sequence: int | None
     finding: Row = field(repr=False, compare=False)
-    blast_radius: BlastRadius = field(compare=False)
+    blast_radius: AbortImpact = field(compare=False)
 
     @property
     def target(self) -> str:
@@ -98,24 +99,24 @@ class AbortPlan:
 
     @property
     def old_command(self) -> str:
-        """The same with every field of the marker, for brokers that cannot be asked for them."""
+        """`command` with every field of the marker, for brokers before 2.8."""
         epochs = f"--producer-epoch {self.producer_epoch} --coordinator-epoch {self.marker['coordinator_epoch']}"
         return f"{self._tool} --producer-id {self.producer_id} {epochs}"
 
     @property
     def refusal(self) -> str | None:
-        """Why `execute` would refuse this as things stood when it was planned; null if it would not."""
+        """Why `execute` would have refused this when it was planned; null if it would not."""
         if self.finding["verdict"] == "hanging":
             return None
         return "; ".join(self.finding["missing"]) or str(self.finding["reason"])
 
-    def preflight(self, *, looks_apart: float = LOOKS_APART, override: str | None = None) -> Row:
-        """Look again, twice, at everything that justifies the marker.
+    def preflight(self, *, recheck_after: float = RECHECK_AFTER, override: str | None = None) -> Row:
+        """Diagnose the partition again, with a recheck: everything that justifies the marker.
 
         Parameters
         ----------
-        looks_apart
-            Seconds between the looks.
+        recheck_after
+            Delay in seconds before the recheck.
         override
             As for `execute`.
 
@@ -129,7 +130,7 @@ class AbortPlan:
         ActionRefused
             If the same transaction is not found hanging again, exactly as it was.
         """
-        rows = self.cluster.finding_rows([self.topic], [self.partition], looks_apart=looks_apart, log_evidence=False)
+        rows = self.cluster.finding_rows(topics=[self.topic], partitions=[self.partition], recheck_after=recheck_after)
         fresh = next((row for row in rows if self._is_same(row)), None)
         if fresh is None:
             raise ActionRefused(
@@ -148,8 +149,8 @@ class AbortPlan:
         confirm: str,
         audit: Audit | None = None,
         override: str | None = None,
-        looks_apart: float = LOOKS_APART,
-    ) -> Aborted:
+        recheck_after: float = RECHECK_AFTER,
+    ) -> AbortResult:
         """Check afresh, write the abort marker to the partition's leader, and read the LSO back.
 
         Parameters
@@ -159,10 +160,10 @@ class AbortPlan:
         audit
             Where it is written down; by default ``Audit()``.
         override
-            ``"unknown"``: write the marker although evidence is missing, on the word of whoever says so. It must be
+            ``"unknown"``: write the marker although evidence is missing, at the operator's own risk. It must be
             the verdict of the fresh check; whatever has an owner, or a decided outcome, cannot be overridden.
-        looks_apart
-            Seconds between the two looks of the fresh check.
+        recheck_after
+            Delay in seconds before the recheck of the fresh check.
 
         Raises
         ------
@@ -177,7 +178,7 @@ class AbortPlan:
         trail = audit or Audit()
         try:
             check_confirmation(confirm, self.target, means=NOTHING_WRITTEN)
-            fresh = self.preflight(looks_apart=looks_apart, override=override)
+            fresh = self.preflight(recheck_after=recheck_after, override=override)
         except ActionRefused as error:
             trail.refused(error, **self._about, override=override)
             raise
@@ -193,7 +194,7 @@ class AbortPlan:
             outcome["last_stable_offset_after"] = done.last_stable_offset_after
         return done
 
-    def verify(self, *, since: Row | None = None) -> Aborted:
+    def verify(self, *, since: Row | None = None) -> AbortResult:
         """Read back: the transaction is closed on the leader, and the LSO has moved as far as it can.
 
         Parameters
@@ -211,17 +212,17 @@ class AbortPlan:
             raise BrokerError(
                 f"{self.target} is still open: no marker has ended it.",
                 code="NONE",
-                do="Ask again with kafka-txn diagnose; do not send another marker before that.",
+                do="Run kafka-txn diagnose before you send another marker.",
             )
         before, deadline = earlier["last_stable_offset"], time.monotonic() + self.cluster.timeout
         while True:
-            (row,) = self.cluster.partition_rows([self.topic], [self.partition])
-            rest = self.cluster.producer_rows([self.topic], [self.partition])
+            (row,) = self.cluster.partition_rows(topics=[self.topic], partitions=[self.partition])
+            rest = self.cluster.producer_rows(topics=[self.topic], partitions=[self.partition])
             starts = [each["current_txn_start_offset"] for each in rest]
             lso = row["last_stable_offset"]
-            moved = lso is not None and (before is None or lso > before or earlier["position"] != 1)
+            moved = lso is not None and (before is None or lso > before or earlier["queue_position"] != 1)
             if moved or time.monotonic() > deadline:  # the marker counts once the high watermark has passed it
-                return Aborted(
+                return AbortResult(
                     last_stable_offset_before=before,
                     last_stable_offset_after=lso,
                     high_watermark=row["high_watermark"],
@@ -237,7 +238,7 @@ class AbortPlan:
 
     @property
     def _about(self) -> dict[str, Any]:
-        """What every line of the audit trail tells of it."""
+        """Columns of every line of the audit trail."""
         names = ("target", "topic", "partition", "start_offset", "producer_id", "producer_epoch")
         about = {name: getattr(self, name) for name in names}
         return {"action": "abort", "bootstrap_servers": self.cluster.bootstrap_servers, **about}
@@ -247,9 +248,9 @@ class AbortPlan:
 
     def _changed(self, how: str) -> ActionRefused:
         return ActionRefused(
-            f"{self.target} is not what was planned any more: {how}.",
+            f"{self.target} changed since it was planned: {how}.",
             means=f"Somebody still uses it. {NOTHING_WRITTEN}",
-            do="Ask again with kafka-txn diagnose, and plan again.",
+            do="Run kafka-txn diagnose, and plan again.",
         )
 
     def _check_state(self, leader: int) -> None:
@@ -262,7 +263,7 @@ class AbortPlan:
                 raise self._changed(f"its {name} is {state[name]}, and was {getattr(self, name)}")
 
     def _check_owner(self, *, is_overridden: bool) -> None:
-        """Ask the coordinators once more, since the looks, and the line of the audit, have taken a while."""
+        """Ask the coordinators once more, as the check and the audit line have taken a while."""
         for row in self.cluster.transaction_rows(producer_ids=[self.producer_id]):
             if row["error"]:
                 if is_overridden or row["error"].startswith(TOO_OLD):
@@ -275,13 +276,13 @@ class AbortPlan:
 
     def _send(self, leader: int) -> str:
         """WriteTxnMarkers with the partition's own epochs, as Kafka's Admin sends it (AbortTransactionHandler)."""
-        of_topic = wire.WriteTxnMarkers.WritableTxnMarker.WritableTxnMarkerTopic
-        marker = wire.WriteTxnMarkers.WritableTxnMarker(
+        of_topic = messages.WriteTxnMarkers.WritableTxnMarker.WritableTxnMarkerTopic
+        marker = messages.WriteTxnMarkers.WritableTxnMarker(
             **self.marker, topics=[of_topic(name=self.topic, partition_indexes=[self.partition])]
         )
-        answer = self.cluster.wire.ask(wire.WriteTxnMarkers(markers=[marker]), broker_id=leader)
+        answer = self.cluster.client.ask(messages.WriteTxnMarkers(markers=[marker]), broker_id=leader)
         code = answer.markers[0].topics[0].partitions[0].error_code
-        return wire.error_text(code) if code else "NONE"
+        return error_text(code) if code else "NONE"
 
     def _check_response(self, leader: int, response: str) -> None:
         code = response.partition(":")[0]
@@ -318,7 +319,7 @@ def plan_abort(cluster: Cluster, finding: Finding) -> AbortPlan:
     BrokerError
         If the leader does not show the partition, or its producers.
     """
-    row = as_row(finding)
+    row = finding_row(finding)
     topic, partition, start = row["topic"], row["partition"], row["start_offset"]
     if row["verdict"] not in PLANNED or start is None:
         raise ActionRefused(
@@ -326,10 +327,10 @@ def plan_abort(cluster: Cluster, finding: Finding) -> AbortPlan:
             means="Only a transaction proven to be hanging is ended by an abort marker; any other has an owner.",
             do=f"Remedy: {row['remedy']}",
         )
-    (state,) = cluster.partition_rows([topic], [partition])
+    (state,) = cluster.partition_rows(topics=[topic], partitions=[partition])
     if state["error"]:
         raise BrokerError(
-            f"{topic}-{partition} cannot be looked at: {state['error']}.", code=state["error"].partition(":")[0]
+            f"{topic}-{partition} cannot be read: {state['error']}.", code=state["error"].partition(":")[0]
         )
     producers = _producers(cluster, topic, partition, state["leader"])
     mine = [each for each in producers if each["current_txn_start_offset"] == start]
@@ -349,7 +350,7 @@ def plan_abort(cluster: Cluster, finding: Finding) -> AbortPlan:
         coordinator_epoch=producer["coordinator_epoch"],
         last_sequence=producer["last_sequence"],
         finding=MappingProxyType(dict(row)),
-        blast_radius=blast_radius(cluster.wire, row, partition=state, producers=producers),
+        blast_radius=abort_impact(cluster.client, row, partition=state, producers=producers),
     )
 
 
@@ -361,7 +362,7 @@ def _producers(cluster: Cluster, topic: str, partition: int, leader: int | None)
     BrokerError
         If it does not show them.
     """
-    rows = cluster.producer_rows([topic], [partition], broker_id=leader)
+    rows = cluster.producer_rows(topics=[topic], partitions=[partition], broker_id=leader)
     for row in rows:
         if row["error"]:
             raise BrokerError(

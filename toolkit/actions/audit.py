@@ -23,7 +23,7 @@ from platformdirs import user_state_path
 
 from toolkit.errors import ActionRefused, AuditFailed
 from toolkit.schema import ACTIONS, Row
-from toolkit.sources.recording.durable import flush
+from toolkit.sources.recording.durable_files import flush
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -80,7 +80,7 @@ class Audit:
         except OSError as error:
             raise ActionRefused(
                 f"The audit file {self.path} cannot be written: {error.strerror or error}.",
-                means="Nothing was sent: what cannot be told afterwards is not done.",
+                means="Nothing was sent: an action that cannot be recorded is not done.",
                 do=f"Name another one by --audit-file or {AUDIT_FILE}.",
             ) from error
         outcome: dict[str, Any] = {}

@@ -16,18 +16,19 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from toolkit.actions.audit import Audit
-from toolkit.actions.confirmed import check_confirmation
-from toolkit.analysis.cases import MAX_TRANSACTION_TIMEOUT_MS, TWO_PHASE_COMMIT
-from toolkit.analysis.verdicts import TIMEOUT_GRACE
+from toolkit.actions.confirmation import check_confirmation
+from toolkit.analysis.diagnosis.open_transactions import MAX_TRANSACTION_TIMEOUT_MS, TWO_PHASE_COMMIT
+from toolkit.analysis.diagnosis.verdicts import TIMEOUT_GRACE
 from toolkit.errors import ActionRefused, BrokerError, NotFound
-from toolkit.sources import wire
-from toolkit.sources.coordinators import TRANSACTION, find_coordinators
+from toolkit.sources.live.client import messages
+from toolkit.sources.live.client.error_codes import error_text
+from toolkit.sources.live.state.coordinators import TRANSACTION, find_coordinators
 
 if TYPE_CHECKING:
     from toolkit.schema import Row
-    from toolkit.sources.cluster import Cluster
+    from toolkit.sources.live.cluster import Cluster
 
-__all__ = ["FencePlan", "Fenced", "plan_fence"]
+__all__ = ["FencePlan", "FenceResult", "plan_fence"]
 
 NOTHING_SENT = "Nothing was sent."
 RIGHT_TO_FENCE = "The principal needs WRITE on the transactional id."
@@ -58,7 +59,7 @@ FLINK = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fenced:
+class FenceResult:
     """What a fence changed: the owner's epoch and state, and what it still has open (markers on their way)."""
 
     producer_id_before: int | None
@@ -116,7 +117,7 @@ class FencePlan:
 
     @property
     def refusal(self) -> str | None:
-        """Why `execute` would refuse this as things stood when it was planned; null if it would not."""
+        """Why `execute` would have refused this when it was planned; null if it would not."""
         return None if self.verdict in SAFE else f"it is {self.verdict}. {MEANINGS[self.verdict]}"
 
     @property
@@ -141,10 +142,10 @@ class FencePlan:
         for name in ("producer_id", "producer_epoch", "state", "start_time"):
             if fresh[name] != self.owner[name]:
                 raise ActionRefused(
-                    f"{self.transactional_id!r} is not what was planned any more: its {name} is {fresh[name]}, and was "
+                    f"{self.transactional_id!r} changed since it was planned: its {name} is {fresh[name]}, and was "
                     f"{self.owner[name]}.",
                     means=f"Somebody uses it. {NOTHING_SENT}",
-                    do="Look again with kafka-txn describe, and plan again.",
+                    do="Run kafka-txn describe, and plan again.",
                 )
         verdict = _verdict(fresh, self.max_transaction_timeout_ms)
         by_choice = override == verdict and verdict in OVERRIDABLE
@@ -157,7 +158,7 @@ class FencePlan:
             do=f"To fence it all the same, override {verdict!r} by that name." if verdict in OVERRIDABLE else "",
         )
 
-    def execute(self, *, confirm: str, audit: Audit | None = None, override: str | None = None) -> Fenced:
+    def execute(self, *, confirm: str, audit: Audit | None = None, override: str | None = None) -> FenceResult:
         """Check afresh, send InitProducerId to the coordinator until it has ended what was open, and read it back.
 
         Parameters
@@ -187,9 +188,9 @@ class FencePlan:
             trail.refused(error, **self._about, override=override)
             raise
         verdict = _verdict(fresh, self.max_transaction_timeout_ms)
-        seen = {"verdict": verdict, "reason": MEANINGS[verdict], "evidence": _evidence(fresh)}
+        source = {"verdict": verdict, "reason": MEANINGS[verdict], "evidence": _evidence(fresh)}
         request = f"InitProducerId transactional_id={self.transactional_id}, producer_id=-1, producer_epoch=-1"
-        with trail.recording(**self._about | seen, request=request, override=override) as outcome:
+        with trail.recording(**self._about | source, request=request, override=override) as outcome:
             outcome["response"] = response = self._send()
             code = response.partition(":")[0]
             if code != "NONE":
@@ -200,7 +201,7 @@ class FencePlan:
                 )
             return self.verify()
 
-    def verify(self) -> Fenced:
+    def verify(self) -> FenceResult:
         """Read back: another epoch owns the id, and nothing of the old one is open.
 
         Raises
@@ -222,7 +223,7 @@ class FencePlan:
             if not still_open or time.monotonic() > deadline:
                 break
             threading.Event().wait(0.1)
-        return Fenced(
+        return FenceResult(
             producer_id_before=self.owner["producer_id"],
             producer_epoch_before=self.owner["producer_epoch"],
             producer_id=row["producer_id"],
@@ -234,7 +235,7 @@ class FencePlan:
 
     @property
     def _about(self) -> dict[str, Any]:
-        """What every line of the audit trail tells of it."""
+        """Columns of every line of the audit trail."""
         names = ("transactional_id", "producer_id", "producer_epoch")
         about = {"action": "fence", "bootstrap_servers": self.cluster.bootstrap_servers, "target": self.target}
         return about | {name: self.owner[name] for name in names}
@@ -243,7 +244,7 @@ class FencePlan:
         """The coordinator's answer, once it is not one that passes by itself: a loading, a marker being written."""
         deadline = time.monotonic() + self.cluster.timeout
         while True:
-            request = wire.InitProducerId(
+            request = messages.InitProducerId(
                 transactional_id=self.transactional_id,
                 transaction_timeout_ms=max(1, int(self.cluster.timeout * 1000)),
                 producer_id=-1,
@@ -256,12 +257,12 @@ class FencePlan:
             threading.Event().wait(0.1)
 
     def _ask(self, request: Any) -> str:
-        ((answer, found),) = find_coordinators(self.cluster.wire, [self.transactional_id], TRANSACTION)
+        ((answer, found),) = find_coordinators(self.cluster.client, [self.transactional_id], TRANSACTION)
         if found is None or found.error_code:
-            return str(answer.error_text or wire.error_text(found.error_code))
-        message = self.cluster.wire.ask(request, broker_id=found.node_id)
+            return str(answer.error_text or error_text(found.error_code))
+        message = self.cluster.client.ask(request, broker_id=found.node_id)
         if message.error_code:
-            return wire.error_text(message.error_code)
+            return error_text(message.error_code)
         return f"NONE: producer_id={message.producer_id}, producer_epoch={message.producer_epoch}"
 
 
@@ -334,7 +335,7 @@ def _places(owner: Row) -> list[tuple[str, int]]:
 def _evidence(owner: Row) -> list[dict[str, Any]]:
     """What the fresh check saw, as the evidence column has it."""
     named = ("state", "producer_id", "producer_epoch", "timeout_ms", "start_time")
-    told = {name: owner[name] for name in named if owner[name] is not None}
-    told["topic_partitions"] = ", ".join(f"{topic}-{number}" for topic, number in _places(owner))
-    seen = {"source": owner["source"], "broker_id": owner["broker_id"], "observed_at": owner["observed_at"]}
-    return [{**seen, "name": name, "value": str(value)} for name, value in told.items()]
+    values = {name: owner[name] for name in named if owner[name] is not None}
+    values["topic_partitions"] = ", ".join(f"{topic}-{number}" for topic, number in _places(owner))
+    source = {"source": owner["source"], "broker_id": owner["broker_id"], "observed_at": owner["observed_at"]}
+    return [{**source, "name": name, "value": str(value)} for name, value in values.items()]

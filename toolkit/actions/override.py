@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from toolkit.analysis.cases import TWO_PHASE_COMMIT
+from toolkit.analysis.diagnosis.open_transactions import TWO_PHASE_COMMIT
 from toolkit.errors import ActionRefused
-from toolkit.formats.records import STATE_TOPIC
+from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 
 if TYPE_CHECKING:
     from toolkit.schema import Row

@@ -11,18 +11,35 @@ import typer
 from typer.core import TyperGroup
 
 from toolkit import __version__
-from toolkit.cli import abort, exposure, fence, findings, local, pipeline, record, report, scan, tables
-from toolkit.cli.connection import Given
-from toolkit.cli.options import BootstrapServer, CommandConfig
+from toolkit.cli import (
+    abort_command,
+    diagnose_commands,
+    explain_command,
+    exposure_command,
+    fence_command,
+    file_commands,
+    lab_commands,
+    lag_command,
+    mcp_command,
+    monitoring_commands,
+    offset_commands,
+    pipeline_command,
+    record_command,
+    report_command,
+    table_commands,
+)
+from toolkit.cli.common_options import BootstrapServer, CommandConfig
 from toolkit.cli.output import remark
+from toolkit.cli.source_options import LeadingOptions
 from toolkit.errors import ToolkitError
 
 __all__ = ["app", "main"]
 
 BROKEN_PIPE, INTERRUPTED = 141, 130  # 128 + SIGPIPE, 128 + SIGINT: what a shell expects of either
-EXIT_CODES = """
-Exit codes: 0 answered and nothing hangs, 1 something hangs, 2 wrong use or no connection, 3 evidence incomplete.
-"""
+EXIT_CODES = (
+    "Exit codes: 0 answered and nothing hangs, 1 something hangs, 2 wrong use or no connection, 3 evidence incomplete, "
+    "4 explain does not know the text."
+)
 
 
 class Commands(TyperGroup):
@@ -55,20 +72,38 @@ app = typer.Typer(
 )
 
 PANELS: Mapping[str, Mapping[str, Callable[..., None]]] = {
-    "Judge": {"diagnose": findings.diagnose, "find-hanging": findings.find_hanging, "report": report.report},
-    "Look": {
-        "list": tables.list_transactions,
-        "describe": tables.describe,
-        "describe-producers": tables.describe_producers,
-        "partitions": tables.partitions,
-        "exposure": exposure.exposure,
-        "coordinator": tables.coordinator,
-        "history": tables.history,
+    "Diagnose": {
+        "diagnose": diagnose_commands.diagnose,
+        "find-hanging": diagnose_commands.find_hanging,
+        "explain": explain_command.explain,
+        "why": offset_commands.why,
+        "gaps": offset_commands.gaps,
+        "report": report_command.report,
+        "mcp": mcp_command.mcp,
     },
-    "Record": {"record": record.record, "pipeline": pipeline.pipeline},
-    "Read files": {"scan": scan.scan, "txn-stat": scan.txn_stat, "abort-command": scan.abort_command},
-    "Act": {"abort": abort.abort, "fence": fence.fence},
-    "Try it here": {"demo": local.demo, "lab": local.lab},
+    "Inspect": {
+        "list": table_commands.list_transactions,
+        "describe": table_commands.describe,
+        "describe-producers": table_commands.describe_producers,
+        "partitions": table_commands.partitions,
+        "lag": lag_command.lag,
+        "exposure": exposure_command.exposure,
+        "coordinator": table_commands.coordinator,
+        "history": table_commands.history,
+    },
+    "Record": {
+        "record": record_command.record,
+        "prometheus-rules": monitoring_commands.prometheus_rules,
+        "grafana-dashboard": monitoring_commands.grafana_dashboard,
+        "pipeline": pipeline_command.pipeline,
+    },
+    "Read files": {
+        "scan": file_commands.scan,
+        "txn-stat": file_commands.txn_stat,
+        "abort-command": file_commands.abort_command,
+    },
+    "Remediate": {"abort": abort_command.abort, "fence": fence_command.fence},
+    "Try it here": {"demo": lab_commands.demo, "lab": lab_commands.lab},
 }
 for panel, commands in PANELS.items():
     for name, command in commands.items():
@@ -100,7 +135,7 @@ def kafka_txn(
     Flags are those of kafka-transactions.sh. Only abort and fence change a cluster, and only when
     confirmed by name.
     """
-    ctx.obj = Given(bootstrap_server=bootstrap_server, command_config=command_config)
+    ctx.obj = LeadingOptions(bootstrap_server=bootstrap_server, command_config=command_config)
 
 
 def main() -> None:

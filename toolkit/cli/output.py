@@ -1,4 +1,4 @@
-"""Where an answer goes: stdout, whole and in the format asked for. Everything else goes to stderr."""
+"""Results go to stdout in the format of --format; everything else goes to stderr."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from toolkit.cli.options import Format
+from toolkit.cli.common_options import Format
 
 if TYPE_CHECKING:
     from toolkit.schema import Row, Table
@@ -18,7 +18,7 @@ __all__ = ["answer", "exit_code", "progress", "remark", "show", "width"]
 
 def answer(table: Table, rows: Sequence[Row], output: Format, *, without: Collection[str] = ()) -> None:
     """Write the rows of a table; for a person `without` some columns."""
-    from toolkit.views.rows import csv_pieces, json_pieces, row_lines
+    from toolkit.views.row_formats import csv_pieces, json_pieces, row_lines
 
     if output is Format.TABLE:
         sys.stdout.write("\n".join(row_lines(table, rows, width=width(), without=without)) + "\n")
@@ -39,7 +39,7 @@ def show(lines: Iterable[str]) -> None:
         return
     from rich.console import Console
 
-    from toolkit.views.text import paint
+    from toolkit.views.findings_text import paint
 
     Console().print(paint(lines), soft_wrap=True)
 
@@ -59,6 +59,6 @@ def remark(text: str) -> None:
 
 
 def progress(text: str) -> None:
-    """Say what goes on to a person who is waiting for it; a pipe or a log is not told."""
+    """Show progress on a terminal only."""
     if sys.stderr.isatty():
         remark(text)

@@ -5,8 +5,9 @@ A person passes what they already have: ``"host:port"``, a mapping of librdkafka
 """
 
 from toolkit.config.client import ClientConfig
+from toolkit.config.databricks import config_from_scope, param
 from toolkit.config.jaas import parse_jaas
 from toolkit.config.oauth import TokenProvider
 from toolkit.config.properties import parse_properties
 
-__all__ = ["ClientConfig", "TokenProvider", "parse_jaas", "parse_properties"]
+__all__ = ["ClientConfig", "TokenProvider", "config_from_scope", "param", "parse_jaas", "parse_properties"]

@@ -14,10 +14,10 @@ from toolkit.errors import UsageError
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
-def canonical(given: Mapping[str, object]) -> Properties:
+def canonical(user_properties: Mapping[str, object]) -> Properties:
     """The canonical form; only what the protocol uses is read."""
-    refuse_misspelt(given)
-    properties = _renamed(given)
+    refuse_misspelt(user_properties)
+    properties = _renamed(user_properties)
     _refuse_indirection(properties)
     protocol = str(properties.get("security.protocol", "PLAINTEXT")).upper()
     if protocol not in PROTOCOLS:
@@ -34,10 +34,10 @@ def canonical(given: Mapping[str, object]) -> Properties:
     return form | _numbers(properties)
 
 
-def _renamed(given: Mapping[str, object]) -> Properties:
+def _renamed(user_properties: Mapping[str, object]) -> Properties:
     """Canonical key names and text values; the same thing said twice must be the same."""
     properties: Properties = {}
-    for name, value in given.items():
+    for name, value in user_properties.items():
         key = RENAMED.get(name, name)
         if value is None:
             continue
@@ -45,13 +45,13 @@ def _renamed(given: Mapping[str, object]) -> Properties:
             value = str(value).lower() if isinstance(value, bool) else str(value)
             value = value if SECRET_KEY.search(key) else value.strip()
         if properties.setdefault(key, value) != value:
-            names = sorted({other for other in given if RENAMED.get(other, other) == key})
+            names = sorted({other for other in user_properties if RENAMED.get(other, other) == key})
             raise UsageError(f"{' and '.join(names)} say different things.", do="Keep one of them.")
     return properties
 
 
-def refuse_misspelt(given: Mapping[str, object]) -> None:
-    for key in given:
+def refuse_misspelt(user_properties: Mapping[str, object]) -> None:
+    for key in user_properties:
         if key in KNOWN:
             continue
         close = difflib.get_close_matches(key, KNOWN, n=1, cutoff=0.85)
@@ -82,19 +82,19 @@ def _servers(value: object) -> str:
     for server in servers or [""]:
         match = re.fullmatch(r"(\[[0-9A-Fa-f:.%\w-]+\]|[\w.-]+):(\d{1,5})", server)
         if not match or not 1 <= int(match[2]) <= 65535:
-            shown = server.rpartition("@")[2]  # never what stands before it: someone may have put a password there
+            address = server.rpartition("@")[2]  # never what stands before it: someone may have put a password there
             raise UsageError(
-                f"{shown!r} in bootstrap.servers is not host:port.", do="Write it like broker-1.example.com:9092."
+                f"{address!r} in bootstrap.servers is not host:port.", do="Write it like broker-1.example.com:9092."
             )
     return ",".join(servers)
 
 
 def _numbers(properties: Properties) -> Properties:
     """Whole numbers, held within what librdkafka accepts."""
-    held: Properties = {}
+    merged: Properties = {}
     for key, (low, high) in NUMBERS.items():
         if key in properties:
             if not re.fullmatch(r"\d{1,10}", properties[key]):
                 raise UsageError(f"{key} is {properties[key]!r}.", do="Give a whole number.")
-            held[key] = str(min(max(int(properties[key]), low), high))
-    return held
+            merged[key] = str(min(max(int(properties[key]), low), high))
+    return merged

@@ -87,12 +87,12 @@ class ClientConfig:
             If the file cannot be read, and as for the constructor. Keys for serializers, acks, groups and the
             like are ignored: they are the application's.
         """
-        given = read_properties(os.fspath(path))
+        user_properties = read_properties(os.fspath(path))
         if bootstrap_servers is not None:
-            given.pop("metadata.broker.list", None)
-            given["bootstrap.servers"] = bootstrap_servers
-        refuse_misspelt(given)
-        return cls({key: value for key, value in given.items() if key in FILE_KEYS})
+            user_properties.pop("metadata.broker.list", None)
+            user_properties["bootstrap.servers"] = bootstrap_servers
+        refuse_misspelt(user_properties)
+        return cls({key: value for key, value in user_properties.items() if key in FILE_KEYS})
 
     @property
     def bootstrap_servers(self) -> tuple[str, ...]:
@@ -119,20 +119,20 @@ class ClientConfig:
         UsageError
             If a certificate or key does not load, or this mechanism needs what Python lacks.
         """
-        given = self._properties
+        user_properties = self._properties
         kwargs: dict[str, Any] = {
             "bootstrap_servers": list(self.bootstrap_servers),
             # kafka-python's own 1 MB is less than a large cluster's answer; this is librdkafka's default
             "receive_message_max_bytes": 100_000_000,
         }
         for key, name in KAFKA_PYTHON.items():
-            if key in given:
-                kwargs[name] = int(given[key]) if key in NUMBERS else given[key]
-        if given["security.protocol"].endswith("SSL"):
-            kwargs["ssl_context"] = ssl_context(given)
-        if given.get("sasl.mechanisms") == "OAUTHBEARER":
-            kwargs["sasl_oauth_token_provider"] = TokenProvider.of(given)
-        if given.get("sasl.mechanisms") == "GSSAPI":
+            if key in user_properties:
+                kwargs[name] = int(user_properties[key]) if key in NUMBERS else user_properties[key]
+        if user_properties["security.protocol"].endswith("SSL"):
+            kwargs["ssl_context"] = ssl_context(user_properties)
+        if user_properties.get("sasl.mechanisms") == "OAUTHBEARER":
+            kwargs["sasl_oauth_token_provider"] = TokenProvider.of(user_properties)
+        if user_properties.get("sasl.mechanisms") == "GSSAPI":
             need_package("gssapi", "Kerberos (GSSAPI) needs the Python package gssapi.")
         return kwargs
 

@@ -80,10 +80,10 @@ def config_from_scope(
         raise UsageError(
             "There is no dbutils here, so no secret scope.", do="On another machine, use a client.properties file."
         )
-    given = {"bootstrap.servers": source} if isinstance(source, str) else dict(source)
-    if twice := sorted(given.keys() & secrets.keys()):
+    properties = {"bootstrap.servers": source} if isinstance(source, str) else dict(source)
+    if twice := sorted(properties.keys() & secrets.keys()):
         raise UsageError(f"{twice[0]} is given, and is to come from the scope, too.", do="Say it once.")
-    return ClientConfig({**given, **{key: _secret(dbutils, scope, name) for key, name in secrets.items()}})
+    return ClientConfig({**properties, **{key: _secret(dbutils, scope, name) for key, name in secrets.items()}})
 
 
 def _secret(dbutils: Any, scope: str, name: str) -> str:

@@ -6,15 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from toolkit.formats.log.headers import Array
 from toolkit.schema import Table, arrow_type
 from toolkit.schema.table import LAST_TIME
 
 __all__ = ["arrow_table", "from_ipc", "integers", "labels", "milliseconds", "numbers", "times", "to_ipc"]
-
-Array = npt.NDArray[Any]
 
 
 def numbers(values: Array, *, null: Array | None = None) -> pa.Array:
@@ -63,11 +61,11 @@ def arrow_table(table: Table, columns: Mapping[str, Any], *, rows: int) -> pa.Ta
     """
     arrays = []
     for column in table.columns:
-        given, type_ = columns.get(column.name), arrow_type(column.type)
-        if isinstance(given, pa.Array | pa.ChunkedArray):
-            arrays.append(given.cast(type_))
+        values, type_ = columns.get(column.name), arrow_type(column.type)
+        if isinstance(values, pa.Array | pa.ChunkedArray):
+            arrays.append(values.cast(type_))
         else:
-            arrays.append(pa.repeat(pa.scalar(given, type_), rows))
+            arrays.append(pa.repeat(pa.scalar(values, type_), rows))
     return pa.Table.from_arrays(arrays, schema=table.arrow_schema)
 
 

@@ -18,12 +18,12 @@ from types import MappingProxyType, TracebackType
 from typing import Self
 
 from toolkit.errors import LabError, NotFound, UsageError
+from toolkit.java.java_runtime import UNVERIFIED, class_archive_options, find_java, java_command, java_version
 from toolkit.lab import zookeeper
+from toolkit.lab.broker_readiness import is_ready, quiet_admin
 from toolkit.lab.jars import fetch_jars
-from toolkit.lab.java import UNVERIFIED, class_archive_options, find_java, java_command, java_version
-from toolkit.lab.keeper import Keeper
-from toolkit.lab.ready import is_ready, quiet_admin
-from toolkit.lab.settings import Node, free_ports, properties_text, server_properties
+from toolkit.lab.process_supervisor import ProcessSupervisor
+from toolkit.lab.server_properties import Node, free_ports, properties_text, server_properties
 from toolkit.lab.storage import depends_on, keep_storage, random_uuid, write_storage
 
 __all__ = ["Kafka"]
@@ -97,7 +97,7 @@ class Kafka:
         self._super_users = list(super_users)
         self._heap = heap
         self._timeout = timeout
-        self._keeper: Keeper | None = None
+        self._keeper: ProcessSupervisor | None = None
         self._zookeeper_port: int | None = None
         self._nodes: dict[int, Node] = {}
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
@@ -263,7 +263,7 @@ class Kafka:
 
     def _start(self) -> None:
         directory = Path(tempfile.mkdtemp(prefix="kafka-txn-lab-"))
-        self._keeper = Keeper(directory)
+        self._keeper = ProcessSupervisor(directory)
         atexit.register(self.stop)
         self._lay_out(directory)
         if self._zookeeper_port:
@@ -388,7 +388,7 @@ class Kafka:
         """Before 3.9, Kafka's own clients (so its tools) cannot log in on Java 23 and newer; brokers would run."""
         return None if _numbers(self.version) >= (3, 9) else 22
 
-    def _running(self) -> Keeper:
+    def _running(self) -> ProcessSupervisor:
         if not self._keeper:
             raise LabError("This Kafka is not running.", do="Use it inside `with Kafka(...) as kafka:`, or start() it.")
         return self._keeper

@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from toolkit.errors import LabError
-from toolkit.lab.ask import Cluster, config_of, until
+from toolkit.lab.queries import ClusterAddress, config_of, until
 
 __all__ = ["BlockedConsumer", "blocked_consumer"]
 
@@ -22,7 +22,7 @@ LATEST: Any = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 MOVING = {KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.NOT_COORDINATOR}
 
 
-def blocked_consumer(kafka: Cluster, topic: str, group: str, *, partition: int = 0) -> BlockedConsumer:
+def blocked_consumer(kafka: ClusterAddress, topic: str, group: str, *, partition: int = 0) -> BlockedConsumer:
     """Return a consumer of a group that has read and committed all that read_committed lets it."""
     consumer = BlockedConsumer(kafka, topic, group=group, partition=partition)
     try:
@@ -52,7 +52,7 @@ class BlockedConsumer:
     17
     """
 
-    def __init__(self, kafka: Cluster, topic: str, *, group: str, partition: int = 0) -> None:
+    def __init__(self, kafka: ClusterAddress, topic: str, *, group: str, partition: int = 0) -> None:
         quiet = {"log_level": 0, "error_cb": lambda error: None}  # brokers may be down on purpose
         settings = config_of(kafka).librdkafka() | quiet
         self.group = group
@@ -125,9 +125,9 @@ class BlockedConsumer:
 
     def _commit(self) -> bool | None:
         """True once the position is committed; None while the group's coordinator is being chosen."""
-        here = TopicPartition(self.topic, self.partition, self.position)
+        topic_partition = TopicPartition(self.topic, self.partition, self.position)
         with _unless_moving():
-            self._consumer.commit(offsets=[here], asynchronous=False)
+            self._consumer.commit(offsets=[topic_partition], asynchronous=False)
             return True
         return None
 
@@ -140,8 +140,8 @@ class BlockedConsumer:
 
     def _offset(self, spec: Any, isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED) -> int:
         partition = TopicPartition(self.topic, self.partition)
-        asked = self._admin.list_offsets({partition: spec}, isolation_level=isolation_level, request_timeout=30)
-        return int(asked[partition].result().offset)
+        futures = self._admin.list_offsets({partition: spec}, isolation_level=isolation_level, request_timeout=30)
+        return int(futures[partition].result().offset)
 
 
 @contextlib.contextmanager

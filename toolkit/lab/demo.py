@@ -12,13 +12,13 @@ from confluent_kafka import Producer
 
 from toolkit.actions.abort import plan_abort
 from toolkit.actions.audit import Audit
-from toolkit.lab.between import create_topic
 from toolkit.lab.broker import Kafka
 from toolkit.lab.consumer import BlockedConsumer, blocked_consumer
-from toolkit.lab.incidents import EVERYDAY, INCIDENTS, Staged
+from toolkit.lab.incidents import EVERYDAY, INCIDENTS, StagedIncident
+from toolkit.lab.staged_traffic import create_topic
 from toolkit.schema import Row
-from toolkit.sources.cluster import Cluster
-from toolkit.views.text import finding_lines, summary, wrap
+from toolkit.sources.live.cluster import Cluster
+from toolkit.views.findings_text import finding_lines, summary, wrap
 
 __all__ = ["run"]
 
@@ -30,7 +30,7 @@ WRONG = {  # topic and the incident staged on it
 HEALTHY_TOPICS = {"clicks": "open_young", "exports": "open_long", "backfill": "old_event_times"}
 PAYMENTS, GROUP = "payments", "billing"  # one more incident, seen through the group that reads the topic
 READ, WAITING = 5, 20  # ordinary records before and behind the transaction that hangs there
-LOOKS_APART = 2.0
+RECHECK_AFTER = 2.0
 
 Show = Callable[[Iterable[str]], None]
 
@@ -101,14 +101,14 @@ class Demo:
         if not right:
             self.failed.append(otherwise)
 
-    def stage(self, kafka: Kafka) -> list[Staged]:
+    def stage(self, kafka: Kafka) -> list[StagedIncident]:
         """Stage what is wrong and what only looks so."""
         self.step(2, f"{len(WRONG)} transactions go wrong, as they do in the wild:")
         staged = [self._staged(kafka, topic, name) for topic, name in WRONG.items()]
         self.say(f"{len(HEALTHY_TOPICS)} healthy ones are open, and must be left alone:")
         return staged + [self._staged(kafka, topic, name) for topic, name in HEALTHY_TOPICS.items()]
 
-    def block(self, kafka: Kafka) -> tuple[BlockedConsumer, Staged]:
+    def block(self, kafka: Kafka) -> tuple[BlockedConsumer, StagedIncident]:
         """Let a read_committed group read, then have a transaction hang before what it would read next."""
         create_topic(kafka, PAYMENTS)
         _write(kafka, PAYMENTS, READ)
@@ -125,10 +125,10 @@ class Demo:
         self.expect(not records and consumer.lag > WAITING, f"group {GROUP} was to be blocked")
         return consumer, hanging
 
-    def diagnose(self, cluster: Cluster, staged: Sequence[Staged]) -> Sequence[Row]:
+    def diagnose(self, cluster: Cluster, staged: Sequence[StagedIncident]) -> Sequence[Row]:
         """Judge the whole cluster, and compare with what was staged."""
-        self.step(4, f"kafka-txn diagnose asks every broker, and again {LOOKS_APART:g} s later where it is in doubt:")
-        rows = cluster.finding_rows(looks_apart=LOOKS_APART)
+        self.step(4, f"kafka-txn diagnose asks every broker, and again {RECHECK_AFTER:g} s later where it is in doubt:")
+        rows = cluster.finding_rows(recheck_after=RECHECK_AFTER)
         self._show(["", *finding_lines(rows, now=dt.datetime.now(dt.UTC), width=self._width), "", summary(rows)])
         verdicts = {(row["topic"], row["partition"], row["start_offset"]): row["verdict"] for row in rows}
         for each in staged:
@@ -143,7 +143,7 @@ class Demo:
             audit = Audit(Path(folder) / "audit.jsonl")  # this Kafka is gone in a minute, and so is what was done to it
             for row in hanging:
                 plan = plan_abort(cluster, row)
-                done = plan.execute(confirm=plan.target, audit=audit, looks_apart=LOOKS_APART)
+                done = plan.execute(confirm=plan.target, audit=audit, recheck_after=RECHECK_AFTER)
                 before, after = done.last_stable_offset_before, done.last_stable_offset_after
                 self.say(f"{plan.topic}-{plan.partition}: its LSO went from {before} to {after}.")
                 is_freed = before is not None and after is not None and after > before
@@ -156,15 +156,15 @@ class Demo:
         self.step(6, f"Group {GROUP} reads on by itself: {len(records)} payments.")
         self.expect(len(records) == WAITING, f"group {GROUP} was to read {WAITING} records, not {len(records)}")
 
-    def finish(self, cluster: Cluster, staged: Sequence[Staged]) -> None:
+    def finish(self, cluster: Cluster, staged: Sequence[StagedIncident]) -> None:
         """Have the healthy ones commit, which they only can if nobody touched them."""
         for each in staged:
             each.close()
-        rows = cluster.finding_rows(looks_apart=0)
+        rows = cluster.finding_rows(recheck_after=0)
         self.say(f"The healthy transactions commit. The whole cluster now: {summary(rows)}.")
         self.expect(not rows, "nothing was to be open at the end")
 
-    def _staged(self, kafka: Kafka, topic: str, name: str) -> Staged:
+    def _staged(self, kafka: Kafka, topic: str, name: str) -> StagedIncident:
         staged = INCIDENTS[name](kafka, topic=topic)
         self._show(wrap(staged.what, before=f"     {staged.topic}-{staged.partition}: ", width=self._width))
         return staged

@@ -5,32 +5,26 @@ Which they are is written down for some versions (`LISTS`); of others Ivy finds 
 
 from __future__ import annotations
 
-import fcntl
-import os
 import re
 import shutil
 import subprocess
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import urlsplit
-from xml.etree import ElementTree
 
 from platformdirs import user_cache_path
 from tqdm.auto import tqdm
 
 from toolkit.errors import LabError
-from toolkit.lab.download import Download, download
-from toolkit.lab.java import find_java
+from toolkit.java.jar_download import Download, download
+from toolkit.java.java_runtime import find_java
+from toolkit.java.maven import locked, repository_url
 
-__all__ = ["LISTS", "alone", "fetch_jars", "repository_url", "resolve"]
+__all__ = ["LISTS", "fetch_jars", "resolve"]
 
 LISTS = Path(__file__).with_name("jar_lists")
 """A file for each version: SHA-256 and path of every jar. ``python -m tests.jar_lists`` writes one."""
-
-CENTRAL = "https://repo1.maven.org/maven2/"
 
 SETTINGS = """\
 <ivysettings>
@@ -72,7 +66,7 @@ def fetch_jars(version: str) -> Path:
     if jars.is_dir():
         return jars
     home.mkdir(parents=True, exist_ok=True)
-    with alone(home / f"{version}.lock"):
+    with locked(home / f"{version}.lock"):
         if not jars.is_dir():
             partial = home / f"{version}.partial"
             shutil.rmtree(partial, ignore_errors=True)
@@ -84,14 +78,6 @@ def fetch_jars(version: str) -> Path:
     return jars
 
 
-@contextmanager
-def alone(lock: Path) -> Iterator[None]:
-    """While no other process holds the same file."""
-    with lock.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
 def _fetch(version: str, directory: Path) -> None:
     jar_list = LISTS / f"{version}.txt"
     if not jar_list.exists():
@@ -100,8 +86,8 @@ def _fetch(version: str, directory: Path) -> None:
     jars = directory / "jars"
     jars.mkdir(parents=True)
     lines = (line.split() for line in jar_list.read_text().splitlines())
-    wanted = [Download(path, jars / path.rpartition("/")[2], digest) for digest, path in lines]
-    download(wanted, repository_url(), title=f"Fetching Kafka {version}")
+    downloads = [Download(path, jars / path.rpartition("/")[2], digest) for digest, path in lines]
+    download(downloads, repository_url(), title=f"Fetching Kafka {version}")
 
 
 def resolve(version: str, directory: Path) -> None:
@@ -109,11 +95,11 @@ def resolve(version: str, directory: Path) -> None:
     repository = repository_url()
     ivy = _ivy()
     directory.mkdir()
-    settings, wanted = directory / "settings.xml", directory / "ivy.xml"
+    settings, downloads = directory / "settings.xml", directory / "ivy.xml"
     settings.write_text(SETTINGS.format(repository=repository))
-    wanted.write_text(WANTED.format(version=version))
+    downloads.write_text(WANTED.format(version=version))
     command: list[str | Path] = [find_java(), *_proxy(), "-Dsun.net.client.defaultConnectTimeout=20000", "-jar", ivy]
-    command += ["-settings", settings, "-ivy", wanted, "-cache", directory / "cache", "-types", "jar", "bundle"]
+    command += ["-settings", settings, "-ivy", downloads, "-cache", directory / "cache", "-types", "jar", "bundle"]
     command += ["-retrieve", f"{directory}/jars/[artifact]-[revision](-[classifier]).[ext]"]
     output = _run(command, title=f"Fetching Kafka {version}")
     if output:
@@ -173,22 +159,6 @@ def _ivy() -> Path:
             do="Run pip install 'kafka-txn-toolkit[lab]'.",
         )
     return found[-1]
-
-
-def repository_url() -> str:
-    """Where jars come from: KAFKA_TXN_MAVEN, the mirror that ``~/.m2/settings.xml`` names, or Maven Central."""
-    return os.environ.get("KAFKA_TXN_MAVEN") or _mirror() or CENTRAL
-
-
-def _mirror() -> str | None:
-    settings = Path.home() / ".m2" / "settings.xml"
-    if not settings.is_file():
-        return None
-    for mirror in ElementTree.parse(settings).iterfind(".//{*}mirror"):  # noqa: S314  the user's own file
-        names = (mirror.findtext("{*}mirrorOf") or "").split(",")
-        if {"central", "*", "external:*"} & {name.strip() for name in names}:
-            return mirror.findtext("{*}url")
-    return None
 
 
 def _proxy() -> list[str]:

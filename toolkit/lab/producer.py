@@ -11,10 +11,10 @@ import uuid
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from toolkit.formats.batches import write_batch
-from toolkit.lab.ask import answer, coordinator, leader
-from toolkit.sources import wire
-from toolkit.sources.wire import Wire
+from toolkit.formats.log.batches import write_batch
+from toolkit.lab.queries import answer, coordinator, leader
+from toolkit.sources.live.client import messages
+from toolkit.sources.live.client.broker_client import BrokerClient
 
 __all__ = ["TxnProducer", "write_committed"]
 
@@ -46,7 +46,7 @@ class TxnProducer:
     >>> producer.end(commit=True)  # doctest: +SKIP
     """
 
-    def __init__(self, cluster: Wire, transactional_id: str, *, timeout_ms: int = 600_000) -> None:
+    def __init__(self, cluster: BrokerClient, transactional_id: str, *, timeout_ms: int = 600_000) -> None:
         self.cluster = cluster
         self.transactional_id = transactional_id
         self.timeout_ms = timeout_ms
@@ -61,22 +61,22 @@ class TxnProducer:
         two_phase
             Ask for two-phase commit (KIP-939), which needs version 6 of the request.
         """
-        asked = {"transactional_id": self.transactional_id, "transaction_timeout_ms": self.timeout_ms}
-        given = self._ask(
+        init_request = {"transactional_id": self.transactional_id, "transaction_timeout_ms": self.timeout_ms}
+        response = self._ask(
             lambda: (
-                wire.InitProducerId(**asked, enable2_pc=True, min_version=6)
+                messages.InitProducerId(**init_request, enable2_pc=True, min_version=6)
                 if two_phase
-                else wire.InitProducerId(**asked, max_version=2)
+                else messages.InitProducerId(**init_request, max_version=2)
             ),
             codes=lambda message: [message.error_code],
         )
-        self.producer_id, self.producer_epoch = int(given.producer_id), int(given.producer_epoch)
+        self.producer_id, self.producer_epoch = int(response.producer_id), int(response.producer_epoch)
         self._sequences.clear()
         return self
 
     def add(self, topic: str, *partitions: int) -> None:
         """AddPartitionsToTxn: tell the coordinator where this transaction writes."""
-        request = wire.AddPartitionsToTxn
+        request = messages.AddPartitionsToTxn
         self._ask(
             lambda: request(
                 v3_and_below_transactional_id=self.transactional_id,
@@ -114,9 +114,9 @@ class TxnProducer:
             base_sequence=sequence,
             is_transactional=True,
         )
-        request = wire.Produce.TopicProduceData
+        request = messages.Produce.TopicProduceData
         produced = self._ask(
-            lambda: wire.Produce(
+            lambda: messages.Produce(
                 transactional_id=self.transactional_id,
                 acks=-1,
                 timeout_ms=10_000,
@@ -133,12 +133,12 @@ class TxnProducer:
 
     def commit_offset(self, group: str, topic: str, partition: int, *, offset: int) -> None:
         """TxnOffsetCommit: write a group's offset as part of the transaction; the group needs no members."""
-        request = wire.TxnOffsetCommit.TxnOffsetCommitRequestTopic
+        request = messages.TxnOffsetCommit.TxnOffsetCommitRequestTopic
         one = request.TxnOffsetCommitRequestPartition(
             partition_index=partition, committed_offset=offset, committed_leader_epoch=-1, committed_metadata=""
         )
         self._ask(
-            lambda: wire.TxnOffsetCommit(
+            lambda: messages.TxnOffsetCommit(
                 transactional_id=self.transactional_id,
                 group_id=group,
                 producer_id=self.producer_id,
@@ -156,7 +156,7 @@ class TxnProducer:
     def decide(self, *, commit: bool) -> None:
         """EndTxn: have the coordinator decide; returns when it has, which is before the markers are written."""
         self._ask(
-            lambda: wire.EndTxn(
+            lambda: messages.EndTxn(
                 transactional_id=self.transactional_id,
                 producer_id=self.producer_id,
                 producer_epoch=self.producer_epoch,
@@ -187,7 +187,7 @@ class TxnProducer:
         )
 
 
-def write_committed(cluster: Wire, topic: str, partition: int, *, records: int = 1) -> int:
+def write_committed(cluster: BrokerClient, topic: str, partition: int, *, records: int = 1) -> int:
     """Write records in a transaction of their own, commit it, and return the offset of the first."""
     producer = TxnProducer(cluster, f"healthy-{uuid.uuid4().hex[:6]}").init()
     producer.add(topic, partition)

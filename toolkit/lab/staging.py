@@ -9,13 +9,13 @@ from types import TracebackType
 from typing import Any
 
 from toolkit.errors import UsageError
-from toolkit.lab.ask import Cluster, Refused, answer, config_of, coordinator, partitions, until
 from toolkit.lab.broker import Kafka
 from toolkit.lab.producer import TxnProducer, write_committed
-from toolkit.sources import wire
-from toolkit.sources.wire import Wire
+from toolkit.lab.queries import ClusterAddress, RequestRefused, answer, config_of, coordinator, partitions, until
+from toolkit.sources.live.client import messages
+from toolkit.sources.live.client.broker_client import BrokerClient
 
-__all__ = ["Incident", "Setup", "Stage", "Staged", "incident"]
+__all__ = ["ClusterSetup", "Incident", "Stage", "StagedIncident", "incident"]
 
 NOTHING: Mapping[str, str] = {}
 ALWAYS_UP = 1  # broker that no incident stops; with fewer than three brokers it is the only controller, too
@@ -23,7 +23,7 @@ OVER = {"INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING", "INVALID_TXN_ST
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setup:
+class ClusterSetup:
     """A cluster that incidents can be staged on: ``Kafka(version, brokers=..., properties=...)``."""
 
     name: str
@@ -32,7 +32,7 @@ class Setup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Staged:
+class StagedIncident:
     """An incident as it stands on the cluster.
 
     Parameters
@@ -68,7 +68,7 @@ class Staged:
     later: str = ""
     what: str = ""
     group: str = ""
-    also: tuple[Staged, ...] = ()
+    also: tuple[StagedIncident, ...] = ()
     _closing: Callable[[], None] | None = field(default=None, repr=False, compare=False)
 
     def close(self) -> None:
@@ -76,7 +76,7 @@ class Staged:
         if self._closing:
             self._closing()
 
-    def __enter__(self) -> Staged:
+    def __enter__(self) -> StagedIncident:
         return self
 
     def __exit__(
@@ -104,10 +104,10 @@ class Incident:
     """
 
     name: str
-    recipe: Callable[..., Staged]
+    recipe: Callable[..., StagedIncident]
     expected: str
     later: str
-    setup: Setup
+    setup: ClusterSetup
     since: str
 
     @property
@@ -127,12 +127,12 @@ class Incident:
 
     def __call__(
         self,
-        kafka: Cluster,
+        kafka: ClusterAddress,
         *,
         topic: str | None = None,
         partition: int = 0,
         **options: Any,
-    ) -> Staged:
+    ) -> StagedIncident:
         """Stage it.
 
         Parameters
@@ -159,11 +159,11 @@ class Incident:
 
 
 def incident(
-    expected: str, *, setup: Setup, later: str = "", since: str = "2.8.0"
-) -> Callable[[Callable[..., Staged]], Incident]:
+    expected: str, *, setup: ClusterSetup, later: str = "", since: str = "2.8.0"
+) -> Callable[[Callable[..., StagedIncident]], Incident]:
     """Make an `Incident` of a recipe ``stage_<name>(stage, ...)``; its docstring's first line says what it is."""
 
-    def named(recipe: Callable[..., Staged]) -> Incident:
+    def named(recipe: Callable[..., StagedIncident]) -> Incident:
         name = recipe.__name__.removeprefix("stage_")
         return Incident(name=name, recipe=recipe, expected=expected, later=later, setup=setup, since=since)
 
@@ -183,7 +183,7 @@ class Stage:
         Where.
     """
 
-    def __init__(self, kafka: Cluster, plot: Incident, *, topic: str | None, partition: int) -> None:
+    def __init__(self, kafka: ClusterAddress, plot: Incident, *, topic: str | None, partition: int) -> None:
         self.plot = plot
         self.partition = partition
         self.topic = topic or f"{plot.name.replace('_', '-')}-{uuid.uuid4().hex[:6]}"
@@ -206,8 +206,8 @@ class Stage:
         assert self._kafka
         return self._kafka
 
-    def _connect(self) -> Wire:
-        return Steady(self.config) if self.plot.brokers > 1 else Wire(self.config)
+    def _connect(self) -> BrokerClient:
+        return SteadyClient(self.config) if self.plot.brokers > 1 else BrokerClient(self.config)
 
     def create_topic(self, *, replicas: Sequence[int] = (), config: Mapping[str, str] = NOTHING) -> None:
         """Create the topic if it is not there, with a committed record and one more partition than needed.
@@ -222,7 +222,7 @@ class Stage:
         if partitions(self.cluster, self.topic):
             return
         count = self.partition + 2
-        new = wire.CreateTopics.CreatableTopic
+        new = messages.CreateTopics.CreatableTopic
         topic = new(
             name=self.topic,
             num_partitions=-1 if replicas else count,
@@ -236,9 +236,9 @@ class Stage:
         )
         answer(
             self.cluster,
-            lambda: wire.CreateTopics(topics=[topic], timeout_ms=10_000, validate_only=False, max_version=4),
+            lambda: messages.CreateTopics(topics=[topic], timeout_ms=10_000, validate_only=False, max_version=4),
             of=self.topic,
-            to=lambda: int(self.cluster.ask(wire.Metadata(topics=[])).controller_id),
+            to=lambda: int(self.cluster.ask(messages.Metadata(topics=[])).controller_id),
             codes=lambda message: [each.error_code for each in message.topics],
         )
         until(
@@ -271,7 +271,7 @@ class Stage:
         expected: str | None = None,
         closing: Callable[[], None] | None = None,
         **facts: Any,
-    ) -> Staged:
+    ) -> StagedIncident:
         """Put down what a producer left at an offset: by default on the stage's partition, as the incident expects.
 
         Parameters
@@ -285,7 +285,7 @@ class Stage:
         closing
             What ends it in good order.
         facts
-            Other fields of `Staged`.
+            Other fields of `StagedIncident`.
         """
         fields: dict[str, Any] = {
             "name": self.plot.name,
@@ -298,7 +298,7 @@ class Stage:
             "expected": expected or self.plot.expected,
             "_closing": closing,
         }
-        return Staged(**fields | facts)
+        return StagedIncident(**fields | facts)
 
     def finishing(self, *producers: TxnProducer, commit: bool = True) -> Callable[[], None]:
         """What living owners do: each ends its transaction, unless somebody has ended it already."""
@@ -309,7 +309,7 @@ class Stage:
                     producer.cluster = cluster
                     try:
                         producer.end(commit=commit)
-                    except Refused as refused:
+                    except RequestRefused as refused:
                         if refused.error not in OVER:
                             raise
 
@@ -330,9 +330,9 @@ def _numbers(version: str) -> list[int]:
     return [int(part) for part in version.split(".")]
 
 
-class Steady(Wire):
+class SteadyClient(BrokerClient):
     """A wire that puts its questions to any broker to the one that no incident stops."""
 
     def ask(self, request: Any, *, broker_id: int | None = None) -> Any:
-        """As `Wire.ask`, with that broker where none is named."""
+        """As `BrokerClient.ask`, with that broker where none is named."""
         return super().ask(request, broker_id=ALWAYS_UP if broker_id is None else broker_id)

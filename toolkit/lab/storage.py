@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from toolkit.lab.settings import Node
+from toolkit.lab.server_properties import Node
 
 __all__ = ["depends_on", "keep_storage", "random_uuid", "write_storage"]
 

@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from toolkit.analysis.states import OPEN_STATES
+from toolkit.analysis.coordinator.transaction_states import OPEN_STATES
 from toolkit.errors import LabError
-from toolkit.lab.ask import until
 from toolkit.lab.broker import Kafka
-from toolkit.sources.cluster import Cluster
+from toolkit.lab.queries import until
+from toolkit.sources.live.cluster import Cluster
 
 __all__ = ["BUSY", "Worker", "Workload", "random_workload"]
 
@@ -80,7 +80,7 @@ class Worker(threading.Thread):
         super().__init__(name=name)
         self.endings: Counter[str] = Counter()
         self._random = random.Random(name)  # noqa: S311 - it has to be repeatable, not secret
-        self._places, self._stop_now, self._weights, self._timeout_ms = places, stop, endings, timeout_ms
+        self._topic_partitions, self._stop_now, self._weights, self._timeout_ms = places, stop, endings, timeout_ms
         self._plain = kafka.client_config() | {"message.timeout.ms": "1000", "linger.ms": "0", "log_level": "0"}
 
     def run(self) -> None:
@@ -123,7 +123,7 @@ class Worker(threading.Thread):
 
     def _write(self, producer: Any) -> None:
         for _ in range(self._random.randint(1, 4)):
-            topic, partition = self._random.choice(self._places)
+            topic, partition = self._random.choice(self._topic_partitions)
             key = b"%d" % self._random.randrange(20)
             producer.produce(topic, b"value " * self._random.randint(1, 50), key=key, partition=partition)
             if self._random.random() < 0.5:
@@ -132,7 +132,7 @@ class Worker(threading.Thread):
     def _write_without(self) -> None:
         from confluent_kafka import Producer
 
-        topic, partition = self._random.choice(self._places)
+        topic, partition = self._random.choice(self._topic_partitions)
         producer = Producer(self._plain | {"enable.idempotence": "true"})
         producer.produce(topic, b"no transaction", key=b"key", partition=partition)
         producer.flush(5)
@@ -213,8 +213,10 @@ def random_workload(
         thread.start()
     try:
         began, killed = time.monotonic(), 0
-        wanted = set(ENDINGS) if every_ending else set()
-        while (lasted := time.monotonic() - began) < seconds or (lasted < PATIENCE_S and _missing(threads, wanted)):
+        missing_endings = set(ENDINGS) if every_ending else set()
+        while (lasted := time.monotonic() - began) < seconds or (
+            lasted < PATIENCE_S and _missing(threads, missing_endings)
+        ):
             left = _leave_open(kafka, f"killed-{seed}-{killed}", places[killed % len(places)], timeout_ms=1500)
             left.kill()
             left.communicate()
@@ -227,16 +229,16 @@ def random_workload(
         for thread in (*threads, copying):
             thread.join()
     load.endings += sum((worker.endings for worker in threads), Counter[str]())
-    for number, place in enumerate(places[::2]):
-        load._left.append(_leave_open(kafka, f"open-{seed}-{number}", place, timeout_ms=600_000))
+    for number, tp in enumerate(places[::2]):
+        load._left.append(_leave_open(kafka, f"open-{seed}-{number}", tp, timeout_ms=600_000))
         load.endings["open"] += 1
     until(lambda: _only_open(kafka, seed), awaited="the timeouts of what was killed", timeout=PATIENCE_S)
     return load
 
 
-def _missing(workers: Sequence[Worker], wanted: set[str]) -> set[str]:
+def _missing(workers: Sequence[Worker], missing_endings: set[str]) -> set[str]:
     """Endings that no worker has come to yet."""
-    return wanted.difference(*(set(worker.endings) for worker in workers))
+    return missing_endings.difference(*(set(worker.endings) for worker in workers))
 
 
 def _only_open(kafka: Kafka, seed: str) -> bool | None:
@@ -259,17 +261,17 @@ def _create(kafka: Kafka, topics: Mapping[str, tuple[int, Mapping[str, str]]]) -
         created.result()
 
 
-def _leave_open(kafka: Kafka, name: str, place: tuple[str, int], *, timeout_ms: int) -> subprocess.Popen[str]:
+def _leave_open(kafka: Kafka, name: str, tp: tuple[str, int], *, timeout_ms: int) -> subprocess.Popen[str]:
     """A process of its own with an open transaction."""
     process = subprocess.Popen(
-        [sys.executable, "-c", LEFT_OPEN, kafka.bootstrap_servers, name, place[0], str(place[1]), str(timeout_ms)],
+        [sys.executable, "-c", LEFT_OPEN, kafka.bootstrap_servers, name, tp[0], str(tp[1]), str(timeout_ms)],
         stdout=subprocess.PIPE,
         text=True,
     )
     if process.stdout is None or process.stdout.readline() != "open\n":
         process.kill()
         process.communicate()
-        raise LabError(f"The producer {name!r} could not open a transaction on {place[0]}-{place[1]}.")
+        raise LabError(f"The producer {name!r} could not open a transaction on {tp[0]}-{tp[1]}.")
     return process
 
 
@@ -298,7 +300,7 @@ def _delete_half(kafka: Kafka, topic: str) -> None:
     from confluent_kafka.admin import AdminClient
 
     with Cluster(kafka.client_config()) as cluster:
-        [row] = cluster.partition_rows([topic])
+        [row] = cluster.partition_rows(topics=[topic])
     admin = AdminClient({**kafka.client_config(), "log_level": 0})
     for deleted in admin.delete_records([TopicPartition(topic, 0, row["high_watermark"] // 2)]).values():
         deleted.result()

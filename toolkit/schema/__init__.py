@@ -7,22 +7,25 @@ Column names are Kafka's field names in snake case. An unknown is null, never -1
 from collections.abc import Mapping
 
 from toolkit.schema.actions import ACTIONS
+from toolkit.schema.derived import LSO_HOLDS, OBSERVATION_TIMES, RECONCILIATION
 from toolkit.schema.exposure import EXPOSURE
 from toolkit.schema.live import COORDINATORS, FINDINGS, PARTITIONS, PRODUCERS, TRANSACTIONS
 from toolkit.schema.log import (
     ABORTED,
     BATCHES,
     CHECKPOINTS,
-    COORDINATOR_EVENTS,
-    GROUP_EVENTS,
-    HISTORIES,
+    LOG_TRANSACTIONS,
     LSO_TIMELINE,
+    OFFSETS_LOG,
     SEGMENTS,
     SNAPSHOTS,
-    SPANS,
     STATISTICS,
+    TRANSACTION_HISTORY,
+    TRANSACTION_LOG,
     VIOLATIONS,
 )
+from toolkit.schema.offsets import GROUP_LAG, MISSING_OFFSETS, OFFSET_VISIBILITY
+from toolkit.schema.owners import TRANSACTION_OWNERS
 from toolkit.schema.recorded import LATE_TRANSACTIONS, RECORDED, SAMPLES
 from toolkit.schema.table import Column, ListOf, Row, StructOf, Table, arrow_type, utc
 
@@ -32,23 +35,30 @@ __all__ = [
     "BATCHES",
     "CHECKPOINTS",
     "COORDINATORS",
-    "COORDINATOR_EVENTS",
     "EXPOSURE",
     "FINDINGS",
-    "GROUP_EVENTS",
-    "HISTORIES",
+    "GROUP_LAG",
     "LATE_TRANSACTIONS",
+    "LOG_TRANSACTIONS",
+    "LSO_HOLDS",
     "LSO_TIMELINE",
+    "MISSING_OFFSETS",
+    "OBSERVATION_TIMES",
+    "OFFSETS_LOG",
+    "OFFSET_VISIBILITY",
     "PARTITIONS",
     "PRODUCERS",
+    "RECONCILIATION",
     "RECORDED",
     "SAMPLES",
     "SEGMENTS",
     "SNAPSHOTS",
-    "SPANS",
     "STATISTICS",
     "TABLES",
     "TRANSACTIONS",
+    "TRANSACTION_HISTORY",
+    "TRANSACTION_LOG",
+    "TRANSACTION_OWNERS",
     "VIOLATIONS",
     "Column",
     "ListOf",
@@ -68,13 +78,13 @@ TABLES: Mapping[str, Table] = {
         COORDINATORS,
         FINDINGS,
         BATCHES,
-        SPANS,
+        LOG_TRANSACTIONS,
         LSO_TIMELINE,
         ABORTED,
         CHECKPOINTS,
-        COORDINATOR_EVENTS,
-        HISTORIES,
-        GROUP_EVENTS,
+        TRANSACTION_LOG,
+        TRANSACTION_HISTORY,
+        OFFSETS_LOG,
         VIOLATIONS,
         STATISTICS,
         SNAPSHOTS,
@@ -83,5 +93,12 @@ TABLES: Mapping[str, Table] = {
         LATE_TRANSACTIONS,
         ACTIONS,
         EXPOSURE,
+        TRANSACTION_OWNERS,
+        RECONCILIATION,
+        LSO_HOLDS,
+        OBSERVATION_TIMES,
+        OFFSET_VISIBILITY,
+        MISSING_OFFSETS,
+        GROUP_LAG,
     )
 }

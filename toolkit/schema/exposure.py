@@ -10,8 +10,8 @@ EXPOSURE = Table(
     "exposure",
     "one setting that decides whether transactions can hang, or one client that has to be protected from it",
     (
-        Column("subject", STRING, "cluster, broker or transactional_id.", nullable=False),
-        Column("name", STRING, "Feature or setting, by Kafka's name.", nullable=False),
+        Column("subject", STRING, "cluster, broker, known bug or transactional_id.", nullable=False),
+        Column("name", STRING, "Feature or setting, by Kafka's name; issue in JIRA of a known bug.", nullable=False),
         Column("transactional_id", STRING, "Id of the client; null for the cluster and for brokers."),
         Column("value", STRING, "What it is set to; null where it does not exist there, or could not be read."),
         Column("exposed", BOOL, "Whether transactions can hang, or hold an LSO for long, by it; null if not known."),

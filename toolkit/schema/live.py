@@ -122,10 +122,11 @@ FINDINGS = Table(
     (
         Column("topic", STRING, "Topic name; null where the finding is about the whole cluster."),
         Column("partition", INT32, "Partition number; null where the finding is about the whole cluster."),
-        Column("position", INT32, "1 holds the LSO now; 2 holds it once 1 has ended; null holds nothing."),
+        Column("queue_position", INT32, "1 holds the LSO now; 2 holds it once 1 has ended; null holds nothing."),
         _PRODUCER_ID,
         _PRODUCER_EPOCH,
         Column("transactional_id", STRING, "Id that owns the producer id, where the coordinator knows one."),
+        Column("owner", STRING, "Who runs that id, as far as its form and the groups tell (transaction_owners)."),
         Column("start_offset", INT64, "First offset of the open transaction on this partition."),
         Column("verdict", STRING, "One of analysis.verdicts.VERDICTS.", nullable=False),
         Column("reason", STRING, "Why this verdict, as a sentence.", nullable=False),
@@ -133,9 +134,9 @@ FINDINGS = Table(
         Column("remedy", STRING, "What is safe to do, as a sentence.", nullable=False),
         Column("missing", ListOf(STRING), "What is missing for a verdict; empty where nothing is.", nullable=False),
         Column("evidence", EVIDENCE, "What was seen, where and when.", nullable=False),
-        Column("opened_at", TIME, "When the transaction opened, by the clock that opened_by names."),
+        Column("opened_at", TIME, "When the transaction opened, by the clock that opened_at_clock names."),
         Column(
-            "opened_by",
+            "opened_at_clock",
             STRING,
             "coordinator, producer (CreateTime), or broker: LogAppendTime, or the time of the last marker before it, "
             "where the producer's cannot be right.",
@@ -159,5 +160,5 @@ FINDINGS = Table(
         *_LIVE,
     ),
     key=("topic", "partition", "producer_id"),
-    sort=("topic", "partition", "position", "start_offset", "producer_id"),
+    sort=("topic", "partition", "queue_position", "start_offset", "producer_id"),
 )

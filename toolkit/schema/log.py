@@ -1,4 +1,4 @@
-"""Tables of what logs hold: batches, spans, steps of the LSO, records of the coordinators, checkpoints."""
+"""Tables of what logs hold: batches, transactions, steps of the LSO, records of the coordinators, checkpoints."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ __all__ = [
     "ABORTED",
     "BATCHES",
     "CHECKPOINTS",
-    "COORDINATOR_EVENTS",
-    "GROUP_EVENTS",
-    "HISTORIES",
+    "LOG_TRANSACTIONS",
     "LSO_TIMELINE",
+    "OFFSETS_LOG",
     "SEGMENTS",
     "SNAPSHOTS",
-    "SPANS",
     "STATISTICS",
+    "TRANSACTION_HISTORY",
+    "TRANSACTION_LOG",
     "VIOLATIONS",
 ]
 
@@ -75,8 +75,8 @@ BATCHES = Table(
     sort=("topic", "partition", "file", "position", "base_offset"),
 )
 
-SPANS = Table(
-    "spans",
+LOG_TRANSACTIONS = Table(
+    "log_transactions",
     "one transaction on one partition",
     (
         _TOPIC,
@@ -97,8 +97,8 @@ SPANS = Table(
             "read, as error says.",
         ),
         Column("marker", STRING, "COMMIT or ABORT; null while it is open."),
-        Column("start", TIME, "Time of its first batch, by the clock that start_by names."),
-        Column("start_by", STRING, "broker (LogAppendTime) or producer (CreateTime)."),
+        Column("start", TIME, "Time of its first batch, by the clock that start_clock names."),
+        Column("start_clock", STRING, "broker (LogAppendTime) or producer (CreateTime)."),
         Column("end", TIME, "Time of its marker, by the partition leader's clock."),
         Column("batches", INT64, "Data batches.", unit="batches"),
         Column("records", INT64, "Data records.", unit="records"),
@@ -228,8 +228,8 @@ SEGMENTS = Table(
     sort=("topic", "partition", "broker_id", "file"),
 )
 
-COORDINATOR_EVENTS = Table(
-    "coordinator_events",
+TRANSACTION_LOG = Table(
+    "transaction_log",
     "a record of __transaction_state",
     (
         Column("txn_state_partition", INT32, "Partition of __transaction_state; null where that is not known."),
@@ -259,8 +259,8 @@ COORDINATOR_EVENTS = Table(
     sort=("txn_state_partition", "broker_id", "file", "position", "offset"),
 )
 
-HISTORIES = Table(
-    "histories",
+TRANSACTION_HISTORY = Table(
+    "transaction_history",
     "what became of a transactional id: a transaction, a new producer id or epoch, or its expiry",
     (
         Column("transactional_id", STRING, "Transactional id.", nullable=False),
@@ -291,8 +291,8 @@ HISTORIES = Table(
     sort=("transactional_id", "broker_id", "first_offset"),
 )
 
-GROUP_EVENTS = Table(
-    "group_events",
+OFFSETS_LOG = Table(
+    "offsets_log",
     "a record of __consumer_offsets",
     (
         Column("group_partition", INT32, "Partition of __consumer_offsets; null where that is not known."),

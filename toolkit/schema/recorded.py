@@ -1,4 +1,4 @@
-"""Tables of the flight recorder: its looks, what each saw, and the transactions that were late."""
+"""Tables of a recording: samples of a cluster, what each saw, and late transactions."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from toolkit.schema.table import (
 
 __all__ = ["LATE_TRANSACTIONS", "RECORDED", "SAMPLES"]
 
-_SAMPLE = Column("sample", TIME, "When the look was due: the same on every row of one look.", nullable=False)
-_ASKED = Column(
-    "asked",
+_SAMPLE = Column("sampled_at", TIME, "When the sample was due: the same on every row of a sample.", nullable=False)
+_PHASE = Column(
+    "phase",
     STRING,
-    "first, or again: after the coordinators had answered, so that their answer lies between two of the leader's.",
+    "before or after the coordinators answered: each sample reads the leaders twice, around the coordinators.",
     nullable=False,
 )
 
-OPENINGS = ListOf(
+FIRST_BATCHES = ListOf(
     StructOf(
         (
             ("topic", STRING),
@@ -45,26 +45,26 @@ OPENINGS = ListOf(
 
 SAMPLES = Table(
     "samples",
-    "one look of the flight recorder; written after everything that it saw, so that what has no row here is not whole",
+    "one sample of the recorder; written last, so a sample without a row here is incomplete",
     (
         _SAMPLE,
-        Column("observed_at", TIME, "When the look ended, by the recorder's clock.", nullable=False),
-        Column("interval_ms", INT64, "Time from one look to the next.", unit="ms"),
+        Column("observed_at", TIME, "When the sample ended, by the recorder's clock.", nullable=False),
+        Column("interval_ms", INT64, "Time from one sample to the next.", unit="ms"),
         Column("seconds", FLOAT64, "How long it took.", unit="s"),
-        Column("brokers", ListOf(INT32), "Brokers that were asked."),
-        Column("proofs", ListOf(STRING), "How the coordinators' answers were shown to be complete."),
-        Column("gaps", ListOf(STRING), "What is missing for that."),
+        Column("brokers", ListOf(INT32), "Brokers queried."),
+        Column("proofs", ListOf(STRING), "What proves the coordinators' answers complete."),
+        Column("gaps", ListOf(STRING), "What is missing for that proof."),
         Column("topic_gaps", ListOf(STRING), "What is missing for an answer about the whole cluster."),
-        Column("openings", OPENINGS, "First batches of open transactions, as they were read."),
-        Column("error", STRING, "Why nothing was seen, as NAME: sentence; null where the look was taken."),
+        Column("first_batches", FIRST_BATCHES, "First batches of open transactions."),
+        Column("error", STRING, "Why the sample failed, as NAME: sentence; null where it did not."),
     ),
-    key=("sample",),
-    sort=("sample",),
+    key=("sampled_at",),
+    sort=("sampled_at",),
 )
 
 LATE_TRANSACTIONS = Table(
     "late_transactions",
-    "a transaction that was open for longer than its own timeout and a padding (the late transactions of KIP-664)",
+    "a transaction open for longer than its own timeout plus a margin (the late transactions of KIP-664)",
     (
         _SAMPLE,
         Column("topic", STRING, "Topic name.", nullable=False),
@@ -73,23 +73,23 @@ LATE_TRANSACTIONS = Table(
         Column("producer_epoch", INT16, "Producer epoch."),
         Column("transactional_id", STRING, "Id that owns the producer id, where the coordinator knows one."),
         Column("start_offset", INT64, "First offset of the open transaction."),
-        Column("opened_at", TIME, "When it opened, by the clock that opened_by names."),
-        Column("opened_by", STRING, "coordinator, producer, broker; or recorder: when it was first seen open."),
+        Column("opened_at", TIME, "When it opened, by the clock that opened_at_clock names."),
+        Column("opened_at_clock", STRING, "coordinator, producer, broker; or recorder: when it was first seen open."),
         Column("timeout_ms", INT32, "The transaction's own timeout; else the longest that brokers allow.", unit="ms"),
-        Column("late_since", TIME, "When timeout and padding were over."),
+        Column("late_since", TIME, "When timeout and margin had passed."),
         Column("late_ms", INT64, "How long ago that was.", unit="ms"),
         Column("broker_id", INT32, "Leader of the partition."),
         Column("observed_at", TIME, "When it was seen, by the recorder's clock.", nullable=False),
     ),
-    key=("sample", "topic", "partition", "producer_id"),
-    sort=("sample", "topic", "partition", "start_offset", "producer_id"),
+    key=("sampled_at", "topic", "partition", "producer_id"),
+    sort=("sampled_at", "topic", "partition", "start_offset", "producer_id"),
 )
 
 
 def _recorded(table: Table, *leading: Column) -> Table:
     return Table(
         table.name,
-        f"{table.row}, as one look of the recorder saw it",
+        f"{table.row}, in one sample of the recorder",
         (*leading, *table.columns),
         key=(*(column.name for column in leading), *table.key),
         sort=(*(column.name for column in leading), *table.sort),
@@ -98,10 +98,10 @@ def _recorded(table: Table, *leading: Column) -> Table:
 
 RECORDED = {
     "samples": SAMPLES,
-    "partitions": _recorded(PARTITIONS, _SAMPLE, _ASKED),
-    "producers": _recorded(PRODUCERS, _SAMPLE, _ASKED),
+    "partitions": _recorded(PARTITIONS, _SAMPLE, _PHASE),
+    "producers": _recorded(PRODUCERS, _SAMPLE, _PHASE),
     "transactions": _recorded(TRANSACTIONS, _SAMPLE),
     "findings": _recorded(FINDINGS, _SAMPLE),
     "late_transactions": LATE_TRANSACTIONS,
 }
-"""What a recording holds, by name: the tables of a live cluster with the look that they are of."""
+"""Tables of a recording by name: those of a live cluster, with the sample that each row is of."""

@@ -27,11 +27,13 @@ __all__ = [
     "Row",
     "StructOf",
     "Table",
+    "TopicPartition",
     "arrow_type",
     "utc",
 ]
 
 Row = Mapping[str, Any]
+TopicPartition = tuple[str, int]  # topic and partition
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,12 +132,29 @@ class Table:
         table = pa.Table.from_arrays(arrays, schema=schema)
         return table.sort_by([(name, "ascending") for name in self.sort]) if self.sort else table
 
-    def frame(self, rows: Iterable[Row] = ()) -> pd.DataFrame:
-        """Rows to a pandas DataFrame with exactly the declared columns, dtypes and order."""
+    def frame(self, rows: Iterable[Row] | Iterable[pa.Table] = ()) -> pd.DataFrame:
+        """Rows, or Arrow tables of this schema, to a pandas DataFrame with the declared columns, dtypes and order."""
         import pandas as pd
 
-        frame: pd.DataFrame = self.arrow(rows).to_pandas(types_mapper=pd.ArrowDtype)
+        found: list[Any] = list(rows)
+        table = self.arrow(found) if not found or isinstance(found[0], Mapping) else self._joined(found)
+        frame: pd.DataFrame = table.to_pandas(types_mapper=pd.ArrowDtype)
         return frame
+
+    def ordered(self, rows: Iterable[Row] | Iterable[pa.Table]) -> list[Row]:
+        """Rows, or those of Arrow tables, with every column, in the table's order; an unknown sorts last."""
+        found: list[Any] = list(rows)
+        if found and not isinstance(found[0], Mapping):
+            found = self._joined(found).to_pylist()
+        names, count = self.names, len(self.columns)
+        whole = [row if len(row) == count else {**dict.fromkeys(names), **row} for row in found]
+        return sorted(whole, key=lambda row: [(row[name] is None, row[name]) for name in self.sort])
+
+    def _joined(self, tables: list[pa.Table]) -> pa.Table:
+        import pyarrow as pa
+
+        whole = pa.concat_tables([self.arrow_schema.empty_table(), *tables])
+        return whole.sort_by([(name, "ascending") for name in self.sort]) if self.sort else whole
 
     def rows(self, frame: pd.DataFrame) -> list[Row]:
         """A frame of this table back to rows of plain Python values; null is ``None``."""
@@ -147,6 +166,7 @@ class Table:
         return rows
 
 
+EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 LAST_TIME = 253_402_300_799_999  # 9999-12-31T23:59:59.999Z, in ms: a producer may write any number as a time
 
 
@@ -154,4 +174,4 @@ def utc(milliseconds: int | None) -> dt.datetime | None:
     """Kafka's epoch milliseconds as a UTC time; Kafka's -1, and times beyond the year 9999, are null."""
     if milliseconds is None or not 0 <= milliseconds <= LAST_TIME:
         return None
-    return dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(milliseconds=milliseconds)
+    return EPOCH + dt.timedelta(milliseconds=milliseconds)

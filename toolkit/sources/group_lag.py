@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from toolkit.analysis.lag import GROUP_LAG, group_lag
+from toolkit.analysis.diagnosis.consumer_lag import group_lag, lag_reason, share_group_lag
 from toolkit.errors import NotFound, ToolkitError
-from toolkit.schema import BATCHES, Row
-from toolkit.sources.groups import committed_offsets, group_ids
-from toolkit.sources.logdir.committed import committed_in_files
+from toolkit.schema import GROUP_LAG, Row
+from toolkit.sources.live.state.consumer_groups import WITH_OFFSETS, committed_offsets, listed_groups
+from toolkit.sources.live.state.share_groups import SHARE, SharePartition, share_group_offsets, share_isolation_level
+from toolkit.sources.logdir.coordinator.committed_offsets import committed_in_files
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from toolkit.sources.cluster import Cluster
+    from toolkit.analysis.log.offset_status import StatusRange
+    from toolkit.schema.table import TopicPartition
+    from toolkit.sources.live.cluster import Cluster
     from toolkit.sources.logdir import LogDir
+    from toolkit.sources.offset_reader import OffsetReader
 
-    Source = Cluster | LogDir
+    Source: TypeAlias = Cluster | LogDir
+    CommittedOffsets = Mapping[TopicPartition, tuple[int | None, str | None]]
 
 __all__ = ["group_lag_frame", "group_lag_rows"]
 
 MOST_OFFSETS = 1_000_000
+READ_COMMITTED = "read_committed"
+NO_LEVEL = "UNKNOWN: share.isolation.level of the share group may not be seen, so what it waits for is not known"
 
 
 def group_lag_frame(source: Source, group: str, *, most_offsets: int = MOST_OFFSETS) -> pd.DataFrame:
-    """`group_lag_rows` as a pandas DataFrame (``analysis.lag.GROUP_LAG``)."""
+    """`group_lag_rows` as a pandas DataFrame (``schema.GROUP_LAG``)."""
     return GROUP_LAG.frame(group_lag_rows(source, group, most_offsets=most_offsets))
 
 
@@ -41,7 +48,8 @@ def group_lag_rows(source: Source, group: str, *, most_offsets: int = MOST_OFFSE
         Where. In files, the group's offsets are those of ``__consumer_offsets`` there, and a partition without any of
         its log there is left out.
     group
-        Group id. It is taken to read with read_committed.
+        Group id. A consumer group is taken to read with read_committed: no broker knows what it does. A share group
+        goes on from its start offset, and reads as its share.isolation.level says.
     most_offsets
         The log is read to tell records from markers where the lag is no more than this.
 
@@ -52,51 +60,82 @@ def group_lag_rows(source: Source, group: str, *, most_offsets: int = MOST_OFFSE
     BrokerError, ConnectionFailed
         If a broker does not list its groups, or the coordinator does not answer.
     """
-    committed = _committed(source, group)
-    rows = source.partition_rows(partitions=sorted(committed)) if committed else []
-    lag = [_row(source, group, row, *committed[row["topic"], row["partition"]], most_offsets) for row in rows]
-    return sorted(lag, key=lambda row: (row["topic"], row["partition"]))
-
-
-def _committed(source: Source, group: str) -> Mapping[tuple[str, int], tuple[int | None, str | None]]:
     from toolkit.sources.logdir import LogDir
 
     if isinstance(source, LogDir):
-        there = {(row["topic"], row["partition"]) for row in source.partition_rows()}
-        found = committed_in_files(source, group)
-        if not found:
-            raise NotFound(f"The files have no offset of the group {group!r}.", do="See their group_events().")
-        return {place: told for place, told in found.items() if place in there}
-    coordinator_id = group_ids(source.wire, sorted(source.wire.brokers)).get(group)
-    if coordinator_id is None:
-        raise NotFound(f"No broker lists the group {group!r}.", do="See kafka-consumer-groups.sh --list.")
-    return committed_offsets(source.wire, group, coordinator_id)
+        committed = _committed_in_files(source, group)
+    else:
+        listed = listed_groups(source.client, sorted(source.client.brokers))
+        coordinator_id, protocol_type = listed.get(group, (None, ""))
+        if coordinator_id is None or protocol_type not in {*WITH_OFFSETS, SHARE}:
+            raise NotFound(f"No broker lists the group {group!r}.", do="See kafka-consumer-groups.sh --list.")
+        if protocol_type == SHARE:
+            return _share_group_rows(source, group, coordinator_id, most_offsets)
+        committed = committed_offsets(source.client, group, coordinator_id)
+    readers = source.offset_readers(sorted(committed)) if committed else []
+    return _sorted(_row(each, group, *committed[each.tp], most_offsets) for each in readers)
 
 
-def _row(
-    source: Source, group: str, partition: Row, committed: int | None, error: str | None, most_offsets: int
-) -> Row:
+def _share_group_rows(source: Cluster, group: str, coordinator_id: int, most_offsets: int) -> list[Row]:
+    level = share_isolation_level(source.client, group)
+    partitions = share_group_offsets(source.client, group, coordinator_id)
+    readers = source.offset_readers(sorted(partitions)) if partitions else []
+    return _sorted(_share_row(each, group, level, partitions[each.tp], most_offsets) for each in readers)
+
+
+def _committed_in_files(files: LogDir, group: str) -> CommittedOffsets:
+    there = {(row["topic"], row["partition"]) for row in files.partition_rows()}
+    found = committed_in_files(files, group)
+    if not found:
+        raise NotFound(f"The files have no offset of the group {group!r}.", do="See their offsets_log().")
+    return {tp: committed for tp, committed in found.items() if tp in there}
+
+
+def _row(reader: OffsetReader, group: str, committed: int | None, error: str | None, most_offsets: int) -> Row:
+    row = _partition_row(reader, group, committed, error)
+    if error or committed is None or row["last_stable_offset"] is None or row["high_watermark"] is None:
+        return row
+    ranges, unread = _ranges(reader, committed, most_offsets)
+    offsets = {name: row[name] for name in ("last_stable_offset", "high_watermark")}
+    row |= group_lag(committed, **offsets, ranges=ranges)
+    return row | {"reason": lag_reason(row), "error": unread or row["error"]}
+
+
+def _share_row(reader: OffsetReader, group: str, level: str | None, share: SharePartition, most_offsets: int) -> Row:
+    row = _partition_row(reader, group, share.start_offset, share.error) | {"isolation_level": level}
+    if level is None:
+        return row | {"lag": share.lag, "error": row["error"] or NO_LEVEL}
+    start, lso = share.start_offset, row["last_stable_offset"]
+    if share.error or start is None or lso is None or row["high_watermark"] is None:
+        return row | {"lag": share.lag}
+    ranges, unread = _ranges(reader, start, most_offsets) if level == READ_COMMITTED else (None, None)
+    offsets = {name: row[name] for name in ("last_stable_offset", "high_watermark")}
+    row |= share_group_lag(
+        share.lag, start_offset=start, **offsets, ranges=ranges, read_committed=level == READ_COMMITTED
+    )
+    return row | {"reason": lag_reason(row), "error": unread or row["error"]}
+
+
+def _partition_row(reader: OffsetReader, group: str, committed: int | None, error: str | None) -> dict[str, Any]:
     names = ("topic", "partition", "last_stable_offset", "high_watermark", "broker_id", "observed_at")
-    row = {"group_id": group, "committed_offset": committed, **{name: partition[name] for name in names}}
-    missing = error or partition["error"]
-    lso, high_watermark = partition["last_stable_offset"], partition["high_watermark"]
-    if missing or committed is None or lso is None or high_watermark is None:
-        return row | {"error": missing}
-    batches, unread = None, None
-    if high_watermark - committed <= most_offsets:
-        batches, unread = _batches(source, partition, committed)
-    split = group_lag(committed, last_stable_offset=lso, high_watermark=high_watermark, batches=batches)
-    return {**row, **split, "error": unread}
+    row: dict[str, Any] = dict.fromkeys(GROUP_LAG.names) | {name: reader.partition[name] for name in names}
+    return row | {"group_id": group, "committed_offset": committed, "error": error or reader.partition["error"]}
 
 
-def _batches(source: Source, partition: Row, committed: int) -> tuple[Sequence[Row] | None, str | None]:
-    """The batches from the committed offset on; null, and why, where they could not be read."""
-    start, stop = max(committed, partition["log_start_offset"] or 0), partition["high_watermark"]
-    if start >= stop:
-        return [], None
+def _sorted(rows: Iterable[Row]) -> list[Row]:
+    return sorted(rows, key=lambda row: (row["topic"], row["partition"]))
+
+
+def _ranges(reader: OffsetReader, committed: int, most_offsets: int) -> tuple[Sequence[StatusRange] | None, str | None]:
+    """The status of the offsets from the committed one on; null where they are too many, or, and why, not readable."""
+    if reader.partition["high_watermark"] - committed > most_offsets:
+        return None, None
+    from toolkit.sources.missing_offset_ranges import (
+        classified_ranges,  # with numpy, which a short command goes without
+    )
+
     try:
-        rows = BATCHES.rows(source.batches(partition["topic"], partition["partition"], start=start, stop=stop))
+        ranges, errors = classified_ranges(reader, committed, reader.partition["high_watermark"])
     except ToolkitError as error:
         return None, f"the log was not read: {error}"
-    failed = next((row["error"] for row in rows if row["error"] is not None), None)
-    return (None, failed) if failed else (rows, None)
+    return (None, errors[0]) if errors else (ranges, None)

@@ -1,4 +1,4 @@
-"""From the parts of a partition's log, wherever they were read, to the tables of what a log holds."""
+"""Tables of a partition's log from its chunks, of files or of a broker."""
 
 from __future__ import annotations
 
@@ -9,31 +9,48 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from toolkit.analysis.lso import lso_steps, lso_table
-from toolkit.analysis.spans import EMPTY, Piece, Spans, finish, merge, piece, span_table
-from toolkit.analysis.statistics import NO_TRANSACTIONS, Statistics, statistics
-from toolkit.formats.header_table import damage_rows, header_table
-from toolkit.formats.headers import Scanned
-from toolkit.schema import BATCHES, SPANS, Table
+from toolkit.analysis.log.log_transactions import (
+    EMPTY,
+    LogTransactions,
+    PartialTransactions,
+    finish,
+    log_transaction_table,
+    merge,
+    partial_transactions,
+)
+from toolkit.analysis.log.lso_timeline import lso_steps, lso_table
+from toolkit.analysis.log.transaction_statistics import NO_TRANSACTIONS, Statistics, statistics
+from toolkit.formats.log.header_table import damage_rows, header_table
+from toolkit.formats.log.headers import ScanResult
+from toolkit.schema import BATCHES, LOG_TRANSACTIONS, Table
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Part", "Where", "batch_tables", "clip", "lso_timeline_table", "part_statistics", "span_tables", "to_frame"]
+__all__ = [
+    "LogId",
+    "ScanChunk",
+    "batch_tables",
+    "clip",
+    "log_transaction_tables",
+    "lso_timeline_table",
+    "part_statistics",
+    "to_frame",
+]
 
 ROWS_AT_ONCE = 1 << 16
 
 
-class Part(NamedTuple):
-    """A stretch of one partition's log, and the file it was read from; null where a broker sent it."""
+class ScanChunk(NamedTuple):
+    """A chunk of one partition's log, and its file; null if a broker sent it."""
 
-    scanned: Scanned
+    scanned: ScanResult
     file: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Where:
-    """Whose log it is: the columns that stand on every row."""
+class LogId:
+    """The columns that identify a log on every row."""
 
     topic: str | None
     partition: int | None
@@ -44,146 +61,153 @@ class Where:
         return {"topic": self.topic, "partition": self.partition, "broker_id": self.broker_id}
 
 
-def clip(parts: Iterable[Part], *, start: int | None = None, stop: int | None = None) -> Iterator[Part]:
-    """The batches that hold an offset of ``start <= offset < stop``; a null bound is none.
+def clip(chunks: Iterable[ScanChunk], *, start: int | None = None, stop: int | None = None) -> Iterator[ScanChunk]:
+    """The batches with an offset in ``start <= offset < stop``; null means unbounded.
 
-    Damage stays, unless a batch behind it shows that it lies before the start, or one before it that it lies behind
-    the stop. Where the start lies behind the stop, there is nothing.
+    Damage is kept unless neighbouring batches prove it outside the range. Nothing if `start` is after `stop`.
     """
     if start is not None and stop is not None and start > stop:
         return
-    for part in parts:
-        headers, damage = part.scanned.headers, part.scanned.damage
-        kept = np.ones(len(headers), np.bool_)
+    for chunk in chunks:
+        headers, damage = chunk.scanned.headers, chunk.scanned.damage
+        in_range = np.ones(len(headers), np.bool_)
         if start is not None:
-            kept &= headers["last_offset"] >= start
+            in_range &= headers["last_offset"] >= start
             before = headers["position"][headers["base_offset"] <= start]
-            damage = tuple(each for each in damage if not (before > each.position).any())
+            damage = tuple(item for item in damage if not (before > item.position).any())
         if stop is not None:
-            kept &= headers["base_offset"] < stop
+            in_range &= headers["base_offset"] < stop
             behind = headers["position"][headers["last_offset"] + 1 >= stop]
-            damage = tuple(each for each in damage if not (behind < each.position).any())
-        whole = bool(kept.all()) and len(damage) == len(part.scanned.damage)
+            damage = tuple(item for item in damage if not (behind < item.position).any())
+        unchanged = bool(in_range.all()) and len(damage) == len(chunk.scanned.damage)
         yield (
-            part
-            if whole
-            else part._replace(scanned=Scanned(headers=headers[kept], damage=damage, end=part.scanned.end))
+            chunk
+            if unchanged
+            else chunk._replace(scanned=ScanResult(headers=headers[in_range], damage=damage, end=chunk.scanned.end))
         )
 
 
-def batch_tables(parts: Iterable[Part], where: Where, *, producer_id: int | None = None) -> Iterator[pa.Table]:
-    """Batches, and a row for every stretch that is none, as tables of ``schema.BATCHES``: one for each part.
+def batch_tables(chunks: Iterable[ScanChunk], log_id: LogId, *, producer_id: int | None = None) -> Iterator[pa.Table]:
+    """Batches, and rows for damaged bytes, as tables of ``schema.BATCHES``, per chunk.
 
     Parameters
     ----------
-    parts
-        Of one partition, in the order of its log.
-    where
-        Whose.
+    chunks
+        Of one partition, in log order.
+    log_id
+        Columns of every row.
     producer_id
-        Only its batches, and what could not be read.
+        Only batches of this producer, and damage.
     """
-    for scanned, file in parts:
+    for scanned, file in chunks:
         headers = scanned.headers
         if producer_id is not None:
             headers = headers[headers["producer_id"] == producer_id]
         if len(headers):
-            yield header_table(headers, **where.columns, file=file)
+            yield header_table(headers, **log_id.columns, file=file)
         if scanned.damage:
-            yield BATCHES.arrow(damage_rows(scanned.damage, **where.columns, file=file))
+            yield BATCHES.arrow(damage_rows(scanned.damage, **log_id.columns, file=file))
 
 
-def span_tables(
-    parts: Iterable[Part], where: Where, *, before: Piece = EMPTY, producer_id: int | None = None
+def log_transaction_tables(
+    chunks: Iterable[ScanChunk], log_id: LogId, *, before: PartialTransactions = EMPTY, producer_id: int | None = None
 ) -> Iterator[pa.Table]:
-    """Transactions as tables of ``schema.SPANS``, those that ended first; then those that are open, and the damage.
+    """Tables of ``schema.LOG_TRANSACTIONS``: ended transactions, then open ones, then damage.
 
     Parameters
     ----------
-    parts, where, producer_id
+    chunks, log_id, producer_id
         As for `batch_tables`.
     before
-        What is known of the log before the first part: `toolkit.analysis.spans.begin`; by default nothing.
+        State before the first chunk; `log_transactions.begin` at the start of a log. Unknown by default.
     """
-    reading = _Reading(before)
-    for part in parts:
-        reading.add(part)
-        if reading.closed_rows >= ROWS_AT_ONCE:
-            yield _span_table(reading.take_closed(), reading, where, producer_id)
-    yield _span_table(reading.finish(), reading, where, producer_id)
-    if reading.failures:
-        yield SPANS.arrow([where.columns | failure for failure in reading.failures])
+    log_scan = _LogScan(before)
+    for chunk in chunks:
+        log_scan.add(chunk)
+        if log_scan.closed_rows >= ROWS_AT_ONCE:
+            yield _log_transaction_table(log_scan.take_closed(), log_scan, log_id, producer_id)
+    yield _log_transaction_table(log_scan.finish(), log_scan, log_id, producer_id)
+    if log_scan.failures:
+        yield LOG_TRANSACTIONS.arrow([log_id.columns | failure for failure in log_scan.failures])
 
 
-def part_statistics(parts: Iterable[Part], *, before: Piece = EMPTY) -> tuple[Statistics, list[str]]:
-    """Figures of the transactions in a log as it streams by, and what could not be read of it.
+def part_statistics(
+    chunks: Iterable[ScanChunk], *, before: PartialTransactions = EMPTY
+) -> tuple[Statistics, list[str]]:
+    """Transaction statistics of a log, and its read errors.
 
     Parameters
     ----------
-    parts, before
-        As for `span_tables`.
+    chunks, before
+        As for `log_transaction_tables`.
     """
-    reading = _Reading(before)
-    found = NO_TRANSACTIONS
-    for part in parts:
-        reading.add(part)
-        if reading.closed_rows >= ROWS_AT_ONCE:
-            found += statistics(reading.take_closed())
-    return found + statistics(reading.finish()), [failure["error"] for failure in reading.failures]
+    log_scan = _LogScan(before)
+    total = NO_TRANSACTIONS
+    for chunk in chunks:
+        log_scan.add(chunk)
+        if log_scan.closed_rows >= ROWS_AT_ONCE:
+            total += statistics(log_scan.take_closed())
+    return total + statistics(log_scan.finish()), [failure["error"] for failure in log_scan.failures]
 
 
 def lso_timeline_table(
-    parts: Iterable[Part], where: Where, *, before: Piece = EMPTY, log_end_offset: int | None = None
+    chunks: Iterable[ScanChunk],
+    log_id: LogId,
+    *,
+    before: PartialTransactions = EMPTY,
+    log_end_offset: int | None = None,
 ) -> pa.Table:
-    """Every step of the LSO as ``schema.LSO_TIMELINE``; stretches that could not be read are passed over.
+    """Every step of the LSO as ``schema.LSO_TIMELINE``; damage is skipped.
 
     Parameters
     ----------
-    parts, where, before
-        As for `span_tables`.
+    chunks, log_id, before
+        As for `log_transaction_tables`.
     log_end_offset
-        Where the parts end, for a log without batches; by default the offset after the last batch.
+        For a log without batches; by default the offset after the last batch.
     """
-    reading = _Reading(before)
-    for part in parts:
-        reading.add(part)
-    end = reading.log_end_offset if log_end_offset is None else max(log_end_offset, reading.log_end_offset)
-    return lso_table(lso_steps(reading.finish(), log_end_offset=end, end_time=reading.end_time), **where.columns)
+    log_scan = _LogScan(before)
+    for chunk in chunks:
+        log_scan.add(chunk)
+    end = log_scan.log_end_offset if log_end_offset is None else max(log_end_offset, log_scan.log_end_offset)
+    return lso_table(lso_steps(log_scan.finish(), log_end_offset=end, end_time=log_scan.end_time), **log_id.columns)
 
 
 def to_frame(tables: Iterable[pa.Table], table: Table) -> pd.DataFrame:
-    """Tables of one kind as a pandas DataFrame in the order that is declared."""
+    """Arrow tables of one schema as a sorted pandas DataFrame."""
     import pandas as pd
 
-    whole = pa.concat_tables([table.arrow_schema.empty_table(), *tables])
-    frame: pd.DataFrame = whole.sort_by([(name, "ascending") for name in table.sort]).to_pandas(
+    combined = pa.concat_tables([table.arrow_schema.empty_table(), *tables])
+    frame: pd.DataFrame = combined.sort_by([(name, "ascending") for name in table.sort]).to_pandas(
         types_mapper=pd.ArrowDtype
     )
     return frame
 
 
-def _span_table(spans: Spans, reading: _Reading, where: Where, producer_id: int | None) -> pa.Table:
+def _log_transaction_table(
+    log_transactions: LogTransactions, log_scan: _LogScan, log_id: LogId, producer_id: int | None
+) -> pa.Table:
     if producer_id is not None:
-        spans = spans[spans["producer_id"] == producer_id]
-    return span_table(spans, **where.columns, files=tuple(reading.files) or (None,))
+        log_transactions = log_transactions[log_transactions["producer_id"] == producer_id]
+    return log_transaction_table(log_transactions, **log_id.columns, files=tuple(log_scan.files) or (None,))
 
 
 @dataclass(slots=True)
-class _Reading:
-    """A log as it streams by: its transactions, the files they are in, and what could not be read."""
+class _LogScan:
+    """Running state of a log scan: transactions, files, read errors."""
 
-    piece: Piece
+    partial: PartialTransactions
     files: dict[str | None, int] = field(default_factory=dict)
     failures: list[dict[str, Any]] = field(default_factory=list)
     log_end_offset: int = 0
     end_time: int = -1
 
-    def add(self, part: Part) -> None:
-        headers, file = part.scanned.headers, part.file
+    def add(self, chunk: ScanChunk) -> None:
+        headers, file = chunk.scanned.headers, chunk.file
         file_id = self.files.setdefault(file, len(self.files))
-        self.piece = merge(self.piece, piece(headers, file_id=file_id))
+        self.partial = merge(self.partial, partial_transactions(headers, file_id=file_id))
         self.failures += [
-            {"file": file, "position": each.position, "error": each.reason} for each in part.scanned.damage
+            {"file": file, "position": item.position, "error": item.reason} for item in chunk.scanned.damage
         ]
         if len(headers):
             self.log_end_offset = int(headers["last_offset"][-1]) + 1
@@ -191,11 +215,11 @@ class _Reading:
 
     @property
     def closed_rows(self) -> int:
-        return sum(map(len, self.piece.closed))
+        return sum(map(len, self.partial.closed))
 
-    def take_closed(self) -> Spans:
-        closed, self.piece = self.piece.take_closed()
+    def take_closed(self) -> LogTransactions:
+        closed, self.partial = self.partial.take_closed()
         return closed
 
-    def finish(self) -> Spans:
-        return finish(self.piece)
+    def finish(self) -> LogTransactions:
+        return finish(self.partial)

@@ -1,8 +1,40 @@
 """The same rows and rules on Spark: data sources and a pipeline. The only room that imports pyspark."""
 
-from toolkit.spark.artifact import ship
-from toolkit.spark.compared import differences
-from toolkit.spark.recording import recorded, write_recording
-from toolkit.spark.sources import register
+from __future__ import annotations
 
-__all__ = ["differences", "recorded", "register", "ship", "write_recording"]
+from typing import TYPE_CHECKING
+
+from toolkit.lazy_exports import lazy_exports
+
+if TYPE_CHECKING:
+    from toolkit.spark.datasources.registration import register
+    from toolkit.spark.packaging import ship_package
+    from toolkit.spark.session.delta_jars import delta_settings
+    from toolkit.spark.session.local_session import SMALL, local_session
+    from toolkit.spark.stream_sinks import recorded, write_recording
+    from toolkit.spark.transforms.differences import differences
+
+__all__ = [
+    "SMALL",
+    "delta_settings",
+    "differences",
+    "local_session",
+    "recorded",
+    "register",
+    "ship_package",
+    "write_recording",
+]
+
+__getattr__ = lazy_exports(
+    __name__,
+    {
+        "SMALL": "toolkit.spark.session.local_session",
+        "delta_settings": "toolkit.spark.session.delta_jars",
+        "differences": "toolkit.spark.transforms.differences",
+        "local_session": "toolkit.spark.session.local_session",
+        "recorded": "toolkit.spark.stream_sinks",
+        "register": "toolkit.spark.datasources.registration",
+        "ship_package": "toolkit.spark.packaging",
+        "write_recording": "toolkit.spark.stream_sinks",
+    },
+)

@@ -1,18 +1,19 @@
-"""Rows to what a person looks at."""
+"""Rows as text, HTML, plots, panel and report."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+from toolkit.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from toolkit.views.tables import show
 
 __all__ = ["show"]
 
-
-def __getattr__(name: str) -> object:
-    if name == "show":
-        from toolkit.views.tables import show
-
-        return show
-    raise AttributeError(f"module 'toolkit.views' has no attribute {name!r}")
+__getattr__ = lazy_exports(
+    __name__,
+    {
+        "show": "toolkit.views.tables",
+    },
+)

@@ -16,10 +16,10 @@ from toolkit.actions.audit import Audit
 from toolkit.config import ClientConfig
 from toolkit.errors import ActionRefused, ConnectionFailed, UsageError
 from toolkit.lab import Kafka
-from toolkit.lab.incidents import EVERYDAY, INCIDENTS, Staged
+from toolkit.lab.incidents import EVERYDAY, INCIDENTS, StagedIncident
 from toolkit.lab.producer import TxnProducer
 from toolkit.schema import Row
-from toolkit.sources.wire import Wire
+from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.views.panel import AbortPanel
 
 pytestmark = pytest.mark.lab
@@ -36,17 +36,17 @@ def trail(tmp_path: Path) -> Audit:
     return Audit(tmp_path / "audit.jsonl")
 
 
-def panel_on(cluster: Cluster, trail: Audit, *staged: Staged) -> AbortPanel:
-    return AbortPanel(cluster, topics=[each.topic for each in staged], audit=trail, looks_apart=1.1)
+def panel_on(cluster: Cluster, trail: Audit, *staged: StagedIncident) -> AbortPanel:
+    return AbortPanel(cluster, topics=[each.topic for each in staged], audit=trail, recheck_after=1.1)
 
 
-def row_of(panel: AbortPanel, staged: Staged) -> Row:
+def row_of(panel: AbortPanel, staged: StagedIncident) -> Row:
     return next(
         row for row in panel.findings if (row["topic"], row["start_offset"]) == (staged.topic, staged.start_offset)
     )
 
 
-def checked(panel: AbortPanel, staged: Staged) -> None:
+def checked(panel: AbortPanel, staged: StagedIncident) -> None:
     """Choose it, and do the dry run."""
     panel.select(row_of(panel, staged))
     panel.dry_run()
@@ -77,7 +77,7 @@ def test_from_a_finding_to_a_moved_lso_and_the_next_one(kafka: Kafka, cluster: C
         assert "The dry run passed. Nothing was written." in shown(panel)
         assert plan.command in shown(panel)
         assert trail.rows() == []
-        assert plan.preflight(looks_apart=0.1)["verdict"] == "hanging"
+        assert plan.preflight(recheck_after=0.1)["verdict"] == "hanging"
 
         panel.confirmation.value = plan.target
         button(panel, "Write the abort marker").click()
@@ -95,7 +95,7 @@ def test_from_a_finding_to_a_moved_lso_and_the_next_one(kafka: Kafka, cluster: C
         assert "The LSO moved" not in shown(panel)
         panel.dry_run()
         panel.execute(f"{other.topic}-0@{other.start_offset}")
-        assert "Nothing else that was looked at hangs." in shown(panel)
+        assert "Nothing else hangs." in shown(panel)
         assert not is_shown(panel, panel.buttons["next"])
         assert [row["verdict"] for row in panel.findings if row["start_offset"] is not None] == ["ongoing"]
 
@@ -119,10 +119,10 @@ def test_a_wrong_confirmation_is_refused_and_a_right_one_still_taken(
 
 
 @contextmanager
-def revived(kafka: Kafka, staged: Staged) -> Iterator[None]:
+def revived(kafka: Kafka, staged: StagedIncident) -> Iterator[None]:
     """The owner adds the partition to its transaction, and commits in the end."""
-    with Wire(ClientConfig(kafka.bootstrap_servers)) as wire:
-        owner = TxnProducer(wire, staged.transactional_id)
+    with BrokerClient(ClientConfig(kafka.bootstrap_servers)) as client:
+        owner = TxnProducer(client, staged.transactional_id)
         owner.producer_id, owner.producer_epoch = staged.producer_id, staged.producer_epoch
         owner.add(staged.topic, staged.partition)
         yield
@@ -148,7 +148,7 @@ def test_what_ended_since_the_dry_run_is_refused(kafka: Kafka, cluster: Cluster,
     panel = panel_on(cluster, trail, staged)
     checked(panel, staged)
     plan = plan_abort(cluster, row_of(panel, staged))
-    plan.execute(confirm=plan.target, audit=Audit(tmp_path / "of-another.jsonl"), looks_apart=0)
+    plan.execute(confirm=plan.target, audit=Audit(tmp_path / "of-another.jsonl"), recheck_after=0)
     panel.execute(plan.target)
     assert "has no transaction open" in shown(panel)
     assert (panel.step, panel.selected["verdict"]) == ("chosen", "clear")
@@ -184,7 +184,7 @@ def test_a_broker_that_is_down_is_shown(trail: Audit) -> None:
             assert "No answer" in shown(panel)
             assert (panel.step, panel.result, panel.busy) == ("chosen", None, "")
             assert "What became of it is not known" in " ".join(panel.problems)
-            panel.look()
+            panel.refresh()
             assert isinstance(panel.error, ConnectionFailed)
 
 
@@ -195,7 +195,7 @@ def test_what_cannot_be_written_down_is_not_done(kafka: Kafka, cluster: Cluster,
     checked(panel, staged)
     panel.execute(f"{staged.topic}-0@{staged.start_offset}")
     assert isinstance(panel.error, ActionRefused)
-    assert "Nothing was sent: what cannot be told afterwards is not done." in shown(panel)
+    assert "Nothing was sent: an action that cannot be recorded is not done." in shown(panel)
     assert (panel.step, panel.result, row_of(panel, staged)["verdict"]) == ("chosen", None, "hanging")
 
 
@@ -216,11 +216,11 @@ class Faulty(Cluster):
     fails: BaseException | None = None
     asked = 0
 
-    def finding_rows(self, *asked: Any, **named: Any) -> list[Row]:
+    def finding_rows(self, **arguments: Any) -> list[Row]:
         self.asked += 1
         if self.fails:
             raise self.fails
-        return super().finding_rows(*asked, **named)
+        return super().finding_rows(**arguments)
 
 
 @pytest.fixture
@@ -236,18 +236,18 @@ def test_an_unexpected_error_is_shown_kept_and_logged(
     panel = panel_on(faulty, trail, staged)
     checked(panel, staged)
     faulty.fails = RuntimeError("<b>what</b> is this?")
-    button(panel, "Look again").click()
+    button(panel, "Refresh").click()
     assert panel.error is faulty.fails
     assert "Unexpected error RuntimeError: <b>what</b> is this?" in shown(panel)
     assert "in finding_rows" in shown(panel)
     assert "RuntimeError" in caplog.text
     faulty.fails = KeyboardInterrupt()
     with pytest.raises(KeyboardInterrupt):
-        panel.look()
+        panel.refresh()
     assert "Unexpected error KeyboardInterrupt" in shown(panel)
-    assert not panel.buttons["look"].disabled
+    assert not panel.buttons["refresh"].disabled
     faulty.fails = None
-    panel.look()
+    panel.refresh()
     assert panel.error is None
     assert "Unexpected" not in shown(panel)
 
@@ -256,8 +256,8 @@ def test_nothing_runs_twice(kafka: Kafka, faulty: Faulty, trail: Audit) -> None:
     staged = INCIDENTS["never_added"](kafka)
     panel = panel_on(faulty, trail, staged)
     before = faulty.asked
-    panel.buttons["look"].click()
-    panel.buttons["look"].click()  # the second half of a double click has waited for the first
+    panel.buttons["refresh"].click()
+    panel.buttons["refresh"].click()  # the second half of a double click has waited for the first
     assert faulty.asked == before + 1
 
     going, busy = threading.Event(), []
@@ -268,11 +268,11 @@ def test_nothing_runs_twice(kafka: Kafka, faulty: Faulty, trail: Audit) -> None:
             busy.append([each.disabled for each in (*panel.buttons.values(), panel.confirmation)])
 
     panel.observe(watch, "busy")
-    worker = threading.Thread(target=panel.look)  # as JupyterLab does, which has a thread for callbacks
+    worker = threading.Thread(target=panel.refresh)  # as JupyterLab does, which has a thread for callbacks
     worker.start()
     assert going.wait(10)
-    with pytest.raises(UsageError, match="at work: Looking at the cluster"):
-        panel.look()
+    with pytest.raises(UsageError, match="at work: Reading the cluster"):
+        panel.refresh()
     panel.buttons["dry_run"].click()
     worker.join(30)
     assert faulty.asked == before + 2

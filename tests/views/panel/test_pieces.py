@@ -12,16 +12,16 @@ from typing import Any
 import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
-from toolkit.actions.abort import Aborted
+from toolkit.actions.abort import AbortResult
 from toolkit.errors import ActionRefused, ToolkitError
 from toolkit.schema import FINDINGS, PARTITIONS, Row
-from toolkit.views.panel.choices import choice, next_hanging, sorted_out, tone
-from toolkit.views.panel.chosen import answer_html, evidence_html, why_not_html
-from toolkit.views.panel.frame import FigureFrame
-from toolkit.views.panel.picture import Picture
-from toolkit.views.panel.planned import done_html
-from toolkit.views.panel.problem import problem_html, traceback_html
-from toolkit.views.report.chart import gap_chart
+from toolkit.views.panel.choices import choice, next_hanging, rank_findings, tone
+from toolkit.views.panel.error_html import problem_html, traceback_html
+from toolkit.views.panel.figure_frame import FigureFrame
+from toolkit.views.panel.finding_html import answer_html, evidence_html, why_not_html
+from toolkit.views.panel.plan_html import done_html
+from toolkit.views.panel.timeline_picture import TimelinePicture
+from toolkit.views.report.gap_chart import gap_chart
 
 NOW = dt.datetime(2026, 11, 21, 9, 0, tzinfo=dt.UTC)
 EVIL = "<img src=x onerror=alert(1)>"
@@ -32,7 +32,7 @@ def finding(**changed: object) -> Row:
     known = {
         "topic": "orders",
         "partition": 0,
-        "position": 1,
+        "queue_position": 1,
         "producer_id": 7,
         "producer_epoch": 0,
         "start_offset": 100,
@@ -53,7 +53,9 @@ def test_a_choice_begins_with_its_verdict() -> None:
     assert choice(finding()) == (
         "HANGING · orders-0 at offset 100 · 23 records held · for 2 min · billing cannot read on"
     )
-    idle = finding(verdict="clear", start_offset=None, records_held=None, held_ms=None, groups_held=None, position=None)
+    idle = finding(
+        verdict="clear", start_offset=None, records_held=None, held_ms=None, groups_held=None, queue_position=None
+    )
     assert choice(idle) == "clear · orders-0"
     assert choice(finding(topic=None, verdict="unknown", records_held=None, offsets_held=5)).startswith(
         "unknown · the whole cluster at offset 100 · 5 offsets held"
@@ -67,13 +69,13 @@ def test_the_most_urgent_is_offered_first() -> None:
         finding(topic="big", records_held=50),
         finding(verdict="unknown"),
     ]
-    assert [row["topic"] for row in sorted_out(rows)][:2] == ["big", "small"]
-    assert [row["verdict"] for row in sorted_out(rows)] == ["hanging", "hanging", "unknown", "ongoing"]
+    assert [row["topic"] for row in rank_findings(rows)][:2] == ["big", "small"]
+    assert [row["verdict"] for row in rank_findings(rows)] == ["hanging", "hanging", "unknown", "ongoing"]
     following = next_hanging(rows)
     assert following
     assert following["topic"] == "big"
     assert next_hanging(rows[:1]) is None
-    assert [tone(row) for row in sorted_out(rows)] == ["alarm", "alarm", "warn", "calm"]
+    assert [tone(row) for row in rank_findings(rows)] == ["alarm", "alarm", "warn", "calm"]
 
 
 def test_nothing_from_elsewhere_becomes_markup() -> None:
@@ -97,7 +99,7 @@ def test_every_error_has_a_heading_and_only_a_fault_a_traceback() -> None:
 def test_a_figure_carries_all_that_it_needs_and_its_script_once() -> None:
     frame = FigureFrame()
     figure = go.Figure(go.Scatter(x=[1], y=[2], name=f"</script>{EVIL}<!--"))
-    frame.show(Picture(figures={"light": figure, "dark": figure}, still=None, problems=[]))
+    frame.show(TimelinePicture(figures={"light": figure, "dark": figure}, still=None, problems=[]))
     script, data = frame.children
     page = re.sub(r'<script type="text/plain" id="packed">.*?</script>', "", _srcdoc(script.value), flags=re.DOTALL)
     assert not re.search(r"https?:|//[a-z]|\bsrc=|\bimport\b", page), "it asks nobody for anything"
@@ -109,7 +111,7 @@ def test_a_figure_carries_all_that_it_needs_and_its_script_once() -> None:
     assert inside
     assert "<" not in inside[1]
     assert json.loads(inside[1])["dark"]["data"][0]["name"].startswith("</script>")
-    frame.show(Picture(figures={"light": figure, "dark": figure}, still=None, problems=[]))
+    frame.show(TimelinePicture(figures={"light": figure, "dark": figure}, still=None, problems=[]))
     assert frame.children == (script, data)
 
 
@@ -117,7 +119,11 @@ def test_where_no_script_draws_a_still_picture_is_there() -> None:
     look = {**dict.fromkeys(PARTITIONS.names), "topic": "orders", "partition": 0, "last_stable_offset": 100}
     looks = [{**look, "observed_at": NOW + dt.timedelta(seconds=each), "high_watermark": 100 + each} for each in (0, 9)]
     frame = FigureFrame()
-    frame.show(Picture(figures={}, still=gap_chart(finding(), steps=[], spans=[], looks=looks), problems=[]))
+    frame.show(
+        TimelinePicture(
+            figures={}, still=gap_chart(finding(), steps=[], log_transactions=[], samples=looks), problems=[]
+        )
+    )
     still = frame.children[1].value.partition("</script>")[2]
     assert "LSO and end of the log of orders-0" in still
     assert still.count("<path") == 5  # three, and two in the key
@@ -127,7 +133,7 @@ def test_where_no_script_draws_a_still_picture_is_there() -> None:
 
 def test_an_lso_that_did_not_move_is_not_said_to_have() -> None:
     plan: Any = SimpleNamespace(topic="orders", partition=0)
-    done = Aborted(
+    done = AbortResult(
         last_stable_offset_before=5,
         last_stable_offset_after=5,
         high_watermark=9,

@@ -4,7 +4,7 @@ import datetime as dt
 import random
 from typing import Any
 
-from toolkit.schema import FINDINGS, HISTORIES, Row
+from toolkit.schema import FINDINGS, TRANSACTION_HISTORY, Row
 
 NOW = dt.datetime(2026, 11, 21, 12, 58, 30, tzinfo=dt.UTC)
 FIRST = 913_000_000
@@ -16,7 +16,7 @@ def finding(**fields: Any) -> dict[str, Any]:
     row |= {
         "topic": "orders",
         "partition": 0,
-        "position": 1,
+        "queue_position": 1,
         "producer_id": 4711,
         "producer_epoch": 3,
         "transactional_id": "payments-7",
@@ -28,7 +28,7 @@ def finding(**fields: Any) -> dict[str, Any]:
         "missing": [],
         "evidence": [],
         "opened_at": NOW - dt.timedelta(hours=3),
-        "opened_by": "coordinator",
+        "opened_at_clock": "coordinator",
         "held_from": NOW - dt.timedelta(hours=3),
         "last_stable_offset": 913_095_344,
         "high_watermark": 913_097_459,
@@ -42,7 +42,7 @@ def finding(**fields: Any) -> dict[str, Any]:
 def history(**fields: Any) -> dict[str, Any]:
     """A committed transaction of payments-7, with other values where given."""
     start = NOW - dt.timedelta(hours=4)
-    row: dict[str, Any] = dict.fromkeys(HISTORIES.names)
+    row: dict[str, Any] = dict.fromkeys(TRANSACTION_HISTORY.names)
     row |= {
         "transactional_id": "payments-7",
         "txn_state_partition": 12,
@@ -64,11 +64,11 @@ def history(**fields: Any) -> dict[str, Any]:
 
 
 def busy(count: int, *, hanging: int, seed: int = 7) -> tuple[list[Row], list[Row]]:
-    """Rows of spans, and the findings on those that hang: `count` transactions in six hours."""
+    """Rows of transactions, and the findings on those that hang: `count` transactions in six hours."""
     chance = random.Random(seed)
     stuck = set(chance.sample(range(count // 3, count), hanging))
     step = dt.timedelta(hours=6) / count
-    spans: list[dict[str, Any]] = []
+    log_transactions: list[dict[str, Any]] = []
     offset, time = FIRST, NOW - dt.timedelta(hours=6)
     for number in range(count):
         records = chance.randint(1, 9)
@@ -81,7 +81,7 @@ def busy(count: int, *, hanging: int, seed: int = 7) -> tuple[list[Row], list[Ro
             "first_batch_last_offset": offset,
             "last_offset": offset + records - 1,
             "start": time,
-            "start_by": "producer",
+            "start_clock": "producer",
             "records": records,
             "bytes": 100 * records,
         }
@@ -93,12 +93,12 @@ def busy(count: int, *, hanging: int, seed: int = 7) -> tuple[list[Row], list[Ro
             row |= {"marker_offset": offset, "marker_epoch": number % 5, "coordinator_epoch": 3, "marker": marker}
             row |= {"outcome": outcome, "end": time + step / 2}
             offset += 1
-        spans.append(row)
+        log_transactions.append(row)
         time += step
-    opened = [row for row in spans if row["outcome"] == "open"]
-    return [*spans], [
+    opened = [row for row in log_transactions if row["outcome"] == "open"]
+    return [*log_transactions], [
         finding(
-            position=position,
+            queue_position=position,
             producer_id=row["producer_id"],
             producer_epoch=row["producer_epoch"],
             transactional_id=f"payments-{position}",

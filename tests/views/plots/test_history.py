@@ -4,7 +4,7 @@ import datetime as dt
 
 from tests.views.plots.busy import NOW, history
 from tests.views.plots.drawn import hovers, traces, words
-from toolkit.schema import HISTORIES
+from toolkit.schema import TRANSACTION_HISTORY
 from toolkit.views.plots import plot_history
 
 HOUR = dt.timedelta(hours=1)
@@ -13,7 +13,7 @@ HOUR = dt.timedelta(hours=1)
 def test_an_open_transaction_past_its_timeout_is_the_answer() -> None:
     stuck = history(start_time=NOW - 3 * HOUR, decided_at=None, end_time=None, ended="open", state="Ongoing",
                     ongoing_ms=3 * 3_600_000, first_offset=200, reason="It is Ongoing.")  # fmt: skip
-    figure = plot_history(HISTORIES.frame([history(), stuck]))
+    figure = plot_history(TRANSACTION_HISTORY.frame([history(), stuck]))
     assert "payments-7: Ongoing for 3 h, past its own timeout" in words(figure)
     assert "its timeout of 15 min was over" in words(figure)
     assert "2 transactions: 1 committed, 1 open" in words(figure)
@@ -54,4 +54,4 @@ def test_thousands_of_transactions_stay_small() -> None:
 
 
 def test_nothing_to_draw_is_said() -> None:
-    assert "give histories or coordinator_events" in words(plot_history([]))
+    assert "pass transaction_history or transaction_log" in words(plot_history([]))

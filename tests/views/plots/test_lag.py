@@ -4,7 +4,7 @@ from typing import Any
 
 from tests.views.plots.busy import NOW
 from tests.views.plots.drawn import hovers, traces, words
-from toolkit.analysis.lag import GROUP_LAG
+from toolkit.schema import GROUP_LAG
 from toolkit.views.plots import plot_lag
 
 HELD = "held: the LSO stands before them"
@@ -40,4 +40,4 @@ def test_what_is_not_known_is_said() -> None:
 
 def test_nothing_to_draw_is_said() -> None:
     assert "No row of group_lag was given" in words(plot_lag([]))
-    assert "1 partition looked at: no lag" in words(plot_lag([lag(lag=0, behind=0, held=0, markers=0)]))
+    assert "1 partition read: no lag" in words(plot_lag([lag(lag=0, behind=0, held=0, markers=0)]))

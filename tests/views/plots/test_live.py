@@ -15,9 +15,9 @@ from toolkit.lab import Kafka
 from toolkit.lab.incidents import INCIDENTS
 from toolkit.lab.producer import write_committed
 from toolkit.schema import PRODUCERS
-from toolkit.sources.recording.writer import Writer
+from toolkit.sources.recording.sample_writer import SampleWriter
 from toolkit.views.plots import LiveTimeline
-from toolkit.views.plots.live import sampled_spans
+from toolkit.views.plots.live_timeline import sampled_log_transactions
 
 SECOND = dt.timedelta(seconds=1)
 
@@ -26,9 +26,9 @@ SECOND = dt.timedelta(seconds=1)
 def test_it_grows_while_the_cluster_runs(kafka: Kafka) -> None:
     staged = INCIDENTS["late_message"](kafka)
     with Cluster(kafka.bootstrap_servers) as cluster:
-        timeline = LiveTimeline(cluster, staged.topic, staged.partition, looks_apart=1.1)
+        timeline = LiveTimeline(cluster, staged.topic, staged.partition, recheck_after=1.1)
         before = timeline.figure()
-        write_committed(cluster.wire, staged.topic, staged.partition)
+        write_committed(cluster.client, staged.topic, staged.partition)
         after = timeline.figure()
     assert timeline.problems == []
     for figure in (before, after):
@@ -41,7 +41,7 @@ def test_it_grows_while_the_cluster_runs(kafka: Kafka) -> None:
 
 
 def test_a_recording_is_drawn_from_its_samples(tmp_path: Path) -> None:
-    with Writer(tmp_path) as writer:
+    with SampleWriter(tmp_path) as writer:
         for number in range(5):
             writer.write(sample(NINE + number * 10 * SECOND))
     figure = LiveTimeline(Recording(tmp_path), "orders", 0).figure()
@@ -59,14 +59,14 @@ def producer(seconds: int, producer_id: int, start: int | None) -> dict[str, Any
 
 def test_what_samples_saw_open_ends_at_the_first_sample_without_it() -> None:
     rows = [producer(0, 1, 5), producer(10, 1, 5), producer(20, 1, None), producer(20, 2, 9), producer(30, 1, 12)]
-    spans = sampled_spans(rows, [NOW + seconds * SECOND for seconds in (0, 10, 20, 30)])
-    found = [(row["producer_id"], row["first_offset"], row["outcome"], row["end"]) for row in spans]
+    log_transactions = sampled_log_transactions(rows, [NOW + seconds * SECOND for seconds in (0, 10, 20, 30)])
+    found = [(row["producer_id"], row["first_offset"], row["outcome"], row["end"]) for row in log_transactions]
     assert found == [
         (1, 5, None, NOW + 20 * SECOND),
         (2, 9, None, NOW + 30 * SECOND),
         (1, 12, "open", None),
     ]
-    assert spans[0]["error"].startswith("SAMPLED")
+    assert log_transactions[0]["error"].startswith("SAMPLED")
 
 
 def test_what_is_no_source_is_refused() -> None:

@@ -7,7 +7,7 @@ from tests.views.plots.busy import NOW, finding
 from tests.views.plots.drawn import hovers, traces, words
 from toolkit.schema import FINDINGS, PARTITIONS
 from toolkit.views.plots import plot_overview
-from toolkit.views.plots.theme import VERDICT_LOOKS
+from toolkit.views.plots.plot_theme import VERDICT_APPEARANCE
 
 NOTHING: dict[str, Any] = dict.fromkeys(PARTITIONS.names)
 PARTITION = NOTHING | {"topic": "orders", "partition": 0, "observed_at": NOW}
@@ -27,10 +27,12 @@ def test_the_title_is_the_answer_and_the_worst_come_first() -> None:
 
 
 def test_each_verdict_has_its_symbol_and_its_name_and_a_hover_with_every_id() -> None:
-    rows = [finding(topic=verdict, verdict=verdict, producer_id=100 + n) for n, verdict in enumerate(VERDICT_LOOKS)]
+    rows = [
+        finding(topic=verdict, verdict=verdict, producer_id=100 + n) for n, verdict in enumerate(VERDICT_APPEARANCE)
+    ]
     figure = plot_overview(rows)
     drawn = traces(figure)["held for"]
-    assert len(set(drawn["marker"]["symbol"])) == len(drawn["y"]) == len(VERDICT_LOOKS) - 2
+    assert len(set(drawn["marker"]["symbol"])) == len(drawn["y"]) == len(VERDICT_APPEARANCE) - 2
     for text, name in zip(drawn["text"], drawn["y"], strict=True):
         assert f"<b>{name.removesuffix('-0')}</b> · 3 h" in text
     text = "\n".join(hovers(figure))
@@ -38,7 +40,7 @@ def test_each_verdict_has_its_symbol_and_its_name_and_a_hover_with_every_id() ->
 
 
 def test_a_partition_is_shown_by_its_worst_verdict() -> None:
-    figure = plot_overview([finding(verdict="ongoing"), finding(position=2, held_from=None)])
+    figure = plot_overview([finding(verdict="ongoing"), finding(queue_position=2, held_from=None)])
     assert traces(figure)["held for"]["text"][0].strip() == "<b>hanging</b> · 3 h +1 more"
 
 
@@ -57,9 +59,9 @@ def test_what_was_not_counted_is_said() -> None:
 
 def test_nothing_held_is_told_from_nothing_looked_at() -> None:
     assert "nothing tells that all is well" in words(plot_overview([]))
-    assert "1 partition looked at: none is held back" in words(plot_overview([], partitions=[PARTITION]))
+    assert "1 partition read: no LSO is held" in words(plot_overview([], partitions=[PARTITION]))
     failed = PARTITION | {"error": "TIMEOUT: no answer"}
-    assert "1 partition of 1 could not be looked at" in words(plot_overview([], partitions=[failed]))
+    assert "1 partition of 1 could not be read" in words(plot_overview([], partitions=[failed]))
 
 
 def test_long_names_that_look_alike_once_cut_keep_a_line_each() -> None:

@@ -9,7 +9,7 @@ import pytest
 from tests.views.plots.drawn import bars, hovers, traces, words
 from toolkit import LogDir
 from toolkit.lab import Kafka
-from toolkit.lab.incidents import EVERYDAY, INCIDENTS, Staged
+from toolkit.lab.incidents import EVERYDAY, INCIDENTS, StagedIncident
 from toolkit.views.plots import plot_timeline
 
 pytestmark = pytest.mark.lab
@@ -20,7 +20,7 @@ class Stopped:
     """A broker's files after it stopped, and what was staged on it."""
 
     path: Path
-    staged: dict[str, Staged]
+    staged: dict[str, StagedIncident]
 
 
 @pytest.fixture(scope="module")
@@ -36,14 +36,14 @@ def test_the_timeline_of_a_log_directory_shows_what_hangs_and_what_its_coordinat
     stopped: Stopped, name: str
 ) -> None:
     staged = stopped.staged[name]
-    files = LogDir(stopped.path, at_rest=True)
+    files = LogDir(stopped.path, consistent_copy=True)
     topics, partitions = [staged.topic], [staged.partition]
     figure = plot_timeline(
-        files.spans(topics, partitions),
-        lso_timeline=files.lso_timeline(topics, partitions),
-        partitions=files.partitions(topics, partitions),
-        findings=files.findings(topics, partitions),
-        coordinator_events=files.coordinator_events(),
+        files.log_transactions(topics=topics, partitions=partitions),
+        lso_timeline=files.lso_timeline(topics=topics, partitions=partitions),
+        partitions=files.partitions(topics=topics, partitions=partitions),
+        findings=files.findings(topics=topics, partitions=partitions),
+        transaction_log=files.transaction_log(),
     )
     everything = [each for each in (staged, *staged.also) if each.topic == staged.topic]
     hanging = [each.start_offset for each in everything if each.expected == "hanging"]

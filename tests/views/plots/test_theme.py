@@ -5,9 +5,9 @@ import dataclasses
 import pytest
 
 from tests.views.plots.drawn import contrast
-from toolkit.analysis.verdicts import VERDICTS
+from toolkit.analysis.diagnosis.verdicts import VERDICTS
 from toolkit.errors import UsageError
-from toolkit.views.plots.theme import KINDS, STATES, THEMES, VERDICT_LOOKS, theme_named
+from toolkit.views.plots.plot_theme import KINDS, STATES, THEMES, VERDICT_APPEARANCE, theme_named
 
 
 @pytest.mark.parametrize("name", THEMES)
@@ -19,9 +19,9 @@ def test_every_colour_stands_out_from_the_background(name: str) -> None:
 
 
 def test_every_verdict_has_a_symbol_of_its_own_and_the_worst_come_first() -> None:
-    assert VERDICT_LOOKS.keys() == VERDICTS.keys()
-    assert next(iter(VERDICT_LOOKS)) == "hanging"
-    assert len({look.symbol for look in VERDICT_LOOKS.values()}) == len(VERDICT_LOOKS)
+    assert VERDICT_APPEARANCE.keys() == VERDICTS.keys()
+    assert next(iter(VERDICT_APPEARANCE)) == "hanging"
+    assert len({look.symbol for look in VERDICT_APPEARANCE.values()}) == len(VERDICT_APPEARANCE)
 
 
 def test_every_kind_of_transaction_has_a_symbol_of_its_own_and_what_hangs_is_the_widest() -> None:

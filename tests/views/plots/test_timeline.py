@@ -7,12 +7,12 @@ import pytest
 
 from tests.views.plots.busy import FIRST, NOW, busy, finding, history
 from tests.views.plots.drawn import bars, hovers, traces, words
-from toolkit.analysis.wording import duration
-from toolkit.schema import FINDINGS, SPANS
+from toolkit.analysis.diagnosis.evidence_text import duration
+from toolkit.schema import FINDINGS, LOG_TRANSACTIONS
 from toolkit.views.plots import plot_timeline
-from toolkit.views.plots.curve import Curve
-from toolkit.views.plots.intervals import MANY, intervals, merged
-from toolkit.views.plots.words import when
+from toolkit.views.plots.lso_curve import LsoCurve
+from toolkit.views.plots.plot_text import when
+from toolkit.views.plots.state_intervals import MANY, intervals, merged
 
 HOUR = dt.timedelta(hours=1)
 
@@ -26,8 +26,12 @@ def test_the_title_is_the_answer() -> None:
 
 @pytest.mark.parametrize("as_frames", [False, True])
 def test_of_50_000_transactions_every_hanging_one_is_drawn_and_the_figure_stays_small(as_frames: bool) -> None:
-    spans, findings = busy(50_000, hanging=60)
-    given = (SPANS.frame(spans), FINDINGS.frame(findings)) if as_frames else (spans, findings)
+    log_transactions, findings = busy(50_000, hanging=60)
+    given = (
+        (LOG_TRANSACTIONS.frame(log_transactions), FINDINGS.frame(findings))
+        if as_frames
+        else (log_transactions, findings)
+    )
     figure = plot_timeline(given[0], findings=given[1])
     drawn = {offset for _, _, offset in bars(traces(figure)["HANGING ◆"])}
     assert drawn == {row["start_offset"] for row in findings}
@@ -41,8 +45,8 @@ def test_of_50_000_transactions_every_hanging_one_is_drawn_and_the_figure_stays_
 
 
 def test_what_is_drawn_together_is_counted_and_none_is_lost() -> None:
-    spans, findings = busy(5_000, hanging=3)
-    figure = plot_timeline(spans, findings=findings, most=100)
+    log_transactions, findings = busy(5_000, hanging=3)
+    figure = plot_timeline(log_transactions, findings=findings, most=100)
     together = [text for text in hovers(figure) if text.startswith("transactions <b>")][::2]
     alone = sum(len(trace["x"]) // 4 for name, trace in traces(figure).items() if name in NAMED)
     counted = [int(text.split("<b>")[1].split("<")[0].replace(",", "")) for text in together]
@@ -53,15 +57,15 @@ NAMED = {"committed ▲", "aborted ✕", "HANGING ◆"}
 
 
 def test_an_open_transaction_without_a_finding_is_open_and_never_hidden() -> None:
-    spans, _ = busy(3_000, hanging=5)
-    figure = plot_timeline(spans, most=10)
+    log_transactions, _ = busy(3_000, hanging=5)
+    figure = plot_timeline(log_transactions, most=10)
     assert len(list(bars(traces(figure)["open ○"]))) == 5
     assert "HANGING ◆" not in traces(figure)
 
 
 def test_it_can_be_read_in_grey() -> None:
-    spans, findings = busy(200, hanging=1)
-    figure = plot_timeline(spans, findings=findings, histories=[history()])
+    log_transactions, findings = busy(200, hanging=1)
+    figure = plot_timeline(log_transactions, findings=findings, transaction_history=[history()])
     drawn = traces(figure)
     lines = [(drawn[name]["line"]["dash"], drawn[name]["marker"]["symbol"][2]) for name in NAMED]
     assert len(set(lines)) == len(NAMED)
@@ -71,16 +75,16 @@ def test_it_can_be_read_in_grey() -> None:
 
 
 def test_a_producers_clock_that_is_ahead_bends_no_line() -> None:
-    spans, _ = busy(20, hanging=0)
-    wrong = [{**row, "start": row["start"] + HOUR} if row["first_offset"] > FIRST else row for row in spans]
-    curve = Curve.of(spans=wrong, steps=[], partitions=[], now=NOW)
+    log_transactions, _ = busy(20, hanging=0)
+    wrong = [{**row, "start": row["start"] + HOUR} if row["first_offset"] > FIRST else row for row in log_transactions]
+    curve = LsoCurve.of(log_transactions=wrong, steps=[], partitions=[], now=NOW)
     assert [point.offset for point in curve.points] == sorted(point.offset for point in curve.points)
     assert [point.time for point in curve.points] == sorted(point.time for point in curve.points)
     assert curve.points[-1].time == max(row["end"] for row in wrong if row["end"])
 
 
 def test_the_lower_lane_shows_that_the_coordinator_is_done_while_the_partition_is_open() -> None:
-    figure = plot_timeline([], findings=[finding()], histories=[history()])
+    figure = plot_timeline([], findings=[finding()], transaction_history=[history()])
     lane = traces(figure)["CompleteCommit"]
     assert lane["y"] == ["payments-7"]
     assert lane["base"] == ["2026-11-21 09:09:30.000"]
@@ -100,11 +104,11 @@ def test_nothing_to_draw_is_said() -> None:
 
 
 def test_a_hold_that_is_over_is_marked_and_told_in_the_past() -> None:
-    spans, _ = busy(500, hanging=0)
-    first, last = spans[200], spans[300]
+    log_transactions, _ = busy(500, hanging=0)
+    first, last = log_transactions[200], log_transactions[300]
     over = finding(
         verdict="ended",
-        position=None,
+        queue_position=None,
         start_offset=first["first_offset"],
         held_from=first["start"],
         held_to=last["end"],
@@ -112,7 +116,7 @@ def test_a_hold_that_is_over_is_marked_and_told_in_the_past() -> None:
         last_stable_offset=None,
         high_watermark=None,
     )
-    figure = plot_timeline(spans, findings=[over])
+    figure = plot_timeline(log_transactions, findings=[over])
     length = duration(last["end"] - first["start"])
     assert f"LSO was held at {first['first_offset']:,} for {length} by producer 4711" in words(figure)
     assert "ended · 2,001 records waited · 1 group could not move" in words(figure)
@@ -124,11 +128,15 @@ def test_a_hold_that_is_over_is_marked_and_told_in_the_past() -> None:
 
 
 def test_what_is_open_now_comes_before_what_is_over() -> None:
-    spans, findings = busy(500, hanging=1)
+    log_transactions, findings = busy(500, hanging=1)
     over = finding(
-        verdict="ended", position=None, start_offset=FIRST, held_from=spans[0]["start"], held_to=spans[9]["end"]
+        verdict="ended",
+        queue_position=None,
+        start_offset=FIRST,
+        held_from=log_transactions[0]["start"],
+        held_to=log_transactions[9]["end"],
     )
-    figure = plot_timeline(spans, findings=[over, *findings])
+    figure = plot_timeline(log_transactions, findings=[over, *findings])
     assert {"held back", "was held back"} <= set(traces(figure))
     assert "LSO held at" in words(figure)
     assert "held for" not in words(figure)
@@ -136,7 +144,7 @@ def test_what_is_open_now_comes_before_what_is_over() -> None:
 
 def test_ids_from_elsewhere_are_only_text() -> None:
     evil = '<a href="https://x">$\\alpha$</a>\x1b[31m'
-    figure = plot_timeline([], findings=[finding(transactional_id=evil, reason=evil)], histories=[])
+    figure = plot_timeline([], findings=[finding(transactional_id=evil, reason=evil)], transaction_history=[])
     text = json.dumps(figure.to_dict())
     assert "<a href" not in text
     assert "$" not in text
@@ -151,13 +159,17 @@ def test_states_too_short_to_draw_are_put_together_and_counted() -> None:
                 end_time=start + (n + 0.5) * second, first_offset=3 * n)
         for n in range(100)
     ]  # fmt: skip
-    found = intervals(events=[], histories=rows, now=NOW)
+    found = intervals(events=[], transaction_history=rows, now=NOW)
     few = merged(found, dt.timedelta(seconds=30))
     assert len(few) == 2
     assert [(each.state, each.transactions) for each in few] == [(MANY, 100), ("CompleteCommit", 0)]
 
 
 def test_of_many_alike_some_of_every_hour_are_drawn() -> None:
-    spans, _ = busy(3_000, hanging=0)
-    drawn = [start for name in ("committed ▲", "aborted ✕") for start, _, _ in bars(traces(plot_timeline(spans))[name])]
+    log_transactions, _ = busy(3_000, hanging=0)
+    drawn = [
+        start
+        for name in ("committed ▲", "aborted ✕")
+        for start, _, _ in bars(traces(plot_timeline(log_transactions))[name])
+    ]
     assert {start[11:13] for start in drawn} == {"06", "07", "08", "09", "10", "11", "12"}

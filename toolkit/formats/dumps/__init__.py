@@ -5,7 +5,7 @@ The text may hold several dumps, with or without the line ``Dumping ...``, and a
 
 from __future__ import annotations
 
-from toolkit.formats.dumps.reader import read_dump
-from toolkit.formats.dumps.section import Dump
+from toolkit.formats.dumps.dump_reader import read_dump
+from toolkit.formats.dumps.dump_section import DumpChunk
 
-__all__ = ["Dump", "read_dump"]
+__all__ = ["DumpChunk", "read_dump"]

@@ -37,7 +37,7 @@ from toolkit.lab.incidents.hanging import (
     stage_superseded_same_partition,
 )
 from toolkit.lab.incidents.setups import EVERYDAY, NEGLECTFUL, REPLICATED, STANDSTILL, TWO_PHASE
-from toolkit.lab.staging import Incident, Setup, Staged
+from toolkit.lab.staging import ClusterSetup, Incident, StagedIncident
 
 __all__ = [
     "EVERYDAY",
@@ -46,9 +46,9 @@ __all__ = [
     "REPLICATED",
     "STANDSTILL",
     "TWO_PHASE",
+    "ClusterSetup",
     "Incident",
-    "Setup",
-    "Staged",
+    "StagedIncident",
     "stage_busy_elsewhere",
     "stage_committing",
     "stage_coordinator_gone",

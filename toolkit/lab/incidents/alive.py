@@ -6,7 +6,7 @@ import datetime as dt
 
 from toolkit.lab.incidents.setups import EVERYDAY, NEGLECTFUL, TWO_PHASE
 from toolkit.lab.producer import TxnProducer
-from toolkit.lab.staging import Stage, Staged, incident
+from toolkit.lab.staging import Stage, StagedIncident, incident
 
 __all__ = [
     "stage_old_event_times",
@@ -19,13 +19,13 @@ __all__ = [
 
 
 @incident("ongoing", setup=EVERYDAY)
-def stage_open_young(stage: Stage, *, timeout_ms: int = 600_000) -> Staged:
+def stage_open_young(stage: Stage, *, timeout_ms: int = 600_000) -> StagedIncident:
     """A healthy transaction is open, and will be committed."""
     return _open(stage, timeout_ms=timeout_ms)
 
 
 @incident("ongoing", later="long", setup=EVERYDAY)
-def stage_open_long(stage: Stage, *, timeout_ms: int = 3_600_000) -> Staged:
+def stage_open_long(stage: Stage, *, timeout_ms: int = 3_600_000) -> StagedIncident:
     """A healthy transaction may stay open for an hour, as those of Flink may: longer than brokers allow by default.
 
     It is `long` once it is older than what is called long: 15 minutes by default, or what
@@ -35,7 +35,7 @@ def stage_open_long(stage: Stage, *, timeout_ms: int = 3_600_000) -> Staged:
 
 
 @incident("ongoing", setup=EVERYDAY)
-def stage_old_event_times(stage: Stage) -> Staged:
+def stage_old_event_times(stage: Stage) -> StagedIncident:
     """A healthy transaction, seconds old, carries records of last week, so that tools that trust their times accuse it.
 
     Pitfall P3: a backfill. DescribeProducers gives the records' times as the producer's last timestamp.
@@ -44,7 +44,7 @@ def stage_old_event_times(stage: Stage) -> Staged:
 
 
 @incident("ongoing", later="overdue", setup=NEGLECTFUL)
-def stage_overdue(stage: Stage, *, timeout_ms: int = 1_000) -> Staged:
+def stage_overdue(stage: Stage, *, timeout_ms: int = 1_000) -> StagedIncident:
     """A transaction is open past its own timeout, because its coordinator does not look.
 
     It is `overdue` once its timeout and the coordinator's usual interval (10 s) are over.
@@ -53,7 +53,7 @@ def stage_overdue(stage: Stage, *, timeout_ms: int = 1_000) -> Staged:
 
 
 @incident("prepared", setup=TWO_PHASE, since="4.0.0")
-def stage_prepared(stage: Stage) -> Staged:
+def stage_prepared(stage: Stage) -> StagedIncident:
     """A transaction waits for a two-phase commit: only the external coordinator that prepared it may decide.
 
     Root cause R20 is the same without that coordinator (KIP-939). The timeout shows as Int32.MAX and never comes.
@@ -62,7 +62,7 @@ def stage_prepared(stage: Stage) -> Staged:
 
 
 @incident("ongoing", setup=EVERYDAY)
-def stage_superseded_written(stage: Stage) -> Staged:
+def stage_superseded_written(stage: Stage) -> StagedIncident:
     """A live transaction was opened by a record of its producer's dead epoch, which its commit would make visible.
 
     What ``superseded_same_partition`` becomes once the new epoch writes: the broker shows one transaction of the new
@@ -79,7 +79,7 @@ def stage_superseded_written(stage: Stage) -> Staged:
 
 def _open(
     stage: Stage, *, timeout_ms: int = 600_000, timestamp: dt.datetime | None = None, two_phase: bool = False
-) -> Staged:
+) -> StagedIncident:
     stage.create_topic()
     producer = stage.producer(timeout_ms=timeout_ms)
     if two_phase:

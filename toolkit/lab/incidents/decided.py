@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import uuid
 
-from toolkit.lab.ask import offsets, open_transactions, partitions, until
 from toolkit.lab.consumer import BlockedConsumer
 from toolkit.lab.incidents.setups import EVERYDAY, REPLICATED, STANDSTILL
-from toolkit.lab.staging import ALWAYS_UP, Stage, Staged, incident
+from toolkit.lab.queries import offsets, open_transactions, partitions, until
+from toolkit.lab.staging import ALWAYS_UP, Stage, StagedIncident, incident
 
 __all__ = [
     "stage_committing",
@@ -21,7 +21,7 @@ OTHER = 2  # the broker that is stopped
 
 
 @incident("ending", later="stuck_ending", setup=REPLICATED)
-def stage_committing(stage: Stage, *, commit: bool = True) -> Staged:
+def stage_committing(stage: Stage, *, commit: bool = True) -> StagedIncident:
     """A transaction is decided, but its marker cannot be written while a replica is missing (min.insync.replicas=2).
 
     The coordinator tries for ever. An abort marker over a decided commit would lose it. `close` brings the replica
@@ -44,7 +44,7 @@ def stage_committing(stage: Stage, *, commit: bool = True) -> Staged:
 
 
 @incident("unreplicated", setup=STANDSTILL, since="3.3.0")
-def stage_unreplicated(stage: Stage) -> Staged:
+def stage_unreplicated(stage: Stage) -> StagedIncident:
     """Nothing is open, yet the LSO waits: the marker is written, but a follower in the ISR stands still.
 
     Pitfall P8. `close` lets the follower go on.
@@ -54,7 +54,7 @@ def stage_unreplicated(stage: Stage) -> Staged:
     return until(lambda: _try_unreplicated(stage), awaited="a marker that the follower has not copied")
 
 
-def _try_unreplicated(stage: Stage) -> Staged | None:
+def _try_unreplicated(stage: Stage) -> StagedIncident | None:
     producer = stage.producer(coordinator_id=ALWAYS_UP)
     producer.add(stage.topic, stage.partition)
     start = producer.send(stage.topic, stage.partition)
@@ -82,7 +82,7 @@ def _try_unreplicated(stage: Stage) -> Staged | None:
 
 
 @incident("unknown", setup=REPLICATED)
-def stage_coordinator_gone(stage: Stage) -> Staged:
+def stage_coordinator_gone(stage: Stage) -> StagedIncident:
     """A healthy transaction is open while its coordinator is down: whether it hangs, nobody can tell.
 
     Pitfall P2: a tool that takes the silence for an answer calls it an orphan. `close` brings the coordinator back
@@ -103,11 +103,8 @@ def stage_coordinator_gone(stage: Stage) -> Staged:
 
 
 @incident("clear", setup=EVERYDAY)
-def stage_marker_only(stage: Stage, *, group: str | None = None) -> Staged:
-    """Nothing is wrong: a group has read everything, and its lag of 1 is the marker that ended the last transaction.
-
-    False alarm R18.
-    """
+def stage_marker_only(stage: Stage, *, group: str | None = None) -> StagedIncident:
+    """Nothing is wrong: a group has read everything, and its lag of 1 is the marker that ended the last transaction."""
     stage.create_topic()
     producer = stage.producer()
     producer.add(stage.topic, stage.partition)
@@ -120,10 +117,10 @@ def stage_marker_only(stage: Stage, *, group: str | None = None) -> Staged:
 
 
 @incident("clear", setup=EVERYDAY)
-def stage_fenced_by_timeout(stage: Stage, *, timeout_ms: int = 1_000) -> Staged:
+def stage_fenced_by_timeout(stage: Stage, *, timeout_ms: int = 1_000) -> StagedIncident:
     """A producer stalled past its timeout, so its coordinator aborted the transaction and fenced it; nothing is open.
 
-    Outcome R19: the application fails with INVALID_PRODUCER_EPOCH and blames the broker, but the LSO has moved on.
+    The application fails with INVALID_PRODUCER_EPOCH and blames the broker, but the LSO has moved on.
     """
     stage.create_topic()
     producer = stage.producer(timeout_ms=timeout_ms)

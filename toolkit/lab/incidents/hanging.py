@@ -5,14 +5,14 @@ from __future__ import annotations
 import datetime as dt
 import uuid
 
-from toolkit.formats.group_records import OFFSETS_TOPIC
-from toolkit.formats.records import coordinator_partition
-from toolkit.lab.ask import Open, answer, leader, open_transactions, partitions, until
+from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
+from toolkit.formats.coordinator.transaction_log_records import coordinator_partition
 from toolkit.lab.incidents.setups import EVERYDAY, NEGLECTFUL
 from toolkit.lab.producer import TxnProducer
-from toolkit.lab.staging import Stage, Staged, incident
-from toolkit.sources import wire
-from toolkit.sources.wire import Wire
+from toolkit.lab.queries import LeaderTransaction, answer, leader, open_transactions, partitions, until
+from toolkit.lab.staging import Stage, StagedIncident, incident
+from toolkit.sources.live.client import messages
+from toolkit.sources.live.client.broker_client import BrokerClient
 
 __all__ = [
     "stage_busy_elsewhere",
@@ -30,10 +30,10 @@ __all__ = [
 
 
 @incident("hanging", setup=EVERYDAY)
-def stage_never_added(stage: Stage, *, records: int = 1) -> Staged:
+def stage_never_added(stage: Stage, *, records: int = 1) -> StagedIncident:
     """A producer wrote to a partition that it never added to its transaction, so no coordinator will end it there.
 
-    Root cause R3: InitProducerId, then Produce, without AddPartitionsToTxn.
+    InitProducerId, then Produce, without AddPartitionsToTxn.
     """
     stage.create_topic()
     producer = stage.producer()
@@ -41,24 +41,21 @@ def stage_never_added(stage: Stage, *, records: int = 1) -> Staged:
 
 
 @incident("hanging", setup=EVERYDAY)
-def stage_late_message(stage: Stage) -> Staged:
+def stage_late_message(stage: Stage) -> StagedIncident:
     """A batch arrived after its transaction was aborted and opened another one that the coordinator knows nothing of.
 
-    Root causes R1 and R2: the abort marker overtook a batch in flight, or a retry of it.
+    The abort marker overtook a batch in flight, or a retry of it.
     """
     return _late(stage, commit=False)
 
 
 @incident("hanging", setup=EVERYDAY)
-def stage_late_after_commit(stage: Stage) -> Staged:
-    """A batch arrived after its transaction was committed and opened another one that the coordinator knows nothing of.
-
-    Root cause R1.
-    """
+def stage_late_after_commit(stage: Stage) -> StagedIncident:
+    """A batch arrived after its transaction was committed and opened one that the coordinator knows nothing of."""
     return _late(stage, commit=True)
 
 
-def _late(stage: Stage, *, commit: bool) -> Staged:
+def _late(stage: Stage, *, commit: bool) -> StagedIncident:
     stage.create_topic()
     producer = stage.producer()
     producer.add(stage.topic, stage.partition)
@@ -68,10 +65,10 @@ def _late(stage: Stage, *, commit: bool) -> Staged:
 
 
 @incident("hanging", setup=EVERYDAY)
-def stage_offsets_never_added(stage: Stage, *, group: str | None = None) -> Staged:
+def stage_offsets_never_added(stage: Stage, *, group: str | None = None) -> StagedIncident:
     """A producer committed a group's offset without adding the group to its transaction, and now the group is stuck.
 
-    Root cause R14: TxnOffsetCommit without AddOffsetsToTxn. It shows on the group's partition of
+    TxnOffsetCommit without AddOffsetsToTxn. It shows on the group's partition of
     ``__consumer_offsets``, not on the topic that the group reads.
     """
     stage.create_topic()
@@ -92,7 +89,7 @@ def _group_of_its_own(stage: Stage) -> str:
             return group
 
 
-def _on_consumer_offsets(cluster: Wire, producer: TxnProducer) -> tuple[int, Open]:
+def _on_consumer_offsets(cluster: BrokerClient, producer: TxnProducer) -> tuple[int, LeaderTransaction]:
     """The partition of ``__consumer_offsets`` where a producer has a transaction open, found by asking them all."""
     for partition in sorted(partitions(cluster, OFFSETS_TOPIC)):
         for opened in open_transactions(cluster, OFFSETS_TOPIC, partition):
@@ -102,7 +99,7 @@ def _on_consumer_offsets(cluster: Wire, producer: TxnProducer) -> tuple[int, Ope
 
 
 @incident("hanging", setup=EVERYDAY)
-def stage_superseded_elsewhere(stage: Stage) -> Staged:
+def stage_superseded_elsewhere(stage: Stage) -> StagedIncident:
     """A producer left a transaction open that nobody knows of, and its successor of the next epoch works elsewhere."""
     stage.create_topic()
     dead = stage.producer()
@@ -115,7 +112,7 @@ def stage_superseded_elsewhere(stage: Stage) -> Staged:
 
 
 @incident("hanging", setup=EVERYDAY)
-def stage_superseded_same_partition(stage: Stage) -> Staged:
+def stage_superseded_same_partition(stage: Stage) -> StagedIncident:
     """A producer left a transaction open, and its successor has added the same partition: its commit will publish both.
 
     The successor has written nothing here yet. `close` commits it, as its application would: if the dead epoch's
@@ -130,7 +127,7 @@ def stage_superseded_same_partition(stage: Stage) -> Staged:
 
 
 @incident("hanging", setup=EVERYDAY)
-def stage_busy_elsewhere(stage: Stage) -> Staged:
+def stage_busy_elsewhere(stage: Stage) -> StagedIncident:
     """A producer wrote to a partition that its transaction, open and healthy on another one, does not have."""
     stage.create_topic()
     producer = stage.producer()
@@ -142,10 +139,10 @@ def stage_busy_elsewhere(stage: Stage) -> Staged:
 
 
 @incident("hanging", setup=NEGLECTFUL, since="3.0.0")
-def stage_orphan(stage: Stage) -> Staged:
+def stage_orphan(stage: Stage) -> StagedIncident:
     """A transaction stayed open until the coordinator forgot the id that it belongs to.
 
-    Root cause R4: transactional.id.expiration.ms went by (3 s here, a week by default).
+    transactional.id.expiration.ms went by (3 s here, a week by default).
     """
     stage.create_topic()
     producer = stage.producer()
@@ -158,11 +155,11 @@ def stage_orphan(stage: Stage) -> Staged:
     return stage.staged(producer, start)
 
 
-def _listed(cluster: Wire, broker_id: int) -> set[int]:
+def _listed(cluster: BrokerClient, broker_id: int) -> set[int]:
     """Producer id of every transactional id that a coordinator lists."""
     listing = answer(
         cluster,
-        lambda: wire.ListTransactions(state_filters=[], producer_id_filters=[], max_version=0),
+        lambda: messages.ListTransactions(state_filters=[], producer_id_filters=[], max_version=0),
         of=f"broker {broker_id}",
         to=lambda: broker_id,
         codes=lambda message: [message.error_code],
@@ -171,10 +168,10 @@ def _listed(cluster: Wire, broker_id: int) -> set[int]:
 
 
 @incident("hanging", setup=EVERYDAY)
-def stage_head_deleted(stage: Stage, *, all_of_it: bool = False) -> Staged:
+def stage_head_deleted(stage: Stage, *, all_of_it: bool = False) -> StagedIncident:
     """A transaction hangs although the records that it starts with are deleted: retention does not end it.
 
-    Root cause R17: DeleteRecords to the middle of its second batch, so that from Kafka 4 on the LSO lies below the log
+    DeleteRecords to the middle of its second batch, so that from Kafka 4 on the LSO lies below the log
     start offset. With `all_of_it` every record is gone and the LSO is the high watermark, until somebody writes.
     """
     stage.create_topic()
@@ -186,11 +183,11 @@ def stage_head_deleted(stage: Stage, *, all_of_it: bool = False) -> Staged:
 
 
 def _delete_records(stage: Stage, *, before: int) -> None:
-    request = wire.DeleteRecords.DeleteRecordsTopic
+    request = messages.DeleteRecords.DeleteRecordsTopic
     one = request.DeleteRecordsPartition(partition_index=stage.partition, offset=before)
     answer(
         stage.cluster,
-        lambda: wire.DeleteRecords(
+        lambda: messages.DeleteRecords(
             topics=[request(name=stage.topic, partitions=[one])], timeout_ms=10_000, max_version=1
         ),
         of=f"{stage.topic}-{stage.partition}",
@@ -200,7 +197,7 @@ def _delete_records(stage: Stage, *, before: int) -> None:
 
 
 @incident("hanging", setup=EVERYDAY)
-def stage_future_clock(stage: Stage) -> Staged:
+def stage_future_clock(stage: Stage) -> StagedIncident:
     """A transaction hangs whose producer's clock is 50 minutes ahead, so that tools that trust it call it young."""
     stage.create_topic()
     producer = stage.producer()
@@ -209,7 +206,7 @@ def stage_future_clock(stage: Stage) -> Staged:
 
 
 @incident("hanging", setup=EVERYDAY)
-def stage_several_open(stage: Stage) -> Staged:
+def stage_several_open(stage: Stage) -> StagedIncident:
     """Three transactions are open on one partition: one hangs, a healthy one stands behind it, then another hangs."""
     stage.create_topic()
     first, healthy, last = stage.producer(), stage.producer(), stage.producer()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from toolkit.lab.staging import Setup
+from toolkit.lab.staging import ClusterSetup
 
 __all__ = ["EVERYDAY", "NEGLECTFUL", "REPLICATED", "STANDSTILL", "TWO_PHASE"]
 
-EVERYDAY = Setup(
+EVERYDAY = ClusterSetup(
     name="everyday",
     brokers=1,
     properties={
@@ -17,7 +17,7 @@ EVERYDAY = Setup(
     },
 )
 
-NEGLECTFUL = Setup(
+NEGLECTFUL = ClusterSetup(
     name="neglectful",
     brokers=1,
     properties={
@@ -30,7 +30,7 @@ NEGLECTFUL = Setup(
     },
 )
 
-TWO_PHASE = Setup(
+TWO_PHASE = ClusterSetup(
     name="two-phase",
     brokers=1,
     properties={
@@ -40,7 +40,7 @@ TWO_PHASE = Setup(
     },
 )
 
-REPLICATED = Setup(
+REPLICATED = ClusterSetup(
     name="replicated",
     brokers=2,
     properties={
@@ -50,7 +50,7 @@ REPLICATED = Setup(
     },
 )
 
-STANDSTILL = Setup(
+STANDSTILL = ClusterSetup(
     name="standstill",
     brokers=2,
     properties={

@@ -8,6 +8,6 @@
 
 from __future__ import annotations
 
-from toolkit.lab.samples.sample import Sample, load, names
+from toolkit.lab.samples.incident_sample import IncidentSample, load, names
 
-__all__ = ["Sample", "load", "names"]
+__all__ = ["IncidentSample", "load", "names"]

@@ -18,9 +18,9 @@ from typing import Any
 from toolkit.actions.audit import AUDIT_FILE
 from toolkit.errors import LabError
 from toolkit.lab.broker import Kafka
-from toolkit.lab.samples.packed import packed
-from toolkit.lab.samples.sample import AUDIT, DUMP, INDEX, LOG_DIR, Sample
-from toolkit.lab.samples.scenes import SCENES, VERSION, Scene
+from toolkit.lab.samples.archives import packed
+from toolkit.lab.samples.incident_sample import AUDIT, DUMP, INDEX, LOG_DIR, IncidentSample
+from toolkit.lab.samples.scripts import SCENES, VERSION, SampleScript
 from toolkit.schema import Row
 from toolkit.sources.logdir import LogDir
 
@@ -33,10 +33,21 @@ TOLD = (
     "verdict", "cause", "producer_id", "producer_epoch", "transactional_id", "start_offset", "last_stable_offset",
     "high_watermark", "records_held", "groups_held",
 )  # fmt: skip
-JUDGED = (*TOLD, "topic", "partition", "position", "reason", "remedy", "missing", "opened_at", "bytes_held", "held_ms")
+JUDGED = (
+    *TOLD,
+    "topic",
+    "partition",
+    "queue_position",
+    "reason",
+    "remedy",
+    "missing",
+    "opened_at",
+    "bytes_held",
+    "held_ms",
+)
 
 
-def make(scene: Scene, into: Path) -> dict[str, Any]:
+def make(script: SampleScript, into: Path) -> dict[str, Any]:
     """Play a scene, write its archive, and return what the index tells of it.
 
     Raises
@@ -48,18 +59,18 @@ def make(scene: Scene, into: Path) -> dict[str, Any]:
         folder = Path(temporary) / "packed"
         folder.mkdir()
         os.environ[AUDIT_FILE] = str(folder / AUDIT)  # what is done here has no place in anybody's own trail
-        with Kafka(VERSION, properties=scene.properties) as kafka:
-            played = scene.play(kafka, folder)
+        with Kafka(VERSION, properties=script.properties) as kafka:
+            played = script.play(kafka, folder)
             kafka.stop_broker(1)
             whole = Path(shutil.copytree(kafka.log_dirs[1], Path(temporary) / "whole"))
-            if scene.dump:
+            if script.dump:
                 (folder / DUMP).write_text(_dump(kafka, f"{played.topic}-{played.partition}"), encoding="utf-8")
         shutil.copytree(whole, folder / LOG_DIR, ignore=shutil.ignore_patterns(*LEFT_OUT))
-        sample = Sample(
-            name=scene.name,
-            title=scene.title,
-            description=scene.description,
-            made=scene.made,
+        sample = IncidentSample(
+            name=script.name,
+            title=script.title,
+            description=script.description,
+            made=script.made,
             topic=played.topic,
             partition=played.partition,
             expected={},
@@ -67,10 +78,12 @@ def make(scene: Scene, into: Path) -> dict[str, Any]:
             min_held_ms=played.min_held_ms,
             path=folder,
         )
-        if _judged(LogDir(whole, at_rest=True).finding_rows()) != _judged(sample.log_dir().finding_rows()):
-            raise LabError(f"What is packed of {scene.name} is judged in another way than the whole log directory.")
-        expected = _answer(scene, sample.finding_rows())
-        (into / f"{scene.name}.tar.xz").write_bytes(packed(folder))
+        if _diagnosed(LogDir(whole, consistent_copy=True).finding_rows()) != _diagnosed(
+            sample.log_dir().finding_rows()
+        ):
+            raise LabError(f"What is packed of {script.name} is judged in another way than the whole log directory.")
+        expected = _answer(script, sample.finding_rows())
+        (into / f"{script.name}.tar.xz").write_bytes(packed(folder))
     return {
         "title": sample.title,
         "description": sample.description,
@@ -83,15 +96,15 @@ def make(scene: Scene, into: Path) -> dict[str, Any]:
     }
 
 
-def _judged(rows: Sequence[Row]) -> list[Row]:
+def _diagnosed(rows: Sequence[Row]) -> list[Row]:
     return [{name: row[name] for name in JUDGED} for row in rows]
 
 
-def _answer(scene: Scene, rows: Sequence[Row]) -> Row:
+def _answer(script: SampleScript, rows: Sequence[Row]) -> Row:
     """The row that answers: who holds the LSO, or held it."""
     first = min((row for row in rows if row["start_offset"] is not None), key=lambda row: int(row["start_offset"]))
-    if first["verdict"] != scene.verdict:
-        raise LabError(f"{scene.name} was to be {scene.verdict}, not {[row['verdict'] for row in rows]}.")
+    if first["verdict"] != script.verdict:
+        raise LabError(f"{script.name} was to be {script.verdict}, not {[row['verdict'] for row in rows]}.")
     return first
 
 
@@ -107,13 +120,13 @@ def main(names: Sequence[str]) -> None:
     """Make the samples of these names, or all."""
     DATA.mkdir(exist_ok=True)
     index = DATA / INDEX
-    told = json.loads(index.read_text(encoding="utf-8")) if index.exists() else {}
+    entries = json.loads(index.read_text(encoding="utf-8")) if index.exists() else {}
     for name in names or SCENES:
-        told[name] = make(SCENES[name], DATA)
-        kept = {each: told[each] for each in sorted(told) if each in SCENES}
-        index.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        entries[name] = make(SCENES[name], DATA)
+        ordered = {each: entries[each] for each in sorted(entries) if each in SCENES}
+        index.write_text(json.dumps(ordered, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         size = (DATA / f"{name}.tar.xz").stat().st_size
-        sys.stdout.write(f"{name}: {size:,} bytes, {told[name]['expected']['verdict']}\n")
+        sys.stdout.write(f"{name}: {size:,} bytes, {entries[name]['expected']['verdict']}\n")
         sys.stdout.flush()
 
 

@@ -1,4 +1,4 @@
-"""The flight recorder: a sample at every multiple of an interval, until it is told to stop."""
+"""The flight recorder: a sample at every multiple of an interval, until stopped."""
 
 from __future__ import annotations
 
@@ -8,144 +8,145 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from toolkit.errors import ToolkitError
-from toolkit.sources.recording.names import ONE_HOUR
-from toolkit.sources.recording.resume import resume
+from toolkit.schema.table import EPOCH
+from toolkit.sources.recording.recorder_resume import resume
 from toolkit.sources.recording.sample import Sample
+from toolkit.sources.recording.sample_names import ONE_HOUR
+from toolkit.sources.recording.sample_writer import SampleWriter
 from toolkit.sources.recording.sampler import Sampler
-from toolkit.sources.recording.writer import Writer
 
-__all__ = ["Audience", "Recorder"]
-
-EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+__all__ = ["Recorder", "RecorderListener"]
 
 
-class Audience(Protocol):
-    """Who is told what a recorder does."""
+class RecorderListener(Protocol):
+    """Callbacks for a recorder's progress."""
 
-    def waiting(self, due: dt.datetime) -> None:
-        """The next sample is due then."""
+    def on_wait(self, due: dt.datetime) -> None:
+        """The next sample is due at `due`."""
 
-    def taken(self, sample: Sample, *, written: bool) -> None:
-        """A sample was taken; not written where the disk refused it."""
+    def on_sample(self, sample: Sample, *, written: bool) -> None:
+        """A sample was taken; `written` is false if it could not be written."""
 
-    def skipped(self, count: int) -> None:
-        """So many samples were due while the last one was taken, or while this machine slept."""
+    def on_skip(self, count: int) -> None:
+        """Samples were skipped while the last one was taken, or while this machine was suspended."""
 
-    def warned(self, text: str) -> None:
-        """Something is not as it should be, and recording goes on."""
+    def on_warning(self, text: str) -> None:
+        """Something failed; recording continues."""
 
 
 @dataclass(kw_only=True)
 class Recorder:
-    """Samples of one cluster to one recording.
+    """Records samples of one cluster to one recording.
 
     Parameters
     ----------
     sampler
-        What takes samples.
+        Takes samples.
     writer
-        Where they go.
-    audience
-        Who is told.
+        Writes them.
+    listener
+        Receives progress.
     retention
-        How long samples are kept; for ever if null.
+        How long samples are kept; null for no limit.
     """
 
     sampler: Sampler
-    writer: Writer
-    audience: Audience
+    writer: SampleWriter
+    listener: RecorderListener
     retention: dt.timedelta | None = None
-    _before: Sample | None = None
-    _tidied: dt.datetime = EPOCH
+    _previous: Sample | None = None
+    _compacted_at: dt.datetime = EPOCH
     _lost: int = 0
 
     @property
     def interval(self) -> dt.timedelta:
-        """From one sample to the next: they are due at its multiples."""
+        """Time between samples, which are due at its multiples."""
         return dt.timedelta(milliseconds=self.sampler.interval_ms)
 
     def run(self, stop: threading.Event, *, samples: int | None = None, until: dt.datetime | None = None) -> int:
-        """Record until `stop` is set, which the sample in flight does not see.
+        """Record until `stop` is set; the current sample is completed.
 
         Parameters
         ----------
         stop
-            Set by another thread, or by the handler of a signal.
+            Set by another thread or a signal handler.
         samples
-            No more than so many.
+            Maximum number of samples.
         until
-            None that is due later.
+            Latest due time.
 
         Returns
         -------
         int
-            How many samples were taken.
+            Number of samples taken.
 
         Raises
         ------
         ToolkitError
-            If the cluster cannot be reached and the recording has no sample yet; later that is a sample.
+            If the cluster cannot be reached and the recording has no sample yet; later, that is a failed sample.
         """
-        self._before = resume(self.writer.directory)
-        if self._before is None:
+        self._previous = resume(self.writer.directory)
+        if self._previous is None:
             self.sampler.connected()
-        taken = 0
+        count = 0
         due = self._first()
         try:
-            while (samples is None or taken < samples) and (until is None or due <= until):
-                self.audience.waiting(due)
+            while (samples is None or count < samples) and (until is None or due <= until):
+                self.listener.on_wait(due)
                 if due - _now() > 2 * self.interval:
-                    self.audience.warned(f"This machine's clock has gone back; the next look waits for {_clock(due)}.")
+                    self.listener.on_warning(
+                        f"This machine's clock was set back; the next sample is due at {_utc_text(due)}."
+                    )
                 if stop.wait(max(0.0, (due - _now()).total_seconds())):
                     break
-                due = self._not_missed(due)
+                due = self._latest_due(due)
                 self._record(due)
-                taken += 1
+                count += 1
                 due = self._after(due)
         finally:
             self.sampler.close()
-        return taken
+        return count
 
     def _record(self, due: dt.datetime) -> None:
-        sample = self.sampler.take(due, self._before)
+        sample = self.sampler.take(due, self._previous)
         written = True
         try:
             self.writer.write(sample)
         except OSError as error:
             written = False
-            self._lose(due, error)
+            self._warn_lost(due, error)
         if written:
-            self._before = sample  # what was not written is not there to be judged again
-            self._lose_no_more(due)
-        self.audience.taken(sample, written=written)
-        self._tidy(due)
+            self._previous = sample  # recorded samples only, so that a diagnosis can be repeated
+            self._warn_recovered(due)
+        self.listener.on_sample(sample, written=written)
+        self._compact(due)
 
-    def _lose(self, due: dt.datetime, error: OSError) -> None:
+    def _warn_lost(self, due: dt.datetime, error: OSError) -> None:
         self._lost += 1
         if self._lost == 1:
-            why = error.strerror or error
-            self.audience.warned(f"From {_clock(due)} on samples are lost, as they cannot be written: {why}.")
+            reason = error.strerror or error
+            self.listener.on_warning(f"Samples are lost from {_utc_text(due)} on: they cannot be written: {reason}.")
 
-    def _lose_no_more(self, due: dt.datetime) -> None:
+    def _warn_recovered(self, due: dt.datetime) -> None:
         if self._lost:
-            many = f"{self._lost} samples were" if self._lost > 1 else "one sample was"
-            self.audience.warned(f"At {_clock(due)} samples can be written again; {many} lost.")
+            lost = f"{self._lost} samples were" if self._lost > 1 else "one sample was"
+            self.listener.on_warning(f"Since {_utc_text(due)} samples can be written again; {lost} lost.")
         self._lost = 0
 
-    def _tidy(self, due: dt.datetime) -> None:
-        """Merge and retire, once an hour."""
-        if due - self._tidied < ONE_HOUR:
+    def _compact(self, due: dt.datetime) -> None:
+        """Merge files and remove expired ones, once an hour."""
+        if due - self._compacted_at < ONE_HOUR:
             return
-        self._tidied = self._floor(due, ONE_HOUR)
+        self._compacted_at = self._floor(due, ONE_HOUR)
         try:
             if self.retention is not None:
                 self.writer.retire(before=due - self.retention)
             self.writer.merge(now=due)
         except (OSError, ToolkitError) as error:
-            self.audience.warned(f"Files could not be merged, and stay as they are: {error}")
+            self.listener.on_warning(f"Files could not be merged and remain unchanged: {error}")
 
     def _first(self) -> dt.datetime:
-        """The time that has just passed, if it is not recorded and the next is far enough away; else the next."""
+        """The last multiple if it is recent and not recorded; else the next one."""
         now = _now()
         last = self._floor(now, self.interval)
         if now - last < self.interval / 2 and not self.writer.has(last):
@@ -153,36 +154,36 @@ class Recorder:
         return self._next()
 
     def _next(self) -> dt.datetime:
-        """The next one to come that is not recorded: where a clock has gone back, some of those to come are."""
+        """The next multiple that is not recorded; after the clock was set back, some are."""
         due = self._floor(_now(), self.interval) + self.interval
         while self.writer.has(due):
             due += self.interval
         return due
 
-    def _not_missed(self, due: dt.datetime) -> dt.datetime:
-        """The same; or the last one, where this machine has slept through it."""
+    def _latest_due(self, due: dt.datetime) -> dt.datetime:
+        """`due`, or the last multiple if this machine was suspended."""
         last = max(due, self._floor(_now(), self.interval))
         self._skip((last - due) // self.interval)
         return last
 
     def _after(self, due: dt.datetime) -> dt.datetime:
-        """The next one to come; those that were due while this one was taken are left out."""
+        """The next multiple after a sample; those missed meanwhile are skipped."""
         following = self._next()
         self._skip((following - due) // self.interval - 1)
         return following
 
     def _skip(self, count: int) -> None:
         if count > 0:
-            self.audience.skipped(count)
+            self.listener.on_skip(count)
 
     @staticmethod
-    def _floor(time: dt.datetime, span: dt.timedelta) -> dt.datetime:
-        return EPOCH + (time - EPOCH) // span * span
+    def _floor(time: dt.datetime, interval: dt.timedelta) -> dt.datetime:
+        return EPOCH + (time - EPOCH) // interval * interval
 
 
 def _now() -> dt.datetime:
     return dt.datetime.now(dt.UTC)
 
 
-def _clock(time: dt.datetime) -> str:
+def _utc_text(time: dt.datetime) -> str:
     return f"{time:%Y-%m-%d %H:%M:%S} UTC"

@@ -8,16 +8,17 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from toolkit.analysis.cases import MAX_TRANSACTION_TIMEOUT_MS
-from toolkit.analysis.evidence import Look
-from toolkit.analysis.late import LATE_PADDING_MS, OpenTransaction, first_seen, late_transactions
-from toolkit.analysis.sampled import judge_sample
+from toolkit.analysis.diagnosis.observation import Observation
+from toolkit.analysis.diagnosis.open_transactions import MAX_TRANSACTION_TIMEOUT_MS
+from toolkit.analysis.history.late_transactions import LATE_PADDING_MS, TransactionKey, first_seen, late_transactions
+from toolkit.analysis.history.sample_findings import judge_sample
 from toolkit.errors import ToolkitError
 from toolkit.schema import RECORDED, Row
-from toolkit.sources.cluster import Cluster
-from toolkit.sources.failures import row_text
-from toolkit.sources.recording.looks import look_of, look_rows
-from toolkit.sources.recording.told import Told, told_of
+from toolkit.sources.live.client.connection_errors import row_text
+from toolkit.sources.live.cluster import Cluster
+from toolkit.sources.recording.evidence_cache import CachedEvidence, cached_evidence
+from toolkit.sources.recording.held_groups import held_groups
+from toolkit.sources.recording.observation_rows import observation_of, observation_rows
 
 __all__ = ["Sample", "failed_sample", "take_sample"]
 
@@ -39,13 +40,17 @@ class Sample:
         When each open transaction was first seen.
     told
         What the log told of each held transaction, and when it was read.
+    held_groups
+        Rows of ``schema.GROUP_LAG`` of groups that an LSO holds records from; null where they were not, or could not be
+        asked.
     """
 
     due: dt.datetime
     tables: Mapping[str, Sequence[Row]]
-    look: Look | None = None
-    first_seen: Mapping[OpenTransaction, dt.datetime] = field(default_factory=dict)
-    told: Mapping[OpenTransaction, Told] = field(default_factory=dict)
+    observation: Observation | None = None
+    first_seen: Mapping[TransactionKey, dt.datetime] = field(default_factory=dict)
+    evidence: Mapping[TransactionKey, CachedEvidence] = field(default_factory=dict)
+    held_groups: Sequence[Row] | None = None
 
     @property
     def row(self) -> Row:
@@ -69,6 +74,7 @@ def take_sample(
     late_padding_ms: int = LATE_PADDING_MS,
     longest_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS,
     log_evidence: bool = True,
+    with_held_groups: bool = False,
 ) -> Sample:
     """Look at a whole cluster once and judge what is seen together with the look before, so that nothing waits.
 
@@ -85,9 +91,11 @@ def take_sample(
     max_transaction_timeout_ms
         A live transaction that is open for longer is ``long``.
     late_padding_ms, longest_timeout_ms
-        As for `analysis.late.late_transactions`.
+        As for `analysis.history.late_transactions.late_transactions`.
     log_evidence
         Read the log around what is held: of each partition once a minute at most, as long as the same hangs there.
+    with_held_groups
+        Ask the groups where they stand, while something is held.
 
     Returns
     -------
@@ -97,26 +105,36 @@ def take_sample(
     started = time.monotonic()
     due = due.astimezone(dt.UTC)
     try:
-        tables = look_rows(cluster.look(), due=due)
+        tables = observation_rows(cluster.observe(), due=due)
     except ToolkitError as error:
         return failed_sample(error, due=due, interval_ms=interval_ms, before=before, seconds=time.monotonic() - started)
-    look = look_of(tables)
-    assert look
-    earlier = before.look if before else None
-    rows = judge_sample(look, earlier, max_transaction_timeout_ms=max_transaction_timeout_ms)
-    told = before.told if before else {}
+    observation = observation_of(tables)
+    assert observation
+    earlier = before.observation if before else None
+    rows = judge_sample(observation, earlier, max_transaction_timeout_ms=max_transaction_timeout_ms)
+    evidence = before.evidence if before else {}
     if log_evidence:
         with suppress(ToolkitError):  # what was seen counts without it
-            rows, told = told_of(cluster.wire, [earlier, look] if earlier else [look], rows, told)
-    seen = first_seen(look, before.first_seen if before else {})
+            rows, evidence = cached_evidence(
+                cluster.client, [earlier, observation] if earlier else [observation], rows, evidence
+            )
+    groups = held_groups(cluster.client, rows) if with_held_groups else None
+    seen = first_seen(observation, before.first_seen if before else {})
     late = late_transactions(
-        rows, look, first_seen=seen, padding_ms=late_padding_ms, longest_timeout_ms=longest_timeout_ms
+        rows, observation, first_seen=seen, padding_ms=late_padding_ms, longest_timeout_ms=longest_timeout_ms
     )
-    tables["findings"] = [{"sample": due, **row} for row in rows]
-    tables["late_transactions"] = [{"sample": due, **row} for row in late]
+    tables["findings"] = [{"sampled_at": due, **row} for row in rows]
+    tables["late_transactions"] = [{"sampled_at": due, **row} for row in late]
     (sample,) = tables["samples"]
     tables["samples"] = [{**sample, "interval_ms": interval_ms, "seconds": time.monotonic() - started}]
-    return Sample(due=due, tables=tables, look=look, first_seen=seen, told=told)
+    return Sample(
+        due=due,
+        tables=tables,
+        observation=observation,
+        first_seen=seen,
+        evidence=evidence,
+        held_groups=groups,
+    )
 
 
 def failed_sample(
@@ -135,7 +153,7 @@ def failed_sample(
     """
     row = {
         **dict.fromkeys(RECORDED["samples"].names),
-        "sample": due.astimezone(dt.UTC),
+        "sampled_at": due.astimezone(dt.UTC),
         "observed_at": dt.datetime.now(dt.UTC),
         "interval_ms": interval_ms,
         "seconds": seconds,
@@ -144,4 +162,6 @@ def failed_sample(
     tables: dict[str, Sequence[Row]] = {name: [] for name in RECORDED} | {"samples": [row]}
     if before is None:
         return Sample(due=due, tables=tables)
-    return Sample(due=due, tables=tables, look=before.look, first_seen=before.first_seen, told=before.told)
+    return Sample(
+        due=due, tables=tables, observation=before.observation, first_seen=before.first_seen, evidence=before.evidence
+    )

@@ -1,4 +1,4 @@
-"""Samples of one cluster, one after the other, over connections that are kept between them."""
+"""Take samples of one cluster, reusing connections."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from toolkit.analysis.cases import MAX_TRANSACTION_TIMEOUT_MS
+from toolkit.analysis.diagnosis.open_transactions import MAX_TRANSACTION_TIMEOUT_MS
 from toolkit.errors import ToolkitError
-from toolkit.sources.cluster import Cluster
-from toolkit.sources.recording.limits import longest_timeout_ms
+from toolkit.sources.live.cluster import Cluster
 from toolkit.sources.recording.sample import Sample, failed_sample, take_sample
+from toolkit.sources.recording.transaction_timeouts import longest_timeout_ms
 
 __all__ = ["Sampler"]
 
 
 @dataclass(kw_only=True)
 class Sampler:
-    """Takes samples; closes its connections after one that saw nothing, and makes them anew for the next.
+    """Takes samples; reconnects after a failed one.
 
     Parameters
     ----------
     connect
-        Gives the cluster, with a timeout of at most the interval.
+        Returns the cluster, with a timeout of at most the interval.
     interval_ms
-        Time from one sample to the next; only recorded.
+        Time between samples; only recorded.
     options
-        What `take_sample` takes beside.
+        Other arguments of `take_sample`.
     """
 
     connect: Callable[[], Cluster]
@@ -38,7 +38,7 @@ class Sampler:
     _longest_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS
 
     def take(self, due: dt.datetime, before: Sample | None) -> Sample:
-        """A sample; with an error instead of rows where the cluster cannot be reached.
+        """Take a sample, with an error instead of rows if the cluster cannot be reached.
 
         Parameters
         ----------
@@ -60,20 +60,20 @@ class Sampler:
             **self.options,
         )
         if sample.error is not None:
-            self.close()  # it may have moved
+            self.close()  # brokers may have moved
         return sample
 
     def connected(self) -> Cluster:
-        """The cluster, connected now if it is not.
+        """The cluster; connects if needed.
 
         Raises
         ------
         ConnectionFailed, AuthenticationFailed
-            If no broker lets this client in.
+            If no broker can be reached, or it rejects the credentials.
         """
         if self._cluster is None:
             self._cluster = self.connect()
-            self._longest_timeout_ms = longest_timeout_ms(self._cluster.wire) or self._longest_timeout_ms
+            self._longest_timeout_ms = longest_timeout_ms(self._cluster.client) or self._longest_timeout_ms
         return self._cluster
 
     def close(self) -> None:

@@ -11,27 +11,27 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from toolkit.actions.abort import LOOKS_APART, plan_abort
+from toolkit.actions.abort import RECHECK_AFTER, plan_abort
 from toolkit.actions.audit import Audit
 from toolkit.actions.fence import plan_fence
-from toolkit.actions.given import as_row
 from toolkit.errors import ActionRefused, ToolkitError, UsageError
+from toolkit.schema.coerce import finding_row
 from toolkit.views.panel.choices import next_hanging, same
-from toolkit.views.panel.chosen import FENCED
-from toolkit.views.panel.face import Face
-from toolkit.views.panel.picture import picture
+from toolkit.views.panel.finding_html import FENCED
+from toolkit.views.panel.layout import PanelLayout
+from toolkit.views.panel.timeline_picture import picture
 
 if TYPE_CHECKING:
-    from toolkit.actions.given import Finding
     from toolkit.schema import Row
-    from toolkit.sources.cluster import Cluster
+    from toolkit.schema.coerce import Finding
+    from toolkit.sources.live.cluster import Cluster
 
 __all__ = ["AbortPanel"]
 
 SETTLE = 0.2  # seconds; a second click that waited while the first one worked comes at once, no person is that fast
-MOST_LOOKS = 500
+MAX_SAMPLES = 500
 WORK: Mapping[str, str] = {
-    "look": "Looking at the cluster; what is in doubt is looked at twice",
+    "refresh": "Reading the cluster; doubtful partitions are checked twice",
     "choose": "Reading the log around it",
     "dry_run": "Checking again that it hangs; nothing is written",
     "execute": "Checking once more, writing the abort marker, and watching the LSO",
@@ -42,7 +42,7 @@ WORK: Mapping[str, str] = {
 log = logging.getLogger(__name__)
 
 
-class AbortPanel(Face):
+class AbortPanel(PanelLayout):
     """The way from a finding to a moved LSO, step by step; a widget, so that it shows as the result of a cell.
 
     Nothing is written before the name of the transaction is typed after a dry run that passed, and `AbortPlan.execute`
@@ -57,13 +57,13 @@ class AbortPanel(Face):
         Where to look, as for `Cluster.findings`; everywhere if null.
     audit
         Where it is written down; by default ``Audit()``.
-    looks_apart
+    recheck_after
         Seconds between the two looks that a proof takes.
 
     Attributes
     ----------
     findings : list of dict
-        Rows of ``schema.FINDINGS``, as of `looked_at`.
+        Rows of ``schema.FINDINGS``, as of `checked_at`.
     selected : dict or None
         The one that is chosen.
     step : str
@@ -97,31 +97,31 @@ class AbortPanel(Face):
         topics: Sequence[str] | None = None,
         partitions: Sequence[int] | Sequence[tuple[str, int]] | None = None,
         audit: Audit | None = None,
-        looks_apart: float = LOOKS_APART,
+        recheck_after: float = RECHECK_AFTER,
     ) -> None:
         super().__init__(self._choose)
         self.cluster = cluster
         self.topics, self.partitions = topics, partitions
         self.audit = audit or Audit()
-        self.looks_apart = looks_apart
+        self.recheck_after = recheck_after
         self._looks: dict[tuple[str, int], deque[Row]] = {}
         self._at_work = threading.Lock()  # JupyterLab runs callbacks on a thread of their own, beside that of cells
         self._last: tuple[str, float] = ("", 0.0)
         self.observe(self._forget_last, "typed")
         for name, button in self.buttons.items():
             button.on_click(partial(self._clicked, name))
-        self.look()
+        self.refresh()
 
     def __repr__(self) -> str:
         return f"<AbortPanel {self.cluster.bootstrap_servers}: {self.step}, {len(self.findings)} findings>"
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """Look at the cluster, and begin anew."""
-        self._begin("look")
+        self._begin("refresh")
 
     def select(self, finding: Finding) -> None:
         """Choose a finding: one of `findings`, or any row of ``schema.FINDINGS``."""
-        self._begin("choose", partial(self._select, as_row(finding)))
+        self._begin("choose", partial(self._select, finding_row(finding)))
 
     def dry_run(self) -> None:
         """Plan the abort of the one that is chosen, and check all of it; nothing is written."""
@@ -189,11 +189,13 @@ class AbortPanel(Face):
             self.draw_problem()
             raise
 
-    def _look(self) -> None:
+    def _refresh(self) -> None:
         self._reset(None)
         self.ended = self.result = self.picture = None
-        self.findings = self.cluster.finding_rows(self.topics, self.partitions, looks_apart=self.looks_apart)
-        self.looked_at = dt.datetime.now(dt.UTC)
+        self.findings = self.cluster.finding_rows(
+            topics=self.topics, partitions=self.partitions, recheck_after=self.recheck_after
+        )
+        self.checked_at = dt.datetime.now(dt.UTC)
         self._read_trail()
 
     def _select(self, row: Row) -> None:
@@ -208,7 +210,7 @@ class AbortPanel(Face):
         self.plan, self.step = None, "chosen"
         try:
             plan = plan_abort(self.cluster, self.selected)
-            plan.preflight(looks_apart=self.looks_apart)
+            plan.preflight(recheck_after=self.recheck_after)
         except ActionRefused:
             self._look_there()
             raise
@@ -220,7 +222,7 @@ class AbortPanel(Face):
             raise UsageError("No dry run has passed.", means="Nothing was written.", do="Do the dry run first.")
         self.typed = ""
         try:
-            result = plan.execute(confirm=typed, audit=self.audit, looks_apart=self.looks_apart)
+            result = plan.execute(confirm=typed, audit=self.audit, recheck_after=self.recheck_after)
         except Exception:
             if typed == plan.target:  # what the dry run found does not hold any more
                 self.plan, self.step = None, "chosen"
@@ -252,7 +254,7 @@ class AbortPanel(Face):
 
     def _look_at_selected(self) -> None:
         old, place = self.selected, _place(self.selected)
-        rows = self.cluster.finding_rows([place[0]], [place[1]], looks_apart=self.looks_apart)
+        rows = self.cluster.finding_rows(topics=[place[0]], partitions=[place[1]], recheck_after=self.recheck_after)
         self.findings = [*(row for row in self.findings if _place(row) != place), *rows]
         fresh = next((row for row in rows if same(row, old)), None)
         if fresh is not None:
@@ -268,14 +270,14 @@ class AbortPanel(Face):
 
     def _read_picture(self) -> None:
         place = _place(self.selected)
-        looks = self._looks.setdefault(place, deque(maxlen=MOST_LOOKS))
-        looks += self.cluster.partition_rows([place[0]], [place[1]])
+        samples = self._looks.setdefault(place, deque(maxlen=MAX_SAMPLES))
+        samples += self.cluster.partition_rows(topics=[place[0]], partitions=[place[1]])
         here = [row for row in self.findings if _place(row) == place] or [self.selected]
-        self.picture = picture(self.cluster, self.selected, findings=here, looks=list(looks))
+        self.picture = picture(self.cluster, self.selected, findings=here, samples=list(samples))
         self.problems = [*self.problems, *self.picture.problems]
 
     def _beside(self, what: str, work: Callable[[], None]) -> None:
-        """Do what the answer does not hang on; that it could not be done is told."""
+        """Run an optional step; a failure is shown as a note."""
         try:
             work()
         except (ToolkitError, ImportError) as error:  # plotly may not be installed

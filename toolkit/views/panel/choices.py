@@ -6,17 +6,17 @@ import datetime as dt
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from toolkit.analysis.wording import duration
-from toolkit.views.report.answers import by_weight
-from toolkit.views.report.parts import counted, named
-from toolkit.views.rows import printable
+from toolkit.analysis.diagnosis.evidence_text import duration
+from toolkit.views.report.finding_sections import by_weight
+from toolkit.views.report.report_parts import counted, named
+from toolkit.views.row_formats import printable
 
 if TYPE_CHECKING:
     from toolkit.schema import Row
 
-__all__ = ["MOST", "choice", "next_hanging", "same", "sorted_out", "tone"]
+__all__ = ["MAX_CHOICES", "choice", "next_hanging", "rank_findings", "same", "tone"]
 
-MOST = 60
+MAX_CHOICES = 60
 """Findings that can be chosen; a browser has to hold a button for each."""
 
 _TONES = {
@@ -29,7 +29,7 @@ _TONES = {
 }
 
 
-def sorted_out(rows: Sequence[Row]) -> list[Row]:
+def rank_findings(rows: Sequence[Row]) -> list[Row]:
     """The findings to choose from: the most urgent first, and of them those with the most records behind them."""
     return by_weight(sorted(rows, key=lambda row: -(row["records_held"] or row["offsets_held"] or 0)))
 
@@ -50,7 +50,7 @@ def choice(row: Row) -> str:
         parts.append(f"{counted(row['offsets_held'], 'offset', 'offsets')} held")
     if (length := _age(row)) is not None:
         parts.append(f"for {duration(length)}")
-    if (row["position"] or 1) > 1:
+    if (row["queue_position"] or 1) > 1:
         parts.append(f"behind {counted(row['position'] - 1, 'other', 'others')}")
     if row["groups_held"]:
         shown = ", ".join(map(printable, row["groups_held"][:3])) + (" and more" if row["groups_held"][3:] else "")
@@ -66,7 +66,7 @@ def same(row: Row | None, other: Row | None) -> bool:
 
 def next_hanging(rows: Sequence[Row]) -> Row | None:
     """The finding to go on with; null where nothing hangs."""
-    return next((row for row in sorted_out(rows) if row["verdict"] == "hanging"), None)
+    return next((row for row in rank_findings(rows) if row["verdict"] == "hanging"), None)
 
 
 def _age(row: Row) -> dt.timedelta | None:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from toolkit.views.report.gathered import gather, timeline_of
+from toolkit.views.report.incident import collect_incident, timeline_of
 from toolkit.views.report.report import Report, report
 
-__all__ = ["Report", "gather", "report", "timeline_of"]
+__all__ = ["Report", "collect_incident", "report", "timeline_of"]

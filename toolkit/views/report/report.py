@@ -11,24 +11,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from toolkit import schema
-from toolkit.analysis.wording import at
+from toolkit.analysis.diagnosis.evidence_text import at
 from toolkit.errors import UsageError
-from toolkit.views.report.answers import MOST, answer, by_weight, is_answer, others
-from toolkit.views.report.chart import gap_chart
-from toolkit.views.report.events import event_grid
-from toolkit.views.report.grids import action_grid, evidence_grid, history_grid, span_grid
-from toolkit.views.report.html import Figure, html
-from toolkit.views.report.markdown import markdown
-from toolkit.views.report.parts import Grid, Section, named
-from toolkit.views.rows import printable
-from toolkit.views.text import summary
+from toolkit.views.findings_text import summary
+from toolkit.views.report.finding_sections import MAX_FINDINGS, answer, by_weight, is_answer, others
+from toolkit.views.report.gap_chart import gap_chart
+from toolkit.views.report.incident_timeline import event_grid
+from toolkit.views.report.report_html import Figure, html
+from toolkit.views.report.report_markdown import markdown
+from toolkit.views.report.report_parts import Grid, ReportSection, named
+from toolkit.views.report.report_tables import action_grid, evidence_grid, history_grid, log_transaction_grid
+from toolkit.views.row_formats import printable
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from toolkit.schema import Row
 
-__all__ = ["SUFFIXES", "Report", "report", "told_whole"]
+__all__ = ["SUFFIXES", "Report", "complete", "report"]
 
 SUFFIXES = (".html", ".md")
 
@@ -41,7 +41,7 @@ class Report:
     ----------
     title
         Its heading.
-    told
+    summary
         Sentences under it: when it was made, what it is of, the sum of it.
     sections
         Its content.
@@ -50,8 +50,8 @@ class Report:
     """
 
     title: str
-    told: tuple[str, ...]
-    sections: tuple[Section, ...]
+    summary: tuple[str, ...]
+    sections: tuple[ReportSection, ...]
     figure: Figure | None = field(default=None, repr=False)
 
     @cached_property
@@ -63,12 +63,12 @@ class Report:
         UsageError
             If jinja2 is not installed.
         """
-        return html(self.title, self.told, self.sections, figure=self.figure)
+        return html(self.title, self.summary, self.sections, figure=self.figure)
 
     @cached_property
     def markdown(self) -> str:
         """The same content, without the figure."""
-        return markdown(self.title, self.told, self.sections)
+        return markdown(self.title, self.summary, self.sections)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write it to a ``.html`` or ``.md`` file, whole or not at all, and return its path.
@@ -102,9 +102,9 @@ class Report:
 def report(
     findings: pd.DataFrame | Iterable[Row],
     *,
-    spans: pd.DataFrame | Iterable[Row] | None = None,
+    log_transactions: pd.DataFrame | Iterable[Row] | None = None,
     lso_timeline: pd.DataFrame | Iterable[Row] | None = None,
-    histories: pd.DataFrame | Iterable[Row] | None = None,
+    transaction_history: pd.DataFrame | Iterable[Row] | None = None,
     partitions: pd.DataFrame | Iterable[Row] | None = None,
     actions: pd.DataFrame | Iterable[Row] | None = None,
     figure: Figure | None = None,
@@ -120,12 +120,12 @@ def report(
     ----------
     findings
         ``schema.FINDINGS``; those of a recording or of ``LogDir.findings(min_held_ms=...)`` tell of what is over.
-    spans, lso_timeline, histories
-        ``schema.SPANS``, ``LSO_TIMELINE`` and ``HISTORIES`` of the same partitions and ids.
+    log_transactions, lso_timeline, transaction_history
+        ``schema.LOG_TRANSACTIONS``, ``LSO_TIMELINE`` and ``TRANSACTION_HISTORY`` of the same partitions and ids.
     partitions
         ``schema.PARTITIONS`` at several times, as a recording has them: the LSO where no log is at hand.
     actions
-        ``schema.ACTIONS``, the audit trail, of which only what is about these partitions or ids is told.
+        ``schema.ACTIONS``, the audit trail, of which only these partitions and ids are included.
     figure
         A plotly Figure for the page, or a function that gives one for ``"light"`` and for ``"dark"``; plotly's script
         (4 MB) comes along. Without it, and on paper, the page draws the LSO itself.
@@ -135,34 +135,34 @@ def report(
         Now, if null.
     """
     found = [{**dict.fromkeys(schema.FINDINGS.names), **row} for row in _rows(findings, schema.FINDINGS)]
-    chosen = told_whole(found)
-    held = Held(
-        spans=_known(spans, schema.SPANS),
+    chosen = complete(found)
+    held = ReportTables(
+        log_transactions=_known(log_transactions, schema.LOG_TRANSACTIONS),
         lso_timeline=_known(lso_timeline, schema.LSO_TIMELINE),
-        histories=_known(histories, schema.HISTORIES),
+        transaction_history=_known(transaction_history, schema.TRANSACTION_HISTORY),
         partitions=_known(partitions, schema.PARTITIONS),
         actions=_about(_known(actions, schema.ACTIONS), found),
     )
     return Report(
         title=printable(title) if title else _title(chosen or found),
-        told=tuple(_told(found, generated_at or dt.datetime.now(dt.UTC))),
+        summary=tuple(_summary(found, generated_at or dt.datetime.now(dt.UTC))),
         sections=tuple(_sections(found, chosen, held, has_figure=figure is not None)),
         figure=figure,
     )
 
 
-def told_whole(findings: Iterable[Row]) -> list[Row]:
-    """The findings that have a section of their own, the most urgent first: at most `MOST`."""
-    return [row for row in by_weight(list(findings)) if is_answer(row)][:MOST]
+def complete(findings: Iterable[Row]) -> list[Row]:
+    """The findings that have a section of their own, the most urgent first: at most `MAX_FINDINGS`."""
+    return [row for row in by_weight(list(findings)) if is_answer(row)][:MAX_FINDINGS]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class ReportTables:
     """The tables beside the findings; null where one was not given."""
 
-    spans: Sequence[Row] | None
+    log_transactions: Sequence[Row] | None
     lso_timeline: Sequence[Row] | None
-    histories: Sequence[Row] | None
+    transaction_history: Sequence[Row] | None
     partitions: Sequence[Row] | None
     actions: Sequence[Row] | None
 
@@ -197,53 +197,59 @@ def _title(rows: Sequence[Row]) -> str:
     return f"Postmortem: {shown}" if places else "Postmortem: nothing is open"
 
 
-def _told(rows: Sequence[Row], generated_at: dt.datetime) -> Iterator[str]:
+def _summary(rows: Sequence[Row], generated_at: dt.datetime) -> Iterator[str]:
     yield f"In short: {summary(rows)}."
     seen = [row["observed_at"] for row in rows if row["observed_at"]]
     as_of = f"; it tells what was so at {at(max(seen))}" if seen else ""
     yield f"Made at {at(generated_at)}{as_of}. All times are in UTC."
 
 
-def _sections(found: Sequence[Row], shown: Sequence[Row], held: Held, *, has_figure: bool) -> Iterator[Section]:
+def _sections(
+    found: Sequence[Row], shown: Sequence[Row], held: ReportTables, *, has_figure: bool
+) -> Iterator[ReportSection]:
     yield from map(answer, shown)
     rest = [row for row in found if not any(row is each for each in shown)]
     if rest:
-        yield Section(title="What else was found" if shown else "What was found", grids=(others(rest),))
+        yield ReportSection(title="What else was found" if shown else "What was found", grids=(others(rest),))
     elif not shown:
-        yield Section(title="Nothing is open", lead="No transaction is open, and no last stable offset is held.")
+        yield ReportSection(title="Nothing is open", lead="No transaction is open, and no last stable offset is held.")
     yield _done(held.actions)
     yield _timeline(shown, held, has_figure=has_figure)
     around = _around(shown, held)
     if around:
-        yield Section(title="Transactions and coordinators", grids=around)
+        yield ReportSection(title="Transactions and coordinators", grids=around)
     if shown:
-        yield Section(title="Evidence", lead="What was seen, where and when.", grids=tuple(map(evidence_grid, shown)))
-    yield Section(title="Missing and unknown", lead=printable(" ".join(_missing(shown, held))))
+        yield ReportSection(
+            title="Evidence", lead="What was seen, where and when.", grids=tuple(map(evidence_grid, shown))
+        )
+    yield ReportSection(title="Missing and unknown", lead=printable(" ".join(_missing(shown, held))))
 
 
-def _done(actions: Sequence[Row] | None) -> Section:
+def _done(actions: Sequence[Row] | None) -> ReportSection:
     title = "What was done"
     if actions is None:
-        return Section(title=title, lead="No audit trail was given.")
+        return ReportSection(title=title, lead="No audit trail was given.")
     if not actions:
-        return Section(title=title, lead="The audit trail has nothing about these partitions.")
-    return Section(title=title, grids=(action_grid(actions),))
+        return ReportSection(title=title, lead="The audit trail has nothing about these partitions.")
+    return ReportSection(title=title, grids=(action_grid(actions),))
 
 
-def _timeline(shown: Sequence[Row], held: Held, *, has_figure: bool) -> Section:
+def _timeline(shown: Sequence[Row], held: ReportTables, *, has_figure: bool) -> ReportSection:
     steps = held.lso_timeline or []
     places = {(row["topic"], row["partition"]): row for row in reversed(shown)}
     charts = [
-        gap_chart(row, steps=steps, spans=held.spans or [], looks=held.partitions or [])
+        gap_chart(row, steps=steps, log_transactions=held.log_transactions or [], samples=held.partitions or [])
         for row in reversed(places.values())
     ]
     grids = [
-        event_grid(row, lso_timeline=steps, histories=held.histories or [], actions=held.actions or [])
+        event_grid(
+            row, lso_timeline=steps, transaction_history=held.transaction_history or [], actions=held.actions or []
+        )
         for row in shown
         if row["producer_id"] is not None
     ]
     lead = "" if grids or has_figure else "Nothing was open, so there is nothing to tell."
-    return Section(
+    return ReportSection(
         title="Timeline",
         lead=lead,
         grids=tuple(grids),
@@ -252,24 +258,28 @@ def _timeline(shown: Sequence[Row], held: Held, *, has_figure: bool) -> Section:
     )
 
 
-def _around(shown: Sequence[Row], held: Held) -> tuple[Grid, ...]:
+def _around(shown: Sequence[Row], held: ReportTables) -> tuple[Grid, ...]:
     grids: list[Grid] = []
     for row in shown:
-        grids += [span_grid(held.spans, row)] if held.spans else []
-        grids += [history_grid(held.histories, row)] if held.histories and row["producer_id"] is not None else []
+        grids += [log_transaction_grid(held.log_transactions, row)] if held.log_transactions else []
+        grids += (
+            [history_grid(held.transaction_history, row)]
+            if held.transaction_history and row["producer_id"] is not None
+            else []
+        )
     return tuple({grid.title: grid for grid in grids if grid.rows}.values())
 
 
-def _missing(shown: Sequence[Row], held: Held) -> Iterator[str]:
+def _missing(shown: Sequence[Row], held: ReportTables) -> Iterator[str]:
     optional = {"partitions"} if held.lso_timeline is not None else set()
-    not_given = [name for name in Held.__slots__ if getattr(held, name) is None and name not in optional]
+    not_given = [name for name in ReportTables.__slots__ if getattr(held, name) is None and name not in optional]
     if not_given:
-        yield f"Not given, so not told: {', '.join(not_given)}."
+        yield f"Not included: {', '.join(not_given)}."
     missing = [f"{named(row)}: {text}" for row in shown for text in row["missing"]]
     missing += [f"{named(row)}: {row['error']}" for row in shown if row["error"] and row["error"] not in row["missing"]]
-    for name in Held.__slots__:
+    for name in ReportTables.__slots__:
         errors = dict.fromkeys(
             row["error"] for row in getattr(held, name) or () if name != "actions" and row.get("error")
         )
         missing += [f"{name}: {error}" for error in errors]
-    yield f"What could not be read or asked: {'; '.join(missing)}." if missing else "No verdict lacks anything."
+    yield f"Not read: {'; '.join(missing)}." if missing else "No verdict lacks anything."

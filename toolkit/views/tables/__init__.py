@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from toolkit.views.tables.shown import Shown, show
+from toolkit.views.tables.show_table import TableView, show
 
-__all__ = ["Shown", "show"]
+__all__ = ["TableView", "show"]

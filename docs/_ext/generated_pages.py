@@ -1,0 +1,49 @@
+"""Pages that are written from the code at each build: tables, commands, symptoms; and the notebooks, copied."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from command_pages import command_pages
+from notebook_pages import notebook_pages
+from symptom_pages import symptom_pages
+from table_pages import table_pages
+
+__all__ = ["setup"]
+
+
+def setup(app: Any) -> dict[str, bool]:
+    """Write them before Sphinx looks for its sources."""
+    app.connect("config-inited", lambda app, config: _write(Path(app.srcdir)))
+    app.connect("source-read", _link_notebooks)
+    return {"parallel_read_safe": True}
+
+
+def _write(source: Path) -> None:
+    for folder, pages in {
+        "reference/tables": table_pages(),
+        "reference/commands": command_pages(),
+        "symptoms": symptom_pages(),
+        "notebooks": notebook_pages(),
+    }.items():
+        _fill(source / folder, pages)
+
+
+def _fill(folder: Path, pages: Mapping[str, str]) -> None:
+    """The folder with these pages and no others; what has not changed keeps its time, so that Sphinx reads it once."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for left in {path.name for path in folder.iterdir()} - pages.keys():
+        shutil.rmtree(folder / left, ignore_errors=True) if (folder / left).is_dir() else (folder / left).unlink()
+    for name, text in pages.items():
+        path = folder / name
+        if not path.exists() or path.read_text() != text:
+            path.write_text(text)
+
+
+def _link_notebooks(app: Any, docname: str, source: list[str]) -> None:
+    """In the repository the notebooks lie beside docs/; in the site, in it."""
+    if "/" not in docname:
+        source[0] = source[0].replace("](../notebooks/", "](notebooks/")

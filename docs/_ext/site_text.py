@@ -1,0 +1,41 @@
+"""What pages take from the code: sentences of verdicts and causes, and the staged incidents that show them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from tests.incident_matrix import VERSIONS, cells_in_page
+from toolkit.analysis.diagnosis.cause_table import CAUSES
+from toolkit.analysis.diagnosis.verdicts import PREPARE_GRACE, TIMEOUT_GRACE, VERDICTS
+from toolkit.lab.incidents import INCIDENTS
+
+__all__ = ["substitutions"]
+
+
+def substitutions() -> dict[str, object]:
+    """Names that a page may use, as in ``{{ verdict.hanging }}`` and ``{{ cause["never-added"] }}``."""
+    return {
+        "verdict": dict(VERDICTS),
+        "cause": dict(CAUSES),
+        "staged": {verdict: _staged(verdict) for verdict in VERDICTS},
+        "timeout_grace": f"{TIMEOUT_GRACE.seconds} s",
+        "prepare_grace": f"{PREPARE_GRACE.seconds} s",
+    }
+
+
+def _staged(verdict: str) -> str:
+    """The incidents that get a verdict, and on which versions."""
+    cells = cells_in_page()
+    lines = [
+        f"| {incident.what} | {', '.join(versions)} |"
+        for name, incident in INCIDENTS.items()
+        if (versions := [each for each in VERSIONS if _has(cells, name, each, verdict)])
+    ]
+    if not lines:
+        return "None: it is the end of others."
+    return "\n".join(["| staged on real brokers | Kafka |", "| --- | --- |", *lines])
+
+
+def _has(cells: Mapping[tuple[str, str], str], name: str, version: str, verdict: str) -> bool:
+    return verdict in re.findall(r"`(\w+)`", cells[name, version])

@@ -1,0 +1,66 @@
+"""The docs site: ``sphinx-build -W --keep-going -b dirhtml docs build/docs``.
+
+``-D nb_execution_mode=off`` leaves out what runs the notebooks, and so their outputs.
+"""
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE / "_ext"), str(HERE.parent)]
+
+from plotly.offline import get_plotlyjs
+from site_text import substitutions
+
+import toolkit
+from toolkit.schema.docs_links import DOCS_URL
+
+project = "kafka-txn-toolkit"
+author = "the kafka-txn-toolkit maintainers"
+copyright = "the kafka-txn-toolkit maintainers, Apache-2.0"
+version = release = toolkit.__version__
+
+extensions = [
+    "generated_pages",
+    "myst_nb",
+    "numpydoc",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx_copybutton",
+    "sphinx_design",
+]
+templates_path = ["_templates"]
+exclude_patterns = ["_ext", "_static", "_templates"]
+default_role = "py:obj"
+smartquotes = False  # it would make one dash of the two of an option
+
+myst_enable_extensions = ["colon_fence", "deflist", "substitution"]
+myst_heading_anchors = 3
+myst_substitutions = substitutions()
+
+nb_execution_mode = "force"
+nb_execution_raise_on_error = True
+nb_execution_timeout = 600
+nb_merge_streams = True
+nb_ipywidgets_js = {}
+os.environ.setdefault("KAFKA_TXN_AUDIT_FILE", str(Path(tempfile.mkdtemp(prefix="kafka-txn-docs-")) / "audit.jsonl"))
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(HERE.parent), os.environ.get("PYTHONPATH")]))
+
+toc_object_entries_show_parents = "hide"
+autodoc_typehints = "none"  # numpydoc has them
+autosummary_generate = True
+numpydoc_show_class_members = False
+
+html_theme = "pydata_sphinx_theme"
+html_title = "kafka-txn"
+html_baseurl = DOCS_URL
+html_static_path = ["_static"]
+(HERE / "_static/plotly.min.js").write_text(get_plotlyjs())  # once for the site, not in each notebook
+html_context = {"default_mode": "auto"}
+html_show_sourcelink = False
+html_favicon = "_static/favicon.svg"
+html_sidebars = {"quickstart": []}
+html_css_files = ["site.css"]
+html_theme_options = {"show_toc_level": 2, "navigation_with_keys": False, "header_links_before_dropdown": 7}

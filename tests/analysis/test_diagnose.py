@@ -1,0 +1,376 @@
+"""The verdict table and what a pure rule can fall into."""
+
+import datetime as dt
+from dataclasses import replace
+
+import pytest
+
+from tests.analysis.build import COMPLETE, NOW, ago, observation, only, partition, producer, transaction, twice
+from toolkit.analysis.diagnosis.diagnose import findings
+from toolkit.analysis.diagnosis.observation import Coverage, FirstBatch, Observation
+from toolkit.analysis.diagnosis.verdicts import RULES, VERDICTS
+from toolkit.schema import Row
+
+ELSEWHERE = (("payments", 2),)
+
+
+def verdict(observations: list[Observation]) -> str:
+    return str(only(findings(observations))["verdict"])
+
+
+# The verdict table, row by row
+
+
+@pytest.mark.parametrize(
+    ("owner", "expected"),
+    [
+        (transaction(), "ongoing"),
+        (transaction(start_time=ago(minutes=20), timeout_ms=3_600_000), "long"),
+        (transaction(start_time=ago(minutes=2)), "overdue"),
+        (transaction(state="PrepareCommit"), "ending"),
+        (transaction(state="PrepareAbort", epoch=1), "ending"),
+        (transaction(state="PrepareCommit", last_update_time=ago(minutes=5)), "stuck_ending"),
+        (transaction(timeout_ms=2**31 - 1, start_time=ago(days=30)), "prepared"),
+        (None, "hanging"),
+        (transaction(state="Empty", on=()), "hanging"),
+        (transaction(state="CompleteCommit", on=()), "hanging"),
+        (transaction(state="CompleteAbort", on=()), "hanging"),
+        (transaction(state="Dead", on=()), "hanging"),
+        (transaction(on=ELSEWHERE), "hanging"),
+        (transaction(epoch=1, on=ELSEWHERE), "hanging"),
+        (transaction(epoch=1, last_update_time=ago(seconds=10)), "hanging"),
+        (transaction(epoch=1), "unknown"),
+    ],
+)
+def test_the_table(owner: Row | None, expected: str) -> None:
+    assert verdict(twice(observation(*([owner] if owner else [])))) == expected
+
+
+def test_every_verdict_is_explained_and_every_rule_names_one() -> None:
+    assert {rule.verdict for rule in RULES} <= VERDICTS.keys()
+
+
+def test_a_hanging_finding_says_who_why_and_what_is_safe() -> None:
+    first_batch = FirstBatch(
+        base_offset=100,
+        last_offset=104,
+        producer_id=7,
+        producer_epoch=0,
+        base_timestamp=ago(hours=2),
+        log_append_time=False,
+    )
+    row = only(
+        findings(
+            twice(
+                observation(transaction(state="CompleteAbort", on=()), first_batches={("orders", 0, 100): first_batch})
+            )
+        )
+    )
+    assert row["reason"] == (
+        'coordinator 3: id "payments-7" is CompleteAbort, so nobody will ever end this transaction '
+        "(seen twice, 5 s apart; all 3 brokers answered)."
+    )
+    assert row["remedy"] == "kafka-txn abort --topic orders --partition 0 --start-offset 100"
+    assert (row["opened_at"], row["opened_at_clock"]) == (ago(hours=2), "producer")
+    assert (row["queue_position"], row["offsets_held"], row["missing"]) == (1, 50, [])
+    seen = {(entry["source"], entry["name"]): entry["value"] for entry in row["evidence"]}
+    assert seen["DescribeTransactions", "state"] == "CompleteAbort"
+    assert seen["DescribeProducers", "current_txn_start_offset"] == "100"
+    assert seen["observations", "observations"] == "2"
+
+
+def test_one_look_says_so() -> None:
+    row = only(findings([observation()]))
+    assert row["verdict"] == "hanging"
+    assert "seen once" in row["reason"]
+    assert ("observations", "1") in {(entry["name"], entry["value"]) for entry in row["evidence"]}
+
+
+def test_held_partition_with_nothing_open_is_unreplicated() -> None:
+    row = only(findings([observation(producers=[], partitions=[partition(isr=[1], log_end_offset=151)])]))
+    assert (row["verdict"], row["producer_id"]) == ("unreplicated", None)
+    assert "in sync 1 of 2" in row["remedy"]
+
+
+def test_nothing_held_gets_a_row_only_when_asked() -> None:
+    one = observation(producers=[], partitions=[partition(lso=150)])
+    assert findings([one]) == []
+    assert only(findings([one], requested=[("orders", 0)]))["verdict"] == "clear"
+
+
+def test_several_open_transactions_come_in_the_order_in_which_they_hold_the_lso() -> None:
+    producers = [producer(9, start=140), producer(7, start=100), producer(8, start=120)]
+    owners = [transaction(8, transactional_id="healthy")]
+    rows = findings(twice(observation(*owners, producers=producers)))
+    assert [(row["queue_position"], row["producer_id"], row["verdict"]) for row in rows] == [
+        (1, 7, "hanging"),
+        (2, 8, "ongoing"),
+        (3, 9, "hanging"),
+    ]
+
+
+def test_an_open_transaction_that_has_written_nothing_holds_nothing() -> None:
+    row = only(findings([observation(transaction(), producers=[], partitions=[partition(lso=150)])]))
+    assert (row["verdict"], row["queue_position"], row["start_offset"]) == ("ongoing", None, None)
+
+
+# Pitfalls
+
+
+def test_p1_missing_rights_make_it_unknown_and_name_the_right() -> None:
+    gap = "DESCRIBE on TransactionalId 'payments-7'"
+    row = only(findings(twice(observation(coverage=Coverage(brokers=(1, 2, 3), gaps=(gap,))))))
+    assert (row["verdict"], row["missing"]) == ("unknown", [gap])
+    assert "abort --topic" not in row["remedy"]
+
+
+def test_p1_topics_that_may_be_hidden_are_a_finding_of_the_whole_cluster() -> None:
+    hidden = replace(COMPLETE, topic_gaps=("DESCRIBE on Topic '*'",))
+    row = only(findings([observation(producers=[], partitions=[partition(lso=150)], coverage=hidden)]))
+    assert (row["topic"], row["verdict"], row["missing"]) == (None, "unknown", ["DESCRIBE on Topic '*'"])
+
+
+def test_p2_a_gap_in_any_look_is_a_gap() -> None:
+    gap = replace(COMPLETE, gaps=("broker 2 did not answer ListTransactions: COORDINATOR_LOAD_IN_PROGRESS",))
+    first, second = twice(observation())
+    assert verdict([replace(first, coverage=gap), second]) == "unknown"
+    assert verdict([first, replace(second, coverage=gap)]) == "unknown"
+
+
+@pytest.mark.parametrize("clock", [ago(days=7), NOW + dt.timedelta(minutes=50), None])
+def test_p3_p4_the_producers_clock_decides_nothing(clock: dt.datetime | None) -> None:
+    assert verdict([observation(transaction(), producers=[producer(last_timestamp=clock)])]) == "ongoing"
+    assert verdict(twice(observation(producers=[producer(last_timestamp=clock)]))) == "hanging"
+
+
+def test_p6_a_transaction_that_ends_between_two_requests_is_no_finding() -> None:
+    done = transaction(state="CompleteCommit", on=())
+    rows = findings([observation(done, after=[producer(start=None)], partitions_after=[partition(lso=150)])])
+    assert rows == []
+
+
+def test_p6_the_next_transaction_of_the_same_producer_is_another_one() -> None:
+    done = transaction(state="CompleteCommit", on=())
+    row = only(findings([observation(done, after=[producer(start=130)], partitions_after=[partition(lso=130)])]))
+    assert row["verdict"] == "ending"
+
+
+def test_p6_looks_that_disagree_prove_nothing() -> None:
+    first, second = twice(observation(transaction()))
+    assert verdict([first, replace(second, transactions=[transaction(state="CompleteAbort", on=())])]) == "unknown"
+
+
+def test_p6_open_in_the_last_look_only_is_not_yet_hanging() -> None:
+    first, second = twice(observation())
+    first = replace(first, producers=[], producers_after=[])
+    assert verdict([first, second]) == "unknown"
+
+
+def test_p6_a_fence_in_progress_looks_superseded_until_it_is_logged() -> None:
+    """The coordinator raises the epoch before it writes PrepareAbort; the state still reads Ongoing.
+
+    Once seen over seconds, in both looks, while the log of the coordinator waited for a dead follower.
+    """
+    row = only(findings(twice(observation(transaction(epoch=1)))))
+    assert row["verdict"] == "unknown"
+    assert "__transaction_state-33" in row["missing"][0]
+
+
+def test_p7_a_followers_answer_is_no_proof() -> None:
+    assert verdict(twice(observation(producers=[producer(broker_id=2)]))) == "unknown"
+
+
+def test_p7_a_leader_that_moved_during_the_look_is_no_proof() -> None:
+    assert verdict(twice(observation(partitions_after=[partition(leader_epoch=5)]))) == "unknown"
+
+
+def test_p8_p22_an_lso_that_moves_is_traffic_not_a_replication_trouble() -> None:
+    moving = observation(producers=[], partitions_after=[partition(lso=120)])
+    assert verdict([moving]) == "ending"
+
+
+def test_p9_the_transactions_own_timeout_decides_not_a_fixed_one() -> None:
+    flink = transaction(start_time=ago(minutes=50), timeout_ms=3_600_000)
+    row = only(findings([observation(flink)]))
+    assert (row["verdict"], row["expires_at"]) == ("long", NOW + dt.timedelta(minutes=10))
+
+
+def test_p10_overdue_points_to_the_coordinator_never_to_a_marker() -> None:
+    row = only(findings([observation(transaction(start_time=ago(minutes=5)))]))
+    assert row["verdict"] == "overdue"
+    assert "coordinator 3" in row["remedy"]
+    assert "kafka-txn abort" not in row["remedy"]
+
+
+def test_p10_the_coordinators_abort_interval_is_not_overdue() -> None:
+    assert verdict([observation(transaction(start_time=ago(seconds=70)))]) == "ongoing"
+
+
+@pytest.mark.parametrize("owner", [transaction(timeout_ms=2**31 - 1), transaction(timeout_ms=2**31 - 1, on=ELSEWHERE)])
+def test_p11_two_phase_commit_never_expires_and_is_never_hanging(owner: Row) -> None:
+    row = only(findings(twice(observation(owner))))
+    assert row["verdict"] in {"prepared", "unknown"}
+    assert row["expires_at"] is None
+    assert "external coordinator" in row["remedy"]
+
+
+def test_p12_transaction_version_2_ends_with_the_next_epoch() -> None:
+    ending = transaction(state="PrepareCommit", epoch=1)
+    assert verdict([observation(ending)]) == "ending"
+
+
+def test_p16_p17_an_expired_id_leaves_an_orphan() -> None:
+    row = only(findings(twice(observation())))
+    assert (row["verdict"], row["transactional_id"]) == ("hanging", None)
+    assert "no transactional id has producer 7" in row["reason"]
+
+
+def test_p18_the_start_may_lie_below_the_log_start() -> None:
+    deleted = partition(lso=6, log_start_offset=9)
+    row = only(findings(twice(observation(partitions=[deleted], producers=[producer(start=0)]))))
+    assert (row["verdict"], row["start_offset"], row["last_stable_offset"]) == ("hanging", 0, 6)
+
+
+def test_p19_a_first_batch_of_somebody_else_opens_nothing() -> None:
+    stranger = FirstBatch(
+        base_offset=103,
+        last_offset=104,
+        producer_id=99,
+        producer_epoch=0,
+        base_timestamp=ago(hours=2),
+        log_append_time=False,
+    )
+    assert only(findings([observation(first_batches={("orders", 0, 100): stranger})]))["opened_at"] is None
+
+
+def test_p20_a_partition_that_could_not_be_read_is_a_row_and_the_rest_is_judged() -> None:
+    denied = "TOPIC_AUTHORIZATION_FAILED: not authorized"
+    failed = producer(start=None, partition=1, producer_id=None, error=denied)
+    rows = findings(twice(observation(partitions=[partition(), partition(number=1)], producers=[producer(), failed])))
+    assert [(row["partition"], row["verdict"], row["missing"]) for row in rows] == [
+        (0, "hanging", []),
+        (1, "unknown", [denied]),
+    ]
+
+
+def test_a_partition_that_recovers_within_the_look_and_holds_nothing_is_no_finding() -> None:
+    """Seen on a broker with new topics: NOT_LEADER_OR_FOLLOWER for a moment made whole clusters `unknown`."""
+    moved = partition(lso=None, hw=None, error="NOT_LEADER_OR_FOLLOWER: not yet")
+    settled = observation(partitions=[moved], partitions_after=[partition(lso=150)], producers=[], after=[])
+    assert findings([settled]) == []
+    held = observation(partitions=[moved], partitions_after=[partition()], producers=[], after=[producer()])
+    assert verdict([held]) == "unknown"
+
+
+def test_p21_an_id_that_could_not_be_described_is_unknown() -> None:
+    row = only(findings(twice(observation(transaction(state=None, error="REQUEST_TIMED_OUT: no answer")))))
+    assert row["verdict"] == "unknown"
+    assert "REQUEST_TIMED_OUT" in row["missing"][0]
+
+
+def test_p23_a_start_in_the_future_gives_no_age_and_is_said() -> None:
+    row = only(findings([observation(transaction(start_time=NOW + dt.timedelta(minutes=3)))]))
+    assert row["verdict"] == "ongoing"
+    assert ("coordinator_ahead_by_at_least", "3 min") in {(e["name"], e["value"]) for e in row["evidence"]}
+
+
+def test_p25_transaction_state_itself_is_never_aborted() -> None:
+    tsl = partition("__transaction_state")
+    row = only(findings(twice(observation(partitions=[tsl], producers=[producer(topic="__transaction_state")]))))
+    assert row["verdict"] == "unknown"
+
+
+def test_p25_a_marker_on_consumer_offsets_says_what_it_drops() -> None:
+    offsets = partition("__consumer_offsets")
+    row = only(findings(twice(observation(partitions=[offsets], producers=[producer(topic="__consumer_offsets")]))))
+    assert "offsets in it are dropped" in row["remedy"]
+
+
+# Contradictions
+
+
+def test_a_coordinator_behind_the_partition_is_stale_not_a_proof() -> None:
+    assert (
+        verdict(twice(observation(transaction(state="CompleteAbort", on=()), producers=[producer(epoch=3)])))
+        == "unknown"
+    )
+    assert verdict(twice(observation(transaction(), producers=[producer(epoch=3)]))) == "unknown"
+
+
+def test_two_coordinators_for_one_producer_prove_nothing() -> None:
+    other = transaction(state="CompleteAbort", on=(), coordinator_id=2)
+    row = only(findings(twice(observation(transaction(), other))))
+    assert row["verdict"] == "unknown"
+    assert "coordinator 3" in row["missing"][0]
+    assert "coordinator 2" in row["missing"][0]
+
+
+def test_prepare_that_no_longer_expects_this_partition_waits_for_its_end() -> None:
+    assert verdict(twice(observation(transaction(state="PrepareCommit", on=ELSEWHERE)))) == "unknown"
+
+
+def test_a_dead_epoch_below_a_live_one_is_told_and_never_aborted() -> None:
+    first = FirstBatch(
+        base_offset=100,
+        last_offset=100,
+        producer_id=7,
+        producer_epoch=0,
+        base_timestamp=ago(hours=2),
+        log_append_time=True,
+    )
+    row = only(
+        findings(
+            [
+                observation(
+                    transaction(epoch=1), producers=[producer(epoch=1)], first_batches={("orders", 0, 100): first}
+                )
+            ]
+        )
+    )
+    assert (row["verdict"], row["cause"]) == ("ongoing", "mixed epochs in one transaction")
+    assert "Never an abort marker" in row["remedy"]
+
+
+def test_a_prepare_seen_for_over_a_minute_is_stuck_even_without_its_log() -> None:
+    observations = twice(observation(transaction(state="PrepareAbort")), apart=61)
+    assert verdict(observations) == "stuck_ending"
+    row = only(findings(observations))
+    assert "for 1 min 1 s" in row["reason"]
+    assert "Never an abort marker" in row["remedy"]
+
+
+def test_a_second_look_over_fewer_partitions_keeps_the_rest_of_the_first() -> None:
+    wide = observation(
+        transaction(8, transactional_id="fine", on=(("orders", 1),)),
+        partitions=[partition(), partition(number=1)],
+        producers=[producer(), producer(8, partition=1)],
+    )
+    narrow = replace(observation(), observed_at=NOW + dt.timedelta(seconds=5))
+    assert [(row["partition"], row["verdict"]) for row in findings([wide, narrow])] == [(0, "hanging"), (1, "ongoing")]
+
+
+def from_files(one: Observation, *doubts: str) -> Observation:
+    """The same as read from log directories."""
+    return replace(one, from_files=True, doubts={("orders", 0, 7): doubts} if doubts else {})
+
+
+def test_what_speaks_against_files_is_missing_and_nothing_is_called_hanging() -> None:
+    doubt = "proof that orders-0 is as new as __transaction_state-33"
+    row = only(findings([from_files(observation(transaction(state="Empty", on=())), doubt)]))
+    assert (row["verdict"], row["missing"]) == ("unknown", [doubt])
+    assert "abort --topic" not in row["remedy"]
+
+
+def test_a_verdict_from_files_names_whose_and_how_old_they_are() -> None:
+    row = only(findings([from_files(observation(transaction(state="Empty", on=())))]))
+    assert row["verdict"] == "hanging"
+    assert "read from the files of brokers 1, 2, 3 as of 2026-11-21 12:00:00 UTC" in row["reason"]
+    sources = {entry["source"] for entry in row["evidence"]}
+    assert sources.isdisjoint({"ListOffsets", "DescribeProducers", "Fetch"})
+
+
+@pytest.mark.parametrize(("told", "expected"), [(ago(seconds=280), "ongoing"), (ago(seconds=100), "overdue")])
+def test_files_tell_of_a_coordinator_only_up_to_what_it_wrote_last(told: dt.datetime, expected: str) -> None:
+    """A copy may be much older than the time its files were written at: nothing is overdue by that time alone."""
+    row = transaction(start_time=ago(seconds=300), observed_at=told)
+    assert only(findings([from_files(observation(row))]))["verdict"] == expected

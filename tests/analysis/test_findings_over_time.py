@@ -1,0 +1,216 @@
+"""Findings of a recording over time, and beside those of a log."""
+
+import datetime as dt
+from typing import Any
+
+import pytest
+
+from tests.analysis.build import NOW
+from toolkit.analysis.history.findings_over_time import (
+    observation_times,
+    over_time,
+)
+from toolkit.analysis.history.merged_findings import merge_findings
+from toolkit.schema import FINDINGS, Row
+from toolkit.schema.derived import OBSERVATION_TIMES
+
+EVERY = 10  # seconds
+
+
+def due(number: int) -> dt.datetime:
+    return NOW + dt.timedelta(seconds=EVERY * number)
+
+
+def sample(number: int, error: str | None = None, *, topic_gaps: Any = ()) -> Row:
+    return {"sampled_at": due(number), "interval_ms": EVERY * 1000, "topic_gaps": list(topic_gaps), "error": error}
+
+
+def seen(number: int, verdict: str = "hanging", **fields: Any) -> Row:
+    return {
+        **dict.fromkeys(FINDINGS.names),
+        "topic": "orders", "partition": 0, "queue_position": 1, "producer_id": 7, "producer_epoch": 0, "start_offset":
+        100, "verdict": verdict, "reason": f"It is, look {number}.", "remedy": "Do what is right.", "missing": [],
+        "evidence": [], "sampled_at": due(number), "observed_at": due(number) + dt.timedelta(seconds=1), **fields,
+    }  # fmt: skip
+
+
+def told(*rows: Row, samples: Any = range(10)) -> list[Row]:
+    """What is told where these looks were taken: numbers, or rows."""
+    known = {
+        observation["sampled_at"]: observation
+        for observation in observation_times(each if isinstance(each, dict) else sample(each) for each in samples)
+    }
+    found = over_time({**row, **known[row["sampled_at"]]} for row in rows if row["sampled_at"] in known)
+    FINDINGS.arrow(found)
+    return found
+
+
+def only(rows: list[Row]) -> Row:
+    (row,) = rows
+    return row
+
+
+def entries(row: Row) -> list[tuple[str, str]]:
+    return [(entry["name"], entry["value"]) for entry in row["evidence"]]
+
+
+def test_one_row_from_the_first_look_that_saw_it_to_the_first_that_did_not() -> None:
+    row = only(told(seen(2, "ongoing"), seen(3), seen(4, cause="late-after-commit")))
+    assert (row["held_from"], row["held_to"], row["held_ms"]) == (due(2), due(5), 30_000)
+    last = {
+        "verdict": "ended",
+        "reason": "The look of 2026-11-21 12:00:50 UTC did not see it any more. "
+        "Last seen open at 2026-11-21 12:00:41 UTC. While it was open it was hanging: It is, look 4.",
+        "cause": "late-after-commit",
+        "remedy": "None: it has ended.",
+        "queue_position": None,
+        "observed_at": due(5),
+    }
+    assert {name: row[name] for name in last} == last
+    assert entries(row) == [
+        ("verdict", "ongoing: It is, look 2."),
+        ("verdict", "hanging: It is, look 3."),
+        ("gone", "the look of 2026-11-21 12:00:50 UTC did not see it"),
+        ("verdict_before", "hanging"),
+    ]
+
+
+def test_what_the_last_look_saw_is_still_there() -> None:
+    row = only(told(seen(8), seen(9)))
+    assert (row["held_from"], row["held_to"], row["held_ms"], row["queue_position"]) == (due(8), None, 11_000, 1)
+
+
+def test_what_it_knows_of_its_own_beginning_and_end_counts() -> None:
+    row = only(told(seen(3), seen(4, held_from=due(1)), seen(5)))
+    assert (row["held_from"], row["held_ms"]) == (due(1), 50_000)
+    row = only(told(seen(3), seen(4, "ending", held_to=due(4))))
+    assert (row["held_to"], row["held_ms"]) == (due(4), 10_000)
+
+
+def test_what_stood_behind_another_holds_from_when_it_is_the_first() -> None:
+    first, second = told(seen(1), seen(1, producer_id=8, start_offset=105, queue_position=2),
+                         seen(2, producer_id=8, start_offset=105, transactional_id="payments"))  # fmt: skip
+    assert (first["held_to"], second["held_from"], second["held_to"]) == (due(2), due(2), due(3))
+    assert second["transactional_id"] == "payments"
+    never = only(told(seen(1, queue_position=2), seen(2, queue_position=2)))
+    assert (never["held_from"], never["held_to"], never["held_ms"]) == (None, None, None)
+    assert entries(never)[-2][0] == "gone"
+    assert (never["verdict"], never["held_to"]) == ("ended", None)
+
+
+def test_looks_that_failed_are_told_and_nothing_is_taken_to_have_ended_in_them() -> None:
+    failed = [sample(3, "TIMED_OUT: nobody answered."), sample(4, "TIMED_OUT: nobody answered.")]
+    row = only(told(seen(2), seen(5), samples=[0, 1, 2, *failed, 5, 6]))
+    assert (row["held_from"], row["held_to"]) == (due(2), due(6))
+    assert ("missed", "2 looks after 2026-11-21 12:00:20 UTC failed (TIMED_OUT)") in entries(row)
+    row = only(told(seen(2), samples=[0, 1, 2, *failed]))
+    assert row["held_to"] is None
+    assert ("missed", "2 looks after 2026-11-21 12:00:20 UTC failed (TIMED_OUT)") in entries(row)
+
+
+def test_a_time_without_looks_is_told() -> None:
+    row = only(told(seen(2), seen(7), samples=[0, 1, 2, 7, 8]))
+    assert (row["held_from"], row["held_to"]) == (due(2), due(8))
+    assert ("missed", "no look from 2026-11-21 12:00:20 UTC for 50 s") in entries(row)
+    row = only(told(seen(2), samples=[0, 1, 2, 7, 8]))
+    assert row["held_to"] == due(7)
+    assert ("missed", "no look from 2026-11-21 12:00:20 UTC for 50 s") in entries(row)
+
+
+def test_a_look_that_could_not_read_the_partition_says_nothing_of_it() -> None:
+    unread = seen(3, "unknown", producer_id=None, start_offset=None, queue_position=None, error="NOT_LEADER: moved.")
+    row, of_partition = told(seen(2), unread, seen(4))
+    assert (row["held_from"], row["held_to"]) == (due(2), due(5))
+    assert ("missed", "the look of 2026-11-21 12:00:30 UTC could not read the partition (NOT_LEADER)") in entries(row)
+    assert (of_partition["verdict"], of_partition["held_from"]) == ("unknown", None)
+    row = told(seen(2), unread)[0]
+    assert row["held_to"] == due(4)
+
+
+def test_one_that_comes_back_is_told_as_such() -> None:
+    row = only(told(seen(2), seen(5)))
+    assert (row["held_from"], row["held_to"]) == (due(2), due(6))
+    assert [name for name, _ in entries(row)] == ["verdict", "gone", "verdict", "gone", "verdict_before"]
+
+
+def test_a_superseding_epoch_does_not_end_it() -> None:
+    """Once the new epoch has written, brokers show only that epoch, with the old start offset."""
+    row = only(told(seen(8), seen(9, "ongoing", producer_epoch=1)))
+    assert (row["verdict"], row["producer_epoch"], row["held_from"], row["held_to"]) == ("ongoing", 1, due(8), None)
+
+
+def test_what_holds_nothing_is_not_told() -> None:
+    assert told(seen(2, "clear", producer_id=None, start_offset=None, queue_position=None)) == []
+    assert told(seen(2, "ongoing", start_offset=None, queue_position=None)) == []
+    waits = seen(2, "unreplicated", producer_id=None, start_offset=None, queue_position=None)
+    assert only(told(waits))["verdict"] == "unreplicated"
+    assert told(seen(3), samples=[0, 1, 2]) == [], "a look that was not finished is none"
+
+
+def test_looks_in_their_order() -> None:
+    found = observation_times([sample(2), sample(1, "DOWN: all."), sample(0), sample(9)])
+    OBSERVATION_TIMES.arrow(found)
+    assert [(row["sampled_at"], row["next_sampled_at"]) for row in found] == [
+        (due(0), due(2)),
+        (due(2), due(9)),
+        (due(9), None),
+    ]
+    assert [row["missed"] is None for row in found] == [False, False, True]
+    assert observation_times([]) == observation_times([sample(1, "DOWN: all.")]) == []
+
+
+# Beside the findings of a log.
+
+
+def of_log(**fields: Any) -> Row:
+    row = {name: value for name, value in seen(0).items() if name != "sampled_at"}
+    times = {"held_from": due(1), "held_to": due(6), "held_ms": 50_000}
+    return {**row, "verdict": "ended", "reason": "It ended.", "remedy": "None: it has ended.", "queue_position": None,
+            **times, **fields}  # fmt: skip
+
+
+def test_the_log_knows_the_times_and_the_recording_what_was_said() -> None:
+    row = only(
+        merge_findings(
+            [of_log()], told(seen(2, transactional_id="payments", cause="late-after-commit", high_watermark=5))
+        )
+    )
+    assert (row["verdict"], row["remedy"], row["transactional_id"], row["cause"]) == (
+        "ended",
+        "None: it has ended.",
+        "payments",
+        "late-after-commit",
+    )
+    seen_open = "Last seen open at 2026-11-21 12:00:21 UTC. While it was open it was hanging."
+    assert row["reason"] == f"It ended. {seen_open}"
+    assert (row["held_from"], row["held_to"], row["held_ms"]) == (due(1), due(6), 50_000)
+    assert row["high_watermark"] is None
+    assert ("verdict", "hanging: It is, look 2.") in entries(row)
+
+
+def test_what_a_log_alone_cannot_judge_the_recording_does() -> None:
+    still = of_log(verdict="unknown", missing=["an answer"], held_to=None, held_ms=90_000)
+    row = only(merge_findings([still], told(seen(9, high_watermark=5))))
+    assert (row["verdict"], row["missing"], row["remedy"], row["queue_position"]) == (
+        "hanging",
+        [],
+        "Do what is right.",
+        1,
+    )
+    assert (row["held_from"], row["held_to"], row["held_ms"], row["high_watermark"]) == (due(1), None, 90_000, 5)
+    row = only(merge_findings([of_log(held_from=None, held_ms=None)], told(seen(2))))
+    assert (row["held_from"], row["held_ms"]) == (due(2), 40_000)
+
+
+@pytest.mark.parametrize("fields", [{"start_offset": 101}, {"producer_id": 8}, {"partition": 1}])
+def test_what_only_one_of_them_tells_stays_as_it_is(fields: Any) -> None:
+    recorded = told(seen(2, **fields))
+    rows = merge_findings([of_log()], recorded)
+    assert sorted(map(repr, rows)) == sorted(map(repr, [of_log(), *recorded]))
+    waits = told(seen(2, "unreplicated", producer_id=None, start_offset=None, queue_position=None))
+    assert len(merge_findings([of_log()], waits)) == 2
+
+
+def test_several_epochs_of_one_transaction_are_one_with_what_was_said_last() -> None:
+    row = only(merge_findings([of_log()], told(seen(2), seen(3, "ongoing", producer_epoch=1))))
+    assert row["reason"].endswith("While it was open it was ongoing.")

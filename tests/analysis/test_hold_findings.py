@@ -1,0 +1,333 @@
+"""Holds to findings: who was behind a hold, why, and what is told of it."""
+
+import datetime as dt
+from typing import Any
+
+import pytest
+
+from tests.analysis.build import NOW
+from tests.analysis.logged import at
+from toolkit.analysis.history.attribution import attribute
+from toolkit.analysis.history.hold_findings import by_producer, held_findings, stretch
+from toolkit.schema import FINDINGS, TRANSACTION_HISTORY, Row
+from toolkit.schema.derived import LSO_HOLDS
+
+HERE = [{"topic": "orders", "partition": 0}]
+ELSEWHERE = [{"topic": "orders", "partition": 1}]
+
+
+def hold(**fields: Any) -> Row:
+    """Producer 7 from second 0 to 120, at offsets 100 to 110."""
+    return {
+        **dict.fromkeys(LSO_HOLDS.names),
+        "topic": "orders", "partition": 0, "producer_id": 7, "producer_epoch": 3, "first_epoch": 3, "broker_id": 1,
+        "first_offset": 100, "last_offset": 104, "marker_offset": 110, "marker_epoch": 3, "coordinator_epoch": 0,
+        "outcome": "commit", "marker": "COMMIT", "start": at(0), "start_clock": "producer", "end": at(120),
+        "truncated": False, "opened_at": at(0), "opened_at_clock": "producer", "held_from": at(0), "held_to": at(120),
+        "held_ms": 120_000, "least_ms": 0, "first_sequence": 0, "as_of": at(500), "records_held": 9, "bytes_held": 900,
+        **fields,
+    }  # fmt: skip
+
+
+def still(**fields: Any) -> Row:
+    over = ("marker_offset", "marker_epoch", "coordinator_epoch", "marker", "end", "held_to", "held_ms", "least_ms")
+    return hold(**{**dict.fromkeys(over), "outcome": "open", "log_end_offset": 110, **fields})
+
+
+def history(ended: str | None = "commit", **fields: Any) -> Row:
+    return {
+        **dict.fromkeys(TRANSACTION_HISTORY.names),
+        "transactional_id": "payments", "txn_state_partition": 33, "kind": "transaction", "producer_id": 7,
+        "producer_epoch": 3, "ended": ended, "reason": "Its client did what it did.", "state": "CompleteCommit",
+        "start_time": at(0), "decided_at": at(119), "end_time": at(121), "timeout_ms": 600_000,
+        "topic_partitions": HERE, "first_offset": 5, "last_offset": 7, "truncated": False, "broker_id": 2, **fields,
+    }  # fmt: skip
+
+
+def only(rows: list[Row]) -> Row:
+    FINDINGS.arrow(rows)
+    (row,) = rows
+    return row
+
+
+def ended(one: Row, *told: Row) -> Row:
+    return only(held_findings([one], transaction_history=by_producer(told), current_findings=[]))
+
+
+# Who was behind it.
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        history(producer_epoch=2, start_time=at(-50), decided_at=at(-40), end_time=at(-39), first_offset=1),
+        history(start_time=at(-50), decided_at=at(-2), end_time=at(-1), first_offset=1),
+        history(start_time=at(122), decided_at=at(123), end_time=at(124), first_offset=8),  # too short, too late
+        history(topic_partitions=ELSEWHERE, first_offset=8),
+        history("abort", first_offset=8),
+        history("open", first_offset=8, start_time=at(200), decided_at=None, end_time=None),
+        history("commit", first_offset=8, topic_partitions=None, producer_epoch=None),  # less is known of it
+        history(kind="init", first_offset=8),
+        history(producer_id=8, first_offset=8),
+        history(),  # of another replica
+    ],
+)
+@pytest.mark.parametrize("first", [True, False])
+def test_the_one_that_fits_is_found_among_others(other: Row, first: bool) -> None:
+    told = [other, history(reason="This one.")]
+    found = attribute(hold(), told if first else told[::-1])
+    assert found.transactional_id == "payments"
+    assert found.history is not None
+    if other != history():
+        assert found.sentence == "This one."
+
+
+def test_what_ended_when_the_marker_was_written_wins_over_what_may_have_by_other_clocks() -> None:
+    one, next_one = history(reason="This one."), history(decided_at=at(123), end_time=at(124), first_offset=8)
+    assert attribute(hold(), [one, next_one]).sentence == "This one."
+    late = history(decided_at=at(122), end_time=at(123))
+    assert attribute(hold(), [late]).history == late, "clocks of brokers differ a little"
+    assert attribute(hold(), [history(decided_at=at(126), end_time=at(127))]).history is None
+
+
+def test_where_two_fit_none_is_named() -> None:
+    found = attribute(hold(), [history(first_offset=8), history()])
+    assert (found.transactional_id, found.history) == ("payments", None)
+    assert found.sentence == "2 transactions of its id fit, and nothing tells which it was."
+
+
+def test_an_id_is_named_by_any_record_that_has_its_producer_id() -> None:
+    assert attribute(hold(), [history(producer_id=9, previous_producer_id=7)]).transactional_id == "payments"
+    found = attribute(hold(), [history(producer_id=9)])
+    assert (found.transactional_id, found.sentence) == (
+        None,
+        "No record of __transaction_state that was read names its producer id.",
+    )
+    found = attribute(hold(), [history(), history(transactional_id="other")])
+    assert found.transactional_id is None, "Kafka gives a producer id to one id only"
+
+
+def test_version_2_raises_the_epoch_in_the_marker() -> None:
+    assert attribute(hold(marker_epoch=4), [history()]).history is not None
+    raised = history(producer_epoch=4, first_offset=8)
+    assert attribute(hold(marker_epoch=4), [history(reason="This one."), raised]).sentence == "This one."
+
+
+def test_a_late_batch_is_not_of_the_transaction_that_ended_before_it() -> None:
+    before = history(start_time=at(117.9), decided_at=at(118), end_time=at(118))
+    assert attribute(hold(opened_at=at(118.1)), [before]).history is None
+    found = attribute(hold(), [before])
+    assert (found.history, found.was_known) == (None, True)
+    assert "did not know of it, or its records are gone" in found.sentence
+
+
+def test_records_of_before_and_after_show_that_its_coordinator_did_not_know_of_it() -> None:
+    before = history(start_time=at(-99), decided_at=at(-90), end_time=at(-90), first_offset=1)
+    after = history(start_time=at(200), decided_at=at(201), end_time=at(201), first_offset=9)
+    elsewhere = history(topic_partitions=ELSEWHERE)
+    assert not attribute(hold(), [before, elsewhere, after]).was_known
+    assert attribute(hold(), [before, elsewhere]).was_known, "its records of that time may not have been read"
+    assert attribute(hold(), [elsewhere, after]).was_known, "compaction may have taken them"
+    assert attribute(hold(), [{**before, "error": "CORRUPT_RECORD: one."}, after]).was_known
+    assert attribute(
+        hold(), [before, history(topic_partitions=None, start_time=at(60), end_time=at(63)), after]
+    ).was_known
+
+
+# What is told of it.
+
+
+def test_a_hold_that_is_over() -> None:
+    row = ended(hold(), history())
+    assert row["reason"] == (
+        '"payments" (producer 7 epoch 3) held the LSO for 2 min until its COMMIT marker at offset 110. '
+        "Its client did what it did."
+    )
+    told: Row = {"verdict": "ended", "remedy": "None: it has ended.", "missing": [], "queue_position": None, "cause":
+    None,
+            "transactional_id": "payments", "start_offset": 100, "offsets_held": 10, "records_held": 9,
+            "bytes_held": 900, "opened_at": at(0), "opened_at_clock": "coordinator", "held_from": at(0),
+            "held_to": at(120), "held_ms": 120_000, "broker_id": 1, "observed_at": at(500),
+            "last_stable_offset": None}  # fmt: skip
+    assert {name: row[name] for name in told} == told
+    assert [(entry["name"], entry["source"]) for entry in row["evidence"]] == [
+        ("first_batch", "log"),
+        ("marker", "log"),
+        ("records", "__transaction_state"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fields", "told", "cause"),
+    [
+        ({"marker": "ABORT"}, history("timeout"), "its client did not end it in time (client-too-slow)"),
+        ({"marker": "ABORT"}, history("fence"), "its client left it open, until a new instance took over the id"),
+        (
+            {"first_epoch": 2},
+            history(),
+            "mixed epochs in one transaction: epoch 2 opened it, and epoch 3 wrote into it",
+        ),
+        (
+            {"marker_epoch": 4},
+            history(producer_epoch=4),
+            "superseded epoch: the marker of epoch 4 decided what epoch 3 had left open, and made it visible",
+        ),
+        (
+            {},
+            history(decided_at=at(30)),
+            "its coordinator had decided, and took 1 min 30 s to write its marker (marker-not-written)",
+        ),
+        (
+            {},
+            history(decided_at=at(30), client_transaction_version=2),
+            "its coordinator had decided, and took 1 min 30 s to write its marker "
+            "(marker-not-written, marker-not-sent)",
+        ),
+        (
+            {},
+            history(timeout_ms=2**31 - 1),
+            "a two-phase commit: its external coordinator took that long to decide (two-phase-commit)",
+        ),
+        (
+            {"marker": "ABORT"},
+            history("timeout", transactional_id="sink-3-17", timeout_ms=3_600_000),
+            'its client did not end it in time; a hint: "sink-3-17" with a timeout of 1 h looks like Apache Flink, '
+            "whose checkpoint decides what to do (client-too-slow, flink-timeout)",
+        ),
+        ({}, history(), None),
+    ],
+)
+def test_the_cause_of_a_hold_that_is_over(fields: Any, told: Row, cause: str | None) -> None:
+    assert ended(hold(**fields), told)["cause"] == cause
+
+
+def test_what_no_coordinator_knew_of_has_a_cause() -> None:
+    before = history(start_time=at(-99), decided_at=at(-90), end_time=at(-90), first_offset=1)
+    after = history(start_time=at(200), decided_at=at(201), end_time=at(201), first_offset=9)
+    row = ended(hold(marker="ABORT"), before, after)
+    assert row["cause"].endswith(
+        "a batch came late or again, or its partition was never added "
+        "(late-after-commit, late-after-abort, never-added)"
+    )
+    assert "Its coordinator knew nothing of it" in row["reason"]
+
+
+def test_offsets_of_groups_are_named_as_such() -> None:
+    assert ended(hold(topic="__consumer_offsets"))["cause"] == "it held offsets of consumer groups (group-offsets)"
+
+
+def test_without_the_coordinators_records_a_hold_is_told_all_the_same() -> None:
+    row = only(held_findings([hold()]))
+    assert row["transactional_id"] is None
+    assert row["reason"] == (
+        "Producer 7 epoch 3 held the LSO for 2 min until its COMMIT marker at offset 110. "
+        "No record of __transaction_state was read."
+    )
+    assert (row["opened_at"], row["opened_at_clock"]) == (at(0), "producer")
+
+
+def test_the_coordinators_start_corrects_a_clock_that_nothing_else_bounds() -> None:
+    backfill = hold(opened_at=at(-9999), held_from=at(-9999), start=at(-9999), held_ms=10_119_000)
+    row = ended(backfill, history())
+    assert (row["held_from"], row["held_ms"]) == (at(0), 120_000)
+    unknown = hold(opened_at=None, opened_at_clock=None, held_from=None, held_ms=None)
+    assert ended(unknown, history())["held_ms"] == 120_000
+    behind_another = hold(after_offset=105, held_from=at(90), held_ms=30_000)
+    row = ended(behind_another, history())
+    assert (row["held_from"], row["held_ms"]) == (at(90), 30_000)
+    assert "held_since" in [entry["name"] for entry in row["evidence"]]
+
+
+def test_a_hold_that_does_not_show_for_long_enough_is_left_out() -> None:
+    told = by_producer([history()])
+    unknown = hold(opened_at=None, opened_at_clock=None, held_from=None, held_ms=None, least_ms=50_000)
+    assert held_findings([unknown], min_held_ms=60_000) == []
+    assert len(held_findings([unknown], transaction_history=told, min_held_ms=60_000)) == 1
+    assert "for at least 50 s until" in only(held_findings([unknown], min_held_ms=50_000))["reason"]
+    backfill = hold(opened_at=at(-9999), held_from=at(-9999), held_ms=10_119_000)
+    assert held_findings([backfill], transaction_history=told, min_held_ms=120_001) == []
+    assert "for a time that does not show, until" in only(held_findings([{**unknown, "least_ms": None}]))["reason"]
+
+
+# What is open.
+
+
+def answer(**fields: Any) -> Row:
+    return {
+        **dict.fromkeys(FINDINGS.names),
+        "topic": "orders", "partition": 0, "queue_position": 1, "producer_id": 7, "producer_epoch": 3, "start_offset":
+        100, "verdict": "hanging", "reason": "So it is.", "remedy": "kafka-txn abort.", "missing": [], "evidence": [],
+        "opened_at": at(0), "opened_at_clock": "producer", "last_stable_offset": 100, "high_watermark": 109,
+        "observed_at": NOW, **fields,
+    }  # fmt: skip
+
+
+def test_what_is_open_is_what_was_answered_with_what_the_log_tells() -> None:
+    row = only(held_findings([still()], current_findings=[answer()]))
+    filled = {"held_from": at(0), "held_ms": (NOW - at(0)) // dt.timedelta(milliseconds=1)}
+    assert row == {**answer(), **filled, "records_held": 9, "bytes_held": 900}
+    known = answer(held_from=at(1), held_ms=5, records_held=3, bytes_held=300)
+    assert only(held_findings([still()], current_findings=[known])) == known
+
+
+def test_the_whole_log_knows_better_than_a_part_of_it() -> None:
+    since = {"name": "held_at_least_since", "value": "offset 105", "source": "Fetch"}
+    known = answer(held_from=at(60), held_ms=5, evidence=[since])
+    row = only(held_findings([still()], current_findings=[known]))
+    assert (row["held_from"], row["evidence"]) == (at(0), [])
+    row = only(held_findings([still(after_offset=103, held_from=at(30))], current_findings=[known]))
+    assert (row["held_from"], [entry["name"] for entry in row["evidence"]]) == (at(30), ["held_since"])
+
+
+def test_a_clock_that_is_ahead_of_now_gives_way_to_the_marker_before() -> None:
+    ahead = still(opened_at=NOW + dt.timedelta(hours=1), held_from=NOW + dt.timedelta(hours=1), not_before=at(-1))
+    assert only(held_findings([ahead], current_findings=[answer()]))["held_from"] == at(-1)
+    row = only(held_findings([{**ahead, "not_before": None}], current_findings=[answer()]))
+    assert (row["held_from"], row["held_ms"]) == (None, None)
+    owned = answer(opened_at_clock="coordinator", opened_at=at(2))
+    assert only(held_findings([{**ahead, "not_before": None}], current_findings=[owned]))["held_from"] == at(2)
+
+
+def test_other_answers_pass_as_they_are() -> None:
+    others = [
+        answer(queue_position=2, producer_id=8, start_offset=105),
+        answer(queue_position=None, producer_id=None, start_offset=None, verdict="unreplicated"),
+        answer(queue_position=None, producer_id=9, start_offset=None, verdict="ongoing"),
+    ]
+    assert held_findings([], current_findings=others) == others
+    assert held_findings([still()], current_findings=[answer(start_offset=90)]) == [answer(start_offset=90)]
+    (row,) = held_findings([hold()], current_findings=[answer()], min_held_ms=120_001)
+    assert row["verdict"] == "ended", "its marker is in the log, however short it was held"
+
+
+def test_one_that_has_ended_since_is_told_once() -> None:
+    row = only(held_findings([hold()], current_findings=[answer(transactional_id="payments")]))
+    assert (row["verdict"], row["transactional_id"], row["remedy"]) == ("ended", "payments", "None: it has ended.")
+    before = row["evidence"][-1]
+    assert (before["name"], before["value"], before["observed_at"]) == ("verdict_before", "hanging", NOW)
+
+
+@pytest.mark.parametrize(
+    ("current_findings", "missing"),
+    [
+        (None, "the coordinators' answer: no finding of now was given"),
+        ([], "the coordinators' answer: the findings of now that were given do not tell of this transaction"),
+    ],
+)
+def test_a_log_alone_does_not_tell_what_is_to_be_done_with_what_is_open(current_findings: Any, missing: str) -> None:
+    told = by_producer([history("open", reason="Ongoing.", decided_at=None, end_time=None)])
+    row = only(held_findings([still()], transaction_history=told, current_findings=current_findings))
+    assert (row["verdict"], row["missing"], row["queue_position"]) == ("unknown", [missing], 1)
+    assert row["reason"] == '"payments" (producer 7 epoch 3) held the LSO where the log that was read ends. Ongoing.'
+    assert (row["held_from"], row["held_to"], row["held_ms"]) == (at(0), None, 500_000)
+    assert (row["last_stable_offset"], row["offsets_held"]) == (100, 10)
+    assert row["remedy"].startswith("Do not abort.")
+
+
+def test_where_what_waits_is_counted() -> None:
+    assert stretch(hold()) == (100, 110)
+    assert stretch(hold(truncated=True)) is None
+    assert stretch(still()) == (100, 110)
+    assert stretch(still(), lso=103, high_watermark=109) == (103, 109)
+    assert stretch(still(), lso=90, high_watermark=111) is None, "it was not read so far"
+    assert stretch(still(log_end_offset=None)) is None

@@ -1,0 +1,73 @@
+"""Known bugs by release: the bounds of each row, and what a minor release leaves open."""
+
+import re
+
+import pytest
+
+from toolkit.analysis.diagnosis.known_bugs import KNOWN_BUGS, KnownBug, Release, bugs_of, release_of
+from toolkit.errors import UsageError
+
+BY_KEY = {bug.key: bug for bug in KNOWN_BUGS}
+
+
+def before(release: Release) -> Release:
+    """The patch before, or one of the minor release before."""
+    major, minor, patch = release
+    if patch:
+        return major, minor, patch - 1
+    return (major, minor - 1, 9) if minor else (major - 1, 9, 9)
+
+
+@pytest.mark.parametrize("bug", KNOWN_BUGS, ids=lambda bug: bug.key)
+def test_a_row_holds_from_its_first_release_to_before_its_fix(bug: KnownBug) -> None:
+    assert re.fullmatch(r"KAFKA-\d+", bug.key)
+    for text in (bug.title, bug.effect, bug.remedy):
+        assert text.endswith(".")
+    others = [since for since, _ in bug.affected]
+    for since, until in bug.affected:
+        assert bug.affects(since) is True
+        if until:
+            assert bug.affects(before(until)) is True
+            assert bug.affects(until) is (until in others)
+            assert ".".join(map(str, until)) in bug.fixed_in
+    first = bug.affected[0][0]
+    assert bug.affects(before(first)) is False
+    assert bug.affects((99, 0, 0)) is (bug.affected[-1][1] is None)
+
+
+def test_a_minor_release_is_affected_whole_in_part_or_not() -> None:
+    cleaner, channel = BY_KEY["KAFKA-14055"], BY_KEY["KAFKA-20322"]
+    assert [cleaner.affects(minor) for minor in [(2, 8), (3, 0), (3, 1), (3, 2), (3, 3)]] == [
+        True,
+        None,
+        None,
+        None,
+        False,
+    ]
+    assert [channel.affects(minor) for minor in [(4, 1), (4, 2), (4, 3)]] == [False, None, False]
+    assert BY_KEY["KAFKA-20090"].affects((4, 2)) is True
+
+
+EXPECTED = {
+    "2.8.2": ["KAFKA-14402", "KAFKA-15449", "KAFKA-14055", "KAFKA-16352", "KAFKA-17507"],
+    "3.5.2": ["KAFKA-14402", "KAFKA-15449", "KAFKA-16352", "KAFKA-17507"],
+    "3.9.2": [],
+    "4.0.0": ["KAFKA-19690", "KAFKA-19367", "KAFKA-20090", "KAFKA-20310", "KAFKA-20357"],
+    "4.1.2": ["KAFKA-20090", "KAFKA-20310", "KAFKA-20357"],
+    "4.2.0": ["KAFKA-20090", "KAFKA-20310", "KAFKA-20322", "KAFKA-20357"],
+    "4.3.1": ["KAFKA-20357"],
+}
+
+
+@pytest.mark.parametrize("version", EXPECTED)
+def test_the_bugs_of_a_release(version: str) -> None:
+    assert [(bug.key, affects) for bug, affects in bugs_of(release_of(version))] == [
+        (key, True) for key in EXPECTED[version]
+    ]
+
+
+@pytest.mark.parametrize("text", ["", "4", "four", "4.x", "4.3.1-rc0", "-4.3"])
+def test_no_version(text: str) -> None:
+    with pytest.raises(UsageError, match="is no version of Kafka"):
+        release_of(text)
+    assert release_of("3.9") == (3, 9)

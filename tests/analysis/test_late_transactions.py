@@ -1,0 +1,98 @@
+"""Late transactions: who is one, by whose clock, and since when."""
+
+import datetime as dt
+from typing import Any
+
+import pytest
+
+from tests.analysis.build import NOW, ago, observation, partition, producer, transaction
+from toolkit.analysis.diagnosis.diagnose import findings
+from toolkit.analysis.diagnosis.observation import FirstBatch, Observation
+from toolkit.analysis.history.late_transactions import first_seen, late_transactions
+from toolkit.schema import LATE_TRANSACTIONS, Row
+
+KEY = ("orders", 0, 7, 100)
+
+
+def late(one: Observation, *, seen: dt.datetime = NOW, **options: Any) -> list[Row]:
+    rows = late_transactions(findings([one]), one, first_seen={KEY: seen}, **options)
+    LATE_TRANSACTIONS.arrow({"sampled_at": NOW, **row} for row in rows)
+    return rows
+
+
+def first_batch(time: dt.datetime | None, *, by_broker: bool = False) -> dict[tuple[str, int, int], FirstBatch]:
+    one = FirstBatch(
+        base_offset=100,
+        last_offset=101,
+        producer_id=7,
+        producer_epoch=0,
+        base_timestamp=time,
+        log_append_time=by_broker,
+    )
+    return {("orders", 0, 100): one}
+
+
+def test_a_transaction_is_late_by_its_own_timeout_and_the_padding() -> None:
+    (row,) = late(observation(transaction(timeout_ms=60_000, start_time=ago(minutes=6, seconds=1))))
+    assert (row["opened_at"], row["opened_at_clock"], row["timeout_ms"]) == (
+        ago(minutes=6, seconds=1),
+        "coordinator",
+        60_000,
+    )
+    assert (row["late_since"], row["late_ms"]) == (ago(seconds=1), 1_000)
+    assert (row["transactional_id"], row["start_offset"], row["broker_id"]) == ("payments-7", 100, 1)
+    assert late(observation(transaction(timeout_ms=60_000, start_time=ago(minutes=6)))) == []
+    assert late(observation(transaction(timeout_ms=3_600_000, start_time=ago(minutes=50)))) == [], (
+        "it may be open for an hour"
+    )
+
+
+def test_the_padding_is_five_minutes_unless_said() -> None:
+    one = observation(transaction(timeout_ms=60_000, start_time=ago(minutes=2)))
+    assert late(one) == []
+    assert [row["late_ms"] for row in late(one, padding_ms=0)] == [60_000]
+
+
+def test_what_nobody_owns_is_late_past_the_longest_timeout() -> None:
+    (row,) = late(observation(first_batches=first_batch(ago(minutes=21), by_broker=True)))
+    assert (row["transactional_id"], row["timeout_ms"], row["opened_at_clock"]) == (None, 900_000, "broker")
+    assert late(observation(first_batches=first_batch(ago(minutes=19)))) == []
+    assert late(observation(first_batches=first_batch(ago(minutes=21))), longest_timeout_ms=3_600_000) == []
+
+
+def test_one_that_its_id_disowns_is_late_by_the_timeout_of_that_id() -> None:
+    (row,) = late(observation(transaction(state="Empty", on=()), first_batches=first_batch(ago(minutes=7))))
+    assert (row["opened_at_clock"], row["timeout_ms"]) == ("producer", 60_000)
+
+
+@pytest.mark.parametrize("told", [None, NOW + dt.timedelta(minutes=50)], ids=["nobody tells", "a clock that is ahead"])
+def test_it_counts_from_when_it_was_first_seen_where_nobody_else_knows(told: dt.datetime | None) -> None:
+    one = observation(first_batches=first_batch(told))
+    (row,) = late(one, seen=ago(minutes=30))
+    assert (row["opened_at"], row["opened_at_clock"]) == (ago(minutes=30), "recorder")
+    assert late(one, seen=ago(minutes=3)) == []
+
+
+def test_two_phase_commit_has_no_timeout() -> None:
+    assert late(observation(transaction(timeout_ms=2**31 - 1, start_time=ago(days=60)))) == []
+
+
+def test_nothing_open_is_never_late() -> None:
+    assert late(observation(producers=[producer(start=None)])) == [], "unreplicated"
+    assert (
+        late(observation(producers=[], partitions=[partition(error="LEADER_NOT_AVAILABLE: x", lso=None, hw=None)]))
+        == []
+    )
+    announced = observation(transaction(start_time=ago(days=1)), producers=[], partitions=[partition(hw=100)])
+    assert late(announced) == [], "it has not written to this partition yet"
+
+
+def test_when_it_was_first_seen_is_remembered_as_long_as_it_is_open() -> None:
+    before = first_seen(observation(at=ago(seconds=10)), {})
+    assert before == {KEY: ago(seconds=10)}
+    assert first_seen(observation(), before) == before
+    other = observation(producers=[producer(start=140)])
+    assert first_seen(other, before) == {("orders", 0, 7, 140): NOW}
+    unread = observation(producers=[producer(None, start=None, error="NETWORK_EXCEPTION: gone")])  # type: ignore[arg-type]
+    assert first_seen(unread, before) == before, "it may well be open still"
+    assert first_seen(observation(producers=[], partitions=[]), before) == {}, "the topic is gone"

@@ -1,0 +1,335 @@
+"""Transactions from batches: against a slow reference, whatever the cuts, and case by case."""
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.analysis.random_logs import Step, batches, cuts, transaction_history
+from tests.inverse import log_transactions_of
+from toolkit.analysis.log.log_transactions import (
+    EMPTY,
+    LOG_TRANSACTION,
+    NO_DATA,
+    OPEN,
+    OUTCOMES,
+    LogTransactions,
+    PartialTransactions,
+    begin,
+    finish,
+    log_transaction_table,
+    merge,
+    partial_transactions,
+)
+from toolkit.errors import UsageError
+from toolkit.formats.log.batches import CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
+from toolkit.formats.log.headers import ABORT, COMMIT, HEADER, UNREAD_MARKER, Headers
+from toolkit.schema import LOG_TRANSACTIONS, utc
+
+Opened = dict[int, tuple[int, int]]
+NAMES = LOG_TRANSACTION.names or ()
+LAST = 2**63 - 1
+opened_before = st.none() | st.dictionaries(
+    st.sampled_from([1000, 2000, 3000, 9000]), st.tuples(st.integers(0, 40), st.integers(0, 2))
+)
+
+
+def by_the_book(headers: Headers, *, from_start: bool, opened: Opened | None) -> list[dict[str, Any]]:
+    """One batch after the other, a dictionary of what is open: slow, and right at sight."""
+    done: list[dict[str, Any]] = []
+    known = from_start or opened is not None
+    seen: set[int] = set()
+    open_: dict[int, dict[str, Any]] = {}
+    unknown = dict.fromkeys(NAMES, -1) | {"batches": 0, "records": 0, "bytes": 0, "outcome": OPEN}
+    for producer, (start, epoch) in ({} if from_start else opened or {}).items():
+        epochs = {"producer_epoch": epoch, "first_epoch": epoch}
+        open_[producer] = unknown | epochs | {"producer_id": producer, "first_offset": start, "truncated": 1}
+        open_[producer]["file"] = 0
+    for batch in headers:
+        producer = int(batch["producer_id"])
+        control = bool(batch["attributes"] & CONTROL)
+        if producer < 0 or (batch["marker"] not in {COMMIT, ABORT, UNREAD_MARKER} if control else False):
+            continue
+        if not control and not batch["attributes"] & TRANSACTIONAL:
+            continue
+        truncated = 0 if known or producer in seen else -1
+        log_transaction = open_.setdefault(producer, unknown | {"producer_id": producer, "truncated": truncated})
+        seen.add(producer)
+        if log_transaction["position"] == -1:
+            log_transaction |= {"position": int(batch["position"]), "file": 0}
+        if control:
+            log_transaction["marker_offset"] = int(batch["base_offset"])
+            log_transaction["marker_epoch"] = int(batch["producer_epoch"])
+            log_transaction["coordinator_epoch"] = int(batch["coordinator_epoch"])
+            log_transaction["marker"] = int(batch["marker"])
+            log_transaction["end"] = int(batch["max_timestamp"])
+            log_transaction["outcome"] = log_transaction["marker"] if log_transaction["first_offset"] >= 0 else NO_DATA
+            if log_transaction["first_offset"] < 0:
+                log_transaction["producer_epoch"] = log_transaction["marker_epoch"]
+            done.append(open_.pop(producer))
+            continue
+        last = int(batch["base_sequence"]) + int(batch["last_offset"] - batch["base_offset"])
+        if log_transaction["first_offset"] < 0:
+            by_broker = bool(batch["attributes"] & LOG_APPEND_TIME)
+            base_lost = by_broker or batch["attributes"] & DELETE_HORIZON
+            log_transaction["start"] = int(batch["max_timestamp"] if base_lost else batch["base_timestamp"])
+            log_transaction["start_clock"] = int(by_broker)
+            log_transaction["first_offset"] = int(batch["base_offset"])
+            log_transaction["first_batch_end"] = int(batch["last_offset"]) + 1
+            log_transaction["first_epoch"] = int(batch["producer_epoch"])
+            log_transaction["first_sequence"] = int(batch["base_sequence"])
+        log_transaction["last_offset"] = int(batch["last_offset"])
+        log_transaction["last_sequence"] = last % 2**31
+        log_transaction["producer_epoch"] = int(batch["producer_epoch"])
+        log_transaction["batches"] += 1
+        log_transaction["records"] += int(batch["record_count"])
+        log_transaction["bytes"] += int(batch["size"])
+
+    def place(log_transaction: dict[str, Any]) -> tuple[int, ...]:
+        first, marker = log_transaction["first_offset"], log_transaction["marker_offset"]
+        return (LAST if first < 0 else first, LAST if marker < 0 else marker, log_transaction["producer_id"])
+
+    return sorted([*done, *open_.values()], key=place)
+
+
+def rows(log_transactions: LogTransactions) -> list[dict[str, Any]]:
+    return [dict(zip(NAMES, each, strict=True)) for each in log_transactions.tolist()]
+
+
+def in_order(log_transactions: LogTransactions) -> list[dict[str, Any]]:
+    """Rows, those of the same offsets by producer id: only made-up snapshots have such."""
+    found = rows(log_transactions)
+    return sorted(
+        found, key=lambda row: [row[name] % 2**63 for name in ("first_offset", "marker_offset")] + [row["producer_id"]]
+    )
+
+
+def of(*steps: Step, from_start: bool = True, opened: Opened | None = None) -> list[dict[str, Any]]:
+    return rows(finish(partial_transactions(batches(steps)), from_start=from_start, opened_before=opened))
+
+
+def merged_by(pieces: list[PartialTransactions], data: st.DataObject) -> PartialTransactions:
+    """Merge neighbours, two or three at a time, in an order that is drawn."""
+    while len(pieces) > 1:
+        size = data.draw(st.integers(2, 3))
+        at = data.draw(st.integers(0, max(0, len(pieces) - size)))
+        pieces[at : at + size] = [merge(*pieces[at : at + size])]
+    return pieces[0] if pieces else EMPTY
+
+
+@given(transaction_history, st.booleans(), opened_before)
+def test_log_transactions_are_those_of_a_reading_batch_by_batch(
+    headers: Headers, from_start: bool, opened: Opened | None
+) -> None:
+    found = finish(partial_transactions(headers), from_start=from_start, opened_before=opened)
+    assert in_order(found) == by_the_book(headers, from_start=from_start, opened=opened)
+
+
+@given(transaction_history, st.booleans(), opened_before, st.data())
+def test_cuts_and_the_order_of_merging_change_nothing(
+    headers: Headers, from_start: bool, opened: Opened | None, data: st.DataObject
+) -> None:
+    parts = [partial_transactions(part) for part in data.draw(cuts(headers))]
+    whole = finish(partial_transactions(headers), from_start=from_start, opened_before=opened)
+    known = from_start or opened is not None
+    if known and data.draw(st.booleans()):
+        parts = [begin(opened_before=None if from_start else opened), *parts]
+    found = finish(merged_by(parts, data), from_start=from_start, opened_before=opened)
+    assert in_order(found) == in_order(whole)
+
+
+@given(transaction_history, st.booleans(), opened_before, st.data())
+def test_closed_log_transactions_can_be_handed_out_early(
+    headers: Headers, from_start: bool, opened: Opened | None, data: st.DataObject
+) -> None:
+    known = from_start or opened is not None
+    rest = begin(opened_before=None if from_start else opened) if known else EMPTY
+    handed_out = []
+    for part in data.draw(cuts(headers)):
+        closed, rest = (rest + partial_transactions(part)).take_closed()
+        handed_out.append(closed)
+        assert not known or all(row["outcome"] == OPEN for row in rows(rest.edges))
+    found = np.concatenate([*handed_out, finish(rest)])
+    assert in_order(found) == by_the_book(headers, from_start=from_start, opened=opened)
+
+
+@given(transaction_history, st.booleans(), opened_before)
+def test_rows_of_the_table_are_the_log_transactions_again(
+    headers: Headers, from_start: bool, opened: Opened | None
+) -> None:
+    found = finish(partial_transactions(headers), from_start=from_start, opened_before=opened)
+    table = log_transaction_table(found, topic="orders", partition=3)
+    assert log_transactions_of(table).tolist() == found.tolist()
+    times = [name for name in table.column_names if pa.types.is_timestamp(table.schema.field(name).type)]
+    for name in times:  # as Spark has them
+        at = table.column_names.index(name)
+        table = table.set_column(at, name, table.column(name).cast(pa.timestamp("us", tz="UTC")))
+    assert log_transactions_of(table).tolist() == found.tolist()
+
+
+def test_rows_of_the_table_number_their_files_and_what_could_not_be_read_is_no_log_transaction() -> None:
+    found = finish(partial_transactions(batches([Step("data", 1), Step("data", 2)])))
+    found["file"] = [1, 0]
+    table = log_transaction_table(found, topic="orders", partition=3, files=["a.log", "b.log"])
+    failure = LOG_TRANSACTIONS.arrow(
+        [{"topic": "orders", "partition": 3, "file": "c.log", "error": "TORN_TAIL: The end."}]
+    )
+    again = log_transactions_of(pa.concat_tables([failure, table]))
+    assert again["file"].tolist() == [0, 1]
+    assert again["first_offset"].tolist() == [0, 1]
+    assert log_transactions_of(failure).size == 0
+
+
+def test_a_commit_an_abort_an_empty_and_an_open_transaction() -> None:
+    found = of(
+        Step("data", 1, records=3),
+        Step("data", 2),
+        Step("commit", 1),
+        Step("data", 1),
+        Step("abort", 2),
+        Step("commit", 2),
+    )
+    assert [OUTCOMES[row["outcome"]] for row in found] == ["commit", "abort", "open", "empty"]
+    assert [(row["first_offset"], row["marker_offset"]) for row in found] == [(0, 4), (3, 6), (5, -1), (-1, 7)]
+    assert [row["records"] for row in found] == [3, 1, 1, 0]
+
+
+def test_a_marker_of_the_next_epoch_ends_the_transaction() -> None:
+    (found,) = of(Step("data", 1), Step("commit", 1, version=2))
+    assert found["outcome"] == COMMIT
+    assert (found["producer_epoch"], found["marker_epoch"]) == (0, 1)
+
+
+def test_a_batch_after_the_marker_opens_another_transaction() -> None:
+    found = of(Step("data", 1), Step("abort", 1), Step("data", 1))
+    assert [row["outcome"] for row in found] == [ABORT, OPEN]
+
+
+def test_a_newer_epoch_stays_in_the_open_transaction_as_it_does_on_the_broker() -> None:
+    (found,) = of(Step("data", 1), Step("fence", 1), Step("data", 1), Step("commit", 1))
+    assert (found["first_epoch"], found["producer_epoch"], found["batches"]) == (0, 1, 2)
+
+
+def test_what_cannot_be_known_of_the_time_before_is_not_claimed() -> None:
+    steps = [Step("commit", 1), Step("data", 2), Step("abort", 2), Step("data", 1), Step("commit", 2)]
+    unknown = of(*steps, from_start=False)
+    assert [(row["outcome"], row["truncated"]) for row in unknown] == [
+        (ABORT, -1),
+        (OPEN, 0),  # its producer was seen before
+        (NO_DATA, -1),
+        (NO_DATA, 0),
+    ]
+    assert {row["truncated"] for row in of(*steps)} == {0}
+
+
+def test_a_snapshot_gives_the_start_of_what_was_open_before() -> None:
+    steps = [Step("commit", 1), Step("data", 2), Step("abort", 3)]
+    found = of(*steps, from_start=False, opened={1000: (-1 + 5, 3), 9000: (2, 0)})
+    assert [(row["producer_id"], row["first_offset"], row["outcome"], row["truncated"]) for row in found] == [
+        (2000, 1, OPEN, 0),
+        (9000, 2, OPEN, 1),  # of which nothing was read
+        (1000, 4, COMMIT, 1),
+        (3000, -1, NO_DATA, 0),
+    ]
+    assert found[2] | {"records": 0, "batches": 0, "start": -1, "producer_epoch": 3, "position": 0} == found[2]
+
+
+def test_a_marker_whose_record_was_not_read_ends_a_transaction_that_nobody_calls_open_or_decided() -> None:
+    found = of(Step("data", 1), Step("unread", 1), Step("data", 1))
+    assert [row["outcome"] for row in found] == [UNREAD_MARKER, OPEN]
+
+
+def test_an_empty_control_batch_ends_nothing() -> None:
+    headers = batches([Step("data", 1), Step("commit", 1)])
+    headers["record_count"][1] = 0
+    assert rows(finish(partial_transactions(headers)))[0]["outcome"] == OPEN
+
+
+def test_offsets_of_compacted_batches_are_those_as_written() -> None:
+    (found,) = of(Step("data", 1, records=1, gap=4), Step("commit", 1))
+    assert (found["last_offset"], found["marker_offset"], found["records"]) == (4, 5, 1)
+
+
+def test_a_piece_remembers_its_file() -> None:
+    headers = batches([Step("data", 1), Step("commit", 1), Step("data", 1), Step("commit", 1)])
+    pieces = partial_transactions(headers[:1], file_id=3) + partial_transactions(headers[1:], file_id=4)
+    assert finish(pieces)["file"].tolist() == [3, 4]
+
+
+def test_a_piece_that_begins_the_log_follows_nothing() -> None:
+    data = partial_transactions(batches([Step("data", 1)]))
+    assert len(finish(EMPTY + begin() + data)) == 1
+    with pytest.raises(UsageError, match="cannot follow"):
+        data + begin()
+
+
+def test_pieces_travel_between_processes() -> None:
+    steps = [Step("data", 1), Step("commit", 1), Step("data", 2)]
+    pieces = [EMPTY, begin(), partial_transactions(batches(steps)), EMPTY]
+    sent = merge(*(pickle.loads(pickle.dumps(each)) for each in pieces))
+    assert finish(sent).tolist() == finish(merge(*pieces)).tolist()
+
+
+def test_no_batches_are_no_transactions() -> None:
+    assert finish(EMPTY, from_start=True).size == 0
+    assert finish(partial_transactions(batches([Step("plain", 1), Step("data", 0)]))).size == 0
+
+
+def test_the_table_says_null_where_nothing_is_known() -> None:
+    steps = [Step("data", 1), Step("data", 2, attributes=LOG_APPEND_TIME), Step("commit", 1), Step("abort", 3)]
+    found = finish(partial_transactions(batches([*steps, Step("unread", 2)])))
+    table = log_transaction_table(found, topic="orders", partition=3, broker_id=1, files=["a.log"])
+    assert table.schema.equals(LOG_TRANSACTIONS.arrow_schema, check_metadata=True)
+    commit, unread, empty = table.to_pylist()
+    assert commit == {
+        "topic": "orders", "partition": 3, "broker_id": 1, "file": "a.log", "position": 0, "error": None,
+        "producer_id": 1000, "producer_epoch": 0, "first_epoch": 0, "marker_epoch": 0, "coordinator_epoch": 7,
+        "first_offset": 0, "first_batch_last_offset": 0,
+        "last_offset": 0, "marker_offset": 2, "outcome": "commit", "marker": "COMMIT",
+        "start": utc(1001), "start_clock": "producer", "end": utc(1003), "batches": 1, "records": 1, "bytes": 68,
+        "first_sequence": 2**31 - 2, "last_sequence": 2**31 - 2, "truncated": None,
+    }  # fmt: skip
+    assert (unread["outcome"], unread["marker"], unread["marker_offset"]) == (None, None, 4)
+    assert unread["error"].startswith("NO_MARKER_TYPE: ")
+    assert (unread["start_clock"], unread["start"]) == ("broker", utc(1003))
+    assert (empty["outcome"], empty["marker"], empty["start_clock"], empty["records"]) == ("empty", "ABORT", None, 0)
+
+
+def test_a_table_of_no_log_transactions_has_its_columns() -> None:
+    table = log_transaction_table(finish(EMPTY), topic=None, partition=None)
+    assert (table.num_rows, table.column_names) == (0, LOG_TRANSACTIONS.names)
+
+
+def test_a_table_of_a_broker_has_no_file() -> None:
+    (row,) = log_transaction_table(
+        finish(partial_transactions(batches([Step("data", 1)]))), topic="orders", partition=0
+    ).to_pylist()
+    assert (row["file"], row["outcome"], row["marker_offset"]) == (None, "open", None)
+
+
+@given(transaction_history, st.booleans())
+def test_the_table_comes_sorted_as_declared(headers: Headers, from_start: bool) -> None:
+    table = log_transaction_table(
+        finish(partial_transactions(headers), from_start=from_start), topic="orders", partition=0
+    )
+    assert table == table.sort_by([(name, "ascending") for name in LOG_TRANSACTIONS.sort])
+
+
+def test_a_header_that_tells_no_time_gives_none() -> None:
+    headers = np.full(2, -1, HEADER)
+    headers["attributes"], headers["producer_id"], headers["base_offset"] = TRANSACTIONAL, 5, [0, 1]
+    (row,) = rows(finish(partial_transactions(headers)))
+    assert (row["start"], row["last_sequence"], row["start_clock"]) == (-1, -1, 0)
+
+
+def test_a_time_that_no_clock_means_is_none() -> None:
+    headers = batches([Step("data", 1)])
+    headers["base_timestamp"] = 2**62
+    assert (
+        log_transaction_table(finish(partial_transactions(headers)), topic=None, partition=None).to_pylist()[0]["start"]
+        is None
+    )

@@ -1,0 +1,223 @@
+"""Who held the LSO from when to when: against a walk over the offsets, in sections, and case by case."""
+
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.analysis.random_logs import LEADER_CHANGE, Step, batches, step_lists
+from tests.analysis.test_lso_timeline import BASE, opened_before
+from tests.tiers import fuzzed
+from toolkit.analysis.history.lso_holds import (
+    candidates,
+    lso_holds,
+    without_short_holds,
+)
+from toolkit.analysis.log.log_transactions import (
+    OPEN,
+    LogTransactions,
+    finish,
+    log_transaction_table,
+    partial_transactions,
+)
+from toolkit.analysis.log.lso_timeline import lso_steps
+from toolkit.formats.log.batches import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL
+from toolkit.formats.log.headers import ABORT, COMMIT, UNREAD_MARKER, Headers
+from toolkit.schema import LOG_TRANSACTIONS, Row, utc
+from toolkit.schema.derived import LSO_HOLDS
+
+thorough = fuzzed(20, full=400)
+
+MINUTE = 60_000
+
+
+def table(log_transactions: LogTransactions) -> pa.Table:
+    return log_transaction_table(log_transactions, topic="orders", partition=0, broker_id=1, files=("00.log",))
+
+
+def of(*steps: Step, **options: Any) -> list[Row]:
+    rows: list[Row] = lso_holds(
+        table(finish(partial_transactions(batches(steps)), from_start=True)), **options
+    ).to_pylist()
+    return rows
+
+
+def walked(headers: Headers, opened: dict[int, tuple[int, int]]) -> list[Any]:
+    """Offset by offset, who is the lowest: first offset, where it became the lowest, and where it ended."""
+    open_ = {producer: start for producer, (start, _) in opened.items()}
+    found: list[Any] = []
+    holder = min(((start, producer) for producer, start in open_.items()), default=None)
+    if holder:
+        found.append([holder[0], holder[0], None])
+    for batch in headers:
+        producer, control = int(batch["producer_id"]), batch["attributes"] & CONTROL
+        if producer >= 0 and control and int(batch["marker"]) in {COMMIT, ABORT, UNREAD_MARKER}:
+            open_.pop(producer, None)
+        elif producer >= 0 and not control and batch["attributes"] & TRANSACTIONAL:
+            open_.setdefault(producer, int(batch["base_offset"]))
+        now = min(((start, producer) for producer, start in open_.items()), default=None)
+        if holder and now != holder:
+            found[-1][2] = int(batch["base_offset"])
+        if now and now != holder:
+            found.append([now[0], int(batch["base_offset"]), None])
+        holder = now
+    return [tuple(each) for each in found]
+
+
+def became_at(row: Row) -> int:
+    return int(row["first_offset"] if row["after_offset"] is None else row["after_offset"])
+
+
+@thorough
+@given(step_lists, opened_before)
+def test_the_holders_are_those_of_a_walk_over_the_offsets(
+    steps: list[Step], opened: dict[int, tuple[int, int]]
+) -> None:
+    headers = batches(steps, base_offset=BASE)
+    found = lso_holds(table(finish(partial_transactions(headers), opened_before=opened)))
+    assert found.schema.equals(LSO_HOLDS.arrow_schema, check_metadata=True)
+    rows = found.to_pylist()
+    assert [(row["first_offset"], became_at(row), row["marker_offset"]) for row in rows] == walked(headers, opened)
+    for row in rows:
+        assert (row["held_to"] is None) == (row["marker_offset"] is None)
+        assert row["held_ms"] is None or row["held_ms"] >= 0
+        assert row["held_ms"] is None or row["least_ms"] <= row["held_ms"] + 5_000
+
+
+@thorough
+@given(step_lists, opened_before)
+def test_the_holders_are_those_of_the_steps_of_the_lso(steps: list[Step], opened: dict[int, tuple[int, int]]) -> None:
+    headers = batches(steps, base_offset=BASE)
+    log_transactions = finish(partial_transactions(headers), opened_before=opened)
+    end = int(headers["last_offset"][-1]) + 1 if len(headers) else BASE
+    shown: list[tuple[int, int]] = []
+    for step in lso_steps(log_transactions, log_end_offset=end):
+        holder = int(step["holder_first_offset"])
+        if holder >= 0 and holder not in [first for first, _ in shown]:
+            shown.append((holder, holder if step["event"] == OPEN else int(step["offset"]) - 1))
+    assert [(row["first_offset"], became_at(row)) for row in lso_holds(table(log_transactions)).to_pylist()] == shown
+
+
+@thorough
+@given(step_lists, st.sampled_from([0, 2, 5]), st.sampled_from([3, 7, 20]), st.randoms(use_true_random=False))
+def test_what_all_sections_tell_is_what_the_log_tells(steps: list[Step], least: int, width: int, order: Any) -> None:
+    log_transactions = table(finish(partial_transactions(batches(steps)), from_start=True))
+    sections = [
+        candidates(section(log_transactions, start, start + width), start=start, stop=start + width, min_held_ms=least)
+        for start in range(0, 200, width)
+    ]
+    order.shuffle(sections)
+    whole = lso_holds(log_transactions, min_held_ms=least)
+    assert without_short_holds(pa.concat_tables(sections), min_held_ms=least).equals(whole)
+    for each in sections:
+        short = pc.less(each["held_ms"], least).to_pylist().count(True)
+        assert short <= 2, "few of those go on that are too short"
+
+
+def section(log_transactions: pa.Table, start: int, stop: int) -> pa.Table:
+    """What touches a section, in another order."""
+    first, marker = log_transactions["first_offset"], log_transactions["marker_offset"]
+    begins = pc.less(pc.coalesce(first, marker), stop)
+    ends = pc.or_kleene(pc.is_null(marker), pc.greater_equal(marker, start))
+    return log_transactions.filter(pc.and_(begins, ends))[::-1]
+
+
+def test_the_first_holds_from_its_first_batch_and_the_next_from_the_marker_of_that() -> None:
+    first, second = of(
+        Step("data", 1, records=2),  # 0, 1
+        Step("data", 2, wait=MINUTE),  # 2
+        Step("commit", 1, wait=MINUTE),  # 3
+        Step("abort", 2, wait=MINUTE),  # 4
+    )
+    told = (
+        "producer_id",
+        "opened_at",
+        "opened_at_clock",
+        "after_offset",
+        "held_from",
+        "held_to",
+        "held_ms",
+        "least_ms",
+    )
+    start, middle, end = utc(1001), utc(1001 + 2 * MINUTE), utc(1001 + 3 * MINUTE)
+    assert [first[name] for name in told] == [1000, start, "producer", None, start, middle, 2 * MINUTE, 0]
+    opened = utc(1001 + MINUTE)
+    assert [second[name] for name in told] == [2000, opened, "producer", 3, middle, end, MINUTE, MINUTE]
+
+
+def test_of_one_that_opened_behind_another_its_producers_time_counts_if_it_was_over_by_then() -> None:
+    for wait, opened_at in ((1, 1002), (4_000, 5001), (-900, 101), (10_000, None)):
+        _, row = of(Step("data", 1), Step("data", 2, wait=wait), Step("commit", 1, wait=2 - wait), Step("commit", 2))
+        assert (row["opened_at"], row["held_from"]) == (utc(opened_at), utc(1003))
+
+
+def test_what_was_never_the_lowest_held_nothing() -> None:
+    rows = of(Step("data", 1), Step("data", 2), Step("commit", 2), Step("data", 2), Step("commit", 2))
+    assert [(row["producer_id"], row["held_to"]) for row in rows] == [(1000, None)]
+
+
+def test_only_what_held_it_for_long_enough_or_still_does() -> None:
+    steps = (Step("data", 1), Step("commit", 1, wait=5), Step("data", 2), Step("commit", 2, wait=6), Step("data", 3))
+    assert [row["producer_id"] for row in of(*steps, min_held_ms=6)] == [2000, 3000]
+
+
+BEFORE = (Step("data", 3), Step("commit", 3))  # a marker at 1002
+
+
+@pytest.mark.parametrize(
+    ("wait", "opened_at", "opened_at_clock", "held_ms"),
+    [
+        (1, 1003, "producer", MINUTE),
+        (-3_600_000, 1002, "broker", MINUTE + 1),  # a backfill, or a clock that is behind
+        (3_600_000, 1002, "broker", MINUTE + 1),  # a clock that is ahead
+        (MINUTE + 1_000, 1002 + MINUTE + 1_000, "producer", 0),  # a little: it cannot be later than the marker
+    ],
+)
+def test_a_producers_clock_counts_as_far_as_the_markers_allow(
+    wait: int, opened_at: int, opened_at_clock: str, held_ms: int
+) -> None:
+    steps = (*BEFORE, Step("data", 1, wait=wait), Step("commit", 1, wait=MINUTE + 1 - wait))
+    (row,) = [row for row in of(*steps) if row["producer_id"] == 1000]
+    assert (row["opened_at"], row["opened_at_clock"], row["held_ms"]) == (utc(opened_at), opened_at_clock, held_ms)
+    assert row["held_from"] <= row["held_to"] == utc(1003 + MINUTE)
+
+
+def test_a_brokers_clock_is_believed() -> None:
+    data = Step("data", 1, wait=-500, attributes=LOG_APPEND_TIME)
+    (row,) = [row for row in of(*BEFORE, data, Step("commit", 1)) if row["producer_id"] == 1000]
+    assert (row["opened_at_clock"], row["held_from"]) == ("broker", utc(503))
+
+
+def test_without_a_marker_before_it_a_time_to_come_is_not_known_and_stays_to_be_told_by_others() -> None:
+    steps = (Step("data", 1, wait=3_600_000), Step("data", 2), Step("commit", 2, wait=-3_590_000), Step("commit", 1))
+    (row,) = of(*steps, min_held_ms=MINUTE)
+    assert (row["opened_at"], row["held_from"], row["held_ms"], row["least_ms"]) == (None, None, None, 1)
+
+
+def test_one_that_was_open_before_what_was_read_does_not_tell_since_when() -> None:
+    log_transactions = finish(
+        partial_transactions(batches([Step("commit", 1), Step("plain", 0)], base_offset=BASE)),
+        opened_before={1000: (3, 0)},
+    )
+    (row,) = lso_holds(table(log_transactions)).to_pylist()
+    assert (row["first_offset"], row["held_from"], row["held_to"], row["held_ms"]) == (3, None, utc(1001), None)
+
+
+def test_what_ends_no_transaction_and_rows_of_damage_tell_nothing() -> None:
+    assert LEADER_CHANGE not in (COMMIT, ABORT)
+    damage = LOG_TRANSACTIONS.arrow([{"topic": "orders", "partition": 0, "error": "CORRUPT_BATCH: it is."}])
+    log_transactions = table(
+        finish(partial_transactions(batches([Step("data", 1), Step("other", 1)])), from_start=True)
+    )
+    (row,) = lso_holds(pa.concat_tables([damage, log_transactions])).to_pylist()
+    assert (row["producer_id"], row["held_to"]) == (1000, None)
+    assert lso_holds(damage).num_rows == 0
+
+
+def test_what_a_log_tells_it_tells_as_of_its_last_marker() -> None:
+    rows = of(*BEFORE, Step("commit", 3, wait=-100), Step("data", 1))
+    assert {row["as_of"] for row in rows} == {utc(902)}
+    assert [row["as_of"] for row in of(Step("data", 1))] == [None]

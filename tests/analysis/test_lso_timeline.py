@@ -1,0 +1,165 @@
+"""Steps of the LSO: against a reading batch by batch, and case by case."""
+
+from itertools import pairwise
+from random import Random
+from typing import Any
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.analysis.random_logs import Step, batches, step_lists
+from toolkit.analysis.log.log_transactions import EMPTY, LogTransactions, finish, partial_transactions
+from toolkit.analysis.log.lso_timeline import EVENTS, aborted, aborted_table, last_stable_offset, lso_steps, lso_table
+from toolkit.formats.log.batches import CONTROL, TRANSACTIONAL
+from toolkit.formats.log.headers import ABORT, COMMIT, UNREAD_MARKER, Headers
+from toolkit.schema import ABORTED, LSO_TIMELINE, utc
+
+FAR = 1_000_000
+BASE = 50  # what is said to be open before begins below it
+opened_before = st.dictionaries(
+    st.sampled_from([1000, 2000, 3000, 9000]), st.tuples(st.integers(0, BASE - 1), st.integers(0, 2)), max_size=3
+).filter(lambda opened: len({start for start, _ in opened.values()}) == len(opened))
+
+
+def by_the_book(headers: Headers, opened: dict[int, tuple[int, int]]) -> tuple[list[Any], list[Any], list[Any]]:
+    """Log end, LSO and open transactions after every batch; steps of the holder; aborted transactions."""
+    open_ = {producer: start for producer, (start, _) in opened.items()}
+    every: list[Any] = []
+    steps: list[Any] = []
+    gone: list[Any] = []
+    holder = min(((start, producer) for producer, start in open_.items()), default=None)
+    if holder:
+        steps.append((holder[0] + 1, "open", holder))
+    for batch in headers:
+        producer, end = int(batch["producer_id"]), int(batch["last_offset"]) + 1
+        control, marker = batch["attributes"] & CONTROL, int(batch["marker"])
+        event: str | None = "open"
+        if producer >= 0 and control and marker in {COMMIT, ABORT, UNREAD_MARKER}:
+            event = {COMMIT: "commit", ABORT: "abort"}.get(marker)
+            first = open_.pop(producer, None)
+            if first is not None and marker == ABORT:
+                gone.append((producer, first, end - 1, min(open_.values(), default=end)))
+        elif producer >= 0 and not control and batch["attributes"] & TRANSACTIONAL:
+            open_.setdefault(producer, int(batch["base_offset"]))
+        now = min(((start, producer) for producer, start in open_.items()), default=None)
+        if now != holder:
+            steps.append((end, event, now))
+        holder = now
+        every.append((end, holder[0] if holder else end, len(open_)))
+    return every, steps, gone
+
+
+def end_of(headers: Headers) -> int:
+    return int(headers["last_offset"][-1]) + 1 if len(headers) else BASE
+
+
+def of(*steps: Step) -> tuple[LogTransactions, int]:
+    headers = batches(steps)
+    return finish(partial_transactions(headers), from_start=True), end_of(headers)
+
+
+def listed(rows: Any) -> list[Any]:
+    return [
+        (
+            row["offset"],
+            row["event"],
+            None if row["holder_producer_id"] is None else (row["holder_first_offset"], row["holder_producer_id"]),
+        )
+        for row in lso_table(rows, topic=None, partition=None).to_pylist()
+    ]
+
+
+@given(step_lists, opened_before)
+def test_steps_and_aborted_transactions_are_those_of_a_reading_batch_by_batch(
+    steps: list[Step], opened: dict[int, tuple[int, int]]
+) -> None:
+    headers = batches(steps, base_offset=BASE)
+    end = end_of(headers)
+    log_transactions = finish(partial_transactions(headers), opened_before=opened)
+    every, expected, gone = by_the_book(headers, opened)
+    found = lso_steps(log_transactions, log_end_offset=end)
+    assert listed(found) == [*expected, (end, "end", expected[-1][2] if expected else None)]
+    right_after = {log_end: (lso, open_count) for log_end, lso, open_count in every}
+    for row in found[found["offset"] > BASE]:
+        assert (row["last_stable_offset"], row["open_count"]) == right_after[int(row["offset"])]
+    assert aborted(log_transactions).tolist() == gone
+
+
+@given(step_lists, opened_before, st.lists(st.integers(0, BASE + 120), max_size=6), st.randoms())
+def test_a_section_needs_only_the_transactions_that_touch_it(
+    steps: list[Step], opened: dict[int, tuple[int, int]], cuts: list[int], random: Random
+) -> None:
+    headers = batches(steps, base_offset=BASE)
+    end = end_of(headers)
+    log_transactions = finish(partial_transactions(headers), opened_before=opened)
+    marker = np.where(log_transactions["marker_offset"] < 0, FAR, log_transactions["marker_offset"])
+    found = []
+    for start, stop in pairwise([None, *sorted(cuts), None]):
+        touching = (log_transactions["first_offset"] < (FAR if stop is None else stop)) & (marker >= (start or 0))
+        rows = np.flatnonzero(touching).tolist()
+        random.shuffle(rows)
+        log_end_offset = end if stop is None else None
+        found.append(lso_steps(log_transactions[rows], log_end_offset=log_end_offset, start=start, stop=stop))
+    assert np.concatenate(found).tolist() == lso_steps(log_transactions, log_end_offset=end).tolist()
+
+
+@given(step_lists, opened_before)
+def test_the_lso_where_a_log_ends_is_right_after_every_batch(
+    steps: list[Step], opened: dict[int, tuple[int, int]]
+) -> None:
+    headers = batches(steps, base_offset=BASE)
+    every, _, _ = by_the_book(headers, opened)
+    for log_end, lso, open_count in every:
+        log_transactions = finish(partial_transactions(headers[headers["last_offset"] < log_end]), opened_before=opened)
+        assert last_stable_offset(log_transactions, log_end_offset=log_end) == lso
+        last = lso_steps(log_transactions, log_end_offset=log_end)[-1]
+        assert (last["last_stable_offset"], last["open_count"]) == (lso, open_count)
+
+
+def test_the_lso_goes_from_the_lowest_open_transaction_to_the_next_lowest_and_to_the_log_end() -> None:
+    log_transactions, end = of(
+        Step("data", 1, records=2),  # 0, 1
+        Step("data", 2),  # 2
+        Step("commit", 1),  # 3
+        Step("abort", 2),  # 4
+        Step("plain", 3),  # 5
+    )
+    found = lso_steps(log_transactions, log_end_offset=end, end_time=1_006)
+    shown = [(row["at"], row["offset"], row["last_stable_offset"], EVENTS[row["event"]]) for row in found]
+    assert shown == [(1001, 2, 0, "open"), (1003, 4, 2, "commit"), (1004, 5, 5, "abort"), (1006, 6, 6, "end")]
+    assert found["open_count"].tolist() == [1, 1, 0, 0]
+    assert found["holder_first_offset"].tolist() == [0, 2, -1, -1]
+
+
+def test_a_transaction_that_never_is_the_lowest_makes_no_step() -> None:
+    log_transactions, end = of(Step("data", 1), Step("data", 2), Step("commit", 2), Step("data", 2), Step("commit", 2))
+    assert [EVENTS[event] for event in lso_steps(log_transactions, log_end_offset=end)["event"]] == ["open", "end"]
+
+
+def test_the_table_is_as_declared() -> None:
+    log_transactions, end = of(Step("data", 1), Step("unread", 1))
+    table = lso_table(lso_steps(log_transactions, log_end_offset=end), topic="orders", partition=0, broker_id=2)
+    assert table.schema.equals(LSO_TIMELINE.arrow_schema, check_metadata=True)
+    assert table.to_pylist()[1] == {
+        "topic": "orders", "partition": 0, "broker_id": 2, "at": utc(1002), "offset": 2, "last_stable_offset": 2,
+        "event": None, "open_count": 0, "holder_producer_id": None, "holder_producer_epoch": None,
+        "holder_first_offset": None,
+    }  # fmt: skip
+
+
+def test_aborted_transactions_are_told_the_lso_after_their_marker() -> None:
+    log_transactions, _ = of(
+        Step("data", 1), Step("data", 2), Step("abort", 2), Step("abort", 2), Step("data", 3), Step("abort", 1)
+    )
+    assert aborted(log_transactions).tolist() == [(2000, 1, 2, 0), (1000, 0, 5, 4)]
+    table = aborted_table(aborted(log_transactions), topic="orders", partition=0)
+    assert table.schema.equals(ABORTED.arrow_schema, check_metadata=True)
+    assert table.to_pylist()[0]["last_stable_offset"] == 0
+
+
+def test_nothing_read_holds_nothing() -> None:
+    none = finish(EMPTY)
+    assert last_stable_offset(none, log_end_offset=7) == 7
+    assert listed(lso_steps(none, log_end_offset=7)) == [(7, "end", None)]
+    assert aborted(none).size == 0

@@ -1,0 +1,212 @@
+"""Pasted errors to symptoms: texts of the clients, texts of others, and texts that are made to harm."""
+
+import random
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.analysis.symptom_texts import CITED, UNRELATED
+from toolkit.analysis.symptoms import named_resources as named_resources_module
+from toolkit.analysis.symptoms import pasted_text
+from toolkit.analysis.symptoms.named_resources import MAX_NAMED, NamedResources, named_resources
+from toolkit.analysis.symptoms.pasted_text import MAX_CHARACTERS, searchable
+from toolkit.analysis.symptoms.recognition import recognize
+from toolkit.analysis.symptoms.symptom_table import SYMPTOMS
+
+WORDINGS = [each for symptom in SYMPTOMS.values() for each in symptom.wordings]
+
+
+def symptoms(text: str) -> list[str]:
+    return [each.symptom.name for each in recognize(text)[0]]
+
+
+def named(text: str) -> NamedResources:
+    return named_resources(searchable(text))
+
+
+@pytest.mark.parametrize(
+    ("symptom", "client", "text"),
+    [(symptom, client, text) for symptom, client, _, text in CITED],
+    ids=[f"{symptom}, {source}" for symptom, _, source, _ in CITED],
+)
+def test_a_text_of_a_client_is_its_symptom_and_no_other(symptom: str, client: str, text: str) -> None:
+    (recognized,), _ = recognize(text)
+    assert recognized.symptom.name == symptom
+    assert client in recognized.clients
+
+
+@pytest.mark.parametrize("text", UNRELATED)
+def test_other_errors_and_log_lines_are_unknown(text: str) -> None:
+    assert symptoms(text) == []
+
+
+def test_texts_come_wrapped_coloured_and_as_json() -> None:
+    plain = "There is a newer producer with the same transactionalId which fences the current one."
+    for text in (
+        plain.replace(" ", "\n      "),
+        f"\x1b[31mERROR\x1b[0m {plain[:30]}\x1b[1m{plain[30:]}\x1b[0m",
+        '{"level":"ERROR","msg":"failed:\\n\\t' + plain + '\\u000a"}',
+        plain.upper(),
+        f"\ufeff{plain}\r\n",
+    ):
+        assert symptoms(text) == ["producer-fenced"], text
+
+
+def test_what_follows_from_an_error_is_left_out_where_that_error_is_there() -> None:
+    follow_up = (
+        "org.apache.kafka.common.KafkaException: Cannot execute transactional method because we are in an error state"
+    )
+    assert symptoms(follow_up) == ["failed-earlier"]
+    assert symptoms(f"{follow_up}\nCaused by: OutOfOrderSequenceException: x") == ["out-of-order-sequence"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("[Producer clientId=p, transactionalId=pay-7] x", {"transactional_ids": ("pay-7",)}),
+        ("Producer with transactionalId 'pay 7' x 'pay-7'", {}),
+        (
+            "Producer with transactionalId 'pay-7' and ProducerIdAndEpoch(producerId=171100, epoch=1) has been",
+            {"transactional_ids": ("pay-7",), "producer_ids": (171100,)},
+        ),
+        (
+            "Initialized transactionalId pay-7 with producerId 4 and epoch 0 on partition __transaction_state-3",
+            {"transactional_ids": ("pay-7",), "producer_ids": (4,), "partitions": (("__transaction_state", 3),)},
+        ),
+        ("\ttransactional.id = null\n\tgroup.id = null\n", {}),
+        (
+            '{"transactional_id": "pay-7", "group_id": "billing"}',
+            {"transactional_ids": ("pay-7",), "groups": ("billing",)},
+        ),
+        ("[Consumer clientId=c, groupId=billing] x", {"groups": ("billing",)}),
+        ('Group "billing" received op', {"groups": ("billing",)}),
+        (
+            "Out of order sequence number for producer 4 at offset 10 in partition my.topic-x-0: 1 (incoming)",
+            {"producer_ids": (4,), "partitions": (("my.topic-x", 0),)},
+        ),
+        ("Got error produce response on topic-partition orders-12, retrying", {"partitions": (("orders", 12),)}),
+        (
+            "expired before the last committed offset for partitions [a-0, b-c-11] could be determined",
+            {"partitions": (("a", 0), ("b-c", 11))},
+        ),
+        (
+            "ProduceRequest for orders [3] with 1 message(s) failed (broker 1 PID{Id:1001,Epoch:0}, base seq 1)",
+            {"producer_ids": (1001,), "partitions": (("orders", 3),)},
+        ),
+        (
+            "Failed to get records for spark-executor-g my-topic 0 5 after polling for 1000",
+            {"groups": ("spark-executor-g",), "partitions": (("my-topic", 0),)},
+        ),
+        (
+            "GROUP TOPIC PARTITION CURRENT-OFFSET LOG-END-OFFSET LAG CONSUMER-ID HOST CLIENT-ID\n"
+            "billing orders 0 5 6 1 - - -\nbilling orders 1 - 9 - - - -\n",
+            {"groups": ("billing",), "partitions": (("orders", 0), ("orders", 1))},
+        ),
+    ],
+)
+def test_a_text_names_what_can_be_looked_up(text: str, expected: dict[str, Any]) -> None:
+    assert named(text) == NamedResources(**expected)
+
+
+def test_what_a_person_names_comes_first() -> None:
+    given = named("transactionalId=b, groupId=g").with_more(
+        transactional_ids=["a"], topics=["orders"], partitions=[1, 2]
+    )
+    assert given.transactional_ids == ("a", "b")
+    assert given.partitions == (("orders", 1), ("orders", 2))
+    assert given.topics == ()
+    assert NamedResources().with_more(topics=["orders"]).topics == ("orders",)
+    assert not NamedResources()
+
+
+def test_a_log_of_thousands_of_ids_asks_for_a_few() -> None:
+    found = named(
+        "\n".join(f"transactionalId=id-{each}, producerId={each}, in partition t-{each}" for each in range(9999))
+    )
+    assert len(found.transactional_ids) == len(found.producer_ids) == len(found.partitions) == MAX_NAMED
+    assert found.transactional_ids[0] == "id-0"
+
+
+SECRETS = [
+    "sasl.password=hunter2",
+    'sasl.jaas.config = org.apache.kafka.PlainLoginModule required username="u" password="hunter2 x";',
+    "ssl.key.password: hunter2",
+    '{"client_secret":"hunter2"}',
+    "Authorization: Bearer hunter2",
+    "https://user:hunter2@registry:8081/x",
+    "--token hunter2 api_key=hunter2",
+    "password='hunter2'",
+]
+
+
+@pytest.mark.parametrize("secret", SECRETS)
+def test_no_secret_is_named(secret: str) -> None:
+    for text in (secret, f"transactionalId={secret}", f"groupId={secret} ProducerFencedException {secret}"):
+        recognized, found = recognize(text)
+        assert "hunter2" not in repr((recognized, found))
+
+
+def test_hostile_text_is_read_to_its_bound_and_is_unknown() -> None:
+    rng = random.Random(7)
+    huge = "".join(chr(rng.randrange(0x20, 0x2FFF)) for _ in range(MAX_CHARACTERS))
+    for text in (
+        huge + huge + huge,
+        "\x00\x1b[" * 400_000,
+        "\x1b]0;" * 200_000,
+        "\ud800" * 1000,
+        "\\" * MAX_CHARACTERS,
+    ):
+        assert len(searchable(text)) <= MAX_CHARACTERS + 1
+        assert symptoms(text) == []
+
+
+def test_the_ends_of_a_huge_log_are_read() -> None:
+    filling = "INFO nothing happened\n" * 100_000
+    assert symptoms(f"PRODUCER_FENCED {filling} CONCURRENT_TRANSACTIONS") == [
+        "producer-fenced",
+        "concurrent-transactions",
+    ]
+    assert symptoms(f"{filling} PRODUCER_FENCED {filling}") == []
+
+
+def patterns() -> Iterator[re.Pattern[str]]:
+    yield from (each.pattern for each in WORDINGS)
+    for module in (named_resources_module, pasted_text):
+        for value in vars(module).values():
+            for each in value if isinstance(value, tuple) else (value,):
+                if isinstance(each, re.Pattern):
+                    yield each
+
+
+PATTERNS = list(dict.fromkeys(patterns()))
+
+
+@pytest.mark.parametrize("pattern", PATTERNS, ids=lambda pattern: pattern.pattern[:60])
+def test_every_repetition_in_a_pattern_is_bounded(pattern: re.Pattern[str]) -> None:
+    without_classes = re.sub(r"\\.|\[(?:\\.|[^\]\\])+\]", "x", pattern.pattern)
+    assert not re.search(r"[*+]|\{\d*,\}", without_classes), "an unbounded repetition"
+    assert not re.search(r"\}\)[{]", without_classes), "a repetition of a repetition"
+
+
+@pytest.mark.parametrize("pattern", PATTERNS, ids=lambda pattern: pattern.pattern[:60])
+def test_no_pattern_runs_away(pattern: re.Pattern[str]) -> None:
+    """Its own words, without their end, over and over: that ends, or pytest ends it."""
+    words = re.sub(r"\\[bSdws]|\(\?[:<!=P]*|[\\(){}\[\]|?^$]", " ", pattern.pattern)
+    for unit in (words[:-2], words.split(" ", 1)[0] + " a", "a-", "1 ", "in partition a-1", "lag 0 read_committed "):
+        text = (unit * (200_000 // max(len(unit), 1)))[:200_000]
+        sum(1 for _ in pattern.finditer(text))
+
+
+def test_the_table_holds_what_it_promises() -> None:
+    for name, symptom in SYMPTOMS.items():
+        assert re.fullmatch(r"[a-z]+(-[a-z]+)*", name)
+        assert symptom.title.endswith(".")
+        for sentences in (symptom.causes, symptom.checks, symptom.safe, symptom.never):
+            assert sentences
+            assert all(each[0].isupper() or each.startswith(("kafka-", "__", "`", "librdkafka", "abort", "transaction"))
+                       for each in sentences)  # fmt: skip
+            assert all(each.endswith((".", "?")) for each in sentences), name
+        assert symptom.sources
+        assert set(symptom.instead_of) <= SYMPTOMS.keys() - {name}

@@ -1,0 +1,431 @@
+"""Histories of transactional ids from records like those that real brokers wrote (test_transaction_history_live.py)."""
+
+import datetime as dt
+from typing import Any
+
+import pytest
+
+from toolkit.analysis.coordinator.producer_id_owners import producer_ids
+from toolkit.analysis.coordinator.transaction_history import newest, transaction_history
+from toolkit.schema import TRANSACTION_HISTORY, TRANSACTION_LOG, TRANSACTIONS, Row
+
+T0 = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
+ORDERS = [{"topic": "orders", "partition": 0}]
+HOLDING = {"Ongoing", "PrepareCommit", "PrepareAbort"}  # states that list partitions
+
+
+def at(milliseconds: int) -> dt.datetime:
+    return T0 + dt.timedelta(milliseconds=milliseconds)
+
+
+def record(offset: int, ms: int, state: str | None, epoch: int | None = 0, **more: Any) -> Row:
+    """A record written `ms` after T0; `start` and `updated` in the same way."""
+    updated, start = more.pop("updated", ms), more.pop("start", None)
+    known = state is not None
+    return {
+        **dict.fromkeys(TRANSACTION_LOG.names),
+        "txn_state_partition": 3, "offset": offset, "timestamp": at(ms), "transactional_id": "payments",
+        "producer_id": 7 if known else None, "producer_epoch": epoch, "state": state,
+        "timeout_ms": 2000 if known else None,
+        "topic_partitions": (ORDERS if state in HOLDING else []) if known else None,
+        "start_time": None if start is None else at(start), "last_update_time": at(updated) if known else None,
+        "tombstone": state is None, "value_version": 0 if known else None, "broker_id": 1, **more,
+    }  # fmt: skip
+
+
+def transaction(
+    end: str, *, begin: int = 0, decide: int, epochs: tuple[int, int] = (0, 0), offset: int = 0, **more: Any
+) -> list[Row]:
+    """Ongoing, Prepare*, Complete* 5 ms later, made up 1 ms after the decision as brokers do."""
+    return [
+        record(offset, begin, "Ongoing", epochs[0], start=begin, **more),
+        record(offset + 1, decide, f"Prepare{end}", epochs[1], start=begin, **more),
+        record(offset + 2, decide + 5, f"Complete{end}", epochs[1], start=begin, updated=decide + 1, **more),
+    ]
+
+
+def version_2(events: list[Row]) -> list[Row]:
+    return [{**event, "client_transaction_version": 2, "value_version": 1} for event in events]
+
+
+def only(events: list[Row], **options: Any) -> Row:
+    """The only transaction in them; and the rows fit their table."""
+    rows = transaction_history(events, **options)
+    assert len(TRANSACTION_HISTORY.arrow(rows)) == len(rows)
+    [row] = [row for row in rows if row["kind"] == "transaction"]
+    return row
+
+
+def test_a_commit_and_its_times() -> None:
+    row = only(transaction("Commit", begin=10, decide=1010, offset=40))
+    assert row["ended"] == "commit"
+    assert row["reason"] == "Its client committed it 1 s after its start."
+    assert (row["start_time"], row["decided_at"], row["end_time"]) == (at(10), at(1010), at(1015))
+    assert (row["ongoing_ms"], row["prepare_ms"]) == (1000, 5)
+    assert (row["records"], row["first_offset"], row["last_offset"], row["truncated"]) == (3, 40, 42, False)
+    assert (row["producer_id"], row["producer_epoch"], row["state"]) == (7, 0, "CompleteCommit")
+    assert row["topic_partitions"] == ORDERS
+
+
+def test_every_partition_that_it_ever_had_is_kept() -> None:
+    more = [{"topic": "a", "partition": 2}, *ORDERS]
+    events = transaction("Commit", decide=1000)
+    events.insert(1, {**events[0], "last_update_time": at(5), "topic_partitions": more})
+    row = only(events)
+    assert row["topic_partitions"] == more
+    assert (row["records"], row["truncated"]) == (4, False)
+
+
+EMPTY_AFTER = {"soon": 120, "later": 60_000}
+BEFORE_VERSION_2 = {  # (end, epoch after the end, when it was decided, InitProducerId afterwards): ended
+    (0, 100, None): "abort",
+    (0, 100, "soon"): "abort",
+    (0, 5000, None): "abort",
+    (1, 100, "soon"): "fence",
+    (1, 100, None): "fence",  # Admin.fenceProducers of Kafka 3.5
+    (1, 2001, None): "timeout",
+    (1, 2001, "later"): "timeout",
+    (1, 2000, None): "fence",  # the coordinator waits until the timeout is over
+    (1, 2500, "soon"): "abort",  # by the coordinator, but for which of the two?
+}
+
+
+def then(events: list[Row], after: str | None) -> list[Row]:
+    """The same, and InitProducerId if it follows."""
+    if after is None:
+        return events
+    last = events[-1]
+    ms = (last["timestamp"] - T0) // dt.timedelta(milliseconds=1) + EMPTY_AFTER[after]
+    return [*events, record(90, ms, "Empty", last["producer_epoch"] + 1)]
+
+
+@pytest.mark.parametrize(("raised", "decide", "after"), BEFORE_VERSION_2)
+def test_who_aborted_it_before_transaction_version_2(raised: int, decide: int, after: str | None) -> None:
+    row = only(then(transaction("Abort", decide=decide, epochs=(4, 4 + raised)), after))
+    assert row["ended"] == BEFORE_VERSION_2[raised, decide, after]
+    assert row["producer_epoch"] == 4
+    if raised == 0:
+        assert row["reason"].startswith("Its client aborted it ")
+        assert row["reason"].endswith("the epoch stayed 4.")
+    else:
+        assert "the epoch was raised from 4 to 5" in row["reason"]
+
+
+def test_a_timeout_and_a_fence_at_once_are_not_told_apart() -> None:
+    row = only(then(transaction("Abort", decide=2500, epochs=(4, 5)), "soon"))
+    assert row["reason"].startswith(
+        "Aborted 2.5 s after its start, past its timeout of 2 s: by the coordinator for its timeout or for the new "
+        "instance that came 120 ms later (a fence); the epoch was raised from 4 to 5, which does not tell them apart."
+    )
+
+
+VERSION_2 = {  # what the reason leaves to choose from
+    (100, None): ["by its client"],
+    (100, "later"): ["by its client"],
+    (100, "soon"): ["by its client", "(a fence)"],
+    (2500, None): ["by its client", "by the coordinator for its timeout"],
+    (2500, "soon"): ["by its client", "by the coordinator for its timeout", "(a fence)"],
+}
+
+
+@pytest.mark.parametrize(("decide", "after"), VERSION_2)
+def test_transaction_version_2_writes_every_abort_alike(decide: int, after: str | None) -> None:
+    row = only(then(version_2(transaction("Abort", decide=decide, epochs=(4, 5))), after))
+    assert row["ended"] == "abort"
+    choices = ["by its client", "by the coordinator for its timeout", "(a fence)"]
+    assert [choice for choice in choices if choice in row["reason"]] == VERSION_2[decide, after]
+    assert (row["producer_epoch"], row["client_transaction_version"]) == (4, 2)
+
+
+def test_an_older_client_of_a_newer_server_is_told_by_its_ongoing_record() -> None:
+    """The server writes its own version into the PrepareAbort that is its doing."""
+    begun, *rest = transaction("Abort", decide=100, epochs=(4, 5))
+    row = only([{**begun, "client_transaction_version": 0}, *version_2(rest)])
+    assert (row["ended"], row["client_transaction_version"]) == ("fence", 0)
+
+
+def test_a_client_that_raised_its_epoch_once_is_of_version_2_whatever_its_records_say() -> None:
+    """AddPartitionsToTxn by hand, as before version 2, and EndTxn of version 2: seen on 4.3.1."""
+    first = transaction("Commit", decide=100, epochs=(4, 5))
+    second = transaction("Abort", begin=200, decide=300, epochs=(5, 6), offset=10)
+    rows = transaction_history([*first, *second])
+    assert [row["ended"] for row in rows] == ["commit", "abort"]
+    assert rows[1]["reason"].endswith("by its client.")
+
+
+def test_kafka_4_0_0_raises_the_epoch_twice_in_its_own_aborts() -> None:
+    assert only(version_2(transaction("Abort", decide=100, epochs=(4, 6))))["ended"] == "fence"
+
+
+def test_an_end_without_a_transaction_is_its_clients() -> None:
+    """Transaction version 2, from CompleteAbort: seen on 4.3.1."""
+    events = version_2(transaction("Abort", begin=5, decide=5, epochs=(3, 3))[1:])
+    row = only([{**events[0], "topic_partitions": []}, events[1]])
+    assert (row["ended"], row["truncated"], row["producer_epoch"]) == ("abort", False, 2)
+    assert row["reason"].endswith(": no partition was in it, and a coordinator ends only what is Ongoing.")
+
+
+def test_it_is_too_early_to_exclude_a_fence_right_after_the_end() -> None:
+    events = transaction("Abort", decide=2500, epochs=(4, 5))
+    assert only(events)["ended"] == "timeout"
+    early = only(events, as_of=at(3000))
+    assert early["ended"] == "abort"
+    assert "for a new instance whose record is not there yet (a fence)" in early["reason"]
+    assert only(events, as_of=at(8000))["ended"] == "timeout"
+
+
+def test_what_is_open_lasts_until_the_reading() -> None:
+    begun = transaction("Commit", decide=100)[:1]
+    row = only(begun, as_of=at(1500))
+    assert (row["ended"], row["ongoing_ms"], row["prepare_ms"]) == ("open", 1500, None)
+    assert row["reason"] == "Ongoing for 1.5 s when the reading ended."
+    late = only(begun, as_of=at(10_000))
+    assert late["reason"] == "Ongoing for 10 s when the reading ended, past its timeout of 2 s."
+    prepared = only([{**begun[0], "timeout_ms": 2**31 - 1}], as_of=at(10_000))
+    assert prepared["reason"].endswith("in two-phase commit, which has no timeout.")
+
+
+def test_without_a_time_it_lasts_to_the_newest_record() -> None:
+    begun = transaction("Commit", decide=100)[:1]
+    other = record(9, 700, "Empty", transactional_id="other")
+    assert only([*begun, other])["ongoing_ms"] == 700
+
+
+def test_a_prepare_is_open_while_it_is_young_and_then_stuck() -> None:
+    decided = transaction("Commit", decide=100)[:2]
+    young, old = only(decided, as_of=at(200)), only(decided, as_of=at(200 + 61_000))
+    assert (young["ended"], young["prepare_ms"], young["ongoing_ms"]) == ("open", 100, 100)
+    assert old["ended"] == "stuck"
+    assert old["reason"] == "PrepareCommit for 1 min 1 s when the reading ended: not every marker is written."
+    assert only(decided, as_of=at(200), stuck_after=dt.timedelta(0))["ended"] == "stuck"
+
+
+@pytest.mark.parametrize("end", ["Commit", "Abort"])
+def test_a_complete_record_alone_still_tells_most(end: str) -> None:
+    """What compaction leaves."""
+    row = only(transaction(end, begin=10, decide=500)[2:])
+    assert (row["ended"], row["truncated"], row["records"]) == (end.lower(), True, 1)
+    assert (row["start_time"], row["decided_at"], row["end_time"]) == (at(10), at(501), at(505))
+    assert row["topic_partitions"] is None
+    assert row["producer_epoch"] == (0 if end == "Commit" else None)  # the coordinator may have raised it
+
+
+def test_of_a_lone_abort_past_its_timeout_the_reason_names_the_choice() -> None:
+    row = only(transaction("Abort", decide=2500, epochs=(0, 1))[2:])
+    assert row["ended"] == "abort"
+    assert "by its client or by the coordinator for its timeout; the record of its start is gone" in row["reason"]
+
+
+def test_the_end_in_version_2_raised_the_epoch_that_a_lone_record_has() -> None:
+    row = only(version_2(transaction("Commit", decide=50, epochs=(4, 5)))[2:])
+    assert (row["producer_epoch"], row["client_transaction_version"]) == (4, 2)
+
+
+def test_an_end_that_is_not_there() -> None:
+    first, second = transaction("Commit", decide=100), transaction("Commit", begin=300, decide=400, offset=10)
+    rows = transaction_history([first[0], *second])
+    assert [(row["ended"], row["truncated"]) for row in rows] == [(None, False), ("commit", False)]
+    assert rows[0]["reason"] == "Its end is not among the records that could be read."
+    assert transaction_history([*first[:2], *second])[0]["ended"] == "commit"  # decided, whatever came of it
+
+
+def test_a_record_written_again_after_a_failed_append_is_of_the_same_transaction() -> None:
+    begun, prepared, complete = transaction("Commit", decide=100)
+    row = only([begun, prepared, {**prepared, "offset": 7, "last_update_time": at(130)}, complete])
+    assert (row["records"], row["decided_at"]) == (4, at(100))
+
+
+def test_the_producer_ids_of_an_id_one_after_the_other() -> None:
+    """As 4.3.1 wrote them: epochs used up under version 2, then by InitProducerId, then expiry."""
+    used_up = version_2(transaction("Commit", decide=10, epochs=(32766, 32767)))
+    used_up[1] = {**used_up[1], "next_producer_id": 9}
+    used_up[2] = {**used_up[2], "producer_id": 9, "producer_epoch": 0, "previous_producer_id": 7}
+    events = [
+        record(0, 0, "Empty", 32766),
+        *used_up,
+        *version_2(transaction("Commit", begin=20, decide=30, epochs=(0, 1), offset=10, producer_id=9)),
+        record(20, 40, "Empty", 32766, producer_id=9),
+        record(21, 50, "Empty", 0, producer_id=11, previous_producer_id=9),
+        record(22, 60, None, None),
+        record(23, 70, "Empty", 0, producer_id=13, previous_producer_id=13),
+    ]
+    rows = transaction_history(events)
+    ids = [(row["kind"], row["producer_id"], row["previous_producer_id"]) for row in rows]
+    assert ids == [
+        ("init", 7, None),
+        ("transaction", 7, None),
+        ("transaction", 9, 7),
+        ("init", 9, None),
+        ("init", 11, 9),
+        ("expired", 11, None),
+        ("init", 13, 11),
+    ]
+    assert rows[1]["reason"].endswith("Its epochs were used up: the id went on with producer id 9.")
+    assert rows[3]["reason"].startswith("InitProducerId raised the epoch from 1 to 32766: a new instance")
+    assert rows[4]["reason"] == "InitProducerId gave producer id 11: 9 had no epochs left after 32766."
+    assert rows[5]["state"] == "Empty"
+    assert rows[6]["reason"] == "InitProducerId gave producer id 13: the id had expired."
+
+    owners = producer_ids(events)
+    assert {pid: [(o.transactional_id, o.now, o.producer_epoch) for o in found] for pid, found in owners.items()} == {
+        7: [("payments", "replaced", 32767)],
+        9: [("payments", "replaced", 32766)],
+        11: [("payments", "expired", 0)],
+        13: [("payments", "owner", 0)],
+    }
+
+
+def test_a_next_producer_id_has_an_owner_before_it_is_used() -> None:
+    begun, prepared, _ = version_2(transaction("Commit", decide=10, epochs=(32766, 32767)))
+    owners = producer_ids([begun, {**prepared, "next_producer_id": 9}])
+    assert {pid: found[0].now for pid, found in owners.items()} == {7: "owner", 9: "next"}
+
+
+def test_an_epoch_given_again_after_a_lost_answer() -> None:
+    [_, row] = transaction_history([record(0, 0, "Empty", 3), record(1, 50, "Empty", 3)])
+    assert row["reason"] == "InitProducerId gave epoch 3 once more."
+
+
+def test_of_a_lone_complete_record_with_a_new_producer_id_the_old_one_is_kept() -> None:
+    [event] = version_2(transaction("Commit", decide=10, epochs=(0, 0)))[2:]
+    row = only([{**event, "producer_id": 9, "previous_producer_id": 7}])
+    assert (row["producer_id"], row["producer_epoch"]) == (7, 32766)
+
+
+def dumped(events: list[Row]) -> list[Row]:
+    """As text of kafka-dump-log.sh before Kafka 4.1 tells it: no start, no version."""
+    return [{**event, "start_time": None, "value_version": None} for event in events]
+
+
+def test_a_dump_without_start_times_tells_what_it_can() -> None:
+    init = record(0, 0, "Empty", 4)
+    aborted = transaction("Abort", begin=10, decide=110, epochs=(4, 5), offset=1)
+    unknown = only(dumped([init, *aborted]))
+    assert (unknown["ended"], unknown["start_time"], unknown["truncated"]) == ("abort", at(10), False)
+    assert unknown["reason"].endswith("by its client.")
+
+    committed = transaction("Commit", begin=5, decide=8, epochs=(4, 4), offset=1)
+    fenced = transaction_history(dumped([init, *committed, *aborted]))[-1]
+    assert (fenced["ended"], fenced["ongoing_ms"]) == ("fence", 100)  # the commit has shown the client's version
+
+    soon = then(aborted, "soon")
+    fields = transaction_history(dumped([init, *soon]))[1]
+    assert "the epoch was raised from 4 to 5, maybe by a client of transaction version 2" in fields["reason"]
+
+
+def test_of_a_dump_that_begins_in_the_middle_the_start_is_not_known() -> None:
+    events = dumped(transaction("Abort", begin=10, decide=110, epochs=(4, 5)))
+    row = only([{**event, "value_version": 0} for event in events])
+    assert (row["ended"], row["start_time"], row["ongoing_ms"], row["truncated"]) == ("abort", None, None, None)
+    assert row["reason"].startswith(
+        "Aborted: by the coordinator for its timeout or for a new instance that did not come back (a fence); "
+    )
+    assert only(events[:1])["reason"] == "Ongoing when the reading ended."
+
+
+def test_a_dump_shows_an_end_without_a_transaction() -> None:
+    [_, *end] = transaction("Abort", begin=20, decide=20, epochs=(5, 5), offset=1)
+    row = only(dumped([record(0, 0, "Empty", 4), {**end[0], "topic_partitions": []}, end[1]]))
+    assert (row["ended"], row["truncated"], row["start_time"]) == ("abort", False, at(20))
+    assert "no partition was in it" in row["reason"]
+
+
+def test_what_could_not_be_read_leaves_its_mark() -> None:
+    begun, prepared, complete = transaction("Abort", decide=2500, epochs=(4, 5))
+    broken = {**record(5, 0, None, None), "tombstone": False, "error": "CORRUPT_RECORD: no."}
+    nobody = {**broken, "transactional_id": None}
+
+    for after in (broken, nobody):
+        row = only([begun, after])
+        assert (row["ended"], row["error"]) == (None, "CORRUPT_RECORD: no.")
+        assert only([begun, prepared, complete, after])["ended"] == "abort"  # the record may be a fencing instance's
+    row = only([broken, complete])
+    assert (row["truncated"], row["error"]) == (True, "CORRUPT_RECORD: no.")
+    assert only([nobody, begun, prepared, complete])["error"] is None
+    assert only([begun, {**nobody, "txn_state_partition": 4}])["ended"] == "open"
+
+    [alone] = transaction_history([broken])
+    assert (alone["reason"], alone["error"]) == ("No record of the id could be read.", "CORRUPT_RECORD: no.")
+    assert transaction_history([nobody]) == []
+
+
+def test_what_could_not_be_read_before_the_last_record_is_no_loss_though_told_after_it() -> None:
+    events = [
+        {**event, "file": "0.log", "position": 100 * event["offset"]}
+        for event in transaction("Commit", decide=100, offset=1)
+    ]
+    damage = {**dict.fromkeys(TRANSACTION_LOG.names), "txn_state_partition": 3, "broker_id": 1, "file": "0.log"}
+    before, after = ({**damage, "position": at, "error": f"CORRUPT_BATCH: at {at}."} for at in (50, 150))
+    begun, *_ = events
+    assert only([begun, before])["error"] is None
+    assert only([begun, after, before])["error"] == "CORRUPT_BATCH: at 150."
+    assert only([after, begun])["error"] == "CORRUPT_BATCH: at 150."
+    assert only([*events, before, after])["error"] is None
+    unplaced = {**before, "position": None}
+    assert only([begun, unplaced])["error"] == "CORRUPT_BATCH: at 50."
+    assert only([unplaced, begun])["error"] is None
+
+
+def test_partitions_read_one_by_one_are_told_the_newest_time_of_all() -> None:
+    events = transaction("Commit", decide=100)[:1]
+    later = {**record(0, 90_000, "Empty"), "transactional_id": "other", "txn_state_partition": 4}
+    rows = transaction_history([*events, later])
+    assert [*transaction_history([later], latest=at(90_000)), *transaction_history(events, latest=at(90_000))] == rows
+    assert transaction_history(events)[0]["ongoing_ms"] == 0
+    assert transaction_history(events, latest=at(90_000))[0]["ongoing_ms"] == 90_000
+    assert transaction_history(events, as_of=at(5), latest=at(90_000)) == transaction_history(events, as_of=at(5))
+
+
+def test_ids_and_replicas_are_kept_apart() -> None:
+    events = transaction("Commit", decide=100)
+    behind = [{**event, "broker_id": 2} for event in events[:2]]
+    rows = transaction_history([*events, *behind, *({**event, "transactional_id": "a"} for event in events)])
+    assert [(row["transactional_id"], row["broker_id"], row["ended"]) for row in rows] == [
+        ("a", 1, "commit"),
+        ("payments", 1, "commit"),
+        ("payments", 2, "open"),
+    ]
+
+
+def test_the_newest_state_of_each_id() -> None:
+    events = [
+        *transaction("Commit", decide=100),
+        record(20, 300, "Ongoing", 1, start=300, transactional_id="open"),
+        record(21, 400, "Empty", 1, transactional_id="gone"),
+        record(22, 500, None, None, transactional_id="gone"),
+        {**record(23, 600, None, None, transactional_id="bad"), "tombstone": False, "error": "CORRUPT_RECORD: no."},
+        {**record(24, 600, None, None, transactional_id=None), "tombstone": False, "error": "CORRUPT_BATCH: no."},
+    ]
+    rows = newest(events, broker_id=2, observed_at=at(1000))
+    assert len(TRANSACTIONS.arrow(rows)) == 4
+    nobody, bad, still_open, payments = rows
+    assert (nobody["transactional_id"], nobody["txn_state_partition"]) == (None, 3)
+    assert nobody["error"] == "CORRUPT_BATCH: no."
+    assert (bad["transactional_id"], bad["state"], bad["error"]) == ("bad", None, "CORRUPT_RECORD: no.")
+    assert (still_open["state"], still_open["start_time"], still_open["topic_partitions"]) == (
+        "Ongoing",
+        at(300),
+        ORDERS,
+    )
+    assert (payments["state"], payments["start_time"], payments["last_update_time"]) == (
+        "CompleteCommit",
+        None,
+        at(101),
+    )
+    assert {row["coordinator_id"] for row in rows} == {row["broker_id"] for row in rows} == {2}
+    assert {row["source"] for row in rows} == {"__transaction_state"}
+
+
+def test_of_several_replicas_the_newest_leader_counts() -> None:
+    complete = transaction("Commit", decide=100)[2]
+    behind = {**complete, "leader_epoch": 4, "offset": 90, "broker_id": 2, "state": "Ongoing"}
+    ahead = {**complete, "leader_epoch": 5}
+    for events in ([behind, ahead], [ahead, behind]):
+        [row] = newest(events, observed_at=at(0))
+        assert (row["state"], row["broker_id"], row["coordinator_id"]) == ("CompleteCommit", 1, None)
+
+
+def test_of_several_replicas_the_longest_tells_the_owner() -> None:
+    known, expired = record(0, 0, "Empty", 3), record(1, 10, None, None)
+    for events in ([known, expired, {**known, "broker_id": 2}], [{**known, "broker_id": 2}, known, expired]):
+        assert [owner.now for owner in producer_ids(events)[7]] == ["expired"]

@@ -1,0 +1,276 @@
+"""Every ending staged on real brokers, and read back from the files that they wrote."""
+
+import datetime as dt
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from tests.process import PATIENCE_S
+from toolkit.analysis.coordinator.producer_id_owners import producer_ids
+from toolkit.analysis.coordinator.transaction_history import newest, transaction_history
+from toolkit.analysis.log.log_invariants import InvariantChecker, event_violations
+from toolkit.formats.coordinator.coordinator_log_rows import transaction_log
+from toolkit.formats.log.batches import write_batch
+from toolkit.formats.log.scan import scan_file
+from toolkit.lab import Kafka
+from toolkit.lab.producer import TxnProducer
+from toolkit.lab.queries import config_of, until
+from toolkit.lab.workload import BUSY, Worker
+from toolkit.schema import TRANSACTION_HISTORY, TRANSACTIONS, Row
+from toolkit.sources.live.client import messages
+from toolkit.sources.live.client.broker_client import BrokerClient
+from toolkit.sources.live.cluster import Cluster
+
+pytestmark = pytest.mark.lab
+
+COMPLETE = ("CompleteCommit", "CompleteAbort")
+VERSIONS = [pytest.param("3.5.2", marks=pytest.mark.full), "4.3.1"]
+TOPIC = "staged"
+EXPIRE = {
+    "transactional.id.expiration.ms": 4000,
+    "transaction.remove.expired.transaction.cleanup.interval.ms": 500,
+    "transaction.state.log.num.partitions": 5,
+}
+
+
+class NewProducer(TxnProducer):
+    """A producer of transaction version 2, in the raw: partitions are added by writing, an end raises the epoch."""
+
+    def send(self, topic: str, partition: int, **_: Any) -> int:
+        """Produce v12, which adds the partition on its way."""
+        sequence = self._sequences.get((topic, partition), 0)
+        batch = write_batch(
+            [(b"key", b"value")],
+            timestamp=dt.datetime.now(dt.UTC),
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            base_sequence=sequence,
+            is_transactional=True,
+        )
+        request = messages.Produce.TopicProduceData
+        data = request(name=topic, partition_data=[request.PartitionProduceData(index=partition, records=batch)])
+        produced = self._ask(
+            lambda: messages.Produce(
+                transactional_id=self.transactional_id,
+                acks=-1,
+                timeout_ms=10_000,
+                topic_data=[data],
+                min_version=12,
+                max_version=12,
+            ),
+            codes=lambda message: [message.responses[0].partition_responses[0].error_code],
+        )
+        self._sequences[topic, partition] = sequence + 1
+        return int(produced.responses[0].partition_responses[0].base_offset)
+
+    def decide(self, *, commit: bool) -> None:
+        """EndTxn v5, which answers with the next epoch."""
+        ended = self._ask(
+            lambda: messages.EndTxn(
+                transactional_id=self.transactional_id,
+                producer_id=self.producer_id,
+                producer_epoch=self.producer_epoch,
+                committed=commit,
+                min_version=5,
+            ),
+            codes=lambda message: [message.error_code],
+        )
+        self.producer_id, self.producer_epoch = int(ended.producer_id), int(ended.producer_epoch)
+        self._sequences.clear()
+
+    def end(self, *, commit: bool) -> None:
+        """Once is enough: what comes next waits for the markers, and EndTxn again would be another end."""
+        self.decide(commit=commit)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Left:
+    """What a broker answered before it was stopped, the files that it left, and how its clients ended."""
+
+    version: str
+    folder: Path
+    transactions: Sequence[Row]
+    workers: Sequence[Worker]
+    events: Sequence[Row]
+
+    def of(self, transactional_id: str) -> list[Row]:
+        return [row for row in transaction_history(self.events) if row["transactional_id"] == transactional_id]
+
+
+@pytest.fixture(scope="module", params=VERSIONS)
+def left(request: pytest.FixtureRequest) -> Iterator[Left]:
+    with Kafka(request.param, properties={**BUSY, **EXPIRE}) as kafka:
+        with BrokerClient(config_of(kafka)) as cluster:
+            create(kafka)
+            stage(cluster, TxnProducer, prefix="")
+            if request.param == "4.3.1":
+                stage(cluster, NewProducer, prefix="new-")
+            stop = threading.Event()
+            workers = [Worker(kafka, [(TOPIC, 0), (TOPIC, 1)], f"worker-{number}", stop) for number in range(2)]
+            for worker in workers:
+                worker.start()
+            time.sleep(3)
+            stop.set()
+            for worker in workers:
+                worker.join(PATIENCE_S)
+        with Cluster(kafka.bootstrap_servers) as asked:
+            until(lambda: True if settled(asked) else None, awaited="the timeouts of what was left")
+            transactions = asked.transaction_rows()
+        kafka.stop_broker(1)
+        folder = kafka.log_dirs[1]
+        yield Left(
+            version=request.param,
+            folder=folder,
+            transactions=transactions,
+            workers=workers,
+            events=list(read_events(folder)),
+        )
+
+
+def create(kafka: Kafka) -> None:
+    admin = AdminClient({**kafka.client_config(), "log_level": 0})
+    [created] = admin.create_topics([NewTopic(TOPIC, 2, 1, config={"segment.ms": "500"})]).values()
+    created.result()
+
+
+def stage(cluster: BrokerClient, kind: type[TxnProducer], *, prefix: str) -> None:
+    def producer(name: str, *, timeout_ms: int = 60_000) -> TxnProducer:
+        return kind(cluster, prefix + name, timeout_ms=timeout_ms).init()
+
+    def write(producer: TxnProducer) -> TxnProducer:
+        if kind is TxnProducer:
+            producer.add(TOPIC, 0, 1)
+        producer.send(TOPIC, 0)
+        return producer
+
+    write(producer("open"))
+    write(producer("timeout", timeout_ms=500))
+    for name, commit in {"commit": True, "abort": False}.items():
+        one = producer(name)
+        for _ in range(2):
+            write(one).end(commit=commit)
+    write(producer("fence"))
+    write(producer("fence")).end(commit=True)
+    if kind is NewProducer:
+        producer("unused").end(commit=False)
+
+
+def settled(cluster: Cluster) -> bool:
+    """Whether only what is to stay open is open, and what is to expire has."""
+    rows = cluster.transaction_rows()
+    left_open = {row["transactional_id"] for row in rows if row["state"] not in {"Empty", *COMPLETE}}
+    return left_open <= {"open", "new-open"} and "fence" not in {row["transactional_id"] for row in rows}
+
+
+def segments(folder: Path) -> Iterator[tuple[str, int, Path]]:
+    for path in sorted(folder.glob("*-*/*.log")):
+        topic, _, partition = path.parent.name.rpartition("-")
+        if not topic.startswith("__cluster"):
+            yield topic, int(partition), path
+
+
+def read_events(folder: Path) -> Iterator[Row]:
+    for topic, partition, path in segments(folder):
+        if topic == "__transaction_state":
+            data = path.read_bytes()
+            for part in scan_file(path):
+                for position in part.headers["position"].tolist():
+                    yield from transaction_log(data, position, txn_state_partition=partition, broker_id=1)
+
+
+ENDED = {
+    "open": ["open"],
+    "timeout": ["timeout"],
+    "commit": ["commit", "commit"],
+    "abort": ["abort", "abort"],
+    "fence": ["fence", "commit"],
+}
+REASONS = {  # of the first transaction in version 2, where every abort is written alike
+    "open": "Ongoing for ",
+    "timeout": ": by its client or by the coordinator for its timeout; transaction version 2 raises the epoch",
+    "commit": "Its client committed it ",
+    "abort": "and no new instance came at once: by its client.",
+    "fence": ": by its client or for the new instance that came ",
+    "unused": "no partition was in it",
+}
+
+
+def test_every_ending_is_told_before_transaction_version_2(left: Left) -> None:
+    found = {name: [row["ended"] for row in left.of(name) if row["kind"] == "transaction"] for name in ENDED}
+    assert found == ENDED
+    rows = transaction_history(left.events)
+    assert len(TRANSACTION_HISTORY.frame(rows)) == len(rows)
+    assert not any(row["truncated"] or row["error"] for row in rows)
+    written = [{"topic": TOPIC, "partition": number} for number in (0, 1)]
+    assert all(row["topic_partitions"] == written for name in ENDED for row in left.of(name) if row["ended"])
+
+
+def test_every_ending_of_transaction_version_2_leaves_the_right_choice(left: Left) -> None:
+    if left.version == "3.5.2":
+        return
+    for name, reason in REASONS.items():
+        transactions = [row for row in left.of(f"new-{name}") if row["kind"] == "transaction"]
+        first = transactions[0]
+        assert first["ended"] == (name if name in {"commit", "open"} else "abort"), first
+        assert reason in first["reason"]
+        assert first["client_transaction_version"] == 2
+        epochs = [row["producer_epoch"] for row in transactions]
+        assert epochs == {"commit": [0, 1], "abort": [0, 1], "fence": [0, 2]}.get(name, [0])
+
+
+def test_an_id_begins_with_init_and_ends_with_a_tombstone(left: Left) -> None:
+    rows = left.of("fence")
+    assert [row["kind"] for row in rows] == ["init", "transaction", "init", "transaction", "expired"]
+    assert rows[2]["reason"].startswith("InitProducerId raised the epoch from 1 to 2")
+    owners = producer_ids(left.events)
+    assert all(len(found) == 1 for found in owners.values())
+    [owner] = owners[rows[0]["producer_id"]]
+    assert (owner.transactional_id, owner.now) == ("fence", "expired")
+
+
+def test_workers_ended_as_they_did(left: Left) -> None:
+    """librdkafka, at random: what it did is what the log says."""
+    for worker in left.workers:
+        rows = [row for row in left.of(worker.name) if row["kind"] == "transaction"]
+        by_client = [row for row in rows if row["ended"] == "abort" and "the epoch stayed" in row["reason"]]
+        commits = sum(row["ended"] == "commit" for row in rows)
+        did, failed = worker.endings, worker.endings["failed"]
+        assert abs(commits - did["commit"]) <= failed
+        # An abort purges what is not sent yet; where that is everything, no coordinator ever hears of it.
+        assert len(by_client) <= did["abort"] + failed
+        assert abs(len(rows) - commits - len(by_client) - did["fence"] - did["timeout"]) <= failed
+        assert {row["ended"] for row in rows} <= {"commit", "abort", "fence", "timeout"}
+
+
+def test_the_newest_states_are_what_the_coordinator_answered(left: Left) -> None:
+    rows = {
+        row["transactional_id"]: row for row in newest(left.events, broker_id=1, observed_at=dt.datetime.now(dt.UTC))
+    }
+    assert len(TRANSACTIONS.frame(rows.values())) == len(rows)
+    answered = {row["transactional_id"]: row for row in left.transactions if row["transactional_id"] in rows}
+    assert {"open"} <= rows.keys() == answered.keys()
+    same = ("producer_id", "producer_epoch", "state", "timeout_ms", "start_time", "coordinator_id", "error")
+    for name, row in rows.items():
+        assert [row[column] for column in same] == [answered[name][column] for column in same], name
+        assert sorted(map(str, row["topic_partitions"])) == sorted(map(str, answered[name]["topic_partitions"]))
+
+
+def test_a_sound_broker_breaks_no_invariant(left: Left) -> None:
+    assert event_violations(left.events) == []
+    checkers: dict[tuple[str, int], InvariantChecker] = {}
+    batches = 0
+    for topic, partition, path in segments(left.folder):
+        checker = checkers.setdefault(
+            (topic, partition), InvariantChecker(topic=topic, partition=partition, compacted=topic.startswith("__"))
+        )
+        for part in scan_file(path, crc=True):
+            batches += part.headers.size
+            assert checker.check(part.headers, file=str(path)) == []
+    assert batches > 50

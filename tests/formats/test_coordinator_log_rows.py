@@ -1,0 +1,327 @@
+"""Rows of the coordinators' topics: equal to what Kafka's own tool prints for segments of real brokers."""
+
+import datetime as dt
+import json
+import re
+import struct
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.formats.packed import CODECS, CONTROL, TRANSACTIONAL, pack_batch, seal
+from tests.formats.written import CONSUMER_OFFSETS, TRANSACTION_STATE, Segment
+from tests.tiers import fuzzed
+from toolkit.formats.coordinator.coordinator_log_rows import offsets_log, transaction_log
+from toolkit.formats.coordinator.offsets_log_records import KINDS
+from toolkit.formats.coordinator.transaction_log_records import STATES
+from toolkit.formats.log.batch_records import Record
+from toolkit.schema import OFFSETS_LOG, TRANSACTION_LOG, Row, utc
+
+ID_KEY = bytes.fromhex("00000006676f6c64656e")  # "golden"
+ONGOING = bytes.fromhex(  # by Kafka 4.3.1 on 2026-11-21, as in test_transaction_log_records
+    "0001000000000000000100000000ea600102097061796d656e7473020000000000000001a1fe460f11000001a1fe460f11020008000000000000"
+    "000102020002"
+)
+COMMIT_KEY = bytes.fromhex("0001000d67726f75702d636c6173736963000d62792d6c696272646b61666b6100000000")
+COMMIT = bytes.fromhex("00040000000000000007ffffffff0853454352455400000001a1fee19c4500")  # its metadata is SECRET\0
+GROUP_KEY = bytes.fromhex("0002000d67726f75702d636c6173736963")
+MEMBER_KEY = bytes.fromhex("0005000e67726f75702d636f6e73756d657200163067394f5a43434a5137324134376b6b307944316667")
+TIME = 1_795_277_560_901
+AT = dt.datetime(2026, 11, 21, 16, 12, 40, 901_000, tzinfo=dt.UTC)
+
+
+def coordinator_rows(buf: bytes, position: int = 0) -> list[Row]:
+    return list(transaction_log(buf, position, txn_state_partition=4))
+
+
+def group_rows(buf: bytes, position: int = 0) -> list[Row]:
+    return list(offsets_log(buf, position, group_partition=4))
+
+
+def filled(row: Row) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if value is not None}
+
+
+def test_a_row_of_a_transactional_id() -> None:
+    batch = pack_batch([Record(8, TIME, ID_KEY, ONGOING), Record(9, TIME, ID_KEY, None)])
+    rows = list(transaction_log(b"before" + batch, 6, txn_state_partition=4, broker_id=1, file="0.log"))
+    place = {"txn_state_partition": 4, "broker_id": 1, "file": "0.log", "position": 6, "leader_epoch": 7}
+    named = {**place, "timestamp": AT, "transactional_id": "golden"}
+    assert filled(rows[0]) == {
+        **named,
+        "offset": 8,
+        "producer_id": 1,
+        "producer_epoch": 0,
+        "previous_producer_id": 1,
+        "state": "Ongoing",
+        "timeout_ms": 60_000,
+        "topic_partitions": [{"topic": "payments", "partition": 0}],
+        "start_time": utc(1795267366673),
+        "last_update_time": utc(1795267366673),
+        "client_transaction_version": 2,
+        "value_version": 1,
+        "tombstone": False,
+    }
+    assert filled(rows[1]) == {**named, "offset": 9, "tombstone": True}
+    assert list(rows[0]) == TRANSACTION_LOG.names
+    assert len(TRANSACTION_LOG.frame(rows)) == 2
+
+
+def test_a_row_of_a_committed_offset() -> None:
+    record = Record(8, TIME, COMMIT_KEY, COMMIT)
+    batch = pack_batch([record], attributes=TRANSACTIONAL, producer_id=1000, producer_epoch=3)
+    (row,) = group_rows(batch)
+    assert filled(row) == {
+        "group_partition": 4,
+        "offset": 8,
+        "timestamp": AT,
+        "kind": "offset_commit",
+        "group_id": "group-classic",
+        "topic": "by-librdkafka",
+        "partition": 0,
+        "committed_offset": 7,
+        "commit_timestamp": utc(1795277560901),
+        "producer_id": 1000,
+        "producer_epoch": 3,
+        "is_transactional": True,
+        "tombstone": False,
+    }
+    assert "SECRET" not in str(row)
+    assert list(row) == OFFSETS_LOG.names
+    assert len(OFFSETS_LOG.frame([row])) == 1
+
+
+def test_the_position_is_that_in_the_file() -> None:
+    batch = pack_batch([Record(8, TIME, ID_KEY, None)])
+    rows = transaction_log(b"x" + batch, 1, txn_state_partition=4, file="0.log", file_position=4097)
+    assert [row["position"] for row in rows] == [4097]
+    assert [row["position"] for row in transaction_log(b"x" + batch, 1, txn_state_partition=4)] == [None]
+
+
+@pytest.mark.parametrize("rows_of", [coordinator_rows, group_rows])
+def test_a_control_batch_has_no_rows(rows_of: Callable[[bytes], list[Row]]) -> None:
+    batch = pack_batch([Record(8, TIME, b"\0\0\0\1", bytes(6))], attributes=TRANSACTIONAL | CONTROL)
+    assert rows_of(batch) == []
+    unseen = bytearray(pack_batch([Record(8, TIME, ID_KEY, ONGOING)]))
+    unseen[22] |= CONTROL  # damage that makes a batch look like a marker
+    (row,) = rows_of(bytes(unseen))
+    assert row["error"].startswith("CORRUPT_BATCH: The checksum of the batch at offset 8 does not match its bytes.")
+
+
+@pytest.mark.parametrize("rows_of", [coordinator_rows, group_rows])
+def test_what_cannot_be_read_is_a_row(rows_of: Callable[[bytes], list[Row]]) -> None:
+    key, value = (ID_KEY, ONGOING) if rows_of is coordinator_rows else (COMMIT_KEY, COMMIT)
+    other = {"coordinator_rows": "transactional_id", "group_rows": "group_id"}[rows_of.__name__]
+    good = Record(3, TIME, key, value)
+    records = [
+        good,
+        Record(4, TIME, key, value[:-1]),
+        Record(5, TIME, key[:-1], value),
+        Record(6, TIME, None, value),
+        Record(7, TIME, b"\x7f\xff", value),
+        Record(8, 2**60, key, value),
+        Record(9, TIME, key, b"\x00\x09"),
+        good._replace(offset=10),
+    ]
+    rows = rows_of(pack_batch(records))
+    assert [row["offset"] for row in rows] == list(range(3, 11))
+    assert [row["offset"] for row in rows if not row["error"]] == [3, 10]
+    errors = [row["error"] or "" for row in rows]
+    assert all(error.startswith("CORRUPT_RECORD: ") for error in errors[1:-1])
+    assert "ends early" in errors[1]
+    assert rows[1][other] == rows[0][other]  # what its key says is kept
+    assert "is null" in errors[3]
+    assert "of a newer Kafka" in errors[4]
+    assert "after the year 9999" in errors[5]
+    assert "version 9" in errors[6]
+
+
+@pytest.mark.parametrize("rows_of", [coordinator_rows, group_rows])
+def test_a_batch_that_cannot_be_read_is_a_row(rows_of: Callable[[bytes], list[Row]]) -> None:
+    batch = pack_batch([Record(3, TIME, ID_KEY, None), Record(4, TIME, ID_KEY, None)])
+    cut_inside = bytearray(batch)
+    cut_inside[57:61] = struct.pack(">i", 3)
+    torn, headerless, changed = rows_of(batch[:-1]), rows_of(batch[:30]), rows_of(batch[:-1] + b"\1")
+    assert [(row["offset"], "ends early" in row["error"]) for row in torn + headerless] == [(3, True), (None, True)]
+    assert [row["offset"] for row in changed] == [3]
+    *_, last = rows_of(seal(bytes(cut_inside)))
+    assert last["offset"] == 5
+    assert last["error"].startswith("CORRUPT_BATCH: The batch at offset 3 is damaged: at its byte ")
+
+
+@fuzzed(300)
+@given(st.data(), st.sampled_from(CODECS), st.booleans())
+def test_damage_is_rows(data: st.DataObject, codec: str, sealed: bool) -> None:
+    """Also where the checksum is right, so that nothing but the reading itself stands in the way."""
+    values = st.sampled_from([ONGOING, COMMIT, None, b"\0\4"])
+    keys = st.sampled_from([ID_KEY, COMMIT_KEY, GROUP_KEY, MEMBER_KEY])
+    records = [
+        Record(offset, TIME, data.draw(keys), data.draw(values)) for offset in range(data.draw(st.integers(1, 4)))
+    ]
+    damaged = bytearray(pack_batch(records, codec=codec))
+    for _ in range(data.draw(st.integers(1, 4))):
+        damaged[data.draw(st.integers(12, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+    buf = seal(bytes(damaged)) if sealed else bytes(damaged)
+    TRANSACTION_LOG.frame(coordinator_rows(buf))
+    OFFSETS_LOG.frame(group_rows(buf))
+
+
+# Against DumpLogSegments
+
+Said = tuple[int, int, str, str | None]  # offset, time, what it says about key and payload; None is a tombstone
+LINE = re.compile(r"offset: (\d+) CreateTime: (\d+) .*? headerKeys: \[\] key: (.*) payload: (.*)", re.S)
+
+
+def said(segment: Segment) -> Iterator[Said]:
+    for line in segment.dumped:
+        if "endTxnMarker" not in line:
+            found = LINE.fullmatch(line)
+            assert found, line
+            offset, time, key, payload = found.groups()
+            yield int(offset), int(time), key, None if payload == "<DELETE>" else payload
+
+
+def rows_and_said(
+    segments: list[Segment], topic: str, rows_of: Callable[[bytes, int], list[Row]]
+) -> Iterator[tuple[Row, Said]]:
+    for segment in segments:
+        if segment.topic == topic:
+            rows = [row for position, _ in segment.batches() for row in rows_of(segment.data, position)]
+            yield from zip(rows, said(segment), strict=True)
+
+
+@pytest.mark.lab
+def test_transactional_ids_are_those_that_kafka_dumps(segments: list[Segment]) -> None:
+    states: Counter[str] = Counter()
+    for row, (offset, time, key, payload) in rows_and_said(segments, TRANSACTION_STATE, coordinator_rows):
+        assert row["error"] is None
+        assert (row["offset"], row["timestamp"]) == (offset, utc(time))
+        expected = of_json(key, payload) if key.startswith("{") else of_text(key, payload)
+        assert {name: row[name] for name in expected} == expected
+        states[row["state"] or "tombstone"] += 1
+    assert states.keys() >= {"Empty", "Ongoing", "PrepareCommit", "CompleteCommit", "PrepareAbort", "CompleteAbort"}
+    assert "tombstone" in states or segments[0].version == "4.3.1"
+
+
+def of_json(key: str, payload: str | None) -> Row:
+    """As Kafka 4 prints it."""
+    named = {"transactional_id": json.loads(key)["data"]["transactionalId"], "tombstone": payload is None}
+    if payload is None:
+        return named
+    value = json.loads(payload)
+    data = value["data"]
+    places = [
+        (each["topic"], number) for each in data["transactionPartitions"] or () for number in each["partitionIds"]
+    ]
+    return {
+        **named,
+        "value_version": int(value["version"]),
+        "producer_id": data["producerId"],
+        "producer_epoch": data["producerEpoch"],
+        "previous_producer_id": known(data.get("previousProducerId", -1)),
+        "next_producer_id": known(data.get("nextProducerId", -1)),
+        "next_producer_epoch": known(data.get("nextProducerEpoch", -1)),
+        "timeout_ms": data["transactionTimeoutMs"],
+        "state": STATES[data["transactionStatus"]],
+        "topic_partitions": [{"topic": topic, "partition": number} for topic, number in places],
+        "last_update_time": utc(data["transactionLastUpdateTimestampMs"]),
+        "start_time": utc(data["transactionStartTimestampMs"]),
+        "client_transaction_version": data.get("clientTransactionVersion", 0),
+    }
+
+
+def of_text(key: str, payload: str | None) -> Row:
+    """As Kafka 3 prints it."""
+    named = {
+        "transactional_id": key.removeprefix("transaction_metadata::transactionalId="),
+        "tombstone": payload is None,
+        "value_version": None if payload is None else 0,
+    }
+    if payload is None:
+        return named
+    found = re.fullmatch(
+        r"producerId:(\d+),producerEpoch:(\d+),state=(\w+),partitions=\[(.*)\],txnLastUpdateTimestamp=(\d+),"
+        r"txnTimeoutMs=(\d+)",
+        payload,
+    )
+    assert found
+    producer_id, epoch, state, partitions, update, timeout = found.groups()
+    places = [place.rpartition("-") for place in partitions.split(",") if place]
+    return {
+        **named,
+        "producer_id": int(producer_id),
+        "producer_epoch": int(epoch),
+        "state": state,
+        "topic_partitions": [{"topic": topic, "partition": int(number)} for topic, _, number in places],
+        "last_update_time": utc(int(update)),
+        "timeout_ms": int(timeout),
+    }
+
+
+@pytest.mark.lab
+def test_groups_are_those_that_kafka_dumps(segments: list[Segment]) -> None:
+    kinds: Counter[str] = Counter()
+    for row, (offset, time, key, payload) in rows_and_said(segments, CONSUMER_OFFSETS, group_rows):
+        assert row["error"] is None
+        assert (row["offset"], row["timestamp"], row["tombstone"]) == (offset, utc(time), payload is None)
+        expected = of_group_json(key, payload) if key.startswith("{") else of_group_text(key, payload)
+        assert {name: row[name] for name in expected} == expected
+        assert "SECRET" not in str(row)
+        kinds["tombstone" if payload is None else row["kind"]] += 1
+        kinds["transactional"] += row["is_transactional"]
+    assert kinds.keys() >= {"offset_commit", "group_metadata", "tombstone"}
+    assert kinds["transactional"]
+    assert "consumer_group_metadata" in kinds or segments[0].version < "4"
+
+
+def of_group_json(key: str, payload: str | None) -> Row:
+    """As Kafka 3.9 and 4 print it."""
+    name, about = json.loads(key)["type"], json.loads(key)["data"]
+    data = None if payload is None else json.loads(payload)["data"]
+    expected = {"kind": KINDS[int(name)], "group_id": about.get("group", about.get("groupId"))}
+    if name in {"0", "1"}:
+        expected |= {"topic": about["topic"], "partition": about["partition"]}
+        if data is not None:
+            expected["committed_offset"] = data["offset"]
+            expected["committed_leader_epoch"] = known(data.get("leaderEpoch", -1))
+            expected["commit_timestamp"] = utc(data["commitTimestamp"])
+            expected["expire_timestamp"] = utc(data.get("expireTimestamp"))
+    elif name == "2" and data is not None:
+        expected |= {"protocol_type": data["protocolType"], "protocol": data["protocol"]}
+        expected |= {"generation": data["generation"], "leader_member_id": data["leader"]}
+        expected["member_ids"] = [member["memberId"] for member in data["members"]]
+    elif "memberId" in about:
+        expected["member_ids"] = [about["memberId"]]
+    elif name in {"3", "11", "17"} and data is not None:
+        expected["generation"] = data["epoch"]
+    return expected
+
+
+def of_group_text(key: str, payload: str | None) -> Row:
+    """As Kafka 3.5 prints it."""
+    kind, _, about = key.partition("::group=")
+    if kind == "group_metadata":
+        group: Row = {"kind": kind, "group_id": about}
+        if payload is None:
+            return group
+        data = json.loads(payload)
+        members = re.findall(r"([^{},= ]+)=\[", data["assignment"])
+        values = {
+            "protocol": data["protocol"],
+            "protocol_type": data["protocolType"],
+            "generation": data["generationId"],
+        }
+        return {**group, **values, "member_ids": members}
+    group_id, _, place = about.partition(",partition=")
+    topic, _, partition = place.rpartition("-")
+    commit = {"kind": kind, "group_id": group_id, "topic": topic, "partition": int(partition)}
+    offset = None if payload is None else int(payload.removeprefix("offset=").partition(",")[0])
+    return {**commit, "committed_offset": offset}
+
+
+def known(number: int) -> int | None:
+    return None if number == -1 else number

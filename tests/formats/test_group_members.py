@@ -1,0 +1,48 @@
+"""What members of groups say of themselves; real ones are read in tests/sources/test_transaction_owners.py."""
+
+import struct
+import uuid
+
+import pytest
+
+from toolkit.errors import DecodeError
+from toolkit.formats.coordinator.group_members import read_connect_assignment, read_connect_url, read_streams_process_id
+
+PROCESS = uuid.UUID("1f0c6b52-90ab-4c1e-8d31-2f6f0c0a9e11")
+
+
+def text(value: str) -> bytes:
+    return struct.pack(">h", len(value)) + value.encode()
+
+
+def subscription(user_data: bytes | None) -> bytes:
+    size = struct.pack(">i", -1) if user_data is None else struct.pack(">i", len(user_data)) + user_data
+    return struct.pack(">hi", 1, 1) + text("orders") + size
+
+
+@pytest.mark.parametrize("version", range(1, 12))
+def test_the_process_of_each_version_of_kafka_streams(version: int) -> None:
+    numbers = struct.pack(">i", version) + (struct.pack(">i", 11) if version >= 3 else b"")
+    whole = subscription(numbers + PROCESS.bytes + b"tasks")
+    assert read_streams_process_id(whole) == str(PROCESS)
+    with pytest.raises(DecodeError):
+        read_streams_process_id(whole[:20])
+
+
+def test_a_consumer_without_data_names_no_process() -> None:
+    assert read_streams_process_id(subscription(None)) is None
+    with pytest.raises(DecodeError):
+        read_streams_process_id(b"")
+
+
+def test_a_worker_of_kafka_connect() -> None:
+    state = struct.pack(">h", 2) + text("http://a:8083/") + struct.pack(">q", 7)
+    assert read_connect_url(state) == "http://a:8083/"
+    tasks = struct.pack(">i", 1) + text("files") + struct.pack(">iii", 2, -1, 0)
+    head = struct.pack(">hh", 2, 0) + text("connect-1") + text("http://a:8083/") + struct.pack(">q", 7)
+    found = read_connect_assignment(head + tasks)
+    assert (found.leader_member_id, found.leader_url) == ("connect-1", "http://a:8083/")
+    assert found.tasks == {("files", -1), ("files", 0)}
+    assert read_connect_assignment(head + struct.pack(">i", -1)).tasks == frozenset()
+    with pytest.raises(DecodeError):
+        read_connect_assignment(head)

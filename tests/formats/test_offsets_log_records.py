@@ -1,0 +1,317 @@
+"""Records of ``__consumer_offsets``: every version by Kafka's classes and as written here; damaged ones.
+
+Segments of real brokers are in test_coordinator_log_rows.
+"""
+
+import struct
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.tiers import fuzzed
+from toolkit.errors import DecodeError
+from toolkit.formats.coordinator.offsets_log_records import (
+    GROUP_EPOCH_KINDS,
+    KINDS,
+    GroupKey,
+    GroupMetadata,
+    OffsetCommit,
+    read_group_epoch,
+    read_group_key,
+    read_group_metadata,
+    read_offset_commit,
+)
+
+INT32, INT64 = (st.integers(min_value=0, max_value=2 ** (bits - 1) - 1) for bits in (32, 64))
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
+FLEXIBLE = 4
+READERS = (read_group_key, read_offset_commit, read_group_metadata, read_group_epoch)
+
+# Captured from __consumer_offsets of the lab's Kafka 4.3.1 on 2026-11-21: a classic group with one librdkafka member,
+# and an offset committed outside a transaction, whose tagged field is the topic's id.
+REAL_GROUP = (
+    "00030008636f6e73756d657200000001000572616e6765002c72646b61666b612d32316262663833352d373466342d343932322d623830652d"
+    "363835393461323063306433000001a1fee19b6000000001002c72646b61666b612d32316262663833352d373466342d343932322d62383065"
+    "2d363835393461323063306433ffff000772646b61666b61000a2f3132372e302e302e31000493e00000271000000023000300000001000d62"
+    "792d6c696272646b61666b610000000000000000ffffffff000000000021000000000001000d62792d6c696272646b61666b61000000010000"
+    "000000000000"
+)
+REAL_COMMIT = "0004000000000000000bffffffff0853454352455400000001a1fee19c7d010010befb439dc2724e8c8ba2757fb39e8dd1"
+MEMBER = "rdkafka-21bbf835-74f4-4922-b80e-68594a20c0d3"
+
+
+# Serialized by Kafka 4.3.1's own message classes: a key of every CoordinatorRecordType with the group "group-é" or
+# "groupid-é" (and "memberid-é", "topic-é" 77, a regular expression), and values of version 0 to 4.
+JAVA_KEYS = {
+    "LEGACY_OFFSET_COMMIT": "0000000867726f75702dc3a90008746f7069632dc3a90000004d",
+    "OFFSET_COMMIT": "0001000867726f75702dc3a90008746f7069632dc3a90000004d",
+    "GROUP_METADATA": "0002000867726f75702dc3a9",
+    "CONSUMER_GROUP_METADATA": "0003000a67726f757069642dc3a9",
+    "CONSUMER_GROUP_PARTITION_METADATA": "0004000a67726f757069642dc3a9",
+    "CONSUMER_GROUP_MEMBER_METADATA": "0005000a67726f757069642dc3a9000b6d656d62657269642dc3a9",
+    "CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA": "0006000a67726f757069642dc3a9",
+    "CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER": "0007000a67726f757069642dc3a9000b6d656d62657269642dc3a9",
+    "CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT": "0008000a67726f757069642dc3a9000b6d656d62657269642dc3a9",
+    "SHARE_GROUP_MEMBER_METADATA": "000a000a67726f757069642dc3a9000b6d656d62657269642dc3a9",
+    "SHARE_GROUP_METADATA": "000b000a67726f757069642dc3a9",
+    "SHARE_GROUP_TARGET_ASSIGNMENT_METADATA": "000c000a67726f757069642dc3a9",
+    "SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER": "000d000a67726f757069642dc3a9000b6d656d62657269642dc3a9",
+    "SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT": "000e000a67726f757069642dc3a9000b6d656d62657269642dc3a9",
+    "SHARE_GROUP_STATE_PARTITION_METADATA": "000f000a67726f757069642dc3a9",
+    "CONSUMER_GROUP_REGULAR_EXPRESSION": "0010000a67726f757069642dc3a90014726567756c617265787072657373696f6e2dc3a9",
+    "STREAMS_GROUP_METADATA": "0011000a67726f757069642dc3a9",
+    "STREAMS_GROUP_MEMBER_METADATA": "0013000a67726f757069642dc3a9000b6d656d62657269642dc3a9",
+    "STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA": "0014000a67726f757069642dc3a9",
+    "STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER": "0015000a67726f757069642dc3a9000b6d656d62657269642dc3a9",
+    "STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT": "0016000a67726f757069642dc3a9000b6d656d62657269642dc3a9",
+    "STREAMS_GROUP_TOPOLOGY": "0017000a67726f757069642dc3a9",
+}
+JAVA_COMMITS = (
+    "00000000001cbe991a140005776f726473000001a1fee19c45",
+    "00010000001cbe991a140005776f726473000001a1fee19c45000001a1fee1bfcf",
+    "00020000001cbe991a140005776f726473000001a1fee19c45",
+    "00030000001cbe991a14000000090005776f726473000001a1fee19c45",
+    "00040000001cbe991a140000000906776f726473000001a1fee19c4501001000000000000000010000000000000002",
+)
+JAVA_GROUPS = (
+    "00000008636f6e73756d657200000005000572616e676500026d310000000200026d3100016300022f680000000a00000002010200000000"
+    "00026d3200016300022f680000000a00000002010200000000",
+    "00010008636f6e73756d657200000005000572616e676500026d310000000200026d3100016300022f68000000140000000a000000020102"
+    "0000000000026d3200016300022f68000000140000000a00000002010200000000",
+    "00020008636f6e73756d657200000005000572616e676500026d31000001a1fee19c450000000200026d3100016300022f68000000140000"
+    "000a0000000201020000000000026d3200016300022f68000000140000000a00000002010200000000",
+    "00030008636f6e73756d657200000005000572616e676500026d31000001a1fee19c450000000200026d3100067374617469630001630002"
+    "2f68000000140000000a0000000201020000000000026d32ffff00016300022f68000000140000000a00000002010200000000",
+    "000409636f6e73756d6572000000050672616e6765036d31000001a1fee19c4503036d31077374617469630263032f68000000140000000a"
+    "0301020100036d32000263032f68000000140000000a030102010000",
+)
+
+
+@st.composite
+def commits(draw: st.DrawFn) -> OffsetCommit:
+    version = draw(st.integers(0, 4))
+    return OffsetCommit(
+        version=version,
+        offset=draw(INT64),
+        leader_epoch=draw(st.none() | INT32) if version >= 3 else None,
+        commit_timestamp_ms=draw(st.none() | INT64),
+        expire_timestamp_ms=draw(st.none() | INT64) if version == 1 else None,
+    )
+
+
+@st.composite
+def groups(draw: st.DrawFn) -> GroupMetadata:
+    version = draw(st.integers(0, 4))
+    return GroupMetadata(
+        version=version,
+        protocol_type=draw(TEXT),
+        generation=draw(INT32),
+        protocol=draw(st.none() | TEXT),
+        leader_member_id=draw(st.none() | TEXT),
+        current_state_timestamp_ms=draw(st.none() | INT64) if version >= 2 else None,
+        member_ids=tuple(draw(st.lists(TEXT, max_size=4))),
+    )
+
+
+def write_commit(commit: OffsetCommit, metadata: str, tags: bytes = b"\0") -> bytes:
+    flexible = commit.version == FLEXIBLE
+    out = struct.pack(">hq", commit.version, commit.offset)
+    if commit.version >= 3:
+        out += struct.pack(">i", raw(commit.leader_epoch))
+    out += text(metadata, flexible=flexible) + struct.pack(">q", raw(commit.commit_timestamp_ms))
+    if commit.version == 1:
+        out += struct.pack(">q", raw(commit.expire_timestamp_ms))
+    return out + (tags if flexible else b"")
+
+
+def write_group(group: GroupMetadata, user_data: bytes = b"", tags: bytes = b"\0") -> bytes:
+    flexible = group.version == FLEXIBLE
+    out = struct.pack(">h", group.version) + text(group.protocol_type, flexible=flexible)
+    out += struct.pack(">i", group.generation)
+    out += text(group.protocol, flexible=flexible) + text(group.leader_member_id, flexible=flexible)
+    if group.version >= 2:
+        out += struct.pack(">q", raw(group.current_state_timestamp_ms))
+    count = len(group.member_ids)
+    out += varint(count + 1) if flexible else struct.pack(">i", count)
+    for member_id in group.member_ids:
+        out += text(member_id, flexible=flexible)
+        if group.version >= 3:
+            out += text(None, flexible=flexible)
+        out += text("client", flexible=flexible) + text("/127.0.0.1", flexible=flexible)
+        out += struct.pack(">i", 300_000) if group.version >= 1 else b""
+        out += struct.pack(">i", 45_000)
+        length = varint(len(user_data) + 1) if flexible else struct.pack(">i", len(user_data))
+        out += (length + user_data) * 2
+        out += tags if flexible else b""
+    return out + (tags if flexible else b"")
+
+
+def write_key(version: int, *parts: str | int) -> bytes:
+    fields = [struct.pack(">i", each) if isinstance(each, int) else text(each, flexible=False) for each in parts]
+    return struct.pack(">h", version) + b"".join(fields)
+
+
+def text(data: str | None, *, flexible: bool) -> bytes:
+    if data is None:
+        return varint(0) if flexible else struct.pack(">h", -1)
+    size = len(data.encode())
+    return (varint(size + 1) if flexible else struct.pack(">h", size)) + data.encode()
+
+
+def varint(number: int) -> bytes:
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*out, number])
+
+
+def raw(number: int | None) -> int:
+    return -1 if number is None else number
+
+
+TAGS = st.lists(st.tuples(st.integers(0, 300), st.binary(max_size=20)), max_size=3).map(
+    lambda tags: varint(len(tags)) + b"".join(varint(tag) + varint(len(data)) + data for tag, data in tags)
+)
+
+
+def test_real_values() -> None:
+    assert read_group_metadata(bytes.fromhex(REAL_GROUP)) == GroupMetadata(
+        version=3,
+        protocol_type="consumer",
+        generation=1,
+        protocol="range",
+        leader_member_id=MEMBER,
+        current_state_timestamp_ms=1795277560672,
+        member_ids=(MEMBER,),
+    )
+    assert read_offset_commit(bytes.fromhex(REAL_COMMIT)) == OffsetCommit(
+        version=4, offset=11, leader_epoch=None, commit_timestamp_ms=1795277560957, expire_timestamp_ms=None
+    )
+
+
+@pytest.mark.parametrize("name", JAVA_KEYS)
+def test_keys_by_java(name: str) -> None:
+    key = read_group_key(bytes.fromhex(JAVA_KEYS[name]))
+    assert key is not None
+    assert key.kind == name.lower().removeprefix("legacy_")
+    assert key.group_id == ("group-é" if key.version < 3 else "groupid-é")
+    assert (key.topic, key.partition) == (("topic-é", 77) if "OFFSET" in name else (None, None))
+    assert key.member_id == ("memberid-é" if "MEMBER" in name else None)
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_values_by_java(version: int) -> None:
+    assert read_offset_commit(bytes.fromhex(JAVA_COMMITS[version])) == OffsetCommit(
+        version=version,
+        offset=123456789012,
+        leader_epoch=9 if version >= 3 else None,
+        commit_timestamp_ms=1795277560901,
+        expire_timestamp_ms=1795277569999 if version == 1 else None,
+    )
+    assert read_group_metadata(bytes.fromhex(JAVA_GROUPS[version])) == GroupMetadata(
+        version=version,
+        protocol_type="consumer",
+        generation=5,
+        protocol="range",
+        leader_member_id="m1",
+        current_state_timestamp_ms=1795277560901 if version >= 2 else None,
+        member_ids=("m1", "m2"),
+    )
+
+
+@given(commits(), TEXT, TAGS)
+def test_commits_come_back(commit: OffsetCommit, metadata: str, tags: bytes) -> None:
+    data = write_commit(commit, metadata, tags)
+    assert read_offset_commit(data) == commit
+    assert read_offset_commit(memoryview(bytearray(data))) == commit
+
+
+@given(groups(), st.binary(max_size=20), TAGS)
+def test_groups_come_back(group: GroupMetadata, user_data: bytes, tags: bytes) -> None:
+    assert read_group_metadata(write_group(group, user_data, tags)) == group
+
+
+@given(TEXT, TEXT, INT32)
+def test_every_kind_of_key_comes_back(group_id: str, other: str, partition: int) -> None:
+    """Key versions 0 to 23 are what Kafka 3.5 to 4.3 have between them."""
+    assert list(KINDS) == list(range(24))
+    for version, kind in KINDS.items():
+        key: dict[str, Any] = {"version": version, "kind": kind, "group_id": group_id}
+        if version < 2:
+            data = write_key(version, group_id, other, partition)
+            expected = GroupKey(**key, topic=other, partition=partition)
+        elif "member" in kind:
+            data = write_key(version, group_id, other)
+            expected = GroupKey(**key, member_id=other)
+        else:
+            data = write_key(version, group_id, *([other] if "regular" in kind else []))
+            expected = GroupKey(**key)
+        assert read_group_key(data) == expected
+
+
+@given(st.integers(24, 2**15 - 1), st.binary(max_size=20))
+def test_a_newer_key_is_no_error(version: int, rest: bytes) -> None:
+    assert read_group_key(struct.pack(">h", version) + rest) is None
+
+
+def test_the_epoch_of_a_group() -> None:
+    assert (
+        {kind for kind in KINDS.values() if kind.endswith("s_group_metadata")} < GROUP_EPOCH_KINDS < {*KINDS.values()}
+    )
+    assert read_group_epoch(bytes.fromhex("00000000000301000828282828282828")) == 3
+
+
+@pytest.mark.parametrize("read", [read_offset_commit, read_group_metadata, read_group_epoch])
+@pytest.mark.parametrize("version", [-1, 5, 300])
+def test_a_newer_value_is_said_to_be_one(read: Any, version: int) -> None:
+    with pytest.raises(DecodeError, match=rf"has version {version}\. A newer Kafka wrote it") as caught:
+        read(struct.pack(">h", version) + bytes(50))
+    assert caught.value.position == 0
+
+
+@given(commits(), groups(), TEXT)
+def test_every_cut_is_a_decode_error(commit: OffsetCommit, group: GroupMetadata, group_id: str) -> None:
+    written = (
+        (read_offset_commit, write_commit(commit, "metadata")),
+        (read_group_metadata, write_group(group, b"user data")),
+        (read_group_key, write_key(1, group_id, "topic", 3)),
+        (read_group_key, write_key(5, group_id, "member")),
+    )
+    for read, data in written:
+        for end in range(len(data)):
+            with pytest.raises(DecodeError) as caught:
+                read(data[:end])
+            assert 0 <= caught.value.position <= end
+        with pytest.raises(DecodeError, match="1 bytes are left over"):
+            read(data + b"\0")
+
+
+@fuzzed(300)
+@given(st.data(), commits(), groups(), TEXT)
+def test_damage_is_a_decode_error_or_a_value(
+    data: st.DataObject, commit: OffsetCommit, group: GroupMetadata, group_id: str
+) -> None:
+    for written in (write_commit(commit, "metadata"), write_group(group), write_key(1, group_id, "topic", 3)):
+        damaged = bytearray(written)
+        for _ in range(data.draw(st.integers(1, 4))):
+            damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+        read_or_says_where(bytes(damaged))
+
+
+@fuzzed(300)
+@given(st.integers(0, 23), st.binary(max_size=200))
+def test_noise_is_a_decode_error_or_a_value(version: int, noise: bytes) -> None:
+    read_or_says_where(struct.pack(">h", version) + noise)
+
+
+def read_or_says_where(buf: bytes) -> None:
+    for read in READERS:
+        position = 0
+        try:
+            read(buf)
+        except DecodeError as exc:
+            position = exc.position
+        assert 0 <= position <= len(buf)

@@ -1,0 +1,389 @@
+"""Transaction state records: as real coordinators wrote them, as written here, and damaged in every way."""
+
+import itertools
+import struct
+import time
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolkit.errors import DecodeError, UsageError
+from toolkit.formats.coordinator.transaction_log_records import (
+    STATES,
+    TransactionState,
+    coordinator_partition,
+    read_transaction_key,
+    read_transaction_value,
+)
+from toolkit.lab import Kafka
+
+# Captured from __transaction_state of the lab's Kafka 3.5.2 and 4.3.1 on 2026-11-21. Two ids: a librdkafka 2.16
+# producer that wrote to three partitions, and Kafka's own ProducerPerformance (transaction version 2 on 4.3.1).
+LIBRDKAFKA = {"producer_id": 0, "producer_epoch": 0, "timeout_ms": 45_000}
+JAVA = {"producer_id": 1, "timeout_ms": 60_000}
+THREE = (("payments", 0), ("orders", 0), ("orders", 2))
+GOLDEN = {
+    "3.5.2 init": (
+        "0000000000000000000000000000afc800ffffffff000001a1fe45be79ffffffffffffffff",
+        TransactionState(
+            **LIBRDKAFKA,
+            version=0,
+            state="Empty",
+            topic_partitions=(),
+            last_update_timestamp_ms=1795267346041,
+            start_timestamp_ms=None,
+        ),
+    ),
+    "3.5.2 ongoing": (
+        "0000000000000000000000000000afc8010000000200087061796d656e7473000000010000000000066f72646572730000000200000000"
+        "00000002000001a1fe45bea8000001a1fe45bea8",
+        TransactionState(
+            **LIBRDKAFKA,
+            version=0,
+            state="Ongoing",
+            topic_partitions=THREE,
+            last_update_timestamp_ms=1795267346088,
+            start_timestamp_ms=1795267346088,
+        ),
+    ),
+    "3.5.2 committed": (
+        "0000000000000000000000000000afc80400000000000001a1fe45bee5000001a1fe45bea8",
+        TransactionState(
+            **LIBRDKAFKA,
+            version=0,
+            state="CompleteCommit",
+            topic_partitions=(),
+            last_update_timestamp_ms=1795267346149,
+            start_timestamp_ms=1795267346088,
+        ),
+    ),
+    "3.5.2 aborting": (
+        "0000000000000000000000000000afc8030000000100066f72646572730000000100000001000001a1fe45bf27000001a1fe45bf1a",
+        TransactionState(
+            **LIBRDKAFKA,
+            version=0,
+            state="PrepareAbort",
+            topic_partitions=(("orders", 1),),
+            last_update_timestamp_ms=1795267346215,
+            start_timestamp_ms=1795267346202,
+        ),
+    ),
+    "4.3.1 init": (
+        "0001000000000000000000000000afc80000000001a1fe46003effffffffffffffff0100080000000000000000",
+        TransactionState(
+            **LIBRDKAFKA,
+            version=1,
+            state="Empty",
+            topic_partitions=(),
+            last_update_timestamp_ms=1795267362878,
+            start_timestamp_ms=None,
+            previous_producer_id=0,
+            client_transaction_version=0,
+        ),
+    ),
+    "4.3.1 ongoing": (
+        "0001000000000000000000000000afc80103097061796d656e7473020000000000076f7264657273030000000000000002000000"
+        "01a1fe46008a000001a1fe46008a0100080000000000000000",
+        TransactionState(
+            **LIBRDKAFKA,
+            version=1,
+            state="Ongoing",
+            topic_partitions=THREE,
+            last_update_timestamp_ms=1795267362954,
+            start_timestamp_ms=1795267362954,
+            previous_producer_id=0,
+            client_transaction_version=0,
+        ),
+    ),
+    "4.3.1 ongoing, transaction version 2": (
+        "0001000000000000000100000000ea600102097061796d656e7473020000000000000001a1fe460f11000001a1fe460f1102000800"
+        "0000000000000102020002",
+        TransactionState(
+            **JAVA,
+            version=1,
+            producer_epoch=0,
+            state="Ongoing",
+            topic_partitions=(("payments", 0),),
+            last_update_timestamp_ms=1795267366673,
+            start_timestamp_ms=1795267366673,
+            previous_producer_id=1,
+            client_transaction_version=2,
+        ),
+    ),
+    "4.3.1 committing, transaction version 2: the epoch has grown": (
+        "0001000000000000000100010000ea600202097061796d656e7473020000000000000001a1fe460f33000001a1fe460f1102000800"
+        "0000000000000102020002",
+        TransactionState(
+            **JAVA,
+            version=1,
+            producer_epoch=1,
+            state="PrepareCommit",
+            topic_partitions=(("payments", 0),),
+            last_update_timestamp_ms=1795267366707,
+            start_timestamp_ms=1795267366673,
+            previous_producer_id=1,
+            client_transaction_version=2,
+        ),
+    ),
+}
+INT16, INT32, INT64 = (st.integers(min_value=-1, max_value=2 ** (bits - 1) - 1) for bits in (16, 32, 64))
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
+
+
+@st.composite
+def states(draw: st.DrawFn) -> TransactionState:
+    version = draw(st.sampled_from([0, 1]))
+
+    def known(numbers: st.SearchStrategy[int]) -> int | None:
+        return draw(numbers.map(lambda number: None if number == -1 else number))
+
+    return TransactionState(
+        version=version,
+        producer_id=known(INT64),
+        producer_epoch=known(INT16),
+        timeout_ms=draw(INT32),
+        state=draw(st.sampled_from(STATES)),
+        topic_partitions=tuple(draw(st.lists(st.tuples(TEXT, INT32), max_size=5))),
+        last_update_timestamp_ms=known(INT64),
+        start_timestamp_ms=known(INT64),
+        previous_producer_id=known(INT64) if version else None,
+        next_producer_id=known(INT64) if version else None,
+        next_producer_epoch=known(INT16) if version else None,
+        client_transaction_version=draw(st.integers(0, 2)) if version else None,
+        unknown_tags=draw(st.integers(0, 3)) if version else 0,
+    )
+
+
+def write_key(transactional_id: str) -> bytes:
+    data = transactional_id.encode()
+    return struct.pack(">hh", 0, len(data)) + data
+
+
+def write_value(state: TransactionState) -> bytes:
+    """A value as ``TransactionLog.valueToBytes`` writes it; partitions next to each other share their topic."""
+    flexible = state.version == 1
+    topics = [
+        (topic, [partition for _, partition in each])
+        for topic, each in itertools.groupby(state.topic_partitions, key=lambda each: each[0])
+    ]
+    out = struct.pack(">hqhib", state.version, raw(state.producer_id), raw(state.producer_epoch), state.timeout_ms, 0)
+    out = out[:-1] + bytes([STATES.index(state.state)])
+    if state.state == "Empty" and not topics:
+        out += b"\0" if flexible else b"\xff" * 4
+    else:
+        out += length(len(topics), flexible=flexible)
+        for topic, partitions in topics:
+            data = topic.encode()
+            out += (varint(len(data) + 1) if flexible else struct.pack(">h", len(data))) + data
+            out += length(len(partitions), flexible=flexible) + struct.pack(f">{len(partitions)}i", *partitions)
+            out += b"\0" if flexible else b""
+    out += struct.pack(">qq", raw(state.last_update_timestamp_ms), raw(state.start_timestamp_ms))
+    return out + (write_tags(state) if flexible else b"")
+
+
+def write_tags(state: TransactionState) -> bytes:
+    tags = [
+        (0, b"" if state.previous_producer_id is None else struct.pack(">q", state.previous_producer_id)),
+        (1, b"" if state.next_producer_id is None else struct.pack(">q", state.next_producer_id)),
+        (2, struct.pack(">h", state.client_transaction_version) if state.client_transaction_version else b""),
+        (3, b"" if state.next_producer_epoch is None else struct.pack(">h", state.next_producer_epoch)),
+        *[(200 + i, b"of a later Kafka") for i in range(state.unknown_tags)],
+    ]
+    present = [(tag, data) for tag, data in tags if data]
+    return varint(len(present)) + b"".join(varint(tag) + varint(len(data)) + data for tag, data in present)
+
+
+def raw(number: int | None) -> int:
+    return -1 if number is None else number
+
+
+def length(count: int, *, flexible: bool) -> bytes:
+    return varint(count + 1) if flexible else struct.pack(">i", count)
+
+
+def varint(number: int) -> bytes:
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*out, number])
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_real_values(name: str) -> None:
+    data, state = GOLDEN[name]
+    assert read_transaction_value(bytes.fromhex(data)) == state
+    grouped_elsewhere = name == "3.5.2 committed"  # an empty array where null would do
+    assert grouped_elsewhere or write_value(state).hex() == data  # so the writer of these tests writes as Kafka does
+
+
+def test_real_key() -> None:
+    assert read_transaction_key(bytes.fromhex("00000006676f6c64656e")) == "golden"
+
+
+@given(states())
+def test_values_come_back(state: TransactionState) -> None:
+    data = write_value(state)
+    assert read_transaction_value(data) == state
+    assert read_transaction_value(memoryview(bytearray(data))) == state
+
+
+@given(TEXT)
+def test_keys_come_back(transactional_id: str) -> None:
+    assert read_transaction_key(write_key(transactional_id)) == transactional_id
+
+
+@given(st.integers(1, 2**15 - 1), st.binary(max_size=20))
+def test_a_newer_key_is_no_error(version: int, rest: bytes) -> None:
+    assert read_transaction_key(struct.pack(">h", version) + rest) is None
+
+
+@given(states())
+def test_every_cut_is_a_decode_error(state: TransactionState) -> None:
+    data = write_value(state)
+    for end in range(len(data)):
+        with pytest.raises(DecodeError) as caught:
+            read_transaction_value(data[:end])
+        assert 0 <= caught.value.position <= end
+
+
+@given(st.data(), states())
+def test_damage_is_a_decode_error_or_a_value(data: st.DataObject, state: TransactionState) -> None:
+    damaged = bytearray(write_value(state))
+    for _ in range(data.draw(st.integers(1, 4))):
+        damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+    assert_reads_or_says_where(bytes(damaged))
+
+
+@given(st.binary(max_size=200), st.sampled_from([b"", b"\0\0", b"\0\1"]))
+def test_noise_is_a_decode_error_or_a_value(noise: bytes, version: bytes) -> None:
+    assert_reads_or_says_where(version + noise)
+
+
+def assert_reads_or_says_where(data: bytes) -> None:
+    for read in (read_transaction_value, read_transaction_key):
+        try:
+            read(data)
+        except DecodeError as error:  # and nothing else
+            position = error.position
+        else:
+            position = 0
+        assert 0 <= position <= len(data)
+
+
+V0 = bytes.fromhex("0000000000000000000000000000afc801")
+V1 = bytes.fromhex("0001000000000000000000000000afc801")
+TIMES = bytes(16)
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (b"", "ends early"),
+        (b"\0\2" + bytes(40), "has version 2"),
+        (b"\xff\xff" + bytes(40), "has version -1"),
+        (V0[:-1] + b"\x08", "status 8 is not known"),
+        (V0[:-1] + b"\xff", "status -1 is not known"),
+        (V0 + b"\x7f\xff\xff\xff" + TIMES, "array of 2147483647 items does not fit"),
+        (V0 + bytes.fromhex("00000004") + TIMES, "array of 4 items does not fit"),  # in 16 bytes; an item has 6
+        (V0 + bytes.fromhex("00000001 0001 61 7fffffff") + TIMES, "array of 2147483647 items does not fit"),
+        (V0 + bytes.fromhex("00000001 0001 61 ffffffff") + TIMES, "array that must be there is null"),
+        (V0 + bytes.fromhex("00000001 ffff 00000000") + TIMES, "text that must be there is null"),
+        (V0 + bytes.fromhex("00000001 0001 ff 00000000") + TIMES, "not UTF-8"),
+        (V0 + bytes(4) + TIMES + b"!", "1 bytes are left over"),
+        (V1 + b"\xff\xff\xff\xff\x0f" + TIMES, "array of 4294967294 items does not fit"),
+        (V1 + b"\xff\xff\xff\xff\xff\xff" + TIMES, "varint is longer than 32 bits"),
+        (V1 + b"\xff\xff\xff\xff\x10" + TIMES, "varint is longer than 32 bits"),
+        (V1 + b"\0" + TIMES + b"\x01\x00\x04abcd", "tagged field of 8 bytes has 4"),
+        (V1 + b"\0" + TIMES + b"\xff\xff\xff\xff\x0f", "ends early"),
+    ],
+)
+def test_what_is_wrong_is_said(data: bytes, says: str) -> None:
+    started = time.perf_counter()
+    with pytest.raises(DecodeError, match=says):
+        read_transaction_value(data)
+    assert time.perf_counter() - started < 1  # whatever length the bytes claim
+
+
+@pytest.mark.parametrize(
+    ("key", "partitions", "partition"),
+    [
+        ("my-group", 50, 12),  # this and the next by Java itself, on a real cluster
+        ("my-unique-static-tid", 50, 33),
+        ("", 50, 0),
+        ("polygenelubricants", 50, 0),  # hashes to Integer.MIN_VALUE, whose Math.abs is negative
+        ("golden", 50, 43),  # the captures above lay there
+        ("java-client", 50, 20),
+        ("\N{GRINNING FACE}", 1000, 899),  # two UTF-16 code units: 31 * 0xD83D + 0xDE00 = 1772899
+    ],
+)
+def test_coordinator_partition(key: str, partitions: int, partition: int) -> None:
+    assert coordinator_partition(key, partitions) == partition
+
+
+@given(st.text(), st.integers(1, 1000))
+def test_coordinator_partition_is_a_partition(key: str, partitions: int) -> None:
+    assert 0 <= coordinator_partition(key, partitions) < partitions
+
+
+def test_a_topic_has_partitions() -> None:
+    with pytest.raises(UsageError):
+        coordinator_partition("id", 0)
+
+
+@pytest.mark.lab
+def test_a_real_transaction_state_log(kafka: Kafka) -> None:
+    """Every record of the live topic decodes, and lies where its id hashes to."""
+    config = kafka.client_config() | {"log_level": "0"}
+    admin = AdminClient(dict(config))
+    admin.create_topics([NewTopic("test-records", 2)])["test-records"].result()
+    producer = Producer(config | {"transactional.id": "test-records", "transaction.timeout.ms": "45000"})
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    for partition in (0, 1):
+        producer.produce("test-records", b"value", partition=partition)
+    producer.commit_transaction()
+    producer.begin_transaction()
+    producer.produce("test-records", b"value", partition=1)
+    producer.flush(30)  # an abort drops what has not been sent, and the coordinator then hears of nothing
+    producer.abort_transaction()
+    history = read_history(config, "test-records", until="CompleteAbort")
+    assert [state.state for state in history if state.state != "Ongoing"] == [
+        "Empty",
+        "PrepareCommit",
+        "CompleteCommit",
+        "PrepareAbort",
+        "CompleteAbort",
+    ]
+    committing = next(state for state in history if state.state == "PrepareCommit")
+    assert set(committing.topic_partitions) == {("test-records", 0), ("test-records", 1)}
+    assert {state.timeout_ms for state in history} == {45_000}
+    assert {state.unknown_tags for state in history} == {0}
+
+
+def read_history(config: dict[str, str], transactional_id: str, *, until: str) -> list[TransactionState]:
+    """All states of an id from the live topic, up to one."""
+    consumer = Consumer(config | {"group.id": "test-records", "enable.auto.commit": "false"})
+    topic = "__transaction_state"
+    partitions = len(consumer.list_topics(topic, timeout=30).topics[topic].partitions)
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
+    history: list[TransactionState] = []
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and (not history or history[-1].state != until):
+        message = consumer.poll(1)
+        if message is None or message.error():
+            continue
+        key, value = message.key(), message.value()
+        assert isinstance(key, bytes)
+        found = read_transaction_key(key)
+        assert found is not None
+        assert coordinator_partition(found, partitions) == message.partition()
+        state = read_transaction_value(value) if isinstance(value, bytes) else None
+        if found == transactional_id and state:
+            history.append(state)
+    consumer.close()
+    return history

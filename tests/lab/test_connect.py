@@ -1,0 +1,90 @@
+"""What a notebook asks, opened by one word."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolkit import Cluster, LogDir, Recording, connect
+from toolkit.actions import ConnectedSource
+from toolkit.errors import NotFound, UsageError
+from toolkit.lab import Kafka
+from toolkit.lab.samples import load, names
+
+
+def told(opened: ConnectedSource, of: Any = None) -> dict[str, dict[str, Any]]:
+    """What is found of everything that is expected, with the same columns."""
+    rows = (of or opened.source).finding_rows(**opened.selection)
+    return {
+        topic: {name: row[name] for name in expected}
+        for topic, expected in opened.expected.items()
+        for row in rows
+        if (row["topic"], row["start_offset"]) == (topic, expected["start_offset"])
+    }
+
+
+@pytest.mark.lab
+def test_the_lab_gives_the_same_answers_live_from_files_and_recorded() -> None:
+    with connect("lab", staged={"orders": "never_added", "clicks": "open_long"}) as opened:
+        assert isinstance(opened.source, Cluster)
+        assert opened.cluster is opened.source
+        assert {row["verdict"] for row in opened.expected.values()} == {"hanging", "ongoing"}
+        assert told(opened) == told(opened, opened.log_dir()) == opened.expected
+        assert told(opened) == opened.expected, "its broker runs on after it was copied"
+        assert [type(source) for source in opened.sources()] == [LogDir]
+        assert told(opened, opened.recording(samples=2)) == opened.expected
+        assert [type(source) for source in opened.sources()] == [LogDir, Recording]
+        assert opened.audit.rows() == []
+        folder = opened.audit.path.parent
+        assert folder.is_dir()
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("name", names())
+def test_a_sample_is_asked_as_a_source_is(name: str) -> None:
+    with connect(f"sample:{name}") as opened:
+        assert told(opened) == opened.expected
+        assert opened.log_dir().batches(topics=[load(name).topic]).shape[0]
+        assert all(told(opened, source) for source in opened.sources() if isinstance(source, type(opened.source)))
+        with pytest.raises(UsageError, match="is no running cluster"):
+            _ = opened.cluster
+
+
+def test_paths_are_opened_as_what_they_are(tmp_path: Path) -> None:
+    recorded = shutil.copytree(load("flight-recording").path / "recording", tmp_path / "recorded")
+    assert isinstance(connect(str(recorded)).source, Recording)
+    copied = shutil.copytree(load("orphan").path / "log-dir", tmp_path / "copied")
+    with connect(str(copied), consistent_copy=True) as opened:
+        assert isinstance(opened.source, LogDir)
+        assert opened.expected == {}
+        assert opened.sources() == [opened.source]
+        assert [row["verdict"] for row in opened.source.finding_rows(topics=["orders"], partitions=[0])] == ["hanging"]
+    with pytest.raises(NotFound, match="There is nothing at"):
+        connect(str(tmp_path / "none"))
+
+
+@pytest.mark.lab
+def test_a_cluster_is_opened_at_clock_its_address(kafka: Kafka, tmp_path: Path) -> None:
+    properties = tmp_path / "client.properties"
+    properties.write_text("client.id=nightshift\n")
+    with connect(kafka.bootstrap_servers, command_config=str(properties)) as opened:
+        assert opened.cluster.coordinators().error.isna().all()
+        with pytest.raises(UsageError, match="has no files"):
+            opened.log_dir()
+
+
+def test_incidents_that_need_clusters_of_their_own_are_refused() -> None:
+    with pytest.raises(UsageError, match="clusters of their own: neglectful, two-phase"):
+        connect("lab", staged={"a": "overdue", "b": "prepared"})
+
+
+@pytest.mark.lab
+def test_what_was_not_closed_is_closed_at_the_end() -> None:
+    """A notebook's kernel ends without its last cell; the broker is gone, and nothing is said."""
+    code = "from toolkit import connect; o = connect('lab'); print(o.audit.path.parent)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=300)
+    assert done.stderr == ""
+    assert not Path(done.stdout.strip()).exists()

@@ -1,0 +1,102 @@
+"""Nothing that the keeper started survives its Python, however that one ends."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.process import started
+from toolkit.lab.process_supervisor import ProcessSupervisor
+
+STARTS_A_SLEEPER = """
+import os, signal, sys
+from pathlib import Path
+from toolkit.lab.process_supervisor import ProcessSupervisor
+
+directory = Path(sys.argv[1])
+keeper = ProcessSupervisor(directory)
+sleeper = keeper.start(["sleep", "600"], log=directory / "log")
+print(sleeper.pid, flush=True)
+"""
+
+
+def until(condition: Callable[[], bool], *, seconds: float = 60) -> bool:
+    deadline = time.monotonic() + seconds
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return condition()
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process runs; one that is dead and only waits for its parent does not."""
+    state = subprocess.run(["ps", "-o", "state=", "-p", str(pid)], capture_output=True, text=True, timeout=60).stdout
+    return bool(state.strip()) and not state.startswith("Z")
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "keeper.stop()",
+        "sys.exit(3)",
+        "raise RuntimeError",
+        "os._exit(0)",
+        "os.kill(os.getpid(), signal.SIGINT); signal.pause()",
+        "os.kill(os.getpid(), signal.SIGTERM)",
+        "os.kill(os.getpid(), signal.SIGKILL)",
+        "os.killpg(0, signal.SIGTERM); signal.pause()",
+        "os.fork() or signal.pause(); keeper.stop()",
+        "os.fork() or signal.pause(); os.kill(os.getpid(), signal.SIGKILL)",
+    ],
+)
+def test_the_end_of_the_parent_is_the_end_of_all(tmp_path: Path, end: str) -> None:
+    directory = tmp_path / "lab"
+    directory.mkdir()
+    with started(
+        [sys.executable, "-c", STARTS_A_SLEEPER + end, str(directory)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    ) as parent:
+        assert parent.stdout
+        sleeper = int(parent.stdout.readline())
+        parent.wait(timeout=60)
+        assert until(lambda: not directory.exists())
+        assert until(lambda: not is_running(sleeper))
+        if "fork" in end:
+            os.killpg(parent.pid, signal.SIGKILL)
+
+
+def test_stop_ends_the_processes_and_returns_when_the_directory_is_gone(tmp_path: Path) -> None:
+    directory = tmp_path / "lab"
+    directory.mkdir()
+    keeper = ProcessSupervisor(directory)
+    sleeper = keeper.start(["sleep", "600"], log=directory / "log")
+    keeper.stop()
+    assert sleeper.returncode == -signal.SIGKILL
+    assert not directory.exists()
+
+
+def test_stop_does_it_alone_when_the_helper_was_killed(tmp_path: Path) -> None:
+    directory = tmp_path / "lab"
+    directory.mkdir()
+    keeper = ProcessSupervisor(directory)
+    sleeper = keeper.start(["sleep", "600"], log=directory / "log")
+    keeper._helper.kill()
+    keeper._helper.wait(60)
+    keeper.stop()
+    assert sleeper.returncode == -signal.SIGKILL
+    assert not directory.exists()
+
+
+def test_output_goes_to_the_log(tmp_path: Path) -> None:
+    directory = tmp_path / "lab"
+    directory.mkdir()
+    keeper = ProcessSupervisor(directory)
+    keeper.start(["sh", "-c", "echo out; echo err >&2"], log=directory / "log").wait(60)
+    assert (directory / "log").read_text() == "out\nerr\n"
+    keeper.stop()

@@ -1,0 +1,278 @@
+"""What a principal may not see is a gap, and each of the three roads to a proof is taken."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from toolkit import Cluster
+from toolkit.errors import AuthenticationFailed, BrokerError
+from toolkit.lab import Kafka
+from toolkit.lab.incidents import EVERYDAY, INCIDENTS, StagedIncident
+from toolkit.lab.queries import until
+from toolkit.schema import Row
+from toolkit.sources.live.client import messages
+
+pytestmark = pytest.mark.lab
+
+SECRETS = {"admin": "admin-secret-1", "watcher": "watcher-secret-2", "nobody": "nobody-secret-3"}
+TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = 2, 3, 4, 5
+ALL, READ, DESCRIBE, DESCRIBE_CONFIGS = 2, 3, 8, 10
+ANY, LITERAL, PREFIXED = 1, 3, 4
+DENY, ALLOW = 2, 3
+STATE_LOG = (TOPIC, "__transaction_state", LITERAL, READ)
+DATA = [(TOPIC, "guarded", PREFIXED, READ)]
+SEE_STATE_TOPIC = (TOPIC, "__transaction_state", LITERAL, DESCRIBE)
+ACLS_AND_AUTHORIZER = [
+    (CLUSTER, "kafka-cluster", LITERAL, DESCRIBE),
+    (CLUSTER, "kafka-cluster", LITERAL, DESCRIBE_CONFIGS),
+]
+OR_THE_LOG = "; or READ on Topic '__transaction_state'"
+Right = tuple[int, str, int, int]
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[Kafka]:
+    with Kafka("4.3.1", properties=EVERYDAY.properties, users=SECRETS, super_users=["admin"]) as kafka:
+        yield kafka
+
+
+@pytest.fixture(scope="module")
+def admin(guarded: Kafka) -> Iterator[Cluster]:
+    with Cluster(guarded.client_config("admin"), timeout=10) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def watcher(guarded: Kafka) -> Iterator[Cluster]:
+    with Cluster(guarded.client_config("watcher"), timeout=10) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def hanging(guarded: Kafka, admin: Cluster) -> StagedIncident:
+    return INCIDENTS["never_added"](guarded.client_config("admin"), topic="guarded-hanging")
+
+
+@pytest.fixture(scope="module")
+def alive(guarded: Kafka, admin: Cluster) -> Iterator[StagedIncident]:
+    with INCIDENTS["open_young"](guarded.client_config("admin"), topic="guarded-alive") as staged:
+        yield staged
+
+
+class Acls:
+    """ACLs of the principal ``watcher``; gone after the test, and in force when a call returns."""
+
+    def __init__(self, admin: Cluster) -> None:
+        self.admin = admin
+
+    def allow(self, *rights: Right) -> None:
+        self._create(rights, ALLOW)
+
+    def deny(self, *rights: Right) -> None:
+        self._create(rights, DENY)
+
+    def _create(self, rights: tuple[Right, ...], permission: int) -> None:
+        creation = messages.CreateAcls.AclCreation
+        rules = [
+            creation(
+                resource_type=kind,
+                resource_name=name,
+                resource_pattern_type=pattern,
+                principal="User:watcher",
+                host="*",
+                operation=operation,
+                permission_type=permission,
+            )
+            for kind, name, pattern, operation in rights
+        ]
+        before = self.count()
+        created = self.admin.client.ask(messages.CreateAcls(creations=rules), broker_id=1)
+        assert {each.error_code for each in created.results} <= {0}
+        until(lambda: True if self.count() == before + len(rights) else None, awaited="the ACLs")
+
+    def count(self) -> int:
+        asked = messages.DescribeAcls(
+            resource_type_filter=1,
+            resource_name_filter=None,
+            pattern_type_filter=ANY,
+            principal_filter="User:watcher",
+            host_filter=None,
+            operation=1,
+            permission_type=1,
+        )
+        return sum(len(each.acls) for each in self.admin.client.ask(asked, broker_id=1).resources)
+
+    def clear(self) -> None:
+        one = messages.DeleteAcls.DeleteAclsFilter(
+            resource_type_filter=1,
+            resource_name_filter=None,
+            pattern_type_filter=ANY,
+            principal_filter="User:watcher",
+            host_filter=None,
+            operation=1,
+            permission_type=1,
+        )
+        self.admin.client.ask(messages.DeleteAcls(filters=[one]), broker_id=1)
+        until(lambda: True if self.count() == 0 else None, awaited="the end of the ACLs")
+
+
+@pytest.fixture
+def acls(admin: Cluster) -> Iterator[Acls]:
+    rules = Acls(admin)
+    rules.clear()
+    yield rules
+    rules.clear()
+
+
+def judged(cluster: Cluster, staged: StagedIncident) -> Row:
+    (row,) = cluster.finding_rows(topics=[staged.topic], partitions=[0], recheck_after=0.1)
+    return row
+
+
+def proofs(row: Row) -> list[str]:
+    return [each["value"] for each in row["evidence"] if each["name"] == "proof"]
+
+
+def test_without_an_authorizer_nothing_is_hidden(kafka: Kafka) -> None:
+    staged = INCIDENTS["never_added"](kafka)
+    with Cluster(kafka.bootstrap_servers) as cluster:
+        row = judged(cluster, staged)
+    assert row["verdict"] == "hanging"
+    assert "no broker has an authorizer, so nothing is hidden" in proofs(row)
+
+
+def test_a_super_user_proves_it_by_the_acls(admin: Cluster, hanging: StagedIncident, acls: Acls) -> None:
+    acls.deny((TRANSACTIONAL_ID, "payments-7", LITERAL, DESCRIBE), (TRANSACTIONAL_ID, "billing-", PREFIXED, ALL))
+    row = judged(admin, hanging)
+    assert row["verdict"] == "hanging"
+    assert "the ACLs hide no TransactionalId from this principal (3 probes)" in proofs(row)
+
+
+def test_a_principal_that_sees_no_ids_is_told_which_right_is_missing(
+    watcher: Cluster, hanging: StagedIncident, acls: Acls
+) -> None:
+    acls.allow(*DATA, SEE_STATE_TOPIC)
+    row = judged(watcher, hanging)
+    assert row["verdict"] == "unknown"
+    assert row["missing"] == ["DESCRIBE on TransactionalId '*' for this principal" + OR_THE_LOG]
+
+
+def test_a_live_transaction_that_a_principal_may_not_see_is_never_hanging(
+    watcher: Cluster, alive: StagedIncident, acls: Acls
+) -> None:
+    acls.allow(*DATA, SEE_STATE_TOPIC, *ACLS_AND_AUTHORIZER, (TRANSACTIONAL_ID, "*", LITERAL, DESCRIBE))
+    acls.deny((TRANSACTIONAL_ID, alive.transactional_id, LITERAL, DESCRIBE))
+    row = judged(watcher, alive)
+    assert row["verdict"] == "unknown"
+    assert row["missing"] == [
+        f"DESCRIBE on TransactionalId '{alive.transactional_id}' (or on '*') for this principal" + OR_THE_LOG
+    ]
+
+
+def test_a_denied_prefix_is_found_though_no_such_id_exists(
+    watcher: Cluster, hanging: StagedIncident, acls: Acls
+) -> None:
+    acls.allow(*DATA, SEE_STATE_TOPIC, *ACLS_AND_AUTHORIZER, (TRANSACTIONAL_ID, "*", LITERAL, DESCRIBE))
+    acls.deny((TRANSACTIONAL_ID, "secret-", PREFIXED, DESCRIBE))
+    assert judged(watcher, hanging)["missing"] == [
+        "DESCRIBE on TransactionalId prefix 'secret-' (or on '*') for this principal" + OR_THE_LOG
+    ]
+
+
+def test_rights_proven_by_acls(watcher: Cluster, hanging: StagedIncident, acls: Acls) -> None:
+    acls.allow(*DATA, SEE_STATE_TOPIC, *ACLS_AND_AUTHORIZER, (TRANSACTIONAL_ID, "*", LITERAL, DESCRIBE))
+    row = judged(watcher, hanging)
+    assert (row["verdict"], row["missing"]) == ("hanging", [])
+    assert "the ACLs hide no TransactionalId from this principal (1 probes)" in proofs(row)
+
+
+@pytest.mark.parametrize("cluster_rights", [[], ACLS_AND_AUTHORIZER[:1]], ids=["no ACLs", "no authorizer class"])
+def test_seeing_all_ids_is_no_proof_without_the_acls(
+    watcher: Cluster, hanging: StagedIncident, acls: Acls, cluster_rights: list[Right]
+) -> None:
+    acls.allow(*DATA, SEE_STATE_TOPIC, (TRANSACTIONAL_ID, "*", LITERAL, DESCRIBE), *cluster_rights)
+    (missing,) = judged(watcher, hanging)["missing"]
+    assert missing.startswith("a proof that no TransactionalId is hidden from this principal: DESCRIBE")
+    assert missing.endswith(OR_THE_LOG)
+
+
+def test_the_log_of_the_coordinators_is_a_proof(
+    watcher: Cluster, hanging: StagedIncident, alive: StagedIncident, acls: Acls
+) -> None:
+    """With no right on any id: what hangs is proven, and whose owner is hidden is found to be alive."""
+    acls.allow(*DATA, STATE_LOG)
+    row = judged(watcher, hanging)
+    assert (row["verdict"], row["missing"]) == ("hanging", [])
+    assert row["transactional_id"] == hanging.transactional_id
+    assert any(proof.startswith("__transaction_state was read whole: 50 partitions, ") for proof in proofs(row))
+    row = judged(watcher, alive)
+    assert (row["verdict"], row["transactional_id"]) == ("ongoing", alive.transactional_id)
+
+
+def test_the_log_is_left_alone_where_an_owner_explains_all(
+    watcher: Cluster, alive: StagedIncident, acls: Acls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*arguments: Any, **options: Any) -> None:
+        raise AssertionError("read")
+
+    monkeypatch.setattr("toolkit.sources.live.observe.read_state_log", never)
+    acls.allow(*DATA, STATE_LOG, (TRANSACTIONAL_ID, "*", LITERAL, DESCRIBE))
+    assert judged(watcher, alive)["verdict"] == "ongoing"
+
+
+def test_hidden_topics_are_a_gap_of_the_whole_cluster_only(watcher: Cluster, alive: StagedIncident, acls: Acls) -> None:
+    acls.allow(*DATA, SEE_STATE_TOPIC, *ACLS_AND_AUTHORIZER, (TRANSACTIONAL_ID, "*", LITERAL, DESCRIBE))
+    assert watcher.observe().coverage.topic_gaps == ["DESCRIBE on Topic '*' for this principal"]
+    assert watcher.observe(topics=[alive.topic]).coverage.topic_gaps == ()
+    acls.allow((TOPIC, "*", LITERAL, DESCRIBE))
+    assert watcher.observe().coverage.topic_gaps == []
+    acls.deny((TOPIC, "x" * 249, LITERAL, DESCRIBE), (TOPIC, "y" * 249, PREFIXED, DESCRIBE))
+    assert [gap[:27] for gap in watcher.observe().coverage.topic_gaps] == [
+        "DESCRIBE on Topic 'xxxxxxxx", "DESCRIBE on Topic prefix 'y",
+    ]  # fmt: skip
+
+
+def test_a_coordinators_topic_that_is_hidden_is_a_gap(watcher: Cluster, hanging: StagedIncident, acls: Acls) -> None:
+    """Without it an offline partition of it, and every id in there, would go unnoticed."""
+    acls.allow(*DATA, *ACLS_AND_AUTHORIZER, (TRANSACTIONAL_ID, "*", LITERAL, DESCRIBE))
+    assert judged(watcher, hanging)["missing"] == [
+        "DESCRIBE on Topic '__transaction_state', to see that each of its partitions has a leader"
+    ]
+
+
+def test_what_may_not_be_read_is_an_error_row(watcher: Cluster, hanging: StagedIncident, acls: Acls) -> None:
+    with pytest.raises(
+        BrokerError, match=r"^Topic 'guarded-hanging' cannot be described: TOPIC_AUTHORIZATION_FAILED"
+    ) as no:
+        watcher.partitions(topics=[hanging.topic])
+    assert no.value.code == "TOPIC_AUTHORIZATION_FAILED"
+    acls.allow((TOPIC, hanging.topic, LITERAL, DESCRIBE))
+    rows = watcher.producer_rows(topics=[hanging.topic])
+    assert {row["error"].partition(":")[0] for row in rows} == {"TOPIC_AUTHORIZATION_FAILED"}
+    assert {row["producer_id"] for row in rows} == {None}
+    assert judged(watcher, hanging)["verdict"] == "unknown"
+    (found,) = watcher.transaction_rows(transactional_ids=["payments-7"])
+    assert found["error"].startswith("TRANSACTIONAL_ID_AUTHORIZATION_FAILED")
+
+
+def test_what_may_not_be_read_of_the_exposure_is_an_error_row(watcher: Cluster, acls: Acls) -> None:
+    def codes() -> set[tuple[str, str]]:
+        return {(row["subject"], row["error"].partition(":")[0]) for row in watcher.exposure_rows() if row["error"]}
+
+    hidden = ("transactional_id", "TOPIC_AUTHORIZATION_FAILED")
+    assert codes() == {("broker", "CLUSTER_AUTHORIZATION_FAILED"), hidden}
+    acls.allow(*ACLS_AND_AUTHORIZER)
+    assert codes() == {hidden}
+    acls.allow(STATE_LOG)
+    assert codes() == set()
+
+
+def test_a_wrong_password_is_refused_once_and_shown_nowhere(guarded: Kafka) -> None:
+    config = guarded.client_config("watcher") | {"sasl.password": "wrong-secret-4"}
+    with pytest.raises(AuthenticationFailed, match=r"refused the client: .*Authentication failed") as refused:
+        Cluster(config, timeout=10)
+    assert guarded.bootstrap_servers in str(refused.value)
+    assert "secret" not in str(refused.value)
+    with Cluster(guarded.client_config("nobody"), timeout=10) as cluster:
+        assert "secret" not in repr(cluster) + repr(cluster.config) + repr(vars(cluster))

@@ -1,0 +1,177 @@
+"""Connections that fail say which address, what happened and what to check; one broker's failure is its own."""
+
+import logging
+import socket
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from toolkit import Cluster
+from toolkit.config import ClientConfig
+from toolkit.errors import AuthenticationFailed, BrokerError, ConnectionFailed, NotFound, UsageError
+from toolkit.lab import Kafka
+from toolkit.sources.live.client import messages
+from toolkit.sources.live.client.broker_client import BrokerClient
+
+TLS_ALERT = b"\x15\x03\x03\x00\x02\x02\x46"  # what a TLS listener sends to a client that speaks Kafka in the clear
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server
+
+
+def address(server: socket.socket) -> str:
+    return f"127.0.0.1:{server.getsockname()[1]}"
+
+
+def unused() -> str:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return address(server)
+
+
+def answers(server: socket.socket, data: bytes) -> threading.Thread:
+    def serve() -> None:
+        client, _ = server.accept()
+        with client:
+            client.recv(1000)
+            client.sendall(data)
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    return thread
+
+
+def test_nobody_listens() -> None:
+    nobody = unused()
+    started = time.monotonic()
+    with pytest.raises(ConnectionFailed, match=f"^The broker at {nobody} cannot be used: connection refused. Check "):
+        Cluster(nobody)
+    assert time.monotonic() - started < 5, "a refused connection is not waited for"
+
+
+def test_every_address_is_named() -> None:
+    first, second = unused(), unused()
+    with pytest.raises(ConnectionFailed, match=r"^No bootstrap server can be used\. ") as failed:
+        Cluster(f"{first},{second}")
+    assert first in str(failed.value)
+    assert second in str(failed.value)
+
+
+def test_an_unknown_host_is_named() -> None:
+    with pytest.raises(ConnectionFailed, match=r"no-such-host\.invalid:9092 cannot be used: DNS"):
+        Cluster("no-such-host.invalid:9092")
+
+
+def test_who_never_answers_is_given_up_in_time(listener: socket.socket) -> None:
+    started = time.monotonic()
+    with pytest.raises(ConnectionFailed, match=f"^The broker at {address(listener)} did not answer .* within 1 s."):
+        Cluster(address(listener), timeout=1)
+    assert 0.9 < time.monotonic() - started < 3
+
+
+def test_a_tls_listener_is_recognized(listener: socket.socket) -> None:
+    answers(listener, TLS_ALERT)
+    with pytest.raises(ConnectionFailed, match=r"seems to use TLS, but security\.protocol is PLAINTEXT"):
+        Cluster(address(listener), timeout=5)
+
+
+def test_a_listener_that_hangs_up_is_recognized(listener: socket.socket) -> None:
+    answers(listener, b"")
+    with pytest.raises(ConnectionFailed, match=r"closed the connection: wrong security\.protocol \(PLAINTEXT\)\?$"):
+        Cluster(address(listener), timeout=5)
+
+
+def test_kafka_python_logs_nothing_of_ours(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO), pytest.raises(ConnectionFailed):
+        Cluster(unused())
+    assert [record.name for record in caplog.records if record.name.startswith("kafka")] == []
+    logging.getLogger("kafka.net.manager").warning("another user of kafka-python")
+    assert caplog.records[-1].message == "another user of kafka-python"
+
+
+@pytest.mark.lab
+def test_a_plain_listener_is_no_tls_listener(kafka: Kafka) -> None:
+    with pytest.raises(ConnectionFailed, match=r"seems not to use TLS, but security\.protocol is SSL"):
+        Cluster({"bootstrap.servers": kafka.bootstrap_servers, "security.protocol": "SSL"}, timeout=5)
+
+
+@pytest.mark.lab
+def test_a_listener_without_sasl_refuses_to_hear_a_password(kafka: Kafka) -> None:
+    login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "u"}
+    config = {"bootstrap.servers": kafka.bootstrap_servers, **login, "sasl.password": "not-telling"}
+    with pytest.raises(AuthenticationFailed, match="ILLEGAL_SASL_STATE") as failed:
+        Cluster(config, timeout=5)
+    assert "not-telling" not in str(failed.value)
+
+
+@pytest.fixture(scope="module")
+def connected(kafka: Kafka) -> Iterator[BrokerClient]:
+    with BrokerClient(ClientConfig(kafka.bootstrap_servers)) as opened:
+        yield opened
+
+
+@pytest.mark.lab
+def test_one_bootstrap_address_that_answers_is_enough(kafka: Kafka, listener: socket.socket) -> None:
+    started = time.monotonic()
+    with BrokerClient(ClientConfig(f"{unused()},{address(listener)},{kafka.bootstrap_servers}")) as opened:
+        assert list(opened.brokers) == [1]
+    assert time.monotonic() - started < 5, "nor is a silent one waited for when another has answered"
+
+
+@pytest.mark.lab
+def test_answers_come_in_the_order_of_the_requests(connected: BrokerClient) -> None:
+    requests = [
+        (1, messages.ListTransactions()),
+        (7, messages.ListTransactions()),
+        (None, messages.Metadata(topics=[])),
+    ] * 20
+    answered = connected.send(requests)
+    assert [answer.broker_id for answer in answered] == [1, 7, 1] * 20
+    assert [type(answer.error) for answer in answered[:3]] == [type(None), NotFound, type(None)]
+    assert type(answered[0].message).__name__ == "ListTransactionsResponse"
+    assert type(answered[2].message).__name__ == "MetadataResponse"
+    assert answered[1].error_text == "BROKER_NOT_AVAILABLE: Broker 7 is not in the cluster; it has 1."
+
+
+@pytest.mark.lab
+def test_versions_are_of_that_broker(connected: BrokerClient) -> None:
+    versions = connected.versions(1)
+    assert versions["DescribeTransactions"] == (0, 0)
+    assert versions["ListTransactions"] == (0, 2)
+    with pytest.raises(NotFound, match=r"^Broker 2 is not in the cluster; it has 1\.$"):
+        connected.versions(2)
+
+
+@pytest.mark.lab
+def test_a_request_can_be_held_to_a_version(connected: BrokerClient) -> None:
+    assert connected.ask(messages.ListTransactions(max_version=1), broker_id=1).API_VERSION == 1
+    with pytest.raises(BrokerError, match=r"^Broker 1 at .* does not support ListOffsets: ") as refused:
+        connected.ask(messages.ListOffsets(max_version=0), broker_id=1)
+    assert refused.value.code == "UNSUPPORTED_VERSION"
+
+
+@pytest.mark.lab
+def test_many_threads_share_a_wire(connected: BrokerClient) -> None:
+    got: list[int] = []
+    threads = [
+        threading.Thread(target=lambda: got.append(len(connected.send([(1, messages.Metadata(topics=None))] * 25))))
+        for _ in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert got == [25] * 8
+
+
+@pytest.mark.lab
+def test_a_closed_wire_says_so(kafka: Kafka) -> None:
+    with BrokerClient(ClientConfig(kafka.bootstrap_servers)) as opened:
+        pass
+    opened.close()
+    with pytest.raises(UsageError, match=r"^This connection to the cluster is closed\.$"):
+        opened.ask(messages.Metadata(topics=[]))

@@ -1,0 +1,87 @@
+"""What the coordinators have written down, over the network."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from toolkit import Cluster
+from toolkit.errors import NotFound
+from toolkit.formats.coordinator.transaction_log_records import coordinator_partition
+from toolkit.lab import Kafka
+from toolkit.lab.incidents import INCIDENTS
+from toolkit.schema import OFFSETS_LOG, TRANSACTION_LOG
+from toolkit.sources.live.logs import coordinator_logs
+from toolkit.sources.live.logs.coordinator_logs import event_rows, read_coordinator_topic
+from toolkit.sources.live.state.partition_offsets import partition_rows
+
+pytestmark = pytest.mark.lab
+
+
+@pytest.fixture(scope="module")
+def cluster(kafka: Kafka) -> Iterator[Cluster]:
+    with Cluster(kafka.bootstrap_servers, timeout=10) as connected:
+        yield connected
+
+
+def test_the_records_of_an_id_in_order(cluster: Cluster, kafka: Kafka) -> None:
+    with INCIDENTS["late_message"](kafka) as staged:
+        frame = cluster.transaction_log(transactional_ids=[staged.transactional_id])
+        other = cluster.transaction_log(transactional_ids=[staged.transactional_id], partitions=[])
+    assert list(frame.columns) == TRANSACTION_LOG.names
+    assert frame["state"].tolist() == ["Empty", "Ongoing", "PrepareAbort", "CompleteAbort"]
+    assert frame["topic_partitions"].tolist()[1] == [{"topic": staged.topic, "partition": 0}]
+    assert frame["producer_id"].unique().tolist() == [staged.producer_id]
+    number = coordinator_partition(staged.transactional_id, 50)
+    assert frame["txn_state_partition"].unique().tolist() == [number]
+    assert frame["broker_id"].unique().tolist() == [1]
+    assert frame["file"].isna().all()
+    assert frame["error"].isna().all()
+    assert other.empty
+    every = cluster.transaction_log(partitions=[number])
+    assert set(frame["offset"]) <= set(every["offset"])
+
+
+def test_only_the_newest_records_of_each_partition(cluster: Cluster, kafka: Kafka) -> None:
+    with INCIDENTS["late_message"](kafka) as staged:
+        topic_partitions = read_coordinator_topic(cluster.client, "__transaction_state")
+        number = coordinator_partition(staged.transactional_id, 50)
+        newest = list(event_rows(cluster.client, topic_partitions, [number], newest=2))
+        every = list(event_rows(cluster.client, topic_partitions, [number]))
+    assert newest == every[-2:]
+    assert newest[-1]["state"] == "CompleteAbort"
+
+
+def test_the_records_of_groups(cluster: Cluster, kafka: Kafka) -> None:
+    with INCIDENTS["offsets_never_added"](kafka) as staged:
+        frame = cluster.offsets_log(groups=[staged.group], partitions=[staged.partition])
+    assert list(frame.columns) == OFFSETS_LOG.names
+    (row,) = OFFSETS_LOG.rows(frame[frame["offset"] == staged.start_offset])
+    assert (row["group_id"], row["producer_id"], row["is_transactional"]) == (staged.group, staged.producer_id, True)
+
+
+def test_what_is_not_there(cluster: Cluster, kafka: Kafka) -> None:
+    with INCIDENTS["never_added"](kafka):
+        with pytest.raises(NotFound, match=r"^Topic '__transaction_state' has no partition 50: it has 0 to 49"):
+            cluster.transaction_log(partitions=[0, 50])
+        assert cluster.transaction_log(transactional_ids=["nobody"]).empty
+
+
+def test_a_partition_that_nobody_leads_is_a_row(
+    cluster: Cluster, kafka: Kafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error = "LEADER_NOT_AVAILABLE: the partition has no leader"
+    with INCIDENTS["never_added"](kafka) as staged:
+        number = coordinator_partition(staged.transactional_id, 50)
+        leaderless = (number + 1) % 50
+        ask = partition_rows
+        monkeypatch.setattr(
+            coordinator_logs,
+            "partition_rows",
+            lambda client, partition_metadata: [
+                {**row, "error": error, "leader": None} if row["partition"] == leaderless else row
+                for row in ask(client, partition_metadata)
+            ],
+        )
+        frame = cluster.transaction_log(partitions=[leaderless, number])
+    assert frame[frame["error"].notna()]["txn_state_partition"].tolist() == [leaderless]
+    assert staged.transactional_id in set(frame["transactional_id"])

@@ -1,0 +1,189 @@
+"""What `client` takes from kafka-python. When kafka-python moves, this fails first and says where."""
+
+import copy
+import inspect
+from importlib.metadata import version
+from typing import Any
+
+import kafka.errors
+import pytest
+from kafka.net.connection import KafkaConnection
+from kafka.net.manager import KafkaConnectionManager
+from kafka.net.sasl.oauth import AbstractTokenProvider
+from kafka.net.selector import NetworkSelector
+from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
+from kafka.protocol.api_message import ApiMessage
+from kafka.protocol.broker_version_data import BrokerVersionData
+from kafka.protocol.frame import KafkaBytes
+from kafka.protocol.metadata import MetadataResponse
+from kafka.protocol.parser import KafkaProtocol
+
+from toolkit.formats.protocol.responses import Broker
+from toolkit.sources.live.client import broker_client, messages
+from toolkit.sources.live.client.error_codes import error_name
+
+MESSAGES = {
+    name: value
+    for name, value in vars(messages).items()
+    if isinstance(value, type) and issubclass(value, ApiMessage) and value is not ApiMessage
+}
+
+
+def parameters(function: Any) -> set[str]:
+    return set(inspect.signature(function).parameters)
+
+
+def test_the_version_is_one_that_was_read() -> None:
+    assert version("kafka-python").split(".")[:2] == ["3", "0"]
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "takes"),
+    [
+        (KafkaConnectionManager, "get_connection", {"node_id", "timeout_ms", "refresh_metadata_on_err"}),
+        (KafkaConnectionManager, "wait_for", {"future", "timeout_ms"}),
+        (KafkaConnectionManager, "reset_backoff", {"node_id"}),
+        (KafkaConnectionManager, "close", {"node_id"}),
+        (KafkaConnectionManager, "least_used_connections", set()),
+        (KafkaConnectionManager, "_build_transport", {"node", "timeout_at"}),
+        (KafkaTCPTransport, "_sock_recv", set()),
+        (KafkaSSLTransport, "_sock_recv", set()),
+        (KafkaProtocol, "_process_response", {"read_buffer"}),
+        (KafkaConnection, "send_request", {"request", "request_timeout_ms"}),
+        (KafkaConnection, "close", {"error"}),
+        (NetworkSelector, "run", {"coro", "args"}),
+        (NetworkSelector, "call_soon_with_future", {"coro", "args"}),
+        (NetworkSelector, "sleep", {"delay"}),
+        (NetworkSelector, "start", set()),
+        (NetworkSelector, "close", set()),
+        (AbstractTokenProvider, "token", set()),
+        (AbstractTokenProvider, "extensions", set()),
+    ],
+)
+def test_methods_take_what_we_give_them(owner: type, name: str, takes: set[str]) -> None:
+    assert takes <= parameters(getattr(owner, name))
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        "client_id",
+        "max_in_flight_requests_per_connection",
+        "receive_message_max_bytes",
+        "request_timeout_ms",
+        "security_protocol",
+        "socket_connection_setup_timeout_ms",
+    ],
+)
+def test_the_manager_has_the_options_we_set(option: str) -> None:
+    assert option in KafkaConnectionManager.DEFAULT_CONFIG
+
+
+def test_the_manager_and_its_cluster_have_what_we_read() -> None:
+    net = NetworkSelector(client_id="contract", slow_task_threshold_secs=0)
+    manager = KafkaConnectionManager(net, bootstrap_servers=["localhost:1"])
+    try:
+        assert manager.closed is False
+        assert manager.broker_version_data is None
+        (node,) = manager.cluster.bootstrap_brokers()
+        assert (node.node_id, node.host, node.port) == ("bootstrap-0", "localhost", 1)
+        assert manager.cluster.broker_metadata(7) is None
+        message = MetadataResponse(version=1, brokers=[Broker(1, "far", 9092, None)], controller_id=1, topics=[])
+        manager.cluster.update_metadata(message)
+        assert manager.cluster.brokers()[0].node_id == 1
+    finally:
+        manager.close()
+        net.close()
+
+
+def test_connections_start_with_what_we_read() -> None:
+    net = NetworkSelector(client_id="contract")
+    try:
+        connection = KafkaConnection(net, node_id=3)
+        assert connection.node_id == 3
+        assert connection.paused == set()
+        assert connection.broker_version_data is None
+        assert connection.init_future.is_done is False
+    finally:
+        net.close()
+
+
+def test_an_answer_is_decoded_from_what_we_make_of_it() -> None:
+    assert issubclass(KafkaBytes, bytearray)
+    parser = KafkaProtocol(client_id="contract")
+    request = messages.ListGroups()
+    request.API_VERSION = 0
+    number = parser.send_request(request)
+    answer = b"".join(each.to_bytes(size, "big") for each, size in ((number, 4), (15, 2), (0, 4)))
+    received, message = broker_client._decode(parser, bytearray(answer))
+    assert (received, message.error_code, message.groups) == (number, 15, [])
+
+
+def test_errors_are_what_we_catch() -> None:
+    for name in (
+        "AuthorizationError",
+        "IllegalSaslStateError",
+        "IncompatibleBrokerVersion",
+        "KafkaTimeoutError",
+        "RequestTimedOutError",
+        "SaslAuthenticationFailedError",
+        "UnsupportedSaslMechanismError",
+    ):
+        assert issubclass(getattr(kafka.errors, name), kafka.errors.KafkaError)
+
+
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [
+        (0, "NONE"),
+        (6, "NOT_LEADER_OR_FOLLOWER"),
+        (14, "COORDINATOR_LOAD_IN_PROGRESS"),
+        (29, "TOPIC_AUTHORIZATION_FAILED"),
+        (35, "UNSUPPORTED_VERSION"),
+        (48, "INVALID_TXN_STATE"),
+        (52, "TRANSACTION_COORDINATOR_FENCED"),
+        (53, "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"),
+        (54, "SECURITY_DISABLED"),
+        (105, "TRANSACTIONAL_ID_NOT_FOUND"),
+        (120, "TRANSACTION_ABORTABLE"),
+        (4711, "ERROR_4711"),
+    ],
+)
+def test_error_codes_have_kafkas_names(code: int, name: str) -> None:
+    assert error_name(code) == name
+
+
+@pytest.mark.parametrize("message", MESSAGES.values(), ids=MESSAGES)
+def test_messages_encode_at_every_version_a_request_can_be_held_to(message: Any) -> None:
+    assert len(MESSAGES) == 28
+    request = message(max_version=message.max_version)
+    versions = BrokerVersionData(api_versions={message.API_KEY: (0, 99)})
+    assert versions.api_version(request) == message.max_version
+    assert versions.api_version(message(max_version=0)) == 0
+
+
+def test_a_field_that_a_version_lacks_is_left_out() -> None:
+    filtered = messages.ListTransactions(duration_filter=7, transactional_id_pattern="a.*").encode(version=0)
+    assert filtered == messages.ListTransactions().encode(version=0)
+    assert messages.ListTransactions(duration_filter=7).encode(version=1) != messages.ListTransactions().encode(
+        version=1
+    )
+
+
+PARTITIONS = {"orders": [0, 7], "a" * 200: list(range(300)), "ñ": [2**31 - 1]}
+
+
+@pytest.mark.parametrize(
+    ("request_class", "fields"),
+    [
+        (messages.ListOffsets, {"timestamp": -2, "replica_id": -2, "isolation_level": 1, "timeout_ms": 30_000}),
+        (messages.DescribeProducers, {}),
+    ],
+)
+def test_requests_of_many_partitions_are_encoded_as_kafka_python_does(request_class: Any, fields: Any) -> None:
+    for number in range(1 if fields else 0, request_class.max_version + 1):
+        request = request_class(partitions=PARTITIONS, **fields)
+        request.API_VERSION = number
+        request.with_header(correlation_id=9, client_id="contract")
+        ours = copy.copy(request).encode(header=True, framed=True)
+        assert ours == ApiMessage.encode(request, header=True, framed=True)

@@ -1,0 +1,167 @@
+"""What a log lost or never had, in files written by hand: what no broker can be made to leave in a moment."""
+
+import json
+import struct
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.sources.log_files import (
+    CLEANED,
+    HIGH_WATERMARK,
+    NOON,
+    after,
+    data,
+    marker,
+    write_checkpoint,
+    write_log,
+    write_root,
+)
+from toolkit import LogDir
+from toolkit.cli import app
+from toolkit.errors import UsageError
+from toolkit.formats.log.batches import write_batch
+from toolkit.lab.samples import load
+from toolkit.sources import offset_scan
+
+Ranges = list[tuple[int, int, str | None]]
+
+
+def log_dir(
+    path: Path, batches: Iterable[bytes], *, cleaned: bool | None = False, end: int, broker_id: int = 1
+) -> Path:
+    """A log directory whose cleaner has been at the partition, has not, or has left no word of it."""
+    root = write_root(path, broker_id=broker_id)
+    write_log(root, "orders-0", batches)
+    write_checkpoint(root, HIGH_WATERMARK, {("orders", 0): end})
+    if cleaned is not None:
+        write_checkpoint(root, CLEANED, {("orders", 0): end} if cleaned else {})
+    return root
+
+
+def missing(*roots: Path, stop: int, read_committed: bool = True) -> Ranges:
+    rows = LogDir(*roots).missing_offset_rows("orders", 0, start=0, stop=stop, read_committed=read_committed)
+    return [(row["first_offset"], row["last_offset"], row["status"]) for row in rows]
+
+
+@pytest.mark.parametrize(("cleaned", "status"), [(False, "unexplained"), (True, "compacted"), (None, None)])
+def test_a_hole_is_the_cleaners_only_where_it_has_been(tmp_path: Path, cleaned: bool | None, status: str) -> None:
+    root = log_dir(tmp_path / "one", [data(0, 7, NOON), marker(1, 7, NOON), data(5, 7, NOON), marker(6, 7, NOON)],
+                   cleaned=cleaned, end=7)  # fmt: skip
+    assert missing(root, stop=7) == [(1, 1, "marker"), (2, 4, status), (6, 6, "marker")]
+    (row,) = LogDir(root).offset_visibility_rows("orders", 0, 3)
+    assert row["status"] == status
+
+
+def test_bytes_that_cannot_be_read_are_no_compaction(tmp_path: Path) -> None:
+    root = log_dir(tmp_path / "one", [data(0, 7, NOON), b"\0" * 100, data(5, 7, NOON), marker(6, 7, NOON)], end=7)
+    rows = LogDir(root).missing_offset_rows("orders", 0)
+    assert [(row["first_offset"], row["last_offset"], row["status"]) for row in rows] == [
+        (1, 4, None),
+        (6, 6, "marker"),
+    ]
+    assert rows[0]["error"].startswith("CORRUPT_BATCH")
+
+
+def test_what_a_newer_leader_cut_off_is_told_as_such(tmp_path: Path) -> None:
+    """The replica of the newest epoch counts; a longer one of an older epoch has what nobody is given any more."""
+
+    def batch(offset: int, epoch: int) -> bytes:
+        found = bytearray(write_batch([(None, b"value")], timestamp=NOON, base_offset=offset))
+        found[12:16] = epoch.to_bytes(4, "big")  # partition leader epoch, which no checksum covers
+        return bytes(found)
+
+    old = log_dir(tmp_path / "old", [batch(at, 1) for at in range(8)], end=4)
+    new = log_dir(tmp_path / "new", [*(batch(at, 1) for at in range(4)), batch(4, 2)], end=5, broker_id=2)
+    assert missing(new, old, stop=10) == [(5, 7, "truncated"), (8, 9, "beyond_log_end")]
+    assert missing(new, stop=10) == [(5, 9, "beyond_log_end")]
+
+
+def test_a_marker_beyond_the_range_decides(tmp_path: Path) -> None:
+    batches = [data(0, 7, NOON, records=3), data(3, 8, NOON), marker(4, 7, after(seconds=1), commit=False),
+               marker(5, 8, after(seconds=2))]  # fmt: skip
+    root = log_dir(tmp_path / "one", batches, end=6)
+    assert missing(root, stop=4) == [(0, 2, "aborted")]
+    assert missing(root, stop=2) == [(0, 1, "aborted")]
+    assert missing(root, stop=4, read_committed=False) == []
+    (row,) = LogDir(root).offset_visibility_rows("orders", 0, 3)
+    assert (row["status"], row["visible_at"]) == ("committed", after(seconds=2)), "its own marker was the last"
+
+
+def test_a_record_is_visible_once_all_that_was_open_before_it_has_ended(tmp_path: Path) -> None:
+    batches = [data(0, 7, NOON), data(1, 8, NOON), marker(2, 8, after(seconds=1)), marker(3, 7, after(seconds=9)),
+               data(4, 9, NOON), marker(5, 9, after(seconds=30))]  # fmt: skip
+    root = log_dir(tmp_path / "one", batches, end=6)
+    (row,) = LogDir(root).offset_visibility_rows("orders", 0, 1)
+    assert (row["marker_time"], row["visible_at"]) == (after(seconds=1), after(seconds=9))
+
+
+def test_a_marker_far_behind_decides_and_the_rest_is_only_looked_for_nearby(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches = [data(at, 7, NOON) for at in range(20)] + [marker(20, 7, after(seconds=1), commit=False)]
+    root = log_dir(tmp_path / "one", batches, end=21)
+    monkeypatch.setattr(offset_scan, "BACK", (2, 4))
+    monkeypatch.setattr(offset_scan, "FORWARD", 3)
+    (row,) = LogDir(root).offset_visibility_rows("orders", 0, 10)
+    assert (row["status"], row["first_offset"], row["marker_offset"]) == ("aborted", None, 20)
+    (row,) = LogDir(root).offset_visibility_rows("orders", 0, 3)
+    assert (row["status"], row["first_offset"]) == ("aborted", 0), "the log starts within reach"
+
+
+def test_a_marker_that_compaction_took_leaves_the_index_to_decide(tmp_path: Path) -> None:
+    """The first transaction of producer 7 committed; by markers alone, the second one's ABORT would end it, too."""
+    batches = [data(0, 7, NOON), data(3, 7, NOON), marker(4, 7, NOON, commit=False)]
+    root = log_dir(tmp_path / "one", batches, end=5, cleaned=True)
+    assert missing(root, stop=5) == [(0, 0, "aborted"), (1, 2, "compacted"), (3, 3, "aborted"), (4, 4, "marker")]
+    entry = struct.pack(">hqqqq", 0, 7, 3, 4, 5)
+    (root / "orders-0" / f"{0:020}.txnindex").write_bytes(entry)
+    assert missing(root, stop=5) == [(1, 2, "compacted"), (3, 3, "aborted"), (4, 4, "marker")]
+
+
+def test_the_command_ends_with_3_where_an_offset_is_unexplained(tmp_path: Path) -> None:
+    root = log_dir(tmp_path / "one", [data(0, 7, NOON), marker(5, 7, NOON)], end=6)
+    done = CliRunner().invoke(app, ["gaps", "orders-0", "--log-dir", str(root)])
+    assert done.exit_code == 3, done.output
+    assert "unexplained" in done.stdout
+    assert CliRunner().invoke(app, ["why", "orders-0@0", "--log-dir", str(root)]).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["why", "orders@1"], "'orders' is no partition."),
+        (["why", "orders-0"], "'orders-0' is no offset of a partition."),
+        (["why", "orders-1@1"], "hold nothing of partition 1"),
+        (["gaps", "orders"], "'orders' is no partition."),
+        (["gaps", "orders-0", "--start-offset", "soon"], "'soon' is not an offset"),
+        (["lag", "--group", "nobody"], "have no offset of the group 'nobody'"),
+    ],
+)
+def test_what_is_not_there_is_a_sentence(tmp_path: Path, arguments: list[str], sentence: str) -> None:
+    root = log_dir(tmp_path / "one", [data(0, 7, NOON)], end=1)
+    done = CliRunner().invoke(app, [*arguments, "--log-dir", str(root)])
+    assert done.exit_code == 2
+    assert sentence in done.stderr
+
+
+def test_a_recording_tells_where_the_offset_lay_and_that_it_has_no_records(tmp_path: Path) -> None:
+    recording = load("flight-recording").recording()
+    assert recording
+    held = next(row for row in recording.lso_hold_rows() if row["start_offset"] is not None)
+    at = held["held_from"] + (held["held_to"] - held["held_from"]) / 2
+    where = ["--recording", str(recording.path), "--at", at.isoformat(), "--format", "json"]
+    told = [json.loads(CliRunner().invoke(app, ["why", f"orders-0@{offset}", *where]).stdout)[0]
+            for offset in (0, held["start_offset"], 10_000)]  # fmt: skip
+    assert [row["read_committed"] for row in told] == [None, False, False]
+    assert told[1]["holder_producer_id"] == held["producer_id"]
+    assert told[2]["status"] in {"beyond_high_watermark", "beyond_log_end"}
+    assert [(row["error"] or "").partition(":")[0] for row in told] == ["NOT_RECORDED", "NOT_RECORDED", ""]
+
+
+def test_an_offset_is_a_number_from_zero_on(tmp_path: Path) -> None:
+    root = log_dir(tmp_path / "one", [data(0, 7, NOON)], end=1)
+    with pytest.raises(UsageError, match="Offset -1 is negative"):
+        LogDir(root).offset_visibility_rows("orders", 0, -1)

@@ -1,0 +1,267 @@
+"""A look at a cluster that moves, contradicts itself or keeps silent: gaps and errors, never a wrong answer."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from tests.sources.fake import NOW, STATE_TOPIC, FakeCluster, described, producer
+from toolkit.analysis.diagnosis.observation import Observation
+from toolkit.config import ClientConfig
+from toolkit.errors import BrokerError, ConnectionFailed
+from toolkit.formats.protocol.responses import ListedOffset
+from toolkit.sources.live.client.broker_client import BrokerClient
+from toolkit.sources.live.logs.fetch import FetchPosition
+from toolkit.sources.live.logs.transaction_log import TransactionLog
+from toolkit.sources.live.observe import observe
+from toolkit.sources.live.state.cluster_metadata import read_metadata
+from toolkit.sources.live.state.consumer_groups import group_ids, groups_at
+from toolkit.sources.live.state.leader_producers import producer_rows
+from toolkit.sources.live.state.partition_offsets import partition_rows
+from toolkit.sources.live.state.transactional_ids import all_ids
+
+CONFIG = ClientConfig("one:9092")
+
+
+def wire_to(cluster: FakeCluster) -> BrokerClient:
+    return cast(BrokerClient, cluster)
+
+
+def observation(cluster: FakeCluster) -> Observation:
+    partition_metadata = read_metadata(wire_to(cluster), ["orders"]).partitions
+    cluster.asked.clear()
+    return observe(wire_to(cluster), CONFIG, partition_metadata, whole_cluster=False)
+
+
+def test_the_coordinators_speak_between_two_answers_of_the_leader() -> None:
+    cluster = FakeCluster()
+    seen = observation(cluster)
+    told = [api for api, _ in cluster.asked]
+    order = [
+        "DescribeProducers",
+        "ListTransactions",
+        "DescribeTransactions",
+        "DescribeProducers",
+        "ListOffsets",
+        "Fetch",
+    ]
+    positions = [told.index("ListOffsets")]
+    for api in order:
+        positions.append(told.index(api, positions[-1] + 1))
+    assert positions == sorted(positions)
+    assert seen.coverage.gaps == []
+    assert seen.coverage.proofs == [
+        "all 2 brokers answered ListTransactions by producer id and open state",
+        "no broker has an authorizer, so nothing is hidden",
+    ]
+    assert [row["state"] for row in seen.transactions] == ["CompleteAbort"], "only ids that matter are described"
+
+
+def test_nothing_open_asks_nothing_again() -> None:
+    cluster = FakeCluster(ListOffsets=lambda broker, request: same_offsets(request))
+    cluster.open = {}
+    seen = observation(cluster)
+    assert (seen.partitions_after, seen.producers_after) == ([], [])
+    assert "DescribeAcls" not in {api for api, _ in cluster.asked}, "there is nothing to prove"
+
+
+def same_offsets(request: Any) -> Any:
+    return SimpleNamespace(partitions=[ListedOffset("orders", 0, 0, -1, 9, 4)])
+
+
+def test_a_coordinator_that_loads_is_a_gap() -> None:
+    """A broker answers so for all its ids while any of its partitions loads."""
+    cluster = FakeCluster()
+    loading = SimpleNamespace(error_code=14, API_VERSION=2, transaction_states=[])
+    listed = cluster.ListTransactions
+    cluster.replaced["ListTransactions"] = lambda b, r: loading if b == 2 else listed(b, r)
+    seen = observation(cluster)
+    assert seen.coverage.gaps == ["broker 2 did not answer ListTransactions: COORDINATOR_LOAD_IN_PROGRESS"]
+    assert not any("listed" in proof for proof in seen.coverage.proofs)
+    (failed,) = [row for row in seen.transactions if row["transactional_id"] is None]
+    assert (failed["broker_id"], failed["source"]) == (2, "ListTransactions")
+
+
+@pytest.mark.parametrize("asked_when", [0, 1])
+def test_a_leader_that_has_not_loaded_yet_is_a_gap(asked_when: int) -> None:
+    """It lists without an error and without the ids to come: once, their live transactions were called hanging."""
+    cluster = FakeCluster()
+    answered, probed = cluster.DescribeTransactions, []
+
+    def describe(broker: int, request: Any) -> Any:
+        if broker == 2:
+            probed.append(broker)
+            if len(probed) == asked_when + 1:
+                states = [described(name, 7, "Ongoing", error=16) for name in request.transactional_ids]
+                return SimpleNamespace(transaction_states=states)
+        return answered(broker, request)
+
+    cluster.replaced["DescribeTransactions"] = describe
+    assert observation(cluster).coverage.gaps == [
+        "broker 2 has not loaded 1 of the __transaction_state partitions that it leads: NOT_COORDINATOR"
+    ]
+
+
+def test_who_loads_or_keeps_silent_proves_no_right() -> None:
+    loading = SimpleNamespace(error_code=14, API_VERSION=2, transaction_states=[])
+
+    def silent(broker: int, request: Any) -> Any:
+        raise ConnectionFailed("Nobody is there.")
+
+    cluster = FakeCluster(ListTransactions=lambda broker, request: loading, DescribeAcls=silent)
+    partition_metadata = read_metadata(wire_to(cluster), ["orders"]).partitions
+    coverage = observe(wire_to(cluster), CONFIG, partition_metadata, whole_cluster=True).coverage
+    assert [gap.partition(":")[0] for gap in coverage.gaps] == [
+        f"broker {n} did not answer ListTransactions" for n in (1, 2)
+    ]
+    assert coverage.topic_gaps == ["a proof that no Topic is hidden from this principal: Nobody is there."]
+    assert coverage.proofs == []
+
+
+def test_two_coordinators_of_one_id_are_a_gap() -> None:
+    cluster = FakeCluster()
+    cluster.ids[2].append(("payments", 7, "Ongoing"))
+    assert observation(cluster).coverage.gaps == ["one coordinator for 'payments': brokers 1, 2 answer for it"]
+
+
+@pytest.mark.parametrize(
+    ("leaders", "gap"),
+    [
+        ([(2, 7), (-1, 7)], "a leader of __transaction_state partition 1: no broker answers for its ids"),
+        (
+            [(2, 7), (2, 8)],
+            "a stable coordinator: leadership of __transaction_state partition 1 moved during the observation",
+        ),
+        ([(-1, 7), (1, 8)], "a leader of __transaction_state partition 1: no broker answers for its ids"),
+    ],
+)
+def test_coordinators_that_go_or_move_during_the_look_are_a_gap(leaders: list[tuple[int, int]], gap: str) -> None:
+    cluster = FakeCluster()
+    answered = cluster.Metadata
+
+    def metadata(broker: int | None, request: Any) -> Any:
+        if request.topics and request.topics[0].name == STATE_TOPIC:
+            cluster.leaders[STATE_TOPIC, 1] = leaders.pop(0)
+        return answered(broker, request)
+
+    cluster.replaced["Metadata"] = metadata
+    assert observation(cluster).coverage.gaps == [gap]
+
+
+def test_an_id_that_expired_after_it_was_listed_is_dead() -> None:
+    """TRANSACTIONAL_ID_NOT_FOUND is its coordinator's answer, not a failure."""
+    gone = SimpleNamespace(transaction_states=[described("payments", None, None)])
+    seen = observation(FakeCluster(DescribeTransactions=lambda broker, request: gone))
+    (row,) = seen.transactions
+    assert (row["state"], row["producer_id"], row["error"]) == ("Dead", 7, None)
+    assert seen.coverage.gaps == []
+
+
+def test_a_coordinator_that_moved_after_it_listed_is_found_again() -> None:
+    cluster = FakeCluster()
+    answered = cluster.DescribeTransactions
+
+    def describe(broker: int, request: Any) -> Any:
+        if broker == 1 and "payments" in request.transactional_ids:
+            cluster.ids[2], cluster.ids[1] = cluster.ids[2] + cluster.ids[1], []
+            moved = [described(name, 7, "Ongoing", error=16) for name in request.transactional_ids]
+            return SimpleNamespace(transaction_states=moved)
+        return answered(broker, request)
+
+    cluster.replaced["DescribeTransactions"] = describe
+    (row,) = observation(cluster).transactions
+    assert (row["coordinator_id"], row["state"], row["error"]) == (2, "CompleteAbort", None)
+
+
+def test_a_coordinator_that_cannot_describe_leaves_an_error_on_the_id() -> None:
+    def describe(broker: int, request: Any) -> Any:
+        raise BrokerError("Broker 1 at one:9092 did not answer.", code="REQUEST_TIMED_OUT")
+
+    (row,) = observation(FakeCluster(DescribeTransactions=describe)).transactions
+    assert (row["transactional_id"], row["producer_id"], row["state"]) == ("payments", 7, "CompleteAbort")
+    assert row["error"] == "REQUEST_TIMED_OUT: Broker 1 at one:9092 did not answer."
+
+
+def test_a_leader_that_moved_is_asked_again_once() -> None:
+    cluster = FakeCluster()
+    partition_metadata = read_metadata(wire_to(cluster), ["orders"]).partitions
+    cluster.leaders["orders", 0] = (2, 5)
+    (row,) = partition_rows(wire_to(cluster), partition_metadata)
+    assert (row["leader"], row["leader_epoch"], row["high_watermark"], row["error"]) == (2, 5, 150, None)
+
+    cluster.replaced["Metadata"] = lambda broker, request: SimpleNamespace(topics=[])
+    cluster.leaders["orders", 0] = (1, 6)
+    (row,) = partition_rows(wire_to(cluster), {("orders", 0): row})
+    assert row["error"].startswith("NOT_LEADER_OR_FOLLOWER: ")
+    assert (row["last_stable_offset"], row["high_watermark"]) == (None, None)
+
+
+def test_the_leader_epoch_is_the_leaders_own_word() -> None:
+    cluster = FakeCluster()
+    partition_metadata = read_metadata(wire_to(cluster), ["orders"]).partitions
+    cluster.leaders["orders", 0] = (1, 9)
+    (row,) = partition_rows(wire_to(cluster), partition_metadata)
+    assert row["leader_epoch"] == 9
+
+
+def test_a_log_end_that_a_broker_does_not_show_is_null() -> None:
+    cluster = FakeCluster()
+    answered = cluster.ListOffsets
+
+    def offsets(broker: int, request: Any) -> Any:
+        message = answered(broker, request)
+        if request.replica_id == -2:
+            message.partitions = [each._replace(error_code=42) for each in message.partitions]
+        return message
+
+    cluster.replaced["ListOffsets"] = offsets
+    (row,) = partition_rows(wire_to(cluster), read_metadata(wire_to(cluster), ["orders"]).partitions)
+    assert (row["high_watermark"], row["log_end_offset"], row["error"]) == (150, None, None)
+
+
+def test_what_no_broker_of_apache_kafka_would_say_is_unknown() -> None:
+    """Redpanda answered with coordinator epoch -1 and a nonsense time (redpanda#11949)."""
+    cluster = FakeCluster()
+    odd = producer(7, epoch=70_000, start=5, last_sequence=-1, last_timestamp=2**62, coordinator_epoch=-1)
+    cluster.open["orders", 0] = [odd]
+    (row,) = producer_rows(wire_to(cluster), read_metadata(wire_to(cluster), ["orders"]).partitions)
+    assert [row[n] for n in ("producer_epoch", "last_sequence", "last_timestamp", "coordinator_epoch")] == [None] * 4
+    assert (row["producer_id"], row["current_txn_start_offset"]) == (7, 5)
+
+
+def test_when_a_decided_transaction_last_changed_is_read_from_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No request tells it; without it nobody knows for how long PrepareCommit has lasted (KIP-994)."""
+    cluster = FakeCluster()
+    cluster.ids[1] = [("payments", 7, "PrepareCommit")]
+    asked = []
+
+    def log(*arguments: Any, only: set[int], **options: Any) -> TransactionLog:
+        asked.append(only)
+        key = {"transactional_id": "payments", "producer_id": 7, "producer_epoch": 0}
+        rows = [{**key, "state": "PrepareCommit", "last_update_time": NOW}, {**key, "state": "Ongoing"}]
+        return TransactionLog(rows=[{"last_update_time": None, **row} for row in rows], failures=[], partitions=1)
+
+    monkeypatch.setattr("toolkit.sources.live.observe.read_state_log", log)
+    (row,) = observation(cluster).transactions
+    assert (row["state"], row["last_update_time"]) == ("PrepareCommit", NOW)
+    assert asked == [{row["txn_state_partition"]}]
+
+
+def test_ids_that_cannot_all_be_listed_are_no_list() -> None:
+    cluster = FakeCluster()
+    assert all_ids(wire_to(cluster), CONFIG) == ["payments", "other"]
+    loading = SimpleNamespace(error_code=14, API_VERSION=2, transaction_states=[])
+    cluster.replaced["ListTransactions"] = lambda broker, request: loading
+    with pytest.raises(
+        BrokerError, match=r"^The transactional ids of broker 1 \(ListTransactions\) cannot be listed: "
+    ) as no:
+        all_ids(wire_to(cluster), CONFIG)
+    assert no.value.code == "COORDINATOR_LOAD_IN_PROGRESS"
+
+
+def test_groups_that_cannot_all_be_asked_are_not_known() -> None:
+    loading = SimpleNamespace(error_code=14, groups=[])
+    cluster = FakeCluster(ListGroups=lambda broker, request: loading)
+    with pytest.raises(BrokerError, match=r"^Broker 1 did not list its groups: COORDINATOR_LOAD_IN_PROGRESS"):
+        group_ids(wire_to(cluster), [1, 2])
+    assert groups_at(wire_to(cluster), [1, 2], [FetchPosition(("orders", 0), 100, 1)]) is None

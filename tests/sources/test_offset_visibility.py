@@ -1,0 +1,192 @@
+"""Every offset of a log with everything in it, against what real consumers are given; live and from files."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.process import on, run
+from tests.sources.chaotic_topic import chaos, compacted_chaos, consumed
+from tests.tiers import amount, seed
+from toolkit import Cluster, LogDir
+from toolkit.lab import Kafka
+from toolkit.lab.incidents import EVERYDAY, INCIDENTS
+from toolkit.lab.workload import BUSY
+from toolkit.schema import LOG_TRANSACTIONS, MISSING_OFFSETS, OFFSET_VISIBILITY, Row
+
+pytestmark = [pytest.mark.lab, pytest.mark.longer]
+
+LEVELS = ("read_committed", "read_uncommitted")
+STEPS = int(amount(60, full=300))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Topic:
+    """A topic, what consumers were given of it, and what the live cluster told of each offset and of the gaps."""
+
+    name: str
+    partition: Row
+    given: Mapping[str, set[int]]
+    offsets: Sequence[Row]
+    gaps: Mapping[str, Sequence[Row]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Left:
+    folder: Path
+    topics: Sequence[Topic]
+
+
+@pytest.fixture(scope="module")
+def left() -> Iterator[Left]:
+    name = seed() or "offsets"
+    with Kafka("4.3.1", properties={**EVERYDAY.properties, **BUSY}) as kafka:
+        names = [chaos(kafka, seed=name, steps=STEPS), compacted_chaos(kafka, seed=name, steps=STEPS)]
+        topics = [live_topic(kafka, each) for each in names]
+        kafka.stop_broker(1)
+        yield Left(folder=kafka.log_dirs[1], topics=topics)
+
+
+def live_topic(kafka: Kafka, name: str) -> Topic:
+    with Cluster(kafka.bootstrap_servers) as cluster:
+        (partition,) = cluster.partition_rows(topics=[name])
+        stop = partition["log_end_offset"] + 3
+        return Topic(
+            name=name,
+            partition=partition,
+            given={level: consumed(kafka, name, level) for level in LEVELS},
+            offsets=[row for at in range(stop) for row in cluster.offset_visibility_rows(name, 0, at)],
+            gaps={
+                level: cluster.missing_offset_rows(name, 0, start=0, stop=stop, read_committed=level == LEVELS[0])
+                for level in LEVELS
+            },
+        )
+
+
+def without_time(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    return [{name: value for name, value in row.items() if name != "observed_at"} for row in rows]
+
+
+def test_each_offset_is_given_to_whom_the_row_says(left: Left) -> None:
+    for topic in left.topics:
+        for level in LEVELS:
+            ours = {row["offset"] for row in topic.offsets if row[level]}
+            assert ours == topic.given[level], (topic.name, level, ours ^ topic.given[level])
+        assert [row for row in topic.offsets if row["status"] is None or row["error"]] == []
+
+
+def test_every_status_was_there(left: Left) -> None:
+    plain, compacted = ({row["status"] for row in topic.offsets} for topic in left.topics)
+    everywhere = {"non_transactional", "committed", "aborted", "open", "marker", "beyond_log_end"}
+    assert plain == everywhere | {"deleted"}
+    assert compacted >= everywhere | {"compacted"}
+
+
+def test_missing_ranges_and_consumed_offsets_are_exactly_the_range(left: Left) -> None:
+    for topic in left.topics:
+        for level, rows in topic.gaps.items():
+            missing = [at for row in rows for at in range(row["first_offset"], row["last_offset"] + 1)]
+            assert len(missing) == len(set(missing)) == sum(row["offsets"] for row in rows)
+            assert topic.given[level].isdisjoint(missing)
+            assert topic.given[level] | set(missing) == {row["offset"] for row in topic.offsets}, (topic.name, level)
+            assert not any(row["status"] in {None, "unexplained"} for row in rows)
+            by_offset = {row["offset"]: row["status"] for row in topic.offsets}
+            for row in rows:
+                told = {by_offset[at] for at in range(row["first_offset"], row["last_offset"] + 1)}
+                beyond = {"committed", "non_transactional"}
+                assert told == {row["status"]} or (row["status"] == "beyond_lso" and told <= beyond), row
+
+
+def test_the_files_say_the_same(left: Left) -> None:
+    files = LogDir(left.folder)
+    for topic in left.topics:
+        with files.one_listing():
+            ours = [row for one in topic.offsets for row in files.offset_visibility_rows(topic.name, 0, one["offset"])]
+            assert without_time(ours) == without_time(topic.offsets)
+            for level, rows in topic.gaps.items():
+                is_committed, stop = level == LEVELS[0], len(topic.offsets)
+                found = files.missing_offset_rows(topic.name, 0, start=0, stop=stop, read_committed=is_committed)
+                assert without_time(found) == without_time(rows)
+
+
+def test_a_part_of_the_range_is_a_part_of_the_answer(left: Left) -> None:
+    """Wherever it is cut, also in the middle of a transaction or a batch."""
+    files = LogDir(left.folder)
+    for topic in left.topics:
+        whole = {at: row["status"] for row in topic.gaps["read_committed"]
+                 for at in range(row["first_offset"], row["last_offset"] + 1)}  # fmt: skip
+        end = len(topic.offsets)
+        with files.one_listing():
+            for start in range(0, end, 7):
+                stop = min(start + 1 + start % 13, end)
+                rows = files.missing_offset_rows(topic.name, 0, start=start, stop=stop)
+                found = {at: row["status"] for row in rows for at in range(row["first_offset"], row["last_offset"] + 1)}
+                assert found == {at: whole[at] for at in range(start, stop) if at in whole}
+
+
+def test_a_transaction_is_told_from_its_first_record_to_its_marker(left: Left) -> None:
+    topic = left.topics[0]
+    files = LogDir(left.folder)
+    log_start = topic.partition["log_start_offset"]
+    rows = LOG_TRANSACTIONS.rows(files.log_transactions(topics=[topic.name], partitions=0))
+    with_data = [row for row in rows if row["first_offset"] is not None and row["last_offset"] is not None]
+    transactions = {(row["producer_id"], at): row for row in with_data
+                    for at in range(row["first_offset"], row["last_offset"] + 1)}  # fmt: skip
+    for row in topic.offsets:
+        if row["outcome"] is None or row["status"] == "marker":
+            continue
+        transaction = transactions[row["producer_id"], row["offset"]]
+        assert row["outcome"] == transaction["outcome"]
+        assert row["first_offset"] == max(transaction["first_offset"], log_start)
+        assert row["transactional_id"] is not None
+        if row["outcome"] != "open":
+            assert row["marker_offset"] == transaction["marker_offset"]
+            assert row["marker_time"] == transaction["end"]
+
+
+def test_files_without_their_transaction_index_say_the_same(left: Left, tmp_path: Path) -> None:
+    topic = left.topics[0]
+    copy = Path(shutil.copytree(left.folder, tmp_path / "copy", ignore=shutil.ignore_patterns("*.txnindex")))
+    rows = LogDir(copy).missing_offset_rows(topic.name, 0, start=0, stop=len(topic.offsets))
+    assert without_time(rows) == without_time(topic.gaps["read_committed"])
+
+
+def test_the_commands(left: Left) -> None:
+    topic = left.topics[0]
+    where = ("--log-dir", str(left.folder))
+    for row in [next(row for row in topic.offsets if row["status"] == status) for status in ("aborted", "open")]:
+        done = run("why", f"{topic.name}-0@{row['offset']}", *where, "--format", "json")
+        assert done.returncode == 0, done.stderr
+        (told,) = json.loads(done.stdout)
+        assert list(told) == OFFSET_VISIBILITY.names
+        assert (told["status"], told["read_committed"], told["producer_id"]) == (
+            row["status"], False, row["producer_id"],
+        )  # fmt: skip
+    done = run("gaps", f"{topic.name}-0", "--start-offset", "0", *where, "--format", "json")
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)
+    assert list(rows[0]) == MISSING_OFFSETS.names
+    assert {row["status"] for row in rows} >= {"deleted", "aborted", "marker", "open", "beyond_lso"}
+    done = run("gaps", f"{topic.name}-0", "--isolation-level", "read_uncommitted", *where)
+    assert "aborted" not in done.stdout
+
+
+def test_the_commands_on_a_cluster(kafka: Kafka) -> None:
+    staged = INCIDENTS["never_added"](kafka, records=2)
+    offset = f"{staged.topic}-0@{staged.start_offset}"
+    done = on(kafka, "why", offset)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"{offset}  open\n  A record of an open transaction of {staged.transactional_id!r}")
+    assert f"See kafka-txn diagnose --topic {staged.topic} --partition 0." in done.stdout
+    done = on(kafka, "gaps", f"{staged.topic}-0", "--format", "json")
+    rows = [(row["first_offset"], row["last_offset"], row["status"]) for row in json.loads(done.stdout)]
+    assert rows == [(1, 1, "marker"), (2, 3, "open")]
+    missing = on(kafka, "why", "no-such-topic-0@1")
+    assert (missing.returncode, missing.stderr.count("\n")) == (2, 1)
+    assert "no-such-topic-0" in missing.stderr

@@ -1,0 +1,252 @@
+"""The log of a live partition over the network, against the very files of the broker that sends it."""
+
+import datetime as dt
+import uuid
+from collections.abc import Iterator
+
+import pandas as pd
+import pytest
+
+from toolkit import Cluster
+from toolkit.errors import BrokerError, NotFound, UsageError
+from toolkit.formats.log.header_table import header_table
+from toolkit.formats.log.scan import scan_file
+from toolkit.lab import Kafka
+from toolkit.lab.incidents import INCIDENTS, StagedIncident
+from toolkit.lab.producer import TxnProducer
+from toolkit.lab.queries import until
+from toolkit.schema import BATCHES, LOG_TRANSACTIONS, LSO_TIMELINE, Row
+from toolkit.sources.live.client import messages
+from toolkit.sources.live.logs import partition_log
+from toolkit.sources.live.logs.partition_log import fetch_range
+from toolkit.sources.live.logs.partition_tables import batch_tables_of
+
+pytestmark = pytest.mark.lab
+
+AHEAD = dt.datetime.now(dt.UTC).replace(microsecond=0) + dt.timedelta(minutes=50)  # of any time in a long test run
+
+
+@pytest.fixture(scope="module")
+def cluster(kafka: Kafka) -> Iterator[Cluster]:
+    with Cluster(kafka.bootstrap_servers, timeout=5) as connected:
+        yield connected
+
+
+@pytest.fixture(scope="module")
+def staged(kafka: Kafka) -> Iterator[StagedIncident]:
+    """A partition with transactions committed, aborted and open, idempotent batches among them."""
+    with INCIDENTS["several_open"](kafka) as staged, Cluster(kafka.bootstrap_servers) as cluster:
+        producer = TxnProducer(cluster.client, f"busy-{uuid.uuid4().hex[:6]}").init()
+        for number in range(20):
+            producer.add(staged.topic, 0)
+            producer.send(staged.topic, 0, records=1 + number % 3, timestamp=AHEAD + dt.timedelta(seconds=number))
+            producer.end(commit=bool(number % 2))
+        yield staged
+
+
+def delete_records(cluster: Cluster, topic: str, *, before: int) -> None:
+    request = messages.DeleteRecords.DeleteRecordsTopic
+    one = request.DeleteRecordsPartition(partition_index=0, offset=before)
+    asked = messages.DeleteRecords(topics=[request(name=topic, partitions=[one])], timeout_ms=10_000, max_version=1)
+    answer = cluster.client.ask(asked, broker_id=1)
+    assert answer.topics[0].partitions[0].error_code == 0
+
+
+def row_of(cluster: Cluster, topic: str) -> Row:
+    (row,) = cluster.partition_rows(topics=[topic], partitions=[0])
+    return row
+
+
+def offsets(frame: pd.DataFrame) -> list[int]:
+    return [int(offset) for offset in frame["base_offset"].dropna()]
+
+
+def test_every_header_is_what_the_broker_has_in_its_file(
+    cluster: Cluster, kafka: Kafka, staged: StagedIncident
+) -> None:
+    (segment,) = (kafka.log_dirs[1] / f"{staged.topic}-0").glob("*.log")
+    (scanned,) = scan_file(segment, crc=True)
+    written = header_table(scanned.headers, topic=staged.topic, partition=0, broker_id=1)
+    expected = written.to_pandas(types_mapper=pd.ArrowDtype).assign(position=None)
+    found = cluster.batches(topics=staged.topic, partitions=0, crc=True)
+    assert list(found.columns) == BATCHES.names
+    assert len(found) > 40
+    pd.testing.assert_frame_equal(found.assign(position=None), expected)
+    assert set(found["marker"].dropna()) == {"COMMIT", "ABORT"}
+    assert found["crc_ok"].all()
+    assert found["position"].isna().all(), "an answer has no positions"
+
+
+def test_pieces_of_any_size_give_the_same_tables(
+    cluster: Cluster, staged: StagedIncident, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The smallest are smaller than any batch, which then comes whole (KIP-74)."""
+    whole = [
+        table(topics=staged.topic, partitions=0)
+        for table in (cluster.batches, cluster.log_transactions, cluster.lso_timeline)
+    ]
+    for size in (1, 300):
+        monkeypatch.setattr(partition_log, "FETCH_BYTES", size)
+        pieces = [
+            table(topics=staged.topic, partitions=0)
+            for table in (cluster.batches, cluster.log_transactions, cluster.lso_timeline)
+        ]
+        for one, other in zip(whole, pieces, strict=True):
+            pd.testing.assert_frame_equal(one, other)
+
+
+def test_a_section_is_the_batches_that_hold_its_offsets(cluster: Cluster, staged: StagedIncident) -> None:
+    every = cluster.batches(topics=staged.topic, partitions=0)
+    row = row_of(cluster, staged.topic)
+    for start, stop in ((0, 5), (7, 12), (9, 9), (row["high_watermark"] - 1, 10**9), (10**9, 2 * 10**9)):
+        held = every[(every["last_offset"] >= start) & (every["base_offset"] < stop)]
+        expected = offsets(held) if start < stop else []
+        assert offsets(cluster.batches(topics=staged.topic, partitions=0, start=start, stop=stop)) == expected
+    after_the_lso = offsets(cluster.batches(topics=staged.topic, partitions=0, start="lso"))
+    assert after_the_lso[0] == row["last_stable_offset"] == staged.start_offset
+    assert offsets(cluster.batches(topics=staged.topic, partitions=0, stop="lso")) + after_the_lso == offsets(every)
+    assert offsets(cluster.batches(topics=staged.topic, partitions=0, start="log_start", stop="log_end")) == offsets(
+        every
+    )
+
+
+def test_one_producer_only(cluster: Cluster, staged: StagedIncident) -> None:
+    for table in (cluster.batches, cluster.log_transactions):
+        every = table(topics=staged.topic, partitions=0)
+        mine = table(topics=staged.topic, partitions=0, producer_id=staged.producer_id)
+        assert len(mine) == (every["producer_id"] == staged.producer_id).sum() == 1
+        assert mine["producer_id"].tolist() == [staged.producer_id]
+
+
+def test_a_section_by_time(cluster: Cluster, staged: StagedIncident) -> None:
+    every = cluster.batches(topics=staged.topic, partitions=0)
+    data = every[~every["is_control"]]
+    for seconds in (10, 10.0004, 19):
+        time = AHEAD + dt.timedelta(seconds=seconds)
+        first = offsets(data[data["max_timestamp"] >= time])[0]
+        assert offsets(cluster.batches(topics=staged.topic, partitions=0, start=time))[0] == first
+        assert offsets(cluster.batches(topics=staged.topic, partitions=0, stop=time))[-1] < first
+    assert offsets(cluster.batches(topics=staged.topic, partitions=0, start=AHEAD + dt.timedelta(days=1))) == []
+
+
+@pytest.mark.parametrize(
+    ("bound", "message"),
+    [
+        ("earliest", r"^'earliest' is not an offset\. Use a number, a time, or log_start, lso, high_watermark, "),
+        (-1, r"^Offset -1 is negative\. Use 0 or more, or log_start"),
+        (dt.datetime(2026, 11, 21), r"has no time zone"),
+    ],
+)
+def test_what_is_no_bound_is_refused(cluster: Cluster, staged: StagedIncident, bound: str | int, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        cluster.batches(topics=staged.topic, partitions=0, start=bound)
+
+
+def test_what_the_cluster_does_not_have(cluster: Cluster, staged: StagedIncident) -> None:
+    with pytest.raises(NotFound, match="has no topic"):
+        cluster.batches(topics="no-such-topic", partitions=0)
+    with pytest.raises(NotFound, match="has no partition 7"):
+        cluster.log_transactions(topics=staged.topic, partitions=7)
+
+
+def test_log_transactions_are_the_transactions_of_the_partition(cluster: Cluster, staged: StagedIncident) -> None:
+    log_transactions = cluster.log_transactions(topics=staged.topic, partitions=0)
+    assert list(log_transactions.columns) == LOG_TRANSACTIONS.names
+    assert log_transactions["outcome"].value_counts().to_dict() == {"commit": 11, "abort": 10, "open": 3}
+    still_open = log_transactions[log_transactions["outcome"] == "open"]
+    assert sorted(still_open["first_offset"]) == [staged.start_offset, *(other.start_offset for other in staged.also)]
+    assert log_transactions["broker_id"].unique().tolist() == [1]
+    assert not log_transactions["truncated"].any()
+
+
+def test_the_timeline_ends_at_the_lso_that_the_broker_names(cluster: Cluster, staged: StagedIncident) -> None:
+    steps = cluster.lso_timeline(topics=staged.topic, partitions=0)
+    assert list(steps.columns) == LSO_TIMELINE.names
+    row = row_of(cluster, staged.topic)
+    last = steps.iloc[-1]
+    assert (last["event"], last["offset"]) == ("end", row["high_watermark"])
+    assert last["last_stable_offset"] == row["last_stable_offset"]
+    assert last["holder_producer_id"] == staged.producer_id
+
+
+def test_an_answer_of_the_old_leader_is_not_taken(cluster: Cluster, staged: StagedIncident) -> None:
+    """FENCED_LEADER_EPOCH, and a broker that is gone: the metadata is read again, and the new leader asked."""
+    row = row_of(cluster, staged.topic)
+    for stale in ({"leader_epoch": -1 if not row["leader_epoch"] else row["leader_epoch"] - 1}, {"leader": 9}):
+        section = fetch_range(cluster.client, {**row, **stale}, "log_start", "high_watermark")
+        pd.testing.assert_frame_equal(
+            BATCHES.frame(batch_tables_of(section)), cluster.batches(topics=staged.topic, partitions=0)
+        )
+
+
+def test_what_retention_has_deleted_is_a_row_and_the_rest_is_read(cluster: Cluster, kafka: Kafka) -> None:
+    with INCIDENTS["head_deleted"](kafka) as staged:
+        row = row_of(cluster, staged.topic)
+        frame = cluster.batches(topics=staged.topic, partitions=0, start=0)
+        gone = frame[frame["error"].notna()]
+        start = row["log_start_offset"]
+        assert gone["error"].tolist() == [
+            f"OFFSET_OUT_OF_RANGE: the log starts at {start} now; offsets 0 to {start - 1} are deleted, by retention "
+            "or DeleteRecords"
+        ]
+        assert gone[["base_offset", "position", "size"]].isna().all(axis=None)
+        assert offsets(frame) == offsets(cluster.batches(topics=staged.topic, partitions=0))
+        assert cluster.log_transactions(topics=staged.topic, partitions=0, start=0)["error"].notna().sum() == 1
+        with pytest.raises(BrokerError, match=rf"^{staged.topic}-0 could not be read: the log starts at {start} now"):
+            cluster.lso_timeline(topics=staged.topic, partitions=0, start=0)
+
+
+def test_retention_that_moves_while_we_read(cluster: Cluster, kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
+    with INCIDENTS["never_added"](kafka) as staged:
+        producer = TxnProducer(cluster.client, f"more-{staged.topic}").init()
+        for _ in range(10):
+            producer.send(staged.topic, 0)
+        monkeypatch.setattr(partition_log, "FETCH_BYTES", 1)
+        pieces = cluster.scan(staged.topic, 0)
+        read = [next(pieces), next(pieces)]
+        delete_records(cluster, staged.topic, before=8)
+        read += pieces
+    errors = [piece.error for piece in read if piece.error]
+    assert len(errors) == 1
+    assert errors[0].startswith("OFFSET_OUT_OF_RANGE: the log starts at 8 now; offsets ")
+    seen = [int(offset) for piece in read for offset in piece.scanned.headers["base_offset"]]
+    assert seen[-5:] == [8, 9, 10, 11, 12]
+
+
+def test_a_log_that_ends_before_its_high_watermark_is_not_silently_short(
+    cluster: Cluster, staged: StagedIncident
+) -> None:
+    """As right after an election, or for what is not replicated yet: it is waited for, then said."""
+    row = row_of(cluster, staged.topic)
+    end = row["high_watermark"]
+    with Cluster(cluster.config, timeout=1) as hasty:
+        section = fetch_range(hasty.client, {**row, "log_end_offset": end + 2}, end - 1, "log_end")
+        frame = BATCHES.frame(batch_tables_of(section))
+    assert frame["error"].dropna().tolist() == [
+        f"OFFSET_NOT_AVAILABLE: the high watermark stays at {end}, so what follows is not replicated yet; "
+        f"offsets {end} to {end + 1} were not read",
+    ]
+
+
+def test_a_topic_that_is_deleted_meanwhile(cluster: Cluster, kafka: Kafka) -> None:
+    with INCIDENTS["never_added"](kafka) as staged:
+        row = row_of(cluster, staged.topic)
+        asked = messages.DeleteTopics(topic_names=[staged.topic], timeout_ms=10_000, max_version=5)
+        assert cluster.client.ask(asked).responses[0].error_code == 0
+        until(lambda: staged.topic not in {r["topic"] for r in cluster.partition_rows()} or None, awaited="its end")
+        frame = BATCHES.frame(batch_tables_of(fetch_range(cluster.client, row, "log_start", "high_watermark")))
+    (error,) = frame["error"].tolist()
+    assert error.startswith("UNKNOWN_TOPIC_OR_PARTITION: ")
+    assert error.endswith(f"; offsets 0 to {row['high_watermark'] - 1} were not read")
+
+
+def test_a_partition_without_a_leader_is_an_error(cluster: Cluster, staged: StagedIncident) -> None:
+    row = {**row_of(cluster, staged.topic), "error": "LEADER_NOT_AVAILABLE: the partition has no leader"}
+    with pytest.raises(BrokerError, match=rf"^{staged.topic}-0 cannot be read: the partition has no leader\.$"):
+        fetch_range(cluster.client, row, "log_start", "high_watermark")
+
+
+def test_a_log_that_was_begun_need_not_be_read_to_its_end(cluster: Cluster, staged: StagedIncident) -> None:
+    pieces = cluster.scan(staged.topic, 0)
+    assert len(next(pieces).scanned.headers) > 40
+    pieces.close()  # type: ignore[attr-defined]

@@ -1,0 +1,113 @@
+"""Both sides of an open transaction, for every incident that is recorded, and where a finding proves nothing."""
+
+import pytest
+
+from toolkit import LogDir, connect
+from toolkit.analysis.diagnosis.reconciliation import (
+    COMBINATIONS,
+    reconcile,
+)
+from toolkit.lab.samples import IncidentSample, load
+from toolkit.schema import Row
+from toolkit.schema.derived import RECONCILIATION
+from toolkit.sources import reconciliation_frame, reconciliation_rows
+
+COMBINED = {
+    "late-message": ["late"],
+    "never-added": ["never added"],
+    "offsets-never-added": ["never added"],
+    "open-young": ["its own"],
+    "orphan": ["orphan"],
+    "overdue": ["its own"],
+    "several-open": ["never added", "its own", "never added"],
+    "superseded-same-partition": ["superseded epoch"],
+}
+
+
+def both_sides(sample: IncidentSample, files: LogDir | None = None) -> list[Row]:
+    files = files or sample.log_dir()
+    findings = files.finding_rows(topics=[sample.topic], partitions=[sample.partition])
+    return list(reconciliation_rows(files, sample.topic, sample.partition, findings=findings))
+
+
+@pytest.mark.parametrize("name", COMBINED)
+def test_the_combination_of_an_incident(name: str) -> None:
+    sample = load(name)
+    rows = both_sides(sample)
+    assert [row["combination"] for row in rows] == COMBINED[name]
+    assert [row["means"] for row in rows] == [COMBINATIONS[each] for each in COMBINED[name]]
+    assert [row["verdict"] == "hanging" for row in rows] == [each != "its own" for each in COMBINED[name]]
+    evidence = {name: rows[0][name] for name in ("producer_id", "producer_epoch", "start_offset")}
+    assert evidence == {name: sample.expected[name] for name in evidence}
+    files = sample.log_dir()
+    frame = reconciliation_frame(files, sample.topic, sample.partition, findings=files.finding_rows())
+    assert list(frame.columns) == RECONCILIATION.names
+    assert list(frame.combination) == COMBINED[name]
+
+
+def test_what_the_next_epoch_added_is_not_taken_for_the_dead_one() -> None:
+    (row,) = both_sides(load("superseded-same-partition"))
+    evidence = {
+        name: row[name] for name in ("producer_epoch", "owner_epoch", "expects_marker", "was_added", "last_ended")
+    }
+    assert evidence == {
+        "producer_epoch": 0,
+        "owner_epoch": 1,
+        "expects_marker": True,
+        "was_added": False,
+        "last_ended": None,
+    }
+
+
+@pytest.mark.parametrize("name", ["orphan", "late-message", "open-young"])
+def test_without_the_coordinators_side_nothing_is_an_orphan(name: str) -> None:
+    """Files of the partition alone know no id at all; that an id may not be seen looks the same on a live cluster."""
+    sample = load(name)
+    folder = sample.path / "log-dir" / f"{sample.topic}-{sample.partition}"
+    (row,) = both_sides(sample, LogDir(folder, consistent_copy=True))
+    assert (row["verdict"], row["combination"], row["transactional_id"]) == ("unknown", "unknown", None)
+    assert "__transaction_state" in row["means"]
+
+
+def test_a_transaction_that_ends_between_two_answers_is_not_late() -> None:
+    """The leader still has it open, and its coordinator, asked a moment later, has ended it: as late messages look."""
+    sample = load("open-young")
+    files = sample.log_dir()
+    producers = files.producer_rows(topics=[sample.topic], partitions=[sample.partition])
+    ended = [{**row, "state": "CompleteCommit", "topic_partitions": []} for row in files.transaction_rows()]
+    (row,) = reconcile(producers, ended, findings=files.finding_rows())
+    assert (row["verdict"], row["combination"], row["expects_marker"]) == ("ongoing", "its own", False)
+    (unseen,) = reconcile(producers, ended, findings=[])
+    assert (unseen["verdict"], unseen["combination"]) == (None, "unknown")
+
+
+def test_what_is_counted_again_as_its_own_is_not_proven_any_more() -> None:
+    sample = load("never-added")
+    files = sample.log_dir()
+    here = [{"topic": sample.topic, "partition": sample.partition}]
+    back = [{**row, "state": "Ongoing", "topic_partitions": here} for row in files.transaction_rows()]
+    (row,) = reconcile(
+        files.producer_rows(topics=[sample.topic], partitions=[sample.partition]),
+        back,
+        findings=files.finding_rows(topics=[sample.topic]),
+    )
+    assert (row["verdict"], row["combination"]) == ("hanging", "unknown")
+
+
+def test_what_was_not_read_is_neither_late_nor_never_added() -> None:
+    sample = load("late-message")
+    files = sample.log_dir()
+    producers = files.producer_rows(topics=[sample.topic], partitions=[sample.partition])
+    (row,) = reconcile(producers, files.transaction_rows(), findings=files.finding_rows())
+    assert (row["combination"], row["was_added"], row["last_ended"]) == ("disowned", None, None)
+
+
+@pytest.mark.lab
+def test_one_look_proves_no_combination() -> None:
+    with connect("lab", staged={"orders": "busy_elsewhere"}) as opened:
+        once, twice = (opened.cluster.finding_rows(topics=["orders"], recheck_after=apart) for apart in (0, 0.5))
+        found = [
+            reconciliation_rows(opened.cluster, "orders", 0, findings=rows)[0]["combination"] for rows in (once, twice)
+        ]
+        assert found[1] == "not this partition"
+        assert found[0] == ("unknown" if once[0]["verdict"] == "unknown" else found[1])

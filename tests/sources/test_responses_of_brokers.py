@@ -1,0 +1,106 @@
+"""What brokers send to a look: kafka-python makes the same bytes, and our decoders read what it reads."""
+
+import asyncio
+import re
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from kafka.protocol.api_header import ResponseClassRegistry
+from kafka.protocol.parser import KafkaProtocol
+
+from tests.bench.fake_cluster import BY_KEY, FakeCluster, serve
+from tests.brokers import NEWEST, OLDER, on_cluster
+from tests.formats.test_responses import same
+from tests.process import PATIENCE_S
+from toolkit import Cluster
+from toolkit.formats.protocol.responses import APIS, decode
+from toolkit.lab import Kafka
+from toolkit.lab.incidents import EVERYDAY, INCIDENTS
+from toolkit.sources.live.client import broker_client
+
+Response = tuple[int, int, bytes]  # API key, version, header and body
+
+
+@pytest.fixture
+def responses(monkeypatch: pytest.MonkeyPatch) -> list[Response]:
+    seen: list[Response] = []
+    plain = broker_client._decode
+
+    def _decode(parser: KafkaProtocol, answer: bytearray) -> Any:
+        header = parser.in_flight_requests[0]
+        seen.append((header.request_api_key, header.request_api_version, bytes(answer)))
+        return plain(parser, answer)
+
+    monkeypatch.setattr(broker_client, "_decode", _decode)
+    return seen
+
+
+@pytest.mark.lab
+@pytest.mark.parametrize(
+    "lab", [on_cluster(version, EVERYDAY, id=version) for version in ("2.8.2", OLDER, NEWEST)], indirect=True
+)
+def test_bytes_of_a_look(lab: Kafka, responses: list[Response]) -> None:
+    with INCIDENTS["open_young"](lab) as staged:
+        responses.clear()
+        with Cluster(lab.bootstrap_servers) as cluster:
+            cluster.finding_rows(topics=[staged.topic], recheck_after=0)
+            cluster.producers()
+        seen = list(responses)
+    kinds = {key for key, _, _ in seen}
+    assert kinds >= (APIS.keys() if lab.version != "2.8.2" else APIS.keys() - {66}), "which came with 3.0"
+    assert kinds <= BY_KEY.keys(), "what the bench's brokers answer"
+    for key, version, response in seen:
+        theirs = ResponseClassRegistry._response_class_registry[key].decode(response, version=version, header=True)
+        theirs._header = None
+        theirs.API_VERSION = version
+        theirs.with_header(correlation_id=int.from_bytes(response[:4], "big"))
+        assert bytes(theirs.encode(header=True)) == response
+        if key in APIS:
+            assert same(decode(response, api_key=key, version=version)[1], theirs)
+
+
+class Damaging(FakeCluster):
+    """Of two brokers, the second one sends damaged answers to ListOffsets, or to DescribeProducers."""
+
+    damaged: int | None = None
+
+    def answer(self, broker: int, frame: bytes) -> bytes:
+        whole = super().answer(broker, frame)
+        if broker != 1 or int.from_bytes(frame[:2], "big") != self.damaged:
+            return whole
+        return (len(whole) - 5).to_bytes(4, "big") + whole[4:-1]
+
+
+@pytest.fixture(scope="module")
+def damaging() -> Iterator[Damaging]:
+    cluster, loop = Damaging(2, 200, 10), asyncio.new_event_loop()
+    servers = loop.run_until_complete(serve(cluster))
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    yield cluster
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join(PATIENCE_S)
+    for server in servers:
+        server.close()
+    loop.close()
+
+
+@pytest.mark.parametrize(("api", "method"), [(2, Cluster.partition_rows), (61, Cluster.producer_rows)])
+def test_a_damaged_answer_is_rows_with_error(damaging: Damaging, api: int, method: Any) -> None:
+    damaging.damaged = None
+    with Cluster(f"127.0.0.1:{damaging.ports[0]}", timeout=PATIENCE_S) as cluster:
+        whole = {(row["topic"], row["partition"]): row for row in method(cluster)}
+        damaging.damaged = api
+        rows = method(cluster)
+        damaging.damaged = None
+    failed = [row for row in rows if row["error"]]
+    assert {row["broker_id"] for row in failed} == {1}
+    assert {row["partition"] % 2 for row in failed} == {1}, "what the second broker leads"
+    name = APIS[api].name
+    for row in failed:
+        assert re.search(rf"NETWORK_EXCEPTION: Broker 1 at .*: The response to {name} .* is malformed", row["error"])
+    for row in rows:
+        if not row["error"]:
+            assert {**row, "observed_at": None} == {**whole[row["topic"], row["partition"]], "observed_at": None}

@@ -1,0 +1,114 @@
+"""``__transaction_state`` in the place of coordinators, for brokers too old to be asked and what none of them tells."""
+
+import datetime as dt
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from toolkit import Cluster
+from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
+from toolkit.lab import Kafka
+from toolkit.lab.incidents import EVERYDAY, INCIDENTS
+from toolkit.lab.producer import TxnProducer
+from toolkit.sources.live.logs.transaction_log import TransactionLog, read_state_log
+from toolkit.sources.live.state.cluster_metadata import read_metadata
+from toolkit.sources.live.state.coordinators import CoordinatorTopic
+
+pytestmark = pytest.mark.lab
+
+
+@pytest.fixture(scope="module")
+def old() -> Iterator[Cluster]:
+    """Kafka 2.8, which has neither ListTransactions nor DescribeTransactions."""
+    with (
+        Kafka("2.8.2", properties=EVERYDAY.properties) as kafka,
+        Cluster(kafka.bootstrap_servers, timeout=20) as cluster,
+    ):
+        yield cluster
+
+
+def read(cluster: Cluster, *, timeout: float = 20, only: set[int] | None = None) -> TransactionLog:
+    topic_partitions = CoordinatorTopic(STATE_TOPIC, read_metadata(cluster.client, [STATE_TOPIC]))
+    return read_state_log(cluster.client, cluster.config, topic_partitions, only=only, timeout=timeout)
+
+
+def test_an_old_broker_is_an_error_row_and_its_log_is_read(old: Cluster) -> None:
+    with INCIDENTS["open_young"](old.config) as staged:
+        told = {row["transactional_id"]: row for row in old.transaction_rows()}
+        refused, found = told[None], told[staged.transactional_id]
+        assert refused["error"].startswith("UNSUPPORTED_VERSION: Broker 1 at ")
+        assert refused["error"].endswith("does not support ListTransactions, which needs Kafka 3.0 or newer.")
+        assert (found["source"], found["state"], found["producer_id"]) == (STATE_TOPIC, "Ongoing", staged.producer_id)
+        assert found["topic_partitions"] == [{"topic": staged.topic, "partition": 0}]
+        assert found["coordinator_id"] == 1
+        assert dt.timedelta(0) <= found["last_update_time"] - found["start_time"] < dt.timedelta(seconds=10)
+
+        named = old.transaction_rows(transactional_ids=[staged.transactional_id, "nobody"])
+        assert [(row["transactional_id"], row["state"]) for row in named] == [
+            ("nobody", None),
+            (staged.transactional_id, "Ongoing"),
+        ]
+        assert named[0]["error"].startswith("UNSUPPORTED_VERSION")
+
+
+def test_filters_mean_the_same_by_the_log(old: Cluster) -> None:
+    name = uuid.uuid4().hex
+    idle = TxnProducer(old.client, f"{name}-idle").init()
+    topic = f"filters-{name[:6]}"
+    with INCIDENTS["open_young"](old.config, topic=topic):
+        busy = TxnProducer(old.client, f"{name}-busy").init()
+        busy.add(topic, 1)
+
+        def ids(**filters: object) -> list[str]:
+            rows = old.transaction_rows(**filters)  # type: ignore[arg-type]
+            return [row["transactional_id"] for row in rows if row["transactional_id"] is not None]
+
+        assert ids(transactional_id_pattern=f"{name}.*") == [busy.transactional_id, idle.transactional_id]
+        assert ids(transactional_id_pattern=name) == []
+        assert ids(producer_ids=[idle.producer_id]) == [idle.transactional_id]
+        assert busy.transactional_id in ids(states=["Ongoing"])
+        assert idle.transactional_id not in ids(states=["Ongoing"])
+        assert ids(transactional_id_pattern=f"{name}.*", min_duration_ms=0) == [busy.transactional_id]
+        assert ids(transactional_id_pattern=f"{name}.*", min_duration_ms=3_600_000) == []
+        busy.end(commit=False)
+
+
+def test_a_hang_on_an_old_broker_is_proven_by_the_log(old: Cluster) -> None:
+    staged = INCIDENTS["late_message"](old.config)
+    (row,) = old.finding_rows(topics=[staged.topic], partitions=[0], recheck_after=0.1)
+    assert (row["verdict"], row["missing"]) == ("hanging", [])
+    observation = old.observe(topics=[staged.topic])
+    assert any(
+        proof.startswith("__transaction_state was read whole: 50 partitions") for proof in observation.coverage.proofs
+    )
+
+
+def test_what_is_not_read_in_time_is_a_failure_and_no_proof(old: Cluster) -> None:
+    TxnProducer(old.client, "makes-the-topic").init()
+    log = read(old, timeout=0)
+    assert not log.whole
+    assert {row["error"].partition(":")[0] for row in log.failures} == {"REQUEST_TIMED_OUT"}
+    assert log.partitions + len(log.failures) == 50
+
+
+def test_the_newest_record_wins_and_is_what_the_coordinator_says(kafka: Kafka) -> None:
+    with Cluster(kafka.bootstrap_servers, timeout=20) as cluster, INCIDENTS["busy_elsewhere"](kafka):
+        told = {row["transactional_id"]: row for row in cluster.transaction_rows()}
+        log = read(cluster)
+    assert log.whole
+    written = {row["transactional_id"]: row for row in log.rows}
+    assert written.keys() == told.keys()
+    columns = ("producer_id", "producer_epoch", "state", "timeout_ms", "start_time", "topic_partitions")
+    for name, row in told.items():
+        assert {c: written[name][c] for c in columns} == {c: row[c] for c in columns}, name
+
+
+def test_some_partitions_can_be_read_alone(kafka: Kafka) -> None:
+    with Cluster(kafka.bootstrap_servers, timeout=20) as cluster:
+        producer = TxnProducer(cluster.client, uuid.uuid4().hex).init()
+        (row,) = cluster.transaction_rows(transactional_ids=[producer.transactional_id])
+        log = read(cluster, only={row["txn_state_partition"]})
+    assert log.partitions == 1
+    assert producer.transactional_id in {row["transactional_id"] for row in log.rows}
+    assert {row["txn_state_partition"] for row in log.rows} == {row["txn_state_partition"]}

@@ -1,0 +1,137 @@
+"""``kafka-txn explain`` without a broker: text, stdin, formats, exit codes, files, and text that is made to harm."""
+
+import json
+import socket
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from tests.process import PATIENCE_S
+from toolkit import explain
+from toolkit.cli import app
+from toolkit.lab.samples import load
+from toolkit.views.symptoms.explanation_rows import EXPLANATIONS
+
+FENCED = "org.apache.kafka.common.errors.ProducerFencedException: fenced [Producer clientId=p, transactionalId=pay-7]"
+
+
+def invoke(*arguments: str, stdin: str | bytes | None = None) -> Result:
+    return CliRunner().invoke(app, ["explain", *arguments], input=stdin)
+
+
+def test_an_error_is_explained_in_words_that_a_person_can_act_on() -> None:
+    shown = invoke(FENCED)
+    assert shown.exit_code == 0
+    lines = shown.stdout.splitlines()
+    assert lines[0].startswith("producer-fenced: The coordinator shut this producer out")
+    labels = [line[2:9].strip() for line in lines if line.startswith("  ") and line[2] != " "]
+    assert labels == ["cause", "check", "safe", "never", "source", "page"]
+    assert lines[-1] == "Named: transactional id pay-7"
+    assert "A new random transactional.id" in shown.stdout
+
+
+@pytest.mark.parametrize("arguments", [(), ("-",)])
+def test_stdin_is_read_without_a_text_or_with_a_dash(arguments: tuple[str, ...]) -> None:
+    assert invoke(*arguments, stdin=FENCED).stdout == invoke(FENCED).stdout
+
+
+def test_json_and_csv_have_every_column() -> None:
+    (row,) = json.loads(invoke(FENCED, "--format", "json").stdout)
+    assert list(row) == EXPLANATIONS.names
+    assert (row["symptom"], row["transactional_ids"], row["findings"]) == ("producer-fenced", ["pay-7"], None)
+    assert invoke(FENCED, "--format", "csv").stdout.startswith(",".join(EXPLANATIONS.names))
+
+
+@pytest.mark.parametrize("output", ["table", "json", "csv"])
+def test_an_unknown_text_has_an_exit_code_of_its_own_and_says_what_to_collect(output: str) -> None:
+    shown = invoke("java.lang.NullPointerException", "--format", output)
+    assert shown.exit_code == 4
+    assert "No known error of Kafka transactions" in shown.stdout
+    assert "Caused by:" in shown.stdout
+    assert "--transactional-id" in shown.stdout
+
+
+def test_the_files_answer_with_the_finding_and_its_exit_code() -> None:
+    files = ("--log-dir", str(load("late-message").path), "--consistent-copy")
+    shown = invoke("UNKNOWN_PRODUCER_ID", "--topic", "orders", *files)
+    assert shown.exit_code == 1, shown.output
+    assert "kafka-txn abort --topic orders --partition 0" in shown.stdout
+    assert invoke("nothing known", *files).exit_code == 1
+
+
+def test_a_recording_answers_too_and_says_what_it_has_not() -> None:
+    explained = explain("PRODUCER_FENCED", load("flight-recording").recording(), transactional_ids=["x"], groups=["g"])
+    assert explained.checks
+    assert explained.checks.not_checked == (
+        "The history of transactional ids: a recording has none.",
+        "Group g: a recording has no committed offsets.",
+    )
+
+
+def test_a_cluster_that_cannot_be_reached_does_not_keep_the_explanation_back() -> None:
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        server = f"127.0.0.1:{nobody.getsockname()[1]}"
+        shown = invoke(FENCED, "--bootstrap-server", server, "--timeout", "1")
+    assert shown.exit_code == 2
+    assert shown.stdout.startswith("producer-fenced: ")
+    assert "not checked: " in shown.stdout
+    assert "nothing hangs" not in shown.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (FENCED, "--partition", "0"),
+        (FENCED, "--consistent-copy"),
+        (FENCED, "--log-dir", ".", "--bootstrap-server", "localhost:9092"),
+    ],
+)
+def test_wrong_use_is_one_sentence(arguments: tuple[str, ...]) -> None:
+    shown = invoke(*arguments)
+    assert shown.exit_code == 2
+    assert shown.stdout == ""
+
+
+def test_hostile_text_reaches_neither_terminal_nor_page() -> None:
+    hostile = (
+        f"{FENCED}\x1b[31m\x07 password=hunter2 sasl.jaas.config=\"x password='hunter2';\" "
+        "transactionalId=\x1b]0;title\x07evil\u202eid groupId=<script>alert(1)</script> topic-partition orders-0"
+    )
+    explained = explain(hostile)
+    for shown in (invoke(hostile).stdout, repr(explained), explained._repr_html_(), json.dumps(explained.rows())):
+        assert "hunter2" not in shown
+        assert "\x1b" not in shown
+        assert "\x07" not in shown
+        assert "\u202e" not in shown
+        assert "<script" not in shown
+        assert "orders-0" in shown or "orders" in shown
+    assert "evilid" in repr(explained)
+
+
+def test_bytes_of_any_kind_and_size_may_be_piped_in() -> None:
+    assert invoke(stdin=b"\xff\xfe\x00PRODUCER_FENCED\xc3").exit_code == 0
+    filling = b"INFO nothing happened\n" * 200_000  # 4.4 MB
+    shown = invoke("--format", "json", stdin=b"PRODUCER_FENCED\n" + filling + b"UNKNOWN_PRODUCER_ID\n")
+    assert [row["symptom"] for row in json.loads(shown.stdout)] == ["producer-fenced", "unknown-producer-id"]
+
+
+def test_a_page_of_a_notebook_is_escaped_and_has_what_the_text_has() -> None:
+    page = explain("Cannot execute transactional method because we are in an error state")._repr_html_()
+    assert "<h4>failed-earlier</h4>" in page
+    assert "`Caused by:`" in page
+    unknown = explain("x < y")
+    assert "<h4>unknown</h4>" in unknown._repr_html_()
+    assert unknown.symptoms == ()
+    assert unknown.findings().empty
+    assert list(unknown.frame().columns) == EXPLANATIONS.names
+
+
+def test_an_error_alone_is_explained_without_kafkas_client_and_without_arrow() -> None:
+    code = (
+        "import sys; from toolkit import explain; repr(explain('x')); print({'kafka', 'pyarrow'} & sys.modules.keys())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE_S)
+    assert done.stdout == "set()\n", done.stderr

@@ -1,0 +1,126 @@
+"""The docs: a page for each verdict and cause, commands that exist, and a site that builds without a warning."""
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+import typer
+
+from toolkit.analysis.diagnosis.cause_table import CAUSES
+from toolkit.analysis.diagnosis.verdicts import VERDICTS
+from toolkit.cli import app
+from toolkit.config import ClientConfig
+from toolkit.schema.docs_links import DOCS_URL, cause_page, symptom_page, verdict_page
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
+WRITTEN = sorted(
+    path
+    for path in [*DOCS.glob("*.md"), *DOCS.glob("[a-z]*/*.md")]
+    if path.parent.name not in {"symptoms", "notebooks"}
+)
+COMMAND = re.compile(r"kafka-txn ([a-z][a-z-]*)((?: +[^\s`|]+)*)")
+
+
+def names(folder: str) -> set[str]:
+    return {path.stem for path in (DOCS / folder).glob("*.md")} - {"index"}
+
+
+def test_each_verdict_and_each_cause_has_its_page_and_takes_its_sentence_from_the_code() -> None:
+    assert names("verdicts") == VERDICTS.keys()
+    assert names("causes") == CAUSES.keys()
+    for name in VERDICTS:
+        assert f"{{{{ verdict.{name} }}}}" in (DOCS / f"verdicts/{name}.md").read_text()
+    for name in CAUSES:
+        assert f'{{{{ cause["{name}"] }}}}' in (DOCS / f"causes/{name}.md").read_text()
+
+
+@pytest.mark.parametrize("folder", ["verdicts", "causes"])
+def test_each_of_them_says_how_it_comes_how_it_is_proven_what_is_safe_and_what_never_to_do(folder: str) -> None:
+    for name in names(folder):
+        text = (DOCS / folder / f"{name}.md").read_text()
+        headings = re.findall(r"^## (.+)$", text, re.MULTILINE)
+        assert headings[:3] == ["How it comes", "How to prove it", "What is safe"], name
+        assert "**Never:**" in text, name
+
+
+@pytest.mark.parametrize("path", WRITTEN, ids=lambda path: path.relative_to(DOCS).as_posix())
+def test_commands_in_it_have_such_options(path: Path) -> None:
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    for name, rest in COMMAND.findall(path.read_text()):
+        if name in commands:
+            known = {flag for each in commands[name].params for flag in (*each.opts, *each.secondary_opts)}
+            assert set(re.findall(r"(?<!\S)--[a-z-]+", rest)) <= known, f"{path.name}: {name} {rest}"
+
+
+@pytest.mark.parametrize("path", WRITTEN, ids=lambda path: path.relative_to(DOCS).as_posix())
+def test_client_properties_in_it_are_taken(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ca.crt").touch()
+    for block in re.findall(r"^```properties\n(.*?)^```", path.read_text(), re.MULTILINE | re.DOTALL):
+        (tmp_path / "client.properties").write_text(block)
+        config = ClientConfig.from_properties(tmp_path / "client.properties", bootstrap_servers="broker:9092")
+        assert config.librdkafka()["security.protocol"] == "SASL_SSL"
+
+
+def test_one_address_is_everywhere() -> None:
+    urls = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]
+    assert urls["Documentation"] == DOCS_URL
+    assert urls["Changelog"].startswith(DOCS_URL)
+
+
+class Links(HTMLParser):
+    """What a page links to, and the places in it that can be linked to."""
+
+    def __init__(self, page: Path) -> None:
+        super().__init__()
+        self.hrefs: set[str] = set()
+        self.anchors: set[str] = set()
+        self.feed(page.read_text())
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.hrefs |= {value for name, value in attrs if name in {"href", "src"} and value and tag != "link"}
+        self.anchors |= {value for name, value in attrs if name == "id" and value}
+
+
+@pytest.mark.full
+@pytest.mark.lab
+def test_the_site_builds_without_a_warning_and_none_of_its_links_is_broken(tmp_path: Path) -> None:
+    """Notebooks are run for it; the parts that prove them are not in their pages, their pictures are."""
+    site = tmp_path / "site"
+    line = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-b", "dirhtml", "-d", str(tmp_path / "doctrees")]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "KAFKA_TXN_AUDIT_FILE": str(tmp_path / "audit.jsonl")}
+    done = subprocess.run(
+        [*line, str(DOCS), str(site)], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=1100
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    pages = {path: Links(path) for path in site.rglob("index.html")}
+    broken = [
+        (page, href) for page, links in pages.items() for href in links.hrefs if not leads(page, href, pages, site)
+    ]
+    assert broken == []
+    linked = [*map(verdict_page, VERDICTS), *map(cause_page, CAUSES), *map(symptom_page, names("symptoms"))]
+    assert [url for url in linked if not (site / url.removeprefix(DOCS_URL) / "index.html").is_file()] == []
+    notebooks = {path.parent.name: path.read_text() for path in site.glob("notebooks/*_*/index.html")}
+    assert len(notebooks) == 8
+    assert "Plotly.newPlot" in notebooks["02_lso_timeline"]
+    asserted = [line for text in notebooks.values() for line in re.findall("assert .*", re.sub("<[^>]+>", "", text))]
+    assert [line for line in asserted if "stop here" not in line] == []  # that one is for the reader
+
+
+def leads(page: Path, href: str, pages: dict[Path, Links], site: Path) -> bool:
+    """Whether a link within the site has something at its end; others are listed by Sphinx's linkcheck."""
+    parts = urlsplit(href)
+    if parts.scheme or parts.netloc:
+        return True
+    target = (page.parent / unquote(parts.path)).resolve() if parts.path else page
+    target = target / "index.html" if target.is_dir() else target
+    if not target.is_file() or site.resolve() not in target.resolve().parents:
+        return False
+    return not parts.fragment or target not in pages or unquote(parts.fragment) in pages[target].anchors

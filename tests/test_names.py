@@ -1,0 +1,61 @@
+"""One name, one meaning: read from the source."""
+
+import ast
+import json
+import re
+from collections import Counter
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+MODULES = sorted((ROOT / "toolkit").rglob("*.py"))
+TEXTS = [*MODULES, *sorted((ROOT / "tests").rglob("*.py")), *sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/*.md"))]
+READERS = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("notebooks/*.ipynb"))]
+CITED = re.compile(
+    r"(?<![\w/.<*{-])(?:(?:toolkit|tests|docs|notebooks)/[\w./-]+\.(?:py|md|ipynb|html)|[A-Z][A-Z]+\.md)\b"
+)
+
+
+def code_of(notebook: Path) -> list[str]:
+    cells = json.loads(notebook.read_text())["cells"]
+    return ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+
+
+def twice(names: list[str]) -> list[str]:
+    return [name for name, count in Counter(names).items() if count > 1]
+
+
+def test_no_two_modules_have_one_name() -> None:
+    assert twice([path.stem for path in MODULES if path.stem != "__init__"]) == []
+
+
+def test_no_two_classes_have_one_name() -> None:
+    trees = [ast.parse(path.read_text()) for path in MODULES]
+    assert twice([node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]) == []
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_what_a_text_cites_is_there(path: Path) -> None:
+    assert [name for name in CITED.findall(path.read_text()) if not (ROOT / name).exists()] == []
+
+
+def exports(package: str) -> set[str]:
+    """Names that a package declares public; of a plain module, such as toolkit.errors, too."""
+    module = import_module(package)
+    for name in module.__all__:
+        assert getattr(module, name).__doc__ or name.isupper() or name == "__version__", f"{package}.{name}"
+    return {*module.__all__}
+
+
+@pytest.mark.parametrize("path", READERS, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_readers_import_only_what_packages_export(path: Path) -> None:
+    text = path.read_text() if path.suffix == ".md" else "\n".join(code_of(path))
+    found = re.findall(r"^\s*from (toolkit[\w.]*) import ([\w, ]+)", text, re.MULTILINE)
+    for package, names in found:
+        is_package = package == "toolkit.errors" or (ROOT / package.replace(".", "/") / "__init__.py").exists()
+        assert is_package, f"{package} is no package"
+        subpackages = {each.name for each in (ROOT / package.replace(".", "/")).glob("*/")}
+        assert {name.strip() for name in names.split(",")} <= exports(package) | subpackages
+    assert not re.findall(r"^\s*import toolkit\.", text, re.MULTILINE)

@@ -1,0 +1,121 @@
+"""What a report is made of, put together from a log directory and a recording of the same incident."""
+
+import datetime as dt
+import shutil
+from pathlib import Path
+from typing import Any, cast
+
+import pyarrow.parquet as pq
+import pytest
+
+from toolkit import Cluster, LogDir, Recording
+from toolkit.errors import NotFound
+from toolkit.lab.samples import IncidentSample, load, names
+from toolkit.schema import RECORDED, Row
+from toolkit.views.report import collect_incident, report, timeline_of
+
+
+def test_a_log_and_a_recording_tell_of_one_incident_together() -> None:
+    sample = load("flight-recording")
+    recording = sample.recording()
+    assert recording
+    one, other = (
+        collect_incident(*sources, min_held_ms=1000)
+        for sources in ((sample.log_dir(), recording), (recording, sample.log_dir()))
+    )
+    assert one == other, "in any order"
+    (row,) = one["findings"]
+    assert row["verdict"] == "ended", "the log has seen its end"
+    assert row["groups_held"] == ["billing"], "which the recorder alone has seen"
+    assert row["reason"].endswith("While it was open it was hanging.")
+    assert {name: bool(rows) for name, rows in one.items()} == dict.fromkeys(
+        ("findings", "log_transactions", "lso_timeline", "transaction_history", "partitions"), True
+    )
+    audit = sample.audit()
+    assert audit
+    page = report(**one, actions=audit.rows()).markdown
+    assert "consumer groups that could not move: billing" in page
+    assert "abort, outcome" in page
+
+
+def test_a_recording_alone_tells_from_when_to_when() -> None:
+    recording = load("flight-recording").recording()
+    assert recording
+    tables = collect_incident(recording)
+    (row,) = tables["findings"]
+    assert row["held_from"] < row["held_to"]
+    assert row["verdict"] == "ended", "no page may say that it hangs, for the recorder saw it end"
+    assert "While it was open it was hanging" in row["reason"]
+    assert set(tables) == {"findings", "partitions"}
+    assert (
+        "Not included: log\\_transactions, lso\\_timeline, transaction\\_history, actions." in report(**tables).markdown
+    )
+
+
+@pytest.mark.parametrize("kind", ["log directory", "cluster"])
+def test_what_ended_after_the_recorder_was_stopped_is_ended(kind: str, tmp_path: Path) -> None:
+    """The log leaves it out, as it was held for 14 s only, and a cluster has nothing of it any more."""
+    sample = load("flight-recording")
+    recording = _stopped(sample, tmp_path / "recording")
+    assert [row["verdict"] for row in recording.lso_hold_rows()] == ["hanging"]
+    source = sample.log_dir() if kind == "log directory" else cast(Cluster, _Afterwards(sample))
+    for sources in ((recording, source), (source, recording)):
+        (row,) = collect_incident(*sources, min_held_ms=60_000, remark=lambda _: None)["findings"]
+        assert row["verdict"] == "ended"
+        assert "While it was open it was hanging" in row["reason"]
+        assert row["held_from"] < row["held_to"]
+
+
+def _stopped(sample: IncidentSample, path: Path) -> Recording:
+    """What the recorder of the sample had written when `expected` was true."""
+    recording = sample.recording()
+    assert recording
+    assert sample.at
+    path.mkdir()
+    for name, table in RECORDED.items():
+        rows = table.rows(recording.history(name, stop=sample.at + dt.timedelta(milliseconds=1)))
+        (path / name).mkdir()
+        pq.write_table(table.arrow(rows), path / name / "20261122.parquet")
+    return Recording(path)
+
+
+class _Afterwards:
+    """The cluster of a sample, as its recorder saw it last; its log is that of the log directory."""
+
+    def __init__(self, sample: IncidentSample) -> None:
+        self.recording, self.log = sample.recording(), sample.log_dir()
+
+    def finding_rows(self, topics: Any = None, partitions: Any = None, **_: object) -> list[Row]:
+        assert self.recording
+        return self.recording.finding_rows(topics=topics, partitions=partitions)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.log, name)
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_sample_has_a_report_and_a_timeline(name: str) -> None:
+    pytest.importorskip("plotly")
+    sample = load(name)
+    sources = [source for source in (sample.log_dir(), sample.recording()) if source]
+    tables = collect_incident(*sources, topics=[sample.topic], partitions=[sample.partition], min_held_ms=10_000)
+    figure = timeline_of(tables)
+    assert figure is not None
+    assert f"{sample.topic}-{sample.partition}: LSO" in figure("dark").layout.title.text.replace("<b>", "")
+    assert f"producer id {sample.expected['producer_id']}" in report(**tables, figure=figure).markdown
+
+
+def test_what_cannot_be_read_is_told_and_left_out(tmp_path: Path) -> None:
+    sample = load("late-message")
+    copied = shutil.copytree(sample.path / "log-dir" / "orders-0", tmp_path / "orders-0")
+    told: list[str] = []
+    tables = collect_incident(LogDir(copied, consistent_copy=True), remark=told.append)
+    (row,) = tables["findings"]
+    assert row["verdict"] == "unknown"
+    assert tables["transaction_history"] == []
+    with pytest.raises(NotFound):
+        collect_incident(LogDir(copied), topics=["others"])
+
+
+def test_where_nothing_is_there_is_nothing_to_draw() -> None:
+    assert timeline_of({"findings": []}) is None

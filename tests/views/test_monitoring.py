@@ -1,0 +1,138 @@
+"""Prometheus rules and the Grafana dashboard: valid where they are read, and true of the metrics that there are."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import yaml
+
+from tests.process import PATIENCE_S, ROOT, run
+from toolkit.cli import app
+from toolkit.errors import UsageError
+from toolkit.schema.docs_links import DOCS_URL
+from toolkit.views.monitoring import AlertSettings, grafana_dashboard, prometheus_rules
+from toolkit.views.monitoring.alerts import alerts
+
+RUNBOOK = (ROOT / "docs/alerts.md").read_text()
+SERIES = Path(__file__).with_name("alerts_test.yml")
+
+needs_promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
+
+
+def promtool(*arguments: str, cwd: Path) -> str:
+    done = subprocess.run(
+        ["promtool", *arguments], cwd=cwd, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def rules_of(text: str) -> list[dict[str, Any]]:
+    return [rule for group in yaml.safe_load(text)["groups"] for rule in group["rules"]]
+
+
+def test_the_commands_print_what_the_functions_give() -> None:
+    assert run("prometheus-rules").stdout == prometheus_rules()
+    assert run("grafana-dashboard").stdout == grafana_dashboard()
+    durations = "--lso-held 2h --hanging 1500ms --late 0s --group-held 90s --recorder-blind 5m --recorder-incomplete 1d"
+    done = run("prometheus-rules", *durations.split(), "--job", "txn", "--runbook-url", "https://runbooks/alerts")
+    found = {rule["alert"]: rule for rule in rules_of(done.stdout) if "alert" in rule}
+    assert {name: rule["for"] for name, rule in found.items()} == {
+        "KafkaTxnHanging": "1500ms",
+        "KafkaTxnLsoHeld": "0s",
+        "KafkaTxnGroupHeld": "90s",
+        "KafkaTxnLate": "0s",
+        "KafkaTxnRecorderDown": "5m",
+        "KafkaTxnRecorderBlind": "5m",
+        "KafkaTxnRecorderIncomplete": "24h",
+        "KafkaTxnRecorderUnwritten": "24h",
+    }
+    assert found["KafkaTxnLsoHeld"]["expr"] == "kafka_txn_partition_lso_held_seconds > 7200"
+    assert found["KafkaTxnRecorderDown"]["expr"] == 'up{job="txn"} == 0 or absent(up{job="txn"})'
+    assert found["KafkaTxnLate"]["annotations"]["runbook_url"] == "https://runbooks/alerts#kafkatxnlate"
+
+
+def test_without_pyyaml_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    with pytest.raises(UsageError, match=r"^Prometheus rules need PyYAML\. pip install 'kafka-txn-toolkit\["):
+        prometheus_rules()
+
+
+def test_every_alert_has_its_runbook_and_every_runbook_its_alert() -> None:
+    headings = re.findall(r"^## (KafkaTxn\w+)$", RUNBOOK, re.MULTILINE)
+    assert headings == [alert.name for alert in alerts(AlertSettings())]
+    for section in RUNBOOK.split("\n## ")[1 : 1 + len(headings)]:
+        assert all(f"**{part}**" in section for part in ("Means", "First", "Safe", "Never")), section
+    for rule in rules_of(prometheus_rules()):
+        if "alert" in rule:
+            page, _, anchor = rule["annotations"]["runbook_url"].partition("#")
+            assert page == f"{DOCS_URL}alerts/"
+            assert anchor in map(str.lower, headings)
+
+
+def test_the_runbook_names_commands_and_flags_that_there_are() -> None:
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    found = re.findall(r"kafka-txn ([a-z-]+)((?: --[a-z-]+(?: [A-Z]+)?)*)", RUNBOOK)
+    assert {"diagnose", "abort", "fence", "coordinator", "describe"} <= {name for name, _ in found}
+    for name, flags in found:
+        known = {flag for option in commands[name].params for flag in option.opts}
+        assert set(re.findall(r"--[a-z-]+", flags)) <= known, name
+
+
+@needs_promtool
+def test_each_alert_fires_in_its_time_and_none_on_a_healthy_cluster(tmp_path: Path) -> None:
+    (tmp_path / "rules.yml").write_text(prometheus_rules())
+    shutil.copy(SERIES, tmp_path)
+    assert "SUCCESS" in promtool("check", "rules", "rules.yml", cwd=tmp_path)
+    assert "SUCCESS" in promtool("test", "rules", SERIES.name, cwd=tmp_path)
+    steps = [step for test in yaml.safe_load(SERIES.read_text())["tests"] for step in test.get("alert_rule_test", ())]
+    for expected in (True, False):
+        tested = {step["alertname"] for step in steps if bool(step["exp_alerts"]) is expected}
+        assert tested == {alert.name for alert in alerts(AlertSettings())}
+
+
+def test_grafana_knows_every_key_of_the_dashboard() -> None:
+    """What its own models read and write again is the same; they leave out what they do not know."""
+    from grafana_foundation_sdk.cog.encoder import JSONEncoder
+    from grafana_foundation_sdk.cog.plugins import register_default_plugins
+    from grafana_foundation_sdk.models.dashboard import Dashboard
+
+    register_default_plugins()
+    ours = json.loads(grafana_dashboard())
+    theirs = json.loads(JSONEncoder().encode(Dashboard.from_json(ours)))
+    assert lost(ours, theirs) == []
+
+
+def lost(ours: Any, theirs: Any, path: str = "$") -> list[str]:
+    """Where `ours` has something that `theirs` has not; what `theirs` adds are defaults."""
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        return [each for key in ours for each in lost(ours[key], theirs.get(key), f"{path}.{key}")]
+    if isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
+        pairs = enumerate(zip(ours, theirs, strict=True))
+        return [each for at, (one, other) in pairs for each in lost(one, other, f"{path}[{at}]")]
+    return [] if ours == theirs else [f"{path}: {ours!r} is read as {theirs!r}"]
+
+
+def test_the_dashboard_belongs_to_no_grafana_and_no_panel_covers_another() -> None:
+    dashboard = json.loads(grafana_dashboard())
+    assert {"id", "uid", "version"}.isdisjoint(dashboard)
+    sources = re.findall(r'"uid": "(.*?)"', grafana_dashboard())
+    assert set(sources) == {"${datasource}"}
+    panels = dashboard["panels"]
+    assert len({panel["id"] for panel in panels}) == len({panel["title"] for panel in panels}) == len(panels)
+    cells = [
+        (x, y)
+        for place in (panel["gridPos"] for panel in panels)
+        for x in range(place["x"], place["x"] + place["w"])
+        for y in range(place["y"], place["y"] + place["h"])
+    ]
+    assert len(cells) == len(set(cells)) == 24 * (max(y for _, y in cells) + 1), "no gap either"
+    for panel in panels:
+        steps = [step["value"] for step in panel["fieldConfig"]["defaults"]["thresholds"]["steps"]]
+        assert steps == [None, *sorted(steps[1:])]

@@ -1,0 +1,119 @@
+"""What an abort marker would change: what vanishes, what becomes visible, who goes on, and what holds the LSO next."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from toolkit.schema import Row
+
+if TYPE_CHECKING:
+    from toolkit.formats.log.headers import Headers
+    from toolkit.sources.live.client.broker_client import BrokerClient
+
+__all__ = ["AbortImpact", "abort_impact"]
+
+MAX_BYTES = 64 << 20
+TIMEOUT_S = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AbortImpact:
+    """What read_committed consumers of a partition would see of an abort marker.
+
+    Parameters
+    ----------
+    records_dropped
+        Data records of the transaction, which they never see; null if the log was not read so far.
+    records_released
+        Data records behind the LSO that they see at last; null likewise.
+    groups
+        Groups that can go on; null if not known.
+    last_stable_offset, next_stable_offset
+        The LSO now, and where it would go.
+    next_start_offset, next_producer_id
+        The transaction that holds the LSO from then on; null where nothing does.
+    unread
+        Why a count is null; empty where none is.
+    """
+
+    records_dropped: int | None
+    records_released: int | None
+    groups: Sequence[str] | None
+    last_stable_offset: int
+    next_stable_offset: int
+    next_start_offset: int | None
+    next_producer_id: int | None
+    unread: str = ""
+
+
+def abort_impact(client: BrokerClient, finding: Row, *, partition: Row, producers: Sequence[Row]) -> AbortImpact:
+    """What ending a transaction changes; the log is read from it to the high watermark, some megabytes at most.
+
+    Parameters
+    ----------
+    finding
+        The transaction's row of ``schema.FINDINGS``.
+    partition
+        Its partition's row of ``schema.PARTITIONS``, without error.
+    producers
+        Rows of ``schema.PRODUCERS`` of that partition, as its leader has them.
+    """
+    start, lso, high_watermark = finding["start_offset"], partition["last_stable_offset"], partition["high_watermark"]
+    others = [
+        (row["current_txn_start_offset"], row["producer_id"])
+        for row in producers
+        if row["current_txn_start_offset"] is not None and row["producer_id"] != finding["producer_id"]
+    ]
+    next_start, next_producer = min(others, default=(None, None))
+    next_lso = max(lso, min(high_watermark, high_watermark if next_start is None else next_start))
+    first = max(min(start, lso), partition["log_start_offset"] or 0)
+    headers, unread = _headers(client, partition, first, high_watermark)
+    dropped = released = None
+    if not unread:
+        from toolkit.analysis.diagnosis.abort_effects import (
+            abort_effects,  # with numpy, which a refused plan need not load
+        )
+
+        dropped, released = abort_effects(
+            headers,
+            producer_id=finding["producer_id"],
+            start_offset=start,
+            last_stable_offset=lso,
+            next_stable_offset=next_lso,
+        )
+    groups = finding["groups_held"] if next_lso > lso else []
+    return AbortImpact(
+        records_dropped=dropped,
+        records_released=released,
+        groups=None if groups is None else tuple(groups),
+        last_stable_offset=lso,
+        next_stable_offset=next_lso,
+        next_start_offset=next_start,
+        next_producer_id=next_producer,
+        unread=unread,
+    )
+
+
+def _headers(client: BrokerClient, partition: Row, first: int, stop: int) -> tuple[Headers, str]:
+    """Batches of a section, and why they are not all of it; empty where they are."""
+    import numpy as np
+
+    from toolkit.formats.log.headers import HEADER
+    from toolkit.sources.live.logs.partition_log import read_offsets
+
+    parts, size, deadline = [np.empty(0, HEADER)], 0, time.monotonic() + TIMEOUT_S
+    with closing(read_offsets(client, partition, first, stop).stretches) as stretches:  # type: ignore[type-var]
+        for stretch in stretches:
+            errors = [stretch.error] if stretch.error else [each.reason for each in stretch.scanned.damage]
+            if errors:
+                return parts[0], f"The log could not be read: {errors[0]}"
+            parts.append(stretch.scanned.headers)
+            size += len(stretch.records)
+            reached = int(parts[-1]["last_offset"][-1]) + 1 if len(parts[-1]) else stop
+            if reached < stop and (size >= MAX_BYTES or time.monotonic() > deadline):
+                return parts[0], f"The log was read from offset {first} to {reached} ({size} bytes) and not to {stop}."
+    return np.concatenate(parts), ""

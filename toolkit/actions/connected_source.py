@@ -1,0 +1,145 @@
+"""A source that is open, with what a notebook needs beside it: audit trail, incidents, expected findings."""
+
+from __future__ import annotations
+
+import atexit
+import tempfile
+from collections.abc import Mapping
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType, TracebackType
+from typing import Any
+
+from toolkit.actions.audit import Audit
+from toolkit.errors import UsageError
+from toolkit.sources.live.cluster import Cluster
+from toolkit.sources.logdir import LogDir
+from toolkit.sources.recording import Recording
+from toolkit.sources.recording.fixed_recording import record_samples
+
+__all__ = ["ConnectedSource"]
+
+
+class ConnectedSource:
+    """What `toolkit.connect` opened; a context manager, closed at the end of the interpreter at the latest.
+
+    Parameters
+    ----------
+    source
+        The source of findings and all other tables.
+    audit
+        Where actions are recorded: the user's own file for a cluster.
+    expected
+        By topic, the columns of ``schema.FINDINGS`` that are known in advance: ``partition``, ``verdict``,
+        ``start_offset`` and others. Empty for a user's own cluster and files.
+    group
+        A read_committed group that waits behind the LSO; of the lab and samples only.
+    selection
+        Arguments with which ``source.findings(**selection)`` finds `expected`.
+    folder
+        For temporary files; one of its own if null.
+    """
+
+    staged: Mapping[str, Any] = MappingProxyType({})
+    """Of the lab: topic to the incident staged on it."""
+    kafka: Any = None
+    """Of the lab: its Kafka."""
+    sample: Any = None
+    """Of a recorded sample: the sample."""
+
+    def __init__(
+        self,
+        source: Cluster | LogDir | Recording,
+        *,
+        audit: Audit,
+        expected: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
+        group: str | None = None,
+        selection: Mapping[str, Any] = MappingProxyType({}),
+        folder: Path | None = None,
+    ) -> None:
+        self.source, self.audit, self.expected = source, audit, expected
+        self.group, self.selection = group, selection
+        self._folder = folder
+        self._resources = ExitStack()
+
+    def __enter__(self) -> ConnectedSource:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.source!r}>"
+
+    @property
+    def cluster(self) -> Cluster:
+        """The running cluster.
+
+        Raises
+        ------
+        UsageError
+            If files were opened.
+        """
+        if not isinstance(self.source, Cluster):
+            raise UsageError(
+                f"{self.source!r} is no running cluster.", do='Open "lab", or the bootstrap servers of a cluster.'
+            )
+        return self.source
+
+    def log_dir(self) -> LogDir:
+        """The log directory; of the lab a copy, for which its brokers are shut down for a moment.
+
+        Raises
+        ------
+        UsageError
+            If there is none: a cluster shows no files.
+        """
+        if isinstance(self.source, LogDir):
+            return self.source
+        raise UsageError(
+            f"{self.source!r} has no files to read.",
+            do="Open a log directory that was copied off a broker (cp -p, rsync -a) by its path.",
+        )
+
+    def recording(self, *, samples: int = 3, interval_ms: int = 1000) -> Recording:
+        """The recording; of a cluster one that is made now.
+
+        Parameters
+        ----------
+        samples, interval_ms
+            How many samples to record of a cluster, and how far apart.
+
+        Raises
+        ------
+        UsageError
+            If files were opened.
+        """
+        if isinstance(self.source, Recording):
+            return self.source
+        folder = self.temporary() / "recording"
+        connect = partial(Cluster, self.cluster.config, timeout=self.cluster.timeout)
+        record_samples(connect, folder, samples=samples, interval_ms=interval_ms)
+        return Recording(folder)
+
+    def sources(self) -> list[LogDir | Recording | Cluster]:
+        """Everything that knows of the incident: a log directory, a recording, both; else the running cluster."""
+        return [self.source]
+
+    def close(self) -> None:
+        """Close connections, stop the lab's Kafka, delete temporary files."""
+        self._resources.close()
+
+    def own(self, resources: ExitStack) -> None:
+        """Close these with this source, at the end of the interpreter at the latest."""
+        self._resources.push(resources.pop_all())
+        atexit.register(self.close)
+        self._resources.callback(atexit.unregister, self.close)
+
+    def temporary(self) -> Path:
+        """A folder that `close` deletes."""
+        if self._folder is None:
+            self._folder = Path(self._resources.enter_context(tempfile.TemporaryDirectory(prefix="kafka-txn-")))
+        return self._folder

@@ -1,0 +1,376 @@
+"""How a transaction ended, by the records that its coordinator wrote.
+
+A commit is always its client's. An abort is its client's, or the coordinator's own: because the transaction passed its
+timeout, or because a new instance asked for the id (InitProducerId) and so fenced it. KIP-588 and KAFKA-9803 are about
+telling these two apart; no field of a record does. What the records do tell, tried with Java, librdkafka and raw
+clients on Kafka 3.5.2, 3.9.2, 4.0.1 and 4.3.1:
+
+- Before transaction version 2 a client ends its transaction with the epoch it has, and the coordinator's own aborts
+  raise it by one. With version 2 every end raises it by one: all three aborts are the same, byte for byte, and only
+  times are left. (Kafka 4.0.0 raises it by two in its own, KAFKA-19367.)
+- The client's version stands in its Ongoing records. That of a PrepareAbort may be the server's.
+- The coordinator looks for timeouts every ``transaction.abort.timed.out.transaction.cleanup.interval.ms`` (10 s), and
+  aborts what has passed its own: start_time + timeout < last_update_time of PrepareAbort.
+- A fencing instance is told to come back. So its Empty record, with the epoch raised once more or with a new producer
+  id, stands one retry behind CompleteAbort: 0.1 s for Java, 0.5 s for librdkafka. Only Admin.fenceProducers of Kafka
+  3.5 gave up instead.
+
+Where that leaves a choice, the ending is called an abort and the reason names the choice.
+
+Sources: ``TransactionCoordinator`` (endTransaction, abortTimedOutTransactions) and ``TransactionMetadata``
+(prepareFenceProducerEpoch, prepareAbortOrCommit, prepareComplete) in Kafka.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+from toolkit.analysis.diagnosis.evidence_text import duration
+from toolkit.analysis.diagnosis.open_transactions import TWO_PHASE_COMMIT
+from toolkit.schema import Row
+
+__all__ = ["LAST_EPOCH", "Ending", "TransactionRecords", "ending"]
+
+LAST_EPOCH = 32766  # that a client may have; 32767 is the coordinator's own
+COMES_BACK = dt.timedelta(seconds=3)  # longer than clients wait before they ask again: 1 s at most in Java
+MILLISECOND = dt.timedelta(milliseconds=1)
+CLIENT, COORDINATOR, EITHER = "client", "coordinator", "either"
+
+
+class Ending(NamedTuple):
+    """How a transaction ended, as in ``schema.TRANSACTION_HISTORY``, and a sentence for what shows it."""
+
+    ended: str | None
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransactionRecords:
+    """The records of one transaction.
+
+    Parameters
+    ----------
+    events
+        Rows of ``schema.TRANSACTION_LOG`` in their order, at least one.
+    after
+        The next record of the same id; null if none was read.
+    unread
+        What could not be read after them and may be of the same id; null where nothing is missing.
+    follows
+        Whether the record of the id before them is known: then nothing is missing in between.
+    version_2_before
+        What the same instance of the client showed before: whether it raises its epoch with every end (transaction
+        version 2); null if it has not.
+    """
+
+    events: Sequence[Row]
+    after: Row | None = None
+    unread: str | None = None
+    follows: bool = False
+    version_2_before: bool | None = None
+
+    @property
+    def last(self) -> Row:
+        """The last record."""
+        return self.events[-1]
+
+    @cached_property
+    def ongoing(self) -> Row | None:
+        """Its first record as Ongoing."""
+        return self._first("Ongoing")
+
+    @cached_property
+    def prepared(self) -> Row | None:
+        """Its first record as Prepare*: it is decided."""
+        return self._first("PrepareCommit") or self._first("PrepareAbort")
+
+    @cached_property
+    def complete(self) -> Row | None:
+        """Its first record as Complete*: every marker is written."""
+        return self._first("CompleteCommit") or self._first("CompleteAbort")
+
+    @property
+    def decided(self) -> Row | None:
+        """Its Prepare* record, or else its Complete* record."""
+        return self.prepared or self.complete
+
+    @property
+    def is_commit(self) -> bool:
+        """Whether it is decided to be committed."""
+        return self.decided is not None and str(self.decided["state"]).endswith("Commit")
+
+    @property
+    def is_unused(self) -> bool:
+        """Whether it was aborted with no partition in it: a client of version 2 that wanted its epoch raised."""
+        first = self.events[0]
+        return first["state"] == "PrepareAbort" and not first["topic_partitions"] and self._has_beginning is True
+
+    @property
+    def is_whole(self) -> bool | None:
+        """Whether none of its records is missing, null if not known; compaction takes the oldest first."""
+        if self.complete is not None and self.prepared is None:
+            return False
+        return self._has_beginning if self.events[0]["state"] == "Ongoing" or self.is_unused else False
+
+    @property
+    def start_time(self) -> dt.datetime | None:
+        """When it became Ongoing: each of its records tells, but for those in dumps of Kafka before 4.1."""
+        first = self.events[0]
+        start: dt.datetime | None = first["start_time"]
+        return first["last_update_time"] if start is None and self.is_whole else start
+
+    @property
+    def decided_at(self) -> dt.datetime | None:
+        """When it became Prepare*.
+
+        A Complete* record has that time as well, because it is made up as soon as Prepare* is written; but a
+        coordinator that takes over makes it up again.
+        """
+        return None if self.decided is None else self.decided["last_update_time"]
+
+    @property
+    def end_time(self) -> dt.datetime | None:
+        """When it became Complete*: the record's own time, as its last_update_time is `decided_at`."""
+        return None if self.complete is None else self.complete["timestamp"] or self.complete["last_update_time"]
+
+    @property
+    def producer_id(self) -> int | None:
+        """Producer id that it was written with: an end that uses up the epochs has another one in Complete*."""
+        first = self.events[0]
+        if not self._ends_with_next_id:
+            return None if first["producer_id"] is None else int(first["producer_id"])
+        return None if first["previous_producer_id"] is None else int(first["previous_producer_id"])
+
+    @property
+    def producer_epoch(self) -> int | None:
+        """Epoch that it was written with; null where its end may have raised it."""
+        first, version = self.events[0], self.events[0]["client_transaction_version"] or 0
+        if self.ongoing is not None or (self.is_commit and version < 2):
+            return int(first["producer_epoch"])
+        if version < 2:
+            return None  # raised, if it was the coordinator that aborted it
+        return LAST_EPOCH if self._ends_with_next_id else int(first["producer_epoch"]) - 1
+
+    @property
+    def next_producer_id(self) -> int | None:
+        """Producer id that the id went on with, where the end used up the epochs."""
+        complete = self.complete
+        if complete is None or complete["producer_id"] == self.producer_id:
+            return None
+        return int(complete["producer_id"])
+
+    @property
+    def topic_partitions(self) -> list[dict[str, object]] | None:
+        """Every partition that was in it; null where only records after the markers are left."""
+        listed = [event["topic_partitions"] or [] for event in self.events if event is not self.complete]
+        if not listed:
+            return None
+        found = {(each["topic"], each["partition"]) for partitions in listed for each in partitions}
+        return [{"topic": topic, "partition": partition} for topic, partition in sorted(found)]
+
+    @property
+    def client_transaction_version(self) -> int | None:
+        """Of its client; null where only the server's may be there."""
+        sentence = self.decided if self.is_commit or self.is_unused else self.ongoing
+        version = None if sentence is None else sentence["client_transaction_version"]
+        return None if version is None else int(version)
+
+    @property
+    def raised_by(self) -> int | None:
+        """By how much its end raised the epoch; null where the records that tell are gone."""
+        if self.ongoing is None or self.decided is None or self.decided["producer_id"] != self.ongoing["producer_id"]:
+            return None
+        return int(self.decided["producer_epoch"]) - int(self.ongoing["producer_epoch"])
+
+    @property
+    def is_of_version_2(self) -> bool | None:
+        """Whether its client raises the epoch with every end; null if not known."""
+        if self.version_2_before or self.shows_version_2:
+            return True
+        return self.version_2_before if self.shows_version_2 is None else False
+
+    @property
+    def shows_version_2(self) -> bool | None:
+        """What it tells of that by itself."""
+        if self.raised_by == 0:
+            return False
+        if self.is_unused or (self.is_commit and self.raised_by):
+            return True
+        ongoing = self.ongoing
+        if ongoing is None or ongoing["client_transaction_version"] is None:
+            return False if ongoing is not None and ongoing["value_version"] == 0 else None
+        return int(ongoing["client_transaction_version"]) >= 2
+
+    @property
+    def _has_beginning(self) -> bool | None:
+        """Whether its first record is the first that was written; null if not known."""
+        first = self.events[0]
+        if first["start_time"] is None:
+            return True if self.follows else None
+        return bool(first["start_time"] == first["last_update_time"])
+
+    @property
+    def _ends_with_next_id(self) -> bool:
+        """Whether all that is left is a Complete* record whose end used up the epochs."""
+        first = self.events[0]
+        version = first["client_transaction_version"] or 0
+        return first is self.complete and version >= 2 and first["producer_epoch"] == 0
+
+    def _first(self, state: str) -> Row | None:
+        return next((event for event in self.events if event["state"] == state), None)
+
+
+def ending(
+    records: TransactionRecords, *, as_of: dt.datetime | None, settled: bool = False, stuck_after: dt.timedelta
+) -> Ending:
+    """How a transaction ended.
+
+    Parameters
+    ----------
+    records
+        Its records.
+    as_of
+        When they were read, by the coordinator's clock.
+    settled
+        Whether there is nothing more to come, as in a copy of a log.
+    stuck_after
+        From when on Prepare* is stuck.
+    """
+    if records.complete is None and records.after is None and records.unread is None:
+        return _not_ended(records, as_of, stuck_after)
+    if records.decided is None:
+        return Ending(None, "Its end is not among the records that could be read.")
+    if records.is_commit:
+        ending = Ending("commit", f"Its client committed it{_when(records)}.")
+    else:
+        ending = _abort(records, soon=_comes_soon(records, None if settled else as_of))
+    if records.next_producer_id is None:
+        return ending
+    goes_on = f" Its epochs were used up: the id went on with producer id {records.next_producer_id}."
+    return ending._replace(reason=ending.reason + goes_on)
+
+
+def _not_ended(records: TransactionRecords, as_of: dt.datetime | None, stuck_after: dt.timedelta) -> Ending:
+    since = records.start_time if records.decided is None else records.decided_at
+    lasted = None if since is None or as_of is None else as_of - since
+    text = (
+        records.last["state"]
+        + ("" if lasted is None else f" for {_log_transaction(lasted)}")
+        + " when the reading ended"
+    )
+    if records.decided is not None:
+        stuck = lasted is not None and lasted > stuck_after
+        return Ending("stuck" if stuck else "open", f"{text}: not every marker is written.")
+    timeout = _timeout(records)
+    if records.last["timeout_ms"] == TWO_PHASE_COMMIT:
+        text += ", in two-phase commit, which has no timeout"
+    elif lasted is not None and timeout is not None and lasted > timeout:
+        text += f", past its timeout of {_log_transaction(timeout)}"
+    return Ending("open", f"{text}.")
+
+
+def _abort(records: TransactionRecords, *, soon: bool | None) -> Ending:
+    """How an abort came about; `soon` is whether a new instance came at once."""
+    by, reason = _aborted_by(records)
+    late, when = _is_late(records), _when(records)
+    if by == CLIENT:
+        return Ending("abort", f"Its client aborted it{when}: {reason}.")
+    if by == COORDINATOR and late is False:
+        return Ending("fence", f"A new instance asked for the id, so the coordinator aborted it{when}: {reason}.")
+    if by == COORDINATOR and late and soon is False:
+        return Ending("timeout", f"The coordinator aborted it{when}: {reason}, and no new instance came at once.")
+    if by == EITHER and late is False and soon is False:
+        return Ending("abort", f"Aborted{when}, and no new instance came at once: by its client.")
+    return Ending("abort", _choice(records, by, reason, late=late, soon=soon))
+
+
+def _choice(records: TransactionRecords, by: str, reason: str, *, late: bool | None, soon: bool | None) -> str:
+    """Who may have aborted it, and why no more can be said."""
+    who = ["by its client"] if by == EITHER else []
+    if late is not False:
+        who.append("by the coordinator for its timeout")
+    if soon:
+        who.append(f"for the new instance that came {_log_transaction(_gap(records))} later (a fence)")
+    elif soon is None:
+        who.append("for a new instance whose record is not there yet (a fence)")
+    elif late is None:
+        who.append("for a new instance that did not come back (a fence)")
+    text = f"Aborted{_when(records)}: {' or '.join(who)}; {reason}, which does not tell them apart."
+    if late is not False:
+        text += " If it was the timeout, the broker's log says so (Completed rollback ... due to timeout)."
+    return text
+
+
+def _aborted_by(records: TransactionRecords) -> tuple[str, str]:
+    """Who aborted it, and what shows that."""
+    raised = records.raised_by
+    if records.is_unused:
+        return CLIENT, "no partition was in it, and a coordinator ends only what is Ongoing"
+    if raised is None:
+        return EITHER, "the record of its start is gone"
+    epoch = records.events[0]["producer_epoch"]
+    if raised == 0:
+        return CLIENT, f"the epoch stayed {epoch}"
+    change = f"the epoch was raised from {epoch} to {epoch + raised}"
+    if raised > 1 or records.is_of_version_2 is False:
+        return COORDINATOR, change
+    if records.is_of_version_2 is None:
+        return EITHER, f"{change}, maybe by a client of transaction version 2"
+    return EITHER, "transaction version 2 raises the epoch with every end"
+
+
+def _is_late(records: TransactionRecords) -> bool | None:
+    """Whether it was decided past its timeout; null if not known."""
+    timeout, start, decided_at = _timeout(records), records.start_time, records.decided_at
+    if records.last["timeout_ms"] == TWO_PHASE_COMMIT:
+        return False
+    if timeout is None or start is None or decided_at is None:
+        return None
+    return decided_at - start > timeout
+
+
+def _timeout(records: TransactionRecords) -> dt.timedelta | None:
+    milliseconds = records.last["timeout_ms"]
+    return None if milliseconds is None else milliseconds * MILLISECOND
+
+
+def _comes_soon(records: TransactionRecords, as_of: dt.datetime | None) -> bool | None:
+    """Whether InitProducerId follows as that of a fencing instance would; null where that cannot be seen."""
+    if records.after is not None:
+        return records.after["state"] == "Empty" and _gap(records) <= COMES_BACK
+    ended = records.end_time or records.decided_at
+    too_early = as_of is not None and ended is not None and as_of - ended <= COMES_BACK
+    return None if too_early or records.unread is not None else False
+
+
+def _gap(records: TransactionRecords) -> dt.timedelta:
+    """From its end to the record after it; 0 where a time is not known."""
+    end, after = records.end_time or records.decided_at, records.after
+    if end is None or after is None or after["timestamp"] is None:
+        return dt.timedelta(0)
+    gap: dt.timedelta = after["timestamp"] - end
+    return gap
+
+
+def _when(records: TransactionRecords) -> str:
+    """`` 1.2 s after its start``, and for an abort also whether that is past its timeout."""
+    start, decided_at, late = records.start_time, records.decided_at, _is_late(records)
+    if start is None or decided_at is None:
+        return ""
+    when = f" {_log_transaction(decided_at - start)} after its start"
+    timeout = _timeout(records)
+    if records.is_commit or late is None or timeout is None:
+        return when
+    return f"{when}, {'past' if late else 'before'} its timeout of {_log_transaction(timeout)}"
+
+
+def _log_transaction(log_transaction: dt.timedelta) -> str:
+    """To the millisecond below a second, and to its tenth below ten."""
+    seconds = log_transaction.total_seconds()
+    if abs(seconds) < 1:
+        return f"{log_transaction // MILLISECOND} ms"
+    return f"{round(seconds, 1):g} s" if abs(seconds) < 10 else duration(log_transaction)

@@ -1,0 +1,393 @@
+"""What became of each transactional id, by the records of ``__transaction_state``.
+
+Compaction keeps the last record of an id in what it has cleaned. So a history begins somewhere and is whole from there
+on; its first transaction may lack earlier records, but every record tells when its transaction began.
+
+Sources: ``TransactionMetadata``, ``TransactionCoordinator`` and ``TransactionStateManager`` in Kafka; how they write
+each ending is told in `toolkit.analysis.coordinator.transaction_endings`.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from toolkit.analysis.coordinator.transaction_endings import LAST_EPOCH, TransactionRecords, ending
+from toolkit.analysis.coordinator.transaction_states import EXPIRED, OPEN_STATES, IdReplica, replica_of, state_of
+from toolkit.analysis.diagnosis.verdicts import PREPARE_GRACE
+from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
+from toolkit.schema import TRANSACTION_HISTORY, TRANSACTIONS, Row
+
+__all__ = ["HistoryState", "advance", "current", "newest", "transaction_history"]
+
+NO_HISTORY, NO_TRANSACTION = (dict.fromkeys(table.names) for table in (TRANSACTION_HISTORY, TRANSACTIONS))
+MILLISECOND = dt.timedelta(milliseconds=1)
+STAGES = {  # of a transaction, in the order they come in
+    "Ongoing": 0,
+    "PrepareEpochFence": 0,
+    "PrepareCommit": 1,
+    "PrepareAbort": 1,
+    "CompleteCommit": 2,
+    "CompleteAbort": 2,
+}
+
+
+def transaction_history(
+    events: Iterable[Row],
+    *,
+    as_of: dt.datetime | None = None,
+    latest: dt.datetime | None = None,
+    stuck_after: dt.timedelta = PREPARE_GRACE,
+) -> list[Row]:
+    """What became of each transactional id: its transactions and how each ended, InitProducerId, expiry.
+
+    Parameters
+    ----------
+    events
+        Rows of ``schema.TRANSACTION_LOG``, those of a partition in offset order; compacted or not, of one replica
+        or of several.
+    as_of
+        When they were read, by the coordinators' clock: what is open lasts until then, and what ended just before may
+        still be followed by more. By default the newest time in the records, and nothing is waited for.
+    latest
+        The newest time in the records of all partitions, where these are not all; by default that in these.
+    stuck_after
+        From when on a transaction in Prepare* is stuck.
+
+    Returns
+    -------
+    list of Row
+        Rows of ``schema.TRANSACTION_HISTORY``. One that may lack a record that could not be read has its ``error``.
+    """
+    found, lost, latest_read = _by_replica(events)
+    latest = max((time for time in (latest, latest_read) if time is not None), default=None)
+    rows: list[Row] = []
+    for replica in sorted(found):
+        settled, id_state = advance(HistoryState(), [event.row for event in found[replica]])
+        last = found[replica][-1]
+        behind = (each for each in lost.get(replica._replace(transactional_id=""), ()) if each.comes_after(last))
+        unread = next((each.row["error"] for each in behind), None)
+        rows += settled
+        rows += current(id_state, as_of=as_of, latest=latest, unread=unread, stuck_after=stuck_after)
+    return rows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryState:
+    """What is remembered of a transactional id on one replica, to go on with its history.
+
+    Parameters
+    ----------
+    events
+        The records of its last transaction, or its last other record: what comes next tells how that ended.
+    before
+        The record before them.
+    producer_id
+        Of the id, before them.
+    is_version_2
+        What the instance of the client has shown before them: whether it raises its epoch with every end.
+    """
+
+    events: tuple[Row, ...] = ()
+    before: Row | None = None
+    producer_id: int | None = None
+    is_version_2: bool | None = None
+
+
+def advance(state: HistoryState, events: Iterable[Row]) -> tuple[list[Row], HistoryState]:
+    """Read on in the history of an id: rows that nothing changes any more, and what is remembered.
+
+    Parameters
+    ----------
+    state
+        What is remembered; an empty one at the beginning.
+    events
+        Its further records on that replica, in offset order.
+    """
+    rows: list[Row] = []
+    stretches = list(_stretches([*state.events, *events]))
+    for stretch, after in pairwise(stretches):
+        reading = _RecordWindow(replace(state, events=tuple(stretch)), after=after[0])
+        if stretch[0]["error"]:  # its neighbours tell
+            state = replace(state, before=stretch[0])
+            continue
+        rows.append(reading.row())
+        state = reading.next_state(rows[-1])
+    return rows, replace(state, events=tuple(stretches[-1]) if stretches else ())
+
+
+def current(
+    state: HistoryState,
+    *,
+    as_of: dt.datetime | None = None,
+    latest: dt.datetime | None = None,
+    unread: str | None = None,
+    stuck_after: dt.timedelta = PREPARE_GRACE,
+) -> list[Row]:
+    """The last row of an id's history, which later records may change.
+
+    Parameters
+    ----------
+    state
+        What is remembered of it.
+    as_of, latest, stuck_after
+        As `transaction_history` takes them.
+    unread
+        What could not be read after its last record and may be of the same id.
+    """
+    if not state.events or (state.events[0]["error"] and state.before is not None):
+        return []
+    reading = _RecordWindow(state, unread=unread, as_of=as_of or latest, settled=as_of is None, stuck_after=stuck_after)
+    return [reading.row()]
+
+
+def _by_replica(
+    events: Iterable[Row],
+) -> tuple[dict[IdReplica, list[_NumberedRecord]], dict[IdReplica, list[_NumberedRecord]], dt.datetime | None]:
+    """The records of each id, of nobody known (the last ones only), and the newest time in them."""
+    found: defaultdict[IdReplica, list[_NumberedRecord]] = defaultdict(list)
+    lost: defaultdict[IdReplica, list[_NumberedRecord]] = defaultdict(list)
+    latest: dt.datetime | None = None
+    for number, row in enumerate(events):
+        event, time = _NumberedRecord(number, row), row["timestamp"]
+        if row["transactional_id"] is not None:
+            found[replica_of(row)].append(event)
+        elif row["error"]:
+            lost[replica_of(row)].append(event)
+        latest = time if latest is None or (time is not None and time > latest) else latest
+    return found, {replica: _last(events) for replica, events in lost.items()}, latest
+
+
+def newest(events: Iterable[Row], *, broker_id: int | None = None, observed_at: dt.datetime) -> list[Row]:
+    """The newest state of each transactional id; expired ones are left out.
+
+    Parameters
+    ----------
+    events
+        As in `transaction_history`. Of several replicas the record of the highest leader epoch, then offset, counts.
+    broker_id
+        Leader of the partition that they are of, where that is known.
+    observed_at
+        When they were read.
+
+    Returns
+    -------
+    list of Row
+        Rows of ``schema.TRANSACTIONS``; with ``error`` where an id's newest record could not be read, and without id
+        for a partition that has a record of which nobody can tell whose it is.
+    """
+    last: dict[IdReplica, Row] = {}
+    for event in events:
+        if event["transactional_id"] is not None or event["error"]:
+            last[replica_of(event)] = event
+    leading: dict[tuple[str, int], Row] = {}
+    for (transactional_id, _, partition), event in last.items():
+        other = leading.setdefault((transactional_id, partition), event)
+        if _rank(event) > _rank(other):
+            leading[transactional_id, partition] = event
+    known = [leading[key] for key in sorted(leading)]
+    return [_transaction(event, broker_id, observed_at) for event in known if event["error"] or not event["tombstone"]]
+
+
+class _NumberedRecord(NamedTuple):
+    """A record, or what could not be read as one, and how many came before it."""
+
+    number: int
+    row: Row
+
+    @property
+    def place(self) -> tuple[str, int, int] | None:
+        """Where in its file it is; files of a log are named in their order."""
+        file, position = self.row.get("file"), self.row.get("position")
+        return None if file is None or position is None else (file, position, self.row["offset"] or 0)
+
+    def comes_after(self, other: _NumberedRecord) -> bool:
+        """By their places where both are known: of files, what is damaged is told after what was read around it."""
+        ours, theirs = self.place, other.place
+        return self.number > other.number if ours is None or theirs is None else ours > theirs
+
+
+def _last(events: Sequence[_NumberedRecord]) -> list[_NumberedRecord]:
+    """The last by place, and the last by number."""
+    placed = [event for event in events if event.place is not None]
+    return [*sorted(placed, key=lambda event: event.place or ("", 0, 0))[-1:], events[-1]]
+
+
+@dataclass(frozen=True, slots=True)
+class _RecordWindow:
+    """The last records of an id, and what is known around them."""
+
+    state: HistoryState
+    after: Row | None = None
+    unread: str | None = None  # after the last record of the id
+    as_of: dt.datetime | None = None
+    settled: bool = True
+    stuck_after: dt.timedelta = PREPARE_GRACE
+
+    @property
+    def records(self) -> TransactionRecords:
+        after, before = self.after, self.state.before
+        return TransactionRecords(
+            events=self.state.events,
+            after=None if after is None or after["error"] else after,
+            unread=self.unread if after is None else after["error"],
+            follows=before is not None and not before["error"],
+            version_2_before=self.state.is_version_2,
+        )
+
+    def row(self) -> Row:
+        """What they tell."""
+        row = self._row(self.records, self.state.before)
+        changed = _changed(row["producer_id"], self.state.producer_id, self.state.events[0])
+        return row | {"previous_producer_id": changed}
+
+    def next_state(self, row: Row) -> HistoryState:
+        """What is remembered of them, and of their row, where more follows."""
+        records = self.records
+        return HistoryState(
+            before=records.last,
+            producer_id=row["producer_id"] or self.state.producer_id,
+            is_version_2=None if records.events[0]["state"] == "Empty" else records.is_of_version_2,
+        )
+
+    def _row(self, records: TransactionRecords, before: Row | None) -> dict[str, Any]:
+        first = records.events[0]
+        if first["error"]:
+            return _row_of(records, "transaction") | {
+                "reason": "No record of the id could be read.",
+                "error": first["error"],
+            }
+        if state_of(first) == EXPIRED:
+            return _expired(records, before)
+        if first["state"] == "Empty":
+            return _init(records, before)
+        return self._of_transaction(records, before)
+
+    def _of_transaction(self, records: TransactionRecords, before: Row | None) -> dict[str, Any]:
+        how = ending(records, as_of=self.as_of, settled=self.settled, stuck_after=self.stuck_after)
+        start, decided_at, end = records.start_time, records.decided_at, records.end_time
+        until = self.as_of if how.ended in {"open", "stuck"} else None
+        unread_before = before["error"] if before is not None and not records.is_whole else None
+        return {
+            **_row_of(records, "transaction"),
+            "producer_id": records.producer_id,
+            "producer_epoch": records.producer_epoch,
+            "ended": how.ended,
+            "reason": how.reason,
+            "start_time": start,
+            "decided_at": decided_at,
+            "end_time": end,
+            "ongoing_ms": _between(start, decided_at or until),
+            "prepare_ms": _between(decided_at, end or until),
+            "topic_partitions": records.topic_partitions,
+            "client_transaction_version": records.client_transaction_version,
+            "truncated": None if records.is_whole is None else not records.is_whole,
+            "error": unread_before or (None if how.ended in {"commit", "fence", "timeout"} else records.unread),
+        }
+
+
+def _stretches(events: Sequence[Row]) -> Iterator[list[Row]]:
+    """The records of an id cut into what is one row each: those of a transaction stay together."""
+    stretch: list[Row] = []
+    for event in events:
+        if stretch and not _continues(stretch[-1], event):
+            yield stretch
+            stretch = []
+        stretch.append(event)
+    if stretch:
+        yield stretch
+
+
+def _continues(before: Row, event: Row) -> bool:
+    """Whether it is of the same transaction."""
+    if before["error"] or event["error"] or before["start_time"] != event["start_time"]:
+        return False
+    stage, next_stage = STAGES.get(before["state"]), STAGES.get(event["state"])
+    if stage is None or next_stage is None or next_stage < stage:
+        return False
+    return stage == 0 or before["state"].endswith("Commit") == event["state"].endswith("Commit")
+
+
+def _init(records: TransactionRecords, before: Row | None) -> dict[str, Any]:
+    event = records.last
+    return {
+        **_row_of(records, "init"),
+        "producer_id": event["producer_id"],
+        "producer_epoch": event["producer_epoch"],
+        "reason": _why_init(event, before),
+        "end_time": event["timestamp"] or event["last_update_time"],
+    }
+
+
+def _why_init(event: Row, before: Row | None) -> str:
+    next_id, epoch = event["producer_id"], event["producer_epoch"]
+    if before is None or before["error"]:
+        return f"InitProducerId gave producer id {next_id} with epoch {epoch}."
+    if state_of(before) == EXPIRED:
+        return f"InitProducerId gave producer id {next_id}: the id had expired."
+    last_id, last_epoch = before["producer_id"], before["producer_epoch"]
+    if next_id != last_id and last_epoch >= LAST_EPOCH:
+        return f"InitProducerId gave producer id {next_id}: {last_id} had no epochs left after {last_epoch}."
+    if next_id != last_id:
+        return f"InitProducerId gave producer id {next_id} in the place of {last_id}."
+    if epoch == last_epoch:
+        return f"InitProducerId gave epoch {epoch} once more."
+    return f"InitProducerId raised the epoch from {last_epoch} to {epoch}: a new instance, or the same after an error."
+
+
+def _expired(records: TransactionRecords, before: Row | None) -> dict[str, Any]:
+    known = before if before is not None and not before["error"] else {}
+    return {
+        **_row_of(records, "expired"),
+        "producer_id": known.get("producer_id"),
+        "producer_epoch": known.get("producer_epoch"),
+        "reason": "Its coordinator has forgotten the id: idle for transactional.id.expiration.ms.",
+        "state": known.get("state"),
+        "end_time": records.last["timestamp"],
+    }
+
+
+def _row_of(records: TransactionRecords, kind: str) -> dict[str, Any]:
+    """What a row of every kind has."""
+    copied = ("transactional_id", "txn_state_partition", "state", "timeout_ms", "broker_id")
+    return {
+        **NO_HISTORY,
+        **{name: records.last[name] for name in copied},
+        "kind": kind,
+        "records": len(records.events),
+        "first_offset": records.events[0]["offset"],
+        "last_offset": records.last["offset"],
+        "truncated": False,
+    }
+
+
+def _changed(producer_id: int | None, last_id: int | None, event: Row) -> int | None:
+    """The producer id before, where it was another one."""
+    before = event["previous_producer_id"] if last_id is None and event["state"] == "Empty" else last_id
+    return None if before == producer_id else before
+
+
+def _transaction(event: Row, broker_id: int | None, observed_at: dt.datetime) -> Row:
+    copied = ("transactional_id", "producer_id", "producer_epoch", "state", "timeout_ms", "last_update_time")
+    return {
+        **NO_TRANSACTION,
+        **{name: event[name] for name in (*copied, "topic_partitions", "txn_state_partition", "error")},
+        "start_time": event["start_time"] if event["state"] in OPEN_STATES else None,
+        "coordinator_id": broker_id,
+        "source": STATE_TOPIC,
+        "broker_id": event["broker_id"] if broker_id is None else broker_id,
+        "observed_at": observed_at,
+    }
+
+
+def _rank(event: Row) -> tuple[int, int]:
+    epoch, offset = event["leader_epoch"], event["offset"]
+    return -1 if epoch is None else epoch, -1 if offset is None else offset
+
+
+def _between(start: dt.datetime | None, end: dt.datetime | None) -> int | None:
+    return None if start is None or end is None else (end - start) // MILLISECOND

@@ -1,0 +1,355 @@
+"""Who runs a transactional id: framework, application, task, member and host.
+
+The id alone has a form that some frameworks give it; the members of a consumer group or of a Connect cluster can prove
+it. `FORMS` says where each form was read. What only looks like a framework is ``likely``, what could be several is
+``unknown``: Flink's ids have no group, so that they are never ``certain``. Spark's Kafka sink uses no transactions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from toolkit.schema import Row
+
+__all__ = [
+    "FORMS",
+    "ClientGroup",
+    "GroupMember",
+    "owner_clause",
+    "owner_clauses",
+    "possible_groups",
+    "transaction_owners",
+]
+
+FORMS: Mapping[str, str] = {
+    "<application.id>-<process id>-<thread>": "Kafka Streams, exactly_once_v2 (StreamsProducer of 2.8.2, 3.3.2 and "
+    "3.9.0; ActiveTaskCreator of trunk, October 2024; seen on 4.3.1)",
+    "<application.id>-<subtopology>_<partition>": "Kafka Streams, exactly_once, gone in 4.0 (StreamsProducer of 2.8.2, "
+    "3.3.2 and 3.9.0)",
+    "connect-cluster-<group.id>": "Kafka Connect, leader of a cluster with exactly-once source support "
+    "(DistributedConfig of trunk, October 2024; seen on 4.3.1)",
+    "<group.id>-<connector>-<task>": "Kafka Connect, task of a source connector (Worker of trunk, October 2024; seen "
+    "on 4.3.1)",
+    "<prefix>-<subtask>-<number>": "Apache Flink, KafkaSink; the number is that of a checkpoint (INCREMENTING) or of a "
+    "pool (POOLING) (TransactionalIdFactory of connector 3.0.0, 3.4.0, 4.0.1 and 5.0.0)",
+    "<task name>-<operator id>-<number>": "Apache Flink, FlinkKafkaProducer, gone in connector 4.0 "
+    "(TransactionalIdsGenerator of connector 3.0.0)",
+    "<prefix><group.id>.<topic>.<partition>": "Spring Kafka, EOSMode.V1, gone in 3.0 (KafkaMessageListenerContainer of "
+    "2.8.11)",
+    "<prefix><number>": "Spring Kafka (DefaultTransactionIdSuffixStrategy of 4.2.0-M1), and ids that people number",
+    "_confluent-ksql-<service id>...": "ksqlDB, a Kafka Streams application for each query",
+}
+"""The form of an id: whose it is, and in which sources it was read."""
+
+_UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+STREAMS_V2 = re.compile(rf"(?P<application>.+)-(?P<process>{_UUID})-(?P<thread>\d+)", re.DOTALL)
+STREAMS_V1 = re.compile(r"(?P<application>.+)-(?P<task>\d+_\d+)", re.DOTALL)
+CONNECT_LEADER = re.compile(r"connect-cluster-(?P<group>.+)", re.DOTALL)
+CONNECT_TASK = re.compile(r"(?P<connector>.+)-(?P<task>\d+)", re.DOTALL)
+FLINK_PRODUCER = re.compile(r"(?P<name>.+)-(?P<operator>[0-9a-f]{32})-\d+", re.DOTALL)
+FLINK_SINK = re.compile(r"(?P<prefix>.+)-(?P<subtask>\d+)-(?P<number>\d+)", re.DOTALL)
+SPRING_V1 = re.compile(r"\.(?P<topic>.+)\.(?P<partition>\d+)", re.DOTALL)
+NUMBERED = re.compile(r".*\d", re.DOTALL)
+FLINK_TIMEOUT_MS = 3_600_000  # KafkaSinkBuilder: DEFAULT_KAFKA_TRANSACTION_TIMEOUT
+FLINK_DEFAULT_PREFIX = "kafka-sink"  # KafkaSinkBuilder of connector 3
+KSQL = "_confluent-ksql-"
+SEPARATOR = re.compile(r"[-._:]")
+MAX_NAME, MAX_PARTS = 1_000, 30  # of an id that is looked through for groups: a client may choose it as it likes
+AFTER_GROUP = re.compile(rf"(?:[-._:](?:tx|txn|transactions?|producer|\d+|{_UUID}))*")  # what people add to a name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupMember:
+    """A member of a group as DescribeGroups shows it.
+
+    Parameters
+    ----------
+    process_id
+        Of a thread of Kafka Streams.
+    url, tasks
+        Of a worker of Kafka Connect: its REST URL, and the connectors' tasks that it runs.
+    """
+
+    member_id: str
+    client_id: str
+    client_host: str
+    process_id: str | None = None
+    url: str | None = None
+    tasks: frozenset[tuple[str, int]] = frozenset()
+
+    @property
+    def host(self) -> str:
+        """Where it runs, without the slash that Java writes before an address."""
+        return self.client_host.removeprefix("/")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientGroup:
+    """A group as ListGroups and DescribeGroups show it; `protocol_type` is consumer, connect, streams or share."""
+
+    group_id: str
+    protocol_type: str
+    members: Sequence[GroupMember] = ()
+    leader_member_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Id:
+    """A transactional id, and what may tell whose it is."""
+
+    text: str
+    timeout_ms: int | None
+    groups: Mapping[str, ClientGroup]
+    clusters: Mapping[str, ClientGroup | None]
+    """Kafka Connect clusters: those among the groups, and those whose leader has a transactional id."""
+
+    @property
+    def named(self) -> list[str]:
+        """Groups and clusters that it may name, the longest first."""
+        found = [name for name in possible_groups(self.text) if name in self.groups or name in self.clusters]
+        return sorted(found, key=len, reverse=True)
+
+
+def transaction_owners(
+    transactions: Iterable[Row], *, groups: Iterable[ClientGroup] = (), groups_error: str | None = None
+) -> list[Row]:
+    """Who runs each transactional id (``schema.TRANSACTION_OWNERS``).
+
+    Parameters
+    ----------
+    transactions
+        Rows of ``schema.TRANSACTIONS``. One that carries an error and no id passes it on.
+    groups
+        Groups of the cluster; none where they are not known, as in files.
+    groups_error
+        Why they are not known, or not all of them.
+    """
+    transactions = list(transactions)
+    by_id = {group.group_id: group for group in groups}
+    leaders = filter(None, (_leader_id(row["transactional_id"]) for row in transactions))
+    clusters: dict[str, ClientGroup | None] = dict.fromkeys(found["group"] for found in leaders)
+    clusters |= {name: group for name, group in by_id.items() if group.protocol_type == "connect"}
+    return [_row(row, by_id, clusters, groups_error) for row in transactions]
+
+
+def possible_groups(transactional_id: str) -> set[str]:
+    """Every part of an id that may be the name of a group: from one separator, or the start, to another, or the end."""
+    text = transactional_id[:MAX_NAME]
+    cuts = [found.start() for found in SEPARATOR.finditer(text)][:MAX_PARTS]
+    return {
+        text[start:stop] for start in (0, *(cut + 1 for cut in cuts)) for stop in (*cuts, len(text)) if start < stop
+    }
+
+
+def owner_clause(owner: Row) -> str | None:
+    """``Kafka Streams application orders, thread 1 on 10.0.0.5 (certain)``; null where it is not known."""
+    if owner["confidence"] == "unknown":
+        return None
+    text = f"{owner['framework'] or 'application'} {owner['application'] or ''}".strip()
+    if owner["task"]:
+        text += f", {owner['task']}"
+    if owner["host"]:
+        text += f" on {owner['host']}"
+    return f"{text} ({owner['confidence']})"
+
+
+def owner_clauses(transactions: Iterable[Row], *, groups: Iterable[ClientGroup] = ()) -> dict[str, str | None]:
+    """Transactional id to `owner_clause`."""
+    return {
+        row["transactional_id"]: owner_clause(row)
+        for row in transaction_owners(transactions, groups=groups)
+        if row["transactional_id"] is not None
+    }
+
+
+def _row(
+    transaction: Row,
+    groups: Mapping[str, ClientGroup],
+    clusters: Mapping[str, ClientGroup | None],
+    groups_error: str | None,
+) -> Row:
+    live = {name: transaction.get(name) for name in ("transactional_id", "broker_id", "observed_at", "error")}
+    if transaction.get("transactional_id") is None:
+        return {**live, **_owner("unknown", "The transactional ids of this broker were not read.")}
+    timeout_ms = transaction.get("timeout_ms")
+    of = _Id(text=transaction["transactional_id"], timeout_ms=timeout_ms, groups=groups, clusters=clusters)
+    owner = next(found for rule in RULES if (found := rule(of)))
+    if groups_error and owner["confidence"] != "certain":
+        owner = {**owner, "reason": f"{owner['reason']} Groups were not all read: {groups_error}."}
+    return {**live, **owner}
+
+
+def _owner(confidence: str, reason: str, member: GroupMember | None = None, /, **names: str) -> Row:
+    """Columns of an owner; `names` are of framework, application and task."""
+    return {
+        "framework": names.get("framework"),
+        "application": names.get("application"),
+        "task": names.get("task"),
+        "member_id": member and member.member_id,
+        "client_id": member and member.client_id,
+        "host": member and (member.url or member.host),
+        "confidence": confidence,
+        "reason": reason,
+    }
+
+
+def _streams_v2(of: _Id) -> Row | None:
+    found = STREAMS_V2.fullmatch(of.text)
+    if not found:
+        return None
+    application, process, thread = found["application"], found["process"], found["thread"]
+    group = of.groups.get(application)
+    ending = f"-StreamThread-{thread}-consumer"
+    members = [
+        each
+        for each in (group.members if group else ())
+        if each.client_id.endswith(ending) and (each.process_id == process or f"{process}{ending}" in each.client_id)
+    ]
+    member = members[0] if len(members) == 1 else None
+    confidence, reason = "likely", "Its id has the form that Kafka Streams gives it with exactly_once_v2."
+    if member:
+        confidence = "certain"
+        reason = f'Its id names a process and a thread; member "{member.client_id}" of the group is that thread.'
+    elif group and group.protocol_type == "streams":
+        confidence = "certain"
+        reason = "Its id has the form of Kafka Streams, and its application is a group of type streams."
+    elif group:
+        reason += " The group has no member of that process now."
+    framework = "ksqlDB" if application.startswith(KSQL) else "Kafka Streams application"
+    return _owner(confidence, reason, member, framework=framework, application=application, task=f"thread {thread}")
+
+
+def _connect_leader(of: _Id) -> Row | None:
+    found = _leader_id(of.text)
+    if not found:
+        return None
+    group = of.groups.get(found["group"])
+    known = {"framework": "Kafka Connect cluster", "application": found["group"], "task": "leader"}
+    if group is None or group.protocol_type != "connect":
+        return _owner("likely", "Its id has the form of the leader of a Connect cluster.", **known)
+    leader = next((each for each in group.members if each.member_id == group.leader_member_id), None)
+    return _owner("certain", "Its id names a group of Kafka Connect workers.", leader, **known)
+
+
+def _leader_id(transactional_id: str | None) -> re.Match[str] | None:
+    return CONNECT_LEADER.fullmatch(transactional_id or "")
+
+
+def _connect_task(of: _Id) -> Row | None:
+    """By known clusters alone: without them, the form is that of any id with a number at its end."""
+    likely = None
+    for name in filter(of.clusters.__contains__, of.named):
+        found = CONNECT_TASK.fullmatch(of.text.removeprefix(f"{name}-"))
+        if not of.text.startswith(f"{name}-") or not found:
+            continue
+        connector, task = found["connector"], int(found["task"])
+        known = {
+            "framework": "Kafka Connect cluster",
+            "application": name,
+            "task": f"connector {connector} task {task}",
+        }
+        group = of.clusters[name]
+        worker = next((each for each in (group.members if group else ()) if (connector, task) in each.tasks), None)
+        if worker:
+            return _owner("certain", "Its id names a task that this worker runs.", worker, **known)
+        likely = likely or _owner(
+            "likely", "Its id begins with a Connect cluster; no worker is seen to run that task.", **known
+        )
+    return likely
+
+
+def _streams_v1(of: _Id) -> Row | None:
+    found = STREAMS_V1.fullmatch(of.text)
+    if not found:
+        return None
+    group = of.groups.get(found["application"])
+    known = {
+        "framework": "Kafka Streams application",
+        "application": found["application"],
+        "task": f"task {found['task']}",
+    }
+    if group and any("-StreamThread-" in each.client_id for each in group.members):
+        return _owner("certain", "Its id names a task, and its application is a group of Kafka Streams.", **known)
+    return _owner("likely", "Its id has the form that Kafka Streams before 4.0 gives it with exactly_once.", **known)
+
+
+def _flink_producer(of: _Id) -> Row | None:
+    found = FLINK_PRODUCER.fullmatch(of.text)
+    if not found:
+        return None
+    reason = "Its id has the form that FlinkKafkaProducer gives it."
+    return _owner("likely", reason, framework="Apache Flink", application=found["name"])
+
+
+def _flink_sink(of: _Id) -> Row | None:
+    found = FLINK_SINK.fullmatch(of.text)
+    if not found:
+        return None
+    if of.timeout_ms == FLINK_TIMEOUT_MS:
+        reason = "Its id has the form of Flink's KafkaSink, and its timeout of 1 h is the sink's default."
+    elif found["prefix"] == FLINK_DEFAULT_PREFIX:
+        reason = "Its id has the form and the default prefix of Flink's KafkaSink."
+    else:
+        return None
+    return _owner(
+        "likely",
+        reason,
+        framework="Apache Flink",
+        application=found["prefix"],
+        task=f"subtask {found['subtask']}",
+    )
+
+
+def _spring_v1(of: _Id) -> Row | None:
+    """``<prefix><group>.<topic>.<partition>`` of a group that is there."""
+    for group_id in filter(of.groups.__contains__, of.named):
+        start = of.text.find(f"{group_id}.")
+        found = SPRING_V1.fullmatch(of.text[start + len(group_id) :]) if start >= 0 else None
+        if found:
+            return _owner(
+                "likely",
+                "Its id ends in a group, a topic and a partition, as Spring Kafka before 3.0 makes it (EOSMode.V1).",
+                framework="Spring Kafka",
+                application=group_id,
+                task=f"{found['topic']}-{found['partition']}",
+            )
+    return None
+
+
+def _begins_with_group(of: _Id) -> Row | None:
+    for group_id in filter(of.groups.__contains__, of.named):
+        if of.text.startswith(group_id) and AFTER_GROUP.fullmatch(of.text.removeprefix(group_id)):
+            members = of.groups[group_id].members
+            return _owner(
+                "likely",
+                "Its id is the name of this group, or that with a number.",
+                members[0] if len(members) == 1 else None,
+                application=group_id,
+            )
+    return None
+
+
+def _unknown(of: _Id) -> Row:
+    if FLINK_SINK.fullmatch(of.text):
+        reason = "Flink's KafkaSink, Spring Kafka and numbered instances make ids like this; nothing tells which."
+    elif NUMBERED.fullmatch(of.text):
+        reason = "It ends in a number, as ids of Spring Kafka and of numbered instances do; nothing tells which."
+    else:
+        reason = "Its form is that of no framework known here."
+    return _owner("unknown", reason)
+
+
+RULES: Sequence[Callable[[_Id], Row | None]] = (
+    _streams_v2,
+    _connect_leader,
+    _connect_task,
+    _streams_v1,
+    _flink_producer,
+    _flink_sink,
+    _spring_v1,
+    _begins_with_group,
+    _unknown,
+)
+"""The first that has an answer gives it; the last always has."""

@@ -1,0 +1,1 @@
+"""From observations to findings: open transactions, the rules, causes and impact."""

@@ -1,0 +1,130 @@
+"""The lag of a consumer group: what it has yet to read, what is held from it, and what holds nothing to read.
+
+A group that reads all it may still shows a lag: the offsets from the LSO on, which read_committed consumers are not
+given, and markers, which no consumer ever sees: the "lag stuck at 1".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from toolkit.schema import Row
+
+__all__ = ["StatusCount", "group_lag", "lag_reason", "share_group_lag"]
+
+StatusCount = tuple[int, int, str | None]
+"""First and last offset of a range, and their status: `toolkit.analysis.log.offset_status.StatusRange`."""
+
+CONSUMED = {"non_transactional", "committed"}
+HELD = {*CONSUMED, "open"}  # an open transaction may yet commit
+
+
+def group_lag(
+    committed: int,
+    *,
+    last_stable_offset: int,
+    high_watermark: int,
+    ranges: Iterable[StatusCount] | None = None,
+) -> Row:
+    """Split a lag; the three parts add up to it.
+
+    Parameters
+    ----------
+    committed
+        Offset that the group goes on from.
+    last_stable_offset, high_watermark
+        Of the partition, asked for in one go.
+    ranges
+        The status of the offsets from `committed` to the high watermark (`offset_status.status_ranges`); null if the
+        log was not read.
+
+    Returns
+    -------
+    Row
+        ``lag``, ``client_lag``, ``behind``, ``held`` and ``markers`` of ``schema.GROUP_LAG``.
+    """
+    lag = max(0, high_watermark - committed)
+    client_lag = max(0, min(last_stable_offset, high_watermark) - committed)
+    counts = {"lag": lag, "client_lag": client_lag}
+    if ranges is None:
+        return counts | {"behind": client_lag, "held": lag - client_lag, "markers": None}
+    behind = held = 0
+    for first, last, status in ranges:
+        first = max(first, committed)
+        below = max(0, min(last + 1, last_stable_offset) - first)
+        behind += below if status in CONSUMED else 0
+        held += max(0, last + 1 - max(first, last_stable_offset)) if status in HELD else 0
+    return counts | {"behind": behind, "held": held, "markers": lag - behind - held}
+
+
+def share_group_lag(
+    lag: int | None,
+    *,
+    start_offset: int,
+    last_stable_offset: int,
+    high_watermark: int,
+    ranges: Iterable[StatusCount] | None,
+    read_committed: bool,
+) -> Row:
+    """Split the lag of a share group, which is not that of its start offset: it acknowledges single records.
+
+    Parameters
+    ----------
+    lag
+        As the share coordinator counts it (KIP-1226): what is up to the high watermark and not done with; null where
+        the broker does not tell.
+    start_offset, last_stable_offset, high_watermark
+        Of the share partition, and of the partition.
+    ranges
+        As for `group_lag`.
+    read_committed
+        Whether the LSO holds the group up (``share.isolation.level``).
+
+    Returns
+    -------
+    Row
+        As `group_lag`, without ``client_lag``: share consumers measure none.
+    """
+    if not read_committed:
+        return {"lag": lag, "client_lag": None, "behind": lag, "held": 0, "markers": None if lag is None else 0}
+    beyond = max(0, high_watermark - max(last_stable_offset, start_offset))
+    held = beyond
+    if ranges is not None:
+        split = group_lag(
+            start_offset, last_stable_offset=last_stable_offset, high_watermark=high_watermark, ranges=ranges
+        )
+        held = split["held"]
+    behind = None if lag is None else max(0, lag - beyond)
+    markers = None if ranges is None else beyond - held
+    return {"lag": lag, "client_lag": None, "behind": behind, "held": held, "markers": markers}
+
+
+def lag_reason(row: Row) -> str | None:
+    """What a lag is made of, as a sentence; null where that is not known.
+
+    Parameters
+    ----------
+    row
+        Row of ``schema.GROUP_LAG`` but for `reason`.
+    """
+    lag, behind, held, markers = (row[name] for name in ("lag", "behind", "held", "markers"))
+    if lag is None:
+        return None
+    lso = row["last_stable_offset"]
+    see = f"See kafka-txn diagnose --topic {row['topic']} --partition {row['partition']}."
+    if held and not behind:
+        client = f"A read_committed client calls its lag {row['client_lag']}"
+        if row["client_lag"] is None:
+            client = "The share group has read all it may"
+        return f"{client}, and {_records(held)} held behind the LSO {lso}: visible once it moves. {see}"
+    if held:
+        return f"{_records(behind)} to read now; {_records(held)} held behind the LSO {lso}. {see}"
+    if behind:
+        return f"{_records(behind)} to read now, and nothing is held."
+    if markers:
+        return "Nothing is left to read: the rest are markers, aborted records, or offsets that compaction took."
+    return "Everything is read."
+
+
+def _records(count: int) -> str:
+    return f"{count:,} record is" if count == 1 else f"{count:,} records are"

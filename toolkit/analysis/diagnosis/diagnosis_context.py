@@ -1,0 +1,137 @@
+"""A held transaction with what logs tell of it: its producer's batches, and its coordinator's records."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from toolkit.analysis.coordinator.producer_id_owners import names_any
+from toolkit.analysis.coordinator.transaction_history import transaction_history
+from toolkit.analysis.diagnosis.log_excerpts import LogEvidence
+from toolkit.analysis.diagnosis.open_transactions import OpenTransaction
+from toolkit.analysis.diagnosis.producer_evidence import ProducerBatches
+from toolkit.schema import Row
+
+__all__ = ["DiagnosisContext"]
+
+
+@dataclass(frozen=True)
+class DiagnosisContext:
+    """A case, and what was read about it.
+
+    Parameters
+    ----------
+    case
+        The open transaction.
+    log
+        What was read.
+    """
+
+    txn: OpenTransaction
+    log: LogEvidence
+
+    @cached_property
+    def producer_batches(self) -> ProducerBatches | None:
+        """The producer's batches around the start offset; null where nothing was read, or nothing is written."""
+        excerpt = self.log.excerpts.get(self.txn.tp)
+        if excerpt is None or self.txn.start is None:
+            return None
+        return ProducerBatches(excerpt, self.txn.producer["producer_id"], self.txn.start)
+
+    @cached_property
+    def first_batch(self) -> ProducerBatches | None:
+        """The same, where the very batch that opened the transaction is among them."""
+        return (
+            self.producer_batches
+            if self.producer_batches is not None and len(self.producer_batches.first_batch)
+            else None
+        )
+
+    @cached_property
+    def epoch(self) -> int:
+        """Epoch that opened the transaction."""
+        return int(self.first_batch.first_batch["producer_epoch"][0]) if self.first_batch else self.txn.epoch
+
+    @cached_property
+    def events(self) -> Sequence[Row]:
+        """Records of its transactional id, or of every id that had its producer id where none has it any more."""
+        producer_id = self.txn.producer["producer_id"]
+        if self.txn.owner:
+            ids = {self.txn.owner["transactional_id"]}
+        else:
+            ids = {row["transactional_id"] for row in self.log.events if names_any(row, {producer_id})} - {None}
+        return [row for row in self.log.events if row["transactional_id"] in ids and not row["error"]]
+
+    @cached_property
+    def of_epoch(self) -> Sequence[Row]:
+        """Records with the producer id and the epoch that opened the transaction."""
+        key = self.txn.producer["producer_id"], self.epoch
+        return [row for row in self.events if (row["producer_id"], row["producer_epoch"]) == key]
+
+    @cached_property
+    def transactions(self) -> Sequence[Row]:
+        """The producer's transactions by these records (``schema.TRANSACTION_HISTORY``), in order."""
+        producer_id = self.txn.producer["producer_id"]
+        past = transaction_history(self.events)
+        return [row for row in past if row["kind"] == "transaction" and row["producer_id"] == producer_id]
+
+    @cached_property
+    def transactions_here(self) -> Sequence[Row]:
+        """Those of the epoch that opened the transaction which had the partition."""
+        return [row for row in self.transactions if row["producer_epoch"] == self.epoch and self.has(row)]
+
+    def has(self, transaction: Row) -> bool:
+        """Whether the partition was added to a transaction."""
+        return any((each["topic"], each["partition"]) == self.txn.tp for each in transaction["topic_partitions"] or ())
+
+    @cached_property
+    def was_never_added(self) -> bool:
+        """Whether no transaction of the epoch had the partition, by records that reach back to the epoch's first."""
+        first = next(iter(self.of_epoch), None)
+        if first is None or self.transactions_here or self.log.unread:
+            return False
+        # Compaction takes the earlier records of an id first: where the one that began the epoch is left, all are.
+        begun_by_end = first["client_transaction_version"] == 2 and (first["state"] or "").startswith("Complete")
+        return first["state"] == "Empty" or begun_by_end
+
+    @cached_property
+    def is_late(self) -> bool:
+        """Whether its first batch belongs to a transaction that a marker had ended already."""
+        if self.first_batch is None or not self.first_batch.is_late or self.was_never_added:
+            return False
+        return not self._began_elsewhere_since(int(self.first_batch.marker_before["max_timestamp"][0]))
+
+    def _began_elsewhere_since(self, marker_ms: int) -> bool:
+        """Whether the producer began another transaction since the marker, without this partition."""
+        if self.txn.state == "Ongoing" and self.epoch == self.txn.owner_epoch:
+            return not self.txn.listed
+        last = self.transactions[-1] if self.transactions else None
+        if last is None or last["start_time"] is None or self.has(last):
+            return False
+        return milliseconds(last["start_time"]) > marker_ms
+
+    @cached_property
+    def lost_its_marker(self) -> bool:
+        """Whether its transaction ended for the coordinator, and the marker, which would be in what was read, is not.
+
+        The last transaction of the epoch is the one that had the partition, and no marker stands where it ended.
+        """
+        last = self.transactions[-1] if self.transactions else None
+        if self.first_batch is None or self.is_late or last is None or last not in self.transactions_here:
+            return False
+        if last["decided_at"] is None or last["end_time"] is None:
+            return False
+        marker = self.first_batch.marker_before
+        if len(marker):
+            began = last["start_time"]
+            return began is not None and int(marker["max_timestamp"][0]) < milliseconds(began)
+        excerpt, earliest = self.first_batch.excerpt, self.first_batch.brokers_time_first
+        if excerpt.log_start_offset is not None and excerpt.start <= excerpt.log_start_offset:
+            return True
+        return earliest is not None and earliest < last["decided_at"]
+
+
+def milliseconds(time: dt.datetime) -> float:
+    return time.timestamp() * 1000

@@ -1,0 +1,188 @@
+"""Known bugs of Kafka's brokers that leave transactions open, stuck or wrongly refused, by release.
+
+Each row says how its releases were verified: in Kafka's git tags, or in the bytecode of the released jars. Left out is
+what no supported release has (KAFKA-9144, fixed before 2.8; KAFKA-18660 and KAFKA-19999, fixed before a release had
+them), what is not fixed in brokers (KAFKA-19250), and what could not be verified.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from toolkit.errors import UsageError
+
+__all__ = ["KNOWN_BUGS", "KnownBug", "Release", "bugs_of", "release_of", "release_text"]
+
+Release = tuple[int, ...]
+"""``(4, 3, 1)``; or ``(4, 3)``, a minor release whose patch is not known."""
+
+OLDEST = (0, 11, 0)  # the first with transactions
+NEWEST_PATCH = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownBug:
+    """A bug of brokers.
+
+    Parameters
+    ----------
+    key
+        Its issue in JIRA.
+    title, effect, remedy
+        What is wrong, what it does to a transaction, and what to do; sentences.
+    affected
+        From which release on, and the one that fixes it; null where none does.
+    verified
+        How the releases are known.
+    """
+
+    key: str
+    title: str
+    effect: str
+    remedy: str
+    affected: Sequence[tuple[Release, Release | None]]
+    verified: str
+
+    def affects(self, release: Release) -> bool | None:
+        """Whether a release has it; null where only some patches of a minor release do."""
+        if len(release) > 2:
+            return self._has(release)
+        first, last = self._has((*release, 0)), self._has((*release, NEWEST_PATCH))
+        bounds = [bound for pair in self.affected for bound in pair if bound and bound[:2] == release]
+        return first if first == last and not any(bound[2] for bound in bounds) else None
+
+    @property
+    def fixed_in(self) -> str:
+        """Releases that fix it, as text."""
+        fixes = [release_text(until) for _, until in self.affected if until]
+        return ", ".join(fixes) or "no release known here"
+
+    def _has(self, release: Release) -> bool:
+        return any(since <= release and (until is None or release < until) for since, until in self.affected)
+
+
+KNOWN_BUGS: Sequence[KnownBug] = (
+    KnownBug(
+        key="KAFKA-14402",
+        title="Brokers do not ask the coordinator whether a transaction has a partition before they append to it.",
+        effect="A late or retried batch opens a transaction that nobody ends, and the LSO stands still.",
+        remedy="Upgrade to 3.6.0 or newer; end what hangs by an abort marker.",
+        affected=((OLDEST, (3, 6, 0)),),
+        verified="KIP-890; the check of KAFKA-14884 is in the tags from 3.6.0 on",
+    ),
+    KnownBug(
+        key="KAFKA-15449",
+        title="Brokers do not ask the coordinator before they append offsets that a transaction commits.",
+        effect="A late offset commit opens a transaction on __consumer_offsets, and its group cannot read its offsets.",
+        remedy="Upgrade to 3.7.0 or newer; end what hangs by an abort marker.",
+        affected=((OLDEST, (3, 7, 0)),),
+        verified="in the tags from 3.7.0 on",
+    ),
+    KnownBug(
+        key="KAFKA-14055",
+        title="The log cleaner takes a transaction marker for a record of the same key as one of the users'.",
+        effect="A marker of a compacted topic is gone, and an ended transaction may read as open.",
+        remedy="Upgrade; end what hangs by an abort marker.",
+        affected=(
+            (OLDEST, (3, 0, 2)),
+            ((3, 1, 0), (3, 1, 2)),
+            ((3, 2, 0), (3, 2, 1)),
+        ),
+        verified="in the tags 3.0.2, 3.1.2, 3.2.1 and 3.3.0",
+    ),
+    KnownBug(
+        key="KAFKA-16352",
+        title="The end of one marker removes the pending markers of the id's next transaction.",
+        effect="A transaction stays in PrepareCommit or PrepareAbort for good: stuck_ending.",
+        remedy="Upgrade to 3.8.0; until then, move the leader of the id's partition of __transaction_state.",
+        affected=((OLDEST, (3, 8, 0)),),
+        verified="in the tags from 3.8.0 on; the code that it replaces is in 2.8.2 and 3.5.2",
+    ),
+    KnownBug(
+        key="KAFKA-17507",
+        title="A marker on __consumer_offsets is answered before the group coordinator has applied it.",
+        effect="It may meet the offsets of the id's next transaction: the broker logs an error, and they may be lost.",
+        remedy="Upgrade to 3.9.1 or 4.0.0.",
+        affected=(((2, 0, 0), (3, 9, 1)),),
+        verified="apache/kafka#18168 (since 2.0) and #18206; bytecode of 3.5.2, 3.9.0 and 3.9.1",
+    ),
+    KnownBug(
+        key="KAFKA-19690",
+        title="A batch of a producer that was fenced after a timeout is refused with INVALID_TXN_STATE.",
+        effect="The transaction is aborted as it should be, but Kafka Streams takes the error for fatal and ends.",
+        remedy="Upgrade; raise the transaction's timeout, or shorten the work in it.",
+        affected=(((3, 6, 0), (3, 9, 2)), ((4, 0, 0), (4, 0, 2)), ((4, 1, 0), (4, 1, 1))),
+        verified="bytecode of 3.9.1, 3.9.2, 4.0.1, 4.1.0 and 4.1.1; apache/kafka#20607 merged it to 4.0 after 4.0.1",
+    ),
+    KnownBug(
+        key="KAFKA-19367",
+        title="With transaction version 2, InitProducerId raises the epoch twice while a transaction is open.",
+        effect="At epoch 32766 it overflows, and the id cannot be initialized.",
+        remedy="Upgrade.",
+        affected=(((4, 0, 0), (4, 0, 1)),),
+        verified="apache/kafka#19910; bytecode of 4.0.0, 4.0.1 and 4.1.0",
+    ),
+    KnownBug(
+        key="KAFKA-20090",
+        title="With transaction version 2, a timeout at epoch 32766 does not rotate the producer id.",
+        effect="The transaction can stay Ongoing for good at epoch 32767: overdue.",
+        remedy="Upgrade to 4.3.0; fence the id.",
+        affected=(((4, 0, 0), (4, 3, 0)),),
+        verified="apache/kafka#21506; bytecode of 4.0.0, 4.0.1, 4.1.0, 4.2.1 and 4.3.0",
+    ),
+    KnownBug(
+        key="KAFKA-20310",
+        title="__transaction_state does not keep the previous and the next producer id of an id.",
+        effect="After a failover of the coordinator in the middle of a rotation, the producer is fenced or stuck.",
+        remedy="Upgrade to 4.3.0; restart the producer.",
+        affected=(((4, 0, 0), (4, 3, 0)),),
+        verified="apache/kafka#21828; bytecode of 4.0.0 to 4.2.1 and of 4.3.1",
+    ),
+    KnownBug(
+        key="KAFKA-20322",
+        title="Coordinators send WriteTxnMarkers version 2 to brokers that do not know it.",
+        effect="While brokers of 4.2.0 and of older releases run side by side, transactions wait in Prepare*.",
+        remedy="Upgrade to 4.2.1 or newer, or finish the roll.",
+        affected=(((4, 2, 0), (4, 2, 1)),),
+        verified="apache/kafka#21782, merged to trunk and 4.2; bytecode of 4.2.0, 4.2.1 and 4.3.0",
+    ),
+    KnownBug(
+        key="KAFKA-20357",
+        title="__transaction_state does not keep the last producer epoch of an id.",
+        effect="A producer that repeats InitProducerId after a failover of the coordinator in the middle of a rotation "
+        "gets PRODUCER_FENCED.",
+        remedy="Restart the producer. The fix is merged (apache/kafka#22096), and in no release up to 4.4.0.",
+        affected=(((4, 0, 0), None),),
+        verified="apache/kafka#22096 (April 2026); the field is not in the schema of 4.4.0",
+    ),
+)
+"""A row for each bug, the oldest first."""
+
+
+def release_of(text: str) -> Release:
+    """``4.3.1`` or ``4.3`` as numbers.
+
+    Raises
+    ------
+    UsageError
+        If it is no release of Kafka.
+    """
+    found = re.fullmatch(r"(\d+)\.(\d+)(?:\.(\d+))?(?:\.\d+)?", text)
+    if not found:
+        raise UsageError(f"{text!r} is no version of Kafka.", do="Say it as 4.3.1, or as 4.3.")
+    return tuple(int(number) for number in found.groups() if number is not None)
+
+
+def release_text(release: Release) -> str:
+    """Numbers as ``4.3.1``."""
+    return ".".join(map(str, release))
+
+
+def bugs_of(release: Release) -> Iterator[tuple[KnownBug, bool | None]]:
+    """The bugs that a release has, or may have (null)."""
+    for bug in KNOWN_BUGS:
+        affects = bug.affects(release)
+        if affects is not False:
+            yield bug, affects

@@ -1,0 +1,91 @@
+"""What one look at a cluster, or at its files, saw: the input of the verdicts."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from toolkit.schema import Row
+
+__all__ = ["Coverage", "FirstBatch", "Observation"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coverage:
+    """Whether the coordinators' answers are complete.
+
+    Parameters
+    ----------
+    brokers
+        Every broker of the cluster that was asked.
+    proofs
+        How completeness was shown, a sentence each: all brokers answered, rights, ``__transaction_state`` read.
+    gaps
+        What is missing, a sentence each, naming the broker, partition or right. Empty means complete: only then
+        may the absence of an answer count as evidence.
+    topic_gaps
+        What is missing for an answer about the whole cluster: rights without which topics stay hidden.
+    """
+
+    brokers: Sequence[int] = ()
+    proofs: Sequence[str] = ()
+    gaps: Sequence[str] = ()
+    topic_gaps: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstBatch:
+    """The first batch of an open transaction, read from the log at its start offset."""
+
+    base_offset: int
+    last_offset: int
+    producer_id: int
+    producer_epoch: int
+    base_timestamp: dt.datetime | None
+    log_append_time: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """One look, in this order: partitions, producers, transactions, then producers and partitions again.
+
+    The coordinators answer between two answers of the partition leader. An open transaction with the same producer
+    id and start offset on both sides was open at the moment the coordinator spoke, so no race can make a finished
+    transaction look disowned.
+
+    Parameters
+    ----------
+    partitions, producers, transactions
+        Rows of the tables of these names; `producers` are the leaders' answers.
+    partitions_after, producers_after
+        The same questions asked again after the coordinators answered, for every partition that had an open
+        transaction or an LSO below its high watermark.
+    coverage
+        Whether the coordinators' answers are complete.
+    openings
+        First batch by (topic, partition, start offset), where it was read.
+    observed_at
+        When the look ended, by this machine's clock; from files, when the newest of them was written.
+    from_files
+        Whether log directories were read and no broker was asked. Then nothing brackets anything: the rows after are
+        those before, `doubts` says what that leaves open, and what is read of an id is as old as its row's
+        `observed_at`.
+    doubts
+        What speaks against trusting that nobody owns an open transaction, a sentence each that names what is missing,
+        by (topic, partition, producer id).
+    notes
+        What else was seen of a partition, a sentence each, for its evidence.
+    """
+
+    partitions: Sequence[Row]
+    producers: Sequence[Row]
+    transactions: Sequence[Row]
+    partitions_after: Sequence[Row]
+    producers_after: Sequence[Row]
+    coverage: Coverage
+    observed_at: dt.datetime
+    first_batches: Mapping[tuple[str, int, int], FirstBatch] = field(default_factory=dict)
+    from_files: bool = False
+    doubts: Mapping[tuple[str, int, int], Sequence[str]] = field(default_factory=dict)
+    notes: Mapping[tuple[str, int], Sequence[str]] = field(default_factory=dict)

@@ -1,0 +1,176 @@
+"""Closing: a transaction that is shown to have ended is `ended` wherever it is told, whatever it was while it was open.
+
+Its marker in the log shows its end, and so does a later sample that saw all of its partition without it. An error, a
+failed sample and topics that may be hidden show nothing. Whatever presents findings of the past as its answer closes
+them by `close`; rows as they were recorded (``Recording.findings_over_time``, the pipeline's ``recorded_findings``) and
+answers that name their time (the pipeline's ``answers``) are history, and stay.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from toolkit.analysis.diagnosis.evidence_text import at
+from toolkit.analysis.diagnosis.verdicts import HEALTHY
+from toolkit.schema import Row
+
+__all__ = [
+    "close",
+    "close_by_log",
+    "close_by_observation",
+    "is_open",
+    "transaction_key",
+    "unread",
+    "verdict_before",
+    "without_short",
+    "without_stale",
+]
+
+VERDICT_BEFORE = "verdict_before"
+MILLISECOND = dt.timedelta(milliseconds=1)
+
+
+def close(row: Row, *, end: str, before: Row | None = None) -> Row:
+    """A transaction whose end is shown, as a finding.
+
+    Parameters
+    ----------
+    row
+        A row of ``schema.FINDINGS``, as of the time that shows the end.
+    end
+        What shows it, as sentences.
+    before
+        The last finding from when it was open, or one that is closed already; null where there is none.
+
+    Returns
+    -------
+    Row
+        The row with verdict `ended`. Its reason and evidence say when it was last seen open, and what it was then.
+    """
+    columns = {
+        **row,
+        "verdict": "ended",
+        "queue_position": None,
+        "reason": end,
+        "remedy": "None: it has ended.",
+        "missing": [],
+        "expires_at": None,
+    }
+    entry = None if before is None else _entry_before(before)
+    if before is None or entry is None:
+        return columns
+    why = "." if before["verdict"] == "ended" else f": {before['reason']}"
+    last_seen = f"Last seen open at {at(entry['observed_at'])}. While it was open it was {entry['value']}{why}"
+    evidence = [each for each in row["evidence"] if each["name"] != VERDICT_BEFORE]
+    return {**columns, "reason": f"{end} {last_seen}", "evidence": [*evidence, entry]}
+
+
+def close_by_log(findings: Iterable[Row], log_transactions: Iterable[Row]) -> list[Row]:
+    """Findings of the past, closed where the log has the marker.
+
+    Parameters
+    ----------
+    findings
+        Rows of ``schema.FINDINGS``.
+    transactions
+        Rows of ``schema.LOG_TRANSACTIONS``; all other transactions stay as they are.
+    """
+    markers = {
+        _log_transaction_key(log_transaction): log_transaction
+        for log_transaction in log_transactions
+        if log_transaction["marker_offset"] is not None
+    }
+    rows: list[Row] = []
+    for row in findings:
+        log_transaction = markers.get(transaction_key(row)) if is_open(row) else None
+        rows.append(row if log_transaction is None else _by_marker(row, log_transaction))
+    return rows
+
+
+def close_by_observation(findings: Iterable[Row], later: Iterable[Row]) -> list[Row]:
+    """Findings of the past, closed where a later look read the partition and did not see the transaction any more.
+
+    Parameters
+    ----------
+    findings
+        Rows of ``schema.FINDINGS``.
+    later
+        The same of a look that was asked for their partitions: one without a row was not looked at.
+    """
+    observations: defaultdict[tuple[object, ...], list[Row]] = defaultdict(list)
+    for row in later:
+        observations[row["topic"], row["partition"]].append(row)
+    rows: list[Row] = []
+    for row in findings:
+        last_seen = observations.get((row["topic"], row["partition"]), [])
+        is_gone = last_seen and not unread(last_seen) and transaction_key(row) not in map(transaction_key, last_seen)
+        if is_gone and is_open(row) and last_seen[0]["observed_at"] > row["observed_at"]:
+            time = last_seen[0]["observed_at"]
+            row = close(
+                {**row, **_held_to(row, time)}, end=f"The look of {at(time)} did not see it any more.", before=row
+            )
+        rows.append(row)
+    return rows
+
+
+def is_open(row: Row) -> bool:
+    """Whether a finding is of a transaction that is open as far as it knows."""
+    return row["start_offset"] is not None and row["verdict"] != "ended"
+
+
+def unread(rows: Sequence[Row]) -> str | None:
+    """Why a look could not read a partition, by its findings there; null where it did."""
+    for row in rows:
+        if row["producer_id"] is None and row["verdict"] == "unknown":
+            return str(row["error"] or "; ".join(row["missing"])).partition(":")[0]
+    return None
+
+
+def transaction_key(row: Row) -> tuple[object, ...]:
+    """What names the transaction of a finding: epochs of one transaction may be several."""
+    return tuple(row[name] for name in ("topic", "partition", "producer_id", "start_offset"))
+
+
+def verdict_before(row: Row) -> str | None:
+    """What an ended one was while it was open; null where nobody judged it then."""
+    entry = None if row["verdict"] != "ended" else _entry_before(row)
+    return None if entry is None else str(entry["value"])
+
+
+def without_short(findings: Iterable[Row], *, min_held_ms: int) -> list[Row]:
+    """Findings without those that were healthy, have ended, and held an LSO for less."""
+    return [row for row in findings if verdict_before(row) not in HEALTHY or (row["held_ms"] or 0) >= min_held_ms]
+
+
+def without_stale(findings: Iterable[Row], *, sampled_at: dt.datetime) -> list[Row]:
+    """Findings over time without what an earlier sample than this one said of a partition itself."""
+    return [row for row in findings if row["start_offset"] is not None or row["observed_at"] >= sampled_at]
+
+
+def _entry_before(row: Row) -> Row | None:
+    """The evidence of when a transaction was last seen open, and what it was then."""
+    if row["verdict"] == "ended":
+        return next((entry for entry in row["evidence"] if entry["name"] == VERDICT_BEFORE), None)
+    source_entry = {"source": "findings", "broker_id": row["broker_id"], "observed_at": row["observed_at"]}
+    return {**source_entry, "name": VERDICT_BEFORE, "value": row["verdict"]}
+
+
+def _by_marker(row: Row, log_transaction: Row) -> Row:
+    marker = f"{log_transaction['marker']} marker" if log_transaction["marker"] else "marker"
+    end = f"Its {marker} is at offset {log_transaction['marker_offset']} of the log."
+    return close({**row, **_held_to(row, log_transaction["end"])}, end=end, before=row)
+
+
+def _held_to(row: Row, end: dt.datetime | None) -> Row:
+    """Until when and how long it held the LSO, as of its end; null where that is not known."""
+    if end is None:
+        return {"held_ms": None}
+    if row["held_from"] is None:
+        return {"observed_at": end}
+    return {"observed_at": end, "held_to": end, "held_ms": max((end - row["held_from"]) // MILLISECOND, 0)}
+
+
+def _log_transaction_key(log_transaction: Row) -> tuple[object, ...]:
+    return tuple(log_transaction[name] for name in ("topic", "partition", "producer_id", "first_offset"))

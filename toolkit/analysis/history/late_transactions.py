@@ -1,0 +1,117 @@
+"""Late transactions (KIP-664): open for longer than their own timeout and a padding.
+
+Kafka counts partitions with such a transaction (PartitionsWithLateTransactionsCount), by the brokers' longest timeout
+and the newest time that the producer wrote. Here each transaction is measured by its own timeout, from when it opened.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from toolkit.analysis.diagnosis.observation import Observation
+from toolkit.analysis.diagnosis.open_transactions import MAX_TRANSACTION_TIMEOUT_MS, TWO_PHASE_COMMIT
+from toolkit.schema import Row
+
+__all__ = ["LATE_PADDING_MS", "TransactionKey", "first_seen", "late_transactions"]
+
+LATE_PADDING_MS = 300_000  # as long as Kafka's own
+
+TransactionKey = tuple[str, int, int, int]  # topic, partition, producer id, start offset
+FirstSeen = Mapping[TransactionKey, dt.datetime]
+
+
+def late_transactions(
+    findings: Iterable[Row],
+    observation: Observation,
+    *,
+    first_seen: FirstSeen,
+    padding_ms: int = LATE_PADDING_MS,
+    longest_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS,
+) -> list[Row]:
+    """Which of the open transactions are late.
+
+    Parameters
+    ----------
+    findings
+        Rows of ``schema.FINDINGS``.
+    look
+        The look that they were judged by last.
+    first_seen
+        When each was first seen open; it counts where neither a coordinator nor the log tells, or what they tell is
+        still to come.
+    padding_ms
+        How long past its timeout a transaction may still be open.
+    longest_timeout_ms
+        The timeout of a transaction that no transactional id owns: brokers allow none that is longer.
+
+    Returns
+    -------
+    list of dict
+        Rows of ``schema.LATE_TRANSACTIONS`` without `sample`. One that is prepared by two-phase commit has no timeout.
+    """
+    timeouts = {
+        (row["transactional_id"], row["producer_id"]): row["timeout_ms"]
+        for row in observation.transactions
+        if row["timeout_ms"] is not None
+    }
+    rows: list[Row] = []
+    for row in findings:
+        if row["producer_id"] is None or row["start_offset"] is None:
+            continue
+        timeout_ms = timeouts.get((row["transactional_id"], row["producer_id"]), longest_timeout_ms)
+        opened_at, opened_at_clock = _opened(row, observation.observed_at, first_seen)
+        late_since = opened_at + dt.timedelta(milliseconds=timeout_ms + padding_ms)
+        if timeout_ms == TWO_PHASE_COMMIT or observation.observed_at <= late_since:
+            continue
+        rows.append(
+            {
+                **{name: row[name] for name in ("topic", "partition", "producer_id", "producer_epoch")},
+                "transactional_id": row["transactional_id"],
+                "start_offset": row["start_offset"],
+                "opened_at": opened_at,
+                "opened_at_clock": opened_at_clock,
+                "timeout_ms": timeout_ms,
+                "late_since": late_since,
+                "late_ms": (observation.observed_at - late_since) // dt.timedelta(milliseconds=1),
+                "broker_id": row["broker_id"],
+                "observed_at": observation.observed_at,
+            }
+        )
+    return rows
+
+
+def _opened(row: Row, observed_at: dt.datetime, first_seen: FirstSeen) -> tuple[dt.datetime, str]:
+    """When a transaction opened and who says so; what is told to be in the future is told by a wrong clock."""
+    if row["opened_at"] is not None and row["opened_at"] <= observed_at:
+        return row["opened_at"], row["opened_at_clock"]
+    key = row["topic"], row["partition"], row["producer_id"], row["start_offset"]
+    return first_seen.get(key, observed_at), "recorder"
+
+
+def first_seen(observation: Observation, before: FirstSeen) -> dict[TransactionKey, dt.datetime]:
+    """When each transaction that is open now was first seen so.
+
+    Parameters
+    ----------
+    look
+        The newest look.
+    before
+        The same by the look before. What was open on a partition that cannot be read now is taken to be so still.
+    """
+    rows = (*observation.producers, *observation.producers_after)
+    unread = _unread((*observation.partitions, *observation.partitions_after, *rows))
+    carried = {key: at for key, at in before.items() if key[:2] in unread}
+    return carried | {key: before.get(key, observation.observed_at) for key in _open(rows)}
+
+
+def _open(rows: Sequence[Row]) -> set[TransactionKey]:
+    return {
+        (row["topic"], row["partition"], row["producer_id"], row["current_txn_start_offset"])
+        for row in rows
+        if row["current_txn_start_offset"] is not None and row["producer_id"] is not None
+    }
+
+
+def _unread(rows: Iterable[Row]) -> Collection[tuple[str, int]]:
+    return {(row["topic"], row["partition"]) for row in rows if row["error"]}

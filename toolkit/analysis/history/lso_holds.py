@@ -1,0 +1,249 @@
+"""Which transaction held a partition's LSO from when to when, by its log.
+
+The lowest open transaction holds it: from its first batch on where nothing else was open then, else from the marker of
+the last one that had been open before it. What counts is the order of the log; what is told is the time of that batch
+or marker. Markers carry the time of the partition's leader. The first batch carries its producer's, which counts as far
+as the markers around it allow, as in `toolkit.analysis.diagnosis.impact`.
+
+As in `log.lso_timeline`, the first batch that was read counts as the beginning of a transaction that may have begun
+before, and replication is left aside.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from toolkit.analysis.diagnosis.impact import CLOCKS_DIFFER
+from toolkit.analysis.log.stable_sort import stable_order
+from toolkit.formats.columns import integers, labels, milliseconds, numbers, times
+from toolkit.formats.log.headers import Array
+from toolkit.schema.derived import LSO_HOLDS
+
+__all__ = ["candidates", "lso_holds", "without_short_holds"]
+
+NEVER = np.iinfo(np.int64).max
+DIFFER_MS = int(CLOCKS_DIFFER.total_seconds() * 1000)
+PRODUCER, BROKER = 0, 1
+CLOCKS = ("producer", "broker")
+
+
+SCHEMA = LSO_HOLDS.arrow_schema
+
+
+def lso_holds(log_transactions: pa.Table, *, min_held_ms: int = 0) -> pa.Table:
+    """Every transaction that held the LSO of one log for long enough, or still does.
+
+    Parameters
+    ----------
+    transactions
+        Rows of ``schema.LOG_TRANSACTIONS`` of one log, in any order.
+    min_held_ms
+        Leave out what has ended and held the LSO for less. What has ended and does not show for how long stays.
+
+    Returns
+    -------
+    pyarrow.Table
+        Rows of `LSO_HOLDS`, by first offset.
+    """
+    if not log_transactions.num_rows:  # as of most logs of a cluster, and by far cheaper
+        return SCHEMA.empty_table()
+    return without_short_holds(candidates(log_transactions, min_held_ms=min_held_ms), min_held_ms=min_held_ms)
+
+
+def candidates(
+    log_transactions: pa.Table, *, start: int = 0, stop: int | None = None, min_held_ms: int = 0
+) -> pa.Table:
+    """What a section of a log tells of `holds`: those of all its sections together are for `without_short_holds`.
+
+    Parameters
+    ----------
+    transactions
+        Rows of ``schema.LOG_TRANSACTIONS`` of one log, in any order; those in the section are enough.
+    start, stop
+        The section: transactions that became the lowest at a batch or marker with an offset of
+        ``start <= offset < stop``. That is one section for each.
+    min_held_ms
+        As for `holds`.
+
+    Returns
+    -------
+    pyarrow.Table
+        Rows of `LSO_HOLDS`. One that needs the time of a marker of another section is there, however short it is; and
+        so are the first and the last marker of this one.
+    """
+    stop = NEVER if stop is None else stop
+    lowest, marks = _LowestOpen.of(log_transactions), _MarkerTimes.of(log_transactions).within(start, stop)
+    not_before: Array = np.where(lowest.alone, marks.before(lowest.first), -1)
+    # Where it was not alone, the markers around its first batch may lie anywhere before.
+    not_after: Array = np.where(lowest.alone, marks.after(lowest.first), lowest.times_before)
+    found = _with_times(
+        _table(
+            log_transactions.take(pa.array(lowest.rows)),
+            {
+                "after_offset": numbers(np.where(lowest.alone, -1, lowest.became_at)),
+                "not_before": times(not_before),
+                "not_after": times(not_after),
+            },
+        )
+    )
+    inside = (lowest.became_at >= start) & (lowest.became_at < stop)
+    bounded = ~lowest.alone | ((not_before >= 0) & (not_after >= 0))
+    found = found.filter(pa.array(inside & (~bounded | _long_enough(found, min_held_ms))))
+    return pa.concat_tables([found, marks.table(log_transactions)])
+
+
+def without_short_holds(found: pa.Table, *, min_held_ms: int = 0) -> pa.Table:
+    """The holds of one log, from the `candidates` of all its sections.
+
+    Parameters
+    ----------
+    found
+        Rows of `LSO_HOLDS`, in any order.
+    min_held_ms
+        As for `holds`.
+
+    Returns
+    -------
+    pyarrow.Table
+        Rows of `LSO_HOLDS`, by first offset.
+    """
+    marks = _MarkerTimes.of(found)
+    found = found.filter(pc.is_valid(found["first_offset"])).sort_by("first_offset")
+    first, alone = integers(found["first_offset"]), pc.is_null(found["after_offset"]).to_numpy()
+    before, after = milliseconds(found["not_before"]), milliseconds(found["not_after"])
+    before = np.where(alone & (before < 0), marks.before(first), before)
+    after = np.where(alone & (after < 0), marks.after(first), after)
+    as_of = np.full(found.num_rows, marks.times[-1] if len(marks.times) else -1)
+    found = _table(found, {"not_before": times(before), "not_after": times(after), "as_of": times(as_of)})
+    found = _with_times(found)
+    return found.filter(pa.array(_long_enough(found, min_held_ms)))
+
+
+def _with_times(found: pa.Table) -> pa.Table:
+    """The same with what follows from the times of markers around."""
+    alone = pc.is_null(found["after_offset"]).to_numpy()
+    not_before, not_after = milliseconds(found["not_before"]), milliseconds(found["not_after"])
+    end = milliseconds(found["end"])
+    opened_at, opened_at_clock = _openings(found, not_before, not_after)
+    held_from: Array = np.where(alone, opened_at, not_after)
+    held_from = np.where(end >= 0, np.minimum(held_from, end), held_from)
+    return _table(
+        found,
+        {
+            "opened_at": times(opened_at),
+            "opened_at_clock": labels(opened_at_clock, CLOCKS),
+            "held_from": times(held_from),
+            "held_to": times(end),
+            "held_ms": numbers(np.where((end >= 0) & (held_from >= 0), end - held_from, -1)),
+            "least_ms": numbers(np.where((end >= 0) & (not_after >= 0), np.maximum(end - not_after, 0), -1)),
+        },
+    )
+
+
+def _openings(found: pa.Table, not_before: Array, not_after: Array) -> tuple[Array, Array]:
+    """When they opened, and by whose clock: a producer's where the markers around the first batch allow it."""
+    start_ms = milliseconds(found["start"])
+    by_broker = pc.is_in(found["start_clock"], pa.array(CLOCKS[BROKER:])).to_numpy()
+    allowed = (not_before < 0) | (start_ms >= not_before - DIFFER_MS)
+    allowed &= (not_after < 0) | (start_ms <= not_after + DIFFER_MS)
+    as_told = (start_ms >= 0) & (by_broker | allowed)
+    by = np.where(as_told, np.where(by_broker, BROKER, PRODUCER), np.where(not_before >= 0, BROKER, -1))
+    return np.where(as_told, start_ms, not_before), by
+
+
+def _long_enough(found: pa.Table, min_held_ms: int) -> Array:
+    held_ms = integers(found["held_ms"])
+    return (held_ms < 0) | (held_ms >= min_held_ms)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _LowestOpen:
+    """The transactions that were the lowest open one at some time, by first offset; -1 is unknown.
+
+    Parameters
+    ----------
+    rows
+        Where they stand in the table of transactions.
+    first
+        First offset.
+    alone
+        Whether nothing else was open when it opened.
+    became_at
+        Offset of the batch or marker that made it the lowest.
+    times_before
+        Time of that marker.
+    """
+
+    rows: Array
+    first: Array
+    alone: Array
+    became_at: Array
+    times_before: Array
+
+    @staticmethod
+    def of(log_transactions: pa.Table) -> _LowestOpen:
+        first, marker = integers(log_transactions["first_offset"]), integers(log_transactions["marker_offset"])
+        rows = np.flatnonzero(first >= 0)
+        rows = rows[stable_order(first[rows])]
+        end = np.where(marker[rows] < 0, NEVER, marker[rows])
+        before = np.concatenate(([-1], np.maximum.accumulate(end)))[: len(end)]
+        lowest = np.flatnonzero(end > before)  # those that end after all that opened before them
+        rows, before = rows[lowest], before[lowest]
+        alone = first[rows] > before
+        return _LowestOpen(
+            rows=rows,
+            first=first[rows],
+            alone=alone,
+            became_at=np.where(alone, first[rows], before),
+            times_before=np.concatenate(([-1], milliseconds(log_transactions["end"])[rows]))[: len(rows)],
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _MarkerTimes:
+    """Markers that tell their time, in the order of the log."""
+
+    offsets: Array
+    times: Array
+    rows: Array
+
+    @staticmethod
+    def of(log_transactions: pa.Table) -> _MarkerTimes:
+        offsets, ends = integers(log_transactions["marker_offset"]), milliseconds(log_transactions["end"])
+        rows = np.flatnonzero((offsets >= 0) & (ends >= 0))
+        rows = rows[stable_order(offsets[rows])]
+        return _MarkerTimes(offsets=offsets[rows], times=ends[rows], rows=rows)
+
+    def within(self, start: int, stop: int) -> _MarkerTimes:
+        inside = slice(*np.searchsorted(self.offsets, (start, stop)))
+        return _MarkerTimes(offsets=self.offsets[inside], times=self.times[inside], rows=self.rows[inside])
+
+    def before(self, offsets: Array) -> Array:
+        """Time of the last marker before each offset; -1 where there is none."""
+        return np.concatenate(([-1], self.times))[np.searchsorted(self.offsets, offsets)]
+
+    def after(self, offsets: Array) -> Array:
+        """Time of the first marker behind each offset; -1 where there is none."""
+        return np.concatenate((self.times, [-1]))[np.searchsorted(self.offsets, offsets)]
+
+    def table(self, log_transactions: pa.Table) -> pa.Table:
+        """The first and the last of them as rows of `LSO_HOLDS` without first offset."""
+        both = log_transactions.take(pa.array(self.rows[[0, -1]] if len(self.rows) else self.rows))
+        return _table(both.select(["topic", "partition", "broker_id", "marker_offset", "end"]), {})
+
+
+def _table(rows: pa.Table, new_columns: dict[str, pa.Array]) -> pa.Table:
+    """Rows as declared, with some columns given; what is missing is null."""
+    columns = []
+    for field in SCHEMA:
+        column = new_columns[field.name] if field.name in new_columns else _column(rows, field)
+        columns.append(column.cast(field.type))
+    return pa.Table.from_arrays(columns, schema=SCHEMA)
+
+
+def _column(rows: pa.Table, field: pa.Field) -> pa.ChunkedArray | pa.Array:
+    return rows[field.name] if field.name in rows.column_names else pa.nulls(rows.num_rows, field.type)

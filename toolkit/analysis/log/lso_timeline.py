@@ -1,0 +1,230 @@
+"""The last stable offset (LSO) over offset and time: every step of it, and who held it.
+
+It is the first offset of the lowest open transaction, else the log end offset (``ProducerStateManager``). Two things
+are left aside that the batches do not show: a broker counts a transaction as open until its marker is replicated, and
+it never lets the LSO fall behind the log start offset. Of a transaction that begins before what was read, and is not
+known from a snapshot, the first batch that was read counts as its beginning.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from toolkit.analysis.log.log_transactions import OPEN, LogTransactions
+from toolkit.analysis.log.stable_sort import stable_order, take_rows
+from toolkit.formats.columns import arrow_table, labels, numbers, times
+from toolkit.formats.log.headers import ABORT, Array
+from toolkit.schema import ABORTED, LSO_TIMELINE
+
+__all__ = [
+    "ABORTED_TXN",
+    "END",
+    "EVENTS",
+    "LSO_STEP",
+    "aborted",
+    "aborted_table",
+    "last_stable_offset",
+    "lso_steps",
+    "lso_table",
+]
+
+LSO_STEP = np.dtype(
+    [
+        ("at", "i8"),  # ms
+        ("offset", "i8"),
+        ("last_stable_offset", "i8"),
+        ("open_count", "i8"),
+        ("holder_producer_id", "i8"),
+        ("holder_first_offset", "i8"),
+        ("holder_producer_epoch", "i2"),
+        ("event", "i1"),  # index in EVENTS; UNREAD_MARKER for a marker whose type was not read
+    ]
+)
+"""One row per step, as `schema.LSO_TIMELINE`; -1 is unknown, or no holder."""
+
+ABORTED_TXN = np.dtype(
+    [("producer_id", "i8"), ("first_offset", "i8"), ("last_offset", "i8"), ("last_stable_offset", "i8")]
+)
+"""One row per aborted transaction, as `schema.ABORTED`."""
+
+END = 3
+EVENTS = ("abort", "commit", "open", "end")
+"""Name of each event: at the indices ABORT, COMMIT, OPEN and END."""
+
+NEVER = np.iinfo(np.int64).max
+
+
+def last_stable_offset(log_transactions: LogTransactions, *, log_end_offset: int) -> int:
+    """The LSO where the log ends: the lowest first offset of an open transaction, else the log end offset."""
+    starts = log_transactions["first_offset"][log_transactions["outcome"] == OPEN]
+    return int(starts.min()) if starts.size else log_end_offset
+
+
+def lso_steps(
+    log_transactions: LogTransactions,
+    *,
+    log_end_offset: int | None,
+    end_time: int = -1,
+    start: int | None = None,
+    stop: int | None = None,
+) -> Array:
+    """Every step of the LSO, in order.
+
+    Parameters
+    ----------
+    transactions
+        Every transaction of one partition, from `log_transactions.finish`; of a section of it,
+        those that touch the section are enough.
+    log_end_offset
+        Offset after the last one that was read; null if the section does not reach the end of the log.
+    end_time
+        Time of the last batch in ms, for the last row; -1 if not known.
+    start, stop
+        Only steps that a batch within ``start <= offset < stop`` makes; null for the ends of the log.
+
+    Returns
+    -------
+    numpy.ndarray
+        Structured array of `LSO_STEP`. A row where a transaction opens while no other is open: the LSO stops at its
+        first offset. A row where the marker of the lowest open transaction is written: the LSO goes to the next lowest
+        one, or to the log end, which it follows from there. One last row ``end``, if the log ends there. A transaction
+        that was open before what was read has its first row just after its first offset, without a time.
+    """
+    open_ = _OpenSpans.of(log_transactions)
+    # Whether a batch makes a step depends on those transactions only that begin before it and do not end before it. So
+    # does who is open right after it. One that ends below the section ends before each of its batches, and one that
+    # begins above it begins after them: neither can matter.
+    before = np.concatenate(([-1], open_.ends_by[:-1]))[: len(open_.log_transactions)]
+    alone = np.flatnonzero((open_.first > before) & _within(open_.first, start, stop))
+    held_back_rows = np.flatnonzero((open_.end > before) & (open_.end < NEVER) & _within(open_.end, start, stop))
+    opening, closing = take_rows(open_.log_transactions, alone), take_rows(open_.log_transactions, held_back_rows)
+    end = np.array([] if log_end_offset is None else [log_end_offset], np.int64)
+
+    steps = np.full(len(alone) + len(held_back_rows) + len(end), -1, LSO_STEP)
+    steps["offset"] = np.concatenate((_opened_at(opening), closing["marker_offset"] + 1, end))
+    steps["at"] = np.concatenate((opening["start"], closing["end"], np.full(len(end), end_time)))
+    steps["event"] = np.concatenate((np.full(len(alone), OPEN), closing["marker"], np.full(len(end), END)))
+    steps = take_rows(steps, stable_order(steps["offset"]))
+
+    held_back, holder = open_.holder_at(steps["offset"])
+    holders = take_rows(open_.log_transactions, holder)
+    steps["last_stable_offset"] = steps["offset"]
+    steps["last_stable_offset"][held_back] = holders["first_offset"]
+    steps["holder_producer_id"][held_back] = holders["producer_id"]
+    steps["holder_first_offset"][held_back] = holders["first_offset"]
+    steps["holder_producer_epoch"][held_back] = holders["first_epoch"]  # a lost marker lets it go on with other ones
+    steps["open_count"] = open_.count_at(steps["offset"])
+    return steps
+
+
+def lso_table(
+    steps: Array,
+    *,
+    topic: str | pa.Array | None,
+    partition: int | pa.Array | None,
+    broker_id: int | pa.Array | None = None,
+) -> pa.Table:
+    """Steps from `lso_steps` as an Arrow table with exactly the columns of ``schema.LSO_TIMELINE``.
+
+    Parameters
+    ----------
+    steps
+        From `lso_steps`.
+    topic, partition, broker_id
+        Where they come from: one value for every row, or an Arrow array of one for each.
+    """
+    columns = {name: numbers(steps[name]) for name in LSO_STEP.names or ()}
+    log_columns = {"topic": topic, "partition": partition, "broker_id": broker_id}
+    from_steps = {"at": times(steps["at"]), "event": labels(steps["event"], EVENTS)}
+    return arrow_table(LSO_TIMELINE, columns | log_columns | from_steps, rows=len(steps))
+
+
+def aborted(log_transactions: LogTransactions) -> Array:
+    """The aborted transactions as the broker writes them into the ``.txnindex``, in the order of their markers.
+
+    Those without data are not there: no consumer needs to skip anything of them.
+
+    Parameters
+    ----------
+    transactions
+        Every transaction of one partition, from `log_transactions.finish`.
+
+    Returns
+    -------
+    numpy.ndarray
+        Structured array of `ABORTED_TXN`: ``last_offset`` is that of the marker, and ``last_stable_offset`` the LSO
+        right after it (``ProducerStateManager.lastStableOffset``).
+    """
+    found = take_rows(log_transactions, np.flatnonzero(log_transactions["outcome"] == ABORT))
+    rows = np.zeros(len(found), ABORTED_TXN)
+    rows["producer_id"], rows["first_offset"] = found["producer_id"], found["first_offset"]
+    rows["last_offset"] = found["marker_offset"]
+    rows["last_stable_offset"] = _OpenSpans.of(log_transactions).lso_at(rows["last_offset"] + 1)
+    return take_rows(rows, stable_order(rows["last_offset"]))
+
+
+def aborted_table(rows: Array, *, topic: str | None, partition: int | None, broker_id: int | None = None) -> pa.Table:
+    """Rows from `aborted` as an Arrow table with exactly the columns of ``schema.ABORTED``."""
+    columns = {name: numbers(rows[name]) for name in ABORTED_TXN.names or ()}
+    log_columns = {"topic": topic, "partition": partition, "broker_id": broker_id}
+    return arrow_table(ABORTED, columns | log_columns, rows=len(rows))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _OpenSpans:
+    """Transactions with data by first offset: which are open at an offset, and which of them is the lowest."""
+
+    log_transactions: LogTransactions
+    first: Array
+    end: Array  # marker offset, or NEVER
+    ends_by: Array  # highest end so far: all up to here are closed after it
+
+    @staticmethod
+    def of(log_transactions: LogTransactions) -> _OpenSpans:
+        end = np.where(log_transactions["marker_offset"] < 0, NEVER, log_transactions["marker_offset"])
+        sound = (log_transactions["first_offset"] >= 0) & (
+            end >= log_transactions["first_offset"]
+        )  # a damaged offset may be any number
+        log_transactions = take_rows(log_transactions, np.flatnonzero(sound))
+        order = stable_order(log_transactions["first_offset"])
+        log_transactions, end = take_rows(log_transactions, order), end[sound][order]
+        return _OpenSpans(
+            log_transactions=log_transactions,
+            first=log_transactions["first_offset"],
+            end=end,
+            ends_by=np.maximum.accumulate(end),
+        )
+
+    def holder_at(self, log_end: Array) -> tuple[Array, Array]:
+        """Which of these log ends have an open transaction before them, and the index of the lowest one at each."""
+        lowest: Array = np.searchsorted(self.ends_by, log_end)  # the first that ends at or after it
+        held_back = np.flatnonzero(lowest < np.searchsorted(self.first, log_end))
+        return held_back, lowest[held_back]
+
+    def lso_at(self, log_end: Array) -> Array:
+        """LSO of a log that ends at each of these offsets."""
+        held_back, holder = self.holder_at(log_end)
+        lso = log_end.copy()
+        lso[held_back] = self.first[holder]
+        return lso
+
+    def count_at(self, log_end: Array) -> Array:
+        """Number of open transactions of a log that ends at each of these offsets."""
+        return np.searchsorted(self.first, log_end) - np.searchsorted(np.sort(self.end), log_end)
+
+
+def _within(offsets: Array, start: int | None, stop: int | None) -> Array:
+    low, high = -1 if start is None else start, NEVER if stop is None else stop
+    return (offsets >= low) & (offsets < high)
+
+
+def _opened_at(log_transactions: LogTransactions) -> Array:
+    """Log end offset right after the first batch; a batch that was not read has one record at least."""
+    return np.where(
+        log_transactions["first_batch_end"] < 0,
+        log_transactions["first_offset"] + 1,
+        log_transactions["first_batch_end"],
+    )

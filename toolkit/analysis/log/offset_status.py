@@ -1,0 +1,256 @@
+"""What each offset of a partition holds, and so which consumers are given it.
+
+Below the LSO the broker's transaction index decides, as it does for consumers (``Fetcher`` with read_committed is sent
+`aborted_transactions` and drops what they name): compaction may have taken a marker, and the batch then still counts.
+From the LSO on the next marker of the producer decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from toolkit.analysis.log.log_transactions import markers
+from toolkit.formats.log.batches import CONTROL, TRANSACTIONAL
+from toolkit.formats.log.headers import ABORT, COMMIT, UNREAD_MARKER, Array, Headers, concatenate
+
+__all__ = [
+    "BEYOND_LSO",
+    "COMMITTED_RECORDS",
+    "RECORDS",
+    "STATUSES",
+    "AbortedRange",
+    "LogSlice",
+    "StatusRange",
+    "batch_statuses",
+    "status_ranges",
+]
+
+STATUSES = (
+    "non_transactional",  # a record that is part of no transaction
+    "committed",  # a record of a committed transaction
+    "aborted",  # a record of an aborted transaction
+    "open",  # a record of a transaction that has no marker below the high watermark
+    "marker",  # a COMMIT or ABORT marker
+    "control",  # another control record
+    "compacted",  # taken by the log cleaner
+    "deleted",  # before the log start offset: by retention or DeleteRecords
+    "truncated",  # written by an old leader, and cut off by a newer one
+    "beyond_high_watermark",  # not replicated yet
+    "beyond_log_end",  # not written
+    "unexplained",  # missing, and nothing here tells why
+)
+"""What an offset holds."""
+
+COMMITTED_RECORDS = frozenset({"non_transactional", "committed"})
+"""Statuses of what read_committed consumers are given, once the LSO has passed it."""
+
+RECORDS = COMMITTED_RECORDS | {"aborted", "open"}
+"""Statuses of what read_uncommitted consumers are given."""
+
+BEYOND_LSO = "beyond_lso"
+"""A record that is part of no open transaction, and that read_committed is not given before the LSO passes it."""
+
+NON_TRANSACTIONAL, COMMITTED, ABORTED, OPEN, MARKER, CONTROL_RECORD, COMPACTED = range(7)
+UNKNOWN = -1
+NO_END = np.iinfo(np.int64).max
+
+
+class AbortedRange(NamedTuple):
+    """An aborted transaction by the broker's index: its producer, first offset, and its marker's if that is told."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int | None = None
+
+
+class StatusRange(NamedTuple):
+    """Consecutive offsets of one status; null where that is not known."""
+
+    first: int
+    last: int
+    status: str | None
+
+
+@dataclass(kw_only=True, eq=False)
+class LogSlice:
+    """Batches of one partition that follow each other, and what is known of them.
+
+    Parameters
+    ----------
+    headers
+        Structured arrays of `headers.HEADER`, in the order of the log.
+    record_offsets
+        Offsets of the records that a batch still has, by its base offset: of batches that compaction took some of.
+    aborted
+        Aborted transactions that touch it.
+    is_index_complete
+        Whether those are all that have data below the LSO.
+    errors
+        What could not be read.
+    """
+
+    headers: list[Headers] = field(default_factory=list)
+    record_offsets: dict[int, Sequence[int]] = field(default_factory=dict)
+    aborted: set[AbortedRange] = field(default_factory=set)
+    is_index_complete: bool = True
+    errors: list[str] = field(default_factory=list)
+
+    @property
+    def batches(self) -> Headers:
+        """All headers in one array."""
+        return concatenate(self.headers)
+
+
+def batch_statuses(
+    batches: Headers,
+    log: LogSlice,
+    *,
+    last_stable_offset: int,
+    opened: Mapping[int, int],
+    reaches_end: bool,
+) -> Array:
+    """Index in `STATUSES` of each batch; -1 where the marker that decides was not read.
+
+    Parameters
+    ----------
+    batches
+        Headers of `log`, in one array.
+    log
+        What was read.
+    last_stable_offset
+        LSO of the partition.
+    opened
+        Start offset of the open transactions, by producer id, as far as it is known.
+    reaches_end
+        Whether `batches` go up to the high watermark, so that a transaction without a marker in them is open.
+    """
+    statuses = np.full(len(batches), NON_TRANSACTIONAL, np.int8)
+    attributes, ends = batches["attributes"], markers(batches)
+    statuses[(attributes & CONTROL) != 0] = CONTROL_RECORD
+    statuses[ends] = MARKER
+    data = (attributes & (CONTROL | TRANSACTIONAL)) == TRANSACTIONAL
+    aborted: dict[int, list[AbortedRange]] = {}
+    for each in log.aborted:
+        aborted.setdefault(each.producer_id, []).append(each)
+    for producer_id in np.unique(batches["producer_id"][data]).tolist():
+        own = np.flatnonzero((batches["producer_id"] == producer_id) & (data | ends))
+        is_marker = ends[own]
+        statuses[own[~is_marker]] = _of_producer(
+            batches["base_offset"][own[~is_marker]],
+            batches[own[is_marker]],
+            aborted.get(producer_id, ()),
+            lso=last_stable_offset,
+            is_index_complete=log.is_index_complete,
+            opened_at=opened.get(producer_id),
+            reaches_end=reaches_end,
+        )
+    statuses[batches["record_count"] == 0] = COMPACTED  # the cleaner leaves the header of a producer's last batch
+    return statuses
+
+
+def _of_producer(
+    base: Array,
+    ends: Headers,
+    aborted: Collection[AbortedRange],
+    *,
+    lso: int,
+    is_index_complete: bool,
+    opened_at: int | None,
+    reaches_end: bool,
+) -> Array:
+    """The same of one producer's batches of transactions, by their base offsets and the headers of its markers."""
+    offsets, types = ends["base_offset"], ends["marker"]
+    following = np.searchsorted(offsets, base)
+    is_last = following == len(offsets)
+    marker = np.append(types, UNREAD_MARKER)[following]
+    by_marker = np.select([is_last, marker == COMMIT, marker == ABORT], [UNKNOWN, COMMITTED, ABORTED], UNKNOWN)
+    is_open = reaches_end | (base >= (NO_END if opened_at is None else opened_at))
+    by_marker[is_last & is_open] = OPEN
+    below = base < lso
+    statuses = np.where(below & (is_index_complete | (by_marker == OPEN)), COMMITTED, by_marker)
+    for first, last in _intervals(aborted, offsets[types == ABORT]):
+        if not is_index_complete:  # what lies before it ended with a marker that compaction took
+            statuses[below & (np.append(offsets, NO_END)[following] == last)] = COMMITTED
+        statuses[(base >= first) & (base <= last)] = ABORTED
+    return statuses
+
+
+def _intervals(aborted: Collection[AbortedRange], aborts: Array) -> Iterator[tuple[int, int]]:
+    """First offset and marker of each aborted transaction; no end where its marker was not read."""
+    for each in sorted(aborted, key=lambda one: one.first_offset):
+        if each.last_offset is not None:
+            yield each.first_offset, each.last_offset
+        else:
+            behind = aborts[aborts >= each.first_offset]
+            yield each.first_offset, int(behind[0]) if len(behind) else int(NO_END)
+
+
+def status_ranges(
+    log: LogSlice,
+    *,
+    start: int,
+    stop: int,
+    last_stable_offset: int,
+    opened: Mapping[int, int],
+    reaches_end: bool,
+    is_compacted: bool | None,
+) -> list[StatusRange]:
+    """The status of every offset of ``start <= offset < stop``, which lie between log start and high watermark.
+
+    Parameters
+    ----------
+    log
+        The batches that hold those offsets, and whatever follows that decides them.
+    start, stop
+        The offsets.
+    last_stable_offset, opened, reaches_end
+        As for `batch_statuses`.
+    is_compacted
+        Whether the log cleaner may have been there; a hole between batches is then its work, otherwise `unexplained`;
+        null where that is not known.
+    """
+    batches = log.batches
+    statuses = batch_statuses(
+        batches, log, last_stable_offset=last_stable_offset, opened=opened, reaches_end=reaches_end
+    )
+    inside = (batches["last_offset"] >= start) & (batches["base_offset"] < stop)
+    hole = None if log.errors or is_compacted is None else "compacted" if is_compacted else "unexplained"
+    found: list[StatusRange] = []
+    at = start
+    for header, status in zip(batches[inside], statuses[inside].tolist(), strict=True):
+        base, last = max(int(header["base_offset"]), at), min(int(header["last_offset"]), stop - 1)
+        if at < base:
+            found.append(StatusRange(at, base - 1, hole))
+        name = None if status == UNKNOWN else STATUSES[status]
+        found += _of_batch(base, last, name, log.record_offsets.get(int(header["base_offset"])))
+        at = last + 1
+    if at < stop:
+        found.append(StatusRange(at, stop - 1, hole))
+    return _joined(found)
+
+
+def _of_batch(base: int, last: int, status: str | None, records: Sequence[int] | None) -> Iterator[StatusRange]:
+    """The offsets of a batch: those of its records, and those that compaction took."""
+    at = base
+    for offset in () if records is None else records:
+        if base <= offset <= last:
+            if at < offset:
+                yield StatusRange(at, offset - 1, "compacted")
+            yield StatusRange(offset, offset, status)
+            at = offset + 1
+    if at <= last:
+        yield StatusRange(at, last, status if records is None else "compacted")
+
+
+def _joined(ranges: Sequence[StatusRange]) -> list[StatusRange]:
+    joined: list[StatusRange] = []
+    for each in ranges:
+        if joined and joined[-1].status == each.status and joined[-1].last + 1 == each.first:
+            joined[-1] = joined[-1]._replace(last=each.last)
+        else:
+            joined.append(each)
+    return joined

@@ -1,0 +1,109 @@
+"""Sentences about an offset: why a consumer is given it or not."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+from toolkit.schema import Row
+
+__all__ = ["missing_reason", "visibility_reason"]
+
+READ_COMMITTED = "read_committed"
+
+MISSING = {
+    "non_transactional": "Records outside transactions; consumers are given them.",
+    "committed": "Records of committed transactions; consumers are given them.",
+    "aborted": "Records of aborted transactions: read_committed consumers are never given them.",
+    "open": "Records of transactions that have not ended: read_committed consumers wait for their markers.",
+    "beyond_lso": "Records beyond the LSO {last_stable_offset}: read_committed consumers are given them once the "
+    "transaction that holds it ends.",
+    "marker": "Transaction markers: consumers pass over them.",
+    "control": "Control records: consumers pass over them.",
+    "compacted": "Taken by the log cleaner: a newer record has the key, or the transaction was aborted.",
+    "deleted": "Before the log start offset {log_start_offset}: deleted by retention or DeleteRecords.",
+    "truncated": "Beyond the log end {log_end_offset}: an old leader wrote them, and a newer one cut them off.",
+    "beyond_high_watermark": "Beyond the high watermark {high_watermark}: not replicated to all in-sync replicas yet.",
+    "beyond_log_end": "Beyond the log end {log_end_offset}: not written, or cut off by a new leader.",
+    "unexplained": "Missing from the log of a topic that is not compacted, and nothing here tells why.",
+}
+UNKNOWN = "Not known: what decides it could not be read."
+
+
+def missing_reason(status: str | None, partition: Row) -> str:
+    """Why offsets of a status are missing.
+
+    Parameters
+    ----------
+    status
+        One of `offset_status.STATUSES`, or `offset_status.BEYOND_LSO`; null where not known.
+    partition
+        The partition's row of ``schema.PARTITIONS``.
+    """
+    return UNKNOWN if status is None else MISSING[status].format_map(partition)
+
+
+def visibility_reason(row: Row) -> str:
+    """What an offset holds and who is given it.
+
+    Parameters
+    ----------
+    row
+        Row of ``schema.OFFSET_VISIBILITY`` but for `reason`.
+    """
+    match row["status"]:
+        case None:
+            return UNKNOWN
+        case "non_transactional":
+            return f"A record outside transactions. {_seen(row)}"
+        case "committed":
+            return f"A record of the committed transaction of {_owner(row)}{_ended(row)}. {_seen(row)}"
+        case "aborted":
+            aborted = f"A record of the aborted transaction of {_owner(row)}{_ended(row)}."
+            return f"{aborted} read_committed consumers are never given it, read_uncommitted ones are."
+        case "open":
+            return f"A record of an open transaction of {_owner(row)}{_begun(row)}. {_waits(row)}"
+        case "marker":
+            kind = "ABORT" if row["outcome"] == "abort" else "COMMIT" if row["outcome"] == "commit" else "transaction"
+            return (
+                f"The {kind} marker of {_owner(row)}{_begun(row)}. No consumer is given it: its offset is passed over."
+            )
+    return MISSING[row["status"]].format_map(row)
+
+
+def _seen(row: Row) -> str:
+    """Since when the LSO has passed it, or what it waits for."""
+    if not row[READ_COMMITTED]:
+        return _waits(row)
+    since = f" since {_time(row['visible_at'])}" if row["visible_at"] else ""
+    return f"read_committed consumers are given it{since}: the LSO is {row['last_stable_offset']}."
+
+
+def _waits(row: Row) -> str:
+    lso, holder = row["last_stable_offset"], row["holder_producer_id"]
+    if holder is None:
+        held = "and nothing is open, so it waits for replication"
+    else:
+        held = f"held by the transaction of producer {holder} that began at {row['holder_first_offset']}"
+    ask = f"See kafka-txn diagnose --topic {row['topic']} --partition {row['partition']}."
+    return f"read_committed consumers are not given it yet: the LSO is {lso}, {held}. {ask}"
+
+
+def _owner(row: Row) -> str:
+    producer = f"producer {row['producer_id']}, epoch {row['producer_epoch']}"
+    if row["transactional_id"] is None:
+        return f"{producer} (transactional id not known)"
+    return f"{row['transactional_id']!r} ({producer})"
+
+
+def _ended(row: Row) -> str:
+    if row["marker_offset"] is None:
+        return ", whose marker was not found"
+    return f", ended by the marker at {row['marker_offset']}, {_time(row['marker_time'])}"
+
+
+def _begun(row: Row) -> str:
+    return "" if row["first_offset"] is None else f", which began at {row['first_offset']}"
+
+
+def _time(time: dt.datetime) -> str:
+    return f"{time:%Y-%m-%d %H:%M:%S} UTC"

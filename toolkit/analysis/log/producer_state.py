@@ -1,0 +1,223 @@
+"""Producer state of a partition replayed from its batches, in pieces that merge: what the broker itself remembers.
+
+The rules are those of ``ProducerStateEntry`` and ``ProducerAppendInfo``, the same from Kafka 3.5 to 4.3. A batch or
+marker of another epoch wipes the sequence numbers, a marker sets the time as data does, and idempotent producers
+without transactions are there too. A broker forgets producers after ``producer.id.expiration.ms`` without a batch or
+marker: which of them it still has is for the caller to say, by ``last_timestamp``.
+
+Where compaction took a producer's last batch, the cleaner leaves an empty one, and of a marker its epoch and time but
+not its coordinator epoch.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from toolkit.analysis.log.log_transactions import last_sequences, markers
+from toolkit.analysis.log.stable_sort import run_starts, stable_order, take_rows
+from toolkit.formats.files.snapshot_files import SnapshotEntry
+from toolkit.formats.log.batches import CONTROL, TRANSACTIONAL
+from toolkit.formats.log.headers import Array, Headers
+from toolkit.schema import Row, utc
+
+__all__ = ["NOTHING", "PRODUCER", "ProducerReplay", "join", "producer_rows", "replay", "resume"]
+
+PRODUCER = np.dtype(
+    [
+        ("producer_id", "i8"),
+        ("last_timestamp", "i8"),  # ms
+        ("last_offset", "i8"),  # of the last data batch, while its epoch is the last one
+        ("current_txn_start_offset", "i8"),
+        ("last_sequence", "i4"),
+        ("offset_delta", "i4"),  # last_offset less the first offset of that batch
+        ("coordinator_epoch", "i4"),
+        ("producer_epoch", "i2"),
+        ("first_epoch", "i2"),  # the rest is what a merge needs: of the first batch
+        ("epoch_changed", "?"),
+        ("has_data", "?"),
+        ("has_marker", "?"),
+    ]
+)
+"""One row per producer, as `schema.PRODUCERS`; -1 is unknown, or none."""
+
+NO_PRODUCERS: Array = np.zeros(0, PRODUCER)
+NO_DATA = {"last_sequence": -1, "last_offset": -1, "offset_delta": 0}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ProducerReplay:
+    """What a stretch of one partition's log makes of the producer state.
+
+    Replays are a monoid: ``left + right`` is associative, and `NOTHING` changes nothing.
+
+    Parameters
+    ----------
+    producers
+        Structured array of `PRODUCER`, sorted by producer id.
+    """
+
+    producers: Array = field(default_factory=lambda: NO_PRODUCERS)
+
+    def __add__(self, right: ProducerReplay) -> ProducerReplay:
+        """The replay of both stretches, `right` directly after this one."""
+        return join(self, right)
+
+
+NOTHING = ProducerReplay()
+"""The replay of no batches."""
+
+
+def replay(headers: Headers) -> ProducerReplay:
+    """The replay of some batches of one partition.
+
+    Parameters
+    ----------
+    headers
+        Structured array of `toolkit.formats.log.headers.HEADER` in the order of the log.
+    """
+    ends, data = markers(headers), (headers["attributes"] & CONTROL) == 0
+    cleaned = ~data & (headers["record_count"] == 0)
+    producers = headers["producer_id"].copy()  # side by side, which the sort below is glad of
+    rows = np.flatnonzero((ends | data | cleaned) & (producers >= 0))
+    if rows.size == 0:
+        return NOTHING
+    rows = rows[stable_order(producers[rows])]
+    data, ends, epochs = data[rows], ends[rows], headers["producer_epoch"][rows]
+    opens = data & ((headers["attributes"][rows] & TRANSACTIONAL) != 0)
+    found = _DecidingRows.of(producers[rows], data=data, ends=ends, opens=opens, new_epoch=epochs[1:] != epochs[:-1])
+
+    states = np.full(len(found.first), -1, PRODUCER)
+    newest = take_rows(headers, rows[found.last])
+    states["producer_id"], states["producer_epoch"] = newest["producer_id"], newest["producer_epoch"]
+    states["last_timestamp"] = newest["max_timestamp"]
+    states["first_epoch"] = epochs[found.first]
+    states["epoch_changed"] = found.last_change > found.first
+    states["has_data"], states["has_marker"] = found.data_counts, found.last_marker >= 0
+
+    states["offset_delta"] = 0
+    last_data = take_rows(headers, rows[found.last_data[found.data_counts]])
+    states["last_sequence"][found.data_counts] = last_sequences(last_data)
+    states["last_offset"][found.data_counts] = last_data["last_offset"]
+    states["offset_delta"][found.data_counts] = last_data["last_offset"] - last_data["base_offset"]
+    ended, opened = found.last_marker >= 0, found.opening >= 0
+    states["coordinator_epoch"][ended] = headers["coordinator_epoch"][rows[found.last_marker[ended]]]
+    states["current_txn_start_offset"][opened] = headers["base_offset"][rows[found.opening[opened]]]
+    return ProducerReplay(states)
+
+
+def join(*replays: ProducerReplay) -> ProducerReplay:
+    """The replay of consecutive stretches, in the order of the log; many at once cost one sort."""
+    parts = [each.producers for each in replays if each.producers.size]
+    if len(parts) < 2:
+        return ProducerReplay(parts[0]) if parts else NOTHING
+    states = np.concatenate(parts)
+    states = take_rows(states, stable_order(states["producer_id"]))
+    found = _DecidingRows.of(
+        states["producer_id"],
+        data=states["has_data"],
+        ends=states["has_marker"],
+        opens=states["current_txn_start_offset"] >= 0,
+        new_epoch=states["first_epoch"][1:] != states["producer_epoch"][:-1],
+        changed=states["epoch_changed"],
+    )
+    joined = take_rows(states, found.last)
+    joined["first_epoch"] = states["first_epoch"][found.first]
+    joined["epoch_changed"] = (found.last_change > found.first) | states["epoch_changed"][found.first]
+    joined["has_data"], joined["has_marker"] = found.data_counts, found.last_marker >= 0
+    for name, none in NO_DATA.items():
+        joined[name] = np.where(found.data_counts, states[name][found.last_data], none)
+    joined["coordinator_epoch"] = np.where(found.last_marker >= 0, states["coordinator_epoch"][found.last_marker], -1)
+    start = states["current_txn_start_offset"][found.opening]
+    joined["current_txn_start_offset"] = np.where(found.opening >= 0, start, -1)
+    return ProducerReplay(joined)
+
+
+def resume(entries: Iterable[SnapshotEntry]) -> ProducerReplay:
+    """The replay of all that came before a ``.snapshot``, to be joined to the left of what came after it."""
+    entries = sorted(entries, key=lambda entry: entry.producer_id)
+    states = np.full(len(entries), -1, PRODUCER)
+    for name in ("producer_id", "producer_epoch", "last_timestamp", "coordinator_epoch", *NO_DATA):
+        states[name] = _numbers(entries, name)
+    states["current_txn_start_offset"] = _numbers(entries, "current_txn_first_offset")
+    states["first_epoch"] = states["producer_epoch"]
+    states["epoch_changed"] = False
+    states["has_data"] = states["last_offset"] >= 0
+    states["has_marker"] = True  # nothing from before it goes on
+    return ProducerReplay(states)
+
+
+def producer_rows(
+    replayed: ProducerReplay,
+    *,
+    topic: str | None,
+    partition: int | None,
+    broker_id: int | None = None,
+    observed_at: dt.datetime,
+) -> list[Row]:
+    """Rows of ``schema.PRODUCERS``, in their order.
+
+    Parameters
+    ----------
+    replayed
+        The merged replay.
+    topic, partition, broker_id
+        Where the batches come from.
+    observed_at
+        When they were read.
+    """
+    log_columns = {"topic": topic, "partition": partition, "broker_id": broker_id}
+    known = ("producer_id", "producer_epoch", "last_sequence", "coordinator_epoch", "current_txn_start_offset")
+    columns = [replayed.producers[name].tolist() for name in known]
+    return [
+        log_columns
+        | {name: value if value >= 0 else None for name, value in zip(known, values, strict=True)}
+        | {"last_timestamp": utc(last), "observed_at": observed_at, "error": None}
+        for *values, last in zip(*columns, replayed.producers["last_timestamp"].tolist(), strict=True)
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _DecidingRows:
+    """What decides a producer's state, among its rows; indices into rows sorted by producer, -1 where there is none."""
+
+    first: Array
+    last: Array
+    last_data: Array
+    last_marker: Array
+    last_change: Array  # of epoch: against the row before, or within the row
+    opening: Array  # first data of the open transaction
+    data_counts: Array  # whether no change of epoch followed the last data
+
+    @staticmethod
+    def of(
+        producers: Array, *, data: Array, ends: Array, opens: Array, new_epoch: Array, changed: Array | bool = False
+    ) -> _DecidingRows:
+        index = np.arange(len(producers))
+        other = producers[1:] != producers[:-1]
+        first = run_starts(changes=other)
+
+        def last_of(which: Array) -> Array:
+            return np.maximum.reduceat(np.where(which, index, -1), first)
+
+        entered = np.concatenate(([False], new_epoch & ~other))
+        last_data, last_marker, last_change = last_of(data), last_of(ends), last_of(entered | changed)
+        since = np.repeat(np.maximum(last_marker, first), np.diff(np.append(first, len(producers))))
+        opening = np.minimum.reduceat(np.where(opens & (index >= since), index, len(producers)), first)
+        return _DecidingRows(
+            first=first,
+            last=np.append(first[1:], len(producers)) - 1,
+            last_data=last_data,
+            last_marker=last_marker,
+            last_change=last_change,
+            opening=np.where(opening < len(producers), opening, -1),
+            data_counts=(last_data >= 0) & (last_change <= last_data),
+        )
+
+
+def _numbers(entries: Iterable[SnapshotEntry], name: str) -> list[int]:
+    values = (getattr(entry, name) for entry in entries)
+    return [-1 if value is None else value for value in values]

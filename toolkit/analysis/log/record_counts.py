@@ -1,0 +1,47 @@
+"""Data records and bytes of a stretch of a log, counted from the headers of its batches.
+
+Counts of parts of a log add up: a part has the batches that it has, whatever the cuts.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from toolkit.formats.log.batches import CONTROL
+from toolkit.formats.log.headers import Array, Headers
+
+__all__ = ["amounts", "records_inside"]
+
+
+def amounts(headers: Headers, first: int, stop: int) -> tuple[int, int]:
+    """Data records and bytes of the batches that hold an offset of ``first <= offset < stop``.
+
+    Parameters
+    ----------
+    headers
+        Structured array of `toolkit.formats.log.headers.HEADER`, of one log.
+    first, stop
+        Offsets. Of a batch that begins before `first`, the records from there on count at most.
+
+    Returns
+    -------
+    tuple of int
+        Records, without those of control batches; and bytes of whole batches, control batches included.
+    """
+    in_range = headers[(headers["last_offset"] >= first) & (headers["base_offset"] < stop)]
+    records = records_inside(
+        first,
+        base_offset=in_range["base_offset"],
+        last_offset=in_range["last_offset"],
+        record_count=in_range["record_count"],
+        is_control=in_range["attributes"] & CONTROL != 0,
+    )
+    return int(records.sum()), int(in_range["size"].sum())
+
+
+def records_inside(
+    first: int | Array, *, base_offset: Array, last_offset: Array, record_count: Array, is_control: Array
+) -> Array:
+    """How many data records of each batch lie at `first` or behind it; fewer than its offsets after compaction."""
+    left = last_offset - np.maximum(base_offset, first) + 1
+    return np.where(is_control, 0, np.minimum(record_count, left))

@@ -1,0 +1,345 @@
+"""What is remembered of one log between two reads: open transactions, who held the LSO, counts.
+
+A log is added section by section, in its order. Whatever the cuts, and however long ago the section before was added,
+the transactions, steps of the LSO and holds of the LSO are those of a single read: a section only needs what is still
+open where it begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from toolkit.analysis.history.lso_holds import (
+    candidates,
+    without_short_holds,
+)
+from toolkit.analysis.log.log_transactions import (
+    EMPTY,
+    LOG_TRANSACTION,
+    OPEN,
+    LogTransactions,
+    PartialTransactions,
+    log_transaction_table,
+    merge,
+)
+from toolkit.analysis.log.lso_timeline import lso_steps
+from toolkit.analysis.log.stable_sort import take_rows
+from toolkit.errors import UsageError
+from toolkit.formats.columns import from_ipc, integers, to_ipc
+from toolkit.formats.log.headers import Array
+from toolkit.schema import Row
+from toolkit.schema.derived import LOG_TRANSACTION_COLUMNS, LSO_HOLDS
+
+__all__ = ["COUNTED", "LogSection", "LogState", "SectionRows"]
+
+COUNTED = np.dtype([("offset", "i8"), ("records", "i8"), ("bytes", "i8")])
+"""Data records and bytes of a section before one of its batches."""
+
+NEVER = np.iinfo(np.int64).max
+NO_HOLDS: pa.Table = LSO_HOLDS.arrow_schema.empty_table()
+FORM = pa.schema(
+    [
+        ("version", pa.int32()),
+        ("log_end_offset", pa.int64()),
+        ("steps_from", pa.int64()),
+        ("end_time", pa.int64()),
+        ("leader_epoch", pa.int32()),
+        ("is_damaged", pa.bool_()),
+        ("is_settled", pa.bool_()),
+        ("edges", pa.binary()),
+        ("files", pa.list_(pa.string())),
+        ("records", pa.int64()),
+        ("bytes", pa.int64()),
+        ("before", pa.binary()),
+        ("holds", pa.binary()),
+    ]
+)
+VERSION = 1  # changes with the form, `LOG_TRANSACTION`, `COUNTED` and `LSO_HOLDS`
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LogSection:
+    """Consecutive batches of a log, folded.
+
+    Parameters
+    ----------
+    closed
+        Transactions that begin and end in it; ``file`` is an index in `files`.
+    edges
+        What may continue on either side, as in `toolkit.analysis.log.log_transactions.PartialTransactions`.
+    is_settled
+        Whether it begins the log, and what was open before it is among `edges`.
+    files
+        Where its batches were read from.
+    counts
+        Array of `COUNTED`, by offset: at the first batch and at the marker of each transaction.
+    records, bytes
+        Of all its batches.
+    log_end_offset, end_time, leader_epoch
+        Of its last batch; null where it has none.
+    """
+
+    closed: LogTransactions
+    edges: LogTransactions
+    is_settled: bool = False
+    files: tuple[str | None, ...] = (None,)
+    counts: Array = field(default_factory=lambda: np.empty(0, COUNTED))
+    records: int = 0
+    bytes: int = 0
+    log_end_offset: int | None = None
+    end_time: int | None = None
+    leader_epoch: int | None = None
+
+
+class SectionRows(NamedTuple):
+    """Rows of ``schema.LOG_TRANSACTIONS``, and an array of `toolkit.analysis.log.lso_timeline.LSO_STEP`."""
+
+    log_transactions: pa.Table
+    steps: Array
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class LogState:
+    """One log as far as it was read.
+
+    Parameters
+    ----------
+    topic, partition, broker_id
+        Whose log it is.
+    min_held_ms
+        Holds of the LSO that were shorter are forgotten when they end.
+
+    Attributes
+    ----------
+    log_end_offset
+        Offset after the last batch; null before the first section.
+    end_time
+        Time of that batch in ms; -1 if not known.
+    leader_epoch
+        The highest of its batches; -1 if not known.
+    is_damaged
+        Whether something of it could not be read, a torn end apart.
+    """
+
+    topic: str | None
+    partition: int | None
+    broker_id: int | None
+    min_held_ms: int = 0
+    log_end_offset: int | None = None
+    end_time: int = -1
+    leader_epoch: int = -1
+    is_damaged: bool = False
+    _steps_from: int | None = None  # steps of the LSO before it were told by an earlier read
+    _partial: PartialTransactions = EMPTY
+    _files: dict[str | None, int] = field(default_factory=dict)
+    _records: int = 0
+    _bytes: int = 0
+    _before: dict[int, tuple[int, int]] = field(default_factory=dict)  # records and bytes before what is open
+    _open_holds: dict[tuple[int, int], Row] = field(
+        default_factory=dict
+    )  # candidates that are open, by producer and offset
+    _holds: list[pa.Table] = field(default_factory=list)  # those that have ended, and markers
+
+    def add(self, section: LogSection) -> SectionRows:
+        """Add what follows; the rows are those that later sections do not change."""
+        start = self.log_end_offset
+        edges = self._renumbered(section.edges, section.files)
+        merged = merge(self._partial, PartialTransactions(edges=edges, settled=section.is_settled))
+        closed, self._partial = merged.take_closed()
+        # What ended and may have begun before the log stays an edge: it shows that its producer is not new.
+        edges = self._partial.edges
+        first_ends = edges[edges["marker_offset"] >= (0 if start is None else start)]
+        ended = np.concatenate((self._renumbered(section.closed, section.files), closed, first_ends))
+        touching = np.concatenate((ended, self._open))
+        table = self._table(touching)
+        self._add_holds(table, len(ended), start=start or 0, counts=section.counts)
+        steps = lso_steps(touching, log_end_offset=None, start=self._steps_from if start is None else start)
+        self._records += section.records
+        self._bytes += section.bytes
+        if section.log_end_offset is not None:
+            self.log_end_offset = max(section.log_end_offset, self.log_end_offset or 0)
+            self.end_time = -1 if section.end_time is None else section.end_time
+            self.leader_epoch = max(self.leader_epoch, -1 if section.leader_epoch is None else section.leader_epoch)
+        elif start is None and len(touching):
+            self._steps_from = int(touching["first_offset"].max()) + 1
+        return SectionRows(table.slice(0, len(ended)), steps)
+
+    def open_rows(self) -> SectionRows:
+        """What is open where the log ends, and the LSO there."""
+        end = self.log_end_offset
+        steps = lso_steps(self._open, log_end_offset=end, end_time=self.end_time, start=NEVER if end is None else end)
+        return SectionRows(self._table(self._open), steps)
+
+    @property
+    def is_held(self) -> bool:
+        """Whether `holds` has a row."""
+        return bool(self._settled().num_rows)
+
+    def lso_holds(self) -> pa.Table:
+        """Who held the LSO or still does, with what waited behind: rows of `lso_holds.LSO_HOLDS`."""
+        rows = []
+        for row in self._settled().to_pylist():
+            if row["marker_offset"] is None:
+                row["log_end_offset"] = self.log_end_offset
+                before = None if row["truncated"] else self._before.get(row["first_offset"])
+                if before is not None:
+                    row["records_held"], row["bytes_held"] = self._records - before[0], self._bytes - before[1]
+            rows.append(row)
+        return pa.Table.from_pylist(rows, schema=LSO_HOLDS.arrow_schema)
+
+    def lose(self) -> pa.Table:
+        """Give up what is open, for its end was deleted unread: its rows as they are. What comes next begins a log."""
+        rows = self._table(self._open)
+        self._restart(self.log_end_offset)
+        return rows
+
+    def truncate(self, offset: int) -> None:
+        """Forget what is open, and who held the LSO from an offset on: it is read again, from the log's beginning."""
+        self._restart(offset)
+        self.is_damaged = False
+        self._holds = [each.filter(pc.less(each["marker_offset"], offset)) for each in self._holds]
+
+    def to_bytes(self) -> bytes:
+        """All that it takes to go on."""
+        used, codes = np.unique(self._partial.edges["file"], return_inverse=True)
+        edges = self._partial.edges.copy()
+        edges["file"] = codes.reshape(-1)
+        names = list(self._files)
+        marks = pa.concat_tables([NO_HOLDS, *self._holds])
+        marks = marks.filter(pc.is_null(marks["first_offset"])).sort_by([("marker_offset", "descending")])
+        row = {
+            "version": VERSION,
+            "log_end_offset": self.log_end_offset,
+            "steps_from": self._steps_from,
+            "end_time": self.end_time,
+            "leader_epoch": self.leader_epoch,
+            "is_damaged": self.is_damaged,
+            "is_settled": self._partial.settled,
+            "edges": edges.tobytes(),
+            "files": [names[number] for number in used.tolist()],
+            "records": self._records,
+            "bytes": self._bytes,
+            "before": np.array([(at, *both) for at, both in self._before.items()], COUNTED).tobytes(),
+            "holds": to_ipc(pa.concat_tables([self._settled(), marks.slice(0, 1)])),
+        }
+        return to_ipc(pa.Table.from_pylist([row], schema=FORM))
+
+    @classmethod
+    def from_bytes(
+        cls, data: bytes, *, topic: str | None, partition: int | None, broker_id: int | None, min_held_ms: int = 0
+    ) -> LogState:
+        """What `to_bytes` wrote.
+
+        Raises
+        ------
+        UsageError
+            If another release wrote it, whose form is not known here.
+        """
+        (row,) = from_ipc(data).to_pylist()
+        if row["version"] != VERSION:
+            raise UsageError("Another release of this package wrote these tables.", do="Run it into a new place.")
+        state = cls(topic=topic, partition=partition, broker_id=broker_id, min_held_ms=min_held_ms)
+        for name in ("log_end_offset", "end_time", "leader_epoch", "is_damaged"):
+            setattr(state, name, row[name])
+        state._steps_from = row["steps_from"]
+        state._partial = PartialTransactions(
+            edges=np.frombuffer(row["edges"], LOG_TRANSACTION), settled=row["is_settled"]
+        )
+        state._files = {name: number for number, name in enumerate(row["files"])}
+        state._records, state._bytes = row["records"], row["bytes"]
+        state._before = {at: (records, size) for at, records, size in np.frombuffer(row["before"], COUNTED).tolist()}
+        state._keep(from_ipc(row["holds"]))
+        return state
+
+    @property
+    def _open(self) -> LogTransactions:
+        edges: LogTransactions = self._partial.edges
+        is_open = edges["outcome"] == OPEN
+        return take_rows(edges, np.flatnonzero(is_open))
+
+    def _restart(self, offset: int | None) -> None:
+        if self.log_end_offset is not None:
+            self._steps_from = offset
+        elif self._steps_from is not None and offset is not None:
+            self._steps_from = min(offset, self._steps_from)
+        self.log_end_offset, self.end_time, self.leader_epoch = None, -1, -1
+        self._partial, self._files, self._before, self._open_holds = EMPTY, {}, {}, {}
+
+    def _renumbered(self, log_transactions: LogTransactions, files: tuple[str | None, ...]) -> LogTransactions:
+        """LogTransactions with our numbers of files."""
+        numbers = np.array([self._files.setdefault(name, len(self._files)) for name in files], np.int32)
+        log_transactions = log_transactions.copy()
+        log_transactions["file"] = numbers[log_transactions["file"]]
+        return log_transactions
+
+    def _table(self, log_transactions: LogTransactions) -> pa.Table:
+        log_columns = {"topic": self.topic, "partition": self.partition, "broker_id": self.broker_id}
+        return log_transaction_table(log_transactions, **log_columns, files=tuple(self._files) or (None,))
+
+    def _settled(self) -> pa.Table:
+        now = {(row["producer_id"], row["first_offset"]): row for row in self._of_held(self._table(self._open))}
+        held = [{**row, **now.get(key, {})} for key, row in self._open_holds.items()]
+        held = pa.Table.from_pylist(held, schema=LSO_HOLDS.arrow_schema)
+        return without_short_holds(pa.concat_tables([held, *self._holds]), min_held_ms=self.min_held_ms)
+
+    def _keep(self, found: pa.Table) -> None:
+        """Candidates: those that are open, and all others."""
+        is_open = pc.and_(pc.is_valid(found["first_offset"]), pc.is_null(found["marker_offset"]))
+        for row in found.filter(is_open).to_pylist():
+            self._open_holds[row["producer_id"], row["first_offset"]] = row
+        rest = found.filter(pc.invert(is_open))
+        if rest.num_rows:
+            self._holds.append(rest)
+
+    def _add_holds(self, table: pa.Table, ended: int, *, start: int, counts: Array) -> None:
+        """The candidates of a section, and the ends of earlier ones."""
+        known = set(self._open_holds)  # a second section begins at 0, too, where the first one had no batch
+        closed = list(self._closed(table.slice(0, ended)))
+        found = candidates(table.select(LOG_TRANSACTION_COLUMNS), start=start, min_held_ms=self.min_held_ms)
+        has_ended = pc.and_(pc.is_valid(found["first_offset"]), pc.is_valid(found["marker_offset"]))
+        new = found.filter(has_ended).to_pylist()
+        closed += [row for row in new if (row["producer_id"], row["first_offset"]) not in known]
+        self._keep(found.filter(pc.invert(has_ended)))
+        starts = self._open["first_offset"].tolist()
+        before = self._before | self._counted(counts, [*starts, *(row["first_offset"] for row in closed)])
+        ends = self._counted(counts, [row["marker_offset"] for row in closed])
+        rows = [row | _between(row, before, ends) for row in closed]
+        if rows:
+            self._holds.append(pa.Table.from_pylist(rows, schema=LSO_HOLDS.arrow_schema))
+        self._before = {at: before[at] for at in starts if at in before}
+
+    def _closed(self, ended: pa.Table) -> Iterable[dict[str, Any]]:
+        """Candidates of earlier sections that have ended in this one, with their ends."""
+        for row in self._of_held(ended):
+            candidate = self._open_holds.pop((row["producer_id"], row["first_offset"]), None)
+            if candidate is not None:
+                yield {**candidate, **row}
+
+    def _of_held(self, log_transactions: pa.Table) -> list[Row]:
+        """Those that may be candidates which are open, without what has nothing to do with holds."""
+        first_open = np.isin(integers(log_transactions["first_offset"]), [first for _, first in self._open_holds])
+        rows: list[Row] = (
+            log_transactions.filter(pa.array(first_open)).select(LOG_TRANSACTION_COLUMNS).to_pylist()
+            if first_open.any()
+            else []
+        )
+        return rows
+
+    def _counted(self, counts: Array, offsets: Iterable[int]) -> dict[int, tuple[int, int]]:
+        """Records and bytes of the log before those of the offsets that were counted in a section."""
+        first_open = np.array(sorted(set(offsets)), np.int64)
+        found = counts[np.isin(counts["offset"], first_open)].tolist() if len(first_open) else []
+        return {at: (self._records + records, self._bytes + size) for at, records, size in found}
+
+
+def _between(row: Row, before: dict[int, tuple[int, int]], ends: dict[int, tuple[int, int]]) -> dict[str, int | None]:
+    first, last = before.get(row["first_offset"]), ends.get(row["marker_offset"])
+    if first is None or last is None or row["truncated"]:
+        return {"records_held": None, "bytes_held": None}
+    return {"records_held": last[0] - first[0], "bytes_held": last[1] - first[1]}

@@ -1,0 +1,269 @@
+"""Figures of a partition's transactions: how many of each outcome, how large, how long, and which are still open.
+
+What ``klog segment txn-stat`` reports and more, and right for transaction version 2 too, whose markers carry epoch + 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from toolkit.analysis.log.log_transactions import NO_DATA, NO_LOG_TRANSACTIONS, OPEN, LogTransactions
+from toolkit.analysis.log.stable_sort import take_rows
+from toolkit.formats.log.headers import ABORT, COMMIT, UNREAD_MARKER, Array
+from toolkit.schema import Row, utc
+from toolkit.schema.table import LAST_TIME
+
+__all__ = [
+    "NO_TRANSACTIONS",
+    "Distribution",
+    "OutcomeStatistics",
+    "Statistics",
+    "combined",
+    "open_rows",
+    "statistic_rows",
+    "statistics",
+]
+
+SIZE = np.dtype(
+    [("batches", "i8"), ("records", "i8"), ("bytes", "i8"), ("duration_ms", "i8"), ("outcome", "i1"), ("timed", "?")]
+)
+NO_SIZES: Array = np.zeros(0, SIZE)
+MEASURES = ("records", "bytes", "batches", "duration_ms")
+PERCENTILES = (50, 95, 99)
+NEVER = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Distribution:
+    """How values spread; each percentile is a value that occurs (nearest rank)."""
+
+    count: int
+    sum: int
+    min: int
+    mean: float
+    p50: int
+    p95: int
+    p99: int
+    max: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutcomeStatistics:
+    """Transactions that ended in one way.
+
+    Parameters
+    ----------
+    count
+        All of them.
+    batches, records, bytes
+        Their size, without those whose beginning was not read; ``None`` where there is none.
+    duration_ms
+        From the first batch, by the clock of its producer unless the topic has LogAppendTime, to the marker, by the
+        clock of the partition's leader: a negative one shows how far these clocks are apart.
+    """
+
+    count: int
+    batches: Distribution | None
+    records: Distribution | None
+    bytes: Distribution | None
+    duration_ms: Distribution | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Statistics:
+    """Figures of a set of transactions; the figures of two sets add up with ``+``.
+
+    Parameters
+    ----------
+    committed_count, aborted_count, empty_count, undecided_count
+        Transactions with data and a COMMIT, with data and an ABORT, without data, and with a marker whose record was
+        not read.
+    truncated_count
+        Those with data of which it is known, or possible, that they begin before what was read.
+    open
+        Those without a marker, as structured array of `toolkit.analysis.log.log_transactions.LOG_TRANSACTION`.
+    first_offset, last_offset
+        Lowest and highest offset of them, markers included; -1 where there are none.
+    start, end
+        Earliest and latest time of a first batch or marker, in ms; -1 where there is none.
+    sizes
+        What the distributions are made of: 34 bytes for each transaction that was read whole.
+    """
+
+    committed_count: int = 0
+    aborted_count: int = 0
+    empty_count: int = 0
+    undecided_count: int = 0
+    truncated_count: int = 0
+    first_offset: int = -1
+    last_offset: int = -1
+    start: int = -1
+    end: int = -1
+    open: LogTransactions
+    sizes: tuple[Array, ...] = ()
+
+    def __add__(self, other: Statistics) -> Statistics:
+        """The figures of both sets."""
+        return combined(self, other)
+
+    @property
+    def committed(self) -> OutcomeStatistics:
+        """The committed ones."""
+        return self._figures(COMMIT, count=self.committed_count)
+
+    @property
+    def aborted(self) -> OutcomeStatistics:
+        """The aborted ones."""
+        return self._figures(ABORT, count=self.aborted_count)
+
+    def summary(self) -> dict[str, Any]:
+        """Everything but the open transactions themselves as plain values; offsets and times that are not there are
+        ``None``."""
+        ends = {name: _known(getattr(self, name)) for name in ("first_offset", "last_offset", "start", "end")}
+        return {
+            "committed": asdict(self.committed),
+            "aborted": asdict(self.aborted),
+            "empty": self.empty_count,
+            "open": len(self.open),
+            "undecided": self.undecided_count,
+            "truncated": self.truncated_count,
+            **ends,
+        }
+
+    def _figures(self, outcome: int, *, count: int) -> OutcomeStatistics:
+        sizes = np.concatenate(self.sizes) if self.sizes else NO_SIZES
+        sizes = sizes[sizes["outcome"] == outcome]
+        return OutcomeStatistics(
+            count=count,
+            batches=_distribution(sizes["batches"]),
+            records=_distribution(sizes["records"]),
+            bytes=_distribution(sizes["bytes"]),
+            duration_ms=_distribution(sizes["duration_ms"][sizes["timed"]]),
+        )
+
+
+NO_TRANSACTIONS = Statistics(open=NO_LOG_TRANSACTIONS)
+"""The figures of no transactions."""
+
+
+def statistics(log_transactions: LogTransactions) -> Statistics:
+    """The figures of some transactions, in any order.
+
+    Parameters
+    ----------
+    transactions
+        Structured array of `toolkit.analysis.log.log_transactions.LOG_TRANSACTION`.
+    """
+    if log_transactions.size == 0:
+        return NO_TRANSACTIONS
+    outcome, with_data = log_transactions["outcome"], log_transactions["first_offset"] >= 0
+    ends = np.concatenate([log_transactions[name] for name in ("first_offset", "last_offset", "marker_offset")])
+    moments = np.concatenate([log_transactions["start"], log_transactions["end"]])
+    whole = take_rows(
+        log_transactions,
+        np.flatnonzero((log_transactions["truncated"] == 0) & ((outcome == COMMIT) | (outcome == ABORT))),
+    )
+    return Statistics(
+        committed_count=int(np.count_nonzero(outcome == COMMIT)),
+        aborted_count=int(np.count_nonzero(outcome == ABORT)),
+        empty_count=int(np.count_nonzero(outcome == NO_DATA)),
+        undecided_count=int(np.count_nonzero(outcome == UNREAD_MARKER)),
+        truncated_count=int(np.count_nonzero(with_data & (log_transactions["truncated"] != 0))),
+        open=take_rows(log_transactions, np.flatnonzero(outcome == OPEN)),
+        first_offset=_least(ends),
+        last_offset=int(ends.max()),
+        start=_least(moments),
+        end=int(np.where(moments <= LAST_TIME, moments, -1).max()),
+        sizes=(_sizes(whole),),
+    )
+
+
+def combined(*parts: Statistics) -> Statistics:
+    """The figures of several sets."""
+    if not parts:
+        return NO_TRANSACTIONS
+    counts = {
+        f"{name}_count": sum(getattr(part, f"{name}_count") for part in parts)
+        for name in ("committed", "aborted", "empty", "undecided", "truncated")
+    }
+    open_ = np.concatenate([part.open for part in parts])
+    return Statistics(
+        **counts,
+        open=open_[np.argsort(open_["first_offset"], kind="stable")],
+        first_offset=min((part.first_offset for part in parts if part.first_offset >= 0), default=-1),
+        last_offset=max(part.last_offset for part in parts),
+        start=min((part.start for part in parts if part.start >= 0), default=-1),
+        end=max(part.end for part in parts),
+        sizes=tuple(sizes for part in parts for sizes in part.sizes),
+    )
+
+
+def statistic_rows(
+    statistics: Statistics, *, topic: str | None, partition: int | None, broker_id: int | None = None
+) -> list[Row]:
+    """Rows of ``schema.STATISTICS``: each measure of the committed and the aborted ones, and the other counts."""
+    where = {"topic": topic, "partition": partition, "broker_id": broker_id}
+    rows: list[Row] = []
+    for outcome, figures in (("commit", statistics.committed), ("abort", statistics.aborted)):
+        measured = [(measure, getattr(figures, measure)) for measure in MEASURES if getattr(figures, measure)]
+        rows += [
+            {**where, "outcome": outcome, "transactions": figures.count, "measure": measure, **asdict(distribution)}
+            for measure, distribution in measured
+        ] or [{**where, "outcome": outcome, "transactions": figures.count}]
+    counts = {"empty": statistics.empty_count, "open": len(statistics.open), "undecided": statistics.undecided_count}
+    return rows + [{**where, "outcome": outcome, "transactions": count} for outcome, count in counts.items()]
+
+
+def open_rows(
+    statistics: Statistics, *, topic: str | None, partition: int | None, broker_id: int | None = None
+) -> list[Row]:
+    """The open transactions: the key of ``schema.LOG_TRANSACTIONS``, and since when."""
+    where = {"topic": topic, "partition": partition, "broker_id": broker_id}
+    return [
+        where
+        | {
+            name: int(log_transaction[name])
+            for name in ("producer_id", "producer_epoch", "first_offset", "last_offset")
+        }
+        | {
+            "start": utc(int(log_transaction["start"])),
+            "start_clock": "broker" if log_transaction["start_clock"] == 1 else "producer",
+        }
+        for log_transaction in statistics.open
+    ]
+
+
+def _sizes(log_transactions: LogTransactions) -> Array:
+    sizes = np.zeros(len(log_transactions), SIZE)
+    for name in ("batches", "records", "bytes", "outcome"):
+        sizes[name] = log_transactions[name]
+    sizes["duration_ms"] = log_transactions["end"] - log_transactions["start"]
+    sizes["timed"] = (
+        (log_transactions["start"] >= 0)
+        & (log_transactions["end"] >= 0)
+        & (log_transactions["start"] <= LAST_TIME)
+        & (log_transactions["end"] <= LAST_TIME)
+    )
+    return sizes
+
+
+def _distribution(values: Array) -> Distribution | None:
+    if values.size == 0:
+        return None
+    p50, p95, p99 = (int(value) for value in np.percentile(values, PERCENTILES, method="inverted_cdf"))
+    least, most, total = int(values.min()), int(values.max()), int(values.sum())
+    return Distribution(
+        count=values.size, sum=total, min=least, mean=total / values.size, p50=p50, p95=p95, p99=p99, max=most
+    )
+
+
+def _least(numbers: Array) -> int:
+    least = int(np.where(numbers >= 0, numbers, NEVER).min())
+    return -1 if least == NEVER else least
+
+
+def _known(number: int) -> int | None:
+    return None if number < 0 else number

@@ -1,0 +1,173 @@
+"""A producer lost its transaction to a timeout or to another instance."""
+
+from __future__ import annotations
+
+from toolkit.analysis.symptoms.symptom import ANY_CLIENT, Symptom, wordings
+
+__all__ = ["FENCING_SYMPTOMS"]
+
+_HISTORY = (
+    "kafka-txn history --transactional-id ID: `timeout`, or an abort past its timeout, is the coordinator's; `fence`, "
+    "or a new instance right after it, is another instance's. The coordinator's log says `due to timeout`."
+)
+_NEVER = (
+    "A new random transactional.id: nobody fences the old one any more, and what it left open holds the LSO until it "
+    "times out.",
+    "An abort marker on what no finding calls `hanging`: the coordinator has aborted it, or is about to.",
+)
+
+FENCING_SYMPTOMS = (
+    Symptom(
+        name="flink-commit-failed",
+        title="Flink could not commit a transaction of a checkpoint: its records may be lost.",
+        wordings=wordings(
+            "Flink",
+            r"Unable to commit (?:recovered )?transaction \(",
+            r"encountered error and data has been potentially lost",
+            r"has been open for \d{1,19} ms\. This is close to or even exceeding the transaction timeout",
+        ),
+        causes=(
+            "The recovery took longer than transaction.timeout.ms: the coordinator aborted the transaction before "
+            "Flink could commit it.",
+            "Another job or sink uses the same transactionalIdPrefix and fenced it.",
+            "Only a warning in the recovery of a pooled id: a later checkpoint has reused it (FLINK-40626).",
+        ),
+        checks=(
+            _HISTORY,
+            "The checkpoint that was restored: the producer id and epoch in its committable, against those of the "
+            "coordinator (kafka-txn describe --transactional-id ID).",
+            "Other jobs with the same transactionalIdPrefix.",
+        ),
+        safe=(
+            "Keep the checkpoint and the source's offsets: what was lost can be produced again from there.",
+            "Set the sink's transaction.timeout.ms above checkpoint interval plus the longest recovery, and the "
+            "broker's transaction.max.timeout.ms at least as high.",
+        ),
+        never=(
+            "Abort or fence a transaction of a completed checkpoint that is still Ongoing: Flink has yet to commit it.",
+            "Change the transactionalIdPrefix to get going: transactions of the old one stay open until they time out.",
+        ),
+        sources=("FLIP-572", "FLINK-40626", "apache/flink-connector-kafka KafkaCommitter"),
+        instead_of=("producer-fenced", "invalid-txn-state", "unknown-producer-id"),
+    ),
+    Symptom(
+        name="connect-transaction-expired",
+        title="A Connect source task wrote for longer than its transaction may last.",
+        wordings=wordings(
+            "Connect", r"unable to finish writing records to Kafka before its producer transaction expired"
+        ),
+        causes=(
+            "One offset commit interval, or one poll, holds more than the task can write within transaction.timeout.ms "
+            "(1 minute by default): the coordinator aborted it.",
+        ),
+        checks=(_HISTORY, "The task's rate against its offset.flush.interval.ms and transaction.boundary."),
+        safe=(
+            "Restart the task: it goes on from its last committed source offset, nothing is lost or doubled.",
+            "Raise producer.override.transaction.timeout.ms, or set transaction.boundary=poll.",
+        ),
+        never=_NEVER,
+        sources=("KIP-618", "apache/kafka ExactlyOnceWorkerSourceTask"),
+        instead_of=("producer-fenced",),
+    ),
+    Symptom(
+        name="rolled-back-by-timeout",
+        title="The coordinator aborted a transaction that was not ended within its timeout.",
+        wordings=wordings(
+            "broker", r"Completed rollback of ongoing transaction for transactionalId \S{1,249} due to timeout"
+        ),
+        causes=(
+            "The client stood still or is gone: crash, long garbage collection, a slow call inside the transaction.",
+            "The transaction does more work than its transaction.timeout.ms allows.",
+        ),
+        checks=(
+            "kafka-txn history --transactional-id ID: how long it was Ongoing, and whether it happens again and again.",
+            "The client's log at that time, 1 to 2 timeouts before this line.",
+        ),
+        safe=(
+            "Nothing is held: its abort markers are written. The client gets INVALID_PRODUCER_EPOCH or PRODUCER_FENCED "
+            "at its next call.",
+            "Shorten the work inside a transaction, or raise its transaction.timeout.ms.",
+        ),
+        never=_NEVER,
+        sources=("KIP-588", "apache/kafka TransactionCoordinator"),
+    ),
+    Symptom(
+        name="producer-fenced",
+        title="The coordinator shut this producer out: its transaction timed out, or another instance took its id.",
+        wordings=(
+            *wordings(
+                ANY_CLIENT,
+                r"\bPRODUCER_FENCED\b",
+                r"\bINVALID_PRODUCER_EPOCH\b",
+                r"There is a newer producer with the same transactionalId which fences the current one",
+                r"Producer attempted (?:to produce|an operation) with an old epoch",
+            ),
+            *wordings(
+                "Java",
+                r"\bProducerFencedException\b",
+                r"\bInvalidProducerEpochException\b",
+                r"has been fenced by another producer with the same transactionalId",
+                r"epoch=-?\d{1,5}\) attempted to produce with an old epoch",
+            ),
+            *wordings(
+                "librdkafka",
+                r"(?<!\w)_FENCED\b",
+                r"This instance has been fenced by a newer instance",
+                r"Producer fenced by newer instance",
+            ),
+            *wordings(
+                "Streams",
+                r"Producer got fenced trying to (?:begin a new transaction|send a record|commit a transaction)",
+                r"no more records would be sent since the producer is fenced",
+            ),
+            *wordings(
+                "broker",
+                r"Epoch of producer \d{1,19} at offset \d{1,19} in \S{1,260} is -?\d{1,5}, which is smaller than the "
+                r"last seen epoch",
+            ),
+            *wordings("kafka-python", r"\bProducerFencedError\b", r"\bInvalidProducerEpochError\b"),
+        ),
+        causes=(
+            "Its transaction ran into transaction.timeout.ms: the coordinator aborted it and raised the epoch.",
+            "A second instance has the same transactional.id: a rolling restart, a zombie, an id used twice.",
+            "The coordinator changed and lost a rotation of the producer id: brokers 4.1.2 and 4.2.1 (KAFKA-20310).",
+            "Someone fenced it: kafka-txn fence, forceTerminateTransaction, Admin.fenceProducers.",
+        ),
+        checks=(
+            _HISTORY,
+            "Two live processes with one transactional.id: compare client.id and host in their logs.",
+            "The time between its last send and this error, against its transaction.timeout.ms.",
+        ),
+        safe=(
+            "Close this producer and start one with the same transactional.id; process the last batch again. Java "
+            "clients may abort and go on after InvalidProducerEpochException (KIP-588).",
+            "Kafka Streams does that itself: tasks migrate.",
+        ),
+        never=(*_NEVER, "Two instances that keep restarting with one id: they fence each other for ever."),
+        sources=("KIP-588", "KIP-360", "KAFKA-20310", "KAFKA-20357", "spring-projects/spring-kafka#1612"),
+    ),
+    Symptom(
+        name="invalid-producer-id-mapping",
+        title="The coordinator has forgotten this transactional id, or knows it with another producer id.",
+        wordings=(
+            *wordings(
+                ANY_CLIENT,
+                r"\bINVALID_PRODUCER_ID_MAPPING\b",
+                r"producer id which is not currently assigned to its transactional id",
+            ),
+            *wordings("Java", r"\bInvalidPidMappingException\b"),
+            *wordings("kafka-python", r"\bInvalidProducerIdMappingError\b"),
+        ),
+        causes=(
+            "The producer was idle for longer than transactional.id.expiration.ms (7 days by default).",
+            "__transaction_state was deleted, or its partition lost records.",
+        ),
+        checks=(
+            "kafka-txn history --transactional-id ID: `expired`, and when.",
+            "kafka-txn find-hanging: what an expired id left open has no owner, and nobody will ever end it.",
+        ),
+        safe=("Close the producer and start it again with the same transactional.id: it gets a new producer id.",),
+        never=("Fence the id to end what its former producer id left open: fencing reaches the new producer id only.",),
+        sources=("KAFKA-18019", "KIP-360", "twmb/franz-go#451"),
+    ),
+)

@@ -1,0 +1,92 @@
+"""A transaction is decided, and its markers are late, skipped or refused."""
+
+from __future__ import annotations
+
+from toolkit.analysis.symptoms.symptom import ANY_CLIENT, Symptom, wordings
+
+__all__ = ["MARKER_SYMPTOMS"]
+
+MARKER_SYMPTOMS = (
+    Symptom(
+        name="concurrent-transactions",
+        title="The transaction before this one is still being ended: its markers are not all written.",
+        wordings=(
+            *wordings(
+                ANY_CLIENT, r"\bCONCURRENT_TRANSACTIONS\b", r"another concurrent operation on the same transaction"
+            ),
+            *wordings("Java", r"\bConcurrentTransactionsException\b"),
+            *wordings("kafka-python", r"\bConcurrentTransactionsError\b"),
+        ),
+        causes=(
+            "Normal for some milliseconds after each commit: clients try again by themselves.",
+            "For longer: a partition of it cannot take its marker (leader away, below min.insync.replicas).",
+            "For ever: the coordinator lost the marker (KAFKA-16352, before 3.8), brokers of one cluster differ in "
+            "WriteTxnMarkers (KAFKA-20322, 4.2.0), or retried markers are refused (KAFKA-19999).",
+        ),
+        checks=(
+            "kafka-txn diagnose: `ending` or `stuck_ending`, and on which partition.",
+            "kafka-txn describe --transactional-id ID: PrepareCommit or PrepareAbort, and which partitions are left.",
+            "Leader and ISR of those partitions.",
+        ),
+        safe=(
+            "Wait and let the client retry. Bring back the partition's leader or replicas: the marker follows.",
+            "If it is stuck with all partitions healthy: move the leader of its __transaction_state partition, so that "
+            "the new coordinator sends the markers again.",
+        ),
+        never=(
+            "An abort marker over PrepareCommit: it loses records that are decided to be committed.",
+            "A new transactional.id: the old one stays in Prepare, and holds the LSO.",
+        ),
+        sources=("confluentinc/librdkafka#3003", "IBM/sarama#2915", "KAFKA-16352", "KAFKA-19999", "KAFKA-20322"),
+    ),
+    Symptom(
+        name="marker-skipped",
+        title="A transaction was ended without its marker on a partition that had no leader: it hangs there.",
+        wordings=wordings(
+            "broker",
+            r"Couldn't find leader endpoint for partitions .{1,600}? while trying to send transaction markers",
+        ),
+        causes=(
+            "All replicas of the partition were away when the transaction ended, and the coordinator took it for "
+            "deleted (KAFKA-20734; seen on 4.3.1).",
+            "The topic was deleted: then nothing is left of it.",
+        ),
+        checks=(
+            "kafka-txn diagnose --topic T --partition P, once it has a leader again: `stuck_ending` after a commit, "
+            "`hanging` after an abort.",
+            "kafka-txn history --transactional-id ID: whether it was a commit or an abort.",
+        ),
+        safe=(
+            "It was an abort: the abort marker of the remedy is right.",
+            "It was a commit: read the records from the start offset with read_uncommitted and keep them. Only then "
+            "write the abort marker (kafka-transactions.sh abort), and produce them again.",
+        ),
+        never=("Abort at once after a commit: what the producer knows as committed is lost on this partition.",),
+        sources=("KAFKA-20734", "apache/kafka#22680", "KAFKA-5202"),
+    ),
+    Symptom(
+        name="transaction-coordinator-fenced",
+        title="A partition refused a transaction marker, because it knows a higher coordinator epoch.",
+        wordings=(
+            *wordings(
+                ANY_CLIENT,
+                r"\bTRANSACTION_COORDINATOR_FENCED\b",
+                r"is no longer the current coordinator for a given producer",
+            ),
+            *wordings("Java", r"\bTransactionCoordinatorFencedException\b"),
+            *wordings("broker", r"(?:Detected )?invalid coordinator epoch for producerId"),
+            *wordings("kafka-python", r"\bTransactionCoordinatorFencedError\b"),
+        ),
+        causes=(
+            "A tool wrote a marker with a wrong coordinator epoch, -1 for example.",
+            "A former coordinator still sends markers after the next one has taken over: it passes.",
+            "Producer state on the partition expired too early and the epoch went back (KAFKA-9144, old brokers).",
+        ),
+        checks=("kafka-txn diagnose --topic T --partition P: who is open there, and whether anybody owns it.",),
+        safe=("kafka-txn abort takes the coordinator epoch from the partition's own leader, for what is `hanging`.",),
+        never=(
+            "Try higher and higher coordinator epochs: the real coordinator's markers would be refused from then on.",
+        ),
+        sources=("KAFKA-9144", "KIP-664"),
+    ),
+)

@@ -1,0 +1,72 @@
+"""What a symptom is: the wordings that show it, its causes, and what to do and not to do."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+__all__ = ["ANY_CLIENT", "Symptom", "Wording", "wordings"]
+
+ANY_CLIENT = "any client"
+"""Of names and messages of the protocol, which several clients print."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """How a program words a symptom.
+
+    Parameters
+    ----------
+    client
+        The program that prints it: ``Java``, ``librdkafka``, ``Flink``, ``broker`` ...; or `ANY_CLIENT`.
+    pattern
+        Searched in text whose white space is single spaces. Every repetition in it is bounded.
+    """
+
+    client: str
+    pattern: re.Pattern[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Symptom:
+    """A symptom that people paste, and the answer to it.
+
+    Parameters
+    ----------
+    name
+        Its name in words with hyphens; also the name of its page.
+    title
+        What is going on, in a line.
+    wordings
+        How it is printed.
+    causes
+        Possible causes, the most frequent one first.
+    checks
+        What to look at to tell the causes apart.
+    safe
+        What to do, and what is safe meanwhile.
+    never
+        What makes it worse.
+    sources
+        Kafka issues, KIPs and public threads that it rests on.
+    instead_of
+        Names of more general symptoms that its wordings show too.
+    gives_way
+        Whether it is left out where another symptom is there: it follows from that, or passes by itself.
+    """
+
+    name: str
+    title: str
+    wordings: tuple[Wording, ...]
+    causes: tuple[str, ...]
+    checks: tuple[str, ...]
+    safe: tuple[str, ...]
+    never: tuple[str, ...]
+    sources: tuple[str, ...]
+    instead_of: tuple[str, ...] = ()
+    gives_way: bool = False
+
+
+def wordings(client: str, *patterns: str) -> tuple[Wording, ...]:
+    """Wordings of one client, from regular expressions that ignore case."""
+    return tuple(Wording(client, re.compile(pattern, re.IGNORECASE)) for pattern in patterns)

@@ -1,0 +1,237 @@
+"""A call of the transactional API failed, and the producer was not fenced."""
+
+from __future__ import annotations
+
+from toolkit.analysis.symptoms.symptom import ANY_CLIENT, Symptom, wordings
+
+__all__ = ["TRANSACTION_SYMPTOMS"]
+
+TRANSACTION_SYMPTOMS = (
+    Symptom(
+        name="transaction-abortable",
+        title="This transaction cannot be committed; its client has to abort it, and can then go on.",
+        wordings=(
+            *wordings(
+                ANY_CLIENT,
+                r"\bTRANSACTION_ABORTABLE\b",
+                r"The server encountered an error with the transaction",
+                r"Unable to verify the partition has been added to the transaction",
+            ),
+            *wordings("Java", r"\bTransactionAbortableException\b"),
+            *wordings("kafka-python", r"\bTransactionAbortableError\b"),
+        ),
+        causes=(
+            "The partition leader asked the coordinator whether this write belongs to an open transaction, and it does "
+            "not: a late or retried batch that would have hung (KIP-890).",
+            "The coordinator could not be reached for that question: it loads, moves, or writes markers.",
+            "abortTransaction itself gets this error and the application tries it again for ever (KAFKA-19250).",
+        ),
+        checks=(
+            "Whether abortTransaction fails with it too, again and again: then it is KAFKA-19250.",
+            "kafka-txn history --transactional-id ID: whether a timeout or another instance ended it first.",
+        ),
+        safe=(
+            "Abort the transaction and process its batch again.",
+            "If the abort fails with it: close the producer, start it with the same transactional.id, and upgrade the "
+            "client (fixed by apache/kafka#19656).",
+        ),
+        never=(
+            "Switch transaction.partition.verification.enable off to get rid of it: then such batches hang.",
+            "Send the failed record again in the same transaction.",
+        ),
+        sources=("KIP-890", "KIP-1050", "KAFKA-16314", "KAFKA-19250"),
+        instead_of=("concurrent-transactions",),
+    ),
+    Symptom(
+        name="end-txn-invalid-state",
+        title="librdkafka asked to end a transaction that the coordinator does not have open.",
+        wordings=wordings(
+            "librdkafka",
+            r"Failed to end transaction: Broker: Producer attempted a transactional operation in an invalid state",
+            r"EndTxn (?:commit |abort )?(?:failed|returned).{0,40}(?:INVALID_TXN_STATE|in an invalid state)",
+        ),
+        causes=(
+            "EndTxn overtook AddPartitionsToTxn: a race in the client, mostly on abort (librdkafka#4849).",
+            "The coordinator ended it first, by timeout, while the client was cut off (librdkafka#3297).",
+        ),
+        checks=(
+            "kafka-txn describe --transactional-id ID: Empty or Complete* means that nothing is open.",
+            "kafka-txn history --transactional-id ID: `timeout`, or no transaction at all.",
+        ),
+        safe=(
+            "The error is fatal for this producer: create one with the same transactional.id; upgrade librdkafka.",
+            "Nothing is held by it. After a failed commit take the batch as not committed, and process it again.",
+        ),
+        never=("Ignore it after a commit: the records were aborted, or never part of a transaction.",),
+        sources=("confluentinc/librdkafka#4849", "confluentinc/librdkafka#3297"),
+        instead_of=("invalid-txn-state",),
+    ),
+    Symptom(
+        name="invalid-txn-state",
+        title="The coordinator's state of the transaction does not allow this: most often it has been aborted already.",
+        wordings=(
+            *wordings(
+                ANY_CLIENT,
+                r"\bINVALID_TXN_STATE\b",
+                r"transactional operation in an invalid state",
+                r"Partition was not added to the transaction",
+            ),
+            *wordings("Java", r"\bInvalidTxnStateException\b"),
+            *wordings("kafka-python", r"\bInvalidTxnStateError\b"),
+        ),
+        causes=(
+            "The client stood still for longer than transaction.timeout.ms, and the coordinator aborted. A send should "
+            "get INVALID_PRODUCER_EPOCH then (KAFKA-19690), a commit without one gets this; Kafka Streams dies of it.",
+            "The partition leader refused a batch that belongs to no open transaction (KIP-890, clients before 3.8).",
+            "Commit after abort, or abort after commit: an error in the application or its framework.",
+        ),
+        checks=(
+            "kafka-txn history --transactional-id ID: a `timeout`, or an abort past its timeout, right before it.",
+            "Garbage collection, a slow call or a rebalance in the client in that time.",
+        ),
+        safe=(
+            "Restart the client with the same transactional.id: it goes on from its last committed offsets.",
+            "Raise transaction.timeout.ms or do less in a transaction. Brokers that answer rightly have the fix of "
+            "KAFKA-19690 (backported to 3.9 and 4.1).",
+        ),
+        never=(
+            "An abort marker on what no finding calls `hanging`: the next transaction may be open by now.",
+            "A new random transactional.id.",
+        ),
+        sources=("KAFKA-19690", "KIP-890", "KIP-588"),
+    ),
+    Symptom(
+        name="transaction-timeout-too-large",
+        title="The producer asks for a longer transaction timeout than the brokers allow.",
+        wordings=(
+            *wordings(
+                ANY_CLIENT,
+                r"\bINVALID_TRANSACTION_TIMEOUT\b",
+                r"transaction timeout is larger than the maximum value allowed by the broker",
+            ),
+            *wordings("Java", r"\bInvalidTxnTimeoutException\b"),
+            *wordings("kafka-python", r"\bInvalidTransactionTimeoutError\b"),
+        ),
+        causes=(
+            "Flink's KafkaSink asks for 1 hour by default; brokers allow 15 minutes (transaction.max.timeout.ms).",
+            "transaction.timeout.ms of this client is set too high.",
+        ),
+        checks=("kafka-txn exposure: transaction.max.timeout.ms of every broker.",),
+        safe=(
+            "Lower the client's transaction.timeout.ms: for Flink it must stay above checkpoint interval plus the "
+            "longest recovery.",
+            "Or raise the brokers' limit. Weigh it: a client that dies may then hold the LSO for as long.",
+        ),
+        never=(
+            "Raise transaction.max.timeout.ms to days: one dead client stops every read_committed reader for days.",
+        ),
+        sources=("FLIP-572", "apache/kafka Errors"),
+    ),
+    Symptom(
+        name="init-transactions-timeout",
+        title="The producer gets no producer id: the coordinator does not answer, or cannot write its log.",
+        wordings=(
+            *wordings(
+                "Java",
+                r"Timeout expired while initializing transactional state",
+                r"while awaiting InitProducerId",
+            ),
+            *wordings(
+                "librdkafka",
+                r"Failed to initialize Producer ID",
+                r"Failed to (?:acquire|request) .{1,120}: (?:Local: Timed out|Broker: (?:Not )?Coordinator)",
+                r"Failed to find transaction coordinator",
+            ),
+            *wordings("franz-go", r"producer id initialization (?:failure|errored|resulted in retryable error)"),
+        ),
+        causes=(
+            "The leader of the id's __transaction_state partition is down, or still loads that partition.",
+            "__transaction_state is below its min.insync.replicas: the coordinator cannot write.",
+            "The id's previous transaction is stuck in Prepare: each try is answered with CONCURRENT_TRANSACTIONS.",
+            "No broker can be reached: address, security.protocol, firewall.",
+        ),
+        checks=(
+            "kafka-txn coordinator --transactional-id ID: which partition, which broker, whether it answers.",
+            "kafka-txn partitions --topic __transaction_state: leader and offsets of that partition.",
+            "kafka-txn describe --transactional-id ID: PrepareCommit or PrepareAbort.",
+        ),
+        safe=("Bring the coordinator or its replicas back and let the client try again, with the same id.",),
+        never=(
+            "Delete or recreate __transaction_state: every open transaction of the cluster is left without an owner.",
+            "A new random transactional.id to get around it.",
+        ),
+        sources=("KIP-588", "KIP-98", "apache/kafka TransactionManager"),
+        gives_way=True,
+    ),
+    Symptom(
+        name="send-offsets-timeout",
+        title="The group's offsets could not be added to the transaction.",
+        wordings=(
+            *wordings(
+                "librdkafka",
+                r"Failed to (?:commit|add) offsets to transaction",
+                r"send_offsets_to_transaction.{0,80}(?:hang|Timed out|_TIMED_OUT)",
+            ),
+            *wordings("Java", r"while awaiting (?:AddOffsetsToTxn|TxnOffsetCommit\w{0,20})"),
+        ),
+        causes=(
+            "The group coordinator is down, loading or moving.",
+            "librdkafka keeps a removed broker as the group's coordinator, and hangs (librdkafka#5511); it ignores its "
+            "timeout, too (librdkafka#5456).",
+        ),
+        checks=(
+            "kafka-txn coordinator --group GROUP: who coordinates the group now.",
+            "Whether a broker was removed or replaced since the client started.",
+        ),
+        safe=(
+            "Abort the transaction and process the batch again. If the call hangs, restart the client: it looks the "
+            "coordinator up anew, and the transaction is aborted by its next start or its timeout.",
+        ),
+        never=("Commit without the offsets: the batch is processed twice.",),
+        sources=("confluentinc/librdkafka#5511", "confluentinc/librdkafka#5456", "confluentinc/librdkafka#3013"),
+    ),
+    Symptom(
+        name="transactional-call-timeout",
+        title="A transactional call was not answered in time; what it asked for may have happened all the same.",
+        wordings=(
+            *wordings(
+                "Java", r"while awaiting EndTxn\((?:true|false)\)", r"while awaiting (?:commit|abort)Transaction"
+            ),
+            *wordings("librdkafka", r"Timed out waiting for operation to finish, retry call to resume"),
+        ),
+        causes=(
+            "The coordinator is down, loading or slow, or __transaction_state is below its min.insync.replicas.",
+            "No broker can be reached.",
+        ),
+        checks=(
+            "kafka-txn describe --transactional-id ID: Ongoing, PrepareCommit or CompleteCommit.",
+            "kafka-txn coordinator --transactional-id ID: which broker it waits for.",
+            "kafka-txn history --transactional-id ID: how the transaction ended.",
+        ),
+        safe=("Call the same method again, on the same producer: that is safe, and tells the outcome.",),
+        never=(
+            "Abort after a commit that timed out, or send its records again: it may have been committed.",
+            "Close and forget: without a next start of that id the transaction stays open until its timeout.",
+        ),
+        sources=("KIP-588", "KAFKA-18579", "KAFKA-14053", "apache/kafka TransactionalRequestResult"),
+    ),
+    Symptom(
+        name="failed-earlier",
+        title="This only follows from an earlier error of the same producer.",
+        wordings=(
+            *wordings(
+                "Java",
+                r"Cannot execute transactional method because we are in an error state",
+                r"\bTransactionAbortedException\b",
+                r"Failing batch since transaction was aborted",
+            ),
+            *wordings("librdkafka", r"Local: Purged in (?:queue|flight)", r"\b_PURGE_(?:QUEUE|INFLIGHT)\b"),
+        ),
+        causes=("An error before it failed the transaction; its remaining records are dropped.",),
+        checks=("The first error of this producer in the log, and `Caused by:` under this one. Explain that.",),
+        safe=("Abort the transaction; if that is refused, close the producer and start it with the same id.",),
+        never=("Count the records of this transaction as written.",),
+        sources=("KIP-654", "apache/kafka TransactionManager"),
+        gives_way=True,
+    ),
+)

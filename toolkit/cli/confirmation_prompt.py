@@ -1,0 +1,47 @@
+"""How a person confirms what changes a cluster: by typing the name of it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from toolkit.cli.output import show, width
+
+__all__ = ["AuditFile", "Override", "confirmation", "print_notice"]
+
+AuditFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--audit-file",
+        metavar="FILE",
+        envvar="KAFKA_TXN_AUDIT_FILE",
+        help="File of the audit trail. Default: audit.jsonl in the user's state directory.",
+    ),
+]
+Override = Annotated[
+    str | None,
+    typer.Option(
+        "--override",
+        metavar="VERDICT",
+        help="Act although the verdict is this one; it must be the verdict of the check right before.",
+    ),
+]
+
+
+def confirmation(target: str, given: str | None) -> str | None:
+    """What was confirmed, by an option or by a person at a terminal; null for a dry run."""
+    if given is not None or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return given
+    question = f"Type {target} to confirm; Enter cancels"
+    return str(typer.prompt(question, default="", show_default=False)).strip() or None
+
+
+def print_notice(texts: Iterable[str]) -> None:
+    """Write sentences, wrapped to the terminal."""
+    from toolkit.views.findings_text import wrap
+
+    show(line for text in texts for line in wrap(text, before="", width=width()))

@@ -1,0 +1,267 @@
+"""Commands that read files: tables of what logs hold, figures of transactions, the line that would abort one."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from toolkit.cli.common_options import ConsistentCopy, Format, Output, Partitions, Topics
+from toolkit.cli.output import answer, exit_code, remark, show, width
+from toolkit.cli.source_options import offset_spec, partition_options
+from toolkit.errors import UsageError
+from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
+from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from toolkit.sources.logdir import LogDir
+
+__all__ = ["TableName", "abort_command", "scan", "txn_stat"]
+
+
+class TableName(StrEnum):
+    """The tables that files can give."""
+
+    BATCHES = "batches"
+    LOG_TRANSACTIONS = "log_transactions"
+    LSO_TIMELINE = "lso_timeline"
+    ABORTED = "aborted"
+    SNAPSHOTS = "snapshots"
+    SEGMENTS = "segments"
+    TRANSACTION_LOG = "transaction_log"
+    TRANSACTION_HISTORY = "transaction_history"
+    OFFSETS_LOG = "offsets_log"
+    CHECKPOINTS = "checkpoints"
+    VIOLATIONS = "violations"
+    PARTITIONS = "partitions"
+    PRODUCERS = "producers"
+    TRANSACTIONS = "transactions"
+    FINDINGS = "findings"
+    STATISTICS = "statistics"
+
+
+Paths = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="PATH...",
+        help="Log directories, partition folders, segments, snapshots, or texts of kafka-dump-log.sh.",
+        show_default=False,
+    ),
+]
+Start = Annotated[
+    str | None,
+    typer.Option(
+        "--start",
+        metavar="OFFSET|TIME",
+        help="First offset: a number, a time with its zone (2026-11-21T12:00:00Z), log_start, lso or high_watermark.",
+    ),
+]
+Stop = Annotated[
+    str | None, typer.Option("--stop", metavar="OFFSET|TIME", help="First offset to leave out; as --start.")
+]
+ProducerId = Annotated[int | None, typer.Option("--producer-id", metavar="ID", help="Only this producer id.")]
+ProducerEpoch = Annotated[int | None, typer.Option("--producer-epoch", metavar="N", help="Only this producer epoch.")]
+
+
+STREAMED = {TableName.BATCHES: "batch_tables", TableName.LOG_TRANSACTIONS: "log_transaction_tables"}
+SECTIONS = {*STREAMED, TableName.LSO_TIMELINE, TableName.ABORTED, TableName.VIOLATIONS, TableName.STATISTICS}
+CHECKED = {TableName.BATCHES, TableName.VIOLATIONS}
+RECORDS = {
+    TableName.TRANSACTION_LOG: STATE_TOPIC,
+    TableName.TRANSACTION_HISTORY: STATE_TOPIC,
+    TableName.OFFSETS_LOG: OFFSETS_TOPIC,
+}
+
+
+def scan(
+    *,
+    paths: Paths,
+    table: Annotated[TableName, typer.Option("--table", metavar="NAME", help=f"One of {', '.join(TableName)}.")],
+    topic: Topics = None,
+    partition: Partitions = None,
+    producer_id: ProducerId = None,
+    producer_epoch: ProducerEpoch = None,
+    transactional_id: Annotated[
+        str | None, typer.Option("--transactional-id", metavar="ID", help="Only this transactional id.")
+    ] = None,
+    start: Start = None,
+    stop: Stop = None,
+    crc: Annotated[bool, typer.Option("--crc", help="Check the checksum of every batch.")] = False,
+    file: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            metavar="FILE",
+            help="Write to this .parquet, .csv or .json file instead of the terminal.",
+        ),
+    ] = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Read a table from log directories, copied files or the output of kafka-dump-log.sh.
+
+    Nothing is written to where they lie. Bytes that cannot be read are rows with their position and the reason.
+    """
+    from toolkit.schema import TABLES
+
+    partition_options(topic, partition)
+    declared = TABLES[table.value]
+    ids = {"producer_id": producer_id, "producer_epoch": producer_epoch, "transactional_id": transactional_id}
+    wanted = {name: value for name, value in ids.items() if value is not None}
+    if strangers := wanted.keys() - set(declared.names):
+        raise _not_of(table, f"--{min(strangers).replace('_', '-')}")
+    options = _options(table, start=_bound(start), stop=_bound(stop), crc=crc)
+    found = _matching(_tables(_open(paths), table, topic, partition, options), wanted)
+    if file is not None:
+        from toolkit.views.table_files import write_file
+
+        _outside(file, paths)
+        written = write_file(file, declared, found)
+        remark(f"{file}: {written.rows:,} rows of {table.value}")
+        raise typer.Exit(3 if written.errors else 0)
+    rows = [row for each in found for row in each.to_pylist()]
+    answer(declared, rows, output, without=("broker_id", "file"))
+    raise typer.Exit(exit_code(rows))
+
+
+def txn_stat(
+    *,
+    paths: Paths,
+    topic: Topics = None,
+    partition: Partitions = None,
+    start: Start = None,
+    stop: Stop = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Summarize the transactions in files: committed, aborted, empty, open; sizes and durations.
+
+    Markers are paired to data by producer id, as transaction version 2 asks for: its markers carry the next epoch.
+    """
+    from toolkit.analysis.log.transaction_statistics import open_rows
+    from toolkit.schema import STATISTICS
+    from toolkit.sources.logdir.replica_tables import statistic_rows
+
+    partition_options(topic, partition)
+    found = _open(paths).figures(topics=topic, partitions=partition, start=_bound(start), stop=_bound(stop))
+    rows = list(statistic_rows(found))
+    if output is not Format.TABLE:
+        answer(STATISTICS, rows, output)
+    else:
+        from toolkit.views.statistics_text import statistic_lines
+
+        opened = [row for one in found for row in open_rows(one.found, **one.where.columns)]
+        show(statistic_lines(rows, opened=opened))
+    raise typer.Exit(exit_code(rows))
+
+
+def abort_command(
+    *,
+    paths: Paths,
+    producer_id: Annotated[int, typer.Option("--producer-id", metavar="ID", help="Producer of the transaction.")],
+    producer_epoch: Annotated[int, typer.Option("--producer-epoch", metavar="N", help="Its epoch on the partition.")],
+    topic: Topics = None,
+    partition: Partitions = None,
+    consistent_copy: ConsistentCopy = False,
+    bootstrap_server: Annotated[
+        str, typer.Option("--bootstrap-server", metavar="HOST:PORT", help="Broker to name in the command.")
+    ] = "HOST:PORT",
+) -> None:
+    """Print the kafka-transactions.sh command that would abort a transaction found open in files.
+
+    It is commented out unless the files prove that the transaction hangs. On a live cluster use abort, which asks the
+    cluster itself before it writes.
+    """
+    from toolkit.actions.abort_command_line import abort_advice
+    from toolkit.views.findings_text import wrap
+
+    partition_options(topic, partition)
+    files = _open(paths, consistent_copy=consistent_copy)
+    advice = abort_advice(
+        files,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        topics=topic,
+        partitions=partition,
+        bootstrap_server=bootstrap_server,
+    )
+    for one in advice:
+        for title, texts in (("for", one.speaks_for), ("against", one.speaks_against)):
+            for text in texts:
+                remark("\n".join(wrap(text, before=f"{one.target}  {title:<7}  ", width=width())))
+        remark(f"{one.target}  before Kafka 2.8, whose brokers lack DescribeProducers: {one.old_command}")
+        show([one.line])
+    raise typer.Exit(0 if all(one.proven for one in advice) else 3)
+
+
+def _open(paths: Sequence[Path], *, consistent_copy: bool = False) -> LogDir:
+    from toolkit.sources.logdir import LogDir
+
+    return LogDir(*paths, consistent_copy=consistent_copy)
+
+
+def _bound(text: str | None) -> int | dt.datetime | str | None:
+    return None if text is None else offset_spec(text)
+
+
+def _options(table: TableName, *, start: object, stop: object, crc: bool) -> dict[str, Any]:
+    """Options of a table; raises for one that the table does not take."""
+    section = {name: value for name, value in (("start", start), ("stop", stop)) if value is not None}
+    if section and table not in SECTIONS and table not in RECORDS:
+        raise _not_of(table, f"--{min(section)}")
+    if crc and table not in CHECKED:
+        raise _not_of(table, "--crc")
+    return {**section, "crc": True} if crc else section
+
+
+def _not_of(table: TableName, flag: str) -> UsageError:
+    return UsageError(f"The table {table.value} takes no {flag}.", do=f"Leave {flag} out.")
+
+
+def _tables(
+    files: LogDir, table: TableName, topics: list[str] | None, partitions: list[int] | None, options: Mapping[str, Any]
+) -> Iterator[pa.Table]:
+    if table in STREAMED:
+        yield from getattr(files, STREAMED[table])(topics=topics, partitions=partitions, **options)
+        return
+    import pyarrow as pa
+
+    from toolkit.schema import TABLES
+
+    if table in RECORDS:
+        if topics not in (None, [RECORDS[table]]):
+            raise UsageError(f"The table {table.value} is read from {RECORDS[table]}.", do="Ask without --topic.")
+        frame = getattr(files, table.value)(partitions=partitions, **options)
+    elif table is TableName.TRANSACTIONS:
+        if topics:
+            raise _not_of(table, "--topic")
+        frame = files.transactions()
+    else:
+        frame = getattr(files, table.value)(topics=topics, partitions=partitions, **options)
+    yield pa.Table.from_pandas(frame, schema=TABLES[table.value].arrow_schema, preserve_index=False)
+
+
+def _matching(tables: Iterator[pa.Table], wanted: Mapping[str, object]) -> Iterator[pa.Table]:
+    """Rows with these values; and what could not be read, which may be one of them."""
+    import pyarrow.compute as pc
+
+    for table in tables:
+        for name, value in wanted.items():
+            same = pc.fill_null(pc.equal(table[name], value), fill_value=False)
+            if "error" in table.column_names:
+                same = pc.or_(same, pc.and_(pc.is_null(table[name]), pc.is_valid(table["error"])))
+            table = table.filter(same)
+        if table.num_rows:
+            yield table
+
+
+def _outside(file: Path, paths: Sequence[Path]) -> None:
+    """Nothing is ever written to where a broker's files are."""
+    target = file.resolve()
+    for path in paths:
+        if path.is_dir() and path.resolve() in target.parents:
+            raise UsageError(f"{file} lies in {path}, which is only read.", do="Write to another folder.")

@@ -1,0 +1,147 @@
+"""Commands about single offsets: what one holds and who is given it, and why some of a range are missing."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from toolkit.cli.common_options import (
+    AtTime,
+    BootstrapServer,
+    CommandConfig,
+    Format,
+    LogDirs,
+    Output,
+    RecordingDir,
+    Timeout,
+)
+from toolkit.cli.output import answer, exit_code, show, width
+from toolkit.cli.source_options import connect, files_instead, offset_spec, recording_instead, time_option
+from toolkit.errors import UsageError
+
+if TYPE_CHECKING:
+    from toolkit.schema import Row
+
+__all__ = ["IsolationLevel", "gaps", "why"]
+
+
+class IsolationLevel(StrEnum):
+    """What a consumer reads (``isolation.level``)."""
+
+    READ_COMMITTED = "read_committed"
+    READ_UNCOMMITTED = "read_uncommitted"
+
+
+def why(
+    ctx: typer.Context,
+    *,
+    offset: Annotated[
+        str, typer.Argument(metavar="TOPIC-PARTITION@OFFSET", help="The offset: orders-0@4711.", show_default=False)
+    ],
+    output: Output = Format.TABLE,
+    bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
+    timeout: Timeout = 30,
+    log_dir: LogDirs = None,
+    recording: RecordingDir = None,
+    at: AtTime = None,
+) -> None:
+    """Show what an offset holds, whose it is, and why read_committed consumers are given it or not.
+
+    A record with its transaction, transactional id and marker; or a marker, an aborted record, an offset that
+    compaction or retention took, or one beyond the LSO, the high watermark or the log end.
+    """
+    place, _, number = offset.rpartition("@")
+    if not number.isdigit():
+        raise UsageError(f"{offset!r} is no offset of a partition.", do="Say TOPIC-PARTITION@OFFSET: orders-0@4711.")
+    topic, partition = topic_partition(place)
+    time = time_option(at)
+    recorded = recording_instead(
+        ctx, recording, at=at, log_dirs=log_dir, bootstrap_server=bootstrap_server, command_config=command_config
+    )
+    files = None if recorded else files_instead(
+        ctx, log_dir, bootstrap_server=bootstrap_server, command_config=command_config
+    )  # fmt: skip
+    if recorded:
+        rows = recorded.offset_visibility_rows(topic, partition, int(number), at=time)
+    elif files:
+        rows = files.offset_visibility_rows(topic, partition, int(number))
+    else:
+        with connect(ctx, bootstrap_server, command_config, timeout=timeout) as cluster:
+            rows = cluster.offset_visibility_rows(topic, partition, int(number))
+    _answer_visibility(rows, output)
+    raise typer.Exit(exit_code(rows))
+
+
+def gaps(
+    ctx: typer.Context,
+    *,
+    partition: Annotated[
+        str, typer.Argument(metavar="TOPIC-PARTITION", help="The partition: orders-0.", show_default=False)
+    ],
+    start_offset: Annotated[
+        str,
+        typer.Option(
+            "--start-offset",
+            metavar="OFFSET|TIME",
+            help="First offset: a number, a time with its zone (2026-11-21T12:00:00Z), log_start, lso or "
+            "high_watermark.",
+        ),
+    ] = "log_start",
+    stop_offset: Annotated[
+        str, typer.Option("--stop-offset", metavar="OFFSET|TIME", help="First offset to leave out; as --start-offset.")
+    ] = "high_watermark",
+    isolation_level: Annotated[
+        IsolationLevel, typer.Option("--isolation-level", help="Of the consumer that misses them.")
+    ] = IsolationLevel.READ_COMMITTED,
+    output: Output = Format.TABLE,
+    bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
+    timeout: Timeout = 30,
+    log_dir: LogDirs = None,
+) -> None:
+    """Account for every offset of a range that a consumer is not given: markers, aborted records, compaction, ...
+
+    For an alarm of lost records, as "Failed to get records ... after polling" of Spark. Exit code 3 if an offset is
+    unexplained or could not be read.
+    """
+    topic, number = topic_partition(partition)
+    start, stop = offset_spec(start_offset), offset_spec(stop_offset)
+    read_committed = isolation_level is IsolationLevel.READ_COMMITTED
+    files = files_instead(ctx, log_dir, bootstrap_server=bootstrap_server, command_config=command_config)
+    if files:
+        rows = files.missing_offset_rows(topic, number, start=start, stop=stop, read_committed=read_committed)
+    else:
+        with connect(ctx, bootstrap_server, command_config, timeout=timeout) as cluster:
+            rows = cluster.missing_offset_rows(topic, number, start=start, stop=stop, read_committed=read_committed)
+    from toolkit.schema import MISSING_OFFSETS
+
+    answer(MISSING_OFFSETS, rows, output, without=("topic", "partition", "isolation_level", "broker_id"))
+    raise typer.Exit(3 if any(row["status"] == "unexplained" for row in rows) else exit_code(rows))
+
+
+def topic_partition(text: str) -> tuple[str, int]:
+    """Return the topic and partition that ``orders-0`` names.
+
+    Raises
+    ------
+    UsageError
+        If it names none.
+    """
+    topic, _, number = text.rpartition("-")
+    if not topic or not number.isdigit():
+        raise UsageError(f"{text!r} is no partition.", do="Say TOPIC-PARTITION: orders-0.")
+    return topic, int(number)
+
+
+def _answer_visibility(rows: list[Row], output: Format) -> None:
+    from toolkit.schema import OFFSET_VISIBILITY
+
+    if output is not Format.TABLE:
+        answer(OFFSET_VISIBILITY, rows, output)
+        return
+    from toolkit.views.visibility_text import visibility_lines
+
+    show([line for row in rows for line in visibility_lines(row, width=width())])

@@ -1,0 +1,95 @@
+"""`connect`: a cluster, a log directory, a recording, a recorded sample or the embedded lab, by one word."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+
+from toolkit.actions.audit import Audit
+from toolkit.actions.connected_source import ConnectedSource
+from toolkit.config import ClientConfig
+from toolkit.errors import NotFound
+from toolkit.sources.live.cluster import Cluster
+from toolkit.sources.logdir import LogDir
+from toolkit.sources.recording import Recording
+from toolkit.sources.recording.recording_folder import is_recording
+
+__all__ = ["connect"]
+
+LAB, SAMPLE = "lab", "sample:"
+ADDRESSES = re.compile(r"[^/\s,]+:\d+(,\s*[^/\s,]+:\d+)*")
+
+
+def connect(
+    source: str,
+    *,
+    staged: Mapping[str, str] | None = None,
+    version: str = "4.3.1",
+    command_config: str = "",
+    consistent_copy: bool = False,
+) -> ConnectedSource:
+    """Open a source by one word.
+
+    Parameters
+    ----------
+    source
+        ``host:9092,...``: a cluster. A path: a log directory, a text of kafka-dump-log.sh, or a recording. ``lab``: a
+        real Kafka on this machine, with incidents staged. ``sample:late-message``: a recorded sample
+        (`toolkit.lab.samples.names`).
+    staged
+        For the lab: topic to the name of an incident (`toolkit.lab.incidents.INCIDENTS`).
+    version
+        For the lab: version of Kafka.
+    command_config
+        For a cluster: path of its client properties, as of ``--command-config``.
+    consistent_copy
+        For a log directory: as of `toolkit.LogDir`.
+
+    Returns
+    -------
+    ConnectedSource
+        A context manager; closed at the end of the interpreter at the latest.
+
+    Raises
+    ------
+    NotFound
+        If there is no such sample or path.
+    UsageError
+        If incidents need clusters that differ.
+    LabError
+        If the lab does not start.
+    """
+    if source == LAB:
+        from toolkit.lab.lab_source import STAGED, open_lab
+
+        return open_lab(STAGED if staged is None else staged, version)
+    if source.startswith(SAMPLE):
+        from toolkit.lab.lab_source import open_sample
+        from toolkit.lab.samples import load
+
+        return open_sample(load(source.removeprefix(SAMPLE)))
+    if ADDRESSES.fullmatch(source):
+        return _cluster(source, command_config)
+    path = Path(source).expanduser()
+    if not path.exists():
+        raise NotFound(
+            f"There is nothing at {source!r}.",
+            do='Use host:port of a broker, the path of a log directory or recording, "lab" or "sample:NAME".',
+        )
+    return ConnectedSource(
+        Recording(path) if is_recording(path) else LogDir(path, consistent_copy=consistent_copy), audit=Audit()
+    )
+
+
+def _cluster(bootstrap_servers: str, command_config: str) -> ConnectedSource:
+    config = (
+        ClientConfig.from_properties(command_config, bootstrap_servers=bootstrap_servers)
+        if command_config
+        else ClientConfig(bootstrap_servers)
+    )
+    with ExitStack() as resources:
+        source = ConnectedSource(resources.enter_context(Cluster(config)), audit=Audit())
+        source.own(resources)
+        return source

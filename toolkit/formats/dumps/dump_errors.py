@@ -1,0 +1,52 @@
+"""What ``kafka-dump-log.sh`` complains of, on either of its streams."""
+
+from __future__ import annotations
+
+import re
+
+from toolkit.formats.dumps.text_lines import TextLines
+
+__all__ = ["is_detail", "malformed", "read_report"]
+
+INDEX = "INDEX_MISMATCH: the tool says: "
+REPORTS = (  # the first words of a line, and what to say of it
+    (re.compile(r"Found \d+ invalid bytes at the end of \S"), "TORN_TAIL: the tool says: "),
+    (re.compile(r"Mismatches in :"), INDEX),
+    (re.compile(r"Found timestamp mismatch in :"), INDEX),
+    (re.compile(r"Found out of order timestamp in :"), INDEX),
+    (re.compile(r"The following indexed offsets are not found in the log\."), INDEX),
+    (re.compile(r"Non-consecutive offsets in \S"), "OFFSET_GAPS: after compaction this is normal; the tool says: "),
+    (re.compile(r"Ignoring unknown file \S"), "SKIPPED: the tool says: "),
+    (re.compile(r'Exception in thread "main" \S'), "TOOL_FAILED: the dump may end before its file does: "),
+    (re.compile(r"(?:Error: )?Could not \S"), "TOOL_FAILED: the dump may end before its file does: "),
+    (re.compile(r"Snapshot (?:contained an unknown|is corrupt|failed schema)"), "CORRUPT_SNAPSHOT: the tool says: "),
+)
+DETAIL = re.compile(
+    r"  Index (?:offset|timestamp): -?\d+, .*|Indexed offset: -?\d+, found log offset: .*|  -?\d+ is followed by -?\d+"
+)
+LONGEST = 400  # characters of a line that are told
+
+
+def read_report(line: str) -> str | None:
+    """What a line complains of; null for a line that does not."""
+    for shape, text in REPORTS:
+        if shape.match(line):
+            return text + _start(line)
+    return None
+
+
+def is_detail(line: str) -> bool:
+    """Whether a line belongs to the complaint before it."""
+    return DETAIL.fullmatch(line) is not None
+
+
+def malformed(line: str, lines: TextLines) -> str:
+    """What to say of the present line, which should be a row and is none."""
+    start = _start(line)
+    if lines.perhaps_cut:
+        return f"TORN_TAIL: The text ends within a line: {start}"
+    return f"MALFORMED_LINE: This should be a row of a dump, and is none: {start}"
+
+
+def _start(line: str) -> str:
+    return line[:LONGEST].encode("utf-8", "replace").decode()

@@ -1,0 +1,186 @@
+"""Text of ``kafka-dump-log.sh`` line by line: what each line is, and which dump it belongs to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from toolkit.formats.dumps.dump_errors import is_detail, malformed, read_report
+from toolkit.formats.dumps.dump_section import DumpChunk, DumpSection
+from toolkit.formats.dumps.line_patterns import BatchLine, looks_like_a_row, read_aborted, read_batch, read_producer
+from toolkit.formats.dumps.record_lines import RecordLines
+from toolkit.formats.dumps.record_text import BARE
+from toolkit.formats.dumps.text_lines import TextLines
+
+__all__ = ["read_dump"]
+
+DUMPING = "Dumping "
+STARTS = {  # of a dump, below "Dumping ..." where that is there
+    "Starting offset: ": "log",
+    "Log starting offset: ": "log",
+    "Snapshot end offset: ": "checkpoint",
+    "KRaft bootstrap snapshot": "checkpoint",
+}
+ROW_STARTS = ("baseOffset: ", "| offset: ", "producerId: ", "version: ")
+INDEX_ENTRY = {
+    "index": re.compile(r"offset: -?\d{1,19} position: \d{1,19}", re.ASCII),
+    "timeindex": re.compile(r"timestamp: -?\d{1,19} offset: -?\d{1,19}", re.ASCII),
+}
+
+
+def read_dump(lines: Iterable[str], *, file: str | None = None) -> Iterator[DumpChunk]:
+    """The dumps in a text, part by part, in bounded memory.
+
+    Nothing that the text holds is an error, and nothing is lost in silence: a line that should be a row and is none,
+    lines that are missing between batches, what the tool itself complains of, and a text that ends within a line are
+    `DamagedRange` in `DumpChunk.scanned`. Prompts, prose and the payloads of records are passed over, also a payload
+    that holds what looks like a batch.
+
+    Parameters
+    ----------
+    lines
+        Of one or more dumps, their error output, or a terminal's log. Open a file with ``newline="\\n"``, so that the
+        line ends within payloads stay what they are, and with ``errors="replace"``.
+    file
+        Name of the text, for the rows.
+
+    Returns
+    -------
+    iterator of Dump
+        Within one dump the offsets and positions of batches only rise: where they do not (two dumps with nothing
+        between them, shuffled lines), another dump begins, without a path.
+    """
+    return _DumpReader(lines, file).dumps()
+
+
+class _DumpReader:
+    def __init__(self, lines: Iterable[str], file: str | None) -> None:
+        self._lines = TextLines(lines)
+        self._file = file
+        self._ready: list[DumpChunk] = []
+        self._complaint: tuple[int, str, int] | None = None  # line, what it says, lines of details
+        self._section = DumpSection(0, path=None, line=1)
+        self._records = RecordLines(self._lines, self._section, file)
+
+    def dumps(self) -> Iterator[DumpChunk]:
+        line = ""
+        for line in self._lines:
+            if line.startswith("| "):
+                self._records.read(line)
+            elif line.startswith("baseOffset: "):
+                self._batch(line)
+            else:
+                self._other(line)
+            if self._section.is_full:
+                self._ready.append(self._section.take())
+            if self._ready:
+                yield from self._ready
+                self._ready.clear()
+        if self._lines.cut:
+            self._cut(line)
+        self._begin()
+        yield from self._ready
+
+    # Dumps
+
+    def _begin(self, path: str | None = None) -> None:
+        """Hand on what there is, and begin the next dump."""
+        self._end_complaint()
+        section, line = self._section, self._lines.number
+        section.close(line)
+        if not section.is_empty:
+            self._ready.append(section.take(last=True))
+        self._section = DumpSection(section.number + (not section.is_empty), path=path, line=line)
+        self._records = RecordLines(self._lines, self._section, self._file)
+
+    def _begin_unless(self, *kinds: str) -> None:
+        """Begin another dump if this one is of another kind than a row that was found, and go on with the row's."""
+        if self._section.kind is not None and self._section.kind not in kinds:
+            self._begin()
+        self._section.kind = self._section.kind or kinds[0]
+
+    def _batch(self, line: str) -> None:
+        batch = read_batch(line)
+        if batch is None:
+            self._damage(malformed(line, self._lines))
+        else:
+            self._add_batch(batch)
+
+    def _add_batch(self, batch: BatchLine) -> None:
+        self._begin_unless("log", "checkpoint", "unknown")
+        if not self._section.goes_on(batch):
+            self._begin()
+            self._section.kind = "log"
+            if batch.position:
+                self._damage("OUT_OF_ORDER: This batch lies before the one above; here another dump begins.")
+        self._section.add_batch(batch, self._lines.number)
+
+    # Other lines
+
+    def _other(self, line: str) -> None:
+        if self._complaint and is_detail(line):
+            number, what, details = self._complaint
+            self._complaint = number, what, details + 1
+            return
+        self._end_complaint()
+        if line.startswith(BARE):
+            self._records.read_bare(line)
+        elif self._start(line) or self._row(line) or self._index_entry(line) or self._report(line):
+            pass
+        elif looks_like_a_row(line):
+            self._damage(malformed(line, self._lines))
+
+    def _start(self, line: str) -> bool:
+        if line.startswith(DUMPING):
+            self._begin(line.removeprefix(DUMPING))
+            return True
+        for start, kind in STARTS.items():
+            if line.startswith(start):
+                if self._section.batch or self._section.kind not in {None, kind, "unknown"}:
+                    self._begin()
+                self._section.kind = kind
+                return True
+        return False
+
+    def _row(self, line: str) -> bool:
+        if line.startswith("producerId: ") and (producer := read_producer(line)):
+            self._begin_unless("snapshot")
+            self._section.add_producer(producer)
+        elif line.startswith("version: ") and (aborted := read_aborted(line, self._lines.number)):
+            self._begin_unless("txnindex")
+            self._section.add_aborted(aborted)
+        elif line.startswith("offset: ") and (batch := read_batch(line)):
+            self._add_batch(batch)
+        else:
+            return False
+        return True
+
+    def _index_entry(self, line: str) -> bool:
+        kind = self._section.kind
+        shape = INDEX_ENTRY.get(kind) if kind else None
+        if shape and shape.fullmatch(line):
+            self._section.entries += 1
+            return True
+        return False
+
+    def _report(self, line: str) -> bool:
+        what = read_report(line)
+        if what is not None:
+            self._complaint = self._lines.number, what, 0
+        return what is not None
+
+    def _end_complaint(self) -> None:
+        """The tool's complaint with all of its details is one row."""
+        if self._complaint:
+            number, what, details = self._complaint
+            self._section.add_damage(number, what + (f" ({details} such)" if details else ""), lines=1 + details)
+            self._complaint = None
+
+    def _cut(self, line: str) -> None:
+        """The text ends without the line end that the others have."""
+        begun = any(start.startswith(line) for start in (*ROW_STARTS, DUMPING))
+        if line and (begun or line.startswith(ROW_STARTS[1:])):
+            self._damage("TORN_TAIL: The text ends here, perhaps within this line.")
+
+    def _damage(self, reason: str) -> None:
+        self._section.add_damage(self._lines.number, reason)

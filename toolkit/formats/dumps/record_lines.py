@@ -1,0 +1,185 @@
+"""Record lines of a dump: markers, the rows of the decoders, and the texts that are passed over."""
+
+from __future__ import annotations
+
+from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
+from toolkit.formats.dumps.decoded_records import decoded_topic
+from toolkit.formats.dumps.dump_errors import malformed
+from toolkit.formats.dumps.dump_rows import RecordPosition, group_row, transaction_row
+from toolkit.formats.dumps.dump_section import DumpSection
+from toolkit.formats.dumps.line_patterns import (
+    BatchLine,
+    RecordLine,
+    looks_like_a_row,
+    read_batch,
+    read_marker,
+    read_record,
+    record_offset,
+)
+from toolkit.formats.dumps.record_text import BARE, byte_sizes, pass_over, printed_size, text_of
+from toolkit.formats.dumps.text_lines import TextLines
+from toolkit.formats.log.batches import CONTROL, LOG_APPEND_TIME
+
+__all__ = ["RecordLines"]
+
+KEY_LINES = 20  # that the keys of a record's headers may take
+IN_VAIN = 100_000  # lines, beside those read, that may be looked at for the end of a text that is not found
+
+
+class RecordLines:
+    """Reads the record lines of one dump.
+
+    Parameters
+    ----------
+    lines
+        What they come from; further lines of a text are taken off it.
+    section
+        What they add to.
+    file
+        Name of the text.
+    """
+
+    def __init__(self, lines: TextLines, section: DumpSection, file: str | None) -> None:
+        self._lines, self._section, self._file = lines, section, file
+        self._misfits = 0
+
+    def read(self, line: str) -> None:
+        """A line that begins with a bar."""
+        record = read_record(line)
+        if record is None:
+            self._read_other(line)
+            return
+        section = self._section
+        expected = section.expects_record(record.offset)
+        if expected:
+            section.add_record(record.offset)
+        else:
+            section.add_gap(self._lines.number, f"the batch line of the record at offset {record.offset}")
+        text = text_of(record)
+        if expected and section.batch and section.batch.attributes & CONTROL:
+            self._read_marker(line, record)
+        elif text is None:
+            self._read_open_keys(line, record)
+        elif text and not (len(text) == printed_size(record) and text.isascii()):
+            self._read_text(
+                text, printed_size(record), self._position(record.offset, record.timestamp, expected=expected)
+            )
+
+    def read_bare(self, line: str) -> None:
+        """A line as --skip-record-metadata prints it; it tells no offset, unless the batch still has all of its own."""
+        batch = self._section.batch
+        if not batch:
+            return
+        dense = batch.record_count == batch.last_offset - batch.base_offset + 1
+        offset = batch.base_offset + self._section.records if dense else None
+        one_time = batch.record_count == 1 or batch.attributes & LOG_APPEND_TIME
+        self._section.records += 1
+        position = self._position(offset, batch.max_timestamp if one_time else None, expected=True)
+        self._read_text(line.removeprefix("|"), None, position)
+
+    def _read_other(self, line: str) -> None:
+        if line.startswith(BARE):
+            self.read_bare(line)
+        elif looks_like_a_row(line):
+            self._section.add_damage(self._lines.number, malformed(line, self._lines))
+
+    def _read_marker(self, line: str, record: RecordLine) -> None:
+        marker = read_marker(record)
+        if marker is None:
+            self._section.add_damage(self._lines.number, malformed(line, self._lines))
+        else:
+            self._section.add_marker(*marker)
+
+    def _read_open_keys(self, line: str, record: RecordLine) -> None:
+        """A line that ends within the keys of headers; or within, or with, a marker whose batch is not there."""
+        number = self._lines.number
+        if record.rest.startswith("] ") or not self._pass_over_keys(record):
+            self._section.add_damage(number, malformed(line, self._lines))
+
+    def _pass_over_keys(self, record: RecordLine) -> bool:
+        """Whether the keys of headers, and the text behind them, end on further lines; those are taken off."""
+        if self._comes_next(self._lines.peek() or "", False):
+            return False
+        key_lines: list[str] = []
+        text, size = None, printed_size(record)
+        while text is None and len(key_lines) < KEY_LINES and self._lines.peek() is not None:
+            key_lines.append(next(self._lines))
+            text = text_of(record._replace(rest="\n".join([record.rest, *key_lines])))
+        if text:
+            ends = byte_sizes(text)[0] <= size and self._further_lines(text, size) is not None
+        else:
+            ends = text is not None and self._are_keys_alone(key_lines)
+        if not ends:
+            self._lines.push_back(key_lines)
+        return ends
+
+    def _are_keys_alone(self, key_lines: list[str]) -> bool:
+        """Whether lines can be the keys of headers after which nothing is printed."""
+        following = self._lines.peek()
+        ends = following is None or self._comes_next(following, False)
+        return ends and not any(looks_like_a_row(line) or line.startswith("Dumping ") for line in key_lines)
+
+    def _position(self, offset: int | None, timestamp: int | None, *, expected: bool) -> RecordPosition:
+        batch: BatchLine | None = self._section.batch if expected else None
+        return RecordPosition(self._section.partition, offset, timestamp, batch, self._file, self._lines.number)
+
+    def _read_text(self, text: str, size: int | None, position: RecordPosition) -> None:
+        """A text that takes so many bytes, as far as it is on the line."""
+        if not (self._section.may_be_decoded and self._read_event(text.removeprefix(" "), size, position)):
+            self._pass_over(text, size)
+
+    def _read_event(self, text: str, size: int | None, position: RecordPosition) -> bool:
+        """Whether a decoder has printed the text; then it is a row."""
+        section = self._section
+        topic = decoded_topic(text, otherwise=section.decoded)
+        least, most = byte_sizes(text)
+        imitated = section.topic is None and size is not None and least <= size - 1 <= most
+        if topic is None or imitated or section.topic not in {topic, None}:
+            section.count_undecoded(self._lines.number)
+            return False
+        read = transaction_row if topic == STATE_TOPIC else group_row
+        row = read(text, position)
+        if row["error"] and (more := self._further_lines(text, None)):
+            whole = read("\n".join([text, *more]), position)
+            if whole["error"] or any(map(looks_like_a_row, more)):
+                self._lines.push_back(more)
+            else:
+                row = whole
+        section.add_event(topic, row)
+        return True
+
+    def _pass_over(self, text: str, size: int | None) -> None:
+        """Take off the further lines of a text; where its end is not found, it ends on its line."""
+        line = self._lines.number
+        key_lines = self._further_lines(text, size)
+        if key_lines and size is None and any(map(looks_like_a_row, key_lines)):
+            what = f"PASSED_OVER: {len(key_lines)} lines after this one are taken for the text of a record."
+            self._section.add_damage(line, what, lines=len(key_lines) + 1)
+
+    def _further_lines(self, text: str, size: int | None) -> list[str] | None:
+        """Those of a text, taken off; null where its end is not found."""
+        if size is not None and byte_sizes(text)[0] >= size:
+            return []
+        if self._lines.given_back > IN_VAIN + self._lines.number:
+            return None
+        line = self._lines.number
+        key_lines = pass_over(self._lines, text, size=size, comes_next=self._comes_next)
+        if key_lines is None:
+            self._misfits += 1
+            if size is not None and self._misfits == 1 and self._ends_within():
+                self._section.add_damage(line, "TORN_TAIL: The text ends, perhaps within this record.")
+        return key_lines
+
+    def _ends_within(self) -> bool:
+        """Whether nothing speaks against a text that goes on to the end."""
+        following = self._lines.peek()
+        return self._lines.exhausted and (following is None or not self._comes_next(following, False))
+
+    def _comes_next(self, line: str, surely: bool) -> bool:
+        """Whether a line can follow the text of the last record: surely where it is known to end before it."""
+        offset = record_offset(line)
+        if offset is not None:
+            return self._section.expects_record(offset)
+        if line.startswith(("baseOffset: ", "offset: ")) and (batch := read_batch(line)):
+            return self._section.expects(batch)
+        return surely or line.startswith("Dumping ")

@@ -1,0 +1,92 @@
+"""Where the text of a record ends: keys and payloads are printed as they are, line ends and all.
+
+A payload can hold what looks like the next batch line. The sizes that a record line tells say how many bytes its text
+takes, unless a decoder printed something else, bytes were no UTF-8 or the text was damaged since; and what comes next
+has to fit what came before. Only where both agree are lines passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from toolkit.formats.dumps.line_patterns import RecordLine, looks_like_a_row
+from toolkit.formats.dumps.text_lines import TextLines
+
+__all__ = ["BARE", "byte_sizes", "pass_over", "printed_size", "text_of"]
+
+LONGEST = 16 << 20  # bytes; a message is 1 MiB at most by default
+UNKNOWN_LONGEST = 1 << 16  # where no size is told
+KEY, PAYLOAD = " key: ", " payload: "
+BARE = ("| key: ", "| payload: ", " payload: ")  # without metadata; the last one up to 3.7, where there is no key
+
+
+def text_of(record: RecordLine) -> str | None:
+    """Key and payload as far as they are on the line; null where the line ends within the keys of headers."""
+    rest = record.rest
+    if not record.keys:
+        return rest
+    if rest == "]" or rest.startswith(("] key: ", "] payload: ")):
+        return rest[1:]
+    starts = [at for at in (rest.find("]" + KEY), rest.find("]" + PAYLOAD)) if at >= 0]
+    if starts:
+        return rest[min(starts) + 1 :]
+    return "" if rest.endswith("]") else None
+
+
+def printed_size(record: RecordLine) -> int:
+    """Bytes of key and payload as the default decoders print them."""
+    key = len(KEY) + record.key_size if record.key_size >= 0 else 0
+    return key + (len(PAYLOAD) + record.value_size if record.value_size >= 0 else 0)
+
+
+def byte_sizes(text: str) -> tuple[int, int]:
+    """How many bytes a text can have been.
+
+    Whatever is no UTF-8 is printed as U+FFFD, for up to three bytes, and all that the terminal's encoding lacks as a
+    question mark, for up to four.
+    """
+    marks = text.count("?")
+    if text.isascii():
+        return len(text), len(text) + 3 * marks
+    size = len(text.encode("utf-8", "replace"))
+    replaced = text.count("\ufffd")
+    return size - 2 * replaced, size + 3 * marks
+
+
+def pass_over(
+    lines: TextLines, text: str, *, size: int | None, comes_next: Callable[[str, bool], bool]
+) -> list[str] | None:
+    """The further lines of a record's text, taken off ``lines``; null, and nothing taken, where its end is not found.
+
+    Parameters
+    ----------
+    lines
+        What follows the line that the text begins on.
+    text
+        The text on that line.
+    size
+        Bytes of the whole text, if they are known.
+    comes_next
+        Whether a line can follow a record whose text ends exactly (else only perhaps) before it.
+    """
+    further: list[str] = []
+    rows = False  # whether what was taken looks like rows, so that only the very next batch proves that it is none
+    least, most = byte_sizes(text)
+    longest = UNKNOWN_LONGEST if size is None else min(size, LONGEST)
+    while least <= longest:
+        following = lines.peek()
+        if size is None:
+            ends = following is not None and (comes_next(following, False) or (not rows and following.startswith(BARE)))
+        else:
+            ends = least <= size <= most and (following is None or comes_next(following, least == size))
+        if ends:
+            return further
+        line = next(lines, None)
+        if line is None:
+            break
+        further.append(line)
+        rows = rows or looks_like_a_row(line)
+        fewest, greatest = byte_sizes(line)
+        least, most = least + 1 + fewest, most + 1 + greatest
+    lines.push_back(further)
+    return None

@@ -1,0 +1,72 @@
+"""Lines of a text, one at a time, with a look ahead."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+
+__all__ = ["TextLines"]
+
+
+class TextLines:
+    """Lines without their ends, numbered from 1.
+
+    Parameters
+    ----------
+    lines
+        As a text file gives them, or without their ends.
+    """
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self._lines = iter(lines)
+        self._ahead: deque[str] = deque()
+        self._last = ""  # with its end, as far as was looked
+        self._end = ""  # of every line, as the first one has it
+        self.number = 0  # of the line that `next` gave
+        self.given_back = 0  # lines, over and over
+        self.exhausted = False  # whether the end was seen, perhaps from afar
+
+    def __iter__(self) -> TextLines:
+        return self
+
+    def __next__(self) -> str:
+        line = self._ahead.popleft() if self._ahead else self._read()
+        self.number += 1
+        return line
+
+    def peek(self) -> str | None:
+        """The line that `next` will give; null at the end."""
+        if not self._ahead:
+            try:
+                self._ahead.append(self._read())
+            except StopIteration:
+                return None
+        return self._ahead[0]
+
+    def push_back(self, lines: list[str]) -> None:
+        """Have `next` give these again, which it gave last."""
+        self._ahead.extendleft(reversed(lines))
+        self.number -= len(lines)
+        self.given_back += len(lines)
+
+    @property
+    def cut(self) -> bool:
+        """Whether this is the last line, and lacks the end that others have."""
+        return bool(self._end) and self.perhaps_cut
+
+    @property
+    def perhaps_cut(self) -> bool:
+        """Whether this is the last line, and has no end."""
+        return self.peek() is None and not self._last.endswith("\n")
+
+    def _read(self) -> str:
+        try:
+            raw = next(self._lines)
+        except StopIteration:
+            self.exhausted = True
+            raise
+        if not self.number and not self._ahead:
+            raw = raw.removeprefix("\ufeff")
+            self._end = "\r\n" if raw.endswith("\r\n") else "\n" if raw.endswith("\n") else ""
+        self._last = raw
+        return raw.removesuffix(self._end)  # no more than that: what is before it may be the end of a payload's line

@@ -1,0 +1,1 @@
+"""Files of a log directory besides the log segments: checkpoints, indexes, producer snapshots."""

@@ -1,0 +1,176 @@
+"""Index files of a segment: aborted transactions (``.txnindex``), offsets (``.index``) and times (``.timeindex``).
+
+Sources: ``AbortedTxn``, ``TransactionIndex``, ``OffsetIndex``, ``TimeIndex`` and ``LogSegment`` in Kafka, 2.8 to 4.3.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_left
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from toolkit.formats.log.headers import DamagedRange
+
+__all__ = ["OFFSETS", "TIMES", "AbortedTxn", "read_offset_index", "read_time_index", "read_txn_index"]
+
+Buffer = bytes | bytearray | memoryview
+
+ABORTED_TXN = struct.Struct(">hqqqq")
+OFFSET_ENTRY = np.dtype([("offset", ">i4"), ("position", ">i4")])  # the offset relative to the segment's base offset
+TIME_ENTRY = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
+
+OFFSETS = np.dtype([("offset", "i8"), ("position", "i8")])
+"""An entry of an offset index: at this byte of the segment a batch begins, and all before it have lower offsets."""
+
+TIMES = np.dtype([("timestamp", "i8"), ("offset", "i8")])
+"""An entry of a time index: newest record time (ms) of the segment up to this offset."""
+
+
+class AbortedTxn(NamedTuple):
+    """An aborted transaction of a segment, as read_committed consumers are told of it.
+
+    Parameters
+    ----------
+    position
+        Byte of the file where the entry starts.
+    version
+        Version of the entry: 0.
+    producer_id
+        Who wrote the transaction.
+    first_offset, last_offset
+        Of its first record, which may lie in an earlier segment, and of its marker.
+    last_stable_offset
+        LSO right after that marker.
+    """
+
+    position: int
+    version: int
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+def read_txn_index(buf: Buffer) -> tuple[list[AbortedTxn], list[DamagedRange]]:
+    """The aborted transactions of a segment in the order of their markers, and the bytes that are none.
+
+    The entries have no checksum. One that contradicts itself or does not fit the order of the others is damage
+    (``CORRUPT_ENTRY``), as are versions not known here; reading goes on with the next. An incomplete last entry, and
+    zeros at the end, are what a crash leaves (``TORN_TAIL``).
+
+    Parameters
+    ----------
+    buf
+        The whole file.
+    """
+    view = memoryview(buf).cast("B")
+    end = _end_of_entries(view)
+    found = [AbortedTxn(at, *ABORTED_TXN.unpack_from(view, at)) for at in range(0, end, ABORTED_TXN.size)]
+    wrong = {txn.position: why for txn in found if (why := _contradiction(txn))}
+    plausible = [txn for txn in found if txn.position not in wrong]
+    fitting = {plausible[i].position for i in _longest_rise([txn.last_offset for txn in plausible])}
+    for txn in plausible:
+        if txn.position not in fitting:
+            wrong[txn.position] = f"its marker at offset {txn.last_offset} is out of order"
+    damage = [
+        DamagedRange(at, ABORTED_TXN.size, f"CORRUPT_ENTRY: The entry at byte {at} is no aborted transaction: {why}.")
+        for at, why in sorted(wrong.items())
+    ]
+    if left := len(view) - end:
+        what = "zeros" if left >= ABORTED_TXN.size else "an incomplete entry"
+        damage.append(DamagedRange(end, left, f"TORN_TAIL: The last {left} bytes are {what}, as a crash leaves them."))
+    return [txn for txn in plausible if txn.position in fitting], damage
+
+
+def read_offset_index(buf: Buffer, *, base_offset: int) -> npt.NDArray[Any]:
+    """The entries of an offset index that rise in offset and in position, as an array of `OFFSETS`.
+
+    The last entry at or below an offset tells where to start reading for it; below the first one that is byte 0.
+    There is no checksum, and brokers build damaged indexes again: what does not rise is left out without a word, and
+    whoever starts at a position has to check that a batch begins there.
+
+    Parameters
+    ----------
+    buf
+        The whole file; where a broker has it open, or crashed, it ends in zeros.
+    base_offset
+        Base offset of the segment.
+    """
+    entries = np.frombuffer(buf, OFFSET_ENTRY, count=len(memoryview(buf).cast("B")) // OFFSET_ENTRY.itemsize)
+    entries = entries[(entries["offset"] > 0) & (entries["position"] > 0)]  # the first batch has no entry
+    sound = entries[_rises(entries["offset"]) & _rises(entries["position"])]
+    index = np.empty(len(sound), OFFSETS)
+    index["offset"] = base_offset + sound["offset"].astype("i8")
+    index["position"] = sound["position"]
+    return index
+
+
+def read_time_index(buf: Buffer, *, base_offset: int) -> npt.NDArray[Any]:
+    """The entries of a time index that rise in time and in offset, as an array of `TIMES`.
+
+    No record with a newer time than an entry's has a lower offset than it, so that the last entry below a time tells
+    from which offset on to look for it. What does not rise is left out, as in `read_offset_index`.
+
+    Parameters
+    ----------
+    buf
+        The whole file; where a broker has it open, or crashed, it ends in zeros.
+    base_offset
+        Base offset of the segment.
+    """
+    entries = np.frombuffer(buf, TIME_ENTRY, count=len(memoryview(buf).cast("B")) // TIME_ENTRY.itemsize)
+    entries = entries[(entries["timestamp"] > 0) & (entries["offset"] >= 0)]
+    sound = entries[_rises(entries["timestamp"]) & _rises(entries["offset"])]
+    index = np.empty(len(sound), TIMES)
+    index["timestamp"] = sound["timestamp"]
+    index["offset"] = base_offset + sound["offset"].astype("i8")
+    return index
+
+
+def _end_of_entries(view: memoryview) -> int:
+    """Where the last whole entry ends that is not all zeros."""
+    end = len(view) - len(view) % ABORTED_TXN.size
+    while end and not any(view[end - ABORTED_TXN.size : end]):
+        end -= ABORTED_TXN.size
+    return end
+
+
+def _contradiction(txn: AbortedTxn) -> str | None:
+    if txn.version != 0:
+        return f"it has version {txn.version}, and 0 is known here"
+    if min(txn.producer_id, txn.first_offset, txn.last_offset, txn.last_stable_offset) < 0:
+        return "an id or offset is negative"
+    if txn.first_offset > txn.last_offset:
+        return f"it starts at offset {txn.first_offset} and ends at {txn.last_offset}"
+    if not any(txn[2:]):
+        return "it is all zeros"
+    return None
+
+
+def _longest_rise(numbers: Sequence[int]) -> list[int]:
+    """Indices of a longest strictly rising subsequence: one wrong number costs no more than itself."""
+    if all(a < b for a, b in pairwise(numbers)):
+        return list(range(len(numbers)))
+    lowest: list[int] = []  # lowest[k]: the lowest number that a rise of k + 1 numbers can end with
+    where: list[int] = []  # its index
+    before: list[int] = []  # by index: the one before it in a rise that ends with it
+    for i, number in enumerate(numbers):
+        k = bisect_left(lowest, number)
+        before.append(where[k - 1] if k else -1)
+        lowest[k : k + 1], where[k : k + 1] = [number], [i]
+    rise = [where[-1]]
+    while before[rise[-1]] >= 0:
+        rise.append(before[rise[-1]])
+    return rise[::-1]
+
+
+def _rises(numbers: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Where a number is higher than all before it; the first one is."""
+    rises = np.ones(len(numbers), bool)
+    rises[1:] = numbers[1:] > np.maximum.accumulate(numbers)[:-1]
+    return rises

@@ -1,0 +1,1 @@
+"""Record batches of a log: where they are, their headers, checksums and records."""

@@ -1,0 +1,33 @@
+"""Which offsets of a batch still have a record: compaction takes records out and leaves the batch its offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from toolkit.formats.log.batch_records import read_records
+from toolkit.formats.log.batches import CONTROL
+from toolkit.formats.log.headers import Array, Headers
+from toolkit.formats.protocol.primitives import Buffer
+
+__all__ = ["partial_batches", "record_offsets"]
+
+
+def partial_batches(headers: Headers) -> Array:
+    """Indices of the data batches with fewer records than offsets; one without any needs no reading."""
+    offsets = headers["last_offset"] - headers["base_offset"] + 1
+    count = headers["record_count"]
+    is_data = (headers["attributes"] & CONTROL == 0) & (headers["magic"] >= 2)
+    return np.flatnonzero(is_data & (count > 0) & (count < offsets))
+
+
+def record_offsets(buf: Buffer, position: int) -> Sequence[int]:
+    """Offsets of the records of the batch at a position.
+
+    Raises
+    ------
+    DecodeError
+        If it cannot be decompressed, or a record is damaged.
+    """
+    return [record.offset for record in read_records(buf, position)]

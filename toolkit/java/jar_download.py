@@ -1,0 +1,84 @@
+"""Files of a Maven repository, fetched side by side and checked by their digests."""
+
+from __future__ import annotations
+
+import hashlib
+import urllib.request
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+from tqdm.auto import tqdm
+
+from toolkit.errors import SetupError
+
+__all__ = ["Download", "download"]
+
+CHUNK = 1 << 16
+AT_ONCE = 8
+TIMEOUT_S = 60
+
+
+class Download(NamedTuple):
+    """A file to fetch.
+
+    Parameters
+    ----------
+    path
+        In the repository.
+    target
+        Where it goes, whole or not at all.
+    sha256
+        What it has to have, in hexadecimal digits.
+    """
+
+    path: str
+    target: Path
+    sha256: str
+
+
+def download(files: Sequence[Download], repository: str, *, title: str) -> None:
+    """Fetch files, with progress; HTTPS_PROXY is honoured.
+
+    Raises
+    ------
+    SetupError
+        If one cannot be fetched, or is not what its digest says.
+    """
+    with (
+        tqdm(desc=title, unit="B", unit_scale=True) as bar,
+        ThreadPoolExecutor(AT_ONCE) as pool,
+    ):
+        try:
+            for _ in pool.map(lambda file: _fetch(file, repository, bar), files):
+                pass
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def _fetch(file: Download, repository: str, bar: tqdm[None]) -> None:
+    url = f"{repository.rstrip('/')}/{file.path}"
+    digest = hashlib.sha256()
+    partial = file.target.with_suffix(".partial")
+    try:
+        with urllib.request.urlopen(url, timeout=TIMEOUT_S) as response, partial.open("wb") as target:  # noqa: S310
+            while chunk := response.read(CHUNK):
+                target.write(chunk)
+                digest.update(chunk)
+                bar.update(len(chunk))
+    except OSError as error:
+        raise SetupError(
+            f"{url} could not be fetched: {getattr(error, 'reason', error)}.",
+            means="Jars are fetched once, and this one is not here yet; nothing was kept.",
+            do="Go online for the first run, or name a mirror in KAFKA_TXN_MAVEN (and a proxy in HTTPS_PROXY).",
+        ) from None
+    if digest.hexdigest() != file.sha256:
+        partial.unlink()
+        raise SetupError(
+            f"{url} is not what its digest says.",
+            means="A proxy or mirror answered with something else; nothing was kept.",
+            do="Try again, or name another mirror in KAFKA_TXN_MAVEN.",
+        )
+    partial.replace(file.target)

@@ -1,0 +1,38 @@
+"""The Maven repository that jars come from, and a lock for the cache that keeps them."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from xml.etree import ElementTree
+
+__all__ = ["locked", "repository_url"]
+
+CENTRAL = "https://repo1.maven.org/maven2/"
+
+
+def repository_url() -> str:
+    """Where jars come from: KAFKA_TXN_MAVEN, the mirror that ``~/.m2/settings.xml`` names, or Maven Central."""
+    return os.environ.get("KAFKA_TXN_MAVEN") or _mirror() or CENTRAL
+
+
+def _mirror() -> str | None:
+    settings = Path.home() / ".m2" / "settings.xml"
+    if not settings.is_file():
+        return None
+    for mirror in ElementTree.parse(settings).iterfind(".//{*}mirror"):  # noqa: S314  the user's own file
+        names = (mirror.findtext("{*}mirrorOf") or "").split(",")
+        if {"central", "*", "external:*"} & {name.strip() for name in names}:
+            return mirror.findtext("{*}url")
+    return None
+
+
+@contextmanager
+def locked(lock: Path) -> Iterator[None]:
+    """While no other process holds the same file."""
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

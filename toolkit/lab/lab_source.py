@@ -1,0 +1,170 @@
+"""The embedded Kafka with staged incidents, and recorded samples, as sources."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from toolkit.actions.audit import Audit
+from toolkit.actions.connected_source import ConnectedSource
+from toolkit.errors import UsageError
+from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
+from toolkit.lab.broker import Kafka
+from toolkit.lab.incidents import EVERYDAY, INCIDENTS
+from toolkit.lab.queries import until
+from toolkit.lab.samples import IncidentSample
+from toolkit.lab.staged_traffic import stage_between
+from toolkit.lab.staging import ClusterSetup, StagedIncident
+from toolkit.sources.live.cluster import Cluster
+from toolkit.sources.live.state.cluster_metadata import read_metadata
+from toolkit.sources.live.state.coordinator_readiness import loading_coordinators
+from toolkit.sources.live.state.coordinators import CoordinatorTopic
+from toolkit.sources.logdir import LogDir
+from toolkit.sources.recording import Recording
+from toolkit.sources.recording.recording_folder import is_recording
+
+__all__ = ["STAGED", "LabSource", "SampleSource", "open_lab", "open_sample"]
+
+GROUP = "billing"
+STAGED: Mapping[str, str] = MappingProxyType({"orders": "late_message"})
+COLUMNS = ("partition", "producer_id", "producer_epoch", "transactional_id", "start_offset")
+
+
+class LabSource(ConnectedSource):
+    """The embedded Kafka.
+
+    Parameters
+    ----------
+    staged
+        Topic to the incident that was staged on it. `expected` is right at once; what becomes `long` or `overdue` in
+        time has that as ``staged[topic].later``.
+    kafka
+        The Kafka.
+    """
+
+    def __init__(self, cluster: Cluster, *, kafka: Kafka, staged: Mapping[str, StagedIncident], folder: Path) -> None:
+        super().__init__(
+            cluster,
+            audit=Audit(folder / "audit.jsonl"),  # gone with this Kafka
+            expected={topic: _expected(each) for topic, each in staged.items()},
+            group=GROUP,
+            folder=folder,
+        )
+        self.kafka: Kafka = kafka
+        self.staged = staged
+
+    def log_dir(self) -> LogDir:
+        """A copy of the log directories, for which the brokers are shut down one by one for a moment."""
+        return LogDir(*(self._copied(number) for number in self.kafka.broker_ids), consistent_copy=True)
+
+    def sources(self) -> list[LogDir | Recording | Cluster]:
+        """The log directories as they are now, and the recording if one was made."""
+        recording = self.temporary() / "recording"
+        return [self.log_dir(), *([Recording(recording)] if is_recording(recording) else [])]
+
+    def _copied(self, broker_id: int) -> Path:
+        target = self.temporary() / f"broker-{broker_id}"
+        shutil.rmtree(target, ignore_errors=True)
+        self.kafka.stop_broker(broker_id)
+        try:
+            shutil.copytree(self.kafka.log_dirs[broker_id], target, copy_function=shutil.copy2)
+        finally:
+            self.kafka.start_broker(broker_id)
+            client = self.cluster.client
+            until(
+                lambda: (
+                    None
+                    if loading_coordinators(client, CoordinatorTopic(STATE_TOPIC, read_metadata(client, [STATE_TOPIC])))
+                    else True
+                ),
+                awaited="the coordinators to load __transaction_state again",
+            )
+        return target
+
+
+class SampleSource(ConnectedSource):
+    """A recorded sample: its recording if it has one, else its log directory."""
+
+    def __init__(self, sample: IncidentSample, *, folder: Path) -> None:
+        selection = {"at": sample.at, "min_held_ms": sample.min_held_ms}
+        super().__init__(
+            sample.recording() or sample.log_dir(),
+            audit=sample.audit() or Audit(folder / "audit.jsonl"),
+            expected={sample.topic: {"partition": sample.partition, **sample.expected}},
+            group=GROUP,
+            selection={name: value for name, value in selection.items() if value is not None},
+            folder=folder,
+        )
+        self.sample: IncidentSample = sample
+
+    def log_dir(self) -> LogDir:
+        """The sample's log directory."""
+        return self.sample.log_dir()
+
+    def sources(self) -> list[LogDir | Recording | Cluster]:
+        """The sample's log directory, and its recording if it has one."""
+        recording = self.sample.recording()
+        return [self.sample.log_dir(), *([recording] if recording else [])]
+
+
+def open_lab(names: Mapping[str, str], version: str) -> LabSource:
+    """Start a Kafka and stage incidents.
+
+    Parameters
+    ----------
+    names
+        Topic to the name of an incident (`toolkit.lab.incidents.INCIDENTS`).
+    version
+        Of Kafka.
+
+    Raises
+    ------
+    UsageError
+        If incidents need clusters that differ.
+    LabError
+        If the lab does not start.
+    """
+    setup = _setup([INCIDENTS[name].setup for name in names.values()])
+    with ExitStack() as resources:
+        folder = Path(resources.enter_context(tempfile.TemporaryDirectory(prefix="kafka-txn-")))
+        kafka = resources.enter_context(Kafka(version, brokers=setup.brokers, properties=setup.properties))
+        staged = {topic: _staged(kafka, topic, name) for topic, name in names.items()}
+        cluster = resources.enter_context(Cluster(kafka.bootstrap_servers))
+        source = LabSource(cluster, kafka=kafka, staged=staged, folder=folder)
+        source.own(resources)
+        return source
+
+
+def open_sample(sample: IncidentSample) -> SampleSource:
+    """Open a recorded sample."""
+    with ExitStack() as resources:
+        folder = Path(resources.enter_context(tempfile.TemporaryDirectory(prefix="kafka-txn-")))
+        source = SampleSource(sample, folder=folder)
+        source.own(resources)
+        return source
+
+
+def _setup(setups: list[ClusterSetup]) -> ClusterSetup:
+    """The one cluster for all: every incident of the everyday one can be staged on the others, too."""
+    special = list({setup.name: setup for setup in setups if setup is not EVERYDAY}.values())
+    if len(special) > 1:
+        raise UsageError(
+            f"These incidents need clusters of their own: {', '.join(setup.name for setup in special)}.",
+            do="Stage them one by one.",
+        )
+    return special[0] if special else EVERYDAY
+
+
+def _staged(kafka: Kafka, topic: str, name: str) -> StagedIncident:
+    if INCIDENTS[name].brokers > 1:
+        return INCIDENTS[name](kafka, topic=topic)  # it lays out its topic's replicas itself
+    return stage_between(kafka, name, topic=topic, group=GROUP)
+
+
+def _expected(staged: StagedIncident) -> dict[str, Any]:
+    return {**{name: getattr(staged, name) for name in COLUMNS}, "verdict": staged.expected}

@@ -1,0 +1,261 @@
+"""Small questions to a cluster, asked until the answer is there."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeVar
+
+from toolkit.config import ClientConfig
+from toolkit.errors import LabError
+from toolkit.lab.broker import Kafka
+from toolkit.sources.live.client import messages
+from toolkit.sources.live.client.broker_client import BrokerClient
+from toolkit.sources.live.client.error_codes import error_name
+
+__all__ = [
+    "ClusterAddress",
+    "LeaderTransaction",
+    "RequestRefused",
+    "answer",
+    "config_of",
+    "coordinator",
+    "leader",
+    "offsets",
+    "open_transactions",
+    "partitions",
+    "transaction",
+    "until",
+]
+
+T = TypeVar("T")
+
+ClusterAddress: TypeAlias = Kafka | ClientConfig | str | Mapping[str, object]
+"""A lab cluster, or how to reach any other one."""
+
+# What a cluster answers while it is still moving.
+PASSING = {
+    "CONCURRENT_TRANSACTIONS",
+    "COORDINATOR_LOAD_IN_PROGRESS",
+    "COORDINATOR_NOT_AVAILABLE",
+    "LEADER_NOT_AVAILABLE",
+    "NOT_COORDINATOR",
+    "NOT_LEADER_OR_FOLLOWER",
+    "UNKNOWN_TOPIC_OR_PARTITION",
+}
+
+VERIFIED = (
+    "The broker asked the coordinator whether this transaction is open on this partition and, as it is not, refused "
+    "the write: KIP-890 at work, which is what makes hanging transactions rare from Kafka 3.6 on.",
+    "Start the broker with transaction.partition.verification.enable=false to stage this all the same.",
+)
+FENCED = ("A newer epoch of this producer is known: this one is fenced.", "")
+
+# What an error, perhaps of one API, means to a person who stages an incident, and what to do about it.
+EXPLAINED = {
+    "EndTxn: INVALID_TXN_STATE": ("There is no open transaction to end.", ""),
+    "INVALID_PRODUCER_EPOCH": FENCED,
+    "INVALID_PRODUCER_ID_MAPPING": ("The coordinator does not know the transactional id any more: it has expired.", ""),
+    "INVALID_TRANSACTION_TIMEOUT": ("The broker allows no timeout as long.", "Raise transaction.max.timeout.ms."),
+    "INVALID_TXN_STATE": VERIFIED,
+    "PRODUCER_FENCED": FENCED,
+    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": (
+        "The user may not write under this id, or asked for two-phase commit where it is off.",
+        "Grant WRITE on the id, or start the broker with transaction.two.phase.commit.enable=true.",
+    ),
+    "TRANSACTION_ABORTABLE": VERIFIED,
+}
+
+
+class RequestRefused(LabError):
+    """A broker refused a request.
+
+    Parameters
+    ----------
+    error
+        Kafka's name of the error.
+    """
+
+    def __init__(self, api: str, whose: str, *, error: str) -> None:
+        self.error = error
+        means, do = EXPLAINED.get(f"{api}: {error}") or EXPLAINED.get(error) or ("", "")
+        super().__init__(f"{api} of {whose} was refused with {error}.", means=means, do=do)
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderTransaction:
+    """An open transaction as the leader of its partition describes it."""
+
+    producer_id: int
+    producer_epoch: int
+    start_offset: int
+    coordinator_epoch: int
+
+
+def config_of(kafka: ClusterAddress) -> ClientConfig:
+    """How clients reach a cluster."""
+    return ClientConfig(kafka.client_config() if isinstance(kafka, Kafka) else kafka)
+
+
+def until(condition: Callable[[], T | None], *, awaited: str, timeout: float = 60) -> T:
+    """Ask until there is an answer, and return it.
+
+    Parameters
+    ----------
+    condition
+        Returns None while there is no answer.
+    awaited
+        What is waited for, for the error.
+    timeout
+        Seconds.
+
+    Raises
+    ------
+    LabError
+        If there is none in time.
+    """
+    deadline = time.monotonic() + timeout
+    while (found := condition()) is None:
+        if time.monotonic() > deadline:
+            raise LabError(f"Waited {timeout:g} s in vain for {awaited}.")
+        time.sleep(0.05)
+    return found
+
+
+def answer(
+    cluster: BrokerClient,
+    request: Callable[[], Any],
+    *,
+    of: str,
+    codes: Callable[[Any], Iterable[int]],
+    to: Callable[[], int | None] = lambda: None,
+) -> Any:
+    """Send a request until its answer has no error that passes by itself.
+
+    Parameters
+    ----------
+    cluster
+        Where to send it.
+    request
+        Makes the request.
+    of
+        Whose request it is, for the error.
+    codes
+        Picks the error codes out of an answer.
+    to
+        Finds the broker, before every attempt; any broker if not given.
+
+    Raises
+    ------
+    Refused
+        If the answer has any other error, or still has one when the time is up.
+    """
+    api = str(request().name).removesuffix("Request")
+    passing: set[str] = set()
+
+    def accepted() -> Any:
+        message = cluster.ask(request(), broker_id=to())
+        errors = {error_name(code) for code in codes(message)} - {"NONE"}
+        for error in sorted(errors - PASSING):
+            raise RequestRefused(api, of, error=error)
+        passing.clear()
+        passing.update(errors)
+        return None if errors else message
+
+    try:
+        return until(accepted, awaited=f"an answer to {api}")
+    except RequestRefused:
+        raise
+    except LabError as waited:
+        raise RequestRefused(api, of, error=", ".join(sorted(passing))) from waited
+
+
+def partitions(cluster: BrokerClient, topic: str) -> dict[int, Any]:
+    """Partition number to its metadata, for those that have a leader; empty while there is no such topic."""
+    request = messages.Metadata(
+        topics=[messages.Metadata.MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
+    )
+    (found,) = cluster.ask(request).topics
+    return {each.partition_index: each for each in found.partitions if each.leader_id >= 0}
+
+
+def leader(cluster: BrokerClient, topic: str, partition: int) -> int:
+    """Broker id of a partition's leader, once there is one."""
+
+    def elected() -> int | None:
+        found = partitions(cluster, topic).get(partition)
+        return None if found is None else int(found.leader_id)
+
+    return until(elected, awaited=f"a leader of {topic}-{partition}")
+
+
+def coordinator(cluster: BrokerClient, key: str, *, group: bool = False) -> int:
+    """Broker id of the coordinator of a transactional id, or of a group."""
+    found = answer(
+        cluster,
+        lambda: messages.FindCoordinator(key=key, key_type=0 if group else 1, max_version=2),
+        of=key,
+        codes=lambda message: [message.error_code],
+    )
+    return int(found.node_id)
+
+
+def open_transactions(cluster: BrokerClient, topic: str, partition: int) -> list[LeaderTransaction]:
+    """Open transactions of a partition by its leader's producer state, the one that holds the LSO first."""
+    described = answer(
+        cluster,
+        lambda: messages.DescribeProducers(partitions={topic: [partition]}),
+        of=f"{topic}-{partition}",
+        to=lambda: leader(cluster, topic, partition),
+        codes=lambda message: [message.partitions[0].error_code],
+    )
+    found = [
+        LeaderTransaction(each.producer_id, each.producer_epoch, each.current_txn_start_offset, each.coordinator_epoch)
+        for each in described.partitions[0].active_producers
+        if each.current_txn_start_offset >= 0
+    ]
+    return sorted(found, key=lambda each: each.start_offset)
+
+
+def offsets(cluster: BrokerClient, topic: str, partition: int) -> tuple[int, int, int]:
+    """Log start offset, last stable offset and high watermark of a partition, as clients see them."""
+    return (
+        _offset(cluster, topic, partition, timestamp=-2, isolation_level=0),
+        _offset(cluster, topic, partition, timestamp=-1, isolation_level=1),
+        _offset(cluster, topic, partition, timestamp=-1, isolation_level=0),
+    )
+
+
+def _offset(cluster: BrokerClient, topic: str, partition: int, *, timestamp: int, isolation_level: int) -> int:
+    found = answer(
+        cluster,
+        lambda: messages.ListOffsets(
+            partitions={topic: [partition]},
+            timestamp=timestamp,
+            replica_id=-1,
+            isolation_level=isolation_level,
+            max_version=4,
+        ),
+        of=f"{topic}-{partition}",
+        to=lambda: leader(cluster, topic, partition),
+        codes=lambda message: [message.partitions[0].error_code],
+    )
+    return int(found.partitions[0].offset)
+
+
+def transaction(cluster: BrokerClient, transactional_id: str) -> Any:
+    """What the coordinator says of a transactional id (DescribeTransactions), or None if it knows no such id."""
+    try:
+        described = answer(
+            cluster,
+            lambda: messages.DescribeTransactions(transactional_ids=[transactional_id]),
+            of=transactional_id,
+            to=lambda: coordinator(cluster, transactional_id),
+            codes=lambda message: [message.transaction_states[0].error_code],
+        )
+    except RequestRefused as refused:
+        if refused.error == "TRANSACTIONAL_ID_NOT_FOUND":
+            return None
+        raise
+    return described.transaction_states[0]

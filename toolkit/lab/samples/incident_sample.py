@@ -1,0 +1,124 @@
+"""`IncidentSample`: one recorded incident, what is right about it, and where it lies once it is unpacked."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from toolkit.errors import NotFound
+from toolkit.lab.samples.archives import unpacked
+
+if TYPE_CHECKING:
+    from toolkit.actions.audit import Audit
+    from toolkit.schema import Row
+    from toolkit.sources.logdir import LogDir
+    from toolkit.sources.recording import Recording
+
+__all__ = ["AUDIT", "DUMP", "INDEX", "LOG_DIR", "RECORDING", "IncidentSample", "load", "names"]
+
+INDEX = "samples.json"
+LOG_DIR, RECORDING, DUMP, AUDIT = "log-dir", "recording", "dump.txt", "audit.jsonl"  # what an archive holds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IncidentSample:
+    """A recorded incident.
+
+    Parameters
+    ----------
+    name
+        Its name in `names`.
+    title, description
+        What happened, in a line and in some sentences.
+    made
+        How it was made, as a sentence.
+    topic, partition
+        Where it shows.
+    expected
+        What is right: columns of the one row of ``schema.FINDINGS`` that answers for that partition.
+    at
+        The time of its recording that `expected` is true of; null where there is no recording.
+    min_held_ms
+        What findings have to be asked with (``LogDir.findings``) to tell of what is over; null where it is not.
+    path
+        The folder that it is unpacked in. Its files are read-only and the same for everybody.
+    """
+
+    name: str
+    title: str
+    description: str
+    made: str
+    topic: str
+    partition: int
+    expected: Mapping[str, Any]
+    at: dt.datetime | None
+    min_held_ms: int | None
+    path: Path
+
+    def log_dir(self) -> LogDir:
+        """The log directory of the broker, which was stopped in good order."""
+        from toolkit.sources.logdir import LogDir
+
+        return LogDir(self.path / LOG_DIR, consistent_copy=True)
+
+    def recording(self) -> Recording | None:
+        """What a flight recorder saw; null where none was running."""
+        from toolkit.sources.recording import Recording
+
+        return Recording(self.path / RECORDING) if (self.path / RECORDING).is_dir() else None
+
+    def dump_text(self) -> Path | None:
+        """What kafka-dump-log.sh prints of the partition's first segment; null where it was not kept."""
+        return self.path / DUMP if (self.path / DUMP).is_file() else None
+
+    def audit(self) -> Audit | None:
+        """The audit trail of what was done about it; null where nothing was."""
+        from toolkit.actions.audit import Audit
+
+        return Audit(self.path / AUDIT) if (self.path / AUDIT).is_file() else None
+
+    def finding_rows(self) -> list[Row]:
+        """The findings about its partition, as rows: those of the recording at `at`, or else of the log directory."""
+        recording = self.recording()
+        if recording:
+            return recording.finding_rows(topics=[self.topic], partitions=[self.partition], at=self.at)
+        return self.log_dir().finding_rows(
+            topics=[self.topic], partitions=[self.partition], min_held_ms=self.min_held_ms
+        )
+
+
+def names() -> list[str]:
+    """Names of all samples, sorted."""
+    return sorted(_index())
+
+
+def load(name: str) -> IncidentSample:
+    """Return a sample; its files are unpacked into the user's cache first, if they are not there.
+
+    Raises
+    ------
+    NotFound
+        If there is none of that name.
+    UsageError
+        If there is no room to unpack it.
+    """
+    if name not in _index():
+        raise NotFound(f"There is no sample {name!r}.", do=f"Say one of {', '.join(names())}.")
+    entry = dict(_index()[name])
+    at = entry.pop("at")
+    archive = resources.files(__package__) / "data" / f"{name}.tar.xz"
+    path = unpacked(archive.read_bytes(), name=name)
+    return IncidentSample(name=name, path=path, at=dt.datetime.fromisoformat(at) if at else None, **entry)
+
+
+@cache
+def _index() -> Mapping[str, Mapping[str, Any]]:
+    text = (resources.files(__package__) / "data" / INDEX).read_text(encoding="utf-8")
+    index: Mapping[str, Mapping[str, Any]] = json.loads(text)
+    return index

@@ -1,0 +1,64 @@
+"""Input of users as rows: a frame of a declared table, rows of it, one finding, a time with its zone."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+from toolkit.errors import UsageError
+from toolkit.schema.live import FINDINGS
+from toolkit.schema.table import Row, Table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Data", "Finding", "finding_row", "in_utc", "rows_of"]
+
+Data: TypeAlias = "pd.DataFrame | Iterable[Row] | None"
+"""A frame of a declared table, or rows of it."""
+
+Finding: TypeAlias = "Row | pd.Series[Any] | pd.DataFrame"
+"""A row of ``schema.FINDINGS``, or a row of its frame."""
+
+
+def rows_of(data: Data, table: Table) -> list[Row]:
+    """Rows of a table from a frame or from rows; a missing column is null."""
+    if data is None:
+        return []
+    columns = getattr(data, "columns", None)
+    if columns is not None:
+        return table.rows(data.reindex(columns=table.names))  # type: ignore[union-attr]
+    nulls: dict[str, object] = dict.fromkeys(table.names)
+    return [{**nulls, **row} for row in cast("Iterable[Row]", data)]
+
+
+def finding_row(finding: Finding) -> Row:
+    """One row of ``schema.FINDINGS`` as a dict of plain values.
+
+    Raises
+    ------
+    UsageError
+        If it is not exactly one.
+    """
+    if isinstance(finding, Mapping):
+        return finding
+    import pandas as pd
+
+    frame = finding if isinstance(finding, pd.DataFrame) else finding.to_frame().T
+    if len(frame) != 1:
+        raise UsageError(f"{len(frame)} findings in place of one.", do="Choose one: findings.iloc[0].")
+    return FINDINGS.rows(frame)[0]
+
+
+def in_utc(time: dt.datetime) -> dt.datetime:
+    """A time in UTC.
+
+    Raises
+    ------
+    UsageError
+        If it has no time zone.
+    """
+    if time.tzinfo is None:
+        raise UsageError(f"The time {time} has no time zone.", do="Add one: datetime.now(timezone.utc).")
+    return time.astimezone(dt.UTC)

@@ -1,0 +1,359 @@
+"""`Cluster`: the tables of a live cluster."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import threading
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Self
+
+from toolkit.analysis.coordinator.transaction_owners import owner_clauses, transaction_owners
+from toolkit.analysis.diagnosis.diagnose import findings
+from toolkit.analysis.diagnosis.known_bugs import release_of
+from toolkit.analysis.diagnosis.log_excerpts import is_to_explain
+from toolkit.analysis.diagnosis.observation import Observation
+from toolkit.analysis.diagnosis.open_transactions import MAX_TRANSACTION_TIMEOUT_MS
+from toolkit.config import ClientConfig
+from toolkit.errors import NotFound
+from toolkit.schema import Row
+from toolkit.schema.table import TopicPartition
+from toolkit.sources.live.client.broker_client import BrokerClient
+from toolkit.sources.live.client.gc_pause import pause_gc
+from toolkit.sources.live.observe import observe
+from toolkit.sources.live.state.client_groups import client_groups
+from toolkit.sources.live.state.cluster_metadata import read_metadata, resolve_partitions
+from toolkit.sources.live.state.consumer_groups import group_ids, with_groups
+from toolkit.sources.live.state.coordinators import GROUP, TRANSACTION, coordinator_rows
+from toolkit.sources.live.state.leader_producers import producer_rows, producer_rows_at
+from toolkit.sources.live.state.partition_offsets import partition_rows
+from toolkit.sources.live.state.transaction_listing import TransactionFilters
+from toolkit.sources.live.state.transactional_ids import all_ids, filtered_rows, named_rows
+from toolkit.sources.offset_tables import OffsetTables
+from toolkit.sources.source import Source
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from toolkit.sources.live.logs.partition_log import FetchedChunk, FetchedRange
+    from toolkit.sources.offset_reader import OffsetReader
+    from toolkit.sources.offset_spec import OffsetSpec
+
+__all__ = ["Cluster"]
+
+# Verdicts that need a second observation.
+RECHECK_VERDICTS = {"hanging", "unknown", "unreplicated", "ending", "stuck_ending"}
+
+TopicPartitions = Sequence[int] | Sequence[TopicPartition]
+
+
+class Cluster(Source, OffsetTables):
+    """A live cluster, connected at once.
+
+    Parameters
+    ----------
+    config
+        ``"host:port"``, a mapping of librdkafka or Java client keys, or a `ClientConfig`.
+    timeout
+        Seconds for connecting and for each round of requests.
+
+    Raises
+    ------
+    ConnectionFailed, AuthenticationFailed
+        If no broker can be reached, or it rejects the credentials.
+
+    Examples
+    --------
+    >>> with Cluster("localhost:9092") as cluster:  # doctest: +SKIP
+    ...     cluster.findings(topics=["orders"])
+    """
+
+    def __init__(self, config: str | Mapping[str, object] | ClientConfig, *, timeout: float = 30.0) -> None:
+        self.config = ClientConfig(config)
+        self.timeout = timeout
+        self.client = BrokerClient(self.config, timeout=timeout)
+
+    @classmethod
+    def from_properties(cls, path: str | os.PathLike[str], *, timeout: float = 30.0) -> Self:
+        """Connect with the ``client.properties`` of an application."""
+        return cls(ClientConfig.from_properties(path), timeout=timeout)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Cluster({self.bootstrap_servers!r}, brokers={sorted(self.client.brokers)})"
+
+    def close(self) -> None:
+        """Close every connection."""
+        self.client.close()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """``host:port``, comma-separated."""
+        return ",".join(self.config.bootstrap_servers)
+
+    def scan(
+        self,
+        topic: str,
+        partition: int,
+        *,
+        start: OffsetSpec = "log_start",
+        stop: OffsetSpec = "high_watermark",
+        crc: bool = False,
+    ) -> Iterator[FetchedChunk]:
+        """Read a partition's log from its leader: every batch, markers and open transactions included.
+
+        Chunks arrive one by one, in bounded memory. Offsets that could not be read are a chunk with `error`.
+
+        Parameters
+        ----------
+        start, stop
+            First offset, and first offset to leave out: an offset; a time with zone, for the first record at or after
+            it; or ``"log_start"``, ``"lso"``, ``"high_watermark"``, ``"log_end"``. Batches are not split. Brokers send
+            clients nothing beyond the high watermark.
+        crc
+            Verify every batch's checksum.
+
+        Raises
+        ------
+        NotFound
+            If the cluster does not have the partition.
+        UsageError
+            If `start` or `stop` is invalid.
+        BrokerError, ConnectionFailed
+            If its leader does not return the log's offsets.
+        """
+        (log_range,) = self._ranges([topic], [partition], start=start, stop=stop, crc=crc)
+        return log_range.stretches
+
+    def offset_readers(self, partitions: Sequence[TopicPartition]) -> list[OffsetReader]:
+        """Readers of single partitions; a partition that does not exist has its `error`."""
+        from toolkit.sources.live.logs.live_offset_reader import LiveOffsetReader
+
+        topology = read_metadata(self.client, {topic for topic, _ in partitions})
+        rows = partition_rows(self.client, topology.at(partitions))
+        return [LiveOffsetReader(self.client, self.config, row) for row in rows]
+
+    def observe(self, *, topics: Sequence[str] | None = None, partitions: TopicPartitions | None = None) -> Observation:
+        """Everything the verdicts need, observed once (`analysis.diagnosis.observation.Observation`)."""
+        with pause_gc():
+            metadata = self._metadata(topics, partitions)
+            return observe(self.client, self.config, metadata, whole_cluster=topics is None and partitions is None)
+
+    @pause_gc()
+    def _partitions(
+        self, *, topics: Sequence[str] | None = None, partitions: TopicPartitions | None = None
+    ) -> Iterable[Row]:
+        return partition_rows(self.client, self._metadata(topics, partitions))
+
+    @pause_gc()
+    def _producers(
+        self,
+        *,
+        topics: Sequence[str] | None = None,
+        partitions: TopicPartitions | None = None,
+        broker_id: int | None = None,
+    ) -> Iterable[Row]:
+        if broker_id is None:
+            return producer_rows(self.client, self._metadata(topics, partitions))
+        metadata = self._metadata(topics, partitions, broker_id=broker_id if partitions is None else None)
+        self._check_broker(broker_id)
+        return producer_rows_at(self.client, metadata, broker_id=broker_id)
+
+    def _transactions(
+        self,
+        *,
+        states: Collection[str] = (),
+        producer_ids: Collection[int] = (),
+        min_duration_ms: int | None = None,
+        transactional_id_pattern: str | None = None,
+        transactional_ids: Sequence[str] | None = None,
+    ) -> Iterable[Row]:
+        filters = TransactionFilters(
+            states=states, producer_ids=producer_ids, min_duration_ms=min_duration_ms, pattern=transactional_id_pattern
+        )
+        if transactional_ids is None:
+            return filtered_rows(self.client, self.config, filters)
+        return named_rows(self.client, self.config, transactional_ids)
+
+    def _coordinators(
+        self, *, transactional_ids: Sequence[str] | None = None, groups: Sequence[str] | None = None
+    ) -> Iterable[Row]:
+        if transactional_ids is None:
+            transactional_ids = all_ids(self.client, self.config)
+        if groups is None:
+            groups = list(group_ids(self.client, sorted(self.client.brokers)))
+        rows = coordinator_rows(self.client, transactional_ids, TRANSACTION)
+        return rows + coordinator_rows(self.client, groups, GROUP)
+
+    def _exposure(self, *, kafka_version: str | None = None) -> Iterable[Row]:
+        from toolkit.sources.live.state.kip890_exposure import exposure_rows  # imports numpy
+
+        return exposure_rows(self.client, release=release_of(kafka_version) if kafka_version else None)
+
+    @pause_gc()
+    def _findings(
+        self,
+        *,
+        topics: Sequence[str] | None = None,
+        partitions: TopicPartitions | None = None,
+        broker_id: int | None = None,
+        recheck_after: float = 5.0,
+        max_transaction_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS,
+        log_evidence: bool = True,
+    ) -> Iterable[Row]:
+        metadata = self._metadata(topics, partitions, broker_id=broker_id)
+        whole_cluster = topics is None and partitions is None and broker_id is None
+        requested = () if whole_cluster else list(metadata)
+        observations = [self._observe(metadata, whole_cluster=whole_cluster)]
+        rows = findings(observations, requested=requested, max_transaction_timeout_ms=max_transaction_timeout_ms)
+        to_recheck = {
+            (row["topic"], row["partition"]) for row in rows if row["verdict"] in RECHECK_VERDICTS and row["topic"]
+        }
+        if to_recheck and recheck_after > 0:
+            threading.Event().wait(recheck_after)
+            observations.append(self._recheck(observations[0], sorted(to_recheck)))
+            rows = findings(observations, requested=requested, max_transaction_timeout_ms=max_transaction_timeout_ms)
+        if log_evidence and any(is_to_explain(row) for row in rows):
+            from toolkit.sources.live.logs.log_evidence import explained  # imports numpy and Arrow
+
+            rows = explained(self.client, observations, rows)
+        return self._with_owners(with_groups(self.client, rows), observations)
+
+    def _with_owners(self, rows: Sequence[Row], observations: Sequence[Observation]) -> list[Row]:
+        """Findings with the owners of their transactional ids."""
+        transactions = {row["transactional_id"]: row for each in observations for row in each.transactions}
+        groups, _ = client_groups(self.client, {row["transactional_id"] for row in rows})
+        owners = owner_clauses(transactions.values(), groups=groups)
+        return [{**row, "owner": owners.get(row["transactional_id"])} for row in rows]
+
+    def _transaction_owners(self, *, transactional_ids: Sequence[str] | None = None) -> Iterable[Row]:
+        rows = self.transaction_rows(transactional_ids=transactional_ids)
+        groups, error = client_groups(self.client, (row["transactional_id"] for row in rows))
+        return transaction_owners(rows, groups=groups, groups_error=error)
+
+    def _batches(
+        self,
+        *,
+        topics: Sequence[str] | None = None,
+        partitions: TopicPartitions | None = None,
+        start: OffsetSpec = "log_start",
+        stop: OffsetSpec = "high_watermark",
+        producer_id: int | None = None,
+        crc: bool = False,
+    ) -> Iterator[pa.Table]:
+        from toolkit.sources.live.logs.partition_tables import batch_tables_of
+
+        for log_range in self._ranges(topics, partitions, start=start, stop=stop, crc=crc):
+            yield from batch_tables_of(log_range, producer_id=producer_id)
+
+    def _log_transactions(
+        self,
+        *,
+        topics: Sequence[str] | None = None,
+        partitions: TopicPartitions | None = None,
+        start: OffsetSpec = "log_start",
+        stop: OffsetSpec = "high_watermark",
+        producer_id: int | None = None,
+    ) -> Iterator[pa.Table]:
+        from toolkit.sources.live.logs.partition_tables import log_transaction_tables_of
+
+        for log_range in self._ranges(topics, partitions, start=start, stop=stop):
+            yield from log_transaction_tables_of(log_range, producer_id=producer_id)
+
+    def _lso_timeline(
+        self,
+        *,
+        topics: Sequence[str] | None = None,
+        partitions: TopicPartitions | None = None,
+        start: OffsetSpec = "log_start",
+        stop: OffsetSpec = "high_watermark",
+    ) -> Iterator[pa.Table]:
+        from toolkit.sources.live.logs.partition_tables import lso_timeline_of
+
+        for log_range in self._ranges(topics, partitions, start=start, stop=stop):
+            yield lso_timeline_of(log_range)
+
+    def _transaction_log(
+        self, *, transactional_ids: Collection[str] | None = None, partitions: Sequence[int] | None = None
+    ) -> Iterable[Row]:
+        from toolkit.sources.live.logs.coordinator_logs import transaction_log_rows
+
+        return transaction_log_rows(self.client, transactional_ids, partitions)
+
+    def _transaction_history(
+        self, *, transactional_ids: Collection[str] | None = None, partitions: Sequence[int] | None = None
+    ) -> Iterable[Row]:
+        from toolkit.analysis.coordinator.transaction_history import transaction_history
+        from toolkit.sources.live.logs.coordinator_logs import transaction_log_rows
+
+        events = transaction_log_rows(self.client, transactional_ids, partitions)
+        return transaction_history(events, as_of=dt.datetime.now(dt.UTC))
+
+    def _offsets_log(
+        self, *, groups: Collection[str] | None = None, partitions: Sequence[int] | None = None
+    ) -> Iterable[Row]:
+        from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
+        from toolkit.sources.live.logs.coordinator_logs import event_rows, read_coordinator_topic
+
+        topic = read_coordinator_topic(self.client, OFFSETS_TOPIC)
+        if groups is None:
+            return event_rows(self.client, topic, partitions)
+        hashed = {number for group in groups if (number := topic.partition(group)) is not None}
+        rows = event_rows(self.client, topic, hashed if partitions is None else hashed & {*partitions})
+        return [row for row in rows if row["error"] or row["group_id"] in groups]
+
+    def _ranges(
+        self,
+        topics: Sequence[str] | None,
+        partitions: TopicPartitions | None,
+        *,
+        start: OffsetSpec,
+        stop: OffsetSpec,
+        crc: bool = False,
+    ) -> Iterator[FetchedRange]:
+        """The logs of partitions, fetched lazily."""
+        from toolkit.sources.live.logs.partition_log import fetch_range
+
+        for row in partition_rows(self.client, self._metadata(topics, partitions)):
+            yield fetch_range(self.client, row, start, stop, crc=crc)
+
+    def _observe(self, partition_metadata: Mapping[TopicPartition, Row], *, whole_cluster: bool) -> Observation:
+        return observe(self.client, self.config, partition_metadata, whole_cluster=whole_cluster, idle_producers=False)
+
+    def _recheck(self, first: Observation, topic_partitions: Iterable[TopicPartition]) -> Observation:
+        """A second observation of some partitions, with the topic gaps of the first."""
+        topic_partitions = list(topic_partitions)
+        partition_metadata = read_metadata(self.client, {topic for topic, _ in topic_partitions}).at(topic_partitions)
+        second = self._observe(partition_metadata, whole_cluster=False)
+        return replace(second, coverage=replace(second.coverage, topic_gaps=first.coverage.topic_gaps))
+
+    def _metadata(
+        self,
+        topics: Sequence[str] | None,
+        partitions: TopicPartitions | None,
+        *,
+        broker_id: int | None = None,
+    ) -> Mapping[TopicPartition, Row]:
+        """Metadata of the selected partitions; with `broker_id`, of those with a replica on it."""
+        selected: Iterable[str] | None = topics
+        if broker_id is not None:
+            self._check_broker(broker_id)
+        if topics is None and partitions is not None:
+            selected = [item[0] for item in partitions if not isinstance(item, int)]
+        topology = read_metadata(self.client, None if selected is None else set(selected))
+        partition_metadata = topology.at(resolve_partitions(topology, topics, partitions))
+        if broker_id is None:
+            return partition_metadata
+        return {tp: row for tp, row in partition_metadata.items() if broker_id in (row["replicas"] or ())}
+
+    def _check_broker(self, broker_id: int) -> None:
+        read_metadata(self.client, [])  # refreshes the brokers
+        if broker_id not in self.client.brokers:
+            brokers = ", ".join(map(str, sorted(self.client.brokers)))
+            raise NotFound(f"Broker {broker_id} is not in the cluster; it has {brokers}.")

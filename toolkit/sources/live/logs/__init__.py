@@ -1,0 +1,1 @@
+"""Logs of a live cluster, read by Fetch."""

@@ -1,0 +1,162 @@
+"""Log excerpts around the lowest open transaction of held partitions: many at once, bounded in bytes."""
+
+from __future__ import annotations
+
+import datetime as dt
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from toolkit.analysis.diagnosis.log_excerpts import Excerpt
+from toolkit.analysis.diagnosis.producer_evidence import have_ended
+from toolkit.formats.coordinator.coordinator_log_rows import offsets_log
+from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
+from toolkit.formats.log.batches import CONTROL
+from toolkit.formats.log.headers import Headers, concatenate
+from toolkit.formats.log.scan import scan
+from toolkit.schema.table import TopicPartition
+from toolkit.sources.live.client.broker_client import BrokerClient
+from toolkit.sources.live.logs.fetch import FetchedBatches, FetchPosition, fetch
+
+__all__ = ["ExcerptPosition", "read_excerpts"]
+
+FETCH_BYTES = 1 << 20
+MAX_BYTES_AFTER = 4 << 20  # from the first offset on
+BEFORE = ((100, FETCH_BYTES), (2_000, FETCH_BYTES))  # offsets and bytes; the second only if the first has no marker
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExcerptPosition:
+    """A partition with a held LSO, and where to read it.
+
+    Parameters
+    ----------
+    tp
+        Topic and partition.
+    offset
+        First offset of its lowest open transaction that is still in the log.
+    log_start, high_watermark
+        The readable range.
+    producer_ids
+        Producers whose markers before the offset are searched.
+    broker_id, leader_epoch
+        Its leader; the epoch is -1 if unknown.
+    """
+
+    tp: TopicPartition
+    offset: int
+    log_start: int
+    high_watermark: int
+    producer_ids: frozenset[int]
+    broker_id: int
+    leader_epoch: int
+
+
+def read_excerpts(
+    client: BrokerClient, positions: Sequence[ExcerptPosition], *, compacted: Mapping[str, bool], deadline: float
+) -> dict[TopicPartition, Excerpt]:
+    """Read from each offset to the high watermark, and back to a marker of the producers, within the byte limits.
+
+    Parameters
+    ----------
+    positions
+        Partitions; each takes a few megabytes of memory.
+    compacted
+        Whether a topic is compacted, where known.
+    deadline
+        By ``time.monotonic()``; reading stops then.
+    """
+    after = [_ExcerptScan(each, each.offset, each.high_watermark, MAX_BYTES_AFTER) for each in positions]
+    _read(client, after, deadline)
+    before: dict[TopicPartition, _ExcerptScan] = {}
+    for offsets, max_bytes in BEFORE:
+        scans = [
+            _ExcerptScan(each, max(each.log_start, each.offset - offsets), each.offset, max_bytes)
+            for each in positions
+            if each.log_start < each.offset and not _has_marker(before.get(each.tp))
+        ]
+        _read(client, scans, deadline)
+        before |= {each.target.tp: each for each in scans if each.position >= each.stop}
+    now = dt.datetime.now(dt.UTC)
+    return {each.target.tp: _excerpt(before.get(each.target.tp), each, compacted, now) for each in after}
+
+
+@dataclass(slots=True)
+class _ExcerptScan:
+    """Progress of reading an offset range."""
+
+    target: ExcerptPosition
+    position: int
+    stop: int
+    remaining_bytes: int
+    start: int = -1
+    is_done: bool = False
+    error: str | None = None
+    headers: list[Headers] = field(default_factory=list)
+    groups: dict[int, set[str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.start = self.position
+        self.is_done = self.position >= self.stop
+
+    @property
+    def fetch_position(self) -> FetchPosition:
+        return FetchPosition(self.target.tp, self.position, self.target.broker_id, self.target.leader_epoch)
+
+    def add(self, fetched: FetchedBatches) -> None:
+        """Add fetched batches; they may extend beyond the range."""
+        scanned = scan(fetched.records, last=False)
+        self.error = fetched.error
+        self.remaining_bytes -= len(fetched.records)
+        if len(scanned.headers):
+            self.headers.append(scanned.headers)
+            self.position = int(scanned.headers["last_offset"][-1]) + 1
+            if self.target.tp[0] == OFFSETS_TOPIC:
+                self._add_groups(fetched.records, scanned.headers)
+        elif not fetched.error and not fetched.records and (fetched.high_watermark or 0) >= self.stop:
+            self.position = self.stop  # compacted away
+        self.is_done = self.position >= self.stop or self.remaining_bytes <= 0 or not len(scanned.headers)
+
+    def _add_groups(self, records: bytes, headers: Headers) -> None:
+        """Add the groups whose offsets the transactions have pending."""
+        data = np.isin(headers["producer_id"], list(self.target.producer_ids)) & (headers["attributes"] & CONTROL == 0)
+        for position in headers["position"][data & (headers["base_offset"] >= self.target.offset)]:
+            for row in offsets_log(records, int(position), group_partition=self.target.tp[1]):
+                if row["group_id"] is not None and row["producer_id"] is not None:
+                    self.groups.setdefault(row["producer_id"], set()).add(row["group_id"])
+
+
+def _read(client: BrokerClient, scans: Sequence[_ExcerptScan], deadline: float) -> None:
+    while (unfinished := [each for each in scans if not each.is_done]) and time.monotonic() < deadline:
+        fetched = fetch(client, [each.fetch_position for each in unfinished], max_bytes=FETCH_BYTES)
+        for each, batches in zip(unfinished, fetched, strict=True):
+            each.add(batches)
+
+
+def _has_marker(excerpt: _ExcerptScan | None) -> bool:
+    """Whether it has a marker of every searched producer."""
+    return excerpt is not None and have_ended(concatenate(excerpt.headers), excerpt.target.producer_ids)
+
+
+def _excerpt(
+    before: _ExcerptScan | None, after: _ExcerptScan, compacted: Mapping[str, bool], observed_at: dt.datetime
+) -> Excerpt:
+    headers = concatenate(after.headers)
+    first = int(headers["base_offset"][0]) if len(headers) else after.start
+    if before is not None:
+        earlier = concatenate(before.headers)
+        headers = concatenate((earlier[earlier["base_offset"] < min(first, after.start)], headers))
+    headers["position"] = -1  # meaningless in a response
+    return Excerpt(
+        headers=headers,
+        start=after.start if before is None else before.start,
+        stop=after.position,
+        log_start_offset=after.target.log_start,
+        observed_at=observed_at,
+        is_compacted=compacted.get(after.target.tp[0]),
+        groups={producer_id: sorted(groups) for producer_id, groups in after.groups.items()},
+        broker_id=after.target.broker_id,
+        error=after.error,
+    )

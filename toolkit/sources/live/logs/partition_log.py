@@ -1,0 +1,279 @@
+"""The log of a live partition as its leader sends it: every batch, markers and open transactions included (Fetch)."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+
+from toolkit.errors import BrokerError, ToolkitError
+from toolkit.formats.log.headers import ScanResult
+from toolkit.formats.log.scan import scan
+from toolkit.schema import Row
+from toolkit.schema.table import TopicPartition
+from toolkit.sources.live.client.broker_client import BrokerClient
+from toolkit.sources.live.logs.fetch import FetchedBatches, FetchPosition, fetch
+from toolkit.sources.live.logs.offset_lookup import offset_of
+from toolkit.sources.live.state.cluster_metadata import (
+    is_missing,
+    read_metadata,
+)
+from toolkit.sources.live.state.partition_offsets import partition_rows
+from toolkit.sources.offset_spec import OffsetSpec
+from toolkit.sources.progress_bar import progress
+
+__all__ = ["FetchedChunk", "FetchedRange", "fetch_range", "read_offsets", "section_bounds"]
+
+FETCH_BYTES = 8 << 20
+WAIT_MS = 500  # for a leader that has nothing yet of what it should have
+PAUSE = 0.2  # seconds before a broker that failed is asked again
+NOTHING = scan(b"")
+OUT_OF_RANGE = "OFFSET_OUT_OF_RANGE"
+UNREPLICATED = "OFFSET_NOT_AVAILABLE: the high watermark stays at {}, so what follows is not replicated yet"
+
+# What passes by itself: an election, a restart, a leader that has yet to learn its high watermark.
+PASSING = (
+    "BROKER_NOT_AVAILABLE",
+    "FENCED_LEADER_EPOCH",
+    "KAFKA_STORAGE_ERROR",
+    "LEADER_NOT_AVAILABLE",
+    "NETWORK_EXCEPTION",
+    "NOT_LEADER_OR_FOLLOWER",
+    "OFFSET_NOT_AVAILABLE",
+    "REPLICA_NOT_AVAILABLE",
+    "REQUEST_TIMED_OUT",
+    "UNKNOWN_LEADER_EPOCH",
+    "UNKNOWN_TOPIC_OR_PARTITION",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class FetchedChunk:
+    """A stretch of a partition's log, or what kept it from being read.
+
+    Parameters
+    ----------
+    scanned
+        The batches in it; positions count within `records`.
+    records
+        The bytes they were read from, as the broker sent them. The last batch may be cut, and batches may follow
+        that are not asked for.
+    broker_id
+        Who sent it, or should have.
+    error
+        ``"NAME: text"`` where offsets are missing; the stretch is then empty.
+    aborted
+        Producer id to the first offsets of its aborted transactions in there, where read_committed was asked for.
+    """
+
+    scanned: ScanResult
+    records: bytes = b""
+    broker_id: int | None = None
+    error: str | None = None
+    aborted: Mapping[int, Sequence[int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchedRange:
+    """A section of a partition's log, and what reads it.
+
+    Parameters
+    ----------
+    place
+        Topic and partition.
+    broker_id
+        Its leader, before anything is read.
+    start, stop
+        The batches that hold an offset of ``start <= offset < stop``; the first one may begin before it.
+    stretches
+        The log, once, in pieces of some megabytes; while one is looked at, the next is on its way.
+    """
+
+    tp: TopicPartition
+    broker_id: int | None
+    start: int
+    stop: int
+    stretches: Iterator[FetchedChunk]
+
+
+def fetch_range(
+    client: BrokerClient, row: Row, start: OffsetSpec, stop: OffsetSpec, *, crc: bool = False
+) -> FetchedRange:
+    """Find where a section starts and stops; it is read as its stretches are asked for.
+
+    Leaders are followed as they change. Whatever is not read for good is a stretch with `error`: the log is never
+    silently shorter.
+
+    Parameters
+    ----------
+    row
+        The partition's row of ``schema.PARTITIONS``.
+    start, stop
+        See `offset_lookup.offset_of`. Offsets beyond the log end are left out.
+    crc
+        Check every batch's checksum.
+
+    Raises
+    ------
+    UsageError
+        If a bound is none.
+    BrokerError, ConnectionFailed
+        If the leader does not say where the log starts and ends, or does not find a time.
+    """
+    first, last = section_bounds(client, row, start, stop)
+    return read_offsets(client, row, first, last, crc=crc)
+
+
+def section_bounds(client: BrokerClient, row: Row, start: OffsetSpec, stop: OffsetSpec) -> tuple[int, int]:
+    """The offsets that a section starts at and stops before, as things are now.
+
+    Parameters
+    ----------
+    row, start, stop
+        As for `fetch_range`, and so are the errors that it raises.
+    """
+    if row["error"]:
+        code, _, text = row["error"].partition(": ")
+        raise BrokerError(f"{row['topic']}-{row['partition']} cannot be read: {text or code}.", code=code)
+    first, last = (offset_of(client, bound, row) for bound in (start, stop))
+    end = row["log_end_offset"]
+    return first, min(last, row["high_watermark"] if end is None else end)
+
+
+def read_offsets(
+    client: BrokerClient,
+    base: Row,
+    start: int,
+    stop: int,
+    *,
+    crc: bool = False,
+    read_committed: bool = False,
+    max_bytes: int | None = None,
+) -> FetchedRange:
+    """The offsets of a partition that are known to have been there: what is not any more is a stretch with `error`.
+
+    Parameters
+    ----------
+    base
+        The metadata columns of the partition's row of ``schema.PARTITIONS``.
+    start, stop
+        The batches that hold an offset of ``start <= offset < stop``.
+    crc
+        Check every batch's checksum.
+    read_committed
+        Have the broker name the aborted transactions; it sends nothing from the LSO on then, so `stop` lies before it.
+    max_bytes
+        Of one response; some megabytes if null.
+    """
+    leader = _Leader(client, base, read_committed=read_committed, max_bytes=max_bytes)
+    stretches = _stretches(leader, base, start, stop, crc=crc)
+    tp = (base["topic"], base["partition"])
+    return FetchedRange(tp=tp, broker_id=base["leader"], start=start, stop=stop, stretches=stretches)
+
+
+def _stretches(leader: _Leader, row: Row, start: int, stop: int, *, crc: bool) -> Iterator[FetchedChunk]:
+    at: int | None = start
+    title = f"{row['topic']}-{row['partition']}"
+    with (
+        ThreadPoolExecutor(1, thread_name_prefix="kafka-txn-toolkit-fetch") as ahead,
+        progress(title, total=stop - start, unit="offsets") as advance,
+    ):
+        coming = ahead.submit(leader.fetch, start, stop) if start < stop else None
+        while coming and at is not None:
+            reached, found = at, coming.result()
+            stretch, at = _stretch(leader, found, reached, stop, crc=crc)
+            coming = ahead.submit(leader.fetch, at, stop) if at is not None and at < stop else None
+            yield stretch
+            advance(min(at or stop, stop) - reached)
+
+
+def _stretch(
+    leader: _Leader, found: FetchedBatches, at: int, stop: int, *, crc: bool
+) -> tuple[FetchedChunk, int | None]:
+    """What was found at an offset, and where to go on; null where there is nothing more."""
+    if found.error:
+        why, next_at = leader.explain(found.error, at, stop)
+        return FetchedChunk(scanned=NOTHING, broker_id=leader.broker_id, error=why), next_at
+    scanned = scan(found.records, crc=crc, last=False)
+    if not len(scanned.headers):
+        damaged = [f"{each.reason.rstrip('.')} (at offset {at})" for each in scanned.damage]
+        error = _unread(damaged[0], at, stop) if found.records else None
+        return FetchedChunk(scanned=NOTHING, records=found.records, broker_id=leader.broker_id, error=error), None
+    last = int(scanned.headers["last_offset"][-1])
+    if last >= stop:
+        scanned = replace(scanned, headers=scanned.headers[scanned.headers["base_offset"] < stop])
+    stretch = FetchedChunk(scanned=scanned, records=found.records, broker_id=leader.broker_id, aborted=found.aborted)
+    return stretch, last + 1
+
+
+def _unread(why: str, at: int, stop: int) -> str:
+    return f"{why.rstrip('.')}; offsets {at} to {stop - 1} were not read"
+
+
+class _Leader:
+    """Whoever leads a partition at the moment."""
+
+    def __init__(self, client: BrokerClient, base: Row, *, read_committed: bool, max_bytes: int | None) -> None:
+        self._client = client
+        self._base = base
+        self._read_committed = read_committed
+        self._max_bytes = max_bytes
+        self._tp: TopicPartition = (base["topic"], base["partition"])
+
+    @property
+    def broker_id(self) -> int | None:
+        leader: int | None = self._base["leader"]
+        return leader
+
+    def fetch(self, at: int, stop: int) -> FetchedBatches:
+        """What the log has from an offset on, waiting for what passes by itself, as long as the wire's timeout."""
+        deadline = time.monotonic() + self._client.timeout
+        while True:
+            found = self._ask(at)
+            if found.records or (found.error and not found.error.startswith(PASSING)):
+                return found
+            if not found.error and (found.high_watermark or 0) >= stop:
+                return found  # compaction has taken all there was
+            if time.monotonic() > deadline or (found.error and not self._is_led_again()):
+                return replace(found, error=found.error or UNREPLICATED.format(found.high_watermark))
+
+    def _ask(self, at: int) -> FetchedBatches:
+        if self.broker_id is None:
+            return FetchedBatches(error=self._base["error"] or "LEADER_NOT_AVAILABLE: the partition has no leader")
+        epoch = self._base["leader_epoch"]
+        fetch_position = FetchPosition(self._tp, at, self.broker_id, -1 if epoch is None else epoch)
+        (found,) = fetch(
+            self._client,
+            [fetch_position],
+            max_bytes=self._max_bytes or FETCH_BYTES,
+            read_committed=self._read_committed,
+            max_wait_ms=WAIT_MS,
+        )
+        return found
+
+    def _is_led_again(self) -> bool:
+        """Read again who leads; false where the partition is gone."""
+        threading.Event().wait(PAUSE)
+        try:
+            self._base = read_metadata(self._client, [self._tp[0]]).at([self._tp])[self._tp]
+        except ToolkitError:
+            return True  # nobody answers yet
+        return not is_missing(self._base["error"])
+
+    def explain(self, error: str, at: int, stop: int) -> tuple[str, int | None]:
+        """What an error means, and the offset to go on at, if any."""
+        if not error.startswith(OUT_OF_RANGE):
+            return _unread(error, at, stop), None
+        try:
+            (row,) = partition_rows(self._client, {self._tp: self._base})
+        except ToolkitError:  # now that nobody answers, all there is to say is what the leader said
+            return _unread(error, at, stop), None
+        start, end = row["log_start_offset"], row["log_end_offset"] or row["high_watermark"]
+        if start is not None and at < start:
+            gone = f"offsets {at} to {min(start, stop) - 1} are deleted, by retention or DeleteRecords"
+            return f"{OUT_OF_RANGE}: the log starts at {start} now; {gone}", start
+        if end is not None and at > end:
+            return _unread(f"{OUT_OF_RANGE}: the log ends at {end} now; a new leader has cut it back", at, stop), None
+        return _unread(error, at, stop), None

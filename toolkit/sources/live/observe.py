@@ -1,0 +1,287 @@
+"""One observation of a cluster, its requests ordered so that responses bracket each other (`Observation`)."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from toolkit.analysis.coordinator.transaction_states import OPEN_STATES
+from toolkit.analysis.diagnosis.observation import Coverage, Observation
+from toolkit.analysis.diagnosis.open_transactions import is_held
+from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
+from toolkit.schema import Row
+from toolkit.schema.table import TopicPartition
+from toolkit.sources.live.client.broker_client import BrokerClient
+from toolkit.sources.live.logs.first_batches import read_first_batches
+from toolkit.sources.live.logs.transaction_log import TransactionLog, read_state_log
+from toolkit.sources.live.state.authorization import topics_are_visible, transactional_ids_are_visible
+from toolkit.sources.live.state.cluster_metadata import read_metadata
+from toolkit.sources.live.state.coordinator_readiness import loading_coordinators
+from toolkit.sources.live.state.coordinators import CoordinatorTopic
+from toolkit.sources.live.state.leader_producers import open_transactions, producer_rows
+from toolkit.sources.live.state.partition_offsets import lso_rows, partition_rows
+from toolkit.sources.live.state.transaction_listing import (
+    TOO_OLD,
+    TransactionFilters,
+    TransactionListing,
+    describe,
+    list_ids,
+)
+
+if TYPE_CHECKING:
+    from toolkit.config import ClientConfig
+
+__all__ = ["observe"]
+
+OLD = dt.timedelta(seconds=60)  # an ending transaction older than this may be stuck
+STATE_TIMES_TIMEOUT_S = 10.0  # to read from the log when a state last changed
+
+
+def observe(
+    client: BrokerClient,
+    config: ClientConfig,
+    partition_metadata: Mapping[TopicPartition, Row],
+    *,
+    whole_cluster: bool,
+    first_batches: int = 3,
+    idle_producers: bool = True,
+) -> Observation:
+    """Observe partitions once.
+
+    Parameters
+    ----------
+    partition_metadata
+        The partitions to observe (`cluster_metadata.ClusterMetadata`).
+    whole_cluster
+        Whether they are meant to be all partitions, so that hidden topics are a gap.
+    first_batches
+        Open transactions per partition, lowest first, whose first batch is read.
+    idle_producers
+        Include producers without an open transaction, as for `producer_rows`.
+    """
+    partitions = lso_rows(client, partition_metadata)
+    leaders = {_tp(row): row for row in partitions}
+    producers = producer_rows(client, leaders, idle_producers=idle_producers)
+    opened = open_transactions(producers)
+
+    coordinators = _query_coordinators(client, config, opened, leaders)
+    topic_gaps: Sequence[str] = topics_are_visible(client, coordinators.brokers).gaps if whole_cluster else ()
+
+    to_recheck = _partitions_to_recheck(partitions, producers, coordinators.rows, leaders)
+    fresh = read_metadata(client, {topic for topic, _ in to_recheck}).at(to_recheck) if to_recheck else {}
+    producers_after = producer_rows(client, fresh, idle_producers=idle_producers) if to_recheck else []
+    partitions_after = partition_rows(client, fresh) if to_recheck else []
+    return Observation(
+        partitions=partitions,
+        producers=producers,
+        transactions=coordinators.rows,
+        partitions_after=partitions_after,
+        producers_after=producers_after,
+        coverage=Coverage(
+            brokers=coordinators.brokers, proofs=coordinators.proofs, gaps=coordinators.gaps, topic_gaps=topic_gaps
+        ),
+        observed_at=dt.datetime.now(dt.UTC),
+        first_batches=read_first_batches(client, open_transactions(producers_after), per_partition=first_batches),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _CoordinatorResponses:
+    """The coordinators' responses, and whether they are complete."""
+
+    rows: Sequence[Row]
+    brokers: Sequence[int]
+    proofs: Sequence[str]
+    gaps: Sequence[str]
+
+
+def _query_coordinators(
+    client: BrokerClient, config: ClientConfig, opened: Sequence[Row], leaders: Mapping[TopicPartition, Row]
+) -> _CoordinatorResponses:
+    before = CoordinatorTopic(STATE_TOPIC, read_metadata(client, [STATE_TOPIC]))
+    brokers = sorted(client.brokers)
+    unloaded = loading_coordinators(client, before) if opened else []
+    open_ids = {row["producer_id"] for row in opened} - {None}
+    filters = [
+        TransactionFilters(states=OPEN_STATES),
+        *([TransactionFilters(producer_ids=open_ids)] if open_ids else []),
+    ]
+    listing = list_ids(client, brokers, before, *filters)
+    # Filtered here too: not every Kafka-compatible broker applies the filters.
+    rows = describe(client, listing.rows(lambda producer_id, state: producer_id in open_ids or state in OPEN_STATES))
+
+    unlisted = [row for row in listing.failures if row["error"].startswith(TOO_OLD)]
+    # Gaps that reading the coordinators' log closes, and gaps that it cannot close.
+    closable = [_unanswered(row) for row in unlisted]
+    gaps = [_unanswered(row) for row in listing.failures if row not in unlisted]
+    answered = f"{_broker_count(brokers)} answered ListTransactions by producer id and open state"
+    proofs = [] if listing.failures else [answered]
+    if opened and listing.versions:
+        visibility = transactional_ids_are_visible(client, brokers)
+        closable += visibility.gaps
+        proofs += visibility.proofs
+    log: TransactionLog | None = None
+    if closable and not _all_explained(opened, rows):
+        log = read_state_log(client, config, before, timeout=client.timeout)
+        rows += _supplement(rows, listing.ids, log, open_ids, leaders)
+        if not log.whole:
+            closable += _unread(log)
+        else:
+            closable = []
+            proofs.append(f"{STATE_TOPIC} was read whole: {log.partitions} partitions, {len(log.rows)} ids")
+    rows = _with_times(client, config, before, rows, opened, log)
+    if opened:
+        unloaded += loading_coordinators(client, before)  # loaded before and after the listing means loaded during it
+    gaps += closable + _duplicate_ids(listing) + list(dict.fromkeys(unloaded))
+    gaps += _leadership_gaps(before, CoordinatorTopic(STATE_TOPIC, read_metadata(client, [STATE_TOPIC])))
+    return _CoordinatorResponses(rows=[*rows, *listing.failures], brokers=brokers, proofs=proofs, gaps=gaps)
+
+
+def _unanswered(failure: Row) -> str:
+    return f"broker {failure['broker_id']} did not answer ListTransactions: {failure['error'].partition(':')[0]}"
+
+
+def _broker_count(brokers: Sequence[int]) -> str:
+    return f"broker {brokers[0]}" if len(brokers) == 1 else f"all {len(brokers)} brokers"
+
+
+def _all_explained(opened: Iterable[Row], transactions: Iterable[Row]) -> bool:
+    """Whether coordinators own every open transaction, so that hidden ids cannot change a verdict."""
+    owned = {
+        (listed["topic"], listed["partition"], row["producer_id"], row["producer_epoch"])
+        for row in transactions
+        if row["state"] in OPEN_STATES and not row["error"]
+        for listed in row["topic_partitions"] or ()
+    }
+    return all((*_tp(row), row["producer_id"], row["producer_epoch"]) in owned for row in opened)
+
+
+def _supplement(
+    rows: Sequence[Row],
+    listed: Iterable[tuple[str, int]],
+    log: TransactionLog,
+    open_ids: set[int],
+    leaders: Mapping[TopicPartition, Row],
+) -> list[Row]:
+    """Log rows of relevant ids that no coordinator returned, and the log's error rows."""
+    returned = {row["transactional_id"] for row in rows} | {name for name, _ in listed}
+    hidden = [row for row in log.rows if row["transactional_id"] not in returned]
+    return [row for row in hidden if row["producer_id"] in open_ids or _expects(row, leaders)] + log.failures
+
+
+def _unread(log: TransactionLog) -> list[str]:
+    """Why the log was not read whole, except for missing rights, which another gap names."""
+    if not log.partitions and not log.failures:
+        return [f"{STATE_TOPIC}: the metadata does not show it"]
+    errors = {row["error"].partition(":")[0] for row in log.failures} - {"TOPIC_AUTHORIZATION_FAILED"}
+    return [
+        f"{STATE_TOPIC} as a whole: {len(log.failures)} partitions could not be read ({error})"
+        for error in sorted(errors)
+    ]
+
+
+def _expects(row: Row, leaders: Mapping[TopicPartition, Row]) -> bool:
+    return row["state"] in OPEN_STATES and any(_tp(listed) in leaders for listed in row["topic_partitions"])
+
+
+def _with_times(
+    client: BrokerClient,
+    config: ClientConfig,
+    coordinator_topic: CoordinatorTopic,
+    rows: Sequence[Row],
+    opened: Sequence[Row],
+    log: TransactionLog | None,
+) -> list[Row]:
+    """Rows with `last_update_time`, where a verdict needs it and the log has the same state.
+
+    It dates the decision of an ending transaction. It also shows that an epoch above the partition's belongs to a new
+    instance, not to a fence in progress: a coordinator raises the epoch first and logs it with PrepareAbort.
+    """
+    now = dt.datetime.now(dt.UTC)
+    state_partitions = {
+        row["txn_state_partition"]
+        for row in rows
+        if row["last_update_time"] is None and (_may_be_stuck(row, now) or _has_newer_epoch(row, opened))
+    } - {None}
+    if not state_partitions:
+        return list(rows)
+    log = log or read_state_log(
+        client, config, coordinator_topic, only=state_partitions, timeout=min(client.timeout, STATE_TIMES_TIMEOUT_S)
+    )
+    logged = {_state_key(row): row["last_update_time"] for row in log.rows}
+    return [{**row, "last_update_time": row["last_update_time"] or logged.get(_state_key(row))} for row in rows]
+
+
+def _may_be_stuck(row: Row, now: dt.datetime) -> bool:
+    """Whether an ending transaction is old enough to be stuck."""
+    ending = row["state"] in OPEN_STATES - {"Ongoing"}
+    return ending and row["start_time"] is not None and now - row["start_time"] > OLD
+
+
+def _has_newer_epoch(row: Row, opened: Iterable[Row]) -> bool:
+    """Whether an ongoing transaction's epoch is above that of its producer's open transaction on a partition."""
+    return row["state"] == "Ongoing" and any(
+        open_row["producer_id"] == row["producer_id"]
+        and (open_row["producer_epoch"] or 0) < (row["producer_epoch"] or 0)
+        for open_row in opened
+    )
+
+
+def _state_key(row: Row) -> tuple[object, ...]:
+    return row["transactional_id"], row["producer_id"], row["producer_epoch"], row["state"]
+
+
+def _duplicate_ids(listing: TransactionListing) -> list[str]:
+    first: dict[str, int] = {}
+    duplicates: dict[str, set[int]] = {}
+    for name, broker_id in listing.ids:
+        if first.setdefault(name, broker_id) != broker_id:
+            duplicates.setdefault(name, {first[name]}).add(broker_id)
+    return [
+        f"one coordinator for '{name}': brokers {', '.join(map(str, sorted(brokers)))} answer for it"
+        for name, brokers in duplicates.items()
+    ]
+
+
+def _leadership_gaps(before: CoordinatorTopic, after: CoordinatorTopic) -> list[str]:
+    """Gaps in the coordinators' topic: partitions without a leader, or whose leader changed."""
+    if before.hidden or after.hidden:
+        return [f"DESCRIBE on Topic '{STATE_TOPIC}', to see that each of its partitions has a leader"]
+    leaderless, moved = [], []
+    for tp, row in sorted(after.topology.partitions.items()):
+        earlier = before.topology.partitions.get(tp, row)
+        if row["leader"] is None or earlier["leader"] is None:
+            leaderless.append(tp[1])
+        elif (row["leader"], row["leader_epoch"]) != (earlier["leader"], earlier["leader_epoch"]):
+            moved.append(tp[1])
+    gaps = []
+    if leaderless:
+        gaps.append(f"a leader of {STATE_TOPIC} {_numbers(leaderless)}: no broker answers for its ids")
+    if moved:
+        gaps.append(f"a stable coordinator: leadership of {STATE_TOPIC} {_numbers(moved)} moved during the observation")
+    return gaps
+
+
+def _numbers(partitions: Sequence[int]) -> str:
+    return f"partition{'s' if len(partitions) > 1 else ''} {', '.join(map(str, partitions))}"
+
+
+def _partitions_to_recheck(
+    partitions: Iterable[Row],
+    producers: Iterable[Row],
+    transactions: Iterable[Row],
+    leaders: Mapping[TopicPartition, Row],
+) -> list[TopicPartition]:
+    """Partitions with an open transaction, a held LSO, a coordinator's open transaction, or an error."""
+    topic_partitions = {_tp(row) for row in partitions if row["error"] or is_held(row)}
+    topic_partitions |= {_tp(row) for row in producers if row["error"] or row["current_txn_start_offset"] is not None}
+    for row in transactions:
+        if row["state"] in OPEN_STATES:
+            topic_partitions |= {_tp(listed) for listed in row["topic_partitions"] or ()}
+    return sorted(tp for tp in topic_partitions if tp in leaders)
+
+
+def _tp(row: Row) -> TopicPartition:
+    return row["topic"], row["partition"]

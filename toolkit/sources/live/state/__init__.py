@@ -1,0 +1,1 @@
+"""What brokers answer about partitions, producers, transactions, groups and rights."""

@@ -1,0 +1,114 @@
+"""Producer state of partitions (DescribeProducers)."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Mapping
+from functools import partial
+
+from toolkit.schema import Row, utc
+from toolkit.schema.table import TopicPartition
+from toolkit.sources.live.client import messages
+from toolkit.sources.live.client.broker_client import BrokerClient
+from toolkit.sources.live.client.broker_response import BrokerResponse
+from toolkit.sources.live.client.error_codes import error_text
+from toolkit.sources.live.state.cluster_metadata import batches, by_leader, with_fresh_leaders
+
+__all__ = ["open_transactions", "producer_rows", "producer_rows_at"]
+
+MAX_EPOCH = 32_767
+UNKNOWN = {
+    "producer_id": None,
+    "producer_epoch": None,
+    "last_sequence": None,
+    "last_timestamp": None,
+    "coordinator_epoch": None,
+    "current_txn_start_offset": None,
+}
+
+
+def producer_rows(
+    client: BrokerClient, partition_metadata: Mapping[TopicPartition, Row], *, idle_producers: bool = True
+) -> list[Row]:
+    """Rows of ``schema.PRODUCERS`` from the partitions' leaders.
+
+    A partition without producers has no row; a failed one has a row with `error`. Brokers also answer from follower
+    replicas, so compare the leader epochs before and after.
+
+    Parameters
+    ----------
+    partition_metadata
+        Rows with `leader`, of `cluster_metadata.ClusterMetadata` or ``schema.PARTITIONS``.
+    idle_producers
+        Include producers without an open transaction; no verdict needs them.
+    """
+    return with_fresh_leaders(client, partition_metadata, partial(_leader_rows, idle=idle_producers))
+
+
+def producer_rows_at(
+    client: BrokerClient, partition_metadata: Mapping[TopicPartition, Row], *, broker_id: int
+) -> list[Row]:
+    """The same from one broker's replicas; a partition without a replica there has an error row."""
+    return _broker_rows(client, {broker_id: list(partition_metadata)}, idle=True)
+
+
+def open_transactions(rows: list[Row]) -> list[Row]:
+    """Rows with an open transaction, sorted by partition and start offset."""
+    open_rows = [row for row in rows if row["current_txn_start_offset"] is not None]
+    return sorted(open_rows, key=lambda row: (row["topic"], row["partition"], row["current_txn_start_offset"]))
+
+
+def _leader_rows(client: BrokerClient, partition_metadata: Mapping[TopicPartition, Row], *, idle: bool) -> list[Row]:
+    leaderless = [
+        _failed(tp, None, row["observed_at"], row["error"])
+        for tp, row in partition_metadata.items()
+        if row["leader"] is None
+    ]
+    return leaderless + _broker_rows(client, by_leader(partition_metadata), idle=idle)
+
+
+def _broker_rows(client: BrokerClient, by_broker: Mapping[int, list[TopicPartition]], *, idle: bool) -> list[Row]:
+    requests = [
+        (broker_id, batch) for broker_id, topic_partitions in by_broker.items() for batch in batches(topic_partitions)
+    ]
+    responses = client.send(
+        [(broker_id, messages.DescribeProducers(partitions=batch)) for broker_id, batch in requests]
+    )
+    return [
+        row for (broker_id, batch), response in zip(requests, responses, strict=True)
+        for row in _rows(broker_id, batch, response, idle=idle)
+    ]  # fmt: skip
+
+
+def _rows(broker_id: int, batch: Mapping[str, list[int]], response: BrokerResponse, *, idle: bool) -> Iterator[Row]:
+    observed_at = response.observed_at
+    if response.error:
+        for name, numbers in batch.items():
+            for number in numbers:
+                yield _failed((name, number), broker_id, observed_at, response.error_text)
+        return
+    for topic, number, error_code, message, producers in response.message.partitions:
+        if error_code:
+            yield _failed((topic, number), broker_id, observed_at, error_text(error_code, message))
+        for producer_id, epoch, sequence, time, coordinator_epoch, start in producers:
+            if start < 0 and not idle:
+                continue
+            # Null for Kafka's -1, and for values that Apache Kafka never returns (Redpanda: redpanda#11949).
+            yield {
+                "topic": topic,
+                "partition": number,
+                "producer_id": producer_id if producer_id >= 0 else None,
+                "producer_epoch": epoch if 0 <= epoch <= MAX_EPOCH else None,
+                "last_sequence": sequence if sequence >= 0 else None,
+                "last_timestamp": utc(time) if time >= 0 else None,
+                "coordinator_epoch": coordinator_epoch if coordinator_epoch >= 0 else None,
+                "current_txn_start_offset": start if start >= 0 else None,
+                "broker_id": broker_id,
+                "observed_at": observed_at,
+                "error": None,
+            }
+
+
+def _failed(tp: TopicPartition, broker_id: int | None, observed_at: dt.datetime, error: str | None) -> Row:
+    key = {"topic": tp[0], "partition": tp[1], "broker_id": broker_id}
+    return {**key, **UNKNOWN, "observed_at": observed_at, "error": error}

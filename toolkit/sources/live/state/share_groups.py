@@ -1,0 +1,67 @@
+"""Share groups (KIP-932): what they read, and from where on."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from toolkit.errors import BrokerError
+from toolkit.schema.table import TopicPartition
+from toolkit.sources.live.client import messages
+from toolkit.sources.live.client.broker_client import BrokerClient
+from toolkit.sources.live.client.error_codes import error_text
+
+__all__ = ["SHARE", "SharePartition", "share_group_offsets", "share_isolation_level"]
+
+SHARE = "share"  # protocol type
+GROUP = 32  # resource type
+ISOLATION_LEVEL = "share.isolation.level"
+
+
+def share_isolation_level(client: BrokerClient, group: str) -> str | None:
+    """What a share group reads (DescribeConfigs of the group); null where the configuration may not be seen."""
+    resource = messages.DescribeConfigs.DescribeConfigsResource(
+        resource_type=GROUP, resource_name=group, configuration_keys=[ISOLATION_LEVEL]
+    )
+    request = messages.DescribeConfigs(resources=[resource], include_synonyms=False, include_documentation=False)
+    (response,) = client.send([(None, request)])
+    if response.error:
+        return None
+    configs = (one for found in response.message.results if found.error_code == 0 for one in found.configs)
+    level: str | None = next((one.value for one in configs if one.name == ISOLATION_LEVEL), None)
+    return level
+
+
+class SharePartition(NamedTuple):
+    """Start offset of a share partition, null where the group has read nothing of it; its lag; what was not told."""
+
+    start_offset: int | None
+    lag: int | None
+    error: str | None
+
+
+def share_group_offsets(client: BrokerClient, group: str, coordinator_id: int) -> dict[TopicPartition, SharePartition]:
+    """Where a share group stands on each of its partitions.
+
+    Raises
+    ------
+    BrokerError, ConnectionFailed
+        If the coordinator does not answer.
+    """
+    asked = messages.DescribeShareGroupOffsets.DescribeShareGroupOffsetsRequestGroup(group_id=group, topics=None)
+    (found,) = client.ask(messages.DescribeShareGroupOffsets(groups=[asked]), broker_id=coordinator_id).groups
+    if found.error_code:
+        error = error_text(found.error_code, found.error_message)
+        raise BrokerError(f"Share group {group!r} has no offsets to tell: {error}", code=error.partition(":")[0])
+    return {
+        (topic.topic_name, part.partition_index): SharePartition(
+            _known(part.start_offset),
+            _known(part.lag),
+            error_text(part.error_code, part.error_message) if part.error_code else None,
+        )
+        for topic in found.topics
+        for part in topic.partitions
+    }
+
+
+def _known(number: int) -> int | None:
+    return number if number >= 0 else None

@@ -1,0 +1,1 @@
+"""``__transaction_state`` and ``__consumer_offsets`` in files."""

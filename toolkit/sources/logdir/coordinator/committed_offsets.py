@@ -1,0 +1,91 @@
+"""The offsets that a consumer group has committed, by the records of ``__consumer_offsets`` in files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
+from toolkit.schema import LOG_TRANSACTIONS, OFFSETS_LOG, Row
+
+if TYPE_CHECKING:
+    from toolkit.sources.logdir.log_dir import LogDir
+
+__all__ = ["committed_in_files"]
+
+OPEN = "UNSTABLE_OFFSET_COMMIT: an open transaction has committed another offset"
+
+
+def committed_in_files(files: LogDir, group: str) -> Mapping[tuple[str, int], tuple[int | None, str | None]]:
+    """Every offset that a group has committed, null with its error where an open transaction has committed another.
+
+    What a transaction committed counts from its COMMIT marker on, as for the group's coordinator.
+
+    Parameters
+    ----------
+    files
+        Log directories that hold ``__consumer_offsets``.
+    group
+        Group id.
+
+    Raises
+    ------
+    NotFound
+        If they hold none of it.
+    """
+    events = [
+        row
+        for row in OFFSETS_LOG.rows(files.offsets_log(groups=[group]))
+        if row["error"] is None and row["kind"] == "offset_commit" and row["topic"] is not None
+    ]
+    of_transactions = {row["group_partition"] for row in events if row["is_transactional"]}
+    log_transactions = (
+        LOG_TRANSACTIONS.rows(files.log_transactions(topics=OFFSETS_TOPIC, partitions=sorted(of_transactions)))
+        if of_transactions
+        else []
+    )
+    placed = sorted(((_counts_from(row, log_transactions), row) for row in events), key=lambda pair: pair[0] or 0)
+    found: dict[tuple[str, int], tuple[int | None, str | None]] = {}
+    for counts_from, row in placed:
+        tp = row["topic"], row["partition"]
+        if row["tombstone"]:
+            found.pop(tp, None)
+        elif counts_from is not None:
+            found[tp] = row["committed_offset"], None
+    return found | {_tp(row): (None, OPEN) for row in events if _is_open(row, log_transactions)}
+
+
+def _tp(row: Row) -> tuple[str, int]:
+    return row["topic"], row["partition"]
+
+
+def _counts_from(row: Row, log_transactions: Sequence[Row]) -> int | None:
+    """Offset from which on a record counts: its own, or that of its COMMIT marker; null where it never does."""
+    if not row["is_transactional"]:
+        return int(row["offset"])
+    log_transaction = _log_transaction(row, log_transactions)
+    return (
+        None
+        if log_transaction is None or log_transaction["marker"] != "COMMIT"
+        else int(log_transaction["marker_offset"])
+    )
+
+
+def _is_open(row: Row, log_transactions: Sequence[Row]) -> bool:
+    log_transaction = _log_transaction(row, log_transactions) if row["is_transactional"] else None
+    return log_transaction is not None and log_transaction["outcome"] == "open"
+
+
+def _log_transaction(row: Row, log_transactions: Sequence[Row]) -> Row | None:
+    """The transaction that a record is part of."""
+    return next(
+        (
+            log_transaction
+            for log_transaction in log_transactions
+            if (log_transaction["partition"], log_transaction["producer_id"])
+            == (row["group_partition"], row["producer_id"])
+            and log_transaction["first_offset"] is not None
+            and log_transaction["first_offset"] <= row["offset"] <= log_transaction["last_offset"]
+        ),
+        None,
+    )

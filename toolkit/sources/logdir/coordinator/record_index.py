@@ -1,0 +1,163 @@
+"""Where the records of each transactional id lie in a partition of ``__transaction_state``: what one read leaves."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Collection, Iterator
+from itertools import groupby
+
+import numpy as np
+import numpy.typing as npt
+
+from toolkit.formats.coordinator.coordinator_log_rows import unread_records
+from toolkit.formats.coordinator.transaction_log_keys import FIELDS, locate
+from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
+from toolkit.formats.log.batches import CONTROL
+from toolkit.formats.log.headers import Headers
+from toolkit.schema import Row
+from toolkit.sources.logdir.files.replica_batches import SegmentBytes, in_pieces
+
+__all__ = ["Decode", "RecordIndex"]
+
+Decode = Callable[[bytes, int, int, str], Iterator[Row]]
+
+CODEC = 0x07
+ENTRY = np.dtype([("key", "i4"), ("file", "i4"), ("size", "i4"), ("position", "i8"), ("producer_id", "i8")])
+
+
+class RecordIndex:
+    """Follows the batches of a partition in order: some 30 bytes of memory a record, and what cannot be located.
+
+    Parameters
+    ----------
+    decode
+        From bytes, the position of a batch in them, its position in the file, and the file, to rows of
+        ``schema.TRANSACTION_LOG``; null where rows are all that there is.
+
+    Attributes
+    ----------
+    errors
+        Rows of what could not be read.
+    """
+
+    def __init__(self, decode: Decode | None = None) -> None:
+        self._decode = decode or _no_bytes
+        self.errors: list[Row] = []
+        self._numbers: dict[bytes, int] = {}  # of each key
+        self._files: list[str] = []
+        self._rows: dict[int, Row] = {}  # by entry: those that were added as rows
+        self._chunks: list[npt.NDArray[np.void]] = []
+        self._count = 0
+        self._neighbours: list[tuple[int, int]] = []  # previous and next producer ids, with the key's number
+
+    def add(self, headers: Headers, pieces: SegmentBytes, file: str) -> None:
+        """The next batches.
+
+        Parameters
+        ----------
+        headers
+            Of batches in the order of the log.
+        pieces
+            In which most of them lie; the others are read.
+        file
+            The segment.
+        """
+        headers = headers[headers["attributes"] & CONTROL == 0]
+        if not self._files or self._files[-1] != file:
+            self._files.append(file)
+        for some, begin, buf in in_pieces(headers, pieces, file):
+            self._add(some, buf, begin, file)
+
+    def _add(self, headers: Headers, buf: bytes, begin: int, file: str) -> None:
+        positions = headers["position"] - begin
+        plain = (headers["record_count"] == 1) & (headers["attributes"] & CODEC == 0) & (headers["magic"] == 2)
+        plain &= headers["crc_ok"] == 1
+        found = np.zeros((len(headers), FIELDS), np.int64)
+        found[plain] = locate(buf, positions[plain], (positions + headers["size"])[plain])
+        first = 0
+        for odd in [*np.flatnonzero(found[:, 0] == 0).tolist(), len(headers)]:
+            self._add_located(headers[first:odd], found[first:odd], buf)
+            for position in headers["position"][odd : odd + 1].tolist():
+                for row in self._decode(buf, position - begin, position, file):
+                    self.add_row(row)
+            first = odd + 1
+
+    def _add_located(self, headers: Headers, found: npt.NDArray[np.int64], buf: bytes) -> None:
+        known = self._numbers
+        keys = zip(found[:, 0].tolist(), found[:, 1].tolist(), strict=True)
+        numbers = [known.setdefault(buf[start:end], len(known)) for start, end in keys]
+        entries = np.empty(len(numbers), ENTRY)
+        entries["key"], entries["file"] = numbers, len(self._files) - 1
+        entries["size"], entries["position"] = headers["size"], headers["position"]
+        entries["producer_id"] = found[:, 2]
+        self._add_entries(entries)
+        for column in (3, 4):
+            others = np.flatnonzero((found[:, column] >= 0) & (found[:, column] != found[:, 2]))
+            self._neighbours += zip(found[others, column].tolist(), (numbers[row] for row in others), strict=True)
+
+    def add_row(self, row: Row) -> None:
+        """The next record, decoded already; or what could not be read."""
+        if row.get("transactional_id") is None:
+            self.errors.append(row)
+            return
+        self._rows[self._count] = row
+        number = self._numbers.setdefault(_key(row["transactional_id"]), len(self._numbers))
+        producer_id = -1 if row["producer_id"] is None else row["producer_id"]
+        self._add_entries(np.array([(number, len(self._files) - 1, 0, 0, producer_id)], ENTRY))
+        other_ids = (row["previous_producer_id"], row["next_producer_id"])
+        self._neighbours += [(each, number) for each in other_ids if each is not None]
+
+    def newest(self) -> Iterator[Row]:
+        """The newest record of each id, in the order of the log."""
+        _, from_the_end = np.unique(self._entries["key"][::-1], return_index=True)
+        return self._decoded(np.sort(self._count - 1 - from_the_end))
+
+    def records(self, transactional_ids: Collection[str]) -> Iterator[Row]:
+        """Every record of these ids in the order of the log, and before them what could not be read."""
+        yield from self.errors
+        key_numbers = [self._numbers.get(_key(name), -1) for name in transactional_ids]
+        yield from self._decoded(np.flatnonzero(np.isin(self._entries["key"], key_numbers)))
+
+    def ids_of(self, producer_ids: Collection[int]) -> set[str]:
+        """Ids of which a record names one of these producer ids: as its own, its previous or its next one."""
+        own = np.isin(self._entries["producer_id"], list(producer_ids))
+        numbers = set(self._entries["key"][own].tolist())
+        numbers |= {number for producer_id, number in self._neighbours if producer_id in producer_ids}
+        return {key[4:].decode(errors="replace") for key, number in self._numbers.items() if number in numbers}
+
+    def _add_entries(self, entries: npt.NDArray[np.void]) -> None:
+        self._chunks.append(entries)
+        self._count += len(entries)
+
+    @property
+    def _entries(self) -> npt.NDArray[np.void]:
+        if len(self._chunks) != 1:
+            self._chunks = [np.concatenate([np.empty(0, ENTRY), *self._chunks])]
+        return self._chunks[0]
+
+    def _decoded(self, numbers: npt.NDArray[np.int64]) -> Iterator[Row]:
+        found = zip(numbers.tolist(), self._entries[numbers].tolist(), strict=True)
+        for file_id, of_file in groupby(found, key=lambda each: each[1][1]):
+            if file_id < 0:
+                yield from (self._rows[number] for number, _ in of_file)
+                continue
+            file = self._files[file_id]
+            try:
+                with open(file, "rb") as segment:
+                    for number, (_, _, size, position, _) in of_file:
+                        if number in self._rows:
+                            yield self._rows[number]
+                            continue
+                        segment.seek(position)
+                        yield from self._decode(segment.read(size), 0, position, file)
+            except OSError as exc:
+                yield unread_records(STATE_TOPIC, None, error=f"UNREADABLE: {exc.strerror}.", file=file)
+
+
+def _key(transactional_id: str) -> bytes:
+    name = transactional_id.encode()
+    return struct.pack(">hh", 0, len(name)) + name
+
+
+def _no_bytes(buf: bytes, position: int, file_position: int, file: str) -> Iterator[Row]:
+    return iter(())

@@ -1,0 +1,1 @@
+"""The files of a log directory, and the replicas that they hold."""

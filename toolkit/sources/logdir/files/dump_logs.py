@@ -1,0 +1,176 @@
+"""A partition's log as kafka-dump-log.sh printed it: what is left where only texts were sent."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from toolkit.formats.dumps import DumpChunk, read_dump
+from toolkit.formats.files.file_names import segment_base_offset
+from toolkit.formats.log.headers import Headers
+from toolkit.schema import Row
+from toolkit.sources.log_tables import LogId, ScanChunk, clip
+from toolkit.sources.logdir.coordinator.record_index import RecordIndex
+from toolkit.sources.logdir.files.log_dir_layout import LogDirRoot, SkippedFile
+from toolkit.sources.logdir.files.replica_log import ProducerSnapshot
+
+__all__ = ["TextLog", "read_texts"]
+
+
+class TextLog:
+    """The dumps of one partition in one text (`toolkit.sources.logdir.files.replica_log.ReplicaLog`).
+
+    Parameters
+    ----------
+    path
+        The text.
+    dumps
+        Parts of the dumps of its segments, snapshots and indexes, in the order of the text.
+    """
+
+    is_text = True
+    root: LogDirRoot | None = None
+    left_out: Sequence[SkippedFile] = ()
+
+    def __init__(self, path: Path, dumps: Sequence[DumpChunk]) -> None:
+        self.path = path
+        self.where = LogId(topic=dumps[0].topic, partition=dumps[0].partition)
+        self._dumps = dumps
+        segments: dict[int, list[DumpChunk]] = {}
+        for dump in dumps:
+            if dump.kind in {"log", "unknown"}:
+                segments.setdefault(dump.number, []).append(dump)
+        self._segments = sorted(segments.values(), key=_first_offset)
+        self.size = sum(int(dump.scanned.headers["size"].sum()) for dump in dumps)
+        self.base_offsets = [_first_offset(parts) for parts in self._segments]
+
+    @property
+    def name(self) -> str:
+        return str(self.path)
+
+    @property
+    def error(self) -> str | None:
+        return None
+
+    @property
+    def modified(self) -> dt.datetime | None:
+        try:
+            return dt.datetime.fromtimestamp(self.path.stat().st_mtime, dt.UTC)
+        except OSError:
+            return None
+
+    def parts(self, *, start: int | None = None, stop: int | None = None, crc: bool = False) -> Iterator[ScanChunk]:
+        """The tool has looked at the checksums already: what it calls invalid is damage."""
+        return clip(self._parts(), start=start, stop=stop)
+
+    def parts_near(self, start: int, *, crc: bool = False) -> Iterator[ScanChunk]:
+        return self._parts()
+
+    def _parts(self) -> Iterator[ScanChunk]:
+        """Batches have positions in the file that was dumped, and damage has lines of the text."""
+        for dump in (dump for parts in self._segments for dump in parts):
+            if len(dump.scanned.headers):
+                yield ScanChunk(replace(dump.scanned, damage=()), dump.path or self.name)
+            if dump.scanned.damage:
+                yield ScanChunk(replace(dump.scanned, headers=dump.scanned.headers[:0]), self.name)
+
+    def transaction_log(self, *, start: int | None = None, stop: int | None = None) -> Iterator[Row]:
+        for dump in self._dumps:
+            yield from _between(dump.events, start, stop)
+            yield from self._damage(dump, {"txn_state_partition": self.where.partition})
+
+    def indexed(self) -> tuple[RecordIndex, Iterator[ScanChunk]]:
+        index = RecordIndex()
+        for row in self.transaction_log():
+            index.add_row(row)
+        return index, self._parts()
+
+    def offsets_log(self, *, start: int | None = None, stop: int | None = None) -> Iterator[Row]:
+        for dump in self._dumps:
+            yield from _between(dump.offsets_log, start, stop)
+            yield from self._damage(dump, {"group_partition": self.where.partition})
+
+    def offsets_log_in(self, headers: Headers) -> Iterator[Row]:
+        offsets = [range(int(each["base_offset"]), int(each["last_offset"]) + 1) for each in headers]
+        for row in self.offsets_log():
+            if row.get("offset") is not None and any(row["offset"] in each for each in offsets):
+                yield row
+
+    def snapshots(self) -> Iterator[ProducerSnapshot]:
+        found: dict[int, ProducerSnapshot] = {}
+        for dump in self._dumps:
+            offset = segment_base_offset(_file_name(dump.path))
+            if dump.kind == "snapshot" and offset is not None:
+                before = found[offset].producers if offset in found else ()
+                error = dump.scanned.damage[0].reason if dump.scanned.damage else None
+                found[offset] = ProducerSnapshot(offset, (*before, *dump.snapshot), error, dump.path or self.name)
+        yield from sorted(found.values(), reverse=True, key=lambda snapshot: snapshot.offset)
+
+    def segment_rows(self) -> Iterator[Row]:
+        """Their size is that of the batches that were printed; when they were written is not."""
+        for base_offset, parts in zip(self.base_offsets, self._segments, strict=True):
+            size = sum(int(dump.scanned.headers["size"].sum()) for dump in parts)
+            file = parts[0].path or self.name
+            yield {**self.where.columns, "base_offset": base_offset, "size": size, "file": file}
+
+    def aborted_rows(self) -> Iterator[Row]:
+        for dump in self._dumps:
+            for entry in dump.aborted:
+                yield {
+                    **self.where.columns,
+                    "file": self.name,
+                    "producer_id": entry.producer_id,
+                    "first_offset": entry.first_offset,
+                    "last_offset": entry.last_offset,
+                    "last_stable_offset": entry.last_stable_offset,
+                    "position": entry.position,
+                }
+            if dump.kind == "txnindex":
+                yield from self._damage(dump, self.where.columns)
+
+    def checkpoint_rows(self) -> Iterator[Row]:
+        return iter(())
+
+    def changes(self, *, appending: bool) -> list[str]:
+        return []
+
+    def _damage(self, dump: DumpChunk, log_columns: Row) -> Iterator[Row]:
+        for each in dump.scanned.damage:
+            yield {**log_columns, "file": self.name, "position": each.position, "error": each.reason}
+
+
+def read_texts(path: Path) -> list[TextLog]:
+    """The partitions in a text; a dump that does not tell whose it is stands for itself.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be read.
+    """
+    by_place: dict[tuple[object, ...], list[DumpChunk]] = {}
+    with path.open(encoding="utf-8", errors="replace", newline="\n") as lines:
+        for dump in read_dump(lines, file=str(path)):
+            known = dump.topic is not None
+            by_place.setdefault((dump.topic, dump.partition, None if known else dump.number), []).append(dump)
+    return [TextLog(path, dumps) for dumps in by_place.values()]
+
+
+def _first_offset(parts: Sequence[DumpChunk]) -> int:
+    base_offset = segment_base_offset(_file_name(parts[0].path))
+    if base_offset is not None:
+        return base_offset
+    return next((int(part.scanned.headers["base_offset"][0]) for part in parts if len(part.scanned.headers)), 0)
+
+
+def _file_name(path: str | None) -> str:
+    return (path or "").replace("\\", "/").rpartition("/")[2]
+
+
+def _between(rows: Sequence[Row], start: int | None, stop: int | None) -> Iterator[Row]:
+    for row in rows:
+        offset = row["offset"]
+        inside = offset is None or ((start is None or offset >= start) and (stop is None or offset < stop))
+        if inside:
+            yield row

@@ -1,0 +1,41 @@
+"""Where offsets are missing in a log: what the cleaner took, or what was lost on the way to the files."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from toolkit.formats.log.headers import Headers
+
+__all__ = ["Contiguity"]
+
+
+class Contiguity:
+    """Follows the batches of a log and notes where the next one does not begin at the next offset.
+
+    Attributes
+    ----------
+    holes
+        Offset after each batch that the next one does not follow, and where that one begins; all but the last ones are
+        dropped where there are many.
+    """
+
+    MOST = 1000
+
+    def __init__(self) -> None:
+        self.holes: list[tuple[int, int]] = []
+        self._next: int | None = None
+
+    def add(self, headers: Headers) -> None:
+        """The next batches of the log."""
+        if not len(headers):
+            return
+        begins, ends = headers["base_offset"], headers["last_offset"] + 1
+        expected = np.concatenate(([begins[0] if self._next is None else self._next], ends[:-1]))
+        wrong = np.flatnonzero(begins != expected)
+        self.holes += zip(expected[wrong].tolist(), begins[wrong].tolist(), strict=True)
+        del self.holes[: -self.MOST]
+        self._next = int(ends[-1])
+
+    def after(self, offset: int) -> tuple[int, int] | None:
+        """The last hole that ends behind an offset."""
+        return next((hole for hole in reversed(self.holes) if max(hole) > offset), None)

@@ -1,0 +1,199 @@
+"""A partition's log in its folder: batches, records of the coordinators, snapshots, indexes."""
+
+from __future__ import annotations
+
+import datetime as dt
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+
+from toolkit.errors import DecodeError
+from toolkit.formats.coordinator.coordinator_log_rows import offsets_log, transaction_log, unread_records
+from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
+from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
+from toolkit.formats.files.index_files import read_txn_index
+from toolkit.formats.files.snapshot_files import read_snapshot
+from toolkit.formats.log.headers import Headers, ScanResult
+from toolkit.schema import Row, utc
+from toolkit.sources.log_tables import LogId, ScanChunk, clip
+from toolkit.sources.logdir.coordinator.record_index import Decode, RecordIndex
+from toolkit.sources.logdir.files.log_dir_layout import LogDirRoot, Replica, SkippedFile
+from toolkit.sources.logdir.files.partition_checkpoints import replica_rows
+from toolkit.sources.logdir.files.replica_batches import bytes_at, in_pieces, read_bytes, read_parts
+from toolkit.sources.logdir.files.replica_files import ReplicaFiles, changes, list_files
+from toolkit.sources.logdir.files.replica_log import ProducerSnapshot
+
+__all__ = ["FolderLog"]
+
+
+class FolderLog:
+    """The log of one replica (`toolkit.sources.logdir.files.replica_log.ReplicaLog`).
+
+    Parameters
+    ----------
+    replica
+        Where it is.
+    """
+
+    is_text = False
+
+    def __init__(self, replica: Replica) -> None:
+        self.replica = replica
+        self.listing: ReplicaFiles = list_files(replica)
+        self.where = LogId(topic=replica.topic, partition=replica.partition, broker_id=replica.broker_id)
+
+    @property
+    def name(self) -> str:
+        return str(self.replica.path)
+
+    @property
+    def root(self) -> LogDirRoot:
+        return self.replica.root
+
+    @property
+    def error(self) -> str | None:
+        return self.listing.error
+
+    @property
+    def modified(self) -> dt.datetime | None:
+        return self.listing.modified
+
+    @property
+    def size(self) -> int:
+        return sum(self.listing.stamps[segment.path.name].size for segment in self.listing.segments)
+
+    @property
+    def base_offsets(self) -> Sequence[int]:
+        return [segment.offset for segment in self.listing.segments]
+
+    @property
+    def left_out(self) -> Sequence[SkippedFile]:
+        return self.listing.left_out
+
+    def parts_near(self, start: int, *, crc: bool = False) -> Iterator[ScanChunk]:
+        return read_parts(self.listing, start=start, crc=crc)
+
+    def parts(self, *, start: int | None = None, stop: int | None = None, crc: bool = False) -> Iterator[ScanChunk]:
+        return clip(read_parts(self.listing, start=start, stop=stop, crc=crc), start=start, stop=stop)
+
+    def transaction_log(self, *, start: int | None = None, stop: int | None = None) -> Iterator[Row]:
+        return self._records(self._transaction_log, STATE_TOPIC, start, stop)
+
+    def indexed(self) -> tuple[RecordIndex, Iterator[ScanChunk]]:
+        index = RecordIndex(self._transaction_log)
+        return index, self._indexing(index)
+
+    def _indexing(self, index: RecordIndex) -> Iterator[ScanChunk]:
+        for part, pieces in read_bytes(self.listing):
+            for row in self._unread(STATE_TOPIC, part.scanned, part.file):
+                index.add_row(row)
+            try:
+                index.add(part.scanned.headers, pieces, part.file or "")
+            except OSError as exc:
+                index.add_row(self._unreadable(STATE_TOPIC, exc, part.file))
+            yield part
+
+    def _transaction_log(self, buf: bytes, position: int, file_position: int, file: str) -> Iterator[Row]:
+        return transaction_log(
+            buf,
+            position,
+            txn_state_partition=self.where.partition,
+            broker_id=self.where.broker_id,
+            file=file,
+            file_position=file_position,
+        )
+
+    def offsets_log(self, *, start: int | None = None, stop: int | None = None) -> Iterator[Row]:
+        return self._records(self._offsets_log, OFFSETS_TOPIC, start, stop)
+
+    def offsets_log_in(self, headers: Headers) -> Iterator[Row]:
+        for header in headers:
+            position = int(header["position"])
+            segment = self.listing.segments[bisect_right(self.base_offsets, header["base_offset"]) - 1]
+            try:
+                buf = bytes_at(str(segment.path), position, int(header["size"]))
+            except OSError as exc:
+                yield self._unreadable(OFFSETS_TOPIC, exc, str(segment.path))
+                continue
+            yield from self._offsets_log(buf, 0, position, str(segment.path))
+
+    def _offsets_log(self, buf: bytes, position: int, file_position: int, file: str) -> Iterator[Row]:
+        return offsets_log(
+            buf,
+            position,
+            group_partition=self.where.partition,
+            broker_id=self.where.broker_id,
+            file=file,
+            file_position=file_position,
+        )
+
+    def snapshots(self) -> Iterator[ProducerSnapshot]:
+        for offset, path in reversed(self.listing.snapshots):
+            try:
+                yield ProducerSnapshot(offset, read_snapshot(path.read_bytes()), file=str(path))
+            except DecodeError as exc:
+                yield ProducerSnapshot(offset, (), f"CORRUPT_SNAPSHOT: {path.name}: {exc}", str(path))
+            except OSError as exc:
+                yield ProducerSnapshot(offset, (), f"UNREADABLE: {path.name}: {exc.strerror}.", str(path))
+
+    def segment_rows(self) -> Iterator[Row]:
+        for offset, path in self.listing.segments:
+            stamp = self.listing.stamps[path.name]
+            yield {
+                **self.where.columns,
+                "base_offset": offset,
+                "size": stamp.size,
+                "modified": utc(stamp.modified_ns // 1_000_000),
+                "file": str(path),
+            }
+
+    def aborted_rows(self) -> Iterator[Row]:
+        for _, path in self.listing.txn_indexes:
+            log_columns = {**self.where.columns, "file": str(path)}
+            try:
+                entries, damage = read_txn_index(path.read_bytes())
+            except OSError as exc:
+                yield {**log_columns, "error": f"UNREADABLE: {exc.strerror}."}
+                continue
+            for entry in entries:
+                yield {
+                    **log_columns,
+                    "producer_id": entry.producer_id,
+                    "first_offset": entry.first_offset,
+                    "last_offset": entry.last_offset,
+                    "last_stable_offset": entry.last_stable_offset,
+                    "position": entry.position,
+                }
+            for each in damage:
+                yield {**log_columns, "position": each.position, "error": each.reason}
+
+    def checkpoint_rows(self) -> Iterator[Row]:
+        return replica_rows(self.replica)
+
+    def changes(self, *, appending: bool) -> list[str]:
+        return changes(self.listing, list_files(self.replica), appending=appending)
+
+    def _records(self, decode: Decode, topic: str, start: int | None, stop: int | None) -> Iterator[Row]:
+        for (scanned, file), pieces in read_bytes(self.listing, start=start, stop=stop):
+            clipped = next(clip([ScanChunk(scanned, file)], start=start, stop=stop)).scanned
+            try:
+                for headers, begin, buf in in_pieces(clipped.headers, pieces, file or ""):
+                    for position in headers["position"].tolist():
+                        yield from decode(buf, position - begin, position, file or "")
+            except OSError as exc:
+                yield self._unreadable(topic, exc, file)
+            yield from self._unread(topic, clipped, file)
+
+    def _unread(self, topic: str, scanned: ScanResult, file: str | None) -> Iterator[Row]:
+        for each in scanned.damage:
+            yield unread_records(
+                topic,
+                self.where.partition,
+                error=each.reason,
+                broker_id=self.where.broker_id,
+                file=file,
+                position=each.position,
+            )
+
+    def _unreadable(self, topic: str, exc: OSError, file: str | None) -> Row:
+        error = f"UNREADABLE: {exc.strerror}."
+        return unread_records(topic, self.where.partition, error=error, broker_id=self.where.broker_id, file=file)

@@ -1,0 +1,178 @@
+"""Segments cut into stretches that can be read apart, by whoever comes first: together they give what the log holds."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from toolkit.errors import DecodeError
+from toolkit.formats.files.index_files import read_offset_index
+from toolkit.formats.log.batches import CRC_END, HEADER_SIZE, BatchHeader, read_header
+from toolkit.formats.log.checksum import extend
+from toolkit.formats.log.headers import HEADER, ScanResult, concatenate
+from toolkit.formats.log.scan import scan_file
+from toolkit.sources.log_tables import ScanChunk
+from toolkit.sources.logdir.files.replica_batches import followed, position_before
+from toolkit.sources.logdir.files.replica_files import LogFile, ReplicaFiles
+
+__all__ = ["SegmentSplit", "read_split", "splits"]
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentSplit:
+    """A stretch of a segment.
+
+    Parameters
+    ----------
+    path
+        The segment.
+    start
+        Byte at which a batch begins.
+    stop
+        Byte at which the batch begins that is the next split's first; null for all that follows.
+    size
+        Bytes of it when it was listed.
+    is_newest
+        Whether its segment is the log's last, so that a torn end is no loss.
+    """
+
+    path: str
+    start: int
+    stop: int | None
+    size: int
+    is_newest: bool
+
+
+class _Boundary(NamedTuple):
+    """Where a batch begins, and its first offset."""
+
+    position: int
+    base_offset: int
+
+
+def splits(
+    listing: ReplicaFiles, *, start: int | None = None, stop: int | None = None, max_bytes: int
+) -> list[SegmentSplit]:
+    """The stretches of a log that hold an offset of ``start <= offset < stop``, in its order.
+
+    They are cut where the offset index tells of a batch, and a sound one is there; a segment without index stays whole.
+
+    Parameters
+    ----------
+    listing
+        The files.
+    start, stop
+        Offsets; null bounds are none. Batches a little before and behind come too.
+    max_bytes
+        How large a stretch should be at most; some are larger by a batch, or by what has no index.
+    """
+    segments = listing.segments
+    first = 0 if start is None else max(bisect_right([segment.offset for segment in segments], start) - 1, 0)
+    found: list[SegmentSplit] = []
+    for number, segment in enumerate(segments[first:], start=first):
+        if stop is not None and segment.offset >= stop:
+            break
+        begin = position_before(listing, segment, start) if start is not None and number == first else 0
+        size = listing.stamps[segment.path.name].size
+        inside = _boundaries(listing, segment, begin, size, max_bytes)
+        cuts = [begin, *(each.position for each in inside if stop is None or each.base_offset < stop)]
+        beyond = next((each.position for each in inside if stop is not None and each.base_offset >= stop), None)
+        if start is not None:
+            cuts = cuts[sum(each.base_offset <= start for each in inside[: len(cuts) - 1]) :]
+        path, is_newest = str(segment.path), number == len(segments) - 1
+        found += [SegmentSplit(path, one, other, other - one, is_newest) for one, other in pairwise(cuts)]
+        found.append(SegmentSplit(path, cuts[-1], beyond, max((beyond or size) - cuts[-1], 0), is_newest))
+    return found
+
+
+def read_split(split: SegmentSplit, *, crc: bool = False) -> Iterator[ScanChunk]:
+    """The batches of a stretch, as a reading of its whole segment gives them.
+
+    Parameters
+    ----------
+    split
+        Which. A segment that is gone meanwhile is damage (``UNREADABLE``), one that has grown is read to its end.
+    crc
+        Check every batch's checksum.
+    """
+    for scanned in _read(split, crc):
+        yield ScanChunk(scanned if split.is_newest else followed(scanned), split.path)
+
+
+def _read(split: SegmentSplit, crc: bool) -> Iterator[ScanResult]:
+    if split.stop is None:
+        yield from scan_file(split.path, start=split.start, crc=crc)
+        return
+    last = ScanResult(headers=np.empty(0, HEADER), end=split.start)
+    for scanned in scan_file(split.path, start=split.start, stop=split.stop, crc=crc):
+        if len(last.headers) or last.damage:
+            yield last
+        last = scanned
+    if last.end < split.stop and not _is_unreadable(last):
+        # Damage that reaches up to the next split is named by what follows it.
+        for scanned in scan_file(split.path, start=last.end, crc=crc):
+            last = _joined(last, _up_to(split.stop, scanned))
+            if last.end >= split.stop:
+                break
+    yield last
+
+
+def _is_unreadable(scanned: ScanResult) -> bool:
+    return any(damage.is_unreadable for damage in scanned.damage)
+
+
+def _joined(one: ScanResult, other: ScanResult) -> ScanResult:
+    headers = concatenate([one.headers, other.headers])
+    return ScanResult(headers=headers, damage=one.damage + other.damage, end=other.end)
+
+
+def _up_to(position: int, scanned: ScanResult) -> ScanResult:
+    headers = scanned.headers
+    damage = tuple(each for each in scanned.damage if each.position < position)
+    return replace(scanned, headers=headers[headers["position"] < position], damage=damage)
+
+
+def _boundaries(listing: ReplicaFiles, segment: LogFile, begin: int, size: int, max_bytes: int) -> Sequence[_Boundary]:
+    """Where to cut a segment into stretches of about one size."""
+    count = -(-(size - begin) // max_bytes)
+    path = listing.offset_indexes.get(segment.offset)
+    if count < 2 or path is None:
+        return []
+    try:
+        index = read_offset_index(path.read_bytes(), base_offset=segment.offset)
+        found: list[_Boundary] = []
+        for number in range(1, count):
+            at = int(index["position"].searchsorted(begin + (size - begin) * number // count, side="right")) - 1
+            if at >= 0 and int(index["position"][at]) > max(begin, found[-1].position if found else 0):
+                lowest = int(index["offset"][at - 1]) + 1 if at else segment.offset
+                offset = _base_offset(segment.path, int(index["position"][at]), size)
+                if offset is not None and lowest <= offset <= int(index["offset"][at]):
+                    found.append(_Boundary(int(index["position"][at]), offset))
+    except OSError:
+        return []
+    return found
+
+
+def _base_offset(path: Path, position: int, size: int) -> int | None:
+    """First offset of the sound batch at a byte of a segment; null if there is none.
+
+    An index has no checksum, and a batch that a producer stored in a record looks like one of the log.
+    """
+    with path.open("rb") as file:
+        file.seek(position)
+        head = file.read(HEADER_SIZE)
+        try:
+            header: BatchHeader = read_header(head)
+        except DecodeError:
+            return None
+        if position + header.size > size:
+            return None
+        rest = file.read(header.size - HEADER_SIZE)
+    is_sound = extend(0, head[CRC_END:] + rest, magic=2) == header.crc
+    return header.base_offset if is_sound else None

@@ -1,0 +1,194 @@
+"""One look at files (`analysis.diagnosis.observation.Observation`), with what speaks against trusting them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from toolkit.analysis.diagnosis.observation import Coverage, FirstBatch, Observation
+from toolkit.analysis.diagnosis.open_transactions import IndexedObservation
+from toolkit.analysis.diagnosis.verdicts import rule_for
+from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
+from toolkit.formats.log.batches import DELETE_HORIZON, LOG_APPEND_TIME
+from toolkit.schema import Row, utc
+from toolkit.schema.table import TopicPartition
+from toolkit.sources.logdir.contents import (
+    Contents,
+    FileScope,
+    ReplicaWithCheckpoints,
+)
+from toolkit.sources.logdir.coordinator.coordinator_state import CoordinatorState, read_coordinator_side
+from toolkit.sources.logdir.files.log_dir_layout import LogDirRoot
+from toolkit.sources.logdir.files.replica_log import ReplicaLog
+from toolkit.sources.logdir.state.consistency import check_consistency
+from toolkit.sources.logdir.state.log_window import ReadLimit
+from toolkit.sources.logdir.state.replica_state import partition_row, producer_rows
+
+__all__ = ["FileObservation", "observe_files"]
+
+
+class FileObservation(NamedTuple):
+    """A look, and what it was taken at: the replicas of each partition, the one that counts first; the coordinators."""
+
+    observation: Observation
+    replicas: Mapping[TopicPartition, Sequence[ReplicaWithCheckpoints]]
+    side: CoordinatorState
+
+
+def observe_files(
+    contents: Contents,
+    logs: Sequence[ReplicaLog],
+    *,
+    consistent_copy: bool,
+    txn_state_partitions: int | None = None,
+    reach: ReadLimit = ReadLimit.OPEN,
+) -> FileObservation:
+    """Look at partitions and at ``__transaction_state``.
+
+    Parameters
+    ----------
+    contents
+        All that was found.
+    logs
+        The partitions' replicas to look at.
+    consistent_copy
+        Whether the caller vouches that brokers stood still when the files were taken, and that these replicas were in
+        sync.
+    txn_state_partitions
+        How many partitions ``__transaction_state`` has, if the caller knows.
+    reach
+        How far back the partitions are read.
+    """
+    requested = {(log.where.topic, log.where.partition) for log in logs}
+    others = [log for log in contents.of_topic(STATE_TOPIC) if log not in logs]
+    found = contents.by_place([*logs, *others], reach=reach)
+    replicas = {tp: reads for tp, reads in found if tp in requested}
+    side = read_coordinator_side(contents, count=txn_state_partitions)
+    reads = {tp: found[0] for tp, found in replicas.items()}
+    scope = contents.scope(logs)
+    observed_at = scope.written_at or contents.taken_at
+    partitions = [_partition(read) for read in reads.values()]
+    producers = [row for read in reads.values() for row in producer_rows(read.state) if not row["error"]]
+    observation = Observation(
+        partitions=partitions,
+        producers=producers,
+        transactions=side.rows(consistent_copy=observed_at if consistent_copy else None, observed_at=observed_at),
+        partitions_after=partitions,
+        producers_after=producers,
+        coverage=_coverage(scope, side),
+        observed_at=observed_at,
+        first_batches=dict(_openings(reads)),
+        from_files=True,
+        notes={tp: list(_notes(found)) for tp, found in replicas.items()},
+    )
+    return FileObservation(_examined(observation, replicas, side, consistent_copy=consistent_copy), replicas, side)
+
+
+def _partition(read: ReplicaWithCheckpoints) -> Row:
+    """The replica stands for the leader: the rules ask whether one and the same has answered."""
+    return {**partition_row(read.state), "leader": read.state.log.where.broker_id, "error": read.state.error}
+
+
+def _examined(
+    observation: Observation,
+    replicas: Mapping[TopicPartition, Sequence[ReplicaWithCheckpoints]],
+    side: CoordinatorState,
+    *,
+    consistent_copy: bool,
+) -> Observation:
+    """The look with the doubts of what would be hanging without them, and what was proven instead."""
+    doubts: dict[tuple[str, int, int], Sequence[str]] = {}
+    notes = {tp: list(found) for tp, found in observation.notes.items()}
+    by_log: dict[int, list[str]] = {}  # all cases ask for those of the coordinators
+
+    def changes(log: ReplicaLog) -> list[str]:
+        if id(log) not in by_log:
+            by_log[id(log)] = log.changes(appending=False)
+        return by_log[id(log)]
+
+    for tp, cases in IndexedObservation(observation).cases.items():
+        hanging = [txn for txn in cases if txn.start is not None and rule_for(txn).verdict == "hanging"]
+        if not hanging:
+            continue
+        lowest = min(start for txn in hanging if (start := txn.start) is not None)
+        for txn in hanging:
+            found = check_consistency(
+                txn, replicas[tp][0], side, lowest=lowest, changes=changes if consistent_copy else None
+            )
+            found.doubts += _of_one_topic(tp, replicas[tp])
+            doubts[*tp, txn.producer["producer_id"]] = found.doubts
+            notes.setdefault(tp, []).extend(note for note in found.notes if note not in notes[tp])
+    return replace(observation, doubts=doubts, notes=notes)
+
+
+def _of_one_topic(tp: TopicPartition, replicas: Iterable[ReplicaWithCheckpoints]) -> Iterator[str]:
+    ids = {read.state.topic_id for read in replicas} - {None}
+    if len(ids) > 1:
+        yield f"replicas of one topic: {tp[0]} was deleted and created again, and there are {len(ids)} of it"
+
+
+def _notes(replicas: Sequence[ReplicaWithCheckpoints]) -> Iterator[str]:
+    state = replicas[0].state
+    if len(replicas) > 1:
+        where = "" if state.log.where.broker_id is None else f" of broker {state.log.where.broker_id}"
+        yield (
+            f"of {len(replicas)} replicas the one{where} was read that has most of the log: leader epoch "
+            f"{state.leader_epoch}, log end {state.log_end_offset} ({state.log.name})"
+        )
+    yield (
+        "the broker ended in good order and has not started since (.kafka_cleanshutdown)"
+        if replicas[0].marks.ended_in_good_order
+        else "no .kafka_cleanshutdown: the broker runs or crashed, or that file was not copied"
+    )
+    yield from state.snapshot_errors
+
+
+def _coverage(scope: FileScope, side: CoordinatorState) -> Coverage:
+    gaps = [*side.gaps, *_clusters(scope.roots), *_texts(side)]
+    ids = sum(len(partition.newest) for partition in side.partitions.values())
+    proofs = [] if gaps else [f"{STATE_TOPIC} was read whole: {side.count} partitions, {ids} ids"]
+    return Coverage(brokers=sorted(scope.brokers), proofs=proofs, gaps=gaps)
+
+
+def _clusters(roots: Iterable[LogDirRoot]) -> Iterator[str]:
+    """Producer ids count from 0 in every cluster: files of two must not be held against each other."""
+    by_id: dict[str | None, list[str]] = {}
+    for root in sorted(roots, key=lambda root: root.path):
+        by_id.setdefault(root.cluster_id, []).append(str(root.path))
+    if len(by_id) > 1:
+        paths_by_id = "; ".join(f"{paths[0]} is of {name or 'an unknown one'}" for name, paths in by_id.items())
+        yield f"files of one cluster, by their meta.properties: {paths_by_id}"
+    elif None in by_id and len(by_id[None]) > 1:
+        yield f"the meta.properties of {', '.join(by_id[None][:3])}, to show that they are of one cluster"
+
+
+def _texts(side: CoordinatorState) -> Iterator[str]:
+    texts = [each for each in side.partitions.values() if each.read.state.log.is_text]
+    if texts:
+        yield f"the segments of {STATE_TOPIC}: a printed text shows neither damage nor what was cut"
+
+
+def _openings(
+    reads: Mapping[TopicPartition, ReplicaWithCheckpoints],
+) -> Iterator[tuple[tuple[str, int, int], FirstBatch]]:
+    """The first batch of open transactions, where it is still there."""
+    for tp, read in reads.items():
+        for start, headers in read.state.window.first_batches.items():
+            yield (*tp, start), _opening(headers[0])
+
+
+def _opening(header: np.void) -> FirstBatch:
+    appended = bool(header["attributes"] & LOG_APPEND_TIME)
+    # The broker's own time of a batch stands in its maximum; the cleaner puts a horizon in the place of the base.
+    base = None if header["attributes"] & DELETE_HORIZON else int(header["base_timestamp"])
+    return FirstBatch(
+        base_offset=int(header["base_offset"]),
+        last_offset=int(header["last_offset"]),
+        producer_id=int(header["producer_id"]),
+        producer_epoch=int(header["producer_epoch"]),
+        base_timestamp=utc(int(header["max_timestamp"]) if appended else base),
+        log_append_time=appended,
+    )

@@ -1,0 +1,333 @@
+"""One read of a log: state, proof, evidence, LSO holds and counts are all taken from what it gathered."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from functools import cached_property
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from toolkit.analysis.log.log_transactions import (
+    EMPTY,
+    OPEN,
+    LogTransactions,
+    PartialTransactions,
+    begin,
+    finish,
+    merge,
+    partial_transactions,
+)
+from toolkit.analysis.log.producer_state import NOTHING, ProducerReplay, join, replay, resume
+from toolkit.formats.log.batches import CONTROL
+from toolkit.formats.log.headers import Headers
+from toolkit.sources.log_tables import ScanChunk
+from toolkit.sources.logdir.coordinator.record_index import RecordIndex
+from toolkit.sources.logdir.files.offset_gaps import Contiguity
+from toolkit.sources.logdir.files.replica_log import ProducerSnapshot, ReplicaLog
+from toolkit.sources.logdir.state.marker_neighbourhood import MarkerNeighbourhood
+from toolkit.sources.logdir.state.running_totals import RunningTotals
+
+__all__ = ["DamagedBytes", "LogWindow", "ReadLimit", "known_before", "opened_before", "read_window"]
+
+Array = npt.NDArray[np.int64]
+CONTROL_FIELDS = ("base_offset", "producer_id", "max_timestamp")
+
+
+class ReadLimit(Enum):
+    """How far back a log is read."""
+
+    TAIL = "what its newest sound snapshot does not tell"
+    OPEN = "from the lowest open transaction on, every checksum from there on included"
+    WHOLE = "all of it, checksums as for OPEN"
+    RECORDS = "all of it, every checksum, and an index of its records: of __transaction_state"
+
+
+class DamagedBytes(NamedTuple):
+    """Bytes that are no batch, or a batch with a wrong checksum.
+
+    Parameters
+    ----------
+    reason
+        ``NAME: sentence``.
+    place
+        The byte and the file.
+    is_torn
+        Whether it is what a crash leaves at the end of a log.
+    next_offset
+        The offset behind it; null where no batch follows.
+    """
+
+    reason: str
+    place: str
+    is_torn: bool
+    next_offset: int | None
+
+    def reaches(self, offset: int) -> bool:
+        """Whether it lies at an offset or behind it, as far as the batches around it tell."""
+        return self.next_offset is None or self.next_offset > offset
+
+
+@dataclass(kw_only=True, eq=False)
+class LogWindow:
+    """What the parts of a log show, folded in order.
+
+    Parameters
+    ----------
+    snapshot
+        Offset of the snapshot that the producer state goes on from; null where it was replayed from the segments.
+    producers
+        Producer state.
+    piece
+        Transactions: from the snapshot on, or of the whole log.
+    log_transactions_from
+        From which offset on.
+    totals
+        Records and bytes before each transaction, each marker, and each offset that was named beforehand.
+
+    Attributes
+    ----------
+    log_end_offset
+        Offset after the last batch.
+    leader_epoch
+        Of the last batch; -1 where it is not known.
+    openings
+        Header of the first batch by start offset, of every transaction that is open.
+    neighbourhood
+        The batches around the lowest open transaction.
+    contiguity
+        Where offsets are missing.
+    records, batch_times
+        For `ReadLimit.RECORDS`: where the records are; first offset and time of every batch.
+    damage, wrong_checksums
+        What could not be read, and what does not match its checksum, in order.
+    """
+
+    snapshot: int | None = None
+    producers: ProducerReplay = NOTHING
+    piece: PartialTransactions = EMPTY
+    log_transactions_from: int = 0
+    totals: RunningTotals = field(default_factory=RunningTotals)
+    log_end_offset: int = 0
+    leader_epoch: int = -1
+    first_batches: dict[int, Headers] = field(default_factory=dict)
+    neighbourhood: MarkerNeighbourhood = field(default_factory=MarkerNeighbourhood)
+    contiguity: Contiguity = field(default_factory=Contiguity)
+    records: RecordIndex = field(default_factory=RecordIndex)
+    batch_times: Array = field(default_factory=lambda: np.empty((0, 2), np.int64))
+    damage: list[DamagedBytes] = field(default_factory=list)
+    wrong_checksums: list[DamagedBytes] = field(default_factory=list)
+    _files: dict[str | None, int] = field(default_factory=dict)
+    _control: list[Array] = field(default_factory=list)
+
+    def add(self, part: ScanChunk) -> None:
+        """The next part of the log."""
+        headers = part.scanned.headers
+        self._add_damage(part)
+        if not len(headers):
+            return
+        self.log_end_offset = int(headers["last_offset"][-1]) + 1
+        self.leader_epoch = int(headers["leader_epoch"][-1])
+        self.contiguity.add(headers)
+        control = np.flatnonzero(headers["attributes"] & CONTROL)
+        self._control.append(np.stack([headers[name][control] for name in CONTROL_FIELDS]))
+        self.producers = join(self.producers, replay(_from(headers, self.snapshot or 0)))
+        file_id = self._files.setdefault(part.file, len(self._files))
+        found = partial_transactions(_from(headers, self.log_transactions_from), file_id=file_id)
+        self.totals.add(headers, _bounds(found))
+        self.piece = merge(self.piece, found)
+        starts = self.open_starts
+        self._add_openings(headers, starts)
+        self.neighbourhood.add(headers, min(starts, default=None))
+
+    @property
+    def open_starts(self) -> list[int]:
+        """Start offset of every open transaction."""
+        starts = self.producers.producers["current_txn_start_offset"]
+        return starts[starts >= 0].tolist()  # type: ignore[no-any-return]
+
+    @property
+    def is_torn(self) -> bool:
+        """Whether the log ends within a batch."""
+        return any(each.is_torn for each in self.damage)
+
+    @property
+    def problems(self) -> list[str]:
+        """What of the segments could not be read where the producer state was replayed, a torn end apart."""
+        after = self.snapshot or 0
+        return [
+            f"{each.reason.rstrip('.')} ({each.place})."
+            for each in self.damage
+            if not each.is_torn and each.reaches(after)
+        ]
+
+    @cached_property
+    def log_transactions(self) -> LogTransactions:
+        """Every transaction that was read."""
+        return finish(self.piece)
+
+    @property
+    def files(self) -> tuple[str | None, ...]:
+        """The file of each ``file_id`` in `log_transactions`."""
+        return tuple(self._files) or (None,)
+
+    def control_batches(self, start: int) -> Array:
+        """Base offset, producer id and time of the control batches that were read behind an offset, in order."""
+        found = np.concatenate([np.empty((len(CONTROL_FIELDS), 0), np.int64), *self._control], axis=1)
+        return found[:, found[0] > start]
+
+    def _add_damage(self, part: ScanChunk) -> None:
+        headers = part.scanned.headers
+        if len(headers) and self.damage and self.damage[-1].next_offset is None:
+            follower = int(headers["base_offset"][0])
+            self.damage = [
+                each._replace(next_offset=follower) if each.next_offset is None else each for each in self.damage
+            ]
+        for each in part.scanned.damage:
+            behind = headers["base_offset"][headers["position"] > each.position]
+            next_offset = int(behind[0]) if len(behind) else None
+            self.damage.append(
+                DamagedBytes(each.reason, f"byte {each.position} of {part.file}", each.is_torn, next_offset)
+            )
+        for header in headers[headers["crc_ok"] == 0][:1]:
+            reason = f"CORRUPT_BATCH: the checksum at offset {header['base_offset']} is wrong."
+            place = f"byte {header['position']} of {part.file}"
+            after = int(header["last_offset"]) + 1
+            self.wrong_checksums.append(DamagedBytes(reason, place, is_torn=False, next_offset=after))
+
+    def _add_openings(self, headers: Headers, starts: list[int]) -> None:
+        begins, ends = headers["base_offset"], headers["last_offset"]
+        for start in starts:
+            if begins[0] <= start <= ends[-1]:
+                row = int(np.searchsorted(ends, start))
+                if begins[row] <= start:
+                    self.first_batches[start] = headers[row : row + 1].copy()
+        if len(self.first_batches) > len(starts):
+            self.first_batches = {start: self.first_batches[start] for start in starts if start in self.first_batches}
+
+
+def read_window(
+    log: ReplicaLog, snapshot: ProducerSnapshot | None, *, reach: ReadLimit, count_at: Collection[int] = ()
+) -> LogWindow:
+    """Read a log once.
+
+    Parameters
+    ----------
+    log
+        The log.
+    snapshot
+        Where its producer state goes on from; null for its first segment.
+    reach
+        How far back.
+    count_at
+        Offsets to count records and bytes at, besides those of transactions and markers.
+    """
+    opened = opened_before(snapshot) if snapshot else {}
+    starts = [start for start, _ in opened.values()]
+    after = snapshot.offset if snapshot else 0
+    if reach is ReadLimit.WHOLE:
+        before = known_before(log, None)
+    else:
+        before = begin(opened_before=opened) if snapshot or log.base_offsets[:1] == [0] else EMPTY
+    window = LogWindow(
+        snapshot=snapshot.offset if snapshot else None,
+        producers=resume(snapshot.producers) if snapshot else NOTHING,
+        piece=before,
+        log_transactions_from=0 if reach is ReadLimit.WHOLE else after,
+        totals=RunningTotals((*count_at, *starts)),
+    )
+    if reach is ReadLimit.RECORDS:
+        window.records, parts = log.indexed()
+    else:
+        parts = _parts(log, snapshot, min([after, *starts]), reach)
+    times = [window.batch_times]
+    for part in parts:
+        window.add(part)
+        if reach is ReadLimit.RECORDS:
+            headers = part.scanned.headers
+            times.append(np.column_stack((headers["base_offset"], headers["max_timestamp"])))
+    window.batch_times = np.concatenate(times)
+    window.neighbourhood.settle(None if reach is ReadLimit.TAIL else min(window.open_starts, default=None))
+    return window
+
+
+def _parts(log: ReplicaLog, snapshot: ProducerSnapshot | None, lowest: int, reach: ReadLimit) -> Iterator[ScanChunk]:
+    if snapshot is None:
+        return log.parts(crc=reach is not ReadLimit.TAIL)
+    if reach is ReadLimit.WHOLE:
+        return chain(_before(log, lowest), _behind(log, lowest))
+    return log.parts_near(lowest, crc=reach is not ReadLimit.TAIL)
+
+
+def _before(log: ReplicaLog, offset: int) -> Iterator[ScanChunk]:
+    """What begins before an offset; checksums there decide nothing."""
+    for part in log.parts(stop=offset):
+        yield _only(part, part.scanned.headers["base_offset"] < offset)
+
+
+def _behind(log: ReplicaLog, offset: int) -> Iterator[ScanChunk]:
+    for part in log.parts(start=offset, crc=True):
+        yield _only(part, part.scanned.headers["base_offset"] >= offset)
+
+
+def _only(part: ScanChunk, rows: npt.NDArray[np.bool_]) -> ScanChunk:
+    scanned = part.scanned
+    return part if rows.all() else part._replace(scanned=replace(scanned, headers=scanned.headers[rows]))
+
+
+def _from(headers: Headers, offset: int) -> Headers:
+    """The batches that begin at an offset or behind it."""
+    return headers if headers["base_offset"][0] >= offset else headers[headers["base_offset"] >= offset]
+
+
+def _bounds(found: PartialTransactions) -> npt.NDArray[np.int64]:
+    """Offsets of the first batches and of the markers of transactions."""
+    log_transactions = (*found.closed, found.edges)
+    return np.concatenate([each[name] for each in log_transactions for name in ("first_offset", "marker_offset")])
+
+
+def opened_before(snapshot: ProducerSnapshot) -> dict[int, tuple[int, int]]:
+    """Start offset and epoch of the transactions that are open at a snapshot, by producer id."""
+    return {
+        entry.producer_id: (entry.current_txn_first_offset, entry.producer_epoch)
+        for entry in snapshot.producers
+        if entry.current_txn_first_offset is not None
+    }
+
+
+def known_before(log: ReplicaLog, start: int | None) -> PartialTransactions:
+    """What is known of the transactions in a log before an offset, by a snapshot and what follows it.
+
+    Parameters
+    ----------
+    log
+        The log.
+    start
+        The offset; where its first segment begins if null.
+    """
+    first = log.base_offsets[0] if log.base_offsets else 0
+    at = first if start is None else max(start, first)
+    known = next((each for each in log.snapshots() if not each.error and first <= each.offset <= at), None)
+    if known is None and first > 0:
+        return EMPTY
+    before = begin(opened_before=opened_before(known) if known else None)
+    for part in log.parts(start=known.offset if known else None, stop=at):
+        headers = part.scanned.headers
+        after = known.offset if known else 0
+        inside = (headers["base_offset"] >= after) & (headers["last_offset"] < at)
+        before = merge(before, partial_transactions(headers[inside])).take_closed()[1]
+    log_transactions = finish(before)
+    still_open = log_transactions[(log_transactions["outcome"] == OPEN) & (log_transactions["first_offset"] >= 0)]
+    return begin(
+        opened_before={
+            int(log_transaction["producer_id"]): (
+                int(log_transaction["first_offset"]),
+                int(log_transaction["first_epoch"]),
+            )
+            for log_transaction in still_open
+        }
+    )

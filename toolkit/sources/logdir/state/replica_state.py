@@ -1,0 +1,191 @@
+"""The end of a replica's log: its offsets, its producers, and which transactions are open there."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from toolkit.analysis.log.producer_state import producer_rows as replayed_rows
+from toolkit.schema import Row
+from toolkit.sources.logdir.files.partition_checkpoints import PartitionCheckpoints
+from toolkit.sources.logdir.files.replica_log import ProducerSnapshot, ReplicaLog
+from toolkit.sources.logdir.state.log_window import LogWindow, ReadLimit, read_window
+
+__all__ = ["ReplicaState", "partition_row", "producer_rows", "read_state"]
+
+NO_HIGH_WATERMARK = (
+    "NO_HIGH_WATERMARK: no replication-offset-checkpoint tells it, so last_stable_offset is that of a log that is "
+    "replicated to its end"
+)
+
+
+EMPTY_FOLDER = "EMPTY: it holds no segment."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaState:
+    """What a replica holds at its end.
+
+    Parameters
+    ----------
+    log
+        The replica.
+    log_start_offset, log_end_offset, leader_epoch
+        Null where nothing tells.
+    high_watermark
+        By the checkpoint, which lags behind a broker that runs or crashed; null without one.
+    last_stable_offset
+        As the broker computes it, bounded by that high watermark.
+    window
+        What was read of it.
+    is_whole
+        Whether the producer state is that of the log's whole past.
+    snapshot_errors
+        Snapshots that could not be used, so that an older one, or none, stood in; a broker does the same.
+    topic_id
+        By ``partition.metadata``: a topic that was deleted and created again is another one.
+    observed_at
+        When the newest of its files was written.
+    """
+
+    log: ReplicaLog
+    log_start_offset: int | None = None
+    log_end_offset: int | None = None
+    high_watermark: int | None = None
+    last_stable_offset: int | None = None
+    leader_epoch: int | None = None
+    window: LogWindow = field(default_factory=LogWindow)
+    is_whole: bool = False
+    snapshot_errors: Sequence[str] = ()
+    topic_id: str | None = None
+    observed_at: dt.datetime
+
+    @property
+    def error(self) -> str | None:
+        """What is wrong with it, in one line."""
+        if self.log.error or self.log_end_offset is None:
+            return self.log.error or EMPTY_FOLDER
+        return next(iter(self.window.problems), None)
+
+
+def read_state(log: ReplicaLog, marks: PartitionCheckpoints, *, reach: ReadLimit = ReadLimit.TAIL) -> ReplicaState:
+    """Replay a log from its newest sound snapshot on; from its first segment where there is none.
+
+    Parameters
+    ----------
+    log
+        The replica.
+    marks
+        The checkpoints of its log directory.
+    reach
+        How far back it is read for what else its window gathers.
+    """
+    observed_at = log.modified or dt.datetime.now(dt.UTC)
+    if log.error or not (log.base_offsets or any(True for _ in log.snapshots())):
+        return ReplicaState(log=log, observed_at=observed_at)
+    tp = (log.where.topic or "", log.where.partition or 0)
+    written = marks.high_watermark.get(tp)
+    # After an end in good order the checkpoint is final: then what the LSO waits for may lie behind it.
+    needed = written if marks.ended_in_good_order else None
+    log_start = marks.log_start.get(tp, 0)
+    count_at = [log_start, *log.base_offsets[:1], *([] if written is None else [written])]
+    window, snapshot_errors = _read(log, needed, reach, count_at)
+    beside = list(log.checkpoint_rows())
+    log_end = max(window.log_end_offset, window.snapshot or 0, *log.base_offsets[-1:])
+    first = log.base_offsets[0] if log.base_offsets else log_end
+    log_start = max(first, log_start)
+    high_watermark = None if written is None else min(max(written, log_start), log_end)
+    return ReplicaState(
+        log=log,
+        log_start_offset=log_start,
+        log_end_offset=log_end,
+        high_watermark=high_watermark,
+        last_stable_offset=_last_stable_offset(
+            window, log_start, log_end if high_watermark is None else high_watermark, final=needed is not None
+        ),
+        leader_epoch=_leader_epoch(beside, window),
+        window=window,
+        is_whole=window.snapshot is not None or first == 0,
+        snapshot_errors=snapshot_errors,
+        topic_id=next((row["value"] for row in beside if row.get("key") == "topic_id" and not row["error"]), None),
+        observed_at=observed_at,
+    )
+
+
+def _read(
+    log: ReplicaLog, needed: int | None, reach: ReadLimit, count_at: Sequence[int]
+) -> tuple[LogWindow, list[str]]:
+    """Try the snapshots, the newest first; one beyond the end of the log is not of this log.
+
+    `needed` is an offset at or below which to start, where more than the end is asked for.
+    """
+    errors: list[str] = []
+    first = log.base_offsets[0] if log.base_offsets else None
+    for snapshot in _usable(log, errors, needed):
+        if first is not None and snapshot.offset < first:
+            break
+        window = read_window(log, snapshot, reach=reach, count_at=count_at)
+        if first is None or max(window.log_end_offset, *log.base_offsets[-1:]) >= snapshot.offset:
+            return window, errors
+        errors.append(f"FOREIGN_SNAPSHOT: the snapshot at {snapshot.offset} lies beyond the end of the log.")
+    return read_window(log, None, reach=reach, count_at=count_at), errors
+
+
+def _usable(log: ReplicaLog, errors: list[str], needed: int | None) -> Iterator[ProducerSnapshot]:
+    for snapshot in log.snapshots():
+        if snapshot.error:
+            errors.append(snapshot.error)
+        elif needed is None or snapshot.offset <= needed:
+            yield snapshot
+
+
+def _last_stable_offset(window: LogWindow, log_start: int, bound: int, *, final: bool) -> int:
+    """``UnifiedLog.fetchLastStableOffsetMetadata``: the first unstable offset, if it lies below the high watermark.
+
+    A transaction whose marker is not yet below the high watermark is unstable, too; where the checkpoint lags that
+    would make much look held that is not.
+    """
+    unstable = window.open_starts
+    if final:
+        log_transactions = window.log_transactions
+        waiting = log_transactions[
+            (log_transactions["marker_offset"] >= bound) & (log_transactions["first_offset"] >= 0)
+        ]
+        unstable += waiting["first_offset"].tolist()
+    return min(max(min(unstable), log_start), bound) if unstable else bound
+
+
+def _leader_epoch(beside: Sequence[Row], window: LogWindow) -> int | None:
+    """The newest epoch of a batch, or of ``leader-epoch-checkpoint``, which has it before anything is written."""
+    epochs = [row["leader_epoch"] for row in beside if row.get("leader_epoch") is not None]
+    newest = max([window.leader_epoch, *epochs])
+    return None if newest < 0 else newest
+
+
+def producer_rows(state: ReplicaState) -> list[Row]:
+    """Rows of ``schema.PRODUCERS``; what keeps them from being whole is a row without producer."""
+    where, observed_at = state.log.where, state.observed_at
+    rows = replayed_rows(state.window.producers, **where.columns, observed_at=observed_at)
+    errors = [state.error] if state.error else list(state.snapshot_errors[:1])
+    return rows + [{**where.columns, "observed_at": observed_at, "error": error} for error in errors]
+
+
+def partition_row(state: ReplicaState) -> Row:
+    """Row of ``schema.PARTITIONS``; who leads, and which replicas there are, no file tells."""
+    error = state.error
+    if error is None and state.high_watermark is None:
+        error = NO_HIGH_WATERMARK
+    return {
+        **state.log.where.columns,
+        "leader": None,
+        "leader_epoch": state.leader_epoch,
+        "replicas": None,
+        "isr": None,
+        "log_start_offset": state.log_start_offset,
+        "last_stable_offset": state.last_stable_offset,
+        "high_watermark": state.high_watermark,
+        "log_end_offset": state.log_end_offset,
+        "observed_at": state.observed_at,
+        "error": error,
+    }

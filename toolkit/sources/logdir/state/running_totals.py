@@ -1,0 +1,105 @@
+"""Data records and bytes of a log up to chosen offsets, counted as it streams by: a difference is what lies between."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+from toolkit.analysis.log.record_counts import records_inside
+from toolkit.formats.log.batches import CONTROL
+from toolkit.formats.log.headers import Headers
+
+__all__ = ["RunningTotals"]
+
+Array = npt.NDArray[np.int64]
+
+
+class RunningTotals:
+    """Follows the batches of a log in order.
+
+    Parameters
+    ----------
+    offsets
+        Offsets to count at that may lie within a batch; further ones, at which batches begin, come with the batches.
+    """
+
+    def __init__(self, offsets: Iterable[int] = ()) -> None:
+        self._coming = sorted(set(offsets))
+        self._inside: dict[int, tuple[tuple[int, int], tuple[int, int]]] = {}
+        self._samples: list[Array] = []
+        self._total = np.zeros(2, np.int64)
+        self._end = 0
+
+    def add(self, headers: Headers, base_offsets: Array) -> None:
+        """Count the next batches of the log.
+
+        Parameters
+        ----------
+        headers
+            Of at least one batch.
+        base_offsets
+            Base offsets to count at, in any order; those of no batch among the headers do not count.
+        """
+        begins, ends = headers["base_offset"].copy(), headers["last_offset"].copy()  # side by side: searched quickly
+        records = records_inside(
+            begins,
+            base_offset=begins,
+            last_offset=ends,
+            record_count=headers["record_count"],
+            is_control=headers["attributes"] & CONTROL != 0,
+        )
+        before = np.zeros((len(headers) + 1, 2), np.int64)
+        np.cumsum(records, out=before[1:, 0])
+        np.cumsum(headers["size"], out=before[1:, 1])
+        before += self._total
+        rows = np.searchsorted(begins, np.sort(base_offsets))
+        rows = np.unique(rows[rows < len(begins)])
+        self._samples.append(np.column_stack((begins[rows], before[rows])))
+        self._end = int(ends[-1]) + 1
+        while self._coming and self._coming[0] < self._end:
+            offset = self._coming.pop(0)
+            row = int(np.searchsorted(ends, offset))  # the batch that holds it, or the next one
+            skipped = 0
+            if headers["attributes"][row] & CONTROL == 0:
+                skipped = int(records[row] - min(int(records[row]), int(ends[row]) + 1 - max(offset, int(begins[row]))))
+            as_first = int(before[row, 0]) + skipped, int(before[row, 1])
+            self._inside[offset] = as_first, _pair(before[np.searchsorted(begins, offset)])
+        self._total = before[-1]
+
+    def between(self, first: int, stop: int) -> tuple[int, int] | None:
+        """Records and bytes of the batches that hold an offset of ``first <= offset < stop``.
+
+        They count as `record_counts.amounts` counts; null where it was not counted at one of the offsets.
+        """
+        low, high = self._before(first, as_first=True), self._before(stop, as_first=False)
+        return None if low is None or high is None else (high[0] - low[0], high[1] - low[1])
+
+    @property
+    def samples(self) -> Array:
+        """What was counted where batches begin, in order: offset, records and bytes before it."""
+        return self._joined()
+
+    @property
+    def total(self) -> tuple[int, int]:
+        """Records and bytes of all batches so far."""
+        return _pair(self._total)
+
+    def _before(self, offset: int, *, as_first: bool) -> tuple[int, int] | None:
+        if offset in self._inside:
+            return self._inside[offset][0 if as_first else 1]
+        if offset >= self._end:
+            return _pair(self._total)
+        samples = self._joined()
+        row = int(np.searchsorted(samples[:, 0], offset))
+        return _pair(samples[row, 1:]) if row < len(samples) and samples[row, 0] == offset else None
+
+    def _joined(self) -> Array:
+        if len(self._samples) != 1:
+            self._samples = [np.concatenate([np.zeros((0, 3), np.int64), *self._samples])]
+        return self._samples[0]
+
+
+def _pair(both: Array) -> tuple[int, int]:
+    return int(both[0]), int(both[1])

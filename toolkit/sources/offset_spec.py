@@ -1,0 +1,48 @@
+"""Offset specs: an offset, a time, or a name such as ``lso``; for live partitions and for files."""
+
+from __future__ import annotations
+
+import datetime as dt
+import operator
+from collections.abc import Mapping
+from typing import SupportsIndex
+
+from toolkit.errors import UsageError
+from toolkit.schema.coerce import in_utc
+from toolkit.schema.table import EPOCH
+
+__all__ = ["NAMED", "OffsetSpec", "check_offset_spec", "milliseconds"]
+
+OffsetSpec = SupportsIndex | dt.datetime | str
+
+MILLISECOND = dt.timedelta(milliseconds=1)
+
+NAMED: Mapping[str, str] = {
+    "log_start": "log_start_offset",
+    "lso": "last_stable_offset",
+    "high_watermark": "high_watermark",
+    "log_end": "log_end_offset",
+}
+"""Named offset to its column in ``schema.PARTITIONS``."""
+
+
+def check_offset_spec(bound: OffsetSpec | None) -> None:
+    """Raise for an invalid offset spec before anything is read.
+
+    Raises
+    ------
+    UsageError
+        For an unknown name, a time without a zone, or a negative offset.
+    """
+    if isinstance(bound, str):
+        if bound not in NAMED:
+            raise UsageError(f"{bound!r} is not an offset.", do=f"Use a number, a time, or {', '.join(NAMED)}.")
+    elif isinstance(bound, dt.datetime):
+        in_utc(bound)
+    elif bound is not None and operator.index(bound) < 0:
+        raise UsageError(f"Offset {bound} is negative.", do=f"Use 0 or more, or {', '.join(NAMED)}.")
+
+
+def milliseconds(time: dt.datetime) -> int:
+    """Epoch milliseconds of a time with zone, rounded up: earlier records are older."""
+    return -((EPOCH - time) // MILLISECOND)

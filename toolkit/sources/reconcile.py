@@ -1,0 +1,55 @@
+"""Reconcile leader and coordinator on a partition's open transactions, from a cluster or from files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from toolkit.analysis.diagnosis.reconciliation import reconcile
+from toolkit.schema import TRANSACTION_HISTORY, Row
+from toolkit.schema.derived import RECONCILIATION
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from toolkit.sources.live.cluster import Cluster
+    from toolkit.sources.logdir import LogDir
+
+__all__ = ["reconciliation_frame", "reconciliation_rows"]
+
+
+def reconciliation_frame(
+    source: Cluster | LogDir, topic: str, partition: int, *, findings: Iterable[Row]
+) -> pd.DataFrame:
+    """`reconciliation_rows` as a pandas DataFrame (``schema.derived.RECONCILIATION``)."""
+    return RECONCILIATION.frame(reconciliation_rows(source, topic, partition, findings=findings))
+
+
+def reconciliation_rows(
+    source: Cluster | LogDir, topic: str, partition: int, *, findings: Iterable[Row]
+) -> Sequence[Row]:
+    """Every open transaction of a partition beside its coordinator's state and log.
+
+    Parameters
+    ----------
+    source
+        The coordinators' log is read for the ids of these transactions only.
+    findings
+        Earlier findings of `source` on the partition: rows of ``schema.FINDINGS``.
+
+    Raises
+    ------
+    NotFound
+        If the files have nothing of the partition.
+    BrokerError
+        If this principal may not see ``__transaction_state``.
+    """
+    producers = source.producer_rows(topics=[topic], partitions=[partition])
+    transactions = source.transaction_rows()
+    open_ids = {row["producer_id"] for row in producers if row["current_txn_start_offset"] is not None}
+    owners = {row["transactional_id"] for row in transactions if row["producer_id"] in open_ids} - {None}
+    transaction_history = (
+        TRANSACTION_HISTORY.rows(source.transaction_history(transactional_ids=sorted(owners))) if owners else []
+    )
+    rows = reconcile(producers, transactions, transaction_history, findings=findings)
+    return sorted(rows, key=lambda row: row["start_offset"])

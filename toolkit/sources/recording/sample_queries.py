@@ -1,0 +1,112 @@
+"""Queries on a recorded observation: selected partitions, named ids, coordinators."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from toolkit.analysis.diagnosis.observation import Observation
+from toolkit.errors import NotFound
+from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
+from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC, coordinator_partition
+from toolkit.schema import Row
+from toolkit.schema.table import TopicPartition
+from toolkit.sources.partition_selection import requested_partitions
+
+__all__ = ["coordinator_rows", "named_rows", "select_partitions"]
+
+
+def select_partitions(
+    observation: Observation,
+    topics: Sequence[str] | None,
+    partitions: Sequence[int] | Sequence[TopicPartition] | None,
+    *,
+    broker_id: int | None = None,
+) -> Observation:
+    """An observation of the selected partitions; with `broker_id`, of those with a replica on it.
+
+    Raises
+    ------
+    NotFound
+        If the observation does not have one of them.
+    UsageError
+        If `partitions` are numbers without topics, or pairs with topics.
+    """
+    topics = [topics] if isinstance(topics, str) else topics
+    if topics is None and partitions is None and broker_id is None:
+        return observation
+    replicas = {(row["topic"], row["partition"]): row["replicas"] or () for row in observation.partitions}
+    selected = _selected(observation, set(replicas), topics, partitions)
+    if broker_id is not None:
+        selected = {tp for tp in selected if broker_id in replicas[tp]}
+
+    def select(rows: Iterable[Row]) -> list[Row]:
+        return [row for row in rows if (row["topic"], row["partition"]) in selected]
+
+    return replace(
+        observation,
+        partitions=select(observation.partitions),
+        producers=select(observation.producers),
+        partitions_after=select(observation.partitions_after),
+        producers_after=select(observation.producers_after),
+        coverage=replace(observation.coverage, topic_gaps=()),  # hidden topics are a gap of the whole cluster only
+    )
+
+
+def _selected(
+    observation: Observation,
+    recorded: set[TopicPartition],
+    topics: Sequence[str] | None,
+    partitions: Sequence[int] | Sequence[TopicPartition] | None,
+) -> set[TopicPartition]:
+    name = f"The sample of {observation.observed_at.isoformat(timespec='seconds')}"
+    for topic in topics or ():
+        if all(tp[0] != topic for tp in recorded):
+            raise NotFound(f"{name} has no topic {topic!r}.")
+    if partitions is None:
+        return {tp for tp in recorded if topics is None or tp[0] in topics}
+    requested = set(requested_partitions(topics, partitions))
+    for topic, number in sorted(requested - recorded):
+        raise NotFound(f"{name} has no partition {topic}-{number}.")
+    return requested
+
+
+def named_rows(observation: Observation, transactional_ids: Sequence[str]) -> Iterator[Row]:
+    """Rows of ``schema.TRANSACTIONS`` of exactly these ids; one that was not recorded has `error`."""
+    rows = {row["transactional_id"]: row for row in observation.transactions}
+    for name in dict.fromkeys(transactional_ids):
+        yield rows.get(name) or {
+            "transactional_id": name,
+            "source": "ListTransactions",
+            "observed_at": observation.observed_at,
+            "error": "TRANSACTIONAL_ID_NOT_FOUND: this id had no open transaction, so its state was not recorded",
+        }
+
+
+def coordinator_rows(
+    observation: Observation, transactional_ids: Iterable[str], groups: Iterable[str]
+) -> Iterator[Row]:
+    """Rows of ``schema.COORDINATORS``: partition by hash, its leader, and the broker that returned an id."""
+    coordinators = {row["transactional_id"]: row["coordinator_id"] for row in observation.transactions}
+    for name in dict.fromkeys(transactional_ids):
+        yield _row(observation, "transaction", name, STATE_TOPIC, coordinators.get(name))
+    for name in dict.fromkeys(groups):
+        yield _row(observation, "group", name, OFFSETS_TOPIC, None)
+
+
+def _row(observation: Observation, key_type: str, key: str, topic: str, coordinator_id: int | None) -> Row:
+    leaders = {row["partition"]: row["leader"] for row in observation.partitions if row["topic"] == topic}
+    partition = coordinator_partition(key, len(leaders)) if leaders else None
+    leader = None if partition is None else leaders[partition]
+    return {
+        "key_type": key_type,
+        "key": key,
+        "topic": topic,
+        "partition": partition,
+        "leader": leader,
+        "coordinator_id": coordinator_id,
+        "agrees": None if leader is None or coordinator_id is None else leader == coordinator_id,
+        "broker_id": coordinator_id,
+        "observed_at": observation.observed_at,
+        "error": None if leaders else f"UNKNOWN_TOPIC_OR_PARTITION: {topic} is not in the recording",
+    }

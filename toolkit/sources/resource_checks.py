@@ -1,0 +1,182 @@
+"""Check the transactional ids, groups, partitions and producer ids that an error names, in a source."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from toolkit.analysis.diagnosis.verdicts import BRIEF
+from toolkit.analysis.symptoms.named_resources import NamedResources
+from toolkit.errors import ToolkitError
+from toolkit.schema import Row
+from toolkit.schema.table import TopicPartition
+
+if TYPE_CHECKING:
+    from toolkit.sources.source import Source
+
+__all__ = ["ResourceChecks", "check_resources"]
+
+NEWEST = 3  # rows of a transactional id's history
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceChecks:
+    """Rows about the named resources, and failed checks.
+
+    Parameters
+    ----------
+    all_partitions
+        Whether all partitions were checked: for producers open anywhere, or if nothing is named.
+    findings
+        Rows of ``schema.FINDINGS``.
+    transactions
+        Rows of ``schema.TRANSACTIONS`` of the ids, and of the owners of the producer ids.
+    history
+        The newest rows of ``schema.TRANSACTION_HISTORY`` of the ids.
+    group_lag
+        Rows of ``schema.GROUP_LAG``.
+    not_checked
+        Failed checks and their errors, as sentences.
+    """
+
+    all_partitions: bool = False
+    findings: tuple[Row, ...] = ()
+    transactions: tuple[Row, ...] = ()
+    history: tuple[Row, ...] = ()
+    group_lag: tuple[Row, ...] = ()
+    not_checked: tuple[str, ...] = ()
+
+
+def check_resources(source: Source, named: NamedResources, *, recheck_after: float = 5.0) -> ResourceChecks:
+    """Check the named resources, or every held partition if none is named.
+
+    Parameters
+    ----------
+    source
+        A cluster, files or a recording.
+    named
+        The resources.
+    recheck_after
+        As for ``Cluster.findings``; clusters only.
+    """
+    return _Check(source, named, recheck_after).run()
+
+
+class _Check:
+    def __init__(self, source: Source, named: NamedResources, recheck_after: float) -> None:
+        from toolkit.sources.live.cluster import Cluster  # imports kafka-python
+        from toolkit.sources.recording import Recording
+
+        self.source: Any = source
+        self.named = named
+        self.is_recording = isinstance(source, Recording)
+        self.options = {"recheck_after": recheck_after} if isinstance(source, Cluster) else {}
+        self.not_checked: list[str] = []
+        self.all_partitions = False
+
+    def run(self) -> ResourceChecks:
+        transactions = list(self._transactions())
+        history = list(self._history())
+        lag = list(self._group_lag())
+        partitions = [*self.named.partitions, *self._topics(), *self._offsets_partitions()]
+        partitions += [(row["topic"], row["partition"]) for row in lag if row.get("held")]
+        open_on = [each for row in transactions for each in row["topic_partitions"] or ()]
+        partitions += [(each["topic"], each["partition"]) for each in open_on]
+        owners = {row["producer_id"] for row in [*transactions, *history]} | set(self.named.producer_ids)
+        findings = tuple(self._findings(list(dict.fromkeys(partitions)), owners - {None}))
+        return ResourceChecks(
+            all_partitions=self.all_partitions,
+            findings=findings,
+            transactions=tuple(transactions),
+            history=tuple(history),
+            group_lag=tuple(lag),
+            not_checked=tuple(self.not_checked),
+        )
+
+    def _transactions(self) -> Iterator[Row]:
+        ids, producer_ids = self.named.transactional_ids, self.named.producer_ids
+        if ids:
+            yield from self._rows("transactional ids", lambda: self.source.transaction_rows(transactional_ids=ids))
+        if producer_ids:
+            rows = self._rows("producer ids", lambda: self.source.transaction_rows(producer_ids=producer_ids))
+            yield from (row for row in rows if row["transactional_id"] not in ids)
+
+    def _history(self) -> Iterator[Row]:
+        if not self.named.transactional_ids:
+            return
+        if self.is_recording:
+            self.not_checked.append("The history of transactional ids: a recording has none.")
+            return
+        rows = self._rows(
+            "the history of transactional ids (READ on __transaction_state)",
+            lambda: self.source.transaction_history_rows(transactional_ids=list(self.named.transactional_ids)),
+        )
+        for name in self.named.transactional_ids:
+            yield from [row for row in rows if row["transactional_id"] == name][-NEWEST:]
+
+    def _group_lag(self) -> Iterator[Row]:
+        from toolkit.sources.group_lag import group_lag_rows
+
+        for group in self.named.groups:
+            if self.is_recording:
+                self.not_checked.append(f"Group {group}: a recording has no committed offsets.")
+            else:
+                rows = self._rows(f"group {group}", partial(group_lag_rows, self.source, group))
+                if not rows:
+                    self.not_checked.append(f"Lag of group {group}: it has no committed offset that can be read.")
+                yield from rows
+
+    def _offsets_partitions(self) -> list[TopicPartition]:
+        if not self.named.groups:
+            return []
+        rows = self._rows(
+            "the partition of __consumer_offsets",
+            lambda: self.source.coordinator_rows(transactional_ids=[], groups=list(self.named.groups)),
+        )
+        return [(row["topic"], row["partition"]) for row in rows if row["partition"] is not None]
+
+    def _topics(self) -> Iterator[TopicPartition]:
+        for topic in self.named.topics:
+            rows = self._rows(f"topic {topic}", partial(self.source.partition_rows, topics=[topic]))
+            yield from ((row["topic"], row["partition"]) for row in rows)
+
+    def _findings(self, partitions: Sequence[TopicPartition], owners: set[int]) -> Iterator[Row]:
+        """Findings of the partitions, of the producers on any partition, and of the whole cluster."""
+        rows: Sequence[Row] = []
+        if owners or not self.named:
+            before = len(self.not_checked)
+            rows = self._rows("all partitions", lambda: self.source.finding_rows(**self.options))
+            self.all_partitions = len(self.not_checked) == before
+        checked = {(row["topic"], row["partition"]) for row in rows}
+        selected = {
+            (row["topic"], row["partition"])
+            for row in rows
+            if row["topic"] is None
+            or (row["topic"], row["partition"]) in partitions
+            or row["producer_id"] in owners
+            or (not self.named and (row["verdict"] not in BRIEF or row["cause"]))
+        }
+        yield from (row for row in rows if (row["topic"], row["partition"]) in selected)
+        yield from self._findings_of([each for each in partitions if each not in checked])
+
+    def _findings_of(self, partitions: Sequence[TopicPartition]) -> Sequence[Row]:
+        if not partitions:
+            return []
+        try:
+            rows: Sequence[Row] = self.source.finding_rows(partitions=list(partitions), **self.options)
+        except ToolkitError as error:
+            if len(partitions) == 1:
+                self.not_checked.append(f"{partitions[0][0]}-{partitions[0][1]}: {error}")
+                return []
+            return [row for each in partitions for row in self._findings_of([each])]
+        return rows
+
+    def _rows(self, subject: str, read: Callable[[], Sequence[Row]]) -> Sequence[Row]:
+        """Rows of a check; a failure is added to `not_checked`."""
+        try:
+            return read()
+        except ToolkitError as error:
+            self.not_checked.append(f"{subject[0].upper()}{subject[1:]}: {error}")
+            return []

@@ -1,0 +1,269 @@
+"""`Source`: the tables that a live cluster, a log directory and a recording share, with one signature each."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Collection, Sequence
+
+from toolkit import schema
+from toolkit.schema.table import TopicPartition
+from toolkit.sources.offset_spec import OffsetSpec
+from toolkit.sources.source_table import arrow_tables_of, rows_of_table, source_table
+
+__all__ = ["Partitions", "Source", "Topics"]
+
+Topics = str | Sequence[str]
+Partitions = int | Sequence[int] | Sequence[TopicPartition]
+
+LOGS = "a cluster or a log directory"
+FILES, CLUSTER, RECORDING = "a log directory", "a cluster", "a recording"
+
+
+class Source:
+    """Tables, each as a pandas DataFrame (``findings()``) and as rows (``finding_rows()``).
+
+    ``toolkit.schema`` declares every table. What could not be read is a row with `error`, never left out. An argument
+    means the same for every source and table; a source without a table or an argument raises `UsageError`. The sources
+    are `Cluster`, `LogDir` and `Recording`.
+    """
+
+    @source_table(schema.PARTITIONS)
+    def partitions(
+        self, *, topics: Topics | None = None, partitions: Partitions | None = None, at: dt.datetime | None = None
+    ) -> None:
+        """Files give one row per replica, since they do not show the leader."""
+
+    @source_table(schema.PRODUCERS)
+    def producers(
+        self,
+        *,
+        topics: Topics | None = None,
+        partitions: Partitions | None = None,
+        broker_id: int | None = None,
+        at: dt.datetime | None = None,
+    ) -> None:
+        """A cluster gives the leaders' state; files give each replica's newest valid snapshot and the batches after it.
+
+        A partition without producers has no row. Brokers expire producers idle for ``producer.id.expiration.ms``
+        (a day); files keep them.
+        """
+
+    @source_table(schema.TRANSACTIONS)
+    def transactions(
+        self,
+        *,
+        states: Collection[str] | None = None,
+        producer_ids: Collection[int] | None = None,
+        min_duration_ms: int | None = None,
+        transactional_id_pattern: str | None = None,
+        transactional_ids: Sequence[str] | None = None,
+        at: dt.datetime | None = None,
+    ) -> None:
+        """A broker that did not answer is a row without id.
+
+        Brokers before 3.0 lack ListTransactions: their ids are read from ``__transaction_state`` in addition. A
+        recording has the ids with an open transaction.
+        """
+
+    @source_table(schema.COORDINATORS)
+    def coordinators(
+        self,
+        *,
+        transactional_ids: Sequence[str] | None = None,
+        groups: Sequence[str] | None = None,
+        at: dt.datetime | None = None,
+    ) -> None:
+        """Null selects all ids and groups that brokers list, files contain, or a sample names."""
+
+    @source_table(schema.FINDINGS)
+    def findings(
+        self,
+        *,
+        topics: Topics | None = None,
+        partitions: Partitions | None = None,
+        broker_id: int | None = None,
+        at: dt.datetime | None = None,
+        recheck_after: float | None = None,
+        max_transaction_timeout_ms: int | None = None,
+        log_evidence: bool = True,
+        min_held_ms: int | None = None,
+    ) -> None:
+        """A selected partition has a row even if its LSO is not held.
+
+        Of several replicas in files the longest log is used, and the evidence names it. For a recording, the sample and
+        the one before it are diagnosed by this version's rules; `Recording.findings_over_time` has the recorded
+        findings. A finding without topic reports failed later samples.
+        """
+
+    @source_table(schema.TRANSACTION_OWNERS)
+    def transaction_owners(
+        self, *, transactional_ids: Sequence[str] | None = None, at: dt.datetime | None = None
+    ) -> None:
+        """From the form of the id; on a cluster also from the members of the groups that the id names.
+
+        Brokers omit groups that this principal may not describe, so that fewer owners are ``certain``; in files and
+        recordings none is.
+        """
+
+    @source_table(schema.EXPOSURE, of=CLUSTER)
+    def exposure(self, *, kafka_version: str | None = None) -> None:
+        """Features of the cluster, settings and known bugs of every broker, and each id whose client predates
+        transaction version 2 (KIP-890). What this principal may not read is a row with `error`."""
+
+    @source_table(schema.FINDINGS, of=RECORDING)
+    def lso_holds(
+        self,
+        *,
+        topics: Topics | None = None,
+        partitions: Partitions | None = None,
+        start: dt.datetime | None = None,
+        stop: dt.datetime | None = None,
+    ) -> None:
+        """Each transaction observed open, and when it held the LSO."""
+
+    @source_table(schema.BATCHES, of=LOGS)
+    def batches(
+        self,
+        *,
+        topics: Topics | None = None,
+        partitions: Partitions | None = None,
+        start: OffsetSpec | None = None,
+        stop: OffsetSpec | None = None,
+        producer_id: int | None = None,
+        crc: bool = False,
+    ) -> None:
+        """A row with `error` for every range of bytes or offsets that could not be read."""
+
+    @source_table(schema.LOG_TRANSACTIONS, of=LOGS)
+    def log_transactions(
+        self,
+        *,
+        topics: Topics | None = None,
+        partitions: Partitions | None = None,
+        start: OffsetSpec | None = None,
+        stop: OffsetSpec | None = None,
+        producer_id: int | None = None,
+    ) -> None:
+        """Rebuilt from the batches."""
+
+    @source_table(schema.LSO_TIMELINE, of=LOGS)
+    def lso_timeline(
+        self,
+        *,
+        topics: Topics | None = None,
+        partitions: Partitions | None = None,
+        start: OffsetSpec | None = None,
+        stop: OffsetSpec | None = None,
+        producer_id: int | None = None,
+    ) -> None:
+        """Rebuilt from the batches. A gap in a cluster's log raises `BrokerError`; for files, see `batches`."""
+
+    @source_table(schema.TRANSACTION_LOG, of=LOGS)
+    def transaction_log(
+        self,
+        *,
+        transactional_ids: Collection[str] | None = None,
+        partitions: Sequence[int] | None = None,
+        start: OffsetSpec | None = None,
+        stop: OffsetSpec | None = None,
+        producer_id: int | None = None,
+    ) -> None:
+        """`partitions` are those of ``__transaction_state``."""
+
+    @source_table(schema.TRANSACTION_HISTORY, of=LOGS)
+    def transaction_history(
+        self,
+        *,
+        transactional_ids: Collection[str] | None = None,
+        partitions: Sequence[int] | None = None,
+        start: OffsetSpec | None = None,
+        stop: OffsetSpec | None = None,
+        producer_id: int | None = None,
+    ) -> None:
+        """From ``__transaction_state``, as far as compaction has left it; `partitions` are those of that topic.
+
+        Of several replicas in files the longest log is read.
+        """
+
+    @source_table(schema.OFFSETS_LOG, of=LOGS)
+    def offsets_log(
+        self,
+        *,
+        groups: Collection[str] | None = None,
+        partitions: Sequence[int] | None = None,
+        start: OffsetSpec | None = None,
+        stop: OffsetSpec | None = None,
+        producer_id: int | None = None,
+    ) -> None:
+        """`partitions` are those of ``__consumer_offsets``."""
+
+    @source_table(schema.ABORTED, of=FILES)
+    def aborted(
+        self,
+        *,
+        topics: Topics | None = None,
+        partitions: Partitions | None = None,
+        start: OffsetSpec | None = None,
+        stop: OffsetSpec | None = None,
+        producer_id: int | None = None,
+    ) -> None:
+        """From ``.txnindex`` files; transactions that overlap the range are included."""
+
+    @source_table(schema.STATISTICS, of=FILES)
+    def statistics(
+        self,
+        *,
+        topics: Topics | None = None,
+        partitions: Partitions | None = None,
+        start: OffsetSpec | None = None,
+        stop: OffsetSpec | None = None,
+    ) -> None:
+        """For several logs, the last row is their total, without topic."""
+
+    @source_table(schema.VIOLATIONS, of=FILES)
+    def violations(
+        self,
+        *,
+        topics: Topics | None = None,
+        partitions: Partitions | None = None,
+        start: OffsetSpec | None = None,
+        stop: OffsetSpec | None = None,
+        producer_id: int | None = None,
+        crc: bool = False,
+    ) -> None:
+        """The invariants are `analysis.log.log_invariants.INVARIANTS`."""
+
+    @source_table(schema.SNAPSHOTS, of=FILES)
+    def snapshots(self, *, topics: Topics | None = None, partitions: Partitions | None = None) -> None:
+        """A snapshot without producers is a row without producer: no transaction was open at its offset."""
+
+    @source_table(schema.SEGMENTS, of=FILES)
+    def segments(self, *, topics: Topics | None = None, partitions: Partitions | None = None) -> None:
+        """From file names and sizes; no file is opened."""
+
+    @source_table(schema.CHECKPOINTS, of=FILES)
+    def checkpoints(self, *, topics: Topics | None = None, partitions: Partitions | None = None) -> None:
+        """With `topics` or `partitions`, lines without a partition are left out."""
+
+    partition_rows = rows_of_table(partitions)
+    producer_rows = rows_of_table(producers)
+    transaction_rows = rows_of_table(transactions)
+    coordinator_rows = rows_of_table(coordinators)
+    finding_rows = rows_of_table(findings)
+    transaction_owner_rows = rows_of_table(transaction_owners)
+    exposure_rows = rows_of_table(exposure)
+    lso_hold_rows = rows_of_table(lso_holds)
+    batch_rows = rows_of_table(batches)
+    batch_tables = arrow_tables_of(batches)
+    log_transaction_rows = rows_of_table(log_transactions)
+    log_transaction_tables = arrow_tables_of(log_transactions)
+    lso_timeline_rows = rows_of_table(lso_timeline)
+    transaction_log_rows = rows_of_table(transaction_log)
+    transaction_history_rows = rows_of_table(transaction_history)
+    offsets_log_rows = rows_of_table(offsets_log)
+    aborted_rows = rows_of_table(aborted)
+    statistic_rows = rows_of_table(statistics)
+    violation_rows = rows_of_table(violations)
+    snapshot_rows = rows_of_table(snapshots)
+    segment_rows = rows_of_table(segments)
+    checkpoint_rows = rows_of_table(checkpoints)

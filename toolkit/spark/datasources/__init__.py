@@ -1,0 +1,1 @@
+"""Python data sources for Spark."""

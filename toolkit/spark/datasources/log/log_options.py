@@ -1,0 +1,256 @@
+"""What the options of ``kafka_log_dir`` say, checked as a whole before anything is read."""
+
+from __future__ import annotations
+
+import ast
+import datetime as dt
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from toolkit.errors import UsageError
+from toolkit.formats.files.file_names import partition_of
+from toolkit.schema import TABLES
+from toolkit.schema.table import TopicPartition
+from toolkit.sources.offset_spec import OffsetSpec, check_offset_spec
+from toolkit.sources.partition_selection import (
+    requested_partitions,
+)
+from toolkit.spark.datasources.corrupt_rows import MODES
+from toolkit.spark.datasources.local_paths import local_path
+from toolkit.spark.datasources.offset_options import WORDS
+from toolkit.spark.datasources.reader_options import Options, choice, flag, milliseconds, refuse_unknown, whole_number
+
+__all__ = ["INTERNAL", "LISTING", "PIECES", "LogOptions", "read_options"]
+
+SOURCE = "kafka_log_dir"
+PIECES = "pieces"
+LISTING = "listing"
+INTERNAL = {PIECES, LISTING}
+"""Tables that only the pipeline reads."""
+FOR_ALL = ("path", "paths", "table", "mode", "maxPartitionBytes")
+SELECTION = ("subscribe", "partitions")
+SECTION = ("startingOffsets", "endingOffsets")
+PARTITIONS = ("partitions",)
+IDS = ("transactionalIds",)
+GROUPS = ("groups",)
+COUNT = ("txnStatePartitions",)
+STARTS = "starts"  # what only the pipeline says: a JSON object of logs and the offsets to read them from
+
+TAKES: Mapping[str, Sequence[str]] = {
+    "batches": (*SELECTION, *SECTION, STARTS, "producerId", "crc"),
+    "log_transactions": (*SELECTION, *SECTION, "producerId"),
+    "lso_timeline": (*SELECTION, *SECTION, "producerId"),
+    "aborted": (*SELECTION, *SECTION, "producerId"),
+    "checkpoints": SELECTION,
+    "transaction_log": (*PARTITIONS, *IDS, *SECTION, STARTS, "producerId"),
+    "offsets_log": (*PARTITIONS, *GROUPS, *SECTION, "producerId"),
+    "transaction_history": (*PARTITIONS, *IDS, *SECTION, "producerId"),
+    "partitions": SELECTION,
+    "producers": SELECTION,
+    "transactions": (*IDS, "producerId", *COUNT),
+    "coordinators": (*IDS, *GROUPS, *COUNT),
+    "statistics": (*SELECTION, *SECTION),
+    "violations": (*SELECTION, *SECTION, "producerId", "crc"),
+    "findings": (*SELECTION, "consistentCopy", "maxTransactionTimeout", "minHeld", *COUNT),
+    "snapshots": SELECTION,
+    "segments": SELECTION,
+    PIECES: (*SELECTION, STARTS),
+    LISTING: SELECTION,
+}
+"""Options of each table."""
+
+KNOWN = sorted({*FOR_ALL, *(name for names in TAKES.values() for name in names)})
+OF_A_TOPIC = {"transaction_log", "offsets_log", "transaction_history"}  # partitions are its, and no topics are said
+UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+USUAL_BYTES = "128m"  # as spark.sql.files.maxPartitionBytes
+INTERNAL_BYTES = "512m"  # read as quickly as a task begins
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogOptions:
+    """What is asked of `toolkit.spark.datasources.log.log_source.KafkaLog`.
+
+    Parameters
+    ----------
+    paths
+        Where to look.
+    table
+        Name of the table.
+    mode
+        What becomes of rows with `error`.
+    max_partition_bytes
+        How much of the logs one task reads, about.
+    topics, partitions, start, stop, producer_id, transactional_ids, groups, crc
+        As `LogDir` takes them.
+    consistent_copy, txn_state_partitions, max_transaction_timeout_ms, min_held_ms
+        Likewise; null for what it does by itself.
+    starts
+        The logs to read (`log_listing.name_of`), and from which offset on each; all of all if null.
+    """
+
+    paths: Sequence[str]
+    table: str
+    mode: str
+    max_partition_bytes: int
+    topics: Sequence[str] | None = None
+    partitions: Sequence[int] | Sequence[TopicPartition] | None = None
+    start: OffsetSpec | None = None
+    stop: OffsetSpec | None = None
+    producer_id: int | None = None
+    transactional_ids: Sequence[str] | None = None
+    groups: Sequence[str] | None = None
+    crc: bool = False
+    consistent_copy: bool = False
+    txn_state_partitions: int | None = None
+    max_transaction_timeout_ms: int | None = None
+    min_held_ms: int | None = None
+    starts: Mapping[str, int | None] | None = None
+
+    @property
+    def is_everything(self) -> bool:
+        """Whether nothing narrows down which partitions are meant."""
+        return self.topics is None and self.partitions is None
+
+    @property
+    def names(self) -> Sequence[str] | None:
+        """The ids that the records of a coordinators' topic are about."""
+        return self.groups if self.table == "offsets_log" else self.transactional_ids
+
+
+def read_options(options: Options) -> LogOptions:
+    """What the options say.
+
+    Raises
+    ------
+    UsageError
+        For one that is not known, that the table does not take, or that cannot be read.
+    """
+    refuse_unknown(options, KNOWN, source=SOURCE)
+    table = choice(options, "table", tuple(TAKES), default="batches")
+    _refuse_others(options, table)
+    topics, partitions = _list(options, "subscribe"), _partitions(options)
+    if partitions is not None:
+        requested_partitions([""] if table in OF_A_TOPIC else topics, partitions)
+    return LogOptions(
+        paths=_paths(options),
+        table=table,
+        mode=_mode(options, table),
+        max_partition_bytes=_bytes(
+            options, "maxPartitionBytes", default=INTERNAL_BYTES if table in INTERNAL else USUAL_BYTES
+        ),
+        topics=topics,
+        partitions=partitions,
+        start=_bound(options, "startingOffsets"),
+        stop=_bound(options, "endingOffsets"),
+        producer_id=whole_number(options, "producerId"),
+        transactional_ids=_list(options, "transactionalIds"),
+        groups=_list(options, "groups"),
+        crc=flag(options, "crc"),
+        consistent_copy=flag(options, "consistentCopy"),
+        txn_state_partitions=whole_number(options, "txnStatePartitions", lowest=1),
+        max_transaction_timeout_ms=milliseconds(options, "maxTransactionTimeout"),
+        min_held_ms=milliseconds(options, "minHeld"),
+        starts=json.loads(options[STARTS]) if STARTS in options else None,
+    )
+
+
+def _refuse_others(options: Options, table: str) -> None:
+    takes = {name.lower() for name in (*FOR_ALL, *TAKES[table])}
+    for name in options:
+        if name.lower() not in takes:
+            raise UsageError(f"The table {table} takes no option {name}.", do=f"It takes {_names_of(table)}.")
+
+
+def _names_of(table: str) -> str:
+    return ", ".join(sorted({*TAKES[table]} - {STARTS}))
+
+
+def _mode(options: Options, table: str) -> str:
+    mode = choice(options, "mode", MODES, default=MODES[0])
+    if mode != MODES[0] and (table in INTERNAL or "error" not in TABLES[table].names):
+        raise UsageError(
+            f"The mode {mode} means nothing for the table {table}, which has no column error.",
+            do="Ask without mode; batches tells what could not be read.",
+        )
+    return mode
+
+
+def _paths(options: Options) -> list[str]:
+    """Spark hands several paths of ``load`` over as JSON."""
+    found = [options["path"]] if options.get("path") else []
+    if text := options.get("paths", "").strip():
+        found += _names("paths", text)
+    if not found:
+        raise UsageError(
+            f"{SOURCE} is not told where the files are.",
+            do='Say load("/kafka/logs"), or the options path, or paths: separated by commas, or a JSON list.',
+        )
+    return [local_path(path) for path in found]
+
+
+def _list(options: Options, name: str) -> list[str] | None:
+    text = options.get(name)
+    return None if text is None else _names(name, text)
+
+
+def _names(name: str, text: str) -> list[str]:
+    """Separated by commas, or a list as JSON or Python writes it."""
+    text = text.strip()
+    found: Any = text.split(",")
+    if text.startswith("["):
+        found = next((read for parse in (json.loads, ast.literal_eval) if (read := _parsed(parse, text))), None)
+    names = [str(each).strip() for each in found or ()]
+    if not all(names) or not names:
+        raise UsageError(f"The option {name} cannot be read: {text!r}.", do="Separate names by commas, or say a list.")
+    return names
+
+
+def _parsed(parse: Callable[[str], Any], text: str) -> Any:
+    try:
+        return parse(text)
+    except (ValueError, SyntaxError):
+        return None
+
+
+def _partitions(options: Options) -> Sequence[int] | Sequence[TopicPartition] | None:
+    """Numbers, or topics and numbers as folders are named: ``orders-0``."""
+    values = _list(options, "partitions")
+    if values is None:
+        return None
+    if all(each.isdecimal() for each in values):
+        return [int(each) for each in values]
+    names = [partition_of(each) for each in values]
+    found = [tp for tp in names if tp is not None]
+    if len(found) < len(values):
+        raise UsageError(
+            f"The option partitions cannot be read: {', '.join(values)}.", do="Say 0, 1 or orders-0, orders-1."
+        )
+    return found
+
+
+def _bound(options: Options, name: str) -> OffsetSpec | None:
+    text = options.get(name)
+    bound: OffsetSpec | None = None if text is None else _read_bound(text.strip())
+    check_offset_spec(bound)
+    return bound
+
+
+def _read_bound(text: str) -> OffsetSpec:
+    if re.fullmatch(r"-?\d+", text):
+        return int(text)
+    try:
+        return dt.datetime.fromisoformat(text)
+    except ValueError:
+        return WORDS.get(text.lower(), text.lower())
+
+
+def _bytes(options: Options, name: str, *, default: str) -> int:
+    """Bytes, as Spark writes sizes: ``134217728``, ``128m``, ``1GB``."""
+    values = re.fullmatch(r"(\d+)\s*([kmg]?)i?b?", options.get(name, default).strip().lower())
+    size = int(values[1]) * UNITS[values[2]] if values else 0
+    if size < 1:
+        raise UsageError(f"The option {name} is no size: {options[name]!r}.", do="Say bytes, or for example 128m.")
+    return size

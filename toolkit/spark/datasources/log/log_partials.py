@@ -1,0 +1,57 @@
+"""The table ``pieces`` of logs in files: what each task folds of them (`transforms.partial_transactions`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from toolkit.analysis.log.log_transactions import EMPTY
+from toolkit.sources.logdir.files.partition_folder import FolderLog
+from toolkit.sources.logdir.files.replica_log import ReplicaLog
+from toolkit.sources.logdir.state.log_window import known_before
+from toolkit.spark.datasources.log.log_listing import name_of
+from toolkit.spark.datasources.log.log_options import LogOptions
+from toolkit.spark.datasources.log.task_input import SegmentRun
+from toolkit.spark.transforms.partial_transactions import TAIL, piece_batches, piece_rows
+
+__all__ = ["pieces_of_logs", "pieces_of_run"]
+
+
+def pieces_of_run(run: SegmentRun, options: LogOptions) -> Iterator[pa.Table]:
+    """A section of a log in a folder; the first one of a log begins with what is known before it."""
+    begins = run.section == 0 and run.start is None
+    return _tables(
+        piece_batches(
+            run.parts(stop=None),
+            run.where,
+            log=run.log,
+            section=run.section,
+            before=known_before(FolderLog(run.replica), None) if begins else EMPTY,
+            log_end_offset=run.log_end_offset if run.is_last else None,
+        )
+    )
+
+
+def pieces_of_logs(logs: Sequence[ReplicaLog], options: LogOptions) -> Iterator[pa.Table]:
+    """Whole logs: of texts, and of folders without any segment."""
+    for log in logs:
+        name = name_of(log)
+        start = None if options.starts is None else options.starts[name]
+        if log.error:
+            row = {**log.where.columns, "log": name, "section": 0, "kind": TAIL, "file": log.name, "error": log.error}
+            yield pa.Table.from_batches([piece_rows(row, rows=1)])
+            continue
+        yield from _tables(
+            piece_batches(
+                log.parts(start=start),
+                log.where,
+                log=name,
+                before=known_before(log, None) if start is None else EMPTY,
+                log_end_offset=log.base_offsets[-1] if log.base_offsets else None,
+            )
+        )
+
+
+def _tables(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+    return (pa.Table.from_batches([batch]) for batch in batches)

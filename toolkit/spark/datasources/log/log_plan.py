@@ -1,0 +1,199 @@
+"""How the reading of log directories is shared out among tasks: by segment, by log, or not at all."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import groupby
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pyspark.sql.datasource import InputPartition
+
+from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
+from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
+from toolkit.sources.logdir.contents import Contents
+from toolkit.sources.logdir.files.log_dir_layout import LogDirLayout
+from toolkit.sources.logdir.files.partition_folder import FolderLog
+from toolkit.sources.logdir.files.replica_log import ReplicaLog
+from toolkit.sources.logdir.files.segment_splits import SegmentSplit, splits
+from toolkit.sources.logdir.opened_paths import named
+from toolkit.sources.logdir.subset import found_in
+from toolkit.spark.datasources.log.log_listing import name_of
+from toolkit.spark.datasources.log.log_options import LISTING, PIECES, LogOptions
+from toolkit.spark.datasources.log.task_input import SegmentRanges, SegmentRun, WholeLogs
+
+__all__ = ["plan"]
+
+BY_SEGMENT = {"batches", PIECES}
+AS_ONE = {
+    "transaction_history",
+    "transactions",
+    "coordinators",
+    "statistics",
+}  # their rows are of all that was read together
+OF_NAMED = {"partitions", "producers", "findings"}
+OF_THE_END = {"partitions", "producers", "findings"}  # of a log they read little more than its newest segment
+OF_SMALL_FILES = {"aborted", "checkpoints", "snapshots", "segments", LISTING}
+OF_TOPICS = {
+    "transaction_log": (STATE_TOPIC,),
+    "transaction_history": (STATE_TOPIC,),
+    "transactions": (STATE_TOPIC,),
+    "offsets_log": (OFFSETS_TOPIC,),
+    "coordinators": (STATE_TOPIC, OFFSETS_TOPIC),
+}
+TO_OPEN = 1 << 16  # bytes that are read in the time that it takes to open a file
+AT_ONCE = 8  # segments that are cut at a time: on a mounted volume one waits for its index
+WORTH_IT = 4  # every task of findings reads the coordinators' side, and should have so much more to do
+
+Item = TypeVar("Item")
+
+
+def plan(options: LogOptions) -> list[InputPartition]:
+    """What each task reads.
+
+    Parameters
+    ----------
+    options
+        What is asked for.
+
+    Raises
+    ------
+    NotFound, UsageError
+        As of `LogDir`.
+    """
+    contents = found_in(options.paths)
+    logs = _meant(contents, options)
+    if options.starts is not None:
+        logs = [log for log in logs if name_of(log) in options.starts]
+    if options.table not in BY_SEGMENT or _is_by_state(options.start) or _is_by_state(options.stop):
+        return list(_of_logs(contents, logs, options))
+    in_folders = [log for log in logs if isinstance(log, FolderLog) and not log.error]
+    cut = _cut(in_folders, options)
+    # Pieces also tell what a snapshot has open where no segment is left.
+    whole = [log for log in logs if log not in cut or (options.table == PIECES and not cut[log])]
+    return [*_of_segments(cut, options), *_of_logs(contents, whole, options)]
+
+
+def _meant(contents: Contents, options: LogOptions) -> Sequence[ReplicaLog]:
+    if options.table in OF_TOPICS:
+        numbers: Any = options.partitions
+        return [log for topic in OF_TOPICS[options.table] for log in contents.of_topic(topic, numbers)]
+    if options.table == "checkpoints" and options.is_everything:
+        return contents.logs
+    logs = contents.replica_logs(options.topics, options.partitions)
+    return named(logs) if options.table in OF_NAMED else logs
+
+
+def _is_by_state(bound: object) -> bool:
+    """Whether a log has to be read to know which offset is meant."""
+    return isinstance(bound, str | dt.datetime)
+
+
+def _cut(logs: Sequence[FolderLog], options: LogOptions) -> dict[ReplicaLog, list[SegmentSplit]]:
+    stop: Any = options.stop
+
+    def cut(log: FolderLog) -> list[SegmentSplit]:
+        return splits(log.listing, start=_start(log, options), stop=stop, max_bytes=options.max_partition_bytes)
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return dict(zip(logs, pool.map(cut, logs), strict=True))
+
+
+def _start(log: ReplicaLog, options: LogOptions) -> int | None:
+    start: Any = options.start if options.starts is None else options.starts[name_of(log)]
+    return start  # type: ignore[no-any-return]
+
+
+def _of_segments(cut: dict[ReplicaLog, list[SegmentSplit]], options: LogOptions) -> Iterator[SegmentRanges]:
+    each = [(log, split) for log, splits in cut.items() for split in splits]
+    for bundle in _bundled(each, lambda one: one[1].size + TO_OPEN, options.max_partition_bytes):
+        runs = groupby(bundle, key=lambda one: one[0])
+        yield SegmentRanges(
+            [_run(log, [split for _, split in splits], cut[log], _start(log, options)) for log, splits in runs]
+        )
+
+
+def _run(
+    log: ReplicaLog, splits: Sequence[SegmentSplit], of_log: Sequence[SegmentSplit], start: int | None
+) -> SegmentRun:
+    assert isinstance(log, FolderLog)
+    return SegmentRun(
+        where=log.where,
+        log=name_of(log),
+        replica=log.replica,
+        start=start,
+        splits=splits,
+        section=of_log.index(splits[0]),
+        is_last=splits[-1] == of_log[-1],
+        log_end_offset=log.base_offsets[-1],
+    )
+
+
+def _of_logs(contents: Contents, logs: Sequence[ReplicaLog], options: LogOptions) -> Iterator[WholeLogs]:
+    """Bundles of logs, the largest first, for the last task to be short."""
+    scope = contents.scope(logs) if options.table == "findings" else None
+    beside = contents.of_topic(STATE_TOPIC) if options.table == "findings" else []
+    most = max(options.max_partition_bytes, WORTH_IT * sum(log.size for log in beside))
+    groups = _groups(logs, options)
+    bundles = _bundled(groups, lambda group: sum(_weight(log, options) for log in group), most)
+    shares = [[log for group in bundle for log in group] for bundle in bundles]
+    shares.sort(key=lambda share: sum(log.size for log in share), reverse=True)
+    for number, share in enumerate(shares):
+        yield WholeLogs(
+            layout=_layout(contents, [*share, *beside], options, is_first=number == 0),
+            places=frozenset((log.where.topic, log.where.partition) for log in share),
+            scope=scope,
+        )
+
+
+def _groups(logs: Sequence[ReplicaLog], options: LogOptions) -> list[Sequence[ReplicaLog]]:
+    """Logs that one task has to read together."""
+    texts = any(log.is_text for log in logs)
+    if options.table in AS_ONE or (options.table == "findings" and texts):
+        return [logs]
+
+    def together(log: ReplicaLog) -> tuple[object, ...]:
+        if options.table in {"findings", "checkpoints", LISTING}:  # replicas are compared; a line tells of all of them
+            return log.where.topic, log.where.partition
+        return (log.name,)
+
+    by_key: dict[tuple[object, ...], list[ReplicaLog]] = {}
+    for log in logs:
+        by_key.setdefault(together(log), []).append(log)
+    return list(by_key.values()) or ([[]] if options.table == "checkpoints" else [])
+
+
+def _weight(log: ReplicaLog, options: LogOptions) -> int:
+    if options.table in OF_SMALL_FILES:
+        return TO_OPEN
+    if options.table in OF_THE_END and options.min_held_ms is None and isinstance(log, FolderLog):
+        newest = log.listing.segments[-1:]
+        return TO_OPEN + sum(log.listing.stamps[segment.path.name].size for segment in newest)
+    return TO_OPEN + log.size
+
+
+def _layout(contents: Contents, logs: Sequence[ReplicaLog], options: LogOptions, *, is_first: bool) -> LogDirLayout:
+    """What a task reads; the lines of a log directory that are about no partition are told by the first."""
+    replicas = {log.replica: None for log in logs if isinstance(log, FolderLog)}
+    texts = {Path(log.name): None for log in logs if log.is_text}
+    tells_roots = options.table == "checkpoints" and (is_first or not options.is_everything)
+    return LogDirLayout(
+        roots=contents.layout.roots if tells_roots else (), replicas=list(replicas), texts=list(texts), left_out=()
+    )
+
+
+def _bundled(items: Sequence[Item], weight: Callable[[Item], int], most: int) -> Iterator[list[Item]]:
+    """Neighbours, together as heavy as one task takes; what is heavier is alone."""
+    bundle: list[Item] = []
+    total = 0
+    for item in items:
+        splits = weight(item)
+        if bundle and total + splits > most:
+            yield bundle
+            bundle, total = [], 0
+        bundle.append(item)
+        total += splits
+    if bundle:
+        yield bundle

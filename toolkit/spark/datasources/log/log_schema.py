@@ -1,0 +1,24 @@
+"""The schemas of ``kafka_log_dir``: those of the declared tables, and those of the internal ones."""
+
+from __future__ import annotations
+
+from pyspark.sql.types import StructType
+
+from toolkit.schema import TABLES
+from toolkit.spark.datasources.arrow_types import struct_type
+from toolkit.spark.datasources.log.log_options import LISTING, PIECES
+
+__all__ = ["schema_of"]
+
+
+def schema_of(table: str) -> StructType:
+    """Spark's schema of a table."""
+    if table == PIECES:
+        from toolkit.spark.transforms import partial_transactions
+
+        return partial_transactions.PIECES
+    if table == LISTING:
+        from toolkit.spark.datasources.log import log_listing
+
+        return log_listing.LISTING
+    return struct_type(TABLES[table])

@@ -1,0 +1,172 @@
+"""Which partitions a reader means, and from where to where, in the words of Spark's own Kafka source."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from toolkit.errors import UsageError
+from toolkit.schema.table import EPOCH, TopicPartition
+from toolkit.sources.offset_spec import NAMED, OffsetSpec
+from toolkit.spark.datasources.reader_options import Options
+
+__all__ = ["OFFSETS", "SELECTION", "OffsetBounds", "PartitionSelection", "ending", "selection", "starting"]
+
+SELECTION = ("assign", "subscribe", "subscribePattern")
+OFFSETS = (
+    *("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp"),
+    *("startingOffsets", "startingOffsetsByTimestamp", "startingTimestamp"),
+)
+
+WORDS = {**{name: name for name in NAMED}, "earliest": "log_start", "latest": "high_watermark"}
+NUMBERS = {-2: "log_start", -1: "high_watermark"}  # as Spark's JSON has them
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionSelection:
+    """Partitions: all of some topics, all of the topics that a pattern matches, or exactly these."""
+
+    topics: Sequence[str] | None = None
+    pattern: str | None = None
+    topic_partitions: Sequence[TopicPartition] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetBounds:
+    """Where to start, or to stop: the same for all partitions, or for each its own.
+
+    Parameters
+    ----------
+    name
+        The option that says so.
+    """
+
+    name: str
+    everywhere: OffsetSpec | None = None
+    by_place: Mapping[TopicPartition, OffsetSpec] | None = None
+
+    def check(self, topic_partitions: Collection[TopicPartition]) -> None:
+        """Refuse partitions that are read and not named, or named and not read.
+
+        Raises
+        ------
+        UsageError
+            It names one of them.
+        """
+        if self.by_place is None:
+            return
+        for which, verb in (
+            (set(topic_partitions) - self.by_place.keys(), "lacks"),
+            (self.by_place.keys() - set(topic_partitions), "has"),
+        ):
+            if which:
+                topic, number = min(which)
+                raise UsageError(
+                    f"{self.name} {verb} {topic}-{number}, one of {len(which)}.",
+                    do="Name every partition that is read, and no other: -2 is earliest, -1 is latest.",
+                )
+
+    def of(self, tp: TopicPartition) -> OffsetSpec:
+        bound = self.everywhere if self.by_place is None else self.by_place[tp]
+        assert bound is not None
+        return bound
+
+
+def selection(options: Options) -> PartitionSelection:
+    """What ``subscribe``, ``subscribePattern`` or ``assign`` means.
+
+    Raises
+    ------
+    UsageError
+        If none of them is said, more than one, or one that cannot be read.
+    """
+    set_options = [name for name in SELECTION if options.get(name) is not None]
+    if len(set_options) != 1:
+        raise UsageError(f"Of {', '.join(SELECTION)}, {len(set_options)} are said.", do="Say one of them.")
+    text = options[set_options[0]]
+    if set_options == ["subscribe"]:
+        topics = sorted({name.strip() for name in text.split(",")} - {""})
+        if not topics:
+            raise UsageError("subscribe names no topic.", do="Say topics, separated by commas.")
+        return PartitionSelection(topics=topics)
+    if set_options == ["subscribePattern"]:
+        try:
+            re.compile(text)
+        except re.error as error:
+            raise UsageError(f"subscribePattern is no regular expression: {error}.", do="Correct it.") from None
+        return PartitionSelection(pattern=text)
+    return PartitionSelection(topic_partitions=_assigned(text))
+
+
+def starting(options: Options) -> OffsetBounds:
+    """Where to start: ``startingTimestamp``, ``startingOffsetsByTimestamp`` or ``startingOffsets``, the first said.
+
+    Raises
+    ------
+    UsageError
+        If it cannot be read.
+    """
+    return _bounds(options, "starting", default="earliest")
+
+
+def ending(options: Options) -> OffsetBounds:
+    """Where to stop, by ``endingTimestamp``, ``endingOffsetsByTimestamp`` or ``endingOffsets``; as `starting`."""
+    return _bounds(options, "ending", default="latest")
+
+
+def _bounds(options: Options, which: str, *, default: str) -> OffsetBounds:
+    names = (f"{which}Timestamp", f"{which}OffsetsByTimestamp", f"{which}Offsets")
+    name = next((each for each in names if options.get(each) is not None), names[-1])
+    text = options.get(name, default).strip()
+    if name == names[0]:
+        return OffsetBounds(name=name, everywhere=_time(name, text))
+    if name == names[-1] and text.lower() in WORDS:
+        return OffsetBounds(name=name, everywhere=WORDS[text.lower()])
+    read = _offset if name == names[-1] else _time
+    return OffsetBounds(name=name, by_place={tp: read(name, value) for tp, value in _by_place(name, text).items()})
+
+
+def _by_place(name: str, text: str) -> dict[TopicPartition, Any]:
+    try:
+        found = {
+            (topic, int(number)): value
+            for topic, numbers in json.loads(text).items()
+            for number, value in numbers.items()
+        }
+    except (ValueError, AttributeError):
+        words = f" or {', '.join(sorted(WORDS))}" if name.endswith("Offsets") else ""
+        raise UsageError(f"{name} cannot be read.", do=f'Say {{"topic": {{"0": 23, "1": -1}}}}{words}.') from None
+    return found
+
+
+def _offset(name: str, value: object) -> OffsetSpec:
+    if isinstance(value, str) and value.lower() in WORDS:
+        return WORDS[value.lower()]
+    if isinstance(value, int) and not isinstance(value, bool) and value >= -2:
+        return NUMBERS.get(value, value)
+    raise UsageError(
+        f"{name} has {value!r} for an offset.", do=f"Say a number from -2 on, or {', '.join(sorted(WORDS))}."
+    )
+
+
+def _time(name: str, value: object) -> dt.datetime:
+    """Milliseconds since 1970, as Spark has them; or ISO 8601 with its zone."""
+    text = str(value)
+    try:
+        time = EPOCH + dt.timedelta(milliseconds=int(text)) if text.isdecimal() else dt.datetime.fromisoformat(text)
+    except (ValueError, OverflowError):
+        time = dt.datetime.min
+    if time.tzinfo is None:
+        raise UsageError(f"{name} is no time.", do="Say milliseconds since 1970, or 2026-11-21T12:00:00+00:00.")
+    return time
+
+
+def _assigned(text: str) -> list[TopicPartition]:
+    try:
+        return [(topic, int(number)) for topic, numbers in json.loads(text).items() for number in numbers]
+    except (ValueError, TypeError, AttributeError):
+        raise UsageError("assign cannot be read.", do='Say {"topic": [0, 1]}.') from None

@@ -1,0 +1,162 @@
+"""How ``kafka_txn_samples`` looks at a cluster: once for a batch, once in every interval for a stream."""
+
+from __future__ import annotations
+
+import datetime as dt
+import threading
+import time
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+
+from toolkit.config import ClientConfig
+from toolkit.schema.table import EPOCH
+from toolkit.sources.live.cluster import RECHECK_VERDICTS, Cluster
+from toolkit.sources.recording.sample import Sample
+from toolkit.sources.recording.sampler import Sampler
+from toolkit.spark.datasources.recorded_schema import recorded_table
+from toolkit.spark.datasources.transactions.transactions_options import TransactionsOptions
+from toolkit.spark.spark_errors import without_traceback
+
+try:
+    from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
+except ImportError:  # before Spark 4.2, which asks a source once for all that availableNow is to read
+
+    class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
+        pass
+
+
+__all__ = ["BatchSampleReader", "StreamSampleReader"]
+
+PAUSE = 0.5  # seconds at most until Spark, which asks every 10 ms, has its answer: so long it may take to stop
+BYTES_AT_ONCE = 1 << 20  # of rows in one task, before they are compressed
+
+
+def _sampler(options: TransactionsOptions, config: ClientConfig) -> Sampler:
+    return Sampler(
+        connect=lambda: Cluster(config, timeout=options.timeout),
+        interval_ms=options.interval_ms,
+        options=options.judging,
+    )
+
+
+class _PlannedRows:
+    """What executors do: unpack the rows that came with the plan.
+
+    They get that and no more: neither credentials nor this package, which Spark Connect does not send to the tasks of
+    a stream (`toolkit.spark.packaging`).
+    """
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return _unpacking().read(partition)
+
+    def __reduce__(self) -> tuple[type[DataSourceReader], tuple[()]]:
+        return type(_unpacking()), ()
+
+
+def _unpacking() -> DataSourceReader:
+    class Unpacking(DataSourceReader):  # nested, so that it is pickled with all it holds
+        def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+            if partition is not None and partition.value is not None:
+                with pa.ipc.open_stream(partition.value) as stream:
+                    yield from stream
+
+    return Unpacking()
+
+
+class BatchSampleReader(_PlannedRows, DataSourceReader):
+    """One look, when Spark plans the query."""
+
+    def __init__(self, options: TransactionsOptions, config: ClientConfig) -> None:
+        self._options = options
+        self._config = config
+
+    @without_traceback
+    def partitions(self) -> list[InputPartition]:
+        sampler = _sampler(self._options, self._config)
+        try:
+            sampler.connected()  # without a cluster there is no answer, and no table that could say so
+            sample = sampler.take(_now(), None)
+            if self._options.recheck_after and any(
+                row["verdict"] in RECHECK_VERDICTS for row in sample.tables["findings"]
+            ):
+                threading.Event().wait(self._options.recheck_after)
+                sample = sampler.take(_now(), sample)
+        finally:
+            sampler.close()
+        return _packed(sample, self._options.table)
+
+
+class StreamSampleReader(_PlannedRows, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Offsets are ``{"due": milliseconds}``; the look is taken when the micro-batch is planned.
+
+    One of these lives in a process of its own for as long as the query runs, and ends with it.
+    """
+
+    def __init__(self, options: TransactionsOptions, config: ClientConfig) -> None:
+        self._options = options
+        self._config = config
+        self._last_due = 0  # the newest that was planned, here or before a restart
+        self._only_due: int | None = None
+        self._sampler: Sampler | None = None
+        self._sample: Sample | None = None
+        self._planned: tuple[int, list[InputPartition]] | None = None
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
+        return {"due": 0}
+
+    def latestOffset(self, start: dict[str, int] | None = None, limit: object = None) -> dict[str, int]:  # noqa: N802
+        """The newest time that a sample is due at; the last one again, after a pause, where there is no newer."""
+        if start is not None:  # Spark tells it from 4.2 on
+            self._last_due = max(self._last_due, start["due"])
+        if self._only_due is not None:
+            return {"due": max(self._last_due, self._only_due)}
+        due = self._newest_due()
+        if due <= self._last_due:
+            until_next = (due + self._options.interval_ms) / 1000 - time.time()
+            threading.Event().wait(min(PAUSE, max(0.01, until_next)))
+            due = self._newest_due()
+        return {"due": max(self._last_due, due)}
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        self._only_due = self._newest_due()
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
+        due = end["due"]
+        self._last_due = max(self._last_due, start["due"], due)
+        if due <= start["due"]:
+            return []
+        if self._planned is None or self._planned[0] != due:
+            self._planned = due, _packed(self._take(due), self._options.table)
+        return self._planned[1]
+
+    def _take(self, due: int) -> Sample:
+        self._sampler = self._sampler or _sampler(self._options, self._config)
+        self._sample = self._sampler.take(EPOCH + dt.timedelta(milliseconds=due), self._sample)
+        return self._sample
+
+    def stop(self) -> None:
+        if self._sampler is not None:
+            self._sampler.close()
+
+    def _newest_due(self) -> int:
+        return time.time_ns() // 1_000_000 // self._options.interval_ms * self._options.interval_ms
+
+
+def _packed(sample: Sample, table: str) -> list[InputPartition]:
+    """Rows as the plan carries them: compressed, some in each task."""
+    rows = recorded_table(sample.tables, table)
+    at_once = max(1, len(rows) * BYTES_AT_ONCE // max(1, rows.nbytes))
+    return [InputPartition(_as_bytes(rows.slice(first, at_once))) for first in range(0, len(rows), at_once)]
+
+
+def _as_bytes(rows: pa.Table) -> bytes:
+    buffer = pa.BufferOutputStream()
+    with pa.ipc.new_stream(buffer, rows.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as stream:
+        stream.write_table(rows)
+    return bytes(buffer.getvalue())
+
+
+def _now() -> dt.datetime:
+    return EPOCH + dt.timedelta(milliseconds=time.time_ns() // 1_000_000)

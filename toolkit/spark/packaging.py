@@ -1,0 +1,171 @@
+"""Ship this package to executors, and to the other processes of Spark, that do not have it."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import io
+import pickle
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from pyspark import cloudpickle
+from pyspark.sql.datasource import DataSource
+
+from toolkit.errors import UsageError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+    from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
+    from pyspark.sql.types import StructType
+
+__all__ = ["self_contained_function", "self_contained_source", "sent", "ship_package"]
+
+PURE = ("toolkit", "kafka")  # packages of Python only: a zip of them runs anywhere
+COMPILED = ("confluent_kafka", "cramjam", "google_crc32c", "numba", "numpy", "pandas", "pyarrow")
+LIVE_ONLY = {"confluent_kafka"}
+EPOCH = (2020, 1, 1, 0, 0, 0)  # the same zip for the same files, so that it is sent once
+
+_SENT: WeakKeyDictionary[SparkSession, bytes] = WeakKeyDictionary()
+
+
+def ship_package(spark: SparkSession) -> None:
+    """Send this package to the executors of a session, under classic Spark as under Spark Connect; before `register`.
+
+    A wheel that is installed on the cluster (``%pip install`` on Databricks) is better: this is for a cluster that one
+    may not install on. What is compiled cannot be sent, and has to be there: numpy, pandas, pyarrow, numba, cramjam,
+    google-crc32c; confluent-kafka for live clusters.
+
+    Parameters
+    ----------
+    spark
+        The session.
+
+    Raises
+    ------
+    UsageError
+        If executors lack a compiled package that this one needs, and which.
+    """
+    data = _zipped()
+    path = (
+        Path(tempfile.mkdtemp(prefix="kafka-txn-")) / f"kafka_txn_toolkit_{hashlib.sha256(data).hexdigest()[:16]}.zip"
+    )
+    path.write_bytes(data)
+    spark.addArtifact(str(path), pyfile=True)
+    _SENT[spark] = data
+    if missing := _missing(spark):
+        raise UsageError(
+            f"The package is on the executors now, but {', '.join(missing)} is not, and cannot be sent.",
+            do=f"Install it there: %pip install {' '.join(name.replace('_', '-') for name in missing)}",
+        )
+
+
+def sent(spark: SparkSession) -> bytes | None:
+    """The zip that was sent to a session; null where none was."""
+    return _SENT.get(spark)
+
+
+def _zipped() -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for package in PURE:
+            root = _folder(package)
+            for path in sorted(root.rglob("*")):
+                if path.is_file() and path.suffix in {".py", ".json", ".typed"}:
+                    entry = zipfile.ZipInfo(f"{package}/{path.relative_to(root).as_posix()}", date_time=EPOCH)
+                    archive.writestr(entry, path.read_bytes(), zipfile.ZIP_DEFLATED)
+    return buffer.getvalue()
+
+
+def _folder(package: str) -> Path:
+    spec = importlib.util.find_spec(package)
+    if spec is None or spec.origin is None:
+        raise UsageError(f"{package} is not installed here.", do="pip install kafka-txn-toolkit")
+    return Path(spec.origin).parent
+
+
+def _missing(spark: SparkSession) -> list[str]:
+    """Names of compiled packages that executors cannot import; those that only live clusters need are left out."""
+
+    def observation(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from importlib.util import find_spec
+
+        import pyarrow as pa
+
+        for _ in batches:
+            yield pa.RecordBatch.from_pydict({"name": [name for name in COMPILED if find_spec(name) is None]})
+
+    found = spark.range(1).mapInArrow(observation, "name string").toArrow()
+    return sorted(set(found["name"].to_pylist()) - LIVE_ONLY)
+
+
+def self_contained_source(source: type[DataSource], package: bytes) -> type[DataSource]:
+    """A data source that carries the package in its pickle.
+
+    `ship_package` reaches Spark's workers, but not the process that keeps a stream, nor, under Connect, the one that
+    runs ``foreachBatch`` (4.0 to 4.3). So this is made of functions that need nothing but Python and pyspark.
+
+    Parameters
+    ----------
+    source
+        The data source.
+    package
+        A zip of pure Python packages, its own among them.
+    """
+    load = _loader(source, package)
+    format_name = source.name()
+
+    class SelfContained(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return format_name
+
+        def schema(self) -> StructType:
+            found: StructType = load()(self.options).schema()
+            return found
+
+        def reader(self, schema: StructType) -> DataSourceReader:
+            found: DataSourceReader = load()(self.options).reader(schema)
+            return found
+
+        def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+            found: DataSourceStreamReader = load()(self.options).streamReader(schema)
+            return found
+
+    return SelfContained
+
+
+def self_contained_function(function: Callable[..., None], package: bytes) -> Callable[..., None]:
+    """A function that carries the package in its pickle, as `self_contained_source`."""
+    load = _loader(function, package)
+
+    def call(*arguments: Any) -> None:
+        load()(*arguments)
+
+    return call
+
+
+def _loader(thing: object, package: bytes) -> Callable[[], Any]:
+    """Unpickle a thing once the package can be imported; nested, so that it is pickled by value."""
+    pickled = cloudpickle.dumps(thing)  # type: ignore[no-untyped-call]
+    name = __name__.partition(".")[0]
+    loads = pickle.loads
+
+    def load() -> Any:
+        import importlib.util
+        import os
+        import sys
+
+        if importlib.util.find_spec(name) is None:
+            memory = os.memfd_create(name)  # Linux has it, and nothing is left behind, however the process ends
+            with open(memory, "wb", closefd=False) as file:
+                file.write(package)
+            sys.path.append(f"/proc/self/fd/{memory}")
+        return loads(pickled)
+
+    return load

@@ -1,0 +1,146 @@
+"""A live cluster for the pipeline: batches behind those that were read, and what brokers answer now.
+
+Executors read the batches. Everything else is asked by the driver, which is the one that has to reach the brokers in
+any case; it is small beside them.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql import functions as sf
+
+from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
+from toolkit.schema import FINDINGS, TRANSACTION_LOG, Row
+from toolkit.sources.live.cluster import Cluster
+from toolkit.spark.datasources.arrow_types import spark_table
+from toolkit.spark.datasources.batches.batches_reader import live_log
+from toolkit.spark.pipeline.ingest_plan import LogPlan, plan_live
+from toolkit.spark.pipeline.pipeline_source import IDS
+from toolkit.spark.pipeline.staging_table import LOG
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["LivePartitions", "list_partitions"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LivePartitions:
+    """The partitions of a cluster as their leaders answered for them at one time.
+
+    Parameters
+    ----------
+    spark
+        The session.
+    cluster
+        The cluster.
+    topics
+        Only these; all if null.
+    partitions
+        Rows of ``schema.PARTITIONS``.
+    """
+
+    spark: SparkSession
+    cluster: Cluster
+    topics: Sequence[str] | None
+    partitions: Sequence[Row]
+
+    what = "partitions"
+    is_consistent = False
+    bytes_listed = None
+
+    @property
+    def listed(self) -> int:
+        """How many partitions there are."""
+        return len(self.partitions)
+
+    @property
+    def signature(self) -> str:
+        """Never the same: what brokers answer is always asked."""
+        return str(time.time_ns())
+
+    @property
+    def listings(self) -> Mapping[str, Row]:
+        """What a state has besides, by log."""
+        return {
+            live_log(row["topic"], row["partition"]) + ending: {**row, "listing": None, "topic_id": None}
+            for row in self.partitions
+            for ending in ("", IDS)
+        }
+
+    def plans(self, states: Mapping[str, Row]) -> dict[str, LogPlan]:
+        """How each partition is read on."""
+        found = {}
+        for row in self.partitions:
+            log = live_log(row["topic"], row["partition"])
+            for name in (log, log + IDS) if row["topic"] == STATE_TOPIC else (log,):
+                plan = plan_live(row, states.get(name))
+                if plan is not None:
+                    found[name] = plan
+        return found
+
+    def pieces(self, plans: Mapping[str, LogPlan]) -> DataFrame | None:
+        """Sections of the logs, folded."""
+        return self._read(plans, "pieces")
+
+    def events(self, plans: Mapping[str, LogPlan]) -> DataFrame | None:
+        """Records of ``__transaction_state``."""
+        logs_by_partition = {row["partition"]: live_log(STATE_TOPIC, row["partition"]) + IDS for row in self.partitions}
+        starts = [(number, log, plans[log].start) for number, log in sorted(logs_by_partition.items()) if log in plans]
+        if not starts:
+            return None
+        found = self.cluster.transaction_log(partitions=[number for number, _, _ in starts])
+        events = pa.Table.from_pandas(found, schema=TRANSACTION_LOG.arrow_schema, preserve_index=False)
+        starts_frame = self.spark.createDataFrame(starts, f"txn_state_partition int, {LOG} string, _start long")
+        rows = self.spark.createDataFrame(spark_table(events)).join(sf.broadcast(starts_frame), "txn_state_partition")
+        return rows.where(sf.coalesce(sf.col("offset") >= sf.col("_start"), sf.lit(True))).drop("_start")
+
+    def batches(self, plans: Mapping[str, LogPlan]) -> DataFrame | None:
+        """Headers of batches."""
+        rows = self._read(plans, "batches")
+        name = sf.concat(sf.lit("live:"), "topic", sf.lit("-"), sf.col("partition").cast("string"))
+        return None if rows is None else rows.withColumn(LOG, name)
+
+    def tables(self, plans: Mapping[str, LogPlan]) -> None:
+        """Brokers are read by Spark's tasks."""
+
+    def current_findings(self) -> pa.Table:
+        """Findings of now."""
+        return FINDINGS.arrow(self.cluster.finding_rows(topics=self.topics))
+
+    def _read(self, plans: Mapping[str, LogPlan], table: str) -> DataFrame | None:
+        assigned: dict[str, list[int]] = defaultdict(list)
+        bounds: dict[str, dict[str, dict[str, int | None]]] = {
+            "starting": defaultdict(dict),
+            "ending": defaultdict(dict),
+        }
+        for row in self.partitions:
+            plan = plans.get(live_log(row["topic"], row["partition"]))
+            if plan is not None:
+                assigned[row["topic"]].append(row["partition"])
+                bounds["starting"][row["topic"]][str(row["partition"])] = plan.start
+                bounds["ending"][row["topic"]][str(row["partition"])] = plan.stop
+        if not assigned:
+            return None
+        reader = self.spark.read.format("kafka_log_live").options(assign=json.dumps(assigned), table=table)
+        for which, offsets in bounds.items():
+            reader = reader.option(f"{which}Offsets", json.dumps(offsets))
+        return reader.option("timeout", str(self.cluster.timeout)).load()
+
+
+def list_partitions(spark: SparkSession, cluster: Cluster, *, topics: Sequence[str] | None = None) -> LivePartitions:
+    """Ask the leaders of all partitions, or of those of some topics, where these begin and end.
+
+    Raises
+    ------
+    NotFound
+        If the cluster does not have one of the topics.
+    """
+    return LivePartitions(spark=spark, cluster=cluster, topics=topics, partitions=cluster.partition_rows(topics=topics))

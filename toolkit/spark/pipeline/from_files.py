@@ -1,0 +1,242 @@
+"""Log directories for the pipeline: what of their logs is new, and what the files answer now."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql import functions as sf
+from pyspark.sql.session import SparkSession as ClassicSession
+
+from toolkit.errors import NotFound
+from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
+from toolkit.schema import FINDINGS, Row
+from toolkit.sources.logdir.subset import found_in
+from toolkit.spark.datasources.local_paths import local_path
+from toolkit.spark.datasources.log.log_listing import listing_rows
+from toolkit.spark.datasources.log.log_options import read_options
+from toolkit.spark.datasources.log.log_reader import LogReader
+from toolkit.spark.datasources.log.log_schema import schema_of
+from toolkit.spark.datasources.registration import register
+from toolkit.spark.pipeline.ingest_plan import LogPlan, plan_logs
+from toolkit.spark.pipeline.pipeline_source import IDS
+from toolkit.spark.pipeline.staging_table import LOG
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["LogFiles", "list_files"]
+
+SMALL = 64 << 20
+"""Bytes of logs that the driver reads by itself: in less time than Spark's jobs take to start."""
+
+ON_ONE_MACHINE = 128
+"""How many times as much where it has as many cores as Spark's tasks would have."""
+
+AT_ONCE = 2  # as of logs in the library
+PIECES_KEPT = 256 << 20
+"""Bytes of pieces of them, at most: what has more is left to tasks, in bounded memory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogFiles:
+    """Log directories as they were listed at one time.
+
+    Parameters
+    ----------
+    spark
+        The session.
+    paths
+        Log directories, folders of partitions, segments, texts.
+    topics
+        Only these, and what the coordinators wrote down of transactions; all if null.
+    is_consistent
+        Whether everything is of one moment: `toolkit.LogDir` takes it as ``consistent_copy``.
+    txn_state_partitions
+        As `toolkit.LogDir` takes it.
+    logs
+        Rows of `toolkit.spark.datasources.log.log_listing.LISTING`, of these topics.
+    """
+
+    spark: SparkSession
+    paths: Sequence[str]
+    topics: Sequence[str] | None
+    is_consistent: bool
+    txn_state_partitions: int | None
+    logs: Sequence[Row]
+
+    what = "logs"
+
+    @property
+    def listed(self) -> int:
+        """How many logs there are."""
+        return len(self.logs)
+
+    @property
+    def bytes_listed(self) -> int:
+        """How large they are."""
+        return sum(row["bytes"] or 0 for row in self.logs)
+
+    @property
+    def signature(self) -> str:
+        """Another one once a log or a checkpoint has changed, or something else is asked."""
+        files = sorted([row["log"], row["listing"], row["checkpoints"]] for row in self.logs)
+        arguments = [list(self.paths), self.topics and list(self.topics), self.is_consistent, self.txn_state_partitions]
+        return hashlib.sha256(json.dumps([arguments, files]).encode()).hexdigest()[:16]
+
+    @property
+    def listings(self) -> Mapping[str, Row]:
+        """What a state has besides, by log."""
+        return {row["log"] + ending: row for row in self.logs for ending in ("", IDS)}
+
+    def plans(self, states: Mapping[str, Row]) -> dict[str, LogPlan]:
+        """How each log that has changed is read on."""
+        best = [{**row, "log": row["log"] + IDS} for row in self.logs if row["is_best"]]
+        # Most partitions are empty: of those there is nothing to remember. One without begin cannot be read now.
+        of_ids = [row for row in best if row["bytes"] or row["begin"] is None or row["log"] in states]
+        return plan_logs([*self.logs, *of_ids], states)
+
+    def pieces(self, plans: Mapping[str, LogPlan]) -> DataFrame | None:
+        """Sections of the logs, folded."""
+        starts, _ = _starts(plans)
+        return self._load("pieces", starts=json.dumps(starts)) if starts else None
+
+    def events(self, plans: Mapping[str, LogPlan]) -> DataFrame | None:
+        """Records of ``__transaction_state``."""
+        _, starts = _starts(plans)
+        if not starts:
+            return None
+        rows = self._load("transaction_log", starts=json.dumps(starts))
+        best_frame = self.spark.createDataFrame(list(self._best.items()), f"txn_state_partition int, {LOG} string")
+        return rows.join(sf.broadcast(best_frame), "txn_state_partition")
+
+    def batches(self, plans: Mapping[str, LogPlan]) -> DataFrame | None:
+        """Headers of batches."""
+        starts, _ = _starts(plans)
+        if not starts:
+            return None
+        return _with_log(self._load("batches", starts=json.dumps(starts)), self.logs)
+
+    @property
+    def is_small(self) -> bool:
+        """Whether this process reads all of it sooner than Spark's jobs would."""
+        if not isinstance(self.spark, ClassicSession):
+            return False
+        is_local = str(self.spark.sparkContext.master).startswith("local")
+        return self.bytes_listed <= SMALL * (ON_ONE_MACHINE if is_local else 1)
+
+    def tables(self, plans: Mapping[str, LogPlan]) -> tuple[pa.Table, pa.Table] | None:
+        """The same as `pieces` and `events`, read by this process; null where there is much to read."""
+        if not self.is_small:
+            return None
+        of_logs, of_ids = _starts(plans)
+        pieces = self._read("pieces", starts=json.dumps(of_logs))
+        if pieces.nbytes > PIECES_KEPT:
+            return None
+        events = self._read("transaction_log", starts=json.dumps(of_ids))
+        best = self._best
+        logs = [best[partition] for partition in events["txn_state_partition"].to_pylist()]
+        return pieces, events.append_column(LOG, pa.array(logs, pa.string()))
+
+    @property
+    def _best(self) -> dict[int, str]:
+        """The log of each partition of ``__transaction_state`` whose records are read."""
+        return {row["partition"]: row["log"] + IDS for row in self.logs if row["is_best"]}
+
+    def current_findings(self) -> pa.Table:
+        """Findings of when the files were written."""
+        options = {} if self.topics is None else {"subscribe": json.dumps(list(self.topics))}
+        if self.is_consistent:
+            options["consistentCopy"] = "true"
+        if self.txn_state_partitions is not None:
+            options["txnStatePartitions"] = str(self.txn_state_partitions)
+        found = self._read("findings", **options) if self.is_small else self._load("findings", **options).toArrow()
+        return found.cast(FINDINGS.arrow_schema)
+
+    def _read(self, table: str, **options: str) -> pa.Table:
+        """By what Spark plans and reads with, without it."""
+        paths = json.dumps([local_path(path) for path in self.paths])
+        reader = LogReader(read_options({"table": table, "paths": paths, **options}), schema_of(table))
+        batches: list[pa.RecordBatch] = []
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            for found in pool.map(lambda work: list(reader.read(work)), reader.partitions()):
+                batches += found
+        return pa.Table.from_batches(batches, reader.columns)
+
+    def _load(self, table: str, **options: str) -> DataFrame:
+        return load(self.spark, table, self.paths, **options)
+
+
+def _starts(plans: Mapping[str, LogPlan]) -> tuple[dict[str, int | None], dict[str, int | None]]:
+    """From where logs are read, and from where records of ``__transaction_state`` are."""
+    of_logs = {log: plan.start for log, plan in plans.items() if not log.endswith(IDS)}
+    return of_logs, {log.removesuffix(IDS): plan.start for log, plan in plans.items() if log.endswith(IDS)}
+
+
+def list_files(
+    spark: SparkSession,
+    paths: Sequence[str],
+    *,
+    topics: Sequence[str] | None = None,
+    is_consistent: bool = False,
+    txn_state_partitions: int | None = None,
+) -> LogFiles:
+    """List log directories.
+
+    Raises
+    ------
+    NotFound
+        If the files hold nothing of a topic.
+    """
+    logs = _listed(spark, paths)
+    if topics is not None:
+        if missing := sorted(set(topics) - {row["topic"] for row in logs}):
+            raise NotFound(f"The files hold nothing of topic {missing[0]!r}.")
+        logs = [row for row in logs if row["topic"] in {*topics, STATE_TOPIC}]
+    return LogFiles(
+        spark=spark,
+        paths=paths,
+        topics=topics,
+        is_consistent=is_consistent,
+        txn_state_partitions=txn_state_partitions,
+        logs=logs,
+    )
+
+
+def _listed(spark: SparkSession, paths: Sequence[str]) -> list[Row]:
+    """Rows of `log_listing.LISTING`: by Spark's driver, which here is this process or a server."""
+    if not isinstance(spark, ClassicSession):
+        rows: list[Row] = load(spark, "listing", paths).toArrow().to_pylist()
+        return rows
+    contents = found_in([local_path(path) for path in paths])
+    return [row for table in listing_rows(contents, contents.replica_logs()) for row in table.to_pylist()]
+
+
+def load(spark: SparkSession, table: str, paths: Sequence[str], **options: str) -> DataFrame:
+    """A table of ``kafka_log_dir``, listed anew."""
+    register(spark)
+    reader = spark.read.format("kafka_log_dir").option("table", table).options(**options)
+    return reader.option("paths", json.dumps(list(paths))).load()
+
+
+def _with_log(rows: DataFrame, logs: Sequence[Row]) -> DataFrame:
+    """Rows of batches with the name of their log: a segment stands in its folder, a text has several partitions."""
+    broker = sf.coalesce(sf.col("broker_id").cast("string"), sf.lit(""))
+    folder = sf.concat(broker, sf.lit(":"), sf.regexp_replace("file", r"[^/\\]*$", ""))
+    texts = [row for row in logs if not row["log"].endswith("/")]
+    if not texts:
+        return rows.withColumn(LOG, folder)
+    spark = rows.sparkSession
+    folders = spark.createDataFrame([(row["log"],) for row in logs], "_folder string")
+    of_texts = [(row["topic"], row["partition"], row["log"]) for row in texts]
+    best_frame = spark.createDataFrame(of_texts, "_topic string, _partition int, _text string")
+    of_it = sf.col("topic").eqNullSafe(sf.col("_topic")) & sf.col("partition").eqNullSafe(sf.col("_partition"))
+    found = rows.join(sf.broadcast(folders), folder == sf.col("_folder"), "left").join(
+        sf.broadcast(best_frame), of_it, "left"
+    )
+    return found.select(*rows.columns, sf.coalesce("_folder", "_text").alias(LOG))

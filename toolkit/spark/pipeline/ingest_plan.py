@@ -1,0 +1,98 @@
+"""Which logs have changed since they were read, and from where each is read on.
+
+A log only grows at its end, so what was read of it stays true, whatever retention and the cleaner take away later. What
+ends that is a truncation, when a replica follows another leader: the leader epochs that its folder has written down
+tell from where on, as they tell the replicas themselves. Without them a log that has changed is read again as a whole.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from toolkit.schema import Row
+from toolkit.spark.transforms.partial_transactions import LOST, REMEMBERED, TRUNCATED
+
+__all__ = ["LogPlan", "plan_live", "plan_logs"]
+
+LOST_SENTENCE = "OFFSETS_LOST: Offsets {:,} to {:,} were deleted from the log before they were read."
+
+
+class LogPlan(NamedTuple):
+    """How a log is read on.
+
+    Parameters
+    ----------
+    start
+        From which offset on; from its beginning if null.
+    stop
+        Up to before which offset; to its end if null.
+    remembered
+        What happens to what is remembered of it: `REMEMBERED`, `LOST` or `TRUNCATED`; null where nothing is.
+    offset
+        Of a truncated one: from where on nothing that is stored is true any more.
+    error
+        Of a lost one: what was lost.
+    """
+
+    start: int | None = None
+    stop: int | None = None
+    remembered: str | None = None
+    offset: int | None = None
+    error: str | None = None
+
+
+def plan_logs(listed: Iterable[Row], states: Mapping[str, Row]) -> dict[str, LogPlan]:
+    """How each log in files that has changed is read on.
+
+    Parameters
+    ----------
+    listed
+        Rows of `toolkit.spark.datasources.log.log_listing.LISTING`.
+    states
+        Rows of `toolkit.spark.pipeline.staging_table.STATE` by log.
+    """
+    found = {}
+    for row in listed:
+        state = states.get(row["log"])
+        if state is None:
+            found[row["log"]] = LogPlan()
+        elif row["listing"] != state["listing"] or state["is_unread"]:
+            found[row["log"]] = _read_on(row, state)
+    return found
+
+
+def plan_live(row: Row, state: Row | None) -> LogPlan | None:
+    """How a partition is read on, by its row of ``schema.PARTITIONS``; null where there is nothing new."""
+    begin, end = row["log_start_offset"], row["high_watermark"]
+    if row["error"] or begin is None or end is None:
+        return None
+    known = None if state is None else state["log_end_offset"]
+    if known is None:
+        remembered = None if state is None else REMEMBERED  # of what was before offsets that were lost
+        return LogPlan(start=begin, stop=end, remembered=remembered) if begin < end else None
+    if known > end:  # what was committed is gone: another topic of that name
+        return LogPlan(start=begin, stop=end, remembered=TRUNCATED, offset=0)
+    if known < begin:
+        return LogPlan(start=begin, stop=end, remembered=LOST, error=LOST_SENTENCE.format(known, begin - 1))
+    return LogPlan(start=known, stop=end, remembered=REMEMBERED) if known < end else None
+
+
+def _read_on(row: Row, state: Row) -> LogPlan:
+    begin, end = row["begin"] or 0, state["log_end_offset"]
+    if end is None:
+        return LogPlan(remembered=TRUNCATED, offset=begin)
+    if row["begin"] is None:  # its folder cannot be read
+        return LogPlan(start=end, remembered=REMEMBERED)
+    if row["topic_id"] and state["topic_id"] and row["topic_id"] != state["topic_id"]:
+        return LogPlan(remembered=TRUNCATED, offset=0)  # the topic was deleted and created again
+    epochs = {int(epoch): offset for epoch, offset in json.loads(row["leader_epochs"]).items()}
+    known = state["leader_epoch"]
+    newer = min((offset for epoch, offset in epochs.items() if 0 <= known < epoch), default=end)
+    knows = bool(epochs) and (known >= 0 or end <= begin)
+    if state["is_unread"] or not knows or newer < end:
+        return LogPlan(remembered=TRUNCATED, offset=min(begin, newer))
+    if begin > end:
+        return LogPlan(remembered=LOST, error=LOST_SENTENCE.format(end, begin - 1))
+    return LogPlan(start=end, remembered=REMEMBERED)

@@ -1,0 +1,448 @@
+"""From logs and recordings to findings, kept in Delta tables: a run reads what is new and adds it.
+
+What a run remembers for the next one is small: of each log what is open, who held its LSO, and how far it was read
+(``state``). It is written last. So a run that was killed has left some tables as before and some as after, and the next
+run, which goes on from the same state, writes the rows of both.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial, reduce
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import functions as sf
+from pyspark.sql.dataframe import DataFrame
+
+from toolkit.analysis.history.closing import close_by_log, without_short
+from toolkit.analysis.history.merged_findings import merge_findings
+from toolkit.errors import UsageError
+from toolkit.formats.columns import from_ipc, to_ipc
+from toolkit.schema import BATCHES, FINDINGS, LOG_TRANSACTIONS, LSO_TIMELINE, RECORDED, TRANSACTION_HISTORY, Row, Table
+from toolkit.sources.live.cluster import Cluster
+from toolkit.spark.datasources.arrow_types import mapped, spark_table
+from toolkit.spark.datasources.registration import register
+from toolkit.spark.pipeline.from_cluster import list_partitions
+from toolkit.spark.pipeline.from_files import list_files
+from toolkit.spark.pipeline.from_recording import RecordedSamples, is_recording, list_samples, store_samples
+from toolkit.spark.pipeline.ingest_plan import LogPlan
+from toolkit.spark.pipeline.jobs import Job, Progress, run_jobs
+from toolkit.spark.pipeline.kept_tables import KEPT, RECORDED_AS
+from toolkit.spark.pipeline.pipeline_source import IDS, PipelineSource
+from toolkit.spark.pipeline.run_summary import ReadCounts, RunSummary, TableCounts, count_rows, summarised
+from toolkit.spark.pipeline.staging_table import LOG, rows_of, staged_rows
+from toolkit.spark.pipeline.table_store import TableStore, open_store
+from toolkit.spark.spark_errors import translate_errors
+from toolkit.spark.transforms.fold_states import FoldStates
+from toolkit.spark.transforms.history_fold import (
+    CURRENT,
+    RECORDS,
+    current_transaction_history,
+    fold_history_table,
+    fold_transaction_history,
+    remembered_records,
+)
+from toolkit.spark.transforms.log_fold import fold, fold_table
+from toolkit.spark.transforms.partial_transactions import PIECES, TRUNCATED, remembered_pieces
+from toolkit.spark.transforms.stored_findings import (
+    best_logs,
+    findings,
+    findings_over_time,
+    holds_of,
+    markers,
+    near_transaction_history,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["findings_over_time", "fold", "rows_of", "run"]
+
+PathLike = str | os.PathLike[str]
+CURRENT_FINDINGS = "current_findings"
+STAGE_NAME = "stage"
+
+
+def run(
+    spark: SparkSession,
+    source: PathLike | Sequence[PathLike] | Cluster,
+    target: str,
+    *,
+    format: str = "delta",
+    topics: Sequence[str] | None = None,
+    min_held_ms: int = 60_000,
+    consistent_copy: bool = False,
+    txn_state_partitions: int | None = None,
+    with_batches: bool = False,
+    progress: Progress = lambda table, done: None,
+) -> RunSummary:
+    """Read what is new, and make of it who held which partition's LSO from when to when, and who holds it now.
+
+    A run that finds nothing new in files writes nothing. After a crash, run it again: the tables are then those of a
+    single run. What brokers or the recorder have deleted since it was read stays. One run at a time may write to a
+    target.
+
+    Parameters
+    ----------
+    spark
+        The session; one of your own gets Delta Lake by `toolkit.spark.session.delta_jars.delta_settings`.
+    source
+        Paths, as executors see them: of log directories, folders of partitions, segments or texts, and of recordings.
+        Or a live cluster.
+    target
+        Where the tables go: a folder (with a slash in it), or ``catalog.schema``.
+    format
+        ``delta``; or ``parquet``, for a single run into an empty folder.
+    topics
+        Only these topics of logs; all if null.
+    min_held_ms
+        Leave out what held an LSO for less and has ended. What an earlier run has left out stays out.
+    consistent_copy, txn_state_partitions
+        As `toolkit.LogDir` takes them.
+    with_batches
+        Keep the header of every batch, too.
+    progress
+        Is called with the name of a table when it is begun, and when it is done.
+
+    Returns
+    -------
+    Summary
+        What was read, made and found.
+
+    Raises
+    ------
+    UsageError, NotFound
+        If the source or the target is none, or Parquet tables are there already.
+    ConnectionFailed, BrokerError
+        If a live cluster cannot be asked.
+    """
+    started = time.monotonic()
+    with translate_errors():
+        store = open_store(spark, target, format=format)
+        if format == "parquet" and any(store.find(name) is not None for name in KEPT):
+            raise UsageError(
+                f"There are Parquet tables in {target} already.",
+                means="Parquet is written once, by a single run: only Delta tables are added to.",
+                do="Write to an empty folder, or leave the format out.",
+            )
+        sources = _sources(
+            spark, source, topics=topics, is_consistent=consistent_copy, txn_state_partitions=txn_state_partitions
+        )
+        this = _PipelineRun.begin(store, sources, min_held_ms=min_held_ms)
+        done = run_jobs(this.jobs(with_batches=with_batches), progress=progress)
+        found = done["findings"] if this.has_news else store.rows("findings", FINDINGS)
+        counts = {**done["counts"], "findings": TableCounts.of(found, is_new=this.has_news)}
+        return summarised(store, this.read(), counts, findings=found, answered_at=this.answered_at, started=started)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _PipelineSources:
+    """What is read: logs, recordings, or both."""
+
+    logs: PipelineSource | None = None
+    recordings: Sequence[RecordedSamples] = ()
+
+
+def _sources(
+    spark: SparkSession,
+    source: PathLike | Sequence[PathLike] | Cluster,
+    *,
+    topics: Sequence[str] | None,
+    is_consistent: bool,
+    txn_state_partitions: int | None,
+) -> _PipelineSources:
+    if isinstance(source, Cluster):
+        if is_consistent or txn_state_partitions:
+            raise UsageError("consistent_copy and txn_state_partitions are said of files.", do="Leave them out.")
+        register(spark, config=source.config)
+        return _PipelineSources(logs=list_partitions(spark, source, topics=topics))
+    paths = [os.fspath(path) for path in ([source] if isinstance(source, str | os.PathLike) else source)]
+    recorded = [path for path in paths if is_recording(spark, path)]
+    others = [path for path in paths if path not in recorded]
+    logs = None
+    if others:
+        logs = list_files(
+            spark, others, topics=topics, is_consistent=is_consistent, txn_state_partitions=txn_state_partitions
+        )
+    return _PipelineSources(logs=logs, recordings=[list_samples(spark, path) for path in recorded])
+
+
+@dataclass(slots=True, kw_only=True)
+class _PipelineRun:
+    """One run.
+
+    Parameters
+    ----------
+    store
+        Where tables are kept.
+    sources
+        What is read.
+    states
+        What is remembered of each log.
+    plans
+        How each log is read on.
+    listings
+        What was listed of each log.
+    staged
+        Rows of `staging_table.STAGE` that it has made: Arrow data where this process has made them.
+    """
+
+    store: TableStore
+    sources: _PipelineSources
+    states: FoldStates
+    plans: Mapping[str, LogPlan]
+    listings: Mapping[str, Row]
+    min_held_ms: int
+    staged: DataFrame | pa.Table | None = None
+
+    @staticmethod
+    def begin(store: TableStore, sources: _PipelineSources, *, min_held_ms: int) -> _PipelineRun:
+        """See what is remembered, and what is new."""
+        states = FoldStates.load(store)
+        plans = sources.logs.plans(states.before) if sources.logs else {}
+        listings = sources.logs.listings if sources.logs else {}
+        states.gone = _replaced(plans, listings, states.before)
+        return _PipelineRun(
+            store=store, sources=sources, states=states, plans=plans, listings=listings, min_held_ms=min_held_ms
+        )
+
+    @property
+    def asks(self) -> bool:
+        """Whether the files or brokers are to be asked who holds what now."""
+        logs, before = self.sources.logs, self.states.before.get(CURRENT_FINDINGS, {})
+        return logs is not None and (bool(self.plans) or before.get("listing") != self._signature(logs))
+
+    @property
+    def new_samples(self) -> list[RecordedSamples]:
+        """The recordings that have any."""
+        return [each for each in self.sources.recordings if each.has_new(self.states.before)]
+
+    @property
+    def has_news(self) -> bool:
+        """Whether there is anything to do."""
+        return self.asks or bool(self.new_samples)
+
+    @property
+    def answered_at(self) -> dt.datetime | None:
+        """When files or brokers last answered who holds what; null if nobody does."""
+        time: dt.datetime | None = self.states.all.get(CURRENT_FINDINGS, {}).get("latest")
+        return time
+
+    def read(self) -> Sequence[ReadCounts]:
+        """What was read, for the summary."""
+        found = []
+        if logs := self.sources.logs:
+            found.append(
+                ReadCounts(
+                    what=logs.what,
+                    listed=logs.listed,
+                    new=sum(not log.endswith(IDS) for log in self.plans),
+                    bytes_listed=logs.bytes_listed,
+                    bytes_read=sum(row["bytes_read"] or 0 for row in self.states.new.values()),
+                )
+            )
+        for each in self.sources.recordings:
+            new = each.count_new(self.states.before) if each.has_new(self.states.before) else 0
+            found.append(ReadCounts(what="samples", listed=each.listed, new=new))
+        return found
+
+    def jobs(self, *, with_batches: bool) -> dict[str, Job]:
+        """What is to be done: nothing but counting where there is no news."""
+        jobs: dict[str, Job] = {}
+        logs = self.sources.logs
+        if logs is not None and self.asks:
+            jobs[CURRENT_FINDINGS] = Job(partial(self._ask, logs))
+        if logs is not None and self.plans:
+            jobs["logs"] = Job(partial(self._read_logs, logs))
+            for table in (LOG_TRANSACTIONS, LSO_TIMELINE):
+                jobs[table.name] = Job(partial(self._add_staged, table), after=["logs"])
+            jobs["transaction_history"] = Job(self._add_transaction_history, after=["logs"])
+            if with_batches:
+                jobs["batches"] = Job(partial(self._add_batches, logs))
+        if new := self.new_samples:
+            states, run_id = self.states.before, self.states.run_id
+            for name in RECORDED:
+                jobs[RECORDED_AS[name]] = Job(partial(store_samples, self.store, name, new, states, run_id=run_id))
+        jobs["counts"] = Job(partial(count_rows, self.store, run_id=self.states.run_id), after=list(jobs))
+        if self.has_news:
+            needed = {CURRENT_FINDINGS, "logs", "transaction_history", *(KEPT if self._has_samples else ())}
+            jobs["findings"] = Job(self._make_findings, after=needed.intersection(jobs) - {"findings"})
+            jobs["state"] = Job(self._save, after=list(jobs))
+        return jobs
+
+    def _signature(self, logs: PipelineSource) -> str:
+        return f"{logs.signature} {self.min_held_ms}"
+
+    # Logs.
+
+    def _ask(self, logs: PipelineSource) -> None:
+        """Ask who holds what now."""
+        rows = logs.current_findings()
+        latest = pc.min(rows["observed_at"]).as_py()
+        row = {"log": CURRENT_FINDINGS, "listing": self._signature(logs), "latest": latest, "remembered": to_ipc(rows)}
+        self.states.put(row)
+
+    def _read_logs(self, logs: PipelineSource) -> None:
+        """Read new sections of logs, and fold them."""
+        self.staged = staged = self._stage(logs)
+        self.states.add(staged, self.listings)
+
+    def _stage(self, logs: PipelineSource) -> DataFrame | pa.Table:
+        """Rows of all tables: by this process where there is little to read, else by Spark, written down once."""
+        plans, states = self.plans, self.states
+        of_logs = [log for log, plan in plans.items() if plan.remembered and not log.endswith(IDS)]
+        of_ids = [log for log, plan in plans.items() if plan.remembered not in (None, TRUNCATED) and log.endswith(IDS)]
+        remember = partial(remembered_pieces, plans={log: plans[log] for log in of_logs})
+        tables = logs.tables(plans)
+        if tables is not None:
+            pieces, events = tables
+            pieces = pa.concat_tables([pieces, remember(states.remembered_table(of_logs))])
+            records = remembered_records(states.remembered_table(of_ids))
+            folded = fold_table(pieces, min_held_ms=self.min_held_ms), fold_history_table(events, records)
+            return pa.concat_tables(folded)
+        frames = []
+        if (read := logs.pieces(plans)) is not None:
+            remembered = mapped(states.remembered(of_logs), remember, PIECES)
+            frames.append(fold(read.unionByName(remembered), min_held_ms=self.min_held_ms))
+        if (records := logs.events(plans)) is not None:
+            remembered = mapped(states.remembered(of_ids), remembered_records, RECORDS)
+            frames.append(fold_transaction_history(records, remembered))
+        return self.store.replace_plain(STAGE_NAME, reduce(DataFrame.unionByName, frames))
+
+    def _staged_rows(self, name: str) -> DataFrame:
+        """The rows of a table that this run has made."""
+        if isinstance(self.staged, DataFrame):
+            return rows_of(self.staged, name)
+        return self.store.spark.createDataFrame(staged_rows(self.staged, name))
+
+    def _add_staged(self, table: Table) -> None:
+        self._add(table.name, table, self._staged_rows(table.name), changed=self.plans)
+
+    def _add_transaction_history(self) -> None:
+        """Rows that stay, and the last one of each id, which depends on the newest time of all."""
+        states = {log: row for log, row in self.states.all.items() if log.endswith(IDS)}
+        latest = max((row["latest"] for row in states.values() if row["latest"] is not None), default=None)
+        make = partial(current_transaction_history, latest=latest)
+        if isinstance(self.staged, DataFrame):
+            current = mapped(self.states.remembered(states), make, CURRENT)
+        else:
+            current = self.store.spark.createDataFrame(make(self.states.remembered_table(states)), CURRENT)
+        self._add(
+            "transaction_history", TRANSACTION_HISTORY, self._staged_rows("transaction_history").unionByName(current)
+        )
+
+    def _add_batches(self, logs: PipelineSource) -> None:
+        rows = logs.batches(self.plans)
+        if rows is not None:
+            is_final = ~sf.coalesce(sf.col("error").startswith("TORN_TAIL"), sf.lit(False))
+            self._add("batches", BATCHES, rows.withColumn("is_final", is_final), changed=self.plans)
+
+    def _add(self, name: str, table: Table, rows: DataFrame, *, changed: Collection[str] | None = None) -> None:
+        obsolete = self._obsolete(name)
+        self.store.write(name, table, rows, run_id=self.states.run_id, changed=changed, obsolete=obsolete)
+
+    def _obsolete(self, name: str) -> list[str]:
+        """Conditions on stored rows of logs that are others now, from some offset on."""
+        found = []
+        for log, plan in self.plans.items():
+            if plan.remembered == TRUNCATED and log.endswith(IDS) is (name == "transaction_history"):
+                found.append(f"{_is_of(log)} AND {BEHIND[name].format(offset=plan.offset)}")
+        if name == "transaction_history":
+            found += [_is_of(log) for log in self.states.gone]
+        return found
+
+    # Findings.
+
+    def _make_findings(self) -> list[Row]:
+        """Make the findings anew, of all that is kept."""
+        found = self._all_findings()
+        rows = self.store.spark.createDataFrame(spark_table(FINDINGS.arrow(found)))
+        self.store.replace("findings", FINDINGS, rows, run_id=self.states.run_id)
+        return found
+
+    def _all_findings(self) -> list[Row]:
+        """What logs tell, what recordings tell, and where both do one row: `ended` where either shows it."""
+        found: list[Row] = []
+        states = self.states.all
+        has_logs = CURRENT_FINDINGS in states
+        if has_logs:
+            current_findings = [
+                row
+                for state in self.states.remembered_table([CURRENT_FINDINGS]).to_pylist()
+                for row in from_ipc(state["remembered"]).to_pylist()
+            ]
+            logs = self.states.remembered_table(best_logs(states.values())).to_pylist()
+            holds = self._to_judge(holds_of(logs, min_held_ms=self.min_held_ms), current_findings)
+            transaction_history = near_transaction_history(holds, self._stored("transaction_history"))
+            found = findings(
+                holds,
+                transaction_history=transaction_history,
+                current_findings=current_findings,
+                min_held_ms=self.min_held_ms,
+            )
+        if self._has_samples:
+            over = findings_over_time(self._stored(RECORDED_AS["findings"]), self._stored(RECORDED_AS["samples"]))
+            ended: list[Row] = over.toArrow().to_pylist()
+            found = (
+                merge_findings(found, close_by_log(ended, markers(ended, self._stored("log_transactions"))))
+                if has_logs
+                else ended
+            )
+        return without_short(found, min_held_ms=self.min_held_ms)
+
+    @property
+    def _has_samples(self) -> bool:
+        return bool(self.sources.recordings) or any(log.startswith("recording:") for log in self.states.before)
+
+    def _to_judge(self, holds: Iterable[Row], current_findings: Iterable[Row]) -> list[Row]:
+        """What has ended; and of what is open by the log, what there was an answer to be had for.
+
+        A partition may be gone, or not have been asked about now. And while a broker runs, what it did not tell of has
+        ended since its log was read.
+        """
+        logs = self.sources.logs
+        if logs is not None and logs.is_consistent:
+            names: tuple[str, ...] = ("topic", "partition")
+            keys = {tuple(row[name] for name in names) for row in self.listings.values()}
+        else:
+            names = ("topic", "partition", "producer_id", "first_offset")
+            keys = {
+                (row["topic"], row["partition"], row["producer_id"], row["start_offset"]) for row in current_findings
+            }
+        return [row for row in holds if row["marker_offset"] is not None or tuple(row[name] for name in names) in keys]
+
+    def _stored(self, name: str) -> DataFrame:
+        return self.store.load(name, KEPT[name]).select(*KEPT[name].names)
+
+    # The end.
+
+    def _save(self) -> None:
+        """Write down what is remembered: from here on this run counts."""
+        for each in self.new_samples:
+            self.states.put({"log": each.log, "latest": each.newest})
+        self.states.save()
+
+
+BEHIND = {
+    "log_transactions": "coalesce(greatest(marker_offset, first_offset) >= {offset}, true)",
+    "lso_timeline": "offset > {offset}",
+    "transaction_history": "last_offset >= {offset}",
+    "batches": "coalesce(base_offset >= {offset}, true)",
+}
+"""Which rows lie at an offset or behind it."""
+
+
+def _replaced(plans: Iterable[str], listings: Mapping[str, Row], before: Mapping[str, Row]) -> list[str]:
+    """Replicas of ``__transaction_state`` that another one is read in the place of."""
+    read = {listings[log]["partition"]: log for log in plans if log.endswith(IDS)}
+    return [log for log, state in before.items() if log.endswith(IDS) and read.get(state["partition"], log) != log]
+
+
+def _is_of(log: str) -> str:
+    return "{} = '{}'".format(LOG, log.replace("\\", "\\\\").replace("'", "\\'"))

@@ -1,0 +1,176 @@
+"""What a run of the pipeline read, made and found."""
+
+from __future__ import annotations
+
+import datetime as dt
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+
+from toolkit.schema import FINDINGS, Row
+from toolkit.spark.pipeline.kept_tables import KEPT, RECORDED_AS
+from toolkit.spark.pipeline.table_store import RUN_ID, TableStore
+
+__all__ = ["ReadCounts", "RunSummary", "TableCounts", "count_rows", "summarised"]
+
+ENDED = "ended"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableCounts:
+    """Rows of a table.
+
+    Parameters
+    ----------
+    rows, errors
+        All that are kept, and those of them with error.
+    new
+        Those that this run wrote.
+    """
+
+    rows: int = 0
+    errors: int = 0
+    new: int = 0
+
+    @staticmethod
+    def of(rows: Sequence[Row], *, is_new: bool) -> TableCounts:
+        """Those of a table that is written as a whole."""
+        errors = sum(row["error"] is not None for row in rows)
+        return TableCounts(rows=len(rows), errors=errors, new=len(rows) if is_new else 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadCounts:
+    """What there was to be read of one kind, and what of it was.
+
+    Parameters
+    ----------
+    what
+        Name of what is counted: ``logs`` in files, ``partitions`` of a cluster, ``samples`` of a recording.
+    listed, new
+        How many there are, and how many of them are new or have changed.
+    bytes_listed
+        How large all of them are, where that is known.
+    bytes_read
+        How large the batches are that were read.
+    """
+
+    what: str
+    listed: int
+    new: int
+    bytes_listed: int | None = None
+    bytes_read: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSummary:
+    """What a run did.
+
+    Parameters
+    ----------
+    target, format
+        Where the tables are, and how they are kept.
+    read
+        What was read.
+    tables
+        Rows of each table that has any.
+    findings
+        Those that are about now, in the order of ``schema.FINDINGS``.
+    verdicts
+        How many findings there are by verdict; all that are over are ``ended``.
+    seconds
+        How long it took.
+    """
+
+    target: str
+    format: str
+    read: Sequence[ReadCounts]
+    tables: Mapping[str, TableCounts]
+    findings: Sequence[Row]
+    verdicts: Mapping[str, int]
+    seconds: float
+
+    @property
+    def errors(self) -> int:
+        """Transactions of which something could not be read, and what else could not be read of the logs."""
+        return self.tables["log_transactions"].errors if "log_transactions" in self.tables else 0
+
+
+def count_rows(store: TableStore, *, run_id: int) -> dict[str, TableCounts]:
+    """How many rows the tables have that may be large; in one stage, for each more costs a quarter of a second."""
+    names = [name for name in KEPT if name != "findings" and not name.startswith("recorded_")]
+    if store.find(RECORDED_AS["samples"]) is not None:
+        names += RECORDED_AS.values()
+    found = [_marked(frame, name, run_id) for name in names if (frame := store.find(name)) is not None]
+    if not found:
+        return {}
+    sums = (
+        reduce(DataFrame.unionByName, found)
+        .groupBy("name")
+        .agg(
+            sf.count(sf.lit(1)).alias("rows"),
+            sf.count_if("is_error").alias("errors"),
+            sf.count_if("is_new").alias("new"),
+        )
+    )
+    return {name: TableCounts(rows=rows, errors=errors, new=new) for name, rows, errors, new in sums.collect()}
+
+
+def summarised(
+    store: TableStore,
+    read: Sequence[ReadCounts],
+    counts: Mapping[str, TableCounts],
+    *,
+    findings: Sequence[Row],
+    answered_at: dt.datetime | None,
+    started: float,
+) -> RunSummary:
+    """What a run did, by what is kept now.
+
+    Parameters
+    ----------
+    counts
+        Rows of each table that has any.
+    findings
+        Rows of ``schema.FINDINGS``.
+    answered_at
+        When files or brokers last answered who holds what; null if nobody does.
+    started
+        When it began, by `time.monotonic`.
+    """
+    now = _now(findings, answered_at, store.find(RECORDED_AS["samples"]) if RECORDED_AS["samples"] in counts else None)
+    verdicts = Counter(row["verdict"] for row in now)
+    over = len(findings) - len(now)
+    return RunSummary(
+        target=store.target,
+        format=store.format,
+        read=read,
+        tables={name: counts[name] for name in KEPT if name in counts},
+        findings=now,
+        verdicts={**({ENDED: over} if over else {}), **dict(sorted(verdicts.items()))},
+        seconds=time.monotonic() - started,
+    )
+
+
+def _marked(rows: DataFrame, name: str, run_id: int) -> DataFrame:
+    failed = sf.col("error").isNotNull() if "error" in rows.columns else sf.lit(False)
+    is_new = (sf.col(RUN_ID) == run_id).alias("is_new")
+    return rows.select(sf.lit(name).alias("name"), failed.alias("is_error"), is_new)
+
+
+def _now(findings: Iterable[Row], answered_at: dt.datetime | None, samples: DataFrame | None) -> list[Row]:
+    """The findings that are not over, as of the newest answers or of the newest sample."""
+    times = [answered_at]
+    if samples is not None:
+        (newest,) = samples.where("error is null").agg(sf.max("sampled_at").alias("sampled_at")).toArrow().to_pylist()
+        times.append(newest["sampled_at"])
+    since = max((time for time in times if time is not None), default=None)
+    still_open = [row for row in findings if row["held_to"] is None and row["verdict"] != ENDED]
+    rows = FINDINGS.arrow([row for row in still_open if since is None or row["observed_at"] >= since])
+    found: list[Row] = rows.sort_by([(name, "ascending") for name in FINDINGS.sort]).to_pylist()
+    return found

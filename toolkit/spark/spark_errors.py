@@ -1,0 +1,82 @@
+"""Our errors through Spark: without a traceback on the way in, as themselves on the way out."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import ParamSpec, TypeVar
+
+from pyspark.errors import PySparkException
+
+from toolkit import errors
+from toolkit.errors import SetupError, ToolkitError
+
+__all__ = ["each_without_traceback", "translate_errors", "translate_spark_errors", "without_traceback"]
+
+RAISED = re.compile(r"^toolkit\.errors\.(\w+): (.+)$", re.MULTILINE)
+PLAIN = ("UsageError", "NotFound", "ConnectionFailed", "AuthenticationFailed", "SetupError")
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+
+def without_traceback(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """Wrap a method of a data source: Spark prints the traceback of an error before its text."""
+
+    @functools.wraps(function)
+    def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        try:
+            return function(*args, **kwargs)
+        except ToolkitError as error:
+            raise error.with_traceback(None) from None
+
+    return call
+
+
+def each_without_traceback(function: Callable[Arguments, Iterator[Result]]) -> Callable[Arguments, Iterator[Result]]:
+    """`without_traceback` for a generator."""
+
+    @functools.wraps(function)
+    def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Iterator[Result]:
+        try:
+            yield from function(*args, **kwargs)
+        except ToolkitError as error:
+            raise error.with_traceback(None) from None
+
+    return call
+
+
+@contextmanager
+def translate_errors() -> Iterator[None]:
+    """Raise our error in place of the Spark error that carries it; other errors pass."""
+    try:
+        yield
+    except PySparkException as error:
+        found = RAISED.search(str(error))
+        if found is None:
+            raise
+        kind: type[ToolkitError] = getattr(errors, found[1]) if found[1] in PLAIN else ToolkitError
+        raise kind(found[2]) from error
+
+
+@contextmanager
+def translate_spark_errors() -> Iterator[None]:
+    """Raise any error of Spark as one sentence, for a command.
+
+    Raises
+    ------
+    SetupError
+        With the first line of Spark's error.
+    """
+    from py4j.protocol import Py4JError
+
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        raise SetupError(
+            f"Spark failed: {first.strip()}",
+            means="Stored tables are as they were before this run.",
+            do="Run it again; if it ran out of memory, with more: --conf spark.driver.memory=4g.",
+        ) from error

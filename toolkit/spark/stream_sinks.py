@@ -1,0 +1,111 @@
+"""What becomes of the stream of the flight recorder: its tables one by one, or a recording."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import os
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING
+
+from toolkit.errors import UsageError
+from toolkit.schema import RECORDED
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    from toolkit.sources.recording.sample import Sample
+
+__all__ = ["recorded", "write_recording"]
+
+
+def recorded(everything: DataFrame, table: str) -> DataFrame:
+    """The rows of one table, flat, out of all that ``kafka_txn_samples`` gives.
+
+    Parameters
+    ----------
+    everything
+        With the columns of the table ``everything``; a stream, a micro-batch of it, or what was kept of one.
+    table
+        Its name in ``schema.RECORDED``.
+
+    Raises
+    ------
+    UsageError
+        If there is no such table.
+    """
+    if table not in RECORDED:
+        raise UsageError(f"{table!r} is not recorded.", do=f"Say one of {', '.join(RECORDED)}.")
+    from pyspark.sql import functions as sf
+
+    return everything.where(sf.col("table") == table).select(f"{table}.*")
+
+
+def write_recording(
+    everything: DataFrame, directory: str | os.PathLike[str], *, retention: dt.timedelta | None = None
+) -> DataStreamWriter:
+    """Write the samples of a stream into a recording, each once, however often Spark repeats a micro-batch.
+
+    Parameters
+    ----------
+    everything
+        A stream of ``kafka_txn_samples`` with the table ``everything``.
+    directory
+        Where the recording is, or shall be: on Spark's driver, under Connect on the server. Nobody else writes to it.
+    retention
+        How long samples are kept; for ever if null.
+
+    Returns
+    -------
+    DataStreamWriter
+        To be given a checkpoint and a trigger, and started.
+
+    Raises
+    ------
+    UsageError
+        If it has other columns.
+
+    Examples
+    --------
+    >>> everything = spark.readStream.format("kafka_txn_samples").options(**options).load()  # doctest: +SKIP
+    >>> writer = write_recording(everything, "recording")  # doctest: +SKIP
+    >>> query = writer.option("checkpointLocation", "checkpoint").start()  # doctest: +SKIP
+    """
+    from toolkit.spark.datasources.recorded_schema import EVERYTHING, recorded_schema
+    from toolkit.spark.packaging import self_contained_function, sent
+
+    if everything.columns != recorded_schema(EVERYTHING).names:
+        raise UsageError("This is not everything that kafka_txn_samples gives.", do="Load it without the option table.")
+    append = partial(_append, directory=os.fspath(directory), retention=retention)
+    package = sent(everything.sparkSession)
+    return everything.writeStream.foreachBatch(append if package is None else self_contained_function(append, package))
+
+
+def _append(batch: DataFrame, batch_id: int, *, directory: str, retention: dt.timedelta | None) -> None:
+    from toolkit.sources.recording.sample_writer import SampleWriter
+
+    samples = list(_samples(batch.toArrow()))
+    if not samples:
+        return
+    with SampleWriter(directory) as writer:
+        for sample in samples:
+            writer.write(sample)
+        with contextlib.suppress(OSError):  # the files stay as they are, and the next sample tries again
+            if retention is not None:
+                writer.retire(before=samples[-1].due - retention)
+            writer.merge(now=samples[-1].due)
+
+
+def _samples(found: pa.Table) -> Iterator[Sample]:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from toolkit.sources.recording.sample import Sample
+
+    for due in sorted(found["sampled_at"].unique().to_pylist()):
+        of_it = found.filter(pc.equal(found["sampled_at"], pa.scalar(due, found["sampled_at"].type)))
+        tables = {name: of_it.filter(pc.equal(of_it["table"], name))[name].to_pylist() for name in RECORDED}
+        yield Sample(due=due, tables=tables)

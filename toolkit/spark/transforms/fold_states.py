@@ -1,0 +1,121 @@
+"""What runs of the pipeline remember of each log: what is open, who held its LSO, and how far it was read."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import reduce
+
+import pyarrow as pa
+from pyspark.sql import functions as sf
+from pyspark.sql.dataframe import DataFrame
+
+from toolkit.schema import Row
+from toolkit.spark.datasources.arrow_types import spark_table, struct_type
+from toolkit.spark.pipeline.staging_table import STATE, rows_of, staged_rows
+from toolkit.spark.pipeline.table_store import RUN_ID, TableStore
+from toolkit.spark.transforms.partial_transactions import REMEMBERED_COLUMNS
+
+__all__ = ["FoldStates"]
+
+SMALL = [name for name in STATE.names if name != "remembered"]
+
+
+@dataclass(slots=True, kw_only=True)
+class FoldStates:
+    """Rows of `toolkit.spark.pipeline.staging_table.STATE` by log.
+
+    Parameters
+    ----------
+    store
+        Where they are kept.
+    run_id
+        Number of this run.
+    before
+        Those of earlier runs, without ``remembered``, which may be large.
+    new
+        Those of this run, with ``remembered`` where this process has it.
+    gone
+        Logs that are not there any more, or not read any more.
+    staged
+        Rows of `staging_table.STAGE` that have ``remembered`` of `new`, where Spark's tasks have made them.
+    """
+
+    store: TableStore
+    run_id: int
+    before: Mapping[str, Row]
+    new: dict[str, Row] = field(default_factory=dict)
+    gone: Collection[str] = ()
+    staged: DataFrame | None = None
+
+    @staticmethod
+    def load(store: TableStore) -> FoldStates:
+        """What earlier runs remember."""
+        rows = store.rows(STATE.name, STATE, *SMALL, RUN_ID)
+        run_id = max((row[RUN_ID] for row in rows), default=0) + 1
+        return FoldStates(store=store, run_id=run_id, before={row["log"]: row for row in rows})
+
+    @property
+    def all(self) -> dict[str, Row]:
+        """The newest of each log, without those that are gone."""
+        return {**{log: row for log, row in self.before.items() if log not in self.gone}, **self.new}
+
+    def add(self, staged: DataFrame | pa.Table, listed: Mapping[str, Row]) -> None:
+        """Take what a run has read.
+
+        Parameters
+        ----------
+        staged
+            Rows of `toolkit.spark.pipeline.staging_table.STAGE`.
+        listed
+            What was listed of each log: ``listing`` and ``topic_id``.
+        """
+        if isinstance(staged, DataFrame):
+            self.staged = staged
+            rows = rows_of(staged, STATE.name).drop("remembered").toArrow()
+        else:
+            rows = staged_rows(staged, STATE.name)
+        for row in rows.to_pylist():
+            listing = listed[row["log"]]
+            self.put(row, listing=listing["listing"], topic_id=listing["topic_id"])
+
+    def put(self, row: Row, **columns: object) -> None:
+        """Take a row; columns that it does not have are null."""
+        self.new[row["log"]] = {**dict.fromkeys(SMALL), **row, **columns}
+
+    def remembered(self, logs: Collection[str]) -> DataFrame:
+        """`REMEMBERED_COLUMNS` of the newest state of each of some logs."""
+        spark = self.store.spark
+        new = [log for log in logs if log in self.new]
+        old = [log for log in logs if log in self.before and log not in self.new]
+        frames = [_of(self.store.load(STATE.name, STATE), old)] if old else []
+        if new and self.staged is not None:
+            frames.append(_of(rows_of(self.staged, STATE.name), new))
+        if not frames:
+            return spark.createDataFrame([], struct_type(STATE)).select(*REMEMBERED_COLUMNS)
+        return reduce(DataFrame.unionByName, [frame.select(*REMEMBERED_COLUMNS) for frame in frames])
+
+    def remembered_table(self, logs: Collection[str]) -> pa.Table:
+        """The same in this process."""
+        remembered = [log for log in logs if "remembered" in self.new.get(log, ())]
+        schema = pa.schema([STATE.arrow_schema.field(name) for name in REMEMBERED_COLUMNS])
+        rows = pa.Table.from_pylist([self.new[log] for log in remembered], schema=schema)
+        others = set(logs).difference(remembered)
+        return pa.concat_tables([rows, self.remembered(others).toArrow().cast(schema)]) if others else rows
+
+    def save(self) -> None:
+        """Write them: from here on this run counts."""
+        rows = self.store.spark.createDataFrame(spark_table(STATE.arrow(self.new.values())))
+        if self.staged is not None:
+            of_tasks = rows_of(self.staged, STATE.name).select("log", sf.col("remembered").alias("of_tasks"))
+            of_both = rows.join(of_tasks, "log", "left")
+            rows = of_both.withColumn("remembered", sf.coalesce("remembered", "of_tasks")).select(*STATE.names)
+        if self.before:
+            before = self.store.load(STATE.name, STATE).select(*STATE.names)
+            rows = rows.unionByName(_of(before, [*self.new, *self.gone], how="left_anti"))
+        self.store.replace(STATE.name, STATE, rows, run_id=self.run_id)
+
+
+def _of(states: DataFrame, logs: Iterable[str], *, how: str = "left_semi") -> DataFrame:
+    names = states.sparkSession.createDataFrame([(log,) for log in logs], "log string")
+    return states.join(sf.broadcast(names), "log", how)

@@ -1,0 +1,254 @@
+"""The history of transactional ids: new records of ``__transaction_state`` after the state kept of each id.
+
+The records of an id come in order to one task, behind what the run before remembered of it. What its last records mean
+depends on what comes next, and on the newest time of all: every run computes those rows again
+(`current_transaction_history`).
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql import functions as sf
+from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
+
+from toolkit.analysis.coordinator.transaction_history import HistoryState, advance, current
+from toolkit.formats.columns import from_ipc, to_ipc
+from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
+from toolkit.formats.log.headers import DamagedRange
+from toolkit.schema import TRANSACTION_HISTORY, TRANSACTION_LOG, Row
+from toolkit.spark.datasources.arrow_types import spark_schema, spark_table, struct_type
+from toolkit.spark.pipeline.staging_table import IS_FINAL, LOG, STAGE, STAGE_SCHEMA, STATE, stage_rows
+from toolkit.spark.transforms.packing import whole_runs
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = [
+    "CURRENT",
+    "RECORDS",
+    "current_transaction_history",
+    "fold_history_table",
+    "fold_transaction_history",
+    "remembered_records",
+]
+
+NEW, BEFORE, LAST, UNREAD, NEWEST = "new", "before", "last", "unread", "newest"
+"""What a record is: one to read, or of what is remembered: the one before the last of its id, those, what could not be
+read, or the newest time of all."""
+
+RECORDS = StructType(
+    [
+        *(StructField(field.name, field.dataType) for field in struct_type(TRANSACTION_LOG)),
+        StructField("role", StringType()),
+        StructField("known_producer_id", LongType()),
+        StructField("is_version_2", BooleanType()),
+        StructField(LOG, StringType()),
+    ]
+)
+"""Spark's schema of records, with what is remembered around them."""
+
+RECORDS_SCHEMA = pa.schema(
+    [
+        *(field.with_nullable(True) for field in spark_schema(TRANSACTION_LOG.arrow_schema)),
+        ("role", pa.string()),
+        ("known_producer_id", pa.int64()),
+        ("is_version_2", pa.bool_()),
+        (LOG, pa.string()),
+    ]
+)
+PARTITION = "txn_state_partition"
+PLACE = (("file", str), ("position", int), ("offset", int))
+CURRENT = StructType(
+    [*struct_type(TRANSACTION_HISTORY), StructField(LOG, StringType()), StructField(IS_FINAL, BooleanType())]
+)
+NOTHING = {"known_producer_id": None, "is_version_2": None}
+
+
+def fold_transaction_history(events: DataFrame, remembered: DataFrame) -> DataFrame:
+    """What became of each transactional id, as far as no later record changes it.
+
+    Parameters
+    ----------
+    events
+        Rows of ``schema.TRANSACTION_LOG``, of one replica of each partition, with `LOG`.
+    remembered
+        From `remembered_records`.
+
+    Returns
+    -------
+    DataFrame
+        Rows of `toolkit.spark.pipeline.staging_table.STAGE`: ``transaction_history``, and one of ``state`` per
+        partition.
+    """
+    types = {field.name: field.dataType for field in RECORDS}
+    new = events.withColumns(
+        {"role": sf.lit(NEW), **{name: sf.lit(None).cast(types[name]) for name in NOTHING}}
+    ).select(*RECORDS.names)
+    together = new.unionByName(remembered).repartition(PARTITION).sortWithinPartitions(PARTITION)
+    return together.mapInArrow(_folded, STAGE)
+
+
+def fold_history_table(events: pa.Table, remembered: pa.Table) -> pa.Table:
+    """The same in this process."""
+    new = events.append_column("role", pa.repeat(NEW, len(events)))
+    together = pa.concat_tables([new, remembered], promote_options="default").select(RECORDS_SCHEMA.names)
+    in_order = together.cast(RECORDS_SCHEMA).sort_by(PARTITION)
+    return pa.Table.from_batches(_folded(in_order.to_batches()), STAGE_SCHEMA)
+
+
+def remembered_records(states: pa.Table) -> pa.Table:
+    """What is remembered of ids, as records: from rows of `toolkit.spark.pipeline.staging_table.STATE`."""
+    return pa.concat_tables([RECORDS_SCHEMA.empty_table(), *map(from_ipc, states["remembered"].to_pylist())])
+
+
+def current_transaction_history(states: pa.Table, *, latest: dt.datetime | None) -> pa.Table:
+    """The last row of each id's history, with `LOG` and `IS_FINAL`, in Arrow's types of `CURRENT`.
+
+    Parameters
+    ----------
+    states
+        Rows of `toolkit.spark.pipeline.staging_table.STATE` of partitions of ``__transaction_state``.
+    latest
+        The newest time in all of them.
+    """
+    others = [pa.field(LOG, pa.string()), pa.field(IS_FINAL, pa.bool_())]
+    none = pa.schema([*spark_schema(TRANSACTION_HISTORY.arrow_schema), *others]).empty_table()
+    return pa.concat_tables([none, *(_current(row, latest) for row in states.to_pylist())])
+
+
+def _current(state: Row, latest: dt.datetime | None) -> pa.Table:
+    records = from_ipc(state["remembered"]).to_pylist()
+    unread = [each for each in records if each["role"] == UNREAD]
+    found: list[Row] = []
+    for transactional_id, group in groupby(records, key=lambda each: each["transactional_id"]):
+        if transactional_id is not None:
+            of_id = _state_of(list(group))
+            found += current(of_id, latest=latest, unread=_unread_after(of_id, unread))
+    table = spark_table(TRANSACTION_HISTORY.arrow(found))
+    for name, value in ((LOG, state["log"]), (IS_FINAL, False)):
+        table = table.append_column(name, pa.repeat(value, len(found)))
+    return table
+
+
+def _folded(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for rows in whole_runs(batches, (PARTITION,)):
+        yield from _of_partition(rows)
+
+
+def _of_partition(rows: pa.Table) -> Iterator[pa.RecordBatch]:
+    """One partition of ``__transaction_state``: an id at a time."""
+    records = sorted(_once(rows.to_pylist()), key=_order)
+    log = records[0][LOG]
+    rows_kept: list[Row] = []
+    found: list[Row] = []
+    latest: dt.datetime | None = None
+    for transactional_id, group in groupby(records, key=lambda row: row["transactional_id"]):
+        records_of_id = list(group)
+        times = [row["timestamp"] for row in records_of_id if row["timestamp"] is not None]
+        latest = max([*times, *([] if latest is None else [latest])], default=None)
+        if transactional_id is None:
+            rows_kept += [
+                {**row, **NOTHING, "role": UNREAD}
+                for row in _last(row for row in records_of_id if _is_known_still(row))
+            ]
+            continue
+        final, state = advance(_state_of(records_of_id), [row for row in records_of_id if row["role"] == NEW])
+        found += final
+        rows_kept += _records_of(state, log)
+    if found:
+        yield stage_rows(TRANSACTION_HISTORY.name, TRANSACTION_HISTORY.arrow(found), log=log, is_final=True)
+    ends = [row["offset"] + 1 for row in rows_kept if row["offset"] is not None]
+    newest = {"role": NEWEST, "timestamp": latest, "txn_state_partition": records[0]["txn_state_partition"], LOG: log}
+    state_row = {
+        "log": log,
+        "topic": STATE_TOPIC,
+        "partition": records[0]["txn_state_partition"],
+        "broker_id": records[0]["broker_id"],
+        "log_end_offset": max(ends, default=None),
+        "leader_epoch": max((row["leader_epoch"] for row in rows_kept if row["leader_epoch"] is not None), default=-1),
+        "is_damaged": any(row["error"] is not None for row in rows_kept),
+        "is_unread": any(row["role"] == NEW and DamagedRange(0, 0, str(row["error"])).is_unreadable for row in records),
+        "latest": latest,
+        "remembered": to_ipc(pa.Table.from_pylist([newest, *rows_kept], schema=RECORDS_SCHEMA)),
+    }
+    yield stage_rows(STATE.name, STATE.arrow([state_row]), log=log, is_final=False)
+
+
+def _order(record: Row) -> tuple[Any, ...]:
+    """By id, those without any first; of an id what is remembered before what is new, and by file and offset."""
+    order = [(record[name] is None, record[name] or type_()) for name, type_ in PLACE]
+    transactional_id = record["transactional_id"]
+    return transactional_id is not None, transactional_id or "", record["role"] == NEW, *order
+
+
+def _once(records: list[Row]) -> list[Row]:
+    """Records that brokers sent, each once: a batch that a bound lies in comes whole."""
+    if any(row["file"] is not None for row in records):
+        return records
+    by_key: dict[tuple[Any, ...], Row] = {}
+    for row in records:
+        by_key.setdefault((row["transactional_id"], row["role"] == BEFORE, row["offset"], row["error"]), row)
+    return list(by_key.values())
+
+
+def _is_known_still(row: Row) -> bool:
+    """Whether it could not be read, as far as that need not be found out anew: what comes last is read again."""
+    return bool(row["role"] == NEW or (row["role"] == UNREAD and not _is_read_again(row)))
+
+
+def _is_read_again(unread: Row) -> bool:
+    """Whether the next run looks there again: a torn end, and what brokers did not send."""
+    nowhere = _position(unread) is None and unread["offset"] is None
+    return nowhere or DamagedRange(0, 0, unread["error"]).is_torn
+
+
+def _last(unread: Iterable[Row]) -> list[Row]:
+    """The last of them, and the last of those that the next run does not look at again."""
+    in_order = sorted(unread, key=lambda row: (_position(row) or (), row["offset"] is None, row["offset"] or 0))
+    again = [row for row in in_order if _is_read_again(row)]
+    others = [row for row in in_order if not _is_read_again(row)]
+    return again[-1:] + others[-1:]
+
+
+def _state_of(records: list[Row]) -> HistoryState:
+    last = [row for row in records if row["role"] == LAST]
+    if not last:
+        return HistoryState()
+    return HistoryState(
+        events=tuple(last),
+        before=next((row for row in records if row["role"] == BEFORE), None),
+        producer_id=last[0]["known_producer_id"],
+        is_version_2=last[0]["is_version_2"],
+    )
+
+
+def _records_of(state: HistoryState, log: str) -> Iterator[Row]:
+    if state.before is not None:
+        yield {**state.before, **NOTHING, "role": BEFORE, LOG: log}
+    known = {"known_producer_id": state.producer_id, "is_version_2": state.is_version_2}
+    for event in state.events:
+        yield {**event, **known, "role": LAST, LOG: log}
+
+
+def _unread_after(state: HistoryState, unread: Iterable[Row]) -> str | None:
+    """What could not be read behind the last record of an id."""
+    if not state.events:
+        return None
+    last = state.events[-1]
+    return next((str(row["error"]) for row in unread if _comes_after(row, last)), None)
+
+
+def _comes_after(unread: Row, record: Row) -> bool:
+    ours, theirs = (_position(row) or row["offset"] for row in (unread, record))
+    return type(ours) is not type(theirs) or ours is None or ours > theirs
+
+
+def _position(row: Row) -> tuple[str, int, int] | None:
+    if row["file"] is None or row["position"] is None:
+        return None
+    return row["file"], row["position"], row["offset"] or 0

@@ -1,0 +1,208 @@
+"""From sections of logs to their transactions, the steps and the holds of the LSO, and what is remembered of them.
+
+A log's sections come in order to one task; what is remembered of the log from the run before comes first. So rows that
+are of an ended past are given once, and those of what is still open every time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from toolkit.analysis.log.lso_timeline import lso_table
+from toolkit.analysis.log.resume_state import LogState
+from toolkit.formats.files.file_names import segment_base_offset
+from toolkit.formats.log.headers import DamagedRange
+from toolkit.schema import LOG_TRANSACTIONS, Row, utc
+from toolkit.spark.pipeline.staging_table import STAGE, STAGE_SCHEMA, STATE, stage_rows
+from toolkit.spark.transforms.packing import whole_runs
+from toolkit.spark.transforms.partial_transactions import (
+    DAMAGE,
+    LOST,
+    REACH,
+    REMEMBERED,
+    STOP,
+    TAIL,
+    TRUNCATED,
+    section_of,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["fold", "fold_table"]
+
+KEY = ("topic", "partition", "log")
+ORDER = (*KEY, "section")
+PLACE = ("topic", "partition", "broker_id")
+ENDED_UNREAD = "OFFSETS_LOST: Its end was deleted from the log before it was read."
+STATES = (REMEMBERED, LOST, TRUNCATED)
+OTHERS = (*STATES, DAMAGE, TAIL, REACH, STOP)  # all others are of a section
+
+
+def fold(pieces: DataFrame, *, min_held_ms: int) -> DataFrame:
+    """Sections of logs merged, each log by one task, in bounded memory.
+
+    Parameters
+    ----------
+    pieces
+        Rows of `partial_transactions.PIECES`, in any order, with what is remembered of their logs.
+    min_held_ms
+        Holds of the LSO that were shorter are forgotten when they end.
+
+    Returns
+    -------
+    DataFrame
+        Rows of `staging_table.STAGE`: ``log_transactions``, ``lso_timeline``, and one of ``state`` for each log.
+    """
+    together = pieces.repartition(*KEY).sortWithinPartitions(*ORDER)
+    return together.mapInArrow(partial(_folded, min_held_ms=min_held_ms), STAGE)
+
+
+def fold_table(pieces: pa.Table, *, min_held_ms: int) -> pa.Table:
+    """The same in this process."""
+    in_order = pieces.sort_by([(name, "ascending") for name in ORDER])
+    return pa.Table.from_batches(_folded(in_order.to_batches(), min_held_ms=min_held_ms), STAGE_SCHEMA)
+
+
+def _folded(batches: Iterable[pa.RecordBatch], *, min_held_ms: int) -> Iterator[pa.RecordBatch]:
+    log: _FoldedLog | None = None
+    for rows in whole_runs(batches, ORDER):
+        first = rows.slice(0, 1).to_pylist()[0]
+        if log is None or log.key != tuple(first[name] for name in KEY):
+            if log is not None:
+                yield from log.finish()
+            log = _FoldedLog.of(first, min_held_ms=min_held_ms)
+        yield from log.add(rows)
+    if log is not None:
+        yield from log.finish()
+
+
+@dataclass(slots=True, eq=False)
+class _FoldedLog:
+    """One log, its sections added in their order."""
+
+    name: str
+    state: LogState
+    tail: list[Row] = field(default_factory=list)  # could not be read, and no batch behind it was seen so far
+    is_damaged: bool = False
+    is_unread: bool = False
+    is_stopped: bool = False
+    bytes_read: int = 0
+
+    @staticmethod
+    def of(row: Row, *, min_held_ms: int) -> _FoldedLog:
+        log_columns = {name: row[name] for name in PLACE}
+        return _FoldedLog(row["log"], LogState(**log_columns, min_held_ms=min_held_ms))
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        return self.state.topic, self.state.partition, self.name
+
+    def add(self, rows: pa.Table) -> Iterator[pa.RecordBatch]:
+        others = rows.filter(pc.is_in(rows["kind"], pa.array(OTHERS))).to_pylist()
+        by_kind: dict[str, list[Row]] = {}
+        for row in others:
+            by_kind.setdefault(row["kind"], []).append(row)
+        for kind in STATES:
+            for row in by_kind.get(kind, ()):
+                yield from self._remember(row)
+        if STOP in by_kind:
+            self.tail += by_kind[STOP]
+            self.is_stopped = True
+        if self.is_stopped:
+            return
+        if len(others) < rows.num_rows:
+            yield from self._add_section(rows)
+        yield from self._damage(by_kind.get(DAMAGE, []), is_final=True)
+        self.tail += by_kind.get(TAIL, [])
+        for row in by_kind.get(REACH, ()):
+            yield from self._reach(row["log_end_offset"])
+
+    def finish(self) -> Iterator[pa.RecordBatch]:
+        """What is open, and what is remembered."""
+        yield from self._damage(self.tail, is_final=False)
+        log_transactions, steps = self.state.open_rows()
+        yield from self._log_transactions(log_transactions, is_final=False)
+        yield from self._steps(steps, is_final=False)
+        state = self.state
+        row = {
+            "log": self.name,
+            "topic": state.topic,
+            "partition": state.partition,
+            "broker_id": state.broker_id,
+            "log_end_offset": state.log_end_offset,
+            "leader_epoch": state.leader_epoch,
+            "is_damaged": self.is_damaged or state.is_damaged,
+            "is_unread": self.is_unread,
+            "bytes_read": self.bytes_read,
+            "is_held": state.is_held,
+            "latest": None if state.end_time < 0 else utc(state.end_time),
+            "remembered": state.to_bytes(),
+        }
+        yield stage_rows(STATE.name, STATE.arrow([row]), log=self.name, is_final=False)
+
+    def _remember(self, row: Row) -> Iterator[pa.RecordBatch]:
+        log_columns: Any = {name: row[name] for name in PLACE}
+        self.state = LogState.from_bytes(row["packed"], **log_columns, min_held_ms=self.state.min_held_ms)
+        if row["kind"] == TRUNCATED:
+            self.state.truncate(row["log_end_offset"])
+        elif row["kind"] == LOST:
+            log_transactions = self.state.lose()
+            error = pa.repeat(ENDED_UNREAD, log_transactions.num_rows)
+            for name, column in (("outcome", pa.nulls(log_transactions.num_rows, pa.string())), ("error", error)):
+                log_transactions = log_transactions.set_column(
+                    log_transactions.schema.get_field_index(name), log_transactions.schema.field(name), column
+                )
+            yield from self._log_transactions(log_transactions, is_final=True)
+            yield from self._damage([{"error": row["error"]}], is_final=True)
+
+    def _add_section(self, rows: pa.Table) -> Iterator[pa.RecordBatch]:
+        section = section_of(rows)
+        if section.log_end_offset is not None and self.tail:
+            tail, self.tail = self.tail, []
+            yield from self._damage(tail, is_final=True)
+        found = self.state.add(section)
+        self.bytes_read += section.bytes
+        yield from self._log_transactions(found.log_transactions, is_final=True)
+        yield from self._steps(found.steps, is_final=True)
+
+    def _reach(self, offset: int) -> Iterator[pa.RecordBatch]:
+        """The log ends there; where the newest segment begins there, the next run reads no earlier one again."""
+        if offset >= (self.state.log_end_offset or 0):
+            before = [row for row in self.tail if not _is_read_again(row["file"], offset)]
+            self.tail = [row for row in self.tail if _is_read_again(row["file"], offset)]
+            yield from self._damage(before, is_final=True)
+            self.state.log_end_offset = offset
+
+    def _damage(self, rows: list[Row], *, is_final: bool) -> Iterator[pa.RecordBatch]:
+        if not rows:
+            return
+        state = self.state
+        self.is_damaged |= any(not DamagedRange(0, 0, row["error"]).is_torn for row in rows)
+        state.is_damaged |= is_final and self.is_damaged
+        self.is_unread |= any(DamagedRange(0, 0, row["error"]).is_unreadable for row in rows)
+        log_columns = {"topic": state.topic, "partition": state.partition, "broker_id": state.broker_id}
+        errors = [{**log_columns, **{name: row.get(name) for name in ("file", "position", "error")}} for row in rows]
+        yield from self._log_transactions(LOG_TRANSACTIONS.arrow(errors), is_final=is_final)
+
+    def _log_transactions(self, log_transactions: pa.Table, *, is_final: bool) -> Iterator[pa.RecordBatch]:
+        if log_transactions.num_rows:
+            yield stage_rows(LOG_TRANSACTIONS.name, log_transactions, log=self.name, is_final=is_final)
+
+    def _steps(self, steps: Any, *, is_final: bool) -> Iterator[pa.RecordBatch]:
+        if len(steps):
+            state = self.state
+            table = lso_table(steps, topic=state.topic, partition=state.partition, broker_id=state.broker_id)
+            yield stage_rows("lso_timeline", table, log=self.name, is_final=is_final)
+
+
+def _is_read_again(file: str | None, offset: int) -> bool:
+    """Whether a run that goes on at an offset reads this file: a segment from there on, or no segment."""
+    base_offset = None if file is None else segment_base_offset(file.replace("\\", "/").rpartition("/")[2])
+    return base_offset is None or base_offset >= offset

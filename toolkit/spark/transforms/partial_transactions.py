@@ -1,0 +1,276 @@
+"""The table ``pieces``: sections of logs, folded by the tasks that read them, as rows for Spark.
+
+Whoever reads a log in parts, in any number of tasks, gives these rows; `log_fold.fold` merges them, with
+what is remembered of each log, in whatever order they come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
+
+from toolkit.analysis.log.log_transactions import (
+    EMPTY,
+    LOG_TRANSACTION,
+    LogTransactions,
+    PartialTransactions,
+    merge,
+    partial_transactions,
+)
+from toolkit.analysis.log.resume_state import COUNTED, LogSection
+from toolkit.analysis.log.stable_sort import run_starts, take_rows
+from toolkit.formats.columns import labels
+from toolkit.schema import Row
+from toolkit.sources.log_tables import LogId, ScanChunk
+from toolkit.sources.logdir.state.running_totals import RunningTotals
+from toolkit.spark.transforms.packing import pack, pack_starts, unpack
+
+if TYPE_CHECKING:
+    from toolkit.spark.pipeline.ingest_plan import LogPlan
+
+__all__ = [
+    "DAMAGE",
+    "LOST",
+    "PIECES",
+    "PIECES_SCHEMA",
+    "REACH",
+    "REMEMBERED",
+    "REMEMBERED_COLUMNS",
+    "STOP",
+    "TAIL",
+    "TRUNCATED",
+    "log_name",
+    "piece_batches",
+    "piece_rows",
+    "remembered_pieces",
+    "section_of",
+]
+
+PIECES = StructType(
+    [
+        StructField("topic", StringType()),
+        StructField("partition", IntegerType()),
+        StructField("log", StringType()),  # which log of the partition: `log_name`
+        StructField("broker_id", IntegerType()),
+        StructField("section", LongType()),  # sections of a log are merged in this order
+        StructField("kind", StringType()),  # one of those below
+        StructField("file", StringType()),  # that all in it was read from
+        StructField("packed", BinaryType()),  # rows of one kind of array, see `toolkit.spark.transforms.packing`
+        StructField("log_end_offset", LongType()),
+        StructField("end_time", LongType()),  # of the last batch, in ms
+        StructField("leader_epoch", IntegerType()),
+        StructField("records", LongType()),
+        StructField("bytes", LongType()),
+        StructField("position", LongType()),  # of damage in its file
+        StructField("error", StringType()),
+    ]
+)
+"""Spark's schema of the table."""
+
+PIECES_SCHEMA: pa.Schema = to_arrow_schema(PIECES)
+"""The same for Arrow."""
+
+BEGIN = "begin"  # what was open before the log is known, and among the edges
+CLOSED = "closed"  # transactions that begin and end in the section (`LOG_TRANSACTION`)
+COUNTS = "counts"  # records and bytes before batches (`COUNTED`)
+DAMAGE = "damage"  # what could not be read, and is followed by a batch: position, error
+EDGES = "edges"  # transactions that may continue on either side (`LOG_TRANSACTION`)
+END = "end"  # its last batch, and how much is in it
+TAIL = "tail"  # as damage, behind the section's last batch
+REACH = "reach"  # where the log ends, its newest segment being empty
+STOP = "stop"  # what comes after this section could not be read now
+REMEMBERED = "remembered"  # a log that goes on where it was read up to (`LogState`)
+LOST = "lost"  # one that goes on behind offsets that were deleted unread, as error says (`LogState`)
+TRUNCATED = "truncated"  # one that is read again, for it is another from log_end_offset on (`LogState`)
+
+REMEMBERED_COLUMNS = ("log", "topic", "partition", "broker_id", "remembered")
+LOG_TRANSACTIONS_AT_ONCE = 1 << 16
+
+
+def log_name(file: str | None, broker_id: int | None) -> str | None:
+    """Which log of a partition a file belongs to: its folder on its broker. Null for what a broker sent."""
+    if file is None:
+        return None
+    folder = file[: max(file.rfind("/"), file.rfind("\\")) + 1]
+    return f"{'' if broker_id is None else broker_id}:{folder}"
+
+
+def piece_batches(
+    parts: Iterable[ScanChunk],
+    where: LogId,
+    *,
+    log: str,
+    section: int = 0,
+    before: PartialTransactions = EMPTY,
+    log_end_offset: int | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """A section of one log as rows of the table, in bounded memory.
+
+    Parameters
+    ----------
+    parts
+        Consecutive parts of one log, in its order: all of it, or what one task reads of it. No batch may come twice.
+    where
+        Whose log it is.
+    log
+        A name that tells this log from all others, the same in every task.
+    section
+        Where it stands among the sections of the log.
+    before
+        For the section that begins the log: what is known of what was before it
+        (`toolkit.analysis.log.log_transactions.begin`, or `EMPTY` for nothing). `EMPTY` for every other one.
+    log_end_offset
+        Where the log ends, for one whose newest segment is empty.
+    """
+    reading = _PartialFold(now=before)
+    log_columns = {**where.columns, "log": log, "section": section}
+    for part in parts:
+        reading.add(part)
+        if reading.closed_rows >= LOG_TRANSACTIONS_AT_ONCE:
+            yield from reading.take_closed(log_columns)
+    yield from reading.take_closed(log_columns)
+    yield from reading.rest(log_columns, log_end_offset)
+
+
+@dataclass(slots=True)
+class _PartialFold:
+    """What one task has read of a section so far."""
+
+    now: PartialTransactions
+    end: dict[str, int] = field(default_factory=dict)
+    leader_epoch: int = -1
+    totals: RunningTotals = field(default_factory=RunningTotals)
+    files: dict[str | None, int] = field(default_factory=dict)
+    damage: list[dict[str, Any]] = field(default_factory=list)
+    tail: list[dict[str, Any]] = field(default_factory=list)
+
+    def add(self, part: ScanChunk) -> None:
+        headers, file = part.scanned.headers, part.file
+        found = partial_transactions(headers, file_id=self.files.setdefault(file, len(self.files)))
+        self.now = merge(self.now, found)
+        last = headers["position"][-1] if len(headers) else -1
+        if len(headers):
+            self.damage, self.tail = self.damage + self.tail, []
+        for each in part.scanned.damage:
+            found_in = self.damage if each.position < last else self.tail
+            found_in.append({"file": file, "position": each.position, "error": each.reason})
+        if len(headers):
+            log_transactions = (*found.closed, found.edges)
+            bounds = [each[name] for each in log_transactions for name in ("first_offset", "marker_offset")]
+            self.totals.add(headers, np.concatenate(bounds))
+            self.leader_epoch = max(self.leader_epoch, int(headers["leader_epoch"].max()))
+            self.end = {
+                "log_end_offset": int(headers["last_offset"][-1]) + 1,
+                "end_time": int(headers["max_timestamp"][-1]),
+            }
+
+    @property
+    def closed_rows(self) -> int:
+        return sum(map(len, self.now.closed))
+
+    def take_closed(self, log_columns: dict[str, Any]) -> Iterator[pa.RecordBatch]:
+        closed, self.now = self.now.take_closed()
+        if len(closed):
+            yield _log_transaction_rows(closed, {**log_columns, "kind": CLOSED}, files=list(self.files) or [None])
+
+    def rest(self, log_columns: dict[str, Any], log_end_offset: int | None) -> Iterator[pa.RecordBatch]:
+        files = list(self.files) or [None]
+        known = [log_columns | {"kind": BEGIN}] if self.now.settled else []
+        for kind, rows in ((DAMAGE, self.damage), (TAIL, self.tail)):
+            known += [log_columns | {"kind": kind} | each for each in rows]
+        if self.end:
+            records, size = self.totals.total
+            known.append(
+                log_columns
+                | self.end
+                | {"kind": END, "records": records, "bytes": size, "leader_epoch": self.leader_epoch}
+            )
+        if log_end_offset is not None:
+            known.append(log_columns | {"kind": REACH, "log_end_offset": log_end_offset})
+        if known:
+            yield pa.RecordBatch.from_pylist(known, schema=PIECES_SCHEMA)
+        if len(self.now.edges):
+            yield _log_transaction_rows(self.now.edges, log_columns | {"kind": EDGES}, files=files)
+        samples = self.totals.samples
+        if len(samples):
+            counts = np.ascontiguousarray(samples).view(COUNTED).reshape(-1)
+            packed = pack(counts, pack_starts(np.zeros(1, np.int64), len(counts)))
+            yield piece_rows({**log_columns, "kind": COUNTS, "packed": packed}, rows=len(packed))
+
+
+def section_of(rows: pa.Table) -> LogSection:
+    """The section that is in the rows of one, in any order."""
+    by_kind = {kind: rows.filter(pa.compute.equal(rows["kind"], kind)) for kind in (BEGIN, CLOSED, COUNTS, EDGES, END)}
+    files: dict[str | None, int] = {None: 0}
+    (closed, edges) = (_log_transactions_in(by_kind[kind], files) for kind in (CLOSED, EDGES))
+    counts = unpack(by_kind[COUNTS]["packed"].combine_chunks(), COUNTED)[0]
+    end: Row = next(iter(by_kind[END].to_pylist()), {})
+    return LogSection(
+        closed=closed,
+        edges=edges,
+        is_settled=by_kind[BEGIN].num_rows > 0,
+        files=tuple(files),
+        counts=np.sort(counts, order="offset"),
+        records=end.get("records", 0),
+        bytes=end.get("bytes", 0),
+        log_end_offset=end.get("log_end_offset"),
+        end_time=end.get("end_time"),
+        leader_epoch=end.get("leader_epoch"),
+    )
+
+
+def piece_rows(columns: Mapping[str, Any], *, rows: int) -> pa.RecordBatch:
+    """Rows of the table: of each column an Arrow array, or one value for every row; null where it is missing."""
+    arrays = []
+    for column in PIECES_SCHEMA:
+        values = columns.get(column.name)
+        if isinstance(values, pa.Array):
+            arrays.append(values.cast(column.type))
+        else:
+            arrays.append(pa.repeat(pa.scalar(values, column.type), rows))
+    return pa.RecordBatch.from_arrays(arrays, schema=PIECES_SCHEMA)
+
+
+def _log_transaction_rows(
+    log_transactions: LogTransactions, log_columns: Mapping[str, Any], *, files: Sequence[str | None]
+) -> pa.RecordBatch:
+    """LogTransactions packed into rows, those of one file together."""
+    log_transactions = take_rows(log_transactions, np.argsort(log_transactions["file"], kind="stable"))
+    starts = pack_starts(
+        run_starts(changes=log_transactions["file"][1:] != log_transactions["file"][:-1]), len(log_transactions)
+    )
+    columns = {"file": labels(log_transactions["file"][starts], files), "packed": pack(log_transactions, starts)}
+    return piece_rows({**log_columns, **columns}, rows=len(starts))
+
+
+def _log_transactions_in(rows: pa.Table, files: dict[str | None, int]) -> LogTransactions:
+    """The transactions in packed rows, those of a producer in the order of the log: only the last has no marker."""
+    log_transactions, counts = unpack(rows["packed"].combine_chunks(), LOG_TRANSACTION)
+    numbers = [files.setdefault(file, len(files)) for file in rows["file"].to_pylist()]
+    log_transactions = log_transactions.copy()
+    log_transactions["file"] = np.repeat(np.array(numbers, np.int32), counts)
+    return take_rows(log_transactions, np.argsort(log_transactions["marker_offset"] < 0, kind="stable"))
+
+
+def remembered_pieces(states: pa.Table, plans: Mapping[str, LogPlan]) -> pa.Table:
+    """What is remembered of logs, as rows of the table before those of their new sections.
+
+    Parameters
+    ----------
+    states
+        Rows of `toolkit.spark.pipeline.staging_table.STATE`, with at least the columns `REMEMBERED_COLUMNS`.
+    plans
+        How each log is read on, by log.
+    """
+    rows = []
+    for state in states.to_pylist():
+        plan = plans[state["log"]]
+        columns = {"kind": plan.remembered, "section": -1, "log_end_offset": plan.offset, "error": plan.error}
+        rows.append(piece_rows({**state, **columns, "packed": state["remembered"]}, rows=1))
+    return pa.Table.from_batches(rows, PIECES_SCHEMA)

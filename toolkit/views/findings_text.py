@@ -1,0 +1,246 @@
+"""Findings as a person reads them in a terminal.
+
+They come in the order of ``schema.FINDINGS``: topic, partition, position. One block answers for one partition: who
+holds the LSO, why, what is safe, and what is open behind it. The sentences are columns of the row; no verdict is made
+here.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+import textwrap
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from toolkit.analysis.diagnosis.evidence_text import at, duration
+from toolkit.analysis.diagnosis.verdicts import HEALTHY
+from toolkit.views.finding_links import finding_page
+from toolkit.views.row_formats import printable
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from toolkit.schema import Row
+
+__all__ = ["finding_lines", "paint", "summary", "wrap"]
+
+TICK = dt.timedelta(seconds=1)
+"""A file's time may be that of the clock's tick before the write: a record in it is then younger than the file."""
+
+_LABEL = 9
+_NULLABLE = (
+    "queue_position", "producer_id", "producer_epoch", "transactional_id", "owner", "start_offset", "cause",
+    "opened_at", "opened_at_clock", "expires_at", "last_stable_offset", "offsets_held", "records_held", "bytes_held",
+    "groups_held", "compaction_held", "held_from", "held_to", "held_ms", "error",
+)  # fmt: skip
+_COMMAND = re.compile(r"kafka-txn abort --topic \S+ --partition \d+ --start-offset \d+")
+_STYLES = (
+    (re.compile(r"^\S+(?= +LSO)", re.MULTILINE), "bold"),
+    (re.compile(r"(^  |(?<=^ {11}))hanging\b", re.MULTILINE), "bold red"),
+    (re.compile(r"^  (unknown|overdue|stuck_ending|prepared|unreplicated)\b", re.MULTILINE), "bold yellow"),
+    (re.compile(r"\b(ongoing|long|ending|ended|clear)(?=  producer)"), "green"),
+    (re.compile(r"^  (owner|why|cause|error|missing|remedy|docs|next)\b", re.MULTILINE), "dim"),
+    (_COMMAND, "cyan"),
+)
+
+
+def finding_lines(findings: Iterable[Row], *, now: dt.datetime, width: int | None = None) -> list[str]:
+    """Findings as lines of text, a block per partition, healthy partitions in a line per transaction.
+
+    Parameters
+    ----------
+    findings
+        Rows of ``schema.FINDINGS`` in its order; a null column may be missing.
+    now
+        The time that ages are counted to.
+    width
+        Wrap at this many columns, between words only; a command to copy is never broken. None wraps nothing.
+    """
+    partitions = [
+        ("all topics" if topic is None else f"{topic}-{partition}", [_complete(row) for row in group])
+        for (topic, partition), group in groupby(findings, key=lambda row: (row["topic"], row["partition"]))
+    ]
+    paragraphs: list[list[str]] = []
+    for healthy, group in groupby(
+        partitions, key=lambda each: all(_is_healthy(row) or _is_over(row) for row in each[1])
+    ):
+        if healthy:
+            paragraphs.append(_short_lines(list(group), now=now, width=width))
+        else:
+            paragraphs += [list(_block(name, rows, now=now, width=width)) for name, rows in group]
+    return [line for paragraph in paragraphs for line in [*paragraph, ""]][:-1]
+
+
+def summary(findings: Iterable[Row]) -> str:
+    """The answer in one line: ``2 partitions hang, 1 unknown, 14 open transactions are healthy``."""
+    rows = list(findings)
+    hanging = len({(row["topic"], row["partition"]) for row in rows if row["verdict"] == "hanging"})
+    healthy = sum(_is_healthy(row) for row in rows if row.get("producer_id") is not None)
+    others = Counter(row["verdict"] for row in rows if not _is_healthy(row) and row["verdict"] != "hanging")
+    parts = [_count(hanging, "partition hangs", "partitions hang") if hanging else "nothing hangs"]
+    parts += [f"{number:,} {verdict}" for verdict, number in sorted(others.items())]
+    if healthy:
+        parts.append(_count(healthy, "open transaction is healthy", "open transactions are healthy"))
+    elif not rows:
+        parts.append("no transaction is open")
+    return ", ".join(parts)
+
+
+def wrap(text: str, *, before: str, width: int | None) -> list[str]:
+    """Text as lines that hang under its first one, after `before`; a command to copy stays whole."""
+    if width is None:
+        return [before + text]
+    whole = _COMMAND.sub(lambda found: found[0].replace(" ", "\xa0"), text)  # no line is broken at a no-break space
+    lines = textwrap.wrap(
+        whole,
+        max(width, len(before) + 30),
+        initial_indent=before,
+        subsequent_indent=" " * len(before),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return [line.replace("\xa0", " ") for line in lines]
+
+
+def paint(lines: Iterable[str]) -> Text:
+    """Lines with the colours of a terminal; a console that has none prints them as they are."""
+    from rich.text import Text
+
+    text = Text("\n".join(lines))
+    for pattern, style in _STYLES:
+        text.highlight_regex(pattern, style)
+    return text
+
+
+def _complete(row: Row) -> Row:
+    return {**dict.fromkeys(_NULLABLE), **row}
+
+
+def _is_healthy(row: Row) -> bool:
+    return row["verdict"] in HEALTHY and not row.get("cause")
+
+
+def _is_over(row: Row) -> bool:
+    return bool(row["verdict"] == "ended")
+
+
+def _short_lines(partitions: Sequence[tuple[str, Sequence[Row]]], *, now: dt.datetime, width: int | None) -> list[str]:
+    longest = max(_LABEL, *(len(name) for name, _ in partitions))
+    lines = ((f"{name:<{longest}}  ", _short(row, now=now)) for name, rows in partitions for row in rows)
+    return [line for name, text in lines for line in wrap(text, before=name, width=width)]
+
+
+def _short(row: Row, *, now: dt.datetime) -> str:
+    line = f"{row['verdict']}  {_past(row) if _is_over(row) else _who(row) or printable(row['reason'])}"
+    if row["transactional_id"]:
+        line += f' · id "{printable(row["transactional_id"])}"'
+        if row["owner"]:
+            line += f": {printable(row['owner'])}"
+    if row["expires_at"] and row["expires_at"] > now:
+        line += f" · expires in {duration(row['expires_at'] - now)}"
+    return line
+
+
+def _block(name: str, rows: Sequence[Row], *, now: dt.datetime, width: int | None) -> Iterator[str]:
+    first, *behind = (row for row in rows if not _is_over(row))
+    over = [_short(row, now=now).removeprefix("ended  ") for row in rows if _is_over(row)]
+    entries = [*_entries(first), *_next(first, behind), *_listed("ended", over)]
+    label = max(_LABEL, *(len(label) + 2 for label, _ in entries))
+    yield f"{name:<{label}}  {_headline(first, now=now)}".rstrip()
+    for title, text in entries:
+        yield from wrap(text, before=f"  {title:<{label}}", width=width)
+
+
+def _headline(row: Row, *, now: dt.datetime) -> str:
+    """``LSO 913095344 held for 2 h 14 min · 2,115 records waiting · group my-group cannot move``."""
+    if row["topic"] is None:
+        return ""
+    parts = ["LSO unknown" if row["last_stable_offset"] is None else f"LSO {row['last_stable_offset']}"]
+    if row["queue_position"] == 1:
+        parts[0] += " held"
+        since = row["held_from"] or row["opened_at"]
+        if since and since <= now + TICK:
+            parts[0] += f" for {duration(now - since)}"
+    if row["records_held"] is not None:
+        parts.append(_count(row["records_held"], "record waiting", "records waiting"))
+    elif row["offsets_held"] is not None:
+        parts.append(_count(row["offsets_held"], "offset waiting", "offsets waiting"))
+    if row["groups_held"]:
+        parts.append(_groups([printable(group) for group in row["groups_held"]]))
+    return " · ".join(parts)
+
+
+def _groups(groups: Sequence[str]) -> str:
+    if len(groups) == 1:
+        return f"group {groups[0]} cannot move"
+    shown = [*groups[:3], *([f"{len(groups) - 3:,} more"] if len(groups) > 3 else [])]
+    return f"groups {', '.join(shown[:-1])} and {shown[-1]} cannot move"
+
+
+def _entries(row: Row) -> Iterator[tuple[str, str]]:
+    """Label and sentence of each line; where no producer is known, the reason is all there is to say."""
+    who, position = _who(row), row["queue_position"] or 1
+    if who:
+        turn = f", behind {_count(position - 1, 'other', 'others')}" if position > 1 else ""
+        yield row["verdict"], who + turn
+    if row["owner"]:
+        yield "owner", f'"{printable(row["transactional_id"])}": {printable(row["owner"])}'
+    yield "why" if who else row["verdict"], printable(row["reason"])
+    for label in ("cause", "error"):
+        if row[label]:
+            yield label, printable(row[label])
+    missing = [text for text in row["missing"] if text != row["error"]]
+    yield from _listed("missing", map(printable, missing))
+    yield "remedy", printable(row["remedy"])
+    if not _is_healthy(row):
+        yield "docs", finding_page(row)
+
+
+def _next(first: Row, behind: Sequence[Row]) -> Iterator[tuple[str, str]]:
+    """Where the LSO goes once the first has ended, and what is open by then."""
+    texts: list[str] = []
+    then = min((row["start_offset"] for row in behind if row["start_offset"] is not None), default=None)
+    if first["queue_position"] is not None:
+        texts.append("the LSO goes to the high watermark" if then is None else f"the LSO goes to {then}")
+    for row in behind:
+        texts.append(f"{row['verdict']}  {_who(row) or printable(row['reason'])}")
+        if not _is_healthy(row):
+            texts += [printable(row["reason"]), printable(row["remedy"])]
+    if not behind and texts:
+        texts[0] += ": nothing else is open"
+    return _listed("next", texts)
+
+
+def _listed(label: str, texts: Iterable[str]) -> Iterator[tuple[str, str]]:
+    return ((label if number == 0 else "", text) for number, text in enumerate(texts))
+
+
+def _who(row: Row) -> str:
+    """``producer 171100 epoch 1, open since 2026-11-21 09:58:11 UTC at offset 913095344``."""
+    if row["producer_id"] is None:
+        return ""
+    epoch = "unknown" if row["producer_epoch"] is None else row["producer_epoch"]
+    since = f" since {at(row['opened_at'])}" if row["opened_at"] else ""
+    clock = " by the producer's clock" if since and row["opened_at_clock"] == "producer" else ""
+    where = ", nothing written here yet" if row["start_offset"] is None else f" at offset {row['start_offset']}"
+    return f"producer {row['producer_id']} epoch {epoch}, open{since}{clock}{where}"
+
+
+def _past(row: Row) -> str:
+    """``producer 171100 epoch 1 held the LSO for 2 min until 2026-11-21 09:58:11 UTC, 2,115 records behind it``."""
+    epoch = "unknown" if row["producer_epoch"] is None else row["producer_epoch"]
+    text = f"producer {row['producer_id']} epoch {epoch} held the LSO"
+    if row["held_ms"] is not None:
+        text += f" for {duration(dt.timedelta(milliseconds=row['held_ms']))}"
+    if row["held_to"]:
+        text += f" until {at(row['held_to'])}"
+    if row["records_held"]:
+        text += f", {_count(row['records_held'], 'record', 'records')} behind it"
+    return text
+
+
+def _count(number: int, one: str, many: str) -> str:
+    return f"{number:,} {one if number == 1 else many}"

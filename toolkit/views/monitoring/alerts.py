@@ -1,0 +1,149 @@
+"""The alerts, as data: expression, duration, severity, texts. `docs/alerts.md` has a section for each, by its name."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from toolkit.schema.docs_links import RUNBOOK_URL
+
+__all__ = ["Alert", "AlertSettings", "alerts"]
+
+
+ON_PARTITION = "{{ $labels.topic }}-{{ $labels.partition }}"
+DIAGNOSE = "kafka-txn diagnose --topic {{ $labels.topic }} --partition {{ $labels.partition }}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlertSettings:
+    """How long what is wrong may last before an alert fires, in seconds, and names that differ by installation.
+
+    Parameters
+    ----------
+    lso_held
+        For how long a transaction may hold an LSO; brokers allow 15 minutes unless told otherwise.
+    hanging, late, group_held
+        How long a transaction is seen hanging or late, and a consumer group held.
+    recorder_blind
+        How long the recorder is down, or takes no sample that sees the cluster.
+    recorder_incomplete
+        How long samples are incomplete, or cannot be written.
+    job
+        Prometheus' job that scrapes the recorder.
+    runbook_url
+        Where `docs/alerts.md` can be read.
+    """
+
+    lso_held: float = 900
+    hanging: float = 60
+    late: float = 300
+    group_held: float = 600
+    recorder_blind: float = 120
+    recorder_incomplete: float = 900
+    job: str = "kafka-txn"
+    runbook_url: str = RUNBOOK_URL
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alert:
+    """An alerting rule.
+
+    Parameters
+    ----------
+    name
+        In CamelCase, as is usual; in small letters the anchor of its runbook.
+    expr
+        PromQL.
+    pending
+        For how many seconds the expression holds before the alert fires.
+    severity
+        critical: a person has to act now; warning: within a day.
+    summary, description
+        Templates of Prometheus.
+    """
+
+    name: str
+    expr: str
+    pending: float
+    severity: str
+    summary: str
+    description: str
+
+
+def alerts(settings: AlertSettings) -> list[Alert]:
+    """Every alert: those of the cluster, then those of the recorder, without which the former cannot fire."""
+    up = f"up{{job={json.dumps(settings.job)}}}"
+    return [
+        Alert(
+            name="KafkaTxnHanging",
+            expr="kafka_txn_partition_hanging_transactions > 0",
+            pending=settings.hanging,
+            severity="critical",
+            summary=f"Hanging transaction on {ON_PARTITION}",
+            description="No coordinator will ever end it: read_committed consumers stand still and the log cannot be "
+            f"compacted until it is aborted. Evidence and remedy: {DIAGNOSE}",
+        ),
+        Alert(
+            name="KafkaTxnLsoHeld",
+            expr=f"kafka_txn_partition_lso_held_seconds > {settings.lso_held:.15g}",
+            pending=0,
+            severity="critical",
+            summary=f"LSO of {ON_PARTITION} held for {{{{ $value | humanizeDuration }}}}",
+            description="An open transaction holds the last stable offset, and read_committed consumers wait behind "
+            f"it. It may be alive: do not abort before you know. Who and why: {DIAGNOSE}",
+        ),
+        Alert(
+            name="KafkaTxnGroupHeld",
+            expr="kafka_txn_group_held_partitions > 0",
+            pending=settings.group_held,
+            severity="critical",
+            summary="Consumer group {{ $labels.group }} is held by a transaction on {{ $value }} partition(s)",
+            description="The group has read all that read_committed lets it; its client reports a lag of 0. "
+            "Restarting it changes nothing. Who holds it: kafka-txn diagnose",
+        ),
+        Alert(
+            name="KafkaTxnLate",
+            expr="kafka_txn_partition_late_transactions > 0",
+            pending=settings.late,
+            severity="warning",
+            summary=f"Transaction on {ON_PARTITION} is open past its own timeout",
+            description="Its coordinator should have aborted it (KIP-664): it hangs, its coordinator is in trouble, or "
+            f"its markers cannot be written. Which of them: {DIAGNOSE}",
+        ),
+        Alert(
+            name="KafkaTxnRecorderDown",
+            expr=f"{up} == 0 or absent({up})",
+            pending=settings.recorder_blind,
+            severity="critical",
+            summary="kafka-txn record cannot be scraped",
+            description=f"Prometheus' job {settings.job} has no recorder that answers, so no other alert about "
+            "transactions can fire, and those that fired have resolved without being over.",
+        ),
+        Alert(
+            name="KafkaTxnRecorderBlind",
+            expr="time() - kafka_txn_last_sample_timestamp_seconds > 3 * kafka_txn_sample_interval_seconds",
+            pending=settings.recorder_blind,
+            severity="critical",
+            summary="kafka-txn record has not seen the cluster for more than three intervals",
+            description="All numbers about transactions are those of its last successful sample. It cannot reach the "
+            "cluster, or takes too long to.",
+        ),
+        Alert(
+            name="KafkaTxnRecorderIncomplete",
+            expr="kafka_txn_last_sample_gaps > 0 or kafka_txn_last_sample_unread_partitions > 0",
+            pending=settings.recorder_incomplete,
+            severity="warning",
+            summary="kafka-txn record does not get every answer of the cluster",
+            description="Where an answer is missing the verdict is unknown, and KafkaTxnHanging cannot fire. A right "
+            "that is missing, a coordinator that is loading, or a partition without a leader: kafka-txn diagnose",
+        ),
+        Alert(
+            name="KafkaTxnRecorderUnwritten",
+            expr="increase(kafka_txn_samples_unwritten_total[5m]) > 0",
+            pending=settings.recorder_incomplete,
+            severity="warning",
+            summary="kafka-txn record cannot write its samples",
+            description="The recording has a gap from here on, and no postmortem will show it: the disk is full or "
+            "read-only. The metrics go on.",
+        ),
+    ]

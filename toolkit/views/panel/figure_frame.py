@@ -1,0 +1,58 @@
+"""A place for a figure that works wherever core widgets do, and asks nobody for anything."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping
+from importlib import resources
+from typing import TYPE_CHECKING
+
+import ipywidgets as widgets
+
+from toolkit.views.panel.static_chart import still_html
+
+if TYPE_CHECKING:
+    from toolkit.views.panel.timeline_picture import TimelinePicture
+
+__all__ = ["FigureFrame"]
+
+# A figure in an Output needs a renderer that Databricks does not bring, HTML of a widget runs no script, and a picture
+# needs a browser in the kernel. A frame with a document of its own runs its script in JupyterLab, Voila and Databricks:
+# plotly.js is in it once, packed (2.0 MB, 4.8 as it is), and draws what a second widget holds (some 40 kB a figure).
+# Where a page forbids even that, the still picture in the second widget is what is seen.
+
+
+class FigureFrame(widgets.VBox):  # type: ignore[misc]
+    """A figure that is drawn anew in place, in the colours of the page."""
+
+    def __init__(self) -> None:
+        self._data = widgets.HTML()
+        self._has_script = False
+        super().__init__()
+        self.add_class("figure")
+
+    def show(self, picture: TimelinePicture) -> None:
+        """Draw this one from now on."""
+        if not self._has_script:  # the script travels once somebody wants to see a figure
+            self.children = (widgets.HTML(_frame_html()), self._data)
+            self._has_script = True
+        figures = {theme: figure.to_json() for theme, figure in picture.figures.items()}
+        self._data.value = _data_html(figures) + still_html(picture.still)
+
+    def clear(self) -> None:
+        """Show none."""
+        self._data.value = ""
+
+
+def _frame_html() -> str:
+    from toolkit.views.plots.plotly_script import packed_script
+
+    page = (resources.files(__package__) / "frame.html").read_text(encoding="utf-8")
+    document = html.escape(page.replace("PLOTLY", packed_script()), quote=True)
+    return f'<iframe class="drawn" title="timeline of the partition" srcdoc="{document}"></iframe>'
+
+
+def _data_html(figures: Mapping[str, str]) -> str:
+    """Figures by theme, as data that nothing runs; plotly writes no `<` into it."""
+    by_theme = ", ".join(f'"{theme}": {text}' for theme, text in figures.items())
+    return f'<script type="application/json">{{{by_theme}}}</script>'

@@ -1,0 +1,79 @@
+"""What the panel says of the finding that is chosen: the answer, its evidence, and why others are not aborted."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+from toolkit.analysis.diagnosis.verdicts import VERDICTS
+from toolkit.views.panel.choices import tone
+from toolkit.views.panel.html import bullets, card, command, facts, grid, line, paragraph
+from toolkit.views.report.finding_sections import answer
+from toolkit.views.report.report_tables import evidence_grid
+
+if TYPE_CHECKING:
+    from toolkit.actions.fence import FencePlan
+    from toolkit.schema import Row
+
+__all__ = ["FENCED", "answer_html", "evidence_html", "fence_html", "why_not_html"]
+
+FENCED = {"ongoing", "long", "overdue"}
+"""Verdicts of which the owner can be fenced."""
+
+_OWNED = "It has an owner: an abort marker on this partition would silently lose half of a live transaction."
+_DECIDED = "Its outcome is decided: an abort marker could contradict it."
+_NOTHING = "Nothing is open here that a marker could end."
+_WHY_NOT = {
+    "unknown": "It is not proven that it hangs, so the panel does not abort it.",
+    "ending": _DECIDED,
+    "stuck_ending": _DECIDED,
+    "unreplicated": _NOTHING,
+    "clear": _NOTHING,
+    "ended": _NOTHING,
+}
+_FIRST = ("Why", "Cause", "Who was affected", "Missing", "Error")
+
+
+def answer_html(row: Row) -> str:
+    """The answer in a few lines, verdict first."""
+    section = answer(row)
+    first = [fact for fact in section.facts if fact.label in _FIRST and not _says_nothing(fact.label, row)]
+    head = f'<h3><span class="badge {tone(row)}">{line(row["verdict"])}</span> {line(section.title)}</h3>'
+    return card(tone(row), head, paragraph(section.lead, kind="lead"), facts(first))
+
+
+def evidence_html(row: Row) -> str:
+    """What else was seen of it: the rest of the facts, and each piece of evidence."""
+    rest = [fact for fact in answer(row).facts if fact.label not in _FIRST]
+    return facts(rest) + grid(evidence_grid(row))
+
+
+def why_not_html(row: Row) -> str:
+    """Why no abort marker is offered, and what to do instead."""
+    verdict = row["verdict"]
+    return card(
+        tone(row),
+        f"<h3>Not to be aborted: {line(verdict)}</h3>",
+        paragraph(f"{VERDICTS.get(verdict, '')} {_WHY_NOT.get(verdict, _OWNED)}".strip()),
+        f"<p><b>Remedy</b> {line(row['remedy'])}</p>",
+    )
+
+
+def fence_html(plan: FencePlan) -> str:
+    """The line that would fence the owner, what it would do, and whether it would be refused; nothing is sent."""
+    server = shlex.quote(plan.cluster.bootstrap_servers)
+    section = f"kafka-txn fence --bootstrap-server {server} --transactional-id {shlex.quote(plan.transactional_id)}"
+    refused = [] if plan.refusal is None else [f"<p><b>It would be refused now</b>: {line(plan.refusal)}</p>"]
+    return card(
+        "plain",
+        f"<h3>If it has to end: fence its id “{line(plan.transactional_id)}”</h3>",
+        paragraph("In a terminal, a dry run until it is confirmed there:"),
+        command(section),
+        *refused,
+        bullets(plan.warnings),
+    )
+
+
+def _says_nothing(label: str, row: Row) -> bool:
+    """Whether a fact would only say that there is none."""
+    return (label == "Cause" and not row["cause"]) or (label == "Missing" and not row["missing"])

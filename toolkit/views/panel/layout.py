@@ -1,0 +1,188 @@
+"""What the panel shows of its state: its widgets, and how they are filled."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import ipywidgets as widgets
+import traitlets
+
+from toolkit.actions.abort import AbortPlan, AbortResult
+from toolkit.actions.fence import FencePlan
+from toolkit.views.findings_text import summary
+from toolkit.views.panel.choices import MAX_CHOICES, choice, next_hanging, rank_findings, same, tone
+from toolkit.views.panel.error_html import problem_html, traceback_html
+from toolkit.views.panel.figure_frame import FigureFrame
+from toolkit.views.panel.finding_html import answer_html, evidence_html, fence_html, why_not_html
+from toolkit.views.panel.html import bullets, grid, line, paragraph
+from toolkit.views.panel.plan_html import done_html, plan_html
+from toolkit.views.panel.style_sheet import style_html
+from toolkit.views.panel.timeline_picture import TimelinePicture
+from toolkit.views.report.report_parts import counted
+from toolkit.views.report.report_tables import action_grid
+
+if TYPE_CHECKING:
+    from toolkit.actions.audit import Audit
+    from toolkit.schema import Row
+    from toolkit.sources.live.cluster import Cluster
+
+__all__ = ["STEPS", "PanelLayout"]
+
+STEPS = ("choose", "chosen", "checked", "done")
+
+
+class PanelLayout(widgets.VBox):  # type: ignore[misc]
+    """State of the panel as traits, and its widgets; no request to the cluster here."""
+
+    findings: traitlets.List[Row] = traitlets.List()
+    selected = traitlets.Any(allow_none=True)
+    step = traitlets.Enum(STEPS, default_value="choose")
+    plan = traitlets.Instance(AbortPlan, allow_none=True)
+    fence = traitlets.Instance(FencePlan, allow_none=True)
+    typed = traitlets.Unicode()
+    ended = traitlets.Instance(AbortPlan, allow_none=True)
+    result = traitlets.Instance(AbortResult, allow_none=True)
+    error = traitlets.Instance(BaseException, allow_none=True)
+    problems = traitlets.List(traitlets.Unicode())
+    picture = traitlets.Instance(TimelinePicture, allow_none=True)
+    actions: traitlets.List[Row] = traitlets.List()
+    busy = traitlets.Unicode()
+    checked_at = traitlets.Instance(dt.datetime, allow_none=True)
+
+    cluster: Cluster
+    audit: Audit
+
+    def __init__(self, choose: Callable[[Row], None]) -> None:
+        self._choose = choose
+        self._listed: list[Row] = []
+        self.buttons = {
+            "refresh": widgets.Button(description="Refresh"),
+            "dry_run": widgets.Button(description="Dry run", button_style="primary"),
+            "execute": widgets.Button(description="Write the abort marker", button_style="danger"),
+            "next": widgets.Button(description="Next", button_style="primary"),
+        }
+        # Sent as a whole when it is left: what is sent letter by letter may come after the click that follows it.
+        self.confirmation = widgets.Text(continuous_update=False, placeholder="what is to be ended")
+        names = ("head", "answer", "why_not", "planned", "confirm", "status", "problem", "done", "beside")
+        self._areas = {name: widgets.HTML() for name in names}
+        self._choices = widgets.VBox()
+        self._evidence = _folded("Everything that was seen")
+        self._traceback = _folded("Traceback")
+        self._audit = _folded("Audit trail")
+        self._figure = FigureFrame()
+        top = widgets.HBox([self._areas["head"], self.buttons["refresh"]])
+        confirm = self._areas["confirm"], self.confirmation
+        self._steps = widgets.HBox([self.buttons["dry_run"], *confirm, self.buttons["execute"]])
+        for box, name in ((top, "top"), (self._choices, "choices"), (self._steps, "row")):
+            box.add_class(name)
+        areas = self._areas
+        super().__init__(
+            [
+                *(widgets.HTML(style_html()), top, self._choices, areas["answer"], self._evidence, areas["why_not"]),
+                *(areas["planned"], self._steps, areas["status"], areas["problem"], self._traceback, areas["done"]),
+                *(self.buttons["next"], areas["beside"], self._figure, self._audit),
+            ]
+        )
+        self.add_class("kafka-txn-panel")
+        traitlets.link((self, "typed"), (self.confirmation, "value"))
+        self.observe(self.draw_busy, "busy")
+
+    def draw(self) -> None:
+        """Show the state as it is."""
+        row = None if self.step == "done" else self.selected
+        hangs = row is not None and row["verdict"] == "hanging"
+        self._draw_choices()
+        self._say("answer", answer_html(row) if row else "")
+        self._say("why_not", "" if row is None or hangs else self._why_not(row))
+        self._say("planned", plan_html(self.plan) if self.plan and hangs else "")
+        self._say("confirm", self._confirm())
+        self._say("done", self._done())
+        self._say("beside", bullets(self.problems) if self.problems else "")
+        _show(self._steps, hangs)
+        _fold(self._evidence, evidence_html(row) if row else "")
+        _fold(self._audit, grid(action_grid(self.actions)) if self.actions else "")
+        self._audit.titles = (f"Audit trail: {counted(len(self.actions), 'line', 'lines')} in {self.audit.path}",)
+        following = next_hanging(self.findings) if self.step == "done" else None
+        self.buttons["next"].description = f"Next: {choice(following)}" if following else ""
+        _show(self.buttons["next"], following is not None)
+        if self.picture is None:
+            self._figure.clear()
+        else:
+            self._figure.show(self.picture)
+
+    def draw_problem(self) -> None:
+        """Show what went wrong, or that nothing did."""
+        self._say("problem", problem_html(self.error) if self.error else "")
+        _fold(self._traceback, traceback_html(self.error) if self.error else "")
+
+    def draw_busy(self, _: object = None) -> None:
+        """Show whether something is under way; then nothing else can be begun."""
+        text = f'<span class="busy" role="status">{line(self.busy)} …</span>' if self.busy else ""
+        self._say("head", f"<h2>{self._headline()}</h2>{text or self._checked()}")
+        self._say("status", text)
+        idle = not self.busy
+        for button in (*self._choices.children, self.buttons["refresh"], self.buttons["dry_run"], self.buttons["next"]):
+            button.disabled = not idle
+        for control in (self.confirmation, self.buttons["execute"]):
+            control.disabled = not (idle and self.step == "checked")
+
+    def _draw_choices(self) -> None:
+        rows = rank_findings(self.findings)[:MAX_CHOICES]
+        if rows != self._listed:
+            old, self._listed = self._choices.children, rows
+            self._choices.children = [self._button(row) for row in rows]
+            for button in old:
+                button.close()
+        for button, row in zip(self._choices.children, rows, strict=True):
+            (button.add_class if same(row, self.selected) else button.remove_class)("chosen")
+        _show(self._choices, bool(rows))
+
+    def _button(self, row: Row) -> Any:
+        button = widgets.Button(description=choice(row), disabled=bool(self.busy))
+        button.add_class(tone(row))
+        button.on_click(lambda _: self._choose(row))
+        return button
+
+    def _say(self, name: str, text: str) -> None:
+        widget = self._areas[name]
+        widget.value = text
+        _show(widget, bool(text))
+
+    def _headline(self) -> str:
+        text = summary(self.findings) if self.checked_at else "not checked yet"
+        return line(text[:1].upper() + text[1:])
+
+    def _checked(self) -> str:
+        left_out = len(self.findings) - MAX_CHOICES
+        more = f" · {left_out} more that are less urgent are not listed" if left_out > 0 else ""
+        when = f" · checked {self.checked_at:%Y-%m-%d %H:%M:%S} UTC" if self.checked_at else ""
+        return f'<span class="soft">{line(self.cluster.bootstrap_servers)}{when}{more}</span>'
+
+    def _why_not(self, row: Row) -> str:
+        return why_not_html(row) + (fence_html(self.fence) if self.fence else "")
+
+    def _confirm(self) -> str:
+        if self.plan is None:
+            return "writes nothing. Then type its name:"
+        return f'To do it, type <b class="number">{line(self.plan.target)}</b>'
+
+    def _done(self) -> str:
+        if self.step != "done" or self.ended is None or self.result is None:
+            return ""
+        last = "" if next_hanging(self.findings) else paragraph("Nothing else hangs.")
+        return done_html(self.ended, self.result, str(self.audit.path)) + last
+
+
+def _folded(title: str) -> Any:
+    return widgets.Accordion([widgets.HTML()], titles=(title,), selected_index=None)
+
+
+def _fold(box: Any, text: str) -> None:
+    box.children[0].value = text
+    _show(box, bool(text))
+
+
+def _show(widget: Any, shown: bool) -> None:
+    widget.layout.display = None if shown else "none"

@@ -1,0 +1,93 @@
+"""The timeline of a live partition, read from its log as far as that is near, for light and for dark pages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from toolkit.errors import ToolkitError
+from toolkit.schema import LOG_TRANSACTIONS, LSO_TIMELINE, Row
+from toolkit.views.report.gap_chart import gap_chart
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from toolkit.schema import Table
+    from toolkit.sources.live.cluster import Cluster
+    from toolkit.views.plots.plot_theme import ThemeName
+
+__all__ = ["TimelinePicture", "picture"]
+
+BEFORE, BEHIND = 2_000, 50_000  # offsets of the log that are read around where the transaction starts
+
+Read = TypeVar("Read")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimelinePicture:
+    """A timeline by theme, shapes for a still one, and what could not be read for it, as sentences."""
+
+    figures: Mapping[str, Any]
+    still: Mapping[str, Any] | None
+    problems: Sequence[str]
+
+
+def picture(cluster: Cluster, chosen: Row, *, findings: Sequence[Row], samples: Sequence[Row]) -> TimelinePicture:
+    """Read the log around where a transaction starts, and draw it.
+
+    Parameters
+    ----------
+    chosen
+        The finding that is chosen: where it starts is drawn, and what its coordinator knew even if it is over.
+    findings
+        The findings of its partition as they are now, at least one.
+    looks
+        Rows of ``schema.PARTITIONS`` of it, at several times: the newest last, and at least one.
+    """
+    from toolkit.views.plots import plot_timeline
+
+    topic, partition, start = chosen["topic"], chosen["partition"], chosen["start_offset"]
+    problems: list[str] = [f"The partition could not be read: {samples[-1]['error']}"] if samples[-1]["error"] else []
+
+    def attempt(what: str, read: Callable[[], Read], otherwise: Read) -> Read:
+        try:
+            return read()
+        except ToolkitError as error:
+            problems.append(f"{what} could not be read: {error}")
+            return otherwise
+
+    middle = samples[-1]["last_stable_offset"] or 0 if start is None else start
+    bounds = {"start": max(samples[-1]["log_start_offset"] or 0, middle - BEFORE), "stop": middle + BEHIND}
+
+    def rows(table: Table, read: Callable[..., pd.DataFrame], what: str) -> list[Row]:
+        return (
+            []
+            if samples[-1]["error"]
+            else attempt(what, lambda: table.rows(read(topics=topic, partitions=partition, **bounds)), [])
+        )
+
+    log_transactions = rows(LOG_TRANSACTIONS, cluster.log_transactions, "The log")
+    steps = rows(LSO_TIMELINE, cluster.lso_timeline, "How the LSO moved")
+    ids = sorted({row["transactional_id"] for row in (chosen, *findings) if row["transactional_id"] is not None})
+    events = (
+        attempt("What the coordinators wrote", lambda: cluster.transaction_log(transactional_ids=ids), None)
+        if ids
+        else None
+    )
+    themes: tuple[ThemeName, ...] = ("light", "dark")
+    figures: dict[str, Any] = {
+        theme: plot_timeline(
+            log_transactions,
+            lso_timeline=steps,
+            partitions=samples,
+            findings=findings,
+            transaction_log=events,
+            topic=topic,
+            partition=partition,
+            theme=theme,
+        )
+        for theme in themes
+    }
+    still = gap_chart(findings[0], steps=steps, log_transactions=log_transactions, samples=samples)
+    return TimelinePicture(figures=figures, still=still, problems=problems)

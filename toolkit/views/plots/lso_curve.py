@@ -1,0 +1,144 @@
+"""The end of a log and its LSO over time, as far as batches, looks and transactions tell.
+
+Offsets only grow, and so does the time of a broker. What a producer's clock says is kept between the times of the
+brokers around it: a client that is 50 minutes ahead bends no line.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from toolkit.schema import Row
+
+__all__ = ["CurvePoint", "LsoCurve"]
+
+EARLIEST = dt.datetime.min.replace(tzinfo=dt.UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class CurvePoint:
+    """The log ended at `offset` at a time; `lso` is what was seen along with it."""
+
+    time: dt.datetime
+    offset: int
+    by_broker: bool
+    lso: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LsoCurve:
+    """Where a log ended over time, in the order of offsets, and its LSO at each point.
+
+    Parameters
+    ----------
+    points
+        In the order of offset and time.
+    lso
+        LSO at each of them; null where nothing tells.
+    """
+
+    points: Sequence[CurvePoint]
+    lso: Sequence[int | None]
+
+    @staticmethod
+    def of(
+        *,
+        log_transactions: Iterable[Row],
+        steps: Iterable[Row],
+        partitions: Iterable[Row],
+        now: dt.datetime | None = None,
+    ) -> LsoCurve:
+        """From rows of ``schema.LOG_TRANSACTIONS``, ``LSO_TIMELINE`` and ``PARTITIONS`` of one partition.
+
+        Parameters
+        ----------
+        transactions, steps, partitions
+            The rows; each kind may be empty.
+        now
+            When it was read: no time lies after it.
+        """
+        steps = sorted(steps, key=lambda row: (row["offset"], row["event"] == "end"))
+        points = [*_of_log_transactions(log_transactions), *_of_steps(steps), *_of_partitions(partitions)]
+        points = _steady(sorted(points, key=lambda point: (point.offset, point.time)), now)
+        offsets = [row["offset"] for row in steps]
+        return LsoCurve(points=points, lso=[_lso(point, steps, offsets) for point in points])
+
+    def held(self, lso: int, *, since: dt.datetime) -> LsoCurve:
+        """With an LSO that is known to be held since a time, where nothing else tells it."""
+        known = [
+            lso if known_lso is None and point.time >= since else known_lso
+            for point, known_lso in zip(self.points, self.lso, strict=True)
+        ]
+        return LsoCurve(points=self.points, lso=known)
+
+    def time_at(self, offset: int) -> dt.datetime | None:
+        """When the log reached an offset; null where it is behind all of them."""
+        index = bisect_right(self.points, offset - 1, key=lambda point: point.offset)
+        return self.points[index].time if index < len(self.points) else None
+
+    def thinned(self, edges: Sequence[dt.datetime]) -> LsoCurve:
+        """The first and the last point of each section between the edges: as lines they look the same."""
+        kept: dict[int, None] = {}
+        sections = [bisect_right(edges, point.time) for point in self.points]
+        for index, section in enumerate(sections):
+            if index in {0, len(sections) - 1} or sections[index - 1] != section or sections[index + 1] != section:
+                kept[index] = None
+        return LsoCurve(points=[self.points[index] for index in kept], lso=[self.lso[index] for index in kept])
+
+
+def _of_log_transactions(log_transactions: Iterable[Row]) -> Iterator[CurvePoint]:
+    for row in log_transactions:
+        if row["start"] is not None and row["first_offset"] is not None:
+            first_batch = row["first_batch_last_offset"]
+            offset = (row["first_offset"] if first_batch is None else first_batch) + 1
+            yield CurvePoint(row["start"], offset, by_broker=row["start_clock"] == "broker")
+        if row["end"] is not None and row["marker_offset"] is not None:
+            yield CurvePoint(row["end"], row["marker_offset"] + 1, by_broker=True)
+
+
+def _of_steps(steps: Iterable[Row]) -> Iterator[CurvePoint]:
+    return (
+        CurvePoint(row["at"], row["offset"], by_broker=row["event"] in {"commit", "abort"})
+        for row in steps
+        if row["at"] is not None
+    )
+
+
+def _of_partitions(partitions: Iterable[Row]) -> Iterator[CurvePoint]:
+    return (
+        CurvePoint(row["observed_at"], row["high_watermark"], by_broker=True, lso=row["last_stable_offset"])
+        for row in partitions
+        if row["high_watermark"] is not None and row["observed_at"] is not None
+    )
+
+
+def _steady(points: Sequence[CurvePoint], now: dt.datetime | None) -> list[CurvePoint]:
+    """Points in the order of offsets with times that never go back."""
+    latest = now or max((point.time for point in points), default=EARLIEST)
+    ahead = accumulate(reversed(points), lambda soonest, point: _bound(soonest, point, latest), initial=latest)
+    not_after = list(ahead)[1:][::-1]
+    steady: list[CurvePoint] = []
+    before = EARLIEST
+    for point, bound in zip(points, not_after, strict=True):
+        before = max(before, min(point.time, bound))
+        steady.append(CurvePoint(before, point.offset, point.by_broker, point.lso))
+    return steady
+
+
+def _bound(soonest: dt.datetime, point: CurvePoint, latest: dt.datetime) -> dt.datetime:
+    return min(soonest, point.time, latest) if point.by_broker else soonest
+
+
+def _lso(point: CurvePoint, steps: Sequence[Row], offsets: Sequence[int]) -> int | None:
+    """The LSO when the log ended there: where nothing is open it goes with the log's end."""
+    if point.lso is not None:
+        return point.lso
+    index = bisect_right(offsets, point.offset) - 1
+    if not steps or index < 0:
+        return point.offset if steps else None
+    step = steps[index]
+    return int(step["last_stable_offset"]) if step["open_count"] else point.offset

@@ -1,0 +1,236 @@
+"""The overview of a cluster: which partitions are held, for how long, how much waits there, and by what verdict."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from toolkit.analysis.diagnosis.evidence_text import duration
+from toolkit.schema import FINDINGS, PARTITIONS, Row
+from toolkit.schema.coerce import Data, rows_of
+from toolkit.views.plots.plot_text import count, finding_facts, hover, plain, row_axis
+from toolkit.views.plots.plot_text import lines as wrapped
+from toolkit.views.plots.plot_theme import VERDICT_APPEARANCE, Theme, ThemeName, apply_theme, empty_figure, theme_named
+
+__all__ = ["plot_overview"]
+
+WORST = list(VERDICT_APPEARANCE)
+NAME_WIDTH = 24
+ROOM = 0.42  # what the longest bar takes of its panel; the words behind it take the rest
+
+
+def plot_overview(
+    findings: Data,
+    *,
+    partitions: Data = None,
+    now: dt.datetime | None = None,
+    most: int = 25,
+    theme: ThemeName = "light",
+) -> go.Figure:
+    """Draw every partition that is not clear, worst first: how long it is held, and how many records wait.
+
+    Parameters
+    ----------
+    findings
+        ``schema.FINDINGS``. Each partition has one line: that of its worst verdict.
+    partitions
+        ``schema.PARTITIONS``, for how many were read.
+    now
+        What ages are counted to; when the newest finding was observed if null.
+    most
+        How many lines; the rest is counted below. Partitions that hang are all drawn.
+    theme
+        ``light`` or ``dark``.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        Two panels with one line per partition; scales are logarithmic.
+
+    Raises
+    ------
+    UsageError
+        If there is no such theme.
+    """
+    colours = theme_named(theme)
+    rows, read = rows_of(findings, FINDINGS), rows_of(partitions, PARTITIONS)
+    until = now or max((row["observed_at"] for row in rows if row["observed_at"]), default=dt.datetime.now(dt.UTC))
+    lines = sorted(_lines(rows, until), key=_order)
+    if not lines:
+        return empty_figure(colours, title=_nothing_held(rows, read), missing=_what_was_seen(rows, read))
+    hanging = sum(line.verdict == "hanging" for line in lines)
+    shown = lines[: max(most, hanging)]
+    figure = make_subplots(rows=1, cols=2, shared_yaxes=True, horizontal_spacing=0.03,
+                           column_widths=[0.56, 0.44],
+                           subplot_titles=("held for (logarithmic)", "records waiting (logarithmic)"))  # fmt: skip
+    _add_panel(figure, shown, [line.age_s for line in shown], [line.age_text for line in shown], colours, col=1)
+    _add_panel(figure, shown, [line.waiting for line in shown], [line.waiting_text for line in shown], colours, col=2)
+    _add_legend(figure, shown, colours)
+    figure.update_yaxes(row_axis([line.name for line in shown], longest=NAME_WIDTH))
+    apply_theme(figure, colours, title=_title(lines), subtitle=_subtitle(lines, shown), height=210 + 34 * len(shown))
+    figure.update_annotations(selector={"yanchor": "bottom"}, xanchor="left", font={"size": 13, "color": colours.muted})
+    for note, axis in zip(figure.layout.annotations[:2], ("xaxis", "xaxis2"), strict=True):
+        note.x = figure.layout[axis].domain[0]
+    figure.layout.margin.t += 18  # for the titles of the panels
+    return figure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _PartitionLine:
+    """A partition, by the worst of its findings."""
+
+    name: str
+    verdict: str
+    finding: Row
+    others: int
+    age: dt.timedelta | None
+    waiting: int | None
+    unit: str
+
+    @property
+    def label(self) -> str:
+        return plain(self.name)
+
+    @property
+    def age_s(self) -> float | None:
+        return None if self.age is None else max(self.age.total_seconds(), 1.0)
+
+    @property
+    def age_text(self) -> str:
+        more = f" +{self.others:,} more" if self.others else ""
+        return f"<b>{self.verdict}</b> · {'since when is not known' if self.age is None else duration(self.age)}{more}"
+
+    @property
+    def waiting_text(self) -> str:
+        return (
+            "not known" if self.waiting is None else count(self.waiting, "offset") if self.unit else f"{self.waiting:,}"
+        )
+
+
+def _lines(rows: Iterable[Row], now: dt.datetime) -> list[_PartitionLine]:
+    by_place: dict[tuple[str | None, int | None], list[Row]] = {}
+    for row in rows:
+        if row["verdict"] not in {"clear", "ended"}:
+            by_place.setdefault((row["topic"], row["partition"]), []).append(row)
+    lines = []
+    for (topic, partition), found in by_place.items():
+        row = min(found, key=lambda each: (_severity(each["verdict"]), each["queue_position"] or 1))
+        since = row["held_from"] or row["opened_at"]
+        counted = [each["records_held"] for each in found if each["records_held"] is not None]
+        offsets = [each["offsets_held"] for each in found if each["offsets_held"] is not None]
+        lines.append(
+            _PartitionLine(
+                name="all topics" if topic is None else f"{topic}-{partition}",
+                verdict=row["verdict"],
+                finding=row,
+                others=len(found) - 1,
+                age=None if since is None or since > now else now - since,
+                waiting=max(counted or offsets, default=None),
+                unit="" if counted else "offset",
+            )
+        )
+    return lines
+
+
+def _severity(verdict: str) -> int:
+    return WORST.index(verdict) if verdict in WORST else 0
+
+
+def _order(line: _PartitionLine) -> tuple[int, float, str]:
+    return _severity(line.verdict), -(line.age_s or 0), line.label
+
+
+def _add_panel(
+    figure: go.Figure,
+    lines: Sequence[_PartitionLine],
+    values: Sequence[float | None],
+    texts: Sequence[str],
+    theme: Theme,
+    *,
+    col: int,
+) -> None:
+    """A line from the left to each value, its verdict's symbol at the end, and the words behind it."""
+    greatest = max([value for value in values if value], default=1)
+    low, high = -0.12, math.log10(max(greatest, 10)) / ROOM
+    at = [max(value or 1, 1) for value in values]
+    for line, value in zip(lines, at, strict=True):
+        look = VERDICT_APPEARANCE[line.verdict]
+        figure.add_trace(
+            go.Scatter(x=[10**low, value], y=[line.label] * 2, mode="lines", hoverinfo="skip", showlegend=False,
+                       line={"color": theme[look.role], "width": 7 if line.verdict == "hanging" else 2,
+                             "dash": "solid" if line.verdict == "hanging" else "dot"}),
+            row=1, col=col,
+        )  # fmt: skip
+    looks = [VERDICT_APPEARANCE[line.verdict] for line in lines]
+    colours = [theme[look.role] for look in looks]
+    figure.add_trace(
+        go.Scatter(
+            x=at,
+            y=[line.label for line in lines],
+            mode="markers+text",
+            marker={"symbol": [look.symbol for look in looks], "color": colours, "size": 13,
+                    "line": {"width": 1.5, "color": colours}},
+            text=[f"   {text}" for text in texts],
+            textposition="middle right",
+            textfont={"size": 12, "color": theme.text},
+            cliponaxis=False,
+            hovertext=[hover([("partition", line.label), *finding_facts(line.finding)]) for line in lines],
+            hoverinfo="text",
+            name="waiting" if col == 2 else "held for",
+            showlegend=False,
+        ),
+        row=1, col=col,
+    )  # fmt: skip
+    figure.update_xaxes(type="log", range=[low, high], showticklabels=False, ticks="", showgrid=False, row=1, col=col)
+
+
+def _add_legend(figure: go.Figure, lines: Sequence[_PartitionLine], theme: Theme) -> None:
+    there = {line.verdict for line in lines}
+    for verdict, look in VERDICT_APPEARANCE.items():
+        if verdict in there:
+            marker: dict[str, Any] = {"symbol": look.symbol, "color": theme[look.role], "size": 12,
+                                      "line": {"width": 1.5, "color": theme[look.role]}}  # fmt: skip
+            figure.add_trace(go.Scatter(x=[None], y=[None], mode="markers", marker=marker, name=verdict), row=1, col=1)
+
+
+def _title(lines: Sequence[_PartitionLine]) -> str:
+    """``2 partitions hang, longest orders-0 for 3 h``."""
+    counted = Counter(line.verdict for line in lines)
+    hanging = counted.pop("hanging", 0)
+    if not hanging:
+        return f"Nothing hangs: {_named(counted)}"
+    longest = max((line for line in lines if line.verdict == "hanging"), key=lambda line: line.age_s or 0)
+    since = "" if longest.age is None else f" for {duration(longest.age)}"
+    return f"{count(hanging, 'partition hangs', 'partitions hang')}, longest {plain(longest.name, longest=50)}{since}"
+
+
+def _named(counted: Counter[str]) -> str:
+    return ", ".join(f"{counted[verdict]:,} {verdict.replace('_', ' ')}" for verdict in WORST if counted[verdict])
+
+
+def _subtitle(lines: Sequence[_PartitionLine], shown: Sequence[_PartitionLine]) -> str:
+    text = wrapped(f"partitions by verdict: {_named(Counter(line.verdict for line in lines))}")
+    rest = Counter(line.verdict for line in lines[len(shown) :])
+    return f"{text}<br>{wrapped(f'not drawn: {_named(rest)}')}" if rest else text
+
+
+def _nothing_held(rows: Sequence[Row], read: Sequence[Row]) -> str:
+    return "Nothing is held" if rows or read else "Nothing to draw"
+
+
+def _what_was_seen(rows: Sequence[Row], read: Sequence[Row]) -> str:
+    failed = sum(row["error"] is not None for row in read)
+    if not rows and not read:
+        return "No findings were given, and no partitions: nothing tells that all is well."
+    if failed:
+        return f"{count(failed, 'partition')} of {len(read):,} could not be read."
+    if read:
+        return f"{count(len(read), 'partition')} read: no LSO is held."
+    return f"{count(len(rows), 'finding')}: none holds an LSO."

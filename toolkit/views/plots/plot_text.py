@@ -1,0 +1,129 @@
+"""The words that plots say; whatever comes from elsewhere is escaped."""
+
+from __future__ import annotations
+
+import datetime as dt
+import html
+import textwrap
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from toolkit.analysis.diagnosis.evidence_text import duration
+from toolkit.views.row_formats import printable
+
+if TYPE_CHECKING:
+    from toolkit.schema import Row
+
+__all__ = [
+    "count",
+    "finding_facts",
+    "hover",
+    "id_text",
+    "lines",
+    "number",
+    "place_name",
+    "plain",
+    "row_axis",
+    "when",
+]
+
+LONGEST = 60  # characters of a name in a title
+
+
+def plain(text: object, *, longest: int | None = None) -> str:
+    """A text from elsewhere, with nothing in it that plotly would take for markup, a link or a formula."""
+    shown = printable(str(text))
+    if longest is not None and len(shown) > longest:
+        shown = f"{shown[: longest // 2]}…{shown[-(longest - longest // 2 - 1) :]}"
+    return html.escape(shown, quote=False).replace("$", "&#36;")
+
+
+def place_name(topic: str | None, partition: int | None) -> str:
+    """``orders-0``; a long name keeps both of its ends."""
+    return "all topics" if topic is None else plain(f"{topic}-{partition}", longest=LONGEST)
+
+
+def row_axis(names: Sequence[str], *, longest: int, margin: float = 0.7) -> dict[str, Any]:
+    """A vertical axis with a row for each name from top to bottom; names that only look alike once cut stay apart."""
+    rows = [plain(name) for name in reversed(names)]
+    return {
+        "type": "category",
+        "categoryorder": "array",
+        "categoryarray": rows,
+        "tickmode": "array",
+        "tickvals": rows,
+        "ticktext": [plain(name, longest=longest) for name in reversed(names)],
+        "range": [-margin, max(len(rows), 1) - 1 + margin],
+        "showgrid": False,
+    }
+
+
+def number(value: int | None) -> str:
+    """``913,095,344``."""
+    return "unknown" if value is None else f"{value:,}"
+
+
+def count(value: int, one: str, many: str = "") -> str:
+    """``1 record``, ``2,115 records``."""
+    return f"{value:,} {one if value == 1 else many or one + 's'}"
+
+
+def lines(text: str, *, width: int = 100, most: int = 2) -> str:
+    """A text from elsewhere over several lines; what does not fit into `most` of them ends in an ellipsis."""
+    wrapped = textwrap.wrap(printable(text), width, break_on_hyphens=False)
+    if len(wrapped) > most:
+        wrapped = [*wrapped[: most - 1], wrapped[most - 1][: width - 2] + " …"]
+    return "<br>".join(map(plain, wrapped))
+
+
+def when(time: dt.datetime | None) -> str | None:
+    """A time as plotly takes it, in UTC."""
+    if time is None:
+        return None
+    return time.astimezone(dt.UTC).replace(tzinfo=None).isoformat(sep=" ", timespec="milliseconds")
+
+
+def hover(facts: Sequence[tuple[str, object]]) -> str:
+    """Label and value on a line each; what is null is left out."""
+    return "<br>".join(f"{label} <b>{_shown(value)}</b>" for label, value in facts if value is not None)
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, dt.datetime):
+        return f"{value.astimezone(dt.UTC):%Y-%m-%d %H:%M:%S.%f}"[:-3]
+    if isinstance(value, dt.timedelta):
+        return duration(value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, list | tuple):
+        return ", ".join(_shown(each) for each in value[:5]) + (f" and {len(value) - 5:,} more" if value[5:] else "")
+    return "<br>   ".join(map(plain, textwrap.wrap(printable(str(value)), 70, break_on_hyphens=False)))
+
+
+def finding_facts(row: Row) -> list[tuple[str, object]]:
+    """What a finding says, for a hover; ids are written as they are, without separators."""
+    return [
+        ("verdict", row["verdict"]),
+        ("producer", id_text(row["producer_id"])),
+        ("epoch", id_text(row["producer_epoch"])),
+        ("transactional id", row["transactional_id"]),
+        ("start offset", row["start_offset"]),
+        ("opened", row["opened_at"]),
+        ("by the clock of", row["opened_at_clock"]),
+        ("expires", row["expires_at"]),
+        ("LSO", row["last_stable_offset"]),
+        ("high watermark", row["high_watermark"]),
+        ("records held", row["records_held"]),
+        ("groups held", row["groups_held"] or None),
+        ("why", row["reason"]),
+        ("cause", row["cause"]),
+        ("missing", row["missing"] or None),
+        ("remedy", row["remedy"]),
+    ]
+
+
+def id_text(value: int | None) -> str | None:
+    """An id or an epoch as it is written, without separators."""
+    return None if value is None else str(value)

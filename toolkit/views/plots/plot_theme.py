@@ -1,0 +1,217 @@
+"""How every plot looks: two palettes, what each verdict, outcome and state is drawn as, and the empty figure.
+
+Colour is never the only sign: each kind has a dash, a symbol, a hatch or a word of its own, so that a plot can be
+read in grey. Colours keep their distance for colour-blind eyes, and 3:1 to the background (WCAG 2.1, 1.4.11).
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import plotly.graph_objects as go
+
+from toolkit.errors import UsageError
+
+__all__ = [
+    "KINDS",
+    "STATES",
+    "THEMES",
+    "VERDICT_APPEARANCE",
+    "Appearance",
+    "Theme",
+    "ThemeName",
+    "apply_theme",
+    "empty_figure",
+    "theme_named",
+]
+
+ThemeName = Literal["light", "dark"]
+
+TITLE_WIDTH = 62  # characters that fit into 800 pixels
+ENTRIES_PER_ROW = 3  # of the legend, likewise
+FONT = "Inter, Segoe UI, Helvetica Neue, Arial, DejaVu Sans, sans-serif"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Theme:
+    """A palette: colours by what they stand for."""
+
+    background: str
+    text: str
+    muted: str
+    grid: str
+    alarm: str  # hanging
+    warn: str  # not healthy, and not proven to hang
+    calm: str  # healthy and open
+    done: str  # committed
+    undone: str  # aborted
+    lso: str
+    held: str  # fill between the LSO and the high watermark
+
+    def __getitem__(self, role: str) -> str:
+        colour: str = getattr(self, role)
+        return colour
+
+
+THEMES: Mapping[str, Theme] = {
+    "light": Theme(
+        background="#ffffff",
+        text="#1b1f24",
+        muted="#5b6570",
+        grid="#e3e7eb",
+        alarm="#b83a00",
+        warn="#755800",
+        calm="#0b5fa5",
+        done="#00735a",
+        undone="#8a3b7b",
+        lso="#0b5fa5",
+        held="rgba(184, 58, 0, 0.12)",
+    ),
+    "dark": Theme(
+        background="#14181d",
+        text="#e8ebee",
+        muted="#a6afb9",
+        grid="#2d343c",
+        alarm="#ff8a4c",
+        warn="#e8c547",
+        calm="#6cb6ff",
+        done="#4fd1a5",
+        undone="#e39bd3",
+        lso="#6cb6ff",
+        held="rgba(255, 138, 76, 0.16)",
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Appearance:
+    """What a kind of thing is drawn as; `role` names its colour in the theme."""
+
+    role: str
+    symbol: str = "circle"
+    dash: str = "solid"
+    hatch: str = ""
+    width: float = 2
+
+
+VERDICT_APPEARANCE: Mapping[str, Appearance] = {
+    "hanging": Appearance(role="alarm", symbol="x"),
+    "stuck_ending": Appearance(role="warn", symbol="diamond"),
+    "overdue": Appearance(role="warn", symbol="triangle-up"),
+    "prepared": Appearance(role="warn", symbol="square"),
+    "unknown": Appearance(role="warn", symbol="cross"),
+    "unreplicated": Appearance(role="warn", symbol="hexagon"),
+    "long": Appearance(role="calm", symbol="triangle-up-open"),
+    "ending": Appearance(role="calm", symbol="diamond-open"),
+    "ongoing": Appearance(role="calm", symbol="circle-open"),
+    "ended": Appearance(role="muted", symbol="square-open"),
+    "clear": Appearance(role="muted", symbol="circle"),
+}
+"""Worst first; each verdict has a symbol of its own."""
+
+KINDS: Mapping[str, Appearance] = {
+    "commit": Appearance(role="done", symbol="triangle-up", dash="solid"),
+    "abort": Appearance(role="undone", symbol="x", dash="dot"),
+    "empty": Appearance(role="muted", symbol="line-ns-open", dash="solid"),
+    "undecided": Appearance(role="muted", symbol="square-open", dash="longdash"),
+    "open": Appearance(role="warn", symbol="circle-open", dash="dash", width=3),
+    "hanging": Appearance(role="alarm", symbol="diamond", dash="solid", width=7),
+}
+"""Transactions in a timeline; ``undecided`` are those whose marker was not read."""
+
+STATES: Mapping[str, Appearance] = {
+    "Empty": Appearance(role="muted", hatch="."),
+    "Ongoing": Appearance(role="calm"),
+    "PrepareCommit": Appearance(role="warn", hatch="/"),
+    "PrepareAbort": Appearance(role="warn", hatch="\\"),
+    "PrepareEpochFence": Appearance(role="warn", hatch="|"),
+    "CompleteCommit": Appearance(role="done", hatch="-"),
+    "CompleteAbort": Appearance(role="undone", hatch="x"),
+    "Dead": Appearance(role="muted", hatch="+"),
+}
+"""States of a transactional id; each has a hatch of its own, Ongoing is the solid one."""
+
+
+def theme_named(name: str) -> Theme:
+    """The palette of a name.
+
+    Raises
+    ------
+    UsageError
+        If there is no such theme.
+    """
+    if name not in THEMES:
+        raise UsageError(f"There is no theme {name!r}.", do=f"Take one of {', '.join(THEMES)}.")
+    return THEMES[name]
+
+
+def apply_theme(figure: go.Figure, theme: Theme, *, title: str, subtitle: str = "", height: int) -> go.Figure:
+    """Give a figure its title, margins and colours; the title is the answer, in words that are escaped already."""
+    title = "<br>".join(textwrap.wrap(title, TITLE_WIDTH, break_on_hyphens=False))
+    lines = subtitle.count("<br>") + (1 if subtitle else 0)
+    heads = title.count("<br>") + 1
+    entries = sum(trace.showlegend is not False and trace.name is not None for trace in figure.data)
+    legend_rows = -(-entries // ENTRIES_PER_ROW)
+    figure.update_layout(
+        title={
+            "text": f"<b>{title}</b>",
+            "font": {"size": 18, "color": theme.text},
+            "subtitle": {"text": subtitle, "font": {"size": 12.5, "color": theme.text}},
+            "x": 0,
+            "xref": "container",
+            "xanchor": "left",
+            "pad": {"l": 16, "t": 13 * heads},
+            "y": 1,
+            "yref": "container",
+            "yanchor": "top",
+        },
+        height=height,
+        margin={
+            "l": 16,
+            "r": 24,
+            "t": 34 + 22 * heads + 17 * lines,
+            "b": 18 + (22 + 20 * legend_rows if legend_rows else 0),
+        },
+        font={"family": FONT, "size": 13, "color": theme.text},
+        paper_bgcolor=theme.background,
+        plot_bgcolor=theme.background,
+        hoverlabel={"align": "left", "font": {"size": 12, "family": FONT}, "namelength": -1},
+        hovermode="closest",
+        barmode="overlay",
+        legend={
+            "orientation": "h",
+            "x": 0,
+            "xref": "container",
+            "y": 0,
+            "yref": "container",
+            "yanchor": "bottom",
+            "font": {"size": 12},
+            "itemsizing": "trace",
+        },
+        modebar={"bgcolor": "rgba(0,0,0,0)", "color": theme.muted, "activecolor": theme.text},
+    )
+    lines_of: dict[str, Any] = {
+        "gridcolor": theme.grid,
+        "linecolor": theme.muted,
+        "zeroline": False,
+        "automargin": True,
+        "title_font_size": 13,
+    }
+    figure.update_xaxes(**lines_of)
+    figure.update_yaxes(**lines_of)
+    return figure
+
+
+def empty_figure(theme: Theme, *, title: str, missing: str, height: int = 260) -> go.Figure:
+    """A figure that says what is missing, where there is nothing to draw."""
+    figure = go.Figure()
+    apply_theme(figure, theme, title=title, height=height)
+    figure.update_xaxes(visible=False)
+    figure.update_yaxes(visible=False)
+    figure.add_annotation(
+        text=missing, x=0.5, y=0.5, xref="paper", yref="paper", showarrow=False, font={"size": 14, "color": theme.text}
+    )
+    return figure

@@ -1,0 +1,179 @@
+"""Findings as sections: what was held, since when, until when, by whom, why, and whom it hit."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from toolkit.analysis.diagnosis.evidence_text import duration
+from toolkit.analysis.diagnosis.verdicts import HEALTHY, VERDICTS
+from toolkit.views.finding_links import finding_page
+from toolkit.views.report.report_parts import UNKNOWN, Fact, Grid, ReportSection, counted, moment, named, text
+from toolkit.views.row_formats import printable
+
+if TYPE_CHECKING:
+    from toolkit.schema import Row
+
+__all__ = ["MAX_FINDINGS", "answer", "by_weight", "is_answer", "others"]
+
+MAX_FINDINGS = 20
+"""Findings with a section of their own; the rest stands in one table."""
+
+_CLOCKS = {
+    "coordinator": "the coordinator's clock",
+    "producer": "the producer's clock",
+    "broker": "the broker's clock",
+}
+_ORDER = ("hanging", "unknown", "stuck_ending", "overdue", "prepared", "unreplicated", "ended", "ending", "long")
+
+
+def is_answer(row: Row) -> bool:
+    """Whether it held or holds an LSO, or asks for something to be done."""
+    return row["queue_position"] == 1 or row["verdict"] not in HEALTHY or bool(row["cause"])
+
+
+def by_weight(rows: Sequence[Row]) -> list[Row]:
+    """What asks most urgently first; of the same verdict in the order of places and positions."""
+    return sorted(rows, key=lambda row: _ORDER.index(row["verdict"]) if row["verdict"] in _ORDER else len(_ORDER))
+
+
+def answer(row: Row) -> ReportSection:
+    """The section of one finding."""
+    return ReportSection(title=_title(row), verdict=row["verdict"], lead=_lead(row), facts=tuple(_facts(row)))
+
+
+def others(rows: Sequence[Row]) -> Grid:
+    """Findings in a line each."""
+    columns = ("partition", "verdict", "producer", "transactional id", "from offset", "open since", "why")
+    lines = tuple(
+        (
+            named(row),
+            row["verdict"],
+            _producer(row),
+            text(row["transactional_id"]),
+            text(row["start_offset"]),
+            moment(row["opened_at"], otherwise="-"),
+            printable(row["reason"]),
+        )
+        for row in rows
+    )
+    return Grid(title="In a line each", columns=columns, rows=lines, numbers=frozenset({"from offset"}))
+
+
+def _title(row: Row) -> str:
+    offset = "" if row["start_offset"] is None else f" at offset {row['start_offset']}"
+    return f"{named(row)}{offset}"
+
+
+def _lead(row: Row) -> str:
+    """The answer in one or two sentences."""
+    where = named(row)
+    who = f"producer {_producer(row)}" + (
+        f' of "{printable(row["transactional_id"])}"' if row["transactional_id"] else ""
+    )
+    if row["verdict"] == "ended":
+        return f"{where} stood still{_how_long(row)}, held by {who}. It is over.{_waited(row, 'waited')}"
+    if row["queue_position"] == 1 and row["producer_id"] is not None:
+        return f"{where} stands still{_how_long(row)}, held by {who}.{_waited(row, 'wait')}"
+    if row["producer_id"] is not None and row["queue_position"] is not None:
+        before = counted(row["queue_position"] - 1, "other", "others")
+        return f"Opened by {who}, behind {before}: it holds {where} once they have ended."
+    return printable(row["reason"])
+
+
+def _how_long(row: Row) -> str:
+    since, length = row["held_from"] or row["opened_at"], _length(row)
+    text_ = f" since {moment(since)}" if row["verdict"] != "ended" and since else ""
+    return text_ + (f" for {duration(length)}" if length is not None else "")
+
+
+def _waited(row: Row, verb: str) -> str:
+    if row["records_held"] is None:
+        return ""
+    return f" {counted(row['records_held'], 'record', 'records')} {verb} behind it."
+
+
+def _length(row: Row) -> dt.timedelta | None:
+    if row["held_ms"] is not None:
+        return dt.timedelta(milliseconds=row["held_ms"])
+    since = row["held_from"] or (row["opened_at"] if row["queue_position"] == 1 else None)
+    return row["observed_at"] - since if since and since <= row["observed_at"] else None
+
+
+def _producer(row: Row) -> str:
+    if row["producer_id"] is None:
+        return "-"
+    return f"{row['producer_id']} epoch {UNKNOWN if row['producer_epoch'] is None else row['producer_epoch']}"
+
+
+def _facts(row: Row) -> Iterator[Fact]:
+    yield Fact("What was held", tuple(_what(row)))
+    yield Fact("Since", (_since(row),))
+    yield Fact("Until", (_until(row),))
+    yield Fact("By whom", tuple(_who(row)))
+    yield Fact("Verdict", (f"{row['verdict']}: {VERDICTS.get(row['verdict'], '')}",))
+    yield Fact("Why", (printable(row["reason"]),))
+    yield Fact("Cause", (printable(row["cause"]) if row["cause"] else UNKNOWN,))
+    yield Fact("Who was affected", tuple(_affected(row)))
+    yield Fact("Remedy", (printable(row["remedy"]),), command=row["remedy"].startswith("kafka-txn "))
+    yield Fact("Docs", (finding_page(row),), link=True)
+    yield Fact("Missing", tuple(map(printable, row["missing"])) or ("nothing: the evidence is complete",))
+    if row["error"] and row["error"] not in row["missing"]:
+        yield Fact("Error", (printable(row["error"]),))
+
+
+def _what(row: Row) -> Iterator[str]:
+    stable, high = row["last_stable_offset"], row["high_watermark"]
+    if row["verdict"] == "ended":
+        yield f"the last stable offset (LSO) of {named(row)}, at offset {text(row['start_offset'])}"
+    elif stable is not None:
+        yield f"the last stable offset (LSO) of {named(row)}, at {stable}; the high watermark is {text(high)}"
+    else:
+        yield f"the last stable offset (LSO) of {named(row)}, which is {UNKNOWN}"
+    if row["offsets_held"]:
+        could = "could" if row["verdict"] == "ended" else "can"
+        yield f"{counted(row['offsets_held'], 'offset', 'offsets')} that no read_committed consumer {could} read"
+
+
+def _since(row: Row) -> str:
+    since = row["held_from"] or row["opened_at"]
+    if since is None:
+        return UNKNOWN
+    opened = row["opened_at"] if row["held_from"] not in (None, row["opened_at"]) else None
+    clock = f", by {_CLOCKS[row['opened_at_clock']]}" if row["opened_at_clock"] in _CLOCKS and opened is None else ""
+    also = f"; it opened at {moment(opened)}" if opened else ""
+    return f"{moment(since)}{clock}{also}"
+
+
+def _until(row: Row) -> str:
+    if row["held_to"] is not None:
+        length = _length(row)
+        return moment(row["held_to"]) + (f", after {duration(length)}" if length is not None else "")
+    if row["queue_position"] is None:
+        return "it does not hold the LSO"
+    expires = f"; it expires at {moment(row['expires_at'])}" if row["expires_at"] else ""
+    return f"open when this was seen, at {moment(row['observed_at'])}{expires}"
+
+
+def _who(row: Row) -> Iterator[str]:
+    if row["producer_id"] is None:
+        yield "no producer: nothing is open"
+        return
+    yield f"producer id {row['producer_id']}, epoch {text(row['producer_epoch'])}"
+    name = row["transactional_id"]
+    yield f'transactional id "{printable(name)}"' if name else f"transactional id {UNKNOWN}"
+
+
+def _affected(row: Row) -> Iterator[str]:
+    groups = row["groups_held"]
+    if groups is None:
+        yield f"consumer groups: {UNKNOWN}, not queried"
+    else:
+        shown = ", ".join(map(printable, groups)) if groups else "none"
+        yield f"consumer groups that could not move: {shown}"
+    records, size = row["records_held"], row["bytes_held"]
+    yield f"records behind it: {UNKNOWN if records is None else f'{records:,}'}"
+    yield f"bytes behind it: {UNKNOWN if size is None else f'{size:,}'}"
+    if row["compaction_held"] is not None:
+        yield f"log compaction waits: {'yes' if row['compaction_held'] else 'no'}"

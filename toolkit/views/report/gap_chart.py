@@ -1,0 +1,162 @@
+"""The gap between the LSO and the end of the log over time, as shapes for a picture: no library, no script."""
+
+from __future__ import annotations
+
+import datetime as dt
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from toolkit.views.report.report_parts import moment, named, text
+
+if TYPE_CHECKING:
+    from toolkit.schema import Row
+
+__all__ = ["gap_chart"]
+
+WIDTH, HEIGHT = 900, 260
+LEFT, RIGHT, TOP, BOTTOM = 70, 14, 34, 40
+MAX_POINTS = 900  # more than one for each pixel shows nothing
+
+
+def gap_chart(
+    finding: Row, *, steps: Sequence[Row], log_transactions: Sequence[Row], samples: Sequence[Row]
+) -> Mapping[str, Any] | None:
+    """What the page draws for a finding: two lines, the time that it held the LSO, and labels; null without points.
+
+    Parameters
+    ----------
+    finding
+        A row of ``schema.FINDINGS``.
+    steps, transactions
+        Rows of ``schema.LSO_TIMELINE`` in their order and of ``schema.LOG_TRANSACTIONS``: what the log tells.
+    looks
+        Rows of ``schema.PARTITIONS`` at several times, which count where no log was read.
+    """
+    here = [
+        [row for row in rows if (row["topic"], row["partition"]) == (finding["topic"], finding["partition"])]
+        for rows in (steps, log_transactions, samples)
+    ]
+    points = _steady(_of_log(*here[:2]), finding) or _of_looks(here[2])
+    if len(points) < 2:
+        return None
+    scale = _Scale(points)
+    ends, stable = ([(at, point[index]) for at, *point in points] for index in (0, 1))
+    held = _held(finding)
+    return {
+        "title": f"LSO and end of the log of {named(finding)}",
+        "width": WIDTH,
+        "height": HEIGHT,
+        "frame": {"x": LEFT, "y": TOP, "width": WIDTH - LEFT - RIGHT, "height": HEIGHT - TOP - BOTTOM},
+        "gap": "M" + scale.path(ends)[1:] + scale.path(stable, back=True) + "Z",
+        "ends": "M" + scale.path(ends)[1:],
+        "stable": "M" + scale.path(stable)[1:],
+        "held": scale.window(*held) if held else None,
+        "times": [
+            {"x": LEFT, "anchor": "start", "text": moment(scale.first)},
+            *(scale.labels(held) if held else []),
+            {"x": WIDTH - RIGHT, "anchor": "end", "text": moment(scale.last)},
+        ],
+        "offsets": [
+            {"y": TOP + 4, "text": text(scale.most)},
+            {"y": HEIGHT - BOTTOM, "text": text(scale.least)},
+        ],
+    }
+
+
+Point = tuple[dt.datetime, int, int]
+
+
+def _of_log(steps: Sequence[Row], log_transactions: Sequence[Row]) -> list[Point]:
+    """Time, end of the log and LSO at each step, and at each marker between them; in the order of offsets."""
+    if not steps:
+        return []
+    offsets = [row["offset"] for row in steps]
+    ends = {row["offset"]: row["at"] for row in steps if row["at"]}
+    ends |= {
+        row["marker_offset"] + 1: row["end"]
+        for row in log_transactions
+        if row["end"] and row["marker_offset"] is not None
+    }
+    found = []
+    for offset, at in sorted(ends.items()):
+        step = steps[max(0, bisect_right(offsets, offset) - 1)]
+        found.append((at, offset, step["last_stable_offset"] if step["open_count"] else offset))
+    return found
+
+
+def _of_looks(samples: Sequence[Row]) -> list[Point]:
+    seen = ((row["observed_at"], row["high_watermark"], row["last_stable_offset"]) for row in samples)
+    return sorted(point for point in seen if None not in point)
+
+
+def _steady(points: Sequence[Point], finding: Row) -> list[Point]:
+    """Points whose times never go back, as a producer's clock may; those that show nothing more are left out."""
+    latest: dt.datetime = finding["observed_at"]
+    steady: list[Point] = []
+    before = dt.datetime.min.replace(tzinfo=dt.UTC)
+    for at, end, stable in points:
+        before = max(before, min(at, latest))
+        steady.append((before, end, stable))
+    is_held = (
+        finding["queue_position"] == 1 and finding["held_to"] is None and finding["last_stable_offset"] is not None
+    )
+    if steady and is_held and finding["high_watermark"] is not None:
+        steady.append((max(before, latest), finding["high_watermark"], finding["last_stable_offset"]))
+    stride = max(1, len(steady) // MAX_POINTS)
+    kept = [point for number, point in enumerate(steady) if number % stride == 0 or _stands_still(steady, number)]
+    return [*kept, *steady[-1:]]
+
+
+def _stands_still(points: Sequence[Point], number: int) -> bool:
+    """Whether the LSO stops or starts there: what a picture must never leave out."""
+    around = points[max(0, number - 1) : number + 2]
+    return len(around) == 3 and (around[0][2] == around[1][2]) != (around[1][2] == around[2][2])
+
+
+def _held(finding: Row) -> tuple[dt.datetime, dt.datetime] | None:
+    since = finding["held_from"] or (finding["opened_at"] if finding["queue_position"] == 1 else None)
+    return (since, finding["held_to"] or finding["observed_at"]) if since else None
+
+
+class _Scale:
+    """Times and offsets as places of the picture."""
+
+    def __init__(self, points: Sequence[Point]) -> None:
+        self.first, self.last = points[0][0], points[-1][0]
+        self.least = min(stable for _, _, stable in points)
+        self.most = max(end for _, end, _ in points)
+        self._seconds = max((self.last - self.first).total_seconds(), 0.001)
+        self._offsets = max(self.most - self.least, 1)
+
+    def x(self, time: dt.datetime) -> float:
+        part = (time - self.first).total_seconds() / self._seconds
+        return round(LEFT + min(max(part, 0.0), 1.0) * (WIDTH - LEFT - RIGHT), 1)
+
+    def y(self, offset: int) -> float:
+        part = (offset - self.least) / self._offsets
+        return round(HEIGHT - BOTTOM - part * (HEIGHT - TOP - BOTTOM), 1)
+
+    def path(self, line: Sequence[tuple[dt.datetime, int]], *, back: bool = False) -> str:
+        """A line in steps, from left to right or back, to go on with from where the one before has ended."""
+        corners: list[tuple[float, float]] = []
+        for time, offset in line:
+            if corners:
+                corners.append((self.x(time), corners[-1][1]))
+            corners.append((self.x(time), self.y(offset)))
+        return "".join(f"L{x} {y}" for x, y in (reversed(corners) if back else corners))
+
+    def labels(self, times: Sequence[dt.datetime]) -> list[Mapping[str, Any]]:
+        """The time of day of each, where there is room for it between the ends of the axis."""
+        labels: list[Mapping[str, Any]] = []
+        free = LEFT + 210
+        for time in times:
+            if free <= (x := self.x(time)) <= WIDTH - RIGHT - 210:
+                labels.append({"x": x, "anchor": "middle", "text": f"{time.astimezone(dt.UTC):%H:%M:%S}"})
+                free = int(x) + 80
+        return labels
+
+    def window(self, since: dt.datetime, until: dt.datetime) -> Mapping[str, Any]:
+        """A stretch of time, at least as wide as can be seen."""
+        left, right = self.x(since), self.x(until)
+        return {"x": left, "y": TOP, "width": max(right - left, 2.0), "height": HEIGHT - TOP - BOTTOM}

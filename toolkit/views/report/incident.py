@@ -1,0 +1,231 @@
+"""What a report is made of, from the sources that there are: findings, and the tables around them."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from typing import TYPE_CHECKING, TypedDict
+
+from toolkit.analysis.history.closing import (
+    close_by_log,
+    close_by_observation,
+    is_open,
+    transaction_key,
+    without_short,
+    without_stale,
+)
+from toolkit.analysis.history.merged_findings import merge_findings
+from toolkit.errors import NotFound, ToolkitError
+from toolkit.schema import FINDINGS, LOG_TRANSACTIONS, LSO_TIMELINE, RECORDED, TRANSACTION_HISTORY, Row
+from toolkit.sources.logdir import LogDir
+from toolkit.sources.logdir.opened_paths import sorted_rows
+from toolkit.sources.recording import Recording
+from toolkit.views.report.report import complete
+from toolkit.views.report.report_html import Figure
+
+if TYPE_CHECKING:
+    from toolkit.sources.live.cluster import Cluster
+
+__all__ = ["IncidentFindings", "IncidentTables", "collect_incident", "tables_around", "timeline_of"]
+
+AROUND = dt.timedelta(minutes=10)  # of the recording, before and after
+BEFORE, BEHIND = 2_000, 200_000  # offsets of the log around the start of a transaction
+
+
+class IncidentTables(TypedDict, total=False):
+    """Rows around findings, by the names of `toolkit.views.report.report`."""
+
+    log_transactions: list[Row]
+    lso_timeline: list[Row]
+    transaction_history: list[Row]
+    partitions: list[Row]
+
+
+class IncidentFindings(IncidentTables):
+    """The same, with the findings."""
+
+    findings: list[Row]
+
+
+ProblemListener = Callable[[str], object]
+
+
+def collect_incident(
+    *sources: Cluster | LogDir | Recording,
+    topics: Sequence[str] | None = None,
+    partitions: Sequence[int] | None = None,
+    min_held_ms: int = 60_000,
+    remark: ProblemListener = print,
+) -> IncidentFindings:
+    """Everything that the sources of one incident tell, put together: ``report(**gather(log_dir, recording))``.
+
+    Where a log directory and a recording tell of the same transaction there is one finding: times and amounts of the
+    log, verdict and groups of the recorder. What is over by the end of either has the verdict ``ended``.
+
+    Parameters
+    ----------
+    sources
+        Of the same cluster: a log directory, a recording, both, or the running cluster.
+    topics, partitions
+        As for their findings; all if null.
+    min_held_ms
+        Of what is over, only what held an LSO for at least so long, and what a recorder did not find healthy.
+    remark
+        Called for what cannot be read and is left out.
+
+    Raises
+    ------
+    NotFound
+        If a source has none of these partitions.
+    """
+    with ExitStack() as stack:
+        for source in sources:
+            if isinstance(source, LogDir):
+                stack.enter_context(source.one_listing())
+        return _collect(sources, topics, partitions, min_held_ms=min_held_ms, remark=remark)
+
+
+def _collect(
+    sources: Sequence[Cluster | LogDir | Recording],
+    topics: Sequence[str] | None,
+    partitions: Sequence[int] | None,
+    *,
+    min_held_ms: int,
+    remark: ProblemListener,
+) -> IncidentFindings:
+    found: list[Row] = []
+    keys: list[set[tuple[object, ...]]] = []
+    for source in sources:
+        if isinstance(source, LogDir):
+            seen = source.finding_rows(topics=topics, partitions=partitions, min_held_ms=min_held_ms)
+            found = merge_findings(seen, found)
+        elif isinstance(source, Recording):
+            seen = without_stale(
+                source.lso_hold_rows(topics=topics, partitions=partitions), sampled_at=source.sample_row()["sampled_at"]
+            )
+            found = merge_findings(found, seen)
+        else:
+            seen = source.finding_rows(topics=topics, partitions=partitions)
+            found = merge_findings(seen, found)
+        keys.append({transaction_key(row) for row in seen})
+    for source, known in zip(sources, keys, strict=True):
+        found = _closed_by(source, found, known)
+    rows = sorted_rows(FINDINGS, without_short(found, min_held_ms=min_held_ms))
+    tables: IncidentFindings = {"findings": rows}
+    for source in sources:
+        tables = {**tables, **tables_around(rows, source, remark=remark)}
+    return tables
+
+
+def tables_around(
+    findings: Sequence[Row], source: Cluster | LogDir | Recording, *, remark: ProblemListener = print
+) -> IncidentTables:
+    """What a source tells around findings: the log and its coordinators, or what a recorder saw; by table.
+
+    Parameters
+    ----------
+    findings
+        Rows of ``schema.FINDINGS``; those with a section of their own count.
+    source
+        Where to look.
+    remark
+        As of `collect_incident`.
+    """
+    if isinstance(source, Recording):
+        return _recorded(findings, source)
+    shown = [row for row in complete(findings) if row["start_offset"] is not None]
+    places: dict[tuple[str, int], list[int]] = {}
+    for row in shown:
+        places.setdefault((row["topic"], row["partition"]), []).append(row["start_offset"])
+    tables: IncidentTables = {"log_transactions": [], "lso_timeline": [], "transaction_history": []}
+    for (topic, partition), starts in places.items():
+        start, stop = max(0, min(starts) - BEFORE), max(starts) + BEHIND
+        with _left_out(f"the log of {topic}-{partition}", remark):
+            tables["log_transactions"] += LOG_TRANSACTIONS.rows(
+                source.log_transactions(topics=topic, partitions=partition, start=start, stop=stop)
+            )
+            tables["lso_timeline"] += LSO_TIMELINE.rows(
+                source.lso_timeline(topics=topic, partitions=partition, start=start, stop=stop)
+            )
+    names = sorted({row["transactional_id"] for row in shown if row["transactional_id"] is not None})
+    if names:
+        with _left_out("what the coordinators wrote", remark):
+            tables["transaction_history"] = TRANSACTION_HISTORY.rows(
+                source.transaction_history(transactional_ids=names)
+            )
+    return tables
+
+
+def timeline_of(tables: IncidentFindings) -> Figure | None:
+    """The timeline of the first partition of a report, for its `figure`; null where there is none.
+
+    Parameters
+    ----------
+    tables
+        As `collect_incident` gives them.
+
+    Raises
+    ------
+    ImportError
+        If plotly is not installed.
+    """
+    from toolkit.views.plots import plot_timeline
+
+    rows = tables["findings"]
+    first = next(iter(complete(rows)), None)
+    if first is None or first["topic"] is None:
+        return None
+    seen = tables.get("partitions")
+    if seen is not None and first["held_to"] is None:  # what came later would be drawn under a verdict of before
+        seen = [row for row in seen if row["observed_at"] <= first["observed_at"]]
+    return lambda theme: plot_timeline(
+        tables.get("log_transactions", []),
+        lso_timeline=tables.get("lso_timeline"),
+        partitions=seen,
+        transaction_history=tables.get("transaction_history"),
+        findings=rows,
+        topic=first["topic"],
+        partition=first["partition"],
+        theme="dark" if theme == "dark" else "light",
+    )
+
+
+def _closed_by(source: Cluster | LogDir | Recording, findings: list[Row], known: Collection[object]) -> list[Row]:
+    """The findings, closed where the source shows the end of what it did not tell: it leaves out what was short."""
+    for row in findings:
+        if isinstance(source, Recording) or not is_open(row) or transaction_key(row) in known:
+            continue
+        with suppress(NotFound):
+            place = [(row["topic"], row["partition"])]
+            if isinstance(source, LogDir):
+                log_transactions = source.log_transaction_tables(
+                    partitions=place, start=row["start_offset"], producer_id=row["producer_id"]
+                )
+                findings = close_by_log(
+                    findings, [log_transaction for table in log_transactions for log_transaction in table.to_pylist()]
+                )
+            else:
+                findings = close_by_observation(
+                    findings, source.finding_rows(partitions=place, recheck_after=0, log_evidence=False)
+                )
+    return findings
+
+
+def _recorded(findings: Sequence[Row], recording: Recording) -> IncidentTables:
+    """The partitions of a report in the recording, around the time of the findings."""
+    places = {(row["topic"], row["partition"]) for row in complete(findings)}
+    times = [row["held_from"] or row["opened_at"] or row["observed_at"] for row in findings]
+    if not times:
+        return {}
+    start, stop = min(times) - AROUND, max(row["observed_at"] for row in findings) + AROUND
+    seen = RECORDED["partitions"].rows(recording.history("partitions", start=start, stop=stop))
+    return {"partitions": [row for row in seen if (row["topic"], row["partition"]) in places]}
+
+
+@contextmanager
+def _left_out(what: str, remark: ProblemListener) -> Iterator[None]:
+    try:
+        yield
+    except ToolkitError as error:
+        remark(f"Left out, {what}: {error}")

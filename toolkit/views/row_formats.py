@@ -1,0 +1,129 @@
+"""Rows of any table: aligned columns for a person, JSON and CSV for a program."""
+
+from __future__ import annotations
+
+import csv
+import datetime as dt
+import io
+import json
+import textwrap
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from toolkit.schema import Row, Table
+
+__all__ = ["cell_text", "csv_pieces", "json_pieces", "printable", "row_lines"]
+
+
+_ASIDE = {"error", "last_update_time"}  # shown where a row has one
+
+
+def row_lines(
+    table: Table,
+    rows: Sequence[Row],
+    *,
+    width: int | None = None,
+    without: Collection[str] = (),
+    columns: Sequence[str] | None = None,
+) -> list[str]:
+    """Rows as aligned columns; where they do not fit in `width`, as one block per row. No value is ever cut.
+
+    Parameters
+    ----------
+    table, rows
+        What to show.
+    width
+        Columns of the terminal; null is as wide as it takes.
+    without
+        Columns to leave out. ``observed_at`` is left out too: JSON and CSV have every column.
+    columns
+        Exactly these instead, in this order.
+    """
+    if not rows:
+        return [f"no {table.name.replace('_', ' ')}"]
+    hidden = {"observed_at", *without} | {name for name in _ASIDE if not any(row.get(name) for row in rows)}
+    names = [name for name in table.names if name not in hidden] if columns is None else columns
+    cells = [[cell_text(row.get(name)) for name in names] for row in rows]
+    numbers = [any(_is_number(row.get(name)) for row in rows) for name in names]
+    lines = _columns(names, cells, numbers)
+    if width is None or max(map(len, lines)) <= width:
+        return lines
+    longest = max(map(len, names))
+    blocks = [[f"{name:<{longest}}  {cell}" for name, cell in zip(names, row, strict=True)] for row in cells]
+    return [line for block in blocks for line in [*block, ""]][:-1]
+
+
+def json_pieces(table: Table, rows: Iterable[Row]) -> Iterator[str]:
+    """One JSON array, an object per row with exactly the table's columns; times are ISO 8601 in UTC."""
+    before = "["
+    for row in rows:
+        yield f"{before}\n  {json.dumps({name: row.get(name) for name in table.names}, default=_plain)}"
+        before = ","
+    yield "\n]\n" if before == "," else "[]\n"
+
+
+def csv_pieces(table: Table, rows: Iterable[Row]) -> Iterator[str]:
+    """CSV with a header line; null is an empty cell, a list is JSON."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(table.names)
+    for row in rows:
+        writer.writerow([_flat(row.get(name)) for name in table.names])
+        yield out.getvalue()
+        out.seek(0)
+        out.truncate()
+    yield out.getvalue()
+
+
+def cell_text(value: Any) -> str:
+    """A value for a person: null is a dash, times end at the second, topic partitions read ``orders-0, orders-1``."""
+    if value is None or value == []:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, dt.datetime):
+        return f"{value.astimezone(dt.UTC):%Y-%m-%d %H:%M:%S}"
+    if isinstance(value, list):
+        return ", ".join(map(cell_text, value))
+    if isinstance(value, dict) and value.keys() == {"topic", "partition"}:
+        return f"{value['topic']}-{value['partition']}"
+    return printable(str(value))
+
+
+def printable(text: str) -> str:
+    """Ids and error texts come from elsewhere: no control character of theirs reaches the terminal."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def _columns(names: Sequence[str], cells: Sequence[Sequence[str]], numbers: Sequence[bool]) -> list[str]:
+    """Aligned columns; the words of a long heading are stacked over a narrow column."""
+    widths = [max(map(len, [*name.split("_"), *column])) for name, *column in zip(names, *cells, strict=True)]
+    heads = [textwrap.wrap(name.replace("_", " "), width) for name, width in zip(names, widths, strict=True)]
+    height = max(map(len, heads))
+    head = zip(*([""] * (height - len(words)) + words for words in heads), strict=True)
+    return [
+        "  ".join(
+            f"{cell:>{width}}" if number else f"{cell:<{width}}"
+            for cell, width, number in zip(line, widths, numbers, strict=True)
+        ).rstrip()
+        for line in [*head, *cells]
+    ]
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, dt.datetime):
+        return value.astimezone(dt.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    raise TypeError(f"{type(value).__name__} has no place in a table")
+
+
+def _flat(value: Any) -> Any:
+    if isinstance(value, list | dict):
+        return json.dumps(value, default=_plain)
+    if isinstance(value, dt.datetime):
+        return _plain(value)
+    return str(value).lower() if isinstance(value, bool) else value
