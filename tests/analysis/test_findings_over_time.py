@@ -214,3 +214,9 @@ def test_what_only_one_of_them_tells_stays_as_it_is(fields: Any) -> None:
 def test_several_epochs_of_one_transaction_are_one_with_what_was_said_last() -> None:
     row = only(merge_findings([of_log()], told(seen(2), seen(3, "ongoing", producer_epoch=1))))
     assert row["reason"].endswith("While it was open it was ongoing.")
+
+
+def test_a_recording_of_an_earlier_version_lacks_newer_columns() -> None:
+    row = seen(8)
+    del row["owner"]
+    assert only(told(row))["owner"] is None

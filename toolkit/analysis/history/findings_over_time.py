@@ -86,7 +86,7 @@ def over_time(findings: Iterable[Row]) -> list[Row]:
     """
     verdicts = _ObservedVerdicts.of(findings)
     rows = [_row(key, found, verdicts) for key, found in verdicts.by_key]
-    return [{name: row[name] for name in FINDINGS.names} for row in rows]
+    return [{name: row.get(name) for name in FINDINGS.names} for row in rows]  # recordings lack what is newer than they
 
 
 def recorded_over_time(findings: Iterable[Row], samples: Iterable[Row]) -> list[Row]:
