@@ -18,7 +18,7 @@ from toolkit.analysis.history.findings_over_time import (
     recorded_over_time,
 )
 from toolkit.analysis.history.merged_findings import merge_findings
-from toolkit.analysis.history.sample_findings import judge_sample
+from toolkit.analysis.history.sample_findings import diagnose_sample
 from toolkit.schema import FINDINGS, Row
 
 OF_PARTITION = {"producer_id": None, "producer_epoch": None, "start_offset": None, "queue_position": None}
@@ -63,7 +63,7 @@ def test_a_partition_whose_producers_did_not_answer_is_not_read() -> None:
     rows = [
         {**row, "sampled_at": due(number)}
         for number in range(1, 4)
-        for row in judge_sample(observations[number], observations[number - 1])
+        for row in diagnose_sample(observations[number], observations[number - 1])
     ]
     assert [(row["verdict"], row["error"]) for row in rows if row["sampled_at"] == due(3)] == [("unknown", None)]
     row, of_partition = recorded_over_time(rows, [sample(number) for number in range(4)])

@@ -5,7 +5,7 @@ from dataclasses import replace
 from tests.analysis.build import COMPLETE, ago, observation, only, partition, producer, transaction, twice
 from toolkit.analysis.diagnosis.diagnose import findings
 from toolkit.analysis.diagnosis.observation import Coverage, Observation
-from toolkit.analysis.history.sample_findings import judge_sample, with_recorded
+from toolkit.analysis.history.sample_findings import diagnose_sample, with_recorded
 
 HANGING = observation(transaction(state="Empty", on=()))
 
@@ -15,12 +15,12 @@ def before(one: Observation, *, seconds: float = 10) -> Observation:
 
 
 def test_two_samples_are_two_looks() -> None:
-    assert judge_sample(HANGING, before(HANGING, seconds=5)) == findings(twice(HANGING))
-    assert only(judge_sample(HANGING, before(HANGING)))["verdict"] == "hanging"
+    assert diagnose_sample(HANGING, before(HANGING, seconds=5)) == findings(twice(HANGING))
+    assert only(diagnose_sample(HANGING, before(HANGING)))["verdict"] == "hanging"
 
 
 def test_what_one_sample_saw_is_never_hanging() -> None:
-    row = only(judge_sample(HANGING))
+    row = only(diagnose_sample(HANGING))
     assert (row["verdict"], row["cause"]) == ("unknown", None)
     assert row["missing"] == ["a second look: it was seen in one sample only"]
     assert row["reason"].startswith("It would be hanging if it were proven: coordinator 3:")
@@ -29,23 +29,23 @@ def test_what_one_sample_saw_is_never_hanging() -> None:
 def test_a_partition_that_is_new_was_seen_once() -> None:
     new = [partition(), partition(number=1)]
     producers = [producer(), producer(9, partition=1)]
-    rows = judge_sample(
+    rows = diagnose_sample(
         observation(transaction(state="Empty", on=()), partitions=new, producers=producers), before(HANGING)
     )
     assert [(row["partition"], row["verdict"]) for row in rows] == [(0, "hanging"), (1, "unknown")]
 
 
 def test_a_topic_that_is_gone_holds_nothing() -> None:
-    assert judge_sample(observation(partitions=[], producers=[]), before(HANGING)) == []
+    assert diagnose_sample(observation(partitions=[], producers=[]), before(HANGING)) == []
 
 
 def test_what_was_missing_in_either_sample_is_missing() -> None:
     gap = before(replace(HANGING, coverage=Coverage(brokers=(1, 2), gaps=("broker 3 did not answer",))))
-    assert only(judge_sample(HANGING, gap))["missing"] == ["broker 3 did not answer"]
+    assert only(diagnose_sample(HANGING, gap))["missing"] == ["broker 3 did not answer"]
     healed = replace(COMPLETE, topic_gaps=("DESCRIBE on all topics",))
-    rows = judge_sample(replace(HANGING, coverage=healed), before(HANGING))
+    rows = diagnose_sample(replace(HANGING, coverage=healed), before(HANGING))
     assert [(row["topic"], row["verdict"]) for row in rows] == [("orders", "hanging"), (None, "unknown")]
-    rows = judge_sample(
+    rows = diagnose_sample(
         observation(transaction(state="Empty", on=()), partitions=[partition(), partition("new")], coverage=healed),
         before(HANGING),
     )
@@ -54,13 +54,13 @@ def test_what_was_missing_in_either_sample_is_missing() -> None:
 
 def test_partitions_that_are_asked_for_have_an_answer() -> None:
     idle = observation(producers=[], partitions=[partition(hw=100)])
-    assert judge_sample(idle) == []
+    assert diagnose_sample(idle) == []
     for earlier in (None, before(idle)):
-        assert only(judge_sample(idle, earlier, requested=[("orders", 0)]))["verdict"] == "clear"
+        assert only(diagnose_sample(idle, earlier, requested=[("orders", 0)]))["verdict"] == "clear"
 
 
 def test_cause_and_impact_are_those_that_were_recorded() -> None:
-    rows = judge_sample(HANGING, before(HANGING))
+    rows = diagnose_sample(HANGING, before(HANGING))
     recorded = [
         {**rows[0], "cause": "late (late-after-commit)", "records_held": 7, "groups_held": ["g"], "held_ms": 12}
     ]
@@ -76,7 +76,7 @@ def test_cause_and_impact_are_those_that_were_recorded() -> None:
 
 
 def test_the_log_that_contradicted_it_then_does_so_now() -> None:
-    rows = judge_sample(HANGING, before(HANGING))
+    rows = diagnose_sample(HANGING, before(HANGING))
     contradicted = {
         **rows[0], "verdict": "unknown", "reason": "It would be.", "missing": ["a log that agrees"], "cause": None,
     }  # fmt: skip

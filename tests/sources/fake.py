@@ -37,7 +37,7 @@ class FakeCluster:
     def send(self, requests: Sequence[tuple[int | None, Any]]) -> list[BrokerResponse]:
         return [self._answer(broker, request) for broker, request in requests]
 
-    def ask(self, request: Any, *, broker_id: int | None = None) -> Any:
+    def send_one(self, request: Any, *, broker_id: int | None = None) -> Any:
         (answer,) = self.send([(broker_id, request)])
         if answer.error:
             raise answer.error

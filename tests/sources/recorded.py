@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from tests.analysis.build import observation, partition, producer, transaction
-from toolkit.analysis.history.sample_findings import judge_sample
+from toolkit.analysis.history.sample_findings import diagnose_sample
 from toolkit.schema import RECORDED
 from toolkit.sources.recording.observation_rows import observation_rows
 from toolkit.sources.recording.sample import Sample
@@ -32,7 +32,7 @@ def sample(due: dt.datetime, *, partitions: int = 2, error: str | None = None) -
         observed_at=due,
     )
     tables = observation_rows(one, due=due)
-    rows = judge_sample(one, replace(one, observed_at=due - dt.timedelta(seconds=10)))
+    rows = diagnose_sample(one, replace(one, observed_at=due - dt.timedelta(seconds=10)))
     (row,) = tables["samples"]
     return Sample(
         due=due,

@@ -87,7 +87,7 @@ class Acls:
             for kind, name, pattern, operation in rights
         ]
         before = self.count()
-        created = self.admin.client.ask(messages.CreateAcls(creations=rules), broker_id=1)
+        created = self.admin.client.send_one(messages.CreateAcls(creations=rules), broker_id=1)
         assert {each.error_code for each in created.results} <= {0}
         until(lambda: True if self.count() == before + len(rights) else None, awaited="the ACLs")
 
@@ -101,7 +101,7 @@ class Acls:
             operation=1,
             permission_type=1,
         )
-        return sum(len(each.acls) for each in self.admin.client.ask(asked, broker_id=1).resources)
+        return sum(len(each.acls) for each in self.admin.client.send_one(asked, broker_id=1).resources)
 
     def clear(self) -> None:
         one = messages.DeleteAcls.DeleteAclsFilter(
@@ -113,7 +113,7 @@ class Acls:
             operation=1,
             permission_type=1,
         )
-        self.admin.client.ask(messages.DeleteAcls(filters=[one]), broker_id=1)
+        self.admin.client.send_one(messages.DeleteAcls(filters=[one]), broker_id=1)
         until(lambda: True if self.count() == 0 else None, awaited="the end of the ACLs")
 
 

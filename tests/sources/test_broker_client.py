@@ -148,9 +148,9 @@ def test_versions_are_of_that_broker(connected: BrokerClient) -> None:
 
 @pytest.mark.lab
 def test_a_request_can_be_held_to_a_version(connected: BrokerClient) -> None:
-    assert connected.ask(messages.ListTransactions(max_version=1), broker_id=1).API_VERSION == 1
+    assert connected.send_one(messages.ListTransactions(max_version=1), broker_id=1).API_VERSION == 1
     with pytest.raises(BrokerError, match=r"^Broker 1 at .* does not support ListOffsets: ") as refused:
-        connected.ask(messages.ListOffsets(max_version=0), broker_id=1)
+        connected.send_one(messages.ListOffsets(max_version=0), broker_id=1)
     assert refused.value.code == "UNSUPPORTED_VERSION"
 
 
@@ -174,4 +174,4 @@ def test_a_closed_wire_says_so(kafka: Kafka) -> None:
         pass
     opened.close()
     with pytest.raises(UsageError, match=r"^This connection to the cluster is closed\.$"):
-        opened.ask(messages.Metadata(topics=[]))
+        opened.send_one(messages.Metadata(topics=[]))

@@ -170,7 +170,7 @@ def groups(cluster: Cluster) -> None:
     def ready() -> bool | None:
         (found,) = cluster.coordinator_rows(transactional_ids=(), groups=["any"])
         asked = messages.OffsetFetch(group_id="any", topics=[], max_version=7)
-        return True if found["agrees"] and cluster.client.ask(asked, broker_id=1).error_code == 0 else None
+        return True if found["agrees"] and cluster.client.send_one(asked, broker_id=1).error_code == 0 else None
 
     until(ready, awaited="a group coordinator")
 
@@ -203,7 +203,7 @@ def test_a_whole_cluster_shows_no_clear_rows(cluster: Cluster, opened: StagedInc
 def test_a_topic_deleted_between_the_looks_is_no_hanging_one(cluster: Cluster, kafka: Kafka) -> None:
     staged = INCIDENTS["never_added"](kafka)
     first = cluster.observe(topics=[staged.topic])
-    gone = cluster.client.ask(messages.DeleteTopics(topic_names=[staged.topic], timeout_ms=10_000, max_version=5))
+    gone = cluster.client.send_one(messages.DeleteTopics(topic_names=[staged.topic], timeout_ms=10_000, max_version=5))
     assert [each.error_code for each in gone.responses] == [0]
     deadline = time.monotonic() + 10
     while any(row["topic"] == staged.topic for row in cluster.partition_rows()):

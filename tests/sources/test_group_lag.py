@@ -16,7 +16,6 @@ from toolkit.lab.producer import write_committed
 from toolkit.lab.queries import until
 from toolkit.lab.samples import load
 from toolkit.schema import GROUP_LAG, Row
-from toolkit.sources.group_lag import group_lag_frame, group_lag_rows
 from toolkit.sources.live.client import messages
 
 
@@ -24,7 +23,7 @@ from toolkit.sources.live.client import messages
 def test_r18_the_lag_of_a_group_that_has_read_everything_is_the_marker(kafka: Kafka) -> None:
     staged = INCIDENTS["marker_only"](kafka)
     with Cluster(kafka.bootstrap_servers) as cluster:
-        (row,) = GROUP_LAG.rows(group_lag_frame(cluster, staged.group))
+        (row,) = GROUP_LAG.rows(cluster.group_lag(staged.group))
     assert (row["topic"], row["partition"]) == (staged.topic, staged.partition)
     assert (row["behind"], row["held"]) == (0, 0)
     assert row["lag"] == row["markers"] == 1
@@ -35,8 +34,8 @@ def test_r18_the_lag_of_a_group_that_has_read_everything_is_the_marker(kafka: Ka
 def test_what_hangs_holds_records_from_the_group(kafka: Kafka) -> None:
     staged = INCIDENTS["never_added"](kafka, records=5)
     with blocked_consumer(kafka, staged.topic, "lag-of-held"), Cluster(kafka.bootstrap_servers) as cluster:
-        (row,) = group_lag_rows(cluster, "lag-of-held")
-        (unread,) = group_lag_rows(cluster, "lag-of-held", most_offsets=0)
+        (row,) = cluster.group_lag_rows("lag-of-held")
+        (unread,) = cluster.group_lag_rows("lag-of-held", max_offsets=0)
     assert (row["behind"], row["held"]) == (0, 5)
     assert row["lag"] == row["held"] + row["markers"]
     assert unread["markers"] is None
@@ -48,7 +47,7 @@ def test_an_offset_that_an_open_transaction_committed_is_an_error_row(kafka: Kaf
     read = INCIDENTS["marker_only"](kafka)
     INCIDENTS["offsets_never_added"](kafka, topic=read.topic, group=read.group)
     with Cluster(kafka.bootstrap_servers) as cluster:
-        (row,) = group_lag_rows(cluster, read.group)
+        (row,) = cluster.group_lag_rows(read.group)
     assert row["error"].startswith("UNSTABLE_OFFSET_COMMIT")
     assert row["high_watermark"] is not None
 
@@ -56,11 +55,11 @@ def test_an_offset_that_an_open_transaction_committed_is_an_error_row(kafka: Kaf
 @pytest.mark.lab
 def test_a_group_that_nobody_lists_is_not_found(kafka: Kafka) -> None:
     with Cluster(kafka.bootstrap_servers) as cluster, pytest.raises(NotFound, match="No broker lists"):
-        group_lag_rows(cluster, "nobody")
+        cluster.group_lag_rows("nobody")
 
 
 def test_files_tell_the_same_of_a_group() -> None:
-    (row,) = group_lag_rows(load("late-message").log_dir(), "billing")
+    (row,) = load("late-message").log_dir().group_lag_rows("billing")
     assert (row["topic"], row["partition"], row["committed_offset"]) == ("orders", 0, 12)
     assert (row["behind"], row["held"]) == (0, 21), "the record at 13 was aborted"
     assert row["lag"] == 25 == row["behind"] + row["held"] + row["markers"]
@@ -68,14 +67,14 @@ def test_files_tell_the_same_of_a_group() -> None:
 
 
 def test_files_show_an_offset_that_an_open_transaction_committed() -> None:
-    (row,) = group_lag_rows(load("offsets-never-added").log_dir(), "billing")
+    (row,) = load("offsets-never-added").log_dir().group_lag_rows("billing")
     assert row["error"].startswith("UNSTABLE_OFFSET_COMMIT")
     assert row["committed_offset"] is None
 
 
 def test_a_group_that_files_do_not_have_is_not_found() -> None:
     with pytest.raises(NotFound, match="have no offset of the group"):
-        group_lag_rows(load("orphan").log_dir(), "nobody")
+        load("orphan").log_dir().group_lag_rows("nobody")
 
 
 @pytest.mark.lab
@@ -88,7 +87,7 @@ def test_where_kafkas_tool_and_the_clients_lag_differ(kafka: Kafka) -> None:
         with blocked_consumer(kafka, staged.topic, group):
             pass
         settings = kafka.client_config() | {"group.id": group, "isolation.level": "read_committed", "log_level": 0}
-        (row,) = group_lag_rows(cluster, group)
+        (row,) = cluster.group_lag_rows(group)
         client_lag = until(lambda: client_statistics(settings, row), awaited="the client's own lag")
     done = kafka.run_tool(
         "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
@@ -148,7 +147,7 @@ def test_a_share_group_waits_for_the_lso_only_if_it_is_told_to(kafka: Kafka) -> 
         reads = ("--topic", staged.topic, "--group", group, "--timeout-ms", "8000")
         kafka.run_tool("org.apache.kafka.tools.consumer.ConsoleShareConsumer", *server, *reads)
         with Cluster(kafka.bootstrap_servers) as cluster:
-            row = next(row for row in group_lag_rows(cluster, group) if row["partition"] == 0)
+            row = next(row for row in cluster.group_lag_rows(group) if row["partition"] == 0)
         assert (row["isolation_level"], row["error"]) == (level, None)
         assert row["behind"] == 0
         assert row["held"] == (5 if level == "read_committed" else 0)
@@ -161,6 +160,6 @@ def test_a_topic_that_is_gone_is_an_error_row(kafka: Kafka) -> None:
     staged = INCIDENTS["marker_only"](kafka)
     with Cluster(kafka.bootstrap_servers) as cluster:
         deleted = messages.DeleteTopics(topic_names=[staged.topic], timeout_ms=10_000, max_version=4)
-        cluster.client.ask(deleted, broker_id=1)
-        rows = group_lag_rows(cluster, staged.group)
+        cluster.client.send_one(deleted, broker_id=1)
+        rows = cluster.group_lag_rows(staged.group)
     assert [row["error"].partition(":")[0] for row in rows] == ["UNKNOWN_TOPIC_OR_PARTITION"] * len(rows)

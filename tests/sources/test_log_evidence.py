@@ -199,7 +199,9 @@ def test_compaction_waits_at_the_lso(cluster: Cluster, kafka: Kafka) -> None:
     new = messages.CreateTopics.CreatableTopic
     policy = new.CreatableTopicConfig(name="cleanup.policy", value="compact,delete")
     asked = new(name=topic, num_partitions=2, replication_factor=1, assignments=[], configs=[policy])
-    cluster.client.ask(messages.CreateTopics(topics=[asked], timeout_ms=10_000, validate_only=False, max_version=4))
+    cluster.client.send_one(
+        messages.CreateTopics(topics=[asked], timeout_ms=10_000, validate_only=False, max_version=4)
+    )
     with INCIDENTS["never_added"](kafka, topic=topic) as staged:
         assert judge(cluster, staged)["compaction_held"] is True
 
@@ -301,7 +303,7 @@ def test_a_marker_that_comes_between_the_looks_and_the_reading_ends_it(cluster: 
         rows = judged(observations)
         assert [row["verdict"] for row in rows] == ["hanging"]
         abort_marker(cluster, staged)
-        (row,) = log_evidence.explained(cluster.client, observations, rows)
+        (row,) = log_evidence.with_log_evidence(cluster.client, observations, rows)
     assert row["verdict"] == "ending"
     assert row["reason"] == f"The ABORT marker at offset {staged.start_offset + 1} has ended it while we looked."
     assert (row["remedy"], row["cause"]) == ("None: it has ended.", None)
@@ -320,5 +322,5 @@ def abort_marker(cluster: Cluster, staged: StagedIncident) -> None:
     topic = marker.WritableTxnMarkerTopic(name=staged.topic, partition_indexes=[staged.partition])
     fields = {"producer_id": staged.producer_id, "producer_epoch": staged.producer_epoch, "transaction_result": False}
     asked = request(markers=[marker(**fields, topics=[topic], coordinator_epoch=0)], max_version=1)
-    answer = cluster.client.ask(asked, broker_id=1)
+    answer = cluster.client.send_one(asked, broker_id=1)
     assert answer.markers[0].topics[0].partitions[0].error_code == 0

@@ -41,7 +41,7 @@ def partitions(cluster: BrokerClient, topic: str, broker_id: int) -> list[int]:
     asked = messages.Metadata(
         topics=[messages.Metadata.MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
     )
-    (found,) = cluster.ask(asked, broker_id=broker_id).topics
+    (found,) = cluster.send_one(asked, broker_id=broker_id).topics
     return [each.partition_index for each in found.partitions if each.leader_id >= 0]
 
 
@@ -55,8 +55,8 @@ def create(cluster: BrokerClient, topic: str, replicas: list[list[int]]) -> None
         new.CreatableReplicaAssignment(partition_index=index, broker_ids=ids) for index, ids in enumerate(replicas)
     ]
     asked = new(name=topic, num_partitions=-1, replication_factor=-1, assignments=assignments, configs=[])
-    controller = cluster.ask(messages.Metadata(topics=[])).controller_id
-    created = cluster.ask(messages.CreateTopics(topics=[asked], timeout_ms=10_000), broker_id=controller)
+    controller = cluster.send_one(messages.Metadata(topics=[])).controller_id
+    created = cluster.send_one(messages.CreateTopics(topics=[asked], timeout_ms=10_000), broker_id=controller)
     assert [each.error_code for each in created.topics] == [0]
 
 
@@ -99,7 +99,7 @@ def test_a_broker_that_dies(spread: Kafka) -> None:
 
 
 def by_metadata(cluster: Cluster) -> list[int]:
-    return [node.node_id for node in cluster.client.ask(messages.Metadata(topics=[])).brokers]
+    return [node.node_id for node in cluster.client.send_one(messages.Metadata(topics=[])).brokers]
 
 
 def complete(cluster: Cluster) -> bool:

@@ -48,7 +48,7 @@ def delete_records(cluster: Cluster, topic: str, *, before: int) -> None:
     request = messages.DeleteRecords.DeleteRecordsTopic
     one = request.DeleteRecordsPartition(partition_index=0, offset=before)
     asked = messages.DeleteRecords(topics=[request(name=topic, partitions=[one])], timeout_ms=10_000, max_version=1)
-    answer = cluster.client.ask(asked, broker_id=1)
+    answer = cluster.client.send_one(asked, broker_id=1)
     assert answer.topics[0].partitions[0].error_code == 0
 
 
@@ -232,7 +232,7 @@ def test_a_topic_that_is_deleted_meanwhile(cluster: Cluster, kafka: Kafka) -> No
     with INCIDENTS["never_added"](kafka) as staged:
         row = row_of(cluster, staged.topic)
         asked = messages.DeleteTopics(topic_names=[staged.topic], timeout_ms=10_000, max_version=5)
-        assert cluster.client.ask(asked).responses[0].error_code == 0
+        assert cluster.client.send_one(asked).responses[0].error_code == 0
         until(lambda: staged.topic not in {r["topic"] for r in cluster.partition_rows()} or None, awaited="its end")
         frame = BATCHES.frame(batch_tables_of(fetch_range(cluster.client, row, "log_start", "high_watermark")))
     (error,) = frame["error"].tolist()

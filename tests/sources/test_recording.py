@@ -23,7 +23,7 @@ from toolkit.schema import PARTITIONS, PRODUCERS, RECORDED
 from toolkit.sources.recording.recorder_resume import resume
 from toolkit.sources.recording.recording_folder import files_of, read
 from toolkit.sources.recording.sample import Sample
-from toolkit.sources.recording.sample_names import recorded
+from toolkit.sources.recording.sample_names import table_file
 from toolkit.sources.recording.sample_writer import SampleWriter
 
 MINUTE = dt.timedelta(minutes=1)
@@ -170,7 +170,7 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
 def test_names_that_are_not_ours_are_not_read(six: Path) -> None:
     for name in ("notes.parquet", "20261399.3.parquet", ".20261121T095000000.parquet.part", "20261121.parquet.crc"):
         (six / "samples" / name).touch()
-        assert recorded(Path(name)) is None
+        assert table_file(Path(name)) is None
     assert len(Recording(six).samples()) == 6
 
 

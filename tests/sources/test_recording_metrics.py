@@ -15,7 +15,7 @@ import pytest
 from tests.analysis.build import ago, observation, partition, producer, transaction
 from tests.sources.recorded import NINE, sample
 from toolkit import Cluster
-from toolkit.analysis.history.sample_findings import judge_sample
+from toolkit.analysis.history.sample_findings import diagnose_sample
 from toolkit.errors import UsageError
 from toolkit.lab import Kafka
 from toolkit.lab.consumer import blocked_consumer
@@ -79,7 +79,7 @@ def test_how_long_the_lso_is_held() -> None:
 def test_healthy_transactions_show_once_they_last_for_two_samples() -> None:
     metrics = Metrics()
     seen = observation(transaction(), partitions=[partition()], producers=[producer()])
-    rows = judge_sample(seen, seen)
+    rows = diagnose_sample(seen, seen)
     one = taken(
         replace(sample(NINE), observation=seen, first_seen={("orders", 0, 7, 100): seen.observed_at}), rows=rows
     )

@@ -87,7 +87,7 @@ def test_a_hang_on_an_old_broker_is_proven_by_the_log(old: Cluster) -> None:
 def test_what_is_not_read_in_time_is_a_failure_and_no_proof(old: Cluster) -> None:
     TxnProducer(old.client, "makes-the-topic").init()
     log = read(old, timeout=0)
-    assert not log.whole
+    assert not log.is_complete
     assert {row["error"].partition(":")[0] for row in log.failures} == {"REQUEST_TIMED_OUT"}
     assert log.partitions + len(log.failures) == 50
 
@@ -96,7 +96,7 @@ def test_the_newest_record_wins_and_is_what_the_coordinator_says(kafka: Kafka) -
     with Cluster(kafka.bootstrap_servers, timeout=20) as cluster, INCIDENTS["busy_elsewhere"](kafka):
         told = {row["transactional_id"]: row for row in cluster.transaction_rows()}
         log = read(cluster)
-    assert log.whole
+    assert log.is_complete
     written = {row["transactional_id"]: row for row in log.rows}
     assert written.keys() == told.keys()
     columns = ("producer_id", "producer_epoch", "state", "timeout_ms", "start_time", "topic_partitions")

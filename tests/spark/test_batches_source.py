@@ -69,7 +69,7 @@ def delete(cluster: Cluster, topic: str, *, before: int) -> None:
     request = messages.DeleteRecords
     part = request.DeleteRecordsTopic.DeleteRecordsPartition(partition_index=0, offset=before)
     options = request(topics=[request.DeleteRecordsTopic(name=topic, partitions=[part])], timeout_ms=10_000)
-    cluster.client.ask(options, broker_id=1)
+    cluster.client.send_one(options, broker_id=1)
     assert cluster.partition_rows(topics=[topic])[0]["log_start_offset"] == before
 
 

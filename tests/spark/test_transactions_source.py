@@ -31,7 +31,7 @@ from toolkit.lab.producer import TxnProducer
 from toolkit.lab.queries import until
 from toolkit.schema import RECORDED
 from toolkit.sources.recording import Recording
-from toolkit.spark import recorded, register, write_recording
+from toolkit.spark import register, sample_table, write_recording
 from toolkit.spark.datasources.arrow_types import struct_type
 from toolkit.spark.datasources.recorded_schema import EVERYTHING, RECORDED_TABLES, recorded_schema
 from toolkit.spark.datasources.secret_options import connecting
@@ -100,19 +100,19 @@ def test_one_look_as_a_batch(spark: SparkSession, three: Kafka) -> None:
     verdicts = observation(spark, three, table="findings", recheckAfter=0.5).select("topic", "verdict").collect()
     assert {tuple(row) for row in verdicts} == {(HANGING, "hanging"), (ALIVE, "ongoing")}
     all_of_it = observation(spark, three, recheckAfter=0).cache()
-    assert {name: recorded(all_of_it, name).count() > 0 for name in RECORDED} == {
+    assert {name: sample_table(all_of_it, name).count() > 0 for name in RECORDED} == {
         name: name != "late_transactions" for name in RECORDED
     }
     assert all_of_it.select("sampled_at").distinct().count() == 1
-    (first,) = (row.verdict for row in recorded(all_of_it, "findings").where(f"topic = '{HANGING}'").collect())
+    (first,) = (row.verdict for row in sample_table(all_of_it, "findings").where(f"topic = '{HANGING}'").collect())
     assert first == "unknown", "one look alone"
-    producers = recorded(all_of_it, "producers")
+    producers = sample_table(all_of_it, "producers")
     assert [(field.name, field.dataType) for field in producers.schema] == [
         (field.name, field.dataType) for field in struct_type(RECORDED["producers"])
     ]
     all_of_it.unpersist()
     with pytest.raises(UsageError, match="'elsewhere' is not recorded"):
-        recorded(all_of_it, "elsewhere")
+        sample_table(all_of_it, "elsewhere")
     with pytest.raises(UsageError, match="not everything"):
         write_recording(producers, "anywhere")
 
@@ -247,7 +247,7 @@ def test_connections_are_kept_between_looks_and_closed_at_the_end(three: Kafka) 
         while end == start:
             end = reader.latestOffset(start, None)
         assert due_times(reader.partitions(start, end)) == [end["due"]]
-        clusters.add(id(reader._sampler.connected()))
+        clusters.add(id(reader._sampler.cluster()))
         clients |= connections() - before
         start = end
     assert (len(clusters), len(clients)) == (1, 1)
@@ -297,7 +297,7 @@ def test_all_that_is_done_with_a_micro_batch_is_done_with_one_look(
     seen: list[Any] = []
 
     def twice(batch: DataFrame, number: int) -> None:
-        seen.append([recorded(batch, "samples").select("observed_at").collect() for _ in range(2)])
+        seen.append([sample_table(batch, "samples").select("observed_at").collect() for _ in range(2)])
 
     query = (
         everything(spark, three)
@@ -365,7 +365,7 @@ def test_a_stream_outlives_outages(spark: SparkSession, three: Kafka, tmp_path: 
         return kept.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
 
     def samples() -> DataFrame:
-        return recorded(spark.read.parquet(str(tmp_path / "files")), "samples").orderBy("sampled_at")
+        return sample_table(spark.read.parquet(str(tmp_path / "files")), "samples").orderBy("sampled_at")
 
     query = start()
     try:
@@ -406,7 +406,9 @@ def test_a_stream_outlives_outages(spark: SparkSession, three: Kafka, tmp_path: 
     for row in failed:
         at = row.observed_at.timestamp()
         assert trouble.within(at - row.seconds - 5, at) > 0, row
-    verdicts = recorded(spark.read.parquet(str(tmp_path / "files")), "findings").select("topic", "verdict").distinct()
+    verdicts = (
+        sample_table(spark.read.parquet(str(tmp_path / "files")), "findings").select("topic", "verdict").distinct()
+    )
     wrong = [row for row in verdicts.collect() if row.topic == ALIVE and row.verdict in {"hanging", "clear"}]
     assert wrong == []
     longest = max(after - before for before, after in itertools.pairwise(due))
@@ -425,6 +427,8 @@ def durations(query: StreamingQuery) -> list[float]:
 
 
 def seen_well(spark: SparkSession, files: Path, *, since: dt.datetime) -> bool:
-    found = recorded(spark.read.parquet(str(files)), "findings").where(f"sampled_at > timestamp '{since.isoformat()}'")
+    found = sample_table(spark.read.parquet(str(files)), "findings").where(
+        f"sampled_at > timestamp '{since.isoformat()}'"
+    )
     verdicts = {(row.topic, row.verdict) for row in found.select("topic", "verdict").collect()}
     return (HANGING, "hanging") in verdicts and not verdicts.isdisjoint({(ALIVE, "ongoing"), (ALIVE, "long")})

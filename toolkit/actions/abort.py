@@ -280,7 +280,7 @@ class AbortPlan:
         marker = messages.WriteTxnMarkers.WritableTxnMarker(
             **self.marker, topics=[of_topic(name=self.topic, partition_indexes=[self.partition])]
         )
-        answer = self.cluster.client.ask(messages.WriteTxnMarkers(markers=[marker]), broker_id=leader)
+        answer = self.cluster.client.send_one(messages.WriteTxnMarkers(markers=[marker]), broker_id=leader)
         code = answer.markers[0].topics[0].partitions[0].error_code
         return error_text(code) if code else "NONE"
 

@@ -106,13 +106,13 @@ def _headers(client: BrokerClient, partition: Row, first: int, stop: int) -> tup
     from toolkit.sources.live.logs.partition_log import read_offsets
 
     parts, size, deadline = [np.empty(0, HEADER)], 0, time.monotonic() + TIMEOUT_S
-    with closing(read_offsets(client, partition, first, stop).stretches) as stretches:  # type: ignore[type-var]
-        for stretch in stretches:
-            errors = [stretch.error] if stretch.error else [each.reason for each in stretch.scanned.damage]
+    with closing(read_offsets(client, partition, first, stop).chunks) as chunks:  # type: ignore[type-var]
+        for chunk in chunks:
+            errors = [chunk.error] if chunk.error else [each.reason for each in chunk.scanned.damage]
             if errors:
                 return parts[0], f"The log could not be read: {errors[0]}"
-            parts.append(stretch.scanned.headers)
-            size += len(stretch.records)
+            parts.append(chunk.scanned.headers)
+            size += len(chunk.records)
             reached = int(parts[-1]["last_offset"][-1]) + 1 if len(parts[-1]) else stop
             if reached < stop and (size >= MAX_BYTES or time.monotonic() > deadline):
                 return parts[0], f"The log was read from offset {first} to {reached} ({size} bytes) and not to {stop}."

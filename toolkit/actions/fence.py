@@ -260,7 +260,7 @@ class FencePlan:
         ((answer, found),) = find_coordinators(self.cluster.client, [self.transactional_id], TRANSACTION)
         if found is None or found.error_code:
             return str(answer.error_text or error_text(found.error_code))
-        message = self.cluster.client.ask(request, broker_id=found.node_id)
+        message = self.cluster.client.send_one(request, broker_id=found.node_id)
         if message.error_code:
             return error_text(message.error_code)
         return f"NONE: producer_id={message.producer_id}, producer_epoch={message.producer_epoch}"

@@ -155,7 +155,7 @@ def _explained_by_files(
 
 def _diagnose_source(
     offline_rows: Callable[..., list[Row]] | None,
-    connected: Callable[[], Cluster],
+    connect_cluster: Callable[[], Cluster],
     topics: list[str] | None,
     partitions: list[int] | None,
     *,
@@ -163,13 +163,13 @@ def _diagnose_source(
     recheck_after: float,
     **options: Any,
 ) -> list[Row]:
-    """The findings in files, or else of a cluster, which is connected to only then."""
+    """The findings in files, or else of a cluster, which is connect_cluster to only then."""
     partition_options(topics, partitions)
     options["max_transaction_timeout_ms"] = int(max_transaction_timeout * 1000)
     if offline_rows:
         supported = {name: value for name, value in options.items() if value is not None}
         return offline_rows(topics=topics, partitions=partitions, **supported)
-    with connected() as cluster:
+    with connect_cluster() as cluster:
         _announce(recheck_after)
         return cluster.finding_rows(topics=topics, partitions=partitions, recheck_after=recheck_after, **options)
 

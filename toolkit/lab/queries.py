@@ -155,7 +155,7 @@ def answer(
     passing: set[str] = set()
 
     def accepted() -> Any:
-        message = cluster.ask(request(), broker_id=to())
+        message = cluster.send_one(request(), broker_id=to())
         errors = {error_name(code) for code in codes(message)} - {"NONE"}
         for error in sorted(errors - PASSING):
             raise RequestRefused(api, of, error=error)
@@ -176,7 +176,7 @@ def partitions(cluster: BrokerClient, topic: str) -> dict[int, Any]:
     request = messages.Metadata(
         topics=[messages.Metadata.MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
     )
-    (found,) = cluster.ask(request).topics
+    (found,) = cluster.send_one(request).topics
     return {each.partition_index: each for each in found.partitions if each.leader_id >= 0}
 
 

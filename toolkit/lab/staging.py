@@ -238,7 +238,7 @@ class Stage:
             self.cluster,
             lambda: messages.CreateTopics(topics=[topic], timeout_ms=10_000, validate_only=False, max_version=4),
             of=self.topic,
-            to=lambda: int(self.cluster.ask(messages.Metadata(topics=[])).controller_id),
+            to=lambda: int(self.cluster.send_one(messages.Metadata(topics=[])).controller_id),
             codes=lambda message: [each.error_code for each in message.topics],
         )
         until(
@@ -333,6 +333,6 @@ def _numbers(version: str) -> list[int]:
 class SteadyClient(BrokerClient):
     """A wire that puts its questions to any broker to the one that no incident stops."""
 
-    def ask(self, request: Any, *, broker_id: int | None = None) -> Any:
-        """As `BrokerClient.ask`, with that broker where none is named."""
-        return super().ask(request, broker_id=ALWAYS_UP if broker_id is None else broker_id)
+    def send_one(self, request: Any, *, broker_id: int | None = None) -> Any:
+        """As `BrokerClient.send_one`, with that broker where none is named."""
+        return super().send_one(request, broker_id=ALWAYS_UP if broker_id is None else broker_id)

@@ -10,16 +10,14 @@ if TYPE_CHECKING:
     from toolkit.analysis.diagnosis.reconciliation import (
         COMBINATIONS,
     )
-    from toolkit.sources.group_lag import group_lag_frame
     from toolkit.sources.reconcile import reconciliation_frame, reconciliation_rows
 
-__all__ = ["COMBINATIONS", "group_lag_frame", "reconciliation_frame", "reconciliation_rows"]
+__all__ = ["COMBINATIONS", "reconciliation_frame", "reconciliation_rows"]
 
 __getattr__ = lazy_exports(
     __name__,
     {
         "COMBINATIONS": "toolkit.analysis.diagnosis.reconciliation",
-        "group_lag_frame": "toolkit.sources.group_lag",
         "reconciliation_frame": "toolkit.sources.reconcile",
         "reconciliation_rows": "toolkit.sources.reconcile",
     },

@@ -13,8 +13,6 @@ from toolkit.sources.live.state.share_groups import SHARE, SharePartition, share
 from toolkit.sources.logdir.coordinator.committed_offsets import committed_in_files
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from toolkit.analysis.log.offset_status import StatusRange
     from toolkit.schema.table import TopicPartition
     from toolkit.sources.live.cluster import Cluster
@@ -24,19 +22,13 @@ if TYPE_CHECKING:
     Source: TypeAlias = Cluster | LogDir
     CommittedOffsets = Mapping[TopicPartition, tuple[int | None, str | None]]
 
-__all__ = ["group_lag_frame", "group_lag_rows"]
+__all__ = ["group_lag_rows"]
 
-MOST_OFFSETS = 1_000_000
 READ_COMMITTED = "read_committed"
 NO_LEVEL = "UNKNOWN: share.isolation.level of the share group may not be seen, so what it waits for is not known"
 
 
-def group_lag_frame(source: Source, group: str, *, most_offsets: int = MOST_OFFSETS) -> pd.DataFrame:
-    """`group_lag_rows` as a pandas DataFrame (``schema.GROUP_LAG``)."""
-    return GROUP_LAG.frame(group_lag_rows(source, group, most_offsets=most_offsets))
-
-
-def group_lag_rows(source: Source, group: str, *, most_offsets: int = MOST_OFFSETS) -> Sequence[Row]:
+def group_lag_rows(source: Source, group: str, *, max_offsets: int) -> Sequence[Row]:
     """How far a group is behind on each partition that it has committed an offset of, and why.
 
     An offset that an open transaction holds back is a row with its error. Of a partition that has never had another
@@ -50,7 +42,7 @@ def group_lag_rows(source: Source, group: str, *, most_offsets: int = MOST_OFFSE
     group
         Group id. A consumer group is taken to read with read_committed: no broker knows what it does. A share group
         goes on from its start offset, and reads as its share.isolation.level says.
-    most_offsets
+    max_offsets
         The log is read to tell records from markers where the lag is no more than this.
 
     Raises
@@ -70,17 +62,17 @@ def group_lag_rows(source: Source, group: str, *, most_offsets: int = MOST_OFFSE
         if coordinator_id is None or protocol_type not in {*WITH_OFFSETS, SHARE}:
             raise NotFound(f"No broker lists the group {group!r}.", do="See kafka-consumer-groups.sh --list.")
         if protocol_type == SHARE:
-            return _share_group_rows(source, group, coordinator_id, most_offsets)
+            return _share_group_rows(source, group, coordinator_id, max_offsets)
         committed = committed_offsets(source.client, group, coordinator_id)
     readers = source.offset_readers(sorted(committed)) if committed else []
-    return _sorted(_row(each, group, *committed[each.tp], most_offsets) for each in readers)
+    return _sorted(_row(each, group, *committed[each.tp], max_offsets) for each in readers)
 
 
-def _share_group_rows(source: Cluster, group: str, coordinator_id: int, most_offsets: int) -> list[Row]:
+def _share_group_rows(source: Cluster, group: str, coordinator_id: int, max_offsets: int) -> list[Row]:
     level = share_isolation_level(source.client, group)
     partitions = share_group_offsets(source.client, group, coordinator_id)
     readers = source.offset_readers(sorted(partitions)) if partitions else []
-    return _sorted(_share_row(each, group, level, partitions[each.tp], most_offsets) for each in readers)
+    return _sorted(_share_row(each, group, level, partitions[each.tp], max_offsets) for each in readers)
 
 
 def _committed_in_files(files: LogDir, group: str) -> CommittedOffsets:
@@ -91,24 +83,24 @@ def _committed_in_files(files: LogDir, group: str) -> CommittedOffsets:
     return {tp: committed for tp, committed in found.items() if tp in there}
 
 
-def _row(reader: OffsetReader, group: str, committed: int | None, error: str | None, most_offsets: int) -> Row:
+def _row(reader: OffsetReader, group: str, committed: int | None, error: str | None, max_offsets: int) -> Row:
     row = _partition_row(reader, group, committed, error)
     if error or committed is None or row["last_stable_offset"] is None or row["high_watermark"] is None:
         return row
-    ranges, unread = _ranges(reader, committed, most_offsets)
+    ranges, unread = _ranges(reader, committed, max_offsets)
     offsets = {name: row[name] for name in ("last_stable_offset", "high_watermark")}
     row |= group_lag(committed, **offsets, ranges=ranges)
     return row | {"reason": lag_reason(row), "error": unread or row["error"]}
 
 
-def _share_row(reader: OffsetReader, group: str, level: str | None, share: SharePartition, most_offsets: int) -> Row:
+def _share_row(reader: OffsetReader, group: str, level: str | None, share: SharePartition, max_offsets: int) -> Row:
     row = _partition_row(reader, group, share.start_offset, share.error) | {"isolation_level": level}
     if level is None:
         return row | {"lag": share.lag, "error": row["error"] or NO_LEVEL}
     start, lso = share.start_offset, row["last_stable_offset"]
     if share.error or start is None or lso is None or row["high_watermark"] is None:
         return row | {"lag": share.lag}
-    ranges, unread = _ranges(reader, start, most_offsets) if level == READ_COMMITTED else (None, None)
+    ranges, unread = _ranges(reader, start, max_offsets) if level == READ_COMMITTED else (None, None)
     offsets = {name: row[name] for name in ("last_stable_offset", "high_watermark")}
     row |= share_group_lag(
         share.lag, start_offset=start, **offsets, ranges=ranges, read_committed=level == READ_COMMITTED
@@ -126,9 +118,9 @@ def _sorted(rows: Iterable[Row]) -> list[Row]:
     return sorted(rows, key=lambda row: (row["topic"], row["partition"]))
 
 
-def _ranges(reader: OffsetReader, committed: int, most_offsets: int) -> tuple[Sequence[StatusRange] | None, str | None]:
+def _ranges(reader: OffsetReader, committed: int, max_offsets: int) -> tuple[Sequence[StatusRange] | None, str | None]:
     """The status of the offsets from the committed one on; null where they are too many, or, and why, not readable."""
-    if reader.partition["high_watermark"] - committed > most_offsets:
+    if reader.partition["high_watermark"] - committed > max_offsets:
         return None, None
     from toolkit.sources.missing_offset_ranges import (
         classified_ranges,  # with numpy, which a short command goes without

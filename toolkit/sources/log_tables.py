@@ -32,9 +32,9 @@ __all__ = [
     "ScanChunk",
     "batch_tables",
     "clip",
+    "log_statistics",
     "log_transaction_tables",
     "lso_timeline_table",
-    "part_statistics",
     "to_frame",
 ]
 
@@ -131,9 +131,7 @@ def log_transaction_tables(
         yield LOG_TRANSACTIONS.arrow([log_id.columns | failure for failure in log_scan.failures])
 
 
-def part_statistics(
-    chunks: Iterable[ScanChunk], *, before: PartialTransactions = EMPTY
-) -> tuple[Statistics, list[str]]:
+def log_statistics(chunks: Iterable[ScanChunk], *, before: PartialTransactions = EMPTY) -> tuple[Statistics, list[str]]:
     """Transaction statistics of a log, and its read errors.
 
     Parameters

@@ -104,14 +104,14 @@ class OffsetTables(ABC):
         reader = self._readable(topic, partition)
         return missing_rows(reader, reader.offset(start), reader.offset(stop), read_committed=read_committed)
 
-    def group_lag(self, group: str, *, most_offsets: int = 1_000_000) -> pd.DataFrame:
+    def group_lag(self, group: str, *, max_offsets: int = 1_000_000) -> pd.DataFrame:
         """How far a group is behind on each partition, and what that is made of (``schema.GROUP_LAG``).
 
         Parameters
         ----------
         group
             Group id. A consumer group is taken to read with read_committed.
-        most_offsets
+        max_offsets
             The log is read to tell records from markers where the lag is no more than this.
 
         Raises
@@ -121,13 +121,13 @@ class OffsetTables(ABC):
         BrokerError, ConnectionFailed
             If a broker does not list its groups, or the coordinator does not answer.
         """
-        return schema.GROUP_LAG.frame(self.group_lag_rows(group, most_offsets=most_offsets))
+        return schema.GROUP_LAG.frame(self.group_lag_rows(group, max_offsets=max_offsets))
 
-    def group_lag_rows(self, group: str, *, most_offsets: int = 1_000_000) -> list[Row]:
+    def group_lag_rows(self, group: str, *, max_offsets: int = 1_000_000) -> list[Row]:
         """`group_lag` as rows."""
         from toolkit.sources.group_lag import group_lag_rows
 
-        return list(group_lag_rows(self, group, most_offsets=most_offsets))  # type: ignore[arg-type]
+        return list(group_lag_rows(self, group, max_offsets=max_offsets))  # type: ignore[arg-type]
 
     def _readable(self, topic: str, partition: int) -> OffsetReader:
         (reader,) = self.offset_readers([(topic, partition)])

@@ -117,13 +117,11 @@ class _Check:
             yield from [row for row in rows if row["transactional_id"] == name][-NEWEST:]
 
     def _group_lag(self) -> Iterator[Row]:
-        from toolkit.sources.group_lag import group_lag_rows
-
         for group in self.named.groups:
             if self.is_recording:
                 self.not_checked.append(f"Group {group}: a recording has no committed offsets.")
             else:
-                rows = self._rows(f"group {group}", partial(group_lag_rows, self.source, group))
+                rows = self._rows(f"group {group}", partial(self.source.group_lag_rows, group))
                 if not rows:
                     self.not_checked.append(f"Lag of group {group}: it has no committed offset that can be read.")
                 yield from rows

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from toolkit.spark.packaging import ship_package
     from toolkit.spark.session.delta_jars import delta_settings
     from toolkit.spark.session.local_session import SMALL, local_session
-    from toolkit.spark.stream_sinks import recorded, write_recording
+    from toolkit.spark.stream_sinks import sample_table, write_recording
     from toolkit.spark.transforms.differences import differences
 
 __all__ = [
@@ -19,8 +19,8 @@ __all__ = [
     "delta_settings",
     "differences",
     "local_session",
-    "recorded",
     "register",
+    "sample_table",
     "ship_package",
     "write_recording",
 ]
@@ -32,7 +32,7 @@ __getattr__ = lazy_exports(
         "delta_settings": "toolkit.spark.session.delta_jars",
         "differences": "toolkit.spark.transforms.differences",
         "local_session": "toolkit.spark.session.local_session",
-        "recorded": "toolkit.spark.stream_sinks",
+        "sample_table": "toolkit.spark.stream_sinks",
         "register": "toolkit.spark.datasources.registration",
         "ship_package": "toolkit.spark.packaging",
         "write_recording": "toolkit.spark.stream_sinks",

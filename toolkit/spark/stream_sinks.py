@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
     from toolkit.sources.recording.sample import Sample
 
-__all__ = ["recorded", "write_recording"]
+__all__ = ["sample_table", "write_recording"]
 
 
-def recorded(everything: DataFrame, table: str) -> DataFrame:
+def sample_table(everything: DataFrame, table: str) -> DataFrame:
     """The rows of one table, flat, out of all that ``kafka_txn_samples`` gives.
 
     Parameters

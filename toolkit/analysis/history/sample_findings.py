@@ -13,7 +13,7 @@ from toolkit.analysis.diagnosis.open_transactions import (
 from toolkit.schema import FINDINGS, Row
 from toolkit.schema.table import TopicPartition
 
-__all__ = ["judge_sample", "with_recorded"]
+__all__ = ["diagnose_sample", "with_recorded"]
 
 VERDICT = ("verdict", "reason", "remedy", "missing")
 OF_THE_VERDICT = ("cause", "evidence", "opened_at", "opened_at_clock")  # what the log told to explain it
@@ -23,7 +23,7 @@ IMPACT = (
 )
 
 
-def judge_sample(
+def diagnose_sample(
     observation: Observation,
     before: Observation | None = None,
     *,

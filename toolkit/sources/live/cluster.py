@@ -129,7 +129,7 @@ class Cluster(Source, OffsetTables):
             If its leader does not return the log's offsets.
         """
         (log_range,) = self._ranges([topic], [partition], start=start, stop=stop, crc=crc)
-        return log_range.stretches
+        return log_range.chunks
 
     def offset_readers(self, partitions: Sequence[TopicPartition]) -> list[OffsetReader]:
         """Readers of single partitions; a partition that does not exist has its `error`."""
@@ -220,9 +220,9 @@ class Cluster(Source, OffsetTables):
             observations.append(self._recheck(observations[0], sorted(to_recheck)))
             rows = findings(observations, requested=requested, max_transaction_timeout_ms=max_transaction_timeout_ms)
         if log_evidence and any(is_to_explain(row) for row in rows):
-            from toolkit.sources.live.logs.log_evidence import explained  # imports numpy and Arrow
+            from toolkit.sources.live.logs.log_evidence import with_log_evidence  # imports numpy and Arrow
 
-            rows = explained(self.client, observations, rows)
+            rows = with_log_evidence(self.client, observations, rows)
         return self._with_owners(with_groups(self.client, rows), observations)
 
     def _with_owners(self, rows: Sequence[Row], observations: Sequence[Observation]) -> list[Row]:

@@ -126,7 +126,7 @@ def _query_coordinators(
     if closable and not _all_explained(opened, rows):
         log = read_state_log(client, config, before, timeout=client.timeout)
         rows += _supplement(rows, listing.ids, log, open_ids, leaders)
-        if not log.whole:
+        if not log.is_complete:
             closable += _unread(log)
         else:
             closable = []

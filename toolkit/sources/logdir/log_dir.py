@@ -152,7 +152,7 @@ class LogDir(OpenedPaths, Source, OffsetTables):
         min_held_ms: int | None = None,
     ) -> Iterable[Row]:
         from toolkit.analysis.diagnosis.diagnose import findings
-        from toolkit.sources.logdir.state.file_evidence import explained
+        from toolkit.sources.logdir.state.file_evidence import with_log_evidence
 
         contents = self._contents()
         limit = ReadLimit.OPEN if min_held_ms is None else ReadLimit.WHOLE
@@ -162,7 +162,7 @@ class LogDir(OpenedPaths, Source, OffsetTables):
         rows = findings(
             [observed.observation], requested=requested, max_transaction_timeout_ms=max_transaction_timeout_ms
         )
-        rows = explained(observed, rows) if log_evidence else rows
+        rows = with_log_evidence(observed, rows) if log_evidence else rows
         owners = owner_clauses(observed.observation.transactions)
         rows = [{**row, "owner": owners.get(row["transactional_id"])} for row in rows]
         if min_held_ms is None:

@@ -126,7 +126,7 @@ def figures(contents: Contents, logs: Sequence[ReplicaLog], section: OffsetRange
                 return PartitionStats(log.where, NO_TRANSACTIONS, [log.error])
             start, stop = section.offsets(contents, log)
             parts = _counted(log.parts(start=start, stop=stop), advance)
-            return PartitionStats(log.where, *log_tables.part_statistics(parts, before=known_before(log, start)))
+            return PartitionStats(log.where, *log_tables.log_statistics(parts, before=known_before(log, start)))
 
         with ThreadPoolExecutor(max_workers=min(os.cpu_count() or 1, 4)) as pool:
             return list(pool.map(figured, logs))

@@ -87,7 +87,7 @@ class Recorder:
         """
         self._previous = resume(self.writer.directory)
         if self._previous is None:
-            self.sampler.connected()
+            self.sampler.cluster()
         count = 0
         due = self._first()
         try:

@@ -15,7 +15,7 @@ from toolkit.analysis.diagnosis.observation import Observation
 from toolkit.analysis.diagnosis.open_transactions import MAX_TRANSACTION_TIMEOUT_MS
 from toolkit.analysis.history.closing import without_short
 from toolkit.analysis.history.findings_over_time import recorded_over_time
-from toolkit.analysis.history.sample_findings import judge_sample, with_recorded
+from toolkit.analysis.history.sample_findings import diagnose_sample, with_recorded
 from toolkit.errors import NotFound, UsageError
 from toolkit.schema import Row
 from toolkit.schema.coerce import in_utc
@@ -265,7 +265,7 @@ class Recording(Source):
         assert whole_cluster
         observation = select_partitions(whole_cluster, topics, partitions, broker_id=broker_id)
         everything = topics is None and partitions is None and broker_id is None
-        rows = judge_sample(
+        rows = diagnose_sample(
             observation,
             read_observation(self.path, found.before, idle_producers=False) if found.before else None,
             requested=() if everything else [_tp(row) for row in observation.partitions],

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from toolkit.errors import DecodeError, NotFound
 from toolkit.schema import RECORDED
-from toolkit.sources.recording.sample_names import HIDDEN, TableFile, recorded
+from toolkit.sources.recording.sample_names import HIDDEN, TableFile, table_file
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -51,7 +51,7 @@ def files_of(directory: Path, table: str) -> list[TableFile]:
     for folder in (directory / table, old_folder(directory, table)):
         try:
             with os.scandir(folder) as entries:
-                files = [recorded(folder / entry.name) for entry in entries]
+                files = [table_file(folder / entry.name) for entry in entries]
         except FileNotFoundError:
             continue
         return sorted(file for file in files if file is not None)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from toolkit.analysis.diagnosis.observation import Observation
 from toolkit.analysis.diagnosis.open_transactions import MAX_TRANSACTION_TIMEOUT_MS
 from toolkit.analysis.history.late_transactions import LATE_PADDING_MS, TransactionKey, first_seen, late_transactions
-from toolkit.analysis.history.sample_findings import judge_sample
+from toolkit.analysis.history.sample_findings import diagnose_sample
 from toolkit.errors import ToolkitError
 from toolkit.schema import RECORDED, Row
 from toolkit.sources.live.client.connection_errors import row_text
@@ -111,7 +111,7 @@ def take_sample(
     observation = observation_of(tables)
     assert observation
     earlier = before.observation if before else None
-    rows = judge_sample(observation, earlier, max_transaction_timeout_ms=max_transaction_timeout_ms)
+    rows = diagnose_sample(observation, earlier, max_transaction_timeout_ms=max_transaction_timeout_ms)
     evidence = before.evidence if before else {}
     if log_evidence:
         with suppress(ToolkitError):  # what was seen counts without it

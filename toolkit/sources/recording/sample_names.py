@@ -16,7 +16,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["EMPTY", "HIDDEN", "ONE_DAY", "ONE_HOUR", "TableFile", "merged_name", "recorded", "sample_name"]
+__all__ = ["EMPTY", "HIDDEN", "ONE_DAY", "ONE_HOUR", "TableFile", "merged_name", "sample_name", "table_file"]
 
 EMPTY = "00000000.empty.parquet"
 HIDDEN = "."  # prefix that Spark, pyarrow's datasets and globs ignore
@@ -47,7 +47,7 @@ class TableFile:
         return self.stop - self.start == AN_INSTANT
 
 
-def recorded(path: Path) -> TableFile | None:
+def table_file(path: Path) -> TableFile | None:
     """The samples of a file, by its name; null for other files and the empty one."""
     match = NAME.fullmatch(path.name)
     if match is None or path.name == EMPTY:

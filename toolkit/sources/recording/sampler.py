@@ -47,7 +47,7 @@ class Sampler:
         """
         started = time.monotonic()
         try:
-            cluster = self.connected()
+            cluster = self.cluster()
         except ToolkitError as error:
             seconds = time.monotonic() - started
             return failed_sample(error, due=due, interval_ms=self.interval_ms, before=before, seconds=seconds)
@@ -63,7 +63,7 @@ class Sampler:
             self.close()  # brokers may have moved
         return sample
 
-    def connected(self) -> Cluster:
+    def cluster(self) -> Cluster:
         """The cluster; connects if needed.
 
         Raises

@@ -112,12 +112,10 @@ class AgentTools:
     @answering
     def lag(self, group: str) -> Answer:
         """The lag of a consumer group on each partition: records yet to read, records held by the LSO, and markers."""
-        from toolkit.sources.group_lag import group_lag_rows
-
         with self._source() as source:
             if isinstance(source, Recording):
                 raise UsageError("A recording has no lag of groups.", do="Ask a server that reads a cluster or files.")
-            return inert_rows(group_lag_rows(source, group))
+            return inert_rows(source.group_lag_rows(group))
 
     @answering
     def report(self, topic: str | None = None, partition: int | None = None) -> Answer:

@@ -47,7 +47,7 @@ class LiveTimeline:
     recheck_after
         Of a cluster, seconds between the two looks of its findings; 0 is one look, which calls nothing `hanging` that
         only a second one can prove.
-    most_offsets
+    max_offsets
         Of a cluster, how much of the log below the LSO is read, in offsets.
 
     Raises
@@ -69,14 +69,14 @@ class LiveTimeline:
         *,
         theme: ThemeName = "light",
         recheck_after: float = 5.0,
-        most_offsets: int = MAX_OFFSETS,
+        max_offsets: int = MAX_OFFSETS,
     ) -> None:
         theme_named(theme)
         self.source = source
         self.topic, self.partition = topic, partition
         self.theme: ThemeName = theme
         self.recheck_after = recheck_after
-        self.most_offsets = most_offsets
+        self.max_offsets = max_offsets
         self.problems: Sequence[str] = ()
         """What could not be read for the last figure, as sentences; the figure is drawn without it."""
         self._samples: deque[Row] = deque(maxlen=MAX_SAMPLES)
@@ -117,7 +117,7 @@ class LiveTimeline:
         tables: Tables = {"findings": findings, "partitions": list(self._samples), "log_transactions": []}
         if sample["error"] is None:
             lso, first = sample["last_stable_offset"] or 0, sample["log_start_offset"] or 0
-            start = max(first, lso - self.most_offsets)
+            start = max(first, lso - self.max_offsets)
             tables["log_transactions"] = cluster.log_transactions(
                 topics=self.topic, partitions=self.partition, start=start
             )

@@ -243,7 +243,7 @@ class BrokerClient:
             raise UsageError("This connection to the cluster is closed.")
         return list(self._net.run(self._send_all, requests, time.monotonic() + self.timeout))
 
-    def ask(self, request: Request, *, broker_id: int | None = None) -> Any:
+    def send_one(self, request: Request, *, broker_id: int | None = None) -> Any:
         """Send one message to one broker, or any, and return its response.
 
         Raises

@@ -108,7 +108,7 @@ def event_rows(
         start = row["log_start_offset"] or 0
         if newest is not None:
             start = max(start, row["high_watermark"] - newest)
-        for chunk in fetch_range(client, row, start, "high_watermark").stretches:
+        for chunk in fetch_range(client, row, start, "high_watermark").chunks:
             yield from _records(row, chunk, having)
 
 

@@ -76,7 +76,7 @@ class LiveOffsetReader:
                 section = read_offsets(
                     self._client, self.partition, first, last, read_committed=read_committed, max_bytes=FETCH_BYTES
                 )
-                yield from map(_slice, section.stretches)
+                yield from map(_slice, section.chunks)
 
     def transactional_id(self, producer_id: int) -> tuple[str | None, str | None]:
         try:

@@ -20,7 +20,7 @@ from toolkit.sources.live.logs.excerpt_reader import ExcerptPosition, read_excer
 from toolkit.sources.live.state.compacted_topics import compacted_topics
 from toolkit.sources.live.state.coordinators import CoordinatorTopic
 
-__all__ = ["explained", "read_log_evidence"]
+__all__ = ["read_log_evidence", "with_log_evidence"]
 
 MAX_PARTITIONS = 50
 PARTITIONS_AT_ONCE = 10  # bounds memory
@@ -31,7 +31,7 @@ NEWEST = 20_000  # offsets of each of them
 NEWEST_OF_EACH = 4_000  # of every partition, if no id has the producer id any more
 
 
-def explained(client: BrokerClient, observations: Sequence[Observation], rows: Sequence[Row]) -> list[Row]:
+def with_log_evidence(client: BrokerClient, observations: Sequence[Observation], rows: Sequence[Row]) -> list[Row]:
     """Rows of ``schema.FINDINGS`` with evidence from the logs, where needed."""
     evidence = read_log_evidence(client, observations, rows)
     return list(rows) if evidence is None else explain(rows, observations, evidence)
@@ -64,8 +64,8 @@ def read_log_evidence(
         if time.monotonic() < deadline:
             batch = positions[start : start + PARTITIONS_AT_ONCE]
             excerpts |= read_excerpts(client, batch, compacted=compacted, deadline=deadline)
-    explained = [row for row in rows if (row["topic"], row["partition"]) in excerpts and is_to_explain(row)]
-    events, unread = _events(client, _state_partitions(observations), explained)
+    to_explain = [row for row in rows if (row["topic"], row["partition"]) in excerpts and is_to_explain(row)]
+    events, unread = _events(client, _state_partitions(observations), to_explain)
     return LogEvidence(excerpts=excerpts, events=events, unread=unread)
 
 

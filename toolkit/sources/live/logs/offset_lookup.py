@@ -48,7 +48,7 @@ def offset_of(client: BrokerClient, spec: OffsetSpec, row: Row) -> int:
 
 def _offset_at(client: BrokerClient, tp: TopicPartition, leader: int, time: dt.datetime) -> int | None:
     """Offset of the first record at or after a time; null if there is none."""
-    message = client.ask(
+    message = client.send_one(
         messages.ListOffsets(
             partitions={tp[0]: [tp[1]]},
             timestamp=milliseconds(time),

@@ -20,32 +20,32 @@ class LogRange:
 
     Parameters
     ----------
-    leads
+    is_first
         Whether this is the first range, which also has the batch that contains `start`.
     """
 
     tp: TopicPartition
     start: int
     stop: int
-    leads: bool = True
+    is_first: bool = True
 
 
-def split(tp: TopicPartition, start: int, stop: int, *, log_start: int, most: int) -> list[LogRange]:
+def split(tp: TopicPartition, start: int, stop: int, *, log_start: int, max_offsets: int) -> list[LogRange]:
     """Divide offsets into ranges of equal size.
 
     Parameters
     ----------
     log_start
         Log start offset; deleted offsets before it are not divided.
-    most
+    max_offsets
         Maximum number of offsets per range.
     """
     first = max(start, log_start)
     if first >= stop:
         return [LogRange(tp=tp, start=start, stop=stop)] if start < stop else []
-    count = -(-(stop - first) // most)
+    count = -(-(stop - first) // max_offsets)
     bounds = [start, *(first + (stop - first) * index // count for index in range(1, count)), stop]
-    return [LogRange(tp=tp, start=low, stop=high, leads=low == start) for low, high in pairwise(bounds)]
+    return [LogRange(tp=tp, start=low, stop=high, is_first=low == start) for low, high in pairwise(bounds)]
 
 
 def read_range(client: BrokerClient, log_range: LogRange, *, crc: bool = False) -> FetchedRange:
@@ -64,9 +64,9 @@ def read_range(client: BrokerClient, log_range: LogRange, *, crc: bool = False) 
     tp = log_range.tp
     row = read_metadata(client, [tp[0]]).at([tp])[tp]
     fetched = read_offsets(client, row, log_range.start, log_range.stop, crc=crc)
-    if log_range.leads:
+    if log_range.is_first:
         return fetched
-    return replace(fetched, stretches=_from_base_offset(fetched.stretches, log_range.start))
+    return replace(fetched, chunks=_from_base_offset(fetched.chunks, log_range.start))
 
 
 def _from_base_offset(chunks: Iterator[FetchedChunk], start: int) -> Iterator[FetchedChunk]:

@@ -24,7 +24,7 @@ from toolkit.sources.live.state.partition_offsets import partition_rows
 from toolkit.sources.offset_spec import OffsetSpec
 from toolkit.sources.progress_bar import progress
 
-__all__ = ["FetchedChunk", "FetchedRange", "fetch_range", "read_offsets", "section_bounds"]
+__all__ = ["FetchedChunk", "FetchedRange", "fetch_range", "read_offsets", "resolve_range"]
 
 FETCH_BYTES = 8 << 20
 WAIT_MS = 500  # for a leader that has nothing yet of what it should have
@@ -51,7 +51,7 @@ PASSING = (
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FetchedChunk:
-    """A stretch of a partition's log, or what kept it from being read.
+    """A chunk of a partition's log, or what kept it from being read.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ class FetchedChunk:
     broker_id
         Who sent it, or should have.
     error
-        ``"NAME: text"`` where offsets are missing; the stretch is then empty.
+        ``"NAME: text"`` where offsets are missing; the chunk is then empty.
     aborted
         Producer id to the first offsets of its aborted transactions in there, where read_committed was asked for.
     """
@@ -87,7 +87,7 @@ class FetchedRange:
         Its leader, before anything is read.
     start, stop
         The batches that hold an offset of ``start <= offset < stop``; the first one may begin before it.
-    stretches
+    chunks
         The log, once, in pieces of some megabytes; while one is looked at, the next is on its way.
     """
 
@@ -95,15 +95,15 @@ class FetchedRange:
     broker_id: int | None
     start: int
     stop: int
-    stretches: Iterator[FetchedChunk]
+    chunks: Iterator[FetchedChunk]
 
 
 def fetch_range(
     client: BrokerClient, row: Row, start: OffsetSpec, stop: OffsetSpec, *, crc: bool = False
 ) -> FetchedRange:
-    """Find where a section starts and stops; it is read as its stretches are asked for.
+    """Find where a section starts and stops; it is read as its chunks are asked for.
 
-    Leaders are followed as they change. Whatever is not read for good is a stretch with `error`: the log is never
+    Leaders are followed as they change. Whatever is not read for good is a chunk with `error`: the log is never
     silently shorter.
 
     Parameters
@@ -122,11 +122,11 @@ def fetch_range(
     BrokerError, ConnectionFailed
         If the leader does not say where the log starts and ends, or does not find a time.
     """
-    first, last = section_bounds(client, row, start, stop)
+    first, last = resolve_range(client, row, start, stop)
     return read_offsets(client, row, first, last, crc=crc)
 
 
-def section_bounds(client: BrokerClient, row: Row, start: OffsetSpec, stop: OffsetSpec) -> tuple[int, int]:
+def resolve_range(client: BrokerClient, row: Row, start: OffsetSpec, stop: OffsetSpec) -> tuple[int, int]:
     """The offsets that a section starts at and stops before, as things are now.
 
     Parameters
@@ -152,7 +152,7 @@ def read_offsets(
     read_committed: bool = False,
     max_bytes: int | None = None,
 ) -> FetchedRange:
-    """The offsets of a partition that are known to have been there: what is not any more is a stretch with `error`.
+    """The offsets of a partition that are known to have been there: what is not any more is a chunk with `error`.
 
     Parameters
     ----------
@@ -168,12 +168,12 @@ def read_offsets(
         Of one response; some megabytes if null.
     """
     leader = _Leader(client, base, read_committed=read_committed, max_bytes=max_bytes)
-    stretches = _stretches(leader, base, start, stop, crc=crc)
+    chunks = _read_chunks(leader, base, start, stop, crc=crc)
     tp = (base["topic"], base["partition"])
-    return FetchedRange(tp=tp, broker_id=base["leader"], start=start, stop=stop, stretches=stretches)
+    return FetchedRange(tp=tp, broker_id=base["leader"], start=start, stop=stop, chunks=chunks)
 
 
-def _stretches(leader: _Leader, row: Row, start: int, stop: int, *, crc: bool) -> Iterator[FetchedChunk]:
+def _read_chunks(leader: _Leader, row: Row, start: int, stop: int, *, crc: bool) -> Iterator[FetchedChunk]:
     at: int | None = start
     title = f"{row['topic']}-{row['partition']}"
     with (
@@ -183,9 +183,9 @@ def _stretches(leader: _Leader, row: Row, start: int, stop: int, *, crc: bool) -
         coming = ahead.submit(leader.fetch, start, stop) if start < stop else None
         while coming and at is not None:
             reached, found = at, coming.result()
-            stretch, at = _stretch(leader, found, reached, stop, crc=crc)
+            chunk, at = _stretch(leader, found, reached, stop, crc=crc)
             coming = ahead.submit(leader.fetch, at, stop) if at is not None and at < stop else None
-            yield stretch
+            yield chunk
             advance(min(at or stop, stop) - reached)
 
 
@@ -204,8 +204,8 @@ def _stretch(
     last = int(scanned.headers["last_offset"][-1])
     if last >= stop:
         scanned = replace(scanned, headers=scanned.headers[scanned.headers["base_offset"] < stop])
-    stretch = FetchedChunk(scanned=scanned, records=found.records, broker_id=leader.broker_id, aborted=found.aborted)
-    return stretch, last + 1
+    chunk = FetchedChunk(scanned=scanned, records=found.records, broker_id=leader.broker_id, aborted=found.aborted)
+    return chunk, last + 1
 
 
 def _unread(why: str, at: int, stop: int) -> str:

@@ -16,7 +16,7 @@ from toolkit.sources.log_tables import LogId, ScanChunk, batch_tables, log_trans
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["batch_tables_of", "log_transaction_tables_of", "lso_timeline_of", "section_parts"]
+__all__ = ["batch_tables_of", "log_transaction_tables_of", "lso_timeline_of", "scan_chunks"]
 
 ROWS_AT_ONCE = 1 << 16
 
@@ -35,7 +35,7 @@ def log_transaction_tables_of(log_range: FetchedRange, *, producer_id: int | Non
     """Transactions, or a producer's, as ``schema.LOG_TRANSACTIONS``; error rows are last."""
     failures: list[Row] = []
     before = begin() if log_range.start == 0 else EMPTY
-    chunks = section_parts(log_range, failures)
+    chunks = scan_chunks(log_range, failures)
     yield from log_transaction_tables(chunks, _log_id(log_range), before=before, producer_id=producer_id)
     yield LOG_TRANSACTIONS.arrow(failures)
 
@@ -51,9 +51,7 @@ def lso_timeline_of(log_range: FetchedRange) -> pa.Table:
     failures: list[Row] = []
     before = begin() if log_range.start == 0 else EMPTY
     end = max(log_range.start, log_range.stop)
-    table = lso_timeline_table(
-        section_parts(log_range, failures), _log_id(log_range), before=before, log_end_offset=end
-    )
+    table = lso_timeline_table(scan_chunks(log_range, failures), _log_id(log_range), before=before, log_end_offset=end)
     if failures:
         code, _, text = failures[0]["error"].partition(": ")
         raise BrokerError(f"{log_range.tp[0]}-{log_range.tp[1]} could not be read: {text.rstrip('.')}.", code=code)
@@ -63,7 +61,7 @@ def lso_timeline_of(log_range: FetchedRange) -> pa.Table:
 def _joined(log_range: FetchedRange, failures: list[Row]) -> Iterator[tuple[int | None, Headers]]:
     """Headers per broker, many at once: small tables cost as much as large ones."""
     broker_id, headers, rows = log_range.broker_id, list[Headers](), 0
-    for chunk in log_range.stretches:
+    for chunk in log_range.chunks:
         if chunk.broker_id != broker_id or rows >= ROWS_AT_ONCE:
             yield broker_id, concatenate(headers)
             broker_id, headers, rows = chunk.broker_id, [], 0
@@ -73,9 +71,9 @@ def _joined(log_range: FetchedRange, failures: list[Row]) -> Iterator[tuple[int 
     yield broker_id, concatenate(headers)
 
 
-def section_parts(log_range: FetchedRange, failures: list[Row]) -> Iterator[ScanChunk]:
+def scan_chunks(log_range: FetchedRange, failures: list[Row]) -> Iterator[ScanChunk]:
     """Batches in order; error rows are appended to `failures`."""
-    for chunk in log_range.stretches:
+    for chunk in log_range.chunks:
         yield ScanChunk(replace(chunk.scanned, headers=_headers(chunk), damage=()))
         failures += _failures(log_range, chunk)
 

@@ -54,7 +54,7 @@ class TransactionLog:
     partitions: int
 
     @property
-    def whole(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether no partition is missing, so that an id without a row does not exist."""
         return self.partitions > 0 and not self.failures
 

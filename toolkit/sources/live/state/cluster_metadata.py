@@ -65,7 +65,7 @@ def read_metadata(client: BrokerClient, topics: Iterable[str] | None = None) -> 
     """
     topic_request = messages.Metadata.MetadataRequestTopic
     requested = None if topics is None else [topic_request(name=name) for name in topics]
-    message = client.ask(messages.Metadata(topics=requested, allow_auto_topic_creation=False))
+    message = client.send_one(messages.Metadata(topics=requested, allow_auto_topic_creation=False))
     now = dt.datetime.now(dt.UTC)
     partitions: dict[TopicPartition, Row] = {}
     errors: dict[str, str] = {}

@@ -49,7 +49,7 @@ def known_bug_rows(client: BrokerClient, *, release: Release | None = None) -> I
 def _detected(client: BrokerClient, broker_id: int) -> Release | None:
     """A broker's minor release, by metadata.version or API versions; null if unknown."""
     request = messages.ApiVersions(client_software_name="kafka-txn-toolkit", client_software_version=__version__)
-    features = client.ask(request, broker_id=broker_id).supported_features or ()
+    features = client.send_one(request, broker_id=broker_id).supported_features or ()
     levels = [feature.max_version for feature in features if feature.name == "metadata.version"]
     return LAST_LEVELS.get(levels[0]) if levels and levels[0] in LAST_LEVELS else client.release(broker_id)
 

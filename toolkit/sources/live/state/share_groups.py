@@ -48,7 +48,7 @@ def share_group_offsets(client: BrokerClient, group: str, coordinator_id: int) -
         If the coordinator does not answer.
     """
     asked = messages.DescribeShareGroupOffsets.DescribeShareGroupOffsetsRequestGroup(group_id=group, topics=None)
-    (found,) = client.ask(messages.DescribeShareGroupOffsets(groups=[asked]), broker_id=coordinator_id).groups
+    (found,) = client.send_one(messages.DescribeShareGroupOffsets(groups=[asked]), broker_id=coordinator_id).groups
     if found.error_code:
         error = error_text(found.error_code, found.error_message)
         raise BrokerError(f"Share group {group!r} has no offsets to tell: {error}", code=error.partition(":")[0])

@@ -24,13 +24,13 @@ from toolkit.sources.logdir.observe_files import FileObservation
 from toolkit.sources.logdir.replica_tables import COMPACTED
 from toolkit.sources.logdir.state.marker_neighbourhood import BACK, FORWARD
 
-__all__ = ["explained"]
+__all__ = ["with_log_evidence"]
 
 MAX_PARTITIONS = 50
 FAR_BACK = 100_000  # offsets before the first one, where no marker of its producers is within `BACK`
 
 
-def explained(observed: FileObservation, rows: Sequence[Row]) -> list[Row]:
+def with_log_evidence(observed: FileObservation, rows: Sequence[Row]) -> list[Row]:
     """Rows of ``schema.FINDINGS`` with what the logs tell of them, where they are worth reading."""
     excerpts = dict(_excerpts(observed, rows))
     to_explain = [row for row in rows if (row["topic"], row["partition"]) in excerpts and is_to_explain(row)]

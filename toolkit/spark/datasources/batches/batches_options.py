@@ -35,7 +35,7 @@ class BatchesOptions:
         Which partitions.
     start, stop
         From where to before where.
-    most
+    max_offsets
         Offsets that one task may have.
     tasks
         How many tasks there should be, at least.
@@ -54,7 +54,7 @@ class BatchesOptions:
     selection: PartitionSelection
     start: OffsetBounds
     stop: OffsetBounds
-    most: int
+    max_offsets: int
     tasks: int
     table: str
     producer_id: int | None
@@ -80,7 +80,7 @@ def batches_options(options: Options) -> BatchesOptions:
         start=starting(options),
         stop=ending(options),
         table=table,
-        most=whole_number(options, "maxRecordsPerPartition", lowest=1) or MAX_OFFSETS,
+        max_offsets=whole_number(options, "maxRecordsPerPartition", lowest=1) or MAX_OFFSETS,
         tasks=whole_number(options, "minPartitions", lowest=1) or 1,
         producer_id=whole_number(options, "producerId"),
         crc=flag(options, "crc"),

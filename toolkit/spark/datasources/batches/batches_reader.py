@@ -21,8 +21,8 @@ from toolkit.schema.table import TopicPartition
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.client.connection_errors import row_text
 from toolkit.sources.live.logs.offset_ranges import LogRange, read_range, split
-from toolkit.sources.live.logs.partition_log import FetchedRange, section_bounds
-from toolkit.sources.live.logs.partition_tables import batch_tables_of, section_parts
+from toolkit.sources.live.logs.partition_log import FetchedRange, resolve_range
+from toolkit.sources.live.logs.partition_tables import batch_tables_of, scan_chunks
 from toolkit.sources.live.state.cluster_metadata import (
     ClusterMetadata,
     read_metadata,
@@ -69,11 +69,11 @@ class BatchesReader(DataSourceReader):
             found = [_section(client, row, options) for row in rows]
         sections = [each for each in found if not isinstance(each, _UnreadPartition)]
         total = sum(max(0, stop - start) for _, start, stop, _ in sections)
-        most = max(1, min(options.most, total // options.tasks))
+        max_offsets = max(1, min(options.max_offsets, total // options.tasks))
         ranges = [
             part
             for tp, start, stop, log_start in sections
-            for part in split(tp, start, stop, log_start=log_start, most=most)
+            for part in split(tp, start, stop, log_start=log_start, max_offsets=max_offsets)
         ]
         return [
             InputPartition(part) for part in (*ranges, *(each for each in found if isinstance(each, _UnreadPartition)))
@@ -129,7 +129,7 @@ def _section(
     """Place, start, stop and log start of what is to be read of a partition."""
     tp = (row["topic"], row["partition"])
     try:
-        start, stop = section_bounds(client, row, options.start.of(tp), options.stop.of(tp))
+        start, stop = resolve_range(client, row, options.start.of(tp), options.stop.of(tp))
     except (BrokerError, ConnectionFailed) as error:
         found = {"topic": tp[0], "partition": tp[1], "broker_id": row["leader"]}
         return _UnreadPartition({**found, "error": row["error"] or row_text(error)})
@@ -143,7 +143,7 @@ def live_log(topic: str | None, partition: int | None) -> str:
 
 def _chunks(section: FetchedRange, part: LogRange) -> Iterator[pa.Table]:
     failures: list[Row] = []
-    parts = section_parts(section, failures)
+    parts = scan_chunks(section, failures)
     topic, partition = section.tp
     where = LogId(topic=topic, partition=partition, broker_id=section.broker_id)
     before = begin() if section.start == 0 else EMPTY

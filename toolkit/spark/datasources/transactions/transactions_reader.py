@@ -76,7 +76,7 @@ class BatchSampleReader(_PlannedRows, DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         sampler = _sampler(self._options, self._config)
         try:
-            sampler.connected()  # without a cluster there is no answer, and no table that could say so
+            sampler.cluster()  # without a cluster there is no answer, and no table that could say so
             sample = sampler.take(_now(), None)
             if self._options.recheck_after and any(
                 row["verdict"] in RECHECK_VERDICTS for row in sample.tables["findings"]

@@ -33,7 +33,7 @@ class KafkaTransactions(ConnectingSource, DataSource):
 
     - How to connect: see `client_options.client_config`. ``timeout`` is how long connecting, and each round
       of requests, may take (default a third of the interval, up to 30 s).
-    - ``table``: ``everything`` (default; see `toolkit.spark.recorded`), or one of ``samples``, ``partitions``,
+    - ``table``: ``everything`` (default; see `toolkit.spark.sample_table`), or one of ``samples``, ``partitions``,
       ``producers``, ``transactions``, ``findings``, ``late_transactions``.
     - ``interval``: of a stream, as Spark writes intervals, or seconds (default 10 s).
     - ``recheckAfter``: of a batch, delay before a second look, which is taken where the first finds what one look may
