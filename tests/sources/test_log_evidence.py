@@ -126,7 +126,7 @@ def test_an_id_that_has_expired_is_found_by_its_tombstone(lab: Kafka) -> None:
 def test_nothing_is_read_of_what_is_healthy(
     cluster: Cluster, kafka: Kafka, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_evidence, "explained", None)
+    monkeypatch.setattr(log_evidence, "with_log_evidence", None)
     with INCIDENTS[name](kafka) as staged:
         rows = cluster.finding_rows(topics=[staged.topic], recheck_after=0.1)
     assert {row["verdict"] for row in rows} <= {"ongoing", "clear"}
