@@ -120,7 +120,7 @@ def test_compaction_may_have_taken_the_record_that_had_the_partition() -> None:
     only_last = ended("Commit", began=2, at_second=3, on=(ELSEWHERE,))[-1:]
     codes, sentence = hanging(txn(transaction(state="CompleteCommit", on=())), excerpt(data(100)), *only_last)
     assert codes == ""
-    assert sentence == "not shown: offsets 90 to 100 were read and do not tell what opened it"
+    assert sentence == "not shown: offsets 90 to 100 were read and do not show what opened it"
 
 
 def test_records_that_could_not_all_be_read_prove_no_absence() -> None:
@@ -316,7 +316,7 @@ def test_without_the_coordinators_log_records_of_a_completed_commit_are_never_ha
 def test_a_marker_since_the_looks_has_ended_it() -> None:
     row = judged(excerpt(*LATE, data(101, pid=1, records=49), marker(150, ABORT)))
     assert (row["verdict"], row["cause"], row["missing"]) == ("ending", None, [])
-    assert row["reason"] == "The ABORT marker at offset 150 has ended it while we looked."
+    assert row["reason"] == "The ABORT marker at offset 150 has ended it in the meantime."
 
 
 def test_a_marker_that_the_producer_state_does_not_know_is_a_contradiction() -> None:

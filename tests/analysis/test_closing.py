@@ -70,7 +70,7 @@ def test_a_partition_whose_producers_did_not_answer_is_not_read() -> None:
     assert (row["verdict"], row["held_to"]) == ("hanging", None)
     assert (
         "missed",
-        "the look of 2026-11-21 12:00:20 UTC could not read the partition (TOPIC_AUTHORIZATION_FAILED)",
+        "the sample of 2026-11-21 12:00:20 UTC could not read the partition (TOPIC_AUTHORIZATION_FAILED)",
     ) in (entries(row))
     assert of_partition["verdict"] == "unknown"
 
@@ -80,7 +80,7 @@ def test_where_topics_may_be_hidden_a_look_without_the_partition_shows_nothing()
     hidden = [0, 1, 2, *(sample(number, topic_gaps=[gap]) for number in (3, 4))]
     row = only(told(seen(2), samples=hidden))
     assert (row["verdict"], row["held_to"]) == ("hanging", None)
-    assert entries(row)[-1] == ("missed", f"the look of 2026-11-21 12:00:30 UTC could not read the partition ({gap})")
+    assert entries(row)[-1] == ("missed", f"the sample of 2026-11-21 12:00:30 UTC could not read the partition ({gap})")
     other = seen(3, producer_id=8, start_offset=200)
     assert told(seen(2), other, samples=hidden)[0]["verdict"] == "ended", "that look was shown the partition"
 
@@ -98,7 +98,7 @@ def test_a_look_of_now_ends_what_a_recording_saw_last() -> None:
     recorded = told(seen(8), seen(9))
     row = only(close_by_observation(recorded, now()))
     assert (row["verdict"], row["held_to"], row["held_ms"]) == ("ended", due(20), 120_000)
-    assert row["reason"].startswith("The look of 2026-11-21 12:03:20 UTC did not see it any more. Last seen open at")
+    assert row["reason"].startswith("The sample of 2026-11-21 12:03:20 UTC no longer has it. Last seen open at")
     assert close_by_observation([row], now()) == [row]
 
 
@@ -150,8 +150,8 @@ def test_what_a_newer_log_has_open_is_not_ended_by_a_look_before() -> None:
     still = of_log(verdict="hanging", queue_position=1, held_to=None, observed_at=due(9))
     row = only(merge_findings([still], told(seen(2), seen(3))))
     assert (row["verdict"], row["held_to"], row["queue_position"]) == ("unknown", None, 1)
-    assert row["reason"].startswith("It is open as of 2026-11-21 12:01:30 UTC. The look of 2026-11-21 12:00:40")
-    assert row["missing"] == ["why the look of 2026-11-21 12:00:40 UTC did not see what is open after it"]
+    assert row["reason"].startswith("It is open as of 2026-11-21 12:01:30 UTC. The sample of 2026-11-21 12:00:40")
+    assert row["missing"] == ["why the sample of 2026-11-21 12:00:40 UTC does not have what is open after it"]
 
 
 # What of it is told.

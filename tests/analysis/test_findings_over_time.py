@@ -59,7 +59,7 @@ def test_one_row_from_the_first_look_that_saw_it_to_the_first_that_did_not() -> 
     assert (row["held_from"], row["held_to"], row["held_ms"]) == (due(2), due(5), 30_000)
     last = {
         "verdict": "ended",
-        "reason": "The look of 2026-11-21 12:00:50 UTC did not see it any more. "
+        "reason": "The sample of 2026-11-21 12:00:50 UTC no longer has it. "
         "Last seen open at 2026-11-21 12:00:41 UTC. While it was open it was hanging: It is, look 4.",
         "cause": "late-after-commit",
         "remedy": "None: it has ended.",
@@ -70,7 +70,7 @@ def test_one_row_from_the_first_look_that_saw_it_to_the_first_that_did_not() -> 
     assert entries(row) == [
         ("verdict", "ongoing: It is, look 2."),
         ("verdict", "hanging: It is, look 3."),
-        ("gone", "the look of 2026-11-21 12:00:50 UTC did not see it"),
+        ("gone", "the sample of 2026-11-21 12:00:50 UTC does not have it"),
         ("verdict_before", "hanging"),
     ]
 
@@ -102,26 +102,26 @@ def test_looks_that_failed_are_told_and_nothing_is_taken_to_have_ended_in_them()
     failed = [sample(3, "TIMED_OUT: nobody answered."), sample(4, "TIMED_OUT: nobody answered.")]
     row = only(told(seen(2), seen(5), samples=[0, 1, 2, *failed, 5, 6]))
     assert (row["held_from"], row["held_to"]) == (due(2), due(6))
-    assert ("missed", "2 looks after 2026-11-21 12:00:20 UTC failed (TIMED_OUT)") in entries(row)
+    assert ("missed", "2 samples after 2026-11-21 12:00:20 UTC failed (TIMED_OUT)") in entries(row)
     row = only(told(seen(2), samples=[0, 1, 2, *failed]))
     assert row["held_to"] is None
-    assert ("missed", "2 looks after 2026-11-21 12:00:20 UTC failed (TIMED_OUT)") in entries(row)
+    assert ("missed", "2 samples after 2026-11-21 12:00:20 UTC failed (TIMED_OUT)") in entries(row)
 
 
 def test_a_time_without_looks_is_told() -> None:
     row = only(told(seen(2), seen(7), samples=[0, 1, 2, 7, 8]))
     assert (row["held_from"], row["held_to"]) == (due(2), due(8))
-    assert ("missed", "no look from 2026-11-21 12:00:20 UTC for 50 s") in entries(row)
+    assert ("missed", "no sample from 2026-11-21 12:00:20 UTC for 50 s") in entries(row)
     row = only(told(seen(2), samples=[0, 1, 2, 7, 8]))
     assert row["held_to"] == due(7)
-    assert ("missed", "no look from 2026-11-21 12:00:20 UTC for 50 s") in entries(row)
+    assert ("missed", "no sample from 2026-11-21 12:00:20 UTC for 50 s") in entries(row)
 
 
 def test_a_look_that_could_not_read_the_partition_says_nothing_of_it() -> None:
     unread = seen(3, "unknown", producer_id=None, start_offset=None, queue_position=None, error="NOT_LEADER: moved.")
     row, of_partition = told(seen(2), unread, seen(4))
     assert (row["held_from"], row["held_to"]) == (due(2), due(5))
-    assert ("missed", "the look of 2026-11-21 12:00:30 UTC could not read the partition (NOT_LEADER)") in entries(row)
+    assert ("missed", "the sample of 2026-11-21 12:00:30 UTC could not read the partition (NOT_LEADER)") in entries(row)
     assert (of_partition["verdict"], of_partition["held_from"]) == ("unknown", None)
     row = told(seen(2), unread)[0]
     assert row["held_to"] == due(4)

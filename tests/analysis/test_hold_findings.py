@@ -93,7 +93,7 @@ def test_what_ended_when_the_marker_was_written_wins_over_what_may_have_by_other
 def test_where_two_fit_none_is_named() -> None:
     found = attribute(hold(), [history(first_offset=8), history()])
     assert (found.transactional_id, found.history) == ("payments", None)
-    assert found.sentence == "2 transactions of its id fit, and nothing tells which it was."
+    assert found.sentence == "2 transactions of its id fit, and no record shows which it was."
 
 
 def test_an_id_is_named_by_any_record_that_has_its_producer_id() -> None:
@@ -206,7 +206,7 @@ def test_what_no_coordinator_knew_of_has_a_cause() -> None:
     after = history(start_time=at(200), decided_at=at(201), end_time=at(201), first_offset=9)
     row = ended(hold(marker="ABORT"), before, after)
     assert row["cause"].endswith(
-        "a batch came late or again, or its partition was never added "
+        "a batch came late or was resent, or its partition was never added "
         "(late-after-commit, late-after-abort, never-added)"
     )
     assert "Its coordinator knew nothing of it" in row["reason"]
@@ -310,8 +310,8 @@ def test_one_that_has_ended_since_is_told_once() -> None:
 @pytest.mark.parametrize(
     ("current_findings", "missing"),
     [
-        (None, "the coordinators' answer: no finding of now was given"),
-        ([], "the coordinators' answer: the findings of now that were given do not tell of this transaction"),
+        (None, "the coordinators' answer: there is no current finding"),
+        ([], "the coordinators' answer: the current findings do not include this transaction"),
     ],
 )
 def test_a_log_alone_does_not_tell_what_is_to_be_done_with_what_is_open(current_findings: Any, missing: str) -> None:

@@ -137,7 +137,7 @@ def test_a_row_says_what_was_expected() -> None:
     rows = batch_violations(headers, topic="orders", partition=0, broker_id=1, file="0.log")
     assert [row["detail"] for row in rows] == [
         "It starts at byte 150; the one before it ends at 100.",
-        "Producer 7, epoch 0, goes on with sequence 2, not with 1.",
+        "Producer 7, epoch 0, continues with sequence 2, not with 1.",
     ]
     assert rows[0] == {
         "invariant": "position", "topic": "orders", "partition": 0, "offset": 1, "producer_id": 7,

@@ -22,7 +22,7 @@ def test_two_samples_are_two_looks() -> None:
 def test_what_one_sample_saw_is_never_hanging() -> None:
     row = only(diagnose_sample(HANGING))
     assert (row["verdict"], row["cause"]) == ("unknown", None)
-    assert row["missing"] == ["a second look: it was seen in one sample only"]
+    assert row["missing"] == ["a second sample: it was seen in one only"]
     assert row["reason"].startswith("It would be hanging if it were proven: coordinator 3:")
 
 

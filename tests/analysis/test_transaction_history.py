@@ -115,7 +115,7 @@ def test_a_timeout_and_a_fence_at_once_are_not_told_apart() -> None:
     row = only(then(transaction("Abort", decide=2500, epochs=(4, 5)), "soon"))
     assert row["reason"].startswith(
         "Aborted 2.5 s after its start, past its timeout of 2 s: by the coordinator for its timeout or for the new "
-        "instance that came 120 ms later (a fence); the epoch was raised from 4 to 5, which does not tell them apart."
+        "instance that came 120 ms later (a fence); the epoch was raised from 4 to 5, which fits each."
     )
 
 
@@ -260,7 +260,7 @@ def test_the_producer_ids_of_an_id_one_after_the_other() -> None:
         ("expired", 11, None),
         ("init", 13, 11),
     ]
-    assert rows[1]["reason"].endswith("Its epochs were used up: the id went on with producer id 9.")
+    assert rows[1]["reason"].endswith("Its epochs were used up: the id continued with producer id 9.")
     assert rows[3]["reason"].startswith("InitProducerId raised the epoch from 1 to 32766: a new instance")
     assert rows[4]["reason"] == "InitProducerId gave producer id 11: 9 had no epochs left after 32766."
     assert rows[5]["state"] == "Empty"

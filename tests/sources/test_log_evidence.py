@@ -280,7 +280,7 @@ def test_where_the_bounds_end_the_cause_says_what_was_read(
         TxnProducer(cluster.client, f"more-{staged.topic}").init().send(staged.topic, 0)
         row = judge(cluster, staged)
     start = staged.start_offset
-    assert row["cause"] == f"not shown: offsets {start} to {start} were read and do not tell what opened it"
+    assert row["cause"] == f"not shown: offsets {start} to {start} were read and do not show what opened it"
     assert row["records_held"] is None
 
 
@@ -305,7 +305,7 @@ def test_a_marker_that_comes_between_the_looks_and_the_reading_ends_it(cluster: 
         abort_marker(cluster, staged)
         (row,) = log_evidence.with_log_evidence(cluster.client, observations, rows)
     assert row["verdict"] == "ending"
-    assert row["reason"] == f"The ABORT marker at offset {staged.start_offset + 1} has ended it while we looked."
+    assert row["reason"] == f"The ABORT marker at offset {staged.start_offset + 1} has ended it in the meantime."
     assert (row["remedy"], row["cause"]) == ("None: it has ended.", None)
     assert "marker_after" in names(row)
 

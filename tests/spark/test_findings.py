@@ -196,7 +196,7 @@ def test_without_answers_and_transaction_history_a_log_tells_what_it_can() -> No
     assert over["reason"].endswith("No record of __transaction_state that was read names its producer id.")
     assert (still["verdict"], still["missing"]) == (
         "unknown",
-        ["the coordinators' answer: the findings of now that were given do not tell of this transaction"],
+        ["the coordinators' answer: the current findings do not include this transaction"],
     )
 
 

@@ -1,4 +1,4 @@
-"""Commands about single offsets: what one holds and who is given it, and why some of a range are missing."""
+"""Commands about single offsets: what one holds and who receives it, and why some of a range are missing."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def why(
     recording: RecordingDir = None,
     at: AtTime = None,
 ) -> None:
-    """Show what an offset holds, whose it is, and why read_committed consumers are given it or not.
+    """Show what an offset holds, whose it is, and why read_committed consumers receive it or not.
 
     A record with its transaction, transactional id and marker; or a marker, an aborted record, an offset that
     compaction or retention took, or one beyond the LSO, the high watermark or the log end.
@@ -100,7 +100,7 @@ def gaps(
     timeout: Timeout = 30,
     log_dir: LogDirs = None,
 ) -> None:
-    """Account for every offset of a range that a consumer is not given: markers, aborted records, compaction, ...
+    """Account for every offset of a range that a consumer does not receive: markers, aborted records, compaction, ...
 
     For an alarm of lost records, as "Failed to get records ... after polling" of Spark. Exit code 3 if an offset is
     unexplained or could not be read.

@@ -18,14 +18,14 @@ _ERROR = Column("error", STRING, "What could not be read, as NAME: sentence; nul
 
 OFFSET_VISIBILITY = Table(
     "offset_visibility",
-    "an offset: what it holds, and which consumers are given it",
+    "an offset: what it holds, and which consumers receive it",
     (
         _TOPIC,
         _PARTITION,
         Column("offset", INT64, "The offset.", nullable=False),
         Column("status", STRING, "One of analysis.log.offset_status.STATUSES; null where that is not known."),
-        Column("read_committed", BOOL, "Whether a read_committed consumer is given it now; null where not known."),
-        Column("read_uncommitted", BOOL, "Whether a read_uncommitted consumer is given it now; null as above."),
+        Column("read_committed", BOOL, "Whether a read_committed consumer receives it now; null where not known."),
+        Column("read_uncommitted", BOOL, "Whether a read_uncommitted consumer receives it now; null as above."),
         Column("reason", STRING, "Why, as a sentence.", nullable=False),
         Column("base_offset", INT64, "First offset of its batch; null where no batch holds it."),
         Column("last_offset", INT64, "Last offset of its batch."),
@@ -60,7 +60,7 @@ OFFSET_VISIBILITY = Table(
 
 MISSING_OFFSETS = Table(
     "missing_offsets",
-    "a range of offsets that a consumer is not given, and why",
+    "a range of offsets that a consumer does not receive, and why",
     (
         _TOPIC,
         _PARTITION,

@@ -1,4 +1,4 @@
-"""Every offset of a range that a consumer is not given, and why: what looks like lost records and is none."""
+"""Every offset of a range that a consumer does not receive, and why: what looks like lost records and is none."""
 
 from __future__ import annotations
 

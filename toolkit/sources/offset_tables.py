@@ -21,14 +21,14 @@ __all__ = ["OffsetTables"]
 
 
 class OffsetTables(ABC):
-    """Who is given an offset, which offsets of a range nobody is given, and how far a group is behind."""
+    """Who receives an offset, which offsets of a range are missing, and how far a group is behind."""
 
     @abstractmethod
     def offset_readers(self, partitions: Sequence[TopicPartition]) -> list[OffsetReader]:
         """What reads single partitions."""
 
     def offset_visibility(self, topic: str, partition: int, offset: int) -> pd.DataFrame:
-        """What an offset holds, whose it is, and which consumers are given it (``schema.OFFSET_VISIBILITY``): one row.
+        """What an offset holds, whose it is, and which consumers receive it (``schema.OFFSET_VISIBILITY``): one row.
 
         The log is read around the offset only, for the transaction's first record and its marker.
 
@@ -63,9 +63,9 @@ class OffsetTables(ABC):
         stop: OffsetSpec = "high_watermark",
         read_committed: bool = True,
     ) -> pd.DataFrame:
-        """Every offset of a range that a consumer is not given, and why (``schema.MISSING_OFFSETS``).
+        """Every offset of a range that a consumer does not receive, and why (``schema.MISSING_OFFSETS``).
 
-        Consecutive offsets of one reason are one row. What is in no row, consumers are given.
+        Consecutive offsets of one reason are one row. Consumers receive all other offsets.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""What an offset holds, whose it is, and whether read_committed is given it: the log is read around it only."""
+"""What an offset holds, whose it is, and whether read_committed consumers receive it; reads only the log around it."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What the records of ``__transaction_state`` tell: states, histories, endings."""
+"""From records of ``__transaction_state``: states, histories, endings."""

@@ -1,6 +1,6 @@
 """Which transactional ids a producer id belonged to, by the records of ``__transaction_state``.
 
-What an expired or rotated id leaves behind is the only evidence for whom an orphaned producer id was.
+Records that an expired or rotated id leaves behind are the only evidence of an orphaned producer id's owner.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ class Owner:
     Parameters
     ----------
     transactional_id, txn_state_partition
-        The id, and where it is written.
+        The id, and the partition of its records.
     producer_epoch
-        The highest epoch that was seen with it; null where it was only named as another one's neighbour.
+        Its highest epoch in the records; null where they only name it as the previous or next producer id.
     first_seen, last_seen
         Times of the first and the last record that show it, by the coordinator's clock.
     last_offset
         Offset of that last record.
     now
-        ``"owner"``, ``"next"`` (given to the client already, in use from the end of the transaction on),
-        ``"replaced"`` (the id went on to another producer id) or ``"expired"`` (its coordinator forgot the id).
+        ``"owner"``, ``"next"`` (the client has it already and uses it after the end of the transaction), ``"replaced"``
+        (the id has another producer id now) or ``"expired"`` (the id has expired).
     """
 
     transactional_id: str
@@ -45,18 +45,18 @@ class Owner:
 
 
 def names_any(event: Row, producer_ids: Collection[int]) -> bool:
-    """Whether a record names one of these producer ids: as its own, as the one before, or as the next."""
+    """Whether a record names one of these producer ids: as its own, as the previous, or as the next."""
     return any(event[name] in producer_ids for name in ("producer_id", "previous_producer_id", "next_producer_id"))
 
 
 def producer_ids(events: Iterable[Row]) -> dict[int, list[Owner]]:
-    """Every producer id that the records name, and whose it was.
+    """Every producer id that the records name, with its owners.
 
     Parameters
     ----------
     events
-        Rows of ``schema.TRANSACTION_LOG``, those of a partition in offset order. A compacted log has forgotten
-        most producer ids; from Kafka 4.1 on the first record of a new one also names the one before.
+        Rows of ``schema.TRANSACTION_LOG``, those of a partition in offset order. A compacted log has lost most
+        producer ids; from Kafka 4.1 on the first record of a new one also names the previous one.
 
     Returns
     -------
@@ -84,7 +84,7 @@ def producer_ids(events: Iterable[Row]) -> dict[int, list[Owner]]:
 
 
 def _updated(owner: Owner | None, producer_id: int, event: Row, *, now: str) -> Owner:
-    """What is known of an owner after one more record that shows it."""
+    """The owner after one more record of it."""
     epochs = [] if owner is None or owner.producer_epoch is None else [owner.producer_epoch]
     if event["producer_id"] == producer_id:
         epochs.append(event["producer_epoch"])
@@ -100,7 +100,7 @@ def _updated(owner: Owner | None, producer_id: int, event: Row, *, now: str) -> 
 
 
 def _by_producer_id(owners: Mapping[tuple[int, IdReplica], Owner]) -> dict[int, list[Owner]]:
-    """The owners of each producer id; of several replicas, what the longest one says."""
+    """The owners of each producer id; of several replicas, by the longest one."""
     longest: dict[tuple[int, str, int], Owner] = {}
     for (producer_id, replica), owner in owners.items():
         key = producer_id, replica.transactional_id, replica.txn_state_partition

@@ -1,21 +1,21 @@
 """How a transaction ended, by the records that its coordinator wrote.
 
 A commit is always its client's. An abort is its client's, or the coordinator's own: because the transaction passed its
-timeout, or because a new instance asked for the id (InitProducerId) and so fenced it. KIP-588 and KAFKA-9803 are about
-telling these two apart; no field of a record does. What the records do tell, tried with Java, librdkafka and raw
-clients on Kafka 3.5.2, 3.9.2, 4.0.1 and 4.3.1:
+timeout, or because a new instance fenced it by InitProducerId. KIP-588 and KAFKA-9803 ask to tell these two apart; no
+field of a record does. What records do show, as tested with Java, librdkafka and raw clients on Kafka 3.5.2, 3.9.2,
+4.0.1 and 4.3.1:
 
 - Before transaction version 2 a client ends its transaction with the epoch it has, and the coordinator's own aborts
   raise it by one. With version 2 every end raises it by one: all three aborts are the same, byte for byte, and only
   times are left. (Kafka 4.0.0 raises it by two in its own, KAFKA-19367.)
-- The client's version stands in its Ongoing records. That of a PrepareAbort may be the server's.
-- The coordinator looks for timeouts every ``transaction.abort.timed.out.transaction.cleanup.interval.ms`` (10 s), and
-  aborts what has passed its own: start_time + timeout < last_update_time of PrepareAbort.
-- A fencing instance is told to come back. So its Empty record, with the epoch raised once more or with a new producer
-  id, stands one retry behind CompleteAbort: 0.1 s for Java, 0.5 s for librdkafka. Only Admin.fenceProducers of Kafka
-  3.5 gave up instead.
+- Ongoing records have the client's version. That of a PrepareAbort may be the server's.
+- The coordinator checks timeouts every ``transaction.abort.timed.out.transaction.cleanup.interval.ms`` (10 s), and
+  aborts a transaction past its own: start_time + timeout < last_update_time of PrepareAbort.
+- A fencing instance has to retry. So its Empty record, with the epoch raised once more or with a new producer id,
+  follows CompleteAbort by one retry: 0.1 s for Java, 0.5 s for librdkafka. Only Admin.fenceProducers of Kafka 3.5 gave
+  up instead.
 
-Where that leaves a choice, the ending is called an abort and the reason names the choice.
+Where several causes remain, the ending is an abort and the reason names them.
 
 Sources: ``TransactionCoordinator`` (endTransaction, abortTimedOutTransactions) and ``TransactionMetadata``
 (prepareFenceProducerEpoch, prepareAbortOrCommit, prepareComplete) in Kafka.
@@ -36,13 +36,13 @@ from toolkit.schema import Row
 __all__ = ["LAST_EPOCH", "Ending", "TransactionRecords", "ending"]
 
 LAST_EPOCH = 32766  # that a client may have; 32767 is the coordinator's own
-COMES_BACK = dt.timedelta(seconds=3)  # longer than clients wait before they ask again: 1 s at most in Java
+COMES_BACK = dt.timedelta(seconds=3)  # longer than clients wait to retry: 1 s at most in Java
 MILLISECOND = dt.timedelta(milliseconds=1)
 CLIENT, COORDINATOR, EITHER = "client", "coordinator", "either"
 
 
 class Ending(NamedTuple):
-    """How a transaction ended, as in ``schema.TRANSACTION_HISTORY``, and a sentence for what shows it."""
+    """How a transaction ended, as in ``schema.TRANSACTION_HISTORY``, and the evidence as a sentence."""
 
     ended: str | None
     reason: str
@@ -59,12 +59,12 @@ class TransactionRecords:
     after
         The next record of the same id; null if none was read.
     unread
-        What could not be read after them and may be of the same id; null where nothing is missing.
+        Records after them that could not be read and may be of the same id; null where none is missing.
     follows
-        Whether the record of the id before them is known: then nothing is missing in between.
+        Whether the id's previous record is known: then none is missing in between.
     version_2_before
-        What the same instance of the client showed before: whether it raises its epoch with every end (transaction
-        version 2); null if it has not.
+        Whether earlier records of the same client instance show transaction version 2, which raises the epoch with
+        every end; null if they do not show either.
     """
 
     events: Sequence[Row]
@@ -105,7 +105,7 @@ class TransactionRecords:
 
     @property
     def is_unused(self) -> bool:
-        """Whether it was aborted with no partition in it: a client of version 2 that wanted its epoch raised."""
+        """Whether it was aborted without a partition: a client of version 2 that had its epoch raised."""
         first = self.events[0]
         return first["state"] == "PrepareAbort" and not first["topic_partitions"] and self._has_beginning is True
 
@@ -118,7 +118,7 @@ class TransactionRecords:
 
     @property
     def start_time(self) -> dt.datetime | None:
-        """When it became Ongoing: each of its records tells, but for those in dumps of Kafka before 4.1."""
+        """When it became Ongoing: in each of its records, except in dumps of Kafka before 4.1."""
         first = self.events[0]
         start: dt.datetime | None = first["start_time"]
         return first["last_update_time"] if start is None and self.is_whole else start
@@ -127,8 +127,8 @@ class TransactionRecords:
     def decided_at(self) -> dt.datetime | None:
         """When it became Prepare*.
 
-        A Complete* record has that time as well, because it is made up as soon as Prepare* is written; but a
-        coordinator that takes over makes it up again.
+        A Complete* record has that time as well, because it is prepared as soon as Prepare* is written; a new
+        coordinator prepares it again.
         """
         return None if self.decided is None else self.decided["last_update_time"]
 
@@ -157,7 +157,7 @@ class TransactionRecords:
 
     @property
     def next_producer_id(self) -> int | None:
-        """Producer id that the id went on with, where the end used up the epochs."""
+        """The id's next producer id, where the end used up the epochs."""
         complete = self.complete
         if complete is None or complete["producer_id"] == self.producer_id:
             return None
@@ -165,7 +165,7 @@ class TransactionRecords:
 
     @property
     def topic_partitions(self) -> list[dict[str, object]] | None:
-        """Every partition that was in it; null where only records after the markers are left."""
+        """Every partition that it included; null where only records after the markers are left."""
         listed = [event["topic_partitions"] or [] for event in self.events if event is not self.complete]
         if not listed:
             return None
@@ -174,14 +174,14 @@ class TransactionRecords:
 
     @property
     def client_transaction_version(self) -> int | None:
-        """Of its client; null where only the server's may be there."""
+        """Transaction version of its client; null where only the server's may be recorded."""
         sentence = self.decided if self.is_commit or self.is_unused else self.ongoing
         version = None if sentence is None else sentence["client_transaction_version"]
         return None if version is None else int(version)
 
     @property
     def raised_by(self) -> int | None:
-        """By how much its end raised the epoch; null where the records that tell are gone."""
+        """By how much its end raised the epoch; null where records are missing."""
         if self.ongoing is None or self.decided is None or self.decided["producer_id"] != self.ongoing["producer_id"]:
             return None
         return int(self.decided["producer_epoch"]) - int(self.ongoing["producer_epoch"])
@@ -195,7 +195,7 @@ class TransactionRecords:
 
     @property
     def shows_version_2(self) -> bool | None:
-        """What it tells of that by itself."""
+        """The same, by its own records only."""
         if self.raised_by == 0:
             return False
         if self.is_unused or (self.is_commit and self.raised_by):
@@ -236,9 +236,9 @@ def ending(
     as_of
         When they were read, by the coordinator's clock.
     settled
-        Whether there is nothing more to come, as in a copy of a log.
+        Whether no records can follow, as in a copy of a log.
     stuck_after
-        From when on Prepare* is stuck.
+        How long after its decision Prepare* is stuck.
     """
     if records.complete is None and records.after is None and records.unread is None:
         return _not_ended(records, as_of, stuck_after)
@@ -250,7 +250,7 @@ def ending(
         ending = _abort(records, soon=_comes_soon(records, None if settled else as_of))
     if records.next_producer_id is None:
         return ending
-    goes_on = f" Its epochs were used up: the id went on with producer id {records.next_producer_id}."
+    goes_on = f" Its epochs were used up: the id continued with producer id {records.next_producer_id}."
     return ending._replace(reason=ending.reason + goes_on)
 
 
@@ -274,13 +274,13 @@ def _not_ended(records: TransactionRecords, as_of: dt.datetime | None, stuck_aft
 
 
 def _abort(records: TransactionRecords, *, soon: bool | None) -> Ending:
-    """How an abort came about; `soon` is whether a new instance came at once."""
+    """The kind of an abort; `soon` is whether a new instance followed at once."""
     by, reason = _aborted_by(records)
     late, when = _is_late(records), _when(records)
     if by == CLIENT:
         return Ending("abort", f"Its client aborted it{when}: {reason}.")
     if by == COORDINATOR and late is False:
-        return Ending("fence", f"A new instance asked for the id, so the coordinator aborted it{when}: {reason}.")
+        return Ending("fence", f"A new instance sent InitProducerId, so the coordinator aborted it{when}: {reason}.")
     if by == COORDINATOR and late and soon is False:
         return Ending("timeout", f"The coordinator aborted it{when}: {reason}, and no new instance came at once.")
     if by == EITHER and late is False and soon is False:
@@ -289,7 +289,7 @@ def _abort(records: TransactionRecords, *, soon: bool | None) -> Ending:
 
 
 def _choice(records: TransactionRecords, by: str, reason: str, *, late: bool | None, soon: bool | None) -> str:
-    """Who may have aborted it, and why no more can be said."""
+    """Who may have aborted it, and why the records do not decide."""
     who = ["by its client"] if by == EITHER else []
     if late is not False:
         who.append("by the coordinator for its timeout")
@@ -299,14 +299,14 @@ def _choice(records: TransactionRecords, by: str, reason: str, *, late: bool | N
         who.append("for a new instance whose record is not there yet (a fence)")
     elif late is None:
         who.append("for a new instance that did not come back (a fence)")
-    text = f"Aborted{_when(records)}: {' or '.join(who)}; {reason}, which does not tell them apart."
+    text = f"Aborted{_when(records)}: {' or '.join(who)}; {reason}, which fits each."
     if late is not False:
-        text += " If it was the timeout, the broker's log says so (Completed rollback ... due to timeout)."
+        text += " If it was the timeout, the broker's log has it (Completed rollback ... due to timeout)."
     return text
 
 
 def _aborted_by(records: TransactionRecords) -> tuple[str, str]:
-    """Who aborted it, and what shows that."""
+    """Who aborted it, and the evidence."""
     raised = records.raised_by
     if records.is_unused:
         return CLIENT, "no partition was in it, and a coordinator ends only what is Ongoing"
@@ -339,7 +339,7 @@ def _timeout(records: TransactionRecords) -> dt.timedelta | None:
 
 
 def _comes_soon(records: TransactionRecords, as_of: dt.datetime | None) -> bool | None:
-    """Whether InitProducerId follows as that of a fencing instance would; null where that cannot be seen."""
+    """Whether InitProducerId follows as soon as that of a fencing instance; null if that is not known."""
     if records.after is not None:
         return records.after["state"] == "Empty" and _gap(records) <= COMES_BACK
     ended = records.end_time or records.decided_at
@@ -348,7 +348,7 @@ def _comes_soon(records: TransactionRecords, as_of: dt.datetime | None) -> bool 
 
 
 def _gap(records: TransactionRecords) -> dt.timedelta:
-    """From its end to the record after it; 0 where a time is not known."""
+    """Time from its end to the next record; 0 if not known."""
     end, after = records.end_time or records.decided_at, records.after
     if end is None or after is None or after["timestamp"] is None:
         return dt.timedelta(0)

@@ -1,10 +1,10 @@
-"""What became of each transactional id, by the records of ``__transaction_state``.
+"""The history of each transactional id, from the records of ``__transaction_state``.
 
-Compaction keeps the last record of an id in what it has cleaned. So a history begins somewhere and is whole from there
-on; its first transaction may lack earlier records, but every record tells when its transaction began.
+Compaction keeps the last record of an id in what it has cleaned. So a history is complete from its first record on; the
+first transaction may lack earlier records, but every record has the transaction's start time.
 
-Sources: ``TransactionMetadata``, ``TransactionCoordinator`` and ``TransactionStateManager`` in Kafka; how they write
-each ending is told in `toolkit.analysis.coordinator.transaction_endings`.
+Sources: ``TransactionMetadata``, ``TransactionCoordinator`` and ``TransactionStateManager`` in Kafka; for each
+ending see `toolkit.analysis.coordinator.transaction_endings`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def transaction_history(
     latest: dt.datetime | None = None,
     stuck_after: dt.timedelta = PREPARE_GRACE,
 ) -> list[Row]:
-    """What became of each transactional id: its transactions and how each ended, InitProducerId, expiry.
+    """The history of each transactional id: transactions with their endings, InitProducerId, expiry.
 
     Parameters
     ----------
@@ -51,12 +51,12 @@ def transaction_history(
         Rows of ``schema.TRANSACTION_LOG``, those of a partition in offset order; compacted or not, of one replica
         or of several.
     as_of
-        When they were read, by the coordinators' clock: what is open lasts until then, and what ended just before may
-        still be followed by more. By default the newest time in the records, and nothing is waited for.
+        When they were read, by the coordinators' clock: open transactions last until then, and records may still follow
+        a recent end. By default the newest time in the records, after which none follows.
     latest
         The newest time in the records of all partitions, where these are not all; by default that in these.
     stuck_after
-        From when on a transaction in Prepare* is stuck.
+        How long after its decision a transaction in Prepare* is stuck.
 
     Returns
     -------
@@ -78,18 +78,18 @@ def transaction_history(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryState:
-    """What is remembered of a transactional id on one replica, to go on with its history.
+    """The state that continues the history of a transactional id on one replica.
 
     Parameters
     ----------
     events
-        The records of its last transaction, or its last other record: what comes next tells how that ended.
+        The records of its last transaction, or its last other record: the next ones show how it ended.
     before
         The record before them.
     producer_id
         Of the id, before them.
     is_version_2
-        What the instance of the client has shown before them: whether it raises its epoch with every end.
+        Whether earlier records of the client instance show that it raises its epoch with every end.
     """
 
     events: tuple[Row, ...] = ()
@@ -99,12 +99,12 @@ class HistoryState:
 
 
 def advance(state: HistoryState, events: Iterable[Row]) -> tuple[list[Row], HistoryState]:
-    """Read on in the history of an id: rows that nothing changes any more, and what is remembered.
+    """Continue the history of an id: rows that are final, and the new state.
 
     Parameters
     ----------
     state
-        What is remembered; an empty one at the beginning.
+        The state before; an empty one at the beginning.
     events
         Its further records on that replica, in offset order.
     """
@@ -112,7 +112,7 @@ def advance(state: HistoryState, events: Iterable[Row]) -> tuple[list[Row], Hist
     stretches = list(_stretches([*state.events, *events]))
     for stretch, after in pairwise(stretches):
         reading = _RecordWindow(replace(state, events=tuple(stretch)), after=after[0])
-        if stretch[0]["error"]:  # its neighbours tell
+        if stretch[0]["error"]:  # its neighbours have it
             state = replace(state, before=stretch[0])
             continue
         rows.append(reading.row())
@@ -133,11 +133,11 @@ def current(
     Parameters
     ----------
     state
-        What is remembered of it.
+        The state of the id.
     as_of, latest, stuck_after
         As `transaction_history` takes them.
     unread
-        What could not be read after its last record and may be of the same id.
+        Records after its last one that could not be read and may be of the same id.
     """
     if not state.events or (state.events[0]["error"] and state.before is not None):
         return []
@@ -148,7 +148,7 @@ def current(
 def _by_replica(
     events: Iterable[Row],
 ) -> tuple[dict[IdReplica, list[_NumberedRecord]], dict[IdReplica, list[_NumberedRecord]], dt.datetime | None]:
-    """The records of each id, of nobody known (the last ones only), and the newest time in them."""
+    """The records of each id, unread ones (the last only), and the newest time in them."""
     found: defaultdict[IdReplica, list[_NumberedRecord]] = defaultdict(list)
     lost: defaultdict[IdReplica, list[_NumberedRecord]] = defaultdict(list)
     latest: dt.datetime | None = None
@@ -178,7 +178,7 @@ def newest(events: Iterable[Row], *, broker_id: int | None = None, observed_at: 
     -------
     list of Row
         Rows of ``schema.TRANSACTIONS``; with ``error`` where an id's newest record could not be read, and without id
-        for a partition that has a record of which nobody can tell whose it is.
+        for a partition that has a record of an unknown id.
     """
     last: dict[IdReplica, Row] = {}
     for event in events:
@@ -194,32 +194,32 @@ def newest(events: Iterable[Row], *, broker_id: int | None = None, observed_at: 
 
 
 class _NumberedRecord(NamedTuple):
-    """A record, or what could not be read as one, and how many came before it."""
+    """A record, readable or not, and its number."""
 
     number: int
     row: Row
 
     @property
     def place(self) -> tuple[str, int, int] | None:
-        """Where in its file it is; files of a log are named in their order."""
+        """File and position; files of a log are named in their order."""
         file, position = self.row.get("file"), self.row.get("position")
         return None if file is None or position is None else (file, position, self.row["offset"] or 0)
 
     def comes_after(self, other: _NumberedRecord) -> bool:
-        """By their places where both are known: of files, what is damaged is told after what was read around it."""
+        """By position where both are known: damaged records of a file are listed after the readable ones."""
         ours, theirs = self.place, other.place
         return self.number > other.number if ours is None or theirs is None else ours > theirs
 
 
 def _last(events: Sequence[_NumberedRecord]) -> list[_NumberedRecord]:
-    """The last by place, and the last by number."""
+    """The last by position, and the last by number."""
     placed = [event for event in events if event.place is not None]
     return [*sorted(placed, key=lambda event: event.place or ("", 0, 0))[-1:], events[-1]]
 
 
 @dataclass(frozen=True, slots=True)
 class _RecordWindow:
-    """The last records of an id, and what is known around them."""
+    """The last records of an id, and the records around them."""
 
     state: HistoryState
     after: Row | None = None
@@ -240,13 +240,13 @@ class _RecordWindow:
         )
 
     def row(self) -> Row:
-        """What they tell."""
+        """Their row."""
         row = self._row(self.records, self.state.before)
         changed = _changed(row["producer_id"], self.state.producer_id, self.state.events[0])
         return row | {"previous_producer_id": changed}
 
     def next_state(self, row: Row) -> HistoryState:
-        """What is remembered of them, and of their row, where more follows."""
+        """The state after them, for records that follow."""
         records = self.records
         return HistoryState(
             before=records.last,
@@ -291,7 +291,7 @@ class _RecordWindow:
 
 
 def _stretches(events: Sequence[Row]) -> Iterator[list[Row]]:
-    """The records of an id cut into what is one row each: those of a transaction stay together."""
+    """The records of an id, grouped by row: those of a transaction together."""
     stretch: list[Row] = []
     for event in events:
         if stretch and not _continues(stretch[-1], event):
@@ -352,7 +352,7 @@ def _expired(records: TransactionRecords, before: Row | None) -> dict[str, Any]:
 
 
 def _row_of(records: TransactionRecords, kind: str) -> dict[str, Any]:
-    """What a row of every kind has."""
+    """The columns of every kind of row."""
     copied = ("transactional_id", "txn_state_partition", "state", "timeout_ms", "broker_id")
     return {
         **NO_HISTORY,
@@ -366,7 +366,7 @@ def _row_of(records: TransactionRecords, kind: str) -> dict[str, Any]:
 
 
 def _changed(producer_id: int | None, last_id: int | None, event: Row) -> int | None:
-    """The producer id before, where it was another one."""
+    """The previous producer id, if it differs."""
     before = event["previous_producer_id"] if last_id is None and event["state"] == "Empty" else last_id
     return None if before == producer_id else before
 

@@ -1,8 +1,8 @@
 """Who runs a transactional id: framework, application, task, member and host.
 
-The id alone has a form that some frameworks give it; the members of a consumer group or of a Connect cluster can prove
-it. `FORMS` says where each form was read. What only looks like a framework is ``likely``, what could be several is
-``unknown``: Flink's ids have no group, so that they are never ``certain``. Spark's Kafka sink uses no transactions.
+Some frameworks give the id a form of its own; the members of a consumer group or of a Connect cluster can prove it.
+`FORMS` states the source of each form. An id that only has the form is ``likely``, one that fits several is
+``unknown``: Flink's ids have no group, so they are never ``certain``. Spark's Kafka sink uses no transactions.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ FLINK_TIMEOUT_MS = 3_600_000  # KafkaSinkBuilder: DEFAULT_KAFKA_TRANSACTION_TIME
 FLINK_DEFAULT_PREFIX = "kafka-sink"  # KafkaSinkBuilder of connector 3
 KSQL = "_confluent-ksql-"
 SEPARATOR = re.compile(r"[-._:]")
-MAX_NAME, MAX_PARTS = 1_000, 30  # of an id that is looked through for groups: a client may choose it as it likes
+MAX_NAME, MAX_PARTS = 1_000, 30  # of an id that is searched for groups: clients choose it freely
 AFTER_GROUP = re.compile(rf"(?:[-._:](?:tx|txn|transactions?|producer|\d+|{_UUID}))*")  # what people add to a name
 
 
@@ -97,7 +97,7 @@ class ClientGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Id:
-    """A transactional id, and what may tell whose it is."""
+    """A transactional id, and the groups that may prove its owner."""
 
     text: str
     timeout_ms: int | None
@@ -107,7 +107,7 @@ class _Id:
 
     @property
     def named(self) -> list[str]:
-        """Groups and clusters that it may name, the longest first."""
+        """Groups and clusters that it may name, longest first."""
         found = [name for name in possible_groups(self.text) if name in self.groups or name in self.clusters]
         return sorted(found, key=len, reverse=True)
 
@@ -120,7 +120,7 @@ def transaction_owners(
     Parameters
     ----------
     transactions
-        Rows of ``schema.TRANSACTIONS``. One that carries an error and no id passes it on.
+        Rows of ``schema.TRANSACTIONS``; error rows without id are passed on.
     groups
         Groups of the cluster; none where they are not known, as in files.
     groups_error
@@ -135,7 +135,7 @@ def transaction_owners(
 
 
 def possible_groups(transactional_id: str) -> set[str]:
-    """Every part of an id that may be the name of a group: from one separator, or the start, to another, or the end."""
+    """Every part of an id that may be the name of a group: between separators, start and end."""
     text = transactional_id[:MAX_NAME]
     cuts = [found.start() for found in SEPARATOR.finditer(text)][:MAX_PARTS]
     return {
@@ -238,7 +238,7 @@ def _leader_id(transactional_id: str | None) -> re.Match[str] | None:
 
 
 def _connect_task(of: _Id) -> Row | None:
-    """By known clusters alone: without them, the form is that of any id with a number at its end."""
+    """By known clusters only: without them, any id with a number at its end has the form."""
     likely = None
     for name in filter(of.clusters.__contains__, of.named):
         found = CONNECT_TASK.fullmatch(of.text.removeprefix(f"{name}-"))
@@ -303,7 +303,7 @@ def _flink_sink(of: _Id) -> Row | None:
 
 
 def _spring_v1(of: _Id) -> Row | None:
-    """``<prefix><group>.<topic>.<partition>`` of a group that is there."""
+    """``<prefix><group>.<topic>.<partition>`` of an existing group."""
     for group_id in filter(of.groups.__contains__, of.named):
         start = of.text.find(f"{group_id}.")
         found = SPRING_V1.fullmatch(of.text[start + len(group_id) :]) if start >= 0 else None
@@ -333,9 +333,9 @@ def _begins_with_group(of: _Id) -> Row | None:
 
 def _unknown(of: _Id) -> Row:
     if FLINK_SINK.fullmatch(of.text):
-        reason = "Flink's KafkaSink, Spring Kafka and numbered instances make ids like this; nothing tells which."
+        reason = "Flink's KafkaSink, Spring Kafka and numbered instances make ids like this; it does not show which."
     elif NUMBERED.fullmatch(of.text):
-        reason = "It ends in a number, as ids of Spring Kafka and of numbered instances do; nothing tells which."
+        reason = "It ends in a number, as ids of Spring Kafka and of numbered instances do; it does not show which."
     else:
         reason = "Its form is that of no framework known here."
     return _owner("unknown", reason)

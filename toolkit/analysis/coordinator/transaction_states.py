@@ -17,7 +17,7 @@ __all__ = ["EXPIRED", "FIRST_VERSION", "OPEN_STATES", "IdReplica", "is_allowed",
 OPEN_STATES = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
 
 EXPIRED = "Dead"
-"""What a tombstone stands for: Kafka has this state in memory only."""
+"""The state of a tombstone; Kafka has it in memory only."""
 
 _STEPS = {
     # InitProducerId; again after an error of the client (KIP-360)
@@ -55,8 +55,8 @@ def is_allowed(before: Row, event: Row) -> bool:
     Parameters
     ----------
     before, event
-        Rows of ``schema.TRANSACTION_LOG`` that could be read. In a compacted log they may be taken for neighbours
-        as well: the cleaner keeps the last record of what it has cleaned.
+        Rows of ``schema.TRANSACTION_LOG`` that could be read. In a compacted log they count as neighbours as well: the
+        cleaner keeps the last record of what it has cleaned.
     """
     version = FIRST_VERSION.get((state_of(before) or "", state_of(event) or ""))
     return version is not None and version <= (event.get("client_transaction_version") or 0)
@@ -71,7 +71,7 @@ class IdReplica(NamedTuple):
 
 
 def replica_of(event: Row) -> IdReplica:
-    """Whose record a row of ``schema.TRANSACTION_LOG`` is; the id is empty where it could not be read."""
+    """The id and replica of a row of ``schema.TRANSACTION_LOG``; the id is empty where it could not be read."""
     broker_id, partition = event["broker_id"], event["txn_state_partition"]
     return IdReplica(
         event["transactional_id"] or "",

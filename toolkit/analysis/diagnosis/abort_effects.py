@@ -37,8 +37,8 @@ def abort_effects(
 
     Returns
     -------
-    AfterAbort
-        `released` counts what is committed, or was written outside of transactions, between the two LSOs.
+    AbortEffects
+        `released` counts the records between the two LSOs that are committed or not transactional.
     """
     is_control = headers["attributes"] & CONTROL != 0
     is_transactional = headers["attributes"] & TRANSACTIONAL != 0

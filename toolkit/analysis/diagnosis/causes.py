@@ -1,7 +1,7 @@
 """Why a transaction is held: the root causes that the bytes show, each with the batches and records that decide it.
 
 With transaction version 1 a late batch and the first batch of a healthy producer's next transaction are the same bytes.
-So what needs a coordinator to disown the transaction is only said of one that is `hanging`.
+So causes that need a coordinator to disown the transaction apply to `hanging` ones only.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Cause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CauseIndicator:
-    """One thing that shows."""
+    """One indication of a cause."""
 
     text: str
     names: tuple[str, ...] = ()
@@ -64,18 +64,18 @@ def cause(txn: OpenTransaction, verdict: str, log: LogEvidence) -> Cause | None:
 
     Parameters
     ----------
-    case
+    txn
         The open transaction.
     verdict
-        What was judged of it.
+        Its verdict.
     log
-        What was read.
+        The log evidence.
 
     Returns
     -------
     Cause or None
-        Null where there is nothing to explain. A hanging transaction always has one: where nothing shows, it says what
-        was read.
+        Null where there is nothing to explain. A hanging transaction always has one: where no cause shows, it states
+        what was read.
     """
     context = DiagnosisContext(txn, log)
     signs = [sign for observation in SIGNS.get(verdict, ()) if (sign := observation(context)) is not None]
@@ -281,7 +281,7 @@ def _habit(context: DiagnosisContext) -> CauseIndicator | None:
 
 
 def habit(name: str, timeout_ms: int | None) -> CauseIndicator | None:
-    """What a transactional id looks like: a hint, no more."""
+    """A hint from the form of a transactional id."""
     if FLINK_ID.fullmatch(name) and timeout_ms == FLINK_TIMEOUT_MS:
         text = f'a hint: "{name}" with a timeout of 1 h looks like Apache Flink, whose checkpoint decides what to do'
         return CauseIndicator(text=text, names=("flink-timeout",))
@@ -298,7 +298,7 @@ def _nothing_shows(context: DiagnosisContext) -> str:
     elif excerpt.start >= excerpt.stop:
         read = f"the log could not be read ({(excerpt.error or 'it is empty').partition(':')[0]})"
     else:
-        read = f"offsets {excerpt.start} to {excerpt.stop - 1} were read and do not tell what opened it"
+        read = f"offsets {excerpt.start} to {excerpt.stop - 1} were read and do not show what opened it"
     return "not shown: " + "; ".join([read, *context.log.unread])
 
 

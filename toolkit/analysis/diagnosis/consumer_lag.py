@@ -1,4 +1,4 @@
-"""The lag of a consumer group: what it has yet to read, what is held from it, and what holds nothing to read.
+"""The lag of a consumer group: records to read, records held by the LSO, and markers.
 
 A group that reads all it may still shows a lag: the offsets from the LSO on, which read_committed consumers are not
 given, and markers, which no consumer ever sees: the "lag stuck at 1".
@@ -31,9 +31,9 @@ def group_lag(
     Parameters
     ----------
     committed
-        Offset that the group goes on from.
+        The group's committed offset.
     last_stable_offset, high_watermark
-        Of the partition, asked for in one go.
+        Of the partition, read together.
     ranges
         The status of the offsets from `committed` to the high watermark (`offset_status.status_ranges`); null if the
         log was not read.
@@ -71,8 +71,8 @@ def share_group_lag(
     Parameters
     ----------
     lag
-        As the share coordinator counts it (KIP-1226): what is up to the high watermark and not done with; null where
-        the broker does not tell.
+        As the share coordinator counts it (KIP-1226): records up to the high watermark that are not acknowledged; null
+        where the broker does not return it.
     start_offset, last_stable_offset, high_watermark
         Of the share partition, and of the partition.
     ranges

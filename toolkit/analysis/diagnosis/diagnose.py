@@ -1,4 +1,4 @@
-"""Looks to findings: every open transaction and every held partition gets one answer."""
+"""From observations to findings: one for every open transaction and every held partition."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def findings(
     requested: Iterable[TopicPartition] = (),
     max_transaction_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS,
 ) -> list[Row]:
-    """Judge what one or more looks saw.
+    """Diagnose what one or more observations show.
 
     Parameters
     ----------
-    looks
-        Looks in the order they were taken. A later one may cover fewer partitions: those that it covers are judged
-        by all looks, the others by the earlier ones.
+    observations
+        In the order in which they were made. A later one may cover fewer partitions: those are diagnosed from all
+        observations, the others from the earlier ones.
     requested
         Partitions that get a row even where nothing is held (`clear`).
     max_transaction_timeout_ms
@@ -87,7 +87,7 @@ def _transaction(
     if verdict == "hanging":
         missing = _doubts(txn, rule, history, observations)
         if missing:
-            verdict, remedy = "unknown", "Do not abort. Get what is missing and ask again."
+            verdict, remedy = "unknown", "Do not abort. Get what is missing, and diagnose again."
             why = f"It would be hanging if it were proven: {why}."
         else:
             why = f"{why} ({by_observations(observations)})."
@@ -118,19 +118,19 @@ def _doubts(
     history: Sequence[OpenTransaction | None],
     observations: Sequence[Observation],
 ) -> list[str]:
-    """What speaks against trusting a coordinator's silence; empty where it is proven."""
+    """Why the coordinators' silence proves nothing; empty where it is proof."""
     doubts = list(dict.fromkeys(gap for observation in observations for gap in observation.coverage.gaps))
     doubts += txn.observation.doubts.get((*txn.tp, txn.producer["producer_id"]), ())
     if txn.leader_moved:
-        doubts.append("an answer of the partition's leader: leadership moved during the look")
+        doubts.append("an answer of the partition's leader: leadership moved during the observation")
     if txn.leader_row.get("error"):
         doubts.append(f"the leader's offsets: {txn.leader_row['error']}")
     if any(earlier is None for earlier in history):
-        doubts.append("a second look: it was open in the last one only")
+        doubts.append("a second observation: it was open in the last one only")
     elif any(
         earlier and (rule_for(earlier).verdict, earlier.epoch) != (rule.verdict, txn.epoch) for earlier in history
     ):
-        doubts.append("looks that agree: the coordinator answered differently before")
+        doubts.append("observations that agree: the coordinator answered differently before")
     return doubts
 
 
@@ -151,13 +151,15 @@ def _opened(txn: OpenTransaction, *, owned: bool) -> Row:
 
 
 def _partition(tp: TopicPartition, indexed: Sequence[IndexedObservation]) -> list[Row]:
-    """What a partition says beyond its open transactions: it could not be read, or nothing open explains its LSO."""
+    """The finding of a partition that could not be read, or whose LSO no open transaction explains."""
     last = indexed[-1]
     row = last.after[tp]
     failed = last.errors(tp)
     if failed:
         return [
-            _partition_row(row, last.observation, "unknown", "The partition could not be read.", "Ask again.", failed)
+            _partition_row(
+                row, last.observation, "unknown", "The partition could not be read.", "Diagnose again.", failed
+            )
         ]
     if not is_held(row) or not is_held(indexed[0].before[tp]):
         return []
@@ -166,13 +168,14 @@ def _partition(tp: TopicPartition, indexed: Sequence[IndexedObservation]) -> lis
         return []
     earlier = indexed[0].before[tp].get("last_stable_offset")
     if not last.observation.from_files and (earlier != lso or last.open_at_any_time(tp)):
-        why = f"The transaction that held the LSO at {number(earlier)} ended while we looked."
-        return [_partition_row(row, last.observation, "ending", why, "None: transactions come and go here.", [])]
+        why = f"The transaction that held the LSO at {number(earlier)} ended in the meantime."
+        remedy = "None: the blocking transaction ended normally."
+        return [_partition_row(row, last.observation, "ending", why, remedy, [])]
     why = (
         f"Nothing is open at the LSO {lso}, which stays below the high watermark {high_watermark} "
         f"(log end {number(row.get('log_end_offset'))}): a marker is written and waits for replication."
     )
-    remedy = f"Look at the replicas: in sync {number(row.get('isr'))} of {number(row.get('replicas'))}. Abort nothing."
+    remedy = f"Check the replicas: in sync {number(row.get('isr'))} of {number(row.get('replicas'))}. Abort nothing."
     return [_partition_row(row, last.observation, "unreplicated", why, remedy, [])]
 
 
@@ -180,7 +183,7 @@ def _clear(tp: TopicPartition, indexed: IndexedObservation) -> Row:
     row = indexed.after[tp]
     why = (
         f"The LSO {number(row.get('last_stable_offset'))} is the high watermark: nothing is held back. A consumer that "
-        "shows a lag of 1 here stands before a transaction marker, which it never counts as read."
+        "shows a lag of 1 here is at a transaction marker, which is never delivered to it."
     )
     return _partition_row(row, indexed.observation, "clear", why, "None.", [])
 
@@ -191,7 +194,7 @@ def _hidden_topics(observation: Observation) -> list[Row]:
         return []
     why = "The cluster may have topics that this principal cannot see."
     nowhere: Row = {"topic": None, "partition": None}
-    return [_partition_row(nowhere, observation, "unknown", why, "Ask with the right to describe all topics.", gaps)]
+    return [_partition_row(nowhere, observation, "unknown", why, "Run it with the right to describe all topics.", gaps)]
 
 
 def _partition_row(row: Row, observation: Observation, verdict: str, why: str, remedy: str, missing: list[str]) -> Row:

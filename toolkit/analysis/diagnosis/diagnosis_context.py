@@ -1,4 +1,4 @@
-"""A held transaction with what logs tell of it: its producer's batches, and its coordinator's records."""
+"""An open transaction with its log evidence: its producer's batches, and its coordinator's records."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ __all__ = ["DiagnosisContext"]
 
 @dataclass(frozen=True)
 class DiagnosisContext:
-    """A case, and what was read about it.
+    """An open transaction and its log evidence.
 
     Parameters
     ----------
-    case
+    txn
         The open transaction.
     log
-        What was read.
+        The log evidence.
     """
 
     txn: OpenTransaction
@@ -92,7 +92,7 @@ class DiagnosisContext:
         first = next(iter(self.of_epoch), None)
         if first is None or self.transactions_here or self.log.unread:
             return False
-        # Compaction takes the earlier records of an id first: where the one that began the epoch is left, all are.
+        # Compaction removes an id's earlier records first: if the record that began the epoch is left, all are.
         begun_by_end = first["client_transaction_version"] == 2 and (first["state"] or "").startswith("Complete")
         return first["state"] == "Empty" or begun_by_end
 
@@ -114,9 +114,9 @@ class DiagnosisContext:
 
     @cached_property
     def lost_its_marker(self) -> bool:
-        """Whether its transaction ended for the coordinator, and the marker, which would be in what was read, is not.
+        """Whether the coordinator ended its transaction, but the log, read that far, has no marker.
 
-        The last transaction of the epoch is the one that had the partition, and no marker stands where it ended.
+        The last transaction of the epoch included the partition, and there is no marker where it ended.
         """
         last = self.transactions[-1] if self.transactions else None
         if self.first_batch is None or self.is_late or last is None or last not in self.transactions_here:

@@ -18,7 +18,7 @@ _TIMES = {1: "seen once", 2: "seen twice"}
 
 
 class _Sources(NamedTuple):
-    """Who told what, as the evidence names it."""
+    """The sources of values, as the evidence names them."""
 
     offsets: str
     producers: str
@@ -30,7 +30,7 @@ FILES = _Sources("log and checkpoints", "log and .snapshot", "log")
 
 
 def duration(log_transaction: dt.timedelta) -> str:
-    """A time span by its two largest units: ``2 h 14 min``."""
+    """A duration in its two largest units: ``2 h 14 min``."""
     rest = round(abs(log_transaction).total_seconds())
     parts: list[str] = []
     for unit, size in _UNITS:
@@ -77,7 +77,7 @@ def _brokers(observation: Observation) -> str:
 
 
 def evidence(subject: OpenTransaction | Row, observations: Sequence[Observation]) -> list[dict[str, object]]:
-    """What was seen, as rows of the evidence column: source, broker, time, name and value."""
+    """Observed values as rows of the evidence column: source, broker, time, name and value."""
     last = observations[-1]
     sources = FILES if last.from_files else REQUESTS
     rows = list(_of_case(subject, sources) if isinstance(subject, OpenTransaction) else _of_partition(subject, sources))

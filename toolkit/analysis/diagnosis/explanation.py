@@ -1,4 +1,4 @@
-"""Findings with what the logs tell of them: cause, opening time, impact. A verdict only ever gets more careful."""
+"""Findings with log evidence: cause, opening time, impact. A verdict only becomes more careful."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ __all__ = ["explain"]
 
 
 def explain(rows: Sequence[Row], observations: Sequence[Observation], log: LogEvidence) -> list[Row]:
-    """Add what the logs tell.
+    """Add log evidence to findings.
 
     Parameters
     ----------
     rows
-        Rows of ``schema.FINDINGS``, of `findings.findings`.
-    looks
-        The looks that they were judged by.
+        Rows of ``schema.FINDINGS``, of `diagnose.findings`.
+    observations
+        The observations that the findings rest on.
     log
-        What was read after the last look. Of a partition without excerpt the evidence says that it was left out.
+        Read after the last observation. For a partition without an excerpt the evidence names it as left out.
 
     Returns
     -------
     list of dict
         The rows with ``cause``, ``opened_at``, ``records_held``, ``bytes_held``, ``compaction_held``, ``held_from`` and
-        further evidence. One that was `hanging` is so no more where the log contradicts that, or shows its end.
+        further evidence. A `hanging` row gets another verdict where the log contradicts it, or shows the end.
     """
     cases = {
         (txn.tp, txn.producer["producer_id"]): txn
@@ -74,7 +74,7 @@ def _committed(row: Row) -> Row:
     return {
         **row,
         "verdict": "stuck_ending",
-        "reason": "Its coordinator completed the commit, and the log has no marker of it: nobody will write one.",
+        "reason": "Its coordinator completed the commit, but the log has no marker, and nobody will write one.",
         "remedy": (
             "Never an abort marker yet: these records are committed, and it would discard them. Read "
             f"{where} with read_uncommitted and keep the records of producer {row['producer_id']}; then end the "
@@ -90,13 +90,13 @@ def _left_out(row: Row) -> Row:
         "observed_at": row["observed_at"],
         "name": "left_out",
         "value": "the log around it was not read for cause, opening time and impact: too many partitions are held, or "
-        "too little time was left; ask for this partition alone",
+        "too little time was left; diagnose this partition alone",
     }
     return {**row, "evidence": [*row["evidence"], entry]}
 
 
 def _more_careful(row: Row, txn: OpenTransaction, producer_batches: ProducerBatches) -> Row:
-    """No `hanging` against what the log says."""
+    """The row, no longer `hanging` if the log contradicts that."""
     if row["verdict"] != "hanging":
         return row
     if len(producer_batches.foreign_opening):
@@ -111,7 +111,7 @@ def _more_careful(row: Row, txn: OpenTransaction, producer_batches: ProducerBatc
     ended = [*row["evidence"], producer_batches.entry("marker_after", producer_batches.markers_after)]
     if marker["base_offset"] < _high_watermark_before(txn):
         return _doubted({**row, "evidence": ended}, f"producer state that agrees: there is the {marker_text}")
-    why = f"The {marker_text} has ended it while we looked."
+    why = f"The {marker_text} has ended it in the meantime."
     return {
         **row,
         "verdict": "ending",
@@ -124,12 +124,12 @@ def _more_careful(row: Row, txn: OpenTransaction, producer_batches: ProducerBatc
 
 def _doubted(row: Row, missing: str) -> Row:
     why = f"It would be hanging if it were proven: {row['reason'].rstrip('.')}."
-    remedy = "Do not abort. Get what is missing and ask again."
+    remedy = "Do not abort. Get what is missing, and diagnose again."
     return {**row, "verdict": "unknown", "reason": why, "cause": None, "remedy": remedy, "missing": [missing]}
 
 
 def _high_watermark_before(txn: OpenTransaction) -> int:
-    """The partition's high watermark before it was last asked who is open: what lies below was in the log by then."""
+    """The partition's high watermark before its producers were last read: what is below it was in the log by then."""
     tp = txn.tp
     before = next((row for row in txn.observation.partitions if (row["topic"], row["partition"]) == tp), {})
     known: int | None = before.get("high_watermark")

@@ -1,4 +1,4 @@
-"""What waits behind a held LSO, when its transaction really opened, and since when that holds it.
+"""What a held LSO blocks, when its transaction really opened, and since when it holds the LSO.
 
 Markers have the time of the partition's leader, and so have batches under LogAppendTime; the time of any other batch is
 its producer's.
@@ -33,7 +33,7 @@ def held_back(row: Row, excerpt: Excerpt) -> Row:
     row
         A row of ``schema.FINDINGS``.
     excerpt
-        What was read of its partition.
+        The excerpt of its partition.
 
     Returns
     -------
@@ -64,8 +64,8 @@ def opening_time(row: Row, producer_batches: ProducerBatches) -> Row:
     ----------
     row
         A row of ``schema.FINDINGS``.
-    traces
-        What was read of its producer.
+    producer_batches
+        Its producer's batches in the excerpt.
 
     Returns
     -------
@@ -84,17 +84,17 @@ def opening_time(row: Row, producer_batches: ProducerBatches) -> Row:
 
 
 def held_since(row: Row, producer_batches: ProducerBatches) -> Row:
-    """Since when the lowest open transaction holds the LSO: from its first batch on, or from a marker behind that.
+    """Since when the lowest open transaction holds the LSO: since its first batch, or since a later marker.
 
-    Until the last transaction that was open before it has ended, that one holds the LSO. One of which the excerpt has
-    the marker, but not the beginning, may have been; so the time is the latest that it can be, and evidence says so.
+    An earlier transaction holds the LSO until its marker. If the excerpt has only the marker of one, it may have begun
+    earlier: the time is then the latest possible one, and the evidence says so.
 
     Parameters
     ----------
     row
         A row of ``schema.FINDINGS``.
-    traces
-        What was read of its producer.
+    producer_batches
+        Its producer's batches in the excerpt.
 
     Returns
     -------
@@ -142,7 +142,7 @@ def _was_read_whole(row: Row, excerpt: Excerpt) -> bool:
 def _log_transactions_around(row: Row, producer_batches: ProducerBatches) -> tuple[LogTransactions, set[int]]:
     """Transactions in the excerpt, and the offsets of the markers of those that may have begun before it.
 
-    These are taken to have. A first batch with sequence number 0 begins its producer's epoch, and so a transaction.
+    They are assumed to have. A first batch with sequence number 0 begins its producer's epoch, and so a transaction.
     """
     headers, start = producer_batches.excerpt.headers, producer_batches.excerpt.start
     if start == 0:  # what begins behind it cannot have held the LSO before it
@@ -168,7 +168,7 @@ def _log_transactions_around(row: Row, producer_batches: ProducerBatches) -> tup
 def _first_batch_time(
     row: Row, log_transaction: np.ndarray[Any, Any], producer_batches: ProducerBatches
 ) -> dt.datetime | None:
-    """When its first batch was written; not before its coordinator knew of it, which is told by a broker's clock."""
+    """When its first batch was written; not before its coordinator's start time, which is a broker's clock."""
     opened_at = {
         "opened_at": utc(int(log_transaction["start"])),
         "opened_at_clock": "broker" if log_transaction["start_clock"] == 1 else "producer",

@@ -1,8 +1,8 @@
 """Known bugs of Kafka's brokers that leave transactions open, stuck or wrongly refused, by release.
 
-Each row says how its releases were verified: in Kafka's git tags, or in the bytecode of the released jars. Left out is
-what no supported release has (KAFKA-9144, fixed before 2.8; KAFKA-18660 and KAFKA-19999, fixed before a release had
-them), what is not fixed in brokers (KAFKA-19250), and what could not be verified.
+Each row states how its releases were verified: in Kafka's git tags, or in the bytecode of the released jars. Left out
+are bugs that no supported release has (KAFKA-9144, fixed before 2.8; KAFKA-18660 and KAFKA-19999, fixed before a
+release had them), bugs that are not fixed in brokers (KAFKA-19250), and what could not be verified.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class KnownBug:
     title, effect, remedy
         What is wrong, what it does to a transaction, and what to do; sentences.
     affected
-        From which release on, and the one that fixes it; null where none does.
+        The first release that has it, and the one that fixes it; null where none does.
     verified
         How the releases are known.
     """
@@ -67,7 +67,7 @@ KNOWN_BUGS: Sequence[KnownBug] = (
     KnownBug(
         key="KAFKA-14402",
         title="Brokers do not ask the coordinator whether a transaction has a partition before they append to it.",
-        effect="A late or retried batch opens a transaction that nobody ends, and the LSO stands still.",
+        effect="A late or retried batch opens a transaction that nobody ends, and the LSO stops.",
         remedy="Upgrade to 3.6.0 or newer; end what hangs by an abort marker.",
         affected=((OLDEST, (3, 6, 0)),),
         verified="KIP-890; the check of KAFKA-14884 is in the tags from 3.6.0 on",

@@ -1,4 +1,4 @@
-"""What is read of logs to explain a finding: a part of the partition, and what the coordinators have written down."""
+"""Log evidence of a finding: an excerpt of the partition's log, and records of the coordinators."""
 
 from __future__ import annotations
 
@@ -28,18 +28,17 @@ class Excerpt:
         Structured array of `toolkit.formats.log.headers.HEADER`: every batch that holds an offset of
         ``start <= offset < stop``, in order.
     start, stop
-        What was read.
+        The offsets read.
     log_start_offset
         First offset that the log had; null if not known.
     held
-        Data records and bytes from the LSO to the high watermark, where they were counted as the log was read; null
-        where only the headers tell.
+        Data records and bytes from the LSO to the high watermark, if counted while the log was read; else null.
     is_compacted
         Whether the cleaner may have taken batches out of it; null if not known.
     groups
         By producer id, the consumer groups whose offsets it has open; on ``__consumer_offsets`` only.
     source, broker_id, observed_at
-        Who told it, and when it was read.
+        Where it was read, and when.
     error
         ``"NAME: text"`` if it could not be read, or not as far as was wanted.
     """
@@ -59,7 +58,7 @@ class Excerpt:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LogEvidence:
-    """What logs tell of held partitions, beside what was asked.
+    """Log evidence of held partitions.
 
     Parameters
     ----------

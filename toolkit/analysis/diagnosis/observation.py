@@ -1,4 +1,4 @@
-"""What one look at a cluster, or at its files, saw: the input of the verdicts."""
+"""One observation of a cluster or of its files: the input of the verdicts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Coverage:
     Parameters
     ----------
     brokers
-        Every broker of the cluster that was asked.
+        Every broker of the cluster that was queried.
     proofs
         How completeness was shown, a sentence each: all brokers answered, rights, ``__transaction_state`` read.
     gaps
@@ -48,7 +48,7 @@ class FirstBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """One look, in this order: partitions, producers, transactions, then producers and partitions again.
+    """One observation, in this order: partitions, producers, transactions, then producers and partitions again.
 
     The coordinators answer between two answers of the partition leader. An open transaction with the same producer
     id and start offset on both sides was open at the moment the coordinator spoke, so no race can make a finished
@@ -59,23 +59,22 @@ class Observation:
     partitions, producers, transactions
         Rows of the tables of these names; `producers` are the leaders' answers.
     partitions_after, producers_after
-        The same questions asked again after the coordinators answered, for every partition that had an open
-        transaction or an LSO below its high watermark.
+        The same, read again after the coordinators answered, for every partition that had an open transaction or an
+        LSO below its high watermark.
     coverage
         Whether the coordinators' answers are complete.
-    openings
+    first_batches
         First batch by (topic, partition, start offset), where it was read.
     observed_at
-        When the look ended, by this machine's clock; from files, when the newest of them was written.
+        When the observation ended, by this machine's clock; from files, when the newest of them was written.
     from_files
-        Whether log directories were read and no broker was asked. Then nothing brackets anything: the rows after are
-        those before, `doubts` says what that leaves open, and what is read of an id is as old as its row's
-        `observed_at`.
+        Whether it is of log directories. Then the rows after are those before, `doubts` states what that leaves open,
+        and the state of an id is as old as its row's `observed_at`.
     doubts
-        What speaks against trusting that nobody owns an open transaction, a sentence each that names what is missing,
-        by (topic, partition, producer id).
+        Why an open transaction may have an owner that was not seen, a sentence each that names what is missing, by
+        (topic, partition, producer id).
     notes
-        What else was seen of a partition, a sentence each, for its evidence.
+        Further remarks on a partition, a sentence each, for its evidence.
     """
 
     partitions: Sequence[Row]

@@ -1,4 +1,4 @@
-"""Looks at a cluster to cases: one open transaction on one partition, with everything known of it."""
+"""From observations to open transactions: one on one partition, with everything known of it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TWO_PHASE_COMMIT = 2**31 - 1  # KIP-939 has no wire state of its own: the timeou
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenTransaction:
-    """One open transaction on one partition in one look.
+    """One open transaction on one partition in one observation.
 
     Parameters
     ----------
@@ -39,9 +39,9 @@ class OpenTransaction:
     leader_row
         The partition's row, read after the coordinators answered.
     leader_moved
-        Whether the partition's leader or its epoch changed within the look, or another replica answered.
+        Whether the partition's leader or its epoch changed during the observation, or another replica answered.
     seen_for
-        How long earlier looks have shown the coordinator in this very state.
+        For how long earlier observations have shown the coordinator in this state.
     """
 
     producer: Row
@@ -110,7 +110,7 @@ class OpenTransaction:
 
     @property
     def now(self) -> dt.datetime:
-        """This machine's time; in files, the time up to which they surely tell of the coordinator's state."""
+        """This machine's time; in files, the time up to which they prove the coordinator's state."""
         observed_at: dt.datetime | None = self.owner.get("observed_at") if self.observation.from_files else None
         return observed_at or self.observation.observed_at
 
@@ -123,12 +123,12 @@ class OpenTransaction:
 
 
 class IndexedObservation:
-    """A look by partition: rows before and after the coordinators spoke, and the cases between.
+    """An observation by partition: rows before and after the coordinators answered, and the open transactions.
 
     Parameters
     ----------
-    look
-        What was seen.
+    observation
+        The observation.
     """
 
     def __init__(self, observation: Observation) -> None:
@@ -145,29 +145,29 @@ class IndexedObservation:
             self.cases.setdefault(txn.tp, []).append(txn)
 
     def txn(self, tp: TopicPartition, key: object) -> OpenTransaction | None:
-        """The open transaction of the same producer and start offset, if this look had it."""
+        """The open transaction of the same producer and start offset, if this observation has it."""
         return next((txn for txn in self.cases.get(tp, ()) if txn.key == key), None)
 
     def errors(self, tp: TopicPartition) -> list[str]:
-        """Every distinct error the partition answered with; none if it recovered and then had nothing to tell."""
+        """The partition's distinct errors; none if it recovered, and nothing is open or held on it."""
         before, after = self._errors_before.get(tp, []), self._errors_after.get(tp, [])
         if not after and tp in self._asked_again and tp not in self._open_after and not is_held(self.after[tp]):
             return []
         return list(dict.fromkeys(before + after))
 
     def notable(self) -> set[TopicPartition]:
-        """Partitions with a case, an error, or an LSO below the high watermark: nothing is to be said of others."""
+        """Partitions with an open transaction, an error, or an LSO below the high watermark; others have no finding."""
         held = {tp for tp, row in self.after.items() if is_held(row)}
         return held.union(self.cases, self._errors_before, self._errors_after)
 
     def open_at_any_time(self, tp: TopicPartition) -> bool:
-        """Whether a transaction was open before or after the coordinators spoke, even if not at both times."""
+        """Whether a transaction was open before or after the coordinators answered."""
         return tp in self._open_before or tp in self._open_after
 
     def _open_on_leaders(self) -> Iterator[OpenTransaction]:
-        """Open at the same start offset before and after: open when the coordinators spoke.
+        """Open at the same start offset before and after: open when the coordinators answered.
 
-        A transaction that ended or began in between is left to the next look: no answer speaks of it.
+        A transaction that ended or began in between is left to the next observation.
         """
         for tp, producers in self._open_after.items():
             for producer_id, row in producers.items():
@@ -176,7 +176,7 @@ class IndexedObservation:
                     yield self._txn(row)
 
     def _announced(self) -> Iterator[OpenTransaction]:
-        """Open for the coordinator on a partition that had nothing open before it spoke."""
+        """Open for the coordinator on a partition that had nothing open before it answered."""
         for producer_id, rows in self._owners.items():
             owner = rows[0]
             if owner.get("state") not in OPEN_STATES:

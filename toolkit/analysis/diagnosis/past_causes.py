@@ -28,7 +28,7 @@ def past_cause(hold: Row, who: Attribution) -> str | None:
     hold
         A row of ``schema.LSO_HOLDS`` with a marker.
     who
-        Who was behind it.
+        Whose transaction it was.
     """
     signs = [sign for observation in SIGNS if (sign := observation(hold, who)) is not None]
     names = dict.fromkeys(name for sign in signs for name in sign.names)
@@ -39,7 +39,7 @@ def past_cause(hold: Row, who: Attribution) -> str | None:
 def _not_known(hold: Row, who: Attribution) -> CauseIndicator | None:
     if who.was_known:
         return None
-    text = "its coordinator did not know of it: a batch came late or again, or its partition was never added"
+    text = "its coordinator did not know of it: a batch came late or was resent, or its partition was never added"
     return CauseIndicator(text=text, names=("late-after-commit", "late-after-abort", "never-added"))
 
 

@@ -1,4 +1,4 @@
-"""What a part of a log shows of one producer around the start of its open transaction."""
+"""The batches of one producer around the start of its open transaction."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class ProducerBatches:
     Parameters
     ----------
     excerpt
-        What was read.
+        The excerpt of the partition's log.
     producer_id
-        Whose.
+        Id of the producer.
     start
         First offset of its open transaction.
     """
@@ -101,8 +101,8 @@ class ProducerBatches:
     def is_late(self) -> bool:
         """Whether the first batch has the epoch of those that the marker before it ended.
 
-        With transaction version 2 a marker has epoch + 1, which the producer goes on with, from sequence number 0. With
-        version 1 the epoch stays, and then the next transaction of a healthy producer looks just the same.
+        With transaction version 2 a marker has epoch + 1, with which the producer continues at sequence number 0. With
+        version 1 the epoch stays, and the next transaction of a healthy producer has the same bytes.
         """
         if not len(self.first_batch) or not len(self.marker_before):
             return False
@@ -115,7 +115,7 @@ class ProducerBatches:
 
     @property
     def sequence_follows(self) -> bool | None:
-        """Whether the first batch goes on with the sequence number after the one before; null if that is not known."""
+        """Whether the first batch has the next sequence number; null if that is not known."""
         if not len(self.first_batch) or not len(self.data_before) or self.first_batch["base_sequence"][0] < 0:
             return None
         before, first = int(last_sequences(self.data_before)[0]), int(self.first_batch["base_sequence"][0])

@@ -1,7 +1,7 @@
-"""Open transactions of a partition beside what their coordinators know: which side says what, and what that means.
+"""Open transactions of a partition compared with their coordinators' state.
 
-Two answers that are not of one moment differ for a healthy transaction, too, and an id that may not be seen looks like
-none. So how the two sides stand to each other is said only of what a finding has proven, and is unknown without one.
+Answers of different times differ for healthy transactions, too, and a hidden id looks like no id. So the combination is
+stated only where a finding has proven it, and is unknown otherwise.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ __all__ = ["COMBINATIONS", "reconcile"]
 COMBINATIONS: Mapping[str, str] = MappingProxyType(
     {
         "its own": "The coordinator counts it as its own, and ends it: on its client's word, or by its timeout.",
-        "orphan": "No transactional id has this producer id any more: nobody is left to end it.",
+        "orphan": "No transactional id has this producer id any more: no coordinator will end it.",
         "superseded epoch": "Its id has gone on to a later epoch: the producer that wrote this is dead.",
         "not this partition": "Its transaction is open on other partitions, and its marker will not come to this one.",
-        "late": "It was added, and that transaction has ended: what is open here came after its marker.",
+        "late": "It was added, and that transaction has ended: these records came after its marker.",
         "never added": "The coordinator has never heard of this partition from it.",
         "disowned": "The coordinator has nothing open, and what it had before was not read.",
         "unknown": "It is not proven who owns it: the finding names what is missing.",
     }
 )
-"""How the two sides can stand to each other, and what that means: ``its own`` as long as it has an owner, whoever."""
+"""The combinations of both sides, and what each means: ``its own`` as long as it has an owner."""
 
 OWNED = {"ongoing", "long", "overdue", "ending", "stuck_ending", "prepared"}
 WHICH = ("topic", "partition", "producer_id", "start_offset")
@@ -40,7 +40,7 @@ def reconcile(
     *,
     findings: Iterable[Row],
 ) -> list[Row]:
-    """Set the two sides of every open transaction beside each other.
+    """Join both sides of every open transaction.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ def _row(
 
 
 def _combination(row: Row) -> str:
-    """Of what hangs, from top to bottom."""
+    """The combination of a hanging transaction; the first that applies."""
     if row["transactional_id"] is None:
         return "orphan"
     if row["state"] == "Ongoing" and (row["owner_epoch"] or 0) > (row["producer_epoch"] or 0):

@@ -2,7 +2,7 @@
 
 A wrong `hanging` makes a person abort a live transaction, which silently loses half of it. So `hanging` needs the
 answer of every coordinator, the proven right to see every id, the partition leader before and after, and the same
-answer in every look; where one of these is missing the verdict is `unknown` and names it.
+answer in every observation; where one of these is missing the verdict is `unknown` and names it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ VERDICTS: Mapping[str, str] = {
     "ending": "The coordinator is writing its markers.",
     "stuck_ending": "The coordinator decided long ago and cannot write its markers.",
     "prepared": "Prepared by two-phase commit: only the external coordinator may decide.",
-    "hanging": "Nobody will ever end this transaction: no coordinator counts it as its own.",
+    "hanging": "Nobody will ever end this transaction: no coordinator owns it.",
     "unreplicated": "Nothing is open; the LSO waits for replication.",
     "ended": "It was open, and has ended: nothing is held by it any more.",
     "clear": "Nothing is held back.",
@@ -33,7 +33,7 @@ VERDICTS: Mapping[str, str] = {
 }
 
 HEALTHY = frozenset({"ongoing", "long", "ending", "clear"})
-"""Verdicts that nobody needs to act on."""
+"""Verdicts that need no action."""
 BRIEF = HEALTHY - {"long"}
 """Of them those behind which nothing waits for long: what waits behind a `long` one is worth showing."""
 
@@ -50,7 +50,7 @@ class Rule:
     Parameters
     ----------
     applies
-        Whether the rule speaks of a case.
+        Whether the rule applies to an open transaction.
     verdict
         One of `VERDICTS`.
     why, remedy
@@ -58,7 +58,7 @@ class Rule:
     needs
         For `unknown`: what is missing.
     cause
-        Root cause, where the case itself shows it.
+        Root cause, where the transaction's state shows it.
     """
 
     applies: Callable[[OpenTransaction], bool]
@@ -82,7 +82,7 @@ def _marker_at_once(txn: OpenTransaction) -> str:
 
 
 def _ask_again(txn: OpenTransaction) -> str:
-    return "Do not abort. Get what is missing and ask again."
+    return "Do not abort. Get what is missing, and diagnose again."
 
 
 def _wait(txn: OpenTransaction) -> str:
@@ -92,7 +92,7 @@ def _wait(txn: OpenTransaction) -> str:
 
 
 def _state_since(txn: OpenTransaction) -> dt.timedelta:
-    """How long a Prepare* state has lasted for sure: by the coordinator's log, or as long as we have watched it."""
+    """How long a Prepare* state has lasted at least: by the coordinator's log, or since it was first observed."""
     since: dt.datetime | None = txn.owner.get("last_update_time")
     return txn.now - since if since else txn.seen_for
 
@@ -141,7 +141,7 @@ RULES: tuple[Rule, ...] = (
         applies=lambda c: c.state.startswith("Prepare"),
         verdict="unknown",
         why=lambda c: f"{coordinator_says(c.owner)} on other partitions and no longer expects a marker here.",
-        remedy=lambda c: "Do not abort while the coordinator is ending the transaction; ask again when it has.",
+        remedy=lambda c: "Do not abort while the coordinator is ending the transaction; diagnose again when it has.",
         needs=lambda c: "the end of the transaction on its other partitions",
     ),
     Rule(
@@ -265,7 +265,7 @@ RULES: tuple[Rule, ...] = (
 
 
 def _logged(txn: OpenTransaction) -> bool:
-    """Whether the log has the coordinator's state with this very epoch: then it is no fence in progress."""
+    """Whether the log has the coordinator's state with this epoch: then no fence is in progress."""
     return txn.owner.get("last_update_time") is not None
 
 

@@ -1,7 +1,7 @@
-"""Who was behind a transaction that held the LSO, by what its coordinator wrote down: whose it was, and how it ended.
+"""The transactional id and the ending of a transaction that held the LSO, from the coordinators' log.
 
-Kafka gives a producer id to one transactional id only, so whose it was is sure wherever a record names the producer id.
-Which of its transactions it was is told by epoch, partition, outcome and times; where several fit, none is named.
+Kafka gives a producer id to one transactional id only, so a record that names the producer id proves the id. Epoch,
+partition, outcome and times decide which of the id's transactions it was; where several fit, none is named.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from toolkit.schema import Row
 
 __all__ = ["NOT_READ", "Attribution", "attribute"]
 
-ENDED = {  # by marker; one that is open, or whose end was not read, may have ended on this partition already
+ENDED = {  # by marker; an open one, or one without an end, may have ended on this partition already
     "COMMIT": {"commit", "open", "stuck", None},
     "ABORT": {"abort", "timeout", "fence", "open", "stuck", None},
 }
@@ -28,18 +28,18 @@ MILLISECOND = dt.timedelta(milliseconds=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attribution:
-    """Who was behind a transaction.
+    """Whose transaction it was, and how it ended.
 
     Parameters
     ----------
     transactional_id
-        Whose it was; null where no record names its producer id.
+        Its transactional id; null where no record names its producer id.
     history
-        The row of ``schema.TRANSACTION_HISTORY`` of the very transaction; null where none fits, or several do.
+        The row of ``schema.TRANSACTION_HISTORY`` of the transaction; null where none fits, or several do.
     was_known
-        Whether its coordinator may have known of it: false where its records of that time are all there, and none fits.
+        Whether its coordinator may have known of it: false where all records of that time are left, and none fits.
     sentence
-        How it ended, by that row; else what is missing.
+        How it ended, by that row; or what is missing.
     """
 
     transactional_id: str | None = None
@@ -73,7 +73,7 @@ def attribute(hold: Row, transaction_history: Iterable[Row]) -> Attribution:
     if len(fitting) == 1:
         return Attribution(transactional_id=ids[0], history=fitting[0], sentence=fitting[0]["reason"])
     if fitting:
-        why = f"{len(fitting)} transactions of its id fit, and nothing tells which it was."
+        why = f"{len(fitting)} transactions of its id fit, and no record shows which it was."
         return Attribution(transactional_id=ids[0], sentence=why)
     if _all_is_there(hold, events):
         why = "Its coordinator knew nothing of it: the records of that time are there, and none is of this partition."
@@ -83,7 +83,7 @@ def attribute(hold: Row, transaction_history: Iterable[Row]) -> Attribution:
 
 
 def _fitting(hold: Row, events: Sequence[Row]) -> Sequence[Row]:
-    """The transactions that it may have been; of several, those that more speaks for."""
+    """The transactions that fit; of several, those with more evidence."""
     of_producer = [row for row in events if row["kind"] == "transaction" and row["producer_id"] == hold["producer_id"]]
     once = {(row["txn_state_partition"], row["first_offset"]): row for row in of_producer}  # of several replicas, one
     found = [row for row in once.values() if _may_be(hold, row)]
@@ -99,7 +99,7 @@ def _fitting(hold: Row, events: Sequence[Row]) -> Sequence[Row]:
 
 
 def _may_be(hold: Row, row: Row) -> bool:
-    """Whether nothing speaks against it."""
+    """Whether nothing contradicts it."""
     ended = row["ended"]
     return (
         (ended in NOT_ENDED if hold["marker_offset"] is None else ended in ENDED.get(hold["marker"], {ended}))
@@ -114,7 +114,7 @@ def _may_be(hold: Row, row: Row) -> bool:
 
 
 def _epoch_fits(hold: Row, row: Row) -> bool:
-    """Whether it has the epoch of the data; or a newer one, whose marker decides what a dead epoch has left."""
+    """Whether it has the epoch of the data, or a newer one, whose marker also ends data of a dead epoch."""
     epoch, data, marker = row["producer_epoch"], hold["producer_epoch"], hold["marker_epoch"]
     if epoch is None or data is None or epoch == data:
         return True
@@ -122,7 +122,7 @@ def _epoch_fits(hold: Row, row: Row) -> bool:
 
 
 def _has_partition(hold: Row, row: Row) -> bool | None:
-    """Whether the partition was in it; null where its records no longer tell."""
+    """Whether it included the partition; null where its records no longer show that."""
     if row["topic_partitions"] is None:
         return None
     partition = hold["topic"], hold["partition"]
@@ -130,7 +130,7 @@ def _has_partition(hold: Row, row: Row) -> bool | None:
 
 
 def _ended_within(hold: Row, row: Row, differ: dt.timedelta) -> bool:
-    """Whether it wrote its markers when this one was written, as far as the clocks of two brokers agree."""
+    """Whether its markers were written when this one was, within the difference of two brokers' clocks."""
     marker: dt.datetime | None = hold["held_to"]
     start, end = row["decided_at"] or row["start_time"], row["end_time"]
     if marker is None:
@@ -139,7 +139,7 @@ def _ended_within(hold: Row, row: Row, differ: dt.timedelta) -> bool:
 
 
 def _lasted_as_told(hold: Row, row: Row) -> bool:
-    """Whether it was there from the first batch to the marker: what the clocks of two brokers tell then agrees."""
+    """Whether it lasted from the first batch to the marker, within the difference of two brokers' clocks."""
     first_batch = (
         hold["opened_at_clock"] == hold["start_clock"]
     )  # else no more than the time of the marker before it is known
@@ -150,7 +150,7 @@ def _lasted_as_told(hold: Row, row: Row) -> bool:
 
 
 def _lasted(row: Row, least_ms: int | None, *, differ: dt.timedelta) -> bool:
-    """Whether it was there for as long, by its coordinator's clock alone."""
+    """Whether it lasted as long, by its coordinator's clock alone."""
     start, end = row["start_time"], row["end_time"]
     if least_ms is None or start is None or end is None:
         return True
@@ -158,9 +158,9 @@ def _lasted(row: Row, least_ms: int | None, *, differ: dt.timedelta) -> bool:
 
 
 def _all_is_there(hold: Row, events: Sequence[Row]) -> bool:
-    """Whether the records of the id from before it to after it are there, and show nothing on this partition.
+    """Whether the id's records from before it to after it are left, and show nothing on this partition.
 
-    Compaction keeps the last record of an id in what it has cleaned: after the first one that is left all are there.
+    Compaction keeps the last record of an id in what it has cleaned: after the first record left, all are.
     """
     opened, marker = hold["opened_at"], hold["held_to"]
     if opened is None or marker is None or any(row["error"] for row in events):

@@ -1,9 +1,9 @@
-"""Closing: a transaction that is shown to have ended is `ended` wherever it is told, whatever it was while it was open.
+"""Closing: a transaction that is known to have ended is `ended` in every answer, whatever it was while it was open.
 
-Its marker in the log shows its end, and so does a later sample that saw all of its partition without it. An error, a
-failed sample and topics that may be hidden show nothing. Whatever presents findings of the past as its answer closes
-them by `close`; rows as they were recorded (``Recording.findings_over_time``, the pipeline's ``recorded_findings``) and
-answers that name their time (the pipeline's ``answers``) are history, and stay.
+Its marker in the log proves its end, and so does a later sample that read all of its partition without it. An error, a
+failed sample and topics that may be hidden prove nothing. Whatever answers with findings of the past closes them by
+`close`; rows as they were recorded (``Recording.findings_over_time``, the pipeline's ``recorded_findings``) and answers
+that name their time (the pipeline's ``current_findings``) stay as they are.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ MILLISECOND = dt.timedelta(milliseconds=1)
 
 
 def close(row: Row, *, end: str, before: Row | None = None) -> Row:
-    """A transaction whose end is shown, as a finding.
+    """The finding of a transaction whose end is known.
 
     Parameters
     ----------
     row
-        A row of ``schema.FINDINGS``, as of the time that shows the end.
+        A row of ``schema.FINDINGS``, as of the time that proves the end.
     end
-        What shows it, as sentences.
+        The proof, as sentences.
     before
-        The last finding from when it was open, or one that is closed already; null where there is none.
+        The last finding while it was open, or one that is closed already; null where there is none.
 
     Returns
     -------
     Row
-        The row with verdict `ended`. Its reason and evidence say when it was last seen open, and what it was then.
+        The row with verdict `ended`. Its reason and evidence state when it was last seen open, and its verdict then.
     """
     columns = {
         **row,
@@ -90,14 +90,14 @@ def close_by_log(findings: Iterable[Row], log_transactions: Iterable[Row]) -> li
 
 
 def close_by_observation(findings: Iterable[Row], later: Iterable[Row]) -> list[Row]:
-    """Findings of the past, closed where a later look read the partition and did not see the transaction any more.
+    """Findings of the past, closed where a later sample read the partition without the transaction.
 
     Parameters
     ----------
     findings
         Rows of ``schema.FINDINGS``.
     later
-        The same of a look that was asked for their partitions: one without a row was not looked at.
+        Findings of a later sample with these partitions requested: a partition without a row was not read.
     """
     observations: defaultdict[tuple[object, ...], list[Row]] = defaultdict(list)
     for row in later:
@@ -108,20 +108,18 @@ def close_by_observation(findings: Iterable[Row], later: Iterable[Row]) -> list[
         is_gone = last_seen and not unread(last_seen) and transaction_key(row) not in map(transaction_key, last_seen)
         if is_gone and is_open(row) and last_seen[0]["observed_at"] > row["observed_at"]:
             time = last_seen[0]["observed_at"]
-            row = close(
-                {**row, **_held_to(row, time)}, end=f"The look of {at(time)} did not see it any more.", before=row
-            )
+            row = close({**row, **_held_to(row, time)}, end=f"The sample of {at(time)} no longer has it.", before=row)
         rows.append(row)
     return rows
 
 
 def is_open(row: Row) -> bool:
-    """Whether a finding is of a transaction that is open as far as it knows."""
+    """Whether a finding is of an open transaction."""
     return row["start_offset"] is not None and row["verdict"] != "ended"
 
 
 def unread(rows: Sequence[Row]) -> str | None:
-    """Why a look could not read a partition, by its findings there; null where it did."""
+    """Why a sample could not read a partition, by its findings; null where it did."""
     for row in rows:
         if row["producer_id"] is None and row["verdict"] == "unknown":
             return str(row["error"] or "; ".join(row["missing"])).partition(":")[0]
@@ -129,28 +127,28 @@ def unread(rows: Sequence[Row]) -> str | None:
 
 
 def transaction_key(row: Row) -> tuple[object, ...]:
-    """What names the transaction of a finding: epochs of one transaction may be several."""
+    """The key of a finding's transaction; without the epoch, of which one transaction may have several."""
     return tuple(row[name] for name in ("topic", "partition", "producer_id", "start_offset"))
 
 
 def verdict_before(row: Row) -> str | None:
-    """What an ended one was while it was open; null where nobody judged it then."""
+    """The verdict of an ended transaction while it was open; null where there was none."""
     entry = None if row["verdict"] != "ended" else _entry_before(row)
     return None if entry is None else str(entry["value"])
 
 
 def without_short(findings: Iterable[Row], *, min_held_ms: int) -> list[Row]:
-    """Findings without those that were healthy, have ended, and held an LSO for less."""
+    """Findings without ended ones that were healthy and held an LSO for less."""
     return [row for row in findings if verdict_before(row) not in HEALTHY or (row["held_ms"] or 0) >= min_held_ms]
 
 
 def without_stale(findings: Iterable[Row], *, sampled_at: dt.datetime) -> list[Row]:
-    """Findings over time without what an earlier sample than this one said of a partition itself."""
+    """Findings over time without those of partitions themselves from earlier samples than this one."""
     return [row for row in findings if row["start_offset"] is not None or row["observed_at"] >= sampled_at]
 
 
 def _entry_before(row: Row) -> Row | None:
-    """The evidence of when a transaction was last seen open, and what it was then."""
+    """Evidence of when a transaction was last seen open, and of its verdict then."""
     if row["verdict"] == "ended":
         return next((entry for entry in row["evidence"] if entry["name"] == VERDICT_BEFORE), None)
     source_entry = {"source": "findings", "broker_id": row["broker_id"], "observed_at": row["observed_at"]}
@@ -164,7 +162,7 @@ def _by_marker(row: Row, log_transaction: Row) -> Row:
 
 
 def _held_to(row: Row, end: dt.datetime | None) -> Row:
-    """Until when and how long it held the LSO, as of its end; null where that is not known."""
+    """Until when and for how long it held the LSO; null where that is not known."""
     if end is None:
         return {"held_ms": None}
     if row["held_from"] is None:

@@ -1,7 +1,7 @@
-"""Findings of a recording over time: from which look to which a transaction was there, and what was said of it.
+"""Findings of a recording over time: from which sample to which a transaction was open, and its verdicts.
 
-A look that failed, a partition that could not be read or may be hidden, and a time without any look say nothing of what
-was there: they are told in the evidence, and nothing is taken to have ended in them.
+A failed sample, a partition that could not be read or may be hidden, and a time without samples prove nothing: the
+evidence names them, and no transaction is taken to have ended in them.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from toolkit.schema import FINDINGS, Row
 __all__ = ["observation_times", "over_time", "recorded_over_time"]
 
 MILLISECOND = dt.timedelta(milliseconds=1)
-LATE = 1.5  # intervals from one look to the next before one is missed
+LATE = 1.5  # intervals between two samples from which on one is missing
 SOURCE = "recording"
 
 
 def observation_times(samples: Iterable[Row]) -> list[Row]:
-    """What was looked at, and when nothing was.
+    """The samples in order, and the gaps between them.
 
     Parameters
     ----------
     samples
-        Rows of ``schema.SAMPLES``; only ``sample``, ``interval_ms``, ``topic_gaps`` and ``error`` count.
+        Rows of ``schema.SAMPLES``; only ``sampled_at``, ``interval_ms``, ``topic_gaps`` and ``error`` count.
 
     Returns
     -------
@@ -61,9 +61,9 @@ def observation_times(samples: Iterable[Row]) -> list[Row]:
 
 def _missed(start: dt.datetime, end: dt.datetime | None, failed: Sequence[Row], late: bool) -> str | None:
     if failed:
-        many = f"{len(failed)} looks" if len(failed) > 1 else "a look"
+        many = f"{len(failed)} samples" if len(failed) > 1 else "a sample"
         return f"{many} after {at(start)} failed ({failed[0]['error'].partition(':')[0]})"
-    return f"no look from {at(start)} for {duration(end - start)}" if late and end is not None else None
+    return f"no sample from {at(start)} for {duration(end - start)}" if late and end is not None else None
 
 
 def over_time(findings: Iterable[Row]) -> list[Row]:
@@ -73,16 +73,16 @@ def over_time(findings: Iterable[Row]) -> list[Row]:
     ----------
     findings
         Rows of ``schema.RECORDED["findings"]`` of the partition, each with the columns of `OBSERVATION_TIMES` of its
-        look.
+        sample.
 
     Returns
     -------
     list of Row
-        Rows of ``schema.FINDINGS``, with ``held_from``, ``held_to`` and ``held_ms``. It held the LSO from the first
-        look that saw it do so, or from when that look knew it had, until the first look that read the partition and did
-        not see it any more: by that look it is `ended`. Of one that is open by the last look, what that said of it.
-        What was said of it before is evidence. What was said of the partition itself, that it waits for a replica or
-        could not be read, is a row for each verdict, without these times.
+        Rows of ``schema.FINDINGS``, with ``held_from``, ``held_to`` and ``held_ms``. A transaction held the LSO from
+        the first sample that shows it, or from the time that this sample had evidence of, until the first sample that
+        read the partition without it: then it is `ended`. A transaction open in the last sample has that sample's
+        finding. Earlier verdicts are evidence. Verdicts on the partition itself, that it waits for replication or could
+        not be read, are a row each, without these times.
     """
     verdicts = _ObservedVerdicts.of(findings)
     rows = [_row(key, found, verdicts) for key, found in verdicts.by_key]
@@ -90,12 +90,12 @@ def over_time(findings: Iterable[Row]) -> list[Row]:
 
 
 def recorded_over_time(findings: Iterable[Row], samples: Iterable[Row]) -> list[Row]:
-    """The same of a whole recording: `over_time` of each partition, with what is known of its looks.
+    """`over_time` of each partition of a recording.
 
     Parameters
     ----------
     findings
-        Rows of ``schema.RECORDED["findings"]``; those of looks that failed do not count.
+        Rows of ``schema.RECORDED["findings"]``; those of failed samples do not count.
     samples
         Rows of ``schema.SAMPLES``.
 
@@ -114,14 +114,14 @@ def recorded_over_time(findings: Iterable[Row], samples: Iterable[Row]) -> list[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ObservedVerdicts:
-    """What the looks said of a partition.
+    """The samples' verdicts on a partition.
 
     Parameters
     ----------
     by_key
-        By transaction, or by verdict on the partition, in the order of the looks.
+        By transaction, or by verdict on the partition, in the order of the samples.
     by_sample
-        By look.
+        By sample.
     """
 
     by_key: Sequence[tuple[tuple[Any, ...], Sequence[Row]]]
@@ -140,7 +140,7 @@ class _ObservedVerdicts:
         return _ObservedVerdicts(by_key=sorted(by_key.items(), key=lambda item: str(item[0])), by_sample=by_sample)
 
     def after(self, sample: dt.datetime) -> Iterator[Row]:
-        """Each look after which there is another one, from one on; until one found nothing here."""
+        """The samples from one on that have a next one, until one without findings here."""
         while sample in self.by_sample:
             observation = self.by_sample[sample][0]
             yield observation
@@ -149,7 +149,7 @@ class _ObservedVerdicts:
             sample = observation["next_sampled_at"]
 
     def unread(self, observation: Row) -> str | None:
-        """Why the look after one could not read the partition; null where it did."""
+        """Why the next sample could not read the partition; null where it did."""
         found = self.by_sample.get(observation["next_sampled_at"], ())
         return unread(found) if found else observation["next_topic_gap"]
 
@@ -174,9 +174,7 @@ def _row(key: tuple[Any, ...], found: Sequence[Row], verdicts: _ObservedVerdicts
         merged |= _held(holding, found[-1], gone)
     if gone is None or key[0] is None:
         return merged
-    return close(
-        {**merged, "observed_at": gone}, end=f"The look of {at(gone)} did not see it any more.", before=found[-1]
-    )
+    return close({**merged, "observed_at": gone}, end=f"The sample of {at(gone)} no longer has it.", before=found[-1])
 
 
 def _held(holding: Sequence[Row], last: Row, gone: dt.datetime | None) -> Row:
@@ -192,9 +190,9 @@ def _held(holding: Sequence[Row], last: Row, gone: dt.datetime | None) -> Row:
 
 
 def _gone(row: Row, following: Row | None, verdicts: _ObservedVerdicts, entries: list[Row]) -> dt.datetime | None:
-    """The first look after a row which read the partition and did not see it; null if the next one did, or it is last.
+    """The first sample after a row that read the partition without it; null if the next one has it, or there is none.
 
-    What is missing until then goes to the entries.
+    Gaps until then are added to the entries.
     """
     for observation in verdicts.after(row["sampled_at"]):
         sample: dt.datetime | None = observation["next_sampled_at"]
@@ -204,9 +202,9 @@ def _gone(row: Row, following: Row | None, verdicts: _ObservedVerdicts, entries:
             return None
         unread = verdicts.unread(observation)
         if unread is None:
-            entries.append(_entry(row, "gone", f"the look of {at(sample)} did not see it"))
+            entries.append(_entry(row, "gone", f"the sample of {at(sample)} does not have it"))
             return sample
-        entries.append(_entry(row, "missed", f"the look of {at(sample)} could not read the partition ({unread})"))
+        entries.append(_entry(row, "missed", f"the sample of {at(sample)} could not read the partition ({unread})"))
     return None
 
 

@@ -1,7 +1,7 @@
-"""Holds of one partition's LSO to findings: who held it, since when and for how long, and what waited behind it.
+"""From LSO holds of one partition to findings: who held it, since when and for how long, and what it blocked.
 
-What is over has the verdict `ended`. What is open has the finding of now, if one was given: only the coordinators know
-what is safe to do.
+A hold that is over has the verdict `ended`. An open one has the current finding, if there is one: only the coordinators
+know what is safe to do.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ NOTHING = dict.fromkeys(FINDINGS.names)
 MILLISECOND = dt.timedelta(milliseconds=1)
 COPIED = ("topic", "partition", "producer_id", "producer_epoch", "records_held", "bytes_held", "broker_id", "error")
 AT_LEAST = "held_at_least_since"  # as `toolkit.analysis.diagnosis.impact.held_since` calls it
-NOT_ASKED = "the coordinators' answer: no finding of now was given"
-NOT_ANSWERED = "the coordinators' answer: the findings of now that were given do not tell of this transaction"
+NOT_ASKED = "the coordinators' answer: there is no current finding"
+NOT_ANSWERED = "the coordinators' answer: the current findings do not include this transaction"
 
 
 def held_findings(
@@ -36,25 +36,25 @@ def held_findings(
     current_findings: Sequence[Row] | None = None,
     min_held_ms: int = 0,
 ) -> list[Row]:
-    """Findings of one partition: those of now, and who held its LSO before.
+    """Findings of one partition: the current ones, and those of earlier holds of its LSO.
 
     Parameters
     ----------
     holds
-        Rows of ``schema.LSO_HOLDS``, with what was counted behind them.
+        Rows of ``schema.LSO_HOLDS``, with the records they blocked.
     transaction_history
         Rows of ``schema.TRANSACTION_HISTORY`` by producer id; null where no coordinator's log was read.
     current_findings
-        Rows of ``schema.FINDINGS`` of now; null where nobody was asked.
+        Current rows of ``schema.FINDINGS``; null without a diagnosis.
     min_held_ms
-        Leave out what has ended and is not shown to have held the LSO for as long.
+        Leave out ended transactions that are not shown to have held the LSO for as long.
 
     Returns
     -------
     list of Row
-        Rows of ``schema.FINDINGS``: those of `current_findings`, the one that holds the LSO with what the log tells of
-        it; one with verdict `ended` for each that is over; and an `unknown` one for a transaction that is open by the
-        log and in none of `current_findings`.
+        Rows of ``schema.FINDINGS``: `current_findings`, the one that holds the LSO with evidence from its log; one
+        with verdict `ended` for each hold that is over; and an `unknown` one for a transaction that is open by the log
+        and missing in `current_findings`.
     """
     by_producer = {row["producer_id"]: row for row in current_findings or () if row["start_offset"] is not None}
     rows: list[Row] = []
@@ -85,7 +85,7 @@ def held_findings(
 
 
 def by_producer(transaction_history: Iterable[Row]) -> Mapping[int, Sequence[Row]]:
-    """Rows of ``schema.TRANSACTION_HISTORY`` by every producer id that they name as their id's."""
+    """Rows of ``schema.TRANSACTION_HISTORY`` by every producer id that they name."""
     found: defaultdict[int, list[Row]] = defaultdict(list)
     for row in transaction_history:
         for producer_id in {row["producer_id"], row["previous_producer_id"]} - {None}:
@@ -94,14 +94,14 @@ def by_producer(transaction_history: Iterable[Row]) -> Mapping[int, Sequence[Row
 
 
 def stretch(hold: Row, *, lso: int | None = None, high_watermark: int | None = None) -> tuple[int, int] | None:
-    """From where to before where what waits behind a hold is to be counted; null where it was not read so far.
+    """The first offset that a hold blocked, and the one after the last; null where the log was not read that far.
 
     Parameters
     ----------
     hold
         A row of ``schema.LSO_HOLDS``.
     lso, high_watermark
-        Of the partition now, where that is known; they bound what waits behind a transaction that is still open.
+        Of the partition at present, where known; they bound what an open transaction blocks.
     """
     if hold["truncated"]:
         return None
@@ -115,7 +115,7 @@ def stretch(hold: Row, *, lso: int | None = None, high_watermark: int | None = N
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _AttributedHold:
-    """A hold, who was behind it, and its times with what the coordinator knows of them."""
+    """A hold with its transactional id, and its times with those of the coordinator."""
 
     row: Row
     who: Attribution
@@ -137,12 +137,12 @@ class _AttributedHold:
 
     @property
     def at_least_ms(self) -> int:
-        """For how long it held the LSO, as far as that shows."""
+        """For how long it held the LSO at least."""
         return (self.row["least_ms"] or 0) if self.held_ms is None else self.held_ms
 
     @property
     def as_of(self) -> dt.datetime:
-        """The last time that its log tells."""
+        """The newest time in its log."""
         row = self.row
         known: dt.datetime | None = row["as_of"] or row["held_to"] or self.held_from or row["opened_at"]
         return known or dt.datetime.fromtimestamp(0, dt.UTC)
@@ -175,7 +175,7 @@ class _AttributedHold:
 
 
 def _ended(held: _AttributedHold, answer: Row | None) -> Row:
-    """What is over; a finding of before, if there is one, becomes evidence."""
+    """The finding of a hold that is over; an earlier finding becomes evidence."""
     row = held.row
     marker = f"its {row['marker']} marker" if row["marker"] else "its marker"
     columns = {
@@ -192,7 +192,7 @@ def _ended(held: _AttributedHold, answer: Row | None) -> Row:
 
 
 def _open(held: _AttributedHold, *, missing: str) -> Row:
-    """What is open where its log ends; whether somebody will end it, a log does not tell."""
+    """The finding of a transaction open at the log end; a log does not show whether a coordinator will end it."""
     row = held.row
     end = row["log_end_offset"]
     return {
@@ -200,7 +200,7 @@ def _open(held: _AttributedHold, *, missing: str) -> Row:
         "queue_position": 1,
         "verdict": "unknown",
         "reason": f"{held.name} held the LSO where the log that was read ends. {held.who.sentence}",
-        "remedy": "Do not abort. Get what is missing and ask again.",
+        "remedy": "Do not abort. Get what is missing, and diagnose again.",
         "missing": [missing],
         "last_stable_offset": row["first_offset"],
         "offsets_held": None if end is None else end - row["first_offset"],
@@ -209,7 +209,7 @@ def _open(held: _AttributedHold, *, missing: str) -> Row:
 
 
 def _of_now(held: _AttributedHold, answer: Row) -> Row:
-    """A finding of now, with what the whole log tells of it: what lies around the LSO was read for it, if at all."""
+    """A current finding with evidence from the whole log: at most an excerpt around the LSO was read for it before."""
     row = held.row
     counted = {name: row[name] if answer[name] is None else answer[name] for name in ("records_held", "bytes_held")}
     at_least = any(entry["name"] == AT_LEAST for entry in answer["evidence"])
@@ -247,7 +247,7 @@ def _for(held: _AttributedHold) -> str:
 
 
 def _evidence(held: _AttributedHold) -> Iterator[Row]:
-    """The batches and records that it is told by."""
+    """The batches and records that are its evidence."""
     row, history = held.row, held.who.history
     if not row["truncated"]:
         clock = f" by the {row['start_clock']}'s clock" if row["start"] is not None and row["start_clock"] else ""
@@ -284,7 +284,7 @@ def _entry(held: _AttributedHold, source: str, name: str, value: str) -> dict[st
 
 
 def _not_before(by_producer: dt.datetime | None, started: dt.datetime) -> dt.datetime:
-    """The time of the first batch, unless the coordinator, which knew of it before, shows that it cannot be right."""
+    """The time of the first batch, unless the coordinator's start time, which is earlier, contradicts it."""
     return started if by_producer is None or by_producer < started - CLOCKS_DIFFER else by_producer
 
 

@@ -1,7 +1,7 @@
 """Late transactions (KIP-664): open for longer than their own timeout and a padding.
 
 Kafka counts partitions with such a transaction (PartitionsWithLateTransactionsCount), by the brokers' longest timeout
-and the newest time that the producer wrote. Here each transaction is measured by its own timeout, from when it opened.
+and the producer's newest timestamp. Here each transaction is measured by its own timeout, from its opening time.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ def late_transactions(
     ----------
     findings
         Rows of ``schema.FINDINGS``.
-    look
-        The look that they were judged by last.
+    observation
+        The last observation that they rest on.
     first_seen
-        When each was first seen open; it counts where neither a coordinator nor the log tells, or what they tell is
-        still to come.
+        When each was first seen open; used where neither a coordinator nor the log has an opening time, or theirs is in
+        the future.
     padding_ms
         How long past its timeout a transaction may still be open.
     longest_timeout_ms
@@ -48,7 +48,7 @@ def late_transactions(
     Returns
     -------
     list of dict
-        Rows of ``schema.LATE_TRANSACTIONS`` without `sample`. One that is prepared by two-phase commit has no timeout.
+        Rows of ``schema.LATE_TRANSACTIONS`` without `sampled_at`. A transaction of two-phase commit has no timeout.
     """
     timeouts = {
         (row["transactional_id"], row["producer_id"]): row["timeout_ms"]
@@ -82,7 +82,7 @@ def late_transactions(
 
 
 def _opened(row: Row, observed_at: dt.datetime, first_seen: FirstSeen) -> tuple[dt.datetime, str]:
-    """When a transaction opened and who says so; what is told to be in the future is told by a wrong clock."""
+    """When a transaction opened, and by whose clock; a clock that gives a future time is wrong."""
     if row["opened_at"] is not None and row["opened_at"] <= observed_at:
         return row["opened_at"], row["opened_at_clock"]
     key = row["topic"], row["partition"], row["producer_id"], row["start_offset"]
@@ -94,10 +94,10 @@ def first_seen(observation: Observation, before: FirstSeen) -> dict[TransactionK
 
     Parameters
     ----------
-    look
-        The newest look.
+    observation
+        The newest observation.
     before
-        The same by the look before. What was open on a partition that cannot be read now is taken to be so still.
+        The same as of the one before. A transaction on a partition that cannot be read now is taken to be still open.
     """
     rows = (*observation.producers, *observation.producers_after)
     unread = _unread((*observation.partitions, *observation.partitions_after, *rows))

@@ -1,12 +1,12 @@
 """Which transaction held a partition's LSO from when to when, by its log.
 
-The lowest open transaction holds it: from its first batch on where nothing else was open then, else from the marker of
-the last one that had been open before it. What counts is the order of the log; what is told is the time of that batch
-or marker. Markers carry the time of the partition's leader. The first batch carries its producer's, which counts as far
-as the markers around it allow, as in `toolkit.analysis.diagnosis.impact`.
+The lowest open transaction holds it: from its first batch if nothing else was open then, else from the marker of the
+last transaction that opened before it. The order of the log decides; the time is that of the batch or marker. Markers
+carry the time of the partition's leader. The first batch carries its producer's, which is bounded by the markers around
+it, as in `toolkit.analysis.diagnosis.impact`.
 
 As in `log.lso_timeline`, the first batch that was read counts as the beginning of a transaction that may have begun
-before, and replication is left aside.
+before, and replication is not considered.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def lso_holds(log_transactions: pa.Table, *, min_held_ms: int = 0) -> pa.Table:
     transactions
         Rows of ``schema.LOG_TRANSACTIONS`` of one log, in any order.
     min_held_ms
-        Leave out what has ended and held the LSO for less. What has ended and does not show for how long stays.
+        Leave out ended transactions that held the LSO for less; those with an unknown duration stay.
 
     Returns
     -------
@@ -57,23 +57,23 @@ def lso_holds(log_transactions: pa.Table, *, min_held_ms: int = 0) -> pa.Table:
 def candidates(
     log_transactions: pa.Table, *, start: int = 0, stop: int | None = None, min_held_ms: int = 0
 ) -> pa.Table:
-    """What a section of a log tells of `holds`: those of all its sections together are for `without_short_holds`.
+    """Candidates for holds from one range of a log; `without_short_holds` takes those of all ranges together.
 
     Parameters
     ----------
     transactions
-        Rows of ``schema.LOG_TRANSACTIONS`` of one log, in any order; those in the section are enough.
+        Rows of ``schema.LOG_TRANSACTIONS`` of one log, in any order; those in the range are enough.
     start, stop
-        The section: transactions that became the lowest at a batch or marker with an offset of
-        ``start <= offset < stop``. That is one section for each.
+        The range: transactions that became the lowest at a batch or marker with an offset of
+        ``start <= offset < stop``, so each is in one range.
     min_held_ms
-        As for `holds`.
+        As for `lso_holds`.
 
     Returns
     -------
     pyarrow.Table
-        Rows of `LSO_HOLDS`. One that needs the time of a marker of another section is there, however short it is; and
-        so are the first and the last marker of this one.
+        Rows of `LSO_HOLDS`. One that needs the time of a marker in another range is included, however short; so are the
+        first and the last marker of this range.
     """
     stop = NEVER if stop is None else stop
     lowest, marks = _LowestOpen.of(log_transactions), _MarkerTimes.of(log_transactions).within(start, stop)
@@ -97,14 +97,14 @@ def candidates(
 
 
 def without_short_holds(found: pa.Table, *, min_held_ms: int = 0) -> pa.Table:
-    """The holds of one log, from the `candidates` of all its sections.
+    """The holds of one log, from the `candidates` of all its ranges.
 
     Parameters
     ----------
     found
         Rows of `LSO_HOLDS`, in any order.
     min_held_ms
-        As for `holds`.
+        As for `lso_holds`.
 
     Returns
     -------
@@ -124,7 +124,7 @@ def without_short_holds(found: pa.Table, *, min_held_ms: int = 0) -> pa.Table:
 
 
 def _with_times(found: pa.Table) -> pa.Table:
-    """The same with what follows from the times of markers around."""
+    """The same with the times that follow from the markers around."""
     alone = pc.is_null(found["after_offset"]).to_numpy()
     not_before, not_after = milliseconds(found["not_before"]), milliseconds(found["not_after"])
     end = milliseconds(found["end"])
@@ -167,7 +167,7 @@ class _LowestOpen:
     Parameters
     ----------
     rows
-        Where they stand in the table of transactions.
+        Their indices in the table of transactions.
     first
         First offset.
     alone
@@ -205,7 +205,7 @@ class _LowestOpen:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _MarkerTimes:
-    """Markers that tell their time, in the order of the log."""
+    """Markers with a time, in the order of the log."""
 
     offsets: Array
     times: Array
@@ -227,7 +227,7 @@ class _MarkerTimes:
         return np.concatenate(([-1], self.times))[np.searchsorted(self.offsets, offsets)]
 
     def after(self, offsets: Array) -> Array:
-        """Time of the first marker behind each offset; -1 where there is none."""
+        """Time of the first marker after each offset; -1 where there is none."""
         return np.concatenate((self.times, [-1]))[np.searchsorted(self.offsets, offsets)]
 
     def table(self, log_transactions: pa.Table) -> pa.Table:
@@ -237,7 +237,7 @@ class _MarkerTimes:
 
 
 def _table(rows: pa.Table, new_columns: dict[str, pa.Array]) -> pa.Table:
-    """Rows as declared, with some columns given; what is missing is null."""
+    """A table of the declared columns; missing ones are null."""
     columns = []
     for field in SCHEMA:
         column = new_columns[field.name] if field.name in new_columns else _column(rows, field)

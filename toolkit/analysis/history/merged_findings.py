@@ -1,4 +1,4 @@
-"""One finding where a log and a recording tell of the same transaction."""
+"""One finding where a log and a recording have the same transaction."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def merge_findings(of_log: Iterable[Row], of_recording: Iterable[Row]) -> list[R
     Returns
     -------
     list of Row
-        Rows of ``schema.FINDINGS``. Where both tell of a transaction, times and amounts are the log's, as far as it has
-        them, and the recording adds what it said: to what is over as evidence, to what the log alone could not judge as
-        the verdict. What one of them shows to have ended after the other had it open is `ended`; what a newer log has
-        open that a look did not see is `unknown`.
+        Rows of ``schema.FINDINGS``. Where both have a transaction, times and amounts are the log's, as far as it has
+        them. The recording's verdict is evidence of a transaction that is over, and the verdict of one that the log
+        alone could not diagnose. A transaction that ended in one after it was open in the other is `ended`; one that is
+        open in a newer log, but not in a sample, is `unknown`.
     """
     recorded: defaultdict[tuple[Any, ...], list[Row]] = defaultdict(list)
     rows: list[Row] = []
@@ -54,7 +54,7 @@ def merge_findings(of_log: Iterable[Row], of_recording: Iterable[Row]) -> list[R
 
 
 def _both(row: Row, recorded_rows: Sequence[Row]) -> Row:
-    """What the log tells, with what the recording said last; its epochs may have been several."""
+    """The log's finding with the last one of the recording, which may have had several epochs."""
     last = max(recorded_rows, key=lambda each: each["observed_at"])
     names = LASTING if row["verdict"] == "ended" else (*LASTING, *OF_OPEN)
     found = {**row, **{name: last[name] for name in names if row[name] is None}}
@@ -73,10 +73,10 @@ def _both(row: Row, recorded_rows: Sequence[Row]) -> Row:
 
 
 def _contradiction(row: Row, last: Row) -> Row:
-    """What is said where a log that is newer has open what a look did not see: one of the two times is wrong."""
+    """The finding of a transaction open in a newer log, but not in a sample: one of the two times is wrong."""
     return {
         "verdict": "unknown",
         "reason": f"It is open as of {at(row['observed_at'])}. {last['reason']}",
-        "remedy": "Do not abort. Get what is missing and ask again.",
-        "missing": [f"why the look of {at(last['observed_at'])} did not see what is open after it"],
+        "remedy": "Do not abort. Get what is missing, and diagnose again.",
+        "missing": [f"why the sample of {at(last['observed_at'])} does not have what is open after it"],
     }

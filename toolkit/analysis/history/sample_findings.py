@@ -1,4 +1,4 @@
-"""Samples of a flight recorder to findings: two samples in a row stand for two looks."""
+"""From samples of a recording to findings: two samples in a row serve as two observations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from toolkit.schema.table import TopicPartition
 __all__ = ["diagnose_sample", "with_recorded"]
 
 VERDICT = ("verdict", "reason", "remedy", "missing")
-OF_THE_VERDICT = ("cause", "evidence", "opened_at", "opened_at_clock")  # what the log told to explain it
+OF_THE_VERDICT = ("cause", "evidence", "opened_at", "opened_at_clock")  # log evidence
 IMPACT = (
     *("records_held", "bytes_held", "groups_held", "compaction_held"),
     *("held_from", "held_to", "held_ms"),
@@ -30,22 +30,22 @@ def diagnose_sample(
     requested: Iterable[TopicPartition] = (),
     max_transaction_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS,
 ) -> list[Row]:
-    """Judge what one sample saw, together with the one before it.
+    """Diagnose one sample, together with the one before it.
 
     Parameters
     ----------
-    look
-        What is judged. Only partitions that it has seen get an answer: a topic that is gone holds nothing.
+    observation
+        The sample's. Only its partitions get findings: a topic that is gone holds nothing.
     before
-        The look of the sample before, however long ago that was; null where there is none.
+        The observation of the sample before, however long ago; null where there is none.
     requested, max_transaction_timeout_ms
-        As for `findings.findings`.
+        As for `diagnose.findings`.
 
     Returns
     -------
     list of dict
-        Rows of ``schema.FINDINGS`` in its order. What only one look has seen is never `hanging`: it is `unknown` until
-        the next sample.
+        Rows of ``schema.FINDINGS`` in its order. A transaction in one observation only is never `hanging`: it is
+        `unknown` until the next sample.
     """
     requested = set(requested)
     topic_partitions = _topic_partitions(observation)
@@ -59,27 +59,27 @@ def diagnose_sample(
     if topic_partitions - twice or not topic_partitions:
         once = _at(observation, topic_partitions - twice)
         if twice:
-            once = replace(once, coverage=replace(once.coverage, topic_gaps=()))  # they are told already
+            once = replace(once, coverage=replace(once.coverage, topic_gaps=()))  # once is enough
         found = findings([once], requested=requested - twice, max_transaction_timeout_ms=max_transaction_timeout_ms)
         rows += map(_seen_once, found)
     return sorted(rows, key=_order)
 
 
 def with_recorded(rows: Iterable[Row], recorded: Iterable[Row]) -> list[Row]:
-    """Findings of a look with what the log told when it was taken: the log of that time cannot be read again.
+    """Findings of a sample with its recorded log evidence: the log of that time cannot be read again.
 
     Parameters
     ----------
     rows
-        Rows of ``schema.FINDINGS``, judged now.
+        Rows of ``schema.FINDINGS``, diagnosed now.
     recorded
-        Those of the same look that were recorded. One that is not of the same transaction counts for nothing.
+        Those recorded with the same sample; rows of other transactions are ignored.
 
     Returns
     -------
     list of dict
-        The rows with recorded cause and impact. What was not `hanging` then, since the log contradicted it, is not so
-        now.
+        The rows with recorded cause and impact. A row that was not `hanging` then, since the log contradicted it, is
+        not `hanging` now.
     """
     known = {_transaction(row): row for row in recorded}
     return [_with(row, known.get(_transaction(row))) for row in rows]
@@ -109,7 +109,7 @@ def _tp(row: Row) -> TopicPartition:
 
 
 def _at(observation: Observation, topic_partitions: Collection[TopicPartition]) -> Observation:
-    """The part of a look that is of some partitions; what the coordinators told stays."""
+    """The observation of some partitions only; the coordinators' rows stay."""
 
     def here(rows: Iterable[Row]) -> list[Row]:
         return [row for row in rows if _tp(row) in topic_partitions]
@@ -131,8 +131,8 @@ def _seen_once(row: Row) -> Row:
         "verdict": "unknown",
         "reason": f"It would be hanging if it were proven: {row['reason']}",
         "cause": None,
-        "remedy": "Do not abort. Get what is missing and ask again.",
-        "missing": ["a second look: it was seen in one sample only"],
+        "remedy": "Do not abort. Get what is missing, and diagnose again.",
+        "missing": ["a second sample: it was seen in one only"],
     }
 
 

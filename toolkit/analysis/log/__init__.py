@@ -1,1 +1,1 @@
-"""What the batches of one partition tell: transactions, LSO, producer state, statistics, invariants."""
+"""From batches of one partition: transactions, LSO, producer state, statistics, invariants."""

@@ -1,4 +1,4 @@
-"""What holds in every sound log, by name, and where a log breaks it.
+"""Invariants of every intact log, by name, and where a log breaks them.
 
 A break is a row and no exception: it is evidence. What Kafka itself leaves behind breaks nothing: a marker without
 data (an empty transaction), the next transaction with the same epoch (before transaction version 2), offsets and
@@ -36,23 +36,23 @@ INVARIANTS: Mapping[str, str] = MappingProxyType(
         "leader_epoch": "The leader epoch does not go back.",
         "producer_epoch": "The epoch of a producer does not go back.",
         "sequence": "A producer's sequence numbers go on by one, and begin with 0 in each epoch.",
-        "late_batch": "No transactional batch comes in an epoch that a marker has ended for good.",
+        "late_batch": "No transactional batch follows in an epoch that a marker has ended for good.",
         "coordinator_epoch": "The coordinator epoch in a producer's markers does not go back.",
-        "coordinator_state": "A transactional id goes from state to state as its coordinator may.",
+        "coordinator_state": "A transactional id changes its state only as its coordinator allows.",
         "coordinator_producer_epoch": "The epoch that a coordinator writes for a producer id does not go back.",
         "coordinator_producer_id": "A transactional id changes its producer id only when it gets one, or at an end.",
     }
 )
-"""Name of each invariant to the sentence that says what holds."""
+"""Name of each invariant to its sentence."""
 
-AT_ONCE = 1000  # rows of one invariant; how many more there are is said by one row
+AT_ONCE = 1000  # rows of one invariant; one more row has the number of others
 BLOCK = 65_536  # batches at once, so that their columns stay in the processor's cache
-REMEMBERED = 500_000  # batches of producers, a few of each; one that was forgotten begins anew
+REMEMBERED = 500_000  # batches of producers, a few of each; a forgotten producer starts anew
 NOTHING: Headers = np.zeros(0, HEADER)
 
 
 class InvariantChecker:
-    """Checks the batches of one partition, piece by piece in the order of the log.
+    """Checks the batches of one partition, range by range in the order of the log.
 
     Parameters
     ----------
@@ -92,13 +92,13 @@ class InvariantChecker:
         headers
             Structured array of `toolkit.formats.log.headers.HEADER`.
         file
-            The file that they are from; where there is none, positions are not looked at.
+            Their file; without one, positions are not checked.
 
         Returns
         -------
         list of Row
-            Rows of ``schema.VIOLATIONS``. An invariant that is broken more than a thousand times goes on with one row
-            per piece, which says how often.
+            Rows of ``schema.VIOLATIONS``. After a thousand rows an invariant gets one row per range, with the
+            number of breaks.
         """
         size = max(BLOCK, self._of_producers.size)
         blocks = [headers[start : start + size] for start in range(0, headers.size, size)]
@@ -111,7 +111,7 @@ class InvariantChecker:
         yield from (row for _, row in sorted(rows, key=lambda found: found[0]))
 
     def _alone(self, headers: Headers) -> Iterator[OrderViolation]:
-        """What a batch tells by itself."""
+        """Invariants of a single batch."""
         count, first, last = headers["record_count"], headers["base_offset"], headers["last_offset"]
         offsets = last - first + 1
         wrong = (count > offsets) | ((count < offsets) & (not self._compacted))
@@ -120,7 +120,7 @@ class InvariantChecker:
             "record_count", np.flatnonzero(wrong), lambda i: f"{count[i]} records have {offsets[i]} offsets."
         )
         yield OrderViolation(
-            "offset_range", np.flatnonzero(offsets <= 0), lambda i: f"It goes from {first[i]} to {last[i]}."
+            "offset_range", np.flatnonzero(offsets <= 0), lambda i: f"It reaches from {first[i]} to {last[i]}."
         )
         yield OrderViolation(
             "crc",
@@ -129,7 +129,7 @@ class InvariantChecker:
         )
 
     def _neighbours(self, headers: Headers, file: str | None) -> Iterator[OrderViolation]:
-        """What a batch tells next to the one before it."""
+        """Invariants of a batch and the one before it."""
         first, before = headers["base_offset"], self._shifted(headers, "last_offset")
         known = np.ones(headers.size, np.bool_)
         known[0] = self._last.size > 0
@@ -157,11 +157,11 @@ class InvariantChecker:
         self._leader_epoch = int(newest[-1])
         back = (epochs >= 0) & (epochs < newest[:-1])
         return OrderViolation(
-            "leader_epoch", np.flatnonzero(back), lambda i: f"Leader epoch {epochs[i]} comes after {newest[i]}."
+            "leader_epoch", np.flatnonzero(back), lambda i: f"Leader epoch {epochs[i]} follows {newest[i]}."
         )
 
     def _producers(self, headers: Headers) -> Iterator[OrderViolation]:
-        """What a batch tells next to those of its producer before it."""
+        """Invariants of a batch and the earlier ones of its producer."""
         selected = np.flatnonzero(is_of_producer(headers))
         if not selected.size:
             return
@@ -204,7 +204,7 @@ class InvariantChecker:
 
 
 def _in_the_log(broken: OrderViolation, order: Array, selected: Array) -> OrderViolation:
-    """A break of batches sorted by producer as one of the batches checked; what was carried over is left out."""
+    """A break of batches sorted by producer as one of the batches checked; carried ones are left out."""
     at = broken.at[order[broken.at] >= 0]
     by_batch = dict(zip(selected[order[at]].tolist(), at.tolist(), strict=True))
     return OrderViolation(broken.invariant, np.array(sorted(by_batch), np.int64), lambda i: broken.detail(by_batch[i]))
@@ -217,7 +217,7 @@ def event_violations(events: Iterable[Row]) -> list[Row]:
     ----------
     events
         Rows of ``schema.TRANSACTION_LOG``, those of a partition in offset order; compacted or not. What could not
-        be read is no break, and what follows it is not compared with what came before.
+        be read is no break, and the next one is not compared with earlier ones.
 
     Returns
     -------
@@ -253,7 +253,7 @@ def _steps(before: Row, event: Row) -> Iterator[tuple[str, str]]:
     if producer_id != last_id and state not in {"Empty", "CompleteCommit", "CompleteAbort"}:
         yield "coordinator_producer_id", f"{state} has producer id {producer_id}; {last_id} had it before."
     if producer_id == last_id and None not in {epoch, last_epoch} and epoch < last_epoch:
-        yield "coordinator_producer_epoch", f"Epoch {epoch} of producer {producer_id} comes after {last_epoch}."
+        yield "coordinator_producer_epoch", f"Epoch {epoch} of producer {producer_id} follows {last_epoch}."
 
 
 def _event_row(event: Row, invariant: str, detail: str) -> Row:

@@ -64,7 +64,7 @@ LOG_TRANSACTION = np.dtype(
         ("first_epoch", "i2"),
         ("marker_epoch", "i2"),
         ("marker", "i1"),  # COMMIT, ABORT, UNREAD_MARKER; -1 while it is open
-        ("outcome", "i1"),  # COMMIT, ABORT, OPEN, NO_DATA; UNREAD_MARKER where nobody knows how it ended
+        ("outcome", "i1"),  # COMMIT, ABORT, OPEN, NO_DATA; UNREAD_MARKER where its end is not known
         ("start_clock", "i1"),  # 1 broker (LogAppendTime), 0 producer (CreateTime)
         ("truncated", "i1"),  # 1 begins before what was read, 0 begins in it, -1 not known
     ]
@@ -94,7 +94,7 @@ OF_MARKER = ("marker_offset", "marker_epoch", "coordinator_epoch", "marker", "en
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PartialTransactions:
-    """What a stretch of one partition's log shows of its transactions.
+    """The transactions in a range of one partition's log.
 
     Pieces are a monoid: ``left + right`` is associative, and `EMPTY` changes nothing.
 
@@ -103,8 +103,8 @@ class PartialTransactions:
     closed
         Transactions that begin and end in it, in no order.
     edges
-        What may continue on either side: of each producer what comes up to its first marker (``truncated`` -1), and
-        what comes after its last one. Sorted by producer id.
+        Transactions that may continue on either side: of each producer those up to its first marker (``truncated`` -1)
+        and after its last one. Sorted by producer id.
     settled
         Whether what came before it is known, so that nothing can be joined to its left: it came from `begin`.
     """
@@ -114,7 +114,7 @@ class PartialTransactions:
     settled: bool = False
 
     def __add__(self, right: PartialTransactions) -> PartialTransactions:
-        """The piece of both stretches, `right` directly after this one."""
+        """The piece of both ranges, `right` directly after this one."""
         return merge(self, right)
 
     def take_closed(self) -> tuple[LogTransactions, PartialTransactions]:
@@ -157,7 +157,7 @@ def partial_transactions(headers: Headers, *, file_id: int = 0) -> PartialTransa
 
 
 def merge(*pieces: PartialTransactions) -> PartialTransactions:
-    """The piece of consecutive stretches, in the order of the log; many at once cost one sort.
+    """The piece of consecutive ranges, in the order of the log; many at once cost one sort.
 
     Raises
     ------
@@ -308,7 +308,7 @@ def last_sequences(headers: Headers) -> Array:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _RowGroups:
-    """Stretches of rows that belong together, in rows sorted by producer."""
+    """Groups of consecutive rows, in rows sorted by producer."""
 
     first: Array  # index of the first row of each
     last: Array  # and of the last, which is its marker if it has one

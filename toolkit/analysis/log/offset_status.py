@@ -1,4 +1,4 @@
-"""What each offset of a partition holds, and so which consumers are given it.
+"""What each offset of a partition holds, and so which consumers receive it.
 
 Below the LSO the broker's transaction index decides, as it does for consumers (``Fetcher`` with read_committed is sent
 `aborted_transactions` and drops what they name): compaction may have taken a marker, and the batch then still counts.
@@ -41,18 +41,18 @@ STATUSES = (
     "truncated",  # written by an old leader, and cut off by a newer one
     "beyond_high_watermark",  # not replicated yet
     "beyond_log_end",  # not written
-    "unexplained",  # missing, and nothing here tells why
+    "unexplained",  # missing, for an unknown reason
 )
 """What an offset holds."""
 
 COMMITTED_RECORDS = frozenset({"non_transactional", "committed"})
-"""Statuses of what read_committed consumers are given, once the LSO has passed it."""
+"""Statuses of offsets that read_committed consumers receive once the LSO has passed it."""
 
 RECORDS = COMMITTED_RECORDS | {"aborted", "open"}
-"""Statuses of what read_uncommitted consumers are given."""
+"""Statuses of offsets that read_uncommitted consumers receive."""
 
 BEYOND_LSO = "beyond_lso"
-"""A record that is part of no open transaction, and that read_committed is not given before the LSO passes it."""
+"""A record beyond the LSO that is part of no open transaction."""
 
 NON_TRANSACTIONAL, COMMITTED, ABORTED, OPEN, MARKER, CONTROL_RECORD, COMPACTED = range(7)
 UNKNOWN = -1

@@ -1,4 +1,4 @@
-"""Sentences about an offset: why a consumer is given it or not."""
+"""Sentences about an offset: why a consumer receives it or not."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ __all__ = ["missing_reason", "visibility_reason"]
 READ_COMMITTED = "read_committed"
 
 MISSING = {
-    "non_transactional": "Records outside transactions; consumers are given them.",
-    "committed": "Records of committed transactions; consumers are given them.",
-    "aborted": "Records of aborted transactions: read_committed consumers are never given them.",
+    "non_transactional": "Records outside transactions; consumers receive them.",
+    "committed": "Records of committed transactions; consumers receive them.",
+    "aborted": "Records of aborted transactions: read_committed consumers never receive them.",
     "open": "Records of transactions that have not ended: read_committed consumers wait for their markers.",
-    "beyond_lso": "Records beyond the LSO {last_stable_offset}: read_committed consumers are given them once the "
+    "beyond_lso": "Records beyond the LSO {last_stable_offset}: read_committed consumers receive them once the "
     "transaction that holds it ends.",
     "marker": "Transaction markers: consumers pass over them.",
     "control": "Control records: consumers pass over them.",
@@ -24,7 +24,7 @@ MISSING = {
     "truncated": "Beyond the log end {log_end_offset}: an old leader wrote them, and a newer one cut them off.",
     "beyond_high_watermark": "Beyond the high watermark {high_watermark}: not replicated to all in-sync replicas yet.",
     "beyond_log_end": "Beyond the log end {log_end_offset}: not written, or cut off by a new leader.",
-    "unexplained": "Missing from the log of a topic that is not compacted, and nothing here tells why.",
+    "unexplained": "Missing from the log of a topic that is not compacted, and no evidence shows why.",
 }
 UNKNOWN = "Not known: what decides it could not be read."
 
@@ -43,7 +43,7 @@ def missing_reason(status: str | None, partition: Row) -> str:
 
 
 def visibility_reason(row: Row) -> str:
-    """What an offset holds and who is given it.
+    """What an offset holds and who receives it.
 
     Parameters
     ----------
@@ -59,14 +59,12 @@ def visibility_reason(row: Row) -> str:
             return f"A record of the committed transaction of {_owner(row)}{_ended(row)}. {_seen(row)}"
         case "aborted":
             aborted = f"A record of the aborted transaction of {_owner(row)}{_ended(row)}."
-            return f"{aborted} read_committed consumers are never given it, read_uncommitted ones are."
+            return f"{aborted} read_committed consumers never receive it, read_uncommitted ones do."
         case "open":
             return f"A record of an open transaction of {_owner(row)}{_begun(row)}. {_waits(row)}"
         case "marker":
             kind = "ABORT" if row["outcome"] == "abort" else "COMMIT" if row["outcome"] == "commit" else "transaction"
-            return (
-                f"The {kind} marker of {_owner(row)}{_begun(row)}. No consumer is given it: its offset is passed over."
-            )
+            return f"The {kind} marker of {_owner(row)}{_begun(row)}. No consumer receives it: its offset is skipped."
     return MISSING[row["status"]].format_map(row)
 
 
@@ -75,7 +73,7 @@ def _seen(row: Row) -> str:
     if not row[READ_COMMITTED]:
         return _waits(row)
     since = f" since {_time(row['visible_at'])}" if row["visible_at"] else ""
-    return f"read_committed consumers are given it{since}: the LSO is {row['last_stable_offset']}."
+    return f"read_committed consumers receive it{since}: the LSO is {row['last_stable_offset']}."
 
 
 def _waits(row: Row) -> str:
@@ -84,8 +82,8 @@ def _waits(row: Row) -> str:
         held = "and nothing is open, so it waits for replication"
     else:
         held = f"held by the transaction of producer {holder} that began at {row['holder_first_offset']}"
-    ask = f"See kafka-txn diagnose --topic {row['topic']} --partition {row['partition']}."
-    return f"read_committed consumers are not given it yet: the LSO is {lso}, {held}. {ask}"
+    command = f"See kafka-txn diagnose --topic {row['topic']} --partition {row['partition']}."
+    return f"read_committed consumers do not receive it yet: the LSO is {lso}, {held}. {command}"
 
 
 def _owner(row: Row) -> str:

@@ -32,7 +32,7 @@ class OrderViolation(NamedTuple):
     at
         Indices of the batches, ascending.
     detail
-        What was expected and what is there, by index.
+        The expected and the actual value, by index.
     """
 
     invariant: str
@@ -57,7 +57,7 @@ class ProducerOrder:
     Parameters
     ----------
     carried
-        Batches that `remembered` gave for what came before.
+        Batches that `remembered` returned for the earlier ones.
     headers
         Batches that follow them.
     chosen
@@ -186,10 +186,10 @@ class ProducerOrder:
         )
 
     def _late_of_version_2(self) -> OrderViolation:
-        """Data once more in an epoch that a marker has ended, of a producer that is given a new one by each marker.
+        """Data in an epoch that a marker has ended, of a producer that gets a new epoch with each marker.
 
-        That it is given one shows where a marker raises the epoch of open data and the producer goes on with that
-        epoch; no client before transaction version 2 may.
+        It does if a marker raised the epoch of open data and the producer continued with that epoch; no client before
+        transaction version 2 may.
         """
         start = self.run_start
         opened = np.maximum(start - 1, 0)
@@ -218,7 +218,7 @@ class ProducerOrder:
             gap,
             lambda i: (
                 f"Producer {self.producer_id[i]}, epoch {self.epoch[i]}, "
-                f"{'goes on' if goes_on[i] else 'begins'} with sequence {self.sequence[i]}, not with {expected[i]}."
+                f"{'continues' if goes_on[i] else 'begins'} with sequence {self.sequence[i]}, not with {expected[i]}."
             ),
         )
 

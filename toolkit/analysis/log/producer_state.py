@@ -1,9 +1,9 @@
-"""Producer state of a partition replayed from its batches, in pieces that merge: what the broker itself remembers.
+"""Producer state of a partition, replayed from its batches as the broker does, in parts that merge.
 
 The rules are those of ``ProducerStateEntry`` and ``ProducerAppendInfo``, the same from Kafka 3.5 to 4.3. A batch or
 marker of another epoch wipes the sequence numbers, a marker sets the time as data does, and idempotent producers
 without transactions are there too. A broker forgets producers after ``producer.id.expiration.ms`` without a batch or
-marker: which of them it still has is for the caller to say, by ``last_timestamp``.
+marker: the caller decides which it still has, by ``last_timestamp``.
 
 Where compaction took a producer's last batch, the cleaner leaves an empty one, and of a marker its epoch and time but
 not its coordinator epoch.
@@ -50,7 +50,7 @@ NO_DATA = {"last_sequence": -1, "last_offset": -1, "offset_delta": 0}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ProducerReplay:
-    """What a stretch of one partition's log makes of the producer state.
+    """The producer state after a range of one partition's log.
 
     Replays are a monoid: ``left + right`` is associative, and `NOTHING` changes nothing.
 
@@ -63,7 +63,7 @@ class ProducerReplay:
     producers: Array = field(default_factory=lambda: NO_PRODUCERS)
 
     def __add__(self, right: ProducerReplay) -> ProducerReplay:
-        """The replay of both stretches, `right` directly after this one."""
+        """The replay of both ranges, `right` directly after this one."""
         return join(self, right)
 
 
@@ -110,7 +110,7 @@ def replay(headers: Headers) -> ProducerReplay:
 
 
 def join(*replays: ProducerReplay) -> ProducerReplay:
-    """The replay of consecutive stretches, in the order of the log; many at once cost one sort."""
+    """The replay of consecutive ranges, in the order of the log; many at once cost one sort."""
     parts = [each.producers for each in replays if each.producers.size]
     if len(parts) < 2:
         return ProducerReplay(parts[0]) if parts else NOTHING
@@ -137,7 +137,7 @@ def join(*replays: ProducerReplay) -> ProducerReplay:
 
 
 def resume(entries: Iterable[SnapshotEntry]) -> ProducerReplay:
-    """The replay of all that came before a ``.snapshot``, to be joined to the left of what came after it."""
+    """The replay of everything before a ``.snapshot``, to be joined to the left of later ranges."""
     entries = sorted(entries, key=lambda entry: entry.producer_id)
     states = np.full(len(entries), -1, PRODUCER)
     for name in ("producer_id", "producer_epoch", "last_timestamp", "coordinator_epoch", *NO_DATA):
@@ -146,7 +146,7 @@ def resume(entries: Iterable[SnapshotEntry]) -> ProducerReplay:
     states["first_epoch"] = states["producer_epoch"]
     states["epoch_changed"] = False
     states["has_data"] = states["last_offset"] >= 0
-    states["has_marker"] = True  # nothing from before it goes on
+    states["has_marker"] = True  # earlier state ends with it
     return ProducerReplay(states)
 
 

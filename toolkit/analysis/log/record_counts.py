@@ -1,6 +1,6 @@
-"""Data records and bytes of a stretch of a log, counted from the headers of its batches.
+"""Data records and bytes of a range of a log, counted from the headers of its batches.
 
-Counts of parts of a log add up: a part has the batches that it has, whatever the cuts.
+Counts of ranges of a log add up, whatever the cuts.
 """
 
 from __future__ import annotations

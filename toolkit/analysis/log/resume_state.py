@@ -1,7 +1,7 @@
-"""What is remembered of one log between two reads: open transactions, who held the LSO, counts.
+"""The state of one log between two reads: open transactions, holders of the LSO, counts.
 
 A log is added section by section, in its order. Whatever the cuts, and however long ago the section before was added,
-the transactions, steps of the LSO and holds of the LSO are those of a single read: a section only needs what is still
+transactions, steps of the LSO and LSO holds are those of a single read: a section only needs the transactions that are
 open where it begins.
 """
 
@@ -74,7 +74,7 @@ class LogSection:
     edges
         What may continue on either side, as in `toolkit.analysis.log.log_transactions.PartialTransactions`.
     is_settled
-        Whether it begins the log, and what was open before it is among `edges`.
+        Whether it begins the log, and `edges` include the transactions that were open before it.
     files
         Where its batches were read from.
     counts
@@ -106,12 +106,12 @@ class SectionRows(NamedTuple):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class LogState:
-    """One log as far as it was read.
+    """The state of one log as far as it was read.
 
     Parameters
     ----------
     topic, partition, broker_id
-        Whose log it is.
+        The log's partition and broker.
     min_held_ms
         Holds of the LSO that were shorter are forgotten when they end.
 
@@ -135,19 +135,19 @@ class LogState:
     end_time: int = -1
     leader_epoch: int = -1
     is_damaged: bool = False
-    _steps_from: int | None = None  # steps of the LSO before it were told by an earlier read
+    _steps_from: int | None = None  # an earlier read returned the steps of the LSO before it
     _partial: PartialTransactions = EMPTY
     _files: dict[str | None, int] = field(default_factory=dict)
     _records: int = 0
     _bytes: int = 0
-    _before: dict[int, tuple[int, int]] = field(default_factory=dict)  # records and bytes before what is open
+    _before: dict[int, tuple[int, int]] = field(default_factory=dict)  # records and bytes before open transactions
     _open_holds: dict[tuple[int, int], Row] = field(
         default_factory=dict
     )  # candidates that are open, by producer and offset
     _holds: list[pa.Table] = field(default_factory=list)  # those that have ended, and markers
 
     def add(self, section: LogSection) -> SectionRows:
-        """Add what follows; the rows are those that later sections do not change."""
+        """Add the next section and return the rows that later ones do not change."""
         start = self.log_end_offset
         edges = self._renumbered(section.edges, section.files)
         merged = merge(self._partial, PartialTransactions(edges=edges, settled=section.is_settled))
@@ -171,7 +171,7 @@ class LogState:
         return SectionRows(table.slice(0, len(ended)), steps)
 
     def open_rows(self) -> SectionRows:
-        """What is open where the log ends, and the LSO there."""
+        """The transactions open at the log end, and the LSO there."""
         end = self.log_end_offset
         steps = lso_steps(self._open, log_end_offset=end, end_time=self.end_time, start=NEVER if end is None else end)
         return SectionRows(self._table(self._open), steps)
@@ -182,7 +182,7 @@ class LogState:
         return bool(self._settled().num_rows)
 
     def lso_holds(self) -> pa.Table:
-        """Who held the LSO or still does, with what waited behind: rows of `lso_holds.LSO_HOLDS`."""
+        """Past and present holds of the LSO with the records they blocked: rows of `lso_holds.LSO_HOLDS`."""
         rows = []
         for row in self._settled().to_pylist():
             if row["marker_offset"] is None:
@@ -194,19 +194,19 @@ class LogState:
         return pa.Table.from_pylist(rows, schema=LSO_HOLDS.arrow_schema)
 
     def lose(self) -> pa.Table:
-        """Give up what is open, for its end was deleted unread: its rows as they are. What comes next begins a log."""
+        """Drop the open transactions, whose end was deleted unread, and return their rows; a new log follows."""
         rows = self._table(self._open)
         self._restart(self.log_end_offset)
         return rows
 
     def truncate(self, offset: int) -> None:
-        """Forget what is open, and who held the LSO from an offset on: it is read again, from the log's beginning."""
+        """Drop the open transactions, and holds from an offset on: the log is read again from its beginning."""
         self._restart(offset)
         self.is_damaged = False
         self._holds = [each.filter(pc.less(each["marker_offset"], offset)) for each in self._holds]
 
     def to_bytes(self) -> bytes:
-        """All that it takes to go on."""
+        """The state, serialized."""
         used, codes = np.unique(self._partial.edges["file"], return_inverse=True)
         edges = self._partial.edges.copy()
         edges["file"] = codes.reshape(-1)
@@ -234,7 +234,7 @@ class LogState:
     def from_bytes(
         cls, data: bytes, *, topic: str | None, partition: int | None, broker_id: int | None, min_held_ms: int = 0
     ) -> LogState:
-        """What `to_bytes` wrote.
+        """The state that `to_bytes` wrote.
 
         Raises
         ------
@@ -243,7 +243,7 @@ class LogState:
         """
         (row,) = from_ipc(data).to_pylist()
         if row["version"] != VERSION:
-            raise UsageError("Another release of this package wrote these tables.", do="Run it into a new place.")
+            raise UsageError("Another release of this package wrote these tables.", do="Run it into a new directory.")
         state = cls(topic=topic, partition=partition, broker_id=broker_id, min_held_ms=min_held_ms)
         for name in ("log_end_offset", "end_time", "leader_epoch", "is_damaged"):
             setattr(state, name, row[name])
