@@ -156,7 +156,7 @@ def test_a_folder_without_name_is_read_where_that_is_no_matter(root: Path) -> No
     loose = root.parent / "copied"
     same(rows(loose, maxPartitionBytes=4000), LogDir(loose).batches(), "batches")
     same(rows(loose / NEXT, table="log_transactions"), LogDir(loose / NEXT).log_transactions(), "log_transactions")
-    with pytest.raises(UsageError, match="Nothing tells whose partition"):
+    with pytest.raises(UsageError, match="The topic and partition of"):
         rows(loose, table="partitions")
 
 
