@@ -167,7 +167,7 @@ def test_a_log_directory_without_logs_has_checkpoints(tmp_path: Path) -> None:
         found = rows(root, table=table)
         assert table in {"checkpoints", "statistics"} or not found
     (root / META).unlink()
-    with pytest.raises(NotFound, match="nothing of Kafka's"):
+    with pytest.raises(NotFound, match="no Kafka files"):
         rows(root)
 
 
