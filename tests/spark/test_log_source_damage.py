@@ -95,7 +95,7 @@ def test_failfast_lives_with_the_torn_end_that_a_running_broker_leaves(root: Pat
     assert errors(rows(root, mode="FAILFAST", table="log_transactions")) == ["TORN_TAIL"]
     assert set(errors(rows(root, mode="FAILFAST", table="statistics"))) == {"TORN_TAIL"}
     os.truncate(root / "orders-0" / SEGMENT, 5000)
-    with pytest.raises(DecodeError, match="The segment ends within a batch, though another segment follows"):
+    with pytest.raises(DecodeError, match="The segment ends within a batch, but another segment follows"):
         rows(root, mode="FAILFAST", maxPartitionBytes=4000)
     with pytest.raises(DecodeError, match=r"orders-0 cannot be read: CORRUPT_BATCH: .*; TORN_TAIL: "):
         rows(root, mode="FAILFAST", table="statistics")
