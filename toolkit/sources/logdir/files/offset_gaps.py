@@ -14,14 +14,14 @@ class Contiguity:
 
     Attributes
     ----------
-    holes
+    gaps
         For each missing range, the expected offset and the base offset of the next batch; only the last `MOST`.
     """
 
     MOST = 1000
 
     def __init__(self) -> None:
-        self.holes: list[tuple[int, int]] = []
+        self.gaps: list[tuple[int, int]] = []
         self._next: int | None = None
 
     def add(self, headers: Headers) -> None:
@@ -31,10 +31,10 @@ class Contiguity:
         begins, ends = headers["base_offset"], headers["last_offset"] + 1
         expected = np.concatenate(([begins[0] if self._next is None else self._next], ends[:-1]))
         wrong = np.flatnonzero(begins != expected)
-        self.holes += zip(expected[wrong].tolist(), begins[wrong].tolist(), strict=True)
-        del self.holes[: -self.MOST]
+        self.gaps += zip(expected[wrong].tolist(), begins[wrong].tolist(), strict=True)
+        del self.gaps[: -self.MOST]
         self._next = int(ends[-1])
 
     def after(self, offset: int) -> tuple[int, int] | None:
         """The last missing range that ends after an offset."""
-        return next((hole for hole in reversed(self.holes) if max(hole) > offset), None)
+        return next((gap for gap in reversed(self.gaps) if max(gap) > offset), None)

@@ -82,7 +82,7 @@ class LogWindow:
         Offset of the snapshot at which the producer state begins; null if it was replayed from the segments.
     producers
         Producer state.
-    piece
+    partial
         Transactions from `log_transactions_from` on.
     log_transactions_from
         First offset whose transactions are collected: the snapshot's, or 0 for the complete log.
@@ -109,7 +109,7 @@ class LogWindow:
 
     snapshot: int | None = None
     producers: ProducerReplay = NOTHING
-    piece: PartialTransactions = EMPTY
+    partial: PartialTransactions = EMPTY
     log_transactions_from: int = 0
     totals: RunningTotals = field(default_factory=RunningTotals)
     log_end_offset: int = 0
@@ -139,7 +139,7 @@ class LogWindow:
         file_id = self._files.setdefault(part.file, len(self._files))
         found = partial_transactions(_from(headers, self.log_transactions_from), file_id=file_id)
         self.totals.add(headers, _bounds(found))
-        self.piece = merge(self.piece, found)
+        self.partial = merge(self.partial, found)
         starts = self.open_starts
         self._add_first_batches(headers, starts)
         self.neighbourhood.add(headers, min(starts, default=None))
@@ -168,7 +168,7 @@ class LogWindow:
     @cached_property
     def log_transactions(self) -> LogTransactions:
         """The collected transactions."""
-        return finish(self.piece)
+        return finish(self.partial)
 
     @property
     def files(self) -> tuple[str | None, ...]:
@@ -236,7 +236,7 @@ def read_window(
     window = LogWindow(
         snapshot=snapshot.offset if snapshot else None,
         producers=resume(snapshot.producers) if snapshot else NOTHING,
-        piece=before,
+        partial=before,
         log_transactions_from=0 if reach is ReadLimit.WHOLE else after,
         totals=RunningTotals((*count_at, *starts)),
     )
