@@ -172,7 +172,7 @@ def _supplement(
 
 
 def _unread(log: TransactionLog) -> list[str]:
-    """Why the log was not read whole, except for missing rights, which another gap names."""
+    """Why the log was not read completely, except for missing rights, which another gap names."""
     if not log.partitions and not log.failures:
         return [f"{STATE_TOPIC}: the metadata does not show it"]
     errors = {row["error"].partition(":")[0] for row in log.failures} - {"TOPIC_AUTHORIZATION_FAILED"}
