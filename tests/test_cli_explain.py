@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 
 from tests.process import PATIENCE_S
 from toolkit import explain
-from toolkit.cli import app
+from toolkit.cli.commands import app
 from toolkit.lab.samples import load
 from toolkit.views.symptoms.explanation_rows import EXPLANATIONS
 

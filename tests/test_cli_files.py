@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from tests import process
-from toolkit.cli import app
+from toolkit.cli.commands import app
 from toolkit.cli.file_commands import TableName
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import INCIDENTS

@@ -16,7 +16,7 @@ from tests.process import COMMAND, ROOT, Process
 from tests.sources.log_files import wait_for_checkpoint
 from tests.tiers import is_full
 from toolkit import Cluster
-from toolkit.cli import app
+from toolkit.cli.commands import app
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import INCIDENTS
 from toolkit.lab.staging import StagedIncident

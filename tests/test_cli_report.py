@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from toolkit.cli import app
+from toolkit.cli.commands import app
 from toolkit.lab import Kafka, samples
 from toolkit.lab.incidents import INCIDENTS
 

@@ -14,7 +14,7 @@ import typer
 
 from toolkit.analysis.diagnosis.cause_table import CAUSES
 from toolkit.analysis.diagnosis.verdicts import VERDICTS
-from toolkit.cli import app
+from toolkit.cli.commands import app
 from toolkit.config import ClientConfig
 from toolkit.schema.docs_links import DOCS_URL, cause_page, symptom_page, verdict_page
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import typer
 
-from toolkit.cli import PANELS, app
+from toolkit.cli.commands import PANELS, app
 
 __all__ = ["command_pages"]
 

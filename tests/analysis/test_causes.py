@@ -1,5 +1,6 @@
 """Root causes from headers and records, those too that no lab can stage: what speaks for each, and what against."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -271,11 +272,13 @@ def test_nothing_read_is_said() -> None:
 # A verdict only gets more careful
 
 
-def explained(owner: Row, log: Excerpt, *events: Row, high_watermark: int = 150) -> list[Row]:
+def explained(
+    owner: Row, log: Excerpt, *events: Row, high_watermark: int = 150, unread: Sequence[str] = ()
+) -> list[Row]:
     one = observation(owner, partitions=[partition(hw=high_watermark)])
     rows = findings(twice(one))
     assert only(rows)["verdict"] == "hanging"
-    return explain(rows, twice(one), LogEvidence(excerpts={HERE: log}, events=events))
+    return explain(rows, twice(one), LogEvidence(excerpts={HERE: log}, events=events, unread=unread))
 
 
 def judged(log: Excerpt, *events: Row, high_watermark: int = 150) -> Row:
@@ -299,6 +302,15 @@ def test_committed_records_whose_marker_was_skipped_are_never_aborted() -> None:
     aborted = [init(), *ended("Abort", began=9, at_second=11)]
     (row,) = explained(transaction(state="CompleteAbort", on=()), excerpt(*OPEN_HERE), *aborted)
     assert row["verdict"] == "hanging", "nothing committed is in it"
+
+
+def test_without_the_coordinators_log_records_of_a_completed_commit_are_never_hanging() -> None:
+    unread = ["__transaction_state could not be read (TOPIC_AUTHORIZATION_FAILED)"]
+    (row,) = explained(transaction(state="CompleteCommit", on=()), excerpt(*OPEN_HERE), unread=unread)
+    assert (row["verdict"], row["cause"]) == ("unknown", None)
+    assert row["missing"] == [f"{unread[0]}: whether the completed commit includes these records (KAFKA-20734)"]
+    (row,) = explained(transaction(state="CompleteAbort", on=()), excerpt(*OPEN_HERE), unread=unread)
+    assert row["verdict"] == "hanging", "an abort marker discards nothing that was committed"
 
 
 def test_a_marker_since_the_looks_has_ended_it() -> None:

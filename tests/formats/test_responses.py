@@ -31,6 +31,18 @@ def several(message: type, **fields: st.SearchStrategy[Any]) -> st.SearchStrateg
 
 nodes = st.lists(int32, max_size=3)
 topic = MetadataResponse.MetadataResponseTopic
+
+
+def partitions_of(
+    replicas: st.SearchStrategy[list[int]], isr: st.SearchStrategy[list[int]], offline: st.SearchStrategy[list[int]]
+) -> st.SearchStrategy[list[Any]]:
+    return several(
+        topic.MetadataResponsePartition,
+        error_code=int16, partition_index=int32, leader_id=int32, leader_epoch=int32,
+        replica_nodes=replicas, isr_nodes=isr, offline_replicas=offline,
+    )  # fmt: skip
+
+
 listed = ListOffsetsResponse.ListOffsetsTopicResponse
 described = DescribeProducersResponse.TopicResponse
 FIELDS: dict[int, dict[str, st.SearchStrategy[Any]]] = {
@@ -58,10 +70,9 @@ FIELDS: dict[int, dict[str, st.SearchStrategy[Any]]] = {
             name=texts,
             topic_id=st.uuids(),
             is_internal=st.booleans(),
-            partitions=several(
-                topic.MetadataResponsePartition,
-                error_code=int16, partition_index=int32, leader_id=int32, leader_epoch=int32,
-                replica_nodes=nodes, isr_nodes=nodes, offline_replicas=nodes,
+            partitions=partitions_of(nodes, nodes, nodes)
+            | st.integers(0, 3).map(lambda replicas: st.lists(int32, min_size=replicas, max_size=replicas)).flatmap(
+                lambda alike: partitions_of(alike, alike, st.just([]))  # as nearly always
             ),
         ),
     },

@@ -20,7 +20,7 @@ from tests.sources.log_files import (
     write_root,
 )
 from toolkit import LogDir
-from toolkit.cli import app
+from toolkit.cli.commands import app
 from toolkit.errors import UsageError
 from toolkit.formats.log.batches import write_batch
 from toolkit.lab.samples import load

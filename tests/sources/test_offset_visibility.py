@@ -106,7 +106,7 @@ def test_missing_ranges_and_consumed_offsets_are_exactly_the_range(left: Left) -
 def test_the_files_say_the_same(left: Left) -> None:
     files = LogDir(left.folder)
     for topic in left.topics:
-        with files.one_listing():
+        with files:
             ours = [row for one in topic.offsets for row in files.offset_visibility_rows(topic.name, 0, one["offset"])]
             assert without_time(ours) == without_time(topic.offsets)
             for level, rows in topic.gaps.items():
@@ -122,7 +122,7 @@ def test_a_part_of_the_range_is_a_part_of_the_answer(left: Left) -> None:
         whole = {at: row["status"] for row in topic.gaps["read_committed"]
                  for at in range(row["first_offset"], row["last_offset"] + 1)}  # fmt: skip
         end = len(topic.offsets)
-        with files.one_listing():
+        with files:
             for start in range(0, end, 7):
                 stop = min(start + 1 + start % 13, end)
                 rows = files.missing_offset_rows(topic.name, 0, start=start, stop=stop)

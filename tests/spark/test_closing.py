@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from toolkit import Cluster, LogDir, Recording
 from toolkit.actions.abort import plan_abort
 from toolkit.actions.audit import Audit
-from toolkit.cli import app
+from toolkit.cli.commands import app
 from toolkit.errors import ActionRefused
 from toolkit.lab.samples import IncidentSample, load
 from toolkit.schema import FINDINGS, Row

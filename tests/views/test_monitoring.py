@@ -13,7 +13,7 @@ import typer
 import yaml
 
 from tests.process import PATIENCE_S, ROOT, run
-from toolkit.cli import app
+from toolkit.cli.commands import app
 from toolkit.errors import UsageError
 from toolkit.schema.docs_links import DOCS_URL
 from toolkit.views.monitoring import AlertSettings, grafana_dashboard, prometheus_rules

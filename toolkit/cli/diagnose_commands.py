@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,14 +27,14 @@ from toolkit.cli.common_options import (
     Topics,
 )
 from toolkit.cli.output import answer, progress, show, width
-from toolkit.cli.source_options import connect, files_instead, partition_options, recording_instead, time_option
+from toolkit.cli.source_options import open_source, partition_options, time_option
 from toolkit.errors import UsageError
 
 if TYPE_CHECKING:
+    from toolkit.cli.source_options import AnySource
     from toolkit.schema import Row
-    from toolkit.sources.live.cluster import Cluster
 
-__all__ = ["answer_findings", "diagnose", "find_hanging", "in_doubt", "verdict_exit_code"]
+__all__ = ["answer_findings", "diagnose", "find_hanging", "in_doubt", "read_findings", "verdict_exit_code"]
 
 
 def diagnose(
@@ -60,23 +59,29 @@ def diagnose(
     Looks twice at whatever is in doubt, so that a transaction that just ends is not taken for one that nobody ends.
     With --log-dir it reads files, as of the time they were written; with --recording, what was seen then.
     """
-    rows = _diagnose_source(
-        _explained_by_files(
-            ctx,
-            log_dir,
-            consistent_copy=consistent_copy,
+    partition_options(topic, partition)
+    source = open_source(
+        ctx,
+        bootstrap_server=bootstrap_server,
+        command_config=command_config,
+        timeout=timeout,
+        log_dir=log_dir,
+        consistent_copy=consistent_copy,
+        recording=recording,
+        at=at,
+    )
+    with source:
+        rows = read_findings(
+            source,
+            log_dir=log_dir,
             recording=recording,
             at=at,
-            bootstrap_server=bootstrap_server,
-            command_config=command_config,
-        ),
-        lambda: connect(ctx, bootstrap_server, command_config, timeout=timeout),
-        topic,
-        partition,
-        max_transaction_timeout=max_transaction_timeout,
-        recheck_after=recheck_after,
-        log_evidence=log_evidence,
-    )
+            recheck_after=recheck_after,
+            max_transaction_timeout=max_transaction_timeout,
+            topics=topic,
+            partitions=partition,
+            log_evidence=log_evidence,
+        )
     answer_findings(rows, rows, output)
     raise typer.Exit(verdict_exit_code(rows))
 
@@ -106,77 +111,57 @@ def find_hanging(
     """
     if log_dir and broker_id is not None:
         raise UsageError("--broker-id asks a cluster.", do="With --log-dir, name that broker's log directory.")
-    rows = _diagnose_source(
-        _explained_by_files(
-            ctx,
-            log_dir,
-            consistent_copy=consistent_copy,
+    partition_options(topic, partition)
+    source = open_source(
+        ctx,
+        bootstrap_server=bootstrap_server,
+        command_config=command_config,
+        timeout=timeout,
+        log_dir=log_dir,
+        consistent_copy=consistent_copy,
+        recording=recording,
+        at=at,
+    )
+    with source:
+        rows = read_findings(
+            source,
+            log_dir=log_dir,
             recording=recording,
             at=at,
-            bootstrap_server=bootstrap_server,
-            command_config=command_config,
-        ),
-        lambda: connect(ctx, bootstrap_server, command_config, timeout=timeout),
-        topic,
-        partition,
-        max_transaction_timeout=max_transaction_timeout,
-        recheck_after=recheck_after,
-        log_evidence=log_evidence,
-        broker_id=broker_id,
-    )
+            recheck_after=recheck_after,
+            max_transaction_timeout=max_transaction_timeout,
+            topics=topic,
+            partitions=partition,
+            log_evidence=log_evidence,
+            broker_id=broker_id,
+        )
     answer_findings(in_doubt(rows), rows, output)
     raise typer.Exit(verdict_exit_code(rows))
 
 
-def _explained_by_files(
-    ctx: typer.Context,
-    log_dir: list[Path] | None,
+def read_findings(
+    source: AnySource,
     *,
-    consistent_copy: bool,
+    log_dir: list[Path] | None,
     recording: Path | None,
     at: str | None,
-    bootstrap_server: str | None,
-    command_config: str | None,
-) -> Callable[..., list[Row]] | None:
-    """What gives the findings where the options name files or a recording instead of a cluster."""
-    time = time_option(at)
-    recorded = recording_instead(
-        ctx, recording, at=at, log_dirs=log_dir, bootstrap_server=bootstrap_server, command_config=command_config
-    )
-    if recorded:
-        seen_at = recorded.sample_row(at=time)["observed_at"]
-        progress(f"What was seen at {seen_at:%Y-%m-%d %H:%M:%S} UTC:")
-        return partial(recorded.finding_rows, at=time)
-    files = files_instead(
-        ctx, log_dir, consistent_copy=consistent_copy, bootstrap_server=bootstrap_server, command_config=command_config
-    )
-    return files.finding_rows if files else None
-
-
-def _diagnose_source(
-    offline_rows: Callable[..., list[Row]] | None,
-    connect_cluster: Callable[[], Cluster],
-    topics: list[str] | None,
-    partitions: list[int] | None,
-    *,
-    max_transaction_timeout: float,
     recheck_after: float,
+    max_transaction_timeout: float,
     **options: Any,
 ) -> list[Row]:
-    """The findings in files, or else of a cluster, which is connect_cluster to only then."""
-    partition_options(topics, partitions)
+    """Findings of a source; before them a line on stderr about the second check, or about the time of the sample."""
     options["max_transaction_timeout_ms"] = int(max_transaction_timeout * 1000)
-    if offline_rows:
-        supported = {name: value for name, value in options.items() if value is not None}
-        return offline_rows(topics=topics, partitions=partitions, **supported)
-    with connect_cluster() as cluster:
-        _announce(recheck_after)
-        return cluster.finding_rows(topics=topics, partitions=partitions, recheck_after=recheck_after, **options)
+    if recording:
+        from toolkit.sources.recording import Recording
 
-
-def _announce(recheck_after: float) -> None:
-    if recheck_after:
-        progress(f"Checking; doubtful partitions are checked again {recheck_after:g} s later ...")
+        assert isinstance(source, Recording)
+        options["at"] = time_option(at)
+        progress(f"What was seen at {source.sample_row(at=options['at'])['observed_at']:%Y-%m-%d %H:%M:%S} UTC:")
+    elif not log_dir:
+        options["recheck_after"] = recheck_after
+        if recheck_after:
+            progress(f"Checking; doubtful partitions are checked again {recheck_after:g} s later ...")
+    return source.finding_rows(**options)
 
 
 def answer_findings(rows: Sequence[Row], of: Sequence[Row], output: Format) -> None:

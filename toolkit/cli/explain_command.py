@@ -21,7 +21,7 @@ from toolkit.cli.common_options import (
 )
 from toolkit.cli.diagnose_commands import verdict_exit_code
 from toolkit.cli.output import answer, progress, show, width
-from toolkit.cli.source_options import cluster_is_named, connect, files_instead, partition_options
+from toolkit.cli.source_options import cluster_is_named, open_source, partition_options
 from toolkit.errors import ConnectionFailed
 
 if TYPE_CHECKING:
@@ -84,15 +84,20 @@ def explain(
         partitions=partition or (),
         recheck_after=recheck_after,
     )
-    files = files_instead(
-        ctx, log_dir, consistent_copy=consistent_copy, bootstrap_server=bootstrap_server, command_config=command_config
-    )
-    if files or not cluster_is_named(ctx, bootstrap_server, command_config):
-        _answer(ask(files), output)
+    if not (log_dir or consistent_copy or cluster_is_named(ctx, bootstrap_server, command_config)):
+        _answer(ask(), output)
     try:
-        with connect(ctx, bootstrap_server, command_config, timeout=timeout) as cluster:
+        source = open_source(
+            ctx,
+            bootstrap_server=bootstrap_server,
+            command_config=command_config,
+            timeout=timeout,
+            log_dir=log_dir,
+            consistent_copy=consistent_copy,
+        )
+        with source:
             progress("Looking up what the text names ...")
-            explained = ask(cluster)
+            explained = ask(source)
     except ConnectionFailed as error:  # the text is explained all the same
         explained = replace(ask(), checks=ResourceChecks(not_checked=(str(error),)))
         _answer(explained, output, code=UNREACHABLE)

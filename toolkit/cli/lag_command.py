@@ -8,7 +8,7 @@ import typer
 
 from toolkit.cli.common_options import BootstrapServer, CommandConfig, Format, LogDirs, Output, Timeout
 from toolkit.cli.output import answer, exit_code, show, width
-from toolkit.cli.source_options import connect, files_instead
+from toolkit.cli.source_options import open_logs
 
 if TYPE_CHECKING:
     from toolkit.schema import Row
@@ -33,13 +33,11 @@ def lag(
     A read_committed client measures its lag to the LSO: a lag of 0 can hide held records. Kafka's tool measures to the
     high watermark: a lag that stays can be nothing but markers.
     """
-    files = files_instead(ctx, log_dir, bootstrap_server=bootstrap_server, command_config=command_config)
-    if files:
-        with files.one_listing():
-            rows = [row for each in group for row in files.group_lag_rows(each)]
-    else:
-        with connect(ctx, bootstrap_server, command_config, timeout=timeout) as cluster:
-            rows = [row for each in group for row in cluster.group_lag_rows(each)]
+    source = open_logs(
+        ctx, bootstrap_server=bootstrap_server, command_config=command_config, timeout=timeout, log_dir=log_dir
+    )
+    with source:
+        rows = [row for each in group for row in source.group_lag_rows(each)]
     from toolkit.schema import GROUP_LAG
 
     answer(GROUP_LAG, rows, output, without=("reason", "broker_id"))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import Any
 
 import typer
 
@@ -17,11 +17,8 @@ from toolkit.cli.common_options import (
     RecordingDir,
     Timeout,
 )
-from toolkit.cli.source_options import check_cluster_is_named, connect, files_instead, recording_instead
+from toolkit.cli.source_options import check_source_options, open_source
 from toolkit.errors import UsageError
-
-if TYPE_CHECKING:
-    from toolkit.views.agent.agent_tools import AnySource
 
 __all__ = ["mcp"]
 
@@ -50,23 +47,17 @@ def mcp(
         raise UsageError("mcp is not installed.", do="pip install 'kafka-txn-toolkit[mcp]'.") from None
     from toolkit.views.agent.agent_tools import AgentTools
 
-    def recorded_or_files() -> AnySource | None:
-        found = recording_instead(
-            ctx, recording, at=None, log_dirs=log_dir, bootstrap_server=bootstrap_server, command_config=command_config
-        )
-        return found or files_instead(
-            ctx,
-            log_dir,
-            consistent_copy=consistent_copy,
-            bootstrap_server=bootstrap_server,
-            command_config=command_config,
-        )
-
-    def source() -> AbstractContextManager[AnySource]:
-        return recorded_or_files() or connect(ctx, bootstrap_server, command_config, timeout=timeout)
-
-    if not recorded_or_files():  # wrong use ends it here, not in an answer to the agent
-        check_cluster_is_named(ctx, bootstrap_server, command_config)
+    options: dict[str, Any] = {
+        "bootstrap_server": bootstrap_server,
+        "command_config": command_config,
+        "log_dir": log_dir,
+        "consistent_copy": consistent_copy,
+        "recording": recording,
+    }
+    check_source_options(ctx, **options)  # wrong use ends it here, not in an answer to the agent
+    source = partial(open_source, ctx, timeout=timeout, **options)
+    if log_dir or recording:
+        source()
     server = bootstrap_server or ctx.obj.bootstrap_server
     config = command_config or ctx.obj.command_config
     named = {"--bootstrap-server": server, "--command-config": config}

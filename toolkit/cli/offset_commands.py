@@ -18,7 +18,7 @@ from toolkit.cli.common_options import (
     Timeout,
 )
 from toolkit.cli.output import answer, exit_code, show, width
-from toolkit.cli.source_options import connect, files_instead, offset_spec, recording_instead, time_option
+from toolkit.cli.source_options import offset_spec, open_logs, open_source, time_option
 from toolkit.errors import UsageError
 
 if TYPE_CHECKING:
@@ -57,20 +57,18 @@ def why(
     if not number.isdigit():
         raise UsageError(f"{offset!r} is no offset of a partition.", do="Say TOPIC-PARTITION@OFFSET: orders-0@4711.")
     topic, partition = topic_partition(place)
-    time = time_option(at)
-    recorded = recording_instead(
-        ctx, recording, at=at, log_dirs=log_dir, bootstrap_server=bootstrap_server, command_config=command_config
+    options = {"at": time_option(at)} if recording else {}
+    source = open_source(
+        ctx,
+        bootstrap_server=bootstrap_server,
+        command_config=command_config,
+        timeout=timeout,
+        log_dir=log_dir,
+        recording=recording,
+        at=at,
     )
-    files = None if recorded else files_instead(
-        ctx, log_dir, bootstrap_server=bootstrap_server, command_config=command_config
-    )  # fmt: skip
-    if recorded:
-        rows = recorded.offset_visibility_rows(topic, partition, int(number), at=time)
-    elif files:
-        rows = files.offset_visibility_rows(topic, partition, int(number))
-    else:
-        with connect(ctx, bootstrap_server, command_config, timeout=timeout) as cluster:
-            rows = cluster.offset_visibility_rows(topic, partition, int(number))
+    with source:
+        rows = source.offset_visibility_rows(topic, partition, int(number), **options)
     _answer_visibility(rows, output)
     raise typer.Exit(exit_code(rows))
 
@@ -110,12 +108,11 @@ def gaps(
     topic, number = topic_partition(partition)
     start, stop = offset_spec(start_offset), offset_spec(stop_offset)
     read_committed = isolation_level is IsolationLevel.READ_COMMITTED
-    files = files_instead(ctx, log_dir, bootstrap_server=bootstrap_server, command_config=command_config)
-    if files:
-        rows = files.missing_offset_rows(topic, number, start=start, stop=stop, read_committed=read_committed)
-    else:
-        with connect(ctx, bootstrap_server, command_config, timeout=timeout) as cluster:
-            rows = cluster.missing_offset_rows(topic, number, start=start, stop=stop, read_committed=read_committed)
+    source = open_logs(
+        ctx, bootstrap_server=bootstrap_server, command_config=command_config, timeout=timeout, log_dir=log_dir
+    )
+    with source:
+        rows = source.missing_offset_rows(topic, number, start=start, stop=stop, read_committed=read_committed)
     from toolkit.schema import MISSING_OFFSETS
 
     answer(MISSING_OFFSETS, rows, output, without=("topic", "partition", "isolation_level", "broker_id"))

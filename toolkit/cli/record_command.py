@@ -24,7 +24,7 @@ from toolkit.cli.common_options import (
     duration_option,
 )
 from toolkit.cli.output import progress, remark
-from toolkit.cli.source_options import check_cluster_is_named, connect
+from toolkit.cli.source_options import check_source_options, connect
 
 if TYPE_CHECKING:
     from toolkit.sources.recording.metrics import Metrics
@@ -86,7 +86,7 @@ def record(
     Ctrl-C ends it after the look that is under way. What is written stays whole whatever happens, is read with pandas,
     DuckDB and Spark (DIR/findings, DIR/producers, ...) at any time, and answers diagnose --recording DIR.
     """  # fmt: skip
-    check_cluster_is_named(ctx, bootstrap_server, command_config)
+    check_source_options(ctx, bootstrap_server=bootstrap_server, command_config=command_config)
 
     from toolkit.sources.recording.recorder import Recorder
     from toolkit.sources.recording.sample_writer import SampleWriter

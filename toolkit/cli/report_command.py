@@ -22,9 +22,9 @@ from toolkit.cli.common_options import (
     Topics,
     duration_option,
 )
-from toolkit.cli.diagnose_commands import verdict_exit_code
-from toolkit.cli.output import progress, remark
-from toolkit.cli.source_options import connect, files_instead, partition_options, recording_instead, time_option
+from toolkit.cli.diagnose_commands import read_findings, verdict_exit_code
+from toolkit.cli.output import remark
+from toolkit.cli.source_options import open_source, partition_options
 from toolkit.errors import UsageError
 
 if TYPE_CHECKING:
@@ -80,43 +80,42 @@ def report(
     One page that needs nothing else, with light and dark colours and ready to print; keys and values of records are
     never in it.
     """
+    from toolkit.sources.live.cluster import Cluster
     from toolkit.views.report import report as made_of
     from toolkit.views.report.incident import tables_around
 
     partition_options(topic, partition)
     _check_output(output, [*(log_dir or ()), *([recording] if recording else ())])
-    time, long_ms = time_option(at), int(max_transaction_timeout * 1000)
-    recorded = recording_instead(
-        ctx, recording, at=at, log_dirs=log_dir, bootstrap_server=bootstrap_server, command_config=command_config
-    )
-    files = None if recorded else files_instead(
-        ctx, log_dir, consistent_copy=consistent_copy, bootstrap_server=bootstrap_server, command_config=command_config
-    )  # fmt: skip
-    if min_held is not None and not (files or recorded):
+    if min_held is not None and not (log_dir or recording):
         raise UsageError(
             "--min-held asks for the past, which brokers do not keep.", do="Add --log-dir PATH or --recording DIR."
         )
-    held = None if min_held is None else int(min_held * 1000)
+    source = open_source(
+        ctx,
+        bootstrap_server=bootstrap_server,
+        command_config=command_config,
+        timeout=timeout,
+        log_dir=log_dir,
+        consistent_copy=consistent_copy,
+        recording=recording,
+        at=at,
+    )
     actions = _actions(audit_file)
-    if recorded:
-        rows = recorded.finding_rows(
-            topics=topic, partitions=partition, at=time, max_transaction_timeout_ms=long_ms, min_held_ms=held
+    with source:
+        rows = read_findings(
+            source,
+            log_dir=log_dir,
+            recording=recording,
+            at=at,
+            recheck_after=recheck_after,
+            max_transaction_timeout=max_transaction_timeout,
+            topics=topic,
+            partitions=partition,
+            min_held_ms=None if min_held is None else int(min_held * 1000),
         )
-        tables = tables_around(rows, recorded, remark=remark)
-    elif files:
-        with files.one_listing():
-            rows = files.finding_rows(
-                topics=topic, partitions=partition, max_transaction_timeout_ms=long_ms, min_held_ms=held
-            )
-            tables = tables_around(rows, files, remark=remark)
-    else:
-        with connect(ctx, bootstrap_server, command_config, timeout=timeout) as cluster:
-            progress(f"Checking; doubtful partitions are checked again {recheck_after:g} s later ...")
-            rows = cluster.finding_rows(
-                topics=topic, partitions=partition, recheck_after=recheck_after, max_transaction_timeout_ms=long_ms
-            )
-            tables = tables_around(rows, cluster, remark=remark)
-            actions = actions or _own_actions(cluster)
+        tables = tables_around(rows, source, remark=remark)
+        if isinstance(source, Cluster) and not actions:
+            actions = _own_actions(source)
     page = made_of(
         rows,
         **tables,

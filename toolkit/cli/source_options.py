@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import typer
 
@@ -17,15 +17,17 @@ if TYPE_CHECKING:
     from toolkit.sources.logdir import LogDir
     from toolkit.sources.recording import Recording
 
+    AnySource: TypeAlias = Cluster | LogDir | Recording
+
 __all__ = [
     "LeadingOptions",
-    "check_cluster_is_named",
+    "check_source_options",
     "cluster_is_named",
     "connect",
-    "files_instead",
     "offset_spec",
+    "open_logs",
+    "open_source",
     "partition_options",
-    "recording_instead",
     "time_option",
 ]
 
@@ -46,7 +48,7 @@ def connect(ctx: typer.Context, bootstrap_server: str | None, command_config: st
     UsageError
         If they name none.
     """
-    check_cluster_is_named(ctx, bootstrap_server, command_config)
+    check_source_options(ctx, bootstrap_server=bootstrap_server, command_config=command_config)
     server = bootstrap_server or ctx.obj.bootstrap_server
     path = command_config or ctx.obj.command_config
 
@@ -62,71 +64,105 @@ def cluster_is_named(ctx: typer.Context, bootstrap_server: str | None, command_c
     return bool(bootstrap_server or command_config or ctx.obj.bootstrap_server or ctx.obj.command_config)
 
 
-def check_cluster_is_named(ctx: typer.Context, bootstrap_server: str | None, command_config: str | None) -> None:
-    """Refuse to look for a cluster that no option names.
+def check_source_options(
+    ctx: typer.Context,
+    *,
+    bootstrap_server: str | None,
+    command_config: str | None,
+    log_dir: Sequence[Path] | None = None,
+    consistent_copy: bool = False,
+    recording: Path | None = None,
+    at: str | None = None,
+) -> None:
+    """Check that the options name one source: a cluster, log directories or a recording.
 
     Raises
     ------
     UsageError
-        If that is so.
+        If they name none or several, or one of them applies to another source.
     """
-    if not cluster_is_named(ctx, bootstrap_server, command_config):
+    cluster = cluster_is_named(ctx, bootstrap_server, command_config)
+    if at and not recording:
+        raise UsageError("--at is a time of a recording.", do="Add --recording DIR.")
+    if recording and (cluster or log_dir):
+        raise UsageError("--recording reads what was recorded of a cluster, and asks nothing else.", do="Say it alone.")
+    if consistent_copy and not log_dir:
+        raise UsageError("--consistent-copy applies to files.", do="Add --log-dir PATH.")
+    if cluster and log_dir:
+        raise UsageError("--bootstrap-server asks a cluster, --log-dir reads files.", do="Say one of them.")
+    if not (cluster or log_dir or recording):
         raise UsageError("No cluster is named.", do="Add --bootstrap-server HOST:PORT, or --log-dir PATH for files.")
 
 
-def files_instead(
+def open_source(
     ctx: typer.Context,
-    log_dirs: Sequence[Path] | None,
     *,
     bootstrap_server: str | None,
     command_config: str | None,
+    timeout: float,
+    log_dir: Sequence[Path] | None = None,
     consistent_copy: bool = False,
-) -> LogDir | None:
-    """Return the files that the options name instead of a cluster; null if they name none.
+    recording: Path | None = None,
+    at: str | None = None,
+) -> AnySource:
+    """Return the source that the options name.
 
     Raises
     ------
     UsageError
-        If they name both, or an option of files for a cluster.
+        As `check_source_options`.
     """
-    if not log_dirs:
-        if consistent_copy:
-            raise UsageError("--consistent-copy applies to files.", do="Add --log-dir PATH.")
-        return None
-    if bootstrap_server or command_config or ctx.obj.bootstrap_server or ctx.obj.command_config:
-        raise UsageError("--bootstrap-server asks a cluster, --log-dir reads files.", do="Say one of them.")
-
-    from toolkit.sources.logdir import LogDir
-
-    return LogDir(*log_dirs, consistent_copy=consistent_copy)
-
-
-def recording_instead(
-    ctx: typer.Context,
-    recording: Path | None,
-    *,
-    at: str | None,
-    log_dirs: Sequence[Path] | None,
-    bootstrap_server: str | None,
-    command_config: str | None,
-) -> Recording | None:
-    """Return the recording that the options name instead of a cluster or files; null if they name none.
-
-    Raises
-    ------
-    UsageError
-        If they name both, or a time of what has none.
-    """
-    if recording is None:
-        if at:
-            raise UsageError("--at is a time of a recording.", do="Add --recording DIR.")
-        return None
-    if bootstrap_server or command_config or ctx.obj.bootstrap_server or ctx.obj.command_config or log_dirs:
-        raise UsageError("--recording reads what was recorded of a cluster, and asks nothing else.", do="Say it alone.")
-
+    check_source_options(
+        ctx,
+        bootstrap_server=bootstrap_server,
+        command_config=command_config,
+        log_dir=log_dir,
+        consistent_copy=consistent_copy,
+        recording=recording,
+        at=at,
+    )
+    if not recording:
+        return open_logs(
+            ctx,
+            bootstrap_server=bootstrap_server,
+            command_config=command_config,
+            timeout=timeout,
+            log_dir=log_dir,
+            consistent_copy=consistent_copy,
+        )
     from toolkit.sources.recording import Recording
 
     return Recording(recording)
+
+
+def open_logs(
+    ctx: typer.Context,
+    *,
+    bootstrap_server: str | None,
+    command_config: str | None,
+    timeout: float,
+    log_dir: Sequence[Path] | None,
+    consistent_copy: bool = False,
+) -> Cluster | LogDir:
+    """Return the cluster or the log directories that the options name, for tables that a recording does not have.
+
+    Raises
+    ------
+    UsageError
+        As `check_source_options`.
+    """
+    check_source_options(
+        ctx,
+        bootstrap_server=bootstrap_server,
+        command_config=command_config,
+        log_dir=log_dir,
+        consistent_copy=consistent_copy,
+    )
+    if not log_dir:
+        return connect(ctx, bootstrap_server, command_config, timeout=timeout)
+    from toolkit.sources.logdir import LogDir
+
+    return LogDir(*log_dir, consistent_copy=consistent_copy)
 
 
 def time_option(text: str | None) -> dt.datetime | None:

@@ -19,7 +19,7 @@ from toolkit.cli.common_options import (
     duration_option,
 )
 from toolkit.cli.output import answer, exit_code
-from toolkit.cli.source_options import connect, files_instead, partition_options
+from toolkit.cli.source_options import connect, open_logs, partition_options
 from toolkit.errors import NotFound, UsageError
 
 __all__ = ["coordinator", "describe", "describe_producers", "history", "list_transactions", "partitions"]
@@ -160,12 +160,11 @@ def coordinator(
     """
     if not transactional_id and not group:
         raise UsageError("coordinator needs an id or a group.", do="Add --transactional-id ID or --group GROUP.")
-    files = files_instead(ctx, log_dir, bootstrap_server=bootstrap_server, command_config=command_config)
-    if files:
-        rows = files.coordinator_rows(transactional_ids=transactional_id or (), groups=group or ())
-    else:
-        with connect(ctx, bootstrap_server, command_config, timeout=timeout) as cluster:
-            rows = cluster.coordinator_rows(transactional_ids=transactional_id or (), groups=group or ())
+    source = open_logs(
+        ctx, bootstrap_server=bootstrap_server, command_config=command_config, timeout=timeout, log_dir=log_dir
+    )
+    with source:
+        rows = source.coordinator_rows(transactional_ids=transactional_id or (), groups=group or ())
     from toolkit.schema import COORDINATORS
 
     answer(COORDINATORS, rows, output)
@@ -188,15 +187,13 @@ def history(
     """
     if not transactional_id:
         raise UsageError("history needs an id.", do="Add --transactional-id ID.")
-    files = files_instead(ctx, log_dir, bootstrap_server=bootstrap_server, command_config=command_config)
-    if files:
-        frame = files.transaction_history(transactional_ids=transactional_id)
-    else:
-        with connect(ctx, bootstrap_server, command_config, timeout=timeout) as cluster:
-            frame = cluster.transaction_history(transactional_ids=transactional_id)
+    source = open_logs(
+        ctx, bootstrap_server=bootstrap_server, command_config=command_config, timeout=timeout, log_dir=log_dir
+    )
+    with source:
+        rows = source.transaction_history_rows(transactional_ids=transactional_id)
     from toolkit.schema import TRANSACTION_HISTORY
 
-    rows = TRANSACTION_HISTORY.rows(frame)
     if not rows:
         raise NotFound(f"__transaction_state tells nothing of {', '.join(map(repr, transactional_id))}.")
     answer(TRANSACTION_HISTORY, rows, output, without=DETAILS)

@@ -17,10 +17,13 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Self
 
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
 from toolkit.errors import LabError, NotFound, UsageError
 from toolkit.java.java_runtime import UNVERIFIED, class_archive_options, find_java, java_command, java_version
 from toolkit.lab import zookeeper
-from toolkit.lab.broker_readiness import is_ready, quiet_admin
 from toolkit.lab.jars import fetch_jars
 from toolkit.lab.process_supervisor import ProcessSupervisor
 from toolkit.lab.server_properties import Node, free_ports, properties_text, server_properties
@@ -413,3 +416,26 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def quiet_admin(server: str) -> AdminClient:
+    """Return a client that keeps trying, and says nothing while nobody is there yet."""
+    config: dict[str, str | int | float | bool] = {
+        "bootstrap.servers": server,
+        "reconnect.backoff.ms": 20,
+        "reconnect.backoff.max.ms": 100,
+        "log_level": 0,
+    }
+    return AdminClient(config)
+
+
+def is_ready(admin: AdminClient, broker_ids: set[int]) -> bool:
+    """Tell whether all these brokers are known and a topic over all of them could be created; none is."""
+    try:
+        if not broker_ids <= set(admin.list_topics(timeout=1).brokers):
+            return False
+        attempt = NewTopic("ready", num_partitions=1, replication_factor=len(broker_ids))
+        admin.create_topics([attempt], validate_only=True, request_timeout=5)["ready"].result()
+    except KafkaException:
+        return False
+    return True

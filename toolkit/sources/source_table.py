@@ -63,14 +63,10 @@ def source_table(
     """
 
     def declare(spec: Callable[Concatenate[S, P], None]) -> Callable[Concatenate[S, P], pd.DataFrame]:
-        @functools.wraps(spec)
-        def frame(source: S, /, *args: P.args, **kwargs: P.kwargs) -> pd.DataFrame:
-            return table.frame(_read(source, spec, table, args, kwargs, of))
-
-        frame.__declaration__ = spec, table, of  # type: ignore[attr-defined]
-        documented: Callable[Concatenate[S, P], pd.DataFrame]
-        documented = _documented(frame, spec, table, "pandas.DataFrame")
-        return documented
+        frame: Any = _method(spec, table, of, shape=table.frame, returns="pandas.DataFrame")
+        frame.__declaration__ = spec, table, of
+        declared: Callable[Concatenate[S, P], pd.DataFrame] = frame
+        return declared
 
     return declare
 
@@ -78,13 +74,8 @@ def source_table(
 def rows_of_table(method: Callable[Concatenate[S, P], pd.DataFrame]) -> Callable[Concatenate[S, P], list[Row]]:
     """The same table as a sorted list of dicts."""
     spec, table, of = _declaration(method)
-
-    def rows(source: S, /, *args: P.args, **kwargs: P.kwargs) -> list[Row]:
-        found: list[Row] = table.ordered(_read(source, spec, table, args, kwargs, of))
-        return found
-
-    documented: Callable[Concatenate[S, P], list[Row]] = _documented(rows, spec, table, "list of Row")
-    return documented
+    rows: Callable[Concatenate[S, P], list[Row]] = _method(spec, table, of, shape=table.ordered, returns="list of Row")
+    return rows
 
 
 def arrow_tables_of(
@@ -92,35 +83,38 @@ def arrow_tables_of(
 ) -> Callable[Concatenate[S, P], Iterator[pa.Table]]:
     """The same table as a stream of Arrow tables in bounded memory, for sources that read logs."""
     spec, table, of = _declaration(method)
-
-    def tables(source: S, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[pa.Table]:
-        found: Any = _read(source, spec, table, args, kwargs, of)
-        return iter(found)
-
-    documented: Callable[Concatenate[S, P], Iterator[pa.Table]]
-    documented = _documented(tables, spec, table, "Iterator of pyarrow.Table")
-    return documented
+    tables: Callable[Concatenate[S, P], Iterator[pa.Table]]
+    tables = _method(spec, table, of, shape=iter, returns="Iterator of pyarrow.Table")
+    return tables
 
 
-def _read(
-    source: Any, spec: Callable[..., None], table: Table, args: tuple[Any, ...], kwargs: Mapping[str, Any], of: str
-) -> Iterable[Any]:
-    """Rows or Arrow tables from the source's own method; defaults are not passed on."""
+def _method(
+    spec: Callable[..., None], table: Table, of: str, *, shape: Callable[[Iterable[Any]], Any], returns: str
+) -> Any:
+    """The method that reads the table from the source's own method; defaults are not passed on."""
     signature = inspect.signature(spec)
-    bound = dict(signature.bind(source, *args, **kwargs).arguments)
-    del bound["self"]
-    source_name, read = type(source).__name__, getattr(source, f"_{spec.__name__}", None)
-    if read is None:
-        raise UsageError(f"{source_name} has no table {table.name}.", do=f"Read it from {of}." if of else "")
-    arguments = {
-        name: _checked(name, value) for name, value in bound.items() if value is not signature.parameters[name].default
-    }
-    supported = inspect.signature(read).parameters
-    for name in arguments:
-        if name not in supported:
-            raise UsageError(f"{source_name}.{spec.__name__} does not take {name}.", means=ARGUMENTS[name])
-    found: Iterable[Any] = read(**arguments)
-    return found
+
+    @functools.wraps(spec)
+    def method(source: Any, /, *args: Any, **kwargs: Any) -> Any:
+        bound = dict(signature.bind(source, *args, **kwargs).arguments)
+        del bound["self"]
+        source_name, read = type(source).__name__, getattr(source, f"_{spec.__name__}", None)
+        if read is None:
+            raise UsageError(f"{source_name} has no table {table.name}.", do=f"Read it from {of}." if of else "")
+        arguments = {
+            name: _checked(name, value)
+            for name, value in bound.items()
+            if value is not signature.parameters[name].default
+        }
+        supported = inspect.signature(read).parameters
+        for name in arguments:
+            if name not in supported:
+                raise UsageError(f"{source_name}.{spec.__name__} does not take {name}.", means=ARGUMENTS[name])
+        return shape(read(**arguments))
+
+    method.__doc__ = _docstring(spec, table, returns)
+    method.__signature__ = signature.replace(return_annotation=returns)  # type: ignore[attr-defined]
+    return method
 
 
 def _checked(name: str, value: Any) -> Any:
@@ -135,10 +129,8 @@ def as_list(value: Any) -> Any:
     return [value] if isinstance(value, (str, int)) else value
 
 
-def _documented(method: Any, spec: Callable[..., None], table: Table, returns: str) -> Any:
-    """Set signature and docstring from the declaration."""
-    signature = inspect.signature(spec)
-    names = [name for name in signature.parameters if name != "self"]
+def _docstring(spec: Callable[..., None], table: Table, returns: str) -> str:
+    names = [name for name in inspect.signature(spec).parameters if name != "self"]
     parameters = "".join(f"{name}\n    {ARGUMENTS[name]}\n" for name in names)
     summary = f"{table.row[0].upper()}{table.row[1:]} (``schema.{table.name.upper()}``), one row each."
     details = inspect.cleandoc(spec.__doc__ or "")
@@ -147,9 +139,7 @@ def _documented(method: Any, spec: Callable[..., None], table: Table, returns: s
     text += f"Returns\n-------\n{returns}\n\nRaises\n------\nNotFound\n"
     text += "    If the source does not have the selected topic, partition or broker.\n"
     text += "UsageError\n    If this source has no such table or argument, or an argument is invalid.\n"
-    method.__doc__ = text
-    method.__signature__ = signature.replace(return_annotation=returns)
-    return method
+    return text
 
 
 def _declaration(method: Any) -> Any:

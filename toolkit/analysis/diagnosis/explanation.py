@@ -59,6 +59,8 @@ def _explained(row: Row, txn: OpenTransaction | None, log: LogEvidence) -> Row:
     if row["queue_position"] == 1:
         row = {**row, **held_since(row, producer_batches)}
     row = _more_careful(row, txn, producer_batches)
+    if row["verdict"] == "hanging" and txn.state == "CompleteCommit" and log.unread:
+        return _doubted(row, f"{log.unread[0]}: whether the completed commit includes these records (KAFKA-20734)")
     why = cause(txn, row["verdict"], log)
     if why is None:
         return row

@@ -63,12 +63,6 @@ class Reader:
         self.position = end
         return form.unpack_from(self.data, start)
 
-    def peek(self, form: struct.Struct) -> tuple[Any, ...]:
-        """Several fields without going on; minus one each where the bytes end within them."""
-        if self.position + form.size > len(self.data):
-            return _minus_ones(form)
-        return form.unpack_from(self.data, self.position)
-
     def varint(self) -> int:
         """Unsigned, at most 32 bits in five bytes (``ByteUtils.readUnsignedVarint``)."""
         start = self.position
@@ -193,11 +187,6 @@ class Reader:
 @cache
 def _int32s(count: int) -> struct.Struct:
     return struct.Struct(f">{count}i")
-
-
-@cache
-def _minus_ones(form: struct.Struct) -> tuple[int, ...]:
-    return tuple(-1 for _ in form.unpack(bytes(form.size)))
 
 
 @cache

@@ -127,7 +127,6 @@ ONE_OFFSET = struct.Struct(">xihqqixx")  # all partitions of a topic if there is
 NO_PRODUCERS = struct.Struct(">ihxxx")  # a partition without producers, error message and tagged fields
 ONE_PRODUCER = struct.Struct(">ihxxqiiqiqxx")  # the same with one producer
 OFFSET = {version: struct.Struct(">ihqq" if version < 4 else ">ihqqi") for version in range(1, 12)}
-LEADER_AND_LENGTH = struct.Struct(">hiiiB")
 LEADER = {version: struct.Struct(">hii" if version < 7 else ">hiii") for version in range(14)}
 STATES = {
     name.encode(): name
@@ -192,7 +191,9 @@ def _topic(reader: Reader, version: int, flexible: bool) -> TopicMetadata:
         reader.take(16)  # topic id
     is_internal = bool(reader.int8()) if version >= 1 else False
     count = reader.length(flexible=flexible, item_size=LEADER[version].size)
-    partitions = [_partition(reader, version, flexible) for _ in range(count)]
+    partitions = _in_sync_partitions(reader, count) if flexible else None
+    if partitions is None:
+        partitions = [_partition(reader, version, flexible) for _ in range(count)]
     if version >= 8:
         reader.int32()  # authorized operations
     if flexible:
@@ -200,14 +201,26 @@ def _topic(reader: Reader, version: int, flexible: bool) -> TopicMetadata:
     return TopicMetadata(error_code, name, is_internal, partitions)
 
 
+def _in_sync_partitions(reader: Reader, count: int) -> list[PartitionMetadata] | None:
+    """A topic's partitions, if all have the same number of replicas, all in sync, and no tagged fields; else null."""
+    data, start = reader.data, reader.position
+    length_at = start + LEADER[9].size
+    length = data[length_at] if count and length_at < len(data) else 0  # of the first partition's replicas, plus one
+    if not 0 < length < 0x80:
+        return None
+    form, isr = _in_sync(length - 1), 4 + length
+    block = data[start : start + count * form.size]
+    fixed = {14: length, form.size - 4 * (length - 1) - 3: length, form.size - 2: 1, form.size - 1: 0}
+    if any(block[at :: form.size].count(value) < count for at, value in fixed.items()):
+        return None
+    reader.position += len(block)
+    return [
+        tuple.__new__(PartitionMetadata, (*fields[:4], fields[5:isr], fields[isr + 1 : -2], ()))
+        for fields in form.iter_unpack(block)
+    ]
+
+
 def _partition(reader: Reader, version: int, flexible: bool) -> PartitionMetadata:
-    if flexible and 0 < (length := reader.peek(LEADER_AND_LENGTH)[-1]) < 0x80:
-        form, stop = _in_sync(length - 1), 4 + length
-        fields = reader.peek(form)
-        if (fields[stop], fields[-2], fields[-1]) == (length, 1, 0):
-            reader.position += form.size
-            replicas, isr = fields[5:stop], fields[stop + 1 : -2]
-            return tuple.__new__(PartitionMetadata, (*fields[:4], replicas, isr, ()))
     error_code, index, leader, *epoch = reader.fields(LEADER[version])
     replicas, isr = reader.int32s(flexible=flexible), reader.int32s(flexible=flexible)
     offline = reader.int32s(flexible=flexible) if version >= 5 else ()

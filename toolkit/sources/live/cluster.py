@@ -210,14 +210,15 @@ class Cluster(Source, OffsetTables):
         metadata = self._metadata(topics, partitions, broker_id=broker_id)
         whole_cluster = topics is None and partitions is None and broker_id is None
         requested = () if whole_cluster else list(metadata)
-        observations = [self._observe(metadata, whole_cluster=whole_cluster)]
+        first = observe(self.client, self.config, metadata, whole_cluster=whole_cluster, idle_producers=False)
+        observations = [first]
         rows = findings(observations, requested=requested, max_transaction_timeout_ms=max_transaction_timeout_ms)
         to_recheck = {
             (row["topic"], row["partition"]) for row in rows if row["verdict"] in RECHECK_VERDICTS and row["topic"]
         }
         if to_recheck and recheck_after > 0:
             threading.Event().wait(recheck_after)
-            observations.append(self._recheck(observations[0], sorted(to_recheck)))
+            observations.append(self._recheck(first, sorted(to_recheck)))
             rows = findings(observations, requested=requested, max_transaction_timeout_ms=max_transaction_timeout_ms)
         if log_evidence and any(is_to_explain(row) for row in rows):
             from toolkit.sources.live.logs.log_evidence import with_log_evidence  # imports numpy and Arrow
@@ -323,14 +324,11 @@ class Cluster(Source, OffsetTables):
         for row in partition_rows(self.client, self._metadata(topics, partitions)):
             yield fetch_range(self.client, row, start, stop, crc=crc)
 
-    def _observe(self, partition_metadata: Mapping[TopicPartition, Row], *, whole_cluster: bool) -> Observation:
-        return observe(self.client, self.config, partition_metadata, whole_cluster=whole_cluster, idle_producers=False)
-
     def _recheck(self, first: Observation, topic_partitions: Iterable[TopicPartition]) -> Observation:
         """A second observation of some partitions, with the topic gaps of the first."""
         topic_partitions = list(topic_partitions)
         partition_metadata = read_metadata(self.client, {topic for topic, _ in topic_partitions}).at(topic_partitions)
-        second = self._observe(partition_metadata, whole_cluster=False)
+        second = observe(self.client, self.config, partition_metadata, whole_cluster=False, idle_producers=False)
         return replace(second, coverage=replace(second.coverage, topic_gaps=first.coverage.topic_gaps))
 
     def _metadata(

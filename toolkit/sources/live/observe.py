@@ -17,11 +17,11 @@ from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.logs.first_batches import read_first_batches
 from toolkit.sources.live.logs.transaction_log import TransactionLog, read_state_log
 from toolkit.sources.live.state.authorization import topics_are_visible, transactional_ids_are_visible
-from toolkit.sources.live.state.cluster_metadata import read_metadata
+from toolkit.sources.live.state.cluster_metadata import query_leaders, read_metadata
 from toolkit.sources.live.state.coordinator_readiness import loading_coordinators
 from toolkit.sources.live.state.coordinators import CoordinatorTopic
-from toolkit.sources.live.state.leader_producers import open_transactions, producer_rows
-from toolkit.sources.live.state.partition_offsets import lso_rows, partition_rows
+from toolkit.sources.live.state.leader_producers import open_transactions, producers_query
+from toolkit.sources.live.state.partition_offsets import lso_query, offsets_query
 from toolkit.sources.live.state.transaction_listing import (
     TOO_OLD,
     TransactionFilters,
@@ -61,9 +61,9 @@ def observe(
     idle_producers
         Include producers without an open transaction, as for `producer_rows`.
     """
-    partitions = lso_rows(client, partition_metadata)
+    of_producers = producers_query(idle_producers=idle_producers)
+    partitions, producers = query_leaders(client, partition_metadata, lso_query(client), of_producers)
     leaders = {_tp(row): row for row in partitions}
-    producers = producer_rows(client, leaders, idle_producers=idle_producers)
     opened = open_transactions(producers)
 
     coordinators = _query_coordinators(client, config, opened, leaders)
@@ -71,8 +71,9 @@ def observe(
 
     to_recheck = _partitions_to_recheck(partitions, producers, coordinators.rows, leaders)
     fresh = read_metadata(client, {topic for topic, _ in to_recheck}).at(to_recheck) if to_recheck else {}
-    producers_after = producer_rows(client, fresh, idle_producers=idle_producers) if to_recheck else []
-    partitions_after = partition_rows(client, fresh) if to_recheck else []
+    producers_after, partitions_after = (
+        query_leaders(client, fresh, of_producers, offsets_query(client)) if to_recheck else ([], [])
+    )
     return Observation(
         partitions=partitions,
         producers=producers,

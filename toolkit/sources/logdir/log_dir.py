@@ -78,10 +78,12 @@ class LogDir(OpenedPaths, Source, OffsetTables):
         super().__init__((path, *more_paths))
 
     def __enter__(self) -> LogDir:
+        """Within ``with``, files are listed once, and what one table has read serves the next."""
+        self._listed = self._contents()
         return self
 
     def __exit__(self, *exc: object) -> None:
-        pass  # nothing stays open; `with` works as for a cluster
+        self._listed = None
 
     def __repr__(self) -> str:
         consistent_copy = ", consistent_copy=True" if self.consistent_copy else ""

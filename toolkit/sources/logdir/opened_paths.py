@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from toolkit.errors import UsageError
@@ -39,15 +38,6 @@ class OpenedPaths:
         contents = self._contents()
         unnamed = [SkippedFile(Path(log.name), UNNAMED) for log in contents.logs if log.where.topic is None]
         return [*contents.layout.left_out, *(each for log in contents.logs for each in log.left_out), *unnamed]
-
-    @contextmanager
-    def one_listing(self) -> Iterator[None]:
-        """List the files once for several calls; what one call has read is not read again for the next."""
-        self._listed = self._contents()
-        try:
-            yield
-        finally:
-            self._listed = None
 
     def _layout(self) -> LogDirLayout:
         return discover(self.paths)

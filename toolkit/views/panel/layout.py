@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable
+from functools import cache
+from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 import ipywidgets as widgets
@@ -18,7 +20,6 @@ from toolkit.views.panel.figure_frame import FigureFrame
 from toolkit.views.panel.finding_html import answer_html, evidence_html, fence_html, why_not_html
 from toolkit.views.panel.html import bullets, grid, line, paragraph
 from toolkit.views.panel.plan_html import done_html, plan_html
-from toolkit.views.panel.style_sheet import style_html
 from toolkit.views.panel.timeline_picture import TimelinePicture
 from toolkit.views.report.report_parts import counted
 from toolkit.views.report.report_tables import action_grid
@@ -186,3 +187,9 @@ def _fold(box: Any, text: str) -> None:
 
 def _show(widget: Any, shown: bool) -> None:
     widget.layout.display = None if shown else "none"
+
+
+@cache
+def style_html() -> str:
+    """The style sheet as an element."""
+    return f"<style>{(resources.files(__package__) / 'panel.css').read_text(encoding='utf-8')}</style>"

@@ -82,7 +82,7 @@ def collect_incident(
     with ExitStack() as stack:
         for source in sources:
             if isinstance(source, LogDir):
-                stack.enter_context(source.one_listing())
+                stack.enter_context(source)
         return _collect(sources, topics, partitions, min_held_ms=min_held_ms, remark=remark)
 
 

@@ -5,24 +5,35 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
+from typing import Any
 
 from toolkit.errors import BrokerError, NotFound
 from toolkit.schema import Row
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
+from toolkit.sources.live.client.broker_response import BrokerResponse
 from toolkit.sources.live.client.error_codes import error_text
 from toolkit.sources.partition_selection import requested_partitions
 
 __all__ = [
     "ClusterMetadata",
+    "LeaderQuery",
+    "Requests",
+    "RowsOf",
     "batches",
     "by_leader",
+    "query_leaders",
     "read_metadata",
     "resolve_partitions",
-    "with_fresh_leaders",
 ]
 
+
+Requests = Sequence[tuple[int, Any]]  # broker id and message
+RowsOf = Callable[[Sequence[BrokerResponse]], list[Row]]
+LeaderQuery = Callable[[Mapping[TopicPartition, Row]], tuple[Requests, RowsOf]]
+"""From partitions with their leaders: the requests, and what makes rows of the responses."""
 
 PARTITIONS_PER_REQUEST = 2000
 UNKNOWN = "UNKNOWN_TOPIC_OR_PARTITION"
@@ -169,25 +180,40 @@ def batches(topic_partitions: Sequence[TopicPartition]) -> Iterator[dict[str, li
         yield batch
 
 
-def with_fresh_leaders(
-    client: BrokerClient,
-    partition_metadata: Mapping[TopicPartition, Row],
-    send: Callable[[BrokerClient, Mapping[TopicPartition, Row]], list[Row]],
-) -> list[Row]:
-    """Send requests to the leaders; where a leader has changed, read the metadata again and retry once."""
-    rows = send(client, partition_metadata)
-    failed = {(row["topic"], row["partition"]): row["error"] for row in rows if row["error"]}
-    if not failed:
-        return rows
-    fresh = read_metadata(client, {topic for topic, _ in failed}).partitions
-    retried = {
+def query_leaders(
+    client: BrokerClient, partition_metadata: Mapping[TopicPartition, Row], *queries: LeaderQuery
+) -> list[list[Row]]:
+    """Rows of each query, all sent in one round; where a leader has changed, read the metadata again and retry once.
+
+    A leader answers the queries in their order, since they share its connection.
+    """
+    tables: list[list[Row]] = [[] for _ in queries]
+    to_query = partition_metadata
+    for attempt in (1, 2):
+        prepared = [query(to_query) for query in queries]
+        responses = iter(client.send([request for requests, _ in prepared for request in requests]))
+        tables = [
+            [row for row in table if (row["topic"], row["partition"]) not in to_query]
+            + rows_of(list(islice(responses, len(requests))))
+            for table, (requests, rows_of) in zip(tables, prepared, strict=True)
+        ]
+        to_query = {} if attempt == 2 else _with_new_leaders(client, partition_metadata, chain.from_iterable(tables))
+        if not to_query:
+            break
+    return tables
+
+
+def _with_new_leaders(
+    client: BrokerClient, partition_metadata: Mapping[TopicPartition, Row], rows: Iterable[Row]
+) -> dict[TopicPartition, Row]:
+    """Fresh metadata of the partitions that failed because their leader has changed."""
+    failed = [((row["topic"], row["partition"]), row["error"]) for row in rows if row["error"]]
+    fresh = read_metadata(client, {topic for (topic, _), _ in failed}).partitions if failed else {}
+    return {
         tp: fresh[tp]
-        for tp, error in failed.items()
+        for tp, error in failed
         if tp in fresh and (error.startswith(MOVED) or fresh[tp]["leader"] != partition_metadata[tp]["leader"])
     }
-    if not retried:
-        return rows
-    return [row for row in rows if (row["topic"], row["partition"]) not in retried] + send(client, retried)
 
 
 def is_missing(error: str | None) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 from toolkit.schema import Row, utc
@@ -12,9 +12,9 @@ from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.client.broker_response import BrokerResponse
 from toolkit.sources.live.client.error_codes import error_text
-from toolkit.sources.live.state.cluster_metadata import batches, by_leader, with_fresh_leaders
+from toolkit.sources.live.state.cluster_metadata import LeaderQuery, Requests, RowsOf, batches, by_leader, query_leaders
 
-__all__ = ["open_transactions", "producer_rows", "producer_rows_at"]
+__all__ = ["open_transactions", "producer_rows", "producer_rows_at", "producers_query"]
 
 MAX_EPOCH = 32_767
 UNKNOWN = {
@@ -42,14 +42,21 @@ def producer_rows(
     idle_producers
         Include producers without an open transaction; no verdict needs them.
     """
-    return with_fresh_leaders(client, partition_metadata, partial(_leader_rows, idle=idle_producers))
+    (rows,) = query_leaders(client, partition_metadata, producers_query(idle_producers=idle_producers))
+    return rows
+
+
+def producers_query(*, idle_producers: bool) -> LeaderQuery:
+    """The query behind `producer_rows`, to be sent together with others."""
+    return partial(_query, idle=idle_producers)
 
 
 def producer_rows_at(
     client: BrokerClient, partition_metadata: Mapping[TopicPartition, Row], *, broker_id: int
 ) -> list[Row]:
     """The same from one broker's replicas; a partition without a replica there has an error row."""
-    return _broker_rows(client, {broker_id: list(partition_metadata)}, idle=True)
+    requests, rows_of = _broker_query({broker_id: list(partition_metadata)}, idle=True)
+    return rows_of(client.send(requests))
 
 
 def open_transactions(rows: list[Row]) -> list[Row]:
@@ -58,26 +65,28 @@ def open_transactions(rows: list[Row]) -> list[Row]:
     return sorted(open_rows, key=lambda row: (row["topic"], row["partition"], row["current_txn_start_offset"]))
 
 
-def _leader_rows(client: BrokerClient, partition_metadata: Mapping[TopicPartition, Row], *, idle: bool) -> list[Row]:
+def _query(partition_metadata: Mapping[TopicPartition, Row], *, idle: bool) -> tuple[Requests, RowsOf]:
     leaderless = [
         _failed(tp, None, row["observed_at"], row["error"])
         for tp, row in partition_metadata.items()
         if row["leader"] is None
     ]
-    return leaderless + _broker_rows(client, by_leader(partition_metadata), idle=idle)
+    requests, rows_of = _broker_query(by_leader(partition_metadata), idle=idle)
+    return requests, lambda responses: leaderless + rows_of(responses)
 
 
-def _broker_rows(client: BrokerClient, by_broker: Mapping[int, list[TopicPartition]], *, idle: bool) -> list[Row]:
-    requests = [
+def _broker_query(by_broker: Mapping[int, list[TopicPartition]], *, idle: bool) -> tuple[Requests, RowsOf]:
+    sent = [
         (broker_id, batch) for broker_id, topic_partitions in by_broker.items() for batch in batches(topic_partitions)
     ]
-    responses = client.send(
-        [(broker_id, messages.DescribeProducers(partitions=batch)) for broker_id, batch in requests]
-    )
-    return [
-        row for (broker_id, batch), response in zip(requests, responses, strict=True)
-        for row in _rows(broker_id, batch, response, idle=idle)
-    ]  # fmt: skip
+
+    def rows_of(responses: Sequence[BrokerResponse]) -> list[Row]:
+        return [
+            row for (broker_id, batch), response in zip(sent, responses, strict=True)
+            for row in _rows(broker_id, batch, response, idle=idle)
+        ]  # fmt: skip
+
+    return [(broker_id, messages.DescribeProducers(partitions=batch)) for broker_id, batch in sent], rows_of
 
 
 def _rows(broker_id: int, batch: Mapping[str, list[int]], response: BrokerResponse, *, idle: bool) -> Iterator[Row]:

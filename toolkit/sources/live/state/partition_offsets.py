@@ -12,9 +12,9 @@ from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.client.broker_response import BrokerResponse
 from toolkit.sources.live.client.error_codes import error_text
-from toolkit.sources.live.state.cluster_metadata import batches, by_leader, with_fresh_leaders
+from toolkit.sources.live.state.cluster_metadata import LeaderQuery, Requests, RowsOf, batches, by_leader, query_leaders
 
-__all__ = ["lso_rows", "partition_rows"]
+__all__ = ["lso_query", "offsets_query", "partition_rows"]
 
 OffsetQuery = tuple[str, int, int, int]  # column, replica id, isolation level, timestamp
 
@@ -42,28 +42,39 @@ def partition_rows(client: BrokerClient, partition_metadata: Mapping[TopicPartit
     partition_metadata
         Rows of `ClusterMetadata`; where a leader has changed, the metadata is read again.
     """
-    return with_fresh_leaders(client, partition_metadata, partial(_offsets, queries=OFFSET_QUERIES))
+    (rows,) = query_leaders(client, partition_metadata, offsets_query(client))
+    return rows
 
 
-def lso_rows(client: BrokerClient, partition_metadata: Mapping[TopicPartition, Row]) -> list[Row]:
+def offsets_query(client: BrokerClient) -> LeaderQuery:
+    """The query behind `partition_rows`, to be sent together with others."""
+    return partial(_query, columns=OFFSET_QUERIES, timeout=client.timeout)
+
+
+def lso_query(client: BrokerClient) -> LeaderQuery:
     """The same rows with the high watermark and the LSO only, in half the requests."""
-    return with_fresh_leaders(client, partition_metadata, partial(_offsets, queries=LSO_QUERIES))
+    return partial(_query, columns=LSO_QUERIES, timeout=client.timeout)
 
 
-def _offsets(
-    client: BrokerClient, partition_metadata: Mapping[TopicPartition, Row], *, queries: Sequence[OffsetQuery]
-) -> list[Row]:
-    rows: dict[TopicPartition, dict[str, Any]] = {tp: {**row, **NO_OFFSETS} for tp, row in partition_metadata.items()}
-    requests = [
-        (leader, batch, query)
+def _query(
+    partition_metadata: Mapping[TopicPartition, Row], *, columns: Sequence[OffsetQuery], timeout: float
+) -> tuple[Requests, RowsOf]:
+    sent = [
+        (leader, batch, column)
         for leader, topic_partitions in by_leader(partition_metadata).items()
         for batch in batches(topic_partitions)
-        for query in queries
+        for column in columns
     ]
-    responses = client.send([(leader, _request(batch, query, client.timeout)) for leader, batch, query in requests])
-    for (_, batch, (column, *_)), response in zip(requests, responses, strict=True):
-        _fill(rows, column, batch, response)
-    return [row if row["error"] is None else {**row, **NO_OFFSETS} for row in rows.values()]
+
+    def rows_of(responses: Sequence[BrokerResponse]) -> list[Row]:
+        rows: dict[TopicPartition, dict[str, Any]] = {
+            tp: {**row, **NO_OFFSETS} for tp, row in partition_metadata.items()
+        }
+        for (_, batch, (column, *_)), response in zip(sent, responses, strict=True):
+            _fill(rows, column, batch, response)
+        return [row if row["error"] is None else {**row, **NO_OFFSETS} for row in rows.values()]
+
+    return [(leader, _request(batch, column, timeout)) for leader, batch, column in sent], rows_of
 
 
 def _request(batch: Mapping[str, list[int]], query: OffsetQuery, timeout: float) -> Any:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
+import sys
 from collections.abc import Iterator
 
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
@@ -14,7 +17,6 @@ from toolkit.spark.datasources.log.log_task import read_work
 from toolkit.spark.datasources.log.row_batches import record_batches, selected, without_damage
 from toolkit.spark.datasources.log.task_input import SegmentRanges, WholeLogs
 from toolkit.spark.spark_errors import each_without_traceback, without_traceback
-from toolkit.spark.worker_heap import spare_what_is_loaded
 
 __all__ = ["LogReader"]
 
@@ -53,3 +55,19 @@ class LogReader(DataSourceReader):
             found = without_damage(read_work(partition, self.options), self.options.mode)
             yield from record_batches(found, self.columns)
         spare_what_is_loaded()
+
+
+_SPARED: set[bool] = set()  # whether numba was there: its modules are the most
+
+
+def spare_what_is_loaded() -> None:
+    """Leave the modules that are loaded by now out of garbage collections, once in a worker.
+
+    A worker that is used again collects garbage after each task, and to look through all the modules takes it longer
+    than to read a hundred megabytes of a log.
+    """
+    with_numba = "numba" in sys.modules
+    if TaskContext.get() is not None and with_numba not in _SPARED:
+        _SPARED.add(with_numba)
+        gc.collect()
+        gc.freeze()

@@ -1,0 +1,146 @@
+"""The commands of ``kafka-txn``: one module per group; what a command needs is imported when it runs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from toolkit import __version__
+from toolkit.cli import (
+    abort_command,
+    diagnose_commands,
+    explain_command,
+    exposure_command,
+    fence_command,
+    file_commands,
+    lab_commands,
+    lag_command,
+    mcp_command,
+    monitoring_commands,
+    offset_commands,
+    pipeline_command,
+    record_command,
+    report_command,
+    table_commands,
+)
+from toolkit.cli.common_options import BootstrapServer, CommandConfig
+from toolkit.cli.output import remark
+from toolkit.cli.source_options import LeadingOptions
+from toolkit.errors import ToolkitError
+
+__all__ = ["PANELS", "app", "run"]
+
+BROKEN_PIPE, INTERRUPTED = 141, 130  # 128 + SIGPIPE, 128 + SIGINT: what a shell expects of either
+EXIT_CODES = (
+    "Exit codes: 0 answered and nothing hangs, 1 something hangs, 2 wrong use or no connection, 3 evidence incomplete, "
+    "4 explain does not know the text."
+)
+
+
+class Commands(TyperGroup):
+    """The commands, with errors as one sentence each and without a traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command."""
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except ToolkitError as error:
+            remark(f"kafka-txn: {error}")
+            raise typer.Exit(2) from error
+        except BrokenPipeError as error:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing is left to flush at exit
+            raise typer.Exit(BROKEN_PIPE) from error
+        except KeyboardInterrupt as error:
+            raise typer.Exit(INTERRUPTED) from error
+        return result
+
+
+app = typer.Typer(
+    name="kafka-txn",
+    cls=Commands,
+    epilog=EXIT_CODES,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,  # it prints local variables, passwords among them
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+PANELS: Mapping[str, Mapping[str, Callable[..., None]]] = {
+    "Diagnose": {
+        "diagnose": diagnose_commands.diagnose,
+        "find-hanging": diagnose_commands.find_hanging,
+        "explain": explain_command.explain,
+        "why": offset_commands.why,
+        "gaps": offset_commands.gaps,
+        "report": report_command.report,
+        "mcp": mcp_command.mcp,
+    },
+    "Inspect": {
+        "list": table_commands.list_transactions,
+        "describe": table_commands.describe,
+        "describe-producers": table_commands.describe_producers,
+        "partitions": table_commands.partitions,
+        "lag": lag_command.lag,
+        "exposure": exposure_command.exposure,
+        "coordinator": table_commands.coordinator,
+        "history": table_commands.history,
+    },
+    "Record": {
+        "record": record_command.record,
+        "prometheus-rules": monitoring_commands.prometheus_rules,
+        "grafana-dashboard": monitoring_commands.grafana_dashboard,
+        "pipeline": pipeline_command.pipeline,
+    },
+    "Read files": {
+        "scan": file_commands.scan,
+        "txn-stat": file_commands.txn_stat,
+        "abort-command": file_commands.abort_command,
+    },
+    "Remediate": {"abort": abort_command.abort, "fence": fence_command.fence},
+    "Try it here": {"demo": lab_commands.demo, "lab": lab_commands.lab},
+}
+for panel, commands in PANELS.items():
+    for name, command in commands.items():
+        app.command(name, rich_help_panel=panel)(command)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"kafka-txn {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def kafka_txn(
+    ctx: typer.Context,
+    *,
+    bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Who holds this Kafka partition's last stable offset (LSO), why, and what is safe?
+
+    See it on a Kafka of your own:  kafka-txn demo
+
+    Ask a cluster:  kafka-txn diagnose --bootstrap-server broker:9092
+
+    Flags are those of kafka-transactions.sh. Only abort and fence change a cluster, and only when
+    confirmed by name.
+    """
+    ctx.obj = LeadingOptions(bootstrap_server=bootstrap_server, command_config=command_config)
+
+
+def run() -> None:
+    """Run the command line."""
+    try:
+        app(prog_name="kafka-txn")
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
