@@ -87,11 +87,11 @@ def test_topics_and_partitions_are_asked_for_as_of_a_cluster(root: Path) -> None
     assert [row["topic"] for row in files.partition_rows(topics=["orders", "payments"])] == ["orders", "payments"]
     assert [row["topic"] for row in files.partition_rows(partitions=[("payments", 1)])] == ["payments"]
     assert len(files.partition_rows(topics=["orders"], partitions=[0])) == 1
-    with pytest.raises(NotFound, match="nothing of topic 'nowhere'"):
+    with pytest.raises(NotFound, match="contain no partition of topic 'nowhere'"):
         files.batches(topics=["nowhere"])
-    with pytest.raises(NotFound, match="nothing of partition 0 of topic 'payments'; of it there are 1"):
+    with pytest.raises(NotFound, match="do not contain partition 0 of topic 'payments', only partitions 1"):
         files.log_transactions(topics=["payments"], partitions=[0])
-    with pytest.raises(NotFound, match="nothing of topic 'nowhere'"):
+    with pytest.raises(NotFound, match="contain no partition of topic 'nowhere'"):
         files.finding_rows(partitions=[("nowhere", 0)])
     with pytest.raises(UsageError, match="partitions are either numbers"):
         files.producers(partitions=[0])

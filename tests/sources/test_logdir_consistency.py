@@ -412,4 +412,4 @@ def test_of_several_replicas_the_one_with_most_of_the_log_is_judged(scene: Scene
     assert [row["broker_id"] for row in files.partition_rows(topics=["orders"])] == [1, 2]
     (row,) = files.finding_rows(topics=["orders"])
     assert (row["verdict"], row["broker_id"]) == ("clear", 2)
-    assert any("of 2 replicas the one of broker 2" in entry["value"] for entry in row["evidence"])
+    assert any("2 replicas: the one of broker 2" in entry["value"] for entry in row["evidence"])

@@ -99,7 +99,7 @@ def test_what_is_nothing_of_kafkas_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"compressed \(gzip\)"):
         discover([packed])
     (tmp_path / "empty").touch()
-    with pytest.raises(UsageError, match="no segment"):
+    with pytest.raises(UsageError, match="is not a segment"):
         discover([tmp_path / "empty"])
 
 

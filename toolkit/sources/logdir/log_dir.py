@@ -35,7 +35,7 @@ __all__ = ["LogDir"]
 
 # Modules that a single table needs are imported in its method: this keeps short commands fast.
 class LogDir(OpenedPaths, Source, OffsetTables):
-    """Files of brokers. They are only read, and listed again for every call, so a broker may be writing them.
+    """Files of brokers, read only and listed for every call, or once within ``with``. A broker may be writing them.
 
     `observed_at` is the modification time of a row's newest file. Every replica of a partition has its own rows.
 

@@ -1,4 +1,4 @@
-"""Opened paths, whose files are listed again for every call."""
+"""Opened paths, whose files are listed for every call, or once within ``with``."""
 
 from __future__ import annotations
 
