@@ -205,7 +205,7 @@ def test_the_log_of_the_coordinators_is_a_proof(
     row = judged(watcher, hanging)
     assert (row["verdict"], row["missing"]) == ("hanging", [])
     assert row["transactional_id"] == hanging.transactional_id
-    assert any(proof.startswith("__transaction_state was read whole: 50 partitions, ") for proof in proofs(row))
+    assert any(proof.startswith("__transaction_state was read completely: 50 partitions, ") for proof in proofs(row))
     row = judged(watcher, alive)
     assert (row["verdict"], row["transactional_id"]) == ("ongoing", alive.transactional_id)
 

@@ -73,7 +73,7 @@ def test_files_show_an_offset_that_an_open_transaction_committed() -> None:
 
 
 def test_a_group_that_files_do_not_have_is_not_found() -> None:
-    with pytest.raises(NotFound, match="have no offset of the group"):
+    with pytest.raises(NotFound, match="have no committed offset of the group"):
         load("orphan").log_dir().group_lag_rows("nobody")
 
 

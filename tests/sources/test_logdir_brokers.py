@@ -111,7 +111,7 @@ def test_nothing_hangs_in_the_files_of_a_running_broker_whatever_the_caller_says
         assert "hanging" not in {row["verdict"] for row in rows}
         assert "unknown" in {row["verdict"] for row in rows}
     missing = {text for row in played.live["at rest"] for text in row["missing"]}
-    assert f"brokers that stand still: one runs on {played.root} and holds its lock" in missing
+    assert f"stopped brokers: one runs on {played.root} and holds its lock" in missing
 
 
 def test_producers_are_what_the_broker_described(played: Played) -> None:

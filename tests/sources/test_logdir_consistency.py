@@ -37,7 +37,7 @@ K = 33
 OWNER, OTHER = ids_of(K, 2)
 ORDERS, STATES = ("orders", 0), (STATE_TOPIC, K)
 ABORTED_AT = after(minutes=-1)
-WORD = "your word that brokers stood still (consistent_copy)"
+WORD = "your assertion that the brokers were stopped during the copy (consistent_copy)"
 
 
 class Scene:
@@ -90,33 +90,33 @@ def test_both_logs_going_on_in_time_prove_it(scene: Scene) -> None:
     row = scene.judge()
     assert (row["verdict"], row["missing"], row["start_offset"]) == ("hanging", [], 0)
     assert "read from the files of broker 1 as of" in row["reason"]
-    assert any("of one moment" in entry["value"] for entry in row["evidence"])
+    assert any("the copies are consistent" in entry["value"] for entry in row["evidence"])
 
 
 def test_a_partition_alone_proves_nothing(tmp_path: Path) -> None:
     folder = write_log(tmp_path, "orders-0", [data(0, 7, after())])
     (row,) = LogDir(folder, consistent_copy=True).finding_rows()
-    assert only_missing(row) == f"the coordinator's side: no partition of {STATE_TOPIC} is among the files"
+    assert only_missing(row) == f"the coordinators' state: no partition of {STATE_TOPIC} is among the files"
 
 
 def nothing_follows_on_the_partition(scene: Scene) -> str:
     del scene.orders[1:]
-    return "no marker behind offset 0 is more than 1 min newer"
+    return "no marker after offset 0 is more than 1 min newer"
 
 
 def only_data_follows_by_a_producers_clock(scene: Scene) -> str:
     del scene.orders[2]
-    return "no marker behind offset 0"
+    return "no marker after offset 0"
 
 
 def the_marker_is_hardly_newer_than_the_coordinators_word(scene: Scene) -> str:
     scene.orders[2] = marker(2, 8, after(seconds=-1))
-    return "no marker behind offset 0"
+    return "no marker after offset 0"
 
 
 def the_marker_may_be_a_deposed_leaders(scene: Scene) -> str:
     scene.replicated[ORDERS] = 2
-    return "no marker behind offset 0"
+    return "no marker after offset 0"
 
 
 def nobody_knows_what_of_the_partition_is_replicated(scene: Scene) -> str:
@@ -150,7 +150,7 @@ def the_outcome_was_decided_early_and_its_marker_late(scene: Scene) -> str:
         state_record(0, OTHER, 9, "Empty", after(minutes=20)),
         state_record(1, OWNER, 7, "CompleteAbort", after(minutes=30), updated=ABORTED_AT),
     ]
-    return "newer than the coordinator's last word of 2026-11-21 12:30:00 UTC"
+    return "newer than the coordinator's last record of the id (2026-11-21 12:30:00 UTC)"
 
 
 def a_newer_record_of_the_id_may_have_been_cleaned_away(scene: Scene) -> str:
@@ -158,7 +158,7 @@ def a_newer_record_of_the_id_may_have_been_cleaned_away(scene: Scene) -> str:
     scene.states[1] = state_record(5, OTHER, 9, "Empty", after(minutes=20))
     scene.replicated[STATES] = 6
     scene.later.append(lambda: write_checkpoint(scene.root, CLEANED, {STATES: 5}))
-    return f"{STATE_TOPIC}-33 has a hole after 0"
+    return f"{STATE_TOPIC}-33 lacks offsets after 0"
 
 
 def the_coordinators_clock_went_back(scene: Scene) -> str:
@@ -186,7 +186,7 @@ def the_end_of_the_partition_is_known_from_a_snapshot_only(scene: Scene) -> str:
     scene.orders = [marker(9, 8, after(seconds=-2))]
     scene.later.append(lambda: write_snapshot(scene.root / "orders-0", 10, {7: 3}))
     scene.later.append(lambda: (scene.root / "orders-0" / SEGMENT).rename(scene.root / "orders-0" / f"{9:020}.log"))
-    return "no marker behind offset 3"
+    return "no marker after offset 3"
 
 
 @pytest.mark.parametrize(
@@ -216,38 +216,38 @@ def test_without_one_moment_it_takes_the_callers_word(scene: Scene, spoil: Calla
     assert WORD in found
     row = scene.judge(consistent_copy=True)
     assert row["verdict"] == "hanging", row["missing"]
-    assert any("stood still" in entry["value"] for entry in row["evidence"])
+    assert any("brokers were stopped" in entry["value"] for entry in row["evidence"])
 
 
 def a_partition_of_the_coordinators_is_missing(scene: Scene) -> str:
     scene.later.append(lambda: scene.folder(7).rename(scene.root.parent / "elsewhere"))
-    return f"{STATE_TOPIC} as a whole: of 50 partitions 49 are among the files, not 7"
+    return f"a complete {STATE_TOPIC}: 49 of its 50 partitions are among the files, not 7"
 
 
 def the_last_partitions_of_the_coordinators_are_missing(scene: Scene) -> str:
     for number in range(40, 50):
         scene.later.append(partial(scene.folder(number).rename, scene.root.parent / f"gone {number}"))
-    return "of 50 partitions 40 are among the files, not 40, 41, 42, 43, 44 and 5 more"
+    return "40 of its 50 partitions are among the files, not 40, 41, 42, 43, 44 and 5 more"
 
 
 def a_partition_of_the_coordinators_has_no_segment(scene: Scene) -> str:
     scene.later.append((scene.folder(7) / SEGMENT).unlink)
-    return f"{STATE_TOPIC}-7 as a whole: EMPTY"
+    return f"a complete {STATE_TOPIC}-7: EMPTY"
 
 
 def a_partition_of_the_coordinators_is_damaged(scene: Scene) -> str:
     scene.later.append(lambda: (scene.folder(7) / SEGMENT).write_bytes(b"\x01" * 100))
-    return f"{STATE_TOPIC}-7 as a whole: "
+    return f"a complete {STATE_TOPIC}-7: "
 
 
 def a_record_of_the_coordinators_does_not_match_its_checksum(scene: Scene) -> str:
     scene.states[1] = scene.states[1].replace(b"id-", b"ID-")
-    return f"{STATE_TOPIC}-33 as a whole: CORRUPT_BATCH"
+    return f"a complete {STATE_TOPIC}-33: CORRUPT_BATCH"
 
 
 def a_record_of_the_coordinators_is_of_a_newer_kafka(scene: Scene) -> str:
     scene.states.append(state_record(2, OTHER, 9, "Empty", after(minutes=30), version=9))
-    return f"{STATE_TOPIC}-33 as a whole: CORRUPT_RECORD"
+    return f"a complete {STATE_TOPIC}-33: CORRUPT_RECORD"
 
 
 def ids_lie_where_another_number_of_partitions_puts_them(scene: Scene) -> str:
@@ -259,7 +259,7 @@ def ids_lie_where_another_number_of_partitions_puts_them(scene: Scene) -> str:
 def the_log_of_the_partition_has_a_hole(scene: Scene) -> str:
     scene.orders[2] = marker(3, 8, after(minutes=10))
     scene.replicated[ORDERS] = 4
-    return "the log from offset 0 on without a hole: after 1 comes 3"
+    return "a log without missing offsets from offset 0 on: 1 is followed by 3"
 
 
 def a_segment_of_the_partition_is_missing(scene: Scene) -> str:
@@ -267,7 +267,7 @@ def a_segment_of_the_partition_is_missing(scene: Scene) -> str:
     scene.later.append(lambda: write_log(scene.root, "orders-0", later, base_offset=7))
     scene.later.append(lambda: write_snapshot(scene.root / "orders-0", 7, {7: 0}))
     scene.replicated[ORDERS] = 9
-    return "the log from offset 0 on without a hole: after 2 comes 7"
+    return "a log without missing offsets from offset 0 on: 2 is followed by 7"
 
 
 def the_log_of_the_partition_is_damaged(scene: Scene) -> str:
@@ -278,7 +278,7 @@ def the_log_of_the_partition_is_damaged(scene: Scene) -> str:
 def the_bytes_end_what_the_snapshot_has_open(scene: Scene) -> str:
     scene.orders = [data(0, 7, after()), marker(1, 7, after(minutes=1)), marker(2, 8, after(minutes=10))]
     scene.later.append(lambda: write_snapshot(scene.root / "orders-0", 3, {7: 0}))
-    return "files that agree: the producer state has it open, and its marker is at 1"
+    return "files that agree: the producer state has the transaction open, but its marker is at offset 1"
 
 
 def the_bytes_have_another_producer_where_the_snapshot_has_it_start(scene: Scene) -> str:
@@ -291,12 +291,12 @@ def the_snapshot_of_a_later_segment_is_missing(scene: Scene) -> str:
     later = [data(3, 9, after(minutes=11)), marker(4, 9, after(minutes=12))]
     scene.later.append(lambda: write_log(scene.root, "orders-0", later, base_offset=3))
     scene.replicated[ORDERS] = 5
-    return "a sound producer snapshot of orders-0"
+    return "an intact producer snapshot of orders-0"
 
 
 def another_id_has_this_producer_id_next(scene: Scene) -> str:
     scene.states.append(state_record(2, OTHER, 9, "Ongoing", after(minutes=30), next_producer_id=7))
-    return f'what id "{OTHER}" does with this producer id, which is its next one'
+    return f'the state of id "{OTHER}", whose next producer id this is'
 
 
 def a_part_of_the_files_is_of_another_cluster(scene: Scene) -> str:
@@ -374,7 +374,9 @@ def test_a_torn_end_is_what_a_running_broker_has_and_one_at_rest_has_not(scene: 
 def test_at_rest_the_coordinators_log_has_holes_only_where_the_cleaner_was(scene: Scene) -> None:
     scene.states[1] = state_record(5, OTHER, 9, "Empty", after(minutes=20))
     scene.replicated[STATES] = 6
-    assert f"{STATE_TOPIC}-33 without a hole: after 0 comes 5" in scene.judge(consistent_copy=True)["missing"]
+    assert (
+        f"{STATE_TOPIC}-33 without missing offsets: 0 is followed by 5" in scene.judge(consistent_copy=True)["missing"]
+    )
     write_checkpoint(scene.root, CLEANED, {STATES: 5})
     assert scene.judge(consistent_copy=True)["verdict"] == "hanging"
 
@@ -410,4 +412,4 @@ def test_of_several_replicas_the_one_with_most_of_the_log_is_judged(scene: Scene
     assert [row["broker_id"] for row in files.partition_rows(topics=["orders"])] == [1, 2]
     (row,) = files.finding_rows(topics=["orders"])
     assert (row["verdict"], row["broker_id"]) == ("clear", 2)
-    assert any("of 2 replicas the one of broker 2" in entry["value"] for entry in row["evidence"])
+    assert any("2 replicas: the one of broker 2" in entry["value"] for entry in row["evidence"])

@@ -119,7 +119,7 @@ def test_a_partition_copied_before_the_end_of_a_transaction_and_its_coordinator_
     ]  # a false assertion; the commit is known, its marker is not there
     row = finding(LogDir(tmp_path), topic, producer.producer_id)
     assert row["verdict"] == "unknown"
-    assert "of one moment" in row["missing"][0]
+    assert "copied at one moment" in row["missing"][0]
 
 
 def test_a_coordinator_copied_before_the_start_of_a_transaction_and_its_partition_after_it(
@@ -138,7 +138,7 @@ def test_a_coordinator_copied_before_the_start_of_a_transaction_and_its_partitio
     assert row["verdict"] == "hanging", row["missing"]  # a false word
     row = finding(LogDir(tmp_path), topic, producer.producer_id)
     assert row["verdict"] == "unknown"
-    assert "of one moment" in row["missing"][0]
+    assert "copied at one moment" in row["missing"][0]
     producer.end(commit=True)
 
 

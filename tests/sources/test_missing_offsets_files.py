@@ -134,10 +134,10 @@ def test_the_command_ends_with_3_where_an_offset_is_unexplained(tmp_path: Path) 
     [
         (["why", "orders@1"], "'orders' is no partition."),
         (["why", "orders-0"], "'orders-0' is no offset of a partition."),
-        (["why", "orders-1@1"], "hold nothing of partition 1"),
+        (["why", "orders-1@1"], "do not contain partition 1 of topic"),
         (["gaps", "orders"], "'orders' is no partition."),
         (["gaps", "orders-0", "--start-offset", "soon"], "'soon' is not an offset"),
-        (["lag", "--group", "nobody"], "have no offset of the group 'nobody'"),
+        (["lag", "--group", "nobody"], "have no committed offset of the group 'nobody'"),
     ],
 )
 def test_what_is_not_there_is_a_sentence(tmp_path: Path, arguments: list[str], sentence: str) -> None:

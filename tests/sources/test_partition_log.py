@@ -223,7 +223,7 @@ def test_a_log_that_ends_before_its_high_watermark_is_not_silently_short(
         section = fetch_range(hasty.client, {**row, "log_end_offset": end + 2}, end - 1, "log_end")
         frame = BATCHES.frame(batch_tables_of(section))
     assert frame["error"].dropna().tolist() == [
-        f"OFFSET_NOT_AVAILABLE: the high watermark stays at {end}, so what follows is not replicated yet; "
+        f"OFFSET_NOT_AVAILABLE: the high watermark stays at {end}, so later offsets are not replicated yet; "
         f"offsets {end} to {end + 1} were not read",
     ]
 

@@ -80,7 +80,8 @@ def test_a_hang_on_an_old_broker_is_proven_by_the_log(old: Cluster) -> None:
     assert (row["verdict"], row["missing"]) == ("hanging", [])
     observation = old.observe(topics=[staged.topic])
     assert any(
-        proof.startswith("__transaction_state was read whole: 50 partitions") for proof in observation.coverage.proofs
+        proof.startswith("__transaction_state was read completely: 50 partitions")
+        for proof in observation.coverage.proofs
     )
 
 

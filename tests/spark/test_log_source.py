@@ -249,7 +249,7 @@ def test_errors_reach_the_user_as_our_sentence(kafka_log_dir: Any, history: Path
         (lambda: kafka_log_dir().load("/no/where").count(), "There is no file or folder /no/where."),
         (
             lambda: kafka_log_dir().option("subscribe", "nope").load(str(history)).count(),
-            "hold nothing of topic 'nope'.",
+            "contain no partition of topic 'nope'.",
         ),
         (
             lambda: kafka_log_dir().schema("topic int").load(str(history)).count(),

@@ -1,4 +1,4 @@
-"""The lag of a consumer group on a live cluster or in files, with what it is made of."""
+"""The lag of a consumer or share group on a live cluster or in files, and its parts."""
 
 from __future__ import annotations
 
@@ -25,32 +25,32 @@ if TYPE_CHECKING:
 __all__ = ["group_lag_rows"]
 
 READ_COMMITTED = "read_committed"
-NO_LEVEL = "UNKNOWN: share.isolation.level of the share group may not be seen, so what it waits for is not known"
+NO_LEVEL = "UNKNOWN: share.isolation.level of the share group is not visible, so it is unknown whether the group waits"
 
 
 def group_lag_rows(source: Source, group: str, *, max_offsets: int) -> Sequence[Row]:
-    """How far a group is behind on each partition that it has committed an offset of, and why.
+    """The lag of a group on each partition with a committed offset, and its reason.
 
-    An offset that an open transaction holds back is a row with its error. Of a partition that has never had another
-    one Kafka tells nothing, and there is no row; a finding on ``__consumer_offsets`` shows that.
+    An offset whose commit is pending in an open transaction is a row with an error. If a partition has only such an
+    offset, Kafka does not return it and there is no row; a finding on ``__consumer_offsets`` shows the transaction.
 
     Parameters
     ----------
     source
-        Where. In files, the group's offsets are those of ``__consumer_offsets`` there, and a partition without any of
-        its log there is left out.
+        A cluster or files. In files, committed offsets are read from ``__consumer_offsets``, and a partition whose log
+        is not among the files is left out.
     group
-        Group id. A consumer group is taken to read with read_committed: no broker knows what it does. A share group
-        goes on from its start offset, and reads as its share.isolation.level says.
+        Group id. A consumer group is assumed to use read_committed, since brokers do not know its isolation level. A
+        share group reads from its start offset, at its share.isolation.level.
     max_offsets
-        The log is read to tell records from markers where the lag is no more than this.
+        Up to this lag, the log is read to distinguish records from markers.
 
     Raises
     ------
     NotFound
         If no broker lists the group, or files have no offset of it.
     BrokerError, ConnectionFailed
-        If a broker does not list its groups, or the coordinator does not answer.
+        If a broker does not list its groups, or the coordinator does not respond.
     """
     from toolkit.sources.logdir import LogDir
 
@@ -76,11 +76,14 @@ def _share_group_rows(source: Cluster, group: str, coordinator_id: int, max_offs
 
 
 def _committed_in_files(files: LogDir, group: str) -> CommittedOffsets:
-    there = {(row["topic"], row["partition"]) for row in files.partition_rows()}
+    present = {(row["topic"], row["partition"]) for row in files.partition_rows()}
     found = committed_in_files(files, group)
     if not found:
-        raise NotFound(f"The files have no offset of the group {group!r}.", do="See their offsets_log().")
-    return {tp: committed for tp, committed in found.items() if tp in there}
+        raise NotFound(
+            f"The files have no committed offset of the group {group!r}.",
+            do="List the groups in the files: LogDir.offsets_log().",
+        )
+    return {tp: committed for tp, committed in found.items() if tp in present}
 
 
 def _row(reader: OffsetReader, group: str, committed: int | None, error: str | None, max_offsets: int) -> Row:
@@ -119,12 +122,10 @@ def _sorted(rows: Iterable[Row]) -> list[Row]:
 
 
 def _ranges(reader: OffsetReader, committed: int, max_offsets: int) -> tuple[Sequence[StatusRange] | None, str | None]:
-    """The status of the offsets from the committed one on; null where they are too many, or, and why, not readable."""
+    """The status of the offsets from the committed one on, and a read error; both null for too many offsets."""
     if reader.partition["high_watermark"] - committed > max_offsets:
         return None, None
-    from toolkit.sources.missing_offset_ranges import (
-        classified_ranges,  # with numpy, which a short command goes without
-    )
+    from toolkit.sources.missing_offset_ranges import classified_ranges  # imports numpy, which takes time
 
     try:
         ranges, errors = classified_ranges(reader, committed, reader.partition["high_watermark"])

@@ -1,4 +1,4 @@
-"""Every offset of a range that a consumer does not receive, and why: what looks like lost records and is none."""
+"""Offsets of a range that a consumer does not receive, and why: markers and aborted records are no data loss."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def missing_rows(reader: OffsetReader, start: int, stop: int, *, read_committed:
     start, stop
         The offsets ``start <= offset < stop``; they may lie outside the log.
     read_committed
-        The consumer's isolation level; read_uncommitted if not.
+        The consumer's isolation level; read_uncommitted if false.
     """
     ranges, errors = classified_ranges(reader, start, stop)
     return [_row(reader, each, errors, read_committed) for each in _missing(reader, ranges, read_committed)]
 
 
 def classified_ranges(reader: OffsetReader, start: int, stop: int) -> tuple[list[StatusRange], Sequence[str]]:
-    """The status of each offset of ``start <= offset < stop``, in ranges that follow each other without a gap."""
+    """The status of each offset of ``start <= offset < stop``, as consecutive ranges without a gap; and read errors."""
     before, behind = outside_log(reader, start, stop)
     first = max(start, reader.partition["log_start_offset"])
     last = min(stop, reader.partition["high_watermark"])

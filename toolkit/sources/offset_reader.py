@@ -1,4 +1,4 @@
-"""What questions about single offsets are answered from, whether a leader or a replica's files are read."""
+"""The interface of the readers of single offsets, for a live leader and for a replica's files."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ __all__ = ["PARTITION_COLUMNS", "OffsetReader"]
 
 PARTITION_COLUMNS = ("topic", "partition", "log_start_offset", "last_stable_offset", "high_watermark", "log_end_offset",
                      "broker_id", "observed_at", "error")  # fmt: skip
-"""What a row about an offset has of its partition."""
+"""Columns of the partition in a row about an offset."""
 
 
 class OffsetReader(Protocol):
-    """One partition, its offsets read once and its log as far as it is asked for.
+    """One partition; its offsets are read once, its log on request.
 
     Attributes
     ----------
     partition
-        Its row of ``schema.PARTITIONS``; offsets are null where `error` says why.
+        Its row of ``schema.PARTITIONS``; if offsets are null, `error` says why.
     """
 
     partition: Row
@@ -34,7 +34,7 @@ class OffsetReader(Protocol):
 
     @property
     def is_compacted(self) -> bool | None:
-        """Whether the log cleaner may have been there; null where that is not known."""
+        """Whether the log cleaner may have compacted the log; null if unknown."""
 
     @property
     def opened(self) -> Mapping[int, int]:
@@ -42,13 +42,13 @@ class OffsetReader(Protocol):
 
     @property
     def truncated_end(self) -> int | None:
-        """Where the log of an old leader ended whose last offsets were cut off; null where none is known."""
+        """Log end offset of an old leader whose last offsets were truncated; null if none is known."""
 
     def offset(self, bound: OffsetSpec) -> int:
-        """The offset that a bound means."""
+        """The offset that a specification resolves to."""
 
     def slices(self, start: int, stop: int) -> Iterator[LogSlice]:
-        """The batches that hold an offset of ``start <= offset < stop``, one chunk after the other."""
+        """The batches with an offset in ``start <= offset < stop``, in chunks, in log order."""
 
     def transactional_id(self, producer_id: int) -> tuple[str | None, str | None]:
-        """The id that owns a producer id, null where the coordinators know none; and what could not be read."""
+        """The transactional id that owns a producer id, null if the coordinators have none; and a read error."""

@@ -1,4 +1,4 @@
-"""Read of a partition's log what decides the status of some offsets, and no more."""
+"""Read as much of a partition's log as the status of some offsets depends on."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from toolkit.sources.offset_reader import OffsetReader
 
 __all__ = ["add_slices", "outside_log", "ranges_of", "read_back", "read_range", "read_until_ended", "unknown_status"]
 
-BACK = (1_000, 20_000)  # offsets before a transaction's record in which its first one is looked for
-FORWARD = 200_000  # offsets behind it in which its marker is looked for
+BACK = (1_000, 20_000)  # offsets before a transaction's record in which to search its first one
+FORWARD = 200_000  # offsets after it in which to search its marker
 
 
 def outside_log(reader: OffsetReader, start: int, stop: int) -> tuple[list[StatusRange], list[StatusRange]]:
-    """What of ``start <= offset < stop`` lies before the log, and what behind all that consumers are given."""
+    """The ranges of ``start <= offset < stop`` before the log start, and at or after the high watermark."""
     partition = reader.partition
     log_start, high_watermark = partition["log_start_offset"], partition["high_watermark"]
     end = partition["log_end_offset"]
-    cut_off = reader.truncated_end or end
+    truncated_end = reader.truncated_end or end
     bounds = (
         [(log_start, "deleted")],
         [
             (high_watermark if end is None else end, "beyond_high_watermark"),
-            (cut_off, "truncated"),
+            (truncated_end, "truncated"),
             (stop, "beyond_high_watermark" if end is None else "beyond_log_end"),
         ],
     )
@@ -42,19 +42,19 @@ def outside_log(reader: OffsetReader, start: int, stop: int) -> tuple[list[Statu
 
 
 def read_range(reader: OffsetReader, start: int, stop: int) -> LogSlice:
-    """The batches that hold ``start <= offset < stop``."""
+    """The batches with an offset in ``start <= offset < stop``."""
     return add_slices(reader.slices(start, stop))
 
 
 def read_back(reader: OffsetReader, offset: int, producer_id: int | None) -> tuple[LogSlice, bool]:
-    """The batches before an offset: as far as the last marker of a producer, within bounds, and whether they reach it.
+    """The batches before an offset, back to a producer's last marker within `BACK`; and whether they reach it.
 
     Parameters
     ----------
     offset
         Base offset of a batch.
     producer_id
-        Whose marker; null reads the nearest bound only.
+        The producer; null reads the smallest range of `BACK` only.
     """
     log_start = reader.partition["log_start_offset"]
     found = LogSlice()
@@ -73,16 +73,16 @@ def read_back(reader: OffsetReader, offset: int, producer_id: int | None) -> tup
 def read_until_ended(
     reader: OffsetReader, offset: int, producer_ids: Collection[int], *, limit: int | None = FORWARD
 ) -> tuple[LogSlice, bool]:
-    """The batches from an offset on: until a marker of each producer, and whether the high watermark was reached.
+    """The batches from an offset on, until each producer has a marker; and whether they reach the high watermark.
 
     Parameters
     ----------
     offset
-        Offset behind a batch.
+        Offset after a batch.
     producer_ids
-        Whose.
+        The producers.
     limit
-        Offsets to read at most; null for none.
+        Maximum number of offsets to read; null for no limit.
     """
     high_watermark = reader.partition["high_watermark"]
     stop = high_watermark if limit is None else min(high_watermark, offset + limit)
@@ -98,11 +98,11 @@ def read_until_ended(
 
 
 def ranges_of(reader: OffsetReader, start: int, stop: int) -> tuple[list[StatusRange], list[str]]:
-    """The status of offsets between log start and high watermark, and what could not be read."""
+    """The status of offsets between log start and high watermark, and read errors."""
     log = read_range(reader, start, stop)
     opened: Mapping[int, int] = {}
     undecided = _undecided(reader, log, opened)
-    if undecided:  # who has something open is only asked for where it matters
+    if undecided:  # open transactions are only requested if they matter
         opened = reader.opened
         undecided = _undecided(reader, log, opened)
     reaches_end = False
@@ -123,28 +123,28 @@ def ranges_of(reader: OffsetReader, start: int, stop: int) -> tuple[list[StatusR
 
 
 def _undecided(reader: OffsetReader, log: LogSlice, opened: Mapping[int, int]) -> set[int]:
-    """Producers whose next marker decides, and was not read."""
+    """Producers whose next marker decides a status and was not read."""
     batches, lso = log.batches, reader.partition["last_stable_offset"]
     statuses = batch_statuses(batches, log, last_stable_offset=lso, opened=opened, reaches_end=False)
     return set(np.unique(batches["producer_id"][statuses < 0]).tolist())
 
 
 def unknown_status(reader: OffsetReader, errors: Sequence[str]) -> str:
-    """Why the status of an offset is not known, as ``NAME: sentence``."""
+    """Why the status of an offset is unknown, as ``NAME: sentence``."""
     if errors:
         return errors[0]
     if reader.is_compacted is None:
-        return "UNKNOWN: the marker that decides it was not read, or whether the topic is compacted cannot be seen"
-    return "UNKNOWN: the marker that decides it was not read"
+        return "UNKNOWN: the deciding marker was not read, or the topic's cleanup policy is unknown"
+    return "UNKNOWN: the deciding marker was not read"
 
 
 def add_slices(slices: Iterable[LogSlice]) -> LogSlice:
-    """Slices that follow each other as one."""
+    """Consecutive slices as one."""
     slices = list(slices)
-    whole = LogSlice(headers=[concatenate(part for each in slices for part in each.headers)])
+    merged = LogSlice(headers=[concatenate(part for each in slices for part in each.headers)])
     for each in slices:
-        whole.record_offsets |= each.record_offsets
-        whole.aborted |= each.aborted
-        whole.is_index_complete &= each.is_index_complete
-        whole.errors += [error for error in each.errors if error not in whole.errors]
-    return whole
+        merged.record_offsets |= each.record_offsets
+        merged.aborted |= each.aborted
+        merged.is_index_complete &= each.is_index_complete
+        merged.errors += [error for error in each.errors if error not in merged.errors]
+    return merged

@@ -1,4 +1,4 @@
-"""The tables about offsets, the same of a live cluster and of files."""
+"""The tables about offsets, for a live cluster and for files."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ __all__ = ["OffsetTables"]
 
 
 class OffsetTables(ABC):
-    """Who receives an offset, which offsets of a range are missing, and how far a group is behind."""
+    """Visibility of an offset, offsets that consumers do not receive, and the lag of a group."""
 
     @abstractmethod
     def offset_readers(self, partitions: Sequence[TopicPartition]) -> list[OffsetReader]:
-        """What reads single partitions."""
+        """One reader per partition."""
 
     def offset_visibility(self, topic: str, partition: int, offset: int) -> pd.DataFrame:
-        """What an offset holds, whose it is, and which consumers receive it (``schema.OFFSET_VISIBILITY``): one row.
+        """The content of an offset, its transaction, and the consumers that receive it (``schema.OFFSET_VISIBILITY``).
 
-        The log is read around the offset only, for the transaction's first record and its marker.
+        One row. The log is read around the offset only, for the transaction's first record and its marker.
 
         Parameters
         ----------
         topic, partition, offset
-            Which one. An offset that is not in the log is told as such.
+            The offset. The status of an offset outside the log says so.
 
         Raises
         ------
         NotFound
-            If the partition is not there.
+            If the partition does not exist.
         BrokerError, ConnectionFailed
-            If its leader does not tell its offsets.
+            If its leader does not return its offsets.
         """
         return schema.OFFSET_VISIBILITY.frame(self.offset_visibility_rows(topic, partition, offset))
 
@@ -65,14 +65,14 @@ class OffsetTables(ABC):
     ) -> pd.DataFrame:
         """Every offset of a range that a consumer does not receive, and why (``schema.MISSING_OFFSETS``).
 
-        Consecutive offsets of one reason are one row. Consumers receive all other offsets.
+        Consecutive offsets with the same reason are one row. Consumers receive the offsets that are in no row.
 
         Parameters
         ----------
         topic, partition
-            Which partition.
+            The partition.
         start, stop
-            From where to before where: as for `batches`, and an offset may lie outside the log.
+            First offset and the offset after the last, as for `batches`; an offset may be outside the log.
         read_committed
             The consumer's isolation level; read_uncommitted if false.
 
@@ -81,7 +81,7 @@ class OffsetTables(ABC):
         NotFound, BrokerError, ConnectionFailed
             As `offset_visibility`.
         UsageError
-            If a bound is none.
+            If `start` or `stop` is not an offset specification.
         """
         rows = self.missing_offset_rows(topic, partition, start=start, stop=stop, read_committed=read_committed)
         return schema.MISSING_OFFSETS.frame(rows)
@@ -105,21 +105,21 @@ class OffsetTables(ABC):
         return missing_rows(reader, reader.offset(start), reader.offset(stop), read_committed=read_committed)
 
     def group_lag(self, group: str, *, max_offsets: int = 1_000_000) -> pd.DataFrame:
-        """How far a group is behind on each partition, and what that is made of (``schema.GROUP_LAG``).
+        """The lag of a group on each partition, and its parts (``schema.GROUP_LAG``).
 
         Parameters
         ----------
         group
-            Group id. A consumer group is taken to read with read_committed.
+            Group id. A consumer group is assumed to use read_committed.
         max_offsets
-            The log is read to tell records from markers where the lag is no more than this.
+            Up to this lag, the log is read to distinguish records from markers.
 
         Raises
         ------
         NotFound
             If no broker lists the group, or files have no offset of it.
         BrokerError, ConnectionFailed
-            If a broker does not list its groups, or the coordinator does not answer.
+            If a broker does not list its groups, or the coordinator does not respond.
         """
         return schema.GROUP_LAG.frame(self.group_lag_rows(group, max_offsets=max_offsets))
 

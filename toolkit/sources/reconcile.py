@@ -28,7 +28,7 @@ def reconciliation_frame(
 def reconciliation_rows(
     source: Cluster | LogDir, topic: str, partition: int, *, findings: Iterable[Row]
 ) -> Sequence[Row]:
-    """Every open transaction of a partition beside its coordinator's state and log.
+    """Every open transaction of a partition, compared with its coordinator's state and log.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ def reconciliation_rows(
     Raises
     ------
     NotFound
-        If the files have nothing of the partition.
+        If the partition is not among the files.
     BrokerError
         If this principal may not see ``__transaction_state``.
     """

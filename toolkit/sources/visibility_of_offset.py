@@ -1,4 +1,4 @@
-"""What an offset holds, whose it is, and whether read_committed consumers receive it; reads only the log around it."""
+"""Content, transaction and visibility of an offset; the log is read around it only."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def visibility_row(reader: OffsetReader, offset: int) -> Row:
     reader
         The partition.
     offset
-        The offset; one that is not in the log is told as such.
+        The offset. The status of one outside the log says so.
     """
     row: dict[str, Any] = dict.fromkeys(OFFSET_VISIBILITY.names) | {
         name: reader.partition[name] for name in PARTITION_COLUMNS
@@ -50,7 +50,7 @@ def visibility_row(reader: OffsetReader, offset: int) -> Row:
 
 
 def _in_log(reader: OffsetReader, offset: int) -> dict[str, Any]:
-    """What the batch at an offset, and the batches around it, tell."""
+    """Columns from the batch at an offset and the batches around it."""
     log = read_range(reader, offset, offset + 1)
     batch = next(iter(log.batches), None)
     if batch is None:
@@ -58,23 +58,24 @@ def _in_log(reader: OffsetReader, offset: int) -> dict[str, Any]:
     base, behind = int(batch["base_offset"]), int(batch["last_offset"]) + 1
     producer_id = int(batch["producer_id"]) if batch["attributes"] & TRANSACTIONAL else None
     earlier, is_start_known = read_back(reader, base, producer_id)
-    open_there = transactions_at(add_slices([earlier, log]).batches, offset)
-    left = {each for each, one in open_there.items() if one.marker_offset is None}
-    left -= {each for each, start in reader.opened.items() if start <= offset} if left else set()
-    later, reaches_end = read_until_ended(reader, behind, left)
-    whole = add_slices([earlier, log, later])
-    status = _status(whole, reader, offset, reaches_end=reaches_end)
+    so_far = transactions_at(add_slices([earlier, log]).batches, offset)
+    without_marker = {each for each, transaction in so_far.items() if transaction.marker_offset is None}
+    if without_marker:
+        without_marker -= {each for each, start in reader.opened.items() if start <= offset}
+    later, reaches_end = read_until_ended(reader, behind, without_marker)
+    around = add_slices([earlier, log, later])
+    status = _status(around, reader, offset, reaches_end=reaches_end)
     if status["status"] is None and producer_id is not None and not reaches_end:  # only its marker decides
-        rest, reaches_end = read_until_ended(reader, _end(whole), {producer_id}, limit=None)
-        whole = add_slices([whole, rest])
-        status = _status(whole, reader, offset, reaches_end=reaches_end)
-    at_offset = transactions_at(whole.batches, offset)
-    found = status | _of_batch(batch)
+        rest, reaches_end = read_until_ended(reader, _end(around), {producer_id}, limit=None)
+        around = add_slices([around, rest])
+        status = _status(around, reader, offset, reaches_end=reaches_end)
+    at_offset = transactions_at(around.batches, offset)
+    found = status | _batch_columns(batch)
     if producer_id is not None:
         found |= _transaction(reader, producer_id, at_offset.get(producer_id), is_start_known, found["status"])
         found["transactional_id"], unread = reader.transactional_id(producer_id)
         found["error"] = found["error"] or unread
-    ends = [one.marker_time_ms for one in at_offset.values() if one.marker_time_ms is not None]
+    ends = [each.marker_time_ms for each in at_offset.values() if each.marker_time_ms is not None]
     if not ends and batch["attributes"] & LOG_APPEND_TIME:
         ends = [int(batch["max_timestamp"])]
     return found | {"visible_at": utc(max(ends)) if ends else None}
@@ -98,7 +99,7 @@ def _end(log: LogSlice) -> int:
     return int(log.batches["last_offset"][-1]) + 1
 
 
-def _of_batch(batch: Array) -> dict[str, Any]:
+def _batch_columns(batch: Array) -> dict[str, Any]:
     attributes, producer_id = int(batch["attributes"]), int(batch["producer_id"])
     has_producer = producer_id >= 0
     return {
@@ -114,7 +115,7 @@ def _of_batch(batch: Array) -> dict[str, Any]:
 def _transaction(
     reader: OffsetReader, producer_id: int, at: TransactionAtOffset | None, is_start_known: bool, status: str | None
 ) -> dict[str, Any]:
-    """Where the transaction of a record or marker begins and ends, as far as that was read."""
+    """Begin, end and outcome of the transaction of a record or marker, as far as they were read."""
     outcome = {"committed": "commit", "aborted": "abort", "open": "open"}.get(status or "")
     if at is None:
         return {"outcome": outcome}
@@ -132,7 +133,7 @@ def _transaction(
 
 
 def _holder(opened: Mapping[int, int]) -> dict[str, int]:
-    """The lowest open transaction; nothing where the LSO only waits for replication."""
+    """The lowest open transaction; empty if the LSO only waits for replication."""
     if not opened:
         return {}
     producer_id = min(opened, key=lambda each: opened[each])

@@ -131,7 +131,7 @@ def _query_coordinators(
             closable += _unread(log)
         else:
             closable = []
-            proofs.append(f"{STATE_TOPIC} was read whole: {log.partitions} partitions, {len(log.rows)} ids")
+            proofs.append(f"{STATE_TOPIC} was read completely: {log.partitions} partitions, {len(log.rows)} ids")
     rows = _with_times(client, config, before, rows, opened, log)
     if opened:
         unloaded += loading_coordinators(client, before)  # loaded before and after the listing means loaded during it
@@ -173,12 +173,12 @@ def _supplement(
 
 
 def _unread(log: TransactionLog) -> list[str]:
-    """Why the log was not read whole, except for missing rights, which another gap names."""
+    """Why the log was not read completely, except for missing rights, which another gap names."""
     if not log.partitions and not log.failures:
         return [f"{STATE_TOPIC}: the metadata does not show it"]
     errors = {row["error"].partition(":")[0] for row in log.failures} - {"TOPIC_AUTHORIZATION_FAILED"}
     return [
-        f"{STATE_TOPIC} as a whole: {len(log.failures)} partitions could not be read ({error})"
+        f"a complete {STATE_TOPIC}: {len(log.failures)} partitions could not be read ({error})"
         for error in sorted(errors)
     ]
 

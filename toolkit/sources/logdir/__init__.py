@@ -1,4 +1,4 @@
-"""Log directories, copied files and printed texts as tables: what is left where the broker is gone."""
+"""Log directories, copied files and output of kafka-dump-log.sh as tables, without a running broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Everything that was found, read once for one question."""
+"""All logs at paths and their states, each read once."""
 
 from __future__ import annotations
 
@@ -16,29 +16,27 @@ from toolkit.sources.logdir.files.partition_folder import FolderLog
 from toolkit.sources.logdir.files.replica_log import ReplicaLog
 from toolkit.sources.logdir.state.log_window import ReadLimit
 from toolkit.sources.logdir.state.replica_state import ReplicaState, read_state
-from toolkit.sources.partition_selection import (
-    requested_partitions,
-)
+from toolkit.sources.partition_selection import requested_partitions
 
 __all__ = ["METADATA_TOPIC", "Contents", "FileScope", "Partitions", "ReplicaWithCheckpoints", "TopicPartition"]
 
 LOGS_AT_ONCE = 2
-MAX_NEIGHBOURS = 2_000_000  # batch headers that the windows of all logs keep; what is left out is read again if wanted
+MAX_NEIGHBOURS = 2_000_000  # batch headers that the windows of all logs keep; others are read again if needed
 
-METADATA_TOPIC = "__cluster_metadata"  # the controllers' log: no topic of the brokers, and without transactions
+METADATA_TOPIC = "__cluster_metadata"  # the controllers' log, which has no transactions
 
 Partitions = int | Sequence[int] | Sequence[TopicPartition]
 
 
 class ReplicaWithCheckpoints(NamedTuple):
-    """A replica's state, and the checkpoints of the log directory that it lies in."""
+    """A replica's state, and the checkpoints of its log directory."""
 
     state: ReplicaState
     marks: PartitionCheckpoints
 
 
 class FileScope(NamedTuple):
-    """What a look goes by beyond single partitions: whose files they are, and when the newest was written."""
+    """Brokers and log directories of the observed files, and when the newest of them was written."""
 
     brokers: Collection[int]
     roots: Collection[LogDirRoot]
@@ -46,12 +44,12 @@ class FileScope(NamedTuple):
 
 
 class Contents:
-    """The logs in files as they are listed now, and their states, each read when it is first asked for.
+    """The logs as listed now, and their states, each read on first use.
 
     Parameters
     ----------
     layout
-        What was found.
+        Folders and texts at the paths.
     texts
         The logs in its texts.
     """
@@ -67,19 +65,19 @@ class Contents:
     def replica_logs(
         self, topics: Sequence[str] | None = None, partitions: Partitions | None = None
     ) -> list[ReplicaLog]:
-        """The logs that are meant.
+        """The selected logs.
 
         Parameters
         ----------
         topics
-            Topic names, or one; all, the controllers' own log apart, if null.
+            Topic names, or one; if null, all but ``__cluster_metadata``.
         partitions
             Numbers, or one, of each of `topics`; or pairs of topic and number, without `topics`.
 
         Raises
         ------
         NotFound
-            If the files hold nothing of one of them.
+            If one of them is not among the files.
         UsageError
             If `partitions` are numbers without topics, or pairs with topics.
         """
@@ -87,24 +85,24 @@ class Contents:
         numbers = [partitions] if isinstance(partitions, int) else partitions
         if names is None and numbers is None:
             return [log for log in self.logs if log.where.topic != METADATA_TOPIC]
-        places = {(log.where.topic, log.where.partition) for log in self.logs}
-        selected = _selected(names, numbers, places)
+        present = {(log.where.topic, log.where.partition) for log in self.logs}
+        selected = _selected(names, numbers, present)
         return [log for log in self.logs if (log.where.topic, log.where.partition) in selected]
 
     def of_topic(self, topic: str, partitions: Sequence[int] | None = None) -> list[ReplicaLog]:
-        """The logs of a topic, none if it is not there; or of partitions of it, which have to be.
+        """The logs of a topic, none if it is missing; or of some of its partitions, which must exist.
 
         Raises
         ------
         NotFound
-            If the files hold nothing of one of them.
+            If one of the partitions is not among the files.
         """
         if partitions is not None:
             return self.replica_logs([topic], partitions)
         return [log for log in self.logs if log.where.topic == topic]
 
     def read(self, log: ReplicaLog, *, reach: ReadLimit = ReadLimit.TAIL) -> ReplicaWithCheckpoints:
-        """The state of a log, read at least as far back as `reach` says; once, unless it says more than before."""
+        """The state of a log, read at least as far back as `reach`; read again only for a farther `reach`."""
         if (
             log.where.topic == STATE_TOPIC and reach is not ReadLimit.TAIL
         ):  # one read for the partition and its coordinator
@@ -126,7 +124,7 @@ class Contents:
         return self._marks[root]
 
     def scope(self, logs: Iterable[ReplicaLog]) -> FileScope:
-        """Of these logs and those of the coordinators together."""
+        """The scope of these logs and those of the coordinators."""
         logs = [*logs, *self.of_topic(STATE_TOPIC)]
         roots = {log.root for log in logs if log.root is not None}
         times = [*(log.modified for log in logs), *(self.marks(root).modified for root in roots)]
@@ -139,27 +137,27 @@ class Contents:
     def by_place(
         self, logs: Iterable[ReplicaLog], *, reach: ReadLimit = ReadLimit.TAIL
     ) -> Iterator[tuple[TopicPartition, list[ReplicaWithCheckpoints]]]:
-        """The replicas of each partition, the one that has most of its log first; that one is read by `reach`."""
+        """The replicas of each partition, the one with most of the log first; only that one is read by `reach`."""
         found: dict[TopicPartition, list[ReplicaLog]] = {}
         for log in logs:
             if log.where.topic is not None and log.where.partition is not None:
                 found.setdefault((log.where.topic, log.where.partition), []).append(log)
         for replicas in found.values():
             if len(replicas) > 1:
-                replicas.sort(key=lambda log: _how_far(self.read(log)), reverse=True)
+                replicas.sort(key=lambda log: _log_rank(self.read(log)), reverse=True)
         firsts = sorted((replicas[0] for replicas in found.values()), key=lambda log: log.size, reverse=True)
-        with ThreadPoolExecutor(max_workers=LOGS_AT_ONCE) as pool:  # small logs are read beside the last large one
+        with ThreadPoolExecutor(max_workers=LOGS_AT_ONCE) as pool:  # small logs are read next to the last large one
             list(pool.map(lambda log: self.read(log, reach=reach), firsts))
-        for place in sorted(found):
-            yield place, list(map(self.read, found[place]))
+        for tp in sorted(found):
+            yield tp, list(map(self.read, found[tp]))
 
     def best(self, topic: str, *, reach: ReadLimit = ReadLimit.TAIL) -> Mapping[int, ReplicaWithCheckpoints]:
-        """The replica of each partition of a topic that has most of its log."""
-        return {place[1]: replicas[0] for place, replicas in self.by_place(self.of_topic(topic), reach=reach)}
+        """For each partition of a topic, the replica with most of the log."""
+        return {tp[1]: replicas[0] for tp, replicas in self.by_place(self.of_topic(topic), reach=reach)}
 
 
-def _how_far(read: ReplicaWithCheckpoints) -> tuple[bool, int, int]:
-    """A newer leader epoch wins over a longer log: what an old leader wrote alone is cut off again."""
+def _log_rank(read: ReplicaWithCheckpoints) -> tuple[bool, int, int]:
+    """A newer leader epoch wins over a longer log: what only a deposed leader has is truncated."""
     state = read.state
     epoch, end = state.leader_epoch, state.log_end_offset
     return state.error is None, -1 if epoch is None else epoch, -1 if end is None else end
@@ -168,20 +166,20 @@ def _how_far(read: ReplicaWithCheckpoints) -> tuple[bool, int, int]:
 def _selected(
     topics: Sequence[str] | None,
     partitions: Sequence[int] | Sequence[TopicPartition] | None,
-    places: set[tuple[str | None, int | None]],
+    present: set[tuple[str | None, int | None]],
 ) -> set[tuple[str | None, int | None]]:
-    meant = [] if partitions is None else requested_partitions(topics, partitions)
-    for topic in topics or [topic for topic, _ in meant]:
-        if all(topic != name for name, _ in places):
-            raise NotFound(f"These files hold nothing of topic {topic!r}.")
+    requested = [] if partitions is None else requested_partitions(topics, partitions)
+    for topic in topics or [topic for topic, _ in requested]:
+        if all(topic != name for name, _ in present):
+            raise NotFound(f"These files contain no partition of topic {topic!r}.")
     if partitions is None:
-        return {place for place in places if place[0] in set(topics or ())}
-    for topic, number in sorted(set(meant) - places):
-        there = sorted(found for name, found in places if name == topic and found is not None)
+        return {tp for tp in present if tp[0] in set(topics or ())}
+    for topic, number in sorted(set(requested) - present):
+        numbers = sorted(found for name, found in present if name == topic and found is not None)
         raise NotFound(
-            f"These files hold nothing of partition {number} of topic {topic!r}; of it there are {_short(there)}."
+            f"These files do not contain partition {number} of topic {topic!r}, only partitions {_short(numbers)}."
         )
-    return {*meant}
+    return {*requested}
 
 
 def _short(numbers: Sequence[int]) -> str:

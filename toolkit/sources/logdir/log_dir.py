@@ -1,4 +1,4 @@
-"""`LogDir`: the tables of a live cluster from files, and those that only logs can give."""
+"""`LogDir`: the tables of a live cluster, read from files, and the tables that only logs have."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 __all__ = ["LogDir"]
 
 
-# What a table alone needs is imported when it is asked for: a command over gigabytes takes little more than a second.
+# Modules that a single table needs are imported in its method: this keeps short commands fast.
 class LogDir(OpenedPaths, Source, OffsetTables):
-    """Files of brokers: only read, and listed again for every call, so that a broker may be writing them.
+    """Files of brokers, read only and listed for every call, or once within ``with``. A broker may be writing them.
 
-    `observed_at` is when the newest file of a row was written. Every replica of a partition gives its own rows.
+    `observed_at` is the modification time of a row's newest file. Every replica of a partition has its own rows.
 
     Parameters
     ----------
@@ -50,14 +50,14 @@ class LogDir(OpenedPaths, Source, OffsetTables):
         (`state.consistency`), otherwise `unknown`. If the assertion is false, a healthy transaction can be reported as
         hanging. Ages are then measured to the files' modification times: copy these too (``cp -p``, ``rsync -a``).
     txn_state_partitions
-        How many partitions ``__transaction_state`` has, where it is not 50.
+        Number of partitions of ``__transaction_state``, if not 50.
 
     Raises
     ------
     NotFound
-        If a path does not exist, or nothing of Kafka's is in it.
+        If a path does not exist, or contains no Kafka files.
     UsageError
-        If a path cannot be read, or a file is nothing that can be read here.
+        If a path cannot be read, or a file has an unknown type.
 
     Examples
     --------
@@ -90,7 +90,7 @@ class LogDir(OpenedPaths, Source, OffsetTables):
         return f"LogDir({', '.join(repr(str(path)) for path in self.paths)}{consistent_copy})"
 
     def offset_readers(self, partitions: Sequence[TopicPartition]) -> list[OffsetReader]:
-        """Readers of single partitions, each of the replica with the longest log."""
+        """One reader per partition, of the replica with the longest log."""
         from toolkit.sources.logdir.state.replica_offset_reader import ReplicaOffsetReader
 
         contents, count = self._contents(), self.txn_state_partitions
@@ -98,7 +98,7 @@ class LogDir(OpenedPaths, Source, OffsetTables):
         return [ReplicaOffsetReader(contents, replicas, txn_state_partitions=count) for _, replicas in found]
 
     def observe(self, *, topics: Sequence[str] | None = None, partitions: Partitions | None = None) -> Observation:
-        """Everything the verdicts need (`observation.Observation`), with what speaks against trusting files."""
+        """The input of the verdicts (`observation.Observation`), with doubts about the consistency of the files."""
         return self._observe(self._contents(), topics, partitions).observation
 
     def _partitions(
@@ -183,9 +183,9 @@ class LogDir(OpenedPaths, Source, OffsetTables):
         producer_id: int | None = None,
         crc: bool = False,
     ) -> Iterator[pa.Table]:
-        contents, section = self._contents(), OffsetRange(start=start, stop=stop)
+        contents, offset_range = self._contents(), OffsetRange(start=start, stop=stop)
         logs = contents.replica_logs(topics, partitions)
-        return replica_tables.batch_tables(contents, logs, section, producer_id=producer_id, crc=crc)
+        return replica_tables.batch_tables(contents, logs, offset_range, producer_id=producer_id, crc=crc)
 
     def _log_transactions(
         self,
@@ -196,9 +196,9 @@ class LogDir(OpenedPaths, Source, OffsetTables):
         stop: OffsetSpec | None = None,
         producer_id: int | None = None,
     ) -> Iterator[pa.Table]:
-        contents, section = self._contents(), OffsetRange(start=start, stop=stop)
+        contents, offset_range = self._contents(), OffsetRange(start=start, stop=stop)
         logs = contents.replica_logs(topics, partitions)
-        return replica_tables.log_transaction_tables(contents, logs, section, producer_id=producer_id)
+        return replica_tables.log_transaction_tables(contents, logs, offset_range, producer_id=producer_id)
 
     def _lso_timeline(
         self,
@@ -209,9 +209,9 @@ class LogDir(OpenedPaths, Source, OffsetTables):
         stop: OffsetSpec | None = None,
         producer_id: int | None = None,
     ) -> Iterable[pa.Table]:
-        contents, section = self._contents(), OffsetRange(start=start, stop=stop)
+        contents, offset_range = self._contents(), OffsetRange(start=start, stop=stop)
         logs = contents.replica_logs(topics, partitions)
-        return replica_tables.lso_tables(contents, logs, section, producer_id=producer_id)
+        return replica_tables.lso_tables(contents, logs, offset_range, producer_id=producer_id)
 
     def _statistics(
         self,
@@ -231,9 +231,9 @@ class LogDir(OpenedPaths, Source, OffsetTables):
         start: OffsetSpec | None = None,
         stop: OffsetSpec | None = None,
     ) -> list[PartitionStats]:
-        """What `statistics` is made of, of each log: counts, distributions, and the open transactions themselves."""
-        contents, section = self._contents(), OffsetRange(start=start, stop=stop)
-        return replica_tables.figures(contents, contents.replica_logs(topics, partitions), section)
+        """The data behind `statistics`, per log: counts, distributions, and the open transactions themselves."""
+        contents, offset_range = self._contents(), OffsetRange(start=start, stop=stop)
+        return replica_tables.figures(contents, contents.replica_logs(topics, partitions), offset_range)
 
     def _transaction_log(
         self,
@@ -244,9 +244,9 @@ class LogDir(OpenedPaths, Source, OffsetTables):
         stop: OffsetSpec | None = None,
         producer_id: int | None = None,
     ) -> Iterable[Row]:
-        contents, section = self._contents(), OffsetRange(start=start, stop=stop)
+        contents, offset_range = self._contents(), OffsetRange(start=start, stop=stop)
         logs = contents.of_topic(STATE_TOPIC, partitions)
-        return replica_tables.event_rows(contents, logs, section, producer_id=producer_id, names=transactional_ids)
+        return replica_tables.event_rows(contents, logs, offset_range, producer_id=producer_id, names=transactional_ids)
 
     def _transaction_history(
         self,
@@ -257,9 +257,11 @@ class LogDir(OpenedPaths, Source, OffsetTables):
         stop: OffsetSpec | None = None,
         producer_id: int | None = None,
     ) -> Iterable[Row]:
-        contents, section = self._contents(), OffsetRange(start=start, stop=stop)
+        contents, offset_range = self._contents(), OffsetRange(start=start, stop=stop)
         logs = contents.of_topic(STATE_TOPIC, partitions)
-        return replica_tables.history_rows(contents, logs, section, producer_id=producer_id, names=transactional_ids)
+        return replica_tables.history_rows(
+            contents, logs, offset_range, producer_id=producer_id, names=transactional_ids
+        )
 
     def _offsets_log(
         self,
@@ -270,9 +272,9 @@ class LogDir(OpenedPaths, Source, OffsetTables):
         stop: OffsetSpec | None = None,
         producer_id: int | None = None,
     ) -> Iterable[Row]:
-        contents, section = self._contents(), OffsetRange(start=start, stop=stop)
+        contents, offset_range = self._contents(), OffsetRange(start=start, stop=stop)
         logs = contents.of_topic(OFFSETS_TOPIC, partitions)
-        return replica_tables.event_rows(contents, logs, section, producer_id=producer_id, names=groups)
+        return replica_tables.event_rows(contents, logs, offset_range, producer_id=producer_id, names=groups)
 
     def _aborted(
         self,
@@ -283,9 +285,9 @@ class LogDir(OpenedPaths, Source, OffsetTables):
         stop: OffsetSpec | None = None,
         producer_id: int | None = None,
     ) -> Iterable[Row]:
-        contents, section = self._contents(), OffsetRange(start=start, stop=stop)
+        contents, offset_range = self._contents(), OffsetRange(start=start, stop=stop)
         logs = contents.replica_logs(topics, partitions)
-        return replica_tables.aborted_rows(contents, logs, section, producer_id=producer_id)
+        return replica_tables.aborted_rows(contents, logs, offset_range, producer_id=producer_id)
 
     def _violations(
         self,
@@ -297,9 +299,9 @@ class LogDir(OpenedPaths, Source, OffsetTables):
         producer_id: int | None = None,
         crc: bool = False,
     ) -> Iterable[Row]:
-        contents, section = self._contents(), OffsetRange(start=start, stop=stop)
+        contents, offset_range = self._contents(), OffsetRange(start=start, stop=stop)
         logs = contents.replica_logs(topics, partitions)
-        return replica_tables.violation_rows(contents, logs, section, producer_id=producer_id, crc=crc)
+        return replica_tables.violation_rows(contents, logs, offset_range, producer_id=producer_id, crc=crc)
 
     def _snapshots(self, *, topics: Sequence[str] | None = None, partitions: Partitions | None = None) -> Iterable[Row]:
         return replica_tables.snapshot_rows(self._contents().replica_logs(topics, partitions))

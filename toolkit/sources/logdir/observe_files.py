@@ -1,4 +1,4 @@
-"""One look at files (`analysis.diagnosis.observation.Observation`), with what speaks against trusting them."""
+"""An observation of files (`analysis.diagnosis.observation.Observation`), with doubts about their consistency."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = ["FileObservation", "observe_files"]
 
 
 class FileObservation(NamedTuple):
-    """A look, and what it was taken at: the replicas of each partition, the one that counts first; the coordinators."""
+    """An observation, the replicas of each partition (the one with most of the log first), and the coordinators."""
 
     observation: Observation
     replicas: Mapping[TopicPartition, Sequence[ReplicaWithCheckpoints]]
@@ -46,19 +46,19 @@ def observe_files(
     txn_state_partitions: int | None = None,
     reach: ReadLimit = ReadLimit.OPEN,
 ) -> FileObservation:
-    """Look at partitions and at ``__transaction_state``.
+    """Observe partitions and ``__transaction_state``.
 
     Parameters
     ----------
     contents
-        All that was found.
+        All files.
     logs
-        The partitions' replicas to look at.
+        Replicas of the partitions to observe.
     consistent_copy
-        Whether the caller vouches that brokers stood still when the files were taken, and that these replicas were in
-        sync.
+        Whether the caller asserts that the brokers were stopped when the files were copied, and that these replicas
+        were in sync.
     txn_state_partitions
-        How many partitions ``__transaction_state`` has, if the caller knows.
+        Number of partitions of ``__transaction_state``, if the caller knows it.
     reach
         How far back the partitions are read.
     """
@@ -80,29 +80,29 @@ def observe_files(
         producers_after=producers,
         coverage=_coverage(scope, side),
         observed_at=observed_at,
-        first_batches=dict(_openings(reads)),
+        first_batches=dict(_first_batches(reads)),
         from_files=True,
         notes={tp: list(_notes(found)) for tp, found in replicas.items()},
     )
-    return FileObservation(_examined(observation, replicas, side, consistent_copy=consistent_copy), replicas, side)
+    return FileObservation(_with_doubts(observation, replicas, side, consistent_copy=consistent_copy), replicas, side)
 
 
 def _partition(read: ReplicaWithCheckpoints) -> Row:
-    """The replica stands for the leader: the rules ask whether one and the same has answered."""
+    """The replica takes the leader's role: the rules check that the same broker answered twice."""
     return {**partition_row(read.state), "leader": read.state.log.where.broker_id, "error": read.state.error}
 
 
-def _examined(
+def _with_doubts(
     observation: Observation,
     replicas: Mapping[TopicPartition, Sequence[ReplicaWithCheckpoints]],
     side: CoordinatorState,
     *,
     consistent_copy: bool,
 ) -> Observation:
-    """The look with the doubts of what would be hanging without them, and what was proven instead."""
+    """The observation with doubts about transactions that would otherwise be hanging, and with what was proven."""
     doubts: dict[tuple[str, int, int], Sequence[str]] = {}
     notes = {tp: list(found) for tp, found in observation.notes.items()}
-    by_log: dict[int, list[str]] = {}  # all cases ask for those of the coordinators
+    by_log: dict[int, list[str]] = {}  # every transaction needs the changes of the coordinators' logs
 
     def changes(log: ReplicaLog) -> list[str]:
         if id(log) not in by_log:
@@ -127,7 +127,7 @@ def _examined(
 def _of_one_topic(tp: TopicPartition, replicas: Iterable[ReplicaWithCheckpoints]) -> Iterator[str]:
     ids = {read.state.topic_id for read in replicas} - {None}
     if len(ids) > 1:
-        yield f"replicas of one topic: {tp[0]} was deleted and created again, and there are {len(ids)} of it"
+        yield f"replicas of one topic: {tp[0]} was deleted and created again; the replicas have {len(ids)} topic ids"
 
 
 def _notes(replicas: Sequence[ReplicaWithCheckpoints]) -> Iterator[str]:
@@ -135,13 +135,13 @@ def _notes(replicas: Sequence[ReplicaWithCheckpoints]) -> Iterator[str]:
     if len(replicas) > 1:
         where = "" if state.log.where.broker_id is None else f" of broker {state.log.where.broker_id}"
         yield (
-            f"of {len(replicas)} replicas the one{where} was read that has most of the log: leader epoch "
-            f"{state.leader_epoch}, log end {state.log_end_offset} ({state.log.name})"
+            f"{len(replicas)} replicas: the one{where} has most of the log and was read: leader epoch "
+            f"{state.leader_epoch}, log end offset {state.log_end_offset} ({state.log.name})"
         )
     yield (
-        "the broker ended in good order and has not started since (.kafka_cleanshutdown)"
+        "the broker shut down cleanly and has not started since (.kafka_cleanshutdown)"
         if replicas[0].marks.ended_in_good_order
-        else "no .kafka_cleanshutdown: the broker runs or crashed, or that file was not copied"
+        else "no .kafka_cleanshutdown: the broker is running, crashed, or the file was not copied"
     )
     yield from state.snapshot_errors
 
@@ -149,40 +149,40 @@ def _notes(replicas: Sequence[ReplicaWithCheckpoints]) -> Iterator[str]:
 def _coverage(scope: FileScope, side: CoordinatorState) -> Coverage:
     gaps = [*side.gaps, *_clusters(scope.roots), *_texts(side)]
     ids = sum(len(partition.newest) for partition in side.partitions.values())
-    proofs = [] if gaps else [f"{STATE_TOPIC} was read whole: {side.count} partitions, {ids} ids"]
+    proofs = [] if gaps else [f"{STATE_TOPIC} was read completely: {side.count} partitions, {ids} ids"]
     return Coverage(brokers=sorted(scope.brokers), proofs=proofs, gaps=gaps)
 
 
 def _clusters(roots: Iterable[LogDirRoot]) -> Iterator[str]:
-    """Producer ids count from 0 in every cluster: files of two must not be held against each other."""
+    """Producer ids start at 0 in every cluster, so files of two clusters must not be compared."""
     by_id: dict[str | None, list[str]] = {}
     for root in sorted(roots, key=lambda root: root.path):
         by_id.setdefault(root.cluster_id, []).append(str(root.path))
     if len(by_id) > 1:
-        paths_by_id = "; ".join(f"{paths[0]} is of {name or 'an unknown one'}" for name, paths in by_id.items())
+        paths_by_id = "; ".join(f"{paths[0]}: {name or 'unknown cluster'}" for name, paths in by_id.items())
         yield f"files of one cluster, by their meta.properties: {paths_by_id}"
     elif None in by_id and len(by_id[None]) > 1:
-        yield f"the meta.properties of {', '.join(by_id[None][:3])}, to show that they are of one cluster"
+        yield f"the meta.properties of {', '.join(by_id[None][:3])}, to show that they belong to one cluster"
 
 
 def _texts(side: CoordinatorState) -> Iterator[str]:
     texts = [each for each in side.partitions.values() if each.read.state.log.is_text]
     if texts:
-        yield f"the segments of {STATE_TOPIC}: a printed text shows neither damage nor what was cut"
+        yield f"the segments of {STATE_TOPIC}: output of kafka-dump-log.sh shows neither damage nor truncation"
 
 
-def _openings(
+def _first_batches(
     reads: Mapping[TopicPartition, ReplicaWithCheckpoints],
 ) -> Iterator[tuple[tuple[str, int, int], FirstBatch]]:
-    """The first batch of open transactions, where it is still there."""
+    """The first batch of each open transaction, if it still exists."""
     for tp, read in reads.items():
         for start, headers in read.state.window.first_batches.items():
-            yield (*tp, start), _opening(headers[0])
+            yield (*tp, start), _first_batch(headers[0])
 
 
-def _opening(header: np.void) -> FirstBatch:
+def _first_batch(header: np.void) -> FirstBatch:
     appended = bool(header["attributes"] & LOG_APPEND_TIME)
-    # The broker's own time of a batch stands in its maximum; the cleaner puts a horizon in the place of the base.
+    # Log append time is in max_timestamp; the cleaner overwrites base_timestamp with the delete horizon.
     base = None if header["attributes"] & DELETE_HORIZON else int(header["base_timestamp"])
     return FirstBatch(
         base_offset=int(header["base_offset"]),

@@ -1,4 +1,4 @@
-"""Paths that were opened: what lies there is listed again for every question."""
+"""Opened paths, whose files are listed for every call, or once within ``with``."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from toolkit.sources.logdir.files.replica_log import ReplicaLog
 
 __all__ = ["OpenedPaths", "logs_in_text", "named", "sorted_rows"]
 
-UNNAMED = "UNNAMED: its folder is not named as a broker names it (topic-partition), so nothing tells whose it is."
+UNNAMED = "UNNAMED: its folder is not named as brokers name it (topic-partition), so its partition is unknown."
 
 
 class OpenedPaths:
-    """Paths, looked into once to see that there is something.
+    """Paths, checked once for Kafka files.
 
     Parameters
     ----------
     paths
-        As `toolkit.sources.logdir.files.log_dir_layout.discover` takes them; so are the errors.
+        As for `toolkit.sources.logdir.files.log_dir_layout.discover`, which also documents the errors.
     """
 
     def __init__(self, paths: Sequence[str | os.PathLike[str]]) -> None:
@@ -34,7 +34,7 @@ class OpenedPaths:
 
     @property
     def left_out(self) -> list[SkippedFile]:
-        """Files and folders that were seen and are not read, or not by every table, with the reason."""
+        """Files and folders that no table, or not every table, reads, with the reason."""
         contents = self._contents()
         unnamed = [SkippedFile(Path(log.name), UNNAMED) for log in contents.logs if log.where.topic is None]
         return [*contents.layout.left_out, *(each for log in contents.logs for each in log.left_out), *unnamed]
@@ -49,7 +49,7 @@ class OpenedPaths:
         return Contents(layout, [log for path in layout.texts for log in self._in_text(path)])
 
     def _in_text(self, path: Path) -> Sequence[ReplicaLog]:
-        """The logs in a text, which is read once as long as it stays the same."""
+        """The logs in a text, which is read again only if it has changed."""
         try:
             stat = path.stat()
         except OSError as exc:
@@ -61,14 +61,14 @@ class OpenedPaths:
 
 
 def logs_in_text(path: Path) -> Sequence[ReplicaLog]:
-    """The logs that a text of kafka-dump-log.sh tells of.
+    """The logs in a text of kafka-dump-log.sh.
 
     Raises
     ------
     UsageError
         If it cannot be read.
     """
-    from toolkit.sources.logdir.files.dump_logs import read_texts  # most paths hold no text
+    from toolkit.sources.logdir.files.dump_logs import read_texts  # most paths contain no text
 
     try:
         return read_texts(path)
@@ -81,26 +81,26 @@ def _unreadable(path: Path, exc: OSError) -> UsageError:
 
 
 def named(logs: Iterable[ReplicaLog]) -> list[ReplicaLog]:
-    """The logs of which it is known whose they are.
+    """The logs whose topic and partition are known.
 
     Raises
     ------
     UsageError
-        If that is not known of any.
+        If no log's are.
     """
     logs = list(logs)
     found = [log for log in logs if log.where.topic is not None]
     if logs and not found:
         raise UsageError(
-            f"Nothing tells whose partition {logs[0].name} holds.",
+            f"The topic and partition of {logs[0].name} are unknown.",
             means="Its name is not one that a broker gives to a partition's folder.",
-            do="Name the folder as the broker does: topic-partition, such as orders-0.",
+            do="Rename the folder as the broker does: topic-partition, such as orders-0.",
         )
     return found
 
 
 def sorted_rows(table: Table, rows: Iterable[Row]) -> list[Row]:
-    """Whole rows in the table's own order, unknown values last."""
+    """Rows with all columns, in the table's own order, nulls last."""
 
     def order(row: Row) -> list[tuple[bool, object]]:
         return [(row[name] is None, 0 if row[name] is None else row[name]) for name in table.sort]

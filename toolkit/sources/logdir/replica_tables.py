@@ -1,4 +1,4 @@
-"""Tables of what logs in files hold: one row after the other, from one replica after the other."""
+"""Tables of logs in files, row by row, replica after replica."""
 
 from __future__ import annotations
 
@@ -53,17 +53,18 @@ COMPACTED = {STATE_TOPIC, OFFSETS_TOPIC}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetRange:
-    """From where to before where logs are read; each log for itself.
+    """A range of offsets, resolved in each log.
 
     Parameters
     ----------
     start, stop
-        As `toolkit.sources.logdir.files.offset_bounds` has them; null for the ends of the log.
+        First offset and the offset after the last, as for `toolkit.sources.logdir.files.offset_bounds`; null for the
+        ends of the log.
 
     Raises
     ------
     UsageError
-        If one of them is no bound.
+        If one of them is not an offset specification.
     """
 
     start: OffsetSpec | None = None
@@ -74,14 +75,14 @@ class OffsetRange:
         check_offset_spec(self.stop)
 
     def offsets(self, contents: Contents, log: ReplicaLog) -> tuple[int | None, int | None]:
-        """The offsets that they mean in a log."""
+        """`start` and `stop` as offsets of a log."""
         is_named = isinstance(self.start, str) or isinstance(self.stop, str)
         state = contents.read(log).state if is_named else None
         return offset_of(log, self.start, state), offset_of(log, self.stop, state)
 
 
 def batch_tables(
-    contents: Contents, logs: Sequence[ReplicaLog], section: OffsetRange, *, producer_id: int | None, crc: bool
+    contents: Contents, logs: Sequence[ReplicaLog], offset_range: OffsetRange, *, producer_id: int | None, crc: bool
 ) -> Iterator[pa.Table]:
     """Batches as tables of ``schema.BATCHES``."""
     with progress("reading batches", total=_size(logs), unit="B") as advance:
@@ -89,13 +90,13 @@ def batch_tables(
             if log.error:
                 yield _error_row(log, schema.BATCHES)
                 continue
-            start, stop = section.offsets(contents, log)
+            start, stop = offset_range.offsets(contents, log)
             parts = _counted(log.parts(start=start, stop=stop, crc=crc), advance)
             yield from log_tables.batch_tables(parts, log.where, producer_id=producer_id)
 
 
 def log_transaction_tables(
-    contents: Contents, logs: Sequence[ReplicaLog], section: OffsetRange, *, producer_id: int | None
+    contents: Contents, logs: Sequence[ReplicaLog], offset_range: OffsetRange, *, producer_id: int | None
 ) -> Iterator[pa.Table]:
     """Transactions as tables of ``schema.LOG_TRANSACTIONS``."""
     with progress("reading transactions", total=_size(logs), unit="B") as advance:
@@ -103,54 +104,54 @@ def log_transaction_tables(
             if log.error:
                 yield _error_row(log, schema.LOG_TRANSACTIONS)
                 continue
-            start, stop = section.offsets(contents, log)
+            start, stop = offset_range.offsets(contents, log)
             parts = _counted(log.parts(start=start, stop=stop), advance)
             before = known_before(log, start)
             yield from log_tables.log_transaction_tables(parts, log.where, before=before, producer_id=producer_id)
 
 
 class PartitionStats(NamedTuple):
-    """The transactions of one log: whose, their figures, and what could not be read."""
+    """Transaction statistics of one log, and its read errors."""
 
     where: LogId
     found: Statistics
     failures: Sequence[str]
 
 
-def figures(contents: Contents, logs: Sequence[ReplicaLog], section: OffsetRange) -> list[PartitionStats]:
-    """The figures of each log's transactions; several logs are read at a time, for the loops let go of the GIL."""
+def figures(contents: Contents, logs: Sequence[ReplicaLog], offset_range: OffsetRange) -> list[PartitionStats]:
+    """Transaction statistics of each log; several logs are read in parallel, as the loops release the GIL."""
     with progress("reading transactions", total=_size(logs), unit="B") as advance:
 
-        def figured(log: ReplicaLog) -> PartitionStats:
+        def partition_stats(log: ReplicaLog) -> PartitionStats:
             if log.error:
                 return PartitionStats(log.where, NO_TRANSACTIONS, [log.error])
-            start, stop = section.offsets(contents, log)
+            start, stop = offset_range.offsets(contents, log)
             parts = _counted(log.parts(start=start, stop=stop), advance)
             return PartitionStats(log.where, *log_tables.log_statistics(parts, before=known_before(log, start)))
 
         with ThreadPoolExecutor(max_workers=min(os.cpu_count() or 1, 4)) as pool:
-            return list(pool.map(figured, logs))
+            return list(pool.map(partition_stats, logs))
 
 
 def statistic_rows(found: Sequence[PartitionStats]) -> Iterator[Row]:
-    """Rows of ``schema.STATISTICS``, of each log; and of all together where there are several."""
-    for one in found:
-        rows = transaction_statistics.statistic_rows(one.found, **one.where.columns)
-        yield from ({**row, "error": "; ".join(one.failures) or None} for row in rows)
+    """Rows of ``schema.STATISTICS``: of each log and, if there are several, of all together."""
+    for stats in found:
+        rows = transaction_statistics.statistic_rows(stats.found, **stats.where.columns)
+        yield from ({**row, "error": "; ".join(stats.failures) or None} for row in rows)
     if len(found) > 1:
-        everything = transaction_statistics.combined(*(one.found for one in found))
+        everything = transaction_statistics.combined(*(stats.found for stats in found))
         yield from transaction_statistics.statistic_rows(everything, topic=None, partition=None)
 
 
 def lso_tables(
-    contents: Contents, logs: Sequence[ReplicaLog], section: OffsetRange, *, producer_id: int | None
+    contents: Contents, logs: Sequence[ReplicaLog], offset_range: OffsetRange, *, producer_id: int | None
 ) -> Iterator[pa.Table]:
     """Steps of the LSO as tables of ``schema.LSO_TIMELINE``."""
     with progress("reading the LSO", total=_size(logs), unit="B") as advance:
         for log in logs:
             if log.error:
                 continue
-            start, stop = section.offsets(contents, log)
+            start, stop = offset_range.offsets(contents, log)
             parts = _counted(log.parts(start=start, stop=stop), advance)
             end = None if stop is not None or not log.base_offsets else log.base_offsets[-1]
             table = log_tables.lso_timeline_table(parts, log.where, before=known_before(log, start), log_end_offset=end)
@@ -164,67 +165,67 @@ def lso_tables(
 def event_rows(
     contents: Contents,
     logs: Sequence[ReplicaLog],
-    section: OffsetRange,
+    offset_range: OffsetRange,
     *,
     producer_id: int | None = None,
     names: Collection[str] | None = None,
 ) -> Iterator[Row]:
     """Records of a coordinators' topic: rows of ``schema.TRANSACTION_LOG``, or of ``schema.OFFSETS_LOG``.
 
-    `names` are transactional ids, or groups.
+    `names` are transactional ids or group ids.
     """
     with progress("reading records", total=len(logs), unit="partitions") as advance:
         for log in logs:
             name = "transactional_id" if log.where.topic == STATE_TOPIC else "group_id"
-            yield from only(_event_rows(contents, log, section), producer_id=producer_id, names=names, name=name)
+            yield from only(_event_rows(contents, log, offset_range), producer_id=producer_id, names=names, name=name)
             advance(1)
 
 
 def history_rows(
     contents: Contents,
     logs: Sequence[ReplicaLog],
-    section: OffsetRange,
+    offset_range: OffsetRange,
     *,
     producer_id: int | None = None,
     names: Collection[str] | None = None,
 ) -> Iterator[Row]:
-    """Rows of ``schema.TRANSACTION_HISTORY``, from the replica of each partition that has most of its log."""
-    if names is None or section != OffsetRange():
+    """Rows of ``schema.TRANSACTION_HISTORY``, from the replica with most of the log of each partition."""
+    if names is None or offset_range != OffsetRange():
         best = [replicas[0].state.log for _, replicas in contents.by_place(logs)]
-        events = event_rows(contents, best, section, names=names)
+        events = event_rows(contents, best, offset_range, names=names)
     else:
         indexes = [replicas[0].state.window.records for _, replicas in contents.by_place(logs, reach=ReadLimit.RECORDS)]
         events = (row for index in indexes for row in index.records(names))
     return only(transaction_history(events), producer_id=producer_id, name="transactional_id")
 
 
-def _event_rows(contents: Contents, log: ReplicaLog, section: OffsetRange) -> Iterator[Row]:
+def _event_rows(contents: Contents, log: ReplicaLog, offset_range: OffsetRange) -> Iterator[Row]:
     where = log.where
     if log.error:
         yield unread_records(
             where.topic or "", where.partition, error=log.error, broker_id=where.broker_id, file=log.name
         )
         return
-    start, stop = section.offsets(contents, log)
+    start, stop = offset_range.offsets(contents, log)
     read = log.transaction_log if where.topic == STATE_TOPIC else log.offsets_log
     for row in read(start=start, stop=stop):
-        if _inside(row.get("offset"), start, stop):
+        if _in_range(row.get("offset"), start, stop):
             yield row
 
 
 def aborted_rows(
-    contents: Contents, logs: Iterable[ReplicaLog], section: OffsetRange, *, producer_id: int | None = None
+    contents: Contents, logs: Iterable[ReplicaLog], offset_range: OffsetRange, *, producer_id: int | None = None
 ) -> Iterator[Row]:
-    """Rows of ``schema.ABORTED``: transactions that touch the section."""
-    return only(_aborted_rows(contents, logs, section), producer_id=producer_id, name="producer_id")
+    """Rows of ``schema.ABORTED``: transactions with an offset in the range."""
+    return only(_aborted_rows(contents, logs, offset_range), producer_id=producer_id, name="producer_id")
 
 
-def _aborted_rows(contents: Contents, logs: Iterable[ReplicaLog], section: OffsetRange) -> Iterator[Row]:
+def _aborted_rows(contents: Contents, logs: Iterable[ReplicaLog], offset_range: OffsetRange) -> Iterator[Row]:
     for log in logs:
         if log.error:
             yield {**log.where.columns, "file": log.name, "error": log.error}
             continue
-        start, stop = section.offsets(contents, log)
+        start, stop = offset_range.offsets(contents, log)
         for row in log.aborted_rows():
             first, last = row.get("first_offset"), row.get("last_offset")
             if first is None or last is None or (last >= (start or 0) and (stop is None or first < stop)):
@@ -239,7 +240,7 @@ def snapshot_rows(logs: Iterable[ReplicaLog]) -> Iterator[Row]:
             continue
         for snapshot in log.snapshots():
             log_columns = {**log.where.columns, "snapshot_offset": snapshot.offset, "file": snapshot.file}
-            if snapshot.error or not snapshot.producers:  # an empty one tells that nothing was open there
+            if snapshot.error or not snapshot.producers:  # an empty snapshot shows that nothing was open
                 yield {**log_columns, "error": snapshot.error}
             for producer in snapshot.producers:
                 yield log_columns | {
@@ -269,9 +270,9 @@ def checkpoint_rows(contents: Contents, logs: Iterable[ReplicaLog], *, everythin
     Parameters
     ----------
     logs
-        Partitions that are meant.
+        The selected partitions.
     everything
-        Whether those are all, so that lines about no partition, or about one that is not here, belong there too.
+        Whether these are all, so that lines about no partition, or about one without a folder, are included.
     """
     logs = list(logs)
     places = {(log.where.topic, log.where.partition) for log in logs}
@@ -284,18 +285,23 @@ def checkpoint_rows(contents: Contents, logs: Iterable[ReplicaLog], *, everythin
 
 
 def violation_rows(
-    contents: Contents, logs: Sequence[ReplicaLog], section: OffsetRange, *, producer_id: int | None = None, crc: bool
+    contents: Contents,
+    logs: Sequence[ReplicaLog],
+    offset_range: OffsetRange,
+    *,
+    producer_id: int | None = None,
+    crc: bool,
 ) -> Iterator[Row]:
     """Rows of ``schema.VIOLATIONS``."""
-    return only(_violation_rows(contents, logs, section, crc=crc), producer_id=producer_id, name="producer_id")
+    return only(_violation_rows(contents, logs, offset_range, crc=crc), producer_id=producer_id, name="producer_id")
 
 
 def _violation_rows(
-    contents: Contents, logs: Sequence[ReplicaLog], section: OffsetRange, *, crc: bool
+    contents: Contents, logs: Sequence[ReplicaLog], offset_range: OffsetRange, *, crc: bool
 ) -> Iterator[Row]:
     with progress("checking", total=_size(logs), unit="B") as advance:
         for log in logs:
-            start, stop = section.offsets(contents, log)
+            start, stop = offset_range.offsets(contents, log)
             checker = InvariantChecker(**log.where.columns, compacted=_may_be_compacted(contents, log))
             for scanned, file in _counted(log.parts(start=start, stop=stop, crc=crc), advance):
                 yield from checker.check(scanned.headers, file=file)
@@ -304,7 +310,7 @@ def _violation_rows(
 
 
 def _may_be_compacted(contents: Contents, log: ReplicaLog) -> bool:
-    """Whether the cleaner may have been there: it writes down where it was, if that file is among these."""
+    """Whether the cleaner may have compacted the log, by its checkpoint; true without log directory or checkpoint."""
     if log.where.topic in COMPACTED or log.root is None:
         return True
     marks = contents.marks(log.root)
@@ -325,14 +331,14 @@ def _error_row(log: ReplicaLog, table: schema.Table) -> pa.Table:
     return table.arrow([{**log.where.columns, "file": log.name, "error": log.error}])
 
 
-def _inside(offset: int | None, start: int | None, stop: int | None) -> bool:
+def _in_range(offset: int | None, start: int | None, stop: int | None) -> bool:
     return offset is None or ((start is None or offset >= start) and (stop is None or offset < stop))
 
 
 def only(
     rows: Iterable[Row], *, producer_id: int | None = None, names: Collection[str] | None = None, name: str = ""
 ) -> Iterator[Row]:
-    """Rows of a producer, and of some ids in a column; and what could not be read, of whom nobody can tell."""
+    """Rows of a producer and of some ids in a column, and errors without an id, which may concern them."""
     for row in rows:
         is_selected = producer_id is None or row.get("producer_id") == producer_id
         is_named = names is None or row.get(name) in names

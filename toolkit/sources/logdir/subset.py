@@ -1,4 +1,4 @@
-"""A share of what paths hold, read as if it were all: what one of many tasks does for a question that they share."""
+"""Some of the logs at paths, for one of several tasks that share the work."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Subset", "found_in"]
 
 
 def found_in(paths: Sequence[str | os.PathLike[str]]) -> Contents:
-    """What there is to share out: the files of every log, listed once; the errors are those of `LogDir`."""
+    """All logs at paths, listed once, to be divided among tasks; the errors are those of `LogDir`."""
     layout = discover(paths)
     return Contents(layout, [log for path in layout.texts for log in logs_in_text(path)])
 
@@ -26,13 +26,13 @@ class Subset(LogDir):
     Parameters
     ----------
     paths
-        The paths that were looked into.
+        The searched paths.
     layout
-        What of it is read; files are listed again, folders are not.
+        The folders and texts to read; files are listed again, folders are not.
     places
-        Topic and partition of the logs that are asked about; those of the others only help to judge them.
+        Topic and partition of the requested logs; the other logs only help to diagnose them.
     scope
-        What all shares together go by; of these files alone if null.
+        The scope of all subsets together; that of these files alone if null.
     consistent_copy, txn_state_partitions
         As for `LogDir`.
     """
@@ -51,7 +51,7 @@ class Subset(LogDir):
         super().__init__(*paths, consistent_copy=consistent_copy, txn_state_partitions=txn_state_partitions)
 
     def contents(self) -> Contents:
-        """The logs, listed now; whoever is asked about is what `Contents.replica_logs` gives, without being told."""
+        """The logs as of now; `Contents.replica_logs` returns the requested ones without arguments."""
         return self._contents()
 
     def _layout(self) -> LogDirLayout:
@@ -63,7 +63,7 @@ class Subset(LogDir):
 
 
 class _SubsetContents(Contents):
-    """Contents of which only some are asked about, whatever is asked: that was decided where they were shared out."""
+    """Contents whose requested logs were fixed when the work was divided; arguments do not change them."""
 
     def __init__(
         self,

@@ -2,7 +2,7 @@
 
 Readers, also of plain Parquet files, must find each row exactly once at any time, and a kill must lose nothing. Renames
 within one folder cannot ensure that: rows would be missing or duplicated between them. So the table's folder is
-replaced as a whole:
+replaced at once:
 
 1. Fill a hidden folder with hard links to the unchanged files and with the merged files, and flush it.
 2. Swap both folders in one system call (``renameat2`` with ``RENAME_EXCHANGE``).

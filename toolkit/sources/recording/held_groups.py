@@ -1,4 +1,4 @@
-"""Groups whose records an LSO holds back, by their committed offsets; asked only while something is held."""
+"""Groups with offsets beyond a held LSO, by their committed offsets; requested only while an LSO is held."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ OF_FINDING = ("topic", "partition", "last_stable_offset", "high_watermark", "bro
 
 
 def held_groups(client: BrokerClient, findings: Sequence[Row]) -> list[Row] | None:
-    """Rows of ``schema.GROUP_LAG`` of the groups with offsets beyond a held LSO; markers are not told from records.
+    """Rows of ``schema.GROUP_LAG`` of the groups with offsets beyond a held LSO; markers count as records.
 
     Parameters
     ----------
     findings
-        Rows of ``schema.FINDINGS``. A partition whose LSO is only held briefly is left out.
+        Rows of ``schema.FINDINGS``. Partitions whose LSO is held only briefly are left out.
 
     Returns
     -------
     list of Row, or None
-        Null if a group could not be asked.
+        Null if the offsets of a group could not be read.
     """
     held: Mapping[TopicPartition, Row] = {
         (row["topic"], row["partition"]): row

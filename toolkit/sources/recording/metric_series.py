@@ -1,4 +1,4 @@
-"""What a recorder measures, as numbers by partition, group and broker: a bounded count for any cluster."""
+"""Values of a recorder's metrics by partition, group and broker, in bounded number for any cluster."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from toolkit.sources.recording.sample import Sample
 
 __all__ = ["GroupLagSeries", "MetricSeries", "PartitionSeries", "measure"]
 
-MAX_PARTITIONS = MAX_GROUPS = 1000  # with numbers of their own: Prometheus keeps a series for each
-MAX_GROUP_LAGS = 1000  # series, one for each group and partition
+MAX_PARTITIONS = MAX_GROUPS = 1000  # with a series of their own in Prometheus
+MAX_GROUP_LAGS = 1000  # series, one per group and partition
 OPEN = [verdict for verdict in VERDICTS if verdict not in {"clear", "ended", "unreplicated"}]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionSeries:
-    """Numbers of one partition.
+    """Metrics of one partition.
 
     Parameters
     ----------
@@ -31,9 +31,9 @@ class PartitionSeries:
     held_seconds
         How long the transaction that holds the LSO has held it.
     open, hanging, late
-        Transactions.
+        Number of transactions.
     groups_held
-        Groups that cannot move because of the transaction that holds the LSO.
+        Groups that the transaction that holds the LSO blocks.
     """
 
     lso_lag: int
@@ -46,7 +46,7 @@ class PartitionSeries:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupLagSeries:
-    """Offsets of one group on one partition: those that it can read now, and those that the LSO holds from it."""
+    """Number of offsets of one group on one partition: readable now, and beyond a held LSO."""
 
     behind: int
     held: int
@@ -54,32 +54,32 @@ class GroupLagSeries:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricSeries:
-    """Numbers of the newest sample that saw something.
+    """Metrics of the newest successful sample.
 
     Parameters
     ----------
     partitions
-        Those where something waits for longer than briefly, is late, or was open in an earlier sample already: those
-        with a hanging transaction first, then by late ones, then by how long the LSO is held.
+        Partitions with a transaction that holds the LSO longer than briefly, is late, or was already open in an earlier
+        sample. Hanging ones are first, then late ones, then by how long the LSO is held.
     late_partitions
         Partitions with a late transaction, by their leader's broker id; 0 for brokers without.
     transactions
-        Open transactions of the whole cluster by verdict.
+        Open transactions of the cluster by verdict.
     groups
-        Held partitions of each group that cannot move on some.
+        Number of partitions on which each blocked group is blocked.
     omitted
-        Partitions that are left out of `partitions`, which has no more than `MAX_PARTITIONS`.
+        Number of partitions beyond the `MAX_PARTITIONS` in `partitions`.
     group_lags
-        By group id, topic and partition, of groups that an LSO holds offsets from: at most `MAX_GROUP_LAGS`, those with
-        most held.
+        By group id, topic and partition, for groups with offsets beyond a held LSO; at most `MAX_GROUP_LAGS`, those
+        with most held offsets.
     group_lags_omitted
-        How many more there are.
+        Number of further ones.
     gaps, unread
-        How much is missing for the coordinators' answers to be complete; and partitions that could not be read.
+        Number of gaps in the coordinators' responses, and of partitions that could not be read.
     due, seconds
-        When it was due, by the epoch; and how long it took. 0 before the first.
+        Due time in epoch seconds, and duration. 0 before the first sample.
     interval
-        Seconds from one sample to the next; null before any was taken, whether it saw something or not.
+        Seconds between samples; null before the first sample, successful or failed.
     """
 
     partitions: Mapping[TopicPartition, PartitionSeries] = field(default_factory=dict)
@@ -97,33 +97,33 @@ class MetricSeries:
 
 
 def measure(sample: Sample, before: MetricSeries) -> MetricSeries:
-    """The numbers of a sample.
+    """Metrics of a sample.
 
     Parameters
     ----------
     sample
-        Where it saw nothing, nothing but the interval changes: that it did not is for the time of the last one to tell.
+        If it failed, only the interval changes; the due time of the last successful one shows the failure.
     before
-        The numbers before. They stay for partitions that could not be read.
+        The previous metrics, which are kept for partitions that could not be read.
     """
     if sample.error is not None or sample.observation is None:
         return replace(before, interval=_interval(sample))
     findings = sample.tables["findings"]
     late = Counter((row["topic"], row["partition"]) for row in sample.tables["late_transactions"])
     leaders = {(row["topic"], row["partition"]): row["broker_id"] for row in sample.tables["late_transactions"]}
-    by_place: dict[TopicPartition, list[Row]] = {}
+    by_partition: dict[TopicPartition, list[Row]] = {}
     for row in findings:
         if row["topic"] is not None:
-            by_place.setdefault((row["topic"], row["partition"]), []).append(row)
-    unread = {tp for tp, rows in by_place.items() if any(row["error"] for row in rows)}
-    kept = {tp: one for tp, one in before.partitions.items() if tp in unread}
+            by_partition.setdefault((row["topic"], row["partition"]), []).append(row)
+    unread = {tp for tp, rows in by_partition.items() if any(row["error"] for row in rows)}
+    kept = {tp: series for tp, series in before.partitions.items() if tp in unread}
     read = {
-        tp: _of_partition(rows, sample, late=late[tp])
-        for tp, rows in by_place.items()
-        if tp not in unread and any(_has_something_to_tell(row, sample) for row in rows)
+        tp: _partition_series(rows, sample, late=late[tp])
+        for tp, rows in by_partition.items()
+        if tp not in unread and any(_is_reported(row, sample) for row in rows)
     }
     partitions = dict(sorted((kept | read).items(), key=_by_urgency))
-    groups = Counter(group for one in partitions.values() for group in one.groups_held)
+    groups = Counter(group for series in partitions.values() for group in series.groups_held)
     counts = Counter(leaders.values())
     verdicts = Counter(row["verdict"] for row in findings if row["producer_id"] is not None)
     group_lags, lags_omitted = before.group_lags, before.group_lags_omitted
@@ -150,9 +150,9 @@ def _interval(sample: Sample) -> float:
 
 
 def _by_urgency(item: tuple[TopicPartition, PartitionSeries]) -> tuple[int, int, float, TopicPartition]:
-    """Sort key: what stays first for long comes first, so that no other series are made with every sample."""
-    tp, one = item
-    return -one.hanging, -one.late, -one.held_seconds, tp
+    """Sort key that is stable over time, so that samples do not create new series each time."""
+    tp, series = item
+    return -series.hanging, -series.late, -series.held_seconds, tp
 
 
 def _group_lags(rows: Sequence[Row]) -> tuple[dict[tuple[str, str, int], GroupLagSeries], int]:
@@ -164,14 +164,14 @@ def _group_lags(rows: Sequence[Row]) -> tuple[dict[tuple[str, str, int], GroupLa
     return series, len(held) - len(series)
 
 
-def _has_something_to_tell(row: Row, sample: Sample) -> bool:
+def _is_reported(row: Row, sample: Sample) -> bool:
     if row["verdict"] not in BRIEF:
         return True
     first_seen = _first_seen(row, sample)
     return first_seen is not None and first_seen < row["observed_at"]
 
 
-def _of_partition(rows: Iterable[Row], sample: Sample, *, late: int) -> PartitionSeries:
+def _partition_series(rows: Iterable[Row], sample: Sample, *, late: int) -> PartitionSeries:
     rows = list(rows)
     return PartitionSeries(
         lso_lag=max(row["offsets_held"] or 0 for row in rows),
@@ -184,7 +184,7 @@ def _of_partition(rows: Iterable[Row], sample: Sample, *, late: int) -> Partitio
 
 
 def _held_seconds(row: Row, sample: Sample) -> float:
-    """How long a transaction has held the LSO: as the log tells, else since it opened, else since it was seen."""
+    """How long a transaction has held the LSO: by the log, else since it opened, else since it was first observed."""
     if row["queue_position"] != 1:
         return 0.0
     since: dt.datetime | None = row["held_from"] or row["opened_at"] or _first_seen(row, sample)

@@ -1,4 +1,4 @@
-"""What a sample of a recording tells of an offset: where it lay among the partition's offsets; no record is in it."""
+"""Visibility of an offset in a sample of a recording, by the partition's offsets; a recording has no records."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from toolkit.sources.offset_reader import PARTITION_COLUMNS
 
 __all__ = ["recorded_visibility"]
 
-NOT_RECORDED = "NOT_RECORDED: a recording has no records; only the cluster or its files tell what an offset holds"
+NOT_RECORDED = "NOT_RECORDED: a recording has no records; only the cluster or its files show the content of an offset"
 
 
 def recorded_visibility(observation: Observation, offset: int) -> Row:
@@ -20,7 +20,7 @@ def recorded_visibility(observation: Observation, offset: int) -> Row:
     Parameters
     ----------
     observation
-        What a sample saw of the one partition.
+        A sample's observation of one partition.
     offset
         The offset.
     """
@@ -49,17 +49,17 @@ def recorded_visibility(observation: Observation, offset: int) -> Row:
     if opened:
         holder = min(opened, key=lambda each: opened[each])
         row |= {"holder_producer_id": holder, "holder_first_offset": opened[holder]}
-    return row | {"read_committed": False, "reason": f"It lay beyond the LSO {lso}, {_held(row)}."}
+    return row | {"read_committed": False, "reason": f"It was beyond the LSO {lso}, {_holder(row)}."}
 
 
 def _below_lso(lso: int | None) -> str:
     if lso is None:
-        return "Nothing tells where the LSO was."
-    return f"It lay below the LSO {lso}: read_committed consumers were given it unless it is a marker or was aborted."
+        return "The LSO at that time is unknown."
+    return f"It was below the LSO {lso}: read_committed consumers received it unless it is a marker or was aborted."
 
 
-def _held(row: Row) -> str:
+def _holder(row: Row) -> str:
     if row["holder_producer_id"] is None:
-        return "and nothing was open, so it waited for replication"
+        return "and no transaction was open, so the LSO waited for replication"
     producer, first = row["holder_producer_id"], row["holder_first_offset"]
-    return f"which the transaction of producer {producer} held that began at {first}"
+    return f"held by the transaction of producer {producer} that began at offset {first}"

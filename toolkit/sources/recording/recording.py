@@ -157,7 +157,7 @@ class Recording(Source):
     ) -> pd.DataFrame:
         """Where an offset was: before the log, below the LSO, or beyond it (``schema.OFFSET_VISIBILITY``): one row.
 
-        A recording has no records: what the offset holds only the cluster or its files know, and `error` says so.
+        A recording has no records: only the cluster or its files have the content of the offset, and `error` says so.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""One sample of the flight recorder: a look at a whole cluster, judged together with the look before."""
+"""One sample of the flight recorder: an observation of a cluster, diagnosed with the previous one."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ __all__ = ["Sample", "failed_sample", "take_sample"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """What was seen and judged at one time.
+    """An observation of a cluster and its findings at one time.
 
     Parameters
     ----------
     due
-        When it was due; `sample` of every row.
+        When it was due; `sampled_at` of every row.
     tables
-        Rows by the names of ``schema.RECORDED``. ``samples`` has exactly one row, whose `error` says why there are no
-        others where nothing could be seen.
-    look
-        The newest look so far, of this sample or of one before: what the next one is judged with.
+        Rows by the names of ``schema.RECORDED``. ``samples`` has exactly one row. If the sample failed, that row's
+        `error` says why and the other tables are empty.
+    observation
+        The newest observation, of this sample or an earlier one; the next sample is diagnosed with it.
     first_seen
-        When each open transaction was first seen.
-    told
-        What the log told of each held transaction, and when it was read.
+        When each open transaction was first observed.
+    evidence
+        Log evidence of held transactions, and when it was read.
     held_groups
-        Rows of ``schema.GROUP_LAG`` of groups that an LSO holds records from; null where they were not, or could not be
-        asked.
+        Rows of ``schema.GROUP_LAG`` of groups with offsets beyond a held LSO; null if they were not requested or could
+        not be read.
     """
 
     due: dt.datetime
@@ -59,7 +59,7 @@ class Sample:
 
     @property
     def error(self) -> str | None:
-        """Why nothing was seen, as ``"NAME: sentence"``; null where the look was taken."""
+        """Why the sample failed, as ``"NAME: sentence"``; null on success."""
         error: str | None = self.row["error"]
         return error
 
@@ -76,31 +76,31 @@ def take_sample(
     log_evidence: bool = True,
     with_held_groups: bool = False,
 ) -> Sample:
-    """Look at a whole cluster once and judge what is seen together with the look before, so that nothing waits.
+    """Observe a cluster once and diagnose the observation with the previous one, without waiting for a recheck.
 
     Parameters
     ----------
     cluster
-        Its timeout bounds each round of requests; a handful of them make a look.
+        Its timeout bounds each round of requests; a sample takes several rounds.
     due
-        The time that the sample is of, with its zone.
+        When the sample is due, with time zone.
     interval_ms
-        Time from one sample to the next; only recorded.
+        Time between samples; only recorded.
     before
-        The sample before, whether it saw anything or not. Without one no verdict is `hanging`.
+        The previous sample, successful or failed. Without one no verdict is `hanging`.
     max_transaction_timeout_ms
-        A live transaction that is open for longer is ``long``.
+        Older live transactions are ``long``.
     late_padding_ms, longest_timeout_ms
         As for `analysis.history.late_transactions.late_transactions`.
     log_evidence
-        Read the log around what is held: of each partition once a minute at most, as long as the same hangs there.
+        Read the log around held LSOs; at most once a minute for the same transaction and verdict.
     with_held_groups
-        Ask the groups where they stand, while something is held.
+        Read the committed offsets of the groups while an LSO is held.
 
     Returns
     -------
     Sample
-        With an error instead of rows where the cluster cannot be reached.
+        With an error instead of rows if the cluster cannot be reached.
     """
     started = time.monotonic()
     due = due.astimezone(dt.UTC)
@@ -114,14 +114,14 @@ def take_sample(
     rows = diagnose_sample(observation, earlier, max_transaction_timeout_ms=max_transaction_timeout_ms)
     evidence = before.evidence if before else {}
     if log_evidence:
-        with suppress(ToolkitError):  # what was seen counts without it
+        with suppress(ToolkitError):  # the observation is valid without it
             rows, evidence = cached_evidence(
                 cluster.client, [earlier, observation] if earlier else [observation], rows, evidence
             )
     groups = held_groups(cluster.client, rows) if with_held_groups else None
-    seen = first_seen(observation, before.first_seen if before else {})
+    times = first_seen(observation, before.first_seen if before else {})
     late = late_transactions(
-        rows, observation, first_seen=seen, padding_ms=late_padding_ms, longest_timeout_ms=longest_timeout_ms
+        rows, observation, first_seen=times, padding_ms=late_padding_ms, longest_timeout_ms=longest_timeout_ms
     )
     tables["findings"] = [{"sampled_at": due, **row} for row in rows]
     tables["late_transactions"] = [{"sampled_at": due, **row} for row in late]
@@ -131,7 +131,7 @@ def take_sample(
         due=due,
         tables=tables,
         observation=observation,
-        first_seen=seen,
+        first_seen=times,
         evidence=evidence,
         held_groups=groups,
     )
@@ -140,7 +140,7 @@ def take_sample(
 def failed_sample(
     error: ToolkitError, *, due: dt.datetime, interval_ms: int, before: Sample | None = None, seconds: float = 0.0
 ) -> Sample:
-    """A sample that saw nothing, and why; what the one before knows goes on to the next.
+    """A sample with an error instead of rows; it keeps the observation and evidence of the previous sample.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ def failed_sample(
     due, interval_ms, before
         As for `take_sample`.
     seconds
-        How long it took to know.
+        Duration until the error.
     """
     row = {
         **dict.fromkeys(RECORDED["samples"].names),

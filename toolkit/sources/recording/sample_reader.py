@@ -64,7 +64,7 @@ def find_samples(directory: Path, *, at: dt.datetime | None = None) -> FoundSamp
 
 
 def read_sample(directory: Path, row: Row, *, idle_producers: bool = True) -> Mapping[str, list[Row]]:
-    """The rows of a whole sample by table.
+    """The rows of a sample by table.
 
     Parameters
     ----------

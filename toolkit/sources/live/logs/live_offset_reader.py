@@ -1,4 +1,4 @@
-"""Offsets of a live partition: its leader's word on them, and its log around them (`OffsetReader`)."""
+"""Offsets of a live partition, and its log around them, from its leader (`OffsetReader`)."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 __all__ = ["LiveOffsetReader"]
 
-FETCH_BYTES = 1 << 20  # a neighbourhood is small; a long range takes more of them
+FETCH_BYTES = 1 << 20  # most ranges are small; a long one takes several requests
 
 
 class LiveOffsetReader:
-    """A partition as its leader has it now.
+    """A partition, read from its current leader.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ class LiveOffsetReader:
         The partition's row of ``schema.PARTITIONS``.
     """
 
-    truncated_end: int | None = None  # a leader does not know what it never had
+    truncated_end: int | None = None  # a leader does not know offsets that it never had
 
     def __init__(self, client: BrokerClient, config: ClientConfig, partition: Row) -> None:
         self.partition = partition
@@ -68,20 +68,19 @@ class LiveOffsetReader:
         return offset_of(self._client, bound, self.partition)
 
     def slices(self, start: int, stop: int) -> Iterator[LogSlice]:
-        """Up to the LSO as read_committed, so that the broker names what was aborted, and as read_uncommitted behind
-        it."""
+        """Read with read_committed up to the LSO, for the broker's list of aborted transactions; then uncommitted."""
         lso = min(max(self.partition["last_stable_offset"], start), stop)
         for first, last, read_committed in ((start, lso, True), (lso, stop, False)):
             if first < last:
-                section = read_offsets(
+                fetched = read_offsets(
                     self._client, self.partition, first, last, read_committed=read_committed, max_bytes=FETCH_BYTES
                 )
-                yield from map(_slice, section.chunks)
+                yield from map(_slice, fetched.chunks)
 
     def transactional_id(self, producer_id: int) -> tuple[str | None, str | None]:
         try:
             rows = filtered_rows(self._client, self._config, TransactionFilters(producer_ids=(producer_id,)))
-        except (BrokerError, ConnectionFailed) as error:  # the rest of the answer counts without it
+        except (BrokerError, ConnectionFailed) as error:  # the other columns are valid without it
             return None, row_text(error)
         found = next((row["transactional_id"] for row in rows if row["producer_id"] == producer_id), None)
         return found, None if found else next((row["error"] for row in rows if row["error"]), None)

@@ -1,4 +1,4 @@
-"""The log of a live partition as its leader sends it: every batch, markers and open transactions included (Fetch)."""
+"""The log of a live partition from its leader: every batch, markers and open transactions included (Fetch)."""
 
 from __future__ import annotations
 
@@ -16,10 +16,7 @@ from toolkit.schema.table import TopicPartition
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.logs.fetch import FetchedBatches, FetchPosition, fetch
 from toolkit.sources.live.logs.offset_lookup import offset_of
-from toolkit.sources.live.state.cluster_metadata import (
-    is_missing,
-    read_metadata,
-)
+from toolkit.sources.live.state.cluster_metadata import is_missing, read_metadata
 from toolkit.sources.live.state.partition_offsets import partition_rows
 from toolkit.sources.offset_spec import OffsetSpec
 from toolkit.sources.progress_bar import progress
@@ -27,14 +24,14 @@ from toolkit.sources.progress_bar import progress
 __all__ = ["FetchedChunk", "FetchedRange", "fetch_range", "read_offsets", "resolve_range"]
 
 FETCH_BYTES = 8 << 20
-WAIT_MS = 500  # for a leader that has nothing yet of what it should have
-PAUSE = 0.2  # seconds before a broker that failed is asked again
+WAIT_MS = 500  # for a leader that does not have the offsets yet
+PAUSE = 0.2  # seconds before a retry after an error
 NOTHING = scan(b"")
 OUT_OF_RANGE = "OFFSET_OUT_OF_RANGE"
-UNREPLICATED = "OFFSET_NOT_AVAILABLE: the high watermark stays at {}, so what follows is not replicated yet"
+UNREPLICATED = "OFFSET_NOT_AVAILABLE: the high watermark stays at {}, so later offsets are not replicated yet"
 
-# What passes by itself: an election, a restart, a leader that has yet to learn its high watermark.
-PASSING = (
+# Transient errors: an election, a restart, a leader that does not know its high watermark yet.
+TRANSIENT = (
     "BROKER_NOT_AVAILABLE",
     "FENCED_LEADER_EPOCH",
     "KAFKA_STORAGE_ERROR",
@@ -51,21 +48,21 @@ PASSING = (
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FetchedChunk:
-    """A chunk of a partition's log, or what kept it from being read.
+    """A chunk of a partition's log, or the error that prevented reading it.
 
     Parameters
     ----------
     scanned
-        The batches in it; positions count within `records`.
+        The batches of the chunk; positions are relative to `records`.
     records
-        The bytes they were read from, as the broker sent them. The last batch may be cut, and batches may follow
-        that are not asked for.
+        The bytes that the broker sent. The last batch may be truncated, and batches after the requested range may
+        follow.
     broker_id
-        Who sent it, or should have.
+        The broker that sent it, or failed to.
     error
-        ``"NAME: text"`` where offsets are missing; the chunk is then empty.
+        ``"NAME: text"`` if offsets are missing; the chunk is then empty.
     aborted
-        Producer id to the first offsets of its aborted transactions in there, where read_committed was asked for.
+        Producer id to the first offsets of its aborted transactions in the chunk; with read_committed only.
     """
 
     scanned: ScanResult
@@ -77,18 +74,18 @@ class FetchedChunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchedRange:
-    """A section of a partition's log, and what reads it.
+    """A range of a partition's log, read lazily.
 
     Parameters
     ----------
-    place
+    tp
         Topic and partition.
     broker_id
         Its leader, before anything is read.
     start, stop
-        The batches that hold an offset of ``start <= offset < stop``; the first one may begin before it.
+        The batches with an offset in ``start <= offset < stop``; the first one may begin before `start`.
     chunks
-        The log, once, in pieces of some megabytes; while one is looked at, the next is on its way.
+        The log in chunks of some megabytes, which can be iterated once; the next chunk is prefetched.
     """
 
     tp: TopicPartition
@@ -101,38 +98,37 @@ class FetchedRange:
 def fetch_range(
     client: BrokerClient, row: Row, start: OffsetSpec, stop: OffsetSpec, *, crc: bool = False
 ) -> FetchedRange:
-    """Find where a section starts and stops; it is read as its chunks are asked for.
+    """Resolve a range of offsets and read it lazily.
 
-    Leaders are followed as they change. Whatever is not read for good is a chunk with `error`: the log is never
-    silently shorter.
+    Follows leader changes. Offsets that cannot be read are a chunk with `error`: the log is never silently shorter.
 
     Parameters
     ----------
     row
         The partition's row of ``schema.PARTITIONS``.
     start, stop
-        See `offset_lookup.offset_of`. Offsets beyond the log end are left out.
+        As for `offset_lookup.offset_of`. Offsets beyond the log end are left out.
     crc
         Check every batch's checksum.
 
     Raises
     ------
     UsageError
-        If a bound is none.
+        If `start` or `stop` is not an offset specification.
     BrokerError, ConnectionFailed
-        If the leader does not say where the log starts and ends, or does not find a time.
+        If the leader does not return the log start and end, or the offset of a time.
     """
     first, last = resolve_range(client, row, start, stop)
     return read_offsets(client, row, first, last, crc=crc)
 
 
 def resolve_range(client: BrokerClient, row: Row, start: OffsetSpec, stop: OffsetSpec) -> tuple[int, int]:
-    """The offsets that a section starts at and stops before, as things are now.
+    """The current offsets of `start` and `stop`.
 
     Parameters
     ----------
     row, start, stop
-        As for `fetch_range`, and so are the errors that it raises.
+        As for `fetch_range`, which also documents the errors.
     """
     if row["error"]:
         code, _, text = row["error"].partition(": ")
@@ -152,20 +148,21 @@ def read_offsets(
     read_committed: bool = False,
     max_bytes: int | None = None,
 ) -> FetchedRange:
-    """The offsets of a partition that are known to have been there: what is not any more is a chunk with `error`.
+    """Read offsets of a partition that are known to have existed; deleted ones are a chunk with `error`.
 
     Parameters
     ----------
     base
         The metadata columns of the partition's row of ``schema.PARTITIONS``.
     start, stop
-        The batches that hold an offset of ``start <= offset < stop``.
+        The batches with an offset in ``start <= offset < stop``.
     crc
         Check every batch's checksum.
     read_committed
-        Have the broker name the aborted transactions; it sends nothing from the LSO on then, so `stop` lies before it.
+        Request the aborted transactions, too; the broker then sends nothing from the LSO on, so `stop` must not be
+        after it.
     max_bytes
-        Of one response; some megabytes if null.
+        Limit per response; some megabytes if null.
     """
     leader = _Leader(client, base, read_committed=read_committed, max_bytes=max_bytes)
     chunks = _read_chunks(leader, base, start, stop, crc=crc)
@@ -180,19 +177,17 @@ def _read_chunks(leader: _Leader, row: Row, start: int, stop: int, *, crc: bool)
         ThreadPoolExecutor(1, thread_name_prefix="kafka-txn-toolkit-fetch") as ahead,
         progress(title, total=stop - start, unit="offsets") as advance,
     ):
-        coming = ahead.submit(leader.fetch, start, stop) if start < stop else None
-        while coming and at is not None:
-            reached, found = at, coming.result()
-            chunk, at = _stretch(leader, found, reached, stop, crc=crc)
-            coming = ahead.submit(leader.fetch, at, stop) if at is not None and at < stop else None
+        pending = ahead.submit(leader.fetch, start, stop) if start < stop else None
+        while pending and at is not None:
+            reached, found = at, pending.result()
+            chunk, at = _chunk(leader, found, reached, stop, crc=crc)
+            pending = ahead.submit(leader.fetch, at, stop) if at is not None and at < stop else None
             yield chunk
             advance(min(at or stop, stop) - reached)
 
 
-def _stretch(
-    leader: _Leader, found: FetchedBatches, at: int, stop: int, *, crc: bool
-) -> tuple[FetchedChunk, int | None]:
-    """What was found at an offset, and where to go on; null where there is nothing more."""
+def _chunk(leader: _Leader, found: FetchedBatches, at: int, stop: int, *, crc: bool) -> tuple[FetchedChunk, int | None]:
+    """The chunk fetched at an offset, and the next offset to fetch; null at the end."""
     if found.error:
         why, next_at = leader.explain(found.error, at, stop)
         return FetchedChunk(scanned=NOTHING, broker_id=leader.broker_id, error=why), next_at
@@ -213,7 +208,7 @@ def _unread(why: str, at: int, stop: int) -> str:
 
 
 class _Leader:
-    """Whoever leads a partition at the moment."""
+    """The current leader of a partition."""
 
     def __init__(self, client: BrokerClient, base: Row, *, read_committed: bool, max_bytes: int | None) -> None:
         self._client = client
@@ -228,18 +223,18 @@ class _Leader:
         return leader
 
     def fetch(self, at: int, stop: int) -> FetchedBatches:
-        """What the log has from an offset on, waiting for what passes by itself, as long as the wire's timeout."""
+        """Fetch from an offset; retry transient errors until the client's timeout."""
         deadline = time.monotonic() + self._client.timeout
         while True:
-            found = self._ask(at)
-            if found.records or (found.error and not found.error.startswith(PASSING)):
+            found = self._fetch_once(at)
+            if found.records or (found.error and not found.error.startswith(TRANSIENT)):
                 return found
             if not found.error and (found.high_watermark or 0) >= stop:
-                return found  # compaction has taken all there was
-            if time.monotonic() > deadline or (found.error and not self._is_led_again()):
+                return found  # compacted away
+            if time.monotonic() > deadline or (found.error and not self._refresh_leader()):
                 return replace(found, error=found.error or UNREPLICATED.format(found.high_watermark))
 
-    def _ask(self, at: int) -> FetchedBatches:
+    def _fetch_once(self, at: int) -> FetchedBatches:
         if self.broker_id is None:
             return FetchedBatches(error=self._base["error"] or "LEADER_NOT_AVAILABLE: the partition has no leader")
         epoch = self._base["leader_epoch"]
@@ -253,27 +248,27 @@ class _Leader:
         )
         return found
 
-    def _is_led_again(self) -> bool:
-        """Read again who leads; false where the partition is gone."""
+    def _refresh_leader(self) -> bool:
+        """Read the leader again; false if the partition no longer exists."""
         threading.Event().wait(PAUSE)
         try:
             self._base = read_metadata(self._client, [self._tp[0]]).at([self._tp])[self._tp]
         except ToolkitError:
-            return True  # nobody answers yet
+            return True  # no broker responds yet
         return not is_missing(self._base["error"])
 
     def explain(self, error: str, at: int, stop: int) -> tuple[str, int | None]:
-        """What an error means, and the offset to go on at, if any."""
+        """The error text, and the offset to continue at, if any."""
         if not error.startswith(OUT_OF_RANGE):
             return _unread(error, at, stop), None
         try:
             (row,) = partition_rows(self._client, {self._tp: self._base})
-        except ToolkitError:  # now that nobody answers, all there is to say is what the leader said
+        except ToolkitError:  # without further data, report only the leader's error
             return _unread(error, at, stop), None
         start, end = row["log_start_offset"], row["log_end_offset"] or row["high_watermark"]
         if start is not None and at < start:
-            gone = f"offsets {at} to {min(start, stop) - 1} are deleted, by retention or DeleteRecords"
-            return f"{OUT_OF_RANGE}: the log starts at {start} now; {gone}", start
+            deleted = f"offsets {at} to {min(start, stop) - 1} are deleted, by retention or DeleteRecords"
+            return f"{OUT_OF_RANGE}: the log starts at {start} now; {deleted}", start
         if end is not None and at > end:
-            return _unread(f"{OUT_OF_RANGE}: the log ends at {end} now; a new leader has cut it back", at, stop), None
+            return _unread(f"{OUT_OF_RANGE}: the log ends at {end} now; a new leader has truncated it", at, stop), None
         return _unread(error, at, stop), None

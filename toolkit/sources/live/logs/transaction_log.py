@@ -1,7 +1,7 @@
 """``__transaction_state``, the coordinators' log, read with a consumer.
 
-Read whole, it replaces the coordinators' responses. It also has the time of the last state change, which no request
-returns.
+A complete read replaces the coordinators' responses. The log also has the time of the last state change, which no
+request returns.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class TransactionLog:
     failures
         A row without id for each partition that could not be read to its end.
     partitions
-        Number of partitions read whole.
+        Number of partitions read completely.
     """
 
     rows: list[Row]

@@ -1,1 +1,1 @@
-"""What brokers answer about partitions, producers, transactions, groups and rights."""
+"""State of partitions, producers, transactions, groups and rights, from the brokers."""

@@ -1,4 +1,4 @@
-"""Consumer groups that a held LSO keeps from moving (ListGroups, OffsetFetch)."""
+"""Consumer groups: committed offsets, and groups that a held LSO blocks (ListGroups, OffsetFetch)."""
 
 from __future__ import annotations
 
@@ -17,9 +17,7 @@ from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.client.broker_response import BrokerResponse
 from toolkit.sources.live.client.error_codes import error_text
 from toolkit.sources.live.logs.fetch import FetchedBatches, FetchPosition, fetch
-from toolkit.sources.live.state.cluster_metadata import (
-    read_metadata,
-)
+from toolkit.sources.live.state.cluster_metadata import read_metadata
 from toolkit.sources.live.state.coordinators import CoordinatorTopic
 
 __all__ = [
@@ -35,14 +33,14 @@ __all__ = [
 ]
 
 GROUPS_PER_REQUEST = 200
-NEAR = 1000  # offsets before the LSO; a group that stands further back is taken to be behind by itself
-ENOUGH = 1 << 17  # bytes
+NEAR = 1000  # offsets before the LSO; a group further back is assumed to lag for another reason
+FETCH_BYTES = 1 << 17
 UNSTABLE_OFFSET_COMMIT = 88
 WITH_OFFSETS = {"consumer", ""}  # protocol types whose groups commit offsets; others are Connect, share groups ...
 
 
 def group_ids(client: BrokerClient, brokers: Iterable[int]) -> dict[str, int]:
-    """Group id to its coordinator's broker id, of groups that commit offsets.
+    """Group id to its coordinator's broker id, for groups that commit offsets.
 
     Raises
     ------
@@ -54,7 +52,7 @@ def group_ids(client: BrokerClient, brokers: Iterable[int]) -> dict[str, int]:
 
 
 def listed_groups(client: BrokerClient, brokers: Iterable[int]) -> dict[str, tuple[int, str]]:
-    """Group id to its coordinator's broker id and its protocol type, of groups of every kind.
+    """Group id to its coordinator's broker id and its protocol type, for all groups.
 
     Raises
     ------
@@ -62,8 +60,9 @@ def listed_groups(client: BrokerClient, brokers: Iterable[int]) -> dict[str, tup
         As `group_ids`.
     """
     groups: dict[str, tuple[int, str]] = {}
-    asked = list(brokers)
-    for broker_id, response in zip(asked, client.send([(each, messages.ListGroups()) for each in asked]), strict=True):
+    broker_ids = list(brokers)
+    responses = client.send([(broker_id, messages.ListGroups()) for broker_id in broker_ids])
+    for broker_id, response in zip(broker_ids, responses, strict=True):
         if response.error:
             raise response.error
         if response.message.error_code:
@@ -77,25 +76,25 @@ def listed_groups(client: BrokerClient, brokers: Iterable[int]) -> dict[str, tup
 def committed_offsets(
     client: BrokerClient, group: str, coordinator_id: int
 ) -> dict[TopicPartition, tuple[int | None, str | None]]:
-    """Every offset that a group has committed, null with its error where an open transaction has committed another.
+    """Every committed offset of a group; null with an error where an open transaction has a pending commit.
 
     Parameters
     ----------
     group, coordinator_id
-        Whose, and the broker to ask.
+        Group id, and broker id of its coordinator.
 
     Raises
     ------
     BrokerError, ConnectionFailed
-        If the coordinator does not answer.
+        If the coordinator does not respond.
     """
     ((_, response, message),) = _offset_fetches(client, {group: coordinator_id}, topics=None)
     if response.error:
         raise response.error
     code = message.error_code if message is not None else 0
     if message is None or code:
-        error = error_text(code) if code else "no answer"
-        raise BrokerError(f"Group {group!r} has no offsets to tell: {error}", code=error.partition(":")[0])
+        error = error_text(code) if code else "no response"
+        raise BrokerError(f"The offsets of group {group!r} cannot be read: {error}", code=error.partition(":")[0])
     return {
         (topic.name, part.partition_index): (None, error_text(part.error_code))
         if part.error_code
@@ -108,12 +107,12 @@ def committed_offsets(
 def offsets_of_groups(
     client: BrokerClient, partitions: Sequence[TopicPartition]
 ) -> list[tuple[str, dict[TopicPartition, int]]] | None:
-    """The offsets that groups have committed on some partitions, negative for none; null if one could not be asked.
+    """The committed offsets of all groups on some partitions, negative for none; null if any could not be read.
 
     Parameters
     ----------
     partitions
-        Which; every group that the brokers list is asked for them.
+        The partitions; offsets of every group that the brokers list are requested.
     """
     try:
         return _committed(client, group_ids(client, sorted(client.brokers)), partitions)
@@ -122,7 +121,7 @@ def offsets_of_groups(
 
 
 def with_groups(client: BrokerClient, rows: Sequence[Row]) -> list[Row]:
-    """Rows of ``schema.FINDINGS`` with the groups that wait at a held LSO, where that could be read."""
+    """Rows of ``schema.FINDINGS`` with the groups that wait at a held LSO, if these could be read."""
     held = [
         FetchPosition((row["topic"], row["partition"]), row["last_stable_offset"], row["broker_id"])
         for row in rows
@@ -138,7 +137,7 @@ def with_groups(client: BrokerClient, rows: Sequence[Row]) -> list[Row]:
 
 
 def groups_held(client: BrokerClient, held: Sequence[FetchPosition]) -> dict[TopicPartition, list[str]]:
-    """Groups that cannot move because of what holds an LSO; a partition of which that is not known is left out.
+    """Groups that a held LSO blocks, by partition; a partition whose groups are unknown is left out.
 
     Parameters
     ----------
@@ -155,10 +154,10 @@ def groups_held(client: BrokerClient, held: Sequence[FetchPosition]) -> dict[Top
 def groups_at(
     client: BrokerClient, brokers: Iterable[int], held: Sequence[FetchPosition]
 ) -> dict[TopicPartition, list[str]] | None:
-    """Groups that have read all that read_committed lets them.
+    """Groups that have read everything that read_committed returns.
 
-    Their committed offset is the LSO, or lies before it with nothing in between that a read_committed consumer is
-    given: librdkafka commits the offset after the last record, not after the markers that follow it.
+    Their committed offset is the LSO, or is before it with only markers and aborted records in between: librdkafka
+    commits the offset after the last record, not after the markers that follow it.
 
     Parameters
     ----------
@@ -168,8 +167,8 @@ def groups_at(
     Returns
     -------
     dict or None
-        Group ids by partition, sorted; null if a group could not be asked. Groups that this principal may not
-        describe are not shown by brokers at all.
+        Group ids by partition, sorted; null if the offsets of a group could not be read. Brokers omit groups that this
+        principal may not describe.
     """
     try:
         offsets = _committed(client, group_ids(client, brokers), [fetch_position.tp for fetch_position in held])
@@ -179,18 +178,19 @@ def groups_at(
         return None
     found = {}
     for fetch_position in held:
-        standing = _waiting(
+        waiting = _waiting(
             client, fetch_position, {at[fetch_position.tp] for _, at in offsets if fetch_position.tp in at}
         )
-        found[fetch_position.tp] = sorted(group for group, at in offsets if at.get(fetch_position.tp) in standing)
+        found[fetch_position.tp] = sorted(group for group, at in offsets if at.get(fetch_position.tp) in waiting)
     return found
 
 
 def unstable_groups(client: BrokerClient, partitions: Mapping[int, int]) -> dict[int, list[str]] | None:
-    """Groups with an offset that an open transaction committed: they cannot be told where to go on reading.
+    """Groups with a pending offset commit of an open transaction: their consumers cannot start.
 
-    A consumer that asks for stable offsets gets UNSTABLE_OFFSET_COMMIT until the transaction ends. A group that never
-    committed another offset of the same partition does not show before Kafka is asked for that very partition.
+    A consumer that requests stable offsets gets UNSTABLE_OFFSET_COMMIT until the transaction ends. A group without
+    another committed offset of the same data partition is not found: Kafka returns such a partition only if the request
+    names it.
 
     Parameters
     ----------
@@ -200,13 +200,15 @@ def unstable_groups(client: BrokerClient, partitions: Mapping[int, int]) -> dict
     Returns
     -------
     dict or None
-        Group ids by partition, sorted; null if a group could not be asked.
+        Group ids by partition, sorted; null if the offsets of a group could not be read.
     """
     try:
         coordinator_topic = CoordinatorTopic(OFFSETS_TOPIC, read_metadata(client, [OFFSETS_TOPIC]))
         listed = group_ids(client, sorted(set(partitions.values())))
-        mine = {group: leader for group, leader in listed.items() if coordinator_topic.partition(group) in partitions}
-        responses = _offset_fetches(client, mine, topics=None)
+        selected = {
+            group: leader for group, leader in listed.items() if coordinator_topic.partition(group) in partitions
+        }
+        responses = _offset_fetches(client, selected, topics=None)
     except (BrokerError, ConnectionFailed):
         return None
     found: dict[int, list[str]] = {number: [] for number in partitions}
@@ -220,26 +222,26 @@ def unstable_groups(client: BrokerClient, partitions: Mapping[int, int]) -> dict
 
 
 def _union(some: Collection[str] | None, others: Collection[str] | None) -> list[str] | None:
-    """Names of both, sorted; null where neither is known."""
+    """Names of both, sorted; null if both are null."""
     return None if some is None and others is None else sorted({*(some or ()), *(others or ())})
 
 
 def _waiting(client: BrokerClient, lso: FetchPosition, committed: set[int]) -> set[int]:
-    """Those of the committed offsets from which nothing can be read up to the LSO, and the LSO."""
+    """The LSO, and the committed offsets from which read_committed returns nothing up to the LSO."""
     near = [replace(lso, offset=at) for at in committed if max(0, lso.offset - NEAR) <= at < lso.offset]
-    pairs = zip(near, fetch(client, near, max_bytes=ENOUGH, read_committed=True), strict=True)
+    pairs = zip(near, fetch(client, near, max_bytes=FETCH_BYTES, read_committed=True), strict=True)
     return {
         lso.offset,
         *(
             fetch_position.offset
-            for fetch_position, one in pairs
-            if _is_unreadable(one, fetch_position.offset, lso.offset)
+            for fetch_position, fetched in pairs
+            if _is_unreadable(fetched, fetch_position.offset, lso.offset)
         ),
     }
 
 
 def _is_unreadable(found: FetchedBatches, start: int, end: int) -> bool:
-    """Whether every batch from an offset up to another is a marker or was aborted."""
+    """Whether every batch in ``start <= offset < end`` is a marker or aborted."""
     aborted = {producer_id: sorted(firsts) for producer_id, firsts in found.aborted.items()}
     position, reached = 0, start
     try:
@@ -275,7 +277,7 @@ def _committed(
 def _offset_fetches(
     client: BrokerClient, coordinators: Mapping[str, int], *, topics: Mapping[str, list[int]] | None
 ) -> Iterator[tuple[str, BrokerResponse, Any]]:
-    """Each group with the answer it came in and its coordinator's words on it; stable offsets of all topics if null."""
+    """Each group, its response, and its part of the message; with null `topics`, stable offsets of all topics."""
     by_broker: dict[int, list[str]] = {}
     for group, broker_id in coordinators.items():
         by_broker.setdefault(broker_id, []).append(group)
@@ -288,17 +290,17 @@ def _offset_fetches(
     for (broker_id, groups), response in zip(batches, responses, strict=True):
         if response.error_text and response.error_text.startswith("UNSUPPORTED_VERSION"):
             single = client.send([(broker_id, _one(group, topics)) for group in groups])
-            yield from ((group, one, one.message) for group, one in zip(groups, single, strict=True))
+            yield from ((group, each, each.message) for group, each in zip(groups, single, strict=True))
         else:
-            messages = {one.group_id: one for one in response.message.groups} if response.message else {}
-            yield from ((group, response, messages.get(group)) for group in groups)
+            by_group = {each.group_id: each for each in response.message.groups} if response.message else {}
+            yield from ((group, response, by_group.get(group)) for group in groups)
 
 
 def _many(groups: Sequence[str], topics: Mapping[str, list[int]] | None) -> Any:
     group = messages.OffsetFetch.OffsetFetchRequestGroup
-    asked = _topics(group.OffsetFetchRequestTopics, topics)
+    requested = _topics(group.OffsetFetchRequestTopics, topics)
     return messages.OffsetFetch(
-        groups=[group(group_id=group_id, topics=asked) for group_id in groups],
+        groups=[group(group_id=group_id, topics=requested) for group_id in groups],
         require_stable=topics is None,
         min_version=8,
         max_version=9,
@@ -306,12 +308,12 @@ def _many(groups: Sequence[str], topics: Mapping[str, list[int]] | None) -> Any:
 
 
 def _one(group: str, topics: Mapping[str, list[int]] | None) -> Any:
-    asked = _topics(messages.OffsetFetch.OffsetFetchRequestTopic, topics)
-    return messages.OffsetFetch(group_id=group, topics=asked, require_stable=topics is None, max_version=7)
+    requested = _topics(messages.OffsetFetch.OffsetFetchRequestTopic, topics)
+    return messages.OffsetFetch(group_id=group, topics=requested, require_stable=topics is None, max_version=7)
 
 
 def _topics(kind: Any, topics: Mapping[str, list[int]] | None) -> list[Any] | None:
-    """The partitions that are asked for, in the words of one version; null is all."""
+    """The requested partitions as messages of one version; null for all."""
     return None if topics is None else [kind(name=name, partition_indexes=part) for name, part in topics.items()]
 
 

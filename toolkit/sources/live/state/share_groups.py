@@ -1,4 +1,4 @@
-"""Share groups (KIP-932): what they read, and from where on."""
+"""Share groups (KIP-932): isolation level and start offsets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ISOLATION_LEVEL = "share.isolation.level"
 
 
 def share_isolation_level(client: BrokerClient, group: str) -> str | None:
-    """What a share group reads (DescribeConfigs of the group); null where the configuration may not be seen."""
+    """Isolation level of a share group (DescribeConfigs of the group); null if its configuration is not visible."""
     resource = messages.DescribeConfigs.DescribeConfigsResource(
         resource_type=GROUP, resource_name=group, configuration_keys=[ISOLATION_LEVEL]
     )
@@ -26,13 +26,13 @@ def share_isolation_level(client: BrokerClient, group: str) -> str | None:
     (response,) = client.send([(None, request)])
     if response.error:
         return None
-    configs = (one for found in response.message.results if found.error_code == 0 for one in found.configs)
-    level: str | None = next((one.value for one in configs if one.name == ISOLATION_LEVEL), None)
+    configs = (config for result in response.message.results if result.error_code == 0 for config in result.configs)
+    level: str | None = next((config.value for config in configs if config.name == ISOLATION_LEVEL), None)
     return level
 
 
 class SharePartition(NamedTuple):
-    """Start offset of a share partition, null where the group has read nothing of it; its lag; what was not told."""
+    """Start offset of a share partition (null if the group has read nothing of it), its lag, and the broker's error."""
 
     start_offset: int | None
     lag: int | None
@@ -40,18 +40,18 @@ class SharePartition(NamedTuple):
 
 
 def share_group_offsets(client: BrokerClient, group: str, coordinator_id: int) -> dict[TopicPartition, SharePartition]:
-    """Where a share group stands on each of its partitions.
+    """Start offset and lag of a share group on each of its partitions (DescribeShareGroupOffsets).
 
     Raises
     ------
     BrokerError, ConnectionFailed
-        If the coordinator does not answer.
+        If the coordinator does not respond.
     """
-    asked = messages.DescribeShareGroupOffsets.DescribeShareGroupOffsetsRequestGroup(group_id=group, topics=None)
-    (found,) = client.send_one(messages.DescribeShareGroupOffsets(groups=[asked]), broker_id=coordinator_id).groups
+    requested = messages.DescribeShareGroupOffsets.DescribeShareGroupOffsetsRequestGroup(group_id=group, topics=None)
+    (found,) = client.send_one(messages.DescribeShareGroupOffsets(groups=[requested]), broker_id=coordinator_id).groups
     if found.error_code:
         error = error_text(found.error_code, found.error_message)
-        raise BrokerError(f"Share group {group!r} has no offsets to tell: {error}", code=error.partition(":")[0])
+        raise BrokerError(f"The offsets of share group {group!r} cannot be read: {error}", code=error.partition(":")[0])
     return {
         (topic.topic_name, part.partition_index): SharePartition(
             _known(part.start_offset),

@@ -54,7 +54,7 @@ class TransactionFilters:
         Only transactions open for longer than this. Brokers also apply it to the last transaction of an id without
         an open one; here such an id never matches.
     pattern
-        Regular expression for the whole id.
+        Regular expression that must match the complete id.
     """
 
     states: Collection[str] = ()

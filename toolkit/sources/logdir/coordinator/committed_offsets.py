@@ -1,4 +1,4 @@
-"""The offsets that a consumer group has committed, by the records of ``__consumer_offsets`` in files."""
+"""The committed offsets of a consumer group, from the records of ``__consumer_offsets`` in files."""
 
 from __future__ import annotations
 
@@ -17,36 +17,36 @@ OPEN = "UNSTABLE_OFFSET_COMMIT: an open transaction has committed another offset
 
 
 def committed_in_files(files: LogDir, group: str) -> Mapping[tuple[str, int], tuple[int | None, str | None]]:
-    """Every offset that a group has committed, null with its error where an open transaction has committed another.
+    """Every committed offset of a group; null with an error where an open transaction has a pending commit.
 
-    What a transaction committed counts from its COMMIT marker on, as for the group's coordinator.
+    A transactional commit counts from its COMMIT marker on, as for the group's coordinator.
 
     Parameters
     ----------
     files
-        Log directories that hold ``__consumer_offsets``.
+        Log directories with ``__consumer_offsets``.
     group
         Group id.
 
     Raises
     ------
     NotFound
-        If they hold none of it.
+        If ``__consumer_offsets`` is not among them.
     """
     events = [
         row
         for row in OFFSETS_LOG.rows(files.offsets_log(groups=[group]))
         if row["error"] is None and row["kind"] == "offset_commit" and row["topic"] is not None
     ]
-    of_transactions = {row["group_partition"] for row in events if row["is_transactional"]}
+    transactional = {row["group_partition"] for row in events if row["is_transactional"]}
     log_transactions = (
-        LOG_TRANSACTIONS.rows(files.log_transactions(topics=OFFSETS_TOPIC, partitions=sorted(of_transactions)))
-        if of_transactions
+        LOG_TRANSACTIONS.rows(files.log_transactions(topics=OFFSETS_TOPIC, partitions=sorted(transactional)))
+        if transactional
         else []
     )
-    placed = sorted(((_counts_from(row, log_transactions), row) for row in events), key=lambda pair: pair[0] or 0)
+    ordered = sorted(((_counts_from(row, log_transactions), row) for row in events), key=lambda pair: pair[0] or 0)
     found: dict[tuple[str, int], tuple[int | None, str | None]] = {}
-    for counts_from, row in placed:
+    for counts_from, row in ordered:
         tp = row["topic"], row["partition"]
         if row["tombstone"]:
             found.pop(tp, None)
@@ -60,7 +60,7 @@ def _tp(row: Row) -> tuple[str, int]:
 
 
 def _counts_from(row: Row, log_transactions: Sequence[Row]) -> int | None:
-    """Offset from which on a record counts: its own, or that of its COMMIT marker; null where it never does."""
+    """Offset from which on a record counts: its own or its COMMIT marker's; null if it does not count."""
     if not row["is_transactional"]:
         return int(row["offset"])
     log_transaction = _log_transaction(row, log_transactions)

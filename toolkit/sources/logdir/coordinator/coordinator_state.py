@@ -1,4 +1,4 @@
-"""``__transaction_state`` in files: what each coordinator wrote down last, and whether that is all there is."""
+"""``__transaction_state`` in files: the newest record of each id, and whether the topic is complete."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from toolkit.sources.logdir.state.log_window import ReadLimit
 __all__ = ["CLOCKS_APART", "USUAL_COUNT", "CoordinatorState", "TransactionLogPartition", "read_coordinator_side"]
 
 USUAL_COUNT = 50  # transaction.state.log.num.partitions
-CLOCKS_APART = dt.timedelta(seconds=60)  # how far the clocks of two brokers are taken to be apart at most
+CLOCKS_APART = dt.timedelta(seconds=60)  # assumed maximum difference between the clocks of two brokers
 
 
 @dataclass(slots=True, kw_only=True)
@@ -31,12 +31,12 @@ class TransactionLogPartition:
     newest
         Newest record (``schema.TRANSACTION_LOG``) of each transactional id.
     as_of
-        Time of the newest record below the high watermark, by the coordinator's clock: up to then, at least, this
-        tells everything. Null where there is none, or no high watermark.
+        Time of the newest record below the high watermark, by the coordinator's clock: the partition is complete at
+        least up to then. Null if there is no such record or no high watermark.
     clock_set_back
         Offset of the last record before which the clock went back by more than `CLOCKS_APART`; -1 for none.
     errors
-        What could not be read.
+        Read errors.
     """
 
     read: ReplicaWithCheckpoints
@@ -52,18 +52,18 @@ class TransactionLogPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatorState:
-    """What the coordinators wrote down.
+    """The partitions of ``__transaction_state``.
 
     Parameters
     ----------
     partitions
         By number.
     count
-        How many there should be.
+        Expected number of partitions.
     is_counted
-        Whether the caller said so, or they are all there and every id lies where its hash puts it.
+        Whether the caller passed `count`, or all partitions exist and every id is where its hash puts it.
     gaps
-        What is missing for the silence of this log to mean anything, a sentence each.
+        What is missing, a phrase each; while there are any, an id without a record proves nothing.
     """
 
     partitions: Mapping[int, TransactionLogPartition]
@@ -72,14 +72,14 @@ class CoordinatorState:
     gaps: Sequence[str]
 
     def rows(self, *, consistent_copy: dt.datetime | None, observed_at: dt.datetime) -> list[Row]:
-        """Rows of ``schema.TRANSACTIONS`` for a look: `observed_at` is the time up to which they surely tell.
+        """Rows of ``schema.TRANSACTIONS``; `observed_at` is the time up to which their partition is complete.
 
         Parameters
         ----------
         consistent_copy
-            When the files were last written, where the brokers have stood still since.
+            When the files were last written, if the caller asserts a consistent copy.
         observed_at
-            For ids of a partition of which no such time is known.
+            For ids without any such time.
         """
         rows: list[Row] = []
         for partition in self.partitions.values():
@@ -91,14 +91,15 @@ class CoordinatorState:
 
 
 def read_coordinator_side(contents: Contents, *, count: int | None) -> CoordinatorState:
-    """Read every partition of ``__transaction_state`` that is there.
+    """Read every partition of ``__transaction_state`` among the files.
 
     Parameters
     ----------
     contents
         The files.
     count
-        How many partitions the topic has, if the caller knows; otherwise 50, or as many as are there.
+        Number of partitions of the topic, if the caller knows it; else 50, or more if there is one with a higher
+        number.
     """
     read = {number: _read(each) for number, each in sorted(contents.best(STATE_TOPIC, reach=ReadLimit.RECORDS).items())}
     expected = count if count is not None else max([USUAL_COUNT, *(number + 1 for number in read)])
@@ -106,10 +107,10 @@ def read_coordinator_side(contents: Contents, *, count: int | None) -> Coordinat
     is_counted = count is not None or not gaps
     for partition in read.values():
         name = f"{STATE_TOPIC}-{partition.number}"
-        gaps += [f"{name} as a whole: {error}" for error in partition.errors[:1]]
+        gaps += [f"a complete {name}: {error}" for error in partition.errors[:1]]
     topic_ids = {partition.read.state.topic_id for partition in read.values()} - {None}
     if len(topic_ids) > 1:
-        gaps.append(f"one {STATE_TOPIC}: its partitions have {len(topic_ids)} topic ids")
+        gaps.append(f"a single {STATE_TOPIC}: its partitions have {len(topic_ids)} topic ids")
     return CoordinatorState(partitions=read, count=expected, is_counted=is_counted, gaps=gaps)
 
 
@@ -119,7 +120,7 @@ def _read(read: ReplicaWithCheckpoints) -> TransactionLogPartition:
     for event in (*state.window.records.errors, *state.window.records.newest()):
         if not event["error"]:
             found.newest[event["transactional_id"]] = event
-        elif not event["error"].startswith("TORN_TAIL"):  # which the state knows of
+        elif not event["error"].startswith("TORN_TAIL"):  # the replica's state has it
             found.errors.append(event["error"])
     offsets, times = state.window.batch_times.T
     if len(times):
@@ -131,27 +132,30 @@ def _read(read: ReplicaWithCheckpoints) -> TransactionLogPartition:
     return found
 
 
-def _missing(there: Sequence[int], expected: int) -> list[str]:
-    if not there:
-        return [f"the coordinator's side: no partition of {STATE_TOPIC} is among the files"]
-    if missing := sorted(set(range(expected)) - set(there)):
+def _missing(present: Sequence[int], expected: int) -> list[str]:
+    if not present:
+        return [f"the coordinators' state: no partition of {STATE_TOPIC} is among the files"]
+    if missing := sorted(set(range(expected)) - set(present)):
         numbers = ", ".join(map(str, missing[:5])) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
         return [
-            f"{STATE_TOPIC} as a whole: of {expected} partitions {len(there)} are among the files, not {numbers} "
-            "(txn_state_partitions says how many there are)"
+            f"a complete {STATE_TOPIC}: {len(present)} of its {expected} partitions are among the files, not {numbers} "
+            "(txn_state_partitions sets their number)"
         ]
-    if max(there) >= expected:
-        return [f"the number of partitions of {STATE_TOPIC}: {max(there)} is there, so they are more than {expected}"]
+    if max(present) >= expected:
+        return [
+            f"the number of partitions of {STATE_TOPIC}: partition {max(present)} exists, so there are more than "
+            f"{expected}"
+        ]
     return []
 
 
 def _misplaced(partitions: Mapping[int, TransactionLogPartition], count: int) -> list[str]:
-    """Ids lie where their hash says, unless the topic has another number of partitions, or is not one topic."""
+    """Ids are where their hash puts them, unless the topic has another number of partitions or is a mix of topics."""
     for number, partition in partitions.items():
         for transactional_id in partition.newest:
-            if (right := coordinator_partition(transactional_id, count)) != number:
+            if (expected := coordinator_partition(transactional_id, count)) != number:
                 return [
-                    f'the number of partitions of {STATE_TOPIC}: id "{transactional_id}" is in {number}, and with '
-                    f"{count} partitions it would be in {right}"
+                    f'the number of partitions of {STATE_TOPIC}: id "{transactional_id}" is in partition {number}, but '
+                    f"with {count} partitions it would be in {expected}"
                 ]
     return []

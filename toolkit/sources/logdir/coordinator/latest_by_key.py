@@ -1,4 +1,4 @@
-"""Transactional ids and groups in files: their newest state, and which partition coordinates them."""
+"""Transactional ids and groups in files: their newest state and their coordinator partition."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from toolkit.sources.logdir.coordinator.coordinator_state import USUAL_COUNT, Co
 
 __all__ = ["coordinator_rows", "named_rows", "transaction_rows"]
 
-NO_COUNT = "UNKNOWN_PARTITIONS: how many partitions {} has is not known, so the hash tells nothing"
+NO_COUNT = "UNKNOWN_PARTITIONS: the number of partitions of {} is unknown, so the partition cannot be computed"
 
 
 def transaction_rows(side: CoordinatorState) -> list[Row]:
-    """Rows of ``schema.TRANSACTIONS``, and one without id for every partition that could not be read whole."""
+    """Rows of ``schema.TRANSACTIONS``, and one without id for every partition that could not be read completely."""
     rows: list[Row] = []
     for number, partition in side.partitions.items():
         state = partition.read.state
@@ -37,7 +37,7 @@ def transaction_rows(side: CoordinatorState) -> list[Row]:
 
 
 def named_rows(rows: Sequence[Row], transactional_ids: Sequence[str], *, taken_at: dt.datetime) -> Iterator[Row]:
-    """The rows of ids that were asked for by name; one that is not there has `error`."""
+    """The rows of the requested ids; an id without record has a row with `error`."""
     found = {row["transactional_id"]: row for row in rows if row.get("transactional_id")}
     errors = [row for row in rows if row.get("error") and not row.get("transactional_id")]
     for name in transactional_ids:
@@ -45,7 +45,7 @@ def named_rows(rows: Sequence[Row], transactional_ids: Sequence[str], *, taken_a
             yield found[name]
             continue
         observed = max((row["observed_at"] for row in rows), default=taken_at)
-        why = "no record of it is in what could be read" if errors else "no record of it is in these files"
+        why = "no record of it is in the readable files" if errors else "no record of it is in these files"
         yield {
             "transactional_id": name,
             "source": STATE_TOPIC,
@@ -62,8 +62,8 @@ def coordinator_rows(
 ) -> Iterator[Row]:
     """Rows of ``schema.COORDINATORS``, by hash."""
     side = read_coordinator_side(contents, count=txn_state_partitions)
-    there = [name for partition in side.partitions.values() for name in partition.newest]
-    names = there if transactional_ids is None else transactional_ids
+    known = [name for partition in side.partitions.values() for name in partition.newest]
+    names = known if transactional_ids is None else transactional_ids
     count = side.count if side.is_counted else None
     yield from _rows(contents, "transaction", STATE_TOPIC, names, count)
     if groups is None or groups:
@@ -87,7 +87,7 @@ def _rows(contents: Contents, key_type: str, topic: str, keys: Iterable[str], co
 
 
 def _groups(contents: Contents) -> dict[str, int]:
-    """Group ids and the partition that they are written in."""
+    """The partition of each group id."""
     found: dict[str, int] = {}
     for number, read in contents.best(OFFSETS_TOPIC).items():
         for row in read.state.log.offsets_log():
@@ -96,9 +96,9 @@ def _groups(contents: Contents) -> dict[str, int]:
     return found
 
 
-def _count(group_ids: Mapping[str, int], there: Collection[int]) -> int | None:
-    """How many partitions the topic has: as many as are there, or 50, if every id lies where that puts it."""
-    for count in (max(there, default=-1) + 1, USUAL_COUNT):
+def _count(group_ids: Mapping[str, int], present: Collection[int]) -> int | None:
+    """Number of partitions of the topic: the highest present plus one, or 50, if it fits every id's partition."""
+    for count in (max(present, default=-1) + 1, USUAL_COUNT):
         if (
             group_ids
             and count

@@ -1,4 +1,4 @@
-"""Where the records of each transactional id lie in a partition of ``__transaction_state``: what one read leaves."""
+"""An index of the records of each transactional id in a partition of ``__transaction_state``, built in one read."""
 
 from __future__ import annotations
 
@@ -26,18 +26,20 @@ ENTRY = np.dtype([("key", "i4"), ("file", "i4"), ("size", "i4"), ("position", "i
 
 
 class RecordIndex:
-    """Follows the batches of a partition in order: some 30 bytes of memory a record, and what cannot be located.
+    """Indexes the batches of a partition in order.
+
+    Takes about 30 bytes of memory per record, and the decoded rows of records that cannot be located.
 
     Parameters
     ----------
     decode
-        From bytes, the position of a batch in them, its position in the file, and the file, to rows of
-        ``schema.TRANSACTION_LOG``; null where rows are all that there is.
+        Takes bytes, the position of a batch in them, its position in the file, and the file; returns rows of
+        ``schema.TRANSACTION_LOG``. Null if the log consists of rows only.
 
     Attributes
     ----------
     errors
-        Rows of what could not be read.
+        Rows of read errors.
     """
 
     def __init__(self, decode: Decode | None = None) -> None:
@@ -45,20 +47,20 @@ class RecordIndex:
         self.errors: list[Row] = []
         self._numbers: dict[bytes, int] = {}  # of each key
         self._files: list[str] = []
-        self._rows: dict[int, Row] = {}  # by entry: those that were added as rows
+        self._rows: dict[int, Row] = {}  # by entry: records added as rows
         self._chunks: list[npt.NDArray[np.void]] = []
         self._count = 0
         self._neighbours: list[tuple[int, int]] = []  # previous and next producer ids, with the key's number
 
     def add(self, headers: Headers, pieces: SegmentBytes, file: str) -> None:
-        """The next batches.
+        """Add the next batches.
 
         Parameters
         ----------
         headers
-            Of batches in the order of the log.
+            Batch headers, in log order.
         pieces
-            In which most of them lie; the others are read.
+            Bytes that contain most of the batches; the others are read from the file.
         file
             The segment.
         """
@@ -96,7 +98,7 @@ class RecordIndex:
             self._neighbours += zip(found[others, column].tolist(), (numbers[row] for row in others), strict=True)
 
     def add_row(self, row: Row) -> None:
-        """The next record, decoded already; or what could not be read."""
+        """Add the next record as a decoded row, or a row with a read error."""
         if row.get("transactional_id") is None:
             self.errors.append(row)
             return
@@ -108,18 +110,18 @@ class RecordIndex:
         self._neighbours += [(each, number) for each in other_ids if each is not None]
 
     def newest(self) -> Iterator[Row]:
-        """The newest record of each id, in the order of the log."""
+        """The newest record of each id, in log order."""
         _, from_the_end = np.unique(self._entries["key"][::-1], return_index=True)
         return self._decoded(np.sort(self._count - 1 - from_the_end))
 
     def records(self, transactional_ids: Collection[str]) -> Iterator[Row]:
-        """Every record of these ids in the order of the log, and before them what could not be read."""
+        """Read errors, then every record of these ids in log order."""
         yield from self.errors
         key_numbers = [self._numbers.get(_key(name), -1) for name in transactional_ids]
         yield from self._decoded(np.flatnonzero(np.isin(self._entries["key"], key_numbers)))
 
     def ids_of(self, producer_ids: Collection[int]) -> set[str]:
-        """Ids of which a record names one of these producer ids: as its own, its previous or its next one."""
+        """Ids with a record that has one of these producer ids as its own, previous or next producer id."""
         own = np.isin(self._entries["producer_id"], list(producer_ids))
         numbers = set(self._entries["key"][own].tolist())
         numbers |= {number for producer_id, number in self._neighbours if producer_id in producer_ids}

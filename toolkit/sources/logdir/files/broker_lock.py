@@ -1,4 +1,4 @@
-"""Whether a broker runs on a log directory: it holds a lock on the file ``.lock`` (``FileLock``)."""
+"""Check whether a broker runs on a log directory: it locks the file ``.lock`` (Kafka's ``FileLock``)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FLOCK = struct.Struct("hhqqi4x")  # struct flock of 64-bit Linux: type, whence, 
 
 
 def is_locked(root: LogDirRoot) -> bool:
-    """Whether a process of this machine holds the lock; asked without taking it. Only Linux tells: else false."""
+    """Whether a process of this machine holds the lock; does not take it. False on systems other than Linux."""
     if sys.platform != "linux":
         return False
     import fcntl
@@ -24,9 +24,9 @@ def is_locked(root: LogDirRoot) -> bool:
     except OSError:
         return False
     try:
-        answer = fcntl.fcntl(descriptor, fcntl.F_GETLK, FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
+        lock = fcntl.fcntl(descriptor, fcntl.F_GETLK, FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
     except OSError:
         return False
     finally:
         os.close(descriptor)
-    return bool(FLOCK.unpack(answer)[0] != fcntl.F_UNLCK)
+    return bool(FLOCK.unpack(lock)[0] != fcntl.F_UNLCK)

@@ -1,4 +1,4 @@
-"""A partition's log as kafka-dump-log.sh printed it: what is left where only texts were sent."""
+"""A partition's log in the output of kafka-dump-log.sh, for when no segments are available."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class TextLog:
     path
         The text.
     dumps
-        Parts of the dumps of its segments, snapshots and indexes, in the order of the text.
+        Chunks of the dumps of its segments, snapshots and indexes, in text order.
     """
 
     is_text = True
@@ -62,14 +62,14 @@ class TextLog:
             return None
 
     def parts(self, *, start: int | None = None, stop: int | None = None, crc: bool = False) -> Iterator[ScanChunk]:
-        """The tool has looked at the checksums already: what it calls invalid is damage."""
+        """Kafka's tool has checked the checksums; batches that it reports as invalid are damage."""
         return clip(self._parts(), start=start, stop=stop)
 
     def parts_near(self, start: int, *, crc: bool = False) -> Iterator[ScanChunk]:
         return self._parts()
 
     def _parts(self) -> Iterator[ScanChunk]:
-        """Batches have positions in the file that was dumped, and damage has lines of the text."""
+        """Batches have positions in the dumped file, damage has lines of the text."""
         for dump in (dump for parts in self._segments for dump in parts):
             if len(dump.scanned.headers):
                 yield ScanChunk(replace(dump.scanned, damage=()), dump.path or self.name)
@@ -109,7 +109,7 @@ class TextLog:
         yield from sorted(found.values(), reverse=True, key=lambda snapshot: snapshot.offset)
 
     def segment_rows(self) -> Iterator[Row]:
-        """Their size is that of the batches that were printed; when they were written is not."""
+        """The size of a segment is that of its printed batches; its modification time is unknown."""
         for base_offset, parts in zip(self.base_offsets, self._segments, strict=True):
             size = sum(int(dump.scanned.headers["size"].sum()) for dump in parts)
             file = parts[0].path or self.name
@@ -142,19 +142,19 @@ class TextLog:
 
 
 def read_texts(path: Path) -> list[TextLog]:
-    """The partitions in a text; a dump that does not tell whose it is stands for itself.
+    """The partitions in a text; each dump without topic and partition is a log of its own.
 
     Raises
     ------
     OSError
         If the file cannot be read.
     """
-    by_place: dict[tuple[object, ...], list[DumpChunk]] = {}
+    by_log: dict[tuple[object, ...], list[DumpChunk]] = {}
     with path.open(encoding="utf-8", errors="replace", newline="\n") as lines:
         for dump in read_dump(lines, file=str(path)):
             known = dump.topic is not None
-            by_place.setdefault((dump.topic, dump.partition, None if known else dump.number), []).append(dump)
-    return [TextLog(path, dumps) for dumps in by_place.values()]
+            by_log.setdefault((dump.topic, dump.partition, None if known else dump.number), []).append(dump)
+    return [TextLog(path, dumps) for dumps in by_log.values()]
 
 
 def _first_offset(parts: Sequence[DumpChunk]) -> int:
@@ -171,6 +171,6 @@ def _file_name(path: str | None) -> str:
 def _between(rows: Sequence[Row], start: int | None, stop: int | None) -> Iterator[Row]:
     for row in rows:
         offset = row["offset"]
-        inside = offset is None or ((start is None or offset >= start) and (stop is None or offset < stop))
-        if inside:
+        in_range = offset is None or ((start is None or offset >= start) and (stop is None or offset < stop))
+        if in_range:
             yield row

@@ -1,4 +1,4 @@
-"""What a file is by its first bytes, where its name does not tell."""
+"""The type of a file by its first bytes, for files whose name does not show it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 __all__ = ["SEGMENT", "TEXT", "kind_of"]
 
 SEGMENT, TEXT = "segment", "text"
-LOOK_AT = 1 << 16  # a text may begin with warnings of the JVM and of Kafka's logger
-FIRST_BATCH = 61  # bytes of a header
+HEAD_BYTES = 1 << 16  # a text may begin with warnings of the JVM and of Kafka's logger
+FIRST_BATCH = 61  # bytes of a batch header
 
 PACKED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"PK\x03\x04": "zip", b"BZh": "bzip2", b"\xfd7zXZ": "xz"}
-DUMPED = re.compile(  # the first line of every part, and the lines of a part that was cut out of its text
+DUMPED = re.compile(  # the first line of every dump, and the lines of an excerpt
     rb"^(?:Dumping \S|Starting offset: |Log starting offset: |Snapshot end offset: |baseOffset: |offset: |\| offset: "
     rb"|producerId: )",
     re.MULTILINE,
@@ -20,15 +20,15 @@ DUMPED = re.compile(  # the first line of every part, and the lines of a part th
 
 
 def kind_of(path: Path) -> str | None:
-    """`SEGMENT`, `TEXT` (of kafka-dump-log.sh), a sentence about a packed file, or null."""
+    """`SEGMENT`, `TEXT` (of kafka-dump-log.sh), a sentence about a compressed file, or null."""
     try:
         with path.open("rb") as file:
-            head = file.read(LOOK_AT)
+            head = file.read(HEAD_BYTES)
     except OSError:
         return None
     for magic, name in PACKED.items():
         if head.startswith(magic):
-            return f"It is packed by {name}: unpack it first."
+            return f"It is compressed ({name}): unpack it first."
     if DUMPED.search(head):
         return TEXT
     return SEGMENT if _begins_with_a_batch(head) else None

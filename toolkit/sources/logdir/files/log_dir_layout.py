@@ -1,4 +1,4 @@
-"""What paths hold of Kafka's: log directories, folders of partitions, loose files, texts of kafka-dump-log.sh."""
+"""Kafka files at paths: log directories, partition folders, single files, texts of kafka-dump-log.sh."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ __all__ = ["LogDirLayout", "LogDirRoot", "Replica", "SkippedFile", "discover"]
 
 IN_PARTITIONS = {"leader-epoch-checkpoint", "partition.metadata"}
 IN_ROOTS = set(CHECKPOINT_NAMES) - IN_PARTITIONS
-LEVELS = 4  # how deep below a path log directories are looked for
+LEVELS = 4  # depth below a path to which log directories are searched
 
 WHY_LEFT_OUT = {
-    "delete": "DELETED: the partition was deleted or moved away, and its folder waits to be removed.",
-    "future": "FUTURE: a copy on its way to another log directory, not yet the partition's log.",
+    "delete": "DELETED: the partition was deleted or moved, and the broker has yet to remove its folder.",
+    "future": "FUTURE: a copy that is being moved to this log directory, not yet the partition's log.",
     "stray": "STRAY: the cluster no longer places this partition on the broker.",
 }
 
@@ -35,14 +35,14 @@ class SkippedFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogDirRoot:
-    """A log directory of a broker, or a plain folder that holds folders of partitions.
+    """A log directory of a broker, or a plain folder of partition folders.
 
     Parameters
     ----------
     path
         The folder.
     broker_id, cluster_id
-        By its ``meta.properties``; null where that is not there or does not tell.
+        By its ``meta.properties``; null if that file is missing or lacks them.
     """
 
     path: Path
@@ -52,18 +52,18 @@ class LogDirRoot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replica:
-    """A partition's log in one place: its folder, or some files of it.
+    """One replica of a partition: its folder, or some files of it.
 
     Parameters
     ----------
     topic, partition
-        By the folder's name; null where that is no name that a broker gives.
+        By the folder's name; null if a broker gives no such name.
     root
-        The log directory that the folder lies in.
+        The log directory of the folder.
     path
         The folder.
     only
-        The files that were given one by one; all of the folder if null.
+        Names of the files that were passed one by one; null for all of the folder.
     """
 
     topic: str | None
@@ -78,25 +78,25 @@ class Replica:
 
     @property
     def order(self) -> tuple[str, int, int, str]:
-        """Replicas come by topic, partition and broker."""
+        """Sort key: topic, partition, broker, path."""
         broker_id = -1 if self.broker_id is None else self.broker_id
         return self.topic or "", -1 if self.partition is None else self.partition, broker_id, str(self.path)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogDirLayout:
-    """What was found.
+    """The Kafka files at some paths.
 
     Parameters
     ----------
     roots
         Log directories.
     replicas
-        Folders of partitions, by topic, partition and broker.
+        Partition folders, by topic, partition and broker.
     texts
         Files with the output of kafka-dump-log.sh.
     left_out
-        What was seen and is not read.
+        Files and folders that are not read.
     """
 
     roots: Sequence[LogDirRoot]
@@ -106,20 +106,20 @@ class LogDirLayout:
 
 
 def discover(paths: Sequence[str | os.PathLike[str]]) -> LogDirLayout:
-    """Look at paths, and below folders for what they hold.
+    """Search paths for Kafka files.
 
     Parameters
     ----------
     paths
         Log directories (entries of ``log.dirs``), folders above several of them, folders of partitions, segments,
-        snapshots, transaction indexes, and texts of kafka-dump-log.sh. What two paths lead to counts once.
+        snapshots, transaction indexes, and texts of kafka-dump-log.sh. A file at two paths counts once.
 
     Raises
     ------
     NotFound
-        If a path does not exist, or nothing of Kafka's is in it.
+        If a path does not exist, or contains no Kafka files.
     UsageError
-        If a path cannot be read, or a file is nothing that can be read here.
+        If a path cannot be read, or a file has an unknown type.
     """
     search = _PathSearch()
     for path in paths:
@@ -127,18 +127,18 @@ def discover(paths: Sequence[str | os.PathLike[str]]) -> LogDirLayout:
         search.add(Path(path))
         if search.found == before:
             raise NotFound(
-                f"There is nothing of Kafka's in {path}.",
-                means="It holds no partition, segment, snapshot or index, and no text of kafka-dump-log.sh.",
-                do="Give an entry of the broker's log.dirs, a folder above it, or files of a partition.",
+                f"There are no Kafka files in {path}.",
+                means="It contains no partition, segment, snapshot or index, and no output of kafka-dump-log.sh.",
+                do="Pass an entry of the broker's log.dirs, a folder above it, or files of a partition.",
             )
     return search.layout
 
 
 class _PathSearch:
-    """Finds things once, however many paths and links lead to them."""
+    """Lists each file and folder once, however many paths and links lead to it."""
 
     def __init__(self) -> None:
-        self.found = 0  # also counts what was found before
+        self.found = 0  # also counts repeated finds
         self._roots: dict[str, LogDirRoot] = {}
         self._replicas: dict[str, Replica] = {}
         self._texts: dict[str, Path] = {}
@@ -155,7 +155,7 @@ class _PathSearch:
         )
 
     def add(self, path: Path) -> None:
-        """A path that was asked for."""
+        """Search a path that the caller passed."""
         try:
             if not path.is_dir():
                 path.stat()
@@ -165,7 +165,7 @@ class _PathSearch:
         except FileNotFoundError:
             raise NotFound(f"There is no file or folder {path}.") from None
         except OSError as exc:
-            raise UsageError(f"{path} cannot be read: {exc.strerror}.", do="Run as a user who may read it.") from None
+            raise UsageError(f"{path} cannot be read: {exc.strerror}.", do="Run as a user that may read it.") from None
         self._folder(path, entries, LEVELS)
 
     def _folder(self, path: Path, entries: Sequence[os.DirEntry[str]], levels: int) -> None:
@@ -185,7 +185,7 @@ class _PathSearch:
                 self._partition(path / entry.name, root)
 
     def _below(self, path: Path, entries: Sequence[os.DirEntry[str]], levels: int) -> None:
-        """A folder that is neither: what lies in it, and in the folders in it."""
+        """Search a folder that is neither a log directory nor a partition's."""
         for entry in entries:
             below = path / entry.name
             if _is_file(entry):
@@ -207,7 +207,7 @@ class _PathSearch:
         self._replicas[_real(path)] = Replica(topic=topic, partition=partition, root=root, path=path)
 
     def _file(self, path: Path) -> None:
-        """A file that was asked for by name: also one that its folder has set aside."""
+        """Add a file that the caller passed; also one that is skipped when its folder is read."""
         kind = SEGMENT if _is_of_a_log(path.name) else kind_of(path)
         if kind == TEXT:
             self._text(path)
@@ -215,8 +215,8 @@ class _PathSearch:
             self._loose_file(path)
         else:
             raise UsageError(
-                f"{path} is no segment, snapshot or transaction index, and no kafka-dump-log.sh text.",
-                means=kind or "Its first bytes are none of theirs.",
+                f"{path} is not a segment, snapshot, transaction index or output of kafka-dump-log.sh.",
+                means=kind or "Its first bytes match none of these.",
             )
 
     def _loose_file(self, path: Path) -> None:
@@ -224,7 +224,7 @@ class _PathSearch:
         folder = path.absolute().parent
         known = self._replicas.get(_real(folder))
         if known and known.only is None:
-            return  # its whole folder was given
+            return  # its complete folder is read
         topic, partition = partition_of(folder.name) or (None, None)
         only = (known.only if known and known.only else frozenset()) | {path.name}
         self._replicas[_real(folder)] = Replica(
@@ -239,7 +239,7 @@ class _PathSearch:
         self._left_out[_real(path)] = SkippedFile(path, reason)
 
     def _root_of(self, path: Path) -> LogDirRoot:
-        """The log directory at a path, with what its meta.properties tells."""
+        """The log directory at a path, with the values of its meta.properties."""
         real = _real(path)
         if real not in self._roots:
             self._roots[real] = _read_root(path)
@@ -256,7 +256,7 @@ def _real(path: Path) -> str:
 
 
 def _is_file(entry: os.DirEntry[str]) -> bool:
-    """Whether it is surely a file; a link that leads nowhere may stand for a partition's folder."""
+    """Whether it is certainly a file; a broken link may stand for a partition's folder."""
     try:
         return entry.is_file()
     except OSError:

@@ -1,4 +1,4 @@
-"""The offset that a bound means in a log in files."""
+"""Resolve offset specifications in the files of a log."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ __all__ = ["offset_of"]
 
 
 def offset_of(log: ReplicaLog, bound: OffsetSpec | None, state: ReplicaState | None) -> int | None:
-    """The offset that a bound means in a log; null for none, also where nothing tells it.
+    """The offset of a specification in a log; null if the specification is null or the offset is unknown.
 
     Parameters
     ----------
     log
         The log.
     bound
-        An offset; a time with its zone, which means the first batch with a record that is as new; or ``"log_start"``,
+        An offset; a time with time zone, for the first batch with a record at or after it; or ``"log_start"``,
         ``"lso"``, ``"high_watermark"``, ``"log_end"``.
     state
-        The log's state, for a name.
+        The log's state, for the named offsets.
     """
     if bound is None:
         return None
@@ -38,7 +38,7 @@ def offset_of(log: ReplicaLog, bound: OffsetSpec | None, state: ReplicaState | N
 
 
 def _offset_at(log: ReplicaLog, time_ms: int) -> int:
-    """Offset of the first batch with a record at or after a time; beyond the end of the log if there is none."""
+    """Offset of the first batch with a record at or after a time; the log end offset if there is none."""
     end = 0
     for part in log.parts():
         headers = part.scanned.headers

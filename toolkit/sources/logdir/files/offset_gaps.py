@@ -1,4 +1,4 @@
-"""Where offsets are missing in a log: what the cleaner took, or what was lost on the way to the files."""
+"""Missing offsets in a log: removed by the cleaner, or lost when the files were copied."""
 
 from __future__ import annotations
 
@@ -10,32 +10,31 @@ __all__ = ["Contiguity"]
 
 
 class Contiguity:
-    """Follows the batches of a log and notes where the next one does not begin at the next offset.
+    """Follows the batches of a log and records missing offsets between them.
 
     Attributes
     ----------
-    holes
-        Offset after each batch that the next one does not follow, and where that one begins; all but the last ones are
-        dropped where there are many.
+    gaps
+        For each missing range, the expected offset and the base offset of the next batch; only the last `MOST`.
     """
 
     MOST = 1000
 
     def __init__(self) -> None:
-        self.holes: list[tuple[int, int]] = []
+        self.gaps: list[tuple[int, int]] = []
         self._next: int | None = None
 
     def add(self, headers: Headers) -> None:
-        """The next batches of the log."""
+        """Add the next batches of the log."""
         if not len(headers):
             return
         begins, ends = headers["base_offset"], headers["last_offset"] + 1
         expected = np.concatenate(([begins[0] if self._next is None else self._next], ends[:-1]))
         wrong = np.flatnonzero(begins != expected)
-        self.holes += zip(expected[wrong].tolist(), begins[wrong].tolist(), strict=True)
-        del self.holes[: -self.MOST]
+        self.gaps += zip(expected[wrong].tolist(), begins[wrong].tolist(), strict=True)
+        del self.gaps[: -self.MOST]
         self._next = int(ends[-1])
 
     def after(self, offset: int) -> tuple[int, int] | None:
-        """The last hole that ends behind an offset."""
-        return next((hole for hole in reversed(self.holes) if max(hole) > offset), None)
+        """The last missing range that ends after an offset."""
+        return next((gap for gap in reversed(self.gaps) if max(gap) > offset), None)

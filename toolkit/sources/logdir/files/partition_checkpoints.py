@@ -1,4 +1,4 @@
-"""What the checkpoint files of a log directory say of its partitions, and of the broker's last end."""
+"""Checkpoint files of a log directory: offsets of its partitions, and whether the broker shut down cleanly."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ CLEANED = "cleaner-offset-checkpoint"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionCheckpoints:
-    """Offsets that a log directory has written down, by topic and partition.
+    """Offsets in the checkpoint files of a log directory, by topic and partition.
 
     Parameters
     ----------
     high_watermark
-        Written every five seconds and at a shutdown in good order, so that it may lag, never lead.
+        Written every five seconds and at a clean shutdown, so it may lag, but never leads.
     log_start
-        Only of partitions whose log starts behind its first segment's first offset.
+        Only of partitions whose log starts after its first segment's base offset.
     cleaned
-        Up to where the cleaner has compacted.
+        Offset up to which the cleaner has compacted.
     tells_cleaned
-        Whether the file that tells it is there.
+        Whether the cleaner's checkpoint file exists.
     errors
-        Lines that could not be read, by file name.
+        Unreadable lines, by file name.
     ended_in_good_order
-        Whether the broker has left `CLEAN_SHUTDOWN` and has not started since. It says that *this* directory was
-        complete then, checkpoints included. It proves nothing of the moment: other brokers may have gone on without
-        this one, and a copy may have taken some of the files before and others after.
+        Whether the broker has left `CLEAN_SHUTDOWN` and has not started since. *This* directory was then complete,
+        checkpoints included. It does not prove a consistent copy: other brokers may have kept running, and some files
+        may have been copied before the shutdown and others after.
     modified
         When the newest of the files was written.
     """
@@ -54,7 +54,7 @@ class PartitionCheckpoints:
 
 
 def read_partition_checkpoints(root: LogDirRoot) -> PartitionCheckpoints:
-    """Read what is there; a file that is missing gives nothing."""
+    """Read the checkpoint files of a log directory; missing files are skipped."""
     offsets: dict[str, dict[TopicPartition, int]] = {}
     errors: dict[str, str] = {}
     for row in root_rows(root):
@@ -74,13 +74,13 @@ def read_partition_checkpoints(root: LogDirRoot) -> PartitionCheckpoints:
 
 
 def root_rows(root: LogDirRoot) -> Iterator[Row]:
-    """Rows of ``schema.CHECKPOINTS`` of the files that stand in a log directory itself."""
+    """Rows of ``schema.CHECKPOINTS`` of the files in a log directory itself."""
     for name in CHECKPOINT_NAMES:
         yield from _rows(root.path / name, broker_id=root.broker_id)
 
 
 def replica_rows(replica: Replica) -> Iterator[Row]:
-    """Rows of ``schema.CHECKPOINTS`` of the files that stand in a partition's folder."""
+    """Rows of ``schema.CHECKPOINTS`` of the files in a partition's folder."""
     if replica.only is None:
         for name in CHECKPOINT_NAMES:
             yield from _rows(

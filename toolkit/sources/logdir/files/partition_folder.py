@@ -31,7 +31,7 @@ class FolderLog:
     Parameters
     ----------
     replica
-        Where it is.
+        Its folder or files.
     """
 
     is_text = False

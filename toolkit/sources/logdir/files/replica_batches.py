@@ -1,4 +1,4 @@
-"""The batches of a replica in the order of its log, over all its segments."""
+"""The batches of a replica in log order, over all its segments."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ SegmentBytes = Sequence[tuple[int, bytes]]
 """Positions in a file, and the bytes from there on."""
 
 
-SMALL_PIECE_BYTES = 1 << 24  # where the end lies within a segment, little is read behind it
-TORN_BETWEEN = "CORRUPT_BATCH: The segment ends within a batch, though another segment follows it."
+SMALL_PIECE_BYTES = 1 << 24  # for a range that ends within a segment, so that little is read after it
+TORN_BETWEEN = "CORRUPT_BATCH: The segment ends within a batch, but another segment follows."
 
 
 def read_parts(
     listing: ReplicaFiles, *, start: int | None = None, stop: int | None = None, crc: bool = False
 ) -> Iterator[ScanChunk]:
-    """The batches of a log in chunks, from some batch at or before an offset on, in bounded memory.
+    """The batches of a log in chunks, in bounded memory.
 
     Parameters
     ----------
     listing
-        Its files. One that is gone meanwhile is damage (``UNREADABLE``).
+        Its files. A file that has disappeared since is damage (``UNREADABLE``).
     start
-        Offset; batches a little before it come too, by the offset index. All of the log if null.
+        First offset; some batches before it are included, depending on the offset index. Null for the log start.
     stop
-        Offset from which on nothing is read; batches a little behind it come too.
+        Offset at which to stop; some batches after it are included. Null for the log end.
     crc
         Check every batch's checksum.
     """
@@ -53,7 +53,7 @@ def read_parts(
 def read_bytes(
     listing: ReplicaFiles, *, start: int | None = None, stop: int | None = None
 ) -> Iterator[tuple[ScanChunk, SegmentBytes]]:
-    """The same with every checksum, and with the bytes (`toolkit.formats.log.scan.scan_file_bytes`)."""
+    """As `read_parts`, with all checksums checked, and with the bytes (`toolkit.formats.log.scan.scan_file_bytes`)."""
     for segment, position, is_newest in _segments(listing, start, stop):
         for scanned, pieces in scan_file_bytes(segment.path, start=position):
             yield ScanChunk(scanned if is_newest else followed(scanned), str(segment.path)), pieces
@@ -62,12 +62,14 @@ def read_bytes(
 
 
 def in_pieces(headers: Headers, pieces: SegmentBytes, file: str) -> Iterator[tuple[Headers, int, bytes]]:
-    """Batches in order, as many at a time as lie in one piece of bytes, with its position; what lies in none is read.
+    """Batches in order, grouped by the chunk of bytes that contains them, with its position and the bytes.
+
+    A batch in none of the chunks is read from the file.
 
     Raises
     ------
     OSError
-        If that cannot be read.
+        If it cannot be read.
     """
     while len(headers):
         first = int(headers["position"][0])
@@ -80,14 +82,14 @@ def in_pieces(headers: Headers, pieces: SegmentBytes, file: str) -> Iterator[tup
 
 
 def bytes_at(file: str, position: int, size: int) -> bytes:
-    """Some bytes of a file."""
+    """`size` bytes of a file from `position` on."""
     with open(file, "rb") as segment:
         segment.seek(position)
         return segment.read(size)
 
 
 def _segments(listing: ReplicaFiles, start: int | None, stop: int | None) -> Iterator[tuple[LogFile, int, bool]]:
-    """Segments that hold an offset of a range, from which byte on, and whether it is the log's last."""
+    """Segments with an offset of a range, the byte to start at, and whether the segment is the log's last."""
     segments = listing.segments
     first = 0 if start is None else max(bisect_right([segment.offset for segment in segments], start) - 1, 0)
     for number, segment in enumerate(segments[first:], start=first):
@@ -106,9 +108,9 @@ def _is_behind(scanned: ScanResult, stop: int | None) -> bool:
 
 
 def position_before(listing: ReplicaFiles, segment: LogFile, offset: int) -> int:
-    """Byte of a segment where a batch at or before an offset begins, by its offset index; 0 if that cannot be trusted.
+    """Byte of a segment where a batch at or before an offset begins, by its offset index; 0 without a usable entry.
 
-    An index has no checksum: what it says counts if such a batch is there.
+    An index has no checksum, so its entry is used only if there is a batch with such an offset.
     """
     path = listing.offset_indexes.get(segment.offset)
     if path is None or offset <= segment.offset:
@@ -128,12 +130,12 @@ def position_before(listing: ReplicaFiles, segment: LogFile, offset: int) -> int
 
 
 def followed(scanned: ScanResult) -> ScanResult:
-    """Damage of a segment that is not the last: nothing is still being written there, so a torn end is a loss."""
+    """Report a torn end as a loss, for a segment that is not the last: no broker is still writing to it."""
     if not any(damage.is_torn for damage in scanned.damage):
         return scanned
     return replace(
         scanned,
         damage=tuple(
-            DamagedRange(one.position, one.size, TORN_BETWEEN) if one.is_torn else one for one in scanned.damage
+            DamagedRange(item.position, item.size, TORN_BETWEEN) if item.is_torn else item for item in scanned.damage
         ),
     )

@@ -1,4 +1,4 @@
-"""The files of one replica: which there are, in which order, and whether they stayed the same while they were read."""
+"""The files of one replica: names, order, and changes while they were read."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from toolkit.sources.logdir.files.log_dir_layout import Replica, SkippedFile
 __all__ = ["LogFile", "ReplicaFiles", "changes", "list_files"]
 
 WHY_LEFT_OUT = {
-    "deleted": "DELETED: no part of the log any more; it waits to be removed.",
-    "cleaned": "CLEANED: the cleaner is writing it, or was when it ended; not yet part of the log.",
+    "deleted": "DELETED: no longer part of the log; the broker has yet to remove it.",
+    "cleaned": "CLEANED: unfinished output of the cleaner, not yet part of the log.",
     "swap": "SWAP: replaced by a newer run of the cleaner.",
-    "swapped": "SWAPPED: a file that the cleaner has finished (.swap) stands in its place.",
+    "swapped": "SWAPPED: replaced by finished output of the cleaner (.swap).",
 }
 
 
 class LogFile(NamedTuple):
-    """A file of a log: the offset in its name, and where it is."""
+    """A file of a log: the offset in its name, and its path."""
 
     offset: int
     path: Path
 
 
 class FileStamp(NamedTuple):
-    """What tells that a file has been replaced or written to."""
+    """Shows whether a file has been replaced or written to."""
 
     inode: int
     size: int
@@ -41,20 +41,20 @@ class FileStamp(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaFiles:
-    """The files of a replica at one moment.
+    """One listing of the files of a replica.
 
     Parameters
     ----------
     segments, snapshots, txn_indexes
-        By their offsets.
+        In order of their offsets.
     offset_indexes
         Offset indexes by base offset.
     checkpoints
         ``leader-epoch-checkpoint`` and ``partition.metadata``.
     left_out
-        Files that are no part of the log, or not yet.
+        Files that are not, or not yet, part of the log.
     stamps
-        Of every file, by name.
+        By file name.
     error
         Why the folder could not be listed, as ``NAME: sentence``.
     """
@@ -76,7 +76,7 @@ class ReplicaFiles:
 
 
 def list_files(replica: Replica) -> ReplicaFiles:
-    """List the files of a replica; a folder that cannot be listed, or is gone, is a listing with `error`."""
+    """List the files of a replica; for a folder that is missing or cannot be listed, `error` says why."""
     try:
         stamps = _stamps(replica)
     except OSError as exc:
@@ -88,7 +88,7 @@ def list_files(replica: Replica) -> ReplicaFiles:
         if name in CHECKPOINT_NAMES:
             checkpoints.append(path)
         elif known is not None:
-            suffix = None if replica.only else known.suffix  # a file that was asked for by name is read
+            suffix = None if replica.only else known.suffix  # a file that was passed by name is read
             by_kind.setdefault((known.kind, suffix), []).append(LogFile(segment_base_offset(name) or 0, path))
         elif replica.only:
             by_kind.setdefault(("log", None), []).append(LogFile(_first_offset(path), path))
@@ -113,9 +113,9 @@ def changes(before: ReplicaFiles, after: ReplicaFiles, *, appending: bool) -> li
     Parameters
     ----------
     before, after
-        Listings on both sides of the reading.
+        Listings before and after the reading.
     appending
-        Whether a broker may have written on, so that files that grew, and new ones, are no change.
+        Whether a broker may be appending, so that larger files and new ones are not reported.
     """
     found = []
     names = [file.path.name for file in (*before.segments, *before.snapshots)]
@@ -151,10 +151,10 @@ def _stamps(replica: Replica) -> dict[str, FileStamp]:
 def _finished_by_swaps(
     by_kind: Mapping[tuple[str, str | None], Sequence[LogFile]],
 ) -> tuple[list[LogFile], list[SkippedFile]]:
-    """The segments as the broker's next start would have them (``LogLoader``), and what gives way to them.
+    """The segments as after the broker's next start (``LogLoader``), and the files that these replace.
 
-    A ``.swap`` file is finished and replaces what it covers, unless a ``.cleaned`` one says that there was more to
-    come.
+    A ``.swap`` file is finished and replaces the segments that it covers, unless a ``.cleaned`` file shows that the
+    cleaner was not done.
     """
     segments = sorted(by_kind.get(("log", None), ()))
     swaps = sorted(by_kind.get(("log", "swap"), ()))
@@ -178,7 +178,7 @@ def _next_offset(segment: LogFile) -> int:
 
 
 def _first_offset(path: Path) -> int:
-    """Of a segment whose name does not tell."""
+    """First offset of a segment whose name does not have it."""
     try:
         with path.open("rb") as file:
             return max(int.from_bytes(file.read(8), "big", signed=True), 0)

@@ -1,4 +1,4 @@
-"""What every log in files offers, whether its segments are there or only what kafka-dump-log.sh printed of them."""
+"""The interface of a log in files, whether segments or output of kafka-dump-log.sh."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["ProducerSnapshot", "ReplicaLog"]
 
 
 class ProducerSnapshot(NamedTuple):
-    """A producer snapshot: the offset up to which it goes, and its producers, or why it cannot be used; its file."""
+    """A producer snapshot: its offset, its producers or why it cannot be used, and its file."""
 
     offset: int
     producers: tuple[SnapshotEntry, ...]
@@ -26,11 +26,11 @@ class ProducerSnapshot(NamedTuple):
 
 
 class ReplicaLog(Protocol):
-    """The log of one partition in one place."""
+    """The log of one replica."""
 
     @property
     def where(self) -> LogId:
-        """Whose it is."""
+        """Topic, partition and broker."""
 
     @property
     def name(self) -> str:
@@ -38,11 +38,11 @@ class ReplicaLog(Protocol):
 
     @property
     def root(self) -> LogDirRoot | None:
-        """The log directory that it lies in."""
+        """Its log directory; null for a text."""
 
     @property
     def error(self) -> str | None:
-        """Why nothing of it can be read, as ``NAME: sentence``."""
+        """Why it cannot be read at all, as ``NAME: sentence``."""
 
     @property
     def modified(self) -> dt.datetime | None:
@@ -54,30 +54,30 @@ class ReplicaLog(Protocol):
 
     @property
     def base_offsets(self) -> Sequence[int]:
-        """Of its segments, in order."""
+        """Base offsets of its segments, in order."""
 
     @property
     def is_text(self) -> bool:
-        """Whether it is known by a text only, in which nothing can be checked."""
+        """Whether it is output of kafka-dump-log.sh, in which nothing can be verified."""
 
     @property
     def left_out(self) -> Sequence[SkippedFile]:
-        """Files that are no part of it."""
+        """Files that are not part of it."""
 
     def parts(self, *, start: int | None = None, stop: int | None = None, crc: bool = False) -> Iterator[ScanChunk]:
-        """The batches that hold an offset of ``start <= offset < stop``, in the order of the log."""
+        """The batches with an offset in ``start <= offset < stop``, in log order."""
 
     def parts_near(self, start: int, *, crc: bool = False) -> Iterator[ScanChunk]:
-        """The batches from some batch at or before an offset on."""
+        """The batches from one at or before an offset on."""
 
     def transaction_log(self, *, start: int | None = None, stop: int | None = None) -> Iterator[Row]:
-        """Records of ``__transaction_state`` (``schema.TRANSACTION_LOG``), and what could not be read as one."""
+        """Records of ``__transaction_state`` (``schema.TRANSACTION_LOG``), and read errors."""
 
     def indexed(self) -> tuple[RecordIndex, Iterator[ScanChunk]]:
-        """All batches of a partition of ``__transaction_state``; the index fills as they are taken."""
+        """All batches of a partition of ``__transaction_state``, and an index that is filled as they are consumed."""
 
     def offsets_log(self, *, start: int | None = None, stop: int | None = None) -> Iterator[Row]:
-        """Records of ``__consumer_offsets`` (``schema.OFFSETS_LOG``), and what could not be read as one."""
+        """Records of ``__consumer_offsets`` (``schema.OFFSETS_LOG``), and read errors."""
 
     def offsets_log_in(self, headers: Headers) -> Iterator[Row]:
         """The records of some batches of ``__consumer_offsets``."""
@@ -89,10 +89,10 @@ class ReplicaLog(Protocol):
         """Its segments (``schema.SEGMENTS``)."""
 
     def aborted_rows(self) -> Iterator[Row]:
-        """Entries of the transaction indexes (``schema.ABORTED``), and what could not be read as one."""
+        """Entries of the transaction indexes (``schema.ABORTED``), and read errors."""
 
     def checkpoint_rows(self) -> Iterator[Row]:
-        """Entries of the checkpoint files beside it (``schema.CHECKPOINTS``)."""
+        """Entries of the checkpoint files in its folder (``schema.CHECKPOINTS``)."""
 
     def changes(self, *, appending: bool) -> list[str]:
         """What happened to its files since they were listed; as `replica_files.changes`."""

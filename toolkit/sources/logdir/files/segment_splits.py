@@ -1,4 +1,4 @@
-"""Segments cut into stretches that can be read apart, by whoever comes first: together they give what the log holds."""
+"""Segments divided into splits that can be read independently, in any order; together they contain the log."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["SegmentSplit", "read_split", "splits"]
 
 @dataclass(frozen=True, slots=True)
 class SegmentSplit:
-    """A stretch of a segment.
+    """A range of bytes of a segment, at batch boundaries.
 
     Parameters
     ----------
@@ -35,9 +35,9 @@ class SegmentSplit:
     start
         Byte at which a batch begins.
     stop
-        Byte at which the batch begins that is the next split's first; null for all that follows.
+        Byte at which the next split begins; null for the end of the segment.
     size
-        Bytes of it when it was listed.
+        Bytes when the segment was listed.
     is_newest
         Whether its segment is the log's last, so that a torn end is no loss.
     """
@@ -50,7 +50,7 @@ class SegmentSplit:
 
 
 class _Boundary(NamedTuple):
-    """Where a batch begins, and its first offset."""
+    """The byte at which a batch begins, and its base offset."""
 
     position: int
     base_offset: int
@@ -59,18 +59,18 @@ class _Boundary(NamedTuple):
 def splits(
     listing: ReplicaFiles, *, start: int | None = None, stop: int | None = None, max_bytes: int
 ) -> list[SegmentSplit]:
-    """The stretches of a log that hold an offset of ``start <= offset < stop``, in its order.
+    """The splits of a log with an offset in ``start <= offset < stop``, in log order.
 
-    They are cut where the offset index tells of a batch, and a sound one is there; a segment without index stays whole.
+    Segments are divided at intact batches that the offset index lists; a segment without index is one split.
 
     Parameters
     ----------
     listing
         The files.
     start, stop
-        Offsets; null bounds are none. Batches a little before and behind come too.
+        Offsets; null for the ends of the log. Some batches before and after them are included.
     max_bytes
-        How large a stretch should be at most; some are larger by a batch, or by what has no index.
+        Target size; a split can be larger by a batch, or for lack of an index.
     """
     segments = listing.segments
     first = 0 if start is None else max(bisect_right([segment.offset for segment in segments], start) - 1, 0)
@@ -86,18 +86,19 @@ def splits(
         if start is not None:
             cuts = cuts[sum(each.base_offset <= start for each in inside[: len(cuts) - 1]) :]
         path, is_newest = str(segment.path), number == len(segments) - 1
-        found += [SegmentSplit(path, one, other, other - one, is_newest) for one, other in pairwise(cuts)]
+        found += [SegmentSplit(path, low, high, high - low, is_newest) for low, high in pairwise(cuts)]
         found.append(SegmentSplit(path, cuts[-1], beyond, max((beyond or size) - cuts[-1], 0), is_newest))
     return found
 
 
 def read_split(split: SegmentSplit, *, crc: bool = False) -> Iterator[ScanChunk]:
-    """The batches of a stretch, as a reading of its whole segment gives them.
+    """The batches of a split, the same as in a read of the complete segment.
 
     Parameters
     ----------
     split
-        Which. A segment that is gone meanwhile is damage (``UNREADABLE``), one that has grown is read to its end.
+        The split. A segment that has disappeared since is damage (``UNREADABLE``); one that has grown is read to its
+        end.
     crc
         Check every batch's checksum.
     """
@@ -115,7 +116,7 @@ def _read(split: SegmentSplit, crc: bool) -> Iterator[ScanResult]:
             yield last
         last = scanned
     if last.end < split.stop and not _is_unreadable(last):
-        # Damage that reaches up to the next split is named by what follows it.
+        # The reason of damage that reaches the next split depends on the bytes after it.
         for scanned in scan_file(split.path, start=last.end, crc=crc):
             last = _joined(last, _up_to(split.stop, scanned))
             if last.end >= split.stop:
@@ -139,7 +140,7 @@ def _up_to(position: int, scanned: ScanResult) -> ScanResult:
 
 
 def _boundaries(listing: ReplicaFiles, segment: LogFile, begin: int, size: int, max_bytes: int) -> Sequence[_Boundary]:
-    """Where to cut a segment into stretches of about one size."""
+    """Boundaries that divide a segment into splits of similar size."""
     count = -(-(size - begin) // max_bytes)
     path = listing.offset_indexes.get(segment.offset)
     if count < 2 or path is None:
@@ -160,7 +161,7 @@ def _boundaries(listing: ReplicaFiles, segment: LogFile, begin: int, size: int, 
 
 
 def _base_offset(path: Path, position: int, size: int) -> int | None:
-    """First offset of the sound batch at a byte of a segment; null if there is none.
+    """Base offset of the intact batch at a byte of a segment; null if there is none.
 
     An index has no checksum, and a batch that a producer stored in a record looks like one of the log.
     """
@@ -174,5 +175,5 @@ def _base_offset(path: Path, position: int, size: int) -> int | None:
         if position + header.size > size:
             return None
         rest = file.read(header.size - HEADER_SIZE)
-    is_sound = extend(0, head[CRC_END:] + rest, magic=2) == header.crc
-    return header.base_offset if is_sound else None
+    is_intact = extend(0, head[CRC_END:] + rest, magic=2) == header.crc
+    return header.base_offset if is_intact else None

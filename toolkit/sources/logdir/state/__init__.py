@@ -1,1 +1,1 @@
-"""The end of a replica's log: state, open transactions, holds, and what speaks against trusting them."""
+"""The end of a replica's log: state, open transactions, LSO holds, and doubts about their consistency."""

@@ -1,26 +1,26 @@
-"""What speaks against calling a transaction hanging that was seen open in files.
+"""Doubts about a transaction that files show open and no coordinator owns.
 
-A coordinator's log that does not own a transaction proves nothing by itself: it may be older than the transaction, or
-the partition's log older than its end. Files are rarely of one moment: they are copied one after the other while
-brokers write on, a follower may lag, the cleaner swaps segments under the copier's hands. So it takes one of two
-things, besides logs without damage:
+A coordinator's log without the transaction proves nothing: it may be older than the transaction, or the partition's
+log may be older than the transaction's end. Copies are rarely taken at one moment: files are copied one after the other
+while brokers write, a follower may lag, and the cleaner swaps segments during the copy. `hanging` therefore requires
+undamaged logs and one of two proofs:
 
-The caller's word (``consistent_copy``) that brokers stood still and that these replicas were in sync.
+The caller asserts (``consistent_copy``) that the brokers were stopped and that these replicas were in sync.
 
-Or the content, where an id owns the producer id. Kafka writes the record of AddPartitionsToTxn before the first batch
-of a transaction on a partition, and the record of its completion after all its markers (and stamps the latter when
-it is appended; the state's own last update time is that of the decision, long before where a marker was late).
-So the transaction is nobody's if
-(1) the coordinator's log goes on behind the transaction's first batch in time: had the partition been added, it
-would say so; and
-(2) the partition's log goes on behind the coordinator's last record of the id in time: had that record, or one
-before it, ended the transaction here, its marker would stand in between.
-Times are the brokers' own (markers, records of the coordinator) and count below the high watermark only, where no
-deposed leader's leftovers stand. Nothing may be missing in either log from these places on: the cleaner removes
-records that are superseded by newer ones, which an older copy of another segment may lack.
+Or the content proves it, if an id owns the producer id. Kafka writes the record of AddPartitionsToTxn before the first
+batch of a transaction on a partition, and the record of its completion after all its markers. The timestamp of the
+latter is its append time; the state's own last update time is that of the decision, long before a late marker.
+So no coordinator owns the transaction if
+(1) the coordinator's log has a record newer than the transaction's first batch: had the partition been added, the log
+would contain it; and
+(2) the partition's log has a marker newer than the coordinator's last record of the id: had that record, or one before
+it, ended the transaction on this partition, its marker would lie in between.
+Times are the brokers' own (markers, records of the coordinator). They count below the high watermark only, where no
+deposed leader's leftovers are. Neither log may lack offsets from there on: the cleaner removes records that newer ones
+supersede, and an older copy of another segment may lack the newer ones.
 
-That a broker ended in good order (``.kafka_cleanshutdown``) is no proof. Nothing in a log directory tells how many
-brokers there are, others may have gone on, and a copy may mix what was written before and after.
+A clean shutdown of a broker (``.kafka_cleanshutdown``) proves nothing. A log directory does not show how many brokers
+there are, other brokers may have kept running, and a copy may mix files from before and after.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ from toolkit.sources.logdir.files.replica_log import ReplicaLog
 
 __all__ = ["ConsistencyCheck", "check_consistency"]
 
-WORD = "your word that brokers stood still (consistent_copy)"
+CONSISTENT_COPY = "your assertion that the brokers were stopped during the copy (consistent_copy)"
 
 
 @dataclass(slots=True)
 class ConsistencyCheck:
-    """What speaks against a transaction's hanging, and what was found instead.
+    """Doubts about a hanging transaction, and what was proven instead.
 
     Parameters
     ----------
@@ -69,38 +69,42 @@ def check_consistency(
     lowest: int,
     changes: Callable[[ReplicaLog], list[str]] | None,
 ) -> ConsistencyCheck:
-    """What speaks against the hanging of a transaction that no coordinator owns.
+    """Doubts about a transaction that is open on its partition and that no coordinator owns.
 
     Parameters
     ----------
-    case
-        The transaction, by a rule of ``hanging``.
+    txn
+        The transaction, which a rule finds ``hanging``.
     read
         The replica of its partition, read with checksums from `lowest` on.
     side
         ``__transaction_state``.
     lowest
-        Start offset of the lowest transaction of the partition that is in question.
+        Start offset of the partition's lowest transaction that a rule finds ``hanging``.
     changes
-        What has changed in a log since it was listed, where the caller says that brokers stood still; else null.
+        Returns what has changed in a log since it was listed, if the caller asserts a consistent copy; else null.
     """
     start = txn.start or 0
-    found = ConsistencyCheck(doubts=[*_of_the_bytes(txn, read, start, lowest), *_of_the_id(txn, side)])
+    found = ConsistencyCheck(doubts=[*_segment_doubts(txn, read, start, lowest), *_next_id_doubts(txn, side)])
     name = _name(read)
     if changes is not None:
-        found.doubts += _not_at_rest(read, side, changes)
-        found.notes.append("the caller says that the brokers stood still when these files were taken (consistent_copy)")
+        found.doubts += _assertion_doubts(read, side, changes)
+        found.notes.append(
+            "the caller asserts that the brokers were stopped when these files were copied (consistent_copy)"
+        )
     elif not txn.owner:
         found.doubts.append(
-            f"{WORD}: no id has producer {txn.producer['producer_id']}, and in files that may be of different moments "
-            "that is no proof"
+            f"{CONSISTENT_COPY}: no id has producer {txn.producer['producer_id']}, which proves nothing if the files "
+            "were copied at different times"
         )
-    elif doubt := _not_of_one_moment(txn.owner, read, side.partitions[txn.owner["txn_state_partition"]], start):
-        found.doubts.append(f"proof that {name} and {STATE_TOPIC} are of one moment: {doubt}; or {WORD}")
+    elif doubt := _failed_step(txn.owner, read, side.partitions[txn.owner["txn_state_partition"]], start):
+        found.doubts.append(
+            f"proof that {name} and {STATE_TOPIC} were copied at one moment: {doubt}; or {CONSISTENT_COPY}"
+        )
     else:
         found.notes.append(
-            f"{name} goes on behind the coordinator's last word, and the coordinator's log behind the start of "
-            "the transaction: they are of one moment for it"
+            f"{name} has markers newer than the coordinator's last record of the id, and the coordinator's log has "
+            "records newer than the start of the transaction: for this transaction the copies are consistent"
         )
     return found
 
@@ -110,67 +114,68 @@ def _name(read: ReplicaWithCheckpoints) -> str:
     return f"{where.topic}-{where.partition}"
 
 
-def _of_the_bytes(txn: OpenTransaction, read: ReplicaWithCheckpoints, start: int, lowest: int) -> Iterable[str]:
-    """Whether the segments themselves show the transaction open, from its first batch to the end of the log."""
+def _segment_doubts(txn: OpenTransaction, read: ReplicaWithCheckpoints, start: int, lowest: int) -> Iterable[str]:
+    """Doubts that the segments show the transaction open from its first batch to the end of the log."""
     state, window, name = read.state, read.state.window, _name(read)
     producer_id = txn.producer["producer_id"]
     if state.log.is_text:
-        yield f"the segments of {name}: a printed text shows neither damage nor what was cut"
+        yield f"the segments of {name}: output of kafka-dump-log.sh shows neither damage nor truncation"
     damage = [each for each in window.damage if not each.is_torn] + window.wrong_checksums
     if reason := next((each.reason for each in damage if each.reaches(lowest)), None):
         yield f"an undamaged log from offset {start} on: {reason}"
-    if hole := window.contiguity.after(start):
-        yield f"the log from offset {start} on without a hole: after {hole[0] - 1} comes {hole[1]}"
+    if gap := window.contiguity.after(start):
+        yield f"a log without missing offsets from offset {start} on: {gap[0] - 1} is followed by {gap[1]}"
     offsets, producers, _ = window.control_batches(start)
     for ended in offsets[producers == producer_id][:1]:
-        yield f"files that agree: the producer state has it open, and its marker is at {ended}"
+        yield f"files that agree: the producer state has the transaction open, but its marker is at offset {ended}"
     first = window.first_batches.get(start)
     if first is None:
         if not state.log.base_offsets or start >= (state.log_start_offset or 0):
-            yield f"the batch at offset {start}, where it begins"
+            yield f"the batch at offset {start}, where the transaction begins"
     elif int(first["producer_id"][0]) != producer_id:
         yield f"files that agree: the batch at offset {start} is of producer {int(first['producer_id'][0])}"
     if window.snapshot is None and len(state.log.base_offsets) > 1:
-        yield f"a sound producer snapshot of {name}, as a broker writes one with every segment"
+        yield f"an intact producer snapshot of {name}: a broker writes one with every segment"
 
 
-def _of_the_id(txn: OpenTransaction, side: CoordinatorState) -> Iterable[str]:
-    """An id may have been given this producer id for its next transaction, which no row says that it owns."""
+def _next_id_doubts(txn: OpenTransaction, side: CoordinatorState) -> Iterable[str]:
+    """An id may have this producer id for its next transaction, although no row shows it as the owner."""
     for partition in side.partitions.values():
         for event in partition.newest.values():
             if event["next_producer_id"] == txn.producer["producer_id"] and not event["tombstone"]:
-                yield f'what id "{event["transactional_id"]}" does with this producer id, which is its next one'
+                yield f'the state of id "{event["transactional_id"]}", whose next producer id this is'
 
 
-def _not_at_rest(
+def _assertion_doubts(
     read: ReplicaWithCheckpoints, side: CoordinatorState, changes: Callable[[ReplicaLog], list[str]]
 ) -> Iterable[str]:
-    """What contradicts the caller: what stood still was not written to, and has lost nothing at its end."""
+    """What contradicts the caller's assertion: stopped brokers write nothing and leave no torn or missing batch."""
     reads = {_name(read): read}
     reads |= {f"{STATE_TOPIC}-{number}": partition.read for number, partition in side.partitions.items()}
     for root in {each.state.log.root for each in reads.values()} - {None}:
         if root is not None and is_locked(root):
-            yield f"brokers that stand still: one runs on {root.path} and holds its lock"
+            yield f"stopped brokers: one runs on {root.path} and holds its lock"
     for name, each in reads.items():
         if each.state.window.is_torn:
-            yield f"the end of {name}: its last batch is torn, so what a crash took with it is not known"
+            yield f"the end of {name}: its last batch is torn, so a crash may have lost more"
         for change in changes(each.state.log):
-            yield f"files that stand still: {name}: {change}"
+            yield f"files that do not change: {name}: {change}"
     for partition in side.partitions.values():
         where = partition.read.state.log.where
         cleaned = partition.read.marks.cleaned.get((where.topic or "", where.partition or 0), -1)
-        if hole := partition.read.state.window.contiguity.after(cleaned):
-            yield f"{STATE_TOPIC}-{partition.number} without a hole: after {hole[0] - 1} comes {hole[1]}"
+        if gap := partition.read.state.window.contiguity.after(cleaned):
+            name = f"{STATE_TOPIC}-{partition.number}"
+            yield f"{name} without missing offsets: {gap[0] - 1} is followed by {gap[1]}"
 
 
-def _not_of_one_moment(
+def _failed_step(
     owner: Row, read: ReplicaWithCheckpoints, coordinator: TransactionLogPartition, start: int
 ) -> str | None:
-    """Which step of the proof fails; null where it holds (see the module's text)."""
+    """The first step of the proof that fails; null if the proof holds (see the module docstring)."""
     event: Mapping[str, object] = coordinator.newest[owner["transactional_id"]]
-    spoke, offset = event["timestamp"], event["offset"]
+    recorded, offset = event["timestamp"], event["offset"]
     state, name = read.state, f"{STATE_TOPIC}-{coordinator.number}"
-    if not isinstance(spoke, dt.datetime) or not isinstance(offset, int):
+    if not isinstance(recorded, dt.datetime) or not isinstance(offset, int):
         return f"the last record of the id in {name} has no time"
     if state.high_watermark is None:
         return f"the high watermark of {_name(read)} is not known"
@@ -179,18 +184,18 @@ def _not_of_one_moment(
     offsets, _, times = state.window.control_batches(start)
     times = times[offsets < state.high_watermark]
     first, last = (utc(int(times[i])) if len(times) else None for i in (0, -1))
-    if first is None or last is None or last <= spoke + CLOCKS_APART:
+    if first is None or last is None or last <= recorded + CLOCKS_APART:
         return (
-            f"no marker behind offset {start} is more than {duration(CLOCKS_APART)} newer than the coordinator's last "
-            f"word of {at(spoke)}, so this may be an older copy"
+            f"no marker after offset {start} is more than {duration(CLOCKS_APART)} newer than the coordinator's last "
+            f"record of the id ({at(recorded)}), so this copy of the partition may be older"
         )
     if coordinator.as_of is None or coordinator.as_of <= first + CLOCKS_APART:
         return (
             f"no record of {name} is more than {duration(CLOCKS_APART)} newer than the marker of {at(first)}, before "
-            "which the transaction began, so that log may be an older copy"
+            f"which the transaction began, so this copy of {name} may be older"
         )
-    if (hole := coordinator.read.state.window.contiguity.after(offset)) is not None:
-        return f"{name} has a hole after {hole[0] - 1}, where a newer record of the id may be missing"
+    if (gap := coordinator.read.state.window.contiguity.after(offset)) is not None:
+        return f"{name} lacks offsets after {gap[0] - 1}, among which may be a newer record of the id"
     if coordinator.clock_set_back > offset:
         return f"the clock of the coordinator went back at offset {coordinator.clock_set_back} of {name}"
     if np.any(np.diff(times) < -CLOCKS_APART / dt.timedelta(milliseconds=1)):

@@ -1,4 +1,4 @@
-"""What files tell of held partitions beyond a verdict: cause, true opening time, and what waits."""
+"""Evidence from files for findings: cause, opening time, and amount of held data."""
 
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ from toolkit.formats.log.batches import CONTROL
 from toolkit.formats.log.headers import Headers, concatenate
 from toolkit.schema import Row
 from toolkit.schema.table import TopicPartition
-from toolkit.sources.logdir.contents import (
-    ReplicaWithCheckpoints,
-)
+from toolkit.sources.logdir.contents import ReplicaWithCheckpoints
 from toolkit.sources.logdir.coordinator.coordinator_state import CoordinatorState
 from toolkit.sources.logdir.observe_files import FileObservation
 from toolkit.sources.logdir.replica_tables import COMPACTED
@@ -27,11 +25,11 @@ from toolkit.sources.logdir.state.marker_neighbourhood import BACK, FORWARD
 __all__ = ["with_log_evidence"]
 
 MAX_PARTITIONS = 50
-FAR_BACK = 100_000  # offsets before the first one, where no marker of its producers is within `BACK`
+FAR_BACK = 100_000  # offsets before the first one to search if `BACK` contains no marker of the producers
 
 
 def with_log_evidence(observed: FileObservation, rows: Sequence[Row]) -> list[Row]:
-    """Rows of ``schema.FINDINGS`` with what the logs tell of them, where they are worth reading."""
+    """Rows of ``schema.FINDINGS``; those that need an explanation have the evidence of the logs."""
     excerpts = dict(_excerpts(observed, rows))
     to_explain = [row for row in rows if (row["topic"], row["partition"]) in excerpts and is_to_explain(row)]
     if not to_explain:
@@ -39,12 +37,12 @@ def with_log_evidence(observed: FileObservation, rows: Sequence[Row]) -> list[Ro
     events = list(_events(observed.side, to_explain))
     errors = sorted({row["error"].partition(":")[0] for row in events if row.get("error")})
     unread = [*observed.side.gaps, *([f"{STATE_TOPIC} could not be read ({', '.join(errors)})"] if errors else [])]
-    sound = [row for row in events if not row.get("error")]
-    return explain(rows, [observed.observation], LogEvidence(excerpts=excerpts, events=sound, unread=unread))
+    readable = [row for row in events if not row.get("error")]
+    return explain(rows, [observed.observation], LogEvidence(excerpts=excerpts, events=readable, unread=unread))
 
 
 def _excerpts(observed: FileObservation, rows: Sequence[Row]) -> Iterator[tuple[TopicPartition, Excerpt]]:
-    """Of the first partitions with something to explain, around their lowest open transaction."""
+    """Excerpts around the lowest open transaction, for the first `MAX_PARTITIONS` partitions that need explanation."""
     count = 0
     for tp, group in groupby(rows, key=lambda row: (row["topic"], row["partition"])):
         found = [row for row in group if row["start_offset"] is not None]
@@ -60,7 +58,7 @@ def _excerpts(observed: FileObservation, rows: Sequence[Row]) -> Iterator[tuple[
 
 
 def _excerpt(read: ReplicaWithCheckpoints, offset: int, producer_ids: Collection[int]) -> Excerpt:
-    """From an offset to the high watermark, and back to a marker of the producers, as far as the bounds let."""
+    """From a marker of the producers before an offset up to the high watermark, within the size limits."""
     state = read.state
     log_start, end = state.log_start_offset or 0, state.high_watermark
     stop = (state.log_end_offset or 0) if end is None else end
@@ -68,9 +66,9 @@ def _excerpt(read: ReplicaWithCheckpoints, offset: int, producer_ids: Collection
     if len(after) and after["last_offset"][-1] + 1 < stop:
         stop = int(after["last_offset"][-1]) + 1
     before, start = after[:0], offset
-    for log_transaction in (BACK, FAR_BACK):
+    for distance in (BACK, FAR_BACK):
         if start > log_start and not have_ended(before, producer_ids):
-            start = max(log_start, offset - log_transaction)
+            start = max(log_start, offset - distance)
             before, earlier_errors = _headers(read, start, offset)
             errors = errors or earlier_errors
     before = before[before["last_offset"] < (after["base_offset"][0] if len(after) else offset)]
@@ -93,7 +91,7 @@ def _excerpt(read: ReplicaWithCheckpoints, offset: int, producer_ids: Collection
 def _headers(
     read: ReplicaWithCheckpoints, start: int, stop: int, *, most: int | None = None
 ) -> tuple[Headers, list[str]]:
-    """Batches that hold an offset of ``start <= offset < stop``: as the window has them, else read."""
+    """Batches with an offset in ``start <= offset < stop``, and read errors; from the window if it has them."""
     window = read.state.window
     if (batches := window.neighbourhood.between(start, stop, most=most)) is not None:
         return batches, [each.reason for each in window.damage if each.reaches(start) and not each.is_torn]
@@ -116,7 +114,7 @@ def _open_range(read: ReplicaWithCheckpoints) -> tuple[int, int] | None:
 
 
 def _is_compacted(read: ReplicaWithCheckpoints) -> bool | None:
-    """Whether the cleaner works on it: it was there, or the topic is always compacted; else no file tells."""
+    """True if the cleaner has compacted the log or the topic is always compacted; else null (unknown)."""
     where = read.state.log.where
     tp = where.topic or "", where.partition or 0
     return True if tp in read.marks.cleaned or where.topic in COMPACTED else None
@@ -125,7 +123,7 @@ def _is_compacted(read: ReplicaWithCheckpoints) -> bool | None:
 def _groups(
     read: ReplicaWithCheckpoints, headers: Headers, producer_ids: Collection[int]
 ) -> Mapping[int, Sequence[str]]:
-    """Groups whose offsets the producers have open."""
+    """Groups with pending offset commits, by producer id."""
     found: dict[int, set[str]] = {}
     data = np.isin(headers["producer_id"], list(producer_ids)) & (headers["attributes"] & CONTROL == 0)
     for row in read.state.log.offsets_log_in(headers[data]):
@@ -135,7 +133,7 @@ def _groups(
 
 
 def _events(side: CoordinatorState, rows: Iterable[Row]) -> Iterator[Row]:
-    """Records of the owners of transactions, and of former owners where nobody owns them."""
+    """Records of the transactions' owners; of former owners, if no id owns a transaction."""
     rows = list(rows)
     owners = {row["transactional_id"] for row in rows} - {None}
     orphans = {row["producer_id"] for row in rows if row["transactional_id"] is None}

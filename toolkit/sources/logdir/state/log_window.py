@@ -1,4 +1,4 @@
-"""One read of a log: state, proof, evidence, LSO holds and counts are all taken from what it gathered."""
+"""One read of a log, which collects the data for state, consistency check, evidence, LSO holds and counts."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ CONTROL_FIELDS = ("base_offset", "producer_id", "max_timestamp")
 class ReadLimit(Enum):
     """How far back a log is read."""
 
-    TAIL = "what its newest sound snapshot does not tell"
-    OPEN = "from the lowest open transaction on, every checksum from there on included"
-    WHOLE = "all of it, checksums as for OPEN"
-    RECORDS = "all of it, every checksum, and an index of its records: of __transaction_state"
+    TAIL = "from the newest intact snapshot on"
+    OPEN = "from the lowest open transaction on, with checksums"
+    WHOLE = "the complete log, checksums as for OPEN"
+    RECORDS = "the complete log of __transaction_state, with checksums and an index of its records"
 
 
 class DamagedBytes(NamedTuple):
@@ -57,9 +57,9 @@ class DamagedBytes(NamedTuple):
     place
         The byte and the file.
     is_torn
-        Whether it is what a crash leaves at the end of a log.
+        Whether it is an incomplete batch at the end of a log, as a crash leaves it.
     next_offset
-        The offset behind it; null where no batch follows.
+        The offset after it; null if no batch follows.
     """
 
     reason: str
@@ -68,48 +68,48 @@ class DamagedBytes(NamedTuple):
     next_offset: int | None
 
     def reaches(self, offset: int) -> bool:
-        """Whether it lies at an offset or behind it, as far as the batches around it tell."""
+        """Whether it may be at or after an offset, by the batches around it."""
         return self.next_offset is None or self.next_offset > offset
 
 
 @dataclass(kw_only=True, eq=False)
 class LogWindow:
-    """What the parts of a log show, folded in order.
+    """The state of a log, updated chunk by chunk.
 
     Parameters
     ----------
     snapshot
-        Offset of the snapshot that the producer state goes on from; null where it was replayed from the segments.
+        Offset of the snapshot at which the producer state begins; null if it was replayed from the segments.
     producers
         Producer state.
-    piece
-        Transactions: from the snapshot on, or of the whole log.
+    partial
+        Transactions from `log_transactions_from` on.
     log_transactions_from
-        From which offset on.
+        First offset whose transactions are collected: the snapshot's, or 0 for the complete log.
     totals
-        Records and bytes before each transaction, each marker, and each offset that was named beforehand.
+        Records and bytes before each transaction, each marker, and each offset passed in advance.
 
     Attributes
     ----------
     log_end_offset
         Offset after the last batch.
     leader_epoch
-        Of the last batch; -1 where it is not known.
-    openings
-        Header of the first batch by start offset, of every transaction that is open.
+        Of the last batch; -1 if unknown.
+    first_batches
+        Header of the first batch of every open transaction, by start offset.
     neighbourhood
         The batches around the lowest open transaction.
     contiguity
-        Where offsets are missing.
+        Missing offsets.
     records, batch_times
-        For `ReadLimit.RECORDS`: where the records are; first offset and time of every batch.
+        For `ReadLimit.RECORDS`: the index of the records; base offset and time of every batch.
     damage, wrong_checksums
-        What could not be read, and what does not match its checksum, in order.
+        Unreadable bytes, and batches with a wrong checksum, in log order.
     """
 
     snapshot: int | None = None
     producers: ProducerReplay = NOTHING
-    piece: PartialTransactions = EMPTY
+    partial: PartialTransactions = EMPTY
     log_transactions_from: int = 0
     totals: RunningTotals = field(default_factory=RunningTotals)
     log_end_offset: int = 0
@@ -125,7 +125,7 @@ class LogWindow:
     _control: list[Array] = field(default_factory=list)
 
     def add(self, part: ScanChunk) -> None:
-        """The next part of the log."""
+        """Add the next chunk of the log."""
         headers = part.scanned.headers
         self._add_damage(part)
         if not len(headers):
@@ -139,14 +139,14 @@ class LogWindow:
         file_id = self._files.setdefault(part.file, len(self._files))
         found = partial_transactions(_from(headers, self.log_transactions_from), file_id=file_id)
         self.totals.add(headers, _bounds(found))
-        self.piece = merge(self.piece, found)
+        self.partial = merge(self.partial, found)
         starts = self.open_starts
-        self._add_openings(headers, starts)
+        self._add_first_batches(headers, starts)
         self.neighbourhood.add(headers, min(starts, default=None))
 
     @property
     def open_starts(self) -> list[int]:
-        """Start offset of every open transaction."""
+        """Start offsets of the open transactions."""
         starts = self.producers.producers["current_txn_start_offset"]
         return starts[starts >= 0].tolist()  # type: ignore[no-any-return]
 
@@ -157,7 +157,7 @@ class LogWindow:
 
     @property
     def problems(self) -> list[str]:
-        """What of the segments could not be read where the producer state was replayed, a torn end apart."""
+        """Unreadable bytes in the replayed range of the segments, except for a torn end."""
         after = self.snapshot or 0
         return [
             f"{each.reason.rstrip('.')} ({each.place})."
@@ -167,8 +167,8 @@ class LogWindow:
 
     @cached_property
     def log_transactions(self) -> LogTransactions:
-        """Every transaction that was read."""
-        return finish(self.piece)
+        """The collected transactions."""
+        return finish(self.partial)
 
     @property
     def files(self) -> tuple[str | None, ...]:
@@ -176,7 +176,7 @@ class LogWindow:
         return tuple(self._files) or (None,)
 
     def control_batches(self, start: int) -> Array:
-        """Base offset, producer id and time of the control batches that were read behind an offset, in order."""
+        """Base offset, producer id and time of the control batches after an offset, in log order."""
         found = np.concatenate([np.empty((len(CONTROL_FIELDS), 0), np.int64), *self._control], axis=1)
         return found[:, found[0] > start]
 
@@ -199,7 +199,7 @@ class LogWindow:
             after = int(header["last_offset"]) + 1
             self.wrong_checksums.append(DamagedBytes(reason, place, is_torn=False, next_offset=after))
 
-    def _add_openings(self, headers: Headers, starts: list[int]) -> None:
+    def _add_first_batches(self, headers: Headers, starts: list[int]) -> None:
         begins, ends = headers["base_offset"], headers["last_offset"]
         for start in starts:
             if begins[0] <= start <= ends[-1]:
@@ -220,11 +220,11 @@ def read_window(
     log
         The log.
     snapshot
-        Where its producer state goes on from; null for its first segment.
+        Snapshot at which the producer state begins; null to replay from the first segment.
     reach
-        How far back.
+        How far back to read.
     count_at
-        Offsets to count records and bytes at, besides those of transactions and markers.
+        Offsets at which to count records and bytes, in addition to those of transactions and markers.
     """
     opened = opened_before(snapshot) if snapshot else {}
     starts = [start for start, _ in opened.values()]
@@ -236,7 +236,7 @@ def read_window(
     window = LogWindow(
         snapshot=snapshot.offset if snapshot else None,
         producers=resume(snapshot.producers) if snapshot else NOTHING,
-        piece=before,
+        partial=before,
         log_transactions_from=0 if reach is ReadLimit.WHOLE else after,
         totals=RunningTotals((*count_at, *starts)),
     )
@@ -259,17 +259,18 @@ def _parts(log: ReplicaLog, snapshot: ProducerSnapshot | None, lowest: int, reac
     if snapshot is None:
         return log.parts(crc=reach is not ReadLimit.TAIL)
     if reach is ReadLimit.WHOLE:
-        return chain(_before(log, lowest), _behind(log, lowest))
+        return chain(_before(log, lowest), _from_offset(log, lowest))
     return log.parts_near(lowest, crc=reach is not ReadLimit.TAIL)
 
 
 def _before(log: ReplicaLog, offset: int) -> Iterator[ScanChunk]:
-    """What begins before an offset; checksums there decide nothing."""
+    """The batches that begin before an offset, without checksums, which do not matter there."""
     for part in log.parts(stop=offset):
         yield _only(part, part.scanned.headers["base_offset"] < offset)
 
 
-def _behind(log: ReplicaLog, offset: int) -> Iterator[ScanChunk]:
+def _from_offset(log: ReplicaLog, offset: int) -> Iterator[ScanChunk]:
+    """The batches that begin at or after an offset, with checksums."""
     for part in log.parts(start=offset, crc=True):
         yield _only(part, part.scanned.headers["base_offset"] >= offset)
 
@@ -280,7 +281,7 @@ def _only(part: ScanChunk, rows: npt.NDArray[np.bool_]) -> ScanChunk:
 
 
 def _from(headers: Headers, offset: int) -> Headers:
-    """The batches that begin at an offset or behind it."""
+    """The batches that begin at or after an offset."""
     return headers if headers["base_offset"][0] >= offset else headers[headers["base_offset"] >= offset]
 
 
@@ -291,7 +292,7 @@ def _bounds(found: PartialTransactions) -> npt.NDArray[np.int64]:
 
 
 def opened_before(snapshot: ProducerSnapshot) -> dict[int, tuple[int, int]]:
-    """Start offset and epoch of the transactions that are open at a snapshot, by producer id."""
+    """Start offset and epoch of the transactions that are open in a snapshot, by producer id."""
     return {
         entry.producer_id: (entry.current_txn_first_offset, entry.producer_epoch)
         for entry in snapshot.producers
@@ -300,14 +301,14 @@ def opened_before(snapshot: ProducerSnapshot) -> dict[int, tuple[int, int]]:
 
 
 def known_before(log: ReplicaLog, start: int | None) -> PartialTransactions:
-    """What is known of the transactions in a log before an offset, by a snapshot and what follows it.
+    """The open transactions of a log at an offset, from a snapshot and the batches after it.
 
     Parameters
     ----------
     log
         The log.
     start
-        The offset; where its first segment begins if null.
+        The offset; null for the base offset of the first segment.
     """
     first = log.base_offsets[0] if log.base_offsets else 0
     at = first if start is None else max(start, first)

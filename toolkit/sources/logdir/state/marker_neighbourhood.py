@@ -1,4 +1,4 @@
-"""The batches around a log's lowest open transaction, kept while nobody knows yet which transaction stays open."""
+"""The batches around a log's lowest open transaction, kept before it is known which transaction stays open."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from toolkit.formats.log.headers import Headers, concatenate
 __all__ = ["BACK", "FORWARD", "MarkerNeighbourhood"]
 
 FORWARD = 200_000  # batches from its first offset on
-BACK = 2_000  # offsets before it
+BACK = 2_000  # offsets before the first one
 
 
 class MarkerNeighbourhood:
-    """Follows the batches of a log in order.
+    """Follows the batches of a log in order and keeps those around the lowest open offset.
 
     Attributes
     ----------
     start, stop
-        Every batch that holds an offset of ``start <= offset < stop`` is there; both 0 where none is.
+        Every batch with an offset in ``start <= offset < stop`` is kept; both 0 if none is.
     """
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class MarkerNeighbourhood:
         self._has_skipped = False
 
     def add(self, headers: Headers, lowest: int | None) -> None:
-        """The next batches of the log, at least one; `lowest` is the lowest open offset by then, null for none."""
+        """Add the next batches, at least one; `lowest` is the lowest open offset after them, null for none."""
         anchor = int(headers["last_offset"][-1]) + 1 if lowest is None else lowest
         if lowest is not None and anchor < self.stop and self._count_from(anchor) >= FORWARD:
             self._has_skipped = True
@@ -43,7 +43,7 @@ class MarkerNeighbourhood:
             self.start = int(self._chunks.pop(0)["last_offset"][-1]) + 1
 
     def settle(self, lowest: int | None) -> None:
-        """Keep no more than what is around the transaction that stayed open, if one did."""
+        """Keep only the batches around the transaction that stayed open; none if `lowest` is null."""
         if lowest is None:
             self.clear()
             return
@@ -61,7 +61,7 @@ class MarkerNeighbourhood:
         return sum(map(len, self._chunks))
 
     def between(self, start: int, stop: int, *, most: int | None = None) -> Headers | None:
-        """The batches that hold an offset of ``start <= offset < stop``, the first `most` of them; null if not kept."""
+        """The batches with an offset in ``start <= offset < stop``, at most `most`; null if they are not kept."""
         if not self.start <= start < self.stop:
             return None
         (headers,) = self._chunks
@@ -71,7 +71,7 @@ class MarkerNeighbourhood:
         return headers[first:last][:most]
 
     def clear(self) -> None:
-        """Keep nothing."""
+        """Drop all batches."""
         self.start = self.stop = 0
         self._chunks, self._has_skipped = [], False
 

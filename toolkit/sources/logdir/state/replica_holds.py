@@ -1,4 +1,4 @@
-"""Who held the LSO of partitions in files from when to when, beside who holds it where they end."""
+"""Past and current LSO holds of partitions in files."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ __all__ = ["with_holds"]
 
 
 def with_holds(observed: FileObservation, current_findings: Iterable[Row], *, min_held_ms: int) -> Iterator[Row]:
-    """Rows of ``schema.FINDINGS``: of now, and of what has ended and held the LSO for at least so long.
+    """Rows of ``schema.FINDINGS``: current ones, and ended transactions that held the LSO long enough.
 
     Parameters
     ----------
-    looked
-        What the answers were judged by, with the replica that counts of each partition read whole.
+    observed
+        The observation of the current findings; the first replica of each partition was read completely.
     current_findings
-        The findings of now.
+        The findings at the end of the files.
     min_held_ms
-        As `toolkit.analysis.history.hold_findings.held_findings` takes it.
+        As for `toolkit.analysis.history.hold_findings.held_findings`.
     """
-    by_place: defaultdict[tuple[str | None, int | None], list[Row]] = defaultdict(list)
+    by_partition: defaultdict[tuple[str | None, int | None], list[Row]] = defaultdict(list)
     for row in current_findings:
-        by_place[row["topic"], row["partition"]].append(row)
+        by_partition[row["topic"], row["partition"]].append(row)
     found = {
-        tp: _holds(replicas[0].state, by_place[tp], min_held_ms=min_held_ms)
+        tp: _holds(replicas[0].state, by_partition[tp], min_held_ms=min_held_ms)
         for tp, replicas in observed.replicas.items()
     }
     past = _transaction_history(observed.side, {row["producer_id"] for rows in found.values() for row in rows})
-    for tp in sorted(by_place.keys() | found.keys(), key=str):
-        rows = found.get(tp, ())  # type: ignore[arg-type]
-        yield from held_findings(rows, transaction_history=past, current_findings=by_place[tp], min_held_ms=min_held_ms)
+    for tp in sorted(by_partition.keys() | found.keys(), key=str):
+        rows, current = found.get(tp, ()), by_partition[tp]  # type: ignore[arg-type]
+        yield from held_findings(rows, transaction_history=past, current_findings=current, min_held_ms=min_held_ms)
 
 
 def _holds(state: ReplicaState, current_findings: Sequence[Row], *, min_held_ms: int) -> list[Row]:
-    """Rows of ``schema.LSO_HOLDS``, with what was counted behind them."""
+    """Rows of ``schema.LSO_HOLDS``, with the records and bytes that each held."""
     window = state.window
     log_transactions = log_transaction_table(
         window.log_transactions, **state.log.where.columns, files=window.files
@@ -54,15 +54,15 @@ def _holds(state: ReplicaState, current_findings: Sequence[Row], *, min_held_ms:
     rows = []
     for hold in lso_holds(log_transactions, min_held_ms=min_held_ms).to_pylist():
         hold["log_end_offset"] = window.log_end_offset if hold["marker_offset"] is None else None
-        section = stretch(hold, **bounds)
-        counted = None if section is None else window.totals.between(*section)
+        held_range = stretch(hold, **bounds)
+        counted = None if held_range is None else window.totals.between(*held_range)
         hold["records_held"], hold["bytes_held"] = (None, None) if counted is None else counted
         rows.append(hold)
     return rows
 
 
 def _transaction_history(side: CoordinatorState, producer_ids: Collection[int]) -> Mapping[int, Sequence[Row]]:
-    """Of every id that had one of these producer ids."""
+    """History of every id with one of these producer ids, by producer id."""
     indexes = [partition.read.state.window.records for partition in side.partitions.values()]
     return by_producer(
         transaction_history(row for index in indexes for row in index.records(index.ids_of(producer_ids)))

@@ -1,4 +1,4 @@
-"""Offsets of a partition in files: those of the replica that has most of its log (`OffsetReader`)."""
+"""Offsets of a partition in files, from the replica with most of the log (`OffsetReader`)."""
 
 from __future__ import annotations
 
@@ -22,20 +22,22 @@ from toolkit.sources.offset_spec import NAMED, OffsetSpec
 
 __all__ = ["ReplicaOffsetReader"]
 
-NO_RECORDS = "NO_RECORDS: compaction took records of the batch at {}, and which ones a text does not show"
+NO_RECORDS = (
+    "NO_RECORDS: compaction removed records of the batch at {}; the output of kafka-dump-log.sh does not show which"
+)
 
 
 class ReplicaOffsetReader:
-    """A partition as its files have it.
+    """A partition in files.
 
     Parameters
     ----------
     contents
         The files.
     replicas
-        The partition's replicas, the one that has most of its log first.
+        The partition's replicas, the one with most of the log first.
     txn_state_partitions
-        How many partitions ``__transaction_state`` has, where it is not 50.
+        Number of partitions of ``__transaction_state``, if not 50.
     """
 
     def __init__(
@@ -45,7 +47,7 @@ class ReplicaOffsetReader:
         self._state = replicas[0].state
         self._txn_state_partitions = txn_state_partitions
         row = partition_row(self._state)
-        if row["high_watermark"] is None:  # the LSO is that of a log which is replicated to its end then
+        if row["high_watermark"] is None:  # the LSO then assumes a log that is replicated to its end
             row = {**row, "high_watermark": row["log_end_offset"]}
         self.partition: Row = row
 
@@ -55,7 +57,7 @@ class ReplicaOffsetReader:
 
     @cached_property
     def is_compacted(self) -> bool | None:
-        """By the cleaner's checkpoint: where that is not among the files, nothing tells."""
+        """By the cleaner's checkpoint; null if it is not among the files."""
         log, marks = self._state.log, self._replicas[0].marks
         if log.where.topic in COMPACTED:
             return True
@@ -75,8 +77,8 @@ class ReplicaOffsetReader:
 
     @property
     def truncated_end(self) -> int | None:
-        """By the replicas of an older leader epoch with a longer log; a follower of the same epoch is only ahead."""
-        return max((_cut_off(self._replicas[0], each) for each in self._replicas[1:]), default=0) or None
+        """The longest log of a replica with an older leader epoch; a longer replica of the same epoch is only ahead."""
+        return max((_truncated_end(self._replicas[0], each) for each in self._replicas[1:]), default=0) or None
 
     def offset(self, bound: OffsetSpec) -> int:
         if isinstance(bound, str):
@@ -99,15 +101,15 @@ class ReplicaOffsetReader:
 
     @cached_property
     def _aborted(self) -> tuple[set[AbortedRange], bool, Sequence[str]]:
-        """What the transaction indexes name, whether that is all, and what could not be read of them.
+        """Aborted transactions in the transaction indexes, whether these are complete, and read errors.
 
-        Files that were copied without them tell nothing; markers decide then.
+        If the indexes were not copied, the markers decide.
         """
         rows = list(self._state.log.aborted_rows())
         errors = [row["error"] for row in rows if row.get("error")]
-        whole = [row for row in rows if not row.get("error")]
-        aborted = {AbortedRange(row["producer_id"], row["first_offset"], row["last_offset"]) for row in whole}
-        return aborted, bool(whole) and not errors, errors
+        entries = [row for row in rows if not row.get("error")]
+        aborted = {AbortedRange(row["producer_id"], row["first_offset"], row["last_offset"]) for row in entries}
+        return aborted, bool(entries) and not errors, errors
 
     def _slice(self, part: ScanChunk) -> LogSlice:
         headers = part.scanned.headers
@@ -126,9 +128,10 @@ class ReplicaOffsetReader:
         return found
 
 
-def _cut_off(newest: ReplicaWithCheckpoints, other: ReplicaWithCheckpoints) -> int:
+def _truncated_end(newest: ReplicaWithCheckpoints, other: ReplicaWithCheckpoints) -> int:
+    """Log end offset of the other replica if its end was truncated by a newer leader, else 0."""
     epoch, end = newest.state.leader_epoch, newest.state.log_end_offset
-    older, far = other.state.leader_epoch, other.state.log_end_offset
-    if epoch is None or end is None or older is None or far is None:
+    other_epoch, other_end = other.state.leader_epoch, other.state.log_end_offset
+    if epoch is None or end is None or other_epoch is None or other_end is None:
         return 0
-    return far if older < epoch and far > end else 0
+    return other_end if other_epoch < epoch and other_end > end else 0

@@ -1,4 +1,4 @@
-"""The end of a replica's log: its offsets, its producers, and which transactions are open there."""
+"""The end of a replica's log: offsets, producers, and open transactions."""
 
 from __future__ import annotations
 
@@ -15,36 +15,36 @@ from toolkit.sources.logdir.state.log_window import LogWindow, ReadLimit, read_w
 __all__ = ["ReplicaState", "partition_row", "producer_rows", "read_state"]
 
 NO_HIGH_WATERMARK = (
-    "NO_HIGH_WATERMARK: no replication-offset-checkpoint tells it, so last_stable_offset is that of a log that is "
+    "NO_HIGH_WATERMARK: no replication-offset-checkpoint has it, so last_stable_offset assumes a log that is "
     "replicated to its end"
 )
 
 
-EMPTY_FOLDER = "EMPTY: it holds no segment."
+EMPTY_FOLDER = "EMPTY: it contains no segment."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaState:
-    """What a replica holds at its end.
+    """The state of a replica at its log end.
 
     Parameters
     ----------
     log
         The replica.
     log_start_offset, log_end_offset, leader_epoch
-        Null where nothing tells.
+        Null if unknown.
     high_watermark
-        By the checkpoint, which lags behind a broker that runs or crashed; null without one.
+        By the checkpoint, which lags if the broker is running or crashed; null without checkpoint.
     last_stable_offset
         As the broker computes it, bounded by that high watermark.
     window
-        What was read of it.
+        The data that was read.
     is_whole
-        Whether the producer state is that of the log's whole past.
+        Whether the producer state covers the complete log, deleted segments included.
     snapshot_errors
-        Snapshots that could not be used, so that an older one, or none, stood in; a broker does the same.
+        Unusable snapshots, for which an older one or none was used; a broker does the same.
     topic_id
-        By ``partition.metadata``: a topic that was deleted and created again is another one.
+        By ``partition.metadata``; differs if the topic was deleted and created again.
     observed_at
         When the newest of its files was written.
     """
@@ -63,14 +63,14 @@ class ReplicaState:
 
     @property
     def error(self) -> str | None:
-        """What is wrong with it, in one line."""
+        """The first error of the replica, in one line."""
         if self.log.error or self.log_end_offset is None:
             return self.log.error or EMPTY_FOLDER
         return next(iter(self.window.problems), None)
 
 
 def read_state(log: ReplicaLog, marks: PartitionCheckpoints, *, reach: ReadLimit = ReadLimit.TAIL) -> ReplicaState:
-    """Replay a log from its newest sound snapshot on; from its first segment where there is none.
+    """Replay a log from its newest intact snapshot on, or from its first segment.
 
     Parameters
     ----------
@@ -79,19 +79,19 @@ def read_state(log: ReplicaLog, marks: PartitionCheckpoints, *, reach: ReadLimit
     marks
         The checkpoints of its log directory.
     reach
-        How far back it is read for what else its window gathers.
+        How far back to read for the other data of the window.
     """
     observed_at = log.modified or dt.datetime.now(dt.UTC)
     if log.error or not (log.base_offsets or any(True for _ in log.snapshots())):
         return ReplicaState(log=log, observed_at=observed_at)
     tp = (log.where.topic or "", log.where.partition or 0)
     written = marks.high_watermark.get(tp)
-    # After an end in good order the checkpoint is final: then what the LSO waits for may lie behind it.
+    # After a clean shutdown the checkpoint is final: a marker at or after it still holds the LSO.
     needed = written if marks.ended_in_good_order else None
     log_start = marks.log_start.get(tp, 0)
     count_at = [log_start, *log.base_offsets[:1], *([] if written is None else [written])]
     window, snapshot_errors = _read(log, needed, reach, count_at)
-    beside = list(log.checkpoint_rows())
+    checkpoint_rows = list(log.checkpoint_rows())
     log_end = max(window.log_end_offset, window.snapshot or 0, *log.base_offsets[-1:])
     first = log.base_offsets[0] if log.base_offsets else log_end
     log_start = max(first, log_start)
@@ -104,11 +104,13 @@ def read_state(log: ReplicaLog, marks: PartitionCheckpoints, *, reach: ReadLimit
         last_stable_offset=_last_stable_offset(
             window, log_start, log_end if high_watermark is None else high_watermark, final=needed is not None
         ),
-        leader_epoch=_leader_epoch(beside, window),
+        leader_epoch=_leader_epoch(checkpoint_rows, window),
         window=window,
         is_whole=window.snapshot is not None or first == 0,
         snapshot_errors=snapshot_errors,
-        topic_id=next((row["value"] for row in beside if row.get("key") == "topic_id" and not row["error"]), None),
+        topic_id=next(
+            (row["value"] for row in checkpoint_rows if row.get("key") == "topic_id" and not row["error"]), None
+        ),
         observed_at=observed_at,
     )
 
@@ -116,9 +118,9 @@ def read_state(log: ReplicaLog, marks: PartitionCheckpoints, *, reach: ReadLimit
 def _read(
     log: ReplicaLog, needed: int | None, reach: ReadLimit, count_at: Sequence[int]
 ) -> tuple[LogWindow, list[str]]:
-    """Try the snapshots, the newest first; one beyond the end of the log is not of this log.
+    """Try the snapshots, newest first; one beyond the end of the log does not belong to it.
 
-    `needed` is an offset at or below which to start, where more than the end is asked for.
+    `needed` is the highest usable snapshot offset; null for any.
     """
     errors: list[str] = []
     first = log.base_offsets[0] if log.base_offsets else None
@@ -141,10 +143,10 @@ def _usable(log: ReplicaLog, errors: list[str], needed: int | None) -> Iterator[
 
 
 def _last_stable_offset(window: LogWindow, log_start: int, bound: int, *, final: bool) -> int:
-    """``UnifiedLog.fetchLastStableOffsetMetadata``: the first unstable offset, if it lies below the high watermark.
+    """``UnifiedLog.fetchLastStableOffsetMetadata``: the first unstable offset, if it is below the high watermark.
 
-    A transaction whose marker is not yet below the high watermark is unstable, too; where the checkpoint lags that
-    would make much look held that is not.
+    A transaction whose marker is not below the high watermark is unstable, too. This counts only with a `final` high
+    watermark: a lagging checkpoint would make ended transactions appear to hold the LSO.
     """
     unstable = window.open_starts
     if final:
@@ -156,15 +158,15 @@ def _last_stable_offset(window: LogWindow, log_start: int, bound: int, *, final:
     return min(max(min(unstable), log_start), bound) if unstable else bound
 
 
-def _leader_epoch(beside: Sequence[Row], window: LogWindow) -> int | None:
-    """The newest epoch of a batch, or of ``leader-epoch-checkpoint``, which has it before anything is written."""
-    epochs = [row["leader_epoch"] for row in beside if row.get("leader_epoch") is not None]
+def _leader_epoch(checkpoint_rows: Sequence[Row], window: LogWindow) -> int | None:
+    """The newest epoch of a batch or of ``leader-epoch-checkpoint``, which has a new epoch before any batch does."""
+    epochs = [row["leader_epoch"] for row in checkpoint_rows if row.get("leader_epoch") is not None]
     newest = max([window.leader_epoch, *epochs])
     return None if newest < 0 else newest
 
 
 def producer_rows(state: ReplicaState) -> list[Row]:
-    """Rows of ``schema.PRODUCERS``; what keeps them from being whole is a row without producer."""
+    """Rows of ``schema.PRODUCERS``, and a row without producer if they may be incomplete."""
     where, observed_at = state.log.where, state.observed_at
     rows = replayed_rows(state.window.producers, **where.columns, observed_at=observed_at)
     errors = [state.error] if state.error else list(state.snapshot_errors[:1])
@@ -172,7 +174,7 @@ def producer_rows(state: ReplicaState) -> list[Row]:
 
 
 def partition_row(state: ReplicaState) -> Row:
-    """Row of ``schema.PARTITIONS``; who leads, and which replicas there are, no file tells."""
+    """Row of ``schema.PARTITIONS``; leader, replicas and ISR are null, as no file has them."""
     error = state.error
     if error is None and state.high_watermark is None:
         error = NO_HIGH_WATERMARK

@@ -1,4 +1,4 @@
-"""Data records and bytes of a log up to chosen offsets, counted as it streams by: a difference is what lies between."""
+"""Running totals of data records and bytes at selected offsets of a log, whose differences count ranges."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class RunningTotals:
     Parameters
     ----------
     offsets
-        Offsets to count at that may lie within a batch; further ones, at which batches begin, come with the batches.
+        Offsets to count at, which may be within a batch; base offsets of batches are passed with the batches.
     """
 
     def __init__(self, offsets: Iterable[int] = ()) -> None:
@@ -38,11 +38,11 @@ class RunningTotals:
         Parameters
         ----------
         headers
-            Of at least one batch.
+            Headers of at least one batch.
         base_offsets
-            Base offsets to count at, in any order; those of no batch among the headers do not count.
+            Base offsets to count at, in any order; those after the last batch are ignored.
         """
-        begins, ends = headers["base_offset"].copy(), headers["last_offset"].copy()  # side by side: searched quickly
+        begins, ends = headers["base_offset"].copy(), headers["last_offset"].copy()  # contiguous, for fast search
         records = records_inside(
             begins,
             base_offset=begins,
@@ -69,16 +69,16 @@ class RunningTotals:
         self._total = before[-1]
 
     def between(self, first: int, stop: int) -> tuple[int, int] | None:
-        """Records and bytes of the batches that hold an offset of ``first <= offset < stop``.
+        """Records and bytes of the batches with an offset in ``first <= offset < stop``.
 
-        They count as `record_counts.amounts` counts; null where it was not counted at one of the offsets.
+        Counts as `record_counts.amounts`; null if one of the offsets was not counted at.
         """
         low, high = self._before(first, as_first=True), self._before(stop, as_first=False)
         return None if low is None or high is None else (high[0] - low[0], high[1] - low[1])
 
     @property
     def samples(self) -> Array:
-        """What was counted where batches begin, in order: offset, records and bytes before it."""
+        """Base offsets that were counted at, in order, with the records and bytes before each."""
         return self._joined()
 
     @property

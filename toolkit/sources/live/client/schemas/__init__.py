@@ -1,1 +1,1 @@
-"""Schemas of messages that kafka-python does not bring, as its own JSON."""
+"""Schemas of messages that kafka-python lacks, in its JSON format."""
