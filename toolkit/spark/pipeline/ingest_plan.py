@@ -29,11 +29,11 @@ class LogPlan(NamedTuple):
     stop
         Up to before which offset; to its end if null.
     remembered
-        What happens to what is remembered of it: `REMEMBERED`, `LOST` or `TRUNCATED`; null where nothing is.
+        What happens to its state: `REMEMBERED`, `LOST` or `TRUNCATED`; null without a state.
     offset
         Of a truncated one: from where on nothing that is stored is true any more.
     error
-        Of a lost one: what was lost.
+        Of a lost one: the lost offsets.
     """
 
     start: int | None = None
@@ -70,9 +70,9 @@ def plan_live(row: Row, state: Row | None) -> LogPlan | None:
         return None
     known = None if state is None else state["log_end_offset"]
     if known is None:
-        remembered = None if state is None else REMEMBERED  # of what was before offsets that were lost
+        remembered = None if state is None else REMEMBERED  # of the offsets before the lost ones
         return LogPlan(start=begin, stop=end, remembered=remembered) if begin < end else None
-    if known > end:  # what was committed is gone: another topic of that name
+    if known > end:  # committed records are gone: another topic of that name
         return LogPlan(start=begin, stop=end, remembered=TRUNCATED, offset=0)
     if known < begin:
         return LogPlan(start=begin, stop=end, remembered=LOST, error=LOST_SENTENCE.format(known, begin - 1))
