@@ -185,12 +185,12 @@ class _OpenSpans:
     @staticmethod
     def of(log_transactions: LogTransactions) -> _OpenSpans:
         end = np.where(log_transactions["marker_offset"] < 0, NEVER, log_transactions["marker_offset"])
-        sound = (log_transactions["first_offset"] >= 0) & (
+        is_known = (log_transactions["first_offset"] >= 0) & (
             end >= log_transactions["first_offset"]
         )  # a damaged offset may be any number
-        log_transactions = take_rows(log_transactions, np.flatnonzero(sound))
+        log_transactions = take_rows(log_transactions, np.flatnonzero(is_known))
         order = stable_order(log_transactions["first_offset"])
-        log_transactions, end = take_rows(log_transactions, order), end[sound][order]
+        log_transactions, end = take_rows(log_transactions, order), end[is_known][order]
         return _OpenSpans(
             log_transactions=log_transactions,
             first=log_transactions["first_offset"],
