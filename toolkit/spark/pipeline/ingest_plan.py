@@ -11,10 +11,12 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from toolkit.schema import Row
-from toolkit.spark.transforms.partial_transactions import LOST, REMEMBERED, TRUNCATED
+import pyarrow as pa
 
-__all__ = ["LogPlan", "plan_live", "plan_logs"]
+from toolkit.schema import Row
+from toolkit.spark.transforms.partial_transactions import LOST, PIECES_SCHEMA, REMEMBERED, TRUNCATED, piece_rows
+
+__all__ = ["LogPlan", "plan_live", "plan_logs", "remembered_pieces"]
 
 LOST_SENTENCE = "OFFSETS_LOST: Offsets {:,} to {:,} were deleted from the log before they were read."
 
@@ -96,3 +98,21 @@ def _read_on(row: Row, state: Row) -> LogPlan:
     if begin > end:
         return LogPlan(remembered=LOST, error=LOST_SENTENCE.format(end, begin - 1))
     return LogPlan(start=end, remembered=REMEMBERED)
+
+
+def remembered_pieces(states: pa.Table, plans: Mapping[str, LogPlan]) -> pa.Table:
+    """The states of logs, as rows before those of their new sections.
+
+    Parameters
+    ----------
+    states
+        Rows of `toolkit.spark.pipeline.staging_table.STATE`, with at least the columns `REMEMBERED_COLUMNS`.
+    plans
+        How each log is read on, by log.
+    """
+    rows = []
+    for state in states.to_pylist():
+        plan = plans[state["log"]]
+        columns = {"kind": plan.remembered, "section": -1, "log_end_offset": plan.offset, "error": plan.error}
+        rows.append(piece_rows({**state, **columns, "packed": state["remembered"]}, rows=1))
+    return pa.Table.from_batches(rows, PIECES_SCHEMA)

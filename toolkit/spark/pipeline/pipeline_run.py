@@ -31,7 +31,7 @@ from toolkit.spark.datasources.registration import register
 from toolkit.spark.pipeline.from_cluster import list_partitions
 from toolkit.spark.pipeline.from_files import list_files
 from toolkit.spark.pipeline.from_recording import RecordedSamples, is_recording, list_samples, store_samples
-from toolkit.spark.pipeline.ingest_plan import LogPlan
+from toolkit.spark.pipeline.ingest_plan import LogPlan, remembered_pieces
 from toolkit.spark.pipeline.jobs import Job, Progress, run_jobs
 from toolkit.spark.pipeline.kept_tables import KEPT, RECORDED_AS
 from toolkit.spark.pipeline.pipeline_source import IDS, PipelineSource
@@ -49,7 +49,7 @@ from toolkit.spark.transforms.history_fold import (
     remembered_records,
 )
 from toolkit.spark.transforms.log_fold import fold, fold_table
-from toolkit.spark.transforms.partial_transactions import PIECES, TRUNCATED, remembered_pieces
+from toolkit.spark.transforms.partial_transactions import PIECES, TRUNCATED
 from toolkit.spark.transforms.stored_findings import (
     best_logs,
     findings,

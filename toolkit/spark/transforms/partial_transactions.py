@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -31,9 +31,6 @@ from toolkit.sources.log_tables import LogId, ScanChunk
 from toolkit.sources.logdir.state.running_totals import RunningTotals
 from toolkit.spark.transforms.packing import pack, pack_starts, unpack
 
-if TYPE_CHECKING:
-    from toolkit.spark.pipeline.ingest_plan import LogPlan
-
 __all__ = [
     "DAMAGE",
     "LOST",
@@ -48,7 +45,6 @@ __all__ = [
     "log_name",
     "piece_batches",
     "piece_rows",
-    "remembered_pieces",
     "section_of",
 ]
 
@@ -256,21 +252,3 @@ def _log_transactions_in(rows: pa.Table, files: dict[str | None, int]) -> LogTra
     log_transactions = log_transactions.copy()
     log_transactions["file"] = np.repeat(np.array(numbers, np.int32), counts)
     return take_rows(log_transactions, np.argsort(log_transactions["marker_offset"] < 0, kind="stable"))
-
-
-def remembered_pieces(states: pa.Table, plans: Mapping[str, LogPlan]) -> pa.Table:
-    """The states of logs, as rows before those of their new sections.
-
-    Parameters
-    ----------
-    states
-        Rows of `toolkit.spark.pipeline.staging_table.STATE`, with at least the columns `REMEMBERED_COLUMNS`.
-    plans
-        How each log is read on, by log.
-    """
-    rows = []
-    for state in states.to_pylist():
-        plan = plans[state["log"]]
-        columns = {"kind": plan.remembered, "section": -1, "log_end_offset": plan.offset, "error": plan.error}
-        rows.append(piece_rows({**state, **columns, "packed": state["remembered"]}, rows=1))
-    return pa.Table.from_batches(rows, PIECES_SCHEMA)
