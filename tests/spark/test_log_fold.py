@@ -272,10 +272,10 @@ def read_on(stored: Stored, units: Sequence[Unit], start: int, before: PartialTr
     known = stored.log_end_offset
     if known is None:
         return 0
-    # From the segment that holds the offset, behind the last batch before it.
+    # From the segment that holds the offset, behind the last batch before it; never from before the last run's start.
     read_ = list(enumerate(units[:end]))
     segments = [number for number, unit in read_ if unit.begins_file and unit.base_offset <= known]
-    return max([0, *segments, *(number + 1 for number, unit in read_ if len(unit.headers))])
+    return max([start, *segments, *(number + 1 for number, unit in read_ if len(unit.headers))])
 
 
 def read_tasks(

@@ -79,10 +79,10 @@ def test_bounds_are_offsets_names_or_times(text: str, bound: Any) -> None:
         ({"startingOffsets": "yesterday"}, "'yesterday' is not an offset"),
         ({"endingOffsets": "2026-11-21"}, "has no time zone"),
         ({"startingOffsets": "-1"}, "Offset -1 is negative"),
-        ({"table": "batch"}, "The option table is none of its values. Say one of batches, "),
-        ({"mode": "strict"}, "The option mode is none of its values. Say one of PERMISSIVE, "),
+        ({"table": "batch"}, "The option table has an invalid value. Use one of batches, "),
+        ({"mode": "strict"}, "The option mode has an invalid value. Use one of PERMISSIVE, "),
         ({"producerId": "x"}, "The option producerId is no whole number"),
-        ({"crc": "yes"}, "The option crc is none of its values"),
+        ({"crc": "yes"}, "The option crc has an invalid value"),
         ({"topc": "orders"}, "kafka_log_dir has no option 'topc'. It has consistentCopy, "),
         (
             {"table": "segments", "startingOffsets": "3"},
@@ -109,7 +109,7 @@ def test_what_is_wrong_is_refused(options: dict[str, str], sentence: str) -> Non
 
 def test_a_source_without_paths_is_refused() -> None:
     for options in ({}, {"paths": ""}, {"path": ""}):
-        with pytest.raises(UsageError, match="not told where the files are"):
+        with pytest.raises(UsageError, match="has no path"):
             read_options(options)
 
 

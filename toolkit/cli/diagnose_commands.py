@@ -60,7 +60,7 @@ def diagnose(
     With --log-dir it reads files, as of the time they were written; with --recording, what was seen then.
     """
     partition_options(topic, partition)
-    source = open_source(
+    with open_source(
         ctx,
         bootstrap_server=bootstrap_server,
         command_config=command_config,
@@ -69,8 +69,7 @@ def diagnose(
         consistent_copy=consistent_copy,
         recording=recording,
         at=at,
-    )
-    with source:
+    ) as source:
         rows = read_findings(
             source,
             log_dir=log_dir,
@@ -112,7 +111,7 @@ def find_hanging(
     if log_dir and broker_id is not None:
         raise UsageError("--broker-id asks a cluster.", do="With --log-dir, name that broker's log directory.")
     partition_options(topic, partition)
-    source = open_source(
+    with open_source(
         ctx,
         bootstrap_server=bootstrap_server,
         command_config=command_config,
@@ -121,8 +120,7 @@ def find_hanging(
         consistent_copy=consistent_copy,
         recording=recording,
         at=at,
-    )
-    with source:
+    ) as source:
         rows = read_findings(
             source,
             log_dir=log_dir,

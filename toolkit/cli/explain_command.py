@@ -87,15 +87,14 @@ def explain(
     if not (log_dir or consistent_copy or cluster_is_named(ctx, bootstrap_server, command_config)):
         _answer(ask(), output)
     try:
-        source = open_source(
+        with open_source(
             ctx,
             bootstrap_server=bootstrap_server,
             command_config=command_config,
             timeout=timeout,
             log_dir=log_dir,
             consistent_copy=consistent_copy,
-        )
-        with source:
+        ) as source:
             progress("Looking up what the text names ...")
             explained = ask(source)
     except ConnectionFailed as error:  # the text is explained all the same

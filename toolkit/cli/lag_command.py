@@ -33,10 +33,9 @@ def lag(
     A read_committed client measures its lag to the LSO: a lag of 0 can hide held records. Kafka's tool measures to the
     high watermark: a lag that stays can be nothing but markers.
     """
-    source = open_logs(
+    with open_logs(
         ctx, bootstrap_server=bootstrap_server, command_config=command_config, timeout=timeout, log_dir=log_dir
-    )
-    with source:
+    ) as source:
         rows = [row for each in group for row in source.group_lag_rows(each)]
     from toolkit.schema import GROUP_LAG
 

@@ -58,7 +58,7 @@ def why(
         raise UsageError(f"{offset!r} is no offset of a partition.", do="Say TOPIC-PARTITION@OFFSET: orders-0@4711.")
     topic, partition = topic_partition(place)
     options = {"at": time_option(at)} if recording else {}
-    source = open_source(
+    with open_source(
         ctx,
         bootstrap_server=bootstrap_server,
         command_config=command_config,
@@ -66,8 +66,7 @@ def why(
         log_dir=log_dir,
         recording=recording,
         at=at,
-    )
-    with source:
+    ) as source:
         rows = source.offset_visibility_rows(topic, partition, int(number), **options)
     _answer_visibility(rows, output)
     raise typer.Exit(exit_code(rows))
@@ -108,10 +107,9 @@ def gaps(
     topic, number = topic_partition(partition)
     start, stop = offset_spec(start_offset), offset_spec(stop_offset)
     read_committed = isolation_level is IsolationLevel.READ_COMMITTED
-    source = open_logs(
+    with open_logs(
         ctx, bootstrap_server=bootstrap_server, command_config=command_config, timeout=timeout, log_dir=log_dir
-    )
-    with source:
+    ) as source:
         rows = source.missing_offset_rows(topic, number, start=start, stop=stop, read_committed=read_committed)
     from toolkit.schema import MISSING_OFFSETS
 

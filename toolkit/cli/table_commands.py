@@ -160,10 +160,9 @@ def coordinator(
     """
     if not transactional_id and not group:
         raise UsageError("coordinator needs an id or a group.", do="Add --transactional-id ID or --group GROUP.")
-    source = open_logs(
+    with open_logs(
         ctx, bootstrap_server=bootstrap_server, command_config=command_config, timeout=timeout, log_dir=log_dir
-    )
-    with source:
+    ) as source:
         rows = source.coordinator_rows(transactional_ids=transactional_id or (), groups=group or ())
     from toolkit.schema import COORDINATORS
 
@@ -187,10 +186,9 @@ def history(
     """
     if not transactional_id:
         raise UsageError("history needs an id.", do="Add --transactional-id ID.")
-    source = open_logs(
+    with open_logs(
         ctx, bootstrap_server=bootstrap_server, command_config=command_config, timeout=timeout, log_dir=log_dir
-    )
-    with source:
+    ) as source:
         rows = source.transaction_history_rows(transactional_ids=transactional_id)
     from toolkit.schema import TRANSACTION_HISTORY
 
