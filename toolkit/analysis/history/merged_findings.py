@@ -14,7 +14,7 @@ from toolkit.schema import Row
 __all__ = ["merge_findings"]
 
 MILLISECOND = dt.timedelta(milliseconds=1)
-VERDICT_COLUMNS = ("verdict", "reason", "remedy", "missing", "queue_position")
+VERDICT = ("verdict", "reason", "remedy", "missing", "queue_position")
 FILLED_COLUMNS = (
     *("transactional_id", "cause", "opened_at", "opened_at_clock", "offsets_held", "records_held", "bytes_held"),
     *("groups_held", "compaction_held", "held_from", "held_to"),
@@ -64,11 +64,9 @@ def _both(row: Row, recorded_rows: Sequence[Row]) -> Row:
     elif last["verdict"] == "ended" and row["observed_at"] > last["observed_at"]:
         return {**found, **_contradiction(row, last), "held_to": row["held_to"]}
     elif last["verdict"] == "ended":
-        found |= {name: last[name] for name in (*VERDICT_COLUMNS, "expires_at", "observed_at", "held_to")} | {
-            "held_ms": None
-        }
+        found |= {name: last[name] for name in (*VERDICT, "expires_at", "observed_at", "held_to")} | {"held_ms": None}
     elif row["verdict"] == "unknown":
-        found |= {name: last[name] for name in VERDICT_COLUMNS}
+        found |= {name: last[name] for name in VERDICT}
     if found["held_ms"] is None and found["held_from"] is not None:
         found["held_ms"] = max(((found["held_to"] or last["observed_at"]) - found["held_from"]) // MILLISECOND, 0)
     return found
