@@ -26,8 +26,8 @@ __all__ = [
 FORMS: Mapping[str, str] = {
     "<application.id>-<process id>-<thread>": "Kafka Streams, exactly_once_v2 (StreamsProducer of 2.8.2, 3.3.2 and "
     "3.9.0; ActiveTaskCreator of trunk, October 2024; observed on 4.3.1)",
-    "<application.id>-<subtopology>_<partition>": "Kafka Streams, exactly_once, removed in 4.0 (StreamsProducer of 2.8.2, "
-    "3.3.2 and 3.9.0)",
+    "<application.id>-<subtopology>_<partition>": "Kafka Streams, exactly_once, removed in 4.0 (StreamsProducer of "
+    "2.8.2, 3.3.2 and 3.9.0)",
     "connect-cluster-<group.id>": "Kafka Connect, leader of a cluster with exactly-once source support "
     "(DistributedConfig of trunk, October 2024; observed on 4.3.1)",
     "<group.id>-<connector>-<task>": "Kafka Connect, task of a source connector (Worker of trunk, October 2024; "
@@ -36,9 +36,10 @@ FORMS: Mapping[str, str] = {
     "pool (POOLING) (TransactionalIdFactory of connector 3.0.0, 3.4.0, 4.0.1 and 5.0.0)",
     "<task name>-<operator id>-<number>": "Apache Flink, FlinkKafkaProducer, removed in connector 4.0 "
     "(TransactionalIdsGenerator of connector 3.0.0)",
-    "<prefix><group.id>.<topic>.<partition>": "Spring Kafka, EOSMode.V1, removed in 3.0 (KafkaMessageListenerContainer of "
-    "2.8.11)",
-    "<prefix><number>": "Spring Kafka (DefaultTransactionIdSuffixStrategy of 4.2.0-M1), and ids with a number of any other client",
+    "<prefix><group.id>.<topic>.<partition>": "Spring Kafka, EOSMode.V1, removed in 3.0 "
+    "(KafkaMessageListenerContainer of 2.8.11)",
+    "<prefix><number>": "Spring Kafka (DefaultTransactionIdSuffixStrategy of 4.2.0-M1), and numbered ids of any "
+    "other client",
     "_confluent-ksql-<service id>...": "ksqlDB, a Kafka Streams application for each query",
 }
 """Form of an id to the framework that builds it, and the sources that show it."""
@@ -57,9 +58,8 @@ FLINK_DEFAULT_PREFIX = "kafka-sink"  # KafkaSinkBuilder of connector 3
 KSQL = "_confluent-ksql-"
 SEPARATOR = re.compile(r"[-._:]")
 MAX_NAME, MAX_PARTS = 1_000, 30  # of an id that is searched for groups: clients choose it freely
-AFTER_GROUP = re.compile(
-    rf"(?:[-._:](?:tx|txn|transactions?|producer|\d+|{_UUID}))*"
-)  # common suffixes of a group's name
+# Common suffixes of a group's name
+AFTER_GROUP = re.compile(rf"(?:[-._:](?:tx|txn|transactions?|producer|\d+|{_UUID}))*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
