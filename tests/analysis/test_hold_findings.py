@@ -209,7 +209,7 @@ def test_what_no_coordinator_knew_of_has_a_cause() -> None:
         "a batch came late or was resent, or its partition was never added "
         "(late-after-commit, late-after-abort, never-added)"
     )
-    assert "Its coordinator did not know it" in row["reason"]
+    assert "Its coordinator did not know of it" in row["reason"]
 
 
 def test_offsets_of_groups_are_named_as_such() -> None:

@@ -77,9 +77,9 @@ def attribute(hold: Row, transaction_history: Iterable[Row]) -> Attribution:
         why = f"{len(fitting)} transactions of its transactional id fit; the records do not show which it was."
         return Attribution(transactional_id=ids[0], sentence=why)
     if _has_all_records(hold, events):
-        why = "Its coordinator did not know it: the records of that time are complete, and none has this partition."
+        why = "Its coordinator did not know of it: the records of that time are complete, and none has this partition."
         return Attribution(transactional_id=ids[0], was_known=False, sentence=why)
-    why = "No transaction of its transactional id fits: its coordinator did not know it, or its records are gone."
+    why = "No transaction of its transactional id fits: its coordinator did not know of it, or its records are gone."
     return Attribution(transactional_id=ids[0], sentence=why)
 
 
