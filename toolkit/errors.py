@@ -65,7 +65,7 @@ class AuthenticationFailed(ConnectionFailed):
 
 
 class NotFound(ToolkitError):
-    """The cluster does not have what was asked for."""
+    """The cluster does not have what was requested."""
 
 
 class BrokerError(ToolkitError):

@@ -39,11 +39,11 @@ REFUSED: dict[str, tuple[dict[str, object], str]] = {
             "sasl.password": "another",
             "sasl.jaas.config": f'{PLAIN} required username="ann" password="s3cr3t";',
         },
-        "sasl.password and sasl.jaas.config say different things",
+        "sasl.password and sasl.jaas.config have different values",
     ),
     "two mechanisms": (
         {"sasl.mechanism": "PLAIN", "sasl.mechanisms": "GSSAPI"},
-        "sasl.mechanism and sasl.mechanisms say different things",
+        "sasl.mechanism and sasl.mechanisms have different values",
     ),
     "token without endpoint": (TOKEN | CREDENTIALS, "token.endpoint.url"),
     "credentials in the endpoint": (

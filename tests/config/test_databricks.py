@@ -63,7 +63,7 @@ def test_what_is_wrong_with_a_secret_is_said_without_it(dbutils: Any) -> None:
     with pytest.raises(NotFound, match=r"Secret 'other' of scope 'kafka' cannot be read") as caught:
         config_from_scope(LOGIN, {"sasl.password": "other"}, scope="kafka", dbutils=dbutils)
     assert caught.value.__context__ is None
-    with pytest.raises(UsageError, match=r"sasl\.password is given, and is to come from the scope"):
+    with pytest.raises(UsageError, match=r"sasl\.password is set twice: as an argument and from the scope"):
         config_from_scope(
             {**LOGIN, "sasl.password": "here"}, {"sasl.password": "password"}, scope="kafka", dbutils=dbutils
         )

@@ -103,7 +103,7 @@ def test_a_damaged_header_costs_one_batch(at: int, field: bytes, reason: str) ->
     assert positions(found.headers) == [*begin[:2], *begin[3:5]]
     (damage,) = found.damage
     assert (damage.position, damage.size) == (begin[2], len(log[2]))
-    assert damage.reason == f"CORRUPT_BATCH: {reason}; the next sound batch starts at {begin[3]}."
+    assert damage.reason == f"CORRUPT_BATCH: {reason}; the next intact batch starts at {begin[3]}."
 
 
 def test_a_damaged_first_header_costs_one_batch() -> None:
@@ -136,7 +136,7 @@ def test_the_end_of_a_log_that_is_no_batch_is_corrupt_and_not_torn() -> None:
     noise = np.random.default_rng(1).bytes(5000).replace(b"\0", b"\1")
     found = scan(b"".join(log) + b"\xff" * 17 + noise)
     assert names(found) == ["CORRUPT_BATCH"]
-    assert found.damage[0].reason.endswith("; no sound batch follows.")
+    assert found.damage[0].reason.endswith("; no intact batch follows.")
 
 
 # No segments

@@ -129,9 +129,9 @@ def test_what_is_not_as_its_digest_says_is_not_kept(cache: Path, monkeypatch: py
         thread.start()
         try:
             monkeypatch.setenv("KAFKA_TXN_MAVEN", f"http://127.0.0.1:{server.server_port}")
-            with pytest.raises(SetupError, match=r"\.jar is not what its digest says"):
+            with pytest.raises(SetupError, match=r"\.jar does not match its digest"):
                 fetch_jars("4.3.1")
-            with pytest.raises(SetupError, match=r"/delta-spark_4\.2_2\.13-.*\.jar is not what its digest says"):
+            with pytest.raises(SetupError, match=r"/delta-spark_4\.2_2\.13-.*\.jar does not match its digest"):
                 delta_settings("4.2.0")
         finally:
             server.shutdown()

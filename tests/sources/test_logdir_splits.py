@@ -132,7 +132,7 @@ def test_damage_up_to_the_next_stretch_is_named_as_in_the_whole_log(folder: Path
     assert_the_same(folder, 4000)
     parts = list(split_up(folder, 4000))
     assert any(
-        f"the next sound batch starts at {second.start}" in each.reason for p in parts for each in p.scanned.damage
+        f"the next intact batch starts at {second.start}" in each.reason for p in parts for each in p.scanned.damage
     )
 
 

@@ -35,7 +35,7 @@ def canonical(user_properties: Mapping[str, object]) -> Properties:
 
 
 def _renamed(user_properties: Mapping[str, object]) -> Properties:
-    """Canonical key names and text values; the same thing said twice must be the same."""
+    """Canonical key names and text values; two spellings of a key must agree."""
     properties: Properties = {}
     for name, value in user_properties.items():
         key = RENAMED.get(name, name)
@@ -46,7 +46,7 @@ def _renamed(user_properties: Mapping[str, object]) -> Properties:
             value = value if SECRET_KEY.search(key) else value.strip()
         if properties.setdefault(key, value) != value:
             names = sorted({other for other in user_properties if RENAMED.get(other, other) == key})
-            raise UsageError(f"{' and '.join(names)} say different things.", do="Keep one of them.")
+            raise UsageError(f"{' and '.join(names)} have different values.", do="Keep one of them.")
     return properties
 
 
@@ -82,7 +82,7 @@ def _servers(value: object) -> str:
     for server in servers or [""]:
         match = re.fullmatch(r"(\[[0-9A-Fa-f:.%\w-]+\]|[\w.-]+):(\d{1,5})", server)
         if not match or not 1 <= int(match[2]) <= 65535:
-            address = server.rpartition("@")[2]  # never what stands before it: someone may have put a password there
+            address = server.rpartition("@")[2]  # not the part before it, which may be a password
             raise UsageError(
                 f"{address!r} in bootstrap.servers is not host:port.", do="Write it like broker-1.example.com:9092."
             )

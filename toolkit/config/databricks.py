@@ -1,4 +1,4 @@
-"""What a Databricks notebook is told from outside: widgets, and secrets of a scope; elsewhere what is given instead."""
+"""Parameters of a Databricks notebook: widgets, and secrets of a scope; elsewhere defaults."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def config_from_scope(
     Parameters
     ----------
     source
-        What is no secret: as `ClientConfig` takes it.
+        Other properties, as for `ClientConfig`.
     secrets
         Configuration key to the name of the secret in the scope: ``{"sasl.password": "kafka-password"}``.
     scope
@@ -63,7 +63,7 @@ def config_from_scope(
     Raises
     ------
     UsageError
-        If there is no Databricks, a key is given twice, and as `ClientConfig`.
+        Outside Databricks, for a key that is set twice, and as `ClientConfig`.
     NotFound
         If the scope or a secret is not there, or may not be read.
 
@@ -82,7 +82,7 @@ def config_from_scope(
         )
     properties = {"bootstrap.servers": source} if isinstance(source, str) else dict(source)
     if twice := sorted(properties.keys() & secrets.keys()):
-        raise UsageError(f"{twice[0]} is given, and is to come from the scope, too.", do="Say it once.")
+        raise UsageError(f"{twice[0]} is set twice: as an argument and from the scope.", do="Keep one of them.")
     return ClientConfig({**properties, **{key: _secret(dbutils, scope, name) for key, name in secrets.items()}})
 
 

@@ -75,7 +75,7 @@ OAUTH_KEYS = (
     "sasl.oauthbearer.sub.claim.name",
     "sasl.oauthbearer.token.endpoint.url",
 )
-# Read here, then gone: each becomes some of the keys above, or says that this configuration needs Java.
+# Read here only: each becomes some of the keys above, or an error that this configuration needs Java.
 CONSUMED = (
     "bootstrap.servers",
     "config.providers",
@@ -135,7 +135,7 @@ NUMBERS = {
     "socket.connection.setup.timeout.ms": (1_000, 2**31 - 1),
     "socket.timeout.ms": (10, 300_000),
 }
-# What an application's file says about connecting; its other keys are the application's business.
+# Connection keys of an application's file; its other keys are ignored.
 FILE_KEYS = KNOWN | {
     "broker.address.family",
     "client.dns.lookup",

@@ -26,7 +26,7 @@ def sasl(properties: Properties) -> Properties:
     if "sasl.jaas.config" in properties:
         for key, value in jaas_properties(mechanism, properties["sasl.jaas.config"]).items():
             if properties.setdefault(key, value) != value:
-                raise UsageError(f"{key} and sasl.jaas.config say different things.", do="Keep one of them.")
+                raise UsageError(f"{key} and sasl.jaas.config have different values.", do="Keep one of them.")
     complete = {"GSSAPI": _kerberos, "OAUTHBEARER": oauth}.get(mechanism, _password)
     return {"sasl.mechanisms": mechanism} | complete(properties)
 

@@ -28,7 +28,7 @@ class Download(NamedTuple):
     path
         In the repository.
     target
-        Where it goes, whole or not at all.
+        Its path; written completely or not at all.
     sha256
         What it has to have, in hexadecimal digits.
     """
@@ -44,7 +44,7 @@ def download(files: Sequence[Download], repository: str, *, title: str) -> None:
     Raises
     ------
     SetupError
-        If one cannot be fetched, or is not what its digest says.
+        If one cannot be fetched, or does not match its digest.
     """
     with (
         tqdm(desc=title, unit="B", unit_scale=True) as bar,
@@ -77,7 +77,7 @@ def _fetch(file: Download, repository: str, bar: tqdm[None]) -> None:
     if digest.hexdigest() != file.sha256:
         partial.unlink()
         raise SetupError(
-            f"{url} is not what its digest says.",
+            f"{url} does not match its digest.",
             means="A proxy or mirror answered with something else; nothing was kept.",
             do="Try again, or name another mirror in KAFKA_TXN_MAVEN.",
         )

@@ -31,6 +31,7 @@ ENDINGS = {"commit": 55, "abort": 25, "empty": 4, "idle": 6, "fence": 6, "timeou
 COPIER = "org.apache.kafka.tools.TransactionalMessageCopier"
 COPIED = 2000  # messages that each Java client copies in transactions
 PATIENCE_S = 600  # on a machine that does much else, for what takes seconds
+COPY_TIMEOUT_S = 150  # for what takes 5 s
 
 LEFT_OPEN = """
 import sys, time
@@ -283,15 +284,22 @@ def _copy(kafka: Kafka, seed: str, load: Workload) -> None:
     for number in range(COPIED):
         producer.produce(f"copied-{seed}", b"message %d" % number)
     producer.flush(20)
-    done = kafka.run_tool(
-        COPIER,
-        *("--broker-list", kafka.bootstrap_servers, "--transactional-id", f"copier-{seed}"),
-        *("--input-topic", f"copied-{seed}", "--input-partition", "0", "--output-topic", f"copies-{seed}"),
-        *("--max-messages", str(COPIED), "--transaction-size", "50", "--transaction-timeout", "30000"),
-        *("--consumer-group", f"copiers-{seed}", "--enable-random-aborts"),
-        timeout=PATIENCE_S,
-    )
-    load.endings["copied" if done.returncode == 0 else "copy failed"] += 1
+    for attempt in range(3):
+        name = f"{seed}-{attempt}"
+        try:
+            done = kafka.run_tool(
+                COPIER,
+                *("--broker-list", kafka.bootstrap_servers, "--transactional-id", f"copier-{name}"),
+                *("--input-topic", f"copied-{seed}", "--input-partition", "0", "--output-topic", f"copies-{seed}"),
+                *("--max-messages", str(COPIED), "--transaction-size", "50", "--transaction-timeout", "30000"),
+                *("--consumer-group", f"copiers-{name}", "--enable-random-aborts"),
+                timeout=COPY_TIMEOUT_S,
+            )
+        except subprocess.TimeoutExpired:
+            continue  # Kafka's own tool can wait for ever
+        load.endings["copied" if done.returncode == 0 else "copy failed"] += 1
+        return
+    load.endings["copy failed"] += 1
 
 
 def _delete_half(kafka: Kafka, topic: str) -> None:

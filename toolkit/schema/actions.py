@@ -1,4 +1,4 @@
-"""The audit trail: what was done to a cluster, by whom, why, and what came of it."""
+"""The audit trail: actions on a cluster, by whom, why, and their result."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ ACTIONS = Table(
     "actions",
     "one step of an action on a cluster: before its request is sent, and after it was answered",
     (
-        Column("at", TIME, "When the line was written, by the clock of whoever acted.", nullable=False),
+        Column("at", TIME, "When the line was written, by the clock of the acting machine.", nullable=False),
         Column("action_id", STRING, "The same on both steps of an action.", nullable=False),
         Column("action", STRING, "abort or fence.", nullable=False),
         Column(
             "step",
             STRING,
-            "intent: the request goes out next. outcome: it was answered, or failed. refused: nothing was sent. An "
+            "intent: the request is sent next. outcome: the response or error. refused: nothing was sent. An "
             "intent without outcome is an action that may have happened.",
             nullable=False,
         ),
@@ -34,8 +34,8 @@ ACTIONS = Table(
         Column("reason", STRING, "Why it was that."),
         Column("override", STRING, "The verdict that was overridden by name; null where none was."),
         Column("evidence", EVIDENCE, "What the fresh check saw."),
-        Column("request", STRING, "What was sent, by the names of Kafka's protocol."),
-        Column("response", STRING, "What was answered."),
+        Column("request", STRING, "The request, by the names of Kafka's protocol."),
+        Column("response", STRING, "The response."),
         Column("last_stable_offset_before", INT64, "LSO of the partition before."),
         Column("last_stable_offset_after", INT64, "LSO of the partition after."),
         Column("error", STRING, "What failed, or why it was refused, as NAME: sentence."),

@@ -9,7 +9,7 @@ __all__ = ["LOG_TRANSACTION_COLUMNS", "LSO_HOLDS", "OBSERVATION_TIMES", "RECONCI
 
 RECONCILIATION = Table(
     "reconciliation",
-    "an open transaction on a partition, beside what its coordinator knows of it",
+    "an open transaction on a partition, compared with its coordinator's state",
     (
         Column("topic", STRING, "Topic name.", nullable=False),
         Column("partition", INT32, "Partition number.", nullable=False),
@@ -41,7 +41,7 @@ LOG_TRANSACTION_COLUMNS = (
 
 LSO_HOLDS = Table(
     "lso_holds",
-    "a transaction that held the LSO of its partition; without first offset, a marker that tells a time",
+    "a transaction that held the LSO of its partition; without first offset, a marker with its time",
     (
         *(column for column in LOG_TRANSACTIONS.columns if column.name in LOG_TRANSACTION_COLUMNS),
         Column("after_offset", INT64, "Marker of the one that held the LSO until then; null where nothing was open."),
@@ -57,7 +57,7 @@ LSO_HOLDS = Table(
         Column("held_to", TIME, "When its marker was written; null while it is open."),
         Column("held_ms", INT64, "How long it held the LSO; null while it is open, and where not shown.", unit="ms"),
         Column("least_ms", INT64, "How long at least, by the markers alone.", unit="ms"),
-        Column("as_of", TIME, "Time of the last marker of the log: what it tells, it tells as of then."),
+        Column("as_of", TIME, "Time of the last marker of the log: its state is as of then."),
         Column("log_end_offset", INT64, "Offset after the last batch of the log that was read."),
         Column("records_held", INT64, "Data records from its first offset to its marker.", unit="records"),
         Column("bytes_held", INT64, "Bytes of the batches that hold them, other markers included.", unit="bytes"),
@@ -73,7 +73,7 @@ OBSERVATION_TIMES = Table(
     (
         Column("sampled_at", TIME, "When the sample was due.", nullable=False),
         Column("next_sampled_at", TIME, "The same of the next one; null for the last."),
-        Column("missed", STRING, "What is missing between the two; null where nothing is."),
+        Column("missed", STRING, "Samples missing between the two; null where none is."),
         Column("next_topic_gap", STRING, "Why the next one may not have been shown every topic; null where it was."),
     ),
     key=("sampled_at",),

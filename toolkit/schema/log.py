@@ -32,7 +32,7 @@ __all__ = [
     "VIOLATIONS",
 ]
 
-_TOPIC = Column("topic", STRING, "Topic name; null for a loose file whose path does not tell.")
+_TOPIC = Column("topic", STRING, "Topic name; null for a loose file whose path does not name it.")
 _PARTITION = Column("partition", INT32, "Partition number; null as topic.")
 _PRODUCER_ID = Column("producer_id", INT64, "Producer id (PID).")
 _BROKER = Column("broker_id", INT32, "Broker that sent it, or whose log directory it was found in; null if not known.")
@@ -42,14 +42,14 @@ _ERROR = Column("error", STRING, "What could not be read, as NAME: sentence; nul
 
 BATCHES = Table(
     "batches",
-    "the header of a record batch, or a stretch of bytes that could not be read as one",
+    "the header of a record batch, or a range of bytes that could not be read as one",
     (
         _TOPIC,
         _PARTITION,
         Column("base_offset", INT64, "Offset of the first record; null on a row with error."),
         Column("last_offset", INT64, "Offset of the last record as written, by last_offset_delta."),
         _POSITION,
-        Column("size", INT64, "Bytes of the whole batch, or of the unreadable stretch.", unit="bytes"),
+        Column("size", INT64, "Bytes of the whole batch, or of the unreadable range.", unit="bytes"),
         _PRODUCER_ID,
         Column("producer_epoch", INT16, "Producer epoch; transaction version 2 writes epoch + 1 in its markers."),
         Column("base_sequence", INT32, "Sequence number of the first record."),
@@ -58,7 +58,7 @@ BATCHES = Table(
         Column("is_control", BOOL, "Whether it is a control batch and no data."),
         Column("marker", STRING, "COMMIT or ABORT; on other control batches null."),
         Column("coordinator_epoch", INT32, "Coordinator epoch of a marker."),
-        Column("base_timestamp", TIME, "Time of the first record by its producer; null where delete_horizon stands."),
+        Column("base_timestamp", TIME, "Time of the first record by its producer; null where delete_horizon is set."),
         Column("max_timestamp", TIME, "Newest record time; the broker's append time under LogAppendTime."),
         Column("delete_horizon", TIME, "From when on the cleaner may drop this batch (KIP-534)."),
         Column("timestamp_type", STRING, "CreateTime (the producer's clock) or LogAppendTime (the broker's)."),
@@ -151,7 +151,7 @@ LSO_TIMELINE = Table(
 
 ABORTED = Table(
     "aborted",
-    "an aborted transaction as read_committed consumers are told of it (.txnindex)",
+    "an aborted transaction of the index that read_committed consumers receive (.txnindex)",
     (
         _TOPIC,
         _PARTITION,
@@ -194,7 +194,7 @@ SNAPSHOTS = Table(
     (
         _TOPIC,
         _PARTITION,
-        Column("snapshot_offset", INT64, "Offset up to which the file goes; null for a folder that was not read."),
+        Column("snapshot_offset", INT64, "Offset up to which the file reaches; null for a folder that was not read."),
         Column("producer_id", INT64, "Producer id (PID); null where the file holds none, or was not read."),
         Column("producer_epoch", INT16, "Newest epoch of this producer on the partition."),
         Column("last_sequence", INT32, "Last sequence number written."),
@@ -239,7 +239,7 @@ TRANSACTION_LOG = Table(
         _PRODUCER_ID,
         Column("producer_epoch", INT16, "Producer epoch; version 2 raises it in PrepareCommit and PrepareAbort."),
         Column("previous_producer_id", INT64, "Producer id of the last transaction (value version 1)."),
-        Column("next_producer_id", INT64, "Producer id that the client was already given (value version 1)."),
+        Column("next_producer_id", INT64, "The client's next producer id (value version 1)."),
         Column("next_producer_epoch", INT16, "Epoch that goes with it (KIP-939)."),
         Column("state", STRING, "Empty, Ongoing, PrepareCommit, ...; null on a tombstone."),
         Column("timeout_ms", INT32, "The transaction's own timeout; Int32.MAX marks two-phase commit.", unit="ms"),
@@ -278,7 +278,7 @@ TRANSACTION_HISTORY = Table(
         Column("prepare_ms", INT64, "Time as Prepare*, likewise.", unit="ms"),
         Column("timeout_ms", INT32, "Its own timeout.", unit="ms"),
         Column("topic_partitions", TOPIC_PARTITIONS, "Every partition that it ever had."),
-        Column("client_transaction_version", INT16, "Transaction version of the client, where the record tells."),
+        Column("client_transaction_version", INT16, "Transaction version of the client, where recorded."),
         Column("previous_producer_id", INT64, "Producer id before, where it changed."),
         Column("records", INT64, "Records of __transaction_state that it is made of.", unit="records"),
         Column("first_offset", INT64, "Offset of the first of them."),
@@ -326,7 +326,7 @@ OFFSETS_LOG = Table(
 
 VIOLATIONS = Table(
     "violations",
-    "a place where a log breaks an invariant",
+    "a break of an invariant in a log",
     (
         Column("invariant", STRING, "Name of the invariant (analysis.invariants.INVARIANTS).", nullable=False),
         _TOPIC,
@@ -334,7 +334,7 @@ VIOLATIONS = Table(
         Column("offset", INT64, "Offset of the batch or record that breaks it."),
         _PRODUCER_ID,
         Column("transactional_id", STRING, "Transactional id, where it is about a coordinator's record."),
-        Column("detail", STRING, "What was expected and what is there, as a sentence.", nullable=False),
+        Column("detail", STRING, "Expected and actual value, as a sentence.", nullable=False),
         _BROKER,
         _FILE,
         _POSITION,

@@ -93,7 +93,7 @@ GROUP_LAG = Table(
         Column(
             "committed_offset",
             INT64,
-            "Offset that the group goes on from, of a share group its start offset; null where it has none.",
+            "Committed offset of the group; start offset of a share group; null where it has none.",
         ),
         _LSO,
         _HIGH_WATERMARK,
@@ -118,7 +118,7 @@ GROUP_LAG = Table(
             "was not read, and then they count as behind or held.",
             unit="offsets",
         ),
-        Column("isolation_level", STRING, "Share groups: share.isolation.level; null where the wire does not tell."),
+        Column("isolation_level", STRING, "Share groups: share.isolation.level; null where it may not be read."),
         Column("reason", STRING, "What the lag is made of, as a sentence."),
         _BROKER,
         _OBSERVED,

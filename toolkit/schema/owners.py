@@ -20,11 +20,11 @@ TRANSACTION_OWNERS = Table(
         Column(
             "confidence",
             STRING,
-            "certain: the members of a group prove it; likely: the id looks like it; unknown.",
+            "certain: the members of a group prove it; likely: by the form of the id; unknown.",
             nullable=False,
         ),
         Column("reason", STRING, "Why, as a sentence.", nullable=False),
-        Column("broker_id", INT32, "Broker that told of the id, or that should have."),
+        Column("broker_id", INT32, "Broker that returned the id, or should have."),
         Column("observed_at", TIME, "When that answer arrived, by this machine's clock.", nullable=False),
         Column("error", STRING, "Kafka error name and text where the answer is missing; null where it is whole."),
     ),

@@ -85,7 +85,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table: what one row is, its columns, the key that stands on every row and the order rows come in."""
+    """A table: what one row is, its columns, the key of every row, and the order of rows."""
 
     name: str
     row: str

@@ -123,11 +123,9 @@ class OffsetTables(ABC):
         """
         return schema.GROUP_LAG.frame(self.group_lag_rows(group, max_offsets=max_offsets))
 
+    @abstractmethod
     def group_lag_rows(self, group: str, *, max_offsets: int = 1_000_000) -> list[Row]:
         """`group_lag` as rows."""
-        from toolkit.sources.group_lag import group_lag_rows
-
-        return list(group_lag_rows(self, group, max_offsets=max_offsets))  # type: ignore[arg-type]
 
     def _readable(self, topic: str, partition: int) -> OffsetReader:
         (reader,) = self.offset_readers([(topic, partition)])

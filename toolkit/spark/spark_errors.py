@@ -49,7 +49,7 @@ def each_without_traceback(function: Callable[Arguments, Iterator[Result]]) -> C
 
 @contextmanager
 def translate_errors() -> Iterator[None]:
-    """Raise our error in place of the Spark error that carries it; other errors pass."""
+    """Raise our error instead of the Spark error that carries it; other errors pass."""
     try:
         yield
     except PySparkException as error:

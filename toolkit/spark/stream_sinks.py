@@ -1,4 +1,4 @@
-"""What becomes of the stream of the flight recorder: its tables one by one, or a recording."""
+"""Sinks of the recorder's stream: its tables one by one, or a recording."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ __all__ = ["sample_table", "write_recording"]
 
 
 def sample_table(everything: DataFrame, table: str) -> DataFrame:
-    """The rows of one table, flat, out of all that ``kafka_txn_samples`` gives.
+    """The rows of one table of ``kafka_txn_samples``, flat.
 
     Parameters
     ----------
     everything
-        With the columns of the table ``everything``; a stream, a micro-batch of it, or what was kept of one.
+        With the columns of the table ``everything``; a stream, a micro-batch of it, or a stored one.
     table
         Its name in ``schema.RECORDED``.
 
@@ -38,7 +38,7 @@ def sample_table(everything: DataFrame, table: str) -> DataFrame:
         If there is no such table.
     """
     if table not in RECORDED:
-        raise UsageError(f"{table!r} is not recorded.", do=f"Say one of {', '.join(RECORDED)}.")
+        raise UsageError(f"{table!r} is not recorded.", do=f"Use one of {', '.join(RECORDED)}.")
     from pyspark.sql import functions as sf
 
     return everything.where(sf.col("table") == table).select(f"{table}.*")
@@ -54,14 +54,14 @@ def write_recording(
     everything
         A stream of ``kafka_txn_samples`` with the table ``everything``.
     directory
-        Where the recording is, or shall be: on Spark's driver, under Connect on the server. Nobody else writes to it.
+        Directory of the recording: on Spark's driver, under Connect on the server. It must have no other writer.
     retention
         How long samples are kept; for ever if null.
 
     Returns
     -------
     DataStreamWriter
-        To be given a checkpoint and a trigger, and started.
+        A writer without checkpoint and trigger, not started.
 
     Raises
     ------

@@ -65,7 +65,7 @@ def transaction_log(
     Returns
     -------
     iterator of Row
-        Rows of ``schema.TRANSACTION_LOG`` in offset order; none for a sound control batch. What cannot be read is a
+        Rows of ``schema.TRANSACTION_LOG`` in offset order; none for an intact control batch. What cannot be read is a
         row with ``error``: ``CORRUPT_BATCH`` for the batch, or the rest of it, and ``CORRUPT_RECORD`` for one record.
     """
     log_columns = {
@@ -129,7 +129,7 @@ def unread_records(
     file: str | None = None,
     position: int | None = None,
 ) -> Row:
-    """The row for a stretch of a coordinators' topic that could not be read.
+    """The row for a range of a coordinators' topic that could not be read.
 
     Parameters
     ----------

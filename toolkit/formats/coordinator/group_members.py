@@ -1,4 +1,4 @@
-"""What members of a group say of themselves in DescribeGroups: processes of Kafka Streams, tasks of Kafka Connect.
+"""Metadata of group members in DescribeGroups: processes of Kafka Streams, tasks of Kafka Connect.
 
 Sources: ``ConsumerProtocolSubscription`` in Kafka's clients; ``SubscriptionInfoData`` in Kafka Streams, versions 1 to
 11; ``ConnectProtocol`` and ``IncrementalCooperativeConnectProtocol`` in Kafka Connect, versions 0 to 2.
@@ -18,7 +18,7 @@ LATEST_SUPPORTED_SINCE = 3  # SubscriptionInfoData has that number before the pr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectAssignment:
-    """What the leader of a Connect cluster has given to a worker."""
+    """The assignment of a worker by the leader of its Connect cluster."""
 
     leader_member_id: str
     leader_url: str

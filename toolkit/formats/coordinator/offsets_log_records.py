@@ -79,7 +79,7 @@ class GroupKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetCommit:
-    """A committed offset; what the record does not say is ``None``, never -1."""
+    """A committed offset; missing fields are ``None``, never -1."""
 
     version: int
     offset: int
@@ -90,7 +90,7 @@ class OffsetCommit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupMetadata:
-    """A group of the classic protocol after a rebalance; what the record does not say is ``None``, never -1."""
+    """A group of the classic protocol after a rebalance; missing fields are ``None``, never -1."""
 
     version: int
     protocol_type: str  # consumer, connect, ...; empty for a group that only commits offsets
@@ -212,7 +212,7 @@ def read_group_epoch(buf: Buffer) -> int:
     Parameters
     ----------
     buf
-        Value of a record whose kind is one of `GROUP_EPOCH_KINDS`; what follows the epoch is not looked at.
+        Value of a record whose kind is one of `GROUP_EPOCH_KINDS`; the bytes after the epoch are not read.
 
     Raises
     ------

@@ -41,7 +41,7 @@ STATES = (  # by status byte
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionState:
-    """The value of a ``__transaction_state`` record; what the record does not say is ``None``, never -1."""
+    """The value of a ``__transaction_state`` record; missing fields are ``None``, never -1."""
 
     version: int  # of the value: 0, or 1 once the cluster's feature transaction.version is 1 or higher
     producer_id: int | None
@@ -153,7 +153,7 @@ def coordinator_partition(key: str, partitions: int) -> int:
     """
     if partitions < 1:
         raise UsageError(
-            f"A topic cannot have {partitions} partitions.", do="Ask the cluster for the topic's metadata."
+            f"A topic cannot have {partitions} partitions.", do="Read the number from the topic's metadata."
         )
     units = key.encode("utf-16-be", "surrogatepass")  # Java hashes UTF-16 code units
     hashed = 0

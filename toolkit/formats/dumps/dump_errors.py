@@ -8,23 +8,26 @@ from toolkit.formats.dumps.text_lines import TextLines
 
 __all__ = ["is_detail", "malformed", "read_report"]
 
-INDEX = "INDEX_MISMATCH: the tool says: "
+INDEX = "INDEX_MISMATCH: kafka-dump-log.sh reports: "
 REPORTS = (  # the first words of a line, and what to say of it
-    (re.compile(r"Found \d+ invalid bytes at the end of \S"), "TORN_TAIL: the tool says: "),
+    (re.compile(r"Found \d+ invalid bytes at the end of \S"), "TORN_TAIL: kafka-dump-log.sh reports: "),
     (re.compile(r"Mismatches in :"), INDEX),
     (re.compile(r"Found timestamp mismatch in :"), INDEX),
     (re.compile(r"Found out of order timestamp in :"), INDEX),
     (re.compile(r"The following indexed offsets are not found in the log\."), INDEX),
-    (re.compile(r"Non-consecutive offsets in \S"), "OFFSET_GAPS: after compaction this is normal; the tool says: "),
-    (re.compile(r"Ignoring unknown file \S"), "SKIPPED: the tool says: "),
+    (re.compile(r"Non-consecutive offsets in \S"), "OFFSET_GAPS: normal after compaction; kafka-dump-log.sh reports: "),
+    (re.compile(r"Ignoring unknown file \S"), "SKIPPED: kafka-dump-log.sh reports: "),
     (re.compile(r'Exception in thread "main" \S'), "TOOL_FAILED: the dump may end before its file does: "),
     (re.compile(r"(?:Error: )?Could not \S"), "TOOL_FAILED: the dump may end before its file does: "),
-    (re.compile(r"Snapshot (?:contained an unknown|is corrupt|failed schema)"), "CORRUPT_SNAPSHOT: the tool says: "),
+    (
+        re.compile(r"Snapshot (?:contained an unknown|is corrupt|failed schema)"),
+        "CORRUPT_SNAPSHOT: kafka-dump-log.sh reports: ",
+    ),
 )
 DETAIL = re.compile(
     r"  Index (?:offset|timestamp): -?\d+, .*|Indexed offset: -?\d+, found log offset: .*|  -?\d+ is followed by -?\d+"
 )
-LONGEST = 400  # characters of a line that are told
+LONGEST = 400  # characters of a quoted line
 
 
 def read_report(line: str) -> str | None:
@@ -41,7 +44,7 @@ def is_detail(line: str) -> bool:
 
 
 def malformed(line: str, lines: TextLines) -> str:
-    """What to say of the present line, which should be a row and is none."""
+    """The error of the current line, which should be a row and is none."""
     start = _start(line)
     if lines.perhaps_cut:
         return f"TORN_TAIL: The text ends within a line: {start}"

@@ -103,10 +103,10 @@ def read_offset_index(buf: Buffer, *, base_offset: int) -> npt.NDArray[Any]:
     """
     entries = np.frombuffer(buf, OFFSET_ENTRY, count=len(memoryview(buf).cast("B")) // OFFSET_ENTRY.itemsize)
     entries = entries[(entries["offset"] > 0) & (entries["position"] > 0)]  # the first batch has no entry
-    sound = entries[_rises(entries["offset"]) & _rises(entries["position"])]
-    index = np.empty(len(sound), OFFSETS)
-    index["offset"] = base_offset + sound["offset"].astype("i8")
-    index["position"] = sound["position"]
+    intact = entries[_rises(entries["offset"]) & _rises(entries["position"])]
+    index = np.empty(len(intact), OFFSETS)
+    index["offset"] = base_offset + intact["offset"].astype("i8")
+    index["position"] = intact["position"]
     return index
 
 
@@ -125,10 +125,10 @@ def read_time_index(buf: Buffer, *, base_offset: int) -> npt.NDArray[Any]:
     """
     entries = np.frombuffer(buf, TIME_ENTRY, count=len(memoryview(buf).cast("B")) // TIME_ENTRY.itemsize)
     entries = entries[(entries["timestamp"] > 0) & (entries["offset"] >= 0)]
-    sound = entries[_rises(entries["timestamp"]) & _rises(entries["offset"])]
-    index = np.empty(len(sound), TIMES)
-    index["timestamp"] = sound["timestamp"]
-    index["offset"] = base_offset + sound["offset"].astype("i8")
+    intact = entries[_rises(entries["timestamp"]) & _rises(entries["offset"])]
+    index = np.empty(len(intact), TIMES)
+    index["timestamp"] = intact["timestamp"]
+    index["offset"] = base_offset + intact["offset"].astype("i8")
     return index
 
 

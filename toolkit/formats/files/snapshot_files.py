@@ -21,7 +21,7 @@ DAMAGED = "The bytes are damaged, or this is no producer snapshot; a broker woul
 
 @dataclass(frozen=True, slots=True)
 class SnapshotEntry:
-    """What a partition remembers of a producer; what the snapshot does not say is ``None``, never -1."""
+    """The state of a producer on a partition; missing fields are ``None``, never -1."""
 
     producer_id: int
     producer_epoch: int

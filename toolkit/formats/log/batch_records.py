@@ -43,7 +43,7 @@ def read_records(
 ) -> Iterator[Record]:
     """The records of the batch that starts at a position, decompressed; headers of records are passed over.
 
-    The CRC is not looked at. A control batch gives its control record.
+    The CRC is not checked. A control batch gives its control record.
 
     Parameters
     ----------

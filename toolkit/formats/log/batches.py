@@ -27,7 +27,7 @@ LOG_APPEND_TIME, TRANSACTIONAL, CONTROL, DELETE_HORIZON = 0x08, 0x10, 0x20, 0x40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchHeader:
-    """The 61 bytes before the records of a batch; what the batch does not say is ``None``, never -1."""
+    """The 61 bytes before the records of a batch; missing fields are ``None``, never -1."""
 
     base_offset: int
     batch_length: int  # bytes after this field
@@ -81,7 +81,7 @@ class BatchHeader:
 
 
 def read_header(buf: bytes | bytearray | memoryview, position: int = 0) -> BatchHeader:
-    """The batch header that starts at a position; neither the records nor the CRC are looked at.
+    """The batch header that starts at a position; neither the records nor the CRC are checked.
 
     Parameters
     ----------

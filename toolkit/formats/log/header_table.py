@@ -78,7 +78,7 @@ def damage_rows(
     Parameters
     ----------
     damage
-        Stretches of one file or partition.
+        Damaged ranges of one file or partition.
     topic, partition, broker_id, file
         Where they come from, as for `header_table`.
     """

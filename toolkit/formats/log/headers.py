@@ -59,7 +59,7 @@ Headers = Array
 
 
 class DamagedRange(NamedTuple):
-    """A stretch of bytes that is no batch.
+    """A range of bytes that is no batch.
 
     Parameters
     ----------
@@ -94,9 +94,9 @@ class ScanResult:
     headers
         Structured array of `HEADER`.
     damage
-        Stretches between or after them.
+        Ranges between or after them.
     end
-        Position up to which bytes were looked at.
+        Position up to which bytes were scanned.
     """
 
     headers: Headers

@@ -34,7 +34,7 @@ class BufferBytes:
 class FileBytes:
     """A file that may grow, which is not seen, or shrink, which moves ``stop``.
 
-    It is read and not mapped: a broker may truncate it at any time, and to look at a page of a mapping that is no
+    It is read and not mapped: a broker may truncate it at any time, and to access a page of a mapping that is no
     longer there kills the process.
     """
 

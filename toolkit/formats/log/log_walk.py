@@ -77,7 +77,7 @@ class LogWalk:
         return True
 
     def take(self) -> ScanResult:
-        """What was found since the last time."""
+        """Batches and damage found since the last call."""
         self._read_pending()
         headers, damage = concatenate(self._headers), tuple(self._damage)
         self._headers, self._damage, self.rows, self.taken = [], [], 0, self.position
@@ -152,11 +152,11 @@ class LogWalk:
         return usual_size(head, 0, len(head)) > 0 and not (magic == 2 and head[MAGIC_AT] < 2)
 
     def _lose(self, why: str, *, torn: bool = False, half_written_to: int = 0) -> bool:
-        """Pass over what is no batch, to the next sound one or to the end."""
+        """Skip bytes that are no batch, to the next intact one or to the end."""
         kind = kind_of_file(read_at(self.source, 0, 4096)) if self.position == self._start == 0 else ""
         found = self._resync.search(self.position + 1, give_up_at=LOOKAHEAD_BYTES if kind else None)
         if found.size:
-            self._add_damage(found.position, f"CORRUPT_BATCH: {why}; the next sound batch starts at {found.position}.")
+            self._add_damage(found.position, f"CORRUPT_BATCH: {why}; the next intact batch starts at {found.position}.")
             self._add(found.position, found.size)
             return True
         if not self._last or self.source.stop <= self.position:
@@ -175,4 +175,4 @@ class LogWalk:
             return "TORN_TAIL: a batch of which only the first part was written; zeros follow up to the end."
         if self.position == self._start == 0:
             return "NOT_A_SEGMENT: there is no record batch in it."
-        return f"CORRUPT_BATCH: {why}; no sound batch follows."
+        return f"CORRUPT_BATCH: {why}; no intact batch follows."

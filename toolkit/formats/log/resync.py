@@ -1,6 +1,6 @@
-"""After damage: which batch is sound, and where the next one is.
+"""After damage: which batch is intact, and where the next one is.
 
-A header that looks right may be bytes of a record, so a batch counts as sound only if its checksum matches. One that a
+A header that looks right may be bytes of a record, so a batch counts as intact only if its checksum matches. One that a
 producer has stored as a whole in a record of the damaged batch cannot be told from the log's own.
 """
 
@@ -18,14 +18,14 @@ from toolkit.formats.log.log_bytes import LogBytes, read_at
 
 __all__ = ["Resync", "ResyncResult", "int32"]
 
-FIRST_BYTES, PIECE_BYTES = 1 << 14, 1 << 20  # the next sound batch is mostly near
+FIRST_BYTES, PIECE_BYTES = 1 << 14, 1 << 20  # the next intact batch is mostly near
 SUM_BYTES = 1 << 18
 OVERLAP = REACH  # what tells a batch may start in one piece and end in the next
 CHECK_COST = 4096  # what a check takes at least, as bytes of checksum
 
 
 class ResyncResult(NamedTuple):
-    """What a search came to: the position and size of a sound batch, or none (size 0).
+    """The result of a search: the position and size of an intact batch, or none (size 0).
 
     ``zeros_from`` is the position from which on there are only zeros; it is only known if none was found.
     """
@@ -77,7 +77,7 @@ class Resync:
         return len(value_size) == 4 and value_at + 4 + max(int32(value_size, 0), 0) == size
 
     def search(self, position: int, *, give_up_at: int | None = None) -> ResyncResult:
-        """The next sound batch from a position on.
+        """The next intact batch from a position on.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Record batch headers of a log, by hopping from one to the next; damage is passed over and told.
+"""Record batch headers of a log, read from one to the next; damage is skipped and reported.
 
 Sources: ``DefaultRecordBatch``, ``AbstractLegacyRecordBatch`` and ``ByteBufferLogInputStream`` in Kafka's clients.
 """
@@ -52,7 +52,7 @@ def scan_file(
     chunk_bytes: int = CHUNK_BYTES,
     piece_bytes: int = PIECE_BYTES,
 ) -> Iterator[ScanResult]:
-    """The batches of a segment, in pieces and in order; positions are those of the file.
+    """The batches of a segment, in chunks and in order; positions are those of the file.
 
     Memory stays within some 30 MB however large the file or a batch is. A file that grows or shrinks meanwhile does
     no harm: it is read up to where it ended at first, or ends by then.
@@ -70,7 +70,7 @@ def scan_file(
     chunk_bytes
         Bytes read at once, best as many as the processor's cache takes; the result does not depend on it.
     piece_bytes
-        Bytes of the file per piece, about.
+        Bytes of the file per chunk, about.
     """
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):  # opening a pipe would wait for its writer

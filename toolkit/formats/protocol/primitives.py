@@ -100,13 +100,13 @@ class Reader:
             raise self._malformed("a text is not UTF-8", start) from None
 
     def pass_over_text(self, *, flexible: bool) -> None:
-        """A text that nobody asked for; null or not."""
+        """Skip a nullable text."""
         size = self.varint() - 1 if flexible else self.int16()
         if size != -1:
             self.take(size)
 
     def pass_over_bytes(self, *, flexible: bool) -> None:
-        """Bytes that nobody asked for."""
+        """Skip nullable bytes."""
         size = self.varint() - 1 if flexible else self.int32()
         if size != -1:
             self.take(size)

@@ -19,15 +19,23 @@ from toolkit.config import ClientConfig
 from toolkit.errors import NotFound
 from toolkit.schema import Row
 from toolkit.schema.table import TopicPartition
+from toolkit.sources.group_lag import group_lag_rows, share_group_lag_rows
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.client.gc_pause import pause_gc
 from toolkit.sources.live.observe import observe
 from toolkit.sources.live.state.client_groups import client_groups
 from toolkit.sources.live.state.cluster_metadata import read_metadata, resolve_partitions
-from toolkit.sources.live.state.consumer_groups import group_ids, with_groups
+from toolkit.sources.live.state.consumer_groups import (
+    WITH_OFFSETS,
+    committed_offsets,
+    group_ids,
+    listed_groups,
+    with_groups,
+)
 from toolkit.sources.live.state.coordinators import GROUP, TRANSACTION, coordinator_rows
 from toolkit.sources.live.state.leader_producers import producer_rows, producer_rows_at
 from toolkit.sources.live.state.partition_offsets import partition_rows
+from toolkit.sources.live.state.share_groups import SHARE, share_group_offsets, share_isolation_level
 from toolkit.sources.live.state.transaction_listing import TransactionFilters
 from toolkit.sources.live.state.transactional_ids import all_ids, filtered_rows, named_rows
 from toolkit.sources.offset_tables import OffsetTables
@@ -133,11 +141,26 @@ class Cluster(Source, OffsetTables):
 
     def offset_readers(self, partitions: Sequence[TopicPartition]) -> list[OffsetReader]:
         """Readers of single partitions; a partition that does not exist has its `error`."""
+        if not partitions:
+            return []
         from toolkit.sources.live.logs.live_offset_reader import LiveOffsetReader
 
         topology = read_metadata(self.client, {topic for topic, _ in partitions})
         rows = partition_rows(self.client, topology.at(partitions))
         return [LiveOffsetReader(self.client, self.config, row) for row in rows]
+
+    def group_lag_rows(self, group: str, *, max_offsets: int = 1_000_000) -> list[Row]:
+        """`group_lag` as rows."""
+        listed = listed_groups(self.client, sorted(self.client.brokers))
+        coordinator_id, protocol_type = listed.get(group, (None, ""))
+        if coordinator_id is None or protocol_type not in {*WITH_OFFSETS, SHARE}:
+            raise NotFound(f"No broker lists the group {group!r}.", do="See kafka-consumer-groups.sh --list.")
+        if protocol_type == SHARE:
+            partitions = share_group_offsets(self.client, group, coordinator_id)
+            readers, level = self.offset_readers(sorted(partitions)), share_isolation_level(self.client, group)
+            return share_group_lag_rows(readers, group, partitions, level=level, max_offsets=max_offsets)
+        committed = committed_offsets(self.client, group, coordinator_id)
+        return group_lag_rows(self.offset_readers(sorted(committed)), group, committed, max_offsets=max_offsets)
 
     def observe(self, *, topics: Sequence[str] | None = None, partitions: TopicPartitions | None = None) -> Observation:
         """Everything the verdicts need, observed once (`analysis.diagnosis.observation.Observation`)."""

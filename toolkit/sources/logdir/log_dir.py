@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from toolkit.analysis.coordinator.transaction_owners import owner_clauses, transaction_owners
 from toolkit.analysis.diagnosis.observation import Observation
 from toolkit.analysis.diagnosis.open_transactions import MAX_TRANSACTION_TIMEOUT_MS
-from toolkit.errors import UsageError
+from toolkit.errors import NotFound, UsageError
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema import Row
@@ -96,6 +96,21 @@ class LogDir(OpenedPaths, Source, OffsetTables):
         contents, count = self._contents(), self.txn_state_partitions
         found = contents.by_place(contents.replica_logs(partitions=partitions))
         return [ReplicaOffsetReader(contents, replicas, txn_state_partitions=count) for _, replicas in found]
+
+    def group_lag_rows(self, group: str, *, max_offsets: int = 1_000_000) -> list[Row]:
+        """`group_lag` as rows; a partition whose log is not among the files is left out."""
+        from toolkit.sources.group_lag import group_lag_rows
+        from toolkit.sources.logdir.coordinator.committed_offsets import committed_in_files
+
+        found = committed_in_files(self, group)
+        if not found:
+            raise NotFound(
+                f"The files have no committed offset of the group {group!r}.",
+                do="List the groups in the files: LogDir.offsets_log().",
+            )
+        present = {(row["topic"], row["partition"]) for row in self.partition_rows()}
+        committed = {tp: offset for tp, offset in found.items() if tp in present}
+        return group_lag_rows(self.offset_readers(sorted(committed)), group, committed, max_offsets=max_offsets)
 
     def observe(self, *, topics: Sequence[str] | None = None, partitions: Partitions | None = None) -> Observation:
         """The input of the verdicts (`observation.Observation`), with doubts about the consistency of the files."""

@@ -1,4 +1,4 @@
-"""Declared tables as Spark has them: schemas, and Arrow data of exactly the types that Spark asks for."""
+"""Spark's schemas of declared tables, and Arrow data of exactly the types that Spark requires."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def struct_type(table: Table) -> StructType:
 
 def spark_schema(schema: pa.Schema) -> pa.Schema:
     """An Arrow schema with times in microseconds, the only ones that Spark knows."""
-    import pyarrow as pa  # whoever asks for Spark's schema only does without
+    import pyarrow as pa  # not needed for Spark's schema alone
 
     return pa.schema([pa.field(field.name, _in_microseconds(field.type), field.nullable) for field in schema])
 

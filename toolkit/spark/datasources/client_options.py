@@ -15,7 +15,7 @@ CONNECTION = ("commandConfig", "timeout")
 
 
 def client_config(options: Options, source: ConnectingSource) -> ClientConfig:
-    """How the options say to reach the cluster.
+    """The client configuration from the options.
 
     ``kafka.bootstrap.servers`` and any other client key after ``kafka.``, as for Spark's own Kafka source; or
     ``commandConfig``, the path of a ``client.properties`` where Spark's driver runs, with no other ``kafka.`` option
@@ -45,7 +45,7 @@ def client_config(options: Options, source: ConnectingSource) -> ClientConfig:
         servers = keys.pop("bootstrap.servers", None)
         if keys:
             raise UsageError(
-                f"commandConfig and {PREFIX}{min(keys)} both say how to connect.", do="Say all of it in the file."
+                f"commandConfig and {PREFIX}{min(keys)} both set how to connect.", do="Set everything in the file."
             )
         return ClientConfig.from_properties(path, bootstrap_servers=servers)
     if not keys and source.registered is not None:
@@ -53,6 +53,6 @@ def client_config(options: Options, source: ConnectingSource) -> ClientConfig:
     if "bootstrap.servers" not in keys:
         raise UsageError(
             "The options name no cluster.",
-            do="Say kafka.bootstrap.servers or commandConfig; or register(spark, config=...) once.",
+            do="Set kafka.bootstrap.servers or commandConfig; or call register(spark, config=...) once.",
         )
     return ClientConfig(keys)

@@ -1,4 +1,4 @@
-"""Spark's modes: what becomes of rows that say what could not be read."""
+"""Spark's modes for error rows."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class OffsetBounds:
     Parameters
     ----------
     name
-        The option that says so.
+        The option it came from.
     """
 
     name: str
@@ -82,16 +82,16 @@ def selection(options: Options) -> PartitionSelection:
     Raises
     ------
     UsageError
-        If none of them is said, more than one, or one that cannot be read.
+        If none of them or several are set, or one is invalid.
     """
     set_options = [name for name in SELECTION if options.get(name) is not None]
     if len(set_options) != 1:
-        raise UsageError(f"Of {', '.join(SELECTION)}, {len(set_options)} are said.", do="Say one of them.")
+        raise UsageError(f"Of {', '.join(SELECTION)}, {len(set_options)} are set.", do="Set one of them.")
     text = options[set_options[0]]
     if set_options == ["subscribe"]:
         topics = sorted({name.strip() for name in text.split(",")} - {""})
         if not topics:
-            raise UsageError("subscribe names no topic.", do="Say topics, separated by commas.")
+            raise UsageError("subscribe names no topic.", do="Name topics, separated by commas.")
         return PartitionSelection(topics=topics)
     if set_options == ["subscribePattern"]:
         try:
@@ -103,7 +103,7 @@ def selection(options: Options) -> PartitionSelection:
 
 
 def starting(options: Options) -> OffsetBounds:
-    """Where to start: ``startingTimestamp``, ``startingOffsetsByTimestamp`` or ``startingOffsets``, the first said.
+    """The start: ``startingTimestamp``, ``startingOffsetsByTimestamp`` or ``startingOffsets``, the first one set.
 
     Raises
     ------
@@ -139,7 +139,7 @@ def _by_place(name: str, text: str) -> dict[TopicPartition, Any]:
         }
     except (ValueError, AttributeError):
         words = f" or {', '.join(sorted(WORDS))}" if name.endswith("Offsets") else ""
-        raise UsageError(f"{name} cannot be read.", do=f'Say {{"topic": {{"0": 23, "1": -1}}}}{words}.') from None
+        raise UsageError(f"{name} cannot be read.", do=f'Use {{"topic": {{"0": 23, "1": -1}}}}{words}.') from None
     return found
 
 
@@ -149,7 +149,7 @@ def _offset(name: str, value: object) -> OffsetSpec:
     if isinstance(value, int) and not isinstance(value, bool) and value >= -2:
         return NUMBERS.get(value, value)
     raise UsageError(
-        f"{name} has {value!r} for an offset.", do=f"Say a number from -2 on, or {', '.join(sorted(WORDS))}."
+        f"{name} has {value!r} for an offset.", do=f"Use a number from -2 on, or {', '.join(sorted(WORDS))}."
     )
 
 
@@ -161,7 +161,7 @@ def _time(name: str, value: object) -> dt.datetime:
     except (ValueError, OverflowError):
         time = dt.datetime.min
     if time.tzinfo is None:
-        raise UsageError(f"{name} is no time.", do="Say milliseconds since 1970, or 2026-11-21T12:00:00+00:00.")
+        raise UsageError(f"{name} is no time.", do="Use milliseconds since 1970, or 2026-11-21T12:00:00+00:00.")
     return time
 
 
@@ -169,4 +169,4 @@ def _assigned(text: str) -> list[TopicPartition]:
     try:
         return [(topic, int(number)) for topic, numbers in json.loads(text).items() for number in numbers]
     except (ValueError, TypeError, AttributeError):
-        raise UsageError("assign cannot be read.", do='Say {"topic": [0, 1]}.') from None
+        raise UsageError("assign cannot be read.", do='Use {"topic": [0, 1]}.') from None

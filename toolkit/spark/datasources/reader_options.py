@@ -1,4 +1,4 @@
-"""What the options of a reader say, checked; no value is ever shown, as it could be a secret."""
+"""Options of a reader, parsed and checked; no value is ever shown, as it could be a secret."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def choice(options: Options, name: str, choices: Collection[str], *, default: st
     by_key = {word.lower(): word for word in choices}
     value = options.get(name, default).strip().lower()
     if value not in by_key:
-        raise UsageError(f"The option {name} is none of its values.", do=f"Say one of {', '.join(choices)}.")
+        raise UsageError(f"The option {name} has an invalid value.", do=f"Use one of {', '.join(choices)}.")
     return by_key[value]
 
 
@@ -57,7 +57,7 @@ def flag(options: Options, name: str, *, default: bool = False) -> bool:
 
 
 def whole_number(options: Options, name: str, *, lowest: int = 0) -> int | None:
-    """A whole number; null where it is not said.
+    """A whole number; null if not set.
 
     Raises
     ------

@@ -15,7 +15,7 @@ __all__ = ["EVERYTHING", "RECORDED_TABLES", "recorded_schema", "recorded_table"]
 
 EVERYTHING = "everything"
 RECORDED_TABLES = (EVERYTHING, *RECORDED)
-"""What may be asked for: all tables in one schema, or one by its name in ``schema.RECORDED``."""
+"""Spark's schema of all recorded tables together, or of one by its name in ``schema.RECORDED``."""
 
 
 def recorded_schema(table: str) -> StructType:

@@ -20,9 +20,9 @@ def register(spark: SparkSession, *, config: str | Mapping[str, object] | Client
     ----------
     spark
         The session. Its executors need this package: installed, or sent by `toolkit.spark.ship_package`. It is
-        told to hide secrets in the options of readers.
+        configured to hide secrets in the options of readers.
     config
-        How live sources connect, where their options do not say: as for `Cluster`. Its secrets come into no text that
+        How live sources connect if their options do not set it: as for `Cluster`. Its secrets come into no text that
         Spark has.
 
     Raises

@@ -2,13 +2,13 @@
 
 What Spark shows of reader options, tried on 4.0 and 4.3 with a password as an option, at log level INFO:
 
-- Classic Spark shows none that are given to a reader: not in plans, on the pages of its UI, in its REST answers, in
+- Classic Spark shows no options of a reader: not in plans, on the pages of its UI, in its REST answers, in
   event logs, errors, progress or checkpoints. Those of a statement (``CREATE VIEW ... USING ... OPTIONS``) it shows in
   the plan of that statement, but for what it takes for a password.
 - Spark Connect shows them all. It keeps the text of every request for the pages Connect, Jobs, Stages and SQL, in
   their REST answers, and in the event log; statements likewise.
 
-What cannot be helped: Spark 4.0 quotes a statement that it cannot parse, whole, in its error. So say no secrets in SQL.
+Not preventable: Spark 4.0 quotes a statement that it cannot parse in its error. So put no secrets in SQL.
 All other texts pass through ``spark.sql.redaction.string.regex``, which can be set for a session: `hide_secrets`
 does.
 
@@ -45,9 +45,9 @@ class ConnectingSource:
     Attributes
     ----------
     registered
-        How to connect, where the options do not say.
+        How to connect if the options do not set it.
     hides_secrets
-        Whether Spark was told to hide what options say of secrets.
+        Whether Spark is configured to hide secrets in options.
     """
 
     registered: ClassVar[ClientConfig | None] = None
@@ -57,7 +57,7 @@ class ConnectingSource:
 def hide_secrets(spark: SparkSession) -> bool:
     """Have Spark hide the secrets of reader options wherever it shows the text of a request or of a statement.
 
-    What it was told to hide before stays hidden.
+    Patterns configured before stay.
 
     Returns
     -------
@@ -100,6 +100,6 @@ def refuse_secrets(options: Options) -> None:
         if name.lower().startswith("kafka.") and SECRET_KEY.search(name.lower()):
             raise UsageError(
                 f"The option {name} holds a secret, which Spark Connect would show on its pages.",
-                do="Say toolkit.spark.register(spark) first, which hides it where Spark allows that; or "
+                do="Call toolkit.spark.register(spark) first, which hides it where Spark allows that; or "
                 "register(spark, config=...); or the option commandConfig, with the path of a client.properties.",
             )

@@ -1,7 +1,7 @@
 """A live cluster for the pipeline: batches behind those that were read, and what brokers answer now.
 
-Executors read the batches. Everything else is asked by the driver, which is the one that has to reach the brokers in
-any case; it is small beside them.
+Executors read the batches. The driver, which has to reach the brokers in any case, requests everything else, which is
+little.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class LivePartitions:
 
     @property
     def signature(self) -> str:
-        """Never the same: what brokers answer is always asked."""
+        """Never the same: brokers are always queried."""
         return str(time.time_ns())
 
     @property
@@ -136,7 +136,7 @@ class LivePartitions:
 
 
 def list_partitions(spark: SparkSession, cluster: Cluster, *, topics: Sequence[str] | None = None) -> LivePartitions:
-    """Ask the leaders of all partitions, or of those of some topics, where these begin and end.
+    """Read the start and end offsets of all partitions, or of those of some topics, from their leaders.
 
     Raises
     ------

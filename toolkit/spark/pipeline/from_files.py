@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 __all__ = ["LogFiles", "list_files"]
 
 SMALL = 64 << 20
-"""Bytes of logs that the driver reads by itself: in less time than Spark's jobs take to start."""
+"""Bytes of logs up to which the driver reads them, in less time than Spark's jobs take to start."""
 
 ON_ONE_MACHINE = 128
 """How many times as much where it has as many cores as Spark's tasks would have."""
 
 AT_ONCE = 2  # as of logs in the library
 PIECES_KEPT = 256 << 20
-"""Bytes of pieces of them, at most: what has more is left to tasks, in bounded memory."""
+"""Maximum bytes of their pieces; larger ones are left to tasks, in bounded memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,7 @@ class LogFiles:
     topics
         Only these, and what the coordinators wrote down of transactions; all if null.
     is_consistent
-        Whether everything is of one moment: `toolkit.LogDir` takes it as ``consistent_copy``.
+        ``consistent_copy`` of `toolkit.LogDir`.
     txn_state_partitions
         As `toolkit.LogDir` takes it.
     logs
@@ -84,7 +84,7 @@ class LogFiles:
 
     @property
     def signature(self) -> str:
-        """Another one once a log or a checkpoint has changed, or something else is asked."""
+        """Changes when a log, a checkpoint or the selection changes."""
         files = sorted([row["log"], row["listing"], row["checkpoints"]] for row in self.logs)
         arguments = [list(self.paths), self.topics and list(self.topics), self.is_consistent, self.txn_state_partitions]
         return hashlib.sha256(json.dumps([arguments, files]).encode()).hexdigest()[:16]
@@ -131,7 +131,7 @@ class LogFiles:
         return self.bytes_listed <= SMALL * (ON_ONE_MACHINE if is_local else 1)
 
     def tables(self, plans: Mapping[str, LogPlan]) -> tuple[pa.Table, pa.Table] | None:
-        """The same as `pieces` and `events`, read by this process; null where there is much to read."""
+        """The same as `pieces` and `events`, read by this process; null if there is much to read."""
         if not self.is_small:
             return None
         of_logs, of_ids = _starts(plans)
@@ -196,7 +196,7 @@ def list_files(
     logs = _listed(spark, paths)
     if topics is not None:
         if missing := sorted(set(topics) - {row["topic"] for row in logs}):
-            raise NotFound(f"The files hold nothing of topic {missing[0]!r}.")
+            raise NotFound(f"The files contain no partition of topic {missing[0]!r}.")
         logs = [row for row in logs if row["topic"] in {*topics, STATE_TOPIC}]
     return LogFiles(
         spark=spark,
@@ -225,7 +225,7 @@ def load(spark: SparkSession, table: str, paths: Sequence[str], **options: str) 
 
 
 def _with_log(rows: DataFrame, logs: Sequence[Row]) -> DataFrame:
-    """Rows of batches with the name of their log: a segment stands in its folder, a text has several partitions."""
+    """Rows of batches with the name of their log: the folder of a segment; a text has several partitions."""
     broker = sf.coalesce(sf.col("broker_id").cast("string"), sf.lit(""))
     folder = sf.concat(broker, sf.lit(":"), sf.regexp_replace("file", r"[^/\\]*$", ""))
     texts = [row for row in logs if not row["log"].endswith("/")]

@@ -109,7 +109,7 @@ def is_recording(spark: SparkSession, path: str) -> bool:
 
 
 def list_samples(spark: SparkSession, path: str) -> RecordedSamples:
-    """See how far a recording goes."""
+    """List the samples of a recording."""
     found = _read(spark, path, "samples").agg(
         sf.count("sampled_at").alias("listed"), sf.max("sampled_at").alias("newest")
     )

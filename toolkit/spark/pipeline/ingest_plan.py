@@ -11,10 +11,12 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from toolkit.schema import Row
-from toolkit.spark.transforms.partial_transactions import LOST, REMEMBERED, TRUNCATED
+import pyarrow as pa
 
-__all__ = ["LogPlan", "plan_live", "plan_logs"]
+from toolkit.schema import Row
+from toolkit.spark.transforms.partial_transactions import LOST, PIECES_SCHEMA, REMEMBERED, TRUNCATED, piece_rows
+
+__all__ = ["LogPlan", "plan_live", "plan_logs", "remembered_pieces"]
 
 LOST_SENTENCE = "OFFSETS_LOST: Offsets {:,} to {:,} were deleted from the log before they were read."
 
@@ -29,11 +31,11 @@ class LogPlan(NamedTuple):
     stop
         Up to before which offset; to its end if null.
     remembered
-        What happens to what is remembered of it: `REMEMBERED`, `LOST` or `TRUNCATED`; null where nothing is.
+        What happens to its state: `REMEMBERED`, `LOST` or `TRUNCATED`; null without a state.
     offset
         Of a truncated one: from where on nothing that is stored is true any more.
     error
-        Of a lost one: what was lost.
+        Of a lost one: the lost offsets.
     """
 
     start: int | None = None
@@ -70,9 +72,9 @@ def plan_live(row: Row, state: Row | None) -> LogPlan | None:
         return None
     known = None if state is None else state["log_end_offset"]
     if known is None:
-        remembered = None if state is None else REMEMBERED  # of what was before offsets that were lost
+        remembered = None if state is None else REMEMBERED  # of the offsets before the lost ones
         return LogPlan(start=begin, stop=end, remembered=remembered) if begin < end else None
-    if known > end:  # what was committed is gone: another topic of that name
+    if known > end:  # committed records are gone: another topic of that name
         return LogPlan(start=begin, stop=end, remembered=TRUNCATED, offset=0)
     if known < begin:
         return LogPlan(start=begin, stop=end, remembered=LOST, error=LOST_SENTENCE.format(known, begin - 1))
@@ -96,3 +98,21 @@ def _read_on(row: Row, state: Row) -> LogPlan:
     if begin > end:
         return LogPlan(remembered=LOST, error=LOST_SENTENCE.format(end, begin - 1))
     return LogPlan(start=end, remembered=REMEMBERED)
+
+
+def remembered_pieces(states: pa.Table, plans: Mapping[str, LogPlan]) -> pa.Table:
+    """The states of logs, as rows before those of their new sections.
+
+    Parameters
+    ----------
+    states
+        Rows of `toolkit.spark.pipeline.staging_table.STATE`, with at least the columns `REMEMBERED_COLUMNS`.
+    plans
+        How each log is read on, by log.
+    """
+    rows = []
+    for state in states.to_pylist():
+        plan = plans[state["log"]]
+        columns = {"kind": plan.remembered, "section": -1, "log_end_offset": plan.offset, "error": plan.error}
+        rows.append(piece_rows({**state, **columns, "packed": state["remembered"]}, rows=1))
+    return pa.Table.from_batches(rows, PIECES_SCHEMA)

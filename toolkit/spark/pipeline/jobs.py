@@ -14,7 +14,7 @@ AT_ONCE = 4  # while Spark plans one job, or ends one with a single task, anothe
 
 
 class Job(NamedTuple):
-    """What is done, and the names of the jobs that are done before it."""
+    """A function, and the names of the jobs that it needs."""
 
     do: Callable[[], Any]
     after: Collection[str] = ()

@@ -1,7 +1,7 @@
 """The tables that a pipeline keeps, and how they are read.
 
 Every table has the columns that ``toolkit.schema`` declares, in their order; then `run_id`, the number of the run that
-wrote the row, ``log``, the log it is of, and ``is_final``: what is not, the next run replaces. Nothing but Delta Lake
+wrote the row, ``log``, the log it is of, and ``is_final``: the next run replaces other rows. Nothing but Delta Lake
 is needed to read them.
 """
 

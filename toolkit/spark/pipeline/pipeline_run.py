@@ -1,8 +1,8 @@
-"""From logs and recordings to findings, kept in Delta tables: a run reads what is new and adds it.
+"""From logs and recordings to findings in Delta tables: a run reads what is new and adds it.
 
-What a run remembers for the next one is small: of each log what is open, who held its LSO, and how far it was read
-(``state``). It is written last. So a run that was killed has left some tables as before and some as after, and the next
-run, which goes on from the same state, writes the rows of both.
+The state for the next run is small: of each log the open transactions, the holds of its LSO, and how far it was read
+(table ``state``). It is written last. A killed run may have written some tables and not others; the next run starts
+from the same state and writes the rows again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from toolkit.spark.datasources.registration import register
 from toolkit.spark.pipeline.from_cluster import list_partitions
 from toolkit.spark.pipeline.from_files import list_files
 from toolkit.spark.pipeline.from_recording import RecordedSamples, is_recording, list_samples, store_samples
-from toolkit.spark.pipeline.ingest_plan import LogPlan
+from toolkit.spark.pipeline.ingest_plan import LogPlan, remembered_pieces
 from toolkit.spark.pipeline.jobs import Job, Progress, run_jobs
 from toolkit.spark.pipeline.kept_tables import KEPT, RECORDED_AS
 from toolkit.spark.pipeline.pipeline_source import IDS, PipelineSource
@@ -49,7 +49,7 @@ from toolkit.spark.transforms.history_fold import (
     remembered_records,
 )
 from toolkit.spark.transforms.log_fold import fold, fold_table
-from toolkit.spark.transforms.partial_transactions import PIECES, TRUNCATED, remembered_pieces
+from toolkit.spark.transforms.partial_transactions import PIECES, TRUNCATED
 from toolkit.spark.transforms.stored_findings import (
     best_logs,
     findings,
@@ -82,10 +82,10 @@ def run(
     with_batches: bool = False,
     progress: Progress = lambda table, done: None,
 ) -> RunSummary:
-    """Read what is new, and make of it who held which partition's LSO from when to when, and who holds it now.
+    """Read new data, and store who held which partition's LSO from when to when, and who holds it now.
 
     A run that finds nothing new in files writes nothing. After a crash, run it again: the tables are then those of a
-    single run. What brokers or the recorder have deleted since it was read stays. One run at a time may write to a
+    single run. Stored rows stay when brokers or the recorder delete their source. Only one run at a time may write to a
     target.
 
     Parameters
@@ -102,25 +102,25 @@ def run(
     topics
         Only these topics of logs; all if null.
     min_held_ms
-        Leave out what held an LSO for less and has ended. What an earlier run has left out stays out.
+        Leave out ended transactions that held an LSO for less; those left out by an earlier run stay out.
     consistent_copy, txn_state_partitions
         As `toolkit.LogDir` takes them.
     with_batches
         Keep the header of every batch, too.
     progress
-        Is called with the name of a table when it is begun, and when it is done.
+        Called with the name of a table when it is started and when it is done.
 
     Returns
     -------
-    Summary
-        What was read, made and found.
+    RunSummary
+        Counts of what was read, stored and found.
 
     Raises
     ------
     UsageError, NotFound
         If the source or the target is none, or Parquet tables are there already.
     ConnectionFailed, BrokerError
-        If a live cluster cannot be asked.
+        If a live cluster does not answer.
     """
     started = time.monotonic()
     with translate_errors():
@@ -143,7 +143,7 @@ def run(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _PipelineSources:
-    """What is read: logs, recordings, or both."""
+    """The sources: logs, recordings, or both."""
 
     logs: PipelineSource | None = None
     recordings: Sequence[RecordedSamples] = ()
@@ -159,7 +159,7 @@ def _sources(
 ) -> _PipelineSources:
     if isinstance(source, Cluster):
         if is_consistent or txn_state_partitions:
-            raise UsageError("consistent_copy and txn_state_partitions are said of files.", do="Leave them out.")
+            raise UsageError("consistent_copy and txn_state_partitions apply to files.", do="Leave them out.")
         register(spark, config=source.config)
         return _PipelineSources(logs=list_partitions(spark, source, topics=topics))
     paths = [os.fspath(path) for path in ([source] if isinstance(source, str | os.PathLike) else source)]
@@ -182,13 +182,13 @@ class _PipelineRun:
     store
         Where tables are kept.
     sources
-        What is read.
+        The sources.
     states
-        What is remembered of each log.
+        The state of each log.
     plans
         How each log is read on.
     listings
-        What was listed of each log.
+        The listing of each log.
     staged
         Rows of `staging_table.STAGE` that it has made: Arrow data where this process has made them.
     """
@@ -203,7 +203,7 @@ class _PipelineRun:
 
     @staticmethod
     def begin(store: TableStore, sources: _PipelineSources, *, min_held_ms: int) -> _PipelineRun:
-        """See what is remembered, and what is new."""
+        """Load the states and plan what to read."""
         states = FoldStates.load(store)
         plans = sources.logs.plans(states.before) if sources.logs else {}
         listings = sources.logs.listings if sources.logs else {}
@@ -213,8 +213,8 @@ class _PipelineRun:
         )
 
     @property
-    def asks(self) -> bool:
-        """Whether the files or brokers are to be asked who holds what now."""
+    def needs_diagnosis(self) -> bool:
+        """Whether the files or the cluster are to be diagnosed anew."""
         logs, before = self.sources.logs, self.states.before.get(CURRENT_FINDINGS, {})
         return logs is not None and (bool(self.plans) or before.get("listing") != self._signature(logs))
 
@@ -226,16 +226,16 @@ class _PipelineRun:
     @property
     def has_news(self) -> bool:
         """Whether there is anything to do."""
-        return self.asks or bool(self.new_samples)
+        return self.needs_diagnosis or bool(self.new_samples)
 
     @property
     def answered_at(self) -> dt.datetime | None:
-        """When files or brokers last answered who holds what; null if nobody does."""
+        """Time of the current findings; null without any."""
         time: dt.datetime | None = self.states.all.get(CURRENT_FINDINGS, {}).get("latest")
         return time
 
     def read(self) -> Sequence[ReadCounts]:
-        """What was read, for the summary."""
+        """Counts of what was read."""
         found = []
         if logs := self.sources.logs:
             found.append(
@@ -253,11 +253,11 @@ class _PipelineRun:
         return found
 
     def jobs(self, *, with_batches: bool) -> dict[str, Job]:
-        """What is to be done: nothing but counting where there is no news."""
+        """The jobs of the run; only counting if nothing is new."""
         jobs: dict[str, Job] = {}
         logs = self.sources.logs
-        if logs is not None and self.asks:
-            jobs[CURRENT_FINDINGS] = Job(partial(self._ask, logs))
+        if logs is not None and self.needs_diagnosis:
+            jobs[CURRENT_FINDINGS] = Job(partial(self._diagnose, logs))
         if logs is not None and self.plans:
             jobs["logs"] = Job(partial(self._read_logs, logs))
             for table in (LOG_TRANSACTIONS, LSO_TIMELINE):
@@ -281,8 +281,8 @@ class _PipelineRun:
 
     # Logs.
 
-    def _ask(self, logs: PipelineSource) -> None:
-        """Ask who holds what now."""
+    def _diagnose(self, logs: PipelineSource) -> None:
+        """Diagnose the current state."""
         rows = logs.current_findings()
         latest = pc.min(rows["observed_at"]).as_py()
         row = {"log": CURRENT_FINDINGS, "listing": self._signature(logs), "latest": latest, "remembered": to_ipc(rows)}
@@ -367,7 +367,7 @@ class _PipelineRun:
         return found
 
     def _all_findings(self) -> list[Row]:
-        """What logs tell, what recordings tell, and where both do one row: `ended` where either shows it."""
+        """Findings of logs and of recordings; one row where both have a transaction, `ended` if either shows it."""
         found: list[Row] = []
         states = self.states.all
         has_logs = CURRENT_FINDINGS in states
@@ -401,7 +401,7 @@ class _PipelineRun:
         return bool(self.sources.recordings) or any(log.startswith("recording:") for log in self.states.before)
 
     def _to_judge(self, holds: Iterable[Row], current_findings: Iterable[Row]) -> list[Row]:
-        """What has ended; and of what is open by the log, what there was an answer to be had for.
+        """Ended transactions, and open ones for which an answer was possible.
 
         A partition may be gone, or not have been asked about now. And while a broker runs, what it did not tell of has
         ended since its log was read.
@@ -423,7 +423,7 @@ class _PipelineRun:
     # The end.
 
     def _save(self) -> None:
-        """Write down what is remembered: from here on this run counts."""
+        """Store the states: with them the run is complete."""
         for each in self.new_samples:
             self.states.put({"log": each.log, "latest": each.newest})
         self.states.save()
@@ -439,7 +439,7 @@ BEHIND = {
 
 
 def _replaced(plans: Iterable[str], listings: Mapping[str, Row], before: Mapping[str, Row]) -> list[str]:
-    """Replicas of ``__transaction_state`` that another one is read in the place of."""
+    """Replicas of ``__transaction_state`` that another one replaces."""
     read = {listings[log]["partition"]: log for log in plans if log.endswith(IDS)}
     return [log for log, state in before.items() if log.endswith(IDS) and read.get(state["partition"], log) != log]
 

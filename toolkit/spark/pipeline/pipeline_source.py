@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["IDS", "PipelineSource"]
 
 IDS = "#ids"
-"""How the name of a log of ``__transaction_state`` goes on where its records are meant."""
+"""Suffix of the name of a log of ``__transaction_state`` for its records."""
 
 
 class PipelineSource(Protocol):
@@ -23,11 +23,11 @@ class PipelineSource(Protocol):
 
     @property
     def is_consistent(self) -> bool:
-        """Whether everything in it is of one moment."""
+        """Whether it is a consistent copy."""
 
     @property
     def what(self) -> str:
-        """Name of what is listed."""
+        """Name of the listed items."""
 
     @property
     def listed(self) -> int:
@@ -39,7 +39,7 @@ class PipelineSource(Protocol):
 
     @property
     def signature(self) -> str:
-        """Another one once anything has changed, or something else is asked."""
+        """Changes when anything in it or the selection changes."""
 
     @property
     def listings(self) -> Mapping[str, Row]:
@@ -58,7 +58,7 @@ class PipelineSource(Protocol):
         """Rows of ``schema.BATCHES``, with the name of their log."""
 
     def tables(self, plans: Mapping[str, LogPlan]) -> tuple[pa.Table, pa.Table] | None:
-        """Pieces and events, read by this process, where that takes less than Spark's jobs would; else null."""
+        """Pieces and events, read by this process, if that is quicker than Spark's jobs; else null."""
 
     def current_findings(self) -> pa.Table:
         """Rows of ``schema.FINDINGS``: what holds the LSO now."""

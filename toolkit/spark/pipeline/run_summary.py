@@ -46,12 +46,12 @@ class TableCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadCounts:
-    """What there was to be read of one kind, and what of it was.
+    """Counts of the items of one kind, listed and read.
 
     Parameters
     ----------
     what
-        Name of what is counted: ``logs`` in files, ``partitions`` of a cluster, ``samples`` of a recording.
+        Name of the items: ``logs`` in files, ``partitions`` of a cluster, ``samples`` of a recording.
     listed, new
         How many there are, and how many of them are new or have changed.
     bytes_listed
@@ -76,7 +76,7 @@ class RunSummary:
     target, format
         Where the tables are, and how they are kept.
     read
-        What was read.
+        Counts of what was read.
     tables
         Rows of each table that has any.
     findings
@@ -130,7 +130,7 @@ def summarised(
     answered_at: dt.datetime | None,
     started: float,
 ) -> RunSummary:
-    """What a run did, by what is kept now.
+    """The result of a run, by the stored tables.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ def summarised(
     findings
         Rows of ``schema.FINDINGS``.
     answered_at
-        When files or brokers last answered who holds what; null if nobody does.
+        Time of the current findings; null without any.
     started
         When it began, by `time.monotonic`.
     """

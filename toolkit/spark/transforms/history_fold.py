@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 NEW, BEFORE, LAST, UNREAD, NEWEST = "new", "before", "last", "unread", "newest"
-"""What a record is: one to read, or of what is remembered: the one before the last of its id, those, what could not be
+"""The kind of a record: a new one, or one of the state: the one before the last of its id, those, what could not be
 read, or the newest time of all."""
 
 RECORDS = StructType(
@@ -50,7 +50,7 @@ RECORDS = StructType(
         StructField(LOG, StringType()),
     ]
 )
-"""Spark's schema of records, with what is remembered around them."""
+"""Spark's schema of records, with the state around them."""
 
 RECORDS_SCHEMA = pa.schema(
     [
@@ -102,7 +102,7 @@ def fold_history_table(events: pa.Table, remembered: pa.Table) -> pa.Table:
 
 
 def remembered_records(states: pa.Table) -> pa.Table:
-    """What is remembered of ids, as records: from rows of `toolkit.spark.pipeline.staging_table.STATE`."""
+    """The states of ids, as records: from rows of `toolkit.spark.pipeline.staging_table.STATE`."""
     return pa.concat_tables([RECORDS_SCHEMA.empty_table(), *map(from_ipc, states["remembered"].to_pylist())])
 
 
@@ -180,7 +180,7 @@ def _of_partition(rows: pa.Table) -> Iterator[pa.RecordBatch]:
 
 
 def _order(record: Row) -> tuple[Any, ...]:
-    """By id, those without any first; of an id what is remembered before what is new, and by file and offset."""
+    """By id, those without any first; of an id the state before new records, then by file and offset."""
     order = [(record[name] is None, record[name] or type_()) for name, type_ in PLACE]
     transactional_id = record["transactional_id"]
     return transactional_id is not None, transactional_id or "", record["role"] == NEW, *order
@@ -197,18 +197,18 @@ def _once(records: list[Row]) -> list[Row]:
 
 
 def _is_known_still(row: Row) -> bool:
-    """Whether it could not be read, as far as that need not be found out anew: what comes last is read again."""
+    """Whether it could not be read for good; the last ones are read again."""
     return bool(row["role"] == NEW or (row["role"] == UNREAD and not _is_read_again(row)))
 
 
 def _is_read_again(unread: Row) -> bool:
-    """Whether the next run looks there again: a torn end, and what brokers did not send."""
+    """Whether the next run reads it again: a torn end, or records that brokers did not send."""
     nowhere = _position(unread) is None and unread["offset"] is None
     return nowhere or DamagedRange(0, 0, unread["error"]).is_torn
 
 
 def _last(unread: Iterable[Row]) -> list[Row]:
-    """The last of them, and the last of those that the next run does not look at again."""
+    """The last of them, and the last of those that the next run does not read again."""
     in_order = sorted(unread, key=lambda row: (_position(row) or (), row["offset"] is None, row["offset"] or 0))
     again = [row for row in in_order if _is_read_again(row)]
     others = [row for row in in_order if not _is_read_again(row)]

@@ -1,7 +1,7 @@
-"""From sections of logs to their transactions, the steps and the holds of the LSO, and what is remembered of them.
+"""From sections of logs to transactions, steps and holds of the LSO, and the new states of the logs.
 
-A log's sections come in order to one task; what is remembered of the log from the run before comes first. So rows that
-are of an ended past are given once, and those of what is still open every time.
+A log's sections are merged in order by one task, after the log's state from the run before. So final rows are returned
+once, and rows of open transactions by every run.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ ORDER = (*KEY, "section")
 PLACE = ("topic", "partition", "broker_id")
 ENDED_UNREAD = "OFFSETS_LOST: Its end was deleted from the log before it was read."
 STATES = (REMEMBERED, LOST, TRUNCATED)
-OTHERS = (*STATES, DAMAGE, TAIL, REACH, STOP)  # all others are of a section
+OTHERS = (*STATES, DAMAGE, TAIL, REACH, STOP)  # all other kinds are of a section
 
 
 def fold(pieces: DataFrame, *, min_held_ms: int) -> DataFrame:
@@ -51,9 +51,9 @@ def fold(pieces: DataFrame, *, min_held_ms: int) -> DataFrame:
     Parameters
     ----------
     pieces
-        Rows of `partial_transactions.PIECES`, in any order, with what is remembered of their logs.
+        Rows of `partial_transactions.PIECES`, in any order, with the states of their logs.
     min_held_ms
-        Holds of the LSO that were shorter are forgotten when they end.
+        Ended holds of the LSO that were shorter are dropped.
 
     Returns
     -------
@@ -125,7 +125,7 @@ class _FoldedLog:
             yield from self._reach(row["log_end_offset"])
 
     def finish(self) -> Iterator[pa.RecordBatch]:
-        """What is open, and what is remembered."""
+        """The rows of open transactions, and the new state."""
         yield from self._damage(self.tail, is_final=False)
         log_transactions, steps = self.state.open_rows()
         yield from self._log_transactions(log_transactions, is_final=False)
@@ -203,6 +203,6 @@ class _FoldedLog:
 
 
 def _is_read_again(file: str | None, offset: int) -> bool:
-    """Whether a run that goes on at an offset reads this file: a segment from there on, or no segment."""
+    """Whether a run that continues at an offset reads this file: a segment from there on, or no segment."""
     base_offset = None if file is None else segment_base_offset(file.replace("\\", "/").rpartition("/")[2])
     return base_offset is None or base_offset >= offset

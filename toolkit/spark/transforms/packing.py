@@ -22,7 +22,7 @@ ROWS_PER_PACK = 64
 
 
 def pack_starts(run_starts: Array, rows: int) -> Array:
-    """Where packed rows begin, so that none is too large or goes over the border of a run.
+    """Start indices of packed rows, so that none is too large or spans two runs.
 
     Parameters
     ----------

@@ -1,14 +1,14 @@
 """The table ``pieces``: sections of logs, folded by the tasks that read them, as rows for Spark.
 
-Whoever reads a log in parts, in any number of tasks, gives these rows; `log_fold.fold` merges them, with
-what is remembered of each log, in whatever order they come.
+Any number of tasks that read a log in parts return these rows; `log_fold.fold` merges them with the log's state, in any
+order.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -31,9 +31,6 @@ from toolkit.sources.log_tables import LogId, ScanChunk
 from toolkit.sources.logdir.state.running_totals import RunningTotals
 from toolkit.spark.transforms.packing import pack, pack_starts, unpack
 
-if TYPE_CHECKING:
-    from toolkit.spark.pipeline.ingest_plan import LogPlan
-
 __all__ = [
     "DAMAGE",
     "LOST",
@@ -48,7 +45,6 @@ __all__ = [
     "log_name",
     "piece_batches",
     "piece_rows",
-    "remembered_pieces",
     "section_of",
 ]
 
@@ -76,18 +72,18 @@ PIECES = StructType(
 PIECES_SCHEMA: pa.Schema = to_arrow_schema(PIECES)
 """The same for Arrow."""
 
-BEGIN = "begin"  # what was open before the log is known, and among the edges
+BEGIN = "begin"  # transactions open before the log are known, and among the edges
 CLOSED = "closed"  # transactions that begin and end in the section (`LOG_TRANSACTION`)
 COUNTS = "counts"  # records and bytes before batches (`COUNTED`)
 DAMAGE = "damage"  # what could not be read, and is followed by a batch: position, error
 EDGES = "edges"  # transactions that may continue on either side (`LOG_TRANSACTION`)
 END = "end"  # its last batch, and how much is in it
-TAIL = "tail"  # as damage, behind the section's last batch
+TAIL = "tail"  # as damage, after the section's last batch
 REACH = "reach"  # where the log ends, its newest segment being empty
-STOP = "stop"  # what comes after this section could not be read now
-REMEMBERED = "remembered"  # a log that goes on where it was read up to (`LogState`)
-LOST = "lost"  # one that goes on behind offsets that were deleted unread, as error says (`LogState`)
-TRUNCATED = "truncated"  # one that is read again, for it is another from log_end_offset on (`LogState`)
+STOP = "stop"  # the log after this section could not be read
+REMEMBERED = "remembered"  # the log continues where it was read to (`LogState`)
+LOST = "lost"  # it continues after offsets that were deleted unread, see error (`LogState`)
+TRUNCATED = "truncated"  # it is read again: it differs from log_end_offset on (`LogState`)
 
 REMEMBERED_COLUMNS = ("log", "topic", "partition", "broker_id", "remembered")
 LOG_TRANSACTIONS_AT_ONCE = 1 << 16
@@ -115,15 +111,15 @@ def piece_batches(
     Parameters
     ----------
     parts
-        Consecutive parts of one log, in its order: all of it, or what one task reads of it. No batch may come twice.
+        Consecutive parts of one log, in order: all of it, or the part of one task. No batch may be in two parts.
     where
         Whose log it is.
     log
-        A name that tells this log from all others, the same in every task.
+        A unique name of the log, the same in every task.
     section
-        Where it stands among the sections of the log.
+        Its number among the sections of the log.
     before
-        For the section that begins the log: what is known of what was before it
+        For the first section of the log: the transactions known to be open before it
         (`toolkit.analysis.log.log_transactions.begin`, or `EMPTY` for nothing). `EMPTY` for every other one.
     log_end_offset
         Where the log ends, for one whose newest segment is empty.
@@ -140,7 +136,7 @@ def piece_batches(
 
 @dataclass(slots=True)
 class _PartialFold:
-    """What one task has read of a section so far."""
+    """The part of a section that a task has read."""
 
     now: PartialTransactions
     end: dict[str, int] = field(default_factory=dict)
@@ -205,7 +201,7 @@ class _PartialFold:
 
 
 def section_of(rows: pa.Table) -> LogSection:
-    """The section that is in the rows of one, in any order."""
+    """The section that some rows hold, in any order."""
     by_kind = {kind: rows.filter(pa.compute.equal(rows["kind"], kind)) for kind in (BEGIN, CLOSED, COUNTS, EDGES, END)}
     files: dict[str | None, int] = {None: 0}
     (closed, edges) = (_log_transactions_in(by_kind[kind], files) for kind in (CLOSED, EDGES))
@@ -256,21 +252,3 @@ def _log_transactions_in(rows: pa.Table, files: dict[str | None, int]) -> LogTra
     log_transactions = log_transactions.copy()
     log_transactions["file"] = np.repeat(np.array(numbers, np.int32), counts)
     return take_rows(log_transactions, np.argsort(log_transactions["marker_offset"] < 0, kind="stable"))
-
-
-def remembered_pieces(states: pa.Table, plans: Mapping[str, LogPlan]) -> pa.Table:
-    """What is remembered of logs, as rows of the table before those of their new sections.
-
-    Parameters
-    ----------
-    states
-        Rows of `toolkit.spark.pipeline.staging_table.STATE`, with at least the columns `REMEMBERED_COLUMNS`.
-    plans
-        How each log is read on, by log.
-    """
-    rows = []
-    for state in states.to_pylist():
-        plan = plans[state["log"]]
-        columns = {"kind": plan.remembered, "section": -1, "log_end_offset": plan.offset, "error": plan.error}
-        rows.append(piece_rows({**state, **columns, "packed": state["remembered"]}, rows=1))
-    return pa.Table.from_batches(rows, PIECES_SCHEMA)

@@ -1,4 +1,4 @@
-"""Findings from what is kept of logs and recordings: who held which LSO from when to when, and who was behind it.
+"""Findings from stored tables of logs and recordings: who held which LSO, and from when to when.
 
 Holds of the LSO, answers and findings are few: the driver judges them. What it needs of tables that grow, Spark finds.
 """
@@ -34,7 +34,7 @@ BEFORE, AFTER = (  # an hour is far more than clocks of brokers differ by
 
 
 def best_logs(states: Iterable[Row]) -> list[str]:
-    """Of each partition the log that has most of it, as `toolkit.LogDir` chooses it, where somebody holds or held it.
+    """Of each partition with a hold the replica that has most of its log, as `toolkit.LogDir` chooses it.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def best_logs(states: Iterable[Row]) -> list[str]:
 
 
 def _rank(state: Row) -> tuple[object, ...]:
-    """Sound before damaged, then the newest leader epoch, then the longest, then as they are listed."""
+    """Intact before damaged, then the newest leader epoch, then the longest, then as listed."""
     names = ("leader_epoch", "log_end_offset", "broker_id")
     epoch, end, broker_id = (-1 if state[name] is None else state[name] for name in names)
     return bool(state["is_damaged"]), -epoch, -end, broker_id, state["log"]
@@ -75,9 +75,9 @@ def holds_of(states: Iterable[Row], *, min_held_ms: int) -> list[Row]:
 
 
 def near_transaction_history(holds: Sequence[Row], transaction_history: DataFrame) -> list[Row]:
-    """What coordinators tell of the producer ids of holds: all that may be of one, a row before it, and one after.
+    """Transaction history of the producer ids of holds: the rows that may be of one, a row before it, and one after.
 
-    `history.attribution` judges them; this leaves out what is far, for a producer id may have millions.
+    `history.attribution` decides among them; a producer id may have millions of others.
 
     Parameters
     ----------
@@ -121,25 +121,25 @@ def near_transaction_history(holds: Sequence[Row], transaction_history: DataFram
 def findings(
     holds: Iterable[Row], *, transaction_history: Iterable[Row], current_findings: Iterable[Row], min_held_ms: int
 ) -> list[Row]:
-    """Who held the LSO of each partition, before and now.
+    """Findings of each partition: current ones, and past holds of its LSO.
 
     Parameters
     ----------
     holds
         Rows of ``schema.LSO_HOLDS``, of one log of each partition.
     transaction_history
-        Rows of ``schema.TRANSACTION_HISTORY``: they tell whose transactions they were and how they ended.
+        Rows of ``schema.TRANSACTION_HISTORY``, for transactional ids and endings.
     current_findings
-        Rows of ``schema.FINDINGS`` of now, from the same log directories or from a cluster: only the coordinators know
-        what is to be done with what is open. They are rows of the result, with what the log tells of them.
+        Current rows of ``schema.FINDINGS`` of the same log directories or of a cluster: only coordinators know what is
+        safe for an open transaction. The result includes them, with evidence from the log.
     min_held_ms
-        Leave out what has ended and held the LSO for less.
+        Leave out ended transactions that held the LSO for less.
 
     Returns
     -------
     list of Row
-        Rows of ``schema.FINDINGS``. What has ended has the verdict ``ended``; what is open and in none of
-        `current_findings` is ``unknown``.
+        Rows of ``schema.FINDINGS``. Ended transactions have the verdict ``ended``; open ones that are not in
+        `current_findings` are ``unknown``.
     """
     transactions = by_producer(transaction_history)
     by_partition: dict[tuple[object, ...], tuple[list[Row], list[Row]]] = defaultdict(lambda: ([], []))
@@ -193,14 +193,14 @@ def findings_over_time(findings: DataFrame, samples: DataFrame | None = None) ->
     Returns
     -------
     DataFrame
-        Rows of ``schema.FINDINGS``, as `findings_over_time.over_time` tells it: `ended` by the look that
-        did not see it any more.
+        Rows of ``schema.FINDINGS`` as of `findings_over_time.over_time`: `ended` from the first sample without
+        the transaction.
     """
     if samples is None:
         types = {"interval_ms": "long", "topic_gaps": "array<string>", "error": "string"}
         none = {name: sf.lit(None).cast(each) for name, each in types.items()}
         samples = findings.select("sampled_at").distinct().withColumns(none)
-    # A look is a row: those of a year are few enough for one task.
+    # A sample is a row: those of a year are few enough for one task.
     times = (
         samples.select("sampled_at", "interval_ms", "topic_gaps", "error")
         .coalesce(1)

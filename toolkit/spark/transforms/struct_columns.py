@@ -31,7 +31,7 @@ def struct_arrays(tables: Iterable[tuple[str, Table]], name: str, rows: pa.Table
     tables
         Names and tables, in the order of the fields.
     name
-        The one that the rows are of.
+        The table of the rows.
     rows
         Rows of it, as `Table.arrow` makes them.
     """

@@ -1,4 +1,4 @@
-"""What the options of ``kafka_log_live`` say, checked as a whole before anything is read."""
+"""Options of ``kafka_log_live``, all checked before anything is read."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MAX_OFFSETS = 1_000_000  # of one task: from 70 MB, if every record is a batch, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchesOptions:
-    """What is asked of `toolkit.spark.datasources.batches.batches_source.KafkaBatches`.
+    """Options of `toolkit.spark.datasources.batches.batches_source.KafkaBatches`.
 
     Parameters
     ----------
@@ -64,12 +64,12 @@ class BatchesOptions:
 
 
 def batches_options(options: Options) -> BatchesOptions:
-    """What the options say.
+    """Parse and check the options.
 
     Raises
     ------
     UsageError
-        For one that is not known, or that cannot be read.
+        For an unknown option, or an invalid value.
     """
     refuse_unknown(options, {*OWN, *CONNECTION, *SELECTION, *OFFSETS}, source="kafka_log_live", prefix=PREFIX)
     table = choice(options, "table", ("batches", PIECES), default="batches")

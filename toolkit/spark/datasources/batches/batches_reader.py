@@ -43,7 +43,7 @@ INTERNAL = {STATE_TOPIC, OFFSETS_TOPIC, "__share_group_state"}  # a pattern does
 
 @dataclass(frozen=True, slots=True)
 class _UnreadPartition:
-    """A partition whose log cannot be found out about now, as the row that says so."""
+    """The error row of a partition that cannot be read now."""
 
     row: Row
 
@@ -109,7 +109,7 @@ def _selected(client: BrokerClient, selection: PartitionSelection) -> tuple[Clus
     Raises
     ------
     NotFound, BrokerError, ConnectionFailed
-        If the cluster does not have, or does not show, one that is named; or does not answer.
+        If the cluster does not answer, or does not have or show a named partition.
     """
     if selection.pattern is not None:
         topology = read_metadata(client)
@@ -126,7 +126,7 @@ def _selected(client: BrokerClient, selection: PartitionSelection) -> tuple[Clus
 def _section(
     client: BrokerClient, row: Row, options: BatchesOptions
 ) -> tuple[TopicPartition, int, int, int] | _UnreadPartition:
-    """Place, start, stop and log start of what is to be read of a partition."""
+    """Partition, start, stop and log start of the range to read."""
     tp = (row["topic"], row["partition"])
     try:
         start, stop = resolve_range(client, row, options.start.of(tp), options.stop.of(tp))
@@ -157,12 +157,12 @@ def _chunks(section: FetchedRange, part: LogRange) -> Iterator[pa.Table]:
 
 
 def _stop_table(rows: Sequence[Row]) -> pa.Table:
-    """What was not read, and what comes behind it, is read by the next run."""
+    """The unread rest of a partition, which the next run reads."""
     named = [{"section": 0, **row, "log": live_log(row["topic"], row["partition"]), "kind": STOP} for row in rows]
     return pa.Table.from_batches([piece_rows(row, rows=1) for row in named])
 
 
 def _unread(part: LogRange, error: ToolkitError) -> Row:
-    """The row of a range that nobody could be asked for."""
+    """The error row of a range that no broker could be asked for."""
     text = f"{row_text(error).rstrip('.')}; offsets {part.start} to {part.stop - 1} were not read"
     return {"topic": part.tp[0], "partition": part.tp[1], "error": text}

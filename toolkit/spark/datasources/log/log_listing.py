@@ -1,4 +1,4 @@
-"""The table ``listing``: the logs that files hold as they are now, one row each, to tell which of them have changed."""
+"""The table ``listing``: a row for each log in the files, which shows whether it has changed."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _row(log: ReplicaLog, is_best: bool, checkpoints: str) -> Row:
 
 
 def _told_beside(log: ReplicaLog) -> tuple[dict[int, int], str | None]:
-    """Where each leader epoch begins, and the id of the topic, as the files beside the segments have it."""
+    """The start of each leader epoch, and the topic id, from the files next to the segments."""
     epochs: dict[int, int] = {}
     topic_id = None
     for row in () if log.error else log.checkpoint_rows():

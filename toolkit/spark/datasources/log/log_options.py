@@ -1,4 +1,4 @@
-"""What the options of ``kafka_log_dir`` say, checked as a whole before anything is read."""
+"""Options of ``kafka_log_dir``, all checked before anything is read."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PARTITIONS = ("partitions",)
 IDS = ("transactionalIds",)
 GROUPS = ("groups",)
 COUNT = ("txnStatePartitions",)
-STARTS = "starts"  # what only the pipeline says: a JSON object of logs and the offsets to read them from
+STARTS = "starts"  # set by the pipeline only: a JSON object of logs and the offsets to read them from
 
 TAKES: Mapping[str, Sequence[str]] = {
     "batches": (*SELECTION, *SECTION, STARTS, "producerId", "crc"),
@@ -63,7 +63,7 @@ TAKES: Mapping[str, Sequence[str]] = {
 """Options of each table."""
 
 KNOWN = sorted({*FOR_ALL, *(name for names in TAKES.values() for name in names)})
-OF_A_TOPIC = {"transaction_log", "offsets_log", "transaction_history"}  # partitions are its, and no topics are said
+OF_A_TOPIC = {"transaction_log", "offsets_log", "transaction_history"}  # the partitions are of one internal topic
 UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 USUAL_BYTES = "128m"  # as spark.sql.files.maxPartitionBytes
 INTERNAL_BYTES = "512m"  # read as quickly as a task begins
@@ -71,12 +71,12 @@ INTERNAL_BYTES = "512m"  # read as quickly as a task begins
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogOptions:
-    """What is asked of `toolkit.spark.datasources.log.log_source.KafkaLog`.
+    """Options of `toolkit.spark.datasources.log.log_source.KafkaLog`.
 
     Parameters
     ----------
     paths
-        Where to look.
+        Paths to read.
     table
         Name of the table.
     mode
@@ -86,7 +86,7 @@ class LogOptions:
     topics, partitions, start, stop, producer_id, transactional_ids, groups, crc
         As `LogDir` takes them.
     consistent_copy, txn_state_partitions, max_transaction_timeout_ms, min_held_ms
-        Likewise; null for what it does by itself.
+        Likewise; null for the default.
     starts
         The logs to read (`log_listing.name_of`), and from which offset on each; all of all if null.
     """
@@ -121,12 +121,12 @@ class LogOptions:
 
 
 def read_options(options: Options) -> LogOptions:
-    """What the options say.
+    """Parse and check the options.
 
     Raises
     ------
     UsageError
-        For one that is not known, that the table does not take, or that cannot be read.
+        For an unknown option, one that the table does not take, or an invalid value.
     """
     refuse_unknown(options, KNOWN, source=SOURCE)
     table = choice(options, "table", tuple(TAKES), default="batches")
@@ -173,7 +173,7 @@ def _mode(options: Options, table: str) -> str:
     if mode != MODES[0] and (table in INTERNAL or "error" not in TABLES[table].names):
         raise UsageError(
             f"The mode {mode} means nothing for the table {table}, which has no column error.",
-            do="Ask without mode; batches tells what could not be read.",
+            do="Leave mode out; the table batches has rows for what could not be read.",
         )
     return mode
 
@@ -185,8 +185,8 @@ def _paths(options: Options) -> list[str]:
         found += _names("paths", text)
     if not found:
         raise UsageError(
-            f"{SOURCE} is not told where the files are.",
-            do='Say load("/kafka/logs"), or the options path, or paths: separated by commas, or a JSON list.',
+            f"{SOURCE} has no path.",
+            do='Use load("/kafka/logs"), or the option path, or paths: separated by commas, or a JSON list.',
         )
     return [local_path(path) for path in found]
 
@@ -204,7 +204,7 @@ def _names(name: str, text: str) -> list[str]:
         found = next((read for parse in (json.loads, ast.literal_eval) if (read := _parsed(parse, text))), None)
     names = [str(each).strip() for each in found or ()]
     if not all(names) or not names:
-        raise UsageError(f"The option {name} cannot be read: {text!r}.", do="Separate names by commas, or say a list.")
+        raise UsageError(f"The option {name} cannot be read: {text!r}.", do="Separate names by commas, or use JSON.")
     return names
 
 
@@ -226,7 +226,7 @@ def _partitions(options: Options) -> Sequence[int] | Sequence[TopicPartition] | 
     found = [tp for tp in names if tp is not None]
     if len(found) < len(values):
         raise UsageError(
-            f"The option partitions cannot be read: {', '.join(values)}.", do="Say 0, 1 or orders-0, orders-1."
+            f"The option partitions cannot be read: {', '.join(values)}.", do="Use 0, 1 or orders-0, orders-1."
         )
     return found
 
@@ -252,5 +252,5 @@ def _bytes(options: Options, name: str, *, default: str) -> int:
     values = re.fullmatch(r"(\d+)\s*([kmg]?)i?b?", options.get(name, default).strip().lower())
     size = int(values[1]) * UNITS[values[2]] if values else 0
     if size < 1:
-        raise UsageError(f"The option {name} is no size: {options[name]!r}.", do="Say bytes, or for example 128m.")
+        raise UsageError(f"The option {name} is no size: {options[name]!r}.", do="Use bytes, or for example 128m.")
     return size

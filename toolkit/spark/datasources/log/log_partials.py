@@ -1,4 +1,4 @@
-"""The table ``pieces`` of logs in files: what each task folds of them (`transforms.partial_transactions`)."""
+"""The table ``pieces`` of logs in files: the sections that each task folds (`transforms.partial_transactions`)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["pieces_of_logs", "pieces_of_run"]
 
 
 def pieces_of_run(run: SegmentRun, options: LogOptions) -> Iterator[pa.Table]:
-    """A section of a log in a folder; the first one of a log begins with what is known before it."""
+    """A section of a log in a folder; the first one of a log includes what is known of earlier offsets."""
     begins = run.section == 0 and run.start is None
     return _tables(
         piece_batches(

@@ -56,7 +56,7 @@ def plan(options: LogOptions) -> list[InputPartition]:
     Parameters
     ----------
     options
-        What is asked for.
+        The options.
 
     Raises
     ------
@@ -71,7 +71,7 @@ def plan(options: LogOptions) -> list[InputPartition]:
         return list(_of_logs(contents, logs, options))
     in_folders = [log for log in logs if isinstance(log, FolderLog) and not log.error]
     cut = _cut(in_folders, options)
-    # Pieces also tell what a snapshot has open where no segment is left.
+    # Pieces also include transactions that only a snapshot has open.
     whole = [log for log in logs if log not in cut or (options.table == PIECES and not cut[log])]
     return [*_of_segments(cut, options), *_of_logs(contents, whole, options)]
 
@@ -155,7 +155,7 @@ def _groups(logs: Sequence[ReplicaLog], options: LogOptions) -> list[Sequence[Re
         return [logs]
 
     def together(log: ReplicaLog) -> tuple[object, ...]:
-        if options.table in {"findings", "checkpoints", LISTING}:  # replicas are compared; a line tells of all of them
+        if options.table in {"findings", "checkpoints", LISTING}:  # replicas are compared
             return log.where.topic, log.where.partition
         return (log.name,)
 
@@ -175,7 +175,7 @@ def _weight(log: ReplicaLog, options: LogOptions) -> int:
 
 
 def _layout(contents: Contents, logs: Sequence[ReplicaLog], options: LogOptions, *, is_first: bool) -> LogDirLayout:
-    """What a task reads; the lines of a log directory that are about no partition are told by the first."""
+    """The input of a task; the first one also reads the lines of a log directory without a partition."""
     replicas = {log.replica: None for log in logs if isinstance(log, FolderLog)}
     texts = {Path(log.name): None for log in logs if log.is_text}
     tells_roots = options.table == "checkpoints" and (is_first or not options.is_everything)
@@ -185,7 +185,7 @@ def _layout(contents: Contents, logs: Sequence[ReplicaLog], options: LogOptions,
 
 
 def _bundled(items: Sequence[Item], weight: Callable[[Item], int], most: int) -> Iterator[list[Item]]:
-    """Neighbours, together as heavy as one task takes; what is heavier is alone."""
+    """Consecutive items grouped up to the weight of one task; a heavier item is alone."""
     bundle: list[Item] = []
     total = 0
     for item in items:

@@ -27,7 +27,7 @@ class LogReader(DataSourceReader):
     Parameters
     ----------
     options
-        What is asked for.
+        The options.
     schema
         The table's own, or some of its columns.
 
@@ -63,7 +63,7 @@ _SPARED: set[bool] = set()  # whether numba was there: its modules are the most
 def spare_what_is_loaded() -> None:
     """Leave the modules that are loaded by now out of garbage collections, once in a worker.
 
-    A worker that is used again collects garbage after each task, and to look through all the modules takes it longer
+    A worker that is used again collects garbage after each task, and scanning all modules takes longer
     than to read a hundred megabytes of a log.
     """
     with_numba = "numba" in sys.modules

@@ -17,7 +17,7 @@ class KafkaLog(DataSource):
 
     Paths are those of the executors, and of the driver, which lists them: a mounted volume such as ``/Volumes/...``,
     or a disk where all is on one machine. They are listed when a DataFrame is first used; load it again to see
-    what was written since. A ``where`` is right, and reads everything: what is to be left unread is said by options.
+    what was written since. Filters are not pushed down: correct results, no less reading; use options to read less.
 
     Options, in any case, beside ``path`` and ``paths`` (``load("/a")``, ``load(["/a", "/b"])``):
 
@@ -79,7 +79,7 @@ class KafkaLog(DataSource):
             The table's own, or some of its columns.
         """
         from toolkit.spark.datasources.log.log_reader import (
-            LogReader,  # Spark asks for the schema in a process of its own
+            LogReader,  # Spark reads the schema in a process of its own
         )
 
         return LogReader(read_options(self.options), schema)

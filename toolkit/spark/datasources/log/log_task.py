@@ -1,4 +1,4 @@
-"""One task of ``kafka_log_dir``: the rows of `LogDir`, of the share of the logs that it was given."""
+"""One task of ``kafka_log_dir``: the rows of `LogDir` from its share of the logs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def read_work(work: SegmentRanges | WholeLogs, options: LogOptions) -> Iterator[
     work
         What the task reads.
     options
-        What was asked for.
+        The options.
     """
     if isinstance(work, SegmentRanges):
         of_run = BY_RUN[options.table]

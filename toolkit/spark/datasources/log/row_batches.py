@@ -1,4 +1,4 @@
-"""Tables as a data source yields them: the columns and the exact types that Spark asks for, in batches of one size."""
+"""Tables as a data source yields them: the columns and types that Spark requires, in batches of one size."""
 
 from __future__ import annotations
 
@@ -67,12 +67,12 @@ def _refuse_damage(table: pa.Table) -> None:
             raise DecodeError(
                 f"{_location(row)}: {row['error']}",
                 position=row.get("position") or 0,
-                do="Without the mode FAILFAST, such places are rows with error.",
+                do="Without the mode FAILFAST, damaged ranges are rows with error.",
             )
 
 
 def _location(row: dict[str, Any]) -> str:
-    of_log = f"{row['topic']}-{row['partition']}" if row.get("topic") else "what was asked for"
+    of_log = f"{row['topic']}-{row['partition']}" if row.get("topic") else "the selection"
     at = "" if row.get("position") is None else f" at {row['position']}"
     return f"{row.get('file') or of_log} cannot be read{at}"
 

@@ -1,4 +1,4 @@
-"""What one task of ``kafka_log_dir`` reads: stretches of segments, or whole logs."""
+"""What one task of ``kafka_log_dir`` reads: ranges of segments, or whole logs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["SegmentRanges", "SegmentRun", "WholeLogs"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentRun:
-    """Consecutive stretches of one log.
+    """Consecutive ranges of one log.
 
     Parameters
     ----------
@@ -50,14 +50,14 @@ class SegmentRun:
     log_end_offset: int
 
     def parts(self, *, stop: int | None, crc: bool = False) -> Iterator[ScanChunk]:
-        """What is read of them, up to before `stop`; with `crc` also whether the checksums are right."""
+        """The batches before `stop`; with `crc` the checksums are verified."""
         parts = chain.from_iterable(read_split(split, crc=crc) for split in self.splits)
         return clip(parts, start=self.start, stop=stop)
 
 
 @dataclass(frozen=True, eq=False)
 class SegmentRanges(InputPartition):
-    """Stretches of one log, or small ones of several."""
+    """Ranges of one log, or small ones of several."""
 
     runs: Sequence[SegmentRun]
 
@@ -71,7 +71,7 @@ class WholeLogs(InputPartition):
     layout
         The folders and texts that are read.
     places
-        Topic and partition of the logs that are asked about.
+        Topics and partitions of the logs to read.
     scope
         What the findings of all tasks go by.
     """

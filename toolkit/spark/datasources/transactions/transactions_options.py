@@ -1,4 +1,4 @@
-"""What the options of ``kafka_txn_samples`` say, checked as a whole before anything is looked at."""
+"""Options of ``kafka_txn_samples``, all checked before a sample is taken."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ OWN = ("interval", "latePadding", "logEvidence", "recheckAfter", "maxTransaction
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionsOptions:
-    """What is asked of `toolkit.spark.datasources.transactions.transactions_source.KafkaTransactions`.
+    """Options of `toolkit.spark.datasources.transactions.transactions_source.KafkaTransactions`.
 
     Parameters
     ----------
     table
         ``everything``, or a name in ``schema.RECORDED``.
     interval_ms
-        From one look of a stream to the next.
+        Time between two samples of a stream.
     timeout
         Seconds that connecting, and each round of requests, may take.
     recheck_after
-        Seconds from the look of a batch to its second one; 0 for never.
+        Seconds before the confirming second check of a batch; 0 disables it.
     judging
-        What `toolkit.sources.recording.sample.take_sample` takes beside.
+        Other arguments of `toolkit.sources.recording.sample.take_sample`.
     """
 
     table: str
@@ -40,12 +40,12 @@ class TransactionsOptions:
 
 
 def transactions_options(options: Options) -> TransactionsOptions:
-    """What the options say.
+    """Parse and check the options.
 
     Raises
     ------
     UsageError
-        For one that is not known, or that cannot be read.
+        For an unknown option, or an invalid value.
     """
     refuse_unknown(options, {*OWN, *CONNECTION}, source="kafka_txn_samples", prefix=PREFIX)
     interval = seconds(options, "interval", default=10.0, lowest=0.1)

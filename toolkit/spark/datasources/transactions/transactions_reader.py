@@ -1,4 +1,4 @@
-"""How ``kafka_txn_samples`` looks at a cluster: once for a batch, once in every interval for a stream."""
+"""How ``kafka_txn_samples`` samples a cluster: once for a batch, once per interval for a stream."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from toolkit.spark.spark_errors import without_traceback
 
 try:
     from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
-except ImportError:  # before Spark 4.2, which asks a source once for all that availableNow is to read
+except ImportError:  # Spark 4.2 plans the whole input of availableNow at once
 
     class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
         pass
@@ -29,7 +29,7 @@ except ImportError:  # before Spark 4.2, which asks a source once for all that a
 
 __all__ = ["BatchSampleReader", "StreamSampleReader"]
 
-PAUSE = 0.5  # seconds at most until Spark, which asks every 10 ms, has its answer: so long it may take to stop
+PAUSE = 0.5  # seconds at most until Spark, which polls every 10 ms, has its answer; stopping takes as long
 BYTES_AT_ONCE = 1 << 20  # of rows in one task, before they are compressed
 
 
@@ -42,7 +42,7 @@ def _sampler(options: TransactionsOptions, config: ClientConfig) -> Sampler:
 
 
 class _PlannedRows:
-    """What executors do: unpack the rows that came with the plan.
+    """Runs on executors: unpack the rows that came with the plan.
 
     They get that and no more: neither credentials nor this package, which Spark Connect does not send to the tasks of
     a stream (`toolkit.spark.packaging`).
@@ -66,7 +66,7 @@ def _unpacking() -> DataSourceReader:
 
 
 class BatchSampleReader(_PlannedRows, DataSourceReader):
-    """One look, when Spark plans the query."""
+    """One sample, taken when Spark plans the query."""
 
     def __init__(self, options: TransactionsOptions, config: ClientConfig) -> None:
         self._options = options
@@ -76,7 +76,7 @@ class BatchSampleReader(_PlannedRows, DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         sampler = _sampler(self._options, self._config)
         try:
-            sampler.cluster()  # without a cluster there is no answer, and no table that could say so
+            sampler.cluster()  # without a cluster there is no table for the error
             sample = sampler.take(_now(), None)
             if self._options.recheck_after and any(
                 row["verdict"] in RECHECK_VERDICTS for row in sample.tables["findings"]
@@ -89,7 +89,7 @@ class BatchSampleReader(_PlannedRows, DataSourceReader):
 
 
 class StreamSampleReader(_PlannedRows, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Offsets are ``{"due": milliseconds}``; the look is taken when the micro-batch is planned.
+    """Offsets are ``{"due": milliseconds}``; the sample is taken when the micro-batch is planned.
 
     One of these lives in a process of its own for as long as the query runs, and ends with it.
     """
@@ -108,7 +108,7 @@ class StreamSampleReader(_PlannedRows, DataSourceStreamReader, SupportsTriggerAv
 
     def latestOffset(self, start: dict[str, int] | None = None, limit: object = None) -> dict[str, int]:  # noqa: N802
         """The newest time that a sample is due at; the last one again, after a pause, where there is no newer."""
-        if start is not None:  # Spark tells it from 4.2 on
+        if start is not None:  # set by Spark 4.2 and later
             self._last_due = max(self._last_due, start["due"])
         if self._only_due is not None:
             return {"due": max(self._last_due, self._only_due)}

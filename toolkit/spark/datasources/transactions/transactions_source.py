@@ -1,4 +1,4 @@
-"""The data source ``kafka_txn_samples``: the flight recorder as a stream, or one look now."""
+"""The data source ``kafka_txn_samples``: the recorder's samples as a stream, or one sample now."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ __all__ = ["KafkaTransactions"]
 
 
 class KafkaTransactions(ConnectingSource, DataSource):
-    """What the flight recorder sees of a cluster: partitions, producers, transactions, findings (``schema.RECORDED``).
+    """Samples of a cluster: partitions, producers, transactions, findings (``schema.RECORDED``).
 
-    As a stream it looks at the cluster once in every interval, and one look is one micro-batch. A broker that is down
-    gives rows with `error`; where none answers, the sample is a row of ``samples`` with `error`, and the stream goes
-    on: only ``samples`` tells that nothing was seen, so do not do without it. As a batch it is one look, now.
+    A stream samples the cluster once per interval, and each sample is a micro-batch. A broker that is down gives rows
+    with `error`. If no broker answers, the sample is a row of ``samples`` with `error`, and the stream continues: only
+    ``samples`` shows that nothing was observed, so keep it. A batch query is one sample, taken now.
 
-    A look is taken by the process in which Spark keeps the stream, next to the driver; that keeps the connections, and
-    what it has seen, from one look to the next. So all that is done with a micro-batch is done with the same look.
+    Samples are taken by the process in which Spark keeps the stream, next to the driver. It keeps the connections and
+    the previous sample. So every output of a micro-batch is of the same sample.
 
-    Offsets are the times at which samples were due: multiples of the interval. The newest one is taken, as the past
-    cannot be looked at any more; after a restart from a checkpoint the stream goes on with the next that is due, and a
-    micro-batch that Spark repeats is taken again under the same `sample`. The trigger says when Spark asks; with
-    ``availableNow`` or ``once`` that is one sample, or none where the last one due is there.
+    Offsets are the times at which samples were due: multiples of the interval. Only the newest is taken, as the past
+    cannot be sampled; after a restart from a checkpoint the stream continues with the next one due, and a micro-batch
+    that Spark repeats is sampled again under the same `sampled_at`. The trigger decides when Spark reads; with
+    ``availableNow`` or ``once`` that is one sample, or none if the last one due has been taken.
 
     Options:
 
@@ -36,8 +36,8 @@ class KafkaTransactions(ConnectingSource, DataSource):
     - ``table``: ``everything`` (default; see `toolkit.spark.sample_table`), or one of ``samples``, ``partitions``,
       ``producers``, ``transactions``, ``findings``, ``late_transactions``.
     - ``interval``: of a stream, as Spark writes intervals, or seconds (default 10 s).
-    - ``recheckAfter``: of a batch, delay before a second look, which is taken where the first finds what one look may
-      mistake (default 5 s; 0 for never). A stream judges every look together with the one before.
+    - ``recheckAfter``: of a batch, delay before the confirming second check of doubtful partitions (default 5 s; 0
+      disables it). A stream diagnoses every sample together with the one before.
     - ``maxTransactionTimeout``, ``latePadding``, ``logEvidence``: as for `Cluster.findings` and the recorder.
     """
 
@@ -60,7 +60,7 @@ class KafkaTransactions(ConnectingSource, DataSource):
 
     @without_traceback
     def reader(self, schema: StructType) -> DataSourceReader:
-        """What looks once.
+        """The reader of one sample.
 
         Raises
         ------
@@ -73,7 +73,7 @@ class KafkaTransactions(ConnectingSource, DataSource):
 
     @without_traceback
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """What looks again and again.
+        """The reader of a sample per interval.
 
         Raises
         ------
