@@ -93,7 +93,7 @@ def test_what_ended_when_the_marker_was_written_wins_over_what_may_have_by_other
 def test_where_two_fit_none_is_named() -> None:
     found = attribute(hold(), [history(first_offset=8), history()])
     assert (found.transactional_id, found.history) == ("payments", None)
-    assert found.sentence == "2 transactions of its id fit, and no record shows which it was."
+    assert found.sentence == "2 transactions of its transactional id fit; the records do not show which it was."
 
 
 def test_an_id_is_named_by_any_record_that_has_its_producer_id() -> None:
@@ -101,7 +101,7 @@ def test_an_id_is_named_by_any_record_that_has_its_producer_id() -> None:
     found = attribute(hold(), [history(producer_id=9)])
     assert (found.transactional_id, found.sentence) == (
         None,
-        "No record of __transaction_state that was read names its producer id.",
+        "No record read from __transaction_state has its producer id.",
     )
     found = attribute(hold(), [history(), history(transactional_id="other")])
     assert found.transactional_id is None, "Kafka gives a producer id to one id only"
@@ -209,7 +209,7 @@ def test_what_no_coordinator_knew_of_has_a_cause() -> None:
         "a batch came late or was resent, or its partition was never added "
         "(late-after-commit, late-after-abort, never-added)"
     )
-    assert "Its coordinator knew nothing of it" in row["reason"]
+    assert "Its coordinator did not know of it" in row["reason"]
 
 
 def test_offsets_of_groups_are_named_as_such() -> None:
@@ -246,7 +246,7 @@ def test_a_hold_that_does_not_show_for_long_enough_is_left_out() -> None:
     assert "for at least 50 s until" in only(held_findings([unknown], min_held_ms=50_000))["reason"]
     backfill = hold(opened_at=at(-9999), held_from=at(-9999), held_ms=10_119_000)
     assert held_findings([backfill], transaction_history=told, min_held_ms=120_001) == []
-    assert "for a time that does not show, until" in only(held_findings([{**unknown, "least_ms": None}]))["reason"]
+    assert "for an unknown time until" in only(held_findings([{**unknown, "least_ms": None}]))["reason"]
 
 
 # What is open.
@@ -318,7 +318,7 @@ def test_a_log_alone_does_not_tell_what_is_to_be_done_with_what_is_open(current_
     told = by_producer([history("open", reason="Ongoing.", decided_at=None, end_time=None)])
     row = only(held_findings([still()], transaction_history=told, current_findings=current_findings))
     assert (row["verdict"], row["missing"], row["queue_position"]) == ("unknown", [missing], 1)
-    assert row["reason"] == '"payments" (producer 7 epoch 3) held the LSO where the log that was read ends. Ongoing.'
+    assert row["reason"] == '"payments" (producer 7 epoch 3) held the LSO at the end of the log that was read. Ongoing.'
     assert (row["held_from"], row["held_to"], row["held_ms"]) == (at(0), None, 500_000)
     assert (row["last_stable_offset"], row["offsets_held"]) == (100, 10)
     assert row["remedy"].startswith("Do not abort.")

@@ -114,17 +114,18 @@ def test_who_aborted_it_before_transaction_version_2(raised: int, decide: int, a
 def test_a_timeout_and_a_fence_at_once_are_not_told_apart() -> None:
     row = only(then(transaction("Abort", decide=2500, epochs=(4, 5)), "soon"))
     assert row["reason"].startswith(
-        "Aborted 2.5 s after its start, past its timeout of 2 s: by the coordinator for its timeout or for the new "
-        "instance that came 120 ms later (a fence); the epoch was raised from 4 to 5, which fits each."
+        "Aborted 2.5 s after its start, past its timeout of 2 s: by the coordinator for its timeout or by the "
+        "fence of a new instance, which followed 120 ms later. The records do not decide: the epoch was raised from 4 "
+        "to 5."
     )
 
 
 VERSION_2 = {  # what the reason leaves to choose from
     (100, None): ["by its client"],
     (100, "later"): ["by its client"],
-    (100, "soon"): ["by its client", "(a fence)"],
+    (100, "soon"): ["by its client", "by the fence of a new instance"],
     (2500, None): ["by its client", "by the coordinator for its timeout"],
-    (2500, "soon"): ["by its client", "by the coordinator for its timeout", "(a fence)"],
+    (2500, "soon"): ["by its client", "by the coordinator for its timeout", "by the fence of a new instance"],
 }
 
 
@@ -132,7 +133,7 @@ VERSION_2 = {  # what the reason leaves to choose from
 def test_transaction_version_2_writes_every_abort_alike(decide: int, after: str | None) -> None:
     row = only(then(version_2(transaction("Abort", decide=decide, epochs=(4, 5))), after))
     assert row["ended"] == "abort"
-    choices = ["by its client", "by the coordinator for its timeout", "(a fence)"]
+    choices = ["by its client", "by the coordinator for its timeout", "by the fence of a new instance"]
     assert [choice for choice in choices if choice in row["reason"]] == VERSION_2[decide, after]
     assert (row["producer_epoch"], row["client_transaction_version"]) == (4, 2)
 
@@ -150,7 +151,7 @@ def test_a_client_that_raised_its_epoch_once_is_of_version_2_whatever_its_record
     second = transaction("Abort", begin=200, decide=300, epochs=(5, 6), offset=10)
     rows = transaction_history([*first, *second])
     assert [row["ended"] for row in rows] == ["commit", "abort"]
-    assert rows[1]["reason"].endswith("by its client.")
+    assert rows[1]["reason"].startswith("Aborted by its client ")
 
 
 def test_kafka_4_0_0_raises_the_epoch_twice_in_its_own_aborts() -> None:
@@ -162,7 +163,7 @@ def test_an_end_without_a_transaction_is_its_clients() -> None:
     events = version_2(transaction("Abort", begin=5, decide=5, epochs=(3, 3))[1:])
     row = only([{**events[0], "topic_partitions": []}, events[1]])
     assert (row["ended"], row["truncated"], row["producer_epoch"]) == ("abort", False, 2)
-    assert row["reason"].endswith(": no partition was in it, and a coordinator ends only what is Ongoing.")
+    assert row["reason"].endswith(": it had no partition, and a coordinator ends only Ongoing transactions.")
 
 
 def test_it_is_too_early_to_exclude_a_fence_right_after_the_end() -> None:
@@ -170,7 +171,7 @@ def test_it_is_too_early_to_exclude_a_fence_right_after_the_end() -> None:
     assert only(events)["ended"] == "timeout"
     early = only(events, as_of=at(3000))
     assert early["ended"] == "abort"
-    assert "for a new instance whose record is not there yet (a fence)" in early["reason"]
+    assert "by the fence of a new instance whose record is not written yet" in early["reason"]
     assert only(events, as_of=at(8000))["ended"] == "timeout"
 
 
@@ -178,9 +179,9 @@ def test_what_is_open_lasts_until_the_reading() -> None:
     begun = transaction("Commit", decide=100)[:1]
     row = only(begun, as_of=at(1500))
     assert (row["ended"], row["ongoing_ms"], row["prepare_ms"]) == ("open", 1500, None)
-    assert row["reason"] == "Ongoing for 1.5 s when the reading ended."
+    assert row["reason"] == "Ongoing for 1.5 s as of the last read."
     late = only(begun, as_of=at(10_000))
-    assert late["reason"] == "Ongoing for 10 s when the reading ended, past its timeout of 2 s."
+    assert late["reason"] == "Ongoing for 10 s as of the last read, past its timeout of 2 s."
     prepared = only([{**begun[0], "timeout_ms": 2**31 - 1}], as_of=at(10_000))
     assert prepared["reason"].endswith("in two-phase commit, which has no timeout.")
 
@@ -196,7 +197,7 @@ def test_a_prepare_is_open_while_it_is_young_and_then_stuck() -> None:
     young, old = only(decided, as_of=at(200)), only(decided, as_of=at(200 + 61_000))
     assert (young["ended"], young["prepare_ms"], young["ongoing_ms"]) == ("open", 100, 100)
     assert old["ended"] == "stuck"
-    assert old["reason"] == "PrepareCommit for 1 min 1 s when the reading ended: not every marker is written."
+    assert old["reason"] == "PrepareCommit for 1 min 1 s as of the last read: not every marker is written."
     assert only(decided, as_of=at(200), stuck_after=dt.timedelta(0))["ended"] == "stuck"
 
 
@@ -213,7 +214,8 @@ def test_a_complete_record_alone_still_tells_most(end: str) -> None:
 def test_of_a_lone_abort_past_its_timeout_the_reason_names_the_choice() -> None:
     row = only(transaction("Abort", decide=2500, epochs=(0, 1))[2:])
     assert row["ended"] == "abort"
-    assert "by its client or by the coordinator for its timeout; the record of its start is gone" in row["reason"]
+    assert "by its client or by the coordinator for its timeout. The records do not decide: " in row["reason"]
+    assert "the record of its start is gone" in row["reason"]
 
 
 def test_the_end_in_version_2_raised_the_epoch_that_a_lone_record_has() -> None:
@@ -225,7 +227,7 @@ def test_an_end_that_is_not_there() -> None:
     first, second = transaction("Commit", decide=100), transaction("Commit", begin=300, decide=400, offset=10)
     rows = transaction_history([first[0], *second])
     assert [(row["ended"], row["truncated"]) for row in rows] == [(None, False), ("commit", False)]
-    assert rows[0]["reason"] == "Its end is not among the records that could be read."
+    assert rows[0]["reason"] == "No record of its end could be read."
     assert transaction_history([*first[:2], *second])[0]["ended"] == "commit"  # decided, whatever came of it
 
 
@@ -260,11 +262,11 @@ def test_the_producer_ids_of_an_id_one_after_the_other() -> None:
         ("expired", 11, None),
         ("init", 13, 11),
     ]
-    assert rows[1]["reason"].endswith("Its epochs were used up: the id continued with producer id 9.")
+    assert rows[1]["reason"].endswith("Its epochs were exhausted: the id continued with producer id 9.")
     assert rows[3]["reason"].startswith("InitProducerId raised the epoch from 1 to 32766: a new instance")
-    assert rows[4]["reason"] == "InitProducerId gave producer id 11: 9 had no epochs left after 32766."
+    assert rows[4]["reason"] == "InitProducerId assigned producer id 11: 9 had no epochs left after 32766."
     assert rows[5]["state"] == "Empty"
-    assert rows[6]["reason"] == "InitProducerId gave producer id 13: the id had expired."
+    assert rows[6]["reason"] == "InitProducerId assigned producer id 13: the transactional id had expired."
 
     owners = producer_ids(events)
     assert {pid: [(o.transactional_id, o.now, o.producer_epoch) for o in found] for pid, found in owners.items()} == {
@@ -283,7 +285,7 @@ def test_a_next_producer_id_has_an_owner_before_it_is_used() -> None:
 
 def test_an_epoch_given_again_after_a_lost_answer() -> None:
     [_, row] = transaction_history([record(0, 0, "Empty", 3), record(1, 50, "Empty", 3)])
-    assert row["reason"] == "InitProducerId gave epoch 3 once more."
+    assert row["reason"] == "InitProducerId returned epoch 3 again."
 
 
 def test_of_a_lone_complete_record_with_a_new_producer_id_the_old_one_is_kept() -> None:
@@ -302,7 +304,7 @@ def test_a_dump_without_start_times_tells_what_it_can() -> None:
     aborted = transaction("Abort", begin=10, decide=110, epochs=(4, 5), offset=1)
     unknown = only(dumped([init, *aborted]))
     assert (unknown["ended"], unknown["start_time"], unknown["truncated"]) == ("abort", at(10), False)
-    assert unknown["reason"].endswith("by its client.")
+    assert unknown["reason"].startswith("Aborted by its client ")
 
     committed = transaction("Commit", begin=5, decide=8, epochs=(4, 4), offset=1)
     fenced = transaction_history(dumped([init, *committed, *aborted]))[-1]
@@ -318,16 +320,16 @@ def test_of_a_dump_that_begins_in_the_middle_the_start_is_not_known() -> None:
     row = only([{**event, "value_version": 0} for event in events])
     assert (row["ended"], row["start_time"], row["ongoing_ms"], row["truncated"]) == ("abort", None, None, None)
     assert row["reason"].startswith(
-        "Aborted: by the coordinator for its timeout or for a new instance that did not come back (a fence); "
+        "Aborted: by the coordinator for its timeout or by the fence of a new instance that did not retry. "
     )
-    assert only(events[:1])["reason"] == "Ongoing when the reading ended."
+    assert only(events[:1])["reason"] == "Ongoing as of the last read."
 
 
 def test_a_dump_shows_an_end_without_a_transaction() -> None:
     [_, *end] = transaction("Abort", begin=20, decide=20, epochs=(5, 5), offset=1)
     row = only(dumped([record(0, 0, "Empty", 4), {**end[0], "topic_partitions": []}, end[1]]))
     assert (row["ended"], row["truncated"], row["start_time"]) == ("abort", False, at(20))
-    assert "no partition was in it" in row["reason"]
+    assert "it had no partition" in row["reason"]
 
 
 def test_what_could_not_be_read_leaves_its_mark() -> None:

@@ -194,11 +194,11 @@ ENDED = {
 }
 REASONS = {  # of the first transaction in version 2, where every abort is written alike
     "open": "Ongoing for ",
-    "timeout": ": by its client or by the coordinator for its timeout; transaction version 2 raises the epoch",
+    "timeout": ": by its client or by the coordinator for its timeout. The records do not decide: transaction version",
     "commit": "Its client committed it ",
-    "abort": "and no new instance came at once: by its client.",
-    "fence": ": by its client or for the new instance that came ",
-    "unused": "no partition was in it",
+    "abort": ": no new instance followed at once.",
+    "fence": ": by its client or by the fence of a new instance, which followed ",
+    "unused": "it had no partition",
 }
 
 

@@ -155,5 +155,5 @@ def test_what_was_not_read_is_said() -> None:
     rows: Sequence[Row] = transaction_owners(
         [transaction("payments"), transaction(None, error="NETWORK_EXCEPTION: gone")], groups_error="NOT_COORDINATOR"
     )
-    assert rows[0]["reason"].endswith("Groups were not all read: NOT_COORDINATOR.")
+    assert rows[0]["reason"].endswith("Not all groups were read: NOT_COORDINATOR.")
     assert (rows[1]["confidence"], rows[1]["error"]) == ("unknown", "NETWORK_EXCEPTION: gone")

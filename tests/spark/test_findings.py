@@ -193,7 +193,7 @@ def test_without_answers_and_transaction_history_a_log_tells_what_it_can() -> No
         findings(held(log(headers), headers), transaction_history=(), current_findings=(), min_held_ms=60_000)
     )
     assert (over["verdict"], over["held_ms"], over["transactional_id"]) == ("ended", 90_001, None)
-    assert over["reason"].endswith("No record of __transaction_state that was read names its producer id.")
+    assert over["reason"].endswith("No record read from __transaction_state has its producer id.")
     assert (still["verdict"], still["missing"]) == (
         "unknown",
         ["the coordinators' answer: the current findings do not include this transaction"],

@@ -1,1 +1,1 @@
-"""From records of ``__transaction_state``: states, histories, endings."""
+"""States, owners, histories and endings of transactions, from records of ``__transaction_state``."""

@@ -1,6 +1,6 @@
-"""Which transactional ids a producer id belonged to, by the records of ``__transaction_state``.
+"""The transactional ids that a producer id belonged to, from the records of ``__transaction_state``.
 
-Records that an expired or rotated id leaves behind are the only evidence of an orphaned producer id's owner.
+The remaining records of an expired or rotated id are the only evidence of an orphaned producer id's owner.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ class Owner:
     transactional_id, txn_state_partition
         The id, and the partition of its records.
     producer_epoch
-        Its highest epoch in the records; null where they only name it as the previous or next producer id.
+        The producer id's highest epoch in the records; null if they only have it as previous or next producer id.
     first_seen, last_seen
-        Times of the first and the last record that show it, by the coordinator's clock.
+        Times of the first and the last record with the producer id, by the coordinator's clock.
     last_offset
         Offset of that last record.
     now
-        ``"owner"``, ``"next"`` (the client has it already and uses it after the end of the transaction), ``"replaced"``
-        (the id has another producer id now) or ``"expired"`` (the id has expired).
+        ``"owner"``, ``"next"`` (the client already has the producer id, and uses it after the end of the transaction),
+        ``"replaced"`` (the id has another producer id now) or ``"expired"`` (the id has expired).
     """
 
     transactional_id: str
@@ -45,23 +45,23 @@ class Owner:
 
 
 def names_any(event: Row, producer_ids: Collection[int]) -> bool:
-    """Whether a record names one of these producer ids: as its own, as the previous, or as the next."""
+    """Whether a record has one of these producer ids: as its own, as the previous, or as the next."""
     return any(event[name] in producer_ids for name in ("producer_id", "previous_producer_id", "next_producer_id"))
 
 
 def producer_ids(events: Iterable[Row]) -> dict[int, list[Owner]]:
-    """Every producer id that the records name, with its owners.
+    """Every producer id in the records, with its owners.
 
     Parameters
     ----------
     events
-        Rows of ``schema.TRANSACTION_LOG``, those of a partition in offset order. A compacted log has lost most
-        producer ids; from Kafka 4.1 on the first record of a new one also names the previous one.
+        Rows of ``schema.TRANSACTION_LOG``, in offset order within a partition. A compacted log has lost most producer
+        ids; since Kafka 4.1, the first record of a new producer id also has the previous one.
 
     Returns
     -------
     dict of int to list of Owner
-        By producer id. Kafka gives a producer id to one transactional id only, and never again.
+        By producer id. Kafka assigns a producer id to one transactional id only, and never reuses it.
     """
     owners: dict[tuple[int, IdReplica], Owner] = {}
     current: dict[IdReplica, int] = {}
@@ -84,7 +84,7 @@ def producer_ids(events: Iterable[Row]) -> dict[int, list[Owner]]:
 
 
 def _updated(owner: Owner | None, producer_id: int, event: Row, *, now: str) -> Owner:
-    """The owner after one more record of it."""
+    """The owner, updated with one more record."""
     epochs = [] if owner is None or owner.producer_epoch is None else [owner.producer_epoch]
     if event["producer_id"] == producer_id:
         epochs.append(event["producer_epoch"])
@@ -100,7 +100,7 @@ def _updated(owner: Owner | None, producer_id: int, event: Row, *, now: str) -> 
 
 
 def _by_producer_id(owners: Mapping[tuple[int, IdReplica], Owner]) -> dict[int, list[Owner]]:
-    """The owners of each producer id; of several replicas, by the longest one."""
+    """The owners of each producer id; if several replicas were read, from the longest one."""
     longest: dict[tuple[int, str, int], Owner] = {}
     for (producer_id, replica), owner in owners.items():
         key = producer_id, replica.transactional_id, replica.txn_state_partition

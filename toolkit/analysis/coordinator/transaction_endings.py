@@ -1,21 +1,21 @@
-"""How a transaction ended, by the records that its coordinator wrote.
+"""How a transaction ended, from its coordinator's records.
 
-A commit is always its client's. An abort is its client's, or the coordinator's own: because the transaction passed its
-timeout, or because a new instance fenced it by InitProducerId. KIP-588 and KAFKA-9803 ask to tell these two apart; no
-field of a record does. What records do show, as tested with Java, librdkafka and raw clients on Kafka 3.5.2, 3.9.2,
-4.0.1 and 4.3.1:
+Only the client commits. The client or the coordinator aborts; the coordinator because the transaction passed its
+timeout, or because a new instance fenced it with InitProducerId. KIP-588 and KAFKA-9803 ask to distinguish these two;
+no field of a record does. Records do show the following, tested with Java, librdkafka and raw clients on Kafka 3.5.2,
+3.9.2, 4.0.1 and 4.3.1:
 
-- Before transaction version 2 a client ends its transaction with the epoch it has, and the coordinator's own aborts
-  raise it by one. With version 2 every end raises it by one: all three aborts are the same, byte for byte, and only
-  times are left. (Kafka 4.0.0 raises it by two in its own, KAFKA-19367.)
-- Ongoing records have the client's version. That of a PrepareAbort may be the server's.
+- Before transaction version 2, a client ends its transaction with its current epoch, and the coordinator's own aborts
+  raise the epoch by one. With version 2, every end raises it by one: all three aborts are the same, byte for byte, and
+  only times differ. (Kafka 4.0.0 raises it by two in its own aborts, KAFKA-19367.)
+- Ongoing records have the client's transaction version. A PrepareAbort may have the server's.
 - The coordinator checks timeouts every ``transaction.abort.timed.out.transaction.cleanup.interval.ms`` (10 s), and
   aborts a transaction past its own: start_time + timeout < last_update_time of PrepareAbort.
-- A fencing instance has to retry. So its Empty record, with the epoch raised once more or with a new producer id,
-  follows CompleteAbort by one retry: 0.1 s for Java, 0.5 s for librdkafka. Only Admin.fenceProducers of Kafka 3.5 gave
-  up instead.
+- A fencing instance has to retry. So its Empty record, with the epoch raised again or with a new producer id, follows
+  CompleteAbort after one retry: 0.1 s for Java, 0.5 s for librdkafka. Only Admin.fenceProducers of Kafka 3.5 did not
+  retry.
 
-Where several causes remain, the ending is an abort and the reason names them.
+If several causes remain, the ending is `abort` and the reason names them.
 
 Sources: ``TransactionCoordinator`` (endTransaction, abortTimedOutTransactions) and ``TransactionMetadata``
 (prepareFenceProducerEpoch, prepareAbortOrCommit, prepareComplete) in Kafka.
@@ -35,14 +35,14 @@ from toolkit.schema import Row
 
 __all__ = ["LAST_EPOCH", "Ending", "TransactionRecords", "ending"]
 
-LAST_EPOCH = 32766  # that a client may have; 32767 is the coordinator's own
-COMES_BACK = dt.timedelta(seconds=3)  # longer than clients wait to retry: 1 s at most in Java
+LAST_EPOCH = 32766  # the highest epoch of a client; 32767 is the coordinator's own
+MAX_RETRY_DELAY = dt.timedelta(seconds=3)  # longer than clients wait to retry: 1 s at most in Java
 MILLISECOND = dt.timedelta(milliseconds=1)
 CLIENT, COORDINATOR, EITHER = "client", "coordinator", "either"
 
 
 class Ending(NamedTuple):
-    """How a transaction ended, as in ``schema.TRANSACTION_HISTORY``, and the evidence as a sentence."""
+    """How a transaction ended, as in ``schema.TRANSACTION_HISTORY``, and the evidence in a sentence."""
 
     ended: str | None
     reason: str
@@ -55,16 +55,16 @@ class TransactionRecords:
     Parameters
     ----------
     events
-        Rows of ``schema.TRANSACTION_LOG`` in their order, at least one.
+        Rows of ``schema.TRANSACTION_LOG`` in offset order, at least one.
     after
         The next record of the same id; null if none was read.
     unread
-        Records after them that could not be read and may be of the same id; null where none is missing.
+        Error of later records that could not be read and may be of the same id; null if there are none.
     follows
-        Whether the id's previous record is known: then none is missing in between.
+        Whether the id's previous record is known, so that no record is missing in between.
     version_2_before
         Whether earlier records of the same client instance show transaction version 2, which raises the epoch with
-        every end; null if they do not show either.
+        every end; null if they show neither.
     """
 
     events: Sequence[Row]
@@ -80,45 +80,45 @@ class TransactionRecords:
 
     @cached_property
     def ongoing(self) -> Row | None:
-        """Its first record as Ongoing."""
+        """Its first Ongoing record."""
         return self._first("Ongoing")
 
     @cached_property
     def prepared(self) -> Row | None:
-        """Its first record as Prepare*: it is decided."""
+        """Its first Prepare* record: the outcome is decided."""
         return self._first("PrepareCommit") or self._first("PrepareAbort")
 
     @cached_property
     def complete(self) -> Row | None:
-        """Its first record as Complete*: every marker is written."""
+        """Its first Complete* record: every marker is written."""
         return self._first("CompleteCommit") or self._first("CompleteAbort")
 
     @property
     def decided(self) -> Row | None:
-        """Its Prepare* record, or else its Complete* record."""
+        """Its Prepare* record, otherwise its Complete* record."""
         return self.prepared or self.complete
 
     @property
     def is_commit(self) -> bool:
-        """Whether it is decided to be committed."""
+        """Whether the decision is to commit."""
         return self.decided is not None and str(self.decided["state"]).endswith("Commit")
 
     @property
     def is_unused(self) -> bool:
-        """Whether it was aborted without a partition: a client of version 2 that had its epoch raised."""
+        """Whether it was aborted without a partition: a client of version 2 raised its epoch."""
         first = self.events[0]
         return first["state"] == "PrepareAbort" and not first["topic_partitions"] and self._has_beginning is True
 
     @property
     def is_whole(self) -> bool | None:
-        """Whether none of its records is missing, null if not known; compaction takes the oldest first."""
+        """Whether none of its records is missing, null if unknown; compaction removes the oldest first."""
         if self.complete is not None and self.prepared is None:
             return False
         return self._has_beginning if self.events[0]["state"] == "Ongoing" or self.is_unused else False
 
     @property
     def start_time(self) -> dt.datetime | None:
-        """When it became Ongoing: in each of its records, except in dumps of Kafka before 4.1."""
+        """When it became Ongoing: each of its records has the time, except in dumps of Kafka before 4.1."""
         first = self.events[0]
         start: dt.datetime | None = first["start_time"]
         return first["last_update_time"] if start is None and self.is_whole else start
@@ -127,8 +127,8 @@ class TransactionRecords:
     def decided_at(self) -> dt.datetime | None:
         """When it became Prepare*.
 
-        A Complete* record has that time as well, because it is prepared as soon as Prepare* is written; a new
-        coordinator prepares it again.
+        A Complete* record has the same time, because it is prepared as soon as Prepare* is written; a new coordinator
+        prepares it again.
         """
         return None if self.decided is None else self.decided["last_update_time"]
 
@@ -139,7 +139,7 @@ class TransactionRecords:
 
     @property
     def producer_id(self) -> int | None:
-        """Producer id that it was written with: an end that uses up the epochs has another one in Complete*."""
+        """Producer id of its data. Complete* has another one if the end exhausted the epochs."""
         first = self.events[0]
         if not self._ends_with_next_id:
             return None if first["producer_id"] is None else int(first["producer_id"])
@@ -147,17 +147,17 @@ class TransactionRecords:
 
     @property
     def producer_epoch(self) -> int | None:
-        """Epoch that it was written with; null where its end may have raised it."""
+        """Epoch of its data; null if the records may only have the epoch that its end raised."""
         first, version = self.events[0], self.events[0]["client_transaction_version"] or 0
         if self.ongoing is not None or (self.is_commit and version < 2):
             return int(first["producer_epoch"])
         if version < 2:
-            return None  # raised, if it was the coordinator that aborted it
+            return None  # raised if the coordinator aborted it
         return LAST_EPOCH if self._ends_with_next_id else int(first["producer_epoch"]) - 1
 
     @property
     def next_producer_id(self) -> int | None:
-        """The id's next producer id, where the end used up the epochs."""
+        """The id's next producer id, if the end exhausted the epochs."""
         complete = self.complete
         if complete is None or complete["producer_id"] == self.producer_id:
             return None
@@ -165,7 +165,7 @@ class TransactionRecords:
 
     @property
     def topic_partitions(self) -> list[dict[str, object]] | None:
-        """Every partition that it included; null where only records after the markers are left."""
+        """Every partition that it included; null if only records after the markers are left."""
         listed = [event["topic_partitions"] or [] for event in self.events if event is not self.complete]
         if not listed:
             return None
@@ -174,28 +174,28 @@ class TransactionRecords:
 
     @property
     def client_transaction_version(self) -> int | None:
-        """Transaction version of its client; null where only the server's may be recorded."""
-        sentence = self.decided if self.is_commit or self.is_unused else self.ongoing
-        version = None if sentence is None else sentence["client_transaction_version"]
+        """Transaction version of its client; null if the records may only have the server's."""
+        record = self.decided if self.is_commit or self.is_unused else self.ongoing
+        version = None if record is None else record["client_transaction_version"]
         return None if version is None else int(version)
 
     @property
     def raised_by(self) -> int | None:
-        """By how much its end raised the epoch; null where records are missing."""
+        """By how much its end raised the epoch; null if records are missing."""
         if self.ongoing is None or self.decided is None or self.decided["producer_id"] != self.ongoing["producer_id"]:
             return None
         return int(self.decided["producer_epoch"]) - int(self.ongoing["producer_epoch"])
 
     @property
     def is_of_version_2(self) -> bool | None:
-        """Whether its client raises the epoch with every end; null if not known."""
+        """Whether its client raises the epoch with every end; null if unknown."""
         if self.version_2_before or self.shows_version_2:
             return True
         return self.version_2_before if self.shows_version_2 is None else False
 
     @property
     def shows_version_2(self) -> bool | None:
-        """The same, by its own records only."""
+        """As `is_of_version_2`, by its own records only."""
         if self.raised_by == 0:
             return False
         if self.is_unused or (self.is_commit and self.raised_by):
@@ -207,7 +207,7 @@ class TransactionRecords:
 
     @property
     def _has_beginning(self) -> bool | None:
-        """Whether its first record is the first that was written; null if not known."""
+        """Whether its first record is the first that was written; null if unknown."""
         first = self.events[0]
         if first["start_time"] is None:
             return True if self.follows else None
@@ -215,7 +215,7 @@ class TransactionRecords:
 
     @property
     def _ends_with_next_id(self) -> bool:
-        """Whether all that is left is a Complete* record whose end used up the epochs."""
+        """Whether only a Complete* record is left, and the end exhausted the epochs."""
         first = self.events[0]
         version = first["client_transaction_version"] or 0
         return first is self.complete and version >= 2 and first["producer_epoch"] == 0
@@ -238,30 +238,26 @@ def ending(
     settled
         Whether no records can follow, as in a copy of a log.
     stuck_after
-        How long after its decision Prepare* is stuck.
+        Time after the decision from which on Prepare* is stuck.
     """
     if records.complete is None and records.after is None and records.unread is None:
         return _not_ended(records, as_of, stuck_after)
     if records.decided is None:
-        return Ending(None, "Its end is not among the records that could be read.")
+        return Ending(None, "No record of its end could be read.")
     if records.is_commit:
         ending = Ending("commit", f"Its client committed it{_when(records)}.")
     else:
-        ending = _abort(records, soon=_comes_soon(records, None if settled else as_of))
+        ending = _abort(records, followed=_is_followed(records, None if settled else as_of))
     if records.next_producer_id is None:
         return ending
-    goes_on = f" Its epochs were used up: the id continued with producer id {records.next_producer_id}."
-    return ending._replace(reason=ending.reason + goes_on)
+    next_id = f" Its epochs were exhausted: the id continued with producer id {records.next_producer_id}."
+    return ending._replace(reason=ending.reason + next_id)
 
 
 def _not_ended(records: TransactionRecords, as_of: dt.datetime | None, stuck_after: dt.timedelta) -> Ending:
     since = records.start_time if records.decided is None else records.decided_at
     lasted = None if since is None or as_of is None else as_of - since
-    text = (
-        records.last["state"]
-        + ("" if lasted is None else f" for {_log_transaction(lasted)}")
-        + " when the reading ended"
-    )
+    text = records.last["state"] + ("" if lasted is None else f" for {_time(lasted)}") + " as of the last read"
     if records.decided is not None:
         stuck = lasted is not None and lasted > stuck_after
         return Ending("stuck" if stuck else "open", f"{text}: not every marker is written.")
@@ -269,47 +265,47 @@ def _not_ended(records: TransactionRecords, as_of: dt.datetime | None, stuck_aft
     if records.last["timeout_ms"] == TWO_PHASE_COMMIT:
         text += ", in two-phase commit, which has no timeout"
     elif lasted is not None and timeout is not None and lasted > timeout:
-        text += f", past its timeout of {_log_transaction(timeout)}"
+        text += f", past its timeout of {_time(timeout)}"
     return Ending("open", f"{text}.")
 
 
-def _abort(records: TransactionRecords, *, soon: bool | None) -> Ending:
-    """The kind of an abort; `soon` is whether a new instance followed at once."""
+def _abort(records: TransactionRecords, *, followed: bool | None) -> Ending:
+    """The ending of an aborted transaction; `followed` is whether a new instance followed at once."""
     by, reason = _aborted_by(records)
     late, when = _is_late(records), _when(records)
     if by == CLIENT:
         return Ending("abort", f"Its client aborted it{when}: {reason}.")
     if by == COORDINATOR and late is False:
         return Ending("fence", f"A new instance sent InitProducerId, so the coordinator aborted it{when}: {reason}.")
-    if by == COORDINATOR and late and soon is False:
-        return Ending("timeout", f"The coordinator aborted it{when}: {reason}, and no new instance came at once.")
-    if by == EITHER and late is False and soon is False:
-        return Ending("abort", f"Aborted{when}, and no new instance came at once: by its client.")
-    return Ending("abort", _choice(records, by, reason, late=late, soon=soon))
+    if by == COORDINATOR and late and followed is False:
+        return Ending("timeout", f"The coordinator aborted it{when}: {reason}, and no new instance followed at once.")
+    if by == EITHER and late is False and followed is False:
+        return Ending("abort", f"Aborted by its client{when}: no new instance followed at once.")
+    return Ending("abort", _undecided(records, by, reason, late=late, followed=followed))
 
 
-def _choice(records: TransactionRecords, by: str, reason: str, *, late: bool | None, soon: bool | None) -> str:
-    """Who may have aborted it, and why the records do not decide."""
-    who = ["by its client"] if by == EITHER else []
+def _undecided(records: TransactionRecords, by: str, reason: str, *, late: bool | None, followed: bool | None) -> str:
+    """The possible causes of an abort, and why the records do not decide."""
+    causes = ["by its client"] if by == EITHER else []
     if late is not False:
-        who.append("by the coordinator for its timeout")
-    if soon:
-        who.append(f"for the new instance that came {_log_transaction(_gap(records))} later (a fence)")
-    elif soon is None:
-        who.append("for a new instance whose record is not there yet (a fence)")
+        causes.append("by the coordinator for its timeout")
+    if followed:
+        causes.append(f"by the fence of a new instance, which followed {_time(_gap(records))} later")
+    elif followed is None:
+        causes.append("by the fence of a new instance whose record is not written yet")
     elif late is None:
-        who.append("for a new instance that did not come back (a fence)")
-    text = f"Aborted{_when(records)}: {' or '.join(who)}; {reason}, which fits each."
+        causes.append("by the fence of a new instance that did not retry")
+    text = f"Aborted{_when(records)}: {' or '.join(causes)}. The records do not decide: {reason}."
     if late is not False:
-        text += " If it was the timeout, the broker's log has it (Completed rollback ... due to timeout)."
+        text += ' If it was the timeout, the broker logged "Completed rollback ... due to timeout".'
     return text
 
 
 def _aborted_by(records: TransactionRecords) -> tuple[str, str]:
-    """Who aborted it, and the evidence."""
+    """Whether the client or the coordinator aborted it, and the evidence."""
     raised = records.raised_by
     if records.is_unused:
-        return CLIENT, "no partition was in it, and a coordinator ends only what is Ongoing"
+        return CLIENT, "it had no partition, and a coordinator ends only Ongoing transactions"
     if raised is None:
         return EITHER, "the record of its start is gone"
     epoch = records.events[0]["producer_epoch"]
@@ -324,7 +320,7 @@ def _aborted_by(records: TransactionRecords) -> tuple[str, str]:
 
 
 def _is_late(records: TransactionRecords) -> bool | None:
-    """Whether it was decided past its timeout; null if not known."""
+    """Whether it was decided past its timeout; null if unknown."""
     timeout, start, decided_at = _timeout(records), records.start_time, records.decided_at
     if records.last["timeout_ms"] == TWO_PHASE_COMMIT:
         return False
@@ -338,17 +334,17 @@ def _timeout(records: TransactionRecords) -> dt.timedelta | None:
     return None if milliseconds is None else milliseconds * MILLISECOND
 
 
-def _comes_soon(records: TransactionRecords, as_of: dt.datetime | None) -> bool | None:
-    """Whether InitProducerId follows as soon as that of a fencing instance; null if that is not known."""
+def _is_followed(records: TransactionRecords, as_of: dt.datetime | None) -> bool | None:
+    """Whether InitProducerId follows as soon as a fencing instance sends it; null if unknown."""
     if records.after is not None:
-        return records.after["state"] == "Empty" and _gap(records) <= COMES_BACK
+        return records.after["state"] == "Empty" and _gap(records) <= MAX_RETRY_DELAY
     ended = records.end_time or records.decided_at
-    too_early = as_of is not None and ended is not None and as_of - ended <= COMES_BACK
+    too_early = as_of is not None and ended is not None and as_of - ended <= MAX_RETRY_DELAY
     return None if too_early or records.unread is not None else False
 
 
 def _gap(records: TransactionRecords) -> dt.timedelta:
-    """Time from its end to the next record; 0 if not known."""
+    """Time from its end to the next record; 0 if unknown."""
     end, after = records.end_time or records.decided_at, records.after
     if end is None or after is None or after["timestamp"] is None:
         return dt.timedelta(0)
@@ -357,20 +353,20 @@ def _gap(records: TransactionRecords) -> dt.timedelta:
 
 
 def _when(records: TransactionRecords) -> str:
-    """`` 1.2 s after its start``, and for an abort also whether that is past its timeout."""
+    """`` 1.2 s after its start``, and for an abort also whether that is past its timeout; empty if unknown."""
     start, decided_at, late = records.start_time, records.decided_at, _is_late(records)
     if start is None or decided_at is None:
         return ""
-    when = f" {_log_transaction(decided_at - start)} after its start"
+    when = f" {_time(decided_at - start)} after its start"
     timeout = _timeout(records)
     if records.is_commit or late is None or timeout is None:
         return when
-    return f"{when}, {'past' if late else 'before'} its timeout of {_log_transaction(timeout)}"
+    return f"{when}, {'past' if late else 'before'} its timeout of {_time(timeout)}"
 
 
-def _log_transaction(log_transaction: dt.timedelta) -> str:
-    """To the millisecond below a second, and to its tenth below ten."""
-    seconds = log_transaction.total_seconds()
+def _time(time: dt.timedelta) -> str:
+    """A duration: below one second in milliseconds, below ten seconds in tenths of a second."""
+    seconds = time.total_seconds()
     if abs(seconds) < 1:
-        return f"{log_transaction // MILLISECOND} ms"
-    return f"{round(seconds, 1):g} s" if abs(seconds) < 10 else duration(log_transaction)
+        return f"{time // MILLISECOND} ms"
+    return f"{round(seconds, 1):g} s" if abs(seconds) < 10 else duration(time)

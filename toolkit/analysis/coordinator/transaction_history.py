@@ -1,6 +1,6 @@
 """The history of each transactional id, from the records of ``__transaction_state``.
 
-Compaction keeps the last record of an id in what it has cleaned. So a history is complete from its first record on; the
+Compaction keeps the last record of an id in the cleaned part. So a history is complete from its first record on. The
 first transaction may lack earlier records, but every record has the transaction's start time.
 
 Sources: ``TransactionMetadata``, ``TransactionCoordinator`` and ``TransactionStateManager`` in Kafka; for each
@@ -26,7 +26,7 @@ __all__ = ["HistoryState", "advance", "current", "newest", "transaction_history"
 
 NO_HISTORY, NO_TRANSACTION = (dict.fromkeys(table.names) for table in (TRANSACTION_HISTORY, TRANSACTIONS))
 MILLISECOND = dt.timedelta(milliseconds=1)
-STAGES = {  # of a transaction, in the order they come in
+STAGES = {  # of a transaction, in their order
     "Ongoing": 0,
     "PrepareEpochFence": 0,
     "PrepareCommit": 1,
@@ -48,29 +48,29 @@ def transaction_history(
     Parameters
     ----------
     events
-        Rows of ``schema.TRANSACTION_LOG``, those of a partition in offset order; compacted or not, of one replica
-        or of several.
+        Rows of ``schema.TRANSACTION_LOG``, in offset order within a partition; compacted or not, of one replica or
+        several.
     as_of
         When they were read, by the coordinators' clock: open transactions last until then, and records may still follow
-        a recent end. By default the newest time in the records, after which none follows.
+        a recent end. By default the newest time in the records, after which no record follows.
     latest
-        The newest time in the records of all partitions, where these are not all; by default that in these.
+        The newest time in the records of all partitions, if `events` are only some; by default the newest in `events`.
     stuck_after
-        How long after its decision a transaction in Prepare* is stuck.
+        Time after the decision from which on a transaction in Prepare* is stuck.
 
     Returns
     -------
     list of Row
-        Rows of ``schema.TRANSACTION_HISTORY``. One that may lack a record that could not be read has its ``error``.
+        Rows of ``schema.TRANSACTION_HISTORY``. A row has an ``error`` if one of its records may be unreadable.
     """
-    found, lost, latest_read = _by_replica(events)
+    found, unreadable, latest_read = _by_replica(events)
     latest = max((time for time in (latest, latest_read) if time is not None), default=None)
     rows: list[Row] = []
     for replica in sorted(found):
         settled, id_state = advance(HistoryState(), [event.row for event in found[replica]])
         last = found[replica][-1]
-        behind = (each for each in lost.get(replica._replace(transactional_id=""), ()) if each.comes_after(last))
-        unread = next((each.row["error"] for each in behind), None)
+        unreadable_records = unreadable.get(replica._replace(transactional_id=""), ())
+        unread = next((each.row["error"] for each in unreadable_records if each.comes_after(last)), None)
         rows += settled
         rows += current(id_state, as_of=as_of, latest=latest, unread=unread, stuck_after=stuck_after)
     return rows
@@ -78,16 +78,16 @@ def transaction_history(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryState:
-    """The state that continues the history of a transactional id on one replica.
+    """The state from which the history of a transactional id on one replica continues.
 
     Parameters
     ----------
     events
-        The records of its last transaction, or its last other record: the next ones show how it ended.
+        The records of its last transaction, or its last other record: later records show how it ended.
     before
-        The record before them.
+        The record before `events`.
     producer_id
-        Of the id, before them.
+        The id's producer id before `events`.
     is_version_2
         Whether earlier records of the client instance show that it raises its epoch with every end.
     """
@@ -99,25 +99,25 @@ class HistoryState:
 
 
 def advance(state: HistoryState, events: Iterable[Row]) -> tuple[list[Row], HistoryState]:
-    """Continue the history of an id: rows that are final, and the new state.
+    """Continue the history of an id: the final rows, and the new state.
 
     Parameters
     ----------
     state
-        The state before; an empty one at the beginning.
+        The previous state; an empty one at the beginning.
     events
-        Its further records on that replica, in offset order.
+        The id's next records on that replica, in offset order.
     """
     rows: list[Row] = []
-    stretches = list(_stretches([*state.events, *events]))
-    for stretch, after in pairwise(stretches):
-        reading = _RecordWindow(replace(state, events=tuple(stretch)), after=after[0])
-        if stretch[0]["error"]:  # its neighbours have it
-            state = replace(state, before=stretch[0])
+    groups = list(_groups([*state.events, *events]))
+    for group, after in pairwise(groups):
+        window = _RecordWindow(replace(state, events=tuple(group)), after=after[0])
+        if group[0]["error"]:  # the rows before and after it have the error
+            state = replace(state, before=group[0])
             continue
-        rows.append(reading.row())
-        state = reading.next_state(rows[-1])
-    return rows, replace(state, events=tuple(stretches[-1]) if stretches else ())
+        rows.append(window.row())
+        state = window.next_state(rows[-1])
+    return rows, replace(state, events=tuple(groups[-1]) if groups else ())
 
 
 def current(
@@ -135,50 +135,51 @@ def current(
     state
         The state of the id.
     as_of, latest, stuck_after
-        As `transaction_history` takes them.
+        As for `transaction_history`.
     unread
-        Records after its last one that could not be read and may be of the same id.
+        Error of later records that could not be read and may be of the same id.
     """
     if not state.events or (state.events[0]["error"] and state.before is not None):
         return []
-    reading = _RecordWindow(state, unread=unread, as_of=as_of or latest, settled=as_of is None, stuck_after=stuck_after)
-    return [reading.row()]
+    window = _RecordWindow(state, unread=unread, as_of=as_of or latest, settled=as_of is None, stuck_after=stuck_after)
+    return [window.row()]
 
 
 def _by_replica(
     events: Iterable[Row],
 ) -> tuple[dict[IdReplica, list[_NumberedRecord]], dict[IdReplica, list[_NumberedRecord]], dt.datetime | None]:
-    """The records of each id, unread ones (the last only), and the newest time in them."""
+    """The records of each id, the last unreadable records of each replica, and the newest time in the records."""
     found: defaultdict[IdReplica, list[_NumberedRecord]] = defaultdict(list)
-    lost: defaultdict[IdReplica, list[_NumberedRecord]] = defaultdict(list)
+    unreadable: defaultdict[IdReplica, list[_NumberedRecord]] = defaultdict(list)
     latest: dt.datetime | None = None
     for number, row in enumerate(events):
         event, time = _NumberedRecord(number, row), row["timestamp"]
         if row["transactional_id"] is not None:
             found[replica_of(row)].append(event)
         elif row["error"]:
-            lost[replica_of(row)].append(event)
+            unreadable[replica_of(row)].append(event)
         latest = time if latest is None or (time is not None and time > latest) else latest
-    return found, {replica: _last(events) for replica, events in lost.items()}, latest
+    return found, {replica: _last(events) for replica, events in unreadable.items()}, latest
 
 
 def newest(events: Iterable[Row], *, broker_id: int | None = None, observed_at: dt.datetime) -> list[Row]:
-    """The newest state of each transactional id; expired ones are left out.
+    """The newest state of each transactional id, without expired ids.
 
     Parameters
     ----------
     events
-        As in `transaction_history`. Of several replicas the record of the highest leader epoch, then offset, counts.
+        As for `transaction_history`. If there are several replicas, the record of the highest leader epoch, then
+        offset, counts.
     broker_id
-        Leader of the partition that they are of, where that is known.
+        Leader of the records' partition; null if unknown.
     observed_at
         When they were read.
 
     Returns
     -------
     list of Row
-        Rows of ``schema.TRANSACTIONS``; with ``error`` where an id's newest record could not be read, and without id
-        for a partition that has a record of an unknown id.
+        Rows of ``schema.TRANSACTIONS``; with ``error`` if an id's newest record could not be read, and without id for a
+        partition with a record of an unknown id.
     """
     last: dict[IdReplica, Row] = {}
     for event in events:
@@ -200,21 +201,21 @@ class _NumberedRecord(NamedTuple):
     row: Row
 
     @property
-    def place(self) -> tuple[str, int, int] | None:
-        """File and position; files of a log are named in their order."""
+    def location(self) -> tuple[str, int, int] | None:
+        """File, position and offset, null if unknown; the names of a log's files sort in log order."""
         file, position = self.row.get("file"), self.row.get("position")
         return None if file is None or position is None else (file, position, self.row["offset"] or 0)
 
     def comes_after(self, other: _NumberedRecord) -> bool:
-        """By position where both are known: damaged records of a file are listed after the readable ones."""
-        ours, theirs = self.place, other.place
-        return self.number > other.number if ours is None or theirs is None else ours > theirs
+        """Compare locations if both are known: damaged records of a file are listed after the readable ones."""
+        location, other_location = self.location, other.location
+        return self.number > other.number if location is None or other_location is None else location > other_location
 
 
 def _last(events: Sequence[_NumberedRecord]) -> list[_NumberedRecord]:
-    """The last by position, and the last by number."""
-    placed = [event for event in events if event.place is not None]
-    return [*sorted(placed, key=lambda event: event.place or ("", 0, 0))[-1:], events[-1]]
+    """The last record by location, and the last by number."""
+    located = [event for event in events if event.location is not None]
+    return [*sorted(located, key=lambda event: event.location or ("", 0, 0))[-1:], events[-1]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +224,7 @@ class _RecordWindow:
 
     state: HistoryState
     after: Row | None = None
-    unread: str | None = None  # after the last record of the id
+    unread: str | None = None  # error of later records that may be of the id
     as_of: dt.datetime | None = None
     settled: bool = True
     stuck_after: dt.timedelta = PREPARE_GRACE
@@ -240,13 +241,13 @@ class _RecordWindow:
         )
 
     def row(self) -> Row:
-        """Their row."""
+        """The history row of these records."""
         row = self._row(self.records, self.state.before)
         changed = _changed(row["producer_id"], self.state.producer_id, self.state.events[0])
         return row | {"previous_producer_id": changed}
 
     def next_state(self, row: Row) -> HistoryState:
-        """The state after them, for records that follow."""
+        """The state after these records."""
         records = self.records
         return HistoryState(
             before=records.last,
@@ -290,20 +291,20 @@ class _RecordWindow:
         }
 
 
-def _stretches(events: Sequence[Row]) -> Iterator[list[Row]]:
-    """The records of an id, grouped by row: those of a transaction together."""
-    stretch: list[Row] = []
+def _groups(events: Sequence[Row]) -> Iterator[list[Row]]:
+    """The records of each history row: all records of a transaction, or one other record."""
+    group: list[Row] = []
     for event in events:
-        if stretch and not _continues(stretch[-1], event):
-            yield stretch
-            stretch = []
-        stretch.append(event)
-    if stretch:
-        yield stretch
+        if group and not _continues(group[-1], event):
+            yield group
+            group = []
+        group.append(event)
+    if group:
+        yield group
 
 
 def _continues(before: Row, event: Row) -> bool:
-    """Whether it is of the same transaction."""
+    """Whether a record is of the same transaction as the one before."""
     if before["error"] or event["error"] or before["start_time"] != event["start_time"]:
         return False
     stage, next_stage = STAGES.get(before["state"]), STAGES.get(event["state"])
@@ -326,16 +327,16 @@ def _init(records: TransactionRecords, before: Row | None) -> dict[str, Any]:
 def _why_init(event: Row, before: Row | None) -> str:
     next_id, epoch = event["producer_id"], event["producer_epoch"]
     if before is None or before["error"]:
-        return f"InitProducerId gave producer id {next_id} with epoch {epoch}."
+        return f"InitProducerId assigned producer id {next_id} with epoch {epoch}."
     if state_of(before) == EXPIRED:
-        return f"InitProducerId gave producer id {next_id}: the id had expired."
+        return f"InitProducerId assigned producer id {next_id}: the transactional id had expired."
     last_id, last_epoch = before["producer_id"], before["producer_epoch"]
     if next_id != last_id and last_epoch >= LAST_EPOCH:
-        return f"InitProducerId gave producer id {next_id}: {last_id} had no epochs left after {last_epoch}."
+        return f"InitProducerId assigned producer id {next_id}: {last_id} had no epochs left after {last_epoch}."
     if next_id != last_id:
-        return f"InitProducerId gave producer id {next_id} in the place of {last_id}."
+        return f"InitProducerId replaced producer id {last_id} with {next_id}."
     if epoch == last_epoch:
-        return f"InitProducerId gave epoch {epoch} once more."
+        return f"InitProducerId returned epoch {epoch} again."
     return f"InitProducerId raised the epoch from {last_epoch} to {epoch}: a new instance, or the same after an error."
 
 
@@ -345,14 +346,14 @@ def _expired(records: TransactionRecords, before: Row | None) -> dict[str, Any]:
         **_row_of(records, "expired"),
         "producer_id": known.get("producer_id"),
         "producer_epoch": known.get("producer_epoch"),
-        "reason": "Its coordinator has forgotten the id: idle for transactional.id.expiration.ms.",
+        "reason": "Its coordinator expired the id: idle for transactional.id.expiration.ms.",
         "state": known.get("state"),
         "end_time": records.last["timestamp"],
     }
 
 
 def _row_of(records: TransactionRecords, kind: str) -> dict[str, Any]:
-    """The columns of every kind of row."""
+    """The columns that all kinds of rows share."""
     copied = ("transactional_id", "txn_state_partition", "state", "timeout_ms", "broker_id")
     return {
         **NO_HISTORY,
@@ -366,7 +367,7 @@ def _row_of(records: TransactionRecords, kind: str) -> dict[str, Any]:
 
 
 def _changed(producer_id: int | None, last_id: int | None, event: Row) -> int | None:
-    """The previous producer id, if it differs."""
+    """The previous producer id if it differs, otherwise null."""
     before = event["previous_producer_id"] if last_id is None and event["state"] == "Empty" else last_id
     return None if before == producer_id else before
 

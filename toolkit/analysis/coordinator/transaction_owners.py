@@ -1,8 +1,8 @@
-"""Who runs a transactional id: framework, application, task, member and host.
+"""Which client runs a transactional id: framework, application, task, member and host.
 
-Some frameworks give the id a form of its own; the members of a consumer group or of a Connect cluster can prove it.
-`FORMS` states the source of each form. An id that only has the form is ``likely``, one that fits several is
-``unknown``: Flink's ids have no group, so they are never ``certain``. Spark's Kafka sink uses no transactions.
+Some frameworks build ids of a distinct form; the members of a consumer group or of a Connect cluster can prove the
+owner. `FORMS` states the source of each form. An id that only has the form is ``likely``, an id that fits several forms
+is ``unknown``. Flink's ids have no group, so they are never ``certain``. Spark's Kafka sink uses no transactions.
 """
 
 from __future__ import annotations
@@ -25,23 +25,24 @@ __all__ = [
 
 FORMS: Mapping[str, str] = {
     "<application.id>-<process id>-<thread>": "Kafka Streams, exactly_once_v2 (StreamsProducer of 2.8.2, 3.3.2 and "
-    "3.9.0; ActiveTaskCreator of trunk, October 2024; seen on 4.3.1)",
-    "<application.id>-<subtopology>_<partition>": "Kafka Streams, exactly_once, gone in 4.0 (StreamsProducer of 2.8.2, "
-    "3.3.2 and 3.9.0)",
+    "3.9.0; ActiveTaskCreator of trunk, October 2024; observed on 4.3.1)",
+    "<application.id>-<subtopology>_<partition>": "Kafka Streams, exactly_once, removed in 4.0 (StreamsProducer of "
+    "2.8.2, 3.3.2 and 3.9.0)",
     "connect-cluster-<group.id>": "Kafka Connect, leader of a cluster with exactly-once source support "
-    "(DistributedConfig of trunk, October 2024; seen on 4.3.1)",
-    "<group.id>-<connector>-<task>": "Kafka Connect, task of a source connector (Worker of trunk, October 2024; seen "
-    "on 4.3.1)",
+    "(DistributedConfig of trunk, October 2024; observed on 4.3.1)",
+    "<group.id>-<connector>-<task>": "Kafka Connect, task of a source connector (Worker of trunk, October 2024; "
+    "observed on 4.3.1)",
     "<prefix>-<subtask>-<number>": "Apache Flink, KafkaSink; the number is that of a checkpoint (INCREMENTING) or of a "
     "pool (POOLING) (TransactionalIdFactory of connector 3.0.0, 3.4.0, 4.0.1 and 5.0.0)",
-    "<task name>-<operator id>-<number>": "Apache Flink, FlinkKafkaProducer, gone in connector 4.0 "
+    "<task name>-<operator id>-<number>": "Apache Flink, FlinkKafkaProducer, removed in connector 4.0 "
     "(TransactionalIdsGenerator of connector 3.0.0)",
-    "<prefix><group.id>.<topic>.<partition>": "Spring Kafka, EOSMode.V1, gone in 3.0 (KafkaMessageListenerContainer of "
-    "2.8.11)",
-    "<prefix><number>": "Spring Kafka (DefaultTransactionIdSuffixStrategy of 4.2.0-M1), and ids that people number",
+    "<prefix><group.id>.<topic>.<partition>": "Spring Kafka, EOSMode.V1, removed in 3.0 "
+    "(KafkaMessageListenerContainer of 2.8.11)",
+    "<prefix><number>": "Spring Kafka (DefaultTransactionIdSuffixStrategy of 4.2.0-M1), and numbered ids of any "
+    "other client",
     "_confluent-ksql-<service id>...": "ksqlDB, a Kafka Streams application for each query",
 }
-"""The form of an id: whose it is, and in which sources it was read."""
+"""Form of an id to the framework that builds it, and the sources that show it."""
 
 _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 STREAMS_V2 = re.compile(rf"(?P<application>.+)-(?P<process>{_UUID})-(?P<thread>\d+)", re.DOTALL)
@@ -57,7 +58,8 @@ FLINK_DEFAULT_PREFIX = "kafka-sink"  # KafkaSinkBuilder of connector 3
 KSQL = "_confluent-ksql-"
 SEPARATOR = re.compile(r"[-._:]")
 MAX_NAME, MAX_PARTS = 1_000, 30  # of an id that is searched for groups: clients choose it freely
-AFTER_GROUP = re.compile(rf"(?:[-._:](?:tx|txn|transactions?|producer|\d+|{_UUID}))*")  # what people add to a name
+# Common suffixes of a group's name
+AFTER_GROUP = re.compile(rf"(?:[-._:](?:tx|txn|transactions?|producer|\d+|{_UUID}))*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,9 +69,9 @@ class GroupMember:
     Parameters
     ----------
     process_id
-        Of a thread of Kafka Streams.
+        Of a Kafka Streams thread.
     url, tasks
-        Of a worker of Kafka Connect: its REST URL, and the connectors' tasks that it runs.
+        Of a Kafka Connect worker: its REST URL, and the connector tasks that it runs.
     """
 
     member_id: str
@@ -81,7 +83,7 @@ class GroupMember:
 
     @property
     def host(self) -> str:
-        """Where it runs, without the slash that Java writes before an address."""
+        """Its host, without the slash that Java writes before an address."""
         return self.client_host.removeprefix("/")
 
 
@@ -96,18 +98,18 @@ class ClientGroup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Id:
+class _TransactionalId:
     """A transactional id, and the groups that may prove its owner."""
 
     text: str
     timeout_ms: int | None
     groups: Mapping[str, ClientGroup]
     clusters: Mapping[str, ClientGroup | None]
-    """Kafka Connect clusters: those among the groups, and those whose leader has a transactional id."""
+    """Kafka Connect clusters: those in `groups`, and those whose leader has a transactional id."""
 
     @property
     def named(self) -> list[str]:
-        """Groups and clusters that it may name, longest first."""
+        """Groups and clusters whose name the id may contain, longest first."""
         found = [name for name in possible_groups(self.text) if name in self.groups or name in self.clusters]
         return sorted(found, key=len, reverse=True)
 
@@ -115,16 +117,16 @@ class _Id:
 def transaction_owners(
     transactions: Iterable[Row], *, groups: Iterable[ClientGroup] = (), groups_error: str | None = None
 ) -> list[Row]:
-    """Who runs each transactional id (``schema.TRANSACTION_OWNERS``).
+    """Which client runs each transactional id (``schema.TRANSACTION_OWNERS``).
 
     Parameters
     ----------
     transactions
-        Rows of ``schema.TRANSACTIONS``; error rows without id are passed on.
+        Rows of ``schema.TRANSACTIONS``; error rows without id are kept.
     groups
-        Groups of the cluster; none where they are not known, as in files.
+        Groups of the cluster; empty if unknown, as in files.
     groups_error
-        Why they are not known, or not all of them.
+        Why groups are missing.
     """
     transactions = list(transactions)
     by_id = {group.group_id: group for group in groups}
@@ -135,7 +137,7 @@ def transaction_owners(
 
 
 def possible_groups(transactional_id: str) -> set[str]:
-    """Every part of an id that may be the name of a group: between separators, start and end."""
+    """Every part of an id between two separators, or its start or end, that may be the name of a group."""
     text = transactional_id[:MAX_NAME]
     cuts = [found.start() for found in SEPARATOR.finditer(text)][:MAX_PARTS]
     return {
@@ -144,7 +146,7 @@ def possible_groups(transactional_id: str) -> set[str]:
 
 
 def owner_clause(owner: Row) -> str | None:
-    """``Kafka Streams application orders, thread 1 on 10.0.0.5 (certain)``; null where it is not known."""
+    """``Kafka Streams application orders, thread 1 on 10.0.0.5 (certain)``; null if unknown."""
     if owner["confidence"] == "unknown":
         return None
     text = f"{owner['framework'] or 'application'} {owner['application'] or ''}".strip()
@@ -174,15 +176,17 @@ def _row(
     if transaction.get("transactional_id") is None:
         return {**live, **_owner("unknown", "The transactional ids of this broker were not read.")}
     timeout_ms = transaction.get("timeout_ms")
-    of = _Id(text=transaction["transactional_id"], timeout_ms=timeout_ms, groups=groups, clusters=clusters)
-    owner = next(found for rule in RULES if (found := rule(of)))
+    txn_id = _TransactionalId(
+        text=transaction["transactional_id"], timeout_ms=timeout_ms, groups=groups, clusters=clusters
+    )
+    owner = next(found for rule in RULES if (found := rule(txn_id)))
     if groups_error and owner["confidence"] != "certain":
-        owner = {**owner, "reason": f"{owner['reason']} Groups were not all read: {groups_error}."}
+        owner = {**owner, "reason": f"{owner['reason']} Not all groups were read: {groups_error}."}
     return {**live, **owner}
 
 
 def _owner(confidence: str, reason: str, member: GroupMember | None = None, /, **names: str) -> Row:
-    """Columns of an owner; `names` are of framework, application and task."""
+    """Columns of an owner; `names` may be framework, application and task."""
     return {
         "framework": names.get("framework"),
         "application": names.get("application"),
@@ -195,12 +199,12 @@ def _owner(confidence: str, reason: str, member: GroupMember | None = None, /, *
     }
 
 
-def _streams_v2(of: _Id) -> Row | None:
-    found = STREAMS_V2.fullmatch(of.text)
+def _streams_v2(txn_id: _TransactionalId) -> Row | None:
+    found = STREAMS_V2.fullmatch(txn_id.text)
     if not found:
         return None
     application, process, thread = found["application"], found["process"], found["thread"]
-    group = of.groups.get(application)
+    group = txn_id.groups.get(application)
     ending = f"-StreamThread-{thread}-consumer"
     members = [
         each
@@ -221,11 +225,11 @@ def _streams_v2(of: _Id) -> Row | None:
     return _owner(confidence, reason, member, framework=framework, application=application, task=f"thread {thread}")
 
 
-def _connect_leader(of: _Id) -> Row | None:
-    found = _leader_id(of.text)
+def _connect_leader(txn_id: _TransactionalId) -> Row | None:
+    found = _leader_id(txn_id.text)
     if not found:
         return None
-    group = of.groups.get(found["group"])
+    group = txn_id.groups.get(found["group"])
     known = {"framework": "Kafka Connect cluster", "application": found["group"], "task": "leader"}
     if group is None or group.protocol_type != "connect":
         return _owner("likely", "Its id has the form of the leader of a Connect cluster.", **known)
@@ -237,12 +241,12 @@ def _leader_id(transactional_id: str | None) -> re.Match[str] | None:
     return CONNECT_LEADER.fullmatch(transactional_id or "")
 
 
-def _connect_task(of: _Id) -> Row | None:
-    """By known clusters only: without them, any id with a number at its end has the form."""
+def _connect_task(txn_id: _TransactionalId) -> Row | None:
+    """Only for known clusters: otherwise any id with a number at its end has the form."""
     likely = None
-    for name in filter(of.clusters.__contains__, of.named):
-        found = CONNECT_TASK.fullmatch(of.text.removeprefix(f"{name}-"))
-        if not of.text.startswith(f"{name}-") or not found:
+    for name in filter(txn_id.clusters.__contains__, txn_id.named):
+        found = CONNECT_TASK.fullmatch(txn_id.text.removeprefix(f"{name}-"))
+        if not txn_id.text.startswith(f"{name}-") or not found:
             continue
         connector, task = found["connector"], int(found["task"])
         known = {
@@ -250,21 +254,21 @@ def _connect_task(of: _Id) -> Row | None:
             "application": name,
             "task": f"connector {connector} task {task}",
         }
-        group = of.clusters[name]
+        group = txn_id.clusters[name]
         worker = next((each for each in (group.members if group else ()) if (connector, task) in each.tasks), None)
         if worker:
             return _owner("certain", "Its id names a task that this worker runs.", worker, **known)
         likely = likely or _owner(
-            "likely", "Its id begins with a Connect cluster; no worker is seen to run that task.", **known
+            "likely", "Its id begins with a Connect cluster; no worker is known to run that task.", **known
         )
     return likely
 
 
-def _streams_v1(of: _Id) -> Row | None:
-    found = STREAMS_V1.fullmatch(of.text)
+def _streams_v1(txn_id: _TransactionalId) -> Row | None:
+    found = STREAMS_V1.fullmatch(txn_id.text)
     if not found:
         return None
-    group = of.groups.get(found["application"])
+    group = txn_id.groups.get(found["application"])
     known = {
         "framework": "Kafka Streams application",
         "application": found["application"],
@@ -275,19 +279,19 @@ def _streams_v1(of: _Id) -> Row | None:
     return _owner("likely", "Its id has the form that Kafka Streams before 4.0 gives it with exactly_once.", **known)
 
 
-def _flink_producer(of: _Id) -> Row | None:
-    found = FLINK_PRODUCER.fullmatch(of.text)
+def _flink_producer(txn_id: _TransactionalId) -> Row | None:
+    found = FLINK_PRODUCER.fullmatch(txn_id.text)
     if not found:
         return None
     reason = "Its id has the form that FlinkKafkaProducer gives it."
     return _owner("likely", reason, framework="Apache Flink", application=found["name"])
 
 
-def _flink_sink(of: _Id) -> Row | None:
-    found = FLINK_SINK.fullmatch(of.text)
+def _flink_sink(txn_id: _TransactionalId) -> Row | None:
+    found = FLINK_SINK.fullmatch(txn_id.text)
     if not found:
         return None
-    if of.timeout_ms == FLINK_TIMEOUT_MS:
+    if txn_id.timeout_ms == FLINK_TIMEOUT_MS:
         reason = "Its id has the form of Flink's KafkaSink, and its timeout of 1 h is the sink's default."
     elif found["prefix"] == FLINK_DEFAULT_PREFIX:
         reason = "Its id has the form and the default prefix of Flink's KafkaSink."
@@ -302,11 +306,11 @@ def _flink_sink(of: _Id) -> Row | None:
     )
 
 
-def _spring_v1(of: _Id) -> Row | None:
+def _spring_v1(txn_id: _TransactionalId) -> Row | None:
     """``<prefix><group>.<topic>.<partition>`` of an existing group."""
-    for group_id in filter(of.groups.__contains__, of.named):
-        start = of.text.find(f"{group_id}.")
-        found = SPRING_V1.fullmatch(of.text[start + len(group_id) :]) if start >= 0 else None
+    for group_id in filter(txn_id.groups.__contains__, txn_id.named):
+        start = txn_id.text.find(f"{group_id}.")
+        found = SPRING_V1.fullmatch(txn_id.text[start + len(group_id) :]) if start >= 0 else None
         if found:
             return _owner(
                 "likely",
@@ -318,30 +322,30 @@ def _spring_v1(of: _Id) -> Row | None:
     return None
 
 
-def _begins_with_group(of: _Id) -> Row | None:
-    for group_id in filter(of.groups.__contains__, of.named):
-        if of.text.startswith(group_id) and AFTER_GROUP.fullmatch(of.text.removeprefix(group_id)):
-            members = of.groups[group_id].members
+def _begins_with_group(txn_id: _TransactionalId) -> Row | None:
+    for group_id in filter(txn_id.groups.__contains__, txn_id.named):
+        if txn_id.text.startswith(group_id) and AFTER_GROUP.fullmatch(txn_id.text.removeprefix(group_id)):
+            members = txn_id.groups[group_id].members
             return _owner(
                 "likely",
-                "Its id is the name of this group, or that with a number.",
+                "Its id is the name of this group, or that name with a common suffix.",
                 members[0] if len(members) == 1 else None,
                 application=group_id,
             )
     return None
 
 
-def _unknown(of: _Id) -> Row:
-    if FLINK_SINK.fullmatch(of.text):
-        reason = "Flink's KafkaSink, Spring Kafka and numbered instances make ids like this; it does not show which."
-    elif NUMBERED.fullmatch(of.text):
-        reason = "It ends in a number, as ids of Spring Kafka and of numbered instances do; it does not show which."
+def _unknown(txn_id: _TransactionalId) -> Row:
+    if FLINK_SINK.fullmatch(txn_id.text):
+        reason = "Flink's KafkaSink, Spring Kafka and numbered instances use ids like this; its owner is unknown."
+    elif NUMBERED.fullmatch(txn_id.text):
+        reason = "It ends in a number, as ids of Spring Kafka and of numbered instances do; its owner is unknown."
     else:
-        reason = "Its form is that of no framework known here."
+        reason = "Its form matches no known framework."
     return _owner("unknown", reason)
 
 
-RULES: Sequence[Callable[[_Id], Row | None]] = (
+RULES: Sequence[Callable[[_TransactionalId], Row | None]] = (
     _streams_v2,
     _connect_leader,
     _connect_task,
@@ -352,4 +356,4 @@ RULES: Sequence[Callable[[_Id], Row | None]] = (
     _begins_with_group,
     _unknown,
 )
-"""The first that has an answer gives it; the last always has."""
+"""The first rule with a result wins; the last one always has a result."""

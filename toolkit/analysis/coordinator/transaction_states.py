@@ -1,7 +1,8 @@
-"""States of a transactional id, and which of them may follow which in the coordinator's log.
+"""States of a transactional id, and the allowed transitions between them in the coordinator's log.
 
 Sources: ``TransactionState`` and ``TransactionMetadata`` in Kafka's transaction-coordinator, 2.8 to 4.3 (the states
-before each state), with every step seen in the logs of 3.5.2, 3.9.2, 4.0.1 and 4.3.1; KIP-890 (transaction version 2).
+before each state), with every transition observed in the logs of 3.5.2, 3.9.2, 4.0.1 and 4.3.1; KIP-890 (transaction
+version 2).
 """
 
 from __future__ import annotations
@@ -20,32 +21,32 @@ EXPIRED = "Dead"
 """The state of a tombstone; Kafka has it in memory only."""
 
 _STEPS = {
-    # InitProducerId; again after an error of the client (KIP-360)
+    # InitProducerId, also repeated after a client error (KIP-360)
     "Empty": "Empty CompleteCommit CompleteAbort Dead",
-    # a partition is added, the first or one more
+    # a first or a further partition is added
     "Ongoing": "Empty CompleteCommit CompleteAbort Ongoing",
-    # the outcome is decided; the same once more where the append was not acknowledged and is tried again
+    # the outcome is decided; the same state again if the append was not acknowledged and is retried
     "PrepareCommit": "Ongoing PrepareCommit",
     "PrepareAbort": "Ongoing PrepareAbort PrepareEpochFence",
     "CompleteCommit": "PrepareCommit CompleteCommit",
     "CompleteAbort": "PrepareAbort CompleteAbort",
-    # the way from Ongoing to a PrepareAbort with a raised epoch; no Kafka so far writes it down
+    # between Ongoing and a PrepareAbort with a raised epoch; no Kafka release so far writes it to the log
     "PrepareEpochFence": "Ongoing",
     # a tombstone: idle for transactional.id.expiration.ms
     "Dead": "Empty CompleteCommit CompleteAbort Dead",
 }
-# A client of transaction version 2 may abort where nothing was added, to have its epoch raised.
+# A client of transaction version 2 may abort without a partition, to raise its epoch.
 _STEPS_OF_VERSION_2 = {"PrepareAbort": "Empty CompleteCommit CompleteAbort"}
 
 FIRST_VERSION: Mapping[tuple[str, str], int] = MappingProxyType(
     {(before, state): 0 for state, found in _STEPS.items() for before in found.split()}
     | {(before, state): 2 for state, found in _STEPS_OF_VERSION_2.items() for before in found.split()}
 )
-"""Every allowed step, as (state before, state), to the transaction version from which on it is one."""
+"""Every allowed transition, as (state before, state), to the first transaction version that allows it."""
 
 
 def state_of(event: Row) -> str | None:
-    """The state that a row of ``schema.TRANSACTION_LOG`` holds; a tombstone holds `EXPIRED`."""
+    """The state in a row of ``schema.TRANSACTION_LOG``; `EXPIRED` for a tombstone."""
     return EXPIRED if event["tombstone"] else event["state"]
 
 
@@ -55,15 +56,15 @@ def is_allowed(before: Row, event: Row) -> bool:
     Parameters
     ----------
     before, event
-        Rows of ``schema.TRANSACTION_LOG`` that could be read. In a compacted log they count as neighbours as well: the
-        cleaner keeps the last record of what it has cleaned.
+        Readable rows of ``schema.TRANSACTION_LOG``. In a compacted log, the remaining records are compared in the same
+        way: the cleaner keeps the last record of an id in the cleaned part.
     """
     version = FIRST_VERSION.get((state_of(before) or "", state_of(event) or ""))
     return version is not None and version <= (event.get("client_transaction_version") or 0)
 
 
 class IdReplica(NamedTuple):
-    """A transactional id as one replica of its partition has it; -1 where broker or partition is not known."""
+    """A transactional id on one replica of its partition; -1 if broker or partition is unknown."""
 
     transactional_id: str
     broker_id: int
@@ -71,7 +72,7 @@ class IdReplica(NamedTuple):
 
 
 def replica_of(event: Row) -> IdReplica:
-    """The id and replica of a row of ``schema.TRANSACTION_LOG``; the id is empty where it could not be read."""
+    """The id and replica of a row of ``schema.TRANSACTION_LOG``; the id is empty if it could not be read."""
     broker_id, partition = event["broker_id"], event["txn_state_partition"]
     return IdReplica(
         event["transactional_id"] or "",

@@ -1,9 +1,9 @@
-"""Closing: a transaction that is known to have ended is `ended` in every answer, whatever it was while it was open.
+"""Close past findings: a transaction that is known to have ended is `ended`, whatever its verdict while it was open.
 
-Its marker in the log proves its end, and so does a later sample that read all of its partition without it. An error, a
-failed sample and topics that may be hidden prove nothing. Whatever answers with findings of the past closes them by
-`close`; rows as they were recorded (``Recording.findings_over_time``, the pipeline's ``recorded_findings``) and answers
-that name their time (the pipeline's ``current_findings``) stay as they are.
+Its marker in the log proves the end, and so does a later sample that read its partition completely without it. An
+error, a failed sample and topics that may be hidden prove nothing. All code that reports past findings closes them with
+`close`. Rows as they were recorded (``Recording.findings_over_time``, the pipeline's ``recorded_findings``) and rows
+that state their time (the pipeline's ``current_findings``) stay unchanged.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ def close(row: Row, *, end: str, before: Row | None = None) -> Row:
     Parameters
     ----------
     row
-        A row of ``schema.FINDINGS``, as of the time that proves the end.
+        A row of ``schema.FINDINGS``, as of the time of the proof.
     end
-        The proof, as sentences.
+        The proof, in sentences.
     before
-        The last finding while it was open, or one that is closed already; null where there is none.
+        The last finding while it was open, or one that is closed already; null if there is none.
 
     Returns
     -------
     Row
-        The row with verdict `ended`. Its reason and evidence state when it was last seen open, and its verdict then.
+        The row with verdict `ended`. Its reason and evidence state when it was last seen open, and with which verdict.
     """
     columns = {
         **row,
@@ -68,14 +68,14 @@ def close(row: Row, *, end: str, before: Row | None = None) -> Row:
 
 
 def close_by_log(findings: Iterable[Row], log_transactions: Iterable[Row]) -> list[Row]:
-    """Findings of the past, closed where the log has the marker.
+    """Close the past findings whose marker is in the log.
 
     Parameters
     ----------
     findings
         Rows of ``schema.FINDINGS``.
-    transactions
-        Rows of ``schema.LOG_TRANSACTIONS``; all other transactions stay as they are.
+    log_transactions
+        Rows of ``schema.LOG_TRANSACTIONS``; findings of all other transactions stay unchanged.
     """
     markers = {
         _log_transaction_key(log_transaction): log_transaction
@@ -90,14 +90,14 @@ def close_by_log(findings: Iterable[Row], log_transactions: Iterable[Row]) -> li
 
 
 def close_by_observation(findings: Iterable[Row], later: Iterable[Row]) -> list[Row]:
-    """Findings of the past, closed where a later sample read the partition without the transaction.
+    """Close the past findings whose partition a later sample read without the transaction.
 
     Parameters
     ----------
     findings
         Rows of ``schema.FINDINGS``.
     later
-        Findings of a later sample with these partitions requested: a partition without a row was not read.
+        Findings of a later sample of these partitions; a partition without a row was not read.
     """
     observations: defaultdict[tuple[object, ...], list[Row]] = defaultdict(list)
     for row in later:
@@ -119,7 +119,7 @@ def is_open(row: Row) -> bool:
 
 
 def unread(rows: Sequence[Row]) -> str | None:
-    """Why a sample could not read a partition, by its findings; null where it did."""
+    """Why a sample could not read a partition, by its findings; null if it did."""
     for row in rows:
         if row["producer_id"] is None and row["verdict"] == "unknown":
             return str(row["error"] or "; ".join(row["missing"])).partition(":")[0]
@@ -127,28 +127,28 @@ def unread(rows: Sequence[Row]) -> str | None:
 
 
 def transaction_key(row: Row) -> tuple[object, ...]:
-    """The key of a finding's transaction; without the epoch, of which one transaction may have several."""
+    """The key of a finding's transaction; without the epoch, as one transaction may have several."""
     return tuple(row[name] for name in ("topic", "partition", "producer_id", "start_offset"))
 
 
 def verdict_before(row: Row) -> str | None:
-    """The verdict of an ended transaction while it was open; null where there was none."""
+    """The verdict of an ended transaction while it was open; null if there is none."""
     entry = None if row["verdict"] != "ended" else _entry_before(row)
     return None if entry is None else str(entry["value"])
 
 
 def without_short(findings: Iterable[Row], *, min_held_ms: int) -> list[Row]:
-    """Findings without ended ones that were healthy and held an LSO for less."""
+    """Leave out ended transactions that were healthy and held the LSO for less."""
     return [row for row in findings if verdict_before(row) not in HEALTHY or (row["held_ms"] or 0) >= min_held_ms]
 
 
 def without_stale(findings: Iterable[Row], *, sampled_at: dt.datetime) -> list[Row]:
-    """Findings over time without those of partitions themselves from earlier samples than this one."""
+    """Leave out findings of partitions themselves from samples before this one."""
     return [row for row in findings if row["start_offset"] is not None or row["observed_at"] >= sampled_at]
 
 
 def _entry_before(row: Row) -> Row | None:
-    """Evidence of when a transaction was last seen open, and of its verdict then."""
+    """Evidence entry: when a transaction was last seen open, and with which verdict."""
     if row["verdict"] == "ended":
         return next((entry for entry in row["evidence"] if entry["name"] == VERDICT_BEFORE), None)
     source_entry = {"source": "findings", "broker_id": row["broker_id"], "observed_at": row["observed_at"]}
@@ -162,7 +162,7 @@ def _by_marker(row: Row, log_transaction: Row) -> Row:
 
 
 def _held_to(row: Row, end: dt.datetime | None) -> Row:
-    """Until when and for how long it held the LSO; null where that is not known."""
+    """Until when and for how long it held the LSO; null if unknown."""
     if end is None:
         return {"held_ms": None}
     if row["held_from"] is None:

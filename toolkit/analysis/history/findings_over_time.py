@@ -1,7 +1,7 @@
-"""Findings of a recording over time: from which sample to which a transaction was open, and its verdicts.
+"""Findings of a recording over time: the first and last sample of each open transaction, and its verdicts.
 
-A failed sample, a partition that could not be read or may be hidden, and a time without samples prove nothing: the
-evidence names them, and no transaction is taken to have ended in them.
+A failed sample, a partition that could not be read or may be hidden, and a gap between samples prove nothing: the
+evidence lists them, and none of them ends a transaction.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from toolkit.schema import FINDINGS, Row
 __all__ = ["observation_times", "over_time", "recorded_over_time"]
 
 MILLISECOND = dt.timedelta(milliseconds=1)
-LATE = 1.5  # intervals between two samples from which on one is missing
+LATE = 1.5  # a longer gap, in intervals, is reported
 SOURCE = "recording"
 
 
@@ -29,7 +29,7 @@ def observation_times(samples: Iterable[Row]) -> list[Row]:
     Parameters
     ----------
     samples
-        Rows of ``schema.SAMPLES``; only ``sampled_at``, ``interval_ms``, ``topic_gaps`` and ``error`` count.
+        Rows of ``schema.SAMPLES``; only ``sampled_at``, ``interval_ms``, ``topic_gaps`` and ``error`` are used.
 
     Returns
     -------
@@ -61,41 +61,40 @@ def observation_times(samples: Iterable[Row]) -> list[Row]:
 
 def _missed(start: dt.datetime, end: dt.datetime | None, failed: Sequence[Row], late: bool) -> str | None:
     if failed:
-        many = f"{len(failed)} samples" if len(failed) > 1 else "a sample"
-        return f"{many} after {at(start)} failed ({failed[0]['error'].partition(':')[0]})"
+        count = f"{len(failed)} samples" if len(failed) > 1 else "a sample"
+        return f"{count} after {at(start)} failed ({failed[0]['error'].partition(':')[0]})"
     return f"no sample from {at(start)} for {duration(end - start)}" if late and end is not None else None
 
 
 def over_time(findings: Iterable[Row]) -> list[Row]:
-    """One row for each transaction that a recording has seen open on one partition.
+    """One row for each transaction that was open in a recording of one partition.
 
     Parameters
     ----------
     findings
-        Rows of ``schema.RECORDED["findings"]`` of the partition, each with the columns of `OBSERVATION_TIMES` of its
-        sample.
+        Rows of ``schema.RECORDED["findings"]`` of the partition, each with its sample's columns of `OBSERVATION_TIMES`.
 
     Returns
     -------
     list of Row
         Rows of ``schema.FINDINGS``, with ``held_from``, ``held_to`` and ``held_ms``. A transaction held the LSO from
-        the first sample that shows it, or from the time that this sample had evidence of, until the first sample that
-        read the partition without it: then it is `ended`. A transaction open in the last sample has that sample's
-        finding. Earlier verdicts are evidence. Verdicts on the partition itself, that it waits for replication or could
-        not be read, are a row each, without these times.
+        the first sample that shows it, or from the earlier time in that sample's evidence, until the first sample that
+        read the partition without it: then it is `ended`. For a transaction still open in the last sample, the row has
+        that sample's verdict. Earlier verdicts are evidence. Each verdict on the partition itself, such as waiting for
+        replication or unreadable, has a row without these times.
     """
     verdicts = _ObservedVerdicts.of(findings)
     rows = [_row(key, found, verdicts) for key, found in verdicts.by_key]
-    return [{name: row.get(name) for name in FINDINGS.names} for row in rows]  # recordings lack what is newer than they
+    return [{name: row.get(name) for name in FINDINGS.names} for row in rows]  # old recordings lack newer columns
 
 
 def recorded_over_time(findings: Iterable[Row], samples: Iterable[Row]) -> list[Row]:
-    """`over_time` of each partition of a recording.
+    """Apply `over_time` to each partition of a recording.
 
     Parameters
     ----------
     findings
-        Rows of ``schema.RECORDED["findings"]``; those of failed samples do not count.
+        Rows of ``schema.RECORDED["findings"]``; rows of failed samples are ignored.
     samples
         Rows of ``schema.SAMPLES``.
 
@@ -105,11 +104,11 @@ def recorded_over_time(findings: Iterable[Row], samples: Iterable[Row]) -> list[
         Rows of ``schema.FINDINGS``.
     """
     known = {observation["sampled_at"]: observation for observation in observation_times(samples)}
-    by_place: defaultdict[tuple[Any, ...], list[Row]] = defaultdict(list)
+    by_partition: defaultdict[tuple[Any, ...], list[Row]] = defaultdict(list)
     for row in findings:
         if row["sampled_at"] in known:
-            by_place[row["topic"], row["partition"]].append({**row, **known[row["sampled_at"]]})
-    return [row for rows in by_place.values() for row in over_time(rows)]
+            by_partition[row["topic"], row["partition"]].append({**row, **known[row["sampled_at"]]})
+    return [row for rows in by_partition.values() for row in over_time(rows)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,9 +118,9 @@ class _ObservedVerdicts:
     Parameters
     ----------
     by_key
-        By transaction, or by verdict on the partition, in the order of the samples.
+        Findings by transaction, or by verdict on the partition; in sample order.
     by_sample
-        By sample.
+        Findings by sample.
     """
 
     by_key: Sequence[tuple[tuple[Any, ...], Sequence[Row]]]
@@ -140,7 +139,7 @@ class _ObservedVerdicts:
         return _ObservedVerdicts(by_key=sorted(by_key.items(), key=lambda item: str(item[0])), by_sample=by_sample)
 
     def after(self, sample: dt.datetime) -> Iterator[Row]:
-        """The samples from one on that have a next one, until one without findings here."""
+        """Each sample from this one on, until the last, or until one without findings of the partition."""
         while sample in self.by_sample:
             observation = self.by_sample[sample][0]
             yield observation
@@ -149,7 +148,7 @@ class _ObservedVerdicts:
             sample = observation["next_sampled_at"]
 
     def unread(self, observation: Row) -> str | None:
-        """Why the next sample could not read the partition; null where it did."""
+        """Why the next sample could not read the partition; null if it did."""
         found = self.by_sample.get(observation["next_sampled_at"], ())
         return unread(found) if found else observation["next_topic_gap"]
 
@@ -190,9 +189,9 @@ def _held(holding: Sequence[Row], last: Row, gone: dt.datetime | None) -> Row:
 
 
 def _gone(row: Row, following: Row | None, verdicts: _ObservedVerdicts, entries: list[Row]) -> dt.datetime | None:
-    """The first sample after a row that read the partition without it; null if the next one has it, or there is none.
+    """The first sample after a row that read the partition without it; null if `following` comes first, or neither.
 
-    Gaps until then are added to the entries.
+    Gaps until then are added to `entries`.
     """
     for observation in verdicts.after(row["sampled_at"]):
         sample: dt.datetime | None = observation["next_sampled_at"]

@@ -1,7 +1,7 @@
-"""Late transactions (KIP-664): open for longer than their own timeout and a padding.
+"""Late transactions (KIP-664): open for longer than their own timeout plus a padding.
 
-Kafka counts partitions with such a transaction (PartitionsWithLateTransactionsCount), by the brokers' longest timeout
-and the producer's newest timestamp. Here each transaction is measured by its own timeout, from its opening time.
+Kafka's PartitionsWithLateTransactionsCount uses the brokers' maximum timeout and the producer's newest timestamp. Here
+each transaction is measured by its own timeout, from its opening time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from toolkit.schema import Row
 
 __all__ = ["LATE_PADDING_MS", "TransactionKey", "first_seen", "late_transactions"]
 
-LATE_PADDING_MS = 300_000  # as long as Kafka's own
+LATE_PADDING_MS = 300_000  # Kafka's own padding
 
 TransactionKey = tuple[str, int, int, int]  # topic, partition, producer id, start offset
 FirstSeen = Mapping[TransactionKey, dt.datetime]
@@ -29,26 +29,26 @@ def late_transactions(
     padding_ms: int = LATE_PADDING_MS,
     longest_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS,
 ) -> list[Row]:
-    """Which of the open transactions are late.
+    """The open transactions that are late.
 
     Parameters
     ----------
     findings
         Rows of ``schema.FINDINGS``.
     observation
-        The last observation that they rest on.
+        The newest observation behind the findings.
     first_seen
-        When each was first seen open; used where neither a coordinator nor the log has an opening time, or theirs is in
-        the future.
+        When each transaction was first seen open; used if neither a coordinator nor the log has an opening time, or if
+        that time is in the future.
     padding_ms
-        How long past its timeout a transaction may still be open.
+        How long past its timeout a transaction may stay open.
     longest_timeout_ms
-        The timeout of a transaction that no transactional id owns: brokers allow none that is longer.
+        The timeout of a transaction without a known transactional id: the brokers' maximum.
 
     Returns
     -------
     list of dict
-        Rows of ``schema.LATE_TRANSACTIONS`` without `sampled_at`. A transaction of two-phase commit has no timeout.
+        Rows of ``schema.LATE_TRANSACTIONS`` without `sampled_at`. Two-phase commit has no timeout, so it is never late.
     """
     timeouts = {
         (row["transactional_id"], row["producer_id"]): row["timeout_ms"]
@@ -82,7 +82,7 @@ def late_transactions(
 
 
 def _opened(row: Row, observed_at: dt.datetime, first_seen: FirstSeen) -> tuple[dt.datetime, str]:
-    """When a transaction opened, and by whose clock; a clock that gives a future time is wrong."""
+    """When a transaction opened, and by whose clock; a time in the future is not used."""
     if row["opened_at"] is not None and row["opened_at"] <= observed_at:
         return row["opened_at"], row["opened_at_clock"]
     key = row["topic"], row["partition"], row["producer_id"], row["start_offset"]
@@ -90,14 +90,14 @@ def _opened(row: Row, observed_at: dt.datetime, first_seen: FirstSeen) -> tuple[
 
 
 def first_seen(observation: Observation, before: FirstSeen) -> dict[TransactionKey, dt.datetime]:
-    """When each transaction that is open now was first seen so.
+    """When each open transaction was first seen open.
 
     Parameters
     ----------
     observation
         The newest observation.
     before
-        The same as of the one before. A transaction on a partition that cannot be read now is taken to be still open.
+        The result for the previous observation. A transaction on a partition that cannot be read now stays in it.
     """
     rows = (*observation.producers, *observation.producers_after)
     unread = _unread((*observation.partitions, *observation.partitions_after, *rows))

@@ -1,12 +1,12 @@
-"""Which transaction held a partition's LSO from when to when, by its log.
+"""Which transaction held a partition's LSO, and from when to when, by the partition's log.
 
-The lowest open transaction holds it: from its first batch if nothing else was open then, else from the marker of the
-last transaction that opened before it. The order of the log decides; the time is that of the batch or marker. Markers
-carry the time of the partition's leader. The first batch carries its producer's, which is bounded by the markers around
-it, as in `toolkit.analysis.diagnosis.impact`.
+The lowest open transaction holds the LSO: from its first batch if no other transaction was open then, otherwise from
+the last marker of the transactions that opened before it. The order of the log decides; the time is that of the batch
+or marker. Markers carry the time of the partition's leader. The first batch carries its producer's time, which the
+markers around it bound, as in `toolkit.analysis.diagnosis.impact`.
 
-As in `log.lso_timeline`, the first batch that was read counts as the beginning of a transaction that may have begun
-before, and replication is not considered.
+As in `log.lso_timeline`, a transaction that may have begun before the range read begins with its first batch in that
+range, and replication is not considered.
 """
 
 from __future__ import annotations
@@ -29,8 +29,6 @@ NEVER = np.iinfo(np.int64).max
 DIFFER_MS = int(CLOCKS_DIFFER.total_seconds() * 1000)
 PRODUCER, BROKER = 0, 1
 CLOCKS = ("producer", "broker")
-
-
 SCHEMA = LSO_HOLDS.arrow_schema
 
 
@@ -39,7 +37,7 @@ def lso_holds(log_transactions: pa.Table, *, min_held_ms: int = 0) -> pa.Table:
 
     Parameters
     ----------
-    transactions
+    log_transactions
         Rows of ``schema.LOG_TRANSACTIONS`` of one log, in any order.
     min_held_ms
         Leave out ended transactions that held the LSO for less; those with an unknown duration stay.
@@ -49,7 +47,7 @@ def lso_holds(log_transactions: pa.Table, *, min_held_ms: int = 0) -> pa.Table:
     pyarrow.Table
         Rows of `LSO_HOLDS`, by first offset.
     """
-    if not log_transactions.num_rows:  # as of most logs of a cluster, and by far cheaper
+    if not log_transactions.num_rows:  # most logs of a cluster; by far cheaper
         return SCHEMA.empty_table()
     return without_short_holds(candidates(log_transactions, min_held_ms=min_held_ms), min_held_ms=min_held_ms)
 
@@ -57,28 +55,28 @@ def lso_holds(log_transactions: pa.Table, *, min_held_ms: int = 0) -> pa.Table:
 def candidates(
     log_transactions: pa.Table, *, start: int = 0, stop: int | None = None, min_held_ms: int = 0
 ) -> pa.Table:
-    """Candidates for holds from one range of a log; `without_short_holds` takes those of all ranges together.
+    """Candidates for holds from one range of a log; `without_short_holds` selects from the candidates of all ranges.
 
     Parameters
     ----------
-    transactions
-        Rows of ``schema.LOG_TRANSACTIONS`` of one log, in any order; those in the range are enough.
+    log_transactions
+        Rows of ``schema.LOG_TRANSACTIONS`` of one log, in any order; the transactions in the range are enough.
     start, stop
-        The range: transactions that became the lowest at a batch or marker with an offset of
-        ``start <= offset < stop``, so each is in one range.
+        Only transactions that became the lowest at a batch or marker with an offset of ``start <= offset < stop``, so
+        each is in one range.
     min_held_ms
         As for `lso_holds`.
 
     Returns
     -------
     pyarrow.Table
-        Rows of `LSO_HOLDS`. One that needs the time of a marker in another range is included, however short; so are the
+        Rows of `LSO_HOLDS`. They include holds of any duration that need the time of a marker in another range, and the
         first and the last marker of this range.
     """
     stop = NEVER if stop is None else stop
     lowest, marks = _LowestOpen.of(log_transactions), _MarkerTimes.of(log_transactions).within(start, stop)
     not_before: Array = np.where(lowest.alone, marks.before(lowest.first), -1)
-    # Where it was not alone, the markers around its first batch may lie anywhere before.
+    # If it was not alone, the markers around its first batch may be anywhere before.
     not_after: Array = np.where(lowest.alone, marks.after(lowest.first), lowest.times_before)
     found = _with_times(
         _table(
@@ -124,7 +122,7 @@ def without_short_holds(found: pa.Table, *, min_held_ms: int = 0) -> pa.Table:
 
 
 def _with_times(found: pa.Table) -> pa.Table:
-    """The same with the times that follow from the markers around."""
+    """Set the times that follow from the markers around each first batch."""
     alone = pc.is_null(found["after_offset"]).to_numpy()
     not_before, not_after = milliseconds(found["not_before"]), milliseconds(found["not_after"])
     end = milliseconds(found["end"])
@@ -145,14 +143,14 @@ def _with_times(found: pa.Table) -> pa.Table:
 
 
 def _openings(found: pa.Table, not_before: Array, not_after: Array) -> tuple[Array, Array]:
-    """When they opened, and by whose clock: a producer's where the markers around the first batch allow it."""
+    """When they opened, and by whose clock: the producer's only if the markers around the first batch allow it."""
     start_ms = milliseconds(found["start"])
     by_broker = pc.is_in(found["start_clock"], pa.array(CLOCKS[BROKER:])).to_numpy()
     allowed = (not_before < 0) | (start_ms >= not_before - DIFFER_MS)
     allowed &= (not_after < 0) | (start_ms <= not_after + DIFFER_MS)
-    as_told = (start_ms >= 0) & (by_broker | allowed)
-    by = np.where(as_told, np.where(by_broker, BROKER, PRODUCER), np.where(not_before >= 0, BROKER, -1))
-    return np.where(as_told, start_ms, not_before), by
+    is_plausible = (start_ms >= 0) & (by_broker | allowed)
+    clock = np.where(is_plausible, np.where(by_broker, BROKER, PRODUCER), np.where(not_before >= 0, BROKER, -1))
+    return np.where(is_plausible, start_ms, not_before), clock
 
 
 def _long_enough(found: pa.Table, min_held_ms: int) -> Array:
@@ -167,11 +165,11 @@ class _LowestOpen:
     Parameters
     ----------
     rows
-        Their indices in the table of transactions.
+        Indices in the table of transactions.
     first
         First offset.
     alone
-        Whether nothing else was open when it opened.
+        Whether no other transaction was open when it opened.
     became_at
         Offset of the batch or marker that made it the lowest.
     times_before
@@ -191,7 +189,7 @@ class _LowestOpen:
         rows = rows[stable_order(first[rows])]
         end = np.where(marker[rows] < 0, NEVER, marker[rows])
         before = np.concatenate(([-1], np.maximum.accumulate(end)))[: len(end)]
-        lowest = np.flatnonzero(end > before)  # those that end after all that opened before them
+        lowest = np.flatnonzero(end > before)  # ends after every transaction that opened before it
         rows, before = rows[lowest], before[lowest]
         alone = first[rows] > before
         return _LowestOpen(
@@ -223,15 +221,15 @@ class _MarkerTimes:
         return _MarkerTimes(offsets=self.offsets[inside], times=self.times[inside], rows=self.rows[inside])
 
     def before(self, offsets: Array) -> Array:
-        """Time of the last marker before each offset; -1 where there is none."""
+        """Time of the last marker before each offset; -1 if there is none."""
         return np.concatenate(([-1], self.times))[np.searchsorted(self.offsets, offsets)]
 
     def after(self, offsets: Array) -> Array:
-        """Time of the first marker after each offset; -1 where there is none."""
+        """Time of the first marker after each offset; -1 if there is none."""
         return np.concatenate((self.times, [-1]))[np.searchsorted(self.offsets, offsets)]
 
     def table(self, log_transactions: pa.Table) -> pa.Table:
-        """The first and the last of them as rows of `LSO_HOLDS` without first offset."""
+        """The first and the last marker as rows of `LSO_HOLDS` without first offset."""
         both = log_transactions.take(pa.array(self.rows[[0, -1]] if len(self.rows) else self.rows))
         return _table(both.select(["topic", "partition", "broker_id", "marker_offset", "end"]), {})
 

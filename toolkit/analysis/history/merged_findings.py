@@ -1,4 +1,4 @@
-"""One finding where a log and a recording have the same transaction."""
+"""Merge the findings of a log and of a recording, one row for each transaction."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from toolkit.schema import Row
 __all__ = ["merge_findings"]
 
 MILLISECOND = dt.timedelta(milliseconds=1)
-SAID = ("verdict", "reason", "remedy", "missing", "queue_position")
-LASTING = (
+VERDICT = ("verdict", "reason", "remedy", "missing", "queue_position")
+FILLED_COLUMNS = (
     *("transactional_id", "cause", "opened_at", "opened_at_clock", "offsets_held", "records_held", "bytes_held"),
     *("groups_held", "compaction_held", "held_from", "held_to"),
 )
-OF_OPEN = ("expires_at", "last_stable_offset", "high_watermark")
+OPEN_COLUMNS = ("expires_at", "last_stable_offset", "high_watermark")
 
 
 def merge_findings(of_log: Iterable[Row], of_recording: Iterable[Row]) -> list[Row]:
@@ -28,17 +28,17 @@ def merge_findings(of_log: Iterable[Row], of_recording: Iterable[Row]) -> list[R
     Parameters
     ----------
     of_log
-        Rows of ``schema.FINDINGS``, of `toolkit.analysis.history.hold_findings.held_findings`.
+        Rows of ``schema.FINDINGS`` from `toolkit.analysis.history.hold_findings.held_findings`.
     of_recording
-        The same of `toolkit.analysis.history.findings_over_time.over_time`.
+        Rows of ``schema.FINDINGS`` from `toolkit.analysis.history.findings_over_time.over_time`.
 
     Returns
     -------
     list of Row
-        Rows of ``schema.FINDINGS``. Where both have a transaction, times and amounts are the log's, as far as it has
-        them. The recording's verdict is evidence of a transaction that is over, and the verdict of one that the log
-        alone could not diagnose. A transaction that ended in one after it was open in the other is `ended`; one that is
-        open in a newer log, but not in a sample, is `unknown`.
+        Rows of ``schema.FINDINGS``. Where both have a transaction, the log's times and amounts win, if it has them. The
+        recording's verdict becomes evidence if the transaction is over, and the verdict if the log alone could not
+        diagnose it. A transaction that ended in one after it was open in the other is `ended`. A transaction that is
+        open in a newer log, but missing in a sample, is `unknown`.
     """
     recorded: defaultdict[tuple[Any, ...], list[Row]] = defaultdict(list)
     rows: list[Row] = []
@@ -54,9 +54,9 @@ def merge_findings(of_log: Iterable[Row], of_recording: Iterable[Row]) -> list[R
 
 
 def _both(row: Row, recorded_rows: Sequence[Row]) -> Row:
-    """The log's finding with the last one of the recording, which may have had several epochs."""
+    """Merge the log's finding with the recording's last one; the recorded rows may have several epochs."""
     last = max(recorded_rows, key=lambda each: each["observed_at"])
-    names = LASTING if row["verdict"] == "ended" else (*LASTING, *OF_OPEN)
+    names = FILLED_COLUMNS if row["verdict"] == "ended" else (*FILLED_COLUMNS, *OPEN_COLUMNS)
     found = {**row, **{name: last[name] for name in names if row[name] is None}}
     found["evidence"] = [*row["evidence"], *(entry for each in recorded_rows for entry in each["evidence"])]
     if row["verdict"] == "ended":
@@ -64,16 +64,16 @@ def _both(row: Row, recorded_rows: Sequence[Row]) -> Row:
     elif last["verdict"] == "ended" and row["observed_at"] > last["observed_at"]:
         return {**found, **_contradiction(row, last), "held_to": row["held_to"]}
     elif last["verdict"] == "ended":
-        found |= {name: last[name] for name in (*SAID, "expires_at", "observed_at", "held_to")} | {"held_ms": None}
+        found |= {name: last[name] for name in (*VERDICT, "expires_at", "observed_at", "held_to")} | {"held_ms": None}
     elif row["verdict"] == "unknown":
-        found |= {name: last[name] for name in SAID}
+        found |= {name: last[name] for name in VERDICT}
     if found["held_ms"] is None and found["held_from"] is not None:
         found["held_ms"] = max(((found["held_to"] or last["observed_at"]) - found["held_from"]) // MILLISECOND, 0)
     return found
 
 
 def _contradiction(row: Row, last: Row) -> Row:
-    """The finding of a transaction open in a newer log, but not in a sample: one of the two times is wrong."""
+    """Columns for a transaction open in a newer log, but missing in a sample: one of the two times is wrong."""
     return {
         "verdict": "unknown",
         "reason": f"It is open as of {at(row['observed_at'])}. {last['reason']}",

@@ -1,4 +1,4 @@
-"""From samples of a recording to findings: two samples in a row serve as two observations."""
+"""Diagnose the samples of a recording: two successive samples serve as two observations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from toolkit.schema.table import TopicPartition
 __all__ = ["diagnose_sample", "with_recorded"]
 
 VERDICT = ("verdict", "reason", "remedy", "missing")
-OF_THE_VERDICT = ("cause", "evidence", "opened_at", "opened_at_clock")  # log evidence
+LOG_EVIDENCE = ("cause", "evidence", "opened_at", "opened_at_clock")
 IMPACT = (
     *("records_held", "bytes_held", "groups_held", "compaction_held"),
     *("held_from", "held_to", "held_ms"),
@@ -35,17 +35,17 @@ def diagnose_sample(
     Parameters
     ----------
     observation
-        The sample's. Only its partitions get findings: a topic that is gone holds nothing.
+        The sample's observation. Only its partitions get findings: a deleted topic holds nothing.
     before
-        The observation of the sample before, however long ago; null where there is none.
+        The previous sample's observation, however old; null if there is none.
     requested, max_transaction_timeout_ms
         As for `diagnose.findings`.
 
     Returns
     -------
     list of dict
-        Rows of ``schema.FINDINGS`` in its order. A transaction in one observation only is never `hanging`: it is
-        `unknown` until the next sample.
+        Sorted rows of ``schema.FINDINGS``. A transaction in one observation only is `unknown`, never `hanging`, until
+        the next sample.
     """
     requested = set(requested)
     topic_partitions = _topic_partitions(observation)
@@ -59,27 +59,27 @@ def diagnose_sample(
     if topic_partitions - twice or not topic_partitions:
         once = _at(observation, topic_partitions - twice)
         if twice:
-            once = replace(once, coverage=replace(once.coverage, topic_gaps=()))  # once is enough
+            once = replace(once, coverage=replace(once.coverage, topic_gaps=()))  # reported by the findings above
         found = findings([once], requested=requested - twice, max_transaction_timeout_ms=max_transaction_timeout_ms)
         rows += map(_seen_once, found)
     return sorted(rows, key=_order)
 
 
 def with_recorded(rows: Iterable[Row], recorded: Iterable[Row]) -> list[Row]:
-    """Findings of a sample with its recorded log evidence: the log of that time cannot be read again.
+    """Add the recorded log evidence to a sample's findings: the log of that time cannot be read again.
 
     Parameters
     ----------
     rows
-        Rows of ``schema.FINDINGS``, diagnosed now.
+        New rows of ``schema.FINDINGS``.
     recorded
-        Those recorded with the same sample; rows of other transactions are ignored.
+        Rows recorded with the same sample; rows of other transactions are ignored.
 
     Returns
     -------
     list of dict
-        The rows with recorded cause and impact. A row that was not `hanging` then, since the log contradicted it, is
-        not `hanging` now.
+        The new rows with recorded cause and impact. A `hanging` row that was recorded with another verdict, because the
+        log contradicted it, gets the recorded verdict.
     """
     known = {_transaction(row): row for row in recorded}
     return [_with(row, known.get(_transaction(row))) for row in rows]
@@ -94,9 +94,9 @@ def _with(row: Row, recorded: Row | None) -> Row:
         return row
     names: tuple[str, ...] = IMPACT
     if row["verdict"] == "hanging" != recorded["verdict"]:
-        names += VERDICT + OF_THE_VERDICT
+        names += VERDICT + LOG_EVIDENCE
     elif row["verdict"] == recorded["verdict"]:
-        names += OF_THE_VERDICT
+        names += LOG_EVIDENCE
     return {**row, **{name: recorded[name] for name in names}}
 
 
@@ -109,17 +109,17 @@ def _tp(row: Row) -> TopicPartition:
 
 
 def _at(observation: Observation, topic_partitions: Collection[TopicPartition]) -> Observation:
-    """The observation of some partitions only; the coordinators' rows stay."""
+    """The observation of some partitions only, with all rows of coordinators."""
 
-    def here(rows: Iterable[Row]) -> list[Row]:
+    def selected(rows: Iterable[Row]) -> list[Row]:
         return [row for row in rows if _tp(row) in topic_partitions]
 
     return replace(
         observation,
-        partitions=here(observation.partitions),
-        producers=here(observation.producers),
-        partitions_after=here(observation.partitions_after),
-        producers_after=here(observation.producers_after),
+        partitions=selected(observation.partitions),
+        producers=selected(observation.producers),
+        partitions_after=selected(observation.partitions_after),
+        producers_after=selected(observation.producers_after),
     )
 
 

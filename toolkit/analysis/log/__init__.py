@@ -1,1 +1,1 @@
-"""From batches of one partition: transactions, LSO, producer state, statistics, invariants."""
+"""Derive transactions, LSO, producer state, statistics and invariants from the batches of one partition."""

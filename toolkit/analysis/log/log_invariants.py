@@ -1,8 +1,8 @@
-"""Invariants of every intact log, by name, and where a log breaks them.
+"""Named invariants of every intact log, and the batches that violate them.
 
-A break is a row and no exception: it is evidence. What Kafka itself leaves behind breaks nothing: a marker without
+A violation is a row, not an exception, because it is evidence. What Kafka does itself is no violation: a marker without
 data (an empty transaction), the next transaction with the same epoch (before transaction version 2), offsets and
-sequence numbers that compaction has taken out.
+sequence numbers that compaction removed.
 
 Sources: ``ProducerAppendInfo``, ``LogValidator`` and ``UnifiedLog`` in Kafka; KIP-98, KIP-360, KIP-890.
 """
@@ -29,25 +29,26 @@ INVARIANTS: Mapping[str, str] = MappingProxyType(
     {
         "position": "A batch starts where the one before it in the file ends.",
         "offset_order": "A batch begins after the last offset of the one before it.",
-        "offset_gap": "Offsets go on without a gap; only compaction leaves one.",
+        "offset_gap": "Offsets have no gaps, except after compaction.",
         "offset_range": "The last offset of a batch is not before its first.",
-        "record_count": "A batch has a record for each of its offsets; only compaction leaves fewer, and nothing more.",
+        "record_count": "A batch has one record for each of its offsets; after compaction it may have fewer.",
         "crc": "The bytes of a batch match its checksum.",
-        "leader_epoch": "The leader epoch does not go back.",
-        "producer_epoch": "The epoch of a producer does not go back.",
-        "sequence": "A producer's sequence numbers go on by one, and begin with 0 in each epoch.",
-        "late_batch": "No transactional batch follows in an epoch that a marker has ended for good.",
-        "coordinator_epoch": "The coordinator epoch in a producer's markers does not go back.",
+        "leader_epoch": "The leader epoch never decreases.",
+        "producer_epoch": "The epoch of a producer never decreases.",
+        "sequence": "A producer's sequence numbers increase by one, and start at 0 in each epoch.",
+        "late_batch": "No transactional batch is written in an epoch that a marker has ended for good.",
+        "coordinator_epoch": "The coordinator epoch in a producer's markers never decreases.",
         "coordinator_state": "A transactional id changes its state only as its coordinator allows.",
-        "coordinator_producer_epoch": "The epoch that a coordinator writes for a producer id does not go back.",
-        "coordinator_producer_id": "A transactional id changes its producer id only when it gets one, or at an end.",
+        "coordinator_producer_epoch": "The epoch that a coordinator writes for a producer id never decreases.",
+        "coordinator_producer_id": "A transactional id changes its producer id only at InitProducerId or at a "
+        "transaction's end.",
     }
 )
-"""Name of each invariant to its sentence."""
+"""Invariant to its description."""
 
-AT_ONCE = 1000  # rows of one invariant; one more row has the number of others
+AT_ONCE = 1000  # rows of one invariant; then one row per range counts the others
 BLOCK = 65_536  # batches at once, so that their columns stay in the processor's cache
-REMEMBERED = 500_000  # batches of producers, a few of each; a forgotten producer starts anew
+REMEMBERED = 500_000  # batches of producers, a few of each; a dropped producer counts as new
 NOTHING: Headers = np.zeros(0, HEADER)
 
 
@@ -57,13 +58,13 @@ class InvariantChecker:
     Parameters
     ----------
     topic, partition, broker_id
-        Where they are from, for the rows.
+        Location of the batches, copied into the rows.
     compacted
-        Whether the log cleaner may have been there: then offsets and sequences may have gaps.
+        Whether the log cleaner may have cleaned the log: then offsets and sequences may have gaps.
 
     Examples
     --------
-    >>> checker = Checker(topic="orders", partition=0)
+    >>> checker = InvariantChecker(topic="orders", partition=0)
     >>> for part in scan_file(path):  # doctest: +SKIP
     ...     rows += checker.check(part.headers, file=path)
     """
@@ -85,7 +86,7 @@ class InvariantChecker:
         self._reported: Counter[str] = Counter()
 
     def check(self, headers: Headers, *, file: str | None = None) -> list[Row]:
-        """What the next batches break.
+        """Violations of the next batches.
 
         Parameters
         ----------
@@ -97,8 +98,8 @@ class InvariantChecker:
         Returns
         -------
         list of Row
-            Rows of ``schema.VIOLATIONS``. After a thousand rows an invariant gets one row per range, with the
-            number of breaks.
+            Rows of ``schema.VIOLATIONS``. After a thousand rows, an invariant gets one row per range with the number of
+            violations.
         """
         size = max(BLOCK, self._of_producers.size)
         blocks = [headers[start : start + size] for start in range(0, headers.size, size)]
@@ -120,7 +121,7 @@ class InvariantChecker:
             "record_count", np.flatnonzero(wrong), lambda i: f"{count[i]} records have {offsets[i]} offsets."
         )
         yield OrderViolation(
-            "offset_range", np.flatnonzero(offsets <= 0), lambda i: f"It reaches from {first[i]} to {last[i]}."
+            "offset_range", np.flatnonzero(offsets <= 0), lambda i: f"Its offsets are {first[i]} to {last[i]}."
         )
         yield OrderViolation(
             "crc",
@@ -161,21 +162,21 @@ class InvariantChecker:
         )
 
     def _producers(self, headers: Headers) -> Iterator[OrderViolation]:
-        """Invariants of a batch and the earlier ones of its producer."""
+        """Invariants of a batch and its producer's earlier batches."""
         selected = np.flatnonzero(is_of_producer(headers))
         if not selected.size:
             return
         known = self._of_producers
-        here = np.isin(known["producer_id"], headers["producer_id"][selected])
-        carried = take_rows(known, np.flatnonzero(here))
+        is_selected = np.isin(known["producer_id"], headers["producer_id"][selected])
+        carried = take_rows(known, np.flatnonzero(is_selected))
         ordered = ProducerOrder(carried, headers, selected, compacted=self._compacted)
         for broken in ordered.breaks():
             yield _in_the_log(broken, ordered.order - carried.size, selected)
-        known = np.concatenate((take_rows(known, np.flatnonzero(~here)), ordered.remembered()))
+        known = np.concatenate((take_rows(known, np.flatnonzero(~is_selected)), ordered.remembered()))
         self._of_producers = known[-REMEMBERED:] if known.size > 2 * REMEMBERED else known
 
     def _shifted(self, headers: Headers, name: str) -> Array:
-        """A column of the batches before."""
+        """A column, shifted by one batch."""
         before = self._last[name] if self._last.size else headers[name][:1]
         return np.concatenate((before, headers[name][:-1]))
 
@@ -204,20 +205,20 @@ class InvariantChecker:
 
 
 def _in_the_log(broken: OrderViolation, order: Array, selected: Array) -> OrderViolation:
-    """A break of batches sorted by producer as one of the batches checked; carried ones are left out."""
+    """Turn a violation of sorted batches into one of the checked batches, without the carried ones."""
     at = broken.at[order[broken.at] >= 0]
     by_batch = dict(zip(selected[order[at]].tolist(), at.tolist(), strict=True))
     return OrderViolation(broken.invariant, np.array(sorted(by_batch), np.int64), lambda i: broken.detail(by_batch[i]))
 
 
 def event_violations(events: Iterable[Row]) -> list[Row]:
-    """What the records of coordinators break.
+    """Violations in the records of coordinators.
 
     Parameters
     ----------
     events
-        Rows of ``schema.TRANSACTION_LOG``, those of a partition in offset order; compacted or not. What could not
-        be read is no break, and the next one is not compared with earlier ones.
+        Rows of ``schema.TRANSACTION_LOG``, in offset order within a partition; compacted or not. An unreadable record
+        is no violation, and the next record is not compared with earlier ones.
 
     Returns
     -------
@@ -242,7 +243,7 @@ def event_violations(events: Iterable[Row]) -> list[Row]:
 
 
 def _steps(before: Row, event: Row) -> Iterator[tuple[str, str]]:
-    """What a record breaks next to the one before it."""
+    """Violations of a record, compared with the one before it."""
     state, last_state = state_of(event), state_of(before)
     if not is_allowed(before, event):
         yield "coordinator_state", f"{state} follows {last_state} at offset {before['offset']}."
@@ -251,7 +252,7 @@ def _steps(before: Row, event: Row) -> Iterator[tuple[str, str]]:
     last_id, producer_id = before["producer_id"], event["producer_id"]
     last_epoch, epoch = before["producer_epoch"], event["producer_epoch"]
     if producer_id != last_id and state not in {"Empty", "CompleteCommit", "CompleteAbort"}:
-        yield "coordinator_producer_id", f"{state} has producer id {producer_id}; {last_id} had it before."
+        yield "coordinator_producer_id", f"{state} has producer id {producer_id}; the record before it has {last_id}."
     if producer_id == last_id and None not in {epoch, last_epoch} and epoch < last_epoch:
         yield "coordinator_producer_epoch", f"Epoch {epoch} of producer {producer_id} follows {last_epoch}."
 

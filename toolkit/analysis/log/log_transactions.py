@@ -1,14 +1,14 @@
-"""Transactions of a partition rebuilt from its batches, in pieces that merge.
+"""Transactions of a partition, rebuilt from its batches as partial results that merge.
 
-A partition may be read whole, file by file or chunk by chunk, in one process or in many: the pieces of its parts,
-merged in the order of the log, give the same rows whatever the cuts and whatever is merged first.
+A partition may be read at once, file by file or chunk by chunk, in one process or in many: partial results, merged in
+the order of the log, give the same rows, wherever the log is split and in whatever order they are merged.
 
-What belongs together is what the broker holds together (``ProducerStateManager``, ``ProducerAppendInfo``): from a
+A transaction is what it is for the broker (``ProducerStateManager``, ``ProducerAppendInfo``): it reaches from a
 producer's first transactional batch to its next marker, whatever the epochs. Transaction version 2 writes epoch + 1 in
 its markers (KIP-890), and a batch of a newer epoch inside an open transaction does not end it.
 
-What a compacted log no longer has cannot be rebuilt: where a marker is gone, two transactions of a producer are one
-row; where the data is gone, its marker looks like that of an empty transaction.
+What compaction removed cannot be rebuilt: without its marker, a transaction and the producer's next one are one row;
+without its data, a marker looks like that of an empty transaction.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ LOG_TRANSACTION = np.dtype(
         ("batches", "i8"),
         ("records", "i8"),
         ("bytes", "i8"),
-        ("position", "i8"),  # of the first batch that was read, else of the marker
-        ("file", "i4"),  # its file_id; 0, the first, where nothing of it was read
+        ("position", "i8"),  # of the first batch that was read, otherwise of the marker
+        ("file", "i4"),  # file_id of that batch or marker; 0, the first, if neither was read
         ("coordinator_epoch", "i4"),
         ("first_sequence", "i4"),
         ("last_sequence", "i4"),
@@ -64,22 +64,22 @@ LOG_TRANSACTION = np.dtype(
         ("first_epoch", "i2"),
         ("marker_epoch", "i2"),
         ("marker", "i1"),  # COMMIT, ABORT, UNREAD_MARKER; -1 while it is open
-        ("outcome", "i1"),  # COMMIT, ABORT, OPEN, NO_DATA; UNREAD_MARKER where its end is not known
+        ("outcome", "i1"),  # COMMIT, ABORT, OPEN, NO_DATA; UNREAD_MARKER if unknown
         ("start_clock", "i1"),  # 1 broker (LogAppendTime), 0 producer (CreateTime)
-        ("truncated", "i1"),  # 1 begins before what was read, 0 begins in it, -1 not known
+        ("truncated", "i1"),  # 1 begins before the range read, 0 begins in it, -1 unknown
     ]
 )
 """One row per transaction, as `schema.LOG_TRANSACTIONS`; -1 is unknown."""
 
 OPEN, NO_DATA = 2, 3
 OUTCOMES = ("abort", "commit", "open", "empty")
-"""Name of each outcome: at the indices ABORT, COMMIT, OPEN and NO_DATA."""
+"""Names of the outcomes, at the indices ABORT, COMMIT, OPEN and NO_DATA."""
 
 LogTransactions = Array
 """A structured array of `LOG_TRANSACTION`."""
 
 NO_LOG_TRANSACTIONS: LogTransactions = np.zeros(0, LOG_TRANSACTION)
-NO_MARKER_TYPE = "NO_MARKER_TYPE: The marker was read without its record, so commit or abort is not known."
+NO_MARKER_TYPE = "NO_MARKER_TYPE: The marker was read without its record, so it may be COMMIT or ABORT."
 MARKER_NAMES = ("ABORT", "COMMIT")
 CLOCKS = ("producer", "broker")
 MAX_SEQUENCE = 2**31 - 1
@@ -96,17 +96,18 @@ OF_MARKER = ("marker_offset", "marker_epoch", "coordinator_epoch", "marker", "en
 class PartialTransactions:
     """The transactions in a range of one partition's log.
 
-    Pieces are a monoid: ``left + right`` is associative, and `EMPTY` changes nothing.
+    They are a monoid: ``left + right`` is associative, and `EMPTY` changes nothing.
 
     Parameters
     ----------
     closed
-        Transactions that begin and end in it, in no order.
+        Transactions that begin and end in the range, in no order.
     edges
         Transactions that may continue on either side: of each producer those up to its first marker (``truncated`` -1)
         and after its last one. Sorted by producer id.
     settled
-        Whether what came before it is known, so that nothing can be joined to its left: it came from `begin`.
+        Whether the transactions open before the range are known, because it came from `begin`: then nothing can be
+        merged to its left.
     """
 
     closed: tuple[LogTransactions, ...] = ()
@@ -114,37 +115,36 @@ class PartialTransactions:
     settled: bool = False
 
     def __add__(self, right: PartialTransactions) -> PartialTransactions:
-        """The piece of both ranges, `right` directly after this one."""
+        """The transactions of both ranges, `right` directly after this one."""
         return merge(self, right)
 
     def take_closed(self) -> tuple[LogTransactions, PartialTransactions]:
-        """The transactions that are finished, in no order, and a piece of all the rest.
+        """The finished transactions, in no order, and the rest.
 
-        What keeps memory bounded while a long log streams by: begun by `begin`, the rest is as large as the number of
-        open transactions; otherwise as the number of producers.
+        This bounds the memory for a long log: the rest grows with the number of open transactions after `begin`,
+        otherwise with the number of producers.
         """
         return _joined(self.closed), PartialTransactions(edges=self.edges, settled=self.settled)
 
 
 EMPTY = PartialTransactions()
-"""The piece of no batches."""
+"""The transactions of no batches."""
 
 
 def partial_transactions(headers: Headers, *, file_id: int = 0) -> PartialTransactions:
-    """The piece of some batches of one partition.
+    """The transactions of consecutive batches of one partition.
 
     Parameters
     ----------
     headers
-        Structured array of `headers.HEADER` in the order of the log. Batches that are neither part of
-        a transaction nor a COMMIT or ABORT marker are passed over. Thousands at once are quickest: a call takes about
-        0.2 ms even for a few.
+        Structured array of `headers.HEADER` in the order of the log. Batches that are neither transactional nor a
+        COMMIT or ABORT marker are skipped. Pass thousands at once: a call takes about 0.2 ms even for a few.
     file_id
-        A number for the file they were read from, which comes back in the column ``file``.
+        Number of the file they were read from, for the column ``file``.
     """
     ends = markers(headers)
     data = (headers["attributes"] & (CONTROL | TRANSACTIONAL)) == TRANSACTIONAL
-    producers = headers["producer_id"].copy()  # side by side, which the sort below is glad of
+    producers = headers["producer_id"].copy()  # contiguous, for a faster sort
     rows = np.flatnonzero((ends | data) & (producers >= 0))
     if rows.size == 0:
         return EMPTY
@@ -156,41 +156,44 @@ def partial_transactions(headers: Headers, *, file_id: int = 0) -> PartialTransa
     return _split(log_transactions)
 
 
-def merge(*pieces: PartialTransactions) -> PartialTransactions:
-    """The piece of consecutive ranges, in the order of the log; many at once cost one sort.
+def merge(*partials: PartialTransactions) -> PartialTransactions:
+    """Merge the transactions of consecutive ranges, in the order of the log; many at once cost one sort.
 
     Raises
     ------
     UsageError
-        If a piece that came from `begin` has another one to its left.
+        If a range that came from `begin` follows another one.
     """
-    pieces = tuple(each for each in pieces if each.closed or each.edges.size or each.settled)
-    if len(pieces) < 2:
-        return pieces[0] if pieces else EMPTY
-    if any(each.settled for each in pieces[1:]):
-        raise UsageError("A piece that begins the log cannot follow another one.", do="Merge pieces in log order.")
-    settled = pieces[0].settled
-    closed = tuple(log_transactions for each in pieces for log_transactions in each.closed)
-    edges = _joined([each.edges for each in pieces])
+    partials = tuple(each for each in partials if each.closed or each.edges.size or each.settled)
+    if len(partials) < 2:
+        return partials[0] if partials else EMPTY
+    if any(each.settled for each in partials[1:]):
+        raise UsageError(
+            "The transactions that begin the log cannot follow others.", do="Merge partial transactions in log order."
+        )
+    settled = partials[0].settled
+    closed = tuple(log_transactions for each in partials for log_transactions in each.closed)
+    edges = _joined([each.edges for each in partials])
     if edges.size == 0:
         return PartialTransactions(closed=closed, settled=settled)
     edges = take_rows(edges, stable_order(edges["producer_id"]))
     groups = _groups(edges["producer_id"], edges["marker_offset"] >= 0)
     log_transactions = _from_edges(edges, groups)
-    begins_here = (log_transactions["truncated"] == -1) & (settled | ~groups.of_new_producer)
-    log_transactions["truncated"][begins_here] = 0
+    begins_in_range = (log_transactions["truncated"] == -1) & (settled | ~groups.of_new_producer)
+    log_transactions["truncated"][begins_in_range] = 0
     merged = _split(log_transactions)
     return PartialTransactions(closed=closed + merged.closed, edges=merged.edges, settled=settled)
 
 
 def begin(*, opened_before: Mapping[int, tuple[int, int]] | None = None) -> PartialTransactions:
-    """The left end of a log of which it is known what came before: nothing, or these open transactions.
+    """The left end of a log: the transactions that are open before its first batch.
 
     Parameters
     ----------
     opened_before
-        Start offset and producer epoch of every transaction that is open where the first piece begins, by producer
-        id; none if not given. That epoch becomes its ``first_epoch``: its first batches may be older yet.
+        Start offset and producer epoch of every transaction that is open where the first range begins, by producer id;
+        by default there is none. The epoch becomes the ``first_epoch``, although the first batches may have an older
+        one.
     """
     opened = opened_before or {}
     log_transactions = np.full(len(opened), -1, LOG_TRANSACTION)
@@ -213,24 +216,24 @@ def finish(
     from_start: bool = False,
     opened_before: Mapping[int, tuple[int, int]] | None = None,
 ) -> LogTransactions:
-    """Every transaction of a partition, from the merged piece of all that was read.
+    """Every transaction of a partition, from the merged transactions of all ranges read.
 
     Parameters
     ----------
-    piece
-        The merged piece. One that came from `begin` knows what was before it; the other arguments do not count then.
+    partial_transactions
+        The merged transactions. If they came from `begin`, the other arguments are ignored.
     from_start
-        Whether nothing precedes the first batch: the log begins at offset 0.
+        Whether no batch precedes the first one: the log begins at offset 0.
     opened_before
-        Start offset and producer epoch of the transactions that were open where the first batch stands, by producer id
-        (from a ``.snapshot``); ``None`` if that is not known. Those of which nothing was read are rows too.
+        Start offset and producer epoch of the transactions open before the first batch, by producer id (from a
+        ``.snapshot``); ``None`` if unknown. Each of them has a row, even if none of its batches was read.
 
     Returns
     -------
     numpy.ndarray
         Structured array of `LOG_TRANSACTION`, sorted by (first_offset, marker_offset), unknown ones last. ``truncated``
-        is -1 where neither the start of the log, nor a snapshot, nor an earlier batch of the producer tells: a first
-        marker without data may be that of an empty transaction, or the end of one whose data was not read.
+        is -1 if neither the start of the log, nor a snapshot, nor an earlier batch of the producer decides it: a first
+        marker without data may end an empty transaction, or one whose data was not read.
     """
     if not partial_transactions.settled and (from_start or opened_before is not None):
         partial_transactions = merge(begin(opened_before=None if from_start else opened_before), partial_transactions)
@@ -249,14 +252,14 @@ def log_transaction_table(
     broker_id: int | pa.Array | None = None,
     files: Sequence[str | None] = (None,),
 ) -> pa.Table:
-    """LogTransactions as an Arrow table with exactly the columns of ``schema.LOG_TRANSACTIONS``, in the order given.
+    """Transactions as an Arrow table with exactly the columns of ``schema.LOG_TRANSACTIONS``, in unchanged order.
 
     Parameters
     ----------
-    transactions
-        What `finish` returned.
+    log_transactions
+        From `finish`.
     topic, partition, broker_id
-        Where they come from: one value for every row, or an Arrow array of one for each; null if not known.
+        Location of the log: one value for all rows, or an Arrow array with one value per row; null if unknown.
     files
         The file of each ``file_id``.
     """
@@ -289,7 +292,7 @@ def log_transaction_table(
 def markers(headers: Headers) -> Array:
     """Which batches end a transaction: COMMIT, ABORT, and control batches whose record was not read.
 
-    An empty control batch does not: it stands where the cleaner has taken a whole transaction out.
+    An empty control batch does not: the cleaner leaves it where it removed a complete transaction.
     """
     ends = np.zeros(len(headers), np.bool_)
     control = np.flatnonzero(headers["attributes"] & CONTROL)
@@ -299,7 +302,7 @@ def markers(headers: Headers) -> Array:
 
 
 def last_sequences(headers: Headers) -> Array:
-    """Sequence number of the last record of each batch; -1 where it has none (``DefaultRecordBatch.lastSequence``)."""
+    """Sequence number of the last record of each batch; -1 if it has none (``DefaultRecordBatch.lastSequence``)."""
     base = headers["base_sequence"]
     last = base + (headers["last_offset"] - headers["base_offset"])
     wrapped = np.where(last > MAX_SEQUENCE, last - MAX_SEQUENCE - 1, last)
@@ -310,13 +313,13 @@ def last_sequences(headers: Headers) -> Array:
 class _RowGroups:
     """Groups of consecutive rows, in rows sorted by producer."""
 
-    first: Array  # index of the first row of each
-    last: Array  # and of the last, which is its marker if it has one
-    of_new_producer: Array  # whether the rows before it are another producer's
+    first: Array  # index of each group's first row
+    last: Array  # and of its last row, which is the marker if there is one
+    of_new_producer: Array  # whether the rows before the group are another producer's
 
 
 def _groups(producers: Array, ends: Array) -> _RowGroups:
-    """A group ends with a marker and with its producer."""
+    """A group ends at a marker or at its producer's last row."""
     other = producers[1:] != producers[:-1]
     first = run_starts(changes=other | ends[:-1])
     of_new_producer = np.concatenate(([True], other[first[1:] - 1]))
@@ -404,7 +407,7 @@ def _outcomes(log_transactions: LogTransactions) -> Array:
 
 
 def _starts(headers: Headers) -> Array:
-    """Time of the first record, as far as the header still has it."""
+    """Time of the first record, or the batch's maximum timestamp if the header no longer has it."""
     attributes, base = headers["attributes"], headers["base_timestamp"]
     lost = ((attributes & (LOG_APPEND_TIME | DELETE_HORIZON)) != 0) | (base < 0)
     return np.where(lost, headers["max_timestamp"], base)

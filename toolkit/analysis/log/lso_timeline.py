@@ -1,9 +1,9 @@
-"""The last stable offset (LSO) over offset and time: every step of it, and who held it.
+"""The last stable offset (LSO) over offset and time: each of its steps, and which transaction held it.
 
-It is the first offset of the lowest open transaction, else the log end offset (``ProducerStateManager``). Two things
-are left aside that the batches do not show: a broker counts a transaction as open until its marker is replicated, and
-it never lets the LSO fall behind the log start offset. Of a transaction that begins before what was read, and is not
-known from a snapshot, the first batch that was read counts as its beginning.
+The LSO is the first offset of the lowest open transaction, otherwise the log end offset (``ProducerStateManager``). Two
+rules are not applied because batches do not show their input: a broker counts a transaction as open until its marker is
+replicated, and never lets the LSO fall behind the log start offset. A transaction that begins before the range read,
+and is not in a snapshot, begins with its first batch in that range.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ LSO_STEP = np.dtype(
         ("holder_producer_id", "i8"),
         ("holder_first_offset", "i8"),
         ("holder_producer_epoch", "i2"),
-        ("event", "i1"),  # index in EVENTS; UNREAD_MARKER for a marker whose type was not read
+        ("event", "i1"),  # index in EVENTS; UNREAD_MARKER if the marker's type was not read
     ]
 )
-"""One row per step, as `schema.LSO_TIMELINE`; -1 is unknown, or no holder."""
+"""One row per step, as `schema.LSO_TIMELINE`; -1 is unknown or no holder."""
 
 ABORTED_TXN = np.dtype(
     [("producer_id", "i8"), ("first_offset", "i8"), ("last_offset", "i8"), ("last_stable_offset", "i8")]
@@ -58,7 +58,7 @@ NEVER = np.iinfo(np.int64).max
 
 
 def last_stable_offset(log_transactions: LogTransactions, *, log_end_offset: int) -> int:
-    """The LSO where the log ends: the lowest first offset of an open transaction, else the log end offset."""
+    """The LSO at the log end: the lowest first offset of an open transaction, otherwise the log end offset."""
     starts = log_transactions["first_offset"][log_transactions["outcome"] == OPEN]
     return int(starts.min()) if starts.size else log_end_offset
 
@@ -75,28 +75,28 @@ def lso_steps(
 
     Parameters
     ----------
-    transactions
-        Every transaction of one partition, from `log_transactions.finish`; of a section of it,
-        those that touch the section are enough.
+    log_transactions
+        Every transaction of one partition, from `log_transactions.finish`; for a range of offsets, the transactions
+        that overlap it are enough.
     log_end_offset
-        Offset after the last one that was read; null if the section does not reach the end of the log.
+        Offset after the last one that was read; null if the range does not reach the end of the log.
     end_time
-        Time of the last batch in ms, for the last row; -1 if not known.
+        Time of the last batch in ms, for the last row; -1 if unknown.
     start, stop
-        Only steps that a batch within ``start <= offset < stop`` makes; null for the ends of the log.
+        Only steps of batches within ``start <= offset < stop``; null for the ends of the log.
 
     Returns
     -------
     numpy.ndarray
-        Structured array of `LSO_STEP`. A row where a transaction opens while no other is open: the LSO stops at its
-        first offset. A row where the marker of the lowest open transaction is written: the LSO goes to the next lowest
-        one, or to the log end, which it follows from there. One last row ``end``, if the log ends there. A transaction
-        that was open before what was read has its first row just after its first offset, without a time.
+        Structured array of `LSO_STEP`. One row when a transaction opens while no other is open: the LSO stops at its
+        first offset. One row when the lowest open transaction gets its marker: the LSO moves to the first offset of the
+        next lowest one, or to the log end, which it then follows. One last row ``end`` if the log ends in the range. A
+        transaction that was open before the range read has its first row right after its first offset, without a time.
     """
-    open_ = _OpenSpans.of(log_transactions)
-    # Whether a batch makes a step depends on those transactions only that begin before it and do not end before it. So
-    # does who is open right after it. One that ends below the section ends before each of its batches, and one that
-    # begins above it begins after them: neither can matter.
+    open_ = _OpenTransactions.of(log_transactions)
+    # Whether a batch is a step, and which transactions are open right after it, depends only on transactions that begin
+    # before the batch and do not end before it. So transactions that end below the range or begin above it are not
+    # needed.
     before = np.concatenate(([-1], open_.ends_by[:-1]))[: len(open_.log_transactions)]
     alone = np.flatnonzero((open_.first > before) & _within(open_.first, start, stop))
     held_back_rows = np.flatnonzero((open_.end > before) & (open_.end < NEVER) & _within(open_.end, start, stop))
@@ -115,7 +115,7 @@ def lso_steps(
     steps["last_stable_offset"][held_back] = holders["first_offset"]
     steps["holder_producer_id"][held_back] = holders["producer_id"]
     steps["holder_first_offset"][held_back] = holders["first_offset"]
-    steps["holder_producer_epoch"][held_back] = holders["first_epoch"]  # a lost marker lets it go on with other ones
+    steps["holder_producer_epoch"][held_back] = holders["first_epoch"]  # its last one may differ if a marker is lost
     steps["open_count"] = open_.count_at(steps["offset"])
     return steps
 
@@ -134,7 +134,7 @@ def lso_table(
     steps
         From `lso_steps`.
     topic, partition, broker_id
-        Where they come from: one value for every row, or an Arrow array of one for each.
+        Location of the log: one value for all rows, or an Arrow array with one value per row.
     """
     columns = {name: numbers(steps[name]) for name in LSO_STEP.names or ()}
     log_columns = {"topic": topic, "partition": partition, "broker_id": broker_id}
@@ -145,11 +145,11 @@ def lso_table(
 def aborted(log_transactions: LogTransactions) -> Array:
     """The aborted transactions as the broker writes them into the ``.txnindex``, in the order of their markers.
 
-    Those without data are not there: no consumer needs to skip anything of them.
+    Transactions without data are left out: they have nothing for consumers to skip.
 
     Parameters
     ----------
-    transactions
+    log_transactions
         Every transaction of one partition, from `log_transactions.finish`.
 
     Returns
@@ -162,7 +162,7 @@ def aborted(log_transactions: LogTransactions) -> Array:
     rows = np.zeros(len(found), ABORTED_TXN)
     rows["producer_id"], rows["first_offset"] = found["producer_id"], found["first_offset"]
     rows["last_offset"] = found["marker_offset"]
-    rows["last_stable_offset"] = _OpenSpans.of(log_transactions).lso_at(rows["last_offset"] + 1)
+    rows["last_stable_offset"] = _OpenTransactions.of(log_transactions).lso_at(rows["last_offset"] + 1)
     return take_rows(rows, stable_order(rows["last_offset"]))
 
 
@@ -174,24 +174,23 @@ def aborted_table(rows: Array, *, topic: str | None, partition: int | None, brok
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _OpenSpans:
-    """Transactions with data by first offset: which are open at an offset, and which of them is the lowest."""
+class _OpenTransactions:
+    """Transactions with data by first offset, to find the open ones at an offset, and the lowest of them."""
 
     log_transactions: LogTransactions
     first: Array
     end: Array  # marker offset, or NEVER
-    ends_by: Array  # highest end so far: all up to here are closed after it
+    ends_by: Array  # highest end so far: all transactions up to this row have ended by then
 
     @staticmethod
-    def of(log_transactions: LogTransactions) -> _OpenSpans:
+    def of(log_transactions: LogTransactions) -> _OpenTransactions:
         end = np.where(log_transactions["marker_offset"] < 0, NEVER, log_transactions["marker_offset"])
-        is_known = (log_transactions["first_offset"] >= 0) & (
-            end >= log_transactions["first_offset"]
-        )  # a damaged offset may be any number
-        log_transactions = take_rows(log_transactions, np.flatnonzero(is_known))
+        first = log_transactions["first_offset"]
+        is_intact = (first >= 0) & (end >= first)  # a damaged offset may be any number
+        log_transactions = take_rows(log_transactions, np.flatnonzero(is_intact))
         order = stable_order(log_transactions["first_offset"])
-        log_transactions, end = take_rows(log_transactions, order), end[is_known][order]
-        return _OpenSpans(
+        log_transactions, end = take_rows(log_transactions, order), end[is_intact][order]
+        return _OpenTransactions(
             log_transactions=log_transactions,
             first=log_transactions["first_offset"],
             end=end,
@@ -199,8 +198,8 @@ class _OpenSpans:
         )
 
     def holder_at(self, log_end: Array) -> tuple[Array, Array]:
-        """Which of these log ends have an open transaction before them, and the index of the lowest one at each."""
-        lowest: Array = np.searchsorted(self.ends_by, log_end)  # the first that ends at or after it
+        """Indices of the log ends with an open transaction, and the index of the lowest one for each."""
+        lowest: Array = np.searchsorted(self.ends_by, log_end)  # the first that ends at or after the log end
         held_back = np.flatnonzero(lowest < np.searchsorted(self.first, log_end))
         return held_back, lowest[held_back]
 
@@ -222,7 +221,7 @@ def _within(offsets: Array, start: int | None, stop: int | None) -> Array:
 
 
 def _opened_at(log_transactions: LogTransactions) -> Array:
-    """Log end offset right after the first batch; a batch that was not read has one record at least."""
+    """Log end offset right after the first batch; a batch that was not read has at least one record."""
     return np.where(
         log_transactions["first_batch_end"] < 0,
         log_transactions["first_offset"] + 1,

@@ -1,8 +1,8 @@
-"""What each offset of a partition holds, and so which consumers receive it.
+"""What each offset of a partition holds, and thus which consumers receive it.
 
-Below the LSO the broker's transaction index decides, as it does for consumers (``Fetcher`` with read_committed is sent
-`aborted_transactions` and drops what they name): compaction may have taken a marker, and the batch then still counts.
-From the LSO on the next marker of the producer decides.
+Below the LSO the broker's transaction index decides, as it does for consumers (a ``Fetcher`` with read_committed
+receives `aborted_transactions` and drops their batches): compaction may have removed the marker. From the LSO on, the
+producer's next marker decides.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ __all__ = [
 ]
 
 STATUSES = (
-    "non_transactional",  # a record that is part of no transaction
+    "non_transactional",  # a record outside transactions
     "committed",  # a record of a committed transaction
     "aborted",  # a record of an aborted transaction
-    "open",  # a record of a transaction that has no marker below the high watermark
+    "open",  # a record of a transaction without a marker below the high watermark
     "marker",  # a COMMIT or ABORT marker
     "control",  # another control record
-    "compacted",  # taken by the log cleaner
+    "compacted",  # removed by the log cleaner
     "deleted",  # before the log start offset: by retention or DeleteRecords
-    "truncated",  # written by an old leader, and cut off by a newer one
+    "truncated",  # written by an old leader, and truncated by a newer one
     "beyond_high_watermark",  # not replicated yet
     "beyond_log_end",  # not written
     "unexplained",  # missing, for an unknown reason
@@ -46,7 +46,7 @@ STATUSES = (
 """What an offset holds."""
 
 COMMITTED_RECORDS = frozenset({"non_transactional", "committed"})
-"""Statuses of offsets that read_committed consumers receive once the LSO has passed it."""
+"""Statuses of offsets that read_committed consumers receive once the LSO has passed them."""
 
 RECORDS = COMMITTED_RECORDS | {"aborted", "open"}
 """Statuses of offsets that read_uncommitted consumers receive."""
@@ -60,7 +60,7 @@ NO_END = np.iinfo(np.int64).max
 
 
 class AbortedRange(NamedTuple):
-    """An aborted transaction by the broker's index: its producer, first offset, and its marker's if that is told."""
+    """An aborted transaction in the broker's index; `last_offset` is its marker's, null if unknown."""
 
     producer_id: int
     first_offset: int
@@ -68,7 +68,7 @@ class AbortedRange(NamedTuple):
 
 
 class StatusRange(NamedTuple):
-    """Consecutive offsets of one status; null where that is not known."""
+    """Consecutive offsets of one status, null if unknown."""
 
     first: int
     last: int
@@ -77,20 +77,20 @@ class StatusRange(NamedTuple):
 
 @dataclass(kw_only=True, eq=False)
 class LogSlice:
-    """Batches of one partition that follow each other, and what is known of them.
+    """Consecutive batches of one partition, and what else was read about them.
 
     Parameters
     ----------
     headers
         Structured arrays of `headers.HEADER`, in the order of the log.
     record_offsets
-        Offsets of the records that a batch still has, by its base offset: of batches that compaction took some of.
+        Offsets of the remaining records of each partly compacted batch, by base offset.
     aborted
-        Aborted transactions that touch it.
+        Aborted transactions that overlap the batches.
     is_index_complete
-        Whether those are all that have data below the LSO.
+        Whether `aborted` has all of them with data below the LSO.
     errors
-        What could not be read.
+        Read errors.
     """
 
     headers: list[Headers] = field(default_factory=list)
@@ -120,13 +120,13 @@ def batch_statuses(
     batches
         Headers of `log`, in one array.
     log
-        What was read.
+        The batches and the aborted transactions.
     last_stable_offset
         LSO of the partition.
     opened
-        Start offset of the open transactions, by producer id, as far as it is known.
+        Known start offsets of open transactions, by producer id.
     reaches_end
-        Whether `batches` go up to the high watermark, so that a transaction without a marker in them is open.
+        Whether `batches` reach the high watermark, so that a transaction without a marker in them is open.
     """
     statuses = np.full(len(batches), NON_TRANSACTIONAL, np.int8)
     attributes, ends = batches["attributes"], markers(batches)
@@ -162,7 +162,7 @@ def _of_producer(
     opened_at: int | None,
     reaches_end: bool,
 ) -> Array:
-    """The same of one producer's batches of transactions, by their base offsets and the headers of its markers."""
+    """Status of one producer's transactional batches, from their base offsets and the headers of its markers."""
     offsets, types = ends["base_offset"], ends["marker"]
     following = np.searchsorted(offsets, base)
     is_last = following == len(offsets)
@@ -173,20 +173,20 @@ def _of_producer(
     below = base < lso
     statuses = np.where(below & (is_index_complete | (by_marker == OPEN)), COMMITTED, by_marker)
     for first, last in _intervals(aborted, offsets[types == ABORT]):
-        if not is_index_complete:  # what lies before it ended with a marker that compaction took
+        if not is_index_complete:  # earlier data ended with a marker that compaction removed
             statuses[below & (np.append(offsets, NO_END)[following] == last)] = COMMITTED
         statuses[(base >= first) & (base <= last)] = ABORTED
     return statuses
 
 
 def _intervals(aborted: Collection[AbortedRange], aborts: Array) -> Iterator[tuple[int, int]]:
-    """First offset and marker of each aborted transaction; no end where its marker was not read."""
+    """First offset and marker offset of each aborted transaction; `NO_END` if the marker was not read."""
     for each in sorted(aborted, key=lambda one: one.first_offset):
         if each.last_offset is not None:
             yield each.first_offset, each.last_offset
         else:
-            behind = aborts[aborts >= each.first_offset]
-            yield each.first_offset, int(behind[0]) if len(behind) else int(NO_END)
+            following = aborts[aborts >= each.first_offset]
+            yield each.first_offset, int(following[0]) if len(following) else int(NO_END)
 
 
 def status_ranges(
@@ -199,42 +199,42 @@ def status_ranges(
     reaches_end: bool,
     is_compacted: bool | None,
 ) -> list[StatusRange]:
-    """The status of every offset of ``start <= offset < stop``, which lie between log start and high watermark.
+    """The status of every offset of ``start <= offset < stop``.
 
     Parameters
     ----------
     log
-        The batches that hold those offsets, and whatever follows that decides them.
+        The batches with those offsets, and later batches that decide them.
     start, stop
-        The offsets.
+        Offsets between log start offset and high watermark.
     last_stable_offset, opened, reaches_end
         As for `batch_statuses`.
     is_compacted
-        Whether the log cleaner may have been there; a hole between batches is then its work, otherwise `unexplained`;
-        null where that is not known.
+        Whether the log cleaner may have cleaned the log: a gap between batches is then `compacted`, otherwise
+        `unexplained`. Null if unknown.
     """
     batches = log.batches
     statuses = batch_statuses(
         batches, log, last_stable_offset=last_stable_offset, opened=opened, reaches_end=reaches_end
     )
     inside = (batches["last_offset"] >= start) & (batches["base_offset"] < stop)
-    hole = None if log.errors or is_compacted is None else "compacted" if is_compacted else "unexplained"
+    gap_status = None if log.errors or is_compacted is None else "compacted" if is_compacted else "unexplained"
     found: list[StatusRange] = []
     at = start
     for header, status in zip(batches[inside], statuses[inside].tolist(), strict=True):
         base, last = max(int(header["base_offset"]), at), min(int(header["last_offset"]), stop - 1)
         if at < base:
-            found.append(StatusRange(at, base - 1, hole))
+            found.append(StatusRange(at, base - 1, gap_status))
         name = None if status == UNKNOWN else STATUSES[status]
         found += _of_batch(base, last, name, log.record_offsets.get(int(header["base_offset"])))
         at = last + 1
     if at < stop:
-        found.append(StatusRange(at, stop - 1, hole))
+        found.append(StatusRange(at, stop - 1, gap_status))
     return _joined(found)
 
 
 def _of_batch(base: int, last: int, status: str | None, records: Sequence[int] | None) -> Iterator[StatusRange]:
-    """The offsets of a batch: those of its records, and those that compaction took."""
+    """The offsets of a batch: those of its records, and those that compaction removed."""
     at = base
     for offset in () if records is None else records:
         if base <= offset <= last:

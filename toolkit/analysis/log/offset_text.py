@@ -1,4 +1,4 @@
-"""Sentences about an offset: why a consumer receives it or not."""
+"""Sentences about an offset: why a consumer receives it, or why not."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ MISSING = {
     "non_transactional": "Records outside transactions; consumers receive them.",
     "committed": "Records of committed transactions; consumers receive them.",
     "aborted": "Records of aborted transactions: read_committed consumers never receive them.",
-    "open": "Records of transactions that have not ended: read_committed consumers wait for their markers.",
+    "open": "Records of open transactions: read_committed consumers wait for their markers.",
     "beyond_lso": "Records beyond the LSO {last_stable_offset}: read_committed consumers receive them once the "
     "transaction that holds it ends.",
-    "marker": "Transaction markers: consumers pass over them.",
-    "control": "Control records: consumers pass over them.",
-    "compacted": "Taken by the log cleaner: a newer record has the key, or the transaction was aborted.",
+    "marker": "Transaction markers: consumers skip them.",
+    "control": "Control records: consumers skip them.",
+    "compacted": "Removed by the log cleaner: a newer record has the key, or the transaction was aborted.",
     "deleted": "Before the log start offset {log_start_offset}: deleted by retention or DeleteRecords.",
-    "truncated": "Beyond the log end {log_end_offset}: an old leader wrote them, and a newer one cut them off.",
+    "truncated": "Beyond the log end offset {log_end_offset}: written by an old leader and truncated by a newer one.",
     "beyond_high_watermark": "Beyond the high watermark {high_watermark}: not replicated to all in-sync replicas yet.",
-    "beyond_log_end": "Beyond the log end {log_end_offset}: not written, or cut off by a new leader.",
-    "unexplained": "Missing from the log of a topic that is not compacted, and no evidence shows why.",
+    "beyond_log_end": "Beyond the log end offset {log_end_offset}: not written, or truncated by a new leader.",
+    "unexplained": "Missing from the log of a topic that is not compacted; the cause is unknown.",
 }
-UNKNOWN = "Not known: what decides it could not be read."
+UNKNOWN = "Unknown: the data that decides it could not be read."
 
 
 def missing_reason(status: str | None, partition: Row) -> str:
@@ -35,7 +35,7 @@ def missing_reason(status: str | None, partition: Row) -> str:
     Parameters
     ----------
     status
-        One of `offset_status.STATUSES`, or `offset_status.BEYOND_LSO`; null where not known.
+        One of `offset_status.STATUSES`, or `offset_status.BEYOND_LSO`; null if unknown.
     partition
         The partition's row of ``schema.PARTITIONS``.
     """
@@ -43,20 +43,20 @@ def missing_reason(status: str | None, partition: Row) -> str:
 
 
 def visibility_reason(row: Row) -> str:
-    """What an offset holds and who receives it.
+    """What an offset holds, and which consumers receive it.
 
     Parameters
     ----------
     row
-        Row of ``schema.OFFSET_VISIBILITY`` but for `reason`.
+        Row of ``schema.OFFSET_VISIBILITY`` without `reason`.
     """
     match row["status"]:
         case None:
             return UNKNOWN
         case "non_transactional":
-            return f"A record outside transactions. {_seen(row)}"
+            return f"A record outside transactions. {_visibility(row)}"
         case "committed":
-            return f"A record of the committed transaction of {_owner(row)}{_ended(row)}. {_seen(row)}"
+            return f"A record of the committed transaction of {_owner(row)}{_ended(row)}. {_visibility(row)}"
         case "aborted":
             aborted = f"A record of the aborted transaction of {_owner(row)}{_ended(row)}."
             return f"{aborted} read_committed consumers never receive it, read_uncommitted ones do."
@@ -68,8 +68,8 @@ def visibility_reason(row: Row) -> str:
     return MISSING[row["status"]].format_map(row)
 
 
-def _seen(row: Row) -> str:
-    """Since when the LSO has passed it, or what it waits for."""
+def _visibility(row: Row) -> str:
+    """Since when the LSO is past the offset, or what the record waits for."""
     if not row[READ_COMMITTED]:
         return _waits(row)
     since = f" since {_time(row['visible_at'])}" if row["visible_at"] else ""
@@ -79,7 +79,7 @@ def _seen(row: Row) -> str:
 def _waits(row: Row) -> str:
     lso, holder = row["last_stable_offset"], row["holder_producer_id"]
     if holder is None:
-        held = "and nothing is open, so it waits for replication"
+        held = "and no transaction is open, so it waits for replication"
     else:
         held = f"held by the transaction of producer {holder} that began at {row['holder_first_offset']}"
     command = f"See kafka-txn diagnose --topic {row['topic']} --partition {row['partition']}."
@@ -89,7 +89,7 @@ def _waits(row: Row) -> str:
 def _owner(row: Row) -> str:
     producer = f"producer {row['producer_id']}, epoch {row['producer_epoch']}"
     if row["transactional_id"] is None:
-        return f"{producer} (transactional id not known)"
+        return f"{producer} (transactional id unknown)"
     return f"{row['transactional_id']!r} ({producer})"
 
 

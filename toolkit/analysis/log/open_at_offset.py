@@ -1,4 +1,4 @@
-"""Which transactions were open at an offset, and when the last of them ended: from then on the LSO has passed it."""
+"""Which transactions were open at an offset, and when they ended: the LSO passes the offset with the last marker."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class TransactionAtOffset(NamedTuple):
     Parameters
     ----------
     first_offset
-        Offset of its first batch among those that were read; null where only its marker was.
+        Offset of its first batch that was read; null if only its marker was read.
     begins_here
-        Whether that is its first: an earlier marker of the producer was read.
+        Whether that batch is its first, because an earlier marker of the producer was read.
     marker_offset, marker_time_ms, marker
-        Its marker, COMMIT or ABORT; null where none follows.
+        Its marker, COMMIT or ABORT; null if none follows.
     """
 
     first_offset: int | None
@@ -34,7 +34,7 @@ class TransactionAtOffset(NamedTuple):
 
 
 def transactions_at(batches: Headers, offset: int) -> dict[int, TransactionAtOffset]:
-    """The transactions that were open at an offset, by producer id; one whose marker lies there included.
+    """The transactions that were open at an offset, by producer id, including one whose marker is at the offset.
 
     Parameters
     ----------
@@ -48,17 +48,17 @@ def transactions_at(batches: Headers, offset: int) -> dict[int, TransactionAtOff
     base, found = batches["base_offset"], dict[int, TransactionAtOffset]()
     for producer_id in np.unique(batches["producer_id"][data | ends]).tolist():
         own = batches["producer_id"] == producer_id
-        before, behind = base[own & ends & (base < offset)], batches[own & ends & (base >= offset)]
+        before, following = base[own & ends & (base < offset)], batches[own & ends & (base >= offset)]
         last_end = int(before[-1]) if len(before) else -1
         written = base[own & data & (base <= offset) & (base > last_end)]
-        is_marker_there = len(behind) and int(behind["base_offset"][0]) == offset
+        is_marker_there = len(following) and int(following["base_offset"][0]) == offset
         if not len(written) and not is_marker_there:
             continue
         found[producer_id] = TransactionAtOffset(
             int(written[0]) if len(written) else None,
             bool(len(before)),
-            int(behind["base_offset"][0]) if len(behind) else None,
-            int(behind["max_timestamp"][0]) if len(behind) else None,
-            int(behind["marker"][0]) if len(behind) else None,
+            int(following["base_offset"][0]) if len(following) else None,
+            int(following["max_timestamp"][0]) if len(following) else None,
+            int(following["marker"][0]) if len(following) else None,
         )
     return found

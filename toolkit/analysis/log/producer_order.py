@@ -1,7 +1,7 @@
-"""Where batches of a partition break the order of their producer: epochs, sequences, coordinator epochs.
+"""Find batches of a partition that violate the order of their producer: epochs, sequences, coordinator epochs.
 
-What the leader checks when it appends (``ProducerAppendInfo`` in Kafka), checked again by arrays: the batches are
-sorted by producer, and each is compared with the last ones of its producer before it.
+The checks are those of the leader when it appends (``ProducerAppendInfo`` in Kafka), on arrays: the batches are sorted
+by producer, and each is compared with its producer's batches before it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NO_EPOCH = -(2**16)
 
 
 class OrderViolation(NamedTuple):
-    """Batches that break an invariant.
+    """Batches that violate an invariant.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ class OrderViolation(NamedTuple):
 
 
 def is_of_producer(headers: Headers) -> Array:
-    """Which batches count for the order of their producer: those with a producer id, and of control batches markers."""
+    """Which batches count for the order of their producer: data and markers with a producer id."""
     marker = headers["marker"]
     ends = (marker == COMMIT) | (marker == ABORT) | (marker == UNREAD_MARKER)
     is_control = (headers["attributes"] & CONTROL) != 0
@@ -50,20 +50,20 @@ def is_of_producer(headers: Headers) -> Array:
 
 
 class ProducerOrder:
-    """Batches by producer, each producer's in the order of the log.
+    """Batches sorted by producer, then in the order of the log.
 
-    Every array of it is in this order; `order` leads back to the batches.
+    All its arrays have this order; `order` maps it to the batches.
 
     Parameters
     ----------
     carried
-        Batches that `remembered` returned for the earlier ones.
+        Earlier batches, from `remembered`.
     headers
         Batches that follow them.
-    chosen
-        Indices of those that count: `is_of_producer`.
+    selected
+        Indices of the batches that count, by `is_of_producer`.
     compacted
-        Whether compaction may have taken batches, so that sequences may have gaps and markers may be gone.
+        Whether compaction may have removed batches, so that sequences may have gaps and markers may be missing.
     """
 
     def __init__(self, carried: Headers, headers: Headers, selected: Array, *, compacted: bool) -> None:
@@ -80,7 +80,7 @@ class ProducerOrder:
         self.is_data_in_transaction = ~self.is_marker & ((self._column("attributes") & TRANSACTIONAL) != 0)
 
     def breaks(self) -> Iterator[OrderViolation]:
-        """What breaks an invariant; indices are those of `order`."""
+        """Violations of each invariant, with indices of `order`."""
         yield self._epochs_going_back()
         yield self._coordinator_epochs_going_back()
         yield self._late_after_marker_of_newer_epoch()
@@ -89,7 +89,7 @@ class ProducerOrder:
             yield self._late_of_version_2()
 
     def remembered(self) -> Headers:
-        """The batches that later ones will be compared with: a few of each producer, in the order of the log."""
+        """The batches that later ones are compared with: a few of each producer, in the order of the log."""
         ends = np.flatnonzero(np.append(self.is_first[1:], True)) if self.order.size else self.index
         masks = (
             self.is_marker,
@@ -112,19 +112,19 @@ class ProducerOrder:
         new = self._selected[at[~is_old] - self._carried.size]
         return np.concatenate((take_rows(self._carried, at[is_old]), take_rows(self._headers, new)))
 
-    # What the rules compare with
+    # Columns that the rules compare
 
     @cached_property
     def highest_epoch(self) -> Array:
-        """The highest epoch of the producer so far, this batch included."""
-        step = 1 << 17  # more than all epochs, so that a producer never sees another one's
+        """The highest epoch of the producer up to and including this batch."""
+        step = 1 << 17  # more than all epochs, so that producers do not mix
         rank = np.cumsum(self.is_first) * step
         highest: Array = np.maximum.accumulate(rank + self.epoch) - rank
         return highest
 
     @cached_property
     def run_start(self) -> Array:
-        """The first batch of those, up to this one, that follow each other with the same epoch."""
+        """The first batch of the run of batches with the same epoch that this one is in."""
         changes = self.is_first.copy()
         changes[1:] |= self.epoch[1:] != self.epoch[:-1]
         starts: Array = np.maximum.accumulate(np.where(changes, self.index, 0))
@@ -137,7 +137,7 @@ class ProducerOrder:
 
     @cached_property
     def is_sequenced(self) -> Array:
-        """Whether it is data with sequence numbers; what a group coordinator writes for a producer has none."""
+        """Whether it is data with sequence numbers; data that a group coordinator writes for a producer has none."""
         sequenced: Array = ~self.is_marker & (self.sequence >= 0)
         return sequenced
 
@@ -155,7 +155,7 @@ class ProducerOrder:
 
     @cached_property
     def epoch_before(self) -> Array:
-        """The highest epoch of the producer before this batch; lower than any for its first."""
+        """The highest epoch of the producer before this batch; `NO_EPOCH` for its first batch."""
         return np.where(self.is_first, NO_EPOCH, np.concatenate((self.highest_epoch[:1], self.highest_epoch[:-1])))
 
     # Rules
@@ -186,10 +186,10 @@ class ProducerOrder:
         )
 
     def _late_of_version_2(self) -> OrderViolation:
-        """Data in an epoch that a marker has ended, of a producer that gets a new epoch with each marker.
+        """Data in an epoch that a marker has ended, from a producer that gets a new epoch with each marker.
 
-        It does if a marker raised the epoch of open data and the producer continued with that epoch; no client before
-        transaction version 2 may.
+        A producer does if a marker raised the epoch of open data and the producer continued with that epoch; no client
+        may do so before transaction version 2.
         """
         start = self.run_start
         opened = np.maximum(start - 1, 0)
@@ -209,16 +209,16 @@ class ProducerOrder:
 
     def _sequence_gaps(self) -> OrderViolation:
         last = self._last_before(self.is_sequenced)
-        goes_on = (last >= 0) & (self.epoch[last] == self.epoch)
+        continues = (last >= 0) & (self.epoch[last] == self.epoch)
         begins = ~self.is_first & ((self.epoch > self.epoch_before) | ((last >= 0) & (self.epoch[last] < self.epoch)))
-        expected = np.where(goes_on, self.next_sequence[last], 0)
-        gap = self.is_sequenced & (goes_on | begins) & (self.epoch >= self.epoch_before) & (self.sequence != expected)
+        expected = np.where(continues, self.next_sequence[last], 0)
+        gap = self.is_sequenced & (continues | begins) & (self.epoch >= self.epoch_before) & (self.sequence != expected)
         return self._break(
             "sequence",
             gap,
             lambda i: (
                 f"Producer {self.producer_id[i]}, epoch {self.epoch[i]}, "
-                f"{'continues' if goes_on[i] else 'begins'} with sequence {self.sequence[i]}, not with {expected[i]}."
+                f"{'continues' if continues[i] else 'begins'} with sequence {self.sequence[i]}, not with {expected[i]}."
             ),
         )
 
@@ -249,12 +249,12 @@ class ProducerOrder:
         return self._unsorted(name)[self.order]
 
     def _last(self, mask: Array) -> Array:
-        """The last batch of the same producer, up to this one, that the mask chooses; -1 if there is none."""
+        """The producer's last batch in the mask, up to and including this one; -1 if there is none."""
         last = np.maximum.accumulate(np.where(mask, self.index, -1))
         return np.where(last >= self.start, last, -1)
 
     def _last_before(self, mask: Array) -> Array:
-        """As `_last`, this one left out."""
+        """As `_last`, without this batch."""
         last = np.maximum.accumulate(np.where(mask, self.index, -1))
         last = np.concatenate(([-1], last[:-1])) if last.size else last
         return np.where(last >= self.start, last, -1)

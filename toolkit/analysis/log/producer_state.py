@@ -1,12 +1,12 @@
-"""Producer state of a partition, replayed from its batches as the broker does, in parts that merge.
+"""Producer state of a partition, replayed from its batches as the broker does, in mergeable ranges.
 
 The rules are those of ``ProducerStateEntry`` and ``ProducerAppendInfo``, the same from Kafka 3.5 to 4.3. A batch or
-marker of another epoch wipes the sequence numbers, a marker sets the time as data does, and idempotent producers
-without transactions are there too. A broker forgets producers after ``producer.id.expiration.ms`` without a batch or
-marker: the caller decides which it still has, by ``last_timestamp``.
+marker of another epoch resets the sequence numbers, a marker sets the time as data does, and idempotent producers
+without transactions are included. A broker drops a producer after ``producer.id.expiration.ms`` without a batch or
+marker: the caller decides by ``last_timestamp`` which producers the broker still has.
 
-Where compaction took a producer's last batch, the cleaner leaves an empty one, and of a marker its epoch and time but
-not its coordinator epoch.
+If compaction removes a producer's last batch, the cleaner leaves an empty one. For a removed marker the empty batch has
+the epoch and time, but not the coordinator epoch.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ PRODUCER = np.dtype(
     [
         ("producer_id", "i8"),
         ("last_timestamp", "i8"),  # ms
-        ("last_offset", "i8"),  # of the last data batch, while its epoch is the last one
+        ("last_offset", "i8"),  # of the last data batch, if its epoch is the newest
         ("current_txn_start_offset", "i8"),
         ("last_sequence", "i4"),
         ("offset_delta", "i4"),  # last_offset less the first offset of that batch
         ("coordinator_epoch", "i4"),
         ("producer_epoch", "i2"),
-        ("first_epoch", "i2"),  # the rest is what a merge needs: of the first batch
+        ("first_epoch", "i2"),  # of the first batch; this and the rest are for merges only
         ("epoch_changed", "?"),
         ("has_data", "?"),
         ("has_marker", "?"),
     ]
 )
-"""One row per producer, as `schema.PRODUCERS`; -1 is unknown, or none."""
+"""One row per producer, as `schema.PRODUCERS`; -1 is unknown or none."""
 
 NO_PRODUCERS: Array = np.zeros(0, PRODUCER)
 NO_DATA = {"last_sequence": -1, "last_offset": -1, "offset_delta": 0}
@@ -72,7 +72,7 @@ NOTHING = ProducerReplay()
 
 
 def replay(headers: Headers) -> ProducerReplay:
-    """The replay of some batches of one partition.
+    """Replay batches of one partition.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def replay(headers: Headers) -> ProducerReplay:
     """
     ends, data = markers(headers), (headers["attributes"] & CONTROL) == 0
     cleaned = ~data & (headers["record_count"] == 0)
-    producers = headers["producer_id"].copy()  # side by side, which the sort below is glad of
+    producers = headers["producer_id"].copy()  # contiguous, for a faster sort
     rows = np.flatnonzero((ends | data | cleaned) & (producers >= 0))
     if rows.size == 0:
         return NOTHING
@@ -110,7 +110,7 @@ def replay(headers: Headers) -> ProducerReplay:
 
 
 def join(*replays: ProducerReplay) -> ProducerReplay:
-    """The replay of consecutive ranges, in the order of the log; many at once cost one sort."""
+    """Join the replays of consecutive ranges in log order; many at once cost one sort."""
     parts = [each.producers for each in replays if each.producers.size]
     if len(parts) < 2:
         return ProducerReplay(parts[0]) if parts else NOTHING
@@ -137,7 +137,7 @@ def join(*replays: ProducerReplay) -> ProducerReplay:
 
 
 def resume(entries: Iterable[SnapshotEntry]) -> ProducerReplay:
-    """The replay of everything before a ``.snapshot``, to be joined to the left of later ranges."""
+    """The replay of everything before a ``.snapshot``; join it to the left of later ranges."""
     entries = sorted(entries, key=lambda entry: entry.producer_id)
     states = np.full(len(entries), -1, PRODUCER)
     for name in ("producer_id", "producer_epoch", "last_timestamp", "coordinator_epoch", *NO_DATA):
@@ -165,7 +165,7 @@ def producer_rows(
     replayed
         The merged replay.
     topic, partition, broker_id
-        Where the batches come from.
+        Location of the batches.
     observed_at
         When they were read.
     """
@@ -182,7 +182,7 @@ def producer_rows(
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _DecidingRows:
-    """What decides a producer's state, among its rows; indices into rows sorted by producer, -1 where there is none."""
+    """The rows that decide each producer's state: indices into rows sorted by producer; -1 for none."""
 
     first: Array
     last: Array

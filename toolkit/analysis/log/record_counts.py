@@ -1,6 +1,6 @@
-"""Data records and bytes of a range of a log, counted from the headers of its batches.
+"""Data records and bytes of an offset range, counted from batch headers.
 
-Counts of ranges of a log add up, whatever the cuts.
+Counts of consecutive ranges add up, wherever the log is split.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ __all__ = ["amounts", "records_inside"]
 
 
 def amounts(headers: Headers, first: int, stop: int) -> tuple[int, int]:
-    """Data records and bytes of the batches that hold an offset of ``first <= offset < stop``.
+    """Data records and bytes of the batches with an offset of ``first <= offset < stop``.
 
     Parameters
     ----------
     headers
         Structured array of `toolkit.formats.log.headers.HEADER`, of one log.
     first, stop
-        Offsets. Of a batch that begins before `first`, the records from there on count at most.
+        Offsets. For a batch that begins before `first`, no more records count than it has offsets from `first` on.
 
     Returns
     -------
     tuple of int
-        Records, without those of control batches; and bytes of whole batches, control batches included.
+        Records without control records, and bytes of complete batches with control batches.
     """
     in_range = headers[(headers["last_offset"] >= first) & (headers["base_offset"] < stop)]
     records = records_inside(
@@ -42,6 +42,6 @@ def amounts(headers: Headers, first: int, stop: int) -> tuple[int, int]:
 def records_inside(
     first: int | Array, *, base_offset: Array, last_offset: Array, record_count: Array, is_control: Array
 ) -> Array:
-    """How many data records of each batch lie at `first` or behind it; fewer than its offsets after compaction."""
+    """Number of data records of each batch from `first` on; after compaction, fewer than its offsets."""
     left = last_offset - np.maximum(base_offset, first) + 1
     return np.where(is_control, 0, np.minimum(record_count, left))

@@ -1,8 +1,7 @@
-"""The state of one log between two reads: open transactions, holders of the LSO, counts.
+"""The state of one log between two reads: open transactions, LSO holds, counts.
 
-A log is added section by section, in its order. Whatever the cuts, and however long ago the section before was added,
-transactions, steps of the LSO and LSO holds are those of a single read: a section only needs the transactions that are
-open where it begins.
+A log is added in consecutive ranges. Wherever it is split, and however old the state is, the transactions, LSO steps
+and LSO holds are those of a single read: a range only needs the transactions that are open where it begins.
 """
 
 from __future__ import annotations
@@ -39,11 +38,11 @@ from toolkit.schema.derived import LOG_TRANSACTION_COLUMNS, LSO_HOLDS
 __all__ = ["COUNTED", "LogSection", "LogState", "SectionRows"]
 
 COUNTED = np.dtype([("offset", "i8"), ("records", "i8"), ("bytes", "i8")])
-"""Data records and bytes of a section before one of its batches."""
+"""Data records and bytes of a `LogSection` before one of its batches."""
 
 NEVER = np.iinfo(np.int64).max
 NO_HOLDS: pa.Table = LSO_HOLDS.arrow_schema.empty_table()
-FORM = pa.schema(
+STATE_SCHEMA = pa.schema(
     [
         ("version", pa.int32()),
         ("log_end_offset", pa.int64()),
@@ -60,29 +59,30 @@ FORM = pa.schema(
         ("holds", pa.binary()),
     ]
 )
-VERSION = 1  # changes with the form, `LOG_TRANSACTION`, `COUNTED` and `LSO_HOLDS`
+VERSION = 1  # changes with `STATE_SCHEMA`, `LOG_TRANSACTION`, `COUNTED` and `LSO_HOLDS`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LogSection:
-    """Consecutive batches of a log, folded.
+    """Summary of consecutive batches of a log.
 
     Parameters
     ----------
     closed
-        Transactions that begin and end in it; ``file`` is an index in `files`.
+        Transactions that begin and end in the range; ``file`` is an index in `files`.
     edges
-        What may continue on either side, as in `toolkit.analysis.log.log_transactions.PartialTransactions`.
+        Transactions that may continue on either side, as in
+        `toolkit.analysis.log.log_transactions.PartialTransactions`.
     is_settled
         Whether it begins the log, and `edges` include the transactions that were open before it.
     files
-        Where its batches were read from.
+        Files that its batches were read from.
     counts
         Array of `COUNTED`, by offset: at the first batch and at the marker of each transaction.
     records, bytes
-        Of all its batches.
+        Totals of its batches.
     log_end_offset, end_time, leader_epoch
-        Of its last batch; null where it has none.
+        Of its last batch; null if it has none.
     """
 
     closed: LogTransactions
@@ -106,25 +106,25 @@ class SectionRows(NamedTuple):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class LogState:
-    """The state of one log as far as it was read.
+    """The state of one log up to the end of the last range read.
 
     Parameters
     ----------
     topic, partition, broker_id
         The log's partition and broker.
     min_held_ms
-        Holds of the LSO that were shorter are forgotten when they end.
+        Shorter holds of the LSO are dropped when they end.
 
     Attributes
     ----------
     log_end_offset
-        Offset after the last batch; null before the first section.
+        Offset after the last batch; null before the first range.
     end_time
-        Time of that batch in ms; -1 if not known.
+        Time of that batch in ms; -1 if unknown.
     leader_epoch
-        The highest of its batches; -1 if not known.
+        The highest of its batches; -1 if unknown.
     is_damaged
-        Whether something of it could not be read, a torn end apart.
+        Whether a part of the log could not be read, other than a torn end.
     """
 
     topic: str | None
@@ -135,7 +135,7 @@ class LogState:
     end_time: int = -1
     leader_epoch: int = -1
     is_damaged: bool = False
-    _steps_from: int | None = None  # an earlier read returned the steps of the LSO before it
+    _steps_from: int | None = None  # an earlier read returned the LSO steps before this offset
     _partial: PartialTransactions = EMPTY
     _files: dict[str | None, int] = field(default_factory=dict)
     _records: int = 0
@@ -147,12 +147,12 @@ class LogState:
     _holds: list[pa.Table] = field(default_factory=list)  # those that have ended, and markers
 
     def add(self, section: LogSection) -> SectionRows:
-        """Add the next section and return the rows that later ones do not change."""
+        """Add the next range and return the rows that later ones do not change."""
         start = self.log_end_offset
         edges = self._renumbered(section.edges, section.files)
         merged = merge(self._partial, PartialTransactions(edges=edges, settled=section.is_settled))
         closed, self._partial = merged.take_closed()
-        # What ended and may have begun before the log stays an edge: it shows that its producer is not new.
+        # An ended transaction that may have begun before the log stays an edge: it shows that its producer is not new.
         edges = self._partial.edges
         first_ends = edges[edges["marker_offset"] >= (0 if start is None else start)]
         ended = np.concatenate((self._renumbered(section.closed, section.files), closed, first_ends))
@@ -178,11 +178,11 @@ class LogState:
 
     @property
     def is_held(self) -> bool:
-        """Whether `holds` has a row."""
+        """Whether `lso_holds` has a row."""
         return bool(self._settled().num_rows)
 
     def lso_holds(self) -> pa.Table:
-        """Past and present holds of the LSO with the records they blocked: rows of `lso_holds.LSO_HOLDS`."""
+        """Past and present holds of the LSO with the records they blocked: rows of `LSO_HOLDS`."""
         rows = []
         for row in self._settled().to_pylist():
             if row["marker_offset"] is None:
@@ -194,13 +194,16 @@ class LogState:
         return pa.Table.from_pylist(rows, schema=LSO_HOLDS.arrow_schema)
 
     def lose(self) -> pa.Table:
-        """Drop the open transactions, whose end was deleted unread, and return their rows; a new log follows."""
+        """Drop the open transactions, whose end was deleted before it was read, and return their rows.
+
+        The next range starts a new log.
+        """
         rows = self._table(self._open)
         self._restart(self.log_end_offset)
         return rows
 
     def truncate(self, offset: int) -> None:
-        """Drop the open transactions, and holds from an offset on: the log is read again from its beginning."""
+        """Drop the open transactions and the holds from an offset on, to read the log again from its start."""
         self._restart(offset)
         self.is_damaged = False
         self._holds = [each.filter(pc.less(each["marker_offset"], offset)) for each in self._holds]
@@ -228,7 +231,7 @@ class LogState:
             "before": np.array([(at, *both) for at, both in self._before.items()], COUNTED).tobytes(),
             "holds": to_ipc(pa.concat_tables([self._settled(), marks.slice(0, 1)])),
         }
-        return to_ipc(pa.Table.from_pylist([row], schema=FORM))
+        return to_ipc(pa.Table.from_pylist([row], schema=STATE_SCHEMA))
 
     @classmethod
     def from_bytes(
@@ -239,11 +242,14 @@ class LogState:
         Raises
         ------
         UsageError
-            If another release wrote it, whose form is not known here.
+            If another release wrote it with another schema.
         """
         (row,) = from_ipc(data).to_pylist()
         if row["version"] != VERSION:
-            raise UsageError("Another release of this package wrote these tables.", do="Run it into a new directory.")
+            raise UsageError(
+                "Another release of this package wrote these tables; this release cannot continue them.",
+                do="Write into a new directory.",
+            )
         state = cls(topic=topic, partition=partition, broker_id=broker_id, min_held_ms=min_held_ms)
         for name in ("log_end_offset", "end_time", "leader_epoch", "is_damaged"):
             setattr(state, name, row[name])
@@ -272,7 +278,7 @@ class LogState:
         self._partial, self._files, self._before, self._open_holds = EMPTY, {}, {}, {}
 
     def _renumbered(self, log_transactions: LogTransactions, files: tuple[str | None, ...]) -> LogTransactions:
-        """LogTransactions with our numbers of files."""
+        """Transactions with the file numbers of this state."""
         numbers = np.array([self._files.setdefault(name, len(self._files)) for name in files], np.int32)
         log_transactions = log_transactions.copy()
         log_transactions["file"] = numbers[log_transactions["file"]]
@@ -289,7 +295,7 @@ class LogState:
         return without_short_holds(pa.concat_tables([held, *self._holds]), min_held_ms=self.min_held_ms)
 
     def _keep(self, found: pa.Table) -> None:
-        """Candidates: those that are open, and all others."""
+        """Keep candidates: the open ones by transaction, all others as tables."""
         is_open = pc.and_(pc.is_valid(found["first_offset"]), pc.is_null(found["marker_offset"]))
         for row in found.filter(is_open).to_pylist():
             self._open_holds[row["producer_id"], row["first_offset"]] = row
@@ -298,8 +304,8 @@ class LogState:
             self._holds.append(rest)
 
     def _add_holds(self, table: pa.Table, ended: int, *, start: int, counts: Array) -> None:
-        """The candidates of a section, and the ends of earlier ones."""
-        known = set(self._open_holds)  # a second section begins at 0, too, where the first one had no batch
+        """Add the candidates of a range, and the ends of earlier candidates."""
+        known = set(self._open_holds)  # a second range also begins at 0 if the first one had no batch
         closed = list(self._closed(table.slice(0, ended)))
         found = candidates(table.select(LOG_TRANSACTION_COLUMNS), start=start, min_held_ms=self.min_held_ms)
         has_ended = pc.and_(pc.is_valid(found["first_offset"]), pc.is_valid(found["marker_offset"]))
@@ -315,14 +321,14 @@ class LogState:
         self._before = {at: before[at] for at in starts if at in before}
 
     def _closed(self, ended: pa.Table) -> Iterable[dict[str, Any]]:
-        """Candidates of earlier sections that have ended in this one, with their ends."""
+        """Candidates of earlier ranges that have ended in this one, with their ends."""
         for row in self._of_held(ended):
             candidate = self._open_holds.pop((row["producer_id"], row["first_offset"]), None)
             if candidate is not None:
                 yield {**candidate, **row}
 
     def _of_held(self, log_transactions: pa.Table) -> list[Row]:
-        """Those that may be candidates which are open, without what has nothing to do with holds."""
+        """Rows of transactions that may be open candidates, with the columns that holds use."""
         first_open = np.isin(integers(log_transactions["first_offset"]), [first for _, first in self._open_holds])
         rows: list[Row] = (
             log_transactions.filter(pa.array(first_open)).select(LOG_TRANSACTION_COLUMNS).to_pylist()
@@ -332,7 +338,7 @@ class LogState:
         return rows
 
     def _counted(self, counts: Array, offsets: Iterable[int]) -> dict[int, tuple[int, int]]:
-        """Records and bytes of the log before those of the offsets that were counted in a section."""
+        """Records and bytes of the log before each offset that was counted in a range."""
         first_open = np.array(sorted(set(offsets)), np.int64)
         found = counts[np.isin(counts["offset"], first_open)].tolist() if len(first_open) else []
         return {at: (self._records + records, self._bytes + size) for at, records, size in found}

@@ -1,4 +1,4 @@
-"""Order and selection, quick for the millions of batches of a segment."""
+"""Fast sorting and selection of arrays, for the millions of batches of a segment."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from toolkit.formats.log.headers import Array
 
 __all__ = ["run_starts", "stable_order", "take_rows"]
 
-DIGIT = np.uint64(16)  # numpy sorts 16-bit integers by radix, which is stable and linear; wider ones it merges
+DIGIT = np.uint64(16)  # numpy sorts 16-bit integers by radix, which is stable and linear; wider ones by merging
 
 
 def stable_order(numbers: Array) -> Array:
-    """The indices that sort integers, equal ones in the order they come in.
+    """The indices that sort integers, stably.
 
     Parameters
     ----------
     numbers
-        Integers of 64 bits; the closer together they lie, the quicker.
+        Integers of 64 bits; the smaller their range, the faster.
     """
     if numbers.size == 0:
         return np.zeros(0, np.intp)
@@ -37,12 +37,12 @@ def run_starts(*, changes: Array) -> Array:
     Parameters
     ----------
     changes
-        Whether the element begins another run than the one before it, from the second element on.
+        Whether each element begins a new run; from the second element on.
     """
     return np.concatenate(([0], np.flatnonzero(changes) + 1))
 
 
 def take_rows(rows: Array, indices: Array) -> Array:
-    """Rows of a structured array, as ``rows[indices]`` gives them, but copied whole and not field by field."""
-    whole = rows.view(np.dtype((np.void, rows.dtype.itemsize)))
-    return np.take(whole, indices).view(rows.dtype)
+    """Rows of a structured array: ``rows[indices]``, but copied row by row and not field by field."""
+    items = rows.view(np.dtype((np.void, rows.dtype.itemsize)))
+    return np.take(items, indices).view(rows.dtype)

@@ -1,6 +1,7 @@
-"""Figures of a partition's transactions: how many of each outcome, how large, how long, and which are still open.
+"""Statistics of a partition's transactions: count, size and duration by outcome, and which are still open.
 
-What ``klog segment txn-stat`` reports and more, and right for transaction version 2 too, whose markers carry epoch + 1.
+They include all that ``klog segment txn-stat`` reports, and are correct for transaction version 2 too, whose markers
+carry epoch + 1.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ NEVER = np.iinfo(np.int64).max
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Distribution:
-    """How values spread; each percentile is a value that occurs (nearest rank)."""
+    """Distribution of values; each percentile is a value that occurs (nearest rank)."""
 
     count: int
     sum: int
@@ -52,14 +53,14 @@ class Distribution:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutcomeStatistics:
-    """Transactions that ended in one way.
+    """Statistics of the transactions with one outcome.
 
     Parameters
     ----------
     count
-        All of them.
+        Number of transactions.
     batches, records, bytes
-        Their size, without those whose beginning was not read; ``None`` where there is none.
+        Their sizes, without transactions whose beginning was not read; ``None`` if there are none.
     duration_ms
         From the first batch, by the clock of its producer unless the topic has LogAppendTime, to the marker, by the
         clock of the partition's leader: a negative one shows how far these clocks are apart.
@@ -74,7 +75,7 @@ class OutcomeStatistics:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Statistics:
-    """Figures of a set of transactions; the figures of two sets add up with ``+``.
+    """Statistics of a set of transactions; ``+`` combines those of two sets.
 
     Parameters
     ----------
@@ -82,15 +83,16 @@ class Statistics:
         Transactions with data and a COMMIT, with data and an ABORT, without data, and with a marker whose record was
         not read.
     truncated_count
-        Those with data of which it is known, or possible, that they begin before what was read.
+        Transactions with data that begin, or may begin, before the range read.
     open
-        Those without a marker, as structured array of `toolkit.analysis.log.log_transactions.LOG_TRANSACTION`.
+        Transactions without a marker, as structured array of
+        `toolkit.analysis.log.log_transactions.LOG_TRANSACTION`.
     first_offset, last_offset
-        Lowest and highest offset of them, markers included; -1 where there are none.
+        Lowest and highest offset, including markers; -1 if there are none.
     start, end
-        Earliest and latest time of a first batch or marker, in ms; -1 where there is none.
+        Earliest and latest time of a first batch or marker, in ms; -1 if there is none.
     sizes
-        What the distributions are made of: 34 bytes for each transaction that was read whole.
+        Input of the distributions: 34 bytes for each completely read transaction.
     """
 
     committed_count: int = 0
@@ -106,22 +108,21 @@ class Statistics:
     sizes: tuple[Array, ...] = ()
 
     def __add__(self, other: Statistics) -> Statistics:
-        """The figures of both sets."""
+        """The statistics of both sets."""
         return combined(self, other)
 
     @property
     def committed(self) -> OutcomeStatistics:
-        """The committed ones."""
-        return self._figures(COMMIT, count=self.committed_count)
+        """Statistics of the committed transactions."""
+        return self._of_outcome(COMMIT, count=self.committed_count)
 
     @property
     def aborted(self) -> OutcomeStatistics:
-        """The aborted ones."""
-        return self._figures(ABORT, count=self.aborted_count)
+        """Statistics of the aborted transactions."""
+        return self._of_outcome(ABORT, count=self.aborted_count)
 
     def summary(self) -> dict[str, Any]:
-        """Everything but the open transactions themselves as plain values; offsets and times that are not there are
-        ``None``."""
+        """All but the open transactions themselves, as plain values; missing offsets and times are ``None``."""
         ends = {name: _known(getattr(self, name)) for name in ("first_offset", "last_offset", "start", "end")}
         return {
             "committed": asdict(self.committed),
@@ -133,7 +134,7 @@ class Statistics:
             **ends,
         }
 
-    def _figures(self, outcome: int, *, count: int) -> OutcomeStatistics:
+    def _of_outcome(self, outcome: int, *, count: int) -> OutcomeStatistics:
         sizes = np.concatenate(self.sizes) if self.sizes else NO_SIZES
         sizes = sizes[sizes["outcome"] == outcome]
         return OutcomeStatistics(
@@ -146,23 +147,23 @@ class Statistics:
 
 
 NO_TRANSACTIONS = Statistics(open=NO_LOG_TRANSACTIONS)
-"""The figures of no transactions."""
+"""The statistics of no transactions."""
 
 
 def statistics(log_transactions: LogTransactions) -> Statistics:
-    """The figures of some transactions, in any order.
+    """The statistics of transactions in any order.
 
     Parameters
     ----------
-    transactions
+    log_transactions
         Structured array of `toolkit.analysis.log.log_transactions.LOG_TRANSACTION`.
     """
     if log_transactions.size == 0:
         return NO_TRANSACTIONS
     outcome, with_data = log_transactions["outcome"], log_transactions["first_offset"] >= 0
     ends = np.concatenate([log_transactions[name] for name in ("first_offset", "last_offset", "marker_offset")])
-    moments = np.concatenate([log_transactions["start"], log_transactions["end"]])
-    whole = take_rows(
+    times = np.concatenate([log_transactions["start"], log_transactions["end"]])
+    complete = take_rows(
         log_transactions,
         np.flatnonzero((log_transactions["truncated"] == 0) & ((outcome == COMMIT) | (outcome == ABORT))),
     )
@@ -175,14 +176,14 @@ def statistics(log_transactions: LogTransactions) -> Statistics:
         open=take_rows(log_transactions, np.flatnonzero(outcome == OPEN)),
         first_offset=_least(ends),
         last_offset=int(ends.max()),
-        start=_least(moments),
-        end=int(np.where(moments <= LAST_TIME, moments, -1).max()),
-        sizes=(_sizes(whole),),
+        start=_least(times),
+        end=int(np.where(times <= LAST_TIME, times, -1).max()),
+        sizes=(_sizes(complete),),
     )
 
 
 def combined(*parts: Statistics) -> Statistics:
-    """The figures of several sets."""
+    """The statistics of several sets."""
     if not parts:
         return NO_TRANSACTIONS
     counts = {
@@ -204,26 +205,32 @@ def combined(*parts: Statistics) -> Statistics:
 def statistic_rows(
     statistics: Statistics, *, topic: str | None, partition: int | None, broker_id: int | None = None
 ) -> list[Row]:
-    """Rows of ``schema.STATISTICS``: each measure of the committed and the aborted ones, and the other counts."""
-    where = {"topic": topic, "partition": partition, "broker_id": broker_id}
+    """Rows of ``schema.STATISTICS``: each measure of committed and aborted transactions, and the other counts."""
+    log_columns = {"topic": topic, "partition": partition, "broker_id": broker_id}
     rows: list[Row] = []
     for outcome, figures in (("commit", statistics.committed), ("abort", statistics.aborted)):
         measured = [(measure, getattr(figures, measure)) for measure in MEASURES if getattr(figures, measure)]
         rows += [
-            {**where, "outcome": outcome, "transactions": figures.count, "measure": measure, **asdict(distribution)}
+            {
+                **log_columns,
+                "outcome": outcome,
+                "transactions": figures.count,
+                "measure": measure,
+                **asdict(distribution),
+            }
             for measure, distribution in measured
-        ] or [{**where, "outcome": outcome, "transactions": figures.count}]
+        ] or [{**log_columns, "outcome": outcome, "transactions": figures.count}]
     counts = {"empty": statistics.empty_count, "open": len(statistics.open), "undecided": statistics.undecided_count}
-    return rows + [{**where, "outcome": outcome, "transactions": count} for outcome, count in counts.items()]
+    return rows + [{**log_columns, "outcome": outcome, "transactions": count} for outcome, count in counts.items()]
 
 
 def open_rows(
     statistics: Statistics, *, topic: str | None, partition: int | None, broker_id: int | None = None
 ) -> list[Row]:
-    """The open transactions: the key of ``schema.LOG_TRANSACTIONS``, and since when."""
-    where = {"topic": topic, "partition": partition, "broker_id": broker_id}
+    """The open transactions: the key of ``schema.LOG_TRANSACTIONS``, and their start times."""
+    log_columns = {"topic": topic, "partition": partition, "broker_id": broker_id}
     return [
-        where
+        log_columns
         | {
             name: int(log_transaction[name])
             for name in ("producer_id", "producer_epoch", "first_offset", "last_offset")
