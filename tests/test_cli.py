@@ -45,7 +45,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Callable[[Sequence[Row]], Answer
         def connect(*arguments: Any, **options: Any) -> Iterator[Answers]:
             yield cluster
 
-        monkeypatch.setattr(diagnose_commands, "open_source", connect)
+        monkeypatch.setattr(diagnose_commands, "source_from_options", connect)
         return cluster
 
     return given

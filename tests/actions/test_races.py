@@ -40,7 +40,7 @@ SEED = seed() or uuid.uuid4().hex[:8]
 PARTITIONS, PRODUCERS, OPERATORS = 8, 4, 2
 PATIENCE = 240 + RACES  # seconds
 
-Seen = Counter[tuple[str, str]]
+OutcomeCounts = Counter[tuple[str, str]]
 """How often a read_committed consumer sees a record: by transactional id and value."""
 
 
@@ -49,9 +49,9 @@ class Race:
     """What the producers did, and what has to come of it."""
 
     topic: str
-    visible: Seen = field(default_factory=Counter)
+    visible: OutcomeCounts = field(default_factory=Counter)
     hanging: set[int] = field(default_factory=set)  # producer ids; only an abort marker ends them
-    revived: dict[int, tuple[dt.datetime, Seen]] = field(default_factory=dict)  # when; what its commit shows
+    revived: dict[int, tuple[dt.datetime, OutcomeCounts]] = field(default_factory=dict)  # when; what its commit shows
     is_over: threading.Event = field(default_factory=threading.Event)
     refused: Counter[str] = field(default_factory=Counter)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -194,11 +194,11 @@ def create(kafka: Kafka, topic: str) -> None:
         until(lambda: True if len(partitions(mine, topic)) == PARTITIONS else None, awaited="the leaders")
 
 
-def read_committed(kafka: Kafka, topic: str) -> Seen:
+def read_committed(kafka: Kafka, topic: str) -> OutcomeCounts:
     options = {"isolation.level": "read_committed", "enable.partition.eof": True, "enable.auto.commit": False}
     consumer = Consumer({**kafka.client_config(), "group.id": topic, **options})
     consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
-    seen: Seen = Counter()
+    seen: OutcomeCounts = Counter()
     ends = 0
     while ends < PARTITIONS:
         message = consumer.poll(10)
@@ -230,7 +230,7 @@ def test_no_healthy_transaction_is_ever_aborted(kafka: Kafka, audit: Audit) -> N
     check(race, audit, read_committed(kafka, race.topic))
 
 
-def check(race: Race, audit: Audit, seen: Seen) -> None:
+def check(race: Race, audit: Audit, seen: OutcomeCounts) -> None:
     rows = audit.rows()
     intents = {row["action_id"]: row for row in rows if row["step"] == "intent"}
     sent = [row for row in rows if row["step"] == "outcome" and row["response"] == "NONE"]

@@ -34,7 +34,7 @@ EXPIRING: Mapping[str, object] = {
 
 TRANSACTION_STATE, CONSUMER_OFFSETS = "__transaction_state", "__consumer_offsets"
 DECODERS = {TRANSACTION_STATE: "--transaction-log-decoder", CONSUMER_OFFSETS: "--offsets-decoder"}
-LOOK_AGAIN = 0.1  # seconds
+POLL_S = 0.1  # seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +135,7 @@ def wait(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline
-        time.sleep(LOOK_AGAIN)
+        time.sleep(POLL_S)
 
 
 def has_delete_horizon(path: Path) -> bool:

@@ -1,6 +1,6 @@
 """When files prove that a transaction hangs, and each thing without which they do not.
 
-One scene: producer 7 of id OWNER wrote to orders-0 at noon, a minute after its transaction had been aborted. Ten
+One staged: producer 7 of id OWNER wrote to orders-0 at noon, a minute after its transaction had been aborted. Ten
 minutes later another producer committed there, and ten minutes after that another id was written to the same partition
 of ``__transaction_state``: what both logs hold is of one moment as far as this transaction goes.
 """
@@ -40,7 +40,7 @@ ABORTED_AT = after(minutes=-1)
 WORD = "your assertion that the brokers were stopped during the copy (consistent_copy)"
 
 
-class Scene:
+class StagedFiles:
     """Files that prove it, to be spoiled one by one; `later` is done to them once they are written."""
 
     def __init__(self, path: Path) -> None:
@@ -70,12 +70,12 @@ class Scene:
         return row
 
 
-Spoil = Callable[[Scene], object]
+Spoil = Callable[[StagedFiles], object]
 
 
 @pytest.fixture
-def scene(tmp_path: Path) -> Scene:
-    return Scene(tmp_path)
+def staged(tmp_path: Path) -> StagedFiles:
+    return StagedFiles(tmp_path)
 
 
 def only_missing(row: Row) -> str:
@@ -86,8 +86,8 @@ def only_missing(row: Row) -> str:
     return str(row["missing"][0])
 
 
-def test_both_logs_going_on_in_time_prove_it(scene: Scene) -> None:
-    row = scene.judge()
+def test_both_logs_going_on_in_time_prove_it(staged: StagedFiles) -> None:
+    row = staged.judge()
     assert (row["verdict"], row["missing"], row["start_offset"]) == ("hanging", [], 0)
     assert "read from the files of broker 1 as of" in row["reason"]
     assert any("the copies are consistent" in entry["value"] for entry in row["evidence"])
@@ -99,93 +99,93 @@ def test_a_partition_alone_proves_nothing(tmp_path: Path) -> None:
     assert only_missing(row) == f"the coordinators' state: no partition of {STATE_TOPIC} is among the files"
 
 
-def nothing_follows_on_the_partition(scene: Scene) -> str:
-    del scene.orders[1:]
+def nothing_follows_on_the_partition(staged: StagedFiles) -> str:
+    del staged.orders[1:]
     return "no marker after offset 0 is more than 1 min newer"
 
 
-def only_data_follows_by_a_producers_clock(scene: Scene) -> str:
-    del scene.orders[2]
+def only_data_follows_by_a_producers_clock(staged: StagedFiles) -> str:
+    del staged.orders[2]
     return "no marker after offset 0"
 
 
-def the_marker_is_hardly_newer_than_the_coordinators_word(scene: Scene) -> str:
-    scene.orders[2] = marker(2, 8, after(seconds=-1))
+def the_marker_is_hardly_newer_than_the_coordinators_word(staged: StagedFiles) -> str:
+    staged.orders[2] = marker(2, 8, after(seconds=-1))
     return "no marker after offset 0"
 
 
-def the_marker_may_be_a_deposed_leaders(scene: Scene) -> str:
-    scene.replicated[ORDERS] = 2
+def the_marker_may_be_a_deposed_leaders(staged: StagedFiles) -> str:
+    staged.replicated[ORDERS] = 2
     return "no marker after offset 0"
 
 
-def nobody_knows_what_of_the_partition_is_replicated(scene: Scene) -> str:
-    del scene.replicated[ORDERS]
+def nobody_knows_what_of_the_partition_is_replicated(staged: StagedFiles) -> str:
+    del staged.replicated[ORDERS]
     return "the high watermark of orders-0 is not known"
 
 
-def the_coordinators_log_ends_before_the_transaction(scene: Scene) -> str:
-    del scene.states[1]
+def the_coordinators_log_ends_before_the_transaction(staged: StagedFiles) -> str:
+    del staged.states[1]
     return f"no record of {STATE_TOPIC}-33 is more than 1 min newer than the marker of 2026-11-21 12:10:00 UTC"
 
 
-def the_coordinators_log_is_hardly_newer_than_the_transaction(scene: Scene) -> str:
-    scene.states[1] = state_record(1, OTHER, 9, "Empty", after(minutes=10, seconds=59))
+def the_coordinators_log_is_hardly_newer_than_the_transaction(staged: StagedFiles) -> str:
+    staged.states[1] = state_record(1, OTHER, 9, "Empty", after(minutes=10, seconds=59))
     return "no record of"
 
 
-def the_coordinators_newer_record_may_be_a_deposed_leaders(scene: Scene) -> str:
-    scene.replicated[STATES] = 1
+def the_coordinators_newer_record_may_be_a_deposed_leaders(staged: StagedFiles) -> str:
+    staged.replicated[STATES] = 1
     return "no record of"
 
 
-def the_coordinators_word_may_be_a_deposed_leaders(scene: Scene) -> str:
-    scene.replicated[STATES] = 0
+def the_coordinators_word_may_be_a_deposed_leaders(staged: StagedFiles) -> str:
+    staged.replicated[STATES] = 0
     return "may not be replicated"
 
 
-def the_outcome_was_decided_early_and_its_marker_late(scene: Scene) -> str:
+def the_outcome_was_decided_early_and_its_marker_late(staged: StagedFiles) -> str:
     """A record is stamped when it is written; the time in it, when the outcome was decided."""
-    scene.states[:] = [
+    staged.states[:] = [
         state_record(0, OTHER, 9, "Empty", after(minutes=20)),
         state_record(1, OWNER, 7, "CompleteAbort", after(minutes=30), updated=ABORTED_AT),
     ]
     return "newer than the coordinator's last record of the id (2026-11-21 12:30:00 UTC)"
 
 
-def a_newer_record_of_the_id_may_have_been_cleaned_away(scene: Scene) -> str:
+def a_newer_record_of_the_id_may_have_been_cleaned_away(staged: StagedFiles) -> str:
     """The cleaner takes a record that a newer one supersedes; a copy may have that one's segment from before it."""
-    scene.states[1] = state_record(5, OTHER, 9, "Empty", after(minutes=20))
-    scene.replicated[STATES] = 6
-    scene.later.append(lambda: write_checkpoint(scene.root, CLEANED, {STATES: 5}))
+    staged.states[1] = state_record(5, OTHER, 9, "Empty", after(minutes=20))
+    staged.replicated[STATES] = 6
+    staged.later.append(lambda: write_checkpoint(staged.root, CLEANED, {STATES: 5}))
     return f"{STATE_TOPIC}-33 lacks offsets after 0"
 
 
-def the_coordinators_clock_went_back(scene: Scene) -> str:
-    scene.states[1:] = [
+def the_coordinators_clock_went_back(staged: StagedFiles) -> str:
+    staged.states[1:] = [
         state_record(1, OTHER, 9, "Empty", after(minutes=90)),
         state_record(2, OTHER, 9, "Empty", after(minutes=20)),
     ]
-    scene.replicated[STATES] = 3
+    staged.replicated[STATES] = 3
     return "the clock of the coordinator went back at offset 2"
 
 
-def the_clock_of_the_partitions_leader_went_back(scene: Scene) -> str:
-    scene.orders[2:] = [marker(2, 8, after(minutes=13)), marker(3, 9, after(minutes=10))]
-    scene.replicated[ORDERS] = 4
+def the_clock_of_the_partitions_leader_went_back(staged: StagedFiles) -> str:
+    staged.orders[2:] = [marker(2, 8, after(minutes=13)), marker(3, 9, after(minutes=10))]
+    staged.replicated[ORDERS] = 4
     return "the clock of the leader of orders-0 went back"
 
 
-def no_id_owns_the_producer(scene: Scene) -> str:
-    scene.states[0] = tombstone(0, OWNER, ABORTED_AT)
+def no_id_owns_the_producer(staged: StagedFiles) -> str:
+    staged.states[0] = tombstone(0, OWNER, ABORTED_AT)
     return f"{WORD}: no id has producer 7"
 
 
-def the_end_of_the_partition_is_known_from_a_snapshot_only(scene: Scene) -> str:
+def the_end_of_the_partition_is_known_from_a_snapshot_only(staged: StagedFiles) -> str:
     """The first batches are deleted: the state, not the bytes, shows the transaction."""
-    scene.orders = [marker(9, 8, after(seconds=-2))]
-    scene.later.append(lambda: write_snapshot(scene.root / "orders-0", 10, {7: 3}))
-    scene.later.append(lambda: (scene.root / "orders-0" / SEGMENT).rename(scene.root / "orders-0" / f"{9:020}.log"))
+    staged.orders = [marker(9, 8, after(seconds=-2))]
+    staged.later.append(lambda: write_snapshot(staged.root / "orders-0", 10, {7: 3}))
+    staged.later.append(lambda: (staged.root / "orders-0" / SEGMENT).rename(staged.root / "orders-0" / f"{9:020}.log"))
     return "no marker after offset 3"
 
 
@@ -209,118 +209,118 @@ def the_end_of_the_partition_is_known_from_a_snapshot_only(scene: Scene) -> str:
         the_end_of_the_partition_is_known_from_a_snapshot_only,
     ],
 )
-def test_without_one_moment_it_takes_the_callers_word(scene: Scene, spoil: Callable[[Scene], str]) -> None:
-    doubt = spoil(scene)
-    found = only_missing(scene.judge())
+def test_without_one_moment_it_takes_the_callers_word(staged: StagedFiles, spoil: Callable[[StagedFiles], str]) -> None:
+    doubt = spoil(staged)
+    found = only_missing(staged.judge())
     assert doubt in found
     assert WORD in found
-    row = scene.judge(consistent_copy=True)
+    row = staged.judge(consistent_copy=True)
     assert row["verdict"] == "hanging", row["missing"]
     assert any("brokers were stopped" in entry["value"] for entry in row["evidence"])
 
 
-def a_partition_of_the_coordinators_is_missing(scene: Scene) -> str:
-    scene.later.append(lambda: scene.folder(7).rename(scene.root.parent / "elsewhere"))
+def a_partition_of_the_coordinators_is_missing(staged: StagedFiles) -> str:
+    staged.later.append(lambda: staged.folder(7).rename(staged.root.parent / "elsewhere"))
     return f"a complete {STATE_TOPIC}: 49 of its 50 partitions are among the files, not 7"
 
 
-def the_last_partitions_of_the_coordinators_are_missing(scene: Scene) -> str:
+def the_last_partitions_of_the_coordinators_are_missing(staged: StagedFiles) -> str:
     for number in range(40, 50):
-        scene.later.append(partial(scene.folder(number).rename, scene.root.parent / f"gone {number}"))
+        staged.later.append(partial(staged.folder(number).rename, staged.root.parent / f"gone {number}"))
     return "40 of its 50 partitions are among the files, not 40, 41, 42, 43, 44 and 5 more"
 
 
-def a_partition_of_the_coordinators_has_no_segment(scene: Scene) -> str:
-    scene.later.append((scene.folder(7) / SEGMENT).unlink)
+def a_partition_of_the_coordinators_has_no_segment(staged: StagedFiles) -> str:
+    staged.later.append((staged.folder(7) / SEGMENT).unlink)
     return f"a complete {STATE_TOPIC}-7: EMPTY"
 
 
-def a_partition_of_the_coordinators_is_damaged(scene: Scene) -> str:
-    scene.later.append(lambda: (scene.folder(7) / SEGMENT).write_bytes(b"\x01" * 100))
+def a_partition_of_the_coordinators_is_damaged(staged: StagedFiles) -> str:
+    staged.later.append(lambda: (staged.folder(7) / SEGMENT).write_bytes(b"\x01" * 100))
     return f"a complete {STATE_TOPIC}-7: "
 
 
-def a_record_of_the_coordinators_does_not_match_its_checksum(scene: Scene) -> str:
-    scene.states[1] = scene.states[1].replace(b"id-", b"ID-")
+def a_record_of_the_coordinators_does_not_match_its_checksum(staged: StagedFiles) -> str:
+    staged.states[1] = staged.states[1].replace(b"id-", b"ID-")
     return f"a complete {STATE_TOPIC}-33: CORRUPT_BATCH"
 
 
-def a_record_of_the_coordinators_is_of_a_newer_kafka(scene: Scene) -> str:
-    scene.states.append(state_record(2, OTHER, 9, "Empty", after(minutes=30), version=9))
+def a_record_of_the_coordinators_is_of_a_newer_kafka(staged: StagedFiles) -> str:
+    staged.states.append(state_record(2, OTHER, 9, "Empty", after(minutes=30), version=9))
     return f"a complete {STATE_TOPIC}-33: CORRUPT_RECORD"
 
 
-def ids_lie_where_another_number_of_partitions_puts_them(scene: Scene) -> str:
+def ids_lie_where_another_number_of_partitions_puts_them(staged: StagedFiles) -> str:
     wrong = state_record(0, ids_of(8, 1)[0], 5, "Empty", after())
-    scene.later.append(lambda: write_log(scene.root, f"{STATE_TOPIC}-7", [wrong]))
+    staged.later.append(lambda: write_log(staged.root, f"{STATE_TOPIC}-7", [wrong]))
     return f"the number of partitions of {STATE_TOPIC}"
 
 
-def the_log_of_the_partition_has_a_hole(scene: Scene) -> str:
-    scene.orders[2] = marker(3, 8, after(minutes=10))
-    scene.replicated[ORDERS] = 4
+def the_log_of_the_partition_has_a_hole(staged: StagedFiles) -> str:
+    staged.orders[2] = marker(3, 8, after(minutes=10))
+    staged.replicated[ORDERS] = 4
     return "a log without missing offsets from offset 0 on: 1 is followed by 3"
 
 
-def a_segment_of_the_partition_is_missing(scene: Scene) -> str:
+def a_segment_of_the_partition_is_missing(staged: StagedFiles) -> str:
     later = [data(7, 9, after(minutes=11)), marker(8, 9, after(minutes=12))]
-    scene.later.append(lambda: write_log(scene.root, "orders-0", later, base_offset=7))
-    scene.later.append(lambda: write_snapshot(scene.root / "orders-0", 7, {7: 0}))
-    scene.replicated[ORDERS] = 9
+    staged.later.append(lambda: write_log(staged.root, "orders-0", later, base_offset=7))
+    staged.later.append(lambda: write_snapshot(staged.root / "orders-0", 7, {7: 0}))
+    staged.replicated[ORDERS] = 9
     return "a log without missing offsets from offset 0 on: 2 is followed by 7"
 
 
-def the_log_of_the_partition_is_damaged(scene: Scene) -> str:
-    scene.orders[1] = scene.orders[1].replace(b"value", b"wrong")
+def the_log_of_the_partition_is_damaged(staged: StagedFiles) -> str:
+    staged.orders[1] = staged.orders[1].replace(b"value", b"wrong")
     return "an undamaged log from offset 0 on: CORRUPT_BATCH"
 
 
-def the_bytes_end_what_the_snapshot_has_open(scene: Scene) -> str:
-    scene.orders = [data(0, 7, after()), marker(1, 7, after(minutes=1)), marker(2, 8, after(minutes=10))]
-    scene.later.append(lambda: write_snapshot(scene.root / "orders-0", 3, {7: 0}))
+def the_bytes_end_what_the_snapshot_has_open(staged: StagedFiles) -> str:
+    staged.orders = [data(0, 7, after()), marker(1, 7, after(minutes=1)), marker(2, 8, after(minutes=10))]
+    staged.later.append(lambda: write_snapshot(staged.root / "orders-0", 3, {7: 0}))
     return "files that agree: the producer state has the transaction open, but its marker is at offset 1"
 
 
-def the_bytes_have_another_producer_where_the_snapshot_has_it_start(scene: Scene) -> str:
-    scene.orders[0] = data(0, 6, after())
-    scene.later.append(lambda: write_snapshot(scene.root / "orders-0", 3, {7: 0}))
+def the_bytes_have_another_producer_where_the_snapshot_has_it_start(staged: StagedFiles) -> str:
+    staged.orders[0] = data(0, 6, after())
+    staged.later.append(lambda: write_snapshot(staged.root / "orders-0", 3, {7: 0}))
     return "files that agree: the batch at offset 0 is of producer 6"
 
 
-def the_snapshot_of_a_later_segment_is_missing(scene: Scene) -> str:
+def the_snapshot_of_a_later_segment_is_missing(staged: StagedFiles) -> str:
     later = [data(3, 9, after(minutes=11)), marker(4, 9, after(minutes=12))]
-    scene.later.append(lambda: write_log(scene.root, "orders-0", later, base_offset=3))
-    scene.replicated[ORDERS] = 5
+    staged.later.append(lambda: write_log(staged.root, "orders-0", later, base_offset=3))
+    staged.replicated[ORDERS] = 5
     return "an intact producer snapshot of orders-0"
 
 
-def another_id_has_this_producer_id_next(scene: Scene) -> str:
-    scene.states.append(state_record(2, OTHER, 9, "Ongoing", after(minutes=30), next_producer_id=7))
+def another_id_has_this_producer_id_next(staged: StagedFiles) -> str:
+    staged.states.append(state_record(2, OTHER, 9, "Ongoing", after(minutes=30), next_producer_id=7))
     return f'the state of id "{OTHER}", whose next producer id this is'
 
 
-def a_part_of_the_files_is_of_another_cluster(scene: Scene) -> str:
+def a_part_of_the_files_is_of_another_cluster(staged: StagedFiles) -> str:
     """Producer ids count from 0 in every cluster."""
-    other = scene.root.parent / "other"
-    scene.later.append(lambda: write_root(other, broker_id=2, cluster_id="nuYagfUjSV-QqeIjFMsFWQ"))
-    scene.later.append(lambda: (scene.root / "orders-0").rename(other / "orders-0"))
-    scene.later.append(lambda: write_checkpoint(other, HIGH_WATERMARK, {ORDERS: 3}))
+    other = staged.root.parent / "other"
+    staged.later.append(lambda: write_root(other, broker_id=2, cluster_id="nuYagfUjSV-QqeIjFMsFWQ"))
+    staged.later.append(lambda: (staged.root / "orders-0").rename(other / "orders-0"))
+    staged.later.append(lambda: write_checkpoint(other, HIGH_WATERMARK, {ORDERS: 3}))
     return "files of one cluster, by their meta.properties"
 
 
-def a_part_of_the_files_is_of_nobody_knows_which_cluster(scene: Scene) -> str:
-    other = scene.root.parent / "other"
-    scene.later.append(lambda: write_log(other, "orders-0", scene.orders))
-    scene.later.append(lambda: write_checkpoint(other, HIGH_WATERMARK, {ORDERS: 3}))
-    scene.later.append(lambda: (scene.root / "orders-0").rename(scene.root.parent / "elsewhere"))
+def a_part_of_the_files_is_of_nobody_knows_which_cluster(staged: StagedFiles) -> str:
+    other = staged.root.parent / "other"
+    staged.later.append(lambda: write_log(other, "orders-0", staged.orders))
+    staged.later.append(lambda: write_checkpoint(other, HIGH_WATERMARK, {ORDERS: 3}))
+    staged.later.append(lambda: (staged.root / "orders-0").rename(staged.root.parent / "elsewhere"))
     return "files of one cluster, by their meta.properties"
 
 
-def the_topic_was_created_again(scene: Scene) -> str:
-    other = write_root(scene.root.parent / "other", broker_id=2)
+def the_topic_was_created_again(staged: StagedFiles) -> str:
+    other = write_root(staged.root.parent / "other", broker_id=2)
     write_checkpoint(other, HIGH_WATERMARK, {ORDERS: 3})
-    for number, root in enumerate((scene.root, other)):
-        folder = write_log(root, "orders-0", scene.orders)
+    for number, root in enumerate((staged.root, other)):
+        folder = write_log(root, "orders-0", staged.orders)
         (folder / "partition.metadata").write_text(f"version: 0\ntopic_id: {number}4R2yICtSb6sfxKDr3xtSQ")
     return "replicas of one topic: orders was deleted and created again"
 
@@ -349,10 +349,10 @@ def the_topic_was_created_again(scene: Scene) -> str:
     ],
 )
 def test_nothing_hangs_in_files_that_are_not_whole(
-    scene: Scene, spoil: Callable[[Scene], str], *, consistent_copy: bool
+    staged: StagedFiles, spoil: Callable[[StagedFiles], str], *, consistent_copy: bool
 ) -> None:
-    doubt = spoil(scene)
-    row = scene.judge(consistent_copy=consistent_copy)
+    doubt = spoil(staged)
+    row = staged.judge(consistent_copy=consistent_copy)
     assert row["verdict"] == "unknown", row
     assert "kafka-txn abort" not in row["remedy"]
     assert any(doubt in each for each in row["missing"]), row["missing"]
@@ -362,23 +362,26 @@ def cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-10])
 
 
-def test_a_torn_end_is_what_a_running_broker_has_and_one_at_rest_has_not(scene: Scene) -> None:
-    scene.orders.append(data(3, 9, after(minutes=30)))
-    scene.states.append(state_record(2, OTHER, 9, "Empty", after(minutes=30)))
-    scene.later += [lambda: cut(scene.root / "orders-0" / SEGMENT), lambda: cut(scene.folder() / SEGMENT)]
-    assert scene.judge()["verdict"] == "hanging"
-    missing = scene.judge(consistent_copy=True)["missing"]
+def test_a_torn_end_is_what_a_running_broker_has_and_one_at_rest_has_not(staged: StagedFiles) -> None:
+    staged.orders.append(data(3, 9, after(minutes=30)))
+    staged.states.append(state_record(2, OTHER, 9, "Empty", after(minutes=30)))
+    staged.later += [
+        lambda: cut(staged.root / "orders-0" / SEGMENT),
+        lambda: cut(staged.folder() / SEGMENT),
+    ]
+    assert staged.judge()["verdict"] == "hanging"
+    missing = staged.judge(consistent_copy=True)["missing"]
     assert [text.partition(":")[0] for text in missing] == ["the end of orders-0", f"the end of {STATE_TOPIC}-33"]
 
 
-def test_at_rest_the_coordinators_log_has_holes_only_where_the_cleaner_was(scene: Scene) -> None:
-    scene.states[1] = state_record(5, OTHER, 9, "Empty", after(minutes=20))
-    scene.replicated[STATES] = 6
+def test_at_rest_the_coordinators_log_has_holes_only_where_the_cleaner_was(staged: StagedFiles) -> None:
+    staged.states[1] = state_record(5, OTHER, 9, "Empty", after(minutes=20))
+    staged.replicated[STATES] = 6
     assert (
-        f"{STATE_TOPIC}-33 without missing offsets: 0 is followed by 5" in scene.judge(consistent_copy=True)["missing"]
+        f"{STATE_TOPIC}-33 without missing offsets: 0 is followed by 5" in staged.judge(consistent_copy=True)["missing"]
     )
-    write_checkpoint(scene.root, CLEANED, {STATES: 5})
-    assert scene.judge(consistent_copy=True)["verdict"] == "hanging"
+    write_checkpoint(staged.root, CLEANED, {STATES: 5})
+    assert staged.judge(consistent_copy=True)["verdict"] == "hanging"
 
 
 def test_another_number_of_coordinator_partitions_can_be_said(tmp_path: Path) -> None:
@@ -391,24 +394,24 @@ def test_another_number_of_coordinator_partitions_can_be_said(tmp_path: Path) ->
         assert row["verdict"] == verdict, count
 
 
-def test_a_live_transaction_is_ongoing_and_not_overdue_by_the_age_of_a_copy(scene: Scene) -> None:
-    scene.states[0] = state_record(0, OWNER, 7, "Ongoing", after(minutes=-1), on=[ORDERS])
-    row = scene.judge()
+def test_a_live_transaction_is_ongoing_and_not_overdue_by_the_age_of_a_copy(staged: StagedFiles) -> None:
+    staged.states[0] = state_record(0, OWNER, 7, "Ongoing", after(minutes=-1), on=[ORDERS])
+    row = staged.judge()
     assert row["verdict"] == "overdue"  # the coordinator wrote on for 21 minutes and never aborted it
-    cut(scene.folder() / SEGMENT)
-    row = scene.judge()
+    cut(staged.folder() / SEGMENT)
+    row = staged.judge()
     assert row["verdict"] == "ongoing"
-    assert scene.judge(consistent_copy=True)["verdict"] == "overdue"
+    assert staged.judge(consistent_copy=True)["verdict"] == "overdue"
 
 
-def test_of_several_replicas_the_one_with_most_of_the_log_is_judged(scene: Scene) -> None:
-    other = write_root(scene.root.parent / "other", broker_id=2)
-    write_log(other, "orders-0", [*scene.orders, marker(3, 7, after(minutes=11))])
+def test_of_several_replicas_the_one_with_most_of_the_log_is_judged(staged: StagedFiles) -> None:
+    other = write_root(staged.root.parent / "other", broker_id=2)
+    write_log(other, "orders-0", [*staged.orders, marker(3, 7, after(minutes=11))])
     write_checkpoint(other, HIGH_WATERMARK, {ORDERS: 4})
-    write_log(scene.root, "orders-0", scene.orders)
-    write_state_topic(scene.root, {K: scene.states})
-    write_checkpoint(scene.root, HIGH_WATERMARK, scene.replicated)
-    files = LogDir(scene.root, other)
+    write_log(staged.root, "orders-0", staged.orders)
+    write_state_topic(staged.root, {K: staged.states})
+    write_checkpoint(staged.root, HIGH_WATERMARK, staged.replicated)
+    files = LogDir(staged.root, other)
     assert [row["broker_id"] for row in files.partition_rows(topics=["orders"])] == [1, 2]
     (row,) = files.finding_rows(topics=["orders"])
     assert (row["verdict"], row["broker_id"]) == ("clear", 2)

@@ -90,11 +90,11 @@ PLACES: dict[str, Callable[[Given], list[Row]]] = {
     "Recording.findings": lambda given: given.recording.finding_rows(min_held_ms=0),
     "Recording.findings at a later time": lambda given: given.recording.finding_rows(at=LATER, min_held_ms=0),
     "LogDir.findings": lambda given: given.log.finding_rows(min_held_ms=10_000),
-    "gather(recording)": lambda given: collect_incident(given.recording, min_held_ms=10_000)["findings"],
-    "gather(log, recording)": lambda given: collect_incident(given.log, given.recording, min_held_ms=10_000)[
+    "collect_incident(recording)": lambda given: collect_incident(given.recording, min_held_ms=10_000)["findings"],
+    "collect_incident(log, recording)": lambda given: collect_incident(given.log, given.recording, min_held_ms=10_000)[
         "findings"
     ],
-    "gather, whose log leaves it out": lambda given: collect_incident(given.log, given.recording, min_held_ms=60_000)[
+    "a log that leaves it out": lambda given: collect_incident(given.log, given.recording, min_held_ms=60_000)[
         "findings"
     ],
     "pipeline of the recording": lambda given: given.stored("recording"),

@@ -126,7 +126,7 @@ class FencePlan:
         return self.verdict if self.verdict in OVERRIDABLE else None
 
     def preflight(self, *, override: str | None = None) -> Row:
-        """Look again at everything that justifies the fence.
+        """Check again everything that justifies the fence.
 
         Returns
         -------
@@ -217,7 +217,7 @@ class FencePlan:
                     f"{self.transactional_id!r} is still owned by producer {row['producer_id']} epoch "
                     f"{row['producer_epoch']}, and {row['state']}.",
                     code="NONE",
-                    do="Ask again with kafka-txn describe.",
+                    do="Check with kafka-txn describe.",
                 )
             still_open = [] if row["state"] in ENDED else _places(row)
             if not still_open or time.monotonic() > deadline:

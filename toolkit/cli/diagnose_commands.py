@@ -27,7 +27,7 @@ from toolkit.cli.common_options import (
     Topics,
 )
 from toolkit.cli.output import answer, progress, show, width
-from toolkit.cli.source_options import open_source, partition_options, time_option
+from toolkit.cli.source_options import partition_options, source_from_options, time_option
 from toolkit.errors import UsageError
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def diagnose(
     With --log-dir it reads files, as of the time they were written; with --recording, what was seen then.
     """
     partition_options(topic, partition)
-    with open_source(
+    with source_from_options(
         ctx,
         bootstrap_server=bootstrap_server,
         command_config=command_config,
@@ -111,7 +111,7 @@ def find_hanging(
     if log_dir and broker_id is not None:
         raise UsageError("--broker-id asks a cluster.", do="With --log-dir, name that broker's log directory.")
     partition_options(topic, partition)
-    with open_source(
+    with source_from_options(
         ctx,
         bootstrap_server=bootstrap_server,
         command_config=command_config,

@@ -21,7 +21,7 @@ from toolkit.cli.common_options import (
 )
 from toolkit.cli.diagnose_commands import verdict_exit_code
 from toolkit.cli.output import answer, progress, show, width
-from toolkit.cli.source_options import cluster_is_named, open_source, partition_options
+from toolkit.cli.source_options import cluster_is_named, partition_options, source_from_options
 from toolkit.errors import ConnectionFailed
 
 if TYPE_CHECKING:
@@ -42,13 +42,13 @@ def explain(
     *,
     transactional_id: Annotated[
         list[str] | None,
-        typer.Option("--transactional-id", metavar="ID", help="Look this id up, too; may be repeated."),
+        typer.Option("--transactional-id", metavar="ID", help="Check this id, too; may be repeated."),
     ] = None,
     group: Annotated[
-        list[str] | None, typer.Option("--group", metavar="GROUP", help="Look this group up, too; may be repeated.")
+        list[str] | None, typer.Option("--group", metavar="GROUP", help="Check this group, too; may be repeated.")
     ] = None,
     topic: Annotated[
-        list[str] | None, typer.Option("--topic", metavar="TOPIC", help="Look this topic up, too; may be repeated.")
+        list[str] | None, typer.Option("--topic", metavar="TOPIC", help="Check this topic, too; may be repeated.")
     ] = None,
     partition: Annotated[
         list[int] | None,
@@ -87,7 +87,7 @@ def explain(
     if not (log_dir or consistent_copy or cluster_is_named(ctx, bootstrap_server, command_config)):
         _answer(ask(), output)
     try:
-        with open_source(
+        with source_from_options(
             ctx,
             bootstrap_server=bootstrap_server,
             command_config=command_config,

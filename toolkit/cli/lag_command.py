@@ -8,7 +8,7 @@ import typer
 
 from toolkit.cli.common_options import BootstrapServer, CommandConfig, Format, LogDirs, Output, Timeout
 from toolkit.cli.output import answer, exit_code, show, width
-from toolkit.cli.source_options import open_logs
+from toolkit.cli.source_options import logs_from_options
 
 if TYPE_CHECKING:
     from toolkit.schema import Row
@@ -33,7 +33,7 @@ def lag(
     A read_committed client measures its lag to the LSO: a lag of 0 can hide held records. Kafka's tool measures to the
     high watermark: a lag that stays can be nothing but markers.
     """
-    with open_logs(
+    with logs_from_options(
         ctx, bootstrap_server=bootstrap_server, command_config=command_config, timeout=timeout, log_dir=log_dir
     ) as source:
         rows = [row for each in group for row in source.group_lag_rows(each)]

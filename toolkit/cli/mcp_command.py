@@ -17,7 +17,7 @@ from toolkit.cli.common_options import (
     RecordingDir,
     Timeout,
 )
-from toolkit.cli.source_options import check_source_options, open_source
+from toolkit.cli.source_options import check_source_options, source_from_options
 from toolkit.errors import UsageError
 
 __all__ = ["mcp"]
@@ -55,7 +55,7 @@ def mcp(
         "recording": recording,
     }
     check_source_options(ctx, **options)  # wrong use ends it here, not in an answer to the agent
-    source = partial(open_source, ctx, timeout=timeout, **options)
+    source = partial(source_from_options, ctx, timeout=timeout, **options)
     if log_dir or recording:
         source()
     server = bootstrap_server or ctx.obj.bootstrap_server

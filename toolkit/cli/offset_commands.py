@@ -18,7 +18,7 @@ from toolkit.cli.common_options import (
     Timeout,
 )
 from toolkit.cli.output import answer, exit_code, show, width
-from toolkit.cli.source_options import offset_spec, open_logs, open_source, time_option
+from toolkit.cli.source_options import logs_from_options, offset_spec, source_from_options, time_option
 from toolkit.errors import UsageError
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def why(
         raise UsageError(f"{offset!r} is no offset of a partition.", do="Say TOPIC-PARTITION@OFFSET: orders-0@4711.")
     topic, partition = topic_partition(place)
     options = {"at": time_option(at)} if recording else {}
-    with open_source(
+    with source_from_options(
         ctx,
         bootstrap_server=bootstrap_server,
         command_config=command_config,
@@ -107,7 +107,7 @@ def gaps(
     topic, number = topic_partition(partition)
     start, stop = offset_spec(start_offset), offset_spec(stop_offset)
     read_committed = isolation_level is IsolationLevel.READ_COMMITTED
-    with open_logs(
+    with logs_from_options(
         ctx, bootstrap_server=bootstrap_server, command_config=command_config, timeout=timeout, log_dir=log_dir
     ) as source:
         rows = source.missing_offset_rows(topic, number, start=start, stop=stop, read_committed=read_committed)

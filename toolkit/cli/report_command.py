@@ -24,7 +24,7 @@ from toolkit.cli.common_options import (
 )
 from toolkit.cli.diagnose_commands import read_findings, verdict_exit_code
 from toolkit.cli.output import remark
-from toolkit.cli.source_options import open_source, partition_options
+from toolkit.cli.source_options import partition_options, source_from_options
 from toolkit.errors import UsageError
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def report(
         raise UsageError(
             "--min-held asks for the past, which brokers do not keep.", do="Add --log-dir PATH or --recording DIR."
         )
-    source = open_source(
+    source = source_from_options(
         ctx,
         bootstrap_server=bootstrap_server,
         command_config=command_config,

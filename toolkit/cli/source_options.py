@@ -24,10 +24,10 @@ __all__ = [
     "check_source_options",
     "cluster_is_named",
     "connect",
+    "logs_from_options",
     "offset_spec",
-    "open_logs",
-    "open_source",
     "partition_options",
+    "source_from_options",
     "time_option",
 ]
 
@@ -94,7 +94,7 @@ def check_source_options(
         raise UsageError("No cluster is named.", do="Add --bootstrap-server HOST:PORT, or --log-dir PATH for files.")
 
 
-def open_source(
+def source_from_options(
     ctx: typer.Context,
     *,
     bootstrap_server: str | None,
@@ -122,7 +122,7 @@ def open_source(
         at=at,
     )
     if not recording:
-        return open_logs(
+        return logs_from_options(
             ctx,
             bootstrap_server=bootstrap_server,
             command_config=command_config,
@@ -135,7 +135,7 @@ def open_source(
     return Recording(recording)
 
 
-def open_logs(
+def logs_from_options(
     ctx: typer.Context,
     *,
     bootstrap_server: str | None,

@@ -19,7 +19,7 @@ from toolkit.cli.common_options import (
     duration_option,
 )
 from toolkit.cli.output import answer, exit_code
-from toolkit.cli.source_options import connect, open_logs, partition_options
+from toolkit.cli.source_options import connect, logs_from_options, partition_options
 from toolkit.errors import NotFound, UsageError
 
 __all__ = ["coordinator", "describe", "describe_producers", "history", "list_transactions", "partitions"]
@@ -160,7 +160,7 @@ def coordinator(
     """
     if not transactional_id and not group:
         raise UsageError("coordinator needs an id or a group.", do="Add --transactional-id ID or --group GROUP.")
-    with open_logs(
+    with logs_from_options(
         ctx, bootstrap_server=bootstrap_server, command_config=command_config, timeout=timeout, log_dir=log_dir
     ) as source:
         rows = source.coordinator_rows(transactional_ids=transactional_id or (), groups=group or ())
@@ -186,7 +186,7 @@ def history(
     """
     if not transactional_id:
         raise UsageError("history needs an id.", do="Add --transactional-id ID.")
-    with open_logs(
+    with logs_from_options(
         ctx, bootstrap_server=bootstrap_server, command_config=command_config, timeout=timeout, log_dir=log_dir
     ) as source:
         rows = source.transaction_history_rows(transactional_ids=transactional_id)

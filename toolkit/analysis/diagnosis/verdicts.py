@@ -125,7 +125,7 @@ RULES: tuple[Rule, ...] = (
         verdict="stuck_ending",
         why=lambda c: f"{coordinator_says(c.owner)} for {duration(_state_since(c))} and has not ended it here.",
         remedy=lambda c: (
-            "Look at the coordinator's log and at the leader of this partition (ISR, disk, authorization); moving the "
+            "Check the coordinator's log and the leader of this partition (ISR, disk, authorization); moving the "
             f"leader of __transaction_state-{c.owner.get('txn_state_partition')} makes it send the marker again. "
             "Never an abort marker: the outcome is decided."
         ),
@@ -135,7 +135,7 @@ RULES: tuple[Rule, ...] = (
         applies=lambda c: c.state.startswith("Prepare") and c.listed,
         verdict="ending",
         why=lambda c: f"{coordinator_says(c.owner)}: the outcome is decided and its marker is on the way.",
-        remedy=lambda c: f"Wait; if it is still here after {duration(PREPARE_GRACE)}, look at the coordinator.",
+        remedy=lambda c: f"Wait; if it is still here after {duration(PREPARE_GRACE)}, check the coordinator.",
     ),
     Rule(
         applies=lambda c: c.state.startswith("Prepare"),
@@ -185,7 +185,7 @@ RULES: tuple[Rule, ...] = (
             f"{duration(_timeout(c))}, by its coordinator's clock: it should have been aborted."
         ),
         remedy=lambda c: (
-            f"Look at coordinator {number(c.owner.get('coordinator_id'))} (log, load, __transaction_state-"
+            f"Check coordinator {number(c.owner.get('coordinator_id'))} (log, load, __transaction_state-"
             f"{c.owner.get('txn_state_partition')}); fencing the id ends it. Never an abort marker: it has an owner."
         ),
     ),

@@ -241,7 +241,7 @@ class DumpSection:
 
 
 class _Gaps:
-    """Places where lines are missing: one row for a part, however many there are."""
+    """Gaps of missing lines: one row per part, however many there are."""
 
     def __init__(self) -> None:
         self.first: tuple[int, str] | None = None

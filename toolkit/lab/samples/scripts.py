@@ -268,4 +268,4 @@ SCENES: Mapping[str, SampleScript] = {
         ),
     )
 }
-"""Scene by the name of its sample."""
+"""Script by the name of its sample."""

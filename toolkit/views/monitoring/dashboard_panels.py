@@ -88,7 +88,7 @@ def _now(settings: AlertSettings) -> list[DashboardPanel]:
         stat(
             "Partitions with late transactions",
             f"sum({LATE})",
-            "Open past their own timeout (KIP-664): look at the coordinator.",
+            "Open past their own timeout (KIP-664): check the coordinator.",
             yellow=1,
             red=None,
         ),

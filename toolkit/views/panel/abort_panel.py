@@ -116,7 +116,7 @@ class AbortPanel(PanelLayout):
         return f"<AbortPanel {self.cluster.bootstrap_servers}: {self.step}, {len(self.findings)} findings>"
 
     def refresh(self) -> None:
-        """Look at the cluster, and begin anew."""
+        """Diagnose the cluster anew."""
         self._begin("refresh")
 
     def select(self, finding: Finding) -> None:
@@ -236,7 +236,7 @@ class AbortPanel(PanelLayout):
     def _next(self) -> None:
         row = next_hanging(self.findings)
         if row is None:
-            raise UsageError("Nothing else hangs.", do="Look again.")
+            raise UsageError("Nothing else hangs.", do="Diagnose again.")
         self._select(row)
 
     def _reset(self, row: Row | None) -> None:
@@ -248,7 +248,7 @@ class AbortPanel(PanelLayout):
         self.fence = plan_fence(self.cluster, self.selected["transactional_id"])
 
     def _look_there(self) -> None:
-        """Look again at the partition of the one that is chosen, which is not as it was."""
+        """Diagnose the selected finding's partition again, since it has changed."""
         self._beside("What became of it", self._look_at_selected)
         self._see()
 

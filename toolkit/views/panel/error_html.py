@@ -23,7 +23,7 @@ _HEADS = (
     (ToolkitError, "This did not work"),
 )
 _UNEXPECTED = "This is a fault of the toolkit, not an answer about the cluster. What happened before it is unsure."
-_LOOK = "Look again before anything else; the traceback below tells where it happened."
+_LOOK = "Diagnose again before anything else; the traceback below shows where it happened."
 
 
 def problem_html(error: BaseException) -> str:

@@ -82,7 +82,7 @@ class LiveTimeline:
         self._samples: deque[Row] = deque(maxlen=MAX_SAMPLES)
 
     def figure(self) -> go.Figure:
-        """Look, and draw what is there now.
+        """Sample the partition, and draw it.
 
         Raises
         ------

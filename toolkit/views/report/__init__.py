@@ -1,6 +1,6 @@
 """The postmortem: one page of what was held, since when, by whom, why, whom it hit and what was done about it.
 
->>> report(**gather(log_dir, recording), actions=audit.rows()).save("report.html")  # doctest: +SKIP
+>>> report(**collect_incident(log_dir, recording), actions=audit.rows()).save("report.html")  # doctest: +SKIP
 """
 
 from __future__ import annotations

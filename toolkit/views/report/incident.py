@@ -58,9 +58,9 @@ def collect_incident(
     min_held_ms: int = 60_000,
     remark: ProblemListener = print,
 ) -> IncidentFindings:
-    """Everything that the sources of one incident tell, put together: ``report(**gather(log_dir, recording))``.
+    """Collect the tables of one incident from several sources: ``report(**collect_incident(log_dir, recording))``.
 
-    Where a log directory and a recording tell of the same transaction there is one finding: times and amounts of the
+    Where a log directory and a recording have the same transaction there is one finding: times and amounts of the
     log, verdict and groups of the recorder. What is over by the end of either has the verdict ``ended``.
 
     Parameters
