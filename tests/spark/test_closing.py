@@ -125,7 +125,7 @@ def test_what_was_seen_hanging_and_ended_is_ended_wherever_it_is_told(place: str
     page = report([row])
     for text in (page.markdown, page.html):
         assert "It is over." in text
-        assert "stands still" not in text
+        assert "has been held" not in text
     with pytest.raises(ActionRefused, match="orders-0 is ended"):
         plan_abort(cast(Cluster, None), row)
     if place != "LogDir.findings":  # the log alone does not know what a recorder said of it
@@ -146,7 +146,7 @@ def test_the_command_report_tells_it_as_ended(suffix: str, options: list[str], t
     text = page.read_text()
     assert "It is over." in text
     assert "While it was open it was hanging" in text
-    assert "stands still" not in text
+    assert "has been held" not in text
 
 
 def test_while_it_was_open_it_is_hanging_in_every_place() -> None:

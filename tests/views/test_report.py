@@ -108,7 +108,7 @@ def check_markdown_tables(text: str) -> int:
 
 ANSWERS = [
     "orders-0 at offset 100",
-    'orders-0 stands still since 2026-11-21 07:58:11 UTC for 2 h, held by producer 171100 epoch 1 of "payments-7".',
+    'orders-0 has been held since 2026-11-21 07:58:11 UTC for 2 h by producer 171100 epoch 1 of "payments-7".',
     "2,000 records wait behind it.",
     "2026-11-21 07:58:11 UTC, by the broker's clock",
     "open when this was seen, at 2026-11-21 09:58:11 UTC",
@@ -188,7 +188,7 @@ EXPECTED: Mapping[str, list[str]] = {
     "several-open": ["behind 2 others", "What else was found", "ongoing"],
     "open-young": ["ongoing", "records behind it: not known"],
     "overdue": ["overdue"],
-    "long-history": ["stood still for", "It is over.", "abort, outcome", "the LSO moves on to", "30 of 2,"],
+    "long-history": ["was held for", "It is over.", "abort, outcome", "the LSO moves on to", "30 of 2,"],
     "flight-recording": ["consumer groups that could not move: billing", "abort, intent"],
 }
 

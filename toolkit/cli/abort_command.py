@@ -46,7 +46,7 @@ def abort(
 ) -> None:
     """Abort one hanging transaction by an abort marker. Dry run unless confirmed.
 
-    Refuses whatever is not proven to be hanging, and looks again right before it writes.
+    Refuses a transaction that is not proven to be hanging, and checks again right before it writes.
     """
     from toolkit.actions.abort import plan_abort
     from toolkit.actions.audit import Audit
@@ -59,7 +59,7 @@ def abort(
         if row is None:
             raise NotFound(
                 f"{topic}-{partition} has no transaction open that starts at offset {start_offset}.",
-                do="Ask kafka-txn diagnose; it may have ended.",
+                do="Run kafka-txn diagnose; it may have ended.",
             )
         plan = plan_abort(cluster, row)
         show([*finding_lines([row], now=dt.datetime.now(dt.UTC), width=width()), ""])

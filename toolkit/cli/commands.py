@@ -130,7 +130,7 @@ def kafka_txn(
 
     See it on a Kafka of your own:  kafka-txn demo
 
-    Ask a cluster:  kafka-txn diagnose --bootstrap-server broker:9092
+    Diagnose a cluster:  kafka-txn diagnose --bootstrap-server broker:9092
 
     Flags are those of kafka-transactions.sh. Only abort and fence change a cluster, and only when
     confirmed by name.

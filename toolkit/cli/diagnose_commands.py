@@ -56,8 +56,8 @@ def diagnose(
 ) -> None:
     """Diagnose every open transaction and every held LSO, healthy ones included.
 
-    Looks twice at whatever is in doubt, so that a transaction that just ends is not taken for one that nobody ends.
-    With --log-dir it reads files, as of the time they were written; with --recording, what was seen then.
+    Checks doubtful partitions twice, so that a transaction that is ending is not taken for a hanging one. With
+    --log-dir it reads files, as of the time they were written; with --recording, a sample of the recorder.
     """
     partition_options(topic, partition)
     with source_from_options(
@@ -109,7 +109,7 @@ def find_hanging(
     files.
     """
     if log_dir and broker_id is not None:
-        raise UsageError("--broker-id asks a cluster.", do="With --log-dir, name that broker's log directory.")
+        raise UsageError("--broker-id applies to a cluster.", do="With --log-dir, name that broker's log directory.")
     partition_options(topic, partition)
     with source_from_options(
         ctx,
@@ -179,7 +179,7 @@ def answer_findings(rows: Sequence[Row], of: Sequence[Row], output: Format) -> N
 
 
 def in_doubt(rows: Sequence[Row]) -> list[Row]:
-    """Those that ask for something to be done: what hangs, and what may."""
+    """Findings that need action: hanging ones, and those that may be."""
     return [row for row in rows if row["verdict"] in {"hanging", "unknown"}]
 
 

@@ -1,4 +1,4 @@
-"""The command that tells how far a cluster is protected from hanging transactions."""
+"""The command that shows how far a cluster is protected from hanging transactions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def exposure(
     output: Output = Format.TABLE,
     kafka_version: Annotated[
         str | None,
-        typer.Option(help="Release of the brokers, as 4.2.1. Brokers tell only 4.2, and some bugs depend on the rest."),
+        typer.Option(help="Release of the brokers, as 4.2.1. Brokers report 4.2 only, and some bugs need the rest."),
     ] = None,
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,

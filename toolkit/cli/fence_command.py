@@ -89,4 +89,4 @@ def _done(plan: FencePlan, done: FenceResult) -> Iterator[str]:
     )
     if done.still_open:
         places = ", ".join(f"{topic}-{partition}" for topic, partition in done.still_open)
-        yield f"Markers are still on their way to {places}."
+        yield f"Markers are not yet written to {places}."

@@ -140,7 +140,7 @@ def txn_stat(
 ) -> None:
     """Summarize the transactions in files: committed, aborted, empty, open; sizes and durations.
 
-    Markers are paired to data by producer id, as transaction version 2 asks for: its markers carry the next epoch.
+    Markers are paired to data by producer id, as transaction version 2 requires: its markers carry the next epoch.
     """
     from toolkit.analysis.log.transaction_statistics import open_rows
     from toolkit.schema import STATISTICS
@@ -234,7 +234,7 @@ def _tables(
 
     if table in RECORDS:
         if topics not in (None, [RECORDS[table]]):
-            raise UsageError(f"The table {table.value} is read from {RECORDS[table]}.", do="Ask without --topic.")
+            raise UsageError(f"The table {table.value} is read from {RECORDS[table]}.", do="Leave --topic out.")
         frame = getattr(files, table.value)(partitions=partitions, **options)
     elif table is TableName.TRANSACTIONS:
         if topics:

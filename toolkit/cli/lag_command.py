@@ -1,4 +1,4 @@
-"""The command that tells how far a group is behind, and what of that it could read."""
+"""The command that shows how far a group is behind, and how much of that it could read."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def mcp(
     """Serve agents over the Model Context Protocol on stdin and stdout: read-only tools over one source.
 
     diagnose, explain, history, lag, report, and plan_abort, which gives a command for a person to run and never acts.
-    The options say what is read; the agent cannot.
+    The options select the source; the agent cannot.
     """
     try:
         from toolkit.views.agent.mcp_server import mcp_server

@@ -54,7 +54,7 @@ def width() -> int | None:
 
 
 def remark(text: str) -> None:
-    """Say something to the person, beside the answer."""
+    """Print a remark on stderr."""
     typer.echo(text, err=True)
 
 

@@ -146,13 +146,13 @@ def _check(
     inputs: Sequence[str], *, has_cluster: bool, consistent_copy: bool, master: str | None, remote: str | None
 ) -> None:
     if inputs and has_cluster:
-        raise UsageError("--bootstrap-server asks a cluster, --input reads files.", do="Say one of them.")
+        raise UsageError("--bootstrap-server names a cluster, --input names files.", do="Use one of them.")
     if not inputs and not has_cluster:
         raise UsageError("Nothing to read is named.", do="Add --input PATH, or --bootstrap-server HOST:PORT.")
     if consistent_copy and not inputs:
         raise UsageError("--consistent-copy applies to files.", do="Add --input PATH.")
     if master and remote:
-        raise UsageError("--master starts Spark, --remote uses one that runs.", do="Say one of them.")
+        raise UsageError("--master starts Spark, --remote uses one that runs.", do="Use one of them.")
 
 
 def _target(output: str, inputs: Sequence[str], *, is_here: bool) -> str:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["record"]
 
 LIMITS, METRICS = "How long", "Metrics"
-IN_TIME = 0.8  # of an interval, so that a broker that is silent costs no look
+IN_TIME = 0.8  # of an interval, so that a silent broker costs no sample
 
 
 def record(
@@ -83,8 +83,8 @@ def record(
 ) -> None:
     """Sample the cluster periodically into Parquet: state, findings and late transactions.
 
-    Ctrl-C ends it after the look that is under way. What is written stays whole whatever happens, is read with pandas,
-    DuckDB and Spark (DIR/findings, DIR/producers, ...) at any time, and answers diagnose --recording DIR.
+    Ctrl-C ends it after the current sample. Files stay complete even after a crash, are read with pandas,
+    DuckDB and Spark (DIR/findings, DIR/producers, ...) at any time, and serve diagnose --recording DIR.
     """  # fmt: skip
     check_source_options(ctx, bootstrap_server=bootstrap_server, command_config=command_config)
 
@@ -136,7 +136,7 @@ class RecorderScreen:
         self._show(f"{self._last or 'no sample yet'} · next at {due:%H:%M:%S} UTC")
 
     def on_sample(self, sample: Sample, *, written: bool) -> None:
-        """Show what was seen; warn when the cluster cannot be seen any more, and when it can again."""
+        """Show the sample; warn when the cluster cannot be reached, and when it can again."""
         if self._metrics:
             self._metrics.on_sample(sample, written=written)
         self._samples += written
@@ -150,17 +150,17 @@ class RecorderScreen:
         self._show(self._last)
 
     def on_skip(self, count: int) -> None:
-        """Warn of looks that were left out."""
+        """Warn of samples that were skipped."""
         if self._metrics:
             self._metrics.on_skip(count)
         self._skipped += count
         if self._skipped >= 10 * self._skipped_warned:  # a warning at 1, 10, 100, ... skipped samples
             self._skipped_warned = self._skipped
-            many = f"{self._skipped} looks were" if self._skipped > 1 else "A look was"
+            many = f"{self._skipped} samples were" if self._skipped > 1 else "A sample was"
             self.on_warning(f"{many} left out so far, since others took longer than the interval.")
 
     def on_warning(self, text: str) -> None:
-        """Say it in a line of its own."""
+        """Print a line of its own."""
         self._clear()
         remark(f"kafka-txn: {text}")
 

@@ -88,7 +88,7 @@ def report(
     _check_output(output, [*(log_dir or ()), *([recording] if recording else ())])
     if min_held is not None and not (log_dir or recording):
         raise UsageError(
-            "--min-held asks for the past, which brokers do not keep.", do="Add --log-dir PATH or --recording DIR."
+            "--min-held needs the past, which brokers do not keep.", do="Add --log-dir PATH or --recording DIR."
         )
     source = source_from_options(
         ctx,
@@ -142,7 +142,7 @@ def _check_output(output: Path, read_only: Sequence[Path]) -> None:
     from toolkit.views.report.report import SUFFIXES
 
     if output.suffix not in SUFFIXES:
-        raise UsageError(f"{output} ends in none of {', '.join(SUFFIXES)}.", do="The name says how it is written.")
+        raise UsageError(f"{output} ends in none of {', '.join(SUFFIXES)}.", do="The suffix selects the format.")
     for path in read_only:
         if path.resolve() in output.resolve().parents:
             raise UsageError(f"{output} lies in {path}, which is only read.", do="Write to another folder.")

@@ -85,11 +85,11 @@ def check_source_options(
     if at and not recording:
         raise UsageError("--at is a time of a recording.", do="Add --recording DIR.")
     if recording and (cluster or log_dir):
-        raise UsageError("--recording reads what was recorded of a cluster, and asks nothing else.", do="Say it alone.")
+        raise UsageError("--recording cannot be combined with a cluster or --log-dir.", do="Use one of them.")
     if consistent_copy and not log_dir:
         raise UsageError("--consistent-copy applies to files.", do="Add --log-dir PATH.")
     if cluster and log_dir:
-        raise UsageError("--bootstrap-server asks a cluster, --log-dir reads files.", do="Say one of them.")
+        raise UsageError("--bootstrap-server names a cluster, --log-dir names files.", do="Use one of them.")
     if not (cluster or log_dir or recording):
         raise UsageError("No cluster is named.", do="Add --bootstrap-server HOST:PORT, or --log-dir PATH for files.")
 
@@ -166,7 +166,7 @@ def logs_from_options(
 
 
 def time_option(text: str | None) -> dt.datetime | None:
-    """Return the time that an option says.
+    """Return the time of an option.
 
     Raises
     ------
@@ -176,16 +176,16 @@ def time_option(text: str | None) -> dt.datetime | None:
     try:
         time = None if text is None else dt.datetime.fromisoformat(text)
     except ValueError:
-        raise UsageError(f"{text!r} is no time.", do="Say it as 2026-11-21T12:00:00Z.") from None
+        raise UsageError(f"{text!r} is no time.", do="Write it as 2026-11-21T12:00:00Z.") from None
     if time is not None and time.tzinfo is None:
         raise UsageError(
-            f"The time {text} has no zone.", do="Say it as 2026-11-21T12:00:00Z, or with +02:00 at its end."
+            f"The time {text} has no zone.", do="Write it as 2026-11-21T12:00:00Z, or with +02:00 at its end."
         )
     return time
 
 
 def offset_spec(text: str) -> int | dt.datetime | str:
-    """Return an offset, a time, or the name of a place, which is checked where it is used."""
+    """Return an offset, a time, or a named offset, which is checked where it is used."""
     if text.isdigit():
         return int(text)
     try:
@@ -200,7 +200,7 @@ def partition_options(topics: list[str] | None, partitions: list[int] | None) ->
     Raises
     ------
     UsageError
-        If `partitions` are given and `topics` are not.
+        If there are `partitions` without `topics`.
     """
     if partitions and not topics:
         raise UsageError("--partition is a number within a topic.", do="Add --topic TOPIC.")

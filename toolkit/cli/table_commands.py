@@ -193,6 +193,6 @@ def history(
     from toolkit.schema import TRANSACTION_HISTORY
 
     if not rows:
-        raise NotFound(f"__transaction_state tells nothing of {', '.join(map(repr, transactional_id))}.")
+        raise NotFound(f"__transaction_state has no record of {', '.join(map(repr, transactional_id))}.")
     answer(TRANSACTION_HISTORY, rows, output, without=DETAILS)
     raise typer.Exit(exit_code(rows))

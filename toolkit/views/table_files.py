@@ -45,7 +45,7 @@ def write_file(path: Path, table: Table, found: Iterable[pa.Table]) -> WriteCoun
         For another suffix, or a path that cannot be written to.
     """
     if path.suffix not in SUFFIXES:
-        raise UsageError(f"{path} ends in none of {', '.join(SUFFIXES)}.", do="The name says how it is written.")
+        raise UsageError(f"{path} ends in none of {', '.join(SUFFIXES)}.", do="The suffix selects the format.")
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     counted = _Counted(found)
     try:

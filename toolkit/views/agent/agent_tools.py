@@ -100,7 +100,7 @@ class AgentTools:
         with self._source() as source:
             rows = TRANSACTION_HISTORY.rows(source.transaction_history(transactional_ids=[transactional_id]))
         if not rows:
-            raise NotFound("__transaction_state tells nothing of this transactional id.", do="Call diagnose for ids.")
+            raise NotFound("__transaction_state has no record of this transactional id.", do="Call diagnose for ids.")
         return {"rows": inert(rows[-MAX_ITEMS:]), "left_out": max(0, len(rows) - MAX_ITEMS)}
 
     @answering
@@ -114,7 +114,7 @@ class AgentTools:
         """The lag of a consumer group on each partition: records yet to read, records held by the LSO, and markers."""
         with self._source() as source:
             if isinstance(source, Recording):
-                raise UsageError("A recording has no lag of groups.", do="Ask a server that reads a cluster or files.")
+                raise UsageError("A recording has no lag of groups.", do="Use a server that reads a cluster or files.")
             return inert_rows(source.group_lag_rows(group))
 
     @answering
@@ -151,7 +151,7 @@ class AgentTools:
 
         with self._source() as source:
             if not isinstance(source, Cluster):
-                raise UsageError("An abort is planned on a live cluster.", do="Ask a server that reads one.")
+                raise UsageError("An abort is planned on a live cluster.", do="Use a server that reads one.")
             found = [row for row in self._findings(source, topic, partition) if row["start_offset"] == start_offset]
             if not found:
                 raise NotFound(

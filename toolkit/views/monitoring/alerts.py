@@ -80,7 +80,7 @@ def alerts(settings: AlertSettings) -> list[Alert]:
             pending=settings.hanging,
             severity="critical",
             summary=f"Hanging transaction on {ON_PARTITION}",
-            description="No coordinator will ever end it: read_committed consumers stand still and the log cannot be "
+            description="No coordinator will ever end it: read_committed consumers stop and the log cannot be "
             f"compacted until it is aborted. Evidence and remedy: {DIAGNOSE}",
         ),
         Alert(

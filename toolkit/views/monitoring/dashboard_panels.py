@@ -122,7 +122,7 @@ def _over_time(settings: AlertSettings) -> list[DashboardPanel]:
             kind="timeseries",
             title="Held LSO by partition (top 10)",
             description="For how long one transaction has held it: a line that climbs is a partition whose "
-            "read_committed consumers stand still. The line across is the alert KafkaTxnLsoHeld.",
+            "read_committed consumers stop. The line across is the alert KafkaTxnLsoHeld.",
             queries={PARTITION: "topk(10, kafka_txn_partition_lso_held_seconds > 0)"},
             width=24,
             height=10,
@@ -132,7 +132,7 @@ def _over_time(settings: AlertSettings) -> list[DashboardPanel]:
         DashboardPanel(
             kind="timeseries",
             title="Open transactions by verdict",
-            description="Of the whole cluster. ongoing and ending come and go; the others have to be looked at.",
+            description="Of the whole cluster. ongoing and ending are normal; the others need a check.",
             queries={"{{verdict}}": "sum by (verdict) (kafka_txn_transactions)"},
             width=12,
             height=8,

@@ -40,7 +40,7 @@ def tone(row: Row) -> str:
 
 
 def choice(row: Row) -> str:
-    """``HANGING · orders-0 at offset 12 · 23 records wait · for 2 min · group billing stands still``."""
+    """``HANGING · orders-0 at offset 12 · 23 records wait · for 2 min · group billing cannot move``."""
     verdict = row["verdict"].upper() if row["verdict"] == "hanging" else row["verdict"]
     offset = "" if row["start_offset"] is None else f" at offset {row['start_offset']}"
     parts = [verdict, f"{named(row)}{offset}"]

@@ -33,7 +33,7 @@ Tables = dict[str, Any]
 class LiveTimeline:
     """The timeline of a partition as its source has it now; each `figure` reads it again and is a new figure.
 
-    On a live cluster the looks are kept, so that the lines grow even where nothing is written. From a recording,
+    On a live cluster samples are kept, so that the lines grow even where nothing is written. From a recording,
     transactions are drawn from the first sample that saw them open to the first that did not.
 
     Parameters
@@ -45,8 +45,8 @@ class LiveTimeline:
     theme
         ``light`` or ``dark``.
     recheck_after
-        Of a cluster, seconds between the two looks of its findings; 0 is one look, which calls nothing `hanging` that
-        only a second one can prove.
+        Of a cluster, seconds before the confirming second observation; 0 disables it, and no transaction is `hanging`
+        that only a second one can prove.
     max_offsets
         Of a cluster, how much of the log below the LSO is read, in offsets.
 

@@ -228,7 +228,7 @@ def _nothing_held(rows: Sequence[Row], read: Sequence[Row]) -> str:
 def _what_was_seen(rows: Sequence[Row], read: Sequence[Row]) -> str:
     failed = sum(row["error"] is not None for row in read)
     if not rows and not read:
-        return "No findings were given, and no partitions: nothing tells that all is well."
+        return "There are no findings and no partitions: whether all is well is unknown."
     if failed:
         return f"{count(failed, 'partition')} of {len(read):,} could not be read."
     if read:

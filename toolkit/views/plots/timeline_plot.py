@@ -113,8 +113,8 @@ def _place(given: dict[str, list[Row]], topic: str | None, partition: int | None
 
 def _missing(name: str, given: dict[str, list[Row]]) -> str:
     there = [f"{rows_name}: {count(len(rows), 'row')} of others" for rows_name, rows in given.items() if rows]
-    what = "No transactions, LSO steps, looks or findings"
-    return f"{what} of {name} were given.<br>{'; '.join(there) or 'Every table is empty.'}"
+    what = "No transactions, LSO steps, samples or findings"
+    return f"{what} of {name}.<br>{'; '.join(there) or 'Every table is empty.'}"
 
 
 def _draw(timeline: TimelineData, theme: Theme, *, most: int) -> go.Figure:

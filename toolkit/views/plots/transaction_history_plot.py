@@ -106,7 +106,7 @@ def _nothing(theme: Theme, name: str | None, ids: Sequence[str]) -> go.Figure:
         return empty_figure(theme, title="No history to draw", missing=missing)
     others = count(len(set(ids)), "other id") if ids else "no other id"
     title = f"{plain(name, longest=50)}: no history to draw"
-    return empty_figure(theme, title=title, missing=f"No record of this id was given; {others} is there.")
+    return empty_figure(theme, title=title, missing=f"No record of this id; {others} is there.")
 
 
 def _add_steps(figure: go.Figure, shown: Sequence[StateInterval], theme: Theme) -> None:

@@ -73,9 +73,9 @@ def _lead(row: Row) -> str:
         f' of "{printable(row["transactional_id"])}"' if row["transactional_id"] else ""
     )
     if row["verdict"] == "ended":
-        return f"{where} stood still{_how_long(row)}, held by {who}. It is over.{_waited(row, 'waited')}"
+        return f"{where} was held{_how_long(row)} by {who}. It is over.{_waited(row, 'waited')}"
     if row["queue_position"] == 1 and row["producer_id"] is not None:
-        return f"{where} stands still{_how_long(row)}, held by {who}.{_waited(row, 'wait')}"
+        return f"{where} has been held{_how_long(row)} by {who}.{_waited(row, 'wait')}"
     if row["producer_id"] is not None and row["queue_position"] is not None:
         before = counted(row["queue_position"] - 1, "other", "others")
         return f"Opened by {who}, behind {before}: it holds {where} once they have ended."

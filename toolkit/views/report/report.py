@@ -80,7 +80,7 @@ class Report:
         """
         path = Path(path)
         if path.suffix not in SUFFIXES:
-            raise UsageError(f"{path} ends in none of {', '.join(SUFFIXES)}.", do="The name says how it is written.")
+            raise UsageError(f"{path} ends in none of {', '.join(SUFFIXES)}.", do="The suffix selects the format.")
         text = self.html if path.suffix == ".html" else self.markdown
         unfinished = path.with_name(f".{path.name}.{os.getpid()}")
         try:
@@ -200,7 +200,7 @@ def _title(rows: Sequence[Row]) -> str:
 def _summary(rows: Sequence[Row], generated_at: dt.datetime) -> Iterator[str]:
     yield f"In short: {summary(rows)}."
     seen = [row["observed_at"] for row in rows if row["observed_at"]]
-    as_of = f"; it tells what was so at {at(max(seen))}" if seen else ""
+    as_of = f"; as of {at(max(seen))}" if seen else ""
     yield f"Made at {at(generated_at)}{as_of}. All times are in UTC."
 
 
@@ -220,7 +220,7 @@ def _sections(
         yield ReportSection(title="Transactions and coordinators", grids=around)
     if shown:
         yield ReportSection(
-            title="Evidence", lead="What was seen, where and when.", grids=tuple(map(evidence_grid, shown))
+            title="Evidence", lead="Observed values, with source and time.", grids=tuple(map(evidence_grid, shown))
         )
     yield ReportSection(title="Missing and unknown", lead=printable(" ".join(_missing(shown, held))))
 
@@ -228,7 +228,7 @@ def _sections(
 def _done(actions: Sequence[Row] | None) -> ReportSection:
     title = "What was done"
     if actions is None:
-        return ReportSection(title=title, lead="No audit trail was given.")
+        return ReportSection(title=title, lead="There is no audit trail.")
     if not actions:
         return ReportSection(title=title, lead="The audit trail has nothing about these partitions.")
     return ReportSection(title=title, grids=(action_grid(actions),))
@@ -248,7 +248,7 @@ def _timeline(shown: Sequence[Row], held: ReportTables, *, has_figure: bool) -> 
         for row in shown
         if row["producer_id"] is not None
     ]
-    lead = "" if grids or has_figure else "Nothing was open, so there is nothing to tell."
+    lead = "" if grids or has_figure else "Nothing was open."
     return ReportSection(
         title="Timeline",
         lead=lead,

@@ -96,7 +96,7 @@ def _sum(checks: ResourceChecks, named: NamedResources) -> str:
     if checks.findings:
         return summary(checks.findings)
     if not checks.all_partitions:
-        return "no partition was looked at"
+        return "no partition was checked"
     return "nothing of it is open on any partition" if named else "nothing hangs, and nothing holds an LSO for long"
 
 
