@@ -81,7 +81,7 @@ def test_bounds_are_offsets_names_or_times(text: str, bound: Any) -> None:
         ({"startingOffsets": "-1"}, "Offset -1 is negative"),
         ({"table": "batch"}, "The option table has an invalid value. Use one of batches, "),
         ({"mode": "strict"}, "The option mode has an invalid value. Use one of PERMISSIVE, "),
-        ({"producerId": "x"}, "The option producerId is no whole number"),
+        ({"producerId": "x"}, "The option producerId is not a whole number"),
         ({"crc": "yes"}, "The option crc has an invalid value"),
         ({"topc": "orders"}, "kafka_log_dir has no option 'topc'. It has consistentCopy, "),
         (
@@ -97,8 +97,8 @@ def test_bounds_are_offsets_names_or_times(text: str, bound: Any) -> None:
         ({"table": PIECES, "mode": "DROPMALFORMED"}, "The mode DROPMALFORMED means nothing for the table pieces"),
         ({"maxPartitionBytes": "much"}, "The option maxPartitionBytes is no size: 'much'"),
         ({"maxPartitionBytes": "0"}, "The option maxPartitionBytes is no size"),
-        ({"table": "findings", "txnStatePartitions": "0"}, "no whole number from 1 on"),
-        ({"path": "s3://bucket/logs"}, "s3://bucket/logs is no path on the machines that read it."),
+        ({"table": "findings", "txnStatePartitions": "0"}, "not a whole number of at least 1"),
+        ({"path": "s3://bucket/logs"}, "s3://bucket/logs is not a local path."),
     ],
 )
 def test_what_is_wrong_is_refused(options: dict[str, str], sentence: str) -> None:
