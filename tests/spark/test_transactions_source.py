@@ -111,9 +111,9 @@ def test_one_look_as_a_batch(spark: SparkSession, three: Kafka) -> None:
         (field.name, field.dataType) for field in struct_type(RECORDED["producers"])
     ]
     all_of_it.unpersist()
-    with pytest.raises(UsageError, match="'elsewhere' is not recorded"):
+    with pytest.raises(UsageError, match="The table 'elsewhere' is not recorded"):
         sample_table(all_of_it, "elsewhere")
-    with pytest.raises(UsageError, match="not everything"):
+    with pytest.raises(UsageError, match="does not have the columns of the table everything"):
         write_recording(producers, "anywhere")
 
 

@@ -158,7 +158,7 @@ def _loader(thing: object, package: bytes) -> Callable[[], Any]:
         import sys
 
         if importlib.util.find_spec(name) is None:
-            memory = os.memfd_create(name)  # Linux only; leaves no file behind, however the process ends
+            memory = os.memfd_create(name)  # Linux only; leaves no file behind, even after a crash
             with open(memory, "wb", closefd=False) as file:
                 file.write(package)
             sys.path.append(f"/proc/self/fd/{memory}")

@@ -33,7 +33,7 @@ SETTING = "spark.sql.redaction.string.regex"
 KEY = rf"kafka\.[\w.-]*(?:{SECRET_KEY.pattern.replace('$', '')})[\w.-]*"
 IN_REQUEST = rf'key: "{KEY}"\s+value: "(?:[^"\\]|\\.)*+"?'
 IN_TEXT = rf"""{KEY}[\\'"`]*\s*(?:->|=|\\*['"]).*"""  # in a statement or its plan: to the end, for any value
-SHOWN = f"(?is){IN_REQUEST}|{IN_TEXT}"
+SECRETS = f"(?is){IN_REQUEST}|{IN_TEXT}"
 
 
 class ConnectingSource:
@@ -62,10 +62,10 @@ def hide_secrets(spark: SparkSession) -> bool:
         Whether the session allows this setting; some managed ones do not.
     """
     value = spark.conf.get(SETTING, "") or ""
-    if SHOWN in value:
+    if SECRETS in value:
         return True
     try:
-        spark.conf.set(SETTING, f"(?:{value})|{SHOWN}" if value else SHOWN)
+        spark.conf.set(SETTING, f"(?:{value})|{SECRETS}" if value else SECRETS)
     except Exception:  # noqa: BLE001 - each Spark raises its own error for a locked setting
         return False
     return True

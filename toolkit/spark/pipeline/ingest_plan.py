@@ -70,15 +70,15 @@ def plan_live(row: Row, state: Row | None) -> LogPlan | None:
     begin, end = row["log_start_offset"], row["high_watermark"]
     if row["error"] or begin is None or end is None:
         return None
-    known = None if state is None else state["log_end_offset"]
-    if known is None:
+    last_end = None if state is None else state["log_end_offset"]
+    if last_end is None:
         remembered = None if state is None else REMEMBERED  # state from before the lost offsets
         return LogPlan(start=begin, stop=end, remembered=remembered) if begin < end else None
-    if known > end:  # committed records are gone: another topic of that name
+    if last_end > end:  # committed records are gone: the topic was created again
         return LogPlan(start=begin, stop=end, remembered=TRUNCATED, offset=0)
-    if known < begin:
-        return LogPlan(start=begin, stop=end, remembered=LOST, error=LOST_SENTENCE.format(known, begin - 1))
-    return LogPlan(start=known, stop=end, remembered=REMEMBERED) if known < end else None
+    if last_end < begin:
+        return LogPlan(start=begin, stop=end, remembered=LOST, error=LOST_SENTENCE.format(last_end, begin - 1))
+    return LogPlan(start=last_end, stop=end, remembered=REMEMBERED) if last_end < end else None
 
 
 def _plan_changed(row: Row, state: Row) -> LogPlan:
@@ -90,9 +90,9 @@ def _plan_changed(row: Row, state: Row) -> LogPlan:
     if row["topic_id"] and state["topic_id"] and row["topic_id"] != state["topic_id"]:
         return LogPlan(remembered=TRUNCATED, offset=0)  # the topic was deleted and created again
     epochs = {int(epoch): offset for epoch, offset in json.loads(row["leader_epochs"]).items()}
-    known = state["leader_epoch"]
-    newer = min((offset for epoch, offset in epochs.items() if 0 <= known < epoch), default=end)
-    is_comparable = bool(epochs) and (known >= 0 or end <= begin)
+    last_epoch = state["leader_epoch"]
+    newer = min((offset for epoch, offset in epochs.items() if 0 <= last_epoch < epoch), default=end)
+    is_comparable = bool(epochs) and (last_epoch >= 0 or end <= begin)
     if state["is_unread"] or not is_comparable or newer < end:
         return LogPlan(remembered=TRUNCATED, offset=min(begin, newer))
     if begin > end:

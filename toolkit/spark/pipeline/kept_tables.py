@@ -49,7 +49,7 @@ def read(spark: SparkSession, target: str, table: str, *, format: str = "delta")
     Raises
     ------
     UsageError, NotFound
-        If there is no such table, format, or schema.
+        If the table, the format or the schema does not exist.
     """
     if table not in KEPT:
         raise UsageError(f"There is no table {table}.", do=f"Use one of {', '.join(KEPT)}.")

@@ -138,7 +138,7 @@ class TableStore:
         self._overwrite(name, new, mergeSchema="true", replaceWhere=" OR ".join(conditions))
 
     def replace(self, name: str, table: Table, rows: DataFrame, *, run_id: int) -> None:
-        """Replace a whole table."""
+        """Replace all rows of a table."""
         new = self._numbered(rows, table, run_id)
         if self.format == "parquet" or self.find(name) is None:
             self._create(name, new, comment=table.row)
