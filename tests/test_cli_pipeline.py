@@ -135,4 +135,4 @@ def test_a_delta_lake_that_fits_no_spark_here_is_a_sentence(monkeypatch: pytest.
 
     monkeypatch.setattr(delta_jars, "RELEASES", {})
     done = refused("--input", "a", "--output", "./out")
-    assert "No release of Delta Lake is known that fits Spark" in done.stderr
+    assert "No release of Delta Lake is known for Spark" in done.stderr

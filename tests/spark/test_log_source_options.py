@@ -81,24 +81,24 @@ def test_bounds_are_offsets_names_or_times(text: str, bound: Any) -> None:
         ({"startingOffsets": "-1"}, "Offset -1 is negative"),
         ({"table": "batch"}, "The option table has an invalid value. Use one of batches, "),
         ({"mode": "strict"}, "The option mode has an invalid value. Use one of PERMISSIVE, "),
-        ({"producerId": "x"}, "The option producerId is no whole number"),
+        ({"producerId": "x"}, "The option producerId is not a whole number"),
         ({"crc": "yes"}, "The option crc has an invalid value"),
         ({"topc": "orders"}, "kafka_log_dir has no option 'topc'. It has consistentCopy, "),
         (
             {"table": "segments", "startingOffsets": "3"},
-            "The table segments takes no option startingOffsets. It takes partitions, ",
+            "The table segments has no option startingOffsets. It has partitions, ",
         ),
-        ({"table": "log_transactions", "crc": "true"}, "The table log_transactions takes no option crc."),
+        ({"table": "log_transactions", "crc": "true"}, "The table log_transactions has no option crc."),
         (
             {"table": "transaction_history", "subscribe": "a"},
-            "The table transaction_history takes no option subscribe.",
+            "The table transaction_history has no option subscribe.",
         ),
-        ({"table": "lso_timeline", "mode": "FAILFAST"}, "The mode FAILFAST means nothing for the table lso_timeline"),
-        ({"table": PIECES, "mode": "DROPMALFORMED"}, "The mode DROPMALFORMED means nothing for the table pieces"),
-        ({"maxPartitionBytes": "much"}, "The option maxPartitionBytes is no size: 'much'"),
-        ({"maxPartitionBytes": "0"}, "The option maxPartitionBytes is no size"),
-        ({"table": "findings", "txnStatePartitions": "0"}, "no whole number from 1 on"),
-        ({"path": "s3://bucket/logs"}, "s3://bucket/logs is no path on the machines that read it."),
+        ({"table": "lso_timeline", "mode": "FAILFAST"}, "The mode FAILFAST does not apply to the table lso_timeline"),
+        ({"table": PIECES, "mode": "DROPMALFORMED"}, "The mode DROPMALFORMED does not apply to the table pieces"),
+        ({"maxPartitionBytes": "much"}, "The option maxPartitionBytes is not a size: 'much'"),
+        ({"maxPartitionBytes": "0"}, "The option maxPartitionBytes is not a size"),
+        ({"table": "findings", "txnStatePartitions": "0"}, "not a whole number of at least 1"),
+        ({"path": "s3://bucket/logs"}, "s3://bucket/logs is not a local path."),
     ],
 )
 def test_what_is_wrong_is_refused(options: dict[str, str], sentence: str) -> None:
@@ -109,7 +109,7 @@ def test_what_is_wrong_is_refused(options: dict[str, str], sentence: str) -> Non
 
 def test_a_source_without_paths_is_refused() -> None:
     for options in ({}, {"paths": ""}, {"path": ""}):
-        with pytest.raises(UsageError, match="has no path"):
+        with pytest.raises(UsageError, match="No path is set for kafka_log_dir"):
             read_options(options)
 
 

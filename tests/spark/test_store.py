@@ -82,5 +82,5 @@ def test_a_target_is_a_folder_or_a_schema_that_is_there(spark: SparkSession) -> 
         open_store(spark, "a.b.c")
     with pytest.raises(UsageError, match="Use one of delta, parquet"):
         open_store(spark, "./out", format="csv")
-    with pytest.raises(UsageError, match="keeps Delta tables"):
+    with pytest.raises(UsageError, match="only stores Delta tables"):
         open_store(spark, "default", format="parquet")

@@ -111,9 +111,9 @@ def test_one_look_as_a_batch(spark: SparkSession, three: Kafka) -> None:
         (field.name, field.dataType) for field in struct_type(RECORDED["producers"])
     ]
     all_of_it.unpersist()
-    with pytest.raises(UsageError, match="'elsewhere' is not recorded"):
+    with pytest.raises(UsageError, match="The table 'elsewhere' is not recorded"):
         sample_table(all_of_it, "elsewhere")
-    with pytest.raises(UsageError, match="not everything"):
+    with pytest.raises(UsageError, match="does not have the columns of the table everything"):
         write_recording(producers, "anywhere")
 
 
@@ -128,10 +128,10 @@ def test_nobody_to_look_at_is_an_error_and_no_empty_table(spark: SparkSession) -
 WRONG = [
     ({"subscribe": "a"}, r"kafka_txn_samples has no option 'subscribe'"),
     ({"table": "everyone"}, r"The option table has an invalid value\. Use one of everything, samples"),
-    ({"interval": "often"}, r"interval is no duration"),
-    ({"interval": "1 month"}, r"interval is no duration"),
+    ({"interval": "often"}, r"interval is not a duration"),
+    ({"interval": "1 month"}, r"interval is not a duration"),
     ({"interval": "0"}, r"interval is too short\. Use 0\.1s or longer"),
-    ({"latePadding": "-1"}, r"The option latePadding is no duration"),
+    ({"latePadding": "-1"}, r"The option latePadding is not a duration"),
     ({"logEvidence": "perhaps"}, r"Use one of true, false"),
 ]
 

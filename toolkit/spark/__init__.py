@@ -1,4 +1,4 @@
-"""The same rows and rules on Spark: data sources and a pipeline. The only room that imports pyspark."""
+"""Data sources and a pipeline for Spark, with the library's rows and rules. Only this package imports pyspark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ship this package to executors, and to the other processes of Spark, that do not have it."""
+"""Ship this package to Spark's executors and other processes that lack it."""
 
 from __future__ import annotations
 
@@ -26,30 +26,25 @@ if TYPE_CHECKING:
 
 __all__ = ["self_contained_function", "self_contained_source", "sent", "ship_package"]
 
-PURE = ("toolkit", "kafka")  # packages of Python only: a zip of them runs anywhere
+PURE = ("toolkit", "kafka")  # pure Python packages: a zip of them runs anywhere
 COMPILED = ("confluent_kafka", "cramjam", "google_crc32c", "numba", "numpy", "pandas", "pyarrow")
 LIVE_ONLY = {"confluent_kafka"}
-EPOCH = (2020, 1, 1, 0, 0, 0)  # the same zip for the same files, so that it is sent once
+EPOCH = (2020, 1, 1, 0, 0, 0)  # the same files yield the same zip, so that it is sent once
 
 _SENT: WeakKeyDictionary[SparkSession, bytes] = WeakKeyDictionary()
 
 
 def ship_package(spark: SparkSession) -> None:
-    """Send this package to the executors of a session, under classic Spark as under Spark Connect; before `register`.
+    """Send this package to the executors of a session, in classic Spark and Spark Connect. Call it before `register`.
 
-    A wheel that is installed on the cluster (``%pip install`` on Databricks) is better: this is for a cluster that one
-    may not install on. What is compiled cannot be sent, and has to be there: numpy, pandas, pyarrow, numba, cramjam,
+    A wheel installed on the cluster (``%pip install`` on Databricks) is better: use this on a cluster where you cannot
+    install packages. Compiled packages cannot be sent and must be present: numpy, pandas, pyarrow, numba, cramjam,
     google-crc32c; confluent-kafka for live clusters.
-
-    Parameters
-    ----------
-    spark
-        The session.
 
     Raises
     ------
     UsageError
-        If executors lack a compiled package that this one needs, and which.
+        If executors lack required compiled packages; it lists them.
     """
     data = _zipped()
     path = (
@@ -60,13 +55,14 @@ def ship_package(spark: SparkSession) -> None:
     _SENT[spark] = data
     if missing := _missing(spark):
         raise UsageError(
-            f"The package is on the executors now, but {', '.join(missing)} is not, and cannot be sent.",
-            do=f"Install it there: %pip install {' '.join(name.replace('_', '-') for name in missing)}",
+            f"The executors lack compiled packages: {', '.join(missing)}.",
+            means="The toolkit itself was sent, but compiled packages must be installed.",
+            do=f"Install them on the cluster: %pip install {' '.join(name.replace('_', '-') for name in missing)}",
         )
 
 
 def sent(spark: SparkSession) -> bytes | None:
-    """The zip that was sent to a session; null where none was."""
+    """The zip that was sent to a session; null if none was."""
     return _SENT.get(spark)
 
 
@@ -85,14 +81,14 @@ def _zipped() -> bytes:
 def _folder(package: str) -> Path:
     spec = importlib.util.find_spec(package)
     if spec is None or spec.origin is None:
-        raise UsageError(f"{package} is not installed here.", do="pip install kafka-txn-toolkit")
+        raise UsageError(f"{package} is not installed.", do="pip install kafka-txn-toolkit")
     return Path(spec.origin).parent
 
 
 def _missing(spark: SparkSession) -> list[str]:
-    """Names of compiled packages that executors cannot import; those that only live clusters need are left out."""
+    """The compiled packages that executors cannot import, without those that only live clusters require."""
 
-    def observation(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def find_missing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from importlib.util import find_spec
 
         import pyarrow as pa
@@ -100,22 +96,22 @@ def _missing(spark: SparkSession) -> list[str]:
         for _ in batches:
             yield pa.RecordBatch.from_pydict({"name": [name for name in COMPILED if find_spec(name) is None]})
 
-    found = spark.range(1).mapInArrow(observation, "name string").toArrow()
+    found = spark.range(1).mapInArrow(find_missing, "name string").toArrow()
     return sorted(set(found["name"].to_pylist()) - LIVE_ONLY)
 
 
 def self_contained_source(source: type[DataSource], package: bytes) -> type[DataSource]:
     """A data source that carries the package in its pickle.
 
-    `ship_package` reaches Spark's workers, but not the process that keeps a stream, nor, under Connect, the one that
-    runs ``foreachBatch`` (4.0 to 4.3). So this is made of functions that need nothing but Python and pyspark.
+    `ship_package` reaches Spark's workers, but not the process of a streaming source, nor, with Connect, the one that
+    runs ``foreachBatch`` (4.0 to 4.3). So this class only uses functions that need nothing but Python and pyspark.
 
     Parameters
     ----------
     source
         The data source.
     package
-        A zip of pure Python packages, its own among them.
+        A zip of pure Python packages, including this one.
     """
     load = _loader(source, package)
     format_name = source.name()
@@ -151,7 +147,7 @@ def self_contained_function(function: Callable[..., None], package: bytes) -> Ca
 
 
 def _loader(thing: object, package: bytes) -> Callable[[], Any]:
-    """Unpickle a thing once the package can be imported; nested, so that it is pickled by value."""
+    """A function that makes the package importable and unpickles `thing`; nested, so that it is pickled by value."""
     pickled = cloudpickle.dumps(thing)  # type: ignore[no-untyped-call]
     name = __name__.partition(".")[0]
     loads = pickle.loads
@@ -162,7 +158,7 @@ def _loader(thing: object, package: bytes) -> Callable[[], Any]:
         import sys
 
         if importlib.util.find_spec(name) is None:
-            memory = os.memfd_create(name)  # Linux has it, and nothing is left behind, however the process ends
+            memory = os.memfd_create(name)  # Linux only; leaves no file behind, even after a crash
             with open(memory, "wb", closefd=False) as file:
                 file.write(package)
             sys.path.append(f"/proc/self/fd/{memory}")

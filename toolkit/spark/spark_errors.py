@@ -1,4 +1,4 @@
-"""Our errors through Spark: without a traceback on the way in, as themselves on the way out."""
+"""Errors of this package in Spark: raised without traceback, and restored from Spark's errors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Result = TypeVar("Result")
 
 
 def without_traceback(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-    """Wrap a method of a data source: Spark prints the traceback of an error before its text."""
+    """Wrap a method of a data source to raise errors without traceback, which Spark would print before the text."""
 
     @functools.wraps(function)
     def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
@@ -49,7 +49,7 @@ def each_without_traceback(function: Callable[Arguments, Iterator[Result]]) -> C
 
 @contextmanager
 def translate_errors() -> Iterator[None]:
-    """Raise our error instead of the Spark error that carries it; other errors pass."""
+    """Raise this package's error instead of the Spark error that contains it; other errors pass."""
     try:
         yield
     except PySparkException as error:
@@ -62,7 +62,7 @@ def translate_errors() -> Iterator[None]:
 
 @contextmanager
 def translate_spark_errors() -> Iterator[None]:
-    """Raise any error of Spark as one sentence, for a command.
+    """Raise any error of Spark as a `SetupError`, for a command.
 
     Raises
     ------
@@ -78,5 +78,5 @@ def translate_spark_errors() -> Iterator[None]:
         raise SetupError(
             f"Spark failed: {first.strip()}",
             means="Stored tables are as they were before this run.",
-            do="Run it again; if it ran out of memory, with more: --conf spark.driver.memory=4g.",
+            do="Run it again. If Spark ran out of memory, add --conf spark.driver.memory=4g.",
         ) from error

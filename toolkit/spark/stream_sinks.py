@@ -1,4 +1,4 @@
-"""Sinks of the recorder's stream: its tables one by one, or a recording."""
+"""Sinks for streams of ``kafka_txn_samples``: single tables, or a recording."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ __all__ = ["sample_table", "write_recording"]
 
 
 def sample_table(everything: DataFrame, table: str) -> DataFrame:
-    """The rows of one table of ``kafka_txn_samples``, flat.
+    """The rows of one table of ``kafka_txn_samples``, with its columns at top level.
 
     Parameters
     ----------
     everything
-        With the columns of the table ``everything``; a stream, a micro-batch of it, or a stored one.
+        The table ``everything``: a stream, a micro-batch, or a stored table.
     table
-        Its name in ``schema.RECORDED``.
+        Name of the table in ``schema.RECORDED``.
 
     Raises
     ------
     UsageError
-        If there is no such table.
+        If the table does not exist.
     """
     if table not in RECORDED:
-        raise UsageError(f"{table!r} is not recorded.", do=f"Use one of {', '.join(RECORDED)}.")
+        raise UsageError(f"The table {table!r} is not recorded.", do=f"Use one of {', '.join(RECORDED)}.")
     from pyspark.sql import functions as sf
 
     return everything.where(sf.col("table") == table).select(f"{table}.*")
@@ -47,26 +47,26 @@ def sample_table(everything: DataFrame, table: str) -> DataFrame:
 def write_recording(
     everything: DataFrame, directory: str | os.PathLike[str], *, retention: dt.timedelta | None = None
 ) -> DataStreamWriter:
-    """Write the samples of a stream into a recording, each once, however often Spark repeats a micro-batch.
+    """Write the samples of a stream into a recording, each once, even if Spark repeats a micro-batch.
 
     Parameters
     ----------
     everything
         A stream of ``kafka_txn_samples`` with the table ``everything``.
     directory
-        Directory of the recording: on Spark's driver, under Connect on the server. It must have no other writer.
+        Directory of the recording, on Spark's driver; with Connect, on the server. It must have no other writer.
     retention
-        How long samples are kept; for ever if null.
+        Delete older samples; null to keep all.
 
     Returns
     -------
     DataStreamWriter
-        A writer without checkpoint and trigger, not started.
+        A writer that is not started, without checkpoint and trigger.
 
     Raises
     ------
     UsageError
-        If it has other columns.
+        If `everything` has other columns.
 
     Examples
     --------
@@ -78,7 +78,10 @@ def write_recording(
     from toolkit.spark.packaging import self_contained_function, sent
 
     if everything.columns != recorded_schema(EVERYTHING).names:
-        raise UsageError("This is not everything that kafka_txn_samples gives.", do="Load it without the option table.")
+        raise UsageError(
+            "The stream does not have the columns of the table everything.",
+            do="Load kafka_txn_samples without the option table.",
+        )
     append = partial(_append, directory=os.fspath(directory), retention=retention)
     package = sent(everything.sparkSession)
     return everything.writeStream.foreachBatch(append if package is None else self_contained_function(append, package))
@@ -93,7 +96,7 @@ def _append(batch: DataFrame, batch_id: int, *, directory: str, retention: dt.ti
     with SampleWriter(directory) as writer:
         for sample in samples:
             writer.write(sample)
-        with contextlib.suppress(OSError):  # the files stay as they are, and the next sample tries again
+        with contextlib.suppress(OSError):  # the files stay unchanged, and the next sample retries
             if retention is not None:
                 writer.retire(before=samples[-1].due - retention)
             writer.merge(now=samples[-1].due)
@@ -106,6 +109,6 @@ def _samples(found: pa.Table) -> Iterator[Sample]:
     from toolkit.sources.recording.sample import Sample
 
     for due in sorted(found["sampled_at"].unique().to_pylist()):
-        of_it = found.filter(pc.equal(found["sampled_at"], pa.scalar(due, found["sampled_at"].type)))
-        tables = {name: of_it.filter(pc.equal(of_it["table"], name))[name].to_pylist() for name in RECORDED}
+        sample_rows = found.filter(pc.equal(found["sampled_at"], pa.scalar(due, found["sampled_at"].type)))
+        tables = {name: sample_rows.filter(pc.equal(sample_rows["table"], name))[name].to_pylist() for name in RECORDED}
         yield Sample(due=due, tables=tables)

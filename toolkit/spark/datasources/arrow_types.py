@@ -37,20 +37,20 @@ def struct_type(table: Table) -> StructType:
 
 
 def spark_schema(schema: pa.Schema) -> pa.Schema:
-    """An Arrow schema with times in microseconds, the only ones that Spark knows."""
+    """An Arrow schema with times in microseconds, as Spark requires."""
     import pyarrow as pa  # not needed for Spark's schema alone
 
     return pa.schema([pa.field(field.name, _in_microseconds(field.type), field.nullable) for field in schema])
 
 
 def spark_table(table: pa.Table) -> pa.Table:
-    """Arrow data of a declared table as Spark takes it."""
+    """Arrow data of a declared table with the types that Spark requires."""
     schema = spark_schema(table.schema)
-    return table.cast(schema) if table.num_rows else schema.empty_table()  # Spark takes no column without a chunk
+    return table.cast(schema) if table.num_rows else schema.empty_table()  # Spark rejects a column without chunks
 
 
 def mapped(frame: DataFrame, function: Callable[[pa.Table], pa.Table], schema: StructType) -> DataFrame:
-    """What a function of Arrow tables makes of the rows, some thousands at a time."""
+    """Apply a function of Arrow tables to the rows, one Arrow batch at a time."""
 
     def of_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa

@@ -1,4 +1,4 @@
-"""From the options of a reader to a client's configuration."""
+"""The client configuration in the options of a reader."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ __all__ = ["CONNECTION", "PREFIX", "client_config"]
 
 PREFIX = "kafka."
 CONNECTION = ("commandConfig", "timeout")
-"""Options of every source that connects; and any client key after `PREFIX`."""
+"""Options of every source that connects, besides client keys with `PREFIX`."""
 
 
 def client_config(options: Options, source: ConnectingSource) -> ClientConfig:
     """The client configuration from the options.
 
-    ``kafka.bootstrap.servers`` and any other client key after ``kafka.``, as for Spark's own Kafka source; or
-    ``commandConfig``, the path of a ``client.properties`` where Spark's driver runs, with no other ``kafka.`` option
-    than the servers. Without either it is what `toolkit.spark.register` was given: ``register(spark, config=...)``.
+    Set ``kafka.bootstrap.servers`` and any other client key with the prefix ``kafka.``, as for Spark's own Kafka
+    source; or ``commandConfig``, the path of a ``client.properties`` on Spark's driver, with no other ``kafka.`` option
+    than the servers. The default is the configuration of ``toolkit.spark.register(spark, config=...)``.
 
-    A secret is safest in the file, or registered: then Spark never has it in a text. As an option, classic Spark does
-    not show it anywhere; Spark Connect has it in the text of the request, in which `toolkit.spark.register` has it
-    hidden. Where Spark does not let us, or the source was registered in another way, such an option is refused.
+    A secret is safest in the file or in ``register``: then no text of Spark contains it. Classic Spark never shows a
+    secret that is an option. Spark Connect has it in the text of the request, where `toolkit.spark.register` makes
+    Spark redact it. If Spark does not allow that, or the source was registered in another way, the option is refused.
 
     Parameters
     ----------
     source
-        What the source was registered with.
+        The data source, with the configuration of its registration.
 
     Raises
     ------
     UsageError
-        If they name no cluster, a secret that Spark would show, or as `ClientConfig` does. It names keys and files,
-        never a secret.
+        If the options name no cluster or contain a secret that Spark would show, or as `ClientConfig` does. The text
+        contains keys and files, never a secret.
     """
     if not source.hides_secrets:
         refuse_secrets(options)
@@ -45,7 +45,7 @@ def client_config(options: Options, source: ConnectingSource) -> ClientConfig:
         servers = keys.pop("bootstrap.servers", None)
         if keys:
             raise UsageError(
-                f"commandConfig and {PREFIX}{min(keys)} both set how to connect.", do="Set everything in the file."
+                f"commandConfig and {PREFIX}{min(keys)} both configure the client.", do="Set everything in the file."
             )
         return ClientConfig.from_properties(path, bootstrap_servers=servers)
     if not keys and source.registered is not None:

@@ -5,4 +5,4 @@ from __future__ import annotations
 __all__ = ["MODES"]
 
 MODES = ("PERMISSIVE", "DROPMALFORMED", "FAILFAST")
-"""They are kept, left out, or end the query."""
+"""Keep error rows, drop them, or fail the query."""

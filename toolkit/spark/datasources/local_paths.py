@@ -1,4 +1,4 @@
-"""Paths as Spark users write them, as the executors' file system has them."""
+"""Local paths from the paths and URLs that Spark users write."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def local_path(path: str) -> str:
     Raises
     ------
     UsageError
-        For a scheme that names no folder of a machine (``s3://``, ``abfss://``, ``hdfs://``).
+        For a scheme without a local folder (``s3://``, ``abfss://``, ``hdfs://``).
     """
     found = SCHEME.fullmatch(path)
     if not found or not (found[2] or found[3]):
@@ -28,7 +28,7 @@ def local_path(path: str) -> str:
     if scheme == "dbfs" and not host:
         return rest if rest.startswith("/Volumes/") else f"/dbfs{rest}"
     raise UsageError(
-        f"{path} is no path on the machines that read it.",
-        means="Segments are read where every executor sees them as files.",
-        do="Give a path of a mounted volume, such as /Volumes/catalog/schema/volume/logs, or copy the files there.",
+        f"{path} is not a local path.",
+        means="Executors read segments as local files.",
+        do="Use the path of a mounted volume, such as /Volumes/catalog/schema/volume/logs, or copy the files there.",
     )

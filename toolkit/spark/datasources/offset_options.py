@@ -1,4 +1,4 @@
-"""Which partitions a reader means, and from where to where, in the words of Spark's own Kafka source."""
+"""Options for partitions and offsets, named as in Spark's own Kafka source."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ OFFSETS = (
 )
 
 WORDS = {**{name: name for name in NAMED}, "earliest": "log_start", "latest": "high_watermark"}
-NUMBERS = {-2: "log_start", -1: "high_watermark"}  # as Spark's JSON has them
+NUMBERS = {-2: "log_start", -1: "high_watermark"}  # as in Spark's JSON
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionSelection:
-    """Partitions: all of some topics, all of the topics that a pattern matches, or exactly these."""
+    """The selected partitions: those of some topics, those of topics that match a pattern, or a list."""
 
     topics: Sequence[str] | None = None
     pattern: str | None = None
@@ -37,56 +37,58 @@ class PartitionSelection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetBounds:
-    """Where to start, or to stop: the same for all partitions, or for each its own.
+    """The first offset to read, or the offset after the last: one for all partitions, or one for each.
 
     Parameters
     ----------
     name
-        The option it came from.
+        The option that set it.
     """
 
     name: str
     everywhere: OffsetSpec | None = None
-    by_place: Mapping[TopicPartition, OffsetSpec] | None = None
+    by_partition: Mapping[TopicPartition, OffsetSpec] | None = None
 
     def check(self, topic_partitions: Collection[TopicPartition]) -> None:
-        """Refuse partitions that are read and not named, or named and not read.
+        """Check that the option names exactly the partitions to read.
 
         Raises
         ------
         UsageError
-            It names one of them.
+            If a partition is missing, or is not read.
         """
-        if self.by_place is None:
+        if self.by_partition is None:
             return
-        for which, verb in (
-            (set(topic_partitions) - self.by_place.keys(), "lacks"),
-            (self.by_place.keys() - set(topic_partitions), "has"),
+        for which, problem in (
+            (set(topic_partitions) - self.by_partition.keys(), "lacks partitions"),
+            (self.by_partition.keys() - set(topic_partitions), "has unselected partitions"),
         ):
             if which:
                 topic, number = min(which)
                 raise UsageError(
-                    f"{self.name} {verb} {topic}-{number}, one of {len(which)}.",
-                    do="Name every partition that is read, and no other: -2 is earliest, -1 is latest.",
+                    f"{self.name} {problem}: {len(which)}, such as {topic}-{number}.",
+                    do="Name exactly the selected partitions; -2 is earliest, -1 is latest.",
                 )
 
     def of(self, tp: TopicPartition) -> OffsetSpec:
-        bound = self.everywhere if self.by_place is None else self.by_place[tp]
+        bound = self.everywhere if self.by_partition is None else self.by_partition[tp]
         assert bound is not None
         return bound
 
 
 def selection(options: Options) -> PartitionSelection:
-    """What ``subscribe``, ``subscribePattern`` or ``assign`` means.
+    """The partitions that ``subscribe``, ``subscribePattern`` or ``assign`` selects.
 
     Raises
     ------
     UsageError
-        If none of them or several are set, or one is invalid.
+        If not exactly one of them is set, or it is invalid.
     """
     set_options = [name for name in SELECTION if options.get(name) is not None]
     if len(set_options) != 1:
-        raise UsageError(f"Of {', '.join(SELECTION)}, {len(set_options)} are set.", do="Set one of them.")
+        raise UsageError(
+            f"{len(set_options)} of the options {', '.join(SELECTION)} are set.", do="Set exactly one of them."
+        )
     text = options[set_options[0]]
     if set_options == ["subscribe"]:
         topics = sorted({name.strip() for name in text.split(",")} - {""})
@@ -97,24 +99,24 @@ def selection(options: Options) -> PartitionSelection:
         try:
             re.compile(text)
         except re.error as error:
-            raise UsageError(f"subscribePattern is no regular expression: {error}.", do="Correct it.") from None
+            raise UsageError(f"subscribePattern is not a regular expression: {error}.", do="Correct it.") from None
         return PartitionSelection(pattern=text)
     return PartitionSelection(topic_partitions=_assigned(text))
 
 
 def starting(options: Options) -> OffsetBounds:
-    """The start: ``startingTimestamp``, ``startingOffsetsByTimestamp`` or ``startingOffsets``, the first one set.
+    """The start: the first that is set of ``startingTimestamp``, ``startingOffsetsByTimestamp``, ``startingOffsets``.
 
     Raises
     ------
     UsageError
-        If it cannot be read.
+        If its value is invalid.
     """
     return _bounds(options, "starting", default="earliest")
 
 
 def ending(options: Options) -> OffsetBounds:
-    """Where to stop, by ``endingTimestamp``, ``endingOffsetsByTimestamp`` or ``endingOffsets``; as `starting`."""
+    """The end, exclusive: ``endingTimestamp``, ``endingOffsetsByTimestamp`` or ``endingOffsets``, as for `starting`."""
     return _bounds(options, "ending", default="latest")
 
 
@@ -127,10 +129,12 @@ def _bounds(options: Options, which: str, *, default: str) -> OffsetBounds:
     if name == names[-1] and text.lower() in WORDS:
         return OffsetBounds(name=name, everywhere=WORDS[text.lower()])
     read = _offset if name == names[-1] else _time
-    return OffsetBounds(name=name, by_place={tp: read(name, value) for tp, value in _by_place(name, text).items()})
+    return OffsetBounds(
+        name=name, by_partition={tp: read(name, value) for tp, value in _by_partition(name, text).items()}
+    )
 
 
-def _by_place(name: str, text: str) -> dict[TopicPartition, Any]:
+def _by_partition(name: str, text: str) -> dict[TopicPartition, Any]:
     try:
         found = {
             (topic, int(number)): value
@@ -139,7 +143,7 @@ def _by_place(name: str, text: str) -> dict[TopicPartition, Any]:
         }
     except (ValueError, AttributeError):
         words = f" or {', '.join(sorted(WORDS))}" if name.endswith("Offsets") else ""
-        raise UsageError(f"{name} cannot be read.", do=f'Use {{"topic": {{"0": 23, "1": -1}}}}{words}.') from None
+        raise UsageError(f"{name} is invalid.", do=f'Use {{"topic": {{"0": 23, "1": -1}}}}{words}.') from None
     return found
 
 
@@ -149,19 +153,21 @@ def _offset(name: str, value: object) -> OffsetSpec:
     if isinstance(value, int) and not isinstance(value, bool) and value >= -2:
         return NUMBERS.get(value, value)
     raise UsageError(
-        f"{name} has {value!r} for an offset.", do=f"Use a number from -2 on, or {', '.join(sorted(WORDS))}."
+        f"{name} has the invalid offset {value!r}.", do=f"Use a number of at least -2, or {', '.join(sorted(WORDS))}."
     )
 
 
 def _time(name: str, value: object) -> dt.datetime:
-    """Milliseconds since 1970, as Spark has them; or ISO 8601 with its zone."""
+    """The time from milliseconds since 1970, as in Spark, or from ISO 8601 with a zone."""
     text = str(value)
     try:
         time = EPOCH + dt.timedelta(milliseconds=int(text)) if text.isdecimal() else dt.datetime.fromisoformat(text)
     except (ValueError, OverflowError):
         time = dt.datetime.min
     if time.tzinfo is None:
-        raise UsageError(f"{name} is no time.", do="Use milliseconds since 1970, or 2026-11-21T12:00:00+00:00.")
+        raise UsageError(
+            f"{name} is not a time with a zone.", do="Use milliseconds since 1970, or 2026-11-21T12:00:00+00:00."
+        )
     return time
 
 
@@ -169,4 +175,4 @@ def _assigned(text: str) -> list[TopicPartition]:
     try:
         return [(topic, int(number)) for topic, numbers in json.loads(text).items() for number in numbers]
     except (ValueError, TypeError, AttributeError):
-        raise UsageError("assign cannot be read.", do='Use {"topic": [0, 1]}.') from None
+        raise UsageError("assign is invalid.", do='Use {"topic": [0, 1]}.') from None

@@ -1,4 +1,4 @@
-"""Options of a reader, parsed and checked; no value is ever shown, as it could be a secret."""
+"""Options of a reader, parsed and checked. Errors never contain a value: it could be a secret."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from toolkit.schema.durations import duration_s
 
 __all__ = ["Options", "choice", "flag", "milliseconds", "refuse_unknown", "seconds", "whole_number"]
 
-Options = Mapping[str, str]  # Spark's own is not case-sensitive
+Options = Mapping[str, str]  # Spark's own mapping is case-insensitive
 
 
 def refuse_unknown(options: Options, known: Collection[str], *, source: str, prefix: str | None = None) -> None:
-    """Refuse an option that would be ignored.
+    """Refuse unknown options.
 
     Parameters
     ----------
     known
-        Names, as they are documented.
+        Names of the known options, as documented.
     source
         Name of the data source.
     prefix
-        What options of a client begin with, whose names are not ours to know.
+        Prefix of client options, which are not checked here.
 
     Raises
     ------
     UsageError
-        It names the known ones.
+        For the first unknown option; it lists the known ones.
     """
     names = {name.lower() for name in known}
     for name in options:
@@ -37,12 +37,12 @@ def refuse_unknown(options: Options, known: Collection[str], *, source: str, pre
 
 
 def choice(options: Options, name: str, choices: Collection[str], *, default: str) -> str:
-    """One of some words, whatever its case.
+    """One of some words, in any case.
 
     Raises
     ------
     UsageError
-        If it is none of them.
+        If it is another word.
     """
     by_key = {word.lower(): word for word in choices}
     value = options.get(name, default).strip().lower()
@@ -62,7 +62,7 @@ def whole_number(options: Options, name: str, *, lowest: int = 0) -> int | None:
     Raises
     ------
     UsageError
-        If it is none, or lower than `lowest`.
+        If it is not a whole number, or less than `lowest`.
     """
     value = options.get(name)
     if value is None:
@@ -72,7 +72,7 @@ def whole_number(options: Options, name: str, *, lowest: int = 0) -> int | None:
     except ValueError:
         number = lowest - 1
     if number < lowest:
-        raise UsageError(f"The option {name} is no whole number from {lowest} on.", do="Correct it.")
+        raise UsageError(f"The option {name} is not a whole number of at least {lowest}.", do="Correct it.")
     return number
 
 
@@ -82,7 +82,7 @@ def seconds(options: Options, name: str, *, default: float, lowest: float = 0.0)
     Raises
     ------
     UsageError
-        If it is none, or shorter than `lowest`.
+        If it is not a duration, or shorter than `lowest`.
     """
     value = options.get(name)
     if value is None:
@@ -90,12 +90,12 @@ def seconds(options: Options, name: str, *, default: float, lowest: float = 0.0)
     try:
         total = duration_s(value)
     except ValueError:
-        raise UsageError(f"The option {name} is no duration.", do="Use 30s, 15m or 2h.") from None
+        raise UsageError(f"The option {name} is not a duration.", do="Use 30s, 15m or 2h.") from None
     if total < lowest:
         raise UsageError(f"The option {name} is too short.", do=f"Use {lowest:g}s or longer.")
     return total
 
 
 def milliseconds(options: Options, name: str) -> int | None:
-    """A duration as `seconds` reads it, in milliseconds; null where the option is not set."""
+    """A duration as in `seconds`, but in milliseconds; null if not set."""
     return None if options.get(name) is None else round(seconds(options, name, default=0) * 1000)

@@ -15,14 +15,14 @@ __all__ = ["EVERYTHING", "RECORDED_TABLES", "recorded_schema", "recorded_table"]
 
 EVERYTHING = "everything"
 RECORDED_TABLES = (EVERYTHING, *RECORDED)
-"""Spark's schema of all recorded tables together, or of one by its name in ``schema.RECORDED``."""
+"""Values of the option ``table``: all recorded tables together, or one by its name in ``schema.RECORDED``."""
 
 
 def recorded_schema(table: str) -> StructType:
     """Spark's schema of a recorded table.
 
-    That of ``everything`` has the time of the sample, the name of the table that the row is of, and a struct for each
-    table, null in the rows of all others.
+    That of ``everything`` has the time of the sample, the name of the row's table, and a struct for each table, which
+    is null in the rows of all other tables.
     """
     if table != EVERYTHING:
         return struct_type(RECORDED[table])

@@ -1,4 +1,4 @@
-"""The data sources of this package, known to a session."""
+"""Registration of this package's data sources in a session."""
 
 from __future__ import annotations
 
@@ -14,16 +14,15 @@ __all__ = ["register"]
 
 
 def register(spark: SparkSession, *, config: str | Mapping[str, object] | ClientConfig | None = None) -> None:
-    """Make ``kafka_log_dir``, ``kafka_log_live`` and ``kafka_txn_samples`` known to ``spark.read.format`` and SQL.
+    """Register ``kafka_log_dir``, ``kafka_log_live`` and ``kafka_txn_samples`` for ``spark.read.format`` and SQL.
 
     Parameters
     ----------
     spark
         The session. Its executors need this package: installed, or sent by `toolkit.spark.ship_package`. It is
-        configured to hide secrets in the options of readers.
+        configured to redact secrets in the options of readers.
     config
-        How live sources connect if their options do not set it: as for `Cluster`. Its secrets come into no text that
-        Spark has.
+        Default connection of live sources, as for `Cluster`. No text of Spark contains its secrets.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The pipeline: from logs, clusters and recordings to Delta tables."""
+"""The pipeline from logs, clusters and recordings to Delta tables."""
 
 from __future__ import annotations
 

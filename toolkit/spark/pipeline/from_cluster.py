@@ -1,7 +1,6 @@
-"""A live cluster for the pipeline: batches behind those that were read, and what brokers answer now.
+"""A live cluster as a source of the pipeline: new batches, and the current findings.
 
-Executors read the batches. The driver, which has to reach the brokers in any case, requests everything else, which is
-little.
+Executors read the batches. The driver requests the small rest, as it must reach the brokers anyway.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ __all__ = ["LivePartitions", "list_partitions"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LivePartitions:
-    """The partitions of a cluster as their leaders answered for them at one time.
+    """The partitions of a cluster, as listed once from their leaders.
 
     Parameters
     ----------
@@ -42,7 +41,7 @@ class LivePartitions:
     cluster
         The cluster.
     topics
-        Only these; all if null.
+        Only these topics; null for all.
     partitions
         Rows of ``schema.PARTITIONS``.
     """
@@ -58,17 +57,17 @@ class LivePartitions:
 
     @property
     def listed(self) -> int:
-        """How many partitions there are."""
+        """Number of partitions."""
         return len(self.partitions)
 
     @property
     def signature(self) -> str:
-        """Never the same: brokers are always queried."""
+        """Always a new value: brokers are always queried."""
         return str(time.time_ns())
 
     @property
     def listings(self) -> Mapping[str, Row]:
-        """What a state has besides, by log."""
+        """The listed columns of each log's state, by log."""
         return {
             live_log(row["topic"], row["partition"]) + ending: {**row, "listing": None, "topic_id": None}
             for row in self.partitions
@@ -76,7 +75,7 @@ class LivePartitions:
         }
 
     def plans(self, states: Mapping[str, Row]) -> dict[str, LogPlan]:
-        """How each partition is read on."""
+        """How to continue the read of each partition with new data."""
         found = {}
         for row in self.partitions:
             log = live_log(row["topic"], row["partition"])
@@ -87,11 +86,11 @@ class LivePartitions:
         return found
 
     def pieces(self, plans: Mapping[str, LogPlan]) -> DataFrame | None:
-        """Sections of the logs, folded."""
+        """Partial transactions of the new ranges."""
         return self._read(plans, "pieces")
 
     def events(self, plans: Mapping[str, LogPlan]) -> DataFrame | None:
-        """Records of ``__transaction_state``."""
+        """New records of ``__transaction_state``."""
         logs_by_partition = {row["partition"]: live_log(STATE_TOPIC, row["partition"]) + IDS for row in self.partitions}
         starts = [(number, log, plans[log].start) for number, log in sorted(logs_by_partition.items()) if log in plans]
         if not starts:
@@ -103,16 +102,16 @@ class LivePartitions:
         return rows.where(sf.coalesce(sf.col("offset") >= sf.col("_start"), sf.lit(True))).drop("_start")
 
     def batches(self, plans: Mapping[str, LogPlan]) -> DataFrame | None:
-        """Headers of batches."""
+        """Headers of the new batches."""
         rows = self._read(plans, "batches")
         name = sf.concat(sf.lit("live:"), "topic", sf.lit("-"), sf.col("partition").cast("string"))
         return None if rows is None else rows.withColumn(LOG, name)
 
     def tables(self, plans: Mapping[str, LogPlan]) -> None:
-        """Brokers are read by Spark's tasks."""
+        """Always null: only Spark's tasks read from brokers."""
 
     def current_findings(self) -> pa.Table:
-        """Findings of now."""
+        """The findings at present."""
         return FINDINGS.arrow(self.cluster.finding_rows(topics=self.topics))
 
     def _read(self, plans: Mapping[str, LogPlan], table: str) -> DataFrame | None:
@@ -136,7 +135,7 @@ class LivePartitions:
 
 
 def list_partitions(spark: SparkSession, cluster: Cluster, *, topics: Sequence[str] | None = None) -> LivePartitions:
-    """Read the start and end offsets of all partitions, or of those of some topics, from their leaders.
+    """List all partitions, or those of some topics, with their start and end offsets.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Log directories for the pipeline: what of their logs is new, and what the files answer now."""
+"""Log directories as a source of the pipeline: the new data of their logs, and the current findings."""
 
 from __future__ import annotations
 
@@ -33,32 +33,30 @@ if TYPE_CHECKING:
 __all__ = ["LogFiles", "list_files"]
 
 SMALL = 64 << 20
-"""Bytes of logs up to which the driver reads them, in less time than Spark's jobs take to start."""
+"""Maximum bytes of logs that the driver reads itself, in less time than Spark's jobs take to start."""
 
 ON_ONE_MACHINE = 128
-"""How many times as much where it has as many cores as Spark's tasks would have."""
+"""Factor of `SMALL` for a local master: there the driver has as many cores as Spark's tasks."""
 
-AT_ONCE = 2  # as of logs in the library
+AT_ONCE = 2  # partitions read in parallel by the driver, as in the library
 PIECES_KEPT = 256 << 20
-"""Maximum bytes of their pieces; larger ones are left to tasks, in bounded memory."""
+"""Maximum bytes of the table pieces in the driver; beyond it, tasks read the logs again, in bounded memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogFiles:
-    """Log directories as they were listed at one time.
+    """Log directories, as listed once.
 
     Parameters
     ----------
     spark
         The session.
     paths
-        Log directories, folders of partitions, segments, texts.
+        Log directories, partition folders, segments, texts.
     topics
-        Only these, and what the coordinators wrote down of transactions; all if null.
-    is_consistent
-        ``consistent_copy`` of `toolkit.LogDir`.
-    txn_state_partitions
-        As `toolkit.LogDir` takes it.
+        Only these topics, and ``__transaction_state``; null for all.
+    is_consistent, txn_state_partitions
+        ``consistent_copy`` and ``txn_state_partitions`` of `toolkit.LogDir`.
     logs
         Rows of `toolkit.spark.datasources.log.log_listing.LISTING`, of these topics.
     """
@@ -74,12 +72,12 @@ class LogFiles:
 
     @property
     def listed(self) -> int:
-        """How many logs there are."""
+        """Number of logs."""
         return len(self.logs)
 
     @property
     def bytes_listed(self) -> int:
-        """How large they are."""
+        """Total size of the logs."""
         return sum(row["bytes"] or 0 for row in self.logs)
 
     @property
@@ -91,23 +89,23 @@ class LogFiles:
 
     @property
     def listings(self) -> Mapping[str, Row]:
-        """What a state has besides, by log."""
+        """The listed columns of each log's state, by log."""
         return {row["log"] + ending: row for row in self.logs for ending in ("", IDS)}
 
     def plans(self, states: Mapping[str, Row]) -> dict[str, LogPlan]:
-        """How each log that has changed is read on."""
+        """How to read the new data of each changed log."""
         best = [{**row, "log": row["log"] + IDS} for row in self.logs if row["is_best"]]
-        # Most partitions are empty: of those there is nothing to remember. One without begin cannot be read now.
-        of_ids = [row for row in best if row["bytes"] or row["begin"] is None or row["log"] in states]
-        return plan_logs([*self.logs, *of_ids], states)
+        # Most partitions are empty and need no state. A log without begin cannot be read now.
+        id_logs = [row for row in best if row["bytes"] or row["begin"] is None or row["log"] in states]
+        return plan_logs([*self.logs, *id_logs], states)
 
     def pieces(self, plans: Mapping[str, LogPlan]) -> DataFrame | None:
-        """Sections of the logs, folded."""
+        """Partial transactions of the new ranges."""
         starts, _ = _starts(plans)
         return self._load("pieces", starts=json.dumps(starts)) if starts else None
 
     def events(self, plans: Mapping[str, LogPlan]) -> DataFrame | None:
-        """Records of ``__transaction_state``."""
+        """New records of ``__transaction_state``."""
         _, starts = _starts(plans)
         if not starts:
             return None
@@ -116,7 +114,7 @@ class LogFiles:
         return rows.join(sf.broadcast(best_frame), "txn_state_partition")
 
     def batches(self, plans: Mapping[str, LogPlan]) -> DataFrame | None:
-        """Headers of batches."""
+        """Headers of the new batches."""
         starts, _ = _starts(plans)
         if not starts:
             return None
@@ -124,32 +122,32 @@ class LogFiles:
 
     @property
     def is_small(self) -> bool:
-        """Whether this process reads all of it sooner than Spark's jobs would."""
+        """Whether this process reads all logs sooner than Spark's jobs would."""
         if not isinstance(self.spark, ClassicSession):
             return False
         is_local = str(self.spark.sparkContext.master).startswith("local")
         return self.bytes_listed <= SMALL * (ON_ONE_MACHINE if is_local else 1)
 
     def tables(self, plans: Mapping[str, LogPlan]) -> tuple[pa.Table, pa.Table] | None:
-        """The same as `pieces` and `events`, read by this process; null if there is much to read."""
+        """The rows of `pieces` and `events`, read by this process; null if there is too much to read."""
         if not self.is_small:
             return None
-        of_logs, of_ids = _starts(plans)
-        pieces = self._read("pieces", starts=json.dumps(of_logs))
+        log_starts, id_starts = _starts(plans)
+        pieces = self._read("pieces", starts=json.dumps(log_starts))
         if pieces.nbytes > PIECES_KEPT:
             return None
-        events = self._read("transaction_log", starts=json.dumps(of_ids))
+        events = self._read("transaction_log", starts=json.dumps(id_starts))
         best = self._best
         logs = [best[partition] for partition in events["txn_state_partition"].to_pylist()]
         return pieces, events.append_column(LOG, pa.array(logs, pa.string()))
 
     @property
     def _best(self) -> dict[int, str]:
-        """The log of each partition of ``__transaction_state`` whose records are read."""
+        """The best replica of each partition of ``__transaction_state``: the log whose records are read."""
         return {row["partition"]: row["log"] + IDS for row in self.logs if row["is_best"]}
 
     def current_findings(self) -> pa.Table:
-        """Findings of when the files were written."""
+        """The findings at the time when the files were written."""
         options = {} if self.topics is None else {"subscribe": json.dumps(list(self.topics))}
         if self.is_consistent:
             options["consistentCopy"] = "true"
@@ -159,7 +157,7 @@ class LogFiles:
         return found.cast(FINDINGS.arrow_schema)
 
     def _read(self, table: str, **options: str) -> pa.Table:
-        """By what Spark plans and reads with, without it."""
+        """Read a table in this process, with the data source's reader but without Spark."""
         paths = json.dumps([local_path(path) for path in self.paths])
         reader = LogReader(read_options({"table": table, "paths": paths, **options}), schema_of(table))
         batches: list[pa.RecordBatch] = []
@@ -173,9 +171,9 @@ class LogFiles:
 
 
 def _starts(plans: Mapping[str, LogPlan]) -> tuple[dict[str, int | None], dict[str, int | None]]:
-    """From where logs are read, and from where records of ``__transaction_state`` are."""
-    of_logs = {log: plan.start for log, plan in plans.items() if not log.endswith(IDS)}
-    return of_logs, {log.removesuffix(IDS): plan.start for log, plan in plans.items() if log.endswith(IDS)}
+    """The start offsets of logs, and those of the records of ``__transaction_state``."""
+    log_starts = {log: plan.start for log, plan in plans.items() if not log.endswith(IDS)}
+    return log_starts, {log.removesuffix(IDS): plan.start for log, plan in plans.items() if log.endswith(IDS)}
 
 
 def list_files(
@@ -191,7 +189,7 @@ def list_files(
     Raises
     ------
     NotFound
-        If the files hold nothing of a topic.
+        If the files contain no partition of a topic.
     """
     logs = _listed(spark, paths)
     if topics is not None:
@@ -209,7 +207,7 @@ def list_files(
 
 
 def _listed(spark: SparkSession, paths: Sequence[str]) -> list[Row]:
-    """Rows of `log_listing.LISTING`: by Spark's driver, which here is this process or a server."""
+    """Rows of `log_listing.LISTING`, listed by Spark's driver: this process, or the server of Spark Connect."""
     if not isinstance(spark, ClassicSession):
         rows: list[Row] = load(spark, "listing", paths).toArrow().to_pylist()
         return rows
@@ -218,14 +216,14 @@ def _listed(spark: SparkSession, paths: Sequence[str]) -> list[Row]:
 
 
 def load(spark: SparkSession, table: str, paths: Sequence[str], **options: str) -> DataFrame:
-    """A table of ``kafka_log_dir``, listed anew."""
+    """A table of ``kafka_log_dir``; it lists the files again."""
     register(spark)
     reader = spark.read.format("kafka_log_dir").option("table", table).options(**options)
     return reader.option("paths", json.dumps(list(paths))).load()
 
 
 def _with_log(rows: DataFrame, logs: Sequence[Row]) -> DataFrame:
-    """Rows of batches with the name of their log: the folder of a segment; a text has several partitions."""
+    """Rows of batches with the name of their log: the folder of a segment, or the text and partition."""
     broker = sf.coalesce(sf.col("broker_id").cast("string"), sf.lit(""))
     folder = sf.concat(broker, sf.lit(":"), sf.regexp_replace("file", r"[^/\\]*$", ""))
     texts = [row for row in logs if not row["log"].endswith("/")]
@@ -233,10 +231,10 @@ def _with_log(rows: DataFrame, logs: Sequence[Row]) -> DataFrame:
         return rows.withColumn(LOG, folder)
     spark = rows.sparkSession
     folders = spark.createDataFrame([(row["log"],) for row in logs], "_folder string")
-    of_texts = [(row["topic"], row["partition"], row["log"]) for row in texts]
-    best_frame = spark.createDataFrame(of_texts, "_topic string, _partition int, _text string")
-    of_it = sf.col("topic").eqNullSafe(sf.col("_topic")) & sf.col("partition").eqNullSafe(sf.col("_partition"))
+    text_rows = [(row["topic"], row["partition"], row["log"]) for row in texts]
+    text_frame = spark.createDataFrame(text_rows, "_topic string, _partition int, _text string")
+    is_same = sf.col("topic").eqNullSafe(sf.col("_topic")) & sf.col("partition").eqNullSafe(sf.col("_partition"))
     found = rows.join(sf.broadcast(folders), folder == sf.col("_folder"), "left").join(
-        sf.broadcast(best_frame), of_it, "left"
+        sf.broadcast(text_frame), is_same, "left"
     )
     return found.select(*rows.columns, sf.coalesce("_folder", "_text").alias(LOG))

@@ -1,4 +1,4 @@
-"""A recording of the flight recorder for the pipeline: samples behind those that are kept."""
+"""A recording as a source of the pipeline: the samples after those already stored."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ GONE = ("FILE_NOT_EXIST", "FileNotFoundException", "SparkFileNotFoundException")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedSamples:
-    """A recording as it was at one time.
+    """A recording, as listed once.
 
     Parameters
     ----------
@@ -40,9 +40,9 @@ class RecordedSamples:
     path
         The folder of the recording.
     listed
-        How many samples it has.
+        Number of samples.
     newest
-        When the newest of them was due; null where there is none. What has no row in ``samples`` is not whole, and does
+        Due time of the newest sample; null without any. A sample without a row in ``samples`` is incomplete and does
         not count.
     """
 
@@ -53,25 +53,25 @@ class RecordedSamples:
 
     @property
     def log(self) -> str:
-        """Its name among the states."""
+        """The name of its state."""
         return f"recording:{self.path}"
 
     def after(self, states: Mapping[str, Row]) -> dt.datetime | None:
-        """The sample up to which it is kept; null for none."""
+        """Due time of the last stored sample; null for none."""
         state = states.get(self.log)
         return None if state is None else state["latest"]
 
     def has_new(self, states: Mapping[str, Row]) -> bool:
-        """Whether there are samples behind those that are kept."""
+        """Whether there are samples after the last stored one."""
         after = self.after(states)
         return self.newest is not None and (after is None or self.newest > after)
 
     def count_new(self, states: Mapping[str, Row]) -> int:
-        """How many samples are behind those that are kept."""
+        """Number of samples after the last stored one."""
         return self.rows("samples", self.after(states)).count()
 
     def rows(self, table: str, after: dt.datetime | None) -> DataFrame:
-        """Rows of a table of ``schema.RECORDED`` of the samples behind one, up to `newest`."""
+        """Rows of a table of ``schema.RECORDED``: all samples after a time, up to `newest`."""
         rows = _read(self.spark, self.path, table).where(sf.col("sampled_at") <= sf.lit(self.newest))
         return rows if after is None else rows.where(sf.col("sampled_at") > sf.lit(after))
 
@@ -79,7 +79,7 @@ class RecordedSamples:
 def store_samples(
     store: TableStore, name: str, recordings: Sequence[RecordedSamples], states: Mapping[str, Row], *, run_id: int
 ) -> None:
-    """Add the new rows of a table of ``schema.RECORDED``; what the recorder has deleted stays."""
+    """Add the new rows of a table of ``schema.RECORDED``; stored rows stay when the recorder deletes samples."""
     for left in reversed(range(TRIES)):
         frames = [each.rows(name, each.after(states)).withColumn(LOG, sf.lit(each.log)) for each in recordings]
         try:
@@ -97,8 +97,8 @@ def store_samples(
 
 
 def is_recording(spark: SparkSession, path: str) -> bool:
-    """Whether a path is a folder of a recording, wherever Spark reads it."""
-    if isinstance(spark, ClassicSession) and Path(path).exists():  # that takes no job
+    """Whether a path is a recording; also for paths that only Spark can read."""
+    if isinstance(spark, ClassicSession) and Path(path).exists():  # without a Spark job
         return Path(path, "samples").is_dir()
     try:
         return bool(_read(spark, path, "samples").columns)

@@ -1,8 +1,8 @@
-"""Which logs have changed since they were read, and from where each is read on.
+"""Which logs have changed since the last run, and the offset from which to read each.
 
-A log only grows at its end, so what was read of it stays true, whatever retention and the cleaner take away later. What
-ends that is a truncation, when a replica follows another leader: the leader epochs that its folder has written down
-tell from where on, as they tell the replicas themselves. Without them a log that has changed is read again as a whole.
+A log only grows at its end, so earlier reads stay valid, even after retention and the cleaner have deleted data. Only a
+truncation invalidates them, when a replica follows a new leader. The leader epochs in the log's folder show the first
+changed offset, as they do for the replicas themselves. Without leader epochs, a changed log is read again completely.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ LOST_SENTENCE = "OFFSETS_LOST: Offsets {:,} to {:,} were deleted from the log be
 
 
 class LogPlan(NamedTuple):
-    """How a log is read on.
+    """How to read the new data of a log.
 
     Parameters
     ----------
     start
-        From which offset on; from its beginning if null.
+        First offset to read; null for the beginning of the log.
     stop
-        Up to before which offset; to its end if null.
+        End offset, exclusive; null for the end of the log.
     remembered
-        What happens to its state: `REMEMBERED`, `LOST` or `TRUNCATED`; null without a state.
+        How to use the stored state: `REMEMBERED`, `LOST` or `TRUNCATED`; null without a state.
     offset
-        Of a truncated one: from where on nothing that is stored is true any more.
+        For `TRUNCATED`: the first offset whose stored rows are obsolete.
     error
-        Of a lost one: the lost offsets.
+        For `LOST`: the lost offsets.
     """
 
     start: int | None = None
@@ -46,7 +46,7 @@ class LogPlan(NamedTuple):
 
 
 def plan_logs(listed: Iterable[Row], states: Mapping[str, Row]) -> dict[str, LogPlan]:
-    """How each log in files that has changed is read on.
+    """How to read the new data of each changed log in files.
 
     Parameters
     ----------
@@ -61,27 +61,27 @@ def plan_logs(listed: Iterable[Row], states: Mapping[str, Row]) -> dict[str, Log
         if state is None:
             found[row["log"]] = LogPlan()
         elif row["listing"] != state["listing"] or state["is_unread"]:
-            found[row["log"]] = _read_on(row, state)
+            found[row["log"]] = _plan_changed(row, state)
     return found
 
 
 def plan_live(row: Row, state: Row | None) -> LogPlan | None:
-    """How a partition is read on, by its row of ``schema.PARTITIONS``; null where there is nothing new."""
+    """How to read the new data of a partition, by its row of ``schema.PARTITIONS``; null if there is none."""
     begin, end = row["log_start_offset"], row["high_watermark"]
     if row["error"] or begin is None or end is None:
         return None
-    known = None if state is None else state["log_end_offset"]
-    if known is None:
-        remembered = None if state is None else REMEMBERED  # of the offsets before the lost ones
+    last_end = None if state is None else state["log_end_offset"]
+    if last_end is None:
+        remembered = None if state is None else REMEMBERED  # state from before the lost offsets
         return LogPlan(start=begin, stop=end, remembered=remembered) if begin < end else None
-    if known > end:  # committed records are gone: another topic of that name
+    if last_end > end:  # committed records are gone: the topic was created again
         return LogPlan(start=begin, stop=end, remembered=TRUNCATED, offset=0)
-    if known < begin:
-        return LogPlan(start=begin, stop=end, remembered=LOST, error=LOST_SENTENCE.format(known, begin - 1))
-    return LogPlan(start=known, stop=end, remembered=REMEMBERED) if known < end else None
+    if last_end < begin:
+        return LogPlan(start=begin, stop=end, remembered=LOST, error=LOST_SENTENCE.format(last_end, begin - 1))
+    return LogPlan(start=last_end, stop=end, remembered=REMEMBERED) if last_end < end else None
 
 
-def _read_on(row: Row, state: Row) -> LogPlan:
+def _plan_changed(row: Row, state: Row) -> LogPlan:
     begin, end = row["begin"] or 0, state["log_end_offset"]
     if end is None:
         return LogPlan(remembered=TRUNCATED, offset=begin)
@@ -90,10 +90,10 @@ def _read_on(row: Row, state: Row) -> LogPlan:
     if row["topic_id"] and state["topic_id"] and row["topic_id"] != state["topic_id"]:
         return LogPlan(remembered=TRUNCATED, offset=0)  # the topic was deleted and created again
     epochs = {int(epoch): offset for epoch, offset in json.loads(row["leader_epochs"]).items()}
-    known = state["leader_epoch"]
-    newer = min((offset for epoch, offset in epochs.items() if 0 <= known < epoch), default=end)
-    knows = bool(epochs) and (known >= 0 or end <= begin)
-    if state["is_unread"] or not knows or newer < end:
+    last_epoch = state["leader_epoch"]
+    newer = min((offset for epoch, offset in epochs.items() if 0 <= last_epoch < epoch), default=end)
+    is_comparable = bool(epochs) and (last_epoch >= 0 or end <= begin)
+    if state["is_unread"] or not is_comparable or newer < end:
         return LogPlan(remembered=TRUNCATED, offset=min(begin, newer))
     if begin > end:
         return LogPlan(remembered=LOST, error=LOST_SENTENCE.format(end, begin - 1))
@@ -101,14 +101,14 @@ def _read_on(row: Row, state: Row) -> LogPlan:
 
 
 def remembered_pieces(states: pa.Table, plans: Mapping[str, LogPlan]) -> pa.Table:
-    """The states of logs, as rows before those of their new sections.
+    """The states of logs, as rows of ``pieces`` that precede those of the new ranges.
 
     Parameters
     ----------
     states
         Rows of `toolkit.spark.pipeline.staging_table.STATE`, with at least the columns `REMEMBERED_COLUMNS`.
     plans
-        How each log is read on, by log.
+        The plan of each log.
     """
     rows = []
     for state in states.to_pylist():

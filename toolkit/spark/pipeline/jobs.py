@@ -1,4 +1,4 @@
-"""Jobs that run side by side, each as soon as those that it needs are done."""
+"""Jobs that run in parallel, each as soon as its dependencies are done."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from typing import Any, NamedTuple
 __all__ = ["Job", "Progress", "run_jobs"]
 
 Progress = Callable[[str, bool], object]
-AT_ONCE = 4  # while Spark plans one job, or ends one with a single task, another one works
+AT_ONCE = 4  # while Spark plans a job, or runs its last task, another job keeps the executors busy
 
 
 class Job(NamedTuple):
-    """A function, and the names of the jobs that it needs."""
+    """A function, and the names of the jobs that it depends on."""
 
     do: Callable[[], Any]
     after: Collection[str] = ()
 
 
 def run_jobs(jobs: Mapping[str, Job], *, progress: Progress) -> dict[str, Any]:
-    """Run jobs, and return their results by name; once one has failed, no other one is begun.
+    """Run jobs and return their results by name. After a failure, no further job starts.
 
     Parameters
     ----------
     progress
-        Is called with the name of a job when it is begun, and when it is done.
+        Called with the name of a job and false when it starts, and true when it is done.
     """
     results: dict[str, Any] = {}
 

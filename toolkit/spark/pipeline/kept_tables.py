@@ -1,8 +1,8 @@
-"""The tables that a pipeline keeps, and how they are read.
+"""The tables that the pipeline stores, and how to read them.
 
-Every table has the columns that ``toolkit.schema`` declares, in their order; then `run_id`, the number of the run that
-wrote the row, ``log``, the log it is of, and ``is_final``: the next run replaces other rows. Nothing but Delta Lake
-is needed to read them.
+Every table has the columns that ``toolkit.schema`` declares, in that order; then `run_id`, the number of the run that
+wrote the row; ``log``, the row's log; and ``is_final``: false if the next run replaces the row. Only Delta Lake is
+needed to read them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["KEPT", "RECORDED_AS", "read"]
 
 RECORDED_AS = {name: f"recorded_{name}" for name in schema.RECORDED}
-"""Names of the tables of a recording, as they are kept: most of them are tables of a cluster, too."""
+"""Stored names of the tables of a recording; most of the plain names are tables of a cluster, too."""
 
 KEPT: Mapping[str, Table] = {
     "batches": schema.BATCHES,
@@ -31,25 +31,25 @@ KEPT: Mapping[str, Table] = {
     **{RECORDED_AS[name]: table for name, table in schema.RECORDED.items()},
     "findings": schema.FINDINGS,
 }
-"""By name."""
+"""The stored tables by name."""
 
 
 def read(spark: SparkSession, target: str, table: str, *, format: str = "delta") -> DataFrame:
-    """A table that was written, with exactly the columns that are declared; empty if it is not there.
+    """A stored table with exactly the declared columns; empty if it does not exist.
 
     Parameters
     ----------
     target
-        Where tables are: a folder (with a slash in it), or ``catalog.schema``.
+        Target of the pipeline: a folder (with a slash in it), or ``catalog.schema``.
     table
         Name of the table.
     format
-        ``delta`` or ``parquet``, as it was written.
+        Its format: ``delta`` or ``parquet``.
 
     Raises
     ------
     UsageError, NotFound
-        If there is no such table, format, or schema.
+        If the table, the format or the schema does not exist.
     """
     if table not in KEPT:
         raise UsageError(f"There is no table {table}.", do=f"Use one of {', '.join(KEPT)}.")

@@ -1,8 +1,8 @@
-"""From logs and recordings to findings in Delta tables: a run reads what is new and adds it.
+"""A run of the pipeline: read new data of logs and recordings, and add it to Delta tables up to findings.
 
-The state for the next run is small: of each log the open transactions, the holds of its LSO, and how far it was read
-(table ``state``). It is written last. A killed run may have written some tables and not others; the next run starts
-from the same state and writes the rows again.
+The state for the next run is small: the open transactions of each log, the holds of its LSO, and its last offset (table
+``state``). It is written last. If a run was killed after it wrote some of the tables, the next run starts from the same
+state and writes the rows again.
 """
 
 from __future__ import annotations
@@ -82,45 +82,45 @@ def run(
     with_batches: bool = False,
     progress: Progress = lambda table, done: None,
 ) -> RunSummary:
-    """Read new data, and store who held which partition's LSO from when to when, and who holds it now.
+    """Read new data, and store which transactions held or hold the LSO of which partition, and when.
 
-    A run that finds nothing new in files writes nothing. After a crash, run it again: the tables are then those of a
+    A run that finds nothing new in files writes nothing. After a crash, run it again: the tables are then as after a
     single run. Stored rows stay when brokers or the recorder delete their source. Only one run at a time may write to a
     target.
 
     Parameters
     ----------
     spark
-        The session; one of your own gets Delta Lake by `toolkit.spark.session.delta_jars.delta_settings`.
+        The session; `toolkit.spark.session.delta_jars.delta_settings` adds Delta Lake to your own.
     source
-        Paths, as executors see them: of log directories, folders of partitions, segments or texts, and of recordings.
-        Or a live cluster.
+        Paths, valid on executors, of log directories, partition folders, segments or texts, and of recordings; or a
+        live cluster.
     target
-        Where the tables go: a folder (with a slash in it), or ``catalog.schema``.
+        Target of the tables: a folder (with a slash in it), or ``catalog.schema``.
     format
         ``delta``; or ``parquet``, for a single run into an empty folder.
     topics
-        Only these topics of logs; all if null.
+        Only these topics of logs; null for all.
     min_held_ms
-        Leave out ended transactions that held an LSO for less; those left out by an earlier run stay out.
+        Leave out ended transactions that held an LSO for less; those that an earlier run left out stay out.
     consistent_copy, txn_state_partitions
-        As `toolkit.LogDir` takes them.
+        As for `toolkit.LogDir`.
     with_batches
-        Keep the header of every batch, too.
+        Store the header of every batch, too.
     progress
-        Called with the name of a table when it is started and when it is done.
+        Called with the name of a job and false when it starts, and true when it is done.
 
     Returns
     -------
     RunSummary
-        Counts of what was read, stored and found.
+        Counts of read data, stored rows and findings.
 
     Raises
     ------
     UsageError, NotFound
-        If the source or the target is none, or Parquet tables are there already.
+        If the source or the target is invalid or does not exist, or the target already has Parquet tables.
     ConnectionFailed, BrokerError
-        If a live cluster does not answer.
+        If a live cluster does not respond.
     """
     started = time.monotonic()
     with translate_errors():
@@ -128,8 +128,8 @@ def run(
         if format == "parquet" and any(store.find(name) is not None for name in KEPT):
             raise UsageError(
                 f"There are Parquet tables in {target} already.",
-                means="Parquet is written once, by a single run: only Delta tables are added to.",
-                do="Write to an empty folder, or leave the format out.",
+                means="A run can only add to Delta tables; Parquet tables are written once.",
+                do="Write to an empty folder, or use the format delta.",
             )
         sources = _sources(
             spark, source, topics=topics, is_consistent=consistent_copy, txn_state_partitions=txn_state_partitions
@@ -143,7 +143,7 @@ def run(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _PipelineSources:
-    """The sources: logs, recordings, or both."""
+    """Logs, recordings, or both."""
 
     logs: PipelineSource | None = None
     recordings: Sequence[RecordedSamples] = ()
@@ -159,7 +159,7 @@ def _sources(
 ) -> _PipelineSources:
     if isinstance(source, Cluster):
         if is_consistent or txn_state_partitions:
-            raise UsageError("consistent_copy and txn_state_partitions apply to files.", do="Leave them out.")
+            raise UsageError("consistent_copy and txn_state_partitions apply to files.", do="Remove them.")
         register(spark, config=source.config)
         return _PipelineSources(logs=list_partitions(spark, source, topics=topics))
     paths = [os.fspath(path) for path in ([source] if isinstance(source, str | os.PathLike) else source)]
@@ -180,17 +180,17 @@ class _PipelineRun:
     Parameters
     ----------
     store
-        Where tables are kept.
+        The stored tables.
     sources
         The sources.
     states
         The state of each log.
     plans
-        How each log is read on.
+        The plan of each log.
     listings
         The listing of each log.
     staged
-        Rows of `staging_table.STAGE` that it has made: Arrow data where this process has made them.
+        New rows of `staging_table.STAGE`; Arrow data if this process made them.
     """
 
     store: TableStore
@@ -214,18 +214,18 @@ class _PipelineRun:
 
     @property
     def needs_diagnosis(self) -> bool:
-        """Whether the files or the cluster are to be diagnosed anew."""
+        """Whether the files or the cluster must be diagnosed again."""
         logs, before = self.sources.logs, self.states.before.get(CURRENT_FINDINGS, {})
         return logs is not None and (bool(self.plans) or before.get("listing") != self._signature(logs))
 
     @property
     def new_samples(self) -> list[RecordedSamples]:
-        """The recordings that have any."""
+        """The recordings with new samples."""
         return [each for each in self.sources.recordings if each.has_new(self.states.before)]
 
     @property
     def has_news(self) -> bool:
-        """Whether there is anything to do."""
+        """Whether there is new data."""
         return self.needs_diagnosis or bool(self.new_samples)
 
     @property
@@ -235,7 +235,7 @@ class _PipelineRun:
         return time
 
     def read(self) -> Sequence[ReadCounts]:
-        """Counts of what was read."""
+        """Counts of the listed and read items."""
         found = []
         if logs := self.sources.logs:
             found.append(
@@ -253,7 +253,7 @@ class _PipelineRun:
         return found
 
     def jobs(self, *, with_batches: bool) -> dict[str, Job]:
-        """The jobs of the run; only counting if nothing is new."""
+        """The jobs of the run; without new data, only counting."""
         jobs: dict[str, Job] = {}
         logs = self.sources.logs
         if logs is not None and self.needs_diagnosis:
@@ -289,34 +289,36 @@ class _PipelineRun:
         self.states.put(row)
 
     def _read_logs(self, logs: PipelineSource) -> None:
-        """Read new sections of logs, and fold them."""
+        """Read the new ranges of logs, and fold them."""
         self.staged = staged = self._stage(logs)
         self.states.add(staged, self.listings)
 
     def _stage(self, logs: PipelineSource) -> DataFrame | pa.Table:
-        """Rows of all tables: by this process where there is little to read, else by Spark, written down once."""
+        """New rows of all tables: made by this process if there is little to read, else by Spark, and stored once."""
         plans, states = self.plans, self.states
-        of_logs = [log for log, plan in plans.items() if plan.remembered and not log.endswith(IDS)]
-        of_ids = [log for log, plan in plans.items() if plan.remembered not in (None, TRUNCATED) and log.endswith(IDS)]
-        remember = partial(remembered_pieces, plans={log: plans[log] for log in of_logs})
+        logs_with_state = [log for log, plan in plans.items() if plan.remembered and not log.endswith(IDS)]
+        id_logs_with_state = [
+            log for log, plan in plans.items() if plan.remembered not in (None, TRUNCATED) and log.endswith(IDS)
+        ]
+        remember = partial(remembered_pieces, plans={log: plans[log] for log in logs_with_state})
         tables = logs.tables(plans)
         if tables is not None:
             pieces, events = tables
-            pieces = pa.concat_tables([pieces, remember(states.remembered_table(of_logs))])
-            records = remembered_records(states.remembered_table(of_ids))
+            pieces = pa.concat_tables([pieces, remember(states.remembered_table(logs_with_state))])
+            records = remembered_records(states.remembered_table(id_logs_with_state))
             folded = fold_table(pieces, min_held_ms=self.min_held_ms), fold_history_table(events, records)
             return pa.concat_tables(folded)
         frames = []
         if (read := logs.pieces(plans)) is not None:
-            remembered = mapped(states.remembered(of_logs), remember, PIECES)
+            remembered = mapped(states.remembered(logs_with_state), remember, PIECES)
             frames.append(fold(read.unionByName(remembered), min_held_ms=self.min_held_ms))
         if (records := logs.events(plans)) is not None:
-            remembered = mapped(states.remembered(of_ids), remembered_records, RECORDS)
+            remembered = mapped(states.remembered(id_logs_with_state), remembered_records, RECORDS)
             frames.append(fold_transaction_history(records, remembered))
         return self.store.replace_plain(STAGE_NAME, reduce(DataFrame.unionByName, frames))
 
     def _staged_rows(self, name: str) -> DataFrame:
-        """The rows of a table that this run has made."""
+        """The new rows of a table."""
         if isinstance(self.staged, DataFrame):
             return rows_of(self.staged, name)
         return self.store.spark.createDataFrame(staged_rows(self.staged, name))
@@ -325,7 +327,7 @@ class _PipelineRun:
         self._add(table.name, table, self._staged_rows(table.name), changed=self.plans)
 
     def _add_transaction_history(self) -> None:
-        """Rows that stay, and the last one of each id, which depends on the newest time of all."""
+        """Add final rows, and the last row of each id, which depends on the newest time of all ids."""
         states = {log: row for log, row in self.states.all.items() if log.endswith(IDS)}
         latest = max((row["latest"] for row in states.values() if row["latest"] is not None), default=None)
         make = partial(current_transaction_history, latest=latest)
@@ -348,26 +350,26 @@ class _PipelineRun:
         self.store.write(name, table, rows, run_id=self.states.run_id, changed=changed, obsolete=obsolete)
 
     def _obsolete(self, name: str) -> list[str]:
-        """Conditions on stored rows of logs that are others now, from some offset on."""
+        """SQL conditions for stored rows of truncated and replaced logs."""
         found = []
         for log, plan in self.plans.items():
             if plan.remembered == TRUNCATED and log.endswith(IDS) is (name == "transaction_history"):
-                found.append(f"{_is_of(log)} AND {BEHIND[name].format(offset=plan.offset)}")
+                found.append(f"{_has_log(log)} AND {FROM_OFFSET[name].format(offset=plan.offset)}")
         if name == "transaction_history":
-            found += [_is_of(log) for log in self.states.gone]
+            found += [_has_log(log) for log in self.states.gone]
         return found
 
     # Findings.
 
     def _make_findings(self) -> list[Row]:
-        """Make the findings anew, of all that is kept."""
+        """Make all findings from the stored tables, and replace those stored."""
         found = self._all_findings()
         rows = self.store.spark.createDataFrame(spark_table(FINDINGS.arrow(found)))
         self.store.replace("findings", FINDINGS, rows, run_id=self.states.run_id)
         return found
 
     def _all_findings(self) -> list[Row]:
-        """Findings of logs and of recordings; one row where both have a transaction, `ended` if either shows it."""
+        """Findings of logs and recordings, merged by transaction; `ended` if either source shows the end."""
         found: list[Row] = []
         states = self.states.all
         has_logs = CURRENT_FINDINGS in states
@@ -378,7 +380,7 @@ class _PipelineRun:
                 for row in from_ipc(state["remembered"]).to_pylist()
             ]
             logs = self.states.remembered_table(best_logs(states.values())).to_pylist()
-            holds = self._to_judge(holds_of(logs, min_held_ms=self.min_held_ms), current_findings)
+            holds = self._diagnosable(holds_of(logs, min_held_ms=self.min_held_ms), current_findings)
             transaction_history = near_transaction_history(holds, self._stored("transaction_history"))
             found = findings(
                 holds,
@@ -387,12 +389,12 @@ class _PipelineRun:
                 min_held_ms=self.min_held_ms,
             )
         if self._has_samples:
-            over = findings_over_time(self._stored(RECORDED_AS["findings"]), self._stored(RECORDED_AS["samples"]))
-            ended: list[Row] = over.toArrow().to_pylist()
+            over_time = findings_over_time(self._stored(RECORDED_AS["findings"]), self._stored(RECORDED_AS["samples"]))
+            recorded: list[Row] = over_time.toArrow().to_pylist()
             found = (
-                merge_findings(found, close_by_log(ended, markers(ended, self._stored("log_transactions"))))
+                merge_findings(found, close_by_log(recorded, markers(recorded, self._stored("log_transactions"))))
                 if has_logs
-                else ended
+                else recorded
             )
         return without_short(found, min_held_ms=self.min_held_ms)
 
@@ -400,10 +402,10 @@ class _PipelineRun:
     def _has_samples(self) -> bool:
         return bool(self.sources.recordings) or any(log.startswith("recording:") for log in self.states.before)
 
-    def _to_judge(self, holds: Iterable[Row], current_findings: Iterable[Row]) -> list[Row]:
-        """Ended transactions, and open ones for which an answer was possible.
+    def _diagnosable(self, holds: Iterable[Row], current_findings: Iterable[Row]) -> list[Row]:
+        """The holds of ended transactions, and of open ones that can be diagnosed now.
 
-        A partition may be gone, or not have been asked about now. And while a broker runs, what it did not tell of has
+        A partition may be deleted or not selected now. And a transaction that a running broker does not report has
         ended since its log was read.
         """
         logs = self.sources.logs
@@ -420,29 +422,29 @@ class _PipelineRun:
     def _stored(self, name: str) -> DataFrame:
         return self.store.load(name, KEPT[name]).select(*KEPT[name].names)
 
-    # The end.
+    # State.
 
     def _save(self) -> None:
-        """Store the states: with them the run is complete."""
+        """Store the states, which completes the run."""
         for each in self.new_samples:
             self.states.put({"log": each.log, "latest": each.newest})
         self.states.save()
 
 
-BEHIND = {
+FROM_OFFSET = {
     "log_transactions": "coalesce(greatest(marker_offset, first_offset) >= {offset}, true)",
     "lso_timeline": "offset > {offset}",
     "transaction_history": "last_offset >= {offset}",
     "batches": "coalesce(base_offset >= {offset}, true)",
 }
-"""Which rows lie at an offset or behind it."""
+"""SQL conditions for the rows of a table at or after an offset."""
 
 
 def _replaced(plans: Iterable[str], listings: Mapping[str, Row], before: Mapping[str, Row]) -> list[str]:
-    """Replicas of ``__transaction_state`` that another one replaces."""
+    """Replicas of ``__transaction_state`` that another replica replaces as the best one."""
     read = {listings[log]["partition"]: log for log in plans if log.endswith(IDS)}
     return [log for log, state in before.items() if log.endswith(IDS) and read.get(state["partition"], log) != log]
 
 
-def _is_of(log: str) -> str:
+def _has_log(log: str) -> str:
     return "{} = '{}'".format(LOG, log.replace("\\", "\\\\").replace("'", "\\'"))

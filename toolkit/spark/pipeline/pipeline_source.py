@@ -1,4 +1,4 @@
-"""What the pipeline reads logs from."""
+"""The protocol of a source of logs."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 __all__ = ["IDS", "PipelineSource"]
 
 IDS = "#ids"
-"""Suffix of the name of a log of ``__transaction_state`` for its records."""
+"""Suffix of a log name of ``__transaction_state``, for the state of its records."""
 
 
 class PipelineSource(Protocol):
-    """Logs as they were listed at one time: `LogFiles` in `from_files`, `LivePartitions` in `from_cluster`."""
+    """Logs, as listed once: `LogFiles` in `from_files`, `LivePartitions` in `from_cluster`."""
 
     @property
     def is_consistent(self) -> bool:
-        """Whether it is a consistent copy."""
+        """Whether the files are a consistent copy."""
 
     @property
     def what(self) -> str:
@@ -31,25 +31,25 @@ class PipelineSource(Protocol):
 
     @property
     def listed(self) -> int:
-        """How many logs there are."""
+        """Number of logs."""
 
     @property
     def bytes_listed(self) -> int | None:
-        """How large they are, where that is known."""
+        """Total size of the logs; null if unknown."""
 
     @property
     def signature(self) -> str:
-        """Changes when anything in it or the selection changes."""
+        """A value that changes when the logs or the selection change."""
 
     @property
     def listings(self) -> Mapping[str, Row]:
-        """Of each log what a state has besides: ``topic``, ``partition``, ``listing``, ``topic_id``."""
+        """The listed columns of each log's state: ``topic``, ``partition``, ``listing``, ``topic_id``."""
 
     def plans(self, states: Mapping[str, Row]) -> dict[str, LogPlan]:
-        """How each log that has changed is read on; those of the records of ``__transaction_state`` end with `IDS`."""
+        """How to read the new data of each changed log; with `IDS`, the records of ``__transaction_state``."""
 
     def pieces(self, plans: Mapping[str, LogPlan]) -> DataFrame | None:
-        """Rows of `toolkit.spark.transforms.partial_transactions.PIECES`; null where there is nothing to read."""
+        """Rows of `toolkit.spark.transforms.partial_transactions.PIECES`; null if there is nothing to read."""
 
     def events(self, plans: Mapping[str, LogPlan]) -> DataFrame | None:
         """Rows of ``schema.TRANSACTION_LOG``, with the name of their log."""
@@ -58,7 +58,7 @@ class PipelineSource(Protocol):
         """Rows of ``schema.BATCHES``, with the name of their log."""
 
     def tables(self, plans: Mapping[str, LogPlan]) -> tuple[pa.Table, pa.Table] | None:
-        """Pieces and events, read by this process, if that is quicker than Spark's jobs; else null."""
+        """`pieces` and `events`, read by this process if that is faster than Spark's jobs; else null."""
 
     def current_findings(self) -> pa.Table:
-        """Rows of ``schema.FINDINGS``: what holds the LSO now."""
+        """Rows of ``schema.FINDINGS`` for the present holds of the LSO."""

@@ -1,4 +1,4 @@
-"""What a run of the pipeline read, made and found."""
+"""The result of a pipeline run: counts of read data, stored rows and findings."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class TableCounts:
     Parameters
     ----------
     rows, errors
-        All that are kept, and those of them with error.
+        Stored rows, and those of them with `error`.
     new
-        Those that this run wrote.
+        Rows that this run wrote.
     """
 
     rows: int = 0
@@ -39,7 +39,7 @@ class TableCounts:
 
     @staticmethod
     def of(rows: Sequence[Row], *, is_new: bool) -> TableCounts:
-        """Those of a table that is written as a whole."""
+        """The counts of a table that each run replaces."""
         errors = sum(row["error"] is not None for row in rows)
         return TableCounts(rows=len(rows), errors=errors, new=len(rows) if is_new else 0)
 
@@ -53,11 +53,11 @@ class ReadCounts:
     what
         Name of the items: ``logs`` in files, ``partitions`` of a cluster, ``samples`` of a recording.
     listed, new
-        How many there are, and how many of them are new or have changed.
+        Number of items, and of those that are new or have changed.
     bytes_listed
-        How large all of them are, where that is known.
+        Total size of the items; null if unknown.
     bytes_read
-        How large the batches are that were read.
+        Total size of the batches that were read.
     """
 
     what: str
@@ -69,22 +69,22 @@ class ReadCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSummary:
-    """What a run did.
+    """The result of a run.
 
     Parameters
     ----------
     target, format
-        Where the tables are, and how they are kept.
+        Target and format of the tables.
     read
-        Counts of what was read.
+        Counts of the listed and read items.
     tables
-        Rows of each table that has any.
+        Row counts of each stored table.
     findings
-        Those that are about now, in the order of ``schema.FINDINGS``.
+        The current findings, in the order of ``schema.FINDINGS``.
     verdicts
-        How many findings there are by verdict; all that are over are ``ended``.
+        Number of findings by verdict; all past ones count as ``ended``.
     seconds
-        How long it took.
+        Duration of the run.
     """
 
     target: str
@@ -97,12 +97,12 @@ class RunSummary:
 
     @property
     def errors(self) -> int:
-        """Transactions of which something could not be read, and what else could not be read of the logs."""
+        """Number of error rows in ``log_transactions``: unreadable data of transactions and logs."""
         return self.tables["log_transactions"].errors if "log_transactions" in self.tables else 0
 
 
 def count_rows(store: TableStore, *, run_id: int) -> dict[str, TableCounts]:
-    """How many rows the tables have that may be large; in one stage, for each more costs a quarter of a second."""
+    """Row counts of the tables that may be large; in one stage, as each further one costs 0.25 s."""
     names = [name for name in KEPT if name != "findings" and not name.startswith("recorded_")]
     if store.find(RECORDED_AS["samples"]) is not None:
         names += RECORDED_AS.values()
@@ -130,29 +130,31 @@ def summarised(
     answered_at: dt.datetime | None,
     started: float,
 ) -> RunSummary:
-    """The result of a run, by the stored tables.
+    """The result of a run, from the stored tables.
 
     Parameters
     ----------
     counts
-        Rows of each table that has any.
+        Row counts of each stored table.
     findings
         Rows of ``schema.FINDINGS``.
     answered_at
         Time of the current findings; null without any.
     started
-        When it began, by `time.monotonic`.
+        Start of the run, by `time.monotonic`.
     """
-    now = _now(findings, answered_at, store.find(RECORDED_AS["samples"]) if RECORDED_AS["samples"] in counts else None)
-    verdicts = Counter(row["verdict"] for row in now)
-    over = len(findings) - len(now)
+    current = _current(
+        findings, answered_at, store.find(RECORDED_AS["samples"]) if RECORDED_AS["samples"] in counts else None
+    )
+    verdicts = Counter(row["verdict"] for row in current)
+    ended = len(findings) - len(current)
     return RunSummary(
         target=store.target,
         format=store.format,
         read=read,
         tables={name: counts[name] for name in KEPT if name in counts},
-        findings=now,
-        verdicts={**({ENDED: over} if over else {}), **dict(sorted(verdicts.items()))},
+        findings=current,
+        verdicts={**({ENDED: ended} if ended else {}), **dict(sorted(verdicts.items()))},
         seconds=time.monotonic() - started,
     )
 
@@ -163,8 +165,8 @@ def _marked(rows: DataFrame, name: str, run_id: int) -> DataFrame:
     return rows.select(sf.lit(name).alias("name"), failed.alias("is_error"), is_new)
 
 
-def _now(findings: Iterable[Row], answered_at: dt.datetime | None, samples: DataFrame | None) -> list[Row]:
-    """The findings that are not over, as of the newest answers or of the newest sample."""
+def _current(findings: Iterable[Row], answered_at: dt.datetime | None, samples: DataFrame | None) -> list[Row]:
+    """The findings still open at the newest diagnosis or in the newest sample."""
     times = [answered_at]
     if samples is not None:
         (newest,) = samples.where("error is null").agg(sf.max("sampled_at").alias("sampled_at")).toArrow().to_pylist()

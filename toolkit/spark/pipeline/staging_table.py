@@ -1,4 +1,4 @@
-"""Rows of several tables in one DataFrame: what one pass over logs gives is written once, and shared out then."""
+"""Rows of several tables in one DataFrame: one pass over the logs stores them once, then they are split by table."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ if TYPE_CHECKING:
 __all__ = ["IS_FINAL", "LOG", "STAGE", "STAGE_SCHEMA", "STATE", "rows_of", "stage_rows", "staged_rows"]
 
 LOG, IS_FINAL = "log", "is_final"
-"""Columns of every row of a log: which log, and whether the next run keeps the row."""
+"""Columns of every row of a log: its name, and whether the next run keeps the row."""
 
 STATE = Table(
     "state",
-    "what a run of the pipeline remembers of a log, for the next run",
+    "the state of a log for the next run of the pipeline",
     (
-        Column("log", STRING, "The log, or what else is remembered by this name.", nullable=False),
+        Column("log", STRING, "Name of the log, or of another state.", nullable=False),
         Column("topic", STRING, "Topic."),
         Column("partition", INT32, "Partition."),
-        Column("broker_id", INT32, "Broker whose log it is; null where several may have sent it."),
-        Column("log_end_offset", INT64, "Offset up to before which it was read."),
+        Column("broker_id", INT32, "Broker of the log; null if several brokers may have sent it."),
+        Column("log_end_offset", INT64, "Offset after the last one read."),
         Column("leader_epoch", INT32, "Highest leader epoch of its batches; -1 if not known."),
-        Column("is_damaged", BOOL, "Whether something of it could not be read, a torn end apart."),
-        Column("is_unread", BOOL, "Whether a file of it could not be opened: it is read again as a whole."),
-        Column("bytes_read", INT64, "Size of the batches that were read last.", unit="bytes"),
-        Column("listing", STRING, "Digest of its files when they were listed."),
+        Column("is_damaged", BOOL, "Whether something other than a torn end could not be read."),
+        Column("is_unread", BOOL, "Whether a file could not be opened; the next run reads the log again completely."),
+        Column("bytes_read", INT64, "Size of the batches that the last run read.", unit="bytes"),
+        Column("listing", STRING, "Digest of its files, as listed."),
         Column("topic_id", STRING, "Id of the topic."),
-        Column("latest", TIME, "Newest time in it."),
+        Column("latest", TIME, "Newest time in the log."),
         Column("is_held", BOOL, "Whether its LSO is or was held."),
         Column("remembered", "binary", "Open transactions and LSO holds (LogState)."),
     ),
@@ -54,7 +54,7 @@ STAGE = StructType(
         *struct_fields(STAGED),
     ]
 )
-"""Spark's schema: the name of the table that a row is of, its log, and a struct for each table, null for all others."""
+"""Spark's schema: name of the row's table, its log, and a struct for each table, null in rows of other tables."""
 
 STAGE_SCHEMA = pa.schema([("table", pa.string()), (LOG, pa.string()), (IS_FINAL, pa.bool_()), *arrow_fields(STAGED)])
 
@@ -66,16 +66,15 @@ def stage_rows(table: str, rows: pa.Table, *, log: str, is_final: bool) -> pa.Re
 
 
 def staged_rows(staged: pa.Table, table: str) -> pa.Table:
-    """The same of Arrow data as `rows_of`."""
-    of_it = staged.filter(pc.equal(staged["table"], table)).combine_chunks()
+    """`rows_of` for Arrow data."""
+    selected = staged.filter(pc.equal(staged["table"], table)).combine_chunks()
     fields = STAGE_SCHEMA.field(table).type
-    structs = of_it[table].chunk(0) if of_it.num_rows else pa.nulls(0, fields)
+    structs = selected[table].chunk(0) if selected.num_rows else pa.nulls(0, fields)
     columns = dict(zip([field.name for field in fields], structs.flatten(), strict=True))
-    return pa.table(columns if table == STATE.name else {**columns, LOG: of_it[LOG], IS_FINAL: of_it[IS_FINAL]})
+    return pa.table(columns if table == STATE.name else {**columns, LOG: selected[LOG], IS_FINAL: selected[IS_FINAL]})
 
 
 def rows_of(staged: DataFrame, table: str) -> DataFrame:
     """The rows of one table, with `LOG` and `IS_FINAL`."""
-    of_it = staged.where(sf.col("table") == table)
-    beside = () if table == STATE.name else (LOG, IS_FINAL)
-    return of_it.select(f"{table}.*", *beside)
+    common = () if table == STATE.name else (LOG, IS_FINAL)
+    return staged.where(sf.col("table") == table).select(f"{table}.*", *common)

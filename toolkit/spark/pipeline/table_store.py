@@ -1,4 +1,4 @@
-"""Where tables are kept: a folder of Delta or Parquet tables, or Delta tables of a schema in a catalog."""
+"""The store of tables: a folder of Delta or Parquet tables, or a schema of Delta tables in a catalog."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RUN_ID = "run_id"
 """Column of every stored row: the number of the run that wrote it."""
 
 EXTRA = (StructField(RUN_ID, LongType()), StructField(LOG, StringType()), StructField(IS_FINAL, BooleanType()))
-"""Columns of stored rows behind those that are declared."""
+"""Columns of stored rows after the declared ones."""
 
 NOT_THERE = {
     *("PATH_NOT_FOUND", "TABLE_OR_VIEW_NOT_FOUND", "DELTA_TABLE_NOT_FOUND", "DELTA_PATH_DOES_NOT_EXIST"),
@@ -44,7 +44,7 @@ class TableStore:
     spark
         The session.
     path
-        Folder of the tables, as Spark names it; null for a catalog.
+        Path or URL of the folder for Spark; null for a catalog.
     schema
         Schema of the tables in a catalog (``catalog.schema`` or ``schema``); null for a folder.
     format
@@ -62,9 +62,9 @@ class TableStore:
         return self.path or self.schema or ""
 
     def load(self, name: str, table: Table) -> DataFrame:
-        """A stored table with the columns that are declared and `EXTRA`; empty if it is not there.
+        """A stored table with the declared columns and `EXTRA`; empty if it does not exist.
 
-        A column that was declared after the table had been written is null.
+        A column that was declared after the table was written is null.
         """
         declared = (StructField(f.name, f.dataType, True, f.metadata) for f in struct_type(table) if f.name != LOG)
         schema_type = StructType([*declared, *EXTRA])
@@ -80,14 +80,14 @@ class TableStore:
         )
 
     def rows(self, name: str, table: Table, *columns: str) -> list[Row]:
-        """A stored table that is small: some columns, or those that are declared; no rows if it is not there."""
+        """Rows of a small stored table: some columns, or the declared ones; no rows if it does not exist."""
         if self.find(name) is None:
             return []
         found: list[Row] = self.load(name, table).select(*(columns or table.names)).toArrow().to_pylist()
         return found
 
     def find(self, name: str) -> DataFrame | None:
-        """A stored table as it is; null if it is not there."""
+        """A stored table with its stored columns; null if it does not exist."""
         try:
             if self.schema is not None:
                 frame = self.spark.table(f"{self.schema}.{name}")
@@ -112,18 +112,18 @@ class TableStore:
     ) -> None:
         """Add the rows of a run and delete obsolete ones, in one transaction.
 
-        Obsolete is what an earlier run called not final, and what a run of the same number left that was killed.
+        Obsolete are rows of earlier runs that are not final, and rows of a killed run with the same number.
 
         Parameters
         ----------
         rows
-            With the columns that are declared, and `LOG` and `IS_FINAL` where the rows are of logs.
+            Rows with the declared columns; rows of logs also with `LOG` and `IS_FINAL`.
         run_id
             Number of the run.
         changed
-            The logs that `rows` are of: rows of others that are not final stay; all if null.
+            The logs of `rows`: rows of other logs stay, even if not final; null for all logs.
         obsolete
-            SQL conditions on further rows that are not true any more.
+            SQL conditions for further obsolete rows.
         """
         new = self._numbered(rows, table, run_id)
         if self.format == "parquet" or self.find(name) is None:
@@ -138,7 +138,7 @@ class TableStore:
         self._overwrite(name, new, mergeSchema="true", replaceWhere=" OR ".join(conditions))
 
     def replace(self, name: str, table: Table, rows: DataFrame, *, run_id: int) -> None:
-        """Replace a whole table."""
+        """Replace all rows of a table."""
         new = self._numbered(rows, table, run_id)
         if self.format == "parquet" or self.find(name) is None:
             self._create(name, new, comment=table.row)
@@ -146,7 +146,7 @@ class TableStore:
             self._overwrite(name, new, overwriteSchema="true")
 
     def replace_plain(self, name: str, rows: DataFrame) -> DataFrame:
-        """Replace a table by rows as they are, and return the stored ones."""
+        """Replace a table with rows as they are, without further columns, and return the stored table."""
         if self.format == "parquet" or self.find(name) is None:
             self._create(name, rows, comment="a row that the last run wrote to one of the other tables")
         else:
@@ -178,7 +178,7 @@ class TableStore:
         writer = rows.writeTo(where).using("delta").tableProperty("comment", f"One row: {comment}.")
         if partitions:
             writer = writer.partitionedBy(*map(sf.col, partitions))
-        writer.createOrReplace()  # there may be files of a run that was killed before its commit
+        writer.createOrReplace()  # a run that was killed before its commit may have left files
 
     def _overwrite(self, name: str, rows: DataFrame, **options: str) -> None:
         writer = rows.write.format("delta").mode("overwrite").options(**options)
@@ -189,7 +189,7 @@ class TableStore:
 
 
 def open_store(spark: SparkSession, target: str, *, format: str = "delta") -> TableStore:
-    """The store that a target names.
+    """The store of a target.
 
     Parameters
     ----------
@@ -201,24 +201,26 @@ def open_store(spark: SparkSession, target: str, *, format: str = "delta") -> Ta
     Raises
     ------
     UsageError
-        If it is neither, or there is no such format.
+        If the target or the format is invalid.
     NotFound
         If the catalog has no such schema.
     """
     if format not in FORMATS:
-        raise UsageError(f"Tables are not written as {format}.", do=f"Use one of {', '.join(FORMATS)}.")
+        raise UsageError(f"{format!r} is not a table format.", do=f"Use one of {', '.join(FORMATS)}.")
     if "/" in target or "\\" in target:
         return TableStore(spark=spark, path=target.rstrip("/"), format=format)
     if not NAMES.fullmatch(target):
-        raise UsageError(f"{target!r} is neither a folder nor a schema.", do="Give a path with a slash, or a.schema.")
+        raise UsageError(
+            f"{target!r} is neither a folder nor a schema.", do="Use a path with a slash, or catalog.schema."
+        )
     if format != "delta":
-        raise UsageError("A schema of a catalog keeps Delta tables.", do="Leave --format out, or write to a folder.")
+        raise UsageError("A catalog schema only stores Delta tables.", do="Use the format delta, or write to a folder.")
     try:
         found = spark.catalog.databaseExists(target)
     except PySparkException:
         found = False  # no such catalog
     if not found:
         raise NotFound(
-            f"The catalog has no schema {target}.", do=f"CREATE SCHEMA {target}; or for a folder give ./{target}."
+            f"The catalog has no schema {target}.", do=f"Run CREATE SCHEMA {target}; or use ./{target} for a folder."
         )
     return TableStore(spark=spark, schema=target, format=format)

@@ -1,1 +1,1 @@
-"""Spark on this machine: a local session, and Delta Lake for it."""
+"""A local Spark session, and Delta Lake for it."""

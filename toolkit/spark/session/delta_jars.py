@@ -1,4 +1,4 @@
-"""Delta Lake for a local Spark session: the matching release, its jars, fetched once, and the settings."""
+"""Delta Lake for a local Spark session: the matching release, its jars (downloaded once) and the settings."""
 
 from __future__ import annotations
 
@@ -31,33 +31,33 @@ RELEASES = {
 SETTINGS = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-    "spark.databricks.delta.snapshotPartitions": "2",  # 50 tasks for the few files of a table are for clusters
+    "spark.databricks.delta.snapshotPartitions": "2",  # the default of 50 tasks is for clusters
 }
 
 
 def delta_settings(version: str | None = None) -> dict[str, str]:
-    """Settings with which a classic session reads and writes Delta tables; the first call fetches two jars (8 MB).
+    """Settings for a classic session to read and write Delta tables; the first call downloads two jars (8 MB).
 
-    Databricks and most clusters have Delta Lake: this is for Spark on one's own machine. The repository and the proxy
-    are those of `toolkit.lab.jars.fetch_jars`. Afterwards it works offline.
+    Databricks and most clusters have Delta Lake: this is for Spark on your own machine. The repository and the proxy
+    are those of `toolkit.lab.jars.fetch_jars`. After the first call it works offline.
 
     Parameters
     ----------
     version
-        Of Spark; that of the installed pyspark if null.
+        Version of Spark; null for that of the installed pyspark.
 
     Raises
     ------
     UsageError
-        If no release of Delta Lake is known to fit it.
+        If no matching release of Delta Lake is known.
     SetupError
-        If the jars cannot be fetched.
+        If the jars cannot be downloaded.
     """
     version = version or importlib.metadata.version("pyspark")
     release = RELEASES.get(".".join(version.split(".")[:2]))
     if release is None:
         raise UsageError(
-            f"No release of Delta Lake is known that fits Spark {version}.",
+            f"No release of Delta Lake is known for Spark {version}.",
             do=f"Install pyspark {' or '.join(RELEASES)}, or use a cluster that has Delta Lake.",
         )
     home = user_cache_path("kafka-txn-toolkit") / "delta"

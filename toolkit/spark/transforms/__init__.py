@@ -1,1 +1,1 @@
-"""The library's folds on Spark."""
+"""The library's folds of logs and findings, on Spark."""

@@ -1,4 +1,4 @@
-"""Whether Spark gave the rows that the library gives."""
+"""A comparison of Spark's rows with the library's."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ __all__ = ["differences"]
 
 
 def differences(found: DataFrame, expected: pd.DataFrame, table: Table) -> pd.DataFrame:
-    """Rows that only one of the two has, in any order; all are collected to the driver.
+    """Rows that only one of two tables has, in any order; the driver collects all rows.
 
     Parameters
     ----------
     found
-        Rows of a declared table, of Spark.
+        Rows of a declared table, from Spark.
     expected
-        The same, of the library.
+        Its rows from the library.
     table
-        Which table.
+        The declared table.
 
     Returns
     -------
     pandas.DataFrame
-        Rows of the table, and before them ``only_in``: spark or pandas; empty where both are the same.
+        Rows of the table after a column ``only_in``: spark or pandas. Empty if both have the same rows.
     """
     import pandas as pd
 
-    of_spark = _by_text(found.select(*table.names).toArrow().to_pylist(), table)
-    of_pandas = _by_text(table.rows(expected), table)
+    spark_rows = _by_text(found.select(*table.names).toArrow().to_pylist(), table)
+    pandas_rows = _by_text(table.rows(expected), table)
     rows: list[Row] = []
     names: list[str] = []
-    for name, mine, other in (("spark", of_spark, of_pandas), ("pandas", of_pandas, of_spark)):
-        counts = Counter({text: len(each) for text, each in mine.items()})
+    for name, present, other in (("spark", spark_rows, pandas_rows), ("pandas", pandas_rows, spark_rows)):
+        counts = Counter({text: len(each) for text, each in present.items()})
         for text, count in (counts - Counter({text: len(each) for text, each in other.items()})).items():
-            rows += mine[text][:count]
+            rows += present[text][:count]
             names += [name] * count
     frame = table.frame(rows)
     frame.insert(0, "only_in", pd.Series(names, dtype="string"))
@@ -48,7 +48,7 @@ def differences(found: DataFrame, expected: pd.DataFrame, table: Table) -> pd.Da
 
 
 def _by_text(rows: list[Row], table: Table) -> dict[str, list[Row]]:
-    """Rows by all of their values, through Arrow, so that equal ones have equal keys."""
+    """Rows by the text of their values, converted by Arrow so that equal rows have equal keys."""
     by_text: dict[str, list[Row]] = {}
     for row in table.arrow(rows).to_pylist():
         by_text.setdefault(repr(row), []).append(row)

@@ -1,4 +1,4 @@
-"""The state of each log between runs: open transactions, LSO holds, and how far it was read."""
+"""The state of each log between runs: open transactions, LSO holds, and the last offset read."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ class FoldStates:
     Parameters
     ----------
     store
-        Where they are kept.
+        The store of the states.
     run_id
         Number of this run.
     before
-        Those of earlier runs, without ``remembered``, which may be large.
+        States of earlier runs, without ``remembered``, which may be large.
     new
-        Those of this run, with ``remembered`` where this process has it.
+        States of this run, with ``remembered`` if this process made it.
     gone
-        Logs that are not there any more, or not read any more.
+        Logs that no longer exist or are no longer read.
     staged
-        Rows of `staging_table.STAGE` that have ``remembered`` of `new`, where Spark's tasks have made them.
+        Rows of `staging_table.STAGE` with ``remembered`` of `new`, if Spark's tasks made them.
     """
 
     store: TableStore
@@ -50,18 +50,18 @@ class FoldStates:
 
     @staticmethod
     def load(store: TableStore) -> FoldStates:
-        """What earlier runs remember."""
+        """Load the states of earlier runs."""
         rows = store.rows(STATE.name, STATE, *SMALL, RUN_ID)
         run_id = max((row[RUN_ID] for row in rows), default=0) + 1
         return FoldStates(store=store, run_id=run_id, before={row["log"]: row for row in rows})
 
     @property
     def all(self) -> dict[str, Row]:
-        """The newest of each log, without those that are gone."""
+        """The newest state of each log, without `gone`."""
         return {**{log: row for log, row in self.before.items() if log not in self.gone}, **self.new}
 
     def add(self, staged: DataFrame | pa.Table, listed: Mapping[str, Row]) -> None:
-        """Take what a run has read.
+        """Add the states of the logs that this run has read.
 
         Parameters
         ----------
@@ -80,23 +80,23 @@ class FoldStates:
             self.put(row, listing=listing["listing"], topic_id=listing["topic_id"])
 
     def put(self, row: Row, **columns: object) -> None:
-        """Take a row; columns that it does not have are null."""
+        """Add a state; missing columns are null."""
         self.new[row["log"]] = {**dict.fromkeys(SMALL), **row, **columns}
 
     def remembered(self, logs: Collection[str]) -> DataFrame:
-        """`REMEMBERED_COLUMNS` of the newest state of each of some logs."""
+        """`REMEMBERED_COLUMNS` of the newest states of some logs."""
         spark = self.store.spark
         new = [log for log in logs if log in self.new]
         old = [log for log in logs if log in self.before and log not in self.new]
-        frames = [_of(self.store.load(STATE.name, STATE), old)] if old else []
+        frames = [_select(self.store.load(STATE.name, STATE), old)] if old else []
         if new and self.staged is not None:
-            frames.append(_of(rows_of(self.staged, STATE.name), new))
+            frames.append(_select(rows_of(self.staged, STATE.name), new))
         if not frames:
             return spark.createDataFrame([], struct_type(STATE)).select(*REMEMBERED_COLUMNS)
         return reduce(DataFrame.unionByName, [frame.select(*REMEMBERED_COLUMNS) for frame in frames])
 
     def remembered_table(self, logs: Collection[str]) -> pa.Table:
-        """The same in this process."""
+        """`remembered`, as an Arrow table in this process."""
         remembered = [log for log in logs if "remembered" in self.new.get(log, ())]
         schema = pa.schema([STATE.arrow_schema.field(name) for name in REMEMBERED_COLUMNS])
         rows = pa.Table.from_pylist([self.new[log] for log in remembered], schema=schema)
@@ -104,18 +104,18 @@ class FoldStates:
         return pa.concat_tables([rows, self.remembered(others).toArrow().cast(schema)]) if others else rows
 
     def save(self) -> None:
-        """Write them: from here on this run counts."""
+        """Store the states, which completes the run."""
         rows = self.store.spark.createDataFrame(spark_table(STATE.arrow(self.new.values())))
         if self.staged is not None:
             of_tasks = rows_of(self.staged, STATE.name).select("log", sf.col("remembered").alias("of_tasks"))
-            of_both = rows.join(of_tasks, "log", "left")
-            rows = of_both.withColumn("remembered", sf.coalesce("remembered", "of_tasks")).select(*STATE.names)
+            joined = rows.join(of_tasks, "log", "left")
+            rows = joined.withColumn("remembered", sf.coalesce("remembered", "of_tasks")).select(*STATE.names)
         if self.before:
             before = self.store.load(STATE.name, STATE).select(*STATE.names)
-            rows = rows.unionByName(_of(before, [*self.new, *self.gone], how="left_anti"))
+            rows = rows.unionByName(_select(before, [*self.new, *self.gone], how="left_anti"))
         self.store.replace(STATE.name, STATE, rows, run_id=self.run_id)
 
 
-def _of(states: DataFrame, logs: Iterable[str], *, how: str = "left_semi") -> DataFrame:
+def _select(states: DataFrame, logs: Iterable[str], *, how: str = "left_semi") -> DataFrame:
     names = states.sparkSession.createDataFrame([(log,) for log in logs], "log string")
     return states.join(sf.broadcast(names), "log", how)

@@ -1,8 +1,7 @@
-"""The history of transactional ids: new records of ``__transaction_state`` after the state kept of each id.
+"""The history of transactional ids, from new records of ``__transaction_state`` and the stored state of each id.
 
-The records of an id come in order to one task, behind what the run before remembered of it. What its last records mean
-depends on what comes next, and on the newest time of all: every run computes those rows again
-(`current_transaction_history`).
+One task gets the records of an id in order, after the state from the last run. The meaning of its last records depends
+on later records and on the newest time of all ids: every run computes those rows again (`current_transaction_history`).
 """
 
 from __future__ import annotations
@@ -38,8 +37,8 @@ __all__ = [
 ]
 
 NEW, BEFORE, LAST, UNREAD, NEWEST = "new", "before", "last", "unread", "newest"
-"""The kind of a record: a new one, or one of the state: the one before the last of its id, those, what could not be
-read, or the newest time of all."""
+"""Roles of records: new, or from the state: the one before the last ones of an id, the last ones, an unread one, and
+the newest time of all."""
 
 RECORDS = StructType(
     [
@@ -50,7 +49,7 @@ RECORDS = StructType(
         StructField(LOG, StringType()),
     ]
 )
-"""Spark's schema of records, with the state around them."""
+"""Spark's schema of records, new and from the state."""
 
 RECORDS_SCHEMA = pa.schema(
     [
@@ -62,7 +61,7 @@ RECORDS_SCHEMA = pa.schema(
     ]
 )
 PARTITION = "txn_state_partition"
-PLACE = (("file", str), ("position", int), ("offset", int))
+POSITION = (("file", str), ("position", int), ("offset", int))
 CURRENT = StructType(
     [*struct_type(TRANSACTION_HISTORY), StructField(LOG, StringType()), StructField(IS_FINAL, BooleanType())]
 )
@@ -70,14 +69,14 @@ NOTHING = {"known_producer_id": None, "is_version_2": None}
 
 
 def fold_transaction_history(events: DataFrame, remembered: DataFrame) -> DataFrame:
-    """What became of each transactional id, as far as no later record changes it.
+    """The final rows of the history of transactional ids, which no later record changes.
 
     Parameters
     ----------
     events
         Rows of ``schema.TRANSACTION_LOG``, of one replica of each partition, with `LOG`.
     remembered
-        From `remembered_records`.
+        Records of `remembered_records`.
 
     Returns
     -------
@@ -89,20 +88,20 @@ def fold_transaction_history(events: DataFrame, remembered: DataFrame) -> DataFr
     new = events.withColumns(
         {"role": sf.lit(NEW), **{name: sf.lit(None).cast(types[name]) for name in NOTHING}}
     ).select(*RECORDS.names)
-    together = new.unionByName(remembered).repartition(PARTITION).sortWithinPartitions(PARTITION)
-    return together.mapInArrow(_folded, STAGE)
+    records = new.unionByName(remembered).repartition(PARTITION).sortWithinPartitions(PARTITION)
+    return records.mapInArrow(_folded, STAGE)
 
 
 def fold_history_table(events: pa.Table, remembered: pa.Table) -> pa.Table:
-    """The same in this process."""
+    """`fold_transaction_history` in this process."""
     new = events.append_column("role", pa.repeat(NEW, len(events)))
-    together = pa.concat_tables([new, remembered], promote_options="default").select(RECORDS_SCHEMA.names)
-    in_order = together.cast(RECORDS_SCHEMA).sort_by(PARTITION)
+    records = pa.concat_tables([new, remembered], promote_options="default").select(RECORDS_SCHEMA.names)
+    in_order = records.cast(RECORDS_SCHEMA).sort_by(PARTITION)
     return pa.Table.from_batches(_folded(in_order.to_batches()), STAGE_SCHEMA)
 
 
 def remembered_records(states: pa.Table) -> pa.Table:
-    """The states of ids, as records: from rows of `toolkit.spark.pipeline.staging_table.STATE`."""
+    """The states of ids as records, from rows of `toolkit.spark.pipeline.staging_table.STATE`."""
     return pa.concat_tables([RECORDS_SCHEMA.empty_table(), *map(from_ipc, states["remembered"].to_pylist())])
 
 
@@ -114,11 +113,11 @@ def current_transaction_history(states: pa.Table, *, latest: dt.datetime | None)
     states
         Rows of `toolkit.spark.pipeline.staging_table.STATE` of partitions of ``__transaction_state``.
     latest
-        The newest time in all of them.
+        The newest time of all partitions.
     """
     others = [pa.field(LOG, pa.string()), pa.field(IS_FINAL, pa.bool_())]
-    none = pa.schema([*spark_schema(TRANSACTION_HISTORY.arrow_schema), *others]).empty_table()
-    return pa.concat_tables([none, *(_current(row, latest) for row in states.to_pylist())])
+    empty = pa.schema([*spark_schema(TRANSACTION_HISTORY.arrow_schema), *others]).empty_table()
+    return pa.concat_tables([empty, *(_current(row, latest) for row in states.to_pylist())])
 
 
 def _current(state: Row, latest: dt.datetime | None) -> pa.Table:
@@ -141,8 +140,8 @@ def _folded(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _of_partition(rows: pa.Table) -> Iterator[pa.RecordBatch]:
-    """One partition of ``__transaction_state``: an id at a time."""
-    records = sorted(_once(rows.to_pylist()), key=_order)
+    """Fold one partition of ``__transaction_state``, id by id."""
+    records = sorted(_without_duplicates(rows.to_pylist()), key=_order)
     log = records[0][LOG]
     rows_kept: list[Row] = []
     found: list[Row] = []
@@ -153,8 +152,7 @@ def _of_partition(rows: pa.Table) -> Iterator[pa.RecordBatch]:
         latest = max([*times, *([] if latest is None else [latest])], default=None)
         if transactional_id is None:
             rows_kept += [
-                {**row, **NOTHING, "role": UNREAD}
-                for row in _last(row for row in records_of_id if _is_known_still(row))
+                {**row, **NOTHING, "role": UNREAD} for row in _last(row for row in records_of_id if _is_remembered(row))
             ]
             continue
         final, state = advance(_state_of(records_of_id), [row for row in records_of_id if row["role"] == NEW])
@@ -180,14 +178,14 @@ def _of_partition(rows: pa.Table) -> Iterator[pa.RecordBatch]:
 
 
 def _order(record: Row) -> tuple[Any, ...]:
-    """By id, those without any first; of an id the state before new records, then by file and offset."""
-    order = [(record[name] is None, record[name] or type_()) for name, type_ in PLACE]
+    """Sort key: by id, none first; then the state before new records; then by file, position and offset."""
+    order = [(record[name] is None, record[name] or type_()) for name, type_ in POSITION]
     transactional_id = record["transactional_id"]
     return transactional_id is not None, transactional_id or "", record["role"] == NEW, *order
 
 
-def _once(records: list[Row]) -> list[Row]:
-    """Records that brokers sent, each once: a batch that a bound lies in comes whole."""
+def _without_duplicates(records: list[Row]) -> list[Row]:
+    """Records without duplicates: brokers send the complete batch even if it begins before the start offset."""
     if any(row["file"] is not None for row in records):
         return records
     by_key: dict[tuple[Any, ...], Row] = {}
@@ -196,19 +194,19 @@ def _once(records: list[Row]) -> list[Row]:
     return list(by_key.values())
 
 
-def _is_known_still(row: Row) -> bool:
-    """Whether it could not be read for good; the last ones are read again."""
+def _is_remembered(row: Row) -> bool:
+    """Whether to keep an unread row: it is new, or the next run does not read it again."""
     return bool(row["role"] == NEW or (row["role"] == UNREAD and not _is_read_again(row)))
 
 
 def _is_read_again(unread: Row) -> bool:
-    """Whether the next run reads it again: a torn end, or records that brokers did not send."""
-    nowhere = _position(unread) is None and unread["offset"] is None
-    return nowhere or DamagedRange(0, 0, unread["error"]).is_torn
+    """Whether the next run reads it again: a torn end, or records that no broker sent."""
+    has_no_offset = _position(unread) is None and unread["offset"] is None
+    return has_no_offset or DamagedRange(0, 0, unread["error"]).is_torn
 
 
 def _last(unread: Iterable[Row]) -> list[Row]:
-    """The last of them, and the last of those that the next run does not read again."""
+    """The last unread row that the next run reads again, and the last one that it does not."""
     in_order = sorted(unread, key=lambda row: (_position(row) or (), row["offset"] is None, row["offset"] or 0))
     again = [row for row in in_order if _is_read_again(row)]
     others = [row for row in in_order if not _is_read_again(row)]
@@ -230,22 +228,23 @@ def _state_of(records: list[Row]) -> HistoryState:
 def _records_of(state: HistoryState, log: str) -> Iterator[Row]:
     if state.before is not None:
         yield {**state.before, **NOTHING, "role": BEFORE, LOG: log}
-    known = {"known_producer_id": state.producer_id, "is_version_2": state.is_version_2}
+    columns = {"known_producer_id": state.producer_id, "is_version_2": state.is_version_2}
     for event in state.events:
-        yield {**event, **known, "role": LAST, LOG: log}
+        yield {**event, **columns, "role": LAST, LOG: log}
 
 
 def _unread_after(state: HistoryState, unread: Iterable[Row]) -> str | None:
-    """What could not be read behind the last record of an id."""
+    """The error of an unread row after the last record of an id; null if there is none."""
     if not state.events:
         return None
     last = state.events[-1]
-    return next((str(row["error"]) for row in unread if _comes_after(row, last)), None)
+    return next((str(row["error"]) for row in unread if _is_after(row, last)), None)
 
 
-def _comes_after(unread: Row, record: Row) -> bool:
-    ours, theirs = (_position(row) or row["offset"] for row in (unread, record))
-    return type(ours) is not type(theirs) or ours is None or ours > theirs
+def _is_after(unread: Row, record: Row) -> bool:
+    """Whether an unread row is after a record, or their order is unknown."""
+    unread_at, record_at = (_position(row) or row["offset"] for row in (unread, record))
+    return type(unread_at) is not type(record_at) or unread_at is None or unread_at > record_at
 
 
 def _position(row: Row) -> tuple[str, int, int] | None:

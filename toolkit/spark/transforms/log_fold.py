@@ -1,7 +1,7 @@
-"""From sections of logs to transactions, steps and holds of the LSO, and the new states of the logs.
+"""The fold of the ranges of logs into transactions, steps and holds of the LSO, and the new states of the logs.
 
-A log's sections are merged in order by one task, after the log's state from the run before. So final rows are returned
-once, and rows of open transactions by every run.
+One task merges the ranges of a log in order, after the log's state from the last run. So final rows are returned once,
+and rows of open transactions by every run.
 """
 
 from __future__ import annotations
@@ -39,33 +39,33 @@ __all__ = ["fold", "fold_table"]
 
 KEY = ("topic", "partition", "log")
 ORDER = (*KEY, "section")
-PLACE = ("topic", "partition", "broker_id")
+LOG_COLUMNS = ("topic", "partition", "broker_id")
 ENDED_UNREAD = "OFFSETS_LOST: Its end was deleted from the log before it was read."
 STATES = (REMEMBERED, LOST, TRUNCATED)
-OTHERS = (*STATES, DAMAGE, TAIL, REACH, STOP)  # all other kinds are of a section
+OTHERS = (*STATES, DAMAGE, TAIL, REACH, STOP)  # all other kinds describe the batches of a range
 
 
 def fold(pieces: DataFrame, *, min_held_ms: int) -> DataFrame:
-    """Sections of logs merged, each log by one task, in bounded memory.
+    """Merge the ranges of logs, each log in one task, in bounded memory.
 
     Parameters
     ----------
     pieces
-        Rows of `partial_transactions.PIECES`, in any order, with the states of their logs.
+        Rows of `partial_transactions.PIECES`, in any order, including the states of their logs.
     min_held_ms
-        Ended holds of the LSO that were shorter are dropped.
+        Shorter holds of the LSO are dropped when they end.
 
     Returns
     -------
     DataFrame
         Rows of `staging_table.STAGE`: ``log_transactions``, ``lso_timeline``, and one of ``state`` for each log.
     """
-    together = pieces.repartition(*KEY).sortWithinPartitions(*ORDER)
-    return together.mapInArrow(partial(_folded, min_held_ms=min_held_ms), STAGE)
+    sorted_pieces = pieces.repartition(*KEY).sortWithinPartitions(*ORDER)
+    return sorted_pieces.mapInArrow(partial(_folded, min_held_ms=min_held_ms), STAGE)
 
 
 def fold_table(pieces: pa.Table, *, min_held_ms: int) -> pa.Table:
-    """The same in this process."""
+    """`fold` in this process."""
     in_order = pieces.sort_by([(name, "ascending") for name in ORDER])
     return pa.Table.from_batches(_folded(in_order.to_batches(), min_held_ms=min_held_ms), STAGE_SCHEMA)
 
@@ -85,11 +85,11 @@ def _folded(batches: Iterable[pa.RecordBatch], *, min_held_ms: int) -> Iterator[
 
 @dataclass(slots=True, eq=False)
 class _FoldedLog:
-    """One log, its sections added in their order."""
+    """The fold of one log, to which the ranges are added in order."""
 
     name: str
     state: LogState
-    tail: list[Row] = field(default_factory=list)  # could not be read, and no batch behind it was seen so far
+    tail: list[Row] = field(default_factory=list)  # damage with no later batch so far
     is_damaged: bool = False
     is_unread: bool = False
     is_stopped: bool = False
@@ -97,7 +97,7 @@ class _FoldedLog:
 
     @staticmethod
     def of(row: Row, *, min_held_ms: int) -> _FoldedLog:
-        log_columns = {name: row[name] for name in PLACE}
+        log_columns = {name: row[name] for name in LOG_COLUMNS}
         return _FoldedLog(row["log"], LogState(**log_columns, min_held_ms=min_held_ms))
 
     @property
@@ -118,7 +118,7 @@ class _FoldedLog:
         if self.is_stopped:
             return
         if len(others) < rows.num_rows:
-            yield from self._add_section(rows)
+            yield from self._add_range(rows)
         yield from self._damage(by_kind.get(DAMAGE, []), is_final=True)
         self.tail += by_kind.get(TAIL, [])
         for row in by_kind.get(REACH, ()):
@@ -148,7 +148,7 @@ class _FoldedLog:
         yield stage_rows(STATE.name, STATE.arrow([row]), log=self.name, is_final=False)
 
     def _remember(self, row: Row) -> Iterator[pa.RecordBatch]:
-        log_columns: Any = {name: row[name] for name in PLACE}
+        log_columns: Any = {name: row[name] for name in LOG_COLUMNS}
         self.state = LogState.from_bytes(row["packed"], **log_columns, min_held_ms=self.state.min_held_ms)
         if row["kind"] == TRUNCATED:
             self.state.truncate(row["log_end_offset"])
@@ -162,18 +162,18 @@ class _FoldedLog:
             yield from self._log_transactions(log_transactions, is_final=True)
             yield from self._damage([{"error": row["error"]}], is_final=True)
 
-    def _add_section(self, rows: pa.Table) -> Iterator[pa.RecordBatch]:
-        section = section_of(rows)
-        if section.log_end_offset is not None and self.tail:
+    def _add_range(self, rows: pa.Table) -> Iterator[pa.RecordBatch]:
+        log_range = section_of(rows)
+        if log_range.log_end_offset is not None and self.tail:
             tail, self.tail = self.tail, []
             yield from self._damage(tail, is_final=True)
-        found = self.state.add(section)
-        self.bytes_read += section.bytes
+        found = self.state.add(log_range)
+        self.bytes_read += log_range.bytes
         yield from self._log_transactions(found.log_transactions, is_final=True)
         yield from self._steps(found.steps, is_final=True)
 
     def _reach(self, offset: int) -> Iterator[pa.RecordBatch]:
-        """The log ends there; where the newest segment begins there, the next run reads no earlier one again."""
+        """End the log at an offset; if its newest segment begins there, the next run reads no earlier segment."""
         if offset >= (self.state.log_end_offset or 0):
             before = [row for row in self.tail if not _is_read_again(row["file"], offset)]
             self.tail = [row for row in self.tail if _is_read_again(row["file"], offset)]
@@ -203,6 +203,6 @@ class _FoldedLog:
 
 
 def _is_read_again(file: str | None, offset: int) -> bool:
-    """Whether a run that continues at an offset reads this file: a segment from there on, or no segment."""
+    """Whether a run that continues at an offset reads this file: a segment from that offset on, or another file."""
     base_offset = None if file is None else segment_base_offset(file.replace("\\", "/").rpartition("/")[2])
     return base_offset is None or base_offset >= offset

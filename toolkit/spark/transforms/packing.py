@@ -1,7 +1,7 @@
-"""Rows of structured arrays packed into binary columns, so that thousands travel through Spark as one row.
+"""Rows of structured arrays, packed into binary columns, so that one row in Spark contains many.
 
-Spark puts 10,000 rows into one Arrow batch, whatever their size (its limit in bytes is newer than 4.0). So a packed row
-stays small: `ROWS_PER_PACK`.
+Spark puts 10,000 rows into one Arrow batch, regardless of their size (its limit in bytes is newer than 4.0). So a
+packed row is small: `ROWS_PER_PACK`.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from toolkit.formats.log.headers import Array
 __all__ = ["ROWS_PER_PACK", "pack", "pack_starts", "runs", "unpack", "whole_runs"]
 
 ROWS_PER_PACK = 64
-"""At most so many in one packed row: some 5 to 7 KB."""
+"""Maximum number of rows in one packed row of about 5 to 7 KB."""
 
 
 def pack_starts(run_starts: Array, rows: int) -> Array:
-    """Start indices of packed rows, so that none is too large or spans two runs.
+    """Start indices of packed rows, none of which is too large or belongs to two runs.
 
     Parameters
     ----------
     run_starts
-        Indices at which runs begin, 0 first; none where there are no rows.
+        Start indices of the runs, beginning with 0; empty without rows.
     rows
-        How many rows there are in all.
+        Total number of rows.
     """
     lengths = np.diff(np.append(run_starts, rows))
     packs = -(-lengths // ROWS_PER_PACK)
@@ -39,14 +39,14 @@ def pack_starts(run_starts: Array, rows: int) -> Array:
 
 
 def pack(rows: Array, starts: Array) -> pa.Array:
-    """Rows of a structured array as a binary column; one value from each start to before the next."""
+    """Rows of a structured array as a binary column; each value has the rows from one start to the next."""
     offsets = (np.append(starts, len(rows)) * rows.dtype.itemsize).astype(np.int32)
     data = np.ascontiguousarray(rows).view(np.uint8)
     return pa.Array.from_buffers(pa.binary(), len(starts), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
 def unpack(column: pa.Array, dtype: np.dtype[Any]) -> tuple[Array, Array]:
-    """The rows in a binary column, and how many were in each of its values; none in a null."""
+    """The rows in a binary column, and the number of rows in each value; 0 in a null."""
     column = column.cast(pa.binary()).fill_null(b"")
     offsets = np.frombuffer(column.buffers()[1], np.int32)[column.offset : column.offset + len(column) + 1]
     data = column.buffers()[2]
@@ -56,7 +56,7 @@ def unpack(column: pa.Array, dtype: np.dtype[Any]) -> tuple[Array, Array]:
 
 
 def runs(batches: Iterable[pa.RecordBatch], by: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """The same rows, cut wherever one of some columns changes; a run may go on in the next batch."""
+    """Split the rows where one of some columns changes; a run may continue in the next batch."""
     for batch in batches:
         if batch.num_rows == 0:
             continue
@@ -68,7 +68,7 @@ def runs(batches: Iterable[pa.RecordBatch], by: Sequence[str]) -> Iterator[pa.Re
 
 
 def whole_runs(batches: Iterable[pa.RecordBatch], by: Sequence[str]) -> Iterator[pa.Table]:
-    """The same rows, those of each run in one table; only one is held at a time."""
+    """The rows of each run in one table; only one run is in memory at a time."""
     parts: list[pa.RecordBatch] = []
     key: list[Any] = []
     for run in runs(batches, by):

@@ -1,7 +1,7 @@
-"""The table ``pieces``: sections of logs, folded by the tasks that read them, as rows for Spark.
+"""The table ``pieces``: partial transactions of ranges of logs, as rows for Spark.
 
-Any number of tasks that read a log in parts return these rows; `log_fold.fold` merges them with the log's state, in any
-order.
+Each task folds the range that it reads into these rows; `log_fold.fold` merges the rows of all tasks, in any order,
+with the log's state.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ PIECES = StructType(
     [
         StructField("topic", StringType()),
         StructField("partition", IntegerType()),
-        StructField("log", StringType()),  # which log of the partition: `log_name`
+        StructField("log", StringType()),  # name of the log: `log_name`
         StructField("broker_id", IntegerType()),
-        StructField("section", LongType()),  # sections of a log are merged in this order
-        StructField("kind", StringType()),  # one of those below
-        StructField("file", StringType()),  # that all in it was read from
-        StructField("packed", BinaryType()),  # rows of one kind of array, see `toolkit.spark.transforms.packing`
+        StructField("section", LongType()),  # order of the range in its log
+        StructField("kind", StringType()),  # one of the kinds below
+        StructField("file", StringType()),  # file of all the packed rows
+        StructField("packed", BinaryType()),  # rows of a structured array, see `toolkit.spark.transforms.packing`
         StructField("log_end_offset", LongType()),
         StructField("end_time", LongType()),  # of the last batch, in ms
         StructField("leader_epoch", IntegerType()),
@@ -70,27 +70,27 @@ PIECES = StructType(
 """Spark's schema of the table."""
 
 PIECES_SCHEMA: pa.Schema = to_arrow_schema(PIECES)
-"""The same for Arrow."""
+"""`PIECES` for Arrow."""
 
-BEGIN = "begin"  # transactions open before the log are known, and among the edges
-CLOSED = "closed"  # transactions that begin and end in the section (`LOG_TRANSACTION`)
+BEGIN = "begin"  # the range begins the log; its edges include the transactions open before it
+CLOSED = "closed"  # transactions that begin and end in the range (`LOG_TRANSACTION`)
 COUNTS = "counts"  # records and bytes before batches (`COUNTED`)
-DAMAGE = "damage"  # what could not be read, and is followed by a batch: position, error
+DAMAGE = "damage"  # unreadable data before the last batch: position, error
 EDGES = "edges"  # transactions that may continue on either side (`LOG_TRANSACTION`)
-END = "end"  # its last batch, and how much is in it
-TAIL = "tail"  # as damage, after the section's last batch
-REACH = "reach"  # where the log ends, its newest segment being empty
-STOP = "stop"  # the log after this section could not be read
-REMEMBERED = "remembered"  # the log continues where it was read to (`LogState`)
-LOST = "lost"  # it continues after offsets that were deleted unread, see error (`LogState`)
-TRUNCATED = "truncated"  # it is read again: it differs from log_end_offset on (`LogState`)
+END = "end"  # the last batch of the range, and its totals
+TAIL = "tail"  # unreadable data after the last batch
+REACH = "reach"  # the end of the log, if its newest segment is empty
+STOP = "stop"  # the log after this range could not be read
+REMEMBERED = "remembered"  # the log continues at the end of the last read (`LogState`)
+LOST = "lost"  # the log continues after offsets deleted before they were read, see error (`LogState`)
+TRUNCATED = "truncated"  # the log changed from log_end_offset on, and is read again (`LogState`)
 
 REMEMBERED_COLUMNS = ("log", "topic", "partition", "broker_id", "remembered")
 LOG_TRANSACTIONS_AT_ONCE = 1 << 16
 
 
 def log_name(file: str | None, broker_id: int | None) -> str | None:
-    """Which log of a partition a file belongs to: its folder on its broker. Null for what a broker sent."""
+    """The name of a file's log: broker and folder; null for data that a broker sent."""
     if file is None:
         return None
     folder = file[: max(file.rfind("/"), file.rfind("\\")) + 1]
@@ -106,37 +106,37 @@ def piece_batches(
     before: PartialTransactions = EMPTY,
     log_end_offset: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """A section of one log as rows of the table, in bounded memory.
+    """A range of one log as rows of the table, in bounded memory.
 
     Parameters
     ----------
     parts
-        Consecutive parts of one log, in order: all of it, or the part of one task. No batch may be in two parts.
+        Consecutive chunks of one log, in order: the complete log, or the range of one task. No batch may be in two.
     where
-        Whose log it is.
+        Topic, partition and broker.
     log
         A unique name of the log, the same in every task.
     section
-        Its number among the sections of the log.
+        Order of the range among the ranges of the log.
     before
-        For the first section of the log: the transactions known to be open before it
-        (`toolkit.analysis.log.log_transactions.begin`, or `EMPTY` for nothing). `EMPTY` for every other one.
+        For the first range of the log, the transactions known to be open before it
+        (`toolkit.analysis.log.log_transactions.begin`), or `EMPTY` if unknown. For other ranges, `EMPTY`.
     log_end_offset
-        Where the log ends, for one whose newest segment is empty.
+        End of the log, if its newest segment may be empty.
     """
-    reading = _PartialFold(now=before)
+    partial_fold = _PartialFold(now=before)
     log_columns = {**where.columns, "log": log, "section": section}
-    for part in parts:
-        reading.add(part)
-        if reading.closed_rows >= LOG_TRANSACTIONS_AT_ONCE:
-            yield from reading.take_closed(log_columns)
-    yield from reading.take_closed(log_columns)
-    yield from reading.rest(log_columns, log_end_offset)
+    for chunk in parts:
+        partial_fold.add(chunk)
+        if partial_fold.closed_rows >= LOG_TRANSACTIONS_AT_ONCE:
+            yield from partial_fold.take_closed(log_columns)
+    yield from partial_fold.take_closed(log_columns)
+    yield from partial_fold.rest(log_columns, log_end_offset)
 
 
 @dataclass(slots=True)
 class _PartialFold:
-    """The part of a section that a task has read."""
+    """The fold of the chunks of a range that a task has read so far."""
 
     now: PartialTransactions
     end: dict[str, int] = field(default_factory=dict)
@@ -146,16 +146,16 @@ class _PartialFold:
     damage: list[dict[str, Any]] = field(default_factory=list)
     tail: list[dict[str, Any]] = field(default_factory=list)
 
-    def add(self, part: ScanChunk) -> None:
-        headers, file = part.scanned.headers, part.file
+    def add(self, chunk: ScanChunk) -> None:
+        headers, file = chunk.scanned.headers, chunk.file
         found = partial_transactions(headers, file_id=self.files.setdefault(file, len(self.files)))
         self.now = merge(self.now, found)
         last = headers["position"][-1] if len(headers) else -1
         if len(headers):
             self.damage, self.tail = self.damage + self.tail, []
-        for each in part.scanned.damage:
-            found_in = self.damage if each.position < last else self.tail
-            found_in.append({"file": file, "position": each.position, "error": each.reason})
+        for each in chunk.scanned.damage:
+            errors = self.damage if each.position < last else self.tail
+            errors.append({"file": file, "position": each.position, "error": each.reason})
         if len(headers):
             log_transactions = (*found.closed, found.edges)
             bounds = [each[name] for each in log_transactions for name in ("first_offset", "marker_offset")]
@@ -177,20 +177,20 @@ class _PartialFold:
 
     def rest(self, log_columns: dict[str, Any], log_end_offset: int | None) -> Iterator[pa.RecordBatch]:
         files = list(self.files) or [None]
-        known = [log_columns | {"kind": BEGIN}] if self.now.settled else []
+        others = [log_columns | {"kind": BEGIN}] if self.now.settled else []
         for kind, rows in ((DAMAGE, self.damage), (TAIL, self.tail)):
-            known += [log_columns | {"kind": kind} | each for each in rows]
+            others += [log_columns | {"kind": kind} | each for each in rows]
         if self.end:
             records, size = self.totals.total
-            known.append(
+            others.append(
                 log_columns
                 | self.end
                 | {"kind": END, "records": records, "bytes": size, "leader_epoch": self.leader_epoch}
             )
         if log_end_offset is not None:
-            known.append(log_columns | {"kind": REACH, "log_end_offset": log_end_offset})
-        if known:
-            yield pa.RecordBatch.from_pylist(known, schema=PIECES_SCHEMA)
+            others.append(log_columns | {"kind": REACH, "log_end_offset": log_end_offset})
+        if others:
+            yield pa.RecordBatch.from_pylist(others, schema=PIECES_SCHEMA)
         if len(self.now.edges):
             yield _log_transaction_rows(self.now.edges, log_columns | {"kind": EDGES}, files=files)
         samples = self.totals.samples
@@ -201,7 +201,7 @@ class _PartialFold:
 
 
 def section_of(rows: pa.Table) -> LogSection:
-    """The section that some rows hold, in any order."""
+    """The summary of a range, from its rows in any order."""
     by_kind = {kind: rows.filter(pa.compute.equal(rows["kind"], kind)) for kind in (BEGIN, CLOSED, COUNTS, EDGES, END)}
     files: dict[str | None, int] = {None: 0}
     (closed, edges) = (_log_transactions_in(by_kind[kind], files) for kind in (CLOSED, EDGES))
@@ -222,7 +222,7 @@ def section_of(rows: pa.Table) -> LogSection:
 
 
 def piece_rows(columns: Mapping[str, Any], *, rows: int) -> pa.RecordBatch:
-    """Rows of the table: of each column an Arrow array, or one value for every row; null where it is missing."""
+    """Rows of the table; a column is an Arrow array, or one value for all rows, or null if missing."""
     arrays = []
     for column in PIECES_SCHEMA:
         values = columns.get(column.name)
@@ -236,7 +236,7 @@ def piece_rows(columns: Mapping[str, Any], *, rows: int) -> pa.RecordBatch:
 def _log_transaction_rows(
     log_transactions: LogTransactions, log_columns: Mapping[str, Any], *, files: Sequence[str | None]
 ) -> pa.RecordBatch:
-    """LogTransactions packed into rows, those of one file together."""
+    """Transactions packed into rows, each with transactions of one file."""
     log_transactions = take_rows(log_transactions, np.argsort(log_transactions["file"], kind="stable"))
     starts = pack_starts(
         run_starts(changes=log_transactions["file"][1:] != log_transactions["file"][:-1]), len(log_transactions)
@@ -246,7 +246,7 @@ def _log_transaction_rows(
 
 
 def _log_transactions_in(rows: pa.Table, files: dict[str | None, int]) -> LogTransactions:
-    """The transactions in packed rows, those of a producer in the order of the log: only the last has no marker."""
+    """The transactions in packed rows; those of a producer in log order, as only its last one has no marker."""
     log_transactions, counts = unpack(rows["packed"].combine_chunks(), LOG_TRANSACTION)
     numbers = [files.setdefault(file, len(files)) for file in rows["file"].to_pylist()]
     log_transactions = log_transactions.copy()

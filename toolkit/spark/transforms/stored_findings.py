@@ -1,6 +1,7 @@
-"""Findings from stored tables of logs and recordings: who held which LSO, and from when to when.
+"""Findings from stored tables of logs and recordings: which transaction held which LSO, and when.
 
-Holds of the LSO, answers and findings are few: the driver judges them. What it needs of tables that grow, Spark finds.
+Holds of the LSO and current findings are few, so the driver diagnoses them. Spark selects the rows that it needs from
+the growing tables.
 """
 
 from __future__ import annotations
@@ -25,16 +26,16 @@ from toolkit.spark.pipeline.pipeline_source import IDS
 
 __all__ = ["best_logs", "findings", "findings_over_time", "holds_of", "markers", "near_transaction_history"]
 
-PLACE = ("topic", "partition")
-IS_OVER = "row.ended not in ('open', 'stuck') and row.error is null"
-BEFORE, AFTER = (  # an hour is far more than clocks of brokers differ by
-    f"coalesce({IS_OVER} and {far}, false)"
+PARTITION = ("topic", "partition")
+HAS_ENDED = "row.ended not in ('open', 'stuck') and row.error is null"
+BEFORE, AFTER = (  # an hour is far more than the clock difference between brokers
+    f"coalesce({HAS_ENDED} and {far}, false)"
     for far in ("row.end_time < begins - interval 1 hour", "row.start_time > held_to + interval 1 hour")
 )
 
 
 def best_logs(states: Iterable[Row]) -> list[str]:
-    """Of each partition with a hold the replica that has most of its log, as `toolkit.LogDir` chooses it.
+    """The best replica of each partition with a hold, selected as by `toolkit.LogDir`.
 
     Parameters
     ----------
@@ -51,33 +52,33 @@ def best_logs(states: Iterable[Row]) -> list[str]:
 
 
 def _rank(state: Row) -> tuple[object, ...]:
-    """Intact before damaged, then the newest leader epoch, then the longest, then as listed."""
+    """Sort key: intact first, then the highest leader epoch, the highest end offset, the lowest broker id, by name."""
     names = ("leader_epoch", "log_end_offset", "broker_id")
     epoch, end, broker_id = (-1 if state[name] is None else state[name] for name in names)
     return bool(state["is_damaged"]), -epoch, -end, broker_id, state["log"]
 
 
 def holds_of(states: Iterable[Row], *, min_held_ms: int) -> list[Row]:
-    """Rows of ``schema.LSO_HOLDS`` of logs.
+    """Rows of ``schema.LSO_HOLDS``, from the states of logs.
 
     Parameters
     ----------
     states
         Rows of `toolkit.spark.pipeline.staging_table.STATE`.
     min_held_ms
-        Leave out what has ended and was shorter.
+        Leave out shorter holds that have ended.
     """
     found: list[Row] = []
     for state in states:
-        tp = {name: state[name] for name in (*PLACE, "broker_id")}
+        tp = {name: state[name] for name in (*PARTITION, "broker_id")}
         found += LogState.from_bytes(state["remembered"], **tp, min_held_ms=min_held_ms).lso_holds().to_pylist()
     return found
 
 
 def near_transaction_history(holds: Sequence[Row], transaction_history: DataFrame) -> list[Row]:
-    """Transaction history of the producer ids of holds: the rows that may be of one, a row before it, and one after.
+    """History rows that may belong to a hold by producer id and time, and the rows directly before and after.
 
-    `history.attribution` decides among them; a producer id may have millions of others.
+    `history.attribution` selects among them. A producer id may have millions of other rows.
 
     Parameters
     ----------
@@ -103,19 +104,19 @@ def near_transaction_history(holds: Sequence[Row], transaction_history: DataFram
         pa.Table.from_pylist(rows, schema=pa.schema([*fields, *times]))
     )
     producer_ids = sf.array_distinct(sf.array("producer_id", "previous_producer_id"))
-    of_producers = transaction_history.select(
+    by_producer_id = transaction_history.select(
         sf.struct(*TRANSACTION_HISTORY.names).alias("row"), sf.explode(producer_ids).alias("of_producer")
     )
-    pairs = of_producers.join(sf.broadcast(holds_frame), "of_producer")
+    pairs = by_producer_id.join(sf.broadcast(holds_frame), "of_producer")
     pairs = pairs.withColumns({"before": sf.expr(BEFORE), "after": sf.expr(AFTER)})
     found = pairs.groupBy("hold").agg(
         sf.collect_list(sf.when(~(sf.col("before") | sf.col("after")), sf.col("row"))).alias("near"),
         sf.max_by("row", sf.when(sf.col("before"), sf.col("row.end_time"))).alias("before"),
         sf.min_by("row", sf.when(sf.col("after"), sf.col("row.start_time"))).alias("after"),
     )
-    of_holds = found.select(sf.concat("near", sf.array_compact(sf.array("before", "after"))).alias("rows")).toArrow()
-    rows = [row for each in of_holds["rows"].to_pylist() for row in each]
-    return list({repr(row): row for row in rows}.values())  # one may be near several holds
+    near_rows = found.select(sf.concat("near", sf.array_compact(sf.array("before", "after"))).alias("rows")).toArrow()
+    rows = [row for each in near_rows["rows"].to_pylist() for row in each]
+    return list({repr(row): row for row in rows}.values())  # a row may be near several holds
 
 
 def findings(
@@ -130,8 +131,8 @@ def findings(
     transaction_history
         Rows of ``schema.TRANSACTION_HISTORY``, for transactional ids and endings.
     current_findings
-        Current rows of ``schema.FINDINGS`` of the same log directories or of a cluster: only coordinators know what is
-        safe for an open transaction. The result includes them, with evidence from the log.
+        Current rows of ``schema.FINDINGS`` of the same log directories or cluster: only coordinators know which action
+        is safe for an open transaction. The result includes them, with evidence from the log.
     min_held_ms
         Leave out ended transactions that held the LSO for less.
 
@@ -148,21 +149,21 @@ def findings(
             by_partition[row["topic"], row["partition"]][which].append(row)
     return [
         row
-        for holds_frame, now in by_partition.values()
+        for partition_holds, current in by_partition.values()
         for row in held_findings(
-            holds_frame, transaction_history=transactions, current_findings=now, min_held_ms=min_held_ms
+            partition_holds, transaction_history=transactions, current_findings=current, min_held_ms=min_held_ms
         )
     ]
 
 
 def markers(findings: Iterable[Row], log_transactions: DataFrame) -> list[Row]:
-    """Rows of ``schema.LOG_TRANSACTIONS`` of transactions that findings have open, and that have ended by a log.
+    """Rows of ``schema.LOG_TRANSACTIONS`` with a marker, for transactions that are open in findings.
 
     Parameters
     ----------
     findings
         Rows of ``schema.FINDINGS``.
-    transactions
+    log_transactions
         Rows of ``schema.LOG_TRANSACTIONS``.
     """
     still_open = {
@@ -180,27 +181,27 @@ def markers(findings: Iterable[Row], log_transactions: DataFrame) -> list[Row]:
 
 
 def findings_over_time(findings: DataFrame, samples: DataFrame | None = None) -> DataFrame:
-    """What a recording has seen of each transaction, from when to when.
+    """The findings of a recording over time, one row for each transaction.
 
     Parameters
     ----------
     findings
         Rows of ``schema.RECORDED["findings"]``.
     samples
-        Rows of ``schema.SAMPLES``: looks that failed, and looks that found nothing at all. Without them there is a look
-        only where it found something.
+        Rows of ``schema.SAMPLES``, including failed samples and samples without findings. If null, only samples with
+        findings count.
 
     Returns
     -------
     DataFrame
-        Rows of ``schema.FINDINGS`` as of `findings_over_time.over_time`: `ended` from the first sample without
-        the transaction.
+        Rows of ``schema.FINDINGS`` as in `findings_over_time.over_time`: `ended` from the first sample without the
+        transaction.
     """
     if samples is None:
         types = {"interval_ms": "long", "topic_gaps": "array<string>", "error": "string"}
-        none = {name: sf.lit(None).cast(each) for name, each in types.items()}
-        samples = findings.select("sampled_at").distinct().withColumns(none)
-    # A sample is a row: those of a year are few enough for one task.
+        null_columns = {name: sf.lit(None).cast(each) for name, each in types.items()}
+        samples = findings.select("sampled_at").distinct().withColumns(null_columns)
+    # One row per sample: the samples of a year are few enough for one task.
     times = (
         samples.select("sampled_at", "interval_ms", "topic_gaps", "error")
         .coalesce(1)
@@ -211,7 +212,7 @@ def findings_over_time(findings: DataFrame, samples: DataFrame | None = None) ->
     def of_partition(rows: pa.Table) -> pa.Table:
         return spark_table(FINDINGS.arrow(over_time(rows.to_pylist())))
 
-    return sampled.groupBy(*PLACE).applyInArrow(of_partition, struct_type(FINDINGS))
+    return sampled.groupBy(*PARTITION).applyInArrow(of_partition, struct_type(FINDINGS))
 
 
 def _observation_times(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

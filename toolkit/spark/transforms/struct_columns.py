@@ -1,4 +1,4 @@
-"""Rows of several tables in one DataFrame: a struct for each table, null in the rows of all others."""
+"""Rows of several tables in one DataFrame: a struct for each table, null in the rows of the other tables."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ __all__ = ["arrow_fields", "struct_arrays", "struct_fields"]
 
 
 def struct_fields(tables: Iterable[tuple[str, Table]]) -> list[StructField]:
-    """Spark's field of each table; its own fields may be null, or pyarrow would cast no struct that is null."""
+    """Spark's field for each table; nested fields are nullable, as pyarrow could not cast null structs otherwise."""
     return [StructField(name, StructType([_nullable(field) for field in struct_type(table)])) for name, table in tables]
 
 
 def arrow_fields(tables: Iterable[tuple[str, Table]]) -> list[pa.Field]:
-    """The same for Arrow."""
+    """`struct_fields` for Arrow."""
     return [pa.field(name, _struct(table)) for name, table in tables]
 
 
 def struct_arrays(tables: Iterable[tuple[str, Table]], name: str, rows: pa.Table) -> list[pa.Array]:
-    """An array for each table: that of the one by this name has the rows, all others are null.
+    """An array for each table: that of the named table has the rows, all others are null.
 
     Parameters
     ----------
     tables
         Names and tables, in the order of the fields.
     name
-        The table of the rows.
+        Name of the rows' table.
     rows
-        Rows of it, as `Table.arrow` makes them.
+        Rows of that table, from `Table.arrow`.
     """
     return [_array(table, rows if each == name else None, len(rows)) for each, table in tables]
 

@@ -22,7 +22,7 @@ __all__ = ["PIECES", "BatchesOptions", "batches_options"]
 
 PIECES = "pieces"
 OWN = ("crc", "maxRecordsPerPartition", "minPartitions", "mode", "producerId", "table")
-MAX_OFFSETS = 1_000_000  # of one task: from 70 MB, if every record is a batch, to some gigabytes
+MAX_OFFSETS = 1_000_000  # per task: from 70 MB, if every batch has one record, to some gigabytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,23 +32,23 @@ class BatchesOptions:
     Parameters
     ----------
     selection
-        Which partitions.
+        Partitions to read.
     start, stop
-        From where to before where.
+        First offset, and the offset after the last one.
     max_offsets
-        Offsets that one task may have.
+        Maximum number of offsets per task.
     tasks
-        How many tasks there should be, at least.
+        Approximate minimum number of tasks.
     table
         ``batches`` or ``pieces``.
     producer_id
-        Only its batches.
+        Only batches of this producer.
     crc
-        Whether every checksum is checked.
+        Whether to verify every checksum.
     mode
-        What becomes of rows with `error`.
+        What to do with rows with `error`, one of `corrupt_rows.MODES`.
     timeout
-        Seconds that connecting, and each round of requests, may take.
+        Seconds, for connecting and for each round of requests.
     """
 
     selection: PartitionSelection
@@ -74,7 +74,9 @@ def batches_options(options: Options) -> BatchesOptions:
     refuse_unknown(options, {*OWN, *CONNECTION, *SELECTION, *OFFSETS}, source="kafka_log_live", prefix=PREFIX)
     table = choice(options, "table", ("batches", PIECES), default="batches")
     if table == PIECES and options.get("producerId") is not None:
-        raise UsageError("pieces are of all producers.", do="Leave producerId out, and filter the transactions.")
+        raise UsageError(
+            "The table pieces does not support producerId.", do="Remove producerId, and filter the transactions."
+        )
     return BatchesOptions(
         selection=selection(options),
         start=starting(options),

@@ -1,4 +1,4 @@
-"""How ``kafka_log_live`` finds the ranges of offsets that are to be read, and reads them."""
+"""The reader of ``kafka_log_live``: it resolves the ranges of offsets, and reads each in a task."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ from toolkit.spark.transforms.partial_transactions import STOP, piece_batches, p
 
 __all__ = ["BatchesReader", "live_log"]
 
-INTERNAL = {STATE_TOPIC, OFFSETS_TOPIC, "__share_group_state"}  # a pattern does not mean them, as in Spark
+INTERNAL = {STATE_TOPIC, OFFSETS_TOPIC, "__share_group_state"}  # subscribePattern does not match them, as in Spark
 
 
 @dataclass(frozen=True, slots=True)
 class _UnreadPartition:
-    """The error row of a partition that cannot be read now."""
+    """The error row of a partition whose range cannot be resolved."""
 
     row: Row
 
 
 class BatchesReader(DataSourceReader):
-    """Finds the ranges where Spark plans; reads each in a task, over a connection of its own."""
+    """Resolves the ranges when Spark plans; each task opens its own connection and reads one range."""
 
     def __init__(self, options: BatchesOptions, config: ClientConfig, schema: StructType) -> None:
         self._options = options
@@ -66,50 +66,50 @@ class BatchesReader(DataSourceReader):
             rows = sorted(
                 partition_rows(client, topology.at(topic_partitions)), key=lambda row: (row["topic"], row["partition"])
             )
-            found = [_section(client, row, options) for row in rows]
-        sections = [each for each in found if not isinstance(each, _UnreadPartition)]
-        total = sum(max(0, stop - start) for _, start, stop, _ in sections)
+            found = [_resolve(client, row, options) for row in rows]
+        resolved = [each for each in found if not isinstance(each, _UnreadPartition)]
+        total = sum(max(0, stop - start) for _, start, stop, _ in resolved)
         max_offsets = max(1, min(options.max_offsets, total // options.tasks))
         ranges = [
-            part
-            for tp, start, stop, log_start in sections
-            for part in split(tp, start, stop, log_start=log_start, max_offsets=max_offsets)
+            log_range
+            for tp, start, stop, log_start in resolved
+            for log_range in split(tp, start, stop, log_start=log_start, max_offsets=max_offsets)
         ]
         return [
-            InputPartition(part) for part in (*ranges, *(each for each in found if isinstance(each, _UnreadPartition)))
+            InputPartition(item) for item in (*ranges, *(each for each in found if isinstance(each, _UnreadPartition)))
         ]
 
     @each_without_traceback
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        if partition is None or partition.value is None:  # Spark's own, where there is nothing to read
+        if partition is None or partition.value is None:  # Spark adds one if the plan is empty
             return
         tables = without_damage(self._tables(partition.value), self._options.mode)
         yield from record_batches(tables, self._columns)
 
-    def _tables(self, part: LogRange | _UnreadPartition) -> Iterator[pa.Table]:
-        of_failures: Any = _stop_table if self._options.table == PIECES else BATCHES.arrow
-        if isinstance(part, _UnreadPartition):
-            yield of_failures([part.row])
+    def _tables(self, item: LogRange | _UnreadPartition) -> Iterator[pa.Table]:
+        error_table: Any = _stop_table if self._options.table == PIECES else BATCHES.arrow
+        if isinstance(item, _UnreadPartition):
+            yield error_table([item.row])
             return
         try:
             with BrokerClient(self._config, timeout=self._options.timeout) as client:
-                section = read_range(client, part, crc=self._options.crc)
+                fetched = read_range(client, item, crc=self._options.crc)
                 if self._options.table == PIECES:
-                    yield from _chunks(section, part)
+                    yield from _piece_tables(fetched, item)
                 else:
-                    yield from batch_tables_of(section, producer_id=self._options.producer_id)
+                    yield from batch_tables_of(fetched, producer_id=self._options.producer_id)
         except ToolkitError as error:
-            beside = {"section": part.start} if self._options.table == PIECES else {}
-            yield of_failures([{**_unread(part, error), **beside}])
+            section = {"section": item.start} if self._options.table == PIECES else {}
+            yield error_table([{**_unread(item, error), **section}])
 
 
 def _selected(client: BrokerClient, selection: PartitionSelection) -> tuple[ClusterMetadata, list[TopicPartition]]:
-    """The partitions that are meant, and the metadata of their topics.
+    """The selected partitions, and the metadata of their topics.
 
     Raises
     ------
     NotFound, BrokerError, ConnectionFailed
-        If the cluster does not answer, or does not have or show a named partition.
+        If the cluster does not respond, or a named partition does not exist or is not visible.
     """
     if selection.pattern is not None:
         topology = read_metadata(client)
@@ -123,46 +123,49 @@ def _selected(client: BrokerClient, selection: PartitionSelection) -> tuple[Clus
     return topology, resolve_partitions(topology, selection.topics, None)
 
 
-def _section(
+def _resolve(
     client: BrokerClient, row: Row, options: BatchesOptions
 ) -> tuple[TopicPartition, int, int, int] | _UnreadPartition:
-    """Partition, start, stop and log start of the range to read."""
+    """Partition, start, stop and log start offset of the range to read."""
     tp = (row["topic"], row["partition"])
     try:
         start, stop = resolve_range(client, row, options.start.of(tp), options.stop.of(tp))
     except (BrokerError, ConnectionFailed) as error:
-        found = {"topic": tp[0], "partition": tp[1], "broker_id": row["leader"]}
-        return _UnreadPartition({**found, "error": row["error"] or row_text(error)})
+        columns = {"topic": tp[0], "partition": tp[1], "broker_id": row["leader"]}
+        return _UnreadPartition({**columns, "error": row["error"] or row_text(error)})
     return tp, start, stop, row["log_start_offset"] or 0
 
 
 def live_log(topic: str | None, partition: int | None) -> str:
-    """The name of what brokers send of a partition, whichever leads it."""
+    """The name of a partition's log on a live cluster; it does not depend on the leader."""
     return f"live:{topic}-{partition}"
 
 
-def _chunks(section: FetchedRange, part: LogRange) -> Iterator[pa.Table]:
+def _piece_tables(fetched: FetchedRange, log_range: LogRange) -> Iterator[pa.Table]:
     failures: list[Row] = []
-    parts = scan_chunks(section, failures)
-    topic, partition = section.tp
-    where = LogId(topic=topic, partition=partition, broker_id=section.broker_id)
-    before = begin() if section.start == 0 else EMPTY
-    name = live_log(topic, partition)
-    for rows in piece_batches(
-        parts, where, log=name, section=part.start, before=before, log_end_offset=max(part.start, part.stop)
-    ):
+    chunks = scan_chunks(fetched, failures)
+    topic, partition = fetched.tp
+    batches = piece_batches(
+        chunks,
+        LogId(topic=topic, partition=partition, broker_id=fetched.broker_id),
+        log=live_log(topic, partition),
+        section=log_range.start,
+        before=begin() if fetched.start == 0 else EMPTY,
+        log_end_offset=max(log_range.start, log_range.stop),
+    )
+    for rows in batches:
         yield pa.Table.from_batches([rows])
     if failures:
-        yield _stop_table([{**row, "section": part.start} for row in failures])
+        yield _stop_table([{**row, "section": log_range.start} for row in failures])
 
 
 def _stop_table(rows: Sequence[Row]) -> pa.Table:
-    """The unread rest of a partition, which the next run reads."""
+    """Rows for the unread rest of partitions, which the next run reads."""
     named = [{"section": 0, **row, "log": live_log(row["topic"], row["partition"]), "kind": STOP} for row in rows]
     return pa.Table.from_batches([piece_rows(row, rows=1) for row in named])
 
 
-def _unread(part: LogRange, error: ToolkitError) -> Row:
-    """The error row of a range that no broker could be asked for."""
-    text = f"{row_text(error).rstrip('.')}; offsets {part.start} to {part.stop - 1} were not read"
-    return {"topic": part.tp[0], "partition": part.tp[1], "error": text}
+def _unread(log_range: LogRange, error: ToolkitError) -> Row:
+    """The error row of a range that could not be fetched at all."""
+    text = f"{row_text(error).rstrip('.')}; offsets {log_range.start} to {log_range.stop - 1} were not read"
+    return {"topic": log_range.tp[0], "partition": log_range.tp[1], "error": text}

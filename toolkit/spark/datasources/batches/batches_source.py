@@ -1,4 +1,4 @@
-"""The data source ``kafka_log_live``: what the logs of a live cluster hold, read by all executors at once."""
+"""The data source ``kafka_log_live``: the logs of a live cluster, read by the executors in parallel."""
 
 from __future__ import annotations
 
@@ -15,49 +15,49 @@ __all__ = ["KafkaBatches"]
 
 
 class KafkaBatches(ConnectingSource, DataSource):
-    """Headers of all batches of live partitions (``schema.BATCHES``), and a row for what could not be read.
+    """Headers of all batches of live partitions (``schema.BATCHES``), and a row for each range that could not be read.
 
-    The rows are those of `Cluster.batches` for each partition. The log is read by Fetch, in ranges of offsets, a task
-    for each; no connector is needed. Where the log starts and ends is found when Spark plans the query.
+    The rows are those of `Cluster.batches` for each partition. Tasks read the log with Fetch requests, one range of
+    offsets per task; no connector is needed. The start and end offsets are resolved when Spark plans the query.
 
-    Options are spelled as those of Spark's own Kafka source, where it has them.
+    Options have the names of Spark's own Kafka source, where it has them.
 
-    - How to connect: see `client_options.client_config`. ``timeout`` is how long connecting, and each round
-      of requests, may take (default 30 s).
-    - Which partitions: one of ``subscribe`` (topics, separated by commas), ``subscribePattern`` (a regular expression
-      that a whole name matches; it does not mean Kafka's internal topics), ``assign`` (JSON).
-    - From where to before where: ``startingOffsets`` (default ``earliest``) and ``endingOffsets`` (default ``latest``):
+    - Connection: see `client_options.client_config`. ``timeout`` limits connecting and each round of requests
+      (default 30 s).
+    - Partitions: one of ``subscribe`` (topics, separated by commas), ``subscribePattern`` (a regular expression that
+      matches the full name; it never matches Kafka's internal topics), ``assign`` (JSON).
+    - Range: ``startingOffsets`` (default ``earliest``) and ``endingOffsets`` (exclusive, default ``latest``):
       ``earliest``, ``latest``, ``log_start``, ``lso``, ``high_watermark``, ``log_end``, or JSON with an offset or one
       of these words for every partition; ``startingTimestamp`` and ``endingTimestamp`` (milliseconds, or ISO 8601
-      with its zone), ``startingOffsetsByTimestamp`` and ``endingOffsetsByTimestamp`` (JSON). A batch that the start
-      lies in comes whole; a time that no record has reached is the high watermark.
-    - ``maxRecordsPerPartition``: offsets that one task may have (default 1,000,000); ``minPartitions``: divide further,
-      into about so many tasks.
+      with a zone), ``startingOffsetsByTimestamp`` and ``endingOffsetsByTimestamp`` (JSON). If the start lies inside a
+      batch, the complete batch is read. A time after the last record resolves to the high watermark.
+    - ``maxRecordsPerPartition``: maximum number of offsets per task (default 1,000,000); ``minPartitions``: divide
+      further, into about so many tasks.
     - ``table``: ``batches`` (default), or ``pieces``, which `toolkit.spark.transforms.log_fold.fold` merges.
-    - ``producerId``: only its batches. ``crc``: check every batch's checksum (default false).
-    - ``mode``: PERMISSIVE (default) keeps rows with `error`, DROPMALFORMED leaves them out, FAILFAST fails.
+    - ``producerId``: only batches of this producer. ``crc``: verify every batch's checksum (default false).
+    - ``mode``: PERMISSIVE (default) keeps rows with `error`, DROPMALFORMED drops them, FAILFAST fails.
     """
 
     @classmethod
     def name(cls) -> str:
-        """What ``format`` takes."""
+        """The name for ``format``."""
         return "kafka_log_live"
 
     @without_traceback
     def schema(self) -> StructType:
-        """The table's, as declared.
+        """The declared schema of the table.
 
         Raises
         ------
         UsageError
-            For an option that is not known or cannot be read.
+            For an unknown option, or an invalid value.
         """
         client_config(self.options, self)
         return schema_of(batches_options(self.options).table)
 
     @without_traceback
     def reader(self, schema: StructType) -> DataSourceReader:
-        """What plans and reads.
+        """The reader, which plans and reads.
 
         Raises
         ------

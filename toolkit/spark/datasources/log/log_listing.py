@@ -1,4 +1,4 @@
-"""The table ``listing``: a row for each log in the files, which shows whether it has changed."""
+"""The table ``listing``: one row per log in the files, with digests that change when the log changes."""
 
 from __future__ import annotations
 
@@ -29,14 +29,16 @@ LISTING = StructType(
         StructField("topic", StringType()),
         StructField("partition", IntegerType()),
         StructField("broker_id", IntegerType()),
-        StructField("begin", LongType()),  # offset that its first segment is named after
+        StructField("begin", LongType()),  # base offset of its first segment
         StructField("segments", IntegerType()),
         StructField("bytes", LongType()),
-        StructField("listing", StringType()),  # digest of names, sizes and times of its segments
-        StructField("checkpoints", StringType()),  # the same of its other files, and of its log directory's
+        StructField("listing", StringType()),  # digest of names, sizes and modification times of its segments
+        StructField("checkpoints", StringType()),  # the same for its other files and those of its log directory
         StructField("topic_id", StringType()),
-        StructField("leader_epochs", StringType()),  # JSON: the offset that each began at
-        StructField("is_best", BooleanType()),  # of __transaction_state: whether it has most of its partition
+        StructField("leader_epochs", StringType()),  # JSON: the start offset of each
+        StructField(
+            "is_best", BooleanType()
+        ),  # of __transaction_state: whether it is the best replica of its partition
     ]
 )
 """Spark's schema of the table."""
@@ -46,7 +48,7 @@ LEADER_EPOCHS, METADATA = "leader-epoch-checkpoint", "partition.metadata"
 
 
 def name_of(log: ReplicaLog) -> str:
-    """The name of a log: its folder on its broker, or the text and the partition in it."""
+    """The name of a log: broker and folder, or text file and partition."""
     if log.is_text:
         return f"{log.name}#{log.where.topic}-{log.where.partition}"
     return str(log_name(f"{log.name}/", log.where.broker_id))
@@ -58,11 +60,11 @@ def listing_rows(contents: Contents, logs: Sequence[ReplicaLog]) -> Iterator[pa.
     Parameters
     ----------
     contents
-        What the files hold.
+        The contents of the files.
     logs
-        Those that rows are wanted of; of a partition all or none.
+        The logs to list: all replicas of a partition, or none.
     """
-    best = {id(each.state.log) for each in contents.best(STATE_TOPIC).values()} if _replicas(logs) else None
+    best = {id(each.state.log) for each in contents.best(STATE_TOPIC).values()} if _has_replicas(logs) else None
     roots: dict[LogDirRoot, str] = {}
     rows = []
     for log in logs:
@@ -73,8 +75,8 @@ def listing_rows(contents: Contents, logs: Sequence[ReplicaLog]) -> Iterator[pa.
     yield pa.Table.from_pylist(rows, schema=LISTING_SCHEMA)
 
 
-def _replicas(logs: Iterable[ReplicaLog]) -> bool:
-    """Whether partitions of ``__transaction_state`` are there more than once."""
+def _has_replicas(logs: Iterable[ReplicaLog]) -> bool:
+    """Whether a partition of ``__transaction_state`` has several replicas."""
     numbers = [log.where.partition for log in logs if log.where.topic == STATE_TOPIC]
     return len(numbers) > len(set(numbers))
 
@@ -86,7 +88,7 @@ def _row(log: ReplicaLog, is_best: bool, checkpoints: str) -> Row:
         names = {segment.path.name for segment in log.listing.segments}
         for name, stamp in sorted(log.listing.stamps.items()):
             (segments if name in names else others).append((name, stamp.size, stamp.modified_ns))
-    epochs, topic_id = _told_beside(log)
+    epochs, topic_id = _read_metadata(log)
     return {
         "log": name_of(log),
         **log.where.columns,
@@ -101,8 +103,8 @@ def _row(log: ReplicaLog, is_best: bool, checkpoints: str) -> Row:
     }
 
 
-def _told_beside(log: ReplicaLog) -> tuple[dict[int, int], str | None]:
-    """The start of each leader epoch, and the topic id, from the files next to the segments."""
+def _read_metadata(log: ReplicaLog) -> tuple[dict[int, int], str | None]:
+    """The start offset of each leader epoch, and the topic id, from the files next to the segments."""
     epochs: dict[int, int] = {}
     topic_id = None
     for row in () if log.error else log.checkpoint_rows():

@@ -32,41 +32,41 @@ INTERNAL = {PIECES, LISTING}
 """Tables that only the pipeline reads."""
 FOR_ALL = ("path", "paths", "table", "mode", "maxPartitionBytes")
 SELECTION = ("subscribe", "partitions")
-SECTION = ("startingOffsets", "endingOffsets")
+RANGE = ("startingOffsets", "endingOffsets")
 PARTITIONS = ("partitions",)
 IDS = ("transactionalIds",)
 GROUPS = ("groups",)
 COUNT = ("txnStatePartitions",)
-STARTS = "starts"  # set by the pipeline only: a JSON object of logs and the offsets to read them from
+STARTS = "starts"  # set by the pipeline only: JSON with the start offset of each log
 
 TAKES: Mapping[str, Sequence[str]] = {
-    "batches": (*SELECTION, *SECTION, STARTS, "producerId", "crc"),
-    "log_transactions": (*SELECTION, *SECTION, "producerId"),
-    "lso_timeline": (*SELECTION, *SECTION, "producerId"),
-    "aborted": (*SELECTION, *SECTION, "producerId"),
+    "batches": (*SELECTION, *RANGE, STARTS, "producerId", "crc"),
+    "log_transactions": (*SELECTION, *RANGE, "producerId"),
+    "lso_timeline": (*SELECTION, *RANGE, "producerId"),
+    "aborted": (*SELECTION, *RANGE, "producerId"),
     "checkpoints": SELECTION,
-    "transaction_log": (*PARTITIONS, *IDS, *SECTION, STARTS, "producerId"),
-    "offsets_log": (*PARTITIONS, *GROUPS, *SECTION, "producerId"),
-    "transaction_history": (*PARTITIONS, *IDS, *SECTION, "producerId"),
+    "transaction_log": (*PARTITIONS, *IDS, *RANGE, STARTS, "producerId"),
+    "offsets_log": (*PARTITIONS, *GROUPS, *RANGE, "producerId"),
+    "transaction_history": (*PARTITIONS, *IDS, *RANGE, "producerId"),
     "partitions": SELECTION,
     "producers": SELECTION,
     "transactions": (*IDS, "producerId", *COUNT),
     "coordinators": (*IDS, *GROUPS, *COUNT),
-    "statistics": (*SELECTION, *SECTION),
-    "violations": (*SELECTION, *SECTION, "producerId", "crc"),
+    "statistics": (*SELECTION, *RANGE),
+    "violations": (*SELECTION, *RANGE, "producerId", "crc"),
     "findings": (*SELECTION, "consistentCopy", "maxTransactionTimeout", "minHeld", *COUNT),
     "snapshots": SELECTION,
     "segments": SELECTION,
     PIECES: (*SELECTION, STARTS),
     LISTING: SELECTION,
 }
-"""Options of each table."""
+"""The options of each table, besides `FOR_ALL`."""
 
 KNOWN = sorted({*FOR_ALL, *(name for names in TAKES.values() for name in names)})
-OF_A_TOPIC = {"transaction_log", "offsets_log", "transaction_history"}  # the partitions are of one internal topic
+OF_A_TOPIC = {"transaction_log", "offsets_log", "transaction_history"}  # partitions of one internal topic
 UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 USUAL_BYTES = "128m"  # as spark.sql.files.maxPartitionBytes
-INTERNAL_BYTES = "512m"  # read as quickly as a task begins
+INTERNAL_BYTES = "512m"  # reading so much takes as long as starting a task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,15 +80,16 @@ class LogOptions:
     table
         Name of the table.
     mode
-        What becomes of rows with `error`.
+        What to do with rows with `error`, one of `corrupt_rows.MODES`.
     max_partition_bytes
-        How much of the logs one task reads, about.
+        Approximate maximum of log bytes per task.
     topics, partitions, start, stop, producer_id, transactional_ids, groups, crc
-        As `LogDir` takes them.
+        As for `LogDir`.
     consistent_copy, txn_state_partitions, max_transaction_timeout_ms, min_held_ms
-        Likewise; null for the default.
+        As for `LogDir`; null for the default.
     starts
-        The logs to read (`log_listing.name_of`), and from which offset on each; all of all if null.
+        The logs to read (`log_listing.name_of`), and the start offset of each, null for its beginning; if null, all
+        logs from their beginning.
     """
 
     paths: Sequence[str]
@@ -111,12 +112,12 @@ class LogOptions:
 
     @property
     def is_everything(self) -> bool:
-        """Whether nothing narrows down which partitions are meant."""
+        """Whether all partitions are selected."""
         return self.topics is None and self.partitions is None
 
     @property
     def names(self) -> Sequence[str] | None:
-        """The ids that the records of a coordinators' topic are about."""
+        """The selected groups or transactional ids of a coordinator topic's records."""
         return self.groups if self.table == "offsets_log" else self.transactional_ids
 
 
@@ -126,7 +127,7 @@ def read_options(options: Options) -> LogOptions:
     Raises
     ------
     UsageError
-        For an unknown option, one that the table does not take, or an invalid value.
+        For an unknown option, one that the table does not have, or an invalid value.
     """
     refuse_unknown(options, KNOWN, source=SOURCE)
     table = choice(options, "table", tuple(TAKES), default="batches")
@@ -158,10 +159,10 @@ def read_options(options: Options) -> LogOptions:
 
 
 def _refuse_others(options: Options, table: str) -> None:
-    takes = {name.lower() for name in (*FOR_ALL, *TAKES[table])}
+    known = {name.lower() for name in (*FOR_ALL, *TAKES[table])}
     for name in options:
-        if name.lower() not in takes:
-            raise UsageError(f"The table {table} takes no option {name}.", do=f"It takes {_names_of(table)}.")
+        if name.lower() not in known:
+            raise UsageError(f"The table {table} has no option {name}.", do=f"It has {_names_of(table)}.")
 
 
 def _names_of(table: str) -> str:
@@ -172,21 +173,21 @@ def _mode(options: Options, table: str) -> str:
     mode = choice(options, "mode", MODES, default=MODES[0])
     if mode != MODES[0] and (table in INTERNAL or "error" not in TABLES[table].names):
         raise UsageError(
-            f"The mode {mode} means nothing for the table {table}, which has no column error.",
-            do="Leave mode out; the table batches has rows for what could not be read.",
+            f"The mode {mode} does not apply to the table {table}, which has no column error.",
+            do="Remove mode; the table batches has error rows for unreadable ranges.",
         )
     return mode
 
 
 def _paths(options: Options) -> list[str]:
-    """Spark hands several paths of ``load`` over as JSON."""
+    """The paths; Spark passes several paths of ``load`` as JSON."""
     found = [options["path"]] if options.get("path") else []
     if text := options.get("paths", "").strip():
         found += _names("paths", text)
     if not found:
         raise UsageError(
-            f"{SOURCE} has no path.",
-            do='Use load("/kafka/logs"), or the option path, or paths: separated by commas, or a JSON list.',
+            f"No path is set for {SOURCE}.",
+            do='Use load("/kafka/logs"), or set path, or paths (separated by commas, or a JSON list).',
         )
     return [local_path(path) for path in found]
 
@@ -197,14 +198,14 @@ def _list(options: Options, name: str) -> list[str] | None:
 
 
 def _names(name: str, text: str) -> list[str]:
-    """Separated by commas, or a list as JSON or Python writes it."""
+    """Names separated by commas, or in a list as JSON or Python writes it."""
     text = text.strip()
     found: Any = text.split(",")
     if text.startswith("["):
         found = next((read for parse in (json.loads, ast.literal_eval) if (read := _parsed(parse, text))), None)
     names = [str(each).strip() for each in found or ()]
     if not all(names) or not names:
-        raise UsageError(f"The option {name} cannot be read: {text!r}.", do="Separate names by commas, or use JSON.")
+        raise UsageError(f"The option {name} is not a list: {text!r}.", do="Separate names by commas, or use JSON.")
     return names
 
 
@@ -216,7 +217,7 @@ def _parsed(parse: Callable[[str], Any], text: str) -> Any:
 
 
 def _partitions(options: Options) -> Sequence[int] | Sequence[TopicPartition] | None:
-    """Numbers, or topics and numbers as folders are named: ``orders-0``."""
+    """Partition numbers, or topics and numbers as in folder names: ``orders-0``."""
     values = _list(options, "partitions")
     if values is None:
         return None
@@ -226,7 +227,7 @@ def _partitions(options: Options) -> Sequence[int] | Sequence[TopicPartition] | 
     found = [tp for tp in names if tp is not None]
     if len(found) < len(values):
         raise UsageError(
-            f"The option partitions cannot be read: {', '.join(values)}.", do="Use 0, 1 or orders-0, orders-1."
+            f"The option partitions is invalid: {', '.join(values)}.", do="Use 0, 1 or orders-0, orders-1."
         )
     return found
 
@@ -252,5 +253,7 @@ def _bytes(options: Options, name: str, *, default: str) -> int:
     values = re.fullmatch(r"(\d+)\s*([kmg]?)i?b?", options.get(name, default).strip().lower())
     size = int(values[1]) * UNITS[values[2]] if values else 0
     if size < 1:
-        raise UsageError(f"The option {name} is no size: {options[name]!r}.", do="Use bytes, or for example 128m.")
+        raise UsageError(
+            f"The option {name} is not a size: {options[name]!r}.", do="Use a number of bytes, or for example 128m."
+        )
     return size

@@ -1,4 +1,4 @@
-"""The table ``pieces`` of logs in files: the sections that each task folds (`transforms.partial_transactions`)."""
+"""The table ``pieces`` of logs in files: each task folds its ranges (`transforms.partial_transactions`)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["pieces_of_logs", "pieces_of_run"]
 
 
 def pieces_of_run(run: SegmentRun, options: LogOptions) -> Iterator[pa.Table]:
-    """A section of a log in a folder; the first one of a log includes what is known of earlier offsets."""
+    """The partial transactions of one range of a log; the first range includes those open before the log."""
     begins = run.section == 0 and run.start is None
     return _tables(
         piece_batches(
@@ -34,7 +34,7 @@ def pieces_of_run(run: SegmentRun, options: LogOptions) -> Iterator[pa.Table]:
 
 
 def pieces_of_logs(logs: Sequence[ReplicaLog], options: LogOptions) -> Iterator[pa.Table]:
-    """Whole logs: of texts, and of folders without any segment."""
+    """The partial transactions of complete logs: texts, and folders without segments to read."""
     for log in logs:
         name = name_of(log)
         start = None if options.starts is None else options.starts[name]

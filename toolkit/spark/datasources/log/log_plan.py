@@ -1,4 +1,4 @@
-"""How the reading of log directories is shared out among tasks: by segment, by log, or not at all."""
+"""The plan of a read of log directories: tasks by segment, by log, or one task for everything."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ AS_ONE = {
     "transactions",
     "coordinators",
     "statistics",
-}  # their rows are of all that was read together
+}  # each row depends on all logs
 OF_NAMED = {"partitions", "producers", "findings"}
-OF_THE_END = {"partitions", "producers", "findings"}  # of a log they read little more than its newest segment
+OF_THE_END = {"partitions", "producers", "findings"}  # they read little more than the newest segment of a log
 OF_SMALL_FILES = {"aborted", "checkpoints", "snapshots", "segments", LISTING}
 OF_TOPICS = {
     "transaction_log": (STATE_TOPIC,),
@@ -43,40 +43,35 @@ OF_TOPICS = {
     "offsets_log": (OFFSETS_TOPIC,),
     "coordinators": (STATE_TOPIC, OFFSETS_TOPIC),
 }
-TO_OPEN = 1 << 16  # bytes that are read in the time that it takes to open a file
-AT_ONCE = 8  # segments that are cut at a time: on a mounted volume one waits for its index
-WORTH_IT = 4  # every task of findings reads the coordinators' side, and should have so much more to do
+TO_OPEN = 1 << 16  # bytes that can be read in the time of opening a file
+AT_ONCE = 8  # segments split in parallel: on a mounted volume, reading an index has latency
+WORTH_IT = 4  # a task of findings reads __transaction_state, and at least so many times as much of other logs
 
 Item = TypeVar("Item")
 
 
 def plan(options: LogOptions) -> list[InputPartition]:
-    """What each task reads.
-
-    Parameters
-    ----------
-    options
-        The options.
+    """The input of each task.
 
     Raises
     ------
     NotFound, UsageError
-        As of `LogDir`.
+        As for `LogDir`.
     """
     contents = found_in(options.paths)
-    logs = _meant(contents, options)
+    logs = _selected_logs(contents, options)
     if options.starts is not None:
         logs = [log for log in logs if name_of(log) in options.starts]
     if options.table not in BY_SEGMENT or _is_by_state(options.start) or _is_by_state(options.stop):
         return list(_of_logs(contents, logs, options))
     in_folders = [log for log in logs if isinstance(log, FolderLog) and not log.error]
     cut = _cut(in_folders, options)
-    # Pieces also include transactions that only a snapshot has open.
-    whole = [log for log in logs if log not in cut or (options.table == PIECES and not cut[log])]
-    return [*_of_segments(cut, options), *_of_logs(contents, whole, options)]
+    # The table pieces needs logs without splits, too: a snapshot may have open transactions.
+    complete = [log for log in logs if log not in cut or (options.table == PIECES and not cut[log])]
+    return [*_of_segments(cut, options), *_of_logs(contents, complete, options)]
 
 
-def _meant(contents: Contents, options: LogOptions) -> Sequence[ReplicaLog]:
+def _selected_logs(contents: Contents, options: LogOptions) -> Sequence[ReplicaLog]:
     if options.table in OF_TOPICS:
         numbers: Any = options.partitions
         return [log for topic in OF_TOPICS[options.table] for log in contents.of_topic(topic, numbers)]
@@ -87,7 +82,7 @@ def _meant(contents: Contents, options: LogOptions) -> Sequence[ReplicaLog]:
 
 
 def _is_by_state(bound: object) -> bool:
-    """Whether a log has to be read to know which offset is meant."""
+    """Whether the log must be read to resolve the offset."""
     return isinstance(bound, str | dt.datetime)
 
 
@@ -107,9 +102,9 @@ def _start(log: ReplicaLog, options: LogOptions) -> int | None:
 
 
 def _of_segments(cut: dict[ReplicaLog, list[SegmentSplit]], options: LogOptions) -> Iterator[SegmentRanges]:
-    each = [(log, split) for log, splits in cut.items() for split in splits]
-    for bundle in _bundled(each, lambda one: one[1].size + TO_OPEN, options.max_partition_bytes):
-        runs = groupby(bundle, key=lambda one: one[0])
+    pairs = [(log, split) for log, splits in cut.items() for split in splits]
+    for bundle in _bundled(pairs, lambda pair: pair[1].size + TO_OPEN, options.max_partition_bytes):
+        runs = groupby(bundle, key=lambda pair: pair[0])
         yield SegmentRanges(
             [_run(log, [split for _, split in splits], cut[log], _start(log, options)) for log, splits in runs]
         )
@@ -132,36 +127,36 @@ def _run(
 
 
 def _of_logs(contents: Contents, logs: Sequence[ReplicaLog], options: LogOptions) -> Iterator[WholeLogs]:
-    """Bundles of logs, the largest first, for the last task to be short."""
+    """Bundles of logs, the largest first, so that the last task is short."""
     scope = contents.scope(logs) if options.table == "findings" else None
-    beside = contents.of_topic(STATE_TOPIC) if options.table == "findings" else []
-    most = max(options.max_partition_bytes, WORTH_IT * sum(log.size for log in beside))
+    state_logs = contents.of_topic(STATE_TOPIC) if options.table == "findings" else []
+    max_weight = max(options.max_partition_bytes, WORTH_IT * sum(log.size for log in state_logs))
     groups = _groups(logs, options)
-    bundles = _bundled(groups, lambda group: sum(_weight(log, options) for log in group), most)
-    shares = [[log for group in bundle for log in group] for bundle in bundles]
-    shares.sort(key=lambda share: sum(log.size for log in share), reverse=True)
-    for number, share in enumerate(shares):
+    bundles = _bundled(groups, lambda group: sum(_weight(log, options) for log in group), max_weight)
+    bundled_logs = [[log for group in bundle for log in group] for bundle in bundles]
+    bundled_logs.sort(key=lambda group: sum(log.size for log in group), reverse=True)
+    for number, group in enumerate(bundled_logs):
         yield WholeLogs(
-            layout=_layout(contents, [*share, *beside], options, is_first=number == 0),
-            places=frozenset((log.where.topic, log.where.partition) for log in share),
+            layout=_layout(contents, [*group, *state_logs], options, is_first=number == 0),
+            places=frozenset((log.where.topic, log.where.partition) for log in group),
             scope=scope,
         )
 
 
 def _groups(logs: Sequence[ReplicaLog], options: LogOptions) -> list[Sequence[ReplicaLog]]:
-    """Logs that one task has to read together."""
+    """Groups of logs, each to be read by one task."""
     texts = any(log.is_text for log in logs)
     if options.table in AS_ONE or (options.table == "findings" and texts):
         return [logs]
 
-    def together(log: ReplicaLog) -> tuple[object, ...]:
+    def group_key(log: ReplicaLog) -> tuple[object, ...]:
         if options.table in {"findings", "checkpoints", LISTING}:  # replicas are compared
             return log.where.topic, log.where.partition
         return (log.name,)
 
     by_key: dict[tuple[object, ...], list[ReplicaLog]] = {}
     for log in logs:
-        by_key.setdefault(together(log), []).append(log)
+        by_key.setdefault(group_key(log), []).append(log)
     return list(by_key.values()) or ([[]] if options.table == "checkpoints" else [])
 
 
@@ -175,25 +170,25 @@ def _weight(log: ReplicaLog, options: LogOptions) -> int:
 
 
 def _layout(contents: Contents, logs: Sequence[ReplicaLog], options: LogOptions, *, is_first: bool) -> LogDirLayout:
-    """The input of a task; the first one also reads the lines of a log directory without a partition."""
+    """The input of a task; the first one also reads the checkpoint lines without a partition."""
     replicas = {log.replica: None for log in logs if isinstance(log, FolderLog)}
     texts = {Path(log.name): None for log in logs if log.is_text}
-    tells_roots = options.table == "checkpoints" and (is_first or not options.is_everything)
+    has_roots = options.table == "checkpoints" and (is_first or not options.is_everything)
     return LogDirLayout(
-        roots=contents.layout.roots if tells_roots else (), replicas=list(replicas), texts=list(texts), left_out=()
+        roots=contents.layout.roots if has_roots else (), replicas=list(replicas), texts=list(texts), left_out=()
     )
 
 
-def _bundled(items: Sequence[Item], weight: Callable[[Item], int], most: int) -> Iterator[list[Item]]:
-    """Consecutive items grouped up to the weight of one task; a heavier item is alone."""
+def _bundled(items: Sequence[Item], weight: Callable[[Item], int], max_weight: int) -> Iterator[list[Item]]:
+    """Consecutive items grouped up to `max_weight`; a heavier item is alone."""
     bundle: list[Item] = []
     total = 0
     for item in items:
-        splits = weight(item)
-        if bundle and total + splits > most:
+        item_weight = weight(item)
+        if bundle and total + item_weight > max_weight:
             yield bundle
             bundle, total = [], 0
         bundle.append(item)
-        total += splits
+        total += item_weight
     if bundle:
         yield bundle

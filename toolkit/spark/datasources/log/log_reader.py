@@ -1,4 +1,4 @@
-"""What Spark plans and reads ``kafka_log_dir`` with."""
+"""The reader of ``kafka_log_dir``."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ __all__ = ["LogReader"]
 
 
 class LogReader(DataSourceReader):
-    """Shares the work out on the driver, and does it in tasks.
+    """Plans the tasks on the driver, and reads in them.
 
     Parameters
     ----------
     options
         The options.
     schema
-        The table's own, or some of its columns.
+        The schema of the table, or some of its columns.
 
     Raises
     ------
     UsageError
-        If the table has no such columns.
+        If a column is not in the table, or has another type there.
     """
 
     def __init__(self, options: LogOptions, schema: StructType) -> None:
@@ -43,31 +43,29 @@ class LogReader(DataSourceReader):
 
     @without_traceback
     def partitions(self) -> list[InputPartition]:
-        """What each task reads."""
+        """The input of each task."""
         return plan(self.options)
 
     @each_without_traceback
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a task."""
-        if isinstance(
-            partition, SegmentRanges | WholeLogs
-        ):  # where there is nothing to read, Spark plans a task of its own
+        # For an empty plan, Spark adds a partition of another type.
+        if isinstance(partition, SegmentRanges | WholeLogs):
             found = without_damage(read_work(partition, self.options), self.options.mode)
             yield from record_batches(found, self.columns)
-        spare_what_is_loaded()
+        freeze_modules()
 
 
-_SPARED: set[bool] = set()  # whether numba was there: its modules are the most
+_FROZEN: set[bool] = set()  # whether numba was loaded, with most of the modules
 
 
-def spare_what_is_loaded() -> None:
-    """Leave the modules that are loaded by now out of garbage collections, once in a worker.
+def freeze_modules() -> None:
+    """Exclude the loaded modules from garbage collection, once per worker, and again after numba was loaded.
 
-    A worker that is used again collects garbage after each task, and scanning all modules takes longer
-    than to read a hundred megabytes of a log.
+    A reused worker collects garbage after each task. Scanning all modules takes longer than reading 100 MB of a log.
     """
     with_numba = "numba" in sys.modules
-    if TaskContext.get() is not None and with_numba not in _SPARED:
-        _SPARED.add(with_numba)
+    if TaskContext.get() is not None and with_numba not in _FROZEN:
+        _FROZEN.add(with_numba)
         gc.collect()
         gc.freeze()

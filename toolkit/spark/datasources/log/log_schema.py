@@ -1,4 +1,4 @@
-"""The schemas of ``kafka_log_dir``: those of the declared tables, and those of the internal ones."""
+"""The schemas of ``kafka_log_dir``: declared and internal tables."""
 
 from __future__ import annotations
 

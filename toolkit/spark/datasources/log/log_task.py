@@ -1,4 +1,4 @@
-"""One task of ``kafka_log_dir``: the rows of `LogDir` from its share of the logs."""
+"""One task of ``kafka_log_dir``: the rows of `LogDir` from some of the logs."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ from toolkit.spark.datasources.log.task_input import SegmentRanges, SegmentRun, 
 
 __all__ = ["read_work"]
 
-ROWS_AT_ONCE = 1 << 13  # of Python's, which are large
+ROWS_AT_ONCE = 1 << 13  # per table; rows as Python dicts are large
 
 
 def read_work(work: SegmentRanges | WholeLogs, options: LogOptions) -> Iterator[pa.Table]:
-    """The rows of a table that are a task's.
+    """The rows of one task.
 
     Parameters
     ----------
     work
-        What the task reads.
+        The input of the task.
     options
         The options.
     """
     if isinstance(work, SegmentRanges):
-        of_run = BY_RUN[options.table]
-        return chain.from_iterable(of_run(run, options) for run in work.runs)
-    share = Subset(
+        read_run = BY_RUN[options.table]
+        return chain.from_iterable(read_run(run, options) for run in work.runs)
+    subset = Subset(
         options.paths,
         work.layout,
         places=work.places,
@@ -47,9 +47,9 @@ def read_work(work: SegmentRanges | WholeLogs, options: LogOptions) -> Iterator[
         consistent_copy=options.consistent_copy,
         txn_state_partitions=options.txn_state_partitions,
     )
-    if options.table in BY_SHARE:
-        return _in_tables(BY_SHARE[options.table](share, options), options.table)
-    contents = share.contents()
+    if options.table in BY_SUBSET:
+        return _in_tables(BY_SUBSET[options.table](subset, options), options.table)
+    contents = subset.contents()
     logs = contents.replica_logs()
     if options.table in IN_TABLES:
         return IN_TABLES[options.table](contents, logs, options)
@@ -67,22 +67,22 @@ def _in_tables(rows: Iterable[Row], name: str) -> Iterator[pa.Table]:
         yield TABLES[name].arrow(some)
 
 
-def _section(options: LogOptions) -> OffsetRange:
+def _range(options: LogOptions) -> OffsetRange:
     return OffsetRange(start=options.start, stop=options.stop)
 
 
 def _batches(contents: Contents, logs: list[ReplicaLog], options: LogOptions) -> Iterator[pa.Table]:
     return replica_tables.batch_tables(
-        contents, logs, _section(options), producer_id=options.producer_id, crc=options.crc
+        contents, logs, _range(options), producer_id=options.producer_id, crc=options.crc
     )
 
 
 def _log_transactions(contents: Contents, logs: list[ReplicaLog], options: LogOptions) -> Iterator[pa.Table]:
-    return replica_tables.log_transaction_tables(contents, logs, _section(options), producer_id=options.producer_id)
+    return replica_tables.log_transaction_tables(contents, logs, _range(options), producer_id=options.producer_id)
 
 
 def _lso_timeline(contents: Contents, logs: list[ReplicaLog], options: LogOptions) -> Iterator[pa.Table]:
-    return replica_tables.lso_tables(contents, logs, _section(options), producer_id=options.producer_id)
+    return replica_tables.lso_tables(contents, logs, _range(options), producer_id=options.producer_id)
 
 
 def _partials(contents: Contents, logs: list[ReplicaLog], options: LogOptions) -> Iterator[pa.Table]:
@@ -95,25 +95,25 @@ def _listing(contents: Contents, logs: list[ReplicaLog], options: LogOptions) ->
 
 def _events(contents: Contents, logs: list[ReplicaLog], options: LogOptions) -> Iterator[Row]:
     for log in logs:
-        section = _section(options) if options.starts is None else OffsetRange(start=options.starts[name_of(log)])
+        offsets = _range(options) if options.starts is None else OffsetRange(start=options.starts[name_of(log)])
         yield from replica_tables.event_rows(
-            contents, [log], section, producer_id=options.producer_id, names=options.names
+            contents, [log], offsets, producer_id=options.producer_id, names=options.names
         )
 
 
 def _transaction_history(contents: Contents, logs: list[ReplicaLog], options: LogOptions) -> Iterator[Row]:
     return replica_tables.history_rows(
-        contents, logs, _section(options), producer_id=options.producer_id, names=options.names
+        contents, logs, _range(options), producer_id=options.producer_id, names=options.names
     )
 
 
 def _aborted(contents: Contents, logs: list[ReplicaLog], options: LogOptions) -> Iterator[Row]:
-    return replica_tables.aborted_rows(contents, logs, _section(options), producer_id=options.producer_id)
+    return replica_tables.aborted_rows(contents, logs, _range(options), producer_id=options.producer_id)
 
 
 def _violations(contents: Contents, logs: list[ReplicaLog], options: LogOptions) -> Iterator[Row]:
     return replica_tables.violation_rows(
-        contents, logs, _section(options), producer_id=options.producer_id, crc=options.crc
+        contents, logs, _range(options), producer_id=options.producer_id, crc=options.crc
     )
 
 
@@ -138,22 +138,22 @@ def _producers(contents: Contents, logs: list[ReplicaLog], options: LogOptions) 
 
 
 def _statistics(contents: Contents, logs: list[ReplicaLog], options: LogOptions) -> Iterator[Row]:
-    return replica_tables.statistic_rows(replica_tables.figures(contents, logs, _section(options)))
+    return replica_tables.statistic_rows(replica_tables.figures(contents, logs, _range(options)))
 
 
-def _transactions(share: Subset, options: LogOptions) -> Iterable[Row]:
+def _transactions(subset: Subset, options: LogOptions) -> Iterable[Row]:
     producer_ids = None if options.producer_id is None else [options.producer_id]
-    return share.transaction_rows(producer_ids=producer_ids, transactional_ids=options.transactional_ids)
+    return subset.transaction_rows(producer_ids=producer_ids, transactional_ids=options.transactional_ids)
 
 
-def _coordinators(share: Subset, options: LogOptions) -> Iterable[Row]:
-    return share.coordinator_rows(transactional_ids=options.transactional_ids, groups=options.groups)
+def _coordinators(subset: Subset, options: LogOptions) -> Iterable[Row]:
+    return subset.coordinator_rows(transactional_ids=options.transactional_ids, groups=options.groups)
 
 
-def _findings(share: Subset, options: LogOptions) -> Iterable[Row]:
+def _findings(subset: Subset, options: LogOptions) -> Iterable[Row]:
     durations = {"max_transaction_timeout_ms": options.max_transaction_timeout_ms, "min_held_ms": options.min_held_ms}
     arguments: Any = {name: value for name, value in durations.items() if value is not None}
-    return share.finding_rows(topics=options.topics, partitions=options.partitions, **arguments)
+    return subset.finding_rows(topics=options.topics, partitions=options.partitions, **arguments)
 
 
 BY_RUN: Mapping[str, Callable[[SegmentRun, LogOptions], Iterator[pa.Table]]] = {
@@ -180,7 +180,7 @@ IN_ROWS: Mapping[str, Callable[[Contents, list[ReplicaLog], LogOptions], Iterato
     "statistics": _statistics,
     "violations": _violations,
 }
-BY_SHARE: Mapping[str, Callable[[Subset, LogOptions], Iterable[Row]]] = {
+BY_SUBSET: Mapping[str, Callable[[Subset, LogOptions], Iterable[Row]]] = {
     "coordinators": _coordinators,
     "findings": _findings,
     "transactions": _transactions,

@@ -1,4 +1,4 @@
-"""Tables as a data source yields them: the columns and types that Spark requires, in batches of one size."""
+"""Tables as record batches of one size, with the columns and types that Spark requires."""
 
 from __future__ import annotations
 
@@ -21,36 +21,36 @@ __all__ = ["record_batches", "selected", "without_damage"]
 
 ROWS = 1 << 16
 TORN = "TORN_TAIL"
-NAMES = re.compile(r"(?:^|; )([A-Z_]+):")  # figures of a log name all that could not be read of it
+NAMES = re.compile(r"(?:^|; )([A-Z_]+):")  # an error of statistics lists several
 
 
 def selected(schema: StructType, table: str) -> pa.Schema:
-    """The Arrow schema of the columns that are wanted of a table.
+    """The Arrow schema of the requested columns of a table.
 
     Raises
     ------
     UsageError
-        If one is not of the table, or has another type there.
+        If a column is not in the table, or has another type there.
     """
     declared = {field.name: field.dataType for field in schema_of(table)}
     for field in schema:
         if declared.get(field.name) != field.dataType:
-            of_it = declared[field.name].simpleString() if field.name in declared else "no such column"
+            type_name = declared[field.name].simpleString() if field.name in declared else "no such column"
             raise UsageError(
-                f"The schema has {field.name} {field.dataType.simpleString()}; the table {table} has {of_it}.",
-                do="Load without a schema, and select or cast then.",
+                f"The schema has {field.name} {field.dataType.simpleString()}; the table {table} has {type_name}.",
+                do="Load it without a schema, then select or cast columns.",
             )
     types = to_arrow_schema(schema_of(table)) if table in INTERNAL else spark_schema(TABLES[table].arrow_schema)
     return pa.schema([pa.field(field.name, types.field(field.name).type, field.nullable) for field in schema])
 
 
 def without_damage(tables: Iterable[pa.Table], mode: str) -> Iterator[pa.Table]:
-    """Rows with `error` as they are (PERMISSIVE), left out (DROPMALFORMED), or the end of it all (FAILFAST).
+    """Keep rows with `error` (PERMISSIVE), drop them (DROPMALFORMED), or fail (FAILFAST).
 
     Raises
     ------
     DecodeError
-        In FAILFAST, at the first row with `error` that is more than a torn end.
+        In FAILFAST, for the first row with an `error` other than a torn end.
     """
     for table in tables:
         if mode == "DROPMALFORMED":
@@ -67,27 +67,27 @@ def _refuse_damage(table: pa.Table) -> None:
             raise DecodeError(
                 f"{_location(row)}: {row['error']}",
                 position=row.get("position") or 0,
-                do="Without the mode FAILFAST, damaged ranges are rows with error.",
+                do="Remove the mode FAILFAST to get damaged ranges as rows with error.",
             )
 
 
 def _location(row: dict[str, Any]) -> str:
-    of_log = f"{row['topic']}-{row['partition']}" if row.get("topic") else "the selection"
+    partition = f"{row['topic']}-{row['partition']}" if row.get("topic") else "the selection"
     at = "" if row.get("position") is None else f" at {row['position']}"
-    return f"{row.get('file') or of_log} cannot be read{at}"
+    return f"{row.get('file') or partition} cannot be read{at}"
 
 
 def record_batches(tables: Iterable[pa.Table], columns: pa.Schema, *, rows: int = ROWS) -> Iterator[pa.RecordBatch]:
-    """Batches of about so many rows: each costs Spark some time, however small it is.
+    """Record batches of about `rows` rows: many small ones would cost Spark more time.
 
     Parameters
     ----------
     tables
-        Tables of one kind.
+        Tables with the same columns.
     columns
-        Those that are wanted, with the types that they are cast to.
+        The requested columns, with the types to cast to.
     rows
-        How many rows a batch has at most.
+        Maximum number of rows per batch.
     """
     waiting: list[pa.Table] = []
     count = 0

@@ -1,4 +1,4 @@
-"""What one task of ``kafka_log_dir`` reads: ranges of segments, or whole logs."""
+"""The input of one task of ``kafka_log_dir``: ranges of segments, or complete logs."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ __all__ = ["SegmentRanges", "SegmentRun", "WholeLogs"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentRun:
-    """Consecutive ranges of one log.
+    """Consecutive splits of one log.
 
     Parameters
     ----------
     where
-        Whose.
+        Topic, partition and broker.
     log
-        Its name, see `toolkit.spark.datasources.log.log_listing.name_of`.
+        Name of the log, see `toolkit.spark.datasources.log.log_listing.name_of`.
     replica
-        Where it is.
+        The folder of the log.
     start
-        From which offset on it is read; from its beginning if null.
+        First offset to read; null for the beginning of the log.
     splits
-        In the order of the log.
+        The splits, in the order of the log.
     section
-        Number of the first of them among those that are read of the log.
+        Index of the first one among all splits of the log.
     is_last
-        Whether they end it.
+        Whether the last one ends the log.
     log_end_offset
-        Base offset of its newest segment, which may be empty.
+        Base offset of the newest segment, which may be empty.
     """
 
     where: LogId
@@ -51,29 +51,29 @@ class SegmentRun:
 
     def parts(self, *, stop: int | None, crc: bool = False) -> Iterator[ScanChunk]:
         """The batches before `stop`; with `crc` the checksums are verified."""
-        parts = chain.from_iterable(read_split(split, crc=crc) for split in self.splits)
-        return clip(parts, start=self.start, stop=stop)
+        chunks = chain.from_iterable(read_split(split, crc=crc) for split in self.splits)
+        return clip(chunks, start=self.start, stop=stop)
 
 
 @dataclass(frozen=True, eq=False)
 class SegmentRanges(InputPartition):
-    """Ranges of one log, or small ones of several."""
+    """Splits of one log, or small splits of several."""
 
     runs: Sequence[SegmentRun]
 
 
 @dataclass(frozen=True, eq=False)
 class WholeLogs(InputPartition):
-    """Whole logs.
+    """Complete logs.
 
     Parameters
     ----------
     layout
-        The folders and texts that are read.
+        The folders and texts to read.
     places
-        Topics and partitions of the logs to read.
+        Topics and partitions of the requested logs.
     scope
-        What the findings of all tasks go by.
+        Brokers and log directories of all tasks, for findings.
     """
 
     layout: LogDirLayout

@@ -1,1 +1,1 @@
-"""The data source of what a cluster answers: as a batch or as a stream."""
+"""The data source of samples of a cluster, as a batch or as a stream."""

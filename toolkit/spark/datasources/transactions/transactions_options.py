@@ -25,7 +25,7 @@ class TransactionsOptions:
     interval_ms
         Time between two samples of a stream.
     timeout
-        Seconds that connecting, and each round of requests, may take.
+        Seconds, for connecting and for each round of requests.
     recheck_after
         Seconds before the confirming second check of a batch; 0 disables it.
     judging

@@ -1,4 +1,4 @@
-"""How ``kafka_txn_samples`` samples a cluster: once for a batch, once per interval for a stream."""
+"""The readers of ``kafka_txn_samples``: one sample for a batch query, one per interval for a stream."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ except ImportError:  # Spark 4.2 plans the whole input of availableNow at once
 
 __all__ = ["BatchSampleReader", "StreamSampleReader"]
 
-PAUSE = 0.5  # seconds at most until Spark, which polls every 10 ms, has its answer; stopping takes as long
-BYTES_AT_ONCE = 1 << 20  # of rows in one task, before they are compressed
+PAUSE = 0.5  # maximum delay in seconds of a poll by Spark (every 10 ms); stopping takes as long
+BYTES_AT_ONCE = 1 << 20  # of uncompressed rows per task
 
 
 def _sampler(options: TransactionsOptions, config: ClientConfig) -> Sampler:
@@ -42,9 +42,9 @@ def _sampler(options: TransactionsOptions, config: ClientConfig) -> Sampler:
 
 
 class _PlannedRows:
-    """Runs on executors: unpack the rows that came with the plan.
+    """Runs on executors: unpacks the rows in the plan.
 
-    They get that and no more: neither credentials nor this package, which Spark Connect does not send to the tasks of
+    Executors get nothing else: neither credentials nor this package, which Spark Connect does not send to the tasks of
     a stream (`toolkit.spark.packaging`).
     """
 
@@ -56,7 +56,7 @@ class _PlannedRows:
 
 
 def _unpacking() -> DataSourceReader:
-    class Unpacking(DataSourceReader):  # nested, so that it is pickled with all it holds
+    class Unpacking(DataSourceReader):  # nested, so that it is pickled by value
         def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
             if partition is not None and partition.value is not None:
                 with pa.ipc.open_stream(partition.value) as stream:
@@ -76,7 +76,7 @@ class BatchSampleReader(_PlannedRows, DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         sampler = _sampler(self._options, self._config)
         try:
-            sampler.cluster()  # without a cluster there is no table for the error
+            sampler.cluster()  # raises if it cannot connect, instead of an error row in samples
             sample = sampler.take(_now(), None)
             if self._options.recheck_after and any(
                 row["verdict"] in RECHECK_VERDICTS for row in sample.tables["findings"]
@@ -89,15 +89,15 @@ class BatchSampleReader(_PlannedRows, DataSourceReader):
 
 
 class StreamSampleReader(_PlannedRows, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Offsets are ``{"due": milliseconds}``; the sample is taken when the micro-batch is planned.
+    """Offsets are ``{"due": milliseconds}``; the sample is taken when Spark plans the micro-batch.
 
-    One of these lives in a process of its own for as long as the query runs, and ends with it.
+    Each query has its own reader, in its own process, until the query ends.
     """
 
     def __init__(self, options: TransactionsOptions, config: ClientConfig) -> None:
         self._options = options
         self._config = config
-        self._last_due = 0  # the newest that was planned, here or before a restart
+        self._last_due = 0  # the newest one planned, also before a restart
         self._only_due: int | None = None
         self._sampler: Sampler | None = None
         self._sample: Sample | None = None
@@ -107,7 +107,7 @@ class StreamSampleReader(_PlannedRows, DataSourceStreamReader, SupportsTriggerAv
         return {"due": 0}
 
     def latestOffset(self, start: dict[str, int] | None = None, limit: object = None) -> dict[str, int]:  # noqa: N802
-        """The newest time that a sample is due at; the last one again, after a pause, where there is no newer."""
+        """The newest due time; if no new one is due, the last one again after a pause."""
         if start is not None:  # set by Spark 4.2 and later
             self._last_due = max(self._last_due, start["due"])
         if self._only_due is not None:
@@ -145,7 +145,7 @@ class StreamSampleReader(_PlannedRows, DataSourceStreamReader, SupportsTriggerAv
 
 
 def _packed(sample: Sample, table: str) -> list[InputPartition]:
-    """Rows as the plan carries them: compressed, some in each task."""
+    """Compressed rows for the plan, divided among tasks."""
     rows = recorded_table(sample.tables, table)
     at_once = max(1, len(rows) * BYTES_AT_ONCE // max(1, rows.nbytes))
     return [InputPartition(_as_bytes(rows.slice(first, at_once))) for first in range(0, len(rows), at_once)]

@@ -1,4 +1,4 @@
-"""The data source ``kafka_txn_samples``: the recorder's samples as a stream, or one sample now."""
+"""The data source ``kafka_txn_samples``: the recorder's samples as a stream, or one current sample."""
 
 from __future__ import annotations
 
@@ -17,43 +17,43 @@ __all__ = ["KafkaTransactions"]
 class KafkaTransactions(ConnectingSource, DataSource):
     """Samples of a cluster: partitions, producers, transactions, findings (``schema.RECORDED``).
 
-    A stream samples the cluster once per interval, and each sample is a micro-batch. A broker that is down gives rows
-    with `error`. If no broker answers, the sample is a row of ``samples`` with `error`, and the stream continues: only
-    ``samples`` shows that nothing was observed, so keep it. A batch query is one sample, taken now.
+    A stream samples the cluster once per interval, and each sample is a micro-batch. A broker that is down yields rows
+    with `error`. If no broker responds, the sample is a row of ``samples`` with `error`, and the stream continues: only
+    ``samples`` shows that nothing was observed, so keep it. A batch query takes one sample when Spark plans it.
 
-    Samples are taken by the process in which Spark keeps the stream, next to the driver. It keeps the connections and
-    the previous sample. So every output of a micro-batch is of the same sample.
+    Spark's process for the stream, next to the driver, takes the samples. It keeps the connections and the previous
+    sample. So all outputs of a micro-batch are from the same sample.
 
-    Offsets are the times at which samples were due: multiples of the interval. Only the newest is taken, as the past
-    cannot be sampled; after a restart from a checkpoint the stream continues with the next one due, and a micro-batch
-    that Spark repeats is sampled again under the same `sampled_at`. The trigger decides when Spark reads; with
-    ``availableNow`` or ``once`` that is one sample, or none if the last one due has been taken.
+    Offsets are the due times of samples: multiples of the interval. Only the newest is taken, as the past cannot be
+    sampled. After a restart from a checkpoint, the stream continues with the next one due. A micro-batch that Spark
+    repeats is sampled again with the same `sampled_at`. The trigger decides when Spark reads; ``availableNow`` and
+    ``once`` take one sample, or none if the last one due has been taken.
 
     Options:
 
-    - How to connect: see `client_options.client_config`. ``timeout`` is how long connecting, and each round
-      of requests, may take (default a third of the interval, up to 30 s).
+    - Connection: see `client_options.client_config`. ``timeout`` limits connecting and each round of requests
+      (default a third of the interval, between 1 s and 30 s).
     - ``table``: ``everything`` (default; see `toolkit.spark.sample_table`), or one of ``samples``, ``partitions``,
       ``producers``, ``transactions``, ``findings``, ``late_transactions``.
-    - ``interval``: of a stream, as Spark writes intervals, or seconds (default 10 s).
-    - ``recheckAfter``: of a batch, delay before the confirming second check of doubtful partitions (default 5 s; 0
-      disables it). A stream diagnoses every sample together with the one before.
+    - ``interval``: of a stream, a Spark interval or seconds (default 10 s).
+    - ``recheckAfter``: of a batch query, delay before the confirming second check of doubtful partitions (default 5 s;
+      0 disables it). A stream diagnoses every sample together with the previous one.
     - ``maxTransactionTimeout``, ``latePadding``, ``logEvidence``: as for `Cluster.findings` and the recorder.
     """
 
     @classmethod
     def name(cls) -> str:
-        """What ``format`` takes."""
+        """The name for ``format``."""
         return "kafka_txn_samples"
 
     @without_traceback
     def schema(self) -> StructType:
-        """The table's, as declared.
+        """The declared schema of the table.
 
         Raises
         ------
         UsageError
-            For an option that is not known or cannot be read.
+            For an unknown option, or an invalid value.
         """
         client_config(self.options, self)
         return recorded_schema(transactions_options(self.options).table)
@@ -73,7 +73,7 @@ class KafkaTransactions(ConnectingSource, DataSource):
 
     @without_traceback
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """The reader of a sample per interval.
+        """The reader of one sample per interval.
 
         Raises
         ------
