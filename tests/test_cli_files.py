@@ -164,7 +164,7 @@ def test_wrong_use_is_a_sentence(arguments: list[str], sentence: str, folder: Pa
 def test_a_cluster_and_files_are_not_asked_together(folder: Path) -> None:
     both = run("diagnose", "--log-dir", str(folder), "--bootstrap-server", "127.0.0.1:1")
     assert (both.exit_code, both.stdout) == (2, "")
-    assert "Say one of them" in both.stderr
+    assert "Use one of them" in both.stderr
     assert "Add --log-dir" in run("diagnose", "--consistent-copy", "--bootstrap-server", "127.0.0.1:1").stderr
 
 

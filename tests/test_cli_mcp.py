@@ -118,7 +118,7 @@ def test_errors_are_answers(kafka: Kafka) -> None:
         async def talk(session: ClientSession, ask: Ask) -> None:
             assert "no topic 'nowhere'" in (await ask("diagnose", topic="nowhere"))["error"]["what"]
             assert "within a topic" in (await ask("diagnose", partition=0))["error"]["what"]
-            assert "tells nothing" in (await ask("history", transactional_id="nobody"))["error"]["what"]
+            assert "has no record" in (await ask("history", transactional_id="nobody"))["error"]["what"]
             assert "No broker lists" in (await ask("lag", group="nobody"))["error"]["what"]
             place = {"topic": staged.topic, "partition": staged.partition}
             refused = (await ask("plan_abort", **place, start_offset=staged.start_offset))["error"]

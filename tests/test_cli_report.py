@@ -90,7 +90,7 @@ def test_wrong_use_is_one_sentence(
 def test_the_past_is_not_asked_of_brokers(tmp_path: Path) -> None:
     done = run("--bootstrap-server", "localhost:1", "--min-held", 1, "--output", tmp_path / "report.md")
     assert done.exit_code == 2
-    assert "--min-held asks for the past" in done.stderr
+    assert "--min-held needs the past" in done.stderr
 
 
 @pytest.mark.lab

@@ -39,7 +39,7 @@ def test_names_are_a_list_in_any_form() -> None:
         assert said(subscribe=text).topics == ["a", "b"]
     assert said(subscribe='["a"]').topics == ["a"]
     for text in ("", "a,,b", "[", "[]", '["a"'):
-        with pytest.raises(UsageError, match="The option subscribe cannot be read"):
+        with pytest.raises(UsageError, match="The option subscribe is not a list"):
             said(subscribe=text)
 
 
@@ -55,7 +55,7 @@ def test_partitions_are_numbers_of_topics_or_named_as_folders() -> None:
     ):
         with pytest.raises(UsageError, match="partitions are either numbers"):
             said(**options)
-    with pytest.raises(UsageError, match="The option partitions cannot be read: 0, x"):
+    with pytest.raises(UsageError, match="The option partitions is invalid: 0, x"):
         said(subscribe="a", partitions="0,x")
 
 
@@ -142,5 +142,5 @@ def test_a_path_is_that_of_the_file_system(path: str, local: str) -> None:
     "path", ["hdfs://name/logs", "abfss://c@a.dfs.core.windows.net/logs", "file://host/logs", "s3:/x"]
 )
 def test_a_path_of_another_machine_is_refused(path: str) -> None:
-    with pytest.raises(UsageError, match="Give a path of a mounted volume"):
+    with pytest.raises(UsageError, match="Use the path of a mounted volume"):
         local_path(path)
