@@ -36,7 +36,7 @@ CLASSES = "classes.jsa"
 
 
 class PortTaken(LabError):
-    """Somebody took a free port before the broker did; with other ports it will work."""
+    """Another process took a free port before the broker did; other ports will work."""
 
 
 class Kafka:
@@ -86,7 +86,7 @@ class Kafka:
         timeout: float = 120,
     ) -> None:
         if not re.fullmatch(r"\d+\.\d+\.\d+", version) or _numbers(version) < (2, 8):
-            raise UsageError(f"{version!r} is not a Kafka version of the lab.", do="Ask for 2.8.0 or newer: '4.3.1'.")
+            raise UsageError(f"{version!r} is not a Kafka version of the lab.", do="Use 2.8.0 or newer: '4.3.1'.")
         if brokers not in (1, 2, 3):
             raise UsageError(f"The lab starts 1 to 3 brokers, not {brokers}.")
         if strangers := set(super_users) - set(users):
@@ -223,7 +223,7 @@ class Kafka:
         self.start_broker(broker_id)
 
     def pause(self, broker_id: int) -> None:
-        """Let a broker stand still (SIGSTOP), as in a long garbage collection; its connections stay open."""
+        """Pause a broker (SIGSTOP), as a long garbage collection does; its connections stay open."""
         self._process(broker_id).send_signal(signal.SIGSTOP)
 
     def resume(self, broker_id: int) -> None:
@@ -419,7 +419,7 @@ def _text(value: object) -> str:
 
 
 def quiet_admin(server: str) -> AdminClient:
-    """Return a client that keeps trying, and says nothing while nobody is there yet."""
+    """Return a client that keeps trying, silently while no broker answers yet."""
     config: dict[str, str | int | float | bool] = {
         "bootstrap.servers": server,
         "reconnect.backoff.ms": 20,
@@ -430,7 +430,7 @@ def quiet_admin(server: str) -> AdminClient:
 
 
 def is_ready(admin: AdminClient, broker_ids: set[int]) -> bool:
-    """Tell whether all these brokers are known and a topic over all of them could be created; none is."""
+    """Whether all these brokers are known and a topic over all of them could be created; none is."""
     try:
         if not broker_ids <= set(admin.list_topics(timeout=1).brokers):
             return False

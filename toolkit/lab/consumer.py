@@ -110,7 +110,7 @@ class BlockedConsumer:
         return records
 
     def _read_to_end(self) -> list[Message]:
-        """Records until the consumer says that there are no more, or none has come for a moment."""
+        """Records until the end of the partition, or until none has arrived for a moment."""
         records = []
         while message := self._consumer.poll(0.2):
             error = message.error()

@@ -50,7 +50,7 @@ def run(version: str, *, show: Show, width: int | None = None) -> bool:
     Returns
     -------
     bool
-        Whether all went as it should.
+        Whether everything went as expected.
     """
     began = time.monotonic()
     demo = Demo(show, width=width)
@@ -93,16 +93,16 @@ class Demo:
         self._show(wrap(text, before=f"{number}  ", width=self._width))
 
     def say(self, text: str) -> None:
-        """Say what happened in it."""
+        """Print what happened in it."""
         self._show(wrap(text, before="   ", width=self._width))
 
     def expect(self, right: bool, otherwise: str) -> None:
-        """Remember what is not as it should be."""
+        """Note a deviation."""
         if not right:
             self.failed.append(otherwise)
 
     def stage(self, kafka: Kafka) -> list[StagedIncident]:
-        """Stage what is wrong and what only looks so."""
+        """Stage hanging transactions, and healthy ones that look like them."""
         self.step(2, f"{len(WRONG)} transactions go wrong, as they do in the wild:")
         staged = [self._staged(kafka, topic, name) for topic, name in WRONG.items()]
         self.say(f"{len(HEALTHY_TOPICS)} healthy ones are open, and must be left alone:")
@@ -126,8 +126,11 @@ class Demo:
         return consumer, hanging
 
     def diagnose(self, cluster: Cluster, staged: Sequence[StagedIncident]) -> Sequence[Row]:
-        """Judge the whole cluster, and compare with what was staged."""
-        self.step(4, f"kafka-txn diagnose asks every broker, and again {RECHECK_AFTER:g} s later where it is in doubt:")
+        """Diagnose the whole cluster, and compare with the staged incidents."""
+        self.step(
+            4,
+            f"kafka-txn diagnose queries every broker, and rechecks doubtful partitions {RECHECK_AFTER:g} s later:",
+        )
         rows = cluster.finding_rows(recheck_after=RECHECK_AFTER)
         self._show(["", *finding_lines(rows, now=dt.datetime.now(dt.UTC), width=self._width), "", summary(rows)])
         verdicts = {(row["topic"], row["partition"], row["start_offset"]): row["verdict"] for row in rows}
@@ -140,7 +143,7 @@ class Demo:
         """End the hanging ones, each after a fresh check."""
         self.step(5, "Each hanging transaction is checked once more, and ended by an abort marker:")
         with TemporaryDirectory(prefix="kafka-txn-demo-") as folder:
-            audit = Audit(Path(folder) / "audit.jsonl")  # this Kafka is gone in a minute, and so is what was done to it
+            audit = Audit(Path(folder) / "audit.jsonl")  # this Kafka is gone in a minute
             for row in hanging:
                 plan = plan_abort(cluster, row)
                 done = plan.execute(confirm=plan.target, audit=audit, recheck_after=RECHECK_AFTER)
@@ -153,11 +156,11 @@ class Demo:
     def read_on(self, consumer: BlockedConsumer) -> None:
         """Let the group read on."""
         records = consumer.read()
-        self.step(6, f"Group {GROUP} reads on by itself: {len(records)} payments.")
+        self.step(6, f"Group {GROUP} continues by itself: {len(records)} payments.")
         self.expect(len(records) == WAITING, f"group {GROUP} was to read {WAITING} records, not {len(records)}")
 
     def finish(self, cluster: Cluster, staged: Sequence[StagedIncident]) -> None:
-        """Have the healthy ones commit, which they only can if nobody touched them."""
+        """Commit the healthy ones, which only works if they were left alone."""
         for each in staged:
             each.close()
         rows = cluster.finding_rows(recheck_after=0)

@@ -140,7 +140,7 @@ def _failure(version: str, repository: str, output: str) -> LabError:
         return LabError(
             f"{repository} has no {', '.join(':'.join(each) for each in missing)}.",
             means=f"Kafka {version} was never released, or this mirror does not carry it; nothing was kept.",
-            do="Ask for a released version, such as 4.3.1, 3.9.2, 3.5.2 or 2.8.2.",
+            do="Use a released version, such as 4.3.1, 3.9.2, 3.5.2 or 2.8.2.",
         )
     return LabError(
         f"{artifact} could not be fetched: {' '.join(output.split())[-600:]}",

@@ -20,7 +20,7 @@ __all__ = ["TxnProducer", "write_committed"]
 
 
 class TxnProducer:
-    """A transactional id and its producer id; every step is one request, sent only when asked for.
+    """A transactional id and its producer id; every step is one request.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ class TxnProducer:
         Parameters
         ----------
         two_phase
-            Ask for two-phase commit (KIP-939), which needs version 6 of the request.
+            Use two-phase commit (KIP-939), which needs version 6 of the request.
         """
         init_request = {"transactional_id": self.transactional_id, "transaction_timeout_ms": self.timeout_ms}
         response = self._ask(
@@ -75,7 +75,7 @@ class TxnProducer:
         return self
 
     def add(self, topic: str, *partitions: int) -> None:
-        """AddPartitionsToTxn: tell the coordinator where this transaction writes."""
+        """AddPartitionsToTxn: add the partition to the transaction."""
         request = messages.AddPartitionsToTxn
         self._ask(
             lambda: request(
@@ -102,7 +102,7 @@ class TxnProducer:
         records
             How many.
         timestamp
-            The client's clock; now if not given.
+            The client's clock; now if null.
         """
         sequence = self._sequences.get((topic, partition), 0)
         key = self.transactional_id.encode()

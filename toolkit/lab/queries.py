@@ -1,4 +1,4 @@
-"""Small questions to a cluster, asked until the answer is there."""
+"""Small queries of a cluster, repeated until there is an answer."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ VERIFIED = (
 )
 FENCED = ("A newer epoch of this producer is known: this one is fenced.", "")
 
-# What an error, perhaps of one API, means to a person who stages an incident, and what to do about it.
+# What an error, perhaps of one API, means while staging an incident, and what to do.
 EXPLAINED = {
     "EndTxn: INVALID_TXN_STATE": ("There is no open transaction to end.", ""),
     "INVALID_PRODUCER_EPOCH": FENCED,
@@ -61,7 +61,7 @@ EXPLAINED = {
     "INVALID_TXN_STATE": VERIFIED,
     "PRODUCER_FENCED": FENCED,
     "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": (
-        "The user may not write under this id, or asked for two-phase commit where it is off.",
+        "The user may not write under this id, or used two-phase commit where it is disabled.",
         "Grant WRITE on the id, or start the broker with transaction.two.phase.commit.enable=true.",
     ),
     "TRANSACTION_ABORTABLE": VERIFIED,
@@ -99,14 +99,14 @@ def config_of(kafka: ClusterAddress) -> ClientConfig:
 
 
 def until(condition: Callable[[], T | None], *, awaited: str, timeout: float = 60) -> T:
-    """Ask until there is an answer, and return it.
+    """Repeat a query until there is an answer, and return it.
 
     Parameters
     ----------
     condition
         Returns None while there is no answer.
     awaited
-        What is waited for, for the error.
+        Description of the answer, for the error.
     timeout
         Seconds.
 
@@ -131,7 +131,7 @@ def answer(
     codes: Callable[[Any], Iterable[int]],
     to: Callable[[], int | None] = lambda: None,
 ) -> Any:
-    """Send a request until its answer has no error that passes by itself.
+    """Send a request until its response has no transient error.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ def answer(
     codes
         Picks the error codes out of an answer.
     to
-        Finds the broker, before every attempt; any broker if not given.
+        Finds the broker, before every attempt; any broker if null.
 
     Raises
     ------
@@ -245,7 +245,7 @@ def _offset(cluster: BrokerClient, topic: str, partition: int, *, timestamp: int
 
 
 def transaction(cluster: BrokerClient, transactional_id: str) -> Any:
-    """What the coordinator says of a transactional id (DescribeTransactions), or None if it knows no such id."""
+    """The coordinator's state of a transactional id (DescribeTransactions), or None if it knows no such id."""
     try:
         described = answer(
             cluster,

@@ -1,4 +1,4 @@
-"""What every staged incident is made of: where it runs, the stage it is set on, and what stands there afterwards."""
+"""Parts of every staged incident: its recipe, its stage on a cluster, and the result."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ClusterSetup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedIncident:
-    """An incident as it stands on the cluster.
+    """An incident on a cluster.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class StagedIncident:
     start_offset
         Offset of the transaction's first record on this partition, as the broker answered it.
     expected
-        The verdict that is right at once, and as long as nobody does anything.
+        The expected verdict, at once and until someone acts.
     later
         The verdict that is right once it has lasted; empty if time changes nothing.
     what
@@ -94,7 +94,7 @@ class Incident:
     name
         Its name in ``INCIDENTS``.
     recipe
-        What is done on the stage.
+        The steps on the stage.
     expected, later
         Right verdict at once, and once it has lasted.
     setup
@@ -140,11 +140,11 @@ class Incident:
         kafka
             A lab cluster, or how to reach any other one (bootstrap servers or client properties).
         topic
-            Topic to stage it on, created if it is not there; a new one with a random suffix if not given.
+            Topic to stage it on, created if it is not there; a new one with a random suffix if null.
         partition
             Partition to stage it on. Some incidents write to the next one as well.
         options
-            What the recipe takes beside.
+            Other arguments of the recipe.
 
         Raises
         ------
@@ -215,7 +215,7 @@ class Stage:
         Parameters
         ----------
         replicas
-            Broker ids of each partition's replicas, its leader first; any one broker if not given.
+            Broker ids of each partition's replicas, its leader first; any one broker if null.
         config
             Topic configuration.
         """
@@ -255,7 +255,7 @@ class Stage:
         timeout_ms
             Its transaction timeout.
         coordinator_id
-            Broker that shall coordinate it; any if not given.
+            Broker that shall coordinate it; any if null.
         """
         while True:
             transactional_id = f"{self.plot.name}-{uuid.uuid4().hex[:6]}"
@@ -301,7 +301,7 @@ class Stage:
         return StagedIncident(**fields | facts)
 
     def finishing(self, *producers: TxnProducer, commit: bool = True) -> Callable[[], None]:
-        """What living owners do: each ends its transaction, unless somebody has ended it already."""
+        """Let live owners end their transactions, unless they have ended already."""
 
         def finish() -> None:
             with self._connect() as cluster:
@@ -331,7 +331,7 @@ def _numbers(version: str) -> list[int]:
 
 
 class SteadyClient(BrokerClient):
-    """A wire that puts its questions to any broker to the one that no incident stops."""
+    """A client that sends requests to any broker to the one that no incident stops."""
 
     def send_one(self, request: Any, *, broker_id: int | None = None) -> Any:
         """As `BrokerClient.send_one`, with that broker where none is named."""

@@ -85,7 +85,7 @@ class Worker(threading.Thread):
         self._plain = kafka.client_config() | {"message.timeout.ms": "1000", "linger.ms": "0", "log_level": "0"}
 
     def run(self) -> None:
-        """Work until told to stop; an instance that fails is replaced by the next one, as an application would."""
+        """Work until stopped; an instance that fails is replaced by the next one, as an application would."""
         from confluent_kafka import KafkaException, Producer
 
         transactional = self._plain | {
@@ -243,7 +243,7 @@ def _missing(workers: Sequence[Worker], missing_endings: set[str]) -> set[str]:
 
 
 def _only_open(kafka: Kafka, seed: str) -> bool | None:
-    """True once nothing of this workload is open but what is to stay so; null until then."""
+    """True once only the transactions that are to stay open are open; null until then."""
     with Cluster(kafka.client_config()) as cluster:
         rows = cluster.transaction_rows(states=OPEN_STATES)
     is_over = all(
@@ -303,7 +303,7 @@ def _copy(kafka: Kafka, seed: str, load: Workload) -> None:
 
 
 def _delete_half(kafka: Kafka, topic: str) -> None:
-    """DeleteRecords up to the middle of what is there."""
+    """DeleteRecords up to the middle of the log."""
     from confluent_kafka import TopicPartition
     from confluent_kafka.admin import AdminClient
 

@@ -23,7 +23,7 @@ def zookeeper_properties(directory: Path, *, port: int) -> dict[str, str]:
 
 
 def is_registered(port: int, broker_id: int) -> bool:
-    """Tell whether a session still holds this broker's place; a new broker with its id would end itself."""
+    """Whether a session still holds this broker's id; a new broker with it would stop."""
     with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
         connection.sendall(b"dump")
         answer = connection.makefile("rb").read()

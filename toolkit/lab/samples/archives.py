@@ -29,7 +29,7 @@ def packed(folder: Path) -> bytes:
             member = tarfile.TarInfo(path.relative_to(folder).as_posix())
             status = path.stat()
             member.size, member.mode = status.st_size, READ_ONLY
-            member.mtime = round(status.st_mtime, 3)  # the age of what is open is told by it
+            member.mtime = round(status.st_mtime, 3)  # it shows the age of open transactions
             with path.open("rb") as file:
                 archive.addfile(member, file)
     return into.getvalue()
@@ -43,7 +43,7 @@ def unpacked(archive: bytes, *, name: str) -> Path:
     archive
         What `packed` made.
     name
-        Part of the folder's name, beside the hash of the content.
+        Part of the folder's name, next to the hash of the content.
 
     Raises
     ------
@@ -71,7 +71,7 @@ def _homes() -> Iterator[Path]:
 
 
 def _unpack(archive: bytes, folder: Path) -> Path:
-    """Unpack beside its place, and appear there whole: another process may be doing the same."""
+    """Unpack next to the target and rename: another process may be doing the same."""
     folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     partial = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:

@@ -1,4 +1,4 @@
-"""`IncidentSample`: one recorded incident, what is right about it, and where it lies once it is unpacked."""
+"""`IncidentSample`: one recorded incident, its expected findings, and its folder once it is unpacked."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class IncidentSample:
         return self.path / DUMP if (self.path / DUMP).is_file() else None
 
     def audit(self) -> Audit | None:
-        """The audit trail of what was done about it; null where nothing was."""
+        """The audit trail of its actions; null without any."""
         from toolkit.actions.audit import Audit
 
         return Audit(self.path / AUDIT) if (self.path / AUDIT).is_file() else None
@@ -109,7 +109,7 @@ def load(name: str) -> IncidentSample:
         If there is no room to unpack it.
     """
     if name not in _index():
-        raise NotFound(f"There is no sample {name!r}.", do=f"Say one of {', '.join(names())}.")
+        raise NotFound(f"There is no sample {name!r}.", do=f"Use one of {', '.join(names())}.")
     entry = dict(_index()[name])
     at = entry.pop("at")
     archive = resources.files(__package__) / "data" / f"{name}.tar.xz"

@@ -48,12 +48,12 @@ JUDGED = (
 
 
 def make(script: SampleScript, into: Path) -> dict[str, Any]:
-    """Play a scene, write its archive, and return what the index tells of it.
+    """Run a script, write its archive, and return its row of the index.
 
     Raises
     ------
     LabError
-        If what is packed is not judged as the whole log directory is, or not as the scene says.
+        If the findings of the archive differ from those of the log directory, or from the script.
     """
     with tempfile.TemporaryDirectory(prefix="kafka-txn-sample-") as temporary:
         folder = Path(temporary) / "packed"

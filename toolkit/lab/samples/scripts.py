@@ -1,4 +1,4 @@
-"""What is played on a lab broker for each sample, and what is told of it."""
+"""Scripts that produce the samples on a lab broker, and their descriptions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ VERSION = "4.3.1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptResult:
-    """Where a scene shows once it was played, and how to ask for it; fields as of `Sample`."""
+    """The partition of a script's incident and the query that shows it; fields as of `Sample`."""
 
     topic: str
     partition: int
@@ -120,7 +120,7 @@ class _Client(threading.Thread):
         }
 
     def run(self) -> None:
-        """Work until told to stop."""
+        """Work until stopped."""
         producer = Producer(self._config)
         producer.init_transactions(20)
         while not self._stop_now.wait(self._random.uniform(0.02, 0.2)):
