@@ -113,9 +113,9 @@ def test_what_spark_cannot_read_is_a_sentence(tmp_path: Path) -> None:
     ("arguments", "sentence"),
     [
         ((), "Nothing to read is named. Add --input PATH, or --bootstrap-server HOST:PORT."),
-        (("--input", "a", "--bootstrap-server", "b:1"), "--input reads files. Say one of them."),
+        (("--input", "a", "--bootstrap-server", "b:1"), "--input names files. Use one of them."),
         (("--bootstrap-server", "b:1", "--consistent-copy"), "--consistent-copy applies to files."),
-        (("--input", "a", "--master", "local", "--remote", "sc://b"), "Say one of them."),
+        (("--input", "a", "--master", "local", "--remote", "sc://b"), "Use one of them."),
         (("--input", "a", "--conf", "spark"), "--conf spark is not KEY=VALUE."),
         (
             (
