@@ -115,5 +115,5 @@ def test_what_was_registered_is_used_where_the_options_name_no_cluster(tmp_path:
     assert of_file == ClientConfig({"bootstrap.servers": "of-the-file:1", "client.id": "me"})
     elsewhere = client_config({"commandConfig": str(path), "kafka.bootstrap.servers": "said:1"}, source({}))
     assert elsewhere.bootstrap_servers == ("said:1",)
-    with pytest.raises(UsageError, match=r"commandConfig and kafka\.client\.id both set"):
+    with pytest.raises(UsageError, match=r"commandConfig and kafka\.client\.id both configure the client"):
         client_config({"commandConfig": str(path), "kafka.client.id": "you"}, source({}))
