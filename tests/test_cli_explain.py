@@ -25,11 +25,11 @@ def test_an_error_is_explained_in_words_that_a_person_can_act_on() -> None:
     shown = invoke(FENCED)
     assert shown.exit_code == 0
     lines = shown.stdout.splitlines()
-    assert lines[0].startswith("producer-fenced: The coordinator shut this producer out")
+    assert lines[0].startswith("producer-fenced: The coordinator fenced this producer")
     labels = [line[2:9].strip() for line in lines if line.startswith("  ") and line[2] != " "]
     assert labels == ["cause", "check", "safe", "never", "source", "page"]
     assert lines[-1] == "Named: transactional id pay-7"
-    assert "A new random transactional.id" in shown.stdout
+    assert "Use a new random transactional.id" in shown.stdout
 
 
 @pytest.mark.parametrize("arguments", [(), ("-",)])

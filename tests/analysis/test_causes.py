@@ -120,7 +120,7 @@ def test_compaction_may_have_taken_the_record_that_had_the_partition() -> None:
     only_last = ended("Commit", began=2, at_second=3, on=(ELSEWHERE,))[-1:]
     codes, sentence = hanging(txn(transaction(state="CompleteCommit", on=())), excerpt(data(100)), *only_last)
     assert codes == ""
-    assert sentence == "not shown: offsets 90 to 100 were read and do not show what opened it"
+    assert sentence == "no cause found: offsets 90 to 100 were read and do not show what opened it"
 
 
 def test_records_that_could_not_all_be_read_prove_no_absence() -> None:
@@ -145,7 +145,7 @@ def test_a_superseded_epoch_and_how_it_opened() -> None:
     codes, sentence = hanging(txn(owner), excerpt(data(100)), init())
     assert codes == "never-added"
     assert sentence.startswith(
-        'superseded epoch: "payments-7" is at epoch 1, and this is of 0; written but never added'
+        'superseded epoch: "payments-7" is at epoch 1, this transaction at 0; written but never added'
     )
     assert hanging(txn(owner), excerpt(data(100)))[0] == "", "nothing tells how it opened"
 
@@ -157,14 +157,16 @@ def test_an_expired_id() -> None:
     events = [init(), record(1, None, second=9)]
     codes, sentence = hanging(txn(), excerpt(data(100)), *events)
     assert codes == "no-owner, never-added"
-    assert sentence.startswith('its id "payments-7" has expired: __transaction_state-33 forgot it; written but never')
+    assert sentence.startswith(
+        'its id "payments-7" has expired: __transaction_state-33 has its tombstone; written but never'
+    )
 
 
 def test_an_id_that_went_on_to_another_producer_id() -> None:
     events = [*ended("Abort", began=0, at_second=1), record(9, "Empty", second=5, pid=8, previous_producer_id=7)]
     codes, sentence = hanging(txn(), excerpt(*LATE), *events)
     assert codes == "no-owner, late-after-abort"
-    assert sentence.startswith('its id "payments-7" has gone on to producer 8; a batch of the same producer came after')
+    assert sentence.startswith('its id "payments-7" now has producer id 8; a batch of the same producer came after')
 
 
 def test_an_id_of_which_nothing_is_left() -> None:
@@ -216,7 +218,7 @@ def test_a_marker_is_not_lost_that_may_stand_before_what_was_read() -> None:
     log = excerpt(marker(90, COMMIT, pid=1, second=20), data(100, second=21))
     codes, sentence = hanging(txn(transaction(state="CompleteCommit", on=())), log, *DONE)
     assert codes == ""
-    assert sentence.startswith("not shown: ")
+    assert sentence.startswith("no cause found: ")
     whole = excerpt(data(100, second=21), start=0)
     assert hanging(txn(transaction(state="CompleteCommit", on=())), whole, *DONE)[1].startswith("its marker is lost")
 
@@ -264,9 +266,9 @@ def test_two_phase_commit() -> None:
 
 
 def test_nothing_read_is_said() -> None:
-    assert hanging(txn(COMPLETE), None)[1] == "not shown: the log was not read"
+    assert hanging(txn(COMPLETE), None)[1] == "no cause found: the log was not read"
     failed = excerpt(start=100, error="TOPIC_AUTHORIZATION_FAILED: no")
-    assert hanging(txn(COMPLETE), failed)[1] == "not shown: the log could not be read (TOPIC_AUTHORIZATION_FAILED)"
+    assert hanging(txn(COMPLETE), failed)[1] == "no cause found: the log could not be read (TOPIC_AUTHORIZATION_FAILED)"
 
 
 # A verdict only gets more careful

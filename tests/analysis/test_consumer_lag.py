@@ -66,9 +66,9 @@ def test_a_group_ahead_of_the_high_watermark_has_no_lag() -> None:
 @pytest.mark.parametrize(
     ("committed", "lso", "ranges", "sentence"),
     [
-        (10, 10, LOG, "A read_committed client calls its lag 0, and 10 records are held behind the LSO 10"),
-        (2, 10, LOG, "7 records are to read now; 10 records are held behind the LSO 10"),
-        (2, 21, [(2, 20, "committed")], "19 records are to read now, and nothing is held."),
+        (10, 10, LOG, "A read_committed client reports lag 0, and 10 records are held behind the LSO 10"),
+        (2, 10, LOG, "7 records are ready to read; 10 records are held behind the LSO 10"),
+        (2, 21, [(2, 20, "committed")], "19 records are ready to read, and nothing is held."),
         (20, 21, LOG, "Nothing is left to read"),
         (21, 21, LOG, "Everything is read."),
     ],

@@ -68,6 +68,6 @@ def test_the_bugs_of_a_release(version: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "4", "four", "4.x", "4.3.1-rc0", "-4.3"])
 def test_no_version(text: str) -> None:
-    with pytest.raises(UsageError, match="is no version of Kafka"):
+    with pytest.raises(UsageError, match="is not a Kafka version"):
         release_of(text)
     assert release_of("3.9") == (3, 9)

@@ -88,7 +88,7 @@ def test_the_command(kafka: Kafka) -> None:
     assert done.stdout.startswith(",".join(EXPOSURE.names))
     assert "verification" in on(kafka, "exposure").stdout
     assert "KAFKA-20322" in on(kafka, "exposure", "--kafka-version", "4.2.0", "--format", "csv").stdout
-    assert "is no version of Kafka" in on(kafka, "exposure", "--kafka-version", "newest").stderr
+    assert "is not a Kafka version" in on(kafka, "exposure", "--kafka-version", "newest").stderr
 
 
 def test_every_meaning_is_a_sentence() -> None:

@@ -103,10 +103,10 @@ def test_where_kafkas_tool_and_the_clients_lag_differ(kafka: Kafka) -> None:
     assert row["behind"] == 0
     assert row["held"] > 0
     assert row["markers"] > 0
-    assert row["reason"].startswith(f"A read_committed client calls its lag {client_lag}, and {row['held']} records")
+    assert row["reason"].startswith(f"A read_committed client reports lag {client_lag}, and {row['held']} records")
     done_here = on(kafka, "lag", "--group", group)
     assert done_here.returncode == 0, done_here.stderr
-    assert f"{staged.topic}-0  A read_committed client calls its lag" in done_here.stdout
+    assert f"{staged.topic}-0  A read_committed client reports lag" in done_here.stdout
     (told,) = json.loads(on(kafka, "lag", "--group", group, "--format", "json").stdout)
     assert list(told) == GROUP_LAG.names
     assert (told["lag"], told["held"]) == (row["lag"], row["held"])

@@ -41,7 +41,8 @@ WHAT_SHOWS = {
     "late_message": r"came after the ABORT marker at offset 3, with the next sequence number \(1\): in flight, or ",
     "late_after_commit": r"came after the COMMIT marker at offset 3, with the next sequence number \(1\): late, or ",
     "never_added": r"written but never added: the coordinator wrote 1 record of producer \d+ epoch 0, and ",
-    "superseded_elsewhere": r'superseded epoch: "superseded_elsewhere-\w+" is at epoch 1, and this is of 0; written',
+    "superseded_elsewhere": r'superseded epoch: "superseded_elsewhere-\w+" is at epoch 1, '
+    r"this transaction at 0; written",
     "superseded_same_partition": r"superseded epoch: ",
     "head_deleted": r"its head is deleted: it begins at 2, and the log starts at 6 now",
     "offsets_never_added": r"it holds offsets of group offsets_never_added-\w+ \(never-added, group-offsets\)$",
@@ -280,7 +281,7 @@ def test_where_the_bounds_end_the_cause_says_what_was_read(
         TxnProducer(cluster.client, f"more-{staged.topic}").init().send(staged.topic, 0)
         row = judge(cluster, staged)
     start = staged.start_offset
-    assert row["cause"] == f"not shown: offsets {start} to {start} were read and do not show what opened it"
+    assert row["cause"] == f"no cause found: offsets {start} to {start} were read and do not show what opened it"
     assert row["records_held"] is None
 
 

@@ -143,4 +143,4 @@ def test_a_source_task_and_the_leader_of_kafka_connect(broker: Kafka, tmp_path: 
 
         gone = until(without_worker, awaited="the end of the worker's session")
     assert (gone["application"], gone["confidence"]) == ("connect-blue", "likely")
-    assert "no worker is seen" in gone["reason"]
+    assert "no worker is known" in gone["reason"]

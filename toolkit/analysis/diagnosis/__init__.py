@@ -1,1 +1,1 @@
-"""From observations to findings: open transactions, the rules, causes and impact."""
+"""Diagnose observations: open transactions, verdict rules, causes and impact."""

@@ -14,7 +14,7 @@ __all__ = ["AbortEffects", "abort_effects"]
 
 
 class AbortEffects(NamedTuple):
-    """Data records that are never shown to read_committed consumers, and those that are shown at last."""
+    """Data records that read_committed consumers never receive, and those that they can receive after the abort."""
 
     dropped: int
     released: int
@@ -23,15 +23,15 @@ class AbortEffects(NamedTuple):
 def abort_effects(
     headers: Headers, *, producer_id: int, start_offset: int, last_stable_offset: int, next_stable_offset: int
 ) -> AbortEffects:
-    """Count records of a transaction that is aborted, and those of others that waited behind it.
+    """Count the records that an abort drops, and the records behind the LSO that it releases.
 
     Parameters
     ----------
     headers
-        Structured array of `toolkit.formats.log.headers.HEADER`: every batch from the lower one of `start_offset` and
+        Structured array of `toolkit.formats.log.headers.HEADER`: every batch from the lower of `start_offset` and
         `last_stable_offset` to the high watermark, in order.
     producer_id, start_offset
-        The transaction.
+        The aborted transaction.
     last_stable_offset, next_stable_offset
         The LSO before the abort marker, and after it.
 
@@ -44,8 +44,8 @@ def abort_effects(
     is_transactional = headers["attributes"] & TRANSACTIONAL != 0
     ended = _next_markers(headers, is_control)
     dropped_batches = (headers["producer_id"] == producer_id) & is_transactional & (ended == NO_MARKER)
-    behind = headers["base_offset"] < next_stable_offset
-    visible = ~dropped_batches & (~is_transactional | (ended == COMMIT)) & behind
+    below_next_lso = headers["base_offset"] < next_stable_offset
+    visible = ~dropped_batches & (~is_transactional | (ended == COMMIT)) & below_next_lso
     dropped, released = (
         records_inside(
             first,
@@ -60,13 +60,13 @@ def abort_effects(
 
 
 def _next_markers(headers: Headers, is_control: np.ndarray) -> np.ndarray:
-    """The marker that ends each batch's transaction: its producer's next one, whatever the epochs (KIP-890)."""
+    """The marker that ends each batch's transaction: its producer's next marker, of any epoch (KIP-890)."""
     ended = np.full(len(headers), NO_MARKER)
-    coming: dict[int, int] = {}
+    next_marker: dict[int, int] = {}
     for index in range(len(headers) - 1, -1, -1):
         producer_id = int(headers["producer_id"][index])
         if is_control[index]:
-            coming[producer_id] = int(headers["marker"][index])
+            next_marker[producer_id] = int(headers["marker"][index])
         else:
-            ended[index] = coming.get(producer_id, NO_MARKER)
+            ended[index] = next_marker.get(producer_id, NO_MARKER)
     return ended

@@ -1,7 +1,7 @@
-"""Why a transaction is held: the root causes that the bytes show, each with the batches and records that decide it.
+"""Root causes of a held transaction, as far as the log shows them, with the batches and records that prove them.
 
-With transaction version 1 a late batch and the first batch of a healthy producer's next transaction are the same bytes.
-So causes that need a coordinator to disown the transaction apply to `hanging` ones only.
+With transaction version 1 a late batch has the same bytes as the first batch of a healthy producer's next transaction.
+So causes that require that no coordinator owns the transaction apply to `hanging` findings only.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ class Cause:
     Parameters
     ----------
     names
-        Keys of `CAUSES`, the deciding one first; empty where what shows has no name, or nothing shows.
+        Keys of `CAUSES`, the deciding one first; empty if the cause has no name, or none was found.
     sentence
-        What shows, and the names.
+        The cause, followed by the names.
     evidence
-        The batches and records that decide it, as rows of the evidence column.
+        The batches and records that prove it, as rows of the evidence column.
     is_committed
-        Whether its coordinator completed a commit of it: an abort marker would discard committed records.
+        Whether its coordinator completed a commit, so that an abort marker would discard committed records.
     """
 
     names: tuple[str, ...]
@@ -60,7 +60,7 @@ class CauseIndicator:
 
 
 def cause(txn: OpenTransaction, verdict: str, log: LogEvidence) -> Cause | None:
-    """The root cause of a held transaction, as far as it shows.
+    """The root cause of a held transaction, as far as the log shows it.
 
     Parameters
     ----------
@@ -74,21 +74,21 @@ def cause(txn: OpenTransaction, verdict: str, log: LogEvidence) -> Cause | None:
     Returns
     -------
     Cause or None
-        Null where there is nothing to explain. A hanging transaction always has one: where no cause shows, it states
+        Null if there is nothing to explain. A hanging transaction always has one: if no cause was found, it states
         what was read.
     """
     context = DiagnosisContext(txn, log)
-    signs = [sign for observation in SIGNS.get(verdict, ()) if (sign := observation(context)) is not None]
-    if not signs:
-        return Cause(names=(), sentence=_nothing_shows(context)) if verdict == "hanging" else None
-    names = tuple(dict.fromkeys(name for sign in signs for name in sign.names))
+    indicators = [found for check in CHECKS.get(verdict, ()) if (found := check(context)) is not None]
+    if not indicators:
+        return Cause(names=(), sentence=_no_cause_found(context)) if verdict == "hanging" else None
+    names = tuple(dict.fromkeys(name for indicator in indicators for name in indicator.names))
     suffix = f" ({', '.join(names)})" if names else ""
-    evidence = tuple(entry for sign in signs for entry in sign.evidence)
+    evidence = tuple(entry for indicator in indicators for entry in indicator.evidence)
     return Cause(
         names=names,
-        sentence="; ".join(sign.text for sign in signs) + suffix,
+        sentence="; ".join(indicator.text for indicator in indicators) + suffix,
         evidence=evidence,
-        is_committed=any(sign.is_committed for sign in signs),
+        is_committed=any(indicator.is_committed for indicator in indicators),
     )
 
 
@@ -97,7 +97,8 @@ def _head_deleted(context: DiagnosisContext) -> CauseIndicator | None:
     if start is None or log_start is None or start >= log_start:
         return None
     text = (
-        f"its head is deleted: it begins at {start}, and the log starts at {log_start} now, which ends no transaction"
+        f"its head is deleted: it begins at {start}, and the log starts at {log_start} now; deleting records ends no "
+        "transaction"
     )
     return CauseIndicator(text=text, names=("head-deleted",))
 
@@ -126,10 +127,13 @@ def _no_owner(context: DiagnosisContext) -> CauseIndicator | None:
     for owner in producer_ids(context.events).get(context.txn.producer["producer_id"], ()):
         last = [row for row in context.events if row["transactional_id"] == owner.transactional_id][-1]
         if owner.now == "expired":
-            text = f'its id "{owner.transactional_id}" has expired: {STATE_TOPIC}-{owner.txn_state_partition} forgot it'
+            text = (
+                f'its id "{owner.transactional_id}" has expired: {STATE_TOPIC}-{owner.txn_state_partition} has its '
+                "tombstone"
+            )
             return CauseIndicator(text=text, names=("no-owner",), evidence=(_record(last),))
         if owner.now == "replaced":
-            text = f'its id "{owner.transactional_id}" has gone on to producer {last["producer_id"]}'
+            text = f'its id "{owner.transactional_id}" now has producer id {last["producer_id"]}'
             return CauseIndicator(text=text, names=("no-owner",), evidence=(_record(last),))
     return CauseIndicator(text="no owner: its id has expired or moved on to another producer id", names=("no-owner",))
 
@@ -139,7 +143,7 @@ def _superseded(context: DiagnosisContext) -> CauseIndicator | None:
         return None
     name = context.txn.owner["transactional_id"]
     return CauseIndicator(
-        text=f'superseded epoch: "{name}" is at epoch {context.txn.owner_epoch}, and this is of {context.epoch}'
+        text=f'superseded epoch: "{name}" is at epoch {context.txn.owner_epoch}, this transaction at {context.epoch}'
     )
 
 
@@ -177,7 +181,7 @@ def _never_added(context: DiagnosisContext) -> CauseIndicator | None:
     if context.was_never_added:
         text = (
             f"written but never added: the coordinator wrote {_count(records)} of producer "
-            f"{txn.producer['producer_id']} epoch {context.epoch}, and {topic}-{partition} is not in there"
+            f"{txn.producer['producer_id']} epoch {context.epoch}, and none includes {topic}-{partition}"
         )
     elif context.is_late or context.epoch != txn.owner_epoch:
         return None
@@ -211,11 +215,11 @@ def _marker_lost(context: DiagnosisContext) -> CauseIndicator | None:
 
 def _compacted(context: DiagnosisContext) -> tuple[str, str]:
     compacted = context.first_batch is not None and context.first_batch.excerpt.is_compacted
-    return "marker-compacted", "the topic is compacted, which may have taken it" if compacted else ""
+    return "marker-compacted", "the topic is compacted, and the cleaner may have removed it" if compacted else ""
 
 
 def _led_by_another(context: DiagnosisContext) -> tuple[str, str]:
-    """Whether leadership changed since the transaction was opened."""
+    """The cause name, and the reason if leadership changed since the transaction opened; else empty text."""
     if context.first_batch is None:
         return "marker-lost", ""
     opened_in = int(context.first_batch.first_batch["leader_epoch"][0])
@@ -233,7 +237,7 @@ def _led_by_another(context: DiagnosisContext) -> tuple[str, str]:
 
 
 def _refused(context: DiagnosisContext) -> tuple[str, str]:
-    """Whether the partition refuses the coordinator's markers as those of an old one."""
+    """The cause name, and the reason if the partition refuses the coordinator's epoch as too old; else empty text."""
     known = context.txn.producer.get("coordinator_epoch")
     coordinator_epoch = max(
         (row["leader_epoch"] for row in context.events if row["leader_epoch"] is not None), default=None
@@ -281,7 +285,7 @@ def _habit(context: DiagnosisContext) -> CauseIndicator | None:
 
 
 def habit(name: str, timeout_ms: int | None) -> CauseIndicator | None:
-    """A hint from the form of a transactional id."""
+    """A hint from the format of a transactional id."""
     if FLINK_ID.fullmatch(name) and timeout_ms == FLINK_TIMEOUT_MS:
         text = f'a hint: "{name}" with a timeout of 1 h looks like Apache Flink, whose checkpoint decides what to do'
         return CauseIndicator(text=text, names=("flink-timeout",))
@@ -291,7 +295,7 @@ def habit(name: str, timeout_ms: int | None) -> CauseIndicator | None:
     return None
 
 
-def _nothing_shows(context: DiagnosisContext) -> str:
+def _no_cause_found(context: DiagnosisContext) -> str:
     excerpt = context.log.excerpts.get(context.txn.tp)
     if excerpt is None:
         read = "the log was not read"
@@ -299,7 +303,7 @@ def _nothing_shows(context: DiagnosisContext) -> str:
         read = f"the log could not be read ({(excerpt.error or 'it is empty').partition(':')[0]})"
     else:
         read = f"offsets {excerpt.start} to {excerpt.stop - 1} were read and do not show what opened it"
-    return "not shown: " + "; ".join([read, *context.log.unread])
+    return "no cause found: " + "; ".join([read, *context.log.unread])
 
 
 def _count(records: Sequence[Row]) -> str:
@@ -336,7 +340,7 @@ DISOWNED: tuple[CauseCheck, ...] = (
     _marker_lost,
     _of_groups,
 )
-SIGNS: Mapping[str, tuple[CauseCheck, ...]] = {  # by verdict
+CHECKS: Mapping[str, tuple[CauseCheck, ...]] = {  # by verdict
     "hanging": DISOWNED,
     "unknown": (_head_deleted, _mixed_epochs),
     "ongoing": (_mixed_epochs,),

@@ -1,7 +1,7 @@
-"""The lag of a consumer group: records to read, records held by the LSO, and markers.
+"""Split the lag of a consumer group: records to read, records held behind the LSO, and markers.
 
-A group that reads all it may still shows a lag: the offsets from the LSO on, which read_committed consumers are not
-given, and markers, which no consumer ever sees: the "lag stuck at 1".
+A group that has read everything it can still shows a lag: offsets from the LSO on, which read_committed consumers do
+not receive, and markers, which no consumer receives (the "lag stuck at 1").
 """
 
 from __future__ import annotations
@@ -66,24 +66,24 @@ def share_group_lag(
     ranges: Iterable[StatusCount] | None,
     read_committed: bool,
 ) -> Row:
-    """Split the lag of a share group, which is not that of its start offset: it acknowledges single records.
+    """Split the lag of a share group, which acknowledges single records: its start offset does not give its lag.
 
     Parameters
     ----------
     lag
         As the share coordinator counts it (KIP-1226): records up to the high watermark that are not acknowledged; null
-        where the broker does not return it.
+        if the broker does not return it.
     start_offset, last_stable_offset, high_watermark
         Of the share partition, and of the partition.
     ranges
         As for `group_lag`.
     read_committed
-        Whether the LSO holds the group up (``share.isolation.level``).
+        Whether the group reads only up to the LSO (``share.isolation.level``).
 
     Returns
     -------
     Row
-        As `group_lag`, without ``client_lag``: share consumers measure none.
+        As for `group_lag`, with null ``client_lag``: share consumers do not measure it.
     """
     if not read_committed:
         return {"lag": lag, "client_lag": None, "behind": lag, "held": 0, "markers": None if lag is None else 0}
@@ -100,12 +100,12 @@ def share_group_lag(
 
 
 def lag_reason(row: Row) -> str | None:
-    """What a lag is made of, as a sentence; null where that is not known.
+    """A sentence that explains a lag; null if the lag is unknown.
 
     Parameters
     ----------
     row
-        Row of ``schema.GROUP_LAG`` but for `reason`.
+        Row of ``schema.GROUP_LAG`` without `reason`.
     """
     lag, behind, held, markers = (row[name] for name in ("lag", "behind", "held", "markers"))
     if lag is None:
@@ -113,16 +113,16 @@ def lag_reason(row: Row) -> str | None:
     lso = row["last_stable_offset"]
     see = f"See kafka-txn diagnose --topic {row['topic']} --partition {row['partition']}."
     if held and not behind:
-        client = f"A read_committed client calls its lag {row['client_lag']}"
+        client = f"A read_committed client reports lag {row['client_lag']}"
         if row["client_lag"] is None:
-            client = "The share group has read all it may"
+            client = "The share group has read everything it can"
         return f"{client}, and {_records(held)} held behind the LSO {lso}: visible once it moves. {see}"
     if held:
-        return f"{_records(behind)} to read now; {_records(held)} held behind the LSO {lso}. {see}"
+        return f"{_records(behind)} ready to read; {_records(held)} held behind the LSO {lso}. {see}"
     if behind:
-        return f"{_records(behind)} to read now, and nothing is held."
+        return f"{_records(behind)} ready to read, and nothing is held."
     if markers:
-        return "Nothing is left to read: the rest are markers, aborted records, or offsets that compaction took."
+        return "Nothing is left to read: the rest are markers, aborted records, or offsets that compaction removed."
     return "Everything is read."
 
 

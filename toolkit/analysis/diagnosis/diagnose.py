@@ -1,4 +1,4 @@
-"""From observations to findings: one for every open transaction and every held partition."""
+"""Turn observations into findings: one for every open transaction and every held partition."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ def findings(
     requested: Iterable[TopicPartition] = (),
     max_transaction_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS,
 ) -> list[Row]:
-    """Diagnose what one or more observations show.
+    """Diagnose one or more observations.
 
     Parameters
     ----------
     observations
-        In the order in which they were made. A later one may cover fewer partitions: those are diagnosed from all
-        observations, the others from the earlier ones.
+        In order of time. A later one may cover fewer partitions: those are diagnosed from all observations, the others
+        from the earlier ones.
     requested
-        Partitions that get a row even where nothing is held (`clear`).
+        Partitions that get a row even if nothing is held (`clear`).
     max_transaction_timeout_ms
         A live transaction older than this is `long`; the default is the broker's default transaction.max.timeout.ms.
 
@@ -46,8 +46,8 @@ def findings(
     -------
     list of dict
         Rows of ``schema.FINDINGS``: one per open transaction, one per partition whose LSO is below its high
-        watermark with nothing open at it, one per partition that could not be read, one with null topic where
-        topics may be hidden.
+        watermark with nothing open at it, one per partition that could not be read, one with null topic if topics may
+        be hidden.
     """
     indexed = [IndexedObservation(observation) for observation in observations]
     long_after = dt.timedelta(milliseconds=max_transaction_timeout_ms)
@@ -63,7 +63,7 @@ def findings(
 
 
 def _transactions(tp: TopicPartition, indexed: Sequence[IndexedObservation], long_after: dt.timedelta) -> list[Row]:
-    """Rows of the open transactions, in the order in which they will hold the LSO; those that hold nothing last."""
+    """Rows of the open transactions, in the order in which they will hold the LSO; those without data last."""
     observations = [one.observation for one in indexed]
     found = []
     for txn in indexed[-1].cases.get(tp, ()):
@@ -118,11 +118,11 @@ def _doubts(
     history: Sequence[OpenTransaction | None],
     observations: Sequence[Observation],
 ) -> list[str]:
-    """Why the coordinators' silence proves nothing; empty where it is proof."""
+    """What is missing to prove that the transaction hangs; empty if it is proven."""
     doubts = list(dict.fromkeys(gap for observation in observations for gap in observation.coverage.gaps))
     doubts += txn.observation.doubts.get((*txn.tp, txn.producer["producer_id"]), ())
     if txn.leader_moved:
-        doubts.append("an answer of the partition's leader: leadership moved during the observation")
+        doubts.append("a response of the partition's leader: leadership moved during the observation")
     if txn.leader_row.get("error"):
         doubts.append(f"the leader's offsets: {txn.leader_row['error']}")
     if any(earlier is None for earlier in history):
@@ -193,8 +193,8 @@ def _hidden_topics(observation: Observation) -> list[Row]:
     if not gaps:
         return []
     why = "The cluster may have topics that this principal cannot see."
-    nowhere: Row = {"topic": None, "partition": None}
-    return [_partition_row(nowhere, observation, "unknown", why, "Run it with the right to describe all topics.", gaps)]
+    remedy = "Diagnose as a principal that may describe all topics."
+    return [_partition_row({"topic": None, "partition": None}, observation, "unknown", why, remedy, gaps)]
 
 
 def _partition_row(row: Row, observation: Observation, verdict: str, why: str, remedy: str, missing: list[str]) -> Row:

@@ -34,7 +34,7 @@ class DiagnosisContext:
 
     @cached_property
     def producer_batches(self) -> ProducerBatches | None:
-        """The producer's batches around the start offset; null where nothing was read, or nothing is written."""
+        """The producer's batches around the start offset; null if the log was not read, or has no data of it yet."""
         excerpt = self.log.excerpts.get(self.txn.tp)
         if excerpt is None or self.txn.start is None:
             return None
@@ -42,7 +42,7 @@ class DiagnosisContext:
 
     @cached_property
     def first_batch(self) -> ProducerBatches | None:
-        """The same, where the very batch that opened the transaction is among them."""
+        """`producer_batches`, if they include the batch that opened the transaction; else null."""
         return (
             self.producer_batches
             if self.producer_batches is not None and len(self.producer_batches.first_batch)
@@ -51,12 +51,12 @@ class DiagnosisContext:
 
     @cached_property
     def epoch(self) -> int:
-        """Epoch that opened the transaction."""
+        """Epoch that opened the transaction; its current epoch if the first batch was not read."""
         return int(self.first_batch.first_batch["producer_epoch"][0]) if self.first_batch else self.txn.epoch
 
     @cached_property
     def events(self) -> Sequence[Row]:
-        """Records of its transactional id, or of every id that had its producer id where none has it any more."""
+        """Records of its transactional id; if no id has its producer id any more, of every id that had it."""
         producer_id = self.txn.producer["producer_id"]
         if self.txn.owner:
             ids = {self.txn.owner["transactional_id"]}
@@ -72,14 +72,14 @@ class DiagnosisContext:
 
     @cached_property
     def transactions(self) -> Sequence[Row]:
-        """The producer's transactions by these records (``schema.TRANSACTION_HISTORY``), in order."""
+        """The producer's transactions according to `events` (``schema.TRANSACTION_HISTORY``), in order."""
         producer_id = self.txn.producer["producer_id"]
         past = transaction_history(self.events)
         return [row for row in past if row["kind"] == "transaction" and row["producer_id"] == producer_id]
 
     @cached_property
     def transactions_here(self) -> Sequence[Row]:
-        """Those of the epoch that opened the transaction which had the partition."""
+        """Transactions that included the partition, of the epoch that opened the open one."""
         return [row for row in self.transactions if row["producer_epoch"] == self.epoch and self.has(row)]
 
     def has(self, transaction: Row) -> bool:
@@ -88,7 +88,7 @@ class DiagnosisContext:
 
     @cached_property
     def was_never_added(self) -> bool:
-        """Whether no transaction of the epoch had the partition, by records that reach back to the epoch's first."""
+        """Whether no transaction of the epoch included the partition; false unless all its records were read."""
         first = next(iter(self.of_epoch), None)
         if first is None or self.transactions_here or self.log.unread:
             return False
@@ -98,13 +98,13 @@ class DiagnosisContext:
 
     @cached_property
     def is_late(self) -> bool:
-        """Whether its first batch belongs to a transaction that a marker had ended already."""
+        """Whether its first batch belongs to a transaction that a marker had already ended."""
         if self.first_batch is None or not self.first_batch.is_late or self.was_never_added:
             return False
         return not self._began_elsewhere_since(int(self.first_batch.marker_before["max_timestamp"][0]))
 
     def _began_elsewhere_since(self, marker_ms: int) -> bool:
-        """Whether the producer began another transaction since the marker, without this partition."""
+        """Whether the producer has begun another transaction since the marker, without this partition."""
         if self.txn.state == "Ongoing" and self.epoch == self.txn.owner_epoch:
             return not self.txn.listed
         last = self.transactions[-1] if self.transactions else None
@@ -114,9 +114,9 @@ class DiagnosisContext:
 
     @cached_property
     def lost_its_marker(self) -> bool:
-        """Whether the coordinator ended its transaction, but the log, read that far, has no marker.
+        """Whether the coordinator ended its transaction, but the log has no marker of it.
 
-        The last transaction of the epoch included the partition, and there is no marker where it ended.
+        True only if the epoch's last transaction included the partition, and the log was read from before its end.
         """
         last = self.transactions[-1] if self.transactions else None
         if self.first_batch is None or self.is_late or last is None or last not in self.transactions_here:

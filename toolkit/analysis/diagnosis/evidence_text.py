@@ -1,4 +1,4 @@
-"""Facts as short texts and structured evidence."""
+"""Facts of a finding as short texts and as rows of the evidence column."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TIMES = {1: "seen once", 2: "seen twice"}
 
 
 class _Sources(NamedTuple):
-    """The sources of values, as the evidence names them."""
+    """Names of the sources of values in the evidence."""
 
     offsets: str
     producers: str
@@ -29,9 +29,9 @@ REQUESTS = _Sources("ListOffsets", "DescribeProducers", "Fetch")
 FILES = _Sources("log and checkpoints", "log and .snapshot", "log")
 
 
-def duration(log_transaction: dt.timedelta) -> str:
+def duration(elapsed: dt.timedelta) -> str:
     """A duration in its two largest units: ``2 h 14 min``."""
-    rest = round(abs(log_transaction).total_seconds())
+    rest = round(abs(elapsed).total_seconds())
     parts: list[str] = []
     for unit, size in _UNITS:
         count, rest = divmod(rest, size)
@@ -46,14 +46,14 @@ def at(time: dt.datetime) -> str:
 
 
 def number(value: object) -> str:
-    """A value, or that it is not known."""
+    """A value, the length of a list, or ``unknown`` for null."""
     if isinstance(value, Sequence) and not isinstance(value, str):
         return str(len(value))
     return "unknown" if value is None else str(value)
 
 
 def coordinator_says(owner: Row) -> str:
-    """``coordinator 3: id "payments-7" is CompleteAbort``; names the log where that was read instead."""
+    """``coordinator 3: id "payments-7" is CompleteAbort``; names the log's partition if the log was read instead."""
     who = f"coordinator {number(owner.get('coordinator_id'))}"
     if owner.get("source") == STATE_TOPIC:
         who = f"__transaction_state-{number(owner.get('txn_state_partition'))}"
@@ -61,7 +61,7 @@ def coordinator_says(owner: Row) -> str:
 
 
 def by_observations(observations: Sequence[Observation]) -> str:
-    """``seen twice, 5 s apart; all 3 brokers answered``; or that it was read from files, and how old they are."""
+    """``seen twice, 5 s apart; all 3 brokers answered``; for files, whose they are and their age."""
     if observations[-1].from_files:
         return f"read from the files of {_brokers(observations[-1])} as of {at(observations[-1].observed_at)}"
     times_text = _TIMES.get(len(observations), f"seen {len(observations)} times")
@@ -80,7 +80,9 @@ def evidence(subject: OpenTransaction | Row, observations: Sequence[Observation]
     """Observed values as rows of the evidence column: source, broker, time, name and value."""
     last = observations[-1]
     sources = FILES if last.from_files else REQUESTS
-    rows = list(_of_case(subject, sources) if isinstance(subject, OpenTransaction) else _of_partition(subject, sources))
+    rows = list(
+        _of_transaction(subject, sources) if isinstance(subject, OpenTransaction) else _of_partition(subject, sources)
+    )
     apart = (last.observed_at - observations[0].observed_at).total_seconds()
     texts = {"observations": str(len(observations)), "seconds_apart": f"{apart:.1f}"}
     if last.from_files:
@@ -93,7 +95,7 @@ def evidence(subject: OpenTransaction | Row, observations: Sequence[Observation]
     return rows
 
 
-def _of_case(txn: OpenTransaction, sources: _Sources) -> Iterator[dict[str, object]]:
+def _of_transaction(txn: OpenTransaction, sources: _Sources) -> Iterator[dict[str, object]]:
     yield from _of_partition(txn.leader_row, sources)
     yield from _entries(
         sources.producers,
@@ -112,12 +114,12 @@ def _of_case(txn: OpenTransaction, sources: _Sources) -> Iterator[dict[str, obje
         yield _entry("clock", None, txn.observation.observed_at, "coordinator_ahead_by_at_least", ahead)
     if txn.first_batch is not None:
         clock = "broker" if txn.first_batch.log_append_time else "producer"
-        found = {
+        texts = {
             "first_batch_producer": f"{txn.first_batch.producer_id} epoch {txn.first_batch.producer_epoch}",
             "first_batch_offsets": f"{txn.first_batch.base_offset}..{txn.first_batch.last_offset}",
             f"first_batch_time_by_{clock}": _text(txn.first_batch.base_timestamp),
         }
-        for name, value in found.items():
+        for name, value in texts.items():
             yield _entry(
                 sources.log,
                 txn.producer.get("broker_id"),

@@ -1,4 +1,4 @@
-"""Findings with log evidence: cause, opening time, impact. A verdict only becomes more careful."""
+"""Add log evidence to findings: cause, opening time, impact. It never makes a finding `hanging`."""
 
 from __future__ import annotations
 
@@ -22,26 +22,30 @@ def explain(rows: Sequence[Row], observations: Sequence[Observation], log: LogEv
     Parameters
     ----------
     rows
-        Rows of ``schema.FINDINGS``, of `diagnose.findings`.
+        Rows of ``schema.FINDINGS``, from `diagnose.findings`.
     observations
-        The observations that the findings rest on.
+        The observations that the findings are based on.
     log
-        Read after the last observation. For a partition without an excerpt the evidence names it as left out.
+        Read after the last observation. Without an excerpt of a partition, the evidence of its findings states so
+        (``left_out``).
 
     Returns
     -------
     list of dict
         The rows with ``cause``, ``opened_at``, ``records_held``, ``bytes_held``, ``compaction_held``, ``held_from`` and
-        further evidence. A `hanging` row gets another verdict where the log contradicts it, or shows the end.
+        further evidence. A `hanging` row gets another verdict if the log contradicts it, or shows that the transaction
+        is committed or has ended.
     """
-    cases = {
+    transactions = {
         (txn.tp, txn.producer["producer_id"]): txn
         for observation in observations
         for found in IndexedObservation(observation).cases.values()
         for txn in found
         if txn.tp in log.excerpts
     }
-    return [_explained(row, cases.get(((row["topic"], row["partition"]), row["producer_id"])), log) for row in rows]
+    return [
+        _explained(row, transactions.get(((row["topic"], row["partition"]), row["producer_id"])), log) for row in rows
+    ]
 
 
 def _explained(row: Row, txn: OpenTransaction | None, log: LogEvidence) -> Row:
@@ -69,12 +73,12 @@ def _explained(row: Row, txn: OpenTransaction | None, log: LogEvidence) -> Row:
 
 
 def _committed(row: Row) -> Row:
-    """Not `hanging` but decided: an abort marker would discard what the coordinator committed."""
+    """The row as `stuck_ending`: an abort marker would discard records that the coordinator committed."""
     where = f"{row['topic']}-{row['partition']} from offset {row['start_offset']}"
     return {
         **row,
         "verdict": "stuck_ending",
-        "reason": "Its coordinator completed the commit, but the log has no marker, and nobody will write one.",
+        "reason": "Its coordinator completed the commit, but the log has no marker, and none will be written.",
         "remedy": (
             "Never an abort marker yet: these records are committed, and it would discard them. Read "
             f"{where} with read_uncommitted and keep the records of producer {row['producer_id']}; then end the "
@@ -96,7 +100,7 @@ def _left_out(row: Row) -> Row:
 
 
 def _more_careful(row: Row, txn: OpenTransaction, producer_batches: ProducerBatches) -> Row:
-    """The row, no longer `hanging` if the log contradicts that."""
+    """The row; no longer `hanging` if the log contradicts that."""
     if row["verdict"] != "hanging":
         return row
     if len(producer_batches.foreign_opening):
@@ -129,7 +133,7 @@ def _doubted(row: Row, missing: str) -> Row:
 
 
 def _high_watermark_before(txn: OpenTransaction) -> int:
-    """The partition's high watermark before its producers were last read: what is below it was in the log by then."""
+    """The partition's high watermark before its producers were last read; records below it were in the log then."""
     tp = txn.tp
     before = next((row for row in txn.observation.partitions if (row["topic"], row["partition"]) == tp), {})
     known: int | None = before.get("high_watermark")

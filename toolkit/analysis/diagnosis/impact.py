@@ -1,7 +1,6 @@
-"""What a held LSO blocks, when its transaction really opened, and since when it holds the LSO.
+"""What a held LSO blocks, when its transaction opened, and since when it has held the LSO.
 
-Markers have the time of the partition's leader, and so have batches under LogAppendTime; the time of any other batch is
-its producer's.
+Markers and batches under LogAppendTime have the time of the partition's leader; other batches have their producer's.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ from toolkit.schema import Row, utc
 
 __all__ = ["CLOCKS_DIFFER", "held_back", "held_since", "opening_time"]
 
-CLOCKS_DIFFER = dt.timedelta(seconds=5)  # a producer's clock may be off by so much before it is doubted
+CLOCKS_DIFFER = dt.timedelta(seconds=5)  # tolerated difference between two clocks
 MILLISECOND = dt.timedelta(milliseconds=1)
 
 
 def held_back(row: Row, excerpt: Excerpt) -> Row:
-    """Data records and bytes between the LSO and the high watermark, counted from their batches.
+    """Count data records and bytes between the LSO and the high watermark.
 
     Parameters
     ----------
@@ -38,14 +37,14 @@ def held_back(row: Row, excerpt: Excerpt) -> Row:
     Returns
     -------
     Row
-        ``records_held`` and ``bytes_held``; null where not all of it was read. Bytes are those of whole batches,
-        markers included.
+        ``records_held`` and ``bytes_held``; null if the range was not read completely. Bytes are those of complete
+        batches, including markers.
     """
     lso, high_watermark = row["last_stable_offset"], row["high_watermark"]
     unknown = {"records_held": None, "bytes_held": None}
     if lso is None or high_watermark is None:
         return unknown
-    first = max(lso, excerpt.log_start_offset or 0)  # the LSO may lie below the log start
+    first = max(lso, excerpt.log_start_offset or 0)  # the LSO may be below the log start
     if first >= high_watermark:
         return {"records_held": 0, "bytes_held": 0}
     if excerpt.held is None and (excerpt.start > first or excerpt.stop < high_watermark):
@@ -55,10 +54,10 @@ def held_back(row: Row, excerpt: Excerpt) -> Row:
 
 
 def opening_time(row: Row, producer_batches: ProducerBatches) -> Row:
-    """When the transaction opened, where a broker's clock contradicts what its producer wrote.
+    """Correct a transaction's opening time if a broker's clock contradicts its producer's.
 
-    Markers carry the time of the partition's leader: one before the first batch and one after it bound the true time.
-    A producer's clock outside of that is wrong, or its records carry other times on purpose.
+    Broker times before and after the first batch bound the opening time. A producer's time outside these bounds is
+    wrong, or its records have other times on purpose.
 
     Parameters
     ----------
@@ -70,24 +69,25 @@ def opening_time(row: Row, producer_batches: ProducerBatches) -> Row:
     Returns
     -------
     Row
-        ``opened_at`` and ``opened_at_clock``: as they are, or the time of the marker before, null if none was read.
+        ``opened_at`` and ``opened_at_clock``: unchanged, or the broker time before the first batch, null if none was
+        read.
     """
     opened_at: dt.datetime | None = row["opened_at"]
-    as_told = {"opened_at": opened_at, "opened_at_clock": row["opened_at_clock"]}
+    unchanged = {"opened_at": opened_at, "opened_at_clock": row["opened_at_clock"]}
     if opened_at is None or row["opened_at_clock"] != "producer":
-        return as_told
+        return unchanged
     earliest = producer_batches.brokers_time_before
     latest = producer_batches.brokers_time_after or producer_batches.excerpt.observed_at
     if (earliest or opened_at) - CLOCKS_DIFFER <= opened_at <= latest + CLOCKS_DIFFER:
-        return as_told
+        return unchanged
     return {"opened_at": earliest, "opened_at_clock": None if earliest is None else "broker"}
 
 
 def held_since(row: Row, producer_batches: ProducerBatches) -> Row:
-    """Since when the lowest open transaction holds the LSO: since its first batch, or since a later marker.
+    """Since when the lowest open transaction has held the LSO: since its first batch, or since a later marker.
 
-    An earlier transaction holds the LSO until its marker. If the excerpt has only the marker of one, it may have begun
-    earlier: the time is then the latest possible one, and the evidence says so.
+    An earlier transaction holds the LSO until its marker. If the excerpt has only the marker of a transaction, that may
+    have begun earlier: the time is then the latest possible one, and the evidence is named ``held_at_least_since``.
 
     Parameters
     ----------
@@ -99,11 +99,11 @@ def held_since(row: Row, producer_batches: ProducerBatches) -> Row:
     Returns
     -------
     Row
-        ``held_from``, ``held_to`` (if its marker was read) and ``held_ms``, null where they are not shown or the clocks
-        contradict each other; and ``evidence``, with the marker that let it become the lowest.
+        ``held_from``, ``held_to`` (if its marker was read) and ``held_ms``, null if the excerpt does not show them or
+        the clocks contradict each other; and ``evidence``, with the marker after which it was the lowest.
     """
     unknown = {"held_from": None, "held_to": None, "held_ms": None}
-    if not _was_read_whole(row, producer_batches.excerpt):
+    if not _was_read_completely(row, producer_batches.excerpt):
         return unknown
     log_transactions, unsure = _log_transactions_around(row, producer_batches)
     own = log_transactions[
@@ -133,19 +133,20 @@ def held_since(row: Row, producer_batches: ProducerBatches) -> Row:
     }
 
 
-def _was_read_whole(row: Row, excerpt: Excerpt) -> bool:
-    """Whether no transaction that was open before the excerpt can have ended behind it."""
+def _was_read_completely(row: Row, excerpt: Excerpt) -> bool:
+    """Whether no transaction that was open before the excerpt can have ended after it."""
     high_watermark = row["high_watermark"]
     return excerpt.start == 0 or (high_watermark is not None and excerpt.stop >= high_watermark)
 
 
 def _log_transactions_around(row: Row, producer_batches: ProducerBatches) -> tuple[LogTransactions, set[int]]:
-    """Transactions in the excerpt, and the offsets of the markers of those that may have begun before it.
+    """Transactions in the excerpt, and the marker offsets of those that may have begun before it.
 
-    They are assumed to have. A first batch with sequence number 0 begins its producer's epoch, and so a transaction.
+    Those are assumed to have begun before it. A first batch with sequence number 0 begins its producer's epoch, and so
+    a transaction.
     """
     headers, start = producer_batches.excerpt.headers, producer_batches.excerpt.start
-    if start == 0:  # what begins behind it cannot have held the LSO before it
+    if start == 0:  # a transaction that begins later cannot have held the LSO before this one
         earlier = headers["producer_id"][: bisect_right(headers["base_offset"], producer_batches.start)]
         return finish(partial_transactions(headers[np.isin(headers["producer_id"], earlier)]), from_start=True), set()
     found = partial_transactions(headers)

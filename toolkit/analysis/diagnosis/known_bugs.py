@@ -1,8 +1,8 @@
 """Known bugs of Kafka's brokers that leave transactions open, stuck or wrongly refused, by release.
 
-Each row states how its releases were verified: in Kafka's git tags, or in the bytecode of the released jars. Left out
+Each row states how its releases were verified: in Kafka's git tags, or in the bytecode of the released jars. Not listed
 are bugs that no supported release has (KAFKA-9144, fixed before 2.8; KAFKA-18660 and KAFKA-19999, fixed before a
-release had them), bugs that are not fixed in brokers (KAFKA-19250), and what could not be verified.
+release had them), bugs that are not fixed in brokers (KAFKA-19250), and bugs that could not be verified.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from toolkit.errors import UsageError
 __all__ = ["KNOWN_BUGS", "KnownBug", "Release", "bugs_of", "release_of", "release_text"]
 
 Release = tuple[int, ...]
-"""``(4, 3, 1)``; or ``(4, 3)``, a minor release whose patch is not known."""
+"""``(4, 3, 1)``; or ``(4, 3)``, a minor release whose patch release is unknown."""
 
 OLDEST = (0, 11, 0)  # the first with transactions
 NEWEST_PATCH = 1_000
@@ -24,18 +24,18 @@ NEWEST_PATCH = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownBug:
-    """A bug of brokers.
+    """A bug in Kafka's brokers.
 
     Parameters
     ----------
     key
         Its issue in JIRA.
     title, effect, remedy
-        What is wrong, what it does to a transaction, and what to do; sentences.
+        Sentences: what is wrong, its effect on a transaction, and what to do.
     affected
-        The first release that has it, and the one that fixes it; null where none does.
+        Pairs of the first release that has the bug and the release that fixes it; null if none does.
     verified
-        How the releases are known.
+        How the releases were verified.
     """
 
     key: str
@@ -46,7 +46,7 @@ class KnownBug:
     verified: str
 
     def affects(self, release: Release) -> bool | None:
-        """Whether a release has it; null where only some patches of a minor release do."""
+        """Whether a release has the bug; null if only some patch releases of a minor release do."""
         if len(release) > 2:
             return self._has(release)
         first, last = self._has((*release, 0)), self._has((*release, NEWEST_PATCH))
@@ -55,9 +55,9 @@ class KnownBug:
 
     @property
     def fixed_in(self) -> str:
-        """Releases that fix it, as text."""
+        """Releases that fix the bug, as text."""
         fixes = [release_text(until) for _, until in self.affected if until]
-        return ", ".join(fixes) or "no release known here"
+        return ", ".join(fixes) or "no known release"
 
     def _has(self, release: Release) -> bool:
         return any(since <= release and (until is None or release < until) for since, until in self.affected)
@@ -66,25 +66,25 @@ class KnownBug:
 KNOWN_BUGS: Sequence[KnownBug] = (
     KnownBug(
         key="KAFKA-14402",
-        title="Brokers do not ask the coordinator whether a transaction has a partition before they append to it.",
-        effect="A late or retried batch opens a transaction that nobody ends, and the LSO stops.",
-        remedy="Upgrade to 3.6.0 or newer; end what hangs by an abort marker.",
+        title="Brokers append to a partition without asking the coordinator whether the transaction includes it.",
+        effect="A late or retried batch opens a transaction that no coordinator ends, and the LSO stops.",
+        remedy="Upgrade to 3.6.0 or newer; end hanging transactions with an abort marker.",
         affected=((OLDEST, (3, 6, 0)),),
         verified="KIP-890; the check of KAFKA-14884 is in the tags from 3.6.0 on",
     ),
     KnownBug(
         key="KAFKA-15449",
-        title="Brokers do not ask the coordinator before they append offsets that a transaction commits.",
+        title="Brokers append the offsets that a transaction commits without asking the coordinator.",
         effect="A late offset commit opens a transaction on __consumer_offsets, and its group cannot read its offsets.",
-        remedy="Upgrade to 3.7.0 or newer; end what hangs by an abort marker.",
+        remedy="Upgrade to 3.7.0 or newer; end hanging transactions with an abort marker.",
         affected=((OLDEST, (3, 7, 0)),),
         verified="in the tags from 3.7.0 on",
     ),
     KnownBug(
         key="KAFKA-14055",
-        title="The log cleaner takes a transaction marker for a record of the same key as one of the users'.",
-        effect="A marker of a compacted topic is gone, and an ended transaction may read as open.",
-        remedy="Upgrade; end what hangs by an abort marker.",
+        title="The log cleaner confuses a transaction marker with a user's record that has the same key.",
+        effect="A marker in a compacted topic is removed, and a transaction that has ended may appear open.",
+        remedy="Upgrade; end hanging transactions with an abort marker.",
         affected=(
             (OLDEST, (3, 0, 2)),
             ((3, 1, 0), (3, 1, 2)),
@@ -102,8 +102,8 @@ KNOWN_BUGS: Sequence[KnownBug] = (
     ),
     KnownBug(
         key="KAFKA-17507",
-        title="A marker on __consumer_offsets is answered before the group coordinator has applied it.",
-        effect="It may meet the offsets of the id's next transaction: the broker logs an error, and they may be lost.",
+        title="A marker on __consumer_offsets is acknowledged before the group coordinator has applied it.",
+        effect="It may collide with the next transaction's offsets: the broker logs an error, and they may be lost.",
         remedy="Upgrade to 3.9.1 or 4.0.0.",
         affected=(((2, 0, 0), (3, 9, 1)),),
         verified="apache/kafka#18168 (since 2.0) and #18206; bytecode of 3.5.2, 3.9.0 and 3.9.1",
@@ -111,7 +111,7 @@ KNOWN_BUGS: Sequence[KnownBug] = (
     KnownBug(
         key="KAFKA-19690",
         title="A batch of a producer that was fenced after a timeout is refused with INVALID_TXN_STATE.",
-        effect="The transaction is aborted as it should be, but Kafka Streams takes the error for fatal and ends.",
+        effect="The transaction is aborted as it should be, but Kafka Streams treats the error as fatal and stops.",
         remedy="Upgrade; raise the transaction's timeout, or shorten the work in it.",
         affected=(((3, 6, 0), (3, 9, 2)), ((4, 0, 0), (4, 0, 2)), ((4, 1, 0), (4, 1, 1))),
         verified="bytecode of 3.9.1, 3.9.2, 4.0.1, 4.1.0 and 4.1.1; apache/kafka#20607 merged it to 4.0 after 4.0.1",
@@ -134,8 +134,8 @@ KNOWN_BUGS: Sequence[KnownBug] = (
     ),
     KnownBug(
         key="KAFKA-20310",
-        title="__transaction_state does not keep the previous and the next producer id of an id.",
-        effect="After a failover of the coordinator in the middle of a rotation, the producer is fenced or stuck.",
+        title="__transaction_state does not store the previous and the next producer id of a transactional id.",
+        effect="After a coordinator failover in the middle of a rotation, the producer is fenced or stuck.",
         remedy="Upgrade to 4.3.0; restart the producer.",
         affected=(((4, 0, 0), (4, 3, 0)),),
         verified="apache/kafka#21828; bytecode of 4.0.0 to 4.2.1 and of 4.3.1",
@@ -144,21 +144,21 @@ KNOWN_BUGS: Sequence[KnownBug] = (
         key="KAFKA-20322",
         title="Coordinators send WriteTxnMarkers version 2 to brokers that do not know it.",
         effect="While brokers of 4.2.0 and of older releases run side by side, transactions wait in Prepare*.",
-        remedy="Upgrade to 4.2.1 or newer, or finish the roll.",
+        remedy="Upgrade to 4.2.1 or newer, or finish the rolling upgrade.",
         affected=(((4, 2, 0), (4, 2, 1)),),
         verified="apache/kafka#21782, merged to trunk and 4.2; bytecode of 4.2.0, 4.2.1 and 4.3.0",
     ),
     KnownBug(
         key="KAFKA-20357",
-        title="__transaction_state does not keep the last producer epoch of an id.",
-        effect="A producer that repeats InitProducerId after a failover of the coordinator in the middle of a rotation "
-        "gets PRODUCER_FENCED.",
-        remedy="Restart the producer. The fix is merged (apache/kafka#22096), and in no release up to 4.4.0.",
+        title="__transaction_state does not store the last producer epoch of a transactional id.",
+        effect="A producer that repeats InitProducerId after a coordinator failover in the middle of a rotation gets "
+        "PRODUCER_FENCED.",
+        remedy="Restart the producer. The fix is merged (apache/kafka#22096), but in no release up to 4.4.0.",
         affected=(((4, 0, 0), None),),
         verified="apache/kafka#22096 (April 2026); the field is not in the schema of 4.4.0",
     ),
 )
-"""A row for each bug, the oldest first."""
+"""Known bugs, the oldest first."""
 
 
 def release_of(text: str) -> Release:
@@ -167,11 +167,11 @@ def release_of(text: str) -> Release:
     Raises
     ------
     UsageError
-        If it is no release of Kafka.
+        If it is not a Kafka release.
     """
     found = re.fullmatch(r"(\d+)\.(\d+)(?:\.(\d+))?(?:\.\d+)?", text)
     if not found:
-        raise UsageError(f"{text!r} is no version of Kafka.", do="Say it as 4.3.1, or as 4.3.")
+        raise UsageError(f"{text!r} is not a Kafka version.", do="Pass it as 4.3.1 or 4.3.")
     return tuple(int(number) for number in found.groups() if number is not None)
 
 
@@ -181,7 +181,7 @@ def release_text(release: Release) -> str:
 
 
 def bugs_of(release: Release) -> Iterator[tuple[KnownBug, bool | None]]:
-    """The bugs that a release has, or may have (null)."""
+    """The bugs that a release has (true), or may have (null)."""
     for bug in KNOWN_BUGS:
         affects = bug.affects(release)
         if affects is not False:

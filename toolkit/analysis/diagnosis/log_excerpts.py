@@ -20,27 +20,27 @@ EXPLAINED = {"hanging", "unknown", "overdue", "stuck_ending", "prepared", "long"
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Excerpt:
-    """A part of a partition's log, around the first offset of an open transaction.
+    """The part of a partition's log around the first offset of an open transaction.
 
     Parameters
     ----------
     headers
-        Structured array of `toolkit.formats.log.headers.HEADER`: every batch that holds an offset of
+        Structured array of `toolkit.formats.log.headers.HEADER`: every batch that contains an offset of
         ``start <= offset < stop``, in order.
     start, stop
-        The offsets read.
+        The range of offsets that was read.
     log_start_offset
-        First offset that the log had; null if not known.
+        First offset of the log; null if unknown.
     held
         Data records and bytes from the LSO to the high watermark, if counted while the log was read; else null.
     is_compacted
-        Whether the cleaner may have taken batches out of it; null if not known.
+        Whether the cleaner may have removed batches from it; null if unknown.
     groups
-        By producer id, the consumer groups whose offsets it has open; on ``__consumer_offsets`` only.
+        Consumer groups with offsets in an open transaction, by producer id; on ``__consumer_offsets`` only.
     source, broker_id, observed_at
         Where it was read, and when.
     error
-        ``"NAME: text"`` if it could not be read, or not as far as was wanted.
+        ``"NAME: text"`` if it could not be read, or not completely.
     """
 
     headers: Headers
@@ -65,9 +65,9 @@ class LogEvidence:
     excerpts
         By partition.
     events
-        Rows of ``schema.TRANSACTION_LOG`` of the transactional ids that matter, those of a partition in order.
+        Rows of ``schema.TRANSACTION_LOG`` of the relevant transactional ids, in order within a partition.
     unread
-        Why events may be missing, a sentence each; empty where none is.
+        Why events may be missing, one sentence per reason; empty if all were read.
     """
 
     excerpts: Mapping[TopicPartition, Excerpt]
@@ -76,5 +76,5 @@ class LogEvidence:
 
 
 def is_to_explain(row: Row) -> bool:
-    """Whether a row of ``schema.FINDINGS`` is of a transaction that the log should explain."""
+    """Whether the log should explain the transaction in a row of ``schema.FINDINGS``."""
     return row["start_offset"] is not None and (row["verdict"] in EXPLAINED or bool(row["cause"]))

@@ -13,19 +13,19 @@ __all__ = ["Coverage", "FirstBatch", "Observation"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
-    """Whether the coordinators' answers are complete.
+    """Whether the coordinators' responses are complete.
 
     Parameters
     ----------
     brokers
         Every broker of the cluster that was queried.
     proofs
-        How completeness was shown, a sentence each: all brokers answered, rights, ``__transaction_state`` read.
+        What proves completeness, one sentence each: all brokers answered, rights, ``__transaction_state`` read.
     gaps
-        What is missing, a sentence each, naming the broker, partition or right. Empty means complete: only then
-        may the absence of an answer count as evidence.
+        What is missing, one sentence each, naming the broker, partition or right. Empty means complete: only then does
+        the absence of a transactional id count as evidence.
     topic_gaps
-        What is missing for an answer about the whole cluster: rights without which topics stay hidden.
+        What is missing to diagnose the whole cluster: rights without which topics stay hidden.
     """
 
     brokers: Sequence[int] = ()
@@ -48,33 +48,33 @@ class FirstBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """One observation, in this order: partitions, producers, transactions, then producers and partitions again.
+    """One observation, read in this order: partitions, producers, transactions, then producers and partitions again.
 
-    The coordinators answer between two answers of the partition leader. An open transaction with the same producer
-    id and start offset on both sides was open at the moment the coordinator spoke, so no race can make a finished
-    transaction look disowned.
+    The coordinators answer between two responses of the partition leader. A transaction with the same producer id and
+    start offset in both was open when its coordinator answered, so no race can make a finished transaction look
+    disowned.
 
     Parameters
     ----------
     partitions, producers, transactions
-        Rows of the tables of these names; `producers` are the leaders' answers.
+        Rows of the tables of these names; `producers` are the leaders' responses.
     partitions_after, producers_after
         The same, read again after the coordinators answered, for every partition that had an open transaction or an
         LSO below its high watermark.
     coverage
-        Whether the coordinators' answers are complete.
+        Whether the coordinators' responses are complete.
     first_batches
-        First batch by (topic, partition, start offset), where it was read.
+        First batch by (topic, partition, start offset), if it was read.
     observed_at
         When the observation ended, by this machine's clock; from files, when the newest of them was written.
     from_files
-        Whether it is of log directories. Then the rows after are those before, `doubts` states what that leaves open,
-        and the state of an id is as old as its row's `observed_at`.
+        Whether it was read from log directories. Then the rows after are those before, `doubts` states what that leaves
+        unproven, and the state of an id is as old as its row's `observed_at`.
     doubts
-        Why an open transaction may have an owner that was not seen, a sentence each that names what is missing, by
-        (topic, partition, producer id).
+        What is missing to prove that an open transaction has no owner, one sentence each, by (topic, partition,
+        producer id).
     notes
-        Further remarks on a partition, a sentence each, for its evidence.
+        Remarks on a partition for its evidence, one sentence each.
     """
 
     partitions: Sequence[Row]

@@ -1,4 +1,4 @@
-"""From observations to open transactions: one on one partition, with everything known of it."""
+"""The open transactions of an observation: one per producer and partition, with everything known about it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class OpenTransaction:
         The leader's producer row, read after the coordinators answered; for a transaction that has written nothing
         to the partition yet, a row without start offset.
     owners
-        Coordinator rows that carry this producer id: none, one, or several that contradict each other.
+        Coordinator rows with this producer id: none, one, or several that contradict each other.
     leader_row
         The partition's row, read after the coordinators answered.
     leader_moved
@@ -72,7 +72,7 @@ class OpenTransaction:
 
     @property
     def owner(self) -> Row:
-        """The coordinator's row, empty where no id has this producer id."""
+        """The coordinator's row; empty if no id has this producer id."""
         return self.owners[0] if self.owners else {}
 
     @property
@@ -96,7 +96,7 @@ class OpenTransaction:
 
     @property
     def first_epoch(self) -> int | None:
-        """Epoch of the batch that opened the transaction, where that very batch was read."""
+        """Epoch of the batch that opened the transaction; null if that batch was not read."""
         first_batch = self.first_batch
         if first_batch is None or self.start is None or first_batch.producer_id != self.producer["producer_id"]:
             return None
@@ -104,13 +104,13 @@ class OpenTransaction:
 
     @property
     def age(self) -> dt.timedelta | None:
-        """Age by the coordinator's start time against `now`; null where the clocks contradict."""
+        """Time from the coordinator's start time to `now`; null if that is unknown, or the clocks contradict."""
         start: dt.datetime | None = self.owner.get("start_time")
         return None if start is None or start > self.now else self.now - start
 
     @property
     def now(self) -> dt.datetime:
-        """This machine's time; in files, the time up to which they prove the coordinator's state."""
+        """This machine's time; for files, the time up to which they prove the coordinator's state."""
         observed_at: dt.datetime | None = self.owner.get("observed_at") if self.observation.from_files else None
         return observed_at or self.observation.observed_at
 
@@ -139,9 +139,9 @@ class IndexedObservation:
         self._owners = _owners(observation.transactions)
         self._errors_before = _errors(chain(observation.partitions, observation.producers))
         self._errors_after = _errors(chain(observation.partitions_after, observation.producers_after))
-        self._asked_again = {(row["topic"], row["partition"]) for row in observation.partitions_after}
+        self._read_again = {(row["topic"], row["partition"]) for row in observation.partitions_after}
         self.cases: dict[TopicPartition, list[OpenTransaction]] = {}
-        for txn in (*self._open_on_leaders(), *self._announced()):
+        for txn in (*self._open_on_leaders(), *self._open_on_coordinators()):
             self.cases.setdefault(txn.tp, []).append(txn)
 
     def txn(self, tp: TopicPartition, key: object) -> OpenTransaction | None:
@@ -151,7 +151,7 @@ class IndexedObservation:
     def errors(self, tp: TopicPartition) -> list[str]:
         """The partition's distinct errors; none if it recovered, and nothing is open or held on it."""
         before, after = self._errors_before.get(tp, []), self._errors_after.get(tp, [])
-        if not after and tp in self._asked_again and tp not in self._open_after and not is_held(self.after[tp]):
+        if not after and tp in self._read_again and tp not in self._open_after and not is_held(self.after[tp]):
             return []
         return list(dict.fromkeys(before + after))
 
@@ -167,7 +167,7 @@ class IndexedObservation:
     def _open_on_leaders(self) -> Iterator[OpenTransaction]:
         """Open at the same start offset before and after: open when the coordinators answered.
 
-        A transaction that ended or began in between is left to the next observation.
+        The next observation covers a transaction that ended or began in between.
         """
         for tp, producers in self._open_after.items():
             for producer_id, row in producers.items():
@@ -175,8 +175,8 @@ class IndexedObservation:
                 if earlier.get("current_txn_start_offset") == row["current_txn_start_offset"]:
                     yield self._txn(row)
 
-    def _announced(self) -> Iterator[OpenTransaction]:
-        """Open for the coordinator on a partition that had nothing open before it answered."""
+    def _open_on_coordinators(self) -> Iterator[OpenTransaction]:
+        """Open for the coordinator, but not on the partition before the coordinator answered."""
         for producer_id, rows in self._owners.items():
             owner = rows[0]
             if owner.get("state") not in OPEN_STATES:
@@ -185,7 +185,7 @@ class IndexedObservation:
                 tp = listed["topic"], listed["partition"]
                 if tp in self.before and not self.errors(tp) and producer_id not in self._open_before.get(tp, {}):
                     written = self._open_after.get(tp, {}).get(producer_id)
-                    yield self._txn(written or _nothing_written(owner, tp, self.after[tp]))
+                    yield self._txn(written or _producer_without_data(owner, tp, self.after[tp]))
 
     def _txn(self, producer: Row) -> OpenTransaction:
         tp = producer["topic"], producer["partition"]
@@ -236,7 +236,7 @@ def _leader(row: Row) -> tuple[int | None, int | None]:
     return row.get("leader"), row.get("leader_epoch")
 
 
-def _nothing_written(owner: Row, tp: TopicPartition, leader_row: Row) -> Row:
+def _producer_without_data(owner: Row, tp: TopicPartition, leader_row: Row) -> Row:
     return {
         "topic": tp[0],
         "partition": tp[1],

@@ -1,6 +1,6 @@
-"""Why a transaction held the LSO that has ended since, as far as its log and its coordinator's records show.
+"""Why a transaction that has ended held the LSO, as far as its log and its coordinator's records show.
 
-The names are those of `causes.CAUSES`.
+The names are those of `toolkit.analysis.diagnosis.cause_table.CAUSES`.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ __all__ = ["past_cause"]
 LEFT_BEHIND = {"timeout", "fence"}
 
 
-def past_cause(hold: Row, who: Attribution) -> str | None:
-    """The root cause, a sentence with its names; null where none shows.
+def past_cause(hold: Row, attribution: Attribution) -> str | None:
+    """The root cause as a sentence with its names; null if none was found.
 
     Parameters
     ----------
     hold
         A row of ``schema.LSO_HOLDS`` with a marker.
-    who
+    attribution
         Whose transaction it was.
     """
-    signs = [sign for observation in SIGNS if (sign := observation(hold, who)) is not None]
-    names = dict.fromkeys(name for sign in signs for name in sign.names)
+    indicators = [found for check in CHECKS if (found := check(hold, attribution)) is not None]
+    names = dict.fromkeys(name for indicator in indicators for name in indicator.names)
     suffix = f" ({', '.join(names)})" if names else ""
-    return "; ".join(sign.text for sign in signs) + suffix if signs else None
+    return "; ".join(indicator.text for indicator in indicators) + suffix if indicators else None
 
 
-def _not_known(hold: Row, who: Attribution) -> CauseIndicator | None:
-    if who.was_known:
+def _unknown_to_coordinator(hold: Row, attribution: Attribution) -> CauseIndicator | None:
+    if attribution.was_known:
         return None
     text = "its coordinator did not know of it: a batch came late or was resent, or its partition was never added"
     return CauseIndicator(text=text, names=("late-after-commit", "late-after-abort", "never-added"))
 
 
-def _mixed_epochs(hold: Row, who: Attribution) -> CauseIndicator | None:
+def _mixed_epochs(hold: Row, attribution: Attribution) -> CauseIndicator | None:
     first, last = hold["first_epoch"], hold["producer_epoch"]
     if first is None or last is None or first >= last:
         return None
@@ -52,29 +52,29 @@ def _mixed_epochs(hold: Row, who: Attribution) -> CauseIndicator | None:
     )
 
 
-def _dead_epoch(hold: Row, who: Attribution) -> CauseIndicator | None:
-    epoch = None if who.history is None else who.history["producer_epoch"]
+def _dead_epoch(hold: Row, attribution: Attribution) -> CauseIndicator | None:
+    epoch = None if attribution.history is None else attribution.history["producer_epoch"]
     if epoch is None or hold["producer_epoch"] is None or epoch <= hold["producer_epoch"]:
         return None
     text = f"superseded epoch: the marker of epoch {epoch} decided what epoch {hold['producer_epoch']} had left open"
     return CauseIndicator(text=f"{text}, and made it visible" if hold["marker"] == "COMMIT" else text)
 
 
-def _timed_out(hold: Row, who: Attribution) -> CauseIndicator | None:
-    if who.history is None or who.history["ended"] != "timeout":
+def _timed_out(hold: Row, attribution: Attribution) -> CauseIndicator | None:
+    if attribution.history is None or attribution.history["ended"] != "timeout":
         return None
     return CauseIndicator(text="its client did not end it in time", names=("client-too-slow",))
 
 
-def _fenced(hold: Row, who: Attribution) -> CauseIndicator | None:
-    if who.history is None or who.history["ended"] != "fence":
+def _fenced(hold: Row, attribution: Attribution) -> CauseIndicator | None:
+    if attribution.history is None or attribution.history["ended"] != "fence":
         return None
     return CauseIndicator(text="its client left it open, until a new instance took over the id")
 
 
-def _late_marker(hold: Row, who: Attribution) -> CauseIndicator | None:
-    decided_at = None if who.history is None else who.history["decided_at"]
-    if who.history is None or decided_at is None or hold["held_to"] is None:
+def _late_marker(hold: Row, attribution: Attribution) -> CauseIndicator | None:
+    decided_at = None if attribution.history is None else attribution.history["decided_at"]
+    if attribution.history is None or decided_at is None or hold["held_to"] is None:
         return None
     late = hold["held_to"] - decided_at
     if late <= PREPARE_GRACE:
@@ -83,20 +83,20 @@ def _late_marker(hold: Row, who: Attribution) -> CauseIndicator | None:
     return CauseIndicator(
         text=text,
         names=("marker-not-written", "marker-not-sent")
-        if who.history["client_transaction_version"] == 2
+        if attribution.history["client_transaction_version"] == 2
         else ("marker-not-written",),
     )
 
 
-def _two_phase(hold: Row, who: Attribution) -> CauseIndicator | None:
-    if who.history is None or who.history["timeout_ms"] != TWO_PHASE_COMMIT:
+def _two_phase(hold: Row, attribution: Attribution) -> CauseIndicator | None:
+    if attribution.history is None or attribution.history["timeout_ms"] != TWO_PHASE_COMMIT:
         return None
     return CauseIndicator(
         text="a two-phase commit: its external coordinator took that long to decide", names=("two-phase-commit",)
     )
 
 
-def _of_groups(hold: Row, who: Attribution) -> CauseIndicator | None:
+def _of_groups(hold: Row, attribution: Attribution) -> CauseIndicator | None:
     return (
         CauseIndicator(text="it held offsets of consumer groups", names=("group-offsets",))
         if hold["topic"] == OFFSETS_TOPIC
@@ -104,14 +104,14 @@ def _of_groups(hold: Row, who: Attribution) -> CauseIndicator | None:
     )
 
 
-def _habit(hold: Row, who: Attribution) -> CauseIndicator | None:
-    if who.history is None or who.history["ended"] not in LEFT_BEHIND:
+def _habit(hold: Row, attribution: Attribution) -> CauseIndicator | None:
+    if attribution.history is None or attribution.history["ended"] not in LEFT_BEHIND:
         return None
-    return habit(who.transactional_id or "", who.history["timeout_ms"])
+    return habit(attribution.transactional_id or "", attribution.history["timeout_ms"])
 
 
-SIGNS: tuple[Callable[[Row, Attribution], CauseIndicator | None], ...] = (
-    _not_known,
+CHECKS: tuple[Callable[[Row, Attribution], CauseIndicator | None], ...] = (
+    _unknown_to_coordinator,
     _mixed_epochs,
     _dead_epoch,
     _timed_out,

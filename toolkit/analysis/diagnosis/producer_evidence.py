@@ -22,7 +22,7 @@ NAMES = {ABORT: "ABORT", COMMIT: "COMMIT"}
 
 
 def have_ended(headers: Headers, producer_ids: Collection[int]) -> bool:
-    """Whether every one of these producers has a control batch among the headers."""
+    """Whether each of these producers has a control batch among the headers."""
     ended = headers["producer_id"][headers["attributes"] & CONTROL != 0]
     return bool(np.isin(list(producer_ids), ended).all())
 
@@ -65,7 +65,7 @@ class ProducerBatches:
 
     @cached_property
     def first_batch(self) -> Headers:
-        """The batch that holds the start offset: one, or none."""
+        """The batch that contains the start offset: one or none."""
         found = (self.data["base_offset"] <= self.start) & (self.data["last_offset"] >= self.start)
         return self.data[found][:1]
 
@@ -76,33 +76,33 @@ class ProducerBatches:
 
     @cached_property
     def marker_before(self) -> Headers:
-        """Its last marker before the start offset: one, or none."""
+        """Its last marker before the start offset: one or none."""
         return self.markers[self.markers["base_offset"] < self.start][-1:]
 
     @cached_property
     def data_before(self) -> Headers:
-        """Its last batch before that: one, or none."""
+        """Its last batch before the start offset: one or none."""
         return self.data[self.data["last_offset"] < self.start][-1:]
 
     @cached_property
     def markers_after(self) -> Headers:
-        """Its markers after the start offset: then nothing is open any more."""
+        """Its markers after the start offset; the first one ended the transaction."""
         return self.markers[self.markers["base_offset"] > self.start]
 
     @property
     def foreign_opening(self) -> Headers:
-        """The batch of another producer that holds the start offset: one, or none."""
-        every = self.excerpt.headers
-        holds = (every["base_offset"] <= self.start) & (every["last_offset"] >= self.start)
-        foreign: Headers = every[holds & (every["producer_id"] != self.producer_id)][:1]
+        """The batch of another producer that contains the start offset: one or none."""
+        headers = self.excerpt.headers
+        at_start = (headers["base_offset"] <= self.start) & (headers["last_offset"] >= self.start)
+        foreign: Headers = headers[at_start & (headers["producer_id"] != self.producer_id)][:1]
         return foreign
 
     @property
     def is_late(self) -> bool:
-        """Whether the first batch has the epoch of those that the marker before it ended.
+        """Whether the first batch has the epoch of the transaction that the marker before it ended.
 
         With transaction version 2 a marker has epoch + 1, with which the producer continues at sequence number 0. With
-        version 1 the epoch stays, and the next transaction of a healthy producer has the same bytes.
+        version 1 the epoch stays the same, and the next transaction of a healthy producer has the same bytes.
         """
         if not len(self.first_batch) or not len(self.marker_before):
             return False
@@ -115,7 +115,7 @@ class ProducerBatches:
 
     @property
     def sequence_follows(self) -> bool | None:
-        """Whether the first batch has the next sequence number; null if that is not known."""
+        """Whether the first batch has the next sequence number; null if unknown."""
         if not len(self.first_batch) or not len(self.data_before) or self.first_batch["base_sequence"][0] < 0:
             return None
         before, first = int(last_sequences(self.data_before)[0]), int(self.first_batch["base_sequence"][0])
@@ -124,32 +124,32 @@ class ProducerBatches:
 
     @property
     def brokers_time_before(self) -> dt.datetime | None:
-        """The broker's time at the last batch before the start offset that has it; the transaction is younger."""
-        every = self.excerpt.headers
-        return _broker_time(every[: bisect_left(every["last_offset"], self.start)][-1000:][::-1])
+        """The last broker time before the start offset; the transaction is younger."""
+        headers = self.excerpt.headers
+        return _broker_time(headers[: bisect_left(headers["last_offset"], self.start)][-1000:][::-1])
 
     @property
     def brokers_time_after(self) -> dt.datetime | None:
-        """The same at the first batch after the start offset; the transaction is older."""
-        every = self.excerpt.headers
-        return _broker_time(every[bisect_right(every["base_offset"], self.start) :])
+        """The first broker time after the start offset; the transaction is older."""
+        headers = self.excerpt.headers
+        return _broker_time(headers[bisect_right(headers["base_offset"], self.start) :])
 
     @property
     def brokers_time_first(self) -> dt.datetime | None:
-        """The first time of a broker's clock in all that was read."""
+        """The first broker time in the excerpt."""
         return _broker_time(self.excerpt.headers)
 
     def entry(self, name: str, batch: Headers) -> Row:
-        """One batch as a row of the evidence column."""
-        (one,) = batch[:1]
-        what = NAMES.get(int(one["marker"]), "batch") if one["attributes"] & CONTROL else "batch"
-        text = f"offsets {one['base_offset']}..{one['last_offset']}: {what}, epoch {one['producer_epoch']}"
-        if what == "batch":
-            text += f", sequence {one['base_sequence']}, {one['record_count']} records"
+        """The first batch as a row of the evidence column."""
+        (header,) = batch[:1]
+        kind = NAMES.get(int(header["marker"]), "batch") if header["attributes"] & CONTROL else "batch"
+        text = f"offsets {header['base_offset']}..{header['last_offset']}: {kind}, epoch {header['producer_epoch']}"
+        if kind == "batch":
+            text += f", sequence {header['base_sequence']}, {header['record_count']} records"
         else:
-            text += f", coordinator epoch {one['coordinator_epoch']}"
-        time = utc(int(one["max_timestamp"]))
-        text += f", leader epoch {one['leader_epoch']}" + (f", {time.isoformat()}" if time else "")
+            text += f", coordinator epoch {header['coordinator_epoch']}"
+        time = utc(int(header["max_timestamp"]))
+        text += f", leader epoch {header['leader_epoch']}" + (f", {time.isoformat()}" if time else "")
         return {
             "source": self.excerpt.source,
             "broker_id": self.excerpt.broker_id,
@@ -160,10 +160,10 @@ class ProducerBatches:
 
 
 def _broker_time(headers: Headers) -> dt.datetime | None:
-    """Time of the first of them that a broker's clock made: a marker's, or a batch's under LogAppendTime."""
-    for at in range(0, len(headers), 1000):  # mostly it is near
-        some = headers[at : at + 1000]
-        by_broker = (some["attributes"] & (CONTROL | LOG_APPEND_TIME) != 0) & (some["max_timestamp"] >= 0)
+    """The first time by a broker's clock: that of a marker, or of a batch under LogAppendTime."""
+    for start in range(0, len(headers), 1000):  # it is usually near the start
+        chunk = headers[start : start + 1000]
+        by_broker = (chunk["attributes"] & (CONTROL | LOG_APPEND_TIME) != 0) & (chunk["max_timestamp"] >= 0)
         if by_broker.any():
-            return utc(int(some["max_timestamp"][by_broker.argmax()]))
+            return utc(int(chunk["max_timestamp"][by_broker.argmax()]))
     return None

@@ -1,7 +1,7 @@
-"""Open transactions of a partition compared with their coordinators' state.
+"""Compare open transactions of a partition with their coordinators' state.
 
-Answers of different times differ for healthy transactions, too, and a hidden id looks like no id. So the combination is
-stated only where a finding has proven it, and is unknown otherwise.
+Responses read at different times differ for healthy transactions, too, and a hidden id looks like a missing one. So a
+combination is stated only if a finding has proven it, and is `unknown` otherwise.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ __all__ = ["COMBINATIONS", "reconcile"]
 
 COMBINATIONS: Mapping[str, str] = MappingProxyType(
     {
-        "its own": "The coordinator counts it as its own, and ends it: on its client's word, or by its timeout.",
+        "its own": "The coordinator owns it and ends it: at its client's request, or by its timeout.",
         "orphan": "No transactional id has this producer id any more: no coordinator will end it.",
-        "superseded epoch": "Its id has gone on to a later epoch: the producer that wrote this is dead.",
-        "not this partition": "Its transaction is open on other partitions, and its marker will not come to this one.",
+        "superseded epoch": "Its id has a later epoch now: the producer that wrote this is dead.",
+        "not this partition": "Its transaction is open on other partitions, and this one will get no marker.",
         "late": "It was added, and that transaction has ended: these records came after its marker.",
-        "never added": "The coordinator has never heard of this partition from it.",
-        "disowned": "The coordinator has nothing open, and what it had before was not read.",
-        "unknown": "It is not proven who owns it: the finding names what is missing.",
+        "never added": "No transaction of this epoch in the coordinator's log includes this partition.",
+        "disowned": "The coordinator has nothing open, and its earlier transactions are not known.",
+        "unknown": "Its owner is not proven: the finding names what is missing.",
     }
 )
-"""The combinations of both sides, and what each means: ``its own`` as long as it has an owner."""
+"""The combinations of partition and coordinator state, and what each means; ``its own`` if it has an owner."""
 
 OWNED = {"ongoing", "long", "overdue", "ending", "stuck_ending", "prepared"}
-WHICH = ("topic", "partition", "producer_id", "start_offset")
-OPEN = ("topic", "partition", "producer_id", "current_txn_start_offset")  # the same of schema.PRODUCERS
+FINDING_KEY = ("topic", "partition", "producer_id", "start_offset")
+PRODUCER_KEY = ("topic", "partition", "producer_id", "current_txn_start_offset")
 
 
 def reconcile(
@@ -40,7 +40,7 @@ def reconcile(
     *,
     findings: Iterable[Row],
 ) -> list[Row]:
-    """Join both sides of every open transaction.
+    """Join every open transaction of a partition with its coordinator's state.
 
     Parameters
     ----------
@@ -58,10 +58,11 @@ def reconcile(
     list of Row
         Rows of `RECONCILIATION`.
     """
-    by_key = {tuple(row[name] for name in WHICH): row for row in findings}
+    by_key = {tuple(row[name] for name in FINDING_KEY): row for row in findings}
     opened = [row for row in producers if row["current_txn_start_offset"] is not None]
     return [
-        _row(row, transactions, transaction_history, by_key.get(tuple(row[name] for name in OPEN))) for row in opened
+        _row(row, transactions, transaction_history, by_key.get(tuple(row[name] for name in PRODUCER_KEY)))
+        for row in opened
     ]
 
 
@@ -73,7 +74,7 @@ def _row(
     of_producer = [row for row in transaction_history or () if row["producer_id"] == producer_id]
     of_epoch = [row for row in of_producer if row["producer_epoch"] == producer["producer_epoch"]]
     on_partition = [row for row in of_epoch if row["kind"] == "transaction" and tp in _topic_partitions(row)]
-    is_whole = bool(of_producer) and not any(row["truncated"] or row["error"] for row in of_producer)
+    is_complete = bool(of_producer) and not any(row["truncated"] or row["error"] for row in of_producer)
     row = {
         "topic": producer["topic"],
         "partition": producer["partition"],
@@ -84,7 +85,7 @@ def _row(
         "state": owner and owner["state"],
         "owner_epoch": owner and owner["producer_epoch"],
         "expects_marker": None if owner is None else owner["state"] in OPEN_STATES and tp in _topic_partitions(owner),
-        "was_added": True if on_partition else False if is_whole else None,
+        "was_added": True if on_partition else False if is_complete else None,
         "last_ended": on_partition[-1]["ended"] if on_partition else None,
     }
     verdict = finding and finding["verdict"]
@@ -100,7 +101,7 @@ def _combination(row: Row) -> str:
     if row["state"] == "Ongoing" and (row["owner_epoch"] or 0) > (row["producer_epoch"] or 0):
         return "superseded epoch"
     if row["expects_marker"]:
-        return "unknown"  # it was proven before, and is not so any more
+        return "unknown"  # the finding proved otherwise, but the coordinator now expects to write the marker
     if row["state"] in OPEN_STATES:
         return "not this partition"
     if row["was_added"] is None:

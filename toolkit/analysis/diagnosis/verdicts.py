@@ -1,8 +1,8 @@
 """The verdicts: who holds the LSO, why, and what is safe. One table of rules, read from top to bottom.
 
-A wrong `hanging` makes a person abort a live transaction, which silently loses half of it. So `hanging` needs the
-answer of every coordinator, the proven right to see every id, the partition leader before and after, and the same
-answer in every observation; where one of these is missing the verdict is `unknown` and names it.
+A wrong `hanging` makes an operator abort a live transaction, which silently loses part of it. So `hanging` needs a
+response from every coordinator, the proven right to see every id, responses from the partition leader before and after,
+and the same result in every observation. If any of these is missing, the verdict is `unknown` and names it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ VERDICTS: Mapping[str, str] = {
     "prepared": "Prepared by two-phase commit: only the external coordinator may decide.",
     "hanging": "Nobody will ever end this transaction: no coordinator owns it.",
     "unreplicated": "Nothing is open; the LSO waits for replication.",
-    "ended": "It was open, and has ended: nothing is held by it any more.",
+    "ended": "It was open and has ended; it holds nothing any more.",
     "clear": "Nothing is held back.",
     "unknown": "Evidence is missing; `missing` names it.",
 }
@@ -35,7 +35,7 @@ VERDICTS: Mapping[str, str] = {
 HEALTHY = frozenset({"ongoing", "long", "ending", "clear"})
 """Verdicts that need no action."""
 BRIEF = HEALTHY - {"long"}
-"""Of them those behind which nothing waits for long: what waits behind a `long` one is worth showing."""
+"""Healthy verdicts behind which nothing waits for long; what waits behind a `long` one is worth showing."""
 
 TIMEOUT_GRACE = dt.timedelta(seconds=15)  # transaction.abort.timed.out.transaction.cleanup.interval.ms is 10 s
 PREPARE_GRACE = dt.timedelta(seconds=60)
@@ -54,11 +54,11 @@ class Rule:
     verdict
         One of `VERDICTS`.
     why, remedy
-        The sentences for a person.
+        Sentences for the operator.
     needs
         For `unknown`: what is missing.
     cause
-        Root cause, where the transaction's state shows it.
+        Root cause, if the transaction's state shows it.
     """
 
     applies: Callable[[OpenTransaction], bool]
@@ -73,7 +73,7 @@ def _marker(txn: OpenTransaction) -> str:
     topic, partition = txn.tp
     command = f"kafka-txn abort --topic {topic} --partition {partition} --start-offset {txn.start}"
     if topic == OFFSETS_TOPIC:
-        return f"{command} (the offsets in it are dropped: its groups go on from their last committed ones)"
+        return f"{command} (the offsets in it are dropped: its groups continue from their last committed ones)"
     return command
 
 
@@ -81,23 +81,24 @@ def _marker_at_once(txn: OpenTransaction) -> str:
     return f"At once, before the new epoch's marker decides this data: {_marker(txn)}"
 
 
-def _ask_again(txn: OpenTransaction) -> str:
+def _diagnose_again(txn: OpenTransaction) -> str:
     return "Do not abort. Get what is missing, and diagnose again."
 
 
 def _wait(txn: OpenTransaction) -> str:
     if txn.expires_at is None:
         return "Wait; it is alive."
-    return f"Wait: it commits, or its coordinator aborts it after {at(txn.expires_at)}. Fence its id only by choice."
+    expires_at = at(txn.expires_at)
+    return f"Wait: it commits, or its coordinator aborts it after {expires_at}. Fence its id only to end it sooner."
 
 
 def _state_since(txn: OpenTransaction) -> dt.timedelta:
-    """How long a Prepare* state has lasted at least: by the coordinator's log, or since it was first observed."""
+    """Minimum time in a Prepare* state: since the coordinator's last log record, or since it was first observed."""
     since: dt.datetime | None = txn.owner.get("last_update_time")
     return txn.now - since if since else txn.seen_for
 
 
-# Order matters: first what makes an answer worthless, then the coordinator's open states, then the disowned ones.
+# Order matters: first reasons not to trust a response, then the coordinator's open states, then disowned transactions.
 RULES: tuple[Rule, ...] = (
     Rule(
         applies=lambda c: c.tp[0] == STATE_TOPIC,
@@ -109,15 +110,15 @@ RULES: tuple[Rule, ...] = (
     Rule(
         applies=lambda c: len(c.owners) > 1,
         verdict="unknown",
-        why=lambda c: f"{len(c.owners)} coordinators answer for producer {c.producer['producer_id']}.",
-        remedy=_ask_again,
+        why=lambda c: f"{len(c.owners)} coordinators report producer {c.producer['producer_id']}.",
+        remedy=_diagnose_again,
         needs=lambda c: "one coordinator that owns the id: " + "; ".join(coordinator_says(row) for row in c.owners),
     ),
     Rule(
         applies=lambda c: bool(c.owner.get("error")),
         verdict="unknown",
         why=lambda c: f'Transactional id "{c.owner["transactional_id"]}" could not be described.',
-        remedy=_ask_again,
+        remedy=_diagnose_again,
         needs=lambda c: f'the state of "{c.owner["transactional_id"]}": {c.owner["error"]}',
     ),
     Rule(
@@ -135,7 +136,7 @@ RULES: tuple[Rule, ...] = (
         applies=lambda c: c.state.startswith("Prepare") and c.listed,
         verdict="ending",
         why=lambda c: f"{coordinator_says(c.owner)}: the outcome is decided and its marker is on the way.",
-        remedy=lambda c: f"Wait; if it is still here after {duration(PREPARE_GRACE)}, check the coordinator.",
+        remedy=lambda c: f"Wait; if it is still open after {duration(PREPARE_GRACE)}, check the coordinator.",
     ),
     Rule(
         applies=lambda c: c.state.startswith("Prepare"),
@@ -155,20 +156,20 @@ RULES: tuple[Rule, ...] = (
         verdict="unknown",
         why=lambda c: f"{coordinator_says(c.owner)} by two-phase commit, which may run ahead of its producer id.",
         remedy=lambda c: "Ask the external coordinator of this id; never decide it here.",
-        needs=lambda c: "the external coordinator's word on this transaction",
+        needs=lambda c: "the external coordinator's decision on this transaction",
     ),
     Rule(
         applies=lambda c: c.owner_epoch >= 0 and c.epoch > c.owner_epoch,
         verdict="unknown",
         why=lambda c: f"{coordinator_says(c.owner)} with epoch {c.owner_epoch}, older than the partition's {c.epoch}.",
-        remedy=_ask_again,
-        needs=lambda c: "a coordinator that knows the partition's epoch (stale, or it lost its newest records)",
+        remedy=_diagnose_again,
+        needs=lambda c: "a coordinator that knows the partition's epoch (this one is stale or lost its newest records)",
     ),
     Rule(
         applies=lambda c: c.state == "Ongoing" and c.epoch == c.owner_epoch and c.listed and _mixed(c),
         verdict="ongoing",
         why=lambda c: (
-            f"{coordinator_says(c.owner)} with epoch {c.epoch}, but the first batch is of the dead epoch "
+            f"{coordinator_says(c.owner)} with epoch {c.epoch}, but the first batch has the dead epoch "
             f"{c.first_epoch}: its commit would make those records visible."
         ),
         remedy=lambda c: (
@@ -199,10 +200,10 @@ RULES: tuple[Rule, ...] = (
         applies=lambda c: c.state == "Ongoing" and c.epoch < c.owner_epoch and c.listed and not _logged(c),
         verdict="unknown",
         why=lambda c: (
-            f"{coordinator_says(c.owner)} with epoch {c.owner_epoch} on this very partition: either epoch {c.epoch} is "
+            f"{coordinator_says(c.owner)} with epoch {c.owner_epoch} on this partition: either epoch {c.epoch} is "
             "dead, or its coordinator is fencing it and will abort it."
         ),
-        remedy=_ask_again,
+        remedy=_diagnose_again,
         needs=lambda c: (
             f'the record of "{c.owner["transactional_id"]}" with epoch {c.owner_epoch} in __transaction_state'
             f"-{c.owner.get('txn_state_partition')} (READ on that topic): the epoch is raised before it is logged"
@@ -212,8 +213,8 @@ RULES: tuple[Rule, ...] = (
         applies=lambda c: c.state == "Ongoing" and c.epoch < c.owner_epoch and c.listed,
         verdict="hanging",
         why=lambda c: (
-            f"{coordinator_says(c.owner)} with epoch {c.owner_epoch} on this very partition, and has it in its log, so "
-            f"epoch {c.epoch} is dead, and the next marker will decide its data"
+            f"{coordinator_says(c.owner)} with epoch {c.owner_epoch} on this partition, as its log confirms, so epoch "
+            f"{c.epoch} is dead, and the next marker will decide its data"
         ),
         remedy=_marker_at_once,
         cause="superseded epoch",
@@ -232,8 +233,8 @@ RULES: tuple[Rule, ...] = (
         applies=lambda c: c.state == "Ongoing",
         verdict="hanging",
         why=lambda c: (
-            f"{coordinator_says(c.owner)} on other partitions and does not know this one, so its marker will never "
-            "come here"
+            f"{coordinator_says(c.owner)} on other partitions and does not know this one, so this one will never get "
+            "a marker"
         ),
         remedy=lambda c: f"On this partition only: {_marker(c)}",
         cause="written but not added to the transaction",
@@ -248,8 +249,8 @@ RULES: tuple[Rule, ...] = (
         applies=lambda c: bool(c.owner),
         verdict="unknown",
         why=lambda c: f"{coordinator_says(c.owner)}, a state this version does not know.",
-        remedy=_ask_again,
-        needs=lambda c: f"the meaning of the state {c.state or 'that was not answered'}",
+        remedy=_diagnose_again,
+        needs=lambda c: f"the meaning of the state {c.state or 'that was not returned'}",
     ),
     Rule(
         applies=lambda c: True,
@@ -265,7 +266,7 @@ RULES: tuple[Rule, ...] = (
 
 
 def _logged(txn: OpenTransaction) -> bool:
-    """Whether the log has the coordinator's state with this epoch: then no fence is in progress."""
+    """Whether the coordinator's log has its state with this epoch; if so, no fence is in progress."""
     return txn.owner.get("last_update_time") is not None
 
 

@@ -1,1 +1,1 @@
-"""Errors and log lines that people paste: which symptom they show, and what they name."""
+"""Recognize symptoms in pasted errors and log lines, and the resources that they name."""

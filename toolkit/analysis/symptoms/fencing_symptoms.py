@@ -7,13 +7,13 @@ from toolkit.analysis.symptoms.symptom import ANY_CLIENT, Symptom, wordings
 __all__ = ["FENCING_SYMPTOMS"]
 
 _HISTORY = (
-    "kafka-txn history --transactional-id ID: `timeout`, or an abort past its timeout, is the coordinator's; `fence`, "
-    "or a new instance right after it, is another instance's. The coordinator's log says `due to timeout`."
+    "kafka-txn history --transactional-id ID: with `timeout`, or an abort past its timeout, the coordinator ended it "
+    "(its broker's log contains `due to timeout`); with `fence`, or a new instance right after it, another instance."
 )
 _NEVER = (
-    "A new random transactional.id: nobody fences the old one any more, and what it left open holds the LSO until it "
-    "times out.",
-    "An abort marker on what no finding calls `hanging`: the coordinator has aborted it, or is about to.",
+    "Use a new random transactional.id: no instance fences the old one any more, and what it left open holds the LSO "
+    "until it times out.",
+    "Write an abort marker where no finding is `hanging`: the coordinator has aborted it, or is about to.",
 )
 
 FENCING_SYMPTOMS = (
@@ -34,18 +34,19 @@ FENCING_SYMPTOMS = (
         ),
         checks=(
             _HISTORY,
-            "The checkpoint that was restored: the producer id and epoch in its committable, against those of the "
+            "The restored checkpoint: compare the producer id and epoch in its committable with those of the "
             "coordinator (kafka-txn describe --transactional-id ID).",
             "Other jobs with the same transactionalIdPrefix.",
         ),
         safe=(
-            "Keep the checkpoint and the source's offsets: what was lost can be produced again from there.",
-            "Set the sink's transaction.timeout.ms above checkpoint interval plus the longest recovery, and the "
+            "Keep the checkpoint and the source's offsets: lost records can be produced again from there.",
+            "Set the sink's transaction.timeout.ms above the checkpoint interval plus the longest recovery, and the "
             "broker's transaction.max.timeout.ms at least as high.",
         ),
         never=(
             "Abort or fence a transaction of a completed checkpoint that is still Ongoing: Flink has yet to commit it.",
-            "Change the transactionalIdPrefix to get going: transactions of the old one stay open until they time out.",
+            "Change the transactionalIdPrefix to recover faster: transactions of the old one stay open until they time "
+            "out.",
         ),
         sources=("FLIP-572", "FLINK-40626", "apache/flink-connector-kafka KafkaCommitter"),
         instead_of=("producer-fenced", "invalid-txn-state", "unknown-producer-id"),
@@ -60,9 +61,9 @@ FENCING_SYMPTOMS = (
             "One offset commit interval, or one poll, holds more than the task can write within transaction.timeout.ms "
             "(1 minute by default): the coordinator aborted it.",
         ),
-        checks=(_HISTORY, "The task's rate against its offset.flush.interval.ms and transaction.boundary."),
+        checks=(_HISTORY, "The task's rate, compared with its offset.flush.interval.ms and transaction.boundary."),
         safe=(
-            "Restart the task: it goes on from its last committed source offset, nothing is lost or doubled.",
+            "Restart the task: it continues from its last committed source offset; nothing is lost or duplicated.",
             "Raise producer.override.transaction.timeout.ms, or set transaction.boundary=poll.",
         ),
         never=_NEVER,
@@ -76,16 +77,16 @@ FENCING_SYMPTOMS = (
             "broker", r"Completed rollback of ongoing transaction for transactionalId \S{1,249} due to timeout"
         ),
         causes=(
-            "The client stood still or is gone: crash, long garbage collection, a slow call inside the transaction.",
+            "The client stalled or is gone: crash, long garbage collection, a slow call inside the transaction.",
             "The transaction does more work than its transaction.timeout.ms allows.",
         ),
         checks=(
-            "kafka-txn history --transactional-id ID: how long it was Ongoing, and whether it happens again and again.",
+            "kafka-txn history --transactional-id ID: how long it was Ongoing, and whether it happens repeatedly.",
             "The client's log at that time, 1 to 2 timeouts before this line.",
         ),
         safe=(
             "Nothing is held: its abort markers are written. The client gets INVALID_PRODUCER_EPOCH or PRODUCER_FENCED "
-            "at its next call.",
+            "from its next call.",
             "Shorten the work inside a transaction, or raise its transaction.timeout.ms.",
         ),
         never=_NEVER,
@@ -93,7 +94,7 @@ FENCING_SYMPTOMS = (
     ),
     Symptom(
         name="producer-fenced",
-        title="The coordinator shut this producer out: its transaction timed out, or another instance took its id.",
+        title="The coordinator fenced this producer: its transaction timed out, or another instance took its id.",
         wordings=(
             *wordings(
                 ANY_CLIENT,
@@ -128,22 +129,22 @@ FENCING_SYMPTOMS = (
             *wordings("kafka-python", r"\bProducerFencedError\b", r"\bInvalidProducerEpochError\b"),
         ),
         causes=(
-            "Its transaction ran into transaction.timeout.ms: the coordinator aborted it and raised the epoch.",
+            "Its transaction exceeded transaction.timeout.ms: the coordinator aborted it and raised the epoch.",
             "A second instance has the same transactional.id: a rolling restart, a zombie, an id used twice.",
             "The coordinator changed and lost a rotation of the producer id: brokers 4.1.2 and 4.2.1 (KAFKA-20310).",
-            "Someone fenced it: kafka-txn fence, forceTerminateTransaction, Admin.fenceProducers.",
+            "An operator fenced it: kafka-txn fence, forceTerminateTransaction, Admin.fenceProducers.",
         ),
         checks=(
             _HISTORY,
             "Two live processes with one transactional.id: compare client.id and host in their logs.",
-            "The time between its last send and this error, against its transaction.timeout.ms.",
+            "The time between its last send and this error, compared with its transaction.timeout.ms.",
         ),
         safe=(
             "Close this producer and start one with the same transactional.id; process the last batch again. Java "
-            "clients may abort and go on after InvalidProducerEpochException (KIP-588).",
+            "clients may abort and continue after InvalidProducerEpochException (KIP-588).",
             "Kafka Streams does that itself: tasks migrate.",
         ),
-        never=(*_NEVER, "Two instances that keep restarting with one id: they fence each other for ever."),
+        never=(*_NEVER, "Let two instances with one id keep restarting: they fence each other forever."),
         sources=("KIP-588", "KIP-360", "KAFKA-20310", "KAFKA-20357", "spring-projects/spring-kafka#1612"),
     ),
     Symptom(
@@ -164,10 +165,10 @@ FENCING_SYMPTOMS = (
         ),
         checks=(
             "kafka-txn history --transactional-id ID: `expired`, and when.",
-            "kafka-txn find-hanging: what an expired id left open has no owner, and nobody will ever end it.",
+            "kafka-txn find-hanging: a transaction that an expired id left open has no owner, and never ends.",
         ),
         safe=("Close the producer and start it again with the same transactional.id: it gets a new producer id.",),
-        never=("Fence the id to end what its former producer id left open: fencing reaches the new producer id only.",),
+        never=("Fence the id to end what its former producer id left open: fencing affects only the new producer id.",),
         sources=("KAFKA-18019", "KIP-360", "twmb/franz-go#451"),
     ),
 )

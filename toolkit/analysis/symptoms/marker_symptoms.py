@@ -18,14 +18,14 @@ MARKER_SYMPTOMS = (
             *wordings("kafka-python", r"\bConcurrentTransactionsError\b"),
         ),
         causes=(
-            "Normal for some milliseconds after each commit: clients try again by themselves.",
-            "For longer: a partition of it cannot take its marker (leader away, below min.insync.replicas).",
-            "For ever: the coordinator lost the marker (KAFKA-16352, before 3.8), brokers of one cluster differ in "
+            "Normal for some milliseconds after each commit: clients retry automatically.",
+            "For longer: one of its partitions cannot take its marker (no leader, or below min.insync.replicas).",
+            "Forever: the coordinator lost the marker (KAFKA-16352, before 3.8), brokers of one cluster differ in "
             "WriteTxnMarkers (KAFKA-20322, 4.2.0), or retried markers are refused (KAFKA-19999).",
         ),
         checks=(
             "kafka-txn diagnose: `ending` or `stuck_ending`, and on which partition.",
-            "kafka-txn describe --transactional-id ID: PrepareCommit or PrepareAbort, and which partitions are left.",
+            "kafka-txn describe --transactional-id ID: PrepareCommit or PrepareAbort, and the partitions that remain.",
             "Leader and ISR of those partitions.",
         ),
         safe=(
@@ -34,8 +34,8 @@ MARKER_SYMPTOMS = (
             "the new coordinator sends the markers again.",
         ),
         never=(
-            "An abort marker over PrepareCommit: it loses records that are decided to be committed.",
-            "A new transactional.id: the old one stays in Prepare, and holds the LSO.",
+            "Write an abort marker during PrepareCommit: it discards records whose commit is decided.",
+            "Use a new transactional.id: the old one stays in Prepare, and holds the LSO.",
         ),
         sources=("confluentinc/librdkafka#3003", "IBM/sarama#2915", "KAFKA-16352", "KAFKA-19999", "KAFKA-20322"),
     ),
@@ -47,9 +47,9 @@ MARKER_SYMPTOMS = (
             r"Couldn't find leader endpoint for partitions .{1,600}? while trying to send transaction markers",
         ),
         causes=(
-            "All replicas of the partition were away when the transaction ended, and the coordinator took it for "
-            "deleted (KAFKA-20734; seen on 4.3.1).",
-            "The topic was deleted: then nothing is left of it.",
+            "All replicas of the partition were offline when the transaction ended, and the coordinator treated the "
+            "partition as deleted (KAFKA-20734; seen on 4.3.1).",
+            "The topic was deleted: nothing is left of it.",
         ),
         checks=(
             "kafka-txn diagnose --topic T --partition P, once it has a leader again: `stuck_ending` after a commit, "
@@ -57,11 +57,11 @@ MARKER_SYMPTOMS = (
             "kafka-txn history --transactional-id ID: whether it was a commit or an abort.",
         ),
         safe=(
-            "It was an abort: the abort marker of the remedy is right.",
-            "It was a commit: read the records from the start offset with read_uncommitted and keep them. Only then "
+            "After an abort: write the abort marker of the remedy.",
+            "After a commit: read the records from the start offset with read_uncommitted and keep them. Only then "
             "write the abort marker (kafka-transactions.sh abort), and produce them again.",
         ),
-        never=("Abort at once after a commit: what the producer knows as committed is lost on this partition.",),
+        never=("Abort at once after a commit: records that the producer committed are lost on this partition.",),
         sources=("KAFKA-20734", "apache/kafka#22680", "KAFKA-5202"),
     ),
     Symptom(
@@ -79,14 +79,12 @@ MARKER_SYMPTOMS = (
         ),
         causes=(
             "A tool wrote a marker with a wrong coordinator epoch, -1 for example.",
-            "A former coordinator still sends markers after the next one has taken over: it passes.",
+            "A former coordinator still sends markers after the next one has taken over: this is temporary.",
             "Producer state on the partition expired too early and the epoch went back (KAFKA-9144, old brokers).",
         ),
-        checks=("kafka-txn diagnose --topic T --partition P: who is open there, and whether anybody owns it.",),
-        safe=("kafka-txn abort takes the coordinator epoch from the partition's own leader, for what is `hanging`.",),
-        never=(
-            "Try higher and higher coordinator epochs: the real coordinator's markers would be refused from then on.",
-        ),
+        checks=("kafka-txn diagnose --topic T --partition P: what is open there, and whether it has an owner.",),
+        safe=("kafka-txn abort uses the coordinator epoch of the partition's leader, for a `hanging` transaction.",),
+        never=("Try higher coordinator epochs: the real coordinator's markers would be refused from then on.",),
         sources=("KAFKA-9144", "KIP-664"),
     ),
 )

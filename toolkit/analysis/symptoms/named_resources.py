@@ -1,4 +1,4 @@
-"""What a pasted text names: transactional ids, groups, partitions and producer ids, by the wordings of the clients."""
+"""Find resources in pasted text: transactional ids, groups, partitions and producer ids, in the clients' wordings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TypeVar
 __all__ = ["MAX_NAMED", "NamedResources", "named_resources"]
 
 MAX_NAMED = 10
-"""Of each kind so many are taken, the first ones: each is a request to the cluster."""
+"""The first ones of each kind that are returned: each costs a request to the cluster."""
 
 TopicPartition = tuple[str, int]
 T = TypeVar("T")
@@ -58,12 +58,12 @@ _PARTITION_LIST = re.compile(
     r"(?:(?:offset for partitions|cleared on the broker side:) \[|endpoint for partitions (?:Hash)?Set\()"
     r"(?P<list>[^\])]{1,4000})[\])]"
 )
-_NOBODY = {"null", "none", "nil"}
+_NO_NAMES = {"null", "none", "nil"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedResources:
-    """What to look up on the cluster, each kind in the order of the text."""
+    """Resources to look up on the cluster, each kind in the order of the text."""
 
     transactional_ids: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
@@ -82,7 +82,7 @@ class NamedResources:
         topics: Iterable[str] = (),
         partitions: Iterable[int] = (),
     ) -> NamedResources:
-        """These and what a person names: a topic stands for all of its partitions unless some are given."""
+        """Add the caller's resources, which come first; without `partitions` a topic stands for all of its own."""
         numbers, names = list(partitions), list(topics)
         pairs = [(topic, number) for topic in names for number in numbers]
         return replace(
@@ -95,12 +95,12 @@ class NamedResources:
 
 
 def named_resources(text: str) -> NamedResources:
-    """What a text names.
+    """The resources that a text names.
 
     Parameters
     ----------
     text
-        As of `searchable`.
+        Text from `searchable`.
     """
     return NamedResources(
         transactional_ids=_first(_TRANSACTIONAL_ID, text),
@@ -113,7 +113,7 @@ def named_resources(text: str) -> NamedResources:
 def _first(patterns: Iterable[re.Pattern[str]], text: str) -> tuple[str, ...]:
     found = [match for pattern in patterns for match in pattern.finditer(text)]
     names = [match["name"].rstrip(".:") for match in sorted(found, key=lambda match: match.start())]
-    return _once([name for name in names if name and name.lower() not in _NOBODY and "***" not in name])[:MAX_NAMED]
+    return _once([name for name in names if name and name.lower() not in _NO_NAMES and "***" not in name])[:MAX_NAMED]
 
 
 def _pairs(text: str) -> Iterator[TopicPartition]:

@@ -1,4 +1,4 @@
-"""Pasted text as it is searched: bounded, on one line, without control characters and secrets."""
+"""Prepare pasted text for search: bounded, on one line, without control characters and secrets."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import re
 __all__ = ["MAX_CHARACTERS", "searchable"]
 
 MAX_CHARACTERS = 1_000_000
-"""Of a longer text the first and the last half of this are read: a log's first and newest errors."""
+"""Of longer text, the first half and the last half of this are read: a log's first and newest errors."""
 
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]{0,32}[ -/]{0,8}[@-~]|\][^\x07\x1b]{0,300}(?:\x07|\x1b\\)|[@-Z\\-_])")
-_IN_JSON = re.compile(r"\\(?:[nrt]|u000[9ad])")  # a log line that came as JSON
+_IN_JSON = re.compile(r"\\(?:[nrt]|u000[9ad])")  # a log line in JSON
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
 _SECRET = re.compile(
     r"(?P<key>(?:password|passwd|passphrase|secret|token|credential|api[_.-]?key|jaas\.config)\w{0,16}"
@@ -21,7 +21,7 @@ _SECRET = re.compile(
 
 
 def searchable(text: str) -> str:
-    """Text on one line with single spaces; escape sequences and control characters are gone, secrets are ``***``."""
+    """The text on one line with single spaces, without escape sequences and control characters; secrets are ``***``."""
     if len(text) > MAX_CHARACTERS:
         text = f"{text[: MAX_CHARACTERS // 2]}\n{text[-MAX_CHARACTERS // 2 :]}"
     text = _CONTROL.sub("", _ESCAPE.sub("", text))

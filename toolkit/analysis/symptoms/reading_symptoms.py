@@ -1,4 +1,4 @@
-"""What consumers, sequences and offsets show of transactions."""
+"""Consumers get no records, or sequence numbers or offsets have gaps."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ROW = r" \d{{1,10}} \d{{1,19}} \d{{1,19}} {lag} (?:\S{{1,300}} /\S{{1,100}} |- 
 READING_SYMPTOMS = (
     Symptom(
         name="unstable-offset-commit",
-        title="The group's committed offsets are part of an open transaction: nobody can read them until it ends.",
+        title="The group's committed offsets are part of an open transaction: no consumer can read them until it ends.",
         wordings=(
             *wordings(ANY_CLIENT, r"\bUNSTABLE_OFFSET_COMMIT\b", r"There are unstable offsets that need to be cleared"),
             *wordings(
@@ -26,27 +26,27 @@ READING_SYMPTOMS = (
             *wordings("kafka-python", r"\bUnstableOffsetCommitError\b"),
         ),
         causes=(
-            "A producer added the group's offsets to a transaction and has not ended it: it passes with its timeout.",
+            "A producer added the group's offsets to a transaction and has not ended it: its timeout will end it.",
             "That transaction hangs on __consumer_offsets: nobody will ever end it, and the group stays stuck.",
-            "Only where a client reports a timeout: the group coordinator does not answer.",
+            "Only if a client reports a timeout: the group coordinator does not answer.",
         ),
         checks=(
             "kafka-txn diagnose --topic __consumer_offsets: the producer and the id on the group's partition.",
             "kafka-txn coordinator --group GROUP: which partition of __consumer_offsets that is.",
         ),
         safe=(
-            "`ongoing`: wait, or end it by its client. `hanging`: the abort marker of the remedy; the group goes on "
-            "from its last committed offsets, so what was read since is read again.",
+            "`ongoing`: wait, or end it with its client. `hanging`: write the abort marker of the remedy; the group "
+            "continues from its last committed offsets and reads later records again.",
         ),
         never=(
-            "Recreate the group, or reset its offsets: it loses its place, and the next transaction may hang again.",
-            "Search the data topics only: their LSO may be free.",
+            "Recreate the group, or reset its offsets: it loses its position, and the next transaction may hang again.",
+            "Search the data topics only: their LSO may not be held.",
         ),
         sources=("redpanda-data/redpanda#6423", "twmb/franz-go#581", "KIP-447"),
     ),
     Symptom(
         name="lag-stuck-at-one",
-        title="A lag of 1 that never goes away is the transaction's marker, and no record.",
+        title="A lag of 1 that never goes away is the transaction's marker, not a record.",
         wordings=(
             *wordings("kafka-consumer-groups.sh", _ROW.format(lag=1)),
             *wordings("words", r"\blag\b.{0,30}\b(?:stuck|stays?|always|constant\w{0,2}|never)\b.{0,30}\b(?:1|one)\b"),
@@ -54,14 +54,14 @@ READING_SYMPTOMS = (
         causes=(
             "The last offset of the partition is a commit or abort marker, which no consumer ever counts as read.",
         ),
-        checks=("kafka-txn diagnose --topic T --partition P: `clear` says that nothing is held.",),
+        checks=("kafka-txn diagnose --topic T --partition P: `clear` means that nothing is held.",),
         safe=("Nothing to do. Alert on lag that grows, or on a held LSO, instead of lag above 0.",),
         never=("Reset or skip offsets to get to 0.",),
         sources=("KAFKA-10683", "kafbat/kafka-ui#1039", "spring-projects/spring-kafka#2590"),
     ),
     Symptom(
         name="read-committed-stall",
-        title="A read_committed consumer gets nothing, whatever lag it shows.",
+        title="A read_committed consumer receives nothing, whatever lag it shows.",
         wordings=(
             *wordings("kafka-consumer-groups.sh", _ROW.format(lag=r"(?:[2-9]|[1-9]\d{1,18})")),
             *wordings(
@@ -73,22 +73,22 @@ READING_SYMPTOMS = (
             ),
         ),
         causes=(
-            "An open transaction holds the last stable offset (LSO). A client's own lag counts to it and shows 0; "
-            "kafka-consumer-groups.sh counts to the high watermark and shows what waits behind it.",
+            "An open transaction holds the last stable offset (LSO). A client measures its lag to the LSO and shows 0; "
+            "kafka-consumer-groups.sh measures it to the high watermark and includes the held records.",
             "Nothing is held: the consumer is slow, paused, rebalancing or gone.",
         ),
-        checks=(_DIAGNOSE, "Offsets of a read_uncommitted reader: does it get records behind the LSO?"),
-        safe=("Do what the finding of that partition says: each verdict has its own remedy.",),
+        checks=(_DIAGNOSE, "Offsets of a read_uncommitted consumer: does it receive records behind the LSO?"),
+        safe=("Follow the remedy of that partition's finding: each verdict has its own.",),
         never=(
-            "Switch to read_uncommitted to get going: aborted records are then read as if they were committed.",
-            "Abort before it is known who holds the LSO: an abort marker on a live transaction loses half of it.",
+            "Switch to read_uncommitted as a workaround: aborted records are then read as if they were committed.",
+            "Abort before you know what holds the LSO: an abort marker on a live transaction loses half of it.",
             "Skip the offsets: committed records behind the LSO are lost to the group.",
         ),
         sources=("KIP-98", "KIP-664", "softwaremill/klag-exporter#104"),
     ),
     Symptom(
         name="out-of-order-sequence",
-        title="The partition expects another sequence number of this producer: a batch is missing or came twice.",
+        title="The partition expects another sequence number from this producer: a batch is missing or arrived twice.",
         wordings=(
             *wordings(
                 ANY_CLIENT,
@@ -107,20 +107,21 @@ READING_SYMPTOMS = (
             *wordings("kafka-python", r"\bOutOfOrderSequenceNumberError\b"),
         ),
         causes=(
-            "A batch expired in the client, or was lost with an unclean leader election, and the next one arrived.",
+            "A batch expired in the client, or was lost in an unclean leader election, and the next one arrived.",
             "Two processes write with one producer id and epoch.",
             "librdkafka up to 1.6.1 could lose messages here (librdkafka#3575).",
         ),
         checks=(
-            "kafka-txn scan PATH --table violations, on that partition: holes in the producer's sequences.",
+            "kafka-txn scan PATH --table violations, on that partition: gaps in the producer's sequence numbers.",
             "The client's version, and the leader elections of that time.",
         ),
         safe=(
-            "Abort the transaction and process its batch again. If the abort fails: close, and start with the same id.",
+            "Abort the transaction and process its batch again. If the abort fails, close the producer and start it "
+            "with the same transactional.id.",
         ),
         never=(
             "Count the transaction as committed.",
-            "Turn idempotence off: then the hole is silent.",
+            "Disable idempotence: the gap is then silent.",
         ),
         sources=("confluentinc/librdkafka#3575", "KIP-360", "apache/kafka ProducerAppendInfo"),
     ),
@@ -142,13 +143,17 @@ READING_SYMPTOMS = (
             "It was idle for longer than producer.id.expiration.ms (1 day by default).",
         ),
         checks=("kafka-txn describe-producers --topic T --partition P, and kafka-txn describe --transactional-id ID.",),
-        safe=("Clients from 2.5 on recover by a new epoch (KIP-360). Others: abort, close, start with the same id.",),
+        safe=(
+            "Clients from 2.5 on recover with a new epoch (KIP-360). With older ones: abort, close the producer and "
+            "start it with the same transactional.id.",
+        ),
         never=("Send the batch again on another producer before this one has aborted: it may be written twice.",),
         sources=("KIP-360", "KAFKA-9310"),
     ),
     Symptom(
         name="spark-offset-gaps",
-        title="A reader counts offsets, and misses those of markers and aborted records. Mostly nothing is lost.",
+        title="A reader expects consecutive offsets, but markers and aborted records leave gaps. Usually nothing is "
+        "lost.",
         wordings=(
             *wordings(
                 "Spark",
@@ -160,11 +165,11 @@ READING_SYMPTOMS = (
             *wordings("Pinot", r"\bStreamDataLoss\b"),
         ),
         causes=(
-            "Each transaction ends with a marker that takes an offset, and aborted records take theirs: offsets have "
-            "gaps that no consumer ever gets.",
+            "Each transaction ends with a marker that takes an offset, and aborted records keep theirs: no consumer "
+            "ever receives these offsets.",
             "Compaction removed records.",
             "The LSO is held, and the reader waits for an offset behind it until its poll times out.",
-            "Real loss: retention removed what was not read yet, or the topic was recreated.",
+            "Real loss: retention removed records that were not read yet, or the topic was recreated.",
         ),
         checks=(
             "kafka-txn partitions --topic T: is the offset below the log start (lost), between it and the LSO (a gap), "
@@ -172,8 +177,8 @@ READING_SYMPTOMS = (
             "kafka-txn scan PATH --table transactions: markers and aborted transactions around that offset.",
         ),
         safe=(
-            "Gaps: spark.streaming.kafka.allowNonConsecutiveOffsets=true for DStreams; Structured Streaming reads over "
-            "them from 2.4 on (SPARK-25005).",
+            "Gaps: spark.streaming.kafka.allowNonConsecutiveOffsets=true for DStreams; Structured Streaming skips them "
+            "from 2.4 on (SPARK-25005).",
             "Held: see kafka-txn diagnose --topic T.",
         ),
         never=("Set failOnDataLoss=false before each missing offset is accounted for: it hides real loss, too.",),
@@ -181,7 +186,7 @@ READING_SYMPTOMS = (
     ),
     Symptom(
         name="consumer-offsets-grows",
-        title="__consumer_offsets, or another compacted topic, is not cleaned any more.",
+        title="__consumer_offsets, or another compacted topic, is no longer cleaned.",
         wordings=(
             *wordings(
                 "broker", r"Marking its partition \(\S{1,260}\) as uncleanable", r"\buncleanable-partitions-count\b"
@@ -193,14 +198,15 @@ READING_SYMPTOMS = (
         ),
         causes=(
             "An open transaction holds its LSO: the log cleaner never passes it.",
-            "The log cleaner died, or marked the partition as uncleanable: another cause, which no abort cures.",
+            "The log cleaner died, or marked the partition as uncleanable: another cause, which no abort fixes.",
         ),
         checks=(
             "kafka-txn diagnose --topic __consumer_offsets: a held LSO, and since when.",
             "The broker's metrics uncleanable-partitions-count and DeadThreadCount of the log cleaner.",
         ),
         safe=(
-            "A held LSO: the remedy of its finding. A dead cleaner: restart that broker, and keep its log-cleaner.log.",
+            "A held LSO: follow the remedy of its finding. A dead cleaner: restart that broker, and keep its "
+            "log-cleaner.log.",
         ),
         never=("Delete segments or the topic: every group loses its offsets.",),
         sources=("KIP-664", "apache/kafka LogCleanerManager"),

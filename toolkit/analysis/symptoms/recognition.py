@@ -1,4 +1,4 @@
-"""From pasted text to the symptoms that it shows."""
+"""Recognize symptoms in pasted text."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ __all__ = ["RecognizedSymptom", "recognize"]
 
 @dataclass(frozen=True, slots=True)
 class RecognizedSymptom:
-    """A symptom, and the clients by whose wordings it was recognized."""
+    """A symptom, and the clients whose wordings were found."""
 
     symptom: Symptom
     clients: tuple[str, ...]
 
 
 def recognize(text: str) -> tuple[tuple[RecognizedSymptom, ...], NamedResources]:
-    """The symptoms in a text, in the order of ``SYMPTOMS``, and what it names.
+    """The symptoms in a text, in the order of ``SYMPTOMS``, and the resources that it names.
 
     Parameters
     ----------
@@ -32,8 +32,8 @@ def recognize(text: str) -> tuple[tuple[RecognizedSymptom, ...], NamedResources]
     Returns
     -------
     tuple
-        No symptom where the text is unknown. A general symptom is left out where a special one stands in for it, and
-        one that gives way where another is there.
+        No symptom if the text is unknown. Omitted are general symptoms that a more specific one replaces
+        (`Symptom.instead_of`), and those that give way to any other (`Symptom.gives_way`).
     """
     line = searchable(text)
     found = [each for symptom in SYMPTOMS.values() if (each := _recognized(symptom, line))]

@@ -1,4 +1,4 @@
-"""What a symptom is: the wordings that show it, its causes, and what to do and not to do."""
+"""A symptom: its wordings, its causes, and what to do and not to do."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 __all__ = ["ANY_CLIENT", "Symptom", "Wording", "wordings"]
 
 ANY_CLIENT = "any client"
-"""Of names and messages of the protocol, which several clients print."""
+"""For names and messages of the protocol, which several clients print."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class Wording:
     client
         The program that prints it: ``Java``, ``librdkafka``, ``Flink``, ``broker`` ...; or `ANY_CLIENT`.
     pattern
-        Searched in text whose white space is single spaces. Every repetition in it is bounded.
+        Searched in the output of `searchable`. Every repetition in it is bounded.
     """
 
     client: str
@@ -29,30 +29,30 @@ class Wording:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Symptom:
-    """A symptom that people paste, and the answer to it.
+    """A symptom in pasted text, and its explanation.
 
     Parameters
     ----------
     name
-        Its name in words with hyphens; also the name of its page.
+        Lower-case words with hyphens; also the name of its docs page.
     title
-        What is going on, in a line.
+        What is wrong, in one line.
     wordings
-        How it is printed.
+        How programs print it.
     causes
         Possible causes, the most frequent one first.
     checks
-        What to look at to tell the causes apart.
+        What to check to tell the causes apart.
     safe
         What to do, and what is safe meanwhile.
     never
         What makes it worse.
     sources
-        Kafka issues, KIPs and public threads that it rests on.
+        Kafka issues, KIPs and public threads that it is based on.
     instead_of
-        Names of more general symptoms that its wordings show too.
+        Names of more general symptoms that its wordings also match, and that it replaces.
     gives_way
-        Whether it is left out where another symptom is there: it follows from that, or passes by itself.
+        Whether it is omitted if there is another symptom: it is then a consequence, or temporary.
     """
 
     name: str

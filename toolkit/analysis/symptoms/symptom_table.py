@@ -1,4 +1,4 @@
-"""All symptoms, those with special wordings before those with general ones."""
+"""All symptoms; those with specific wordings come before those with general ones."""
 
 from __future__ import annotations
 

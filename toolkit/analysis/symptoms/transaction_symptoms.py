@@ -9,7 +9,7 @@ __all__ = ["TRANSACTION_SYMPTOMS"]
 TRANSACTION_SYMPTOMS = (
     Symptom(
         name="transaction-abortable",
-        title="This transaction cannot be committed; its client has to abort it, and can then go on.",
+        title="This transaction cannot be committed; its client has to abort it, and can then continue.",
         wordings=(
             *wordings(
                 ANY_CLIENT,
@@ -21,13 +21,13 @@ TRANSACTION_SYMPTOMS = (
             *wordings("kafka-python", r"\bTransactionAbortableError\b"),
         ),
         causes=(
-            "The partition leader asked the coordinator whether this write belongs to an open transaction, and it does "
-            "not: a late or retried batch that would have hung (KIP-890).",
-            "The coordinator could not be reached for that question: it loads, moves, or writes markers.",
-            "abortTransaction itself gets this error and the application tries it again for ever (KAFKA-19250).",
+            "The partition leader verified with the coordinator that this write does not belong to an open "
+            "transaction: a late or retried batch, which would otherwise hang (KIP-890).",
+            "The coordinator could not answer that request: it is loading, moving, or writing markers.",
+            "abortTransaction itself gets this error, and the application retries it forever (KAFKA-19250).",
         ),
         checks=(
-            "Whether abortTransaction fails with it too, again and again: then it is KAFKA-19250.",
+            "Whether abortTransaction repeatedly fails with it, too: that is KAFKA-19250.",
             "kafka-txn history --transactional-id ID: whether a timeout or another instance ended it first.",
         ),
         safe=(
@@ -36,7 +36,7 @@ TRANSACTION_SYMPTOMS = (
             "client (fixed by apache/kafka#19656).",
         ),
         never=(
-            "Switch transaction.partition.verification.enable off to get rid of it: then such batches hang.",
+            "Disable transaction.partition.verification.enable to avoid the error: such batches then hang.",
             "Send the failed record again in the same transaction.",
         ),
         sources=("KIP-890", "KIP-1050", "KAFKA-16314", "KAFKA-19250"),
@@ -44,7 +44,7 @@ TRANSACTION_SYMPTOMS = (
     ),
     Symptom(
         name="end-txn-invalid-state",
-        title="librdkafka asked to end a transaction that the coordinator does not have open.",
+        title="librdkafka tried to end a transaction that is not open at the coordinator.",
         wordings=wordings(
             "librdkafka",
             r"Failed to end transaction: Broker: Producer attempted a transactional operation in an invalid state",
@@ -52,7 +52,7 @@ TRANSACTION_SYMPTOMS = (
         ),
         causes=(
             "EndTxn overtook AddPartitionsToTxn: a race in the client, mostly on abort (librdkafka#4849).",
-            "The coordinator ended it first, by timeout, while the client was cut off (librdkafka#3297).",
+            "The coordinator ended it first, by timeout, while the client was disconnected (librdkafka#3297).",
         ),
         checks=(
             "kafka-txn describe --transactional-id ID: Empty or Complete* means that nothing is open.",
@@ -60,7 +60,7 @@ TRANSACTION_SYMPTOMS = (
         ),
         safe=(
             "The error is fatal for this producer: create one with the same transactional.id; upgrade librdkafka.",
-            "Nothing is held by it. After a failed commit take the batch as not committed, and process it again.",
+            "It holds nothing. After a failed commit, treat the batch as not committed and process it again.",
         ),
         never=("Ignore it after a commit: the records were aborted, or never part of a transaction.",),
         sources=("confluentinc/librdkafka#4849", "confluentinc/librdkafka#3297"),
@@ -68,7 +68,7 @@ TRANSACTION_SYMPTOMS = (
     ),
     Symptom(
         name="invalid-txn-state",
-        title="The coordinator's state of the transaction does not allow this: most often it has been aborted already.",
+        title="The transaction's state at the coordinator does not allow this: usually it has already been aborted.",
         wordings=(
             *wordings(
                 ANY_CLIENT,
@@ -80,29 +80,30 @@ TRANSACTION_SYMPTOMS = (
             *wordings("kafka-python", r"\bInvalidTxnStateError\b"),
         ),
         causes=(
-            "The client stood still for longer than transaction.timeout.ms, and the coordinator aborted. A send should "
-            "get INVALID_PRODUCER_EPOCH then (KAFKA-19690), a commit without one gets this; Kafka Streams dies of it.",
+            "The client stalled for longer than transaction.timeout.ms, and the coordinator aborted the transaction. A "
+            "send should then get INVALID_PRODUCER_EPOCH (KAFKA-19690); a commit without a send gets this error. Kafka "
+            "Streams stops.",
             "The partition leader refused a batch that belongs to no open transaction (KIP-890, clients before 3.8).",
-            "Commit after abort, or abort after commit: an error in the application or its framework.",
+            "Commit after abort, or abort after commit: a bug in the application or its framework.",
         ),
         checks=(
             "kafka-txn history --transactional-id ID: a `timeout`, or an abort past its timeout, right before it.",
-            "Garbage collection, a slow call or a rebalance in the client in that time.",
+            "Garbage collection, a slow call or a rebalance in the client at that time.",
         ),
         safe=(
-            "Restart the client with the same transactional.id: it goes on from its last committed offsets.",
-            "Raise transaction.timeout.ms or do less in a transaction. Brokers that answer rightly have the fix of "
-            "KAFKA-19690 (backported to 3.9 and 4.1).",
+            "Restart the client with the same transactional.id: it continues from its last committed offsets.",
+            "Raise transaction.timeout.ms or do less in a transaction. Brokers with the fix of KAFKA-19690 (backported "
+            "to 3.9 and 4.1) return the right error.",
         ),
         never=(
-            "An abort marker on what no finding calls `hanging`: the next transaction may be open by now.",
-            "A new random transactional.id.",
+            "Write an abort marker where no finding is `hanging`: the next transaction may already be open.",
+            "Use a new random transactional.id.",
         ),
         sources=("KAFKA-19690", "KIP-890", "KIP-588"),
     ),
     Symptom(
         name="transaction-timeout-too-large",
-        title="The producer asks for a longer transaction timeout than the brokers allow.",
+        title="The producer requests a longer transaction timeout than the brokers allow.",
         wordings=(
             *wordings(
                 ANY_CLIENT,
@@ -113,14 +114,14 @@ TRANSACTION_SYMPTOMS = (
             *wordings("kafka-python", r"\bInvalidTransactionTimeoutError\b"),
         ),
         causes=(
-            "Flink's KafkaSink asks for 1 hour by default; brokers allow 15 minutes (transaction.max.timeout.ms).",
+            "Flink's KafkaSink requests 1 hour by default; brokers allow 15 minutes (transaction.max.timeout.ms).",
             "transaction.timeout.ms of this client is set too high.",
         ),
         checks=("kafka-txn exposure: transaction.max.timeout.ms of every broker.",),
         safe=(
-            "Lower the client's transaction.timeout.ms: for Flink it must stay above checkpoint interval plus the "
+            "Lower the client's transaction.timeout.ms: for Flink it must stay above the checkpoint interval plus the "
             "longest recovery.",
-            "Or raise the brokers' limit. Weigh it: a client that dies may then hold the LSO for as long.",
+            "Or raise the brokers' limit, with care: a client that dies may then hold the LSO for that long.",
         ),
         never=(
             "Raise transaction.max.timeout.ms to days: one dead client stops every read_committed reader for days.",
@@ -129,7 +130,7 @@ TRANSACTION_SYMPTOMS = (
     ),
     Symptom(
         name="init-transactions-timeout",
-        title="The producer gets no producer id: the coordinator does not answer, or cannot write its log.",
+        title="The producer gets no producer id: the coordinator does not answer, or cannot write to its log.",
         wordings=(
             *wordings(
                 "Java",
@@ -145,9 +146,9 @@ TRANSACTION_SYMPTOMS = (
             *wordings("franz-go", r"producer id initialization (?:failure|errored|resulted in retryable error)"),
         ),
         causes=(
-            "The leader of the id's __transaction_state partition is down, or still loads that partition.",
+            "The leader of the id's __transaction_state partition is down, or still loading that partition.",
             "__transaction_state is below its min.insync.replicas: the coordinator cannot write.",
-            "The id's previous transaction is stuck in Prepare: each try is answered with CONCURRENT_TRANSACTIONS.",
+            "The id's previous transaction is stuck in Prepare: each attempt gets CONCURRENT_TRANSACTIONS.",
             "No broker can be reached: address, security.protocol, firewall.",
         ),
         checks=(
@@ -155,10 +156,10 @@ TRANSACTION_SYMPTOMS = (
             "kafka-txn partitions --topic __transaction_state: leader and offsets of that partition.",
             "kafka-txn describe --transactional-id ID: PrepareCommit or PrepareAbort.",
         ),
-        safe=("Bring the coordinator or its replicas back and let the client try again, with the same id.",),
+        safe=("Bring the coordinator or its replicas back, and let the client retry with the same id.",),
         never=(
             "Delete or recreate __transaction_state: every open transaction of the cluster is left without an owner.",
-            "A new random transactional.id to get around it.",
+            "Use a new random transactional.id as a workaround.",
         ),
         sources=("KIP-588", "KIP-98", "apache/kafka TransactionManager"),
         gives_way=True,
@@ -176,23 +177,23 @@ TRANSACTION_SYMPTOMS = (
         ),
         causes=(
             "The group coordinator is down, loading or moving.",
-            "librdkafka keeps a removed broker as the group's coordinator, and hangs (librdkafka#5511); it ignores its "
-            "timeout, too (librdkafka#5456).",
+            "librdkafka keeps a removed broker as the group's coordinator, and hangs (librdkafka#5511), ignoring its "
+            "timeout (librdkafka#5456).",
         ),
         checks=(
-            "kafka-txn coordinator --group GROUP: who coordinates the group now.",
+            "kafka-txn coordinator --group GROUP: the group's current coordinator.",
             "Whether a broker was removed or replaced since the client started.",
         ),
         safe=(
-            "Abort the transaction and process the batch again. If the call hangs, restart the client: it looks the "
-            "coordinator up anew, and the transaction is aborted by its next start or its timeout.",
+            "Abort the transaction and process the batch again. If the call hangs, restart the client: it looks up the "
+            "coordinator again, and its next start or the timeout aborts the transaction.",
         ),
         never=("Commit without the offsets: the batch is processed twice.",),
         sources=("confluentinc/librdkafka#5511", "confluentinc/librdkafka#5456", "confluentinc/librdkafka#3013"),
     ),
     Symptom(
         name="transactional-call-timeout",
-        title="A transactional call was not answered in time; what it asked for may have happened all the same.",
+        title="A transactional call was not answered in time; it may have succeeded all the same.",
         wordings=(
             *wordings(
                 "Java", r"while awaiting EndTxn\((?:true|false)\)", r"while awaiting (?:commit|abort)Transaction"
@@ -208,16 +209,16 @@ TRANSACTION_SYMPTOMS = (
             "kafka-txn coordinator --transactional-id ID: which broker it waits for.",
             "kafka-txn history --transactional-id ID: how the transaction ended.",
         ),
-        safe=("Call the same method again, on the same producer: that is safe, and tells the outcome.",),
+        safe=("Call the same method again on the same producer: that is safe, and returns the outcome.",),
         never=(
             "Abort after a commit that timed out, or send its records again: it may have been committed.",
-            "Close and forget: without a next start of that id the transaction stays open until its timeout.",
+            "Close the producer and never start it again: the transaction stays open until its timeout.",
         ),
         sources=("KIP-588", "KAFKA-18579", "KAFKA-14053", "apache/kafka TransactionalRequestResult"),
     ),
     Symptom(
         name="failed-earlier",
-        title="This only follows from an earlier error of the same producer.",
+        title="This is only a consequence of an earlier error of the same producer.",
         wordings=(
             *wordings(
                 "Java",
@@ -229,7 +230,7 @@ TRANSACTION_SYMPTOMS = (
         ),
         causes=("An error before it failed the transaction; its remaining records are dropped.",),
         checks=("The first error of this producer in the log, and `Caused by:` under this one. Explain that.",),
-        safe=("Abort the transaction; if that is refused, close the producer and start it with the same id.",),
+        safe=("Abort the transaction; if that fails, close the producer and start it with the same id.",),
         never=("Count the records of this transaction as written.",),
         sources=("KIP-654", "apache/kafka TransactionManager"),
         gives_way=True,
