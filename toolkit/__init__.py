@@ -1,4 +1,4 @@
-"""Who holds this partition's last stable offset, why, and what is the safe remedy?"""
+"""Find who holds a partition's last stable offset, why, and the safe remedy."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ __getattr__ = lazy_exports(
 
 
 def load_ipython_extension(ipython: Any) -> None:
-    """``%load_ext toolkit``: frames of its tables are shown sortable, with verdicts coloured and explained."""
+    """Run on ``%load_ext toolkit``: show frames of its tables sortable, with verdicts coloured and explained."""
     from toolkit.views.tables.ipython_extension import load
 
     load(ipython)
 
 
 def unload_ipython_extension(ipython: Any) -> None:
-    """``%unload_ext toolkit``: they are shown as pandas shows them."""
+    """Run on ``%unload_ext toolkit``: show these frames as pandas does."""
     from toolkit.views.tables.ipython_extension import unload
 
     unload(ipython)

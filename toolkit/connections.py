@@ -1,4 +1,4 @@
-"""`connect`: a cluster, a log directory, a recording, a recorded sample or the embedded lab, by one word."""
+"""`connect` opens a cluster, a log directory, a recording, a recorded sample or the embedded lab."""
 
 from __future__ import annotations
 
@@ -30,34 +30,34 @@ def connect(
     command_config: str = "",
     consistent_copy: bool = False,
 ) -> ConnectedSource:
-    """Open a source by one word.
+    """Open a source by its address, path or name.
 
     Parameters
     ----------
     source
-        ``host:9092,...``: a cluster. A path: a log directory, a text of kafka-dump-log.sh, or a recording. ``lab``: a
+        ``host:9092,...``: a cluster. A path: a log directory, output of kafka-dump-log.sh, or a recording. ``lab``: a
         real Kafka on this machine, with incidents staged. ``sample:late-message``: a recorded sample
         (`toolkit.lab.samples.names`).
     staged
-        For the lab: topic to the name of an incident (`toolkit.lab.incidents.INCIDENTS`).
+        For the lab: maps a topic to the name of an incident (`toolkit.lab.incidents.INCIDENTS`).
     version
-        For the lab: version of Kafka.
+        For the lab: Kafka version.
     command_config
-        For a cluster: path of its client properties, as of ``--command-config``.
+        For a cluster: path of the client properties file, as for ``--command-config``.
     consistent_copy
-        For a log directory: as of `toolkit.LogDir`.
+        For a log directory: as for `toolkit.LogDir`.
 
     Returns
     -------
     ConnectedSource
-        A context manager; closed at the end of the interpreter at the latest.
+        A context manager; closed when the interpreter exits at the latest.
 
     Raises
     ------
     NotFound
-        If there is no such sample or path.
+        If the sample or path does not exist.
     UsageError
-        If incidents need clusters that differ.
+        If the incidents need different clusters.
     LabError
         If the lab does not start.
     """
@@ -75,8 +75,8 @@ def connect(
     path = Path(source).expanduser()
     if not path.exists():
         raise NotFound(
-            f"There is nothing at {source!r}.",
-            do='Use host:port of a broker, the path of a log directory or recording, "lab" or "sample:NAME".',
+            f"{source!r} does not exist.",
+            do='Use a broker\'s host:port, the path of a log directory or recording, "lab" or "sample:NAME".',
         )
     return ConnectedSource(
         Recording(path) if is_recording(path) else LogDir(path, consistent_copy=consistent_copy), audit=Audit()

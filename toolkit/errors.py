@@ -1,17 +1,17 @@
-"""The error tree: every error says what happened, what it means and what to do.
+"""The errors of this package: each states what happened, what it means and what to do.
 
 ::
 
     ToolkitError
-    |-- UsageError             a wrong argument, key or combination: nothing was tried
-    |-- ConnectionFailed       no broker answered, or the client was not let in
+    |-- UsageError             a wrong argument, key or combination; nothing was attempted
+    |-- ConnectionFailed       no broker answered or accepted the client
     |   `-- AuthenticationFailed
-    |-- NotFound               a topic, partition, broker or id that the cluster does not have
-    |-- BrokerError            a broker answered with a Kafka error code
-    |-- DecodeError            bytes that are not what they should be, with their position
-    |-- ActionRefused          an action that would not be safe; nothing was written
-    |-- AuditFailed            an action happened, and its outcome could not be written to the audit file
-    `-- SetupError             this machine lacks Java, jars or Spark, or they do not start
+    |-- NotFound               a topic, partition, broker, id or path that does not exist
+    |-- BrokerError            a broker returned a Kafka error code
+    |-- DecodeError            invalid bytes, with their position
+    |-- ActionRefused          an action that is unsafe or not proven safe; nothing was written
+    |-- AuditFailed            an action was taken, but its outcome could not be written to the audit file
+    `-- SetupError             Java, jars or Spark are missing on this machine or do not start
         `-- LabError           the embedded Kafka could not be fetched, started or staged
 """
 
@@ -33,14 +33,14 @@ __all__ = [
 
 
 class ToolkitError(Exception):
-    """Base of every error this package raises on purpose.
+    """Base class of the errors that this package raises on purpose.
 
     Parameters
     ----------
     what
         What happened, as a sentence.
     means
-        What that means for the person asking; optional.
+        What that means for the user; optional.
     do
         What to do next; optional.
     """
@@ -53,23 +53,23 @@ class ToolkitError(Exception):
 
 
 class UsageError(ToolkitError):
-    """A wrong argument, key or combination; nothing was tried."""
+    """A wrong argument, key or combination; nothing was attempted."""
 
 
 class ConnectionFailed(ToolkitError):
-    """No broker answered, or none let the client in."""
+    """No broker answered or accepted the client."""
 
 
 class AuthenticationFailed(ConnectionFailed):
-    """The broker answered and refused the credentials."""
+    """The broker rejected the credentials."""
 
 
 class NotFound(ToolkitError):
-    """The cluster does not have what was requested."""
+    """A topic, partition, broker, id or path that does not exist."""
 
 
 class BrokerError(ToolkitError):
-    """A broker answered with an error.
+    """A broker returned a Kafka error code.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ class BrokerError(ToolkitError):
 
 
 class DecodeError(ToolkitError):
-    """Bytes that are not what they should be.
+    """Invalid bytes.
 
     Parameters
     ----------
@@ -97,15 +97,15 @@ class DecodeError(ToolkitError):
 
 
 class ActionRefused(ToolkitError):
-    """An action that would not be safe, or not proven so; nothing was written."""
+    """An action that is unsafe or not proven safe; nothing was written."""
 
 
 class AuditFailed(ToolkitError):
-    """An action happened, and its outcome could not be written to the audit file."""
+    """An action was taken, but its outcome could not be written to the audit file."""
 
 
 class SetupError(ToolkitError):
-    """This machine lacks Java, jars or Spark, or they do not start."""
+    """Java, jars or Spark are missing on this machine or do not start."""
 
 
 class LabError(SetupError):

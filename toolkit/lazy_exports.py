@@ -1,4 +1,4 @@
-"""Names that a package imports when they are first used, so that importing it stays cheap (PEP 562)."""
+"""Lazy exports of a package: a name is imported on first use, so importing the package stays cheap (PEP 562)."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ __all__ = ["lazy_exports"]
 
 
 def lazy_exports(package: str, modules: Mapping[str, str]) -> Callable[[str], object]:
-    """A module's ``__getattr__``.
+    """Make a module's ``__getattr__``.
 
     Parameters
     ----------
     package
         Name of the package.
     modules
-        Exported name to the module that defines it.
+        Maps an exported name to the module that defines it.
     """
 
     def __getattr__(name: str) -> object:  # noqa: N807

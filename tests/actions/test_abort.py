@@ -244,7 +244,7 @@ def test_a_row_of_a_frame_is_a_finding(kafka: Kafka, cluster: Cluster) -> None:
     plan = plan_abort(cluster, frame.iloc[0])
     assert plan == plan_abort(cluster, frame.head(1)) == plan_abort(cluster, finding(cluster, staged))
     assert plan.old_command.endswith(f"--producer-id {staged.producer_id} --producer-epoch 0 --coordinator-epoch 0")
-    with pytest.raises(UsageError, match="2 findings in place of one"):
+    with pytest.raises(UsageError, match="One finding is needed, not 2"):
         plan_abort(cluster, frame.iloc[[0, 0]])
 
 

@@ -62,7 +62,7 @@ def test_paths_are_opened_as_what_they_are(tmp_path: Path) -> None:
         assert opened.expected == {}
         assert opened.sources() == [opened.source]
         assert [row["verdict"] for row in opened.source.finding_rows(topics=["orders"], partitions=[0])] == ["hanging"]
-    with pytest.raises(NotFound, match="There is nothing at"):
+    with pytest.raises(NotFound, match="does not exist"):
         connect(str(tmp_path / "none"))
 
 

@@ -65,7 +65,7 @@ def duration_option(
         try:
             found = duration_s(value, unit=unit)
         except ValueError:
-            raise typer.BadParameter(f"{value!r} is no duration. Use 30s, 15m or 2h.") from None
+            raise typer.BadParameter(f"{value!r} is not a duration. Use 30s, 15m or 2h.") from None
         if found < at_least:
             raise typer.BadParameter(f"{value!r} is too short. Use {at_least:g}s or more.")
         return found

@@ -1,7 +1,7 @@
-"""Every table once: columns, types, units, key and order.
+"""The declaration of every table: columns, types, units, key and order.
 
 pandas dtypes, Arrow and Spark schemas, the empty frame and the documentation derive from these declarations.
-Column names are Kafka's field names in snake case. An unknown is null, never -1; times are UTC in milliseconds.
+Column names are Kafka's field names in snake case. An unknown value is null, never -1; times are UTC in milliseconds.
 """
 
 from collections.abc import Mapping

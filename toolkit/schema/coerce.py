@@ -1,4 +1,4 @@
-"""Input of users as rows: a frame of a declared table, rows of it, one finding, a time with its zone."""
+"""Convert user input: a frame or rows of a declared table, one finding, a time with its zone."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Finding: TypeAlias = "Row | pd.Series[Any] | pd.DataFrame"
 
 
 def rows_of(data: Data, table: Table) -> list[Row]:
-    """Rows of a table from a frame or from rows; a missing column is null."""
+    """Rows of a table from a frame or rows; a missing column is null."""
     if data is None:
         return []
     columns = getattr(data, "columns", None)
@@ -39,7 +39,7 @@ def finding_row(finding: Finding) -> Row:
     Raises
     ------
     UsageError
-        If it is not exactly one.
+        If the input is not exactly one finding.
     """
     if isinstance(finding, Mapping):
         return finding
@@ -47,12 +47,12 @@ def finding_row(finding: Finding) -> Row:
 
     frame = finding if isinstance(finding, pd.DataFrame) else finding.to_frame().T
     if len(frame) != 1:
-        raise UsageError(f"{len(frame)} findings in place of one.", do="Choose one: findings.iloc[0].")
+        raise UsageError(f"One finding is needed, not {len(frame)}.", do="Choose one: findings.iloc[0].")
     return FINDINGS.rows(frame)[0]
 
 
 def in_utc(time: dt.datetime) -> dt.datetime:
-    """A time in UTC.
+    """Convert a time to UTC.
 
     Raises
     ------

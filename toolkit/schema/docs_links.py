@@ -1,26 +1,26 @@
-"""Addresses of the docs: every link to them is made here."""
+"""URLs of documentation pages."""
 
 from __future__ import annotations
 
 __all__ = ["DOCS_URL", "RUNBOOK_URL", "cause_page", "symptom_page", "verdict_page"]
 
 DOCS_URL = "https://kafka-txn-toolkit.github.io/kafka-txn-toolkit/"
-"""Where the docs site is published; pyproject.toml has the same address."""
+"""URL of the documentation site, as in pyproject.toml."""
 
 RUNBOOK_URL = f"{DOCS_URL}alerts/"
-"""The page with a section for each alert."""
+"""URL of the page with a section for each alert."""
 
 
 def verdict_page(verdict: str) -> str:
-    """Address of the page of a verdict."""
+    """URL of a verdict's page."""
     return f"{DOCS_URL}verdicts/{verdict}/"
 
 
 def cause_page(name: str) -> str:
-    """Address of the page of a cause."""
+    """URL of a cause's page."""
     return f"{DOCS_URL}causes/{name}/"
 
 
 def symptom_page(name: str) -> str:
-    """Address of the page of a symptom."""
+    """URL of a symptom's page."""
     return f"{DOCS_URL}symptoms/{name}/"

@@ -1,4 +1,4 @@
-"""Durations as people write them: ``30s``, ``15m``, ``2h``."""
+"""Durations as users write them: ``30s``, ``15m``, ``2h``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PART = r"(\d+(?:\.\d+)?)\s*([a-z]*)"
 
 
 def duration_s(text: str, *, unit: str = "s") -> float:
-    """Seconds of a duration: ``30s``, ``1.5h``, ``1h 30m``, or as Spark writes intervals, ``interval 10 seconds``.
+    """Seconds of a duration such as ``30s``, ``1.5h``, ``1h 30m`` or Spark's ``interval 10 seconds``.
 
     Parameters
     ----------
@@ -27,10 +27,10 @@ def duration_s(text: str, *, unit: str = "s") -> float:
     Raises
     ------
     ValueError
-        If the text is no duration.
+        If the text is not a duration.
     """
     text = text.strip().lower().removeprefix("interval ").strip()
     parts = re.findall(PART, text)
     if not re.fullmatch(rf"({PART}\s*)+", text) or any((name or unit) not in UNITS for _, name in parts):
-        raise ValueError(f"{text!r} is no duration")
+        raise ValueError(f"{text!r} is not a duration")
     return sum(float(number) * UNITS[name or unit] for number, name in parts)
