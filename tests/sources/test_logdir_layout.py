@@ -18,7 +18,7 @@ DUMP = "Dumping /data/orders-0/00000000000000000000.log\nLog starting offset: 0\
 
 
 def topic_partitions(layout: LogDirLayout) -> list[tuple[str | None, int | None, int | None]]:
-    return [(replica.topic, replica.partition, replica.broker_id) for replica in layout.replicas]
+    return [(replica.topic, replica.partition, replica.root.broker_id) for replica in layout.replicas]
 
 
 def test_a_log_directory_has_its_partitions_and_its_brokers_id(tmp_path: Path) -> None:

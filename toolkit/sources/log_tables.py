@@ -56,6 +56,9 @@ class LogId:
     partition: int | None
     broker_id: int | None = None
 
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
     @property
     def columns(self) -> dict[str, Any]:
         return {"topic": self.topic, "partition": self.partition, "broker_id": self.broker_id}

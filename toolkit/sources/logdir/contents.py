@@ -5,16 +5,22 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import NamedTuple
 
-from toolkit.errors import NotFound
+from toolkit.errors import NotFound, UsageError
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema.table import TopicPartition
-from toolkit.sources.logdir.files.log_dir_layout import LogDirLayout, LogDirRoot
-from toolkit.sources.logdir.files.partition_checkpoints import PartitionCheckpoints, read_partition_checkpoints
+from toolkit.sources.logdir.files.log_dir_layout import (
+    LogDirLayout,
+    LogDirRoot,
+    PartitionCheckpoints,
+    SkippedFile,
+    read_partition_checkpoints,
+)
 from toolkit.sources.logdir.files.partition_folder import FolderLog
 from toolkit.sources.logdir.files.replica_log import ReplicaLog
-from toolkit.sources.logdir.state.log_window import ReadLimit
+from toolkit.sources.logdir.state.log_window import MarkerNeighbourhood, ReadLimit
 from toolkit.sources.logdir.state.replica_state import ReplicaState, read_state
 from toolkit.sources.partition_selection import requested_partitions
 
@@ -23,6 +29,7 @@ __all__ = ["METADATA_TOPIC", "Contents", "FileScope", "Partitions", "ReplicaWith
 LOGS_AT_ONCE = 2
 MAX_NEIGHBOURS = 2_000_000  # batch headers that the windows of all logs keep; others are read again if needed
 
+UNNAMED = "UNNAMED: its folder is not named as brokers name it (topic-partition), so its partition is unknown."
 METADATA_TOPIC = "__cluster_metadata"  # the controllers' log, which has no transactions
 
 Partitions = int | Sequence[int] | Sequence[TopicPartition]
@@ -32,7 +39,7 @@ class ReplicaWithCheckpoints(NamedTuple):
     """A replica's state, and the checkpoints of its log directory."""
 
     state: ReplicaState
-    marks: PartitionCheckpoints
+    checkpoints: PartitionCheckpoints
 
 
 class FileScope(NamedTuple):
@@ -58,9 +65,15 @@ class Contents:
         self.layout = layout
         self.logs: Sequence[ReplicaLog] = [*(FolderLog(replica) for replica in layout.replicas), *texts]
         self.taken_at = dt.datetime.now(dt.UTC)
-        self._marks: dict[LogDirRoot, PartitionCheckpoints] = {}
+        self._checkpoints: dict[LogDirRoot, PartitionCheckpoints] = {}
         self._states: dict[int, tuple[ReadLimit, ReplicaWithCheckpoints]] = {}
         self._room = MAX_NEIGHBOURS
+
+    @property
+    def left_out(self) -> list[SkippedFile]:
+        """Files and folders that no table, or not every table, reads, with the reason."""
+        unnamed = [SkippedFile(Path(log.name), UNNAMED) for log in self.logs if log.where.topic is None]
+        return [*self.layout.left_out, *(each for log in self.logs for each in log.left_out), *unnamed]
 
     def replica_logs(
         self, topics: Sequence[str] | None = None, partitions: Partitions | None = None
@@ -89,6 +102,24 @@ class Contents:
         selected = _selected(names, numbers, present)
         return [log for log in self.logs if (log.where.topic, log.where.partition) in selected]
 
+    def named_logs(self, topics: Sequence[str] | None = None, partitions: Partitions | None = None) -> list[ReplicaLog]:
+        """As `replica_logs`, without those whose topic is unknown.
+
+        Raises
+        ------
+        UsageError
+            If the topics of all selected logs are unknown.
+        """
+        logs = self.replica_logs(topics, partitions)
+        found = [log for log in logs if log.where.topic is not None]
+        if logs and not found:
+            raise UsageError(
+                f"The topic and partition of {logs[0].name} are unknown.",
+                means="Its name is not one that a broker gives to a partition's folder.",
+                do="Rename the folder as the broker does: topic-partition, such as orders-0.",
+            )
+        return found
+
     def of_topic(self, topic: str, partitions: Sequence[int] | None = None) -> list[ReplicaLog]:
         """The logs of a topic, none if it is missing; or of some of its partitions, which must exist.
 
@@ -103,31 +134,29 @@ class Contents:
 
     def read(self, log: ReplicaLog, *, reach: ReadLimit = ReadLimit.TAIL) -> ReplicaWithCheckpoints:
         """The state of a log, read at least as far back as `reach`; read again only for a farther `reach`."""
-        if (
-            log.where.topic == STATE_TOPIC and reach is not ReadLimit.TAIL
-        ):  # one read for the partition and its coordinator
-            reach = ReadLimit.RECORDS
+        if log.where.topic == STATE_TOPIC and reach is not ReadLimit.TAIL:
+            reach = ReadLimit.RECORDS  # one read for the partition and its coordinator
         known, found = self._states.get(id(log), (None, None))
         if found is None or (known is ReadLimit.TAIL and reach is not ReadLimit.TAIL):
-            marks = self.marks(log.root) if log.root else PartitionCheckpoints()
-            found = ReplicaWithCheckpoints(read_state(log, marks, reach=reach), marks)
+            checkpoints = self.checkpoints(log.root) if log.root else PartitionCheckpoints()
+            found = ReplicaWithCheckpoints(read_state(log, checkpoints, reach=reach), checkpoints)
             self._states[id(log)] = reach, found
-            self._room -= len(found.state.window.neighbourhood)
+            self._room -= len(found.state.window.neighbourhood.batches)
             if self._room < 0:
-                found.state.window.neighbourhood.clear()
+                found.state.window.neighbourhood = MarkerNeighbourhood()
         return found
 
-    def marks(self, root: LogDirRoot) -> PartitionCheckpoints:
+    def checkpoints(self, root: LogDirRoot) -> PartitionCheckpoints:
         """The checkpoints of a log directory."""
-        if root not in self._marks:
-            self._marks[root] = read_partition_checkpoints(root)
-        return self._marks[root]
+        if root not in self._checkpoints:
+            self._checkpoints[root] = read_partition_checkpoints(root.path)
+        return self._checkpoints[root]
 
     def scope(self, logs: Iterable[ReplicaLog]) -> FileScope:
         """The scope of these logs and those of the coordinators."""
         logs = [*logs, *self.of_topic(STATE_TOPIC)]
         roots = {log.root for log in logs if log.root is not None}
-        times = [*(log.modified for log in logs), *(self.marks(root).modified for root in roots)]
+        times = [*(log.modified for log in logs), *(self.checkpoints(root).modified for root in roots)]
         return FileScope(
             brokers={log.where.broker_id for log in logs if log.where.broker_id is not None},
             roots=roots,

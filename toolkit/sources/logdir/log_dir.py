@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from toolkit.analysis.coordinator.transaction_owners import owner_clauses, transaction_owners
@@ -16,7 +17,8 @@ from toolkit.schema import Row
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.logdir import replica_tables
 from toolkit.sources.logdir.contents import Contents, Partitions
-from toolkit.sources.logdir.opened_paths import OpenedPaths, named
+from toolkit.sources.logdir.files.log_dir_layout import LogDirLayout, SkippedFile, discover
+from toolkit.sources.logdir.files.replica_log import ReplicaLog
 from toolkit.sources.logdir.replica_tables import OffsetRange, PartitionStats
 from toolkit.sources.logdir.state.log_window import ReadLimit
 from toolkit.sources.logdir.state.replica_state import partition_row, producer_rows
@@ -34,7 +36,7 @@ __all__ = ["LogDir"]
 
 
 # Modules that a single table needs are imported in its method: this keeps short commands fast.
-class LogDir(OpenedPaths, Source, OffsetTables):
+class LogDir(Source, OffsetTables):
     """Files of brokers, read only and listed for every call, or once within ``with``. A broker may be writing them.
 
     `observed_at` is the modification time of a row's newest file. Every replica of a partition has its own rows.
@@ -75,7 +77,10 @@ class LogDir(OpenedPaths, Source, OffsetTables):
             raise UsageError(f"__transaction_state cannot have {txn_state_partitions} partitions.")
         self.consistent_copy = consistent_copy
         self.txn_state_partitions = txn_state_partitions
-        super().__init__((path, *more_paths))
+        self.paths = [Path(each) for each in (path, *more_paths)]
+        self._texts: dict[tuple[str, int, int], Sequence[ReplicaLog]] = {}
+        self._listed: Contents | None = None
+        self._layout()
 
     def __enter__(self) -> LogDir:
         """Within ``with``, files are listed once, and what one table has read serves the next."""
@@ -88,6 +93,11 @@ class LogDir(OpenedPaths, Source, OffsetTables):
     def __repr__(self) -> str:
         consistent_copy = ", consistent_copy=True" if self.consistent_copy else ""
         return f"LogDir({', '.join(repr(str(path)) for path in self.paths)}{consistent_copy})"
+
+    @property
+    def left_out(self) -> list[SkippedFile]:
+        """Files and folders that no table, or not every table, reads, with the reason."""
+        return self._contents().left_out
 
     def offset_readers(self, partitions: Sequence[TopicPartition]) -> list[OffsetReader]:
         """One reader per partition, of the replica with the longest log."""
@@ -114,17 +124,17 @@ class LogDir(OpenedPaths, Source, OffsetTables):
 
     def observe(self, *, topics: Sequence[str] | None = None, partitions: Partitions | None = None) -> Observation:
         """The input of the verdicts (`observation.Observation`), with doubts about the consistency of the files."""
-        return self._observe(self._contents(), topics, partitions).observation
+        return self._observe(topics, partitions, reach=ReadLimit.OPEN).observation
 
     def _partitions(
         self, *, topics: Sequence[str] | None = None, partitions: Partitions | None = None
     ) -> Iterable[Row]:
         contents = self._contents()
-        return [partition_row(contents.read(log).state) for log in named(contents.replica_logs(topics, partitions))]
+        return [partition_row(contents.read(log).state) for log in contents.named_logs(topics, partitions)]
 
     def _producers(self, *, topics: Sequence[str] | None = None, partitions: Partitions | None = None) -> Iterable[Row]:
         contents = self._contents()
-        logs = named(contents.replica_logs(topics, partitions))
+        logs = contents.named_logs(topics, partitions)
         return [row for log in logs for row in producer_rows(contents.read(log).state)]
 
     def _transactions(
@@ -171,9 +181,8 @@ class LogDir(OpenedPaths, Source, OffsetTables):
         from toolkit.analysis.diagnosis.diagnose import findings
         from toolkit.sources.logdir.state.file_evidence import with_log_evidence
 
-        contents = self._contents()
-        limit = ReadLimit.OPEN if min_held_ms is None else ReadLimit.WHOLE
-        observed = self._observe(contents, topics, partitions, reach=limit)
+        reach = ReadLimit.OPEN if min_held_ms is None else ReadLimit.WHOLE
+        observed = self._observe(topics, partitions, reach=reach)
         everything = topics is None and partitions is None
         requested = () if everything else list(observed.replicas)
         rows = findings(
@@ -332,18 +341,38 @@ class LogDir(OpenedPaths, Source, OffsetTables):
         logs = contents.logs if everything else contents.replica_logs(topics, partitions)
         return replica_tables.checkpoint_rows(contents, logs, everything=everything)
 
+    def _layout(self) -> LogDirLayout:
+        return discover(self.paths)
+
+    def _contents(self) -> Contents:
+        if self._listed is not None:
+            return self._listed
+        layout = self._layout()
+        return Contents(layout, [log for path in layout.texts for log in self._in_text(path)])
+
+    def _in_text(self, path: Path) -> Sequence[ReplicaLog]:
+        """The logs in a text of kafka-dump-log.sh, which is read again only if it has changed."""
+        from toolkit.sources.logdir.files.dump_logs import read_texts  # most paths contain no text
+
+        try:
+            stat = path.stat()
+        except OSError as exc:
+            raise UsageError(f"{path} cannot be read: {exc.strerror}.") from None
+        stamp = str(path), stat.st_size, stat.st_mtime_ns
+        if stamp not in self._texts:
+            self._texts[stamp] = read_texts(path)
+        return self._texts[stamp]
+
     def _observe(
-        self,
-        contents: Contents,
-        topics: Sequence[str] | None,
-        partitions: Partitions | None,
-        *,
-        reach: ReadLimit = ReadLimit.OPEN,
+        self, topics: Sequence[str] | None, partitions: Partitions | None, *, reach: ReadLimit
     ) -> FileObservation:
         from toolkit.sources.logdir.observe_files import observe_files
 
-        logs = named(contents.replica_logs(topics, partitions))
-        count = self.txn_state_partitions
+        contents = self._contents()
         return observe_files(
-            contents, logs, consistent_copy=self.consistent_copy, txn_state_partitions=count, reach=reach
+            contents,
+            contents.named_logs(topics, partitions),
+            consistent_copy=self.consistent_copy,
+            txn_state_partitions=self.txn_state_partitions,
+            reach=reach,
         )

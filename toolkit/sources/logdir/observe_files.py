@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import NamedTuple
-
-import numpy as np
 
 from toolkit.analysis.diagnosis.observation import Coverage, FirstBatch, Observation
 from toolkit.analysis.diagnosis.open_transactions import IndexedObservation
 from toolkit.analysis.diagnosis.verdicts import rule_for
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.log.batches import DELETE_HORIZON, LOG_APPEND_TIME
-from toolkit.schema import Row, utc
+from toolkit.schema import utc
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.logdir.contents import (
     Contents,
@@ -21,7 +20,6 @@ from toolkit.sources.logdir.contents import (
     ReplicaWithCheckpoints,
 )
 from toolkit.sources.logdir.coordinator.coordinator_state import CoordinatorState, read_coordinator_side
-from toolkit.sources.logdir.files.log_dir_layout import LogDirRoot
 from toolkit.sources.logdir.files.replica_log import ReplicaLog
 from toolkit.sources.logdir.state.consistency import check_consistency
 from toolkit.sources.logdir.state.log_window import ReadLimit
@@ -70,7 +68,10 @@ def observe_files(
     reads = {tp: found[0] for tp, found in replicas.items()}
     scope = contents.scope(logs)
     observed_at = scope.written_at or contents.taken_at
-    partitions = [_partition(read) for read in reads.values()]
+    partitions = [  # the replica takes the leader's role: the rules check that the same broker answered twice
+        {**partition_row(read.state), "leader": read.state.log.where.broker_id, "error": read.state.error}
+        for read in reads.values()
+    ]
     producers = [row for read in reads.values() for row in producer_rows(read.state) if not row["error"]]
     observation = Observation(
         partitions=partitions,
@@ -85,11 +86,6 @@ def observe_files(
         notes={tp: list(_notes(found)) for tp, found in replicas.items()},
     )
     return FileObservation(_with_doubts(observation, replicas, side, consistent_copy=consistent_copy), replicas, side)
-
-
-def _partition(read: ReplicaWithCheckpoints) -> Row:
-    """The replica takes the leader's role: the rules check that the same broker answered twice."""
-    return {**partition_row(read.state), "leader": read.state.log.where.broker_id, "error": read.state.error}
 
 
 def _with_doubts(
@@ -118,16 +114,14 @@ def _with_doubts(
             found = check_consistency(
                 txn, replicas[tp][0], side, lowest=lowest, changes=changes if consistent_copy else None
             )
-            found.doubts += _of_one_topic(tp, replicas[tp])
+            if len(ids := {read.state.topic_id for read in replicas[tp]} - {None}) > 1:
+                found.doubts.append(
+                    f"replicas of one topic: {tp[0]} was deleted and created again; the replicas have {len(ids)} topic "
+                    "ids"
+                )
             doubts[*tp, txn.producer["producer_id"]] = found.doubts
             notes.setdefault(tp, []).extend(note for note in found.notes if note not in notes[tp])
     return replace(observation, doubts=doubts, notes=notes)
-
-
-def _of_one_topic(tp: TopicPartition, replicas: Iterable[ReplicaWithCheckpoints]) -> Iterator[str]:
-    ids = {read.state.topic_id for read in replicas} - {None}
-    if len(ids) > 1:
-        yield f"replicas of one topic: {tp[0]} was deleted and created again; the replicas have {len(ids)} topic ids"
 
 
 def _notes(replicas: Sequence[ReplicaWithCheckpoints]) -> Iterator[str]:
@@ -140,35 +134,27 @@ def _notes(replicas: Sequence[ReplicaWithCheckpoints]) -> Iterator[str]:
         )
     yield (
         "the broker shut down cleanly and has not started since (.kafka_cleanshutdown)"
-        if replicas[0].marks.ended_in_good_order
+        if replicas[0].checkpoints.clean_shutdown
         else "no .kafka_cleanshutdown: the broker is running, crashed, or the file was not copied"
     )
     yield from state.snapshot_errors
 
 
 def _coverage(scope: FileScope, side: CoordinatorState) -> Coverage:
-    gaps = [*side.gaps, *_clusters(scope.roots), *_texts(side)]
+    gaps = list(side.gaps)
+    by_cluster: dict[str | None, list[str]] = {}  # producer ids start at 0 in every cluster
+    for root in sorted(scope.roots, key=attrgetter("path")):
+        by_cluster.setdefault(root.cluster_id, []).append(str(root.path))
+    if len(by_cluster) > 1:
+        paths_by_id = "; ".join(f"{paths[0]}: {name or 'unknown cluster'}" for name, paths in by_cluster.items())
+        gaps.append(f"files of one cluster, by their meta.properties: {paths_by_id}")
+    elif len(paths := by_cluster.get(None, [])) > 1:
+        gaps.append(f"the meta.properties of {', '.join(paths[:3])}, to show that they belong to one cluster")
+    if any(partition.read.state.log.is_text for partition in side.partitions.values()):
+        gaps.append(f"the segments of {STATE_TOPIC}: output of kafka-dump-log.sh shows neither damage nor truncation")
     ids = sum(len(partition.newest) for partition in side.partitions.values())
     proofs = [] if gaps else [f"{STATE_TOPIC} was read completely: {side.count} partitions, {ids} ids"]
     return Coverage(brokers=sorted(scope.brokers), proofs=proofs, gaps=gaps)
-
-
-def _clusters(roots: Iterable[LogDirRoot]) -> Iterator[str]:
-    """Producer ids start at 0 in every cluster, so files of two clusters must not be compared."""
-    by_id: dict[str | None, list[str]] = {}
-    for root in sorted(roots, key=lambda root: root.path):
-        by_id.setdefault(root.cluster_id, []).append(str(root.path))
-    if len(by_id) > 1:
-        paths_by_id = "; ".join(f"{paths[0]}: {name or 'unknown cluster'}" for name, paths in by_id.items())
-        yield f"files of one cluster, by their meta.properties: {paths_by_id}"
-    elif None in by_id and len(by_id[None]) > 1:
-        yield f"the meta.properties of {', '.join(by_id[None][:3])}, to show that they belong to one cluster"
-
-
-def _texts(side: CoordinatorState) -> Iterator[str]:
-    texts = [each for each in side.partitions.values() if each.read.state.log.is_text]
-    if texts:
-        yield f"the segments of {STATE_TOPIC}: output of kafka-dump-log.sh shows neither damage nor truncation"
 
 
 def _first_batches(
@@ -176,19 +162,18 @@ def _first_batches(
 ) -> Iterator[tuple[tuple[str, int, int], FirstBatch]]:
     """The first batch of each open transaction, if it still exists."""
     for tp, read in reads.items():
-        for start, headers in read.state.window.first_batches.items():
-            yield (*tp, start), _first_batch(headers[0])
-
-
-def _first_batch(header: np.void) -> FirstBatch:
-    appended = bool(header["attributes"] & LOG_APPEND_TIME)
-    # Log append time is in max_timestamp; the cleaner overwrites base_timestamp with the delete horizon.
-    base = None if header["attributes"] & DELETE_HORIZON else int(header["base_timestamp"])
-    return FirstBatch(
-        base_offset=int(header["base_offset"]),
-        last_offset=int(header["last_offset"]),
-        producer_id=int(header["producer_id"]),
-        producer_epoch=int(header["producer_epoch"]),
-        base_timestamp=utc(int(header["max_timestamp"]) if appended else base),
-        log_append_time=appended,
-    )
+        for start, (header,) in read.state.window.first_batches.items():
+            appended = bool(header["attributes"] & LOG_APPEND_TIME)
+            # Log append time is in max_timestamp; the cleaner overwrites base_timestamp with the delete horizon.
+            base = None if header["attributes"] & DELETE_HORIZON else int(header["base_timestamp"])
+            yield (
+                (*tp, start),
+                FirstBatch(
+                    base_offset=int(header["base_offset"]),
+                    last_offset=int(header["last_offset"]),
+                    producer_id=int(header["producer_id"]),
+                    producer_epoch=int(header["producer_epoch"]),
+                    base_timestamp=utc(int(header["max_timestamp"]) if appended else base),
+                    log_append_time=appended,
+                ),
+            )

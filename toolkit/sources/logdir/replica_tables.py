@@ -22,8 +22,8 @@ from toolkit.schema import Row
 from toolkit.sources import log_tables
 from toolkit.sources.log_tables import LogId, ScanChunk
 from toolkit.sources.logdir.contents import Contents
+from toolkit.sources.logdir.files.log_dir_layout import checkpoint_rows_in
 from toolkit.sources.logdir.files.offset_bounds import offset_of
-from toolkit.sources.logdir.files.partition_checkpoints import root_rows
 from toolkit.sources.logdir.files.replica_log import ReplicaLog
 from toolkit.sources.logdir.state.log_window import ReadLimit, known_before
 from toolkit.sources.offset_spec import OffsetSpec, check_offset_spec
@@ -277,7 +277,7 @@ def checkpoint_rows(contents: Contents, logs: Iterable[ReplicaLog], *, everythin
     logs = list(logs)
     places = {(log.where.topic, log.where.partition) for log in logs}
     for root in contents.layout.roots:
-        for row in root_rows(root):
+        for row in checkpoint_rows_in(root.path, broker_id=root.broker_id):
             if everything or (row.get("topic"), row.get("partition")) in places:
                 yield row
     for log in logs:
@@ -313,8 +313,8 @@ def _may_be_compacted(contents: Contents, log: ReplicaLog) -> bool:
     """Whether the cleaner may have compacted the log, by its checkpoint; true without log directory or checkpoint."""
     if log.where.topic in COMPACTED or log.root is None:
         return True
-    marks = contents.marks(log.root)
-    return not marks.tells_cleaned or (log.where.topic or "", log.where.partition or 0) in marks.cleaned
+    checkpoints = contents.checkpoints(log.root)
+    return not checkpoints.has_cleaned or (log.where.topic or "", log.where.partition or 0) in checkpoints.cleaned
 
 
 def _counted(parts: Iterable[ScanChunk], advance: Callable[[int], object]) -> Iterator[ScanChunk]:

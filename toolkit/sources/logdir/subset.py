@@ -6,10 +6,10 @@ import os
 from collections.abc import Collection, Iterable, Sequence
 
 from toolkit.sources.logdir.contents import Contents, FileScope, Partitions
+from toolkit.sources.logdir.files.dump_logs import read_texts
 from toolkit.sources.logdir.files.log_dir_layout import LogDirLayout, discover
 from toolkit.sources.logdir.files.replica_log import ReplicaLog
 from toolkit.sources.logdir.log_dir import LogDir
-from toolkit.sources.logdir.opened_paths import logs_in_text
 
 __all__ = ["Subset", "found_in"]
 
@@ -17,7 +17,7 @@ __all__ = ["Subset", "found_in"]
 def found_in(paths: Sequence[str | os.PathLike[str]]) -> Contents:
     """All logs at paths, listed once, to be divided among tasks; the errors are those of `LogDir`."""
     layout = discover(paths)
-    return Contents(layout, [log for path in layout.texts for log in logs_in_text(path)])
+    return Contents(layout, [log for path in layout.texts for log in read_texts(path)])
 
 
 class Subset(LogDir):

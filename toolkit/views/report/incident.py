@@ -19,7 +19,6 @@ from toolkit.analysis.history.merged_findings import merge_findings
 from toolkit.errors import NotFound, ToolkitError
 from toolkit.schema import FINDINGS, LOG_TRANSACTIONS, LSO_TIMELINE, RECORDED, TRANSACTION_HISTORY, Row
 from toolkit.sources.logdir import LogDir
-from toolkit.sources.logdir.opened_paths import sorted_rows
 from toolkit.sources.recording import Recording
 from toolkit.views.report.report import complete
 from toolkit.views.report.report_html import Figure
@@ -111,7 +110,10 @@ def _collect(
         keys.append({transaction_key(row) for row in seen})
     for source, known in zip(sources, keys, strict=True):
         found = _closed_by(source, found, known)
-    rows = sorted_rows(FINDINGS, without_short(found, min_held_ms=min_held_ms))
+    found = [{**dict.fromkeys(FINDINGS.names), **row} for row in without_short(found, min_held_ms=min_held_ms)]
+    rows = sorted(
+        found, key=lambda row: [(row[name] is None, 0 if row[name] is None else row[name]) for name in FINDINGS.sort]
+    )
     tables: IncidentFindings = {"findings": rows}
     for source in sources:
         tables = {**tables, **tables_around(rows, source, remark=remark)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -44,10 +44,6 @@ class TransactionLogPartition:
     as_of: dt.datetime | None = None
     clock_set_back: int = -1
     errors: list[str] = field(default_factory=list)
-
-    @property
-    def number(self) -> int:
-        return self.read.state.log.where.partition or 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,11 +99,10 @@ def read_coordinator_side(contents: Contents, *, count: int | None) -> Coordinat
     """
     read = {number: _read(each) for number, each in sorted(contents.best(STATE_TOPIC, reach=ReadLimit.RECORDS).items())}
     expected = count if count is not None else max([USUAL_COUNT, *(number + 1 for number in read)])
-    gaps = _missing(sorted(read), expected) or _misplaced(read, expected)
+    gaps = [*_gaps(read, expected)]
     is_counted = count is not None or not gaps
-    for partition in read.values():
-        name = f"{STATE_TOPIC}-{partition.number}"
-        gaps += [f"a complete {name}: {error}" for error in partition.errors[:1]]
+    for number, partition in read.items():
+        gaps += [f"a complete {STATE_TOPIC}-{number}: {error}" for error in partition.errors[:1]]
     topic_ids = {partition.read.state.topic_id for partition in read.values()} - {None}
     if len(topic_ids) > 1:
         gaps.append(f"a single {STATE_TOPIC}: its partitions have {len(topic_ids)} topic ids")
@@ -132,30 +127,26 @@ def _read(read: ReplicaWithCheckpoints) -> TransactionLogPartition:
     return found
 
 
-def _missing(present: Sequence[int], expected: int) -> list[str]:
-    if not present:
-        return [f"the coordinators' state: no partition of {STATE_TOPIC} is among the files"]
-    if missing := sorted(set(range(expected)) - set(present)):
+def _gaps(partitions: Mapping[int, TransactionLogPartition], expected: int) -> Iterator[str]:
+    """What contradicts the expected number of partitions: missing ones, more, or ids that do not hash to theirs."""
+    if not partitions:
+        yield f"the coordinators' state: no partition of {STATE_TOPIC} is among the files"
+    elif missing := sorted(set(range(expected)) - partitions.keys()):
         numbers = ", ".join(map(str, missing[:5])) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
-        return [
-            f"a complete {STATE_TOPIC}: {len(present)} of its {expected} partitions are among the files, not {numbers} "
-            "(txn_state_partitions sets their number)"
-        ]
-    if max(present) >= expected:
-        return [
-            f"the number of partitions of {STATE_TOPIC}: partition {max(present)} exists, so there are more than "
-            f"{expected}"
-        ]
-    return []
-
-
-def _misplaced(partitions: Mapping[int, TransactionLogPartition], count: int) -> list[str]:
-    """Ids are where their hash puts them, unless the topic has another number of partitions or is a mix of topics."""
-    for number, partition in partitions.items():
-        for transactional_id in partition.newest:
-            if (expected := coordinator_partition(transactional_id, count)) != number:
-                return [
-                    f'the number of partitions of {STATE_TOPIC}: id "{transactional_id}" is in partition {number}, but '
-                    f"with {count} partitions it would be in {expected}"
-                ]
-    return []
+        yield (
+            f"a complete {STATE_TOPIC}: {len(partitions)} of its {expected} partitions are among the files, not "
+            f"{numbers} (txn_state_partitions sets their number)"
+        )
+    elif (highest := max(partitions)) >= expected:
+        yield (
+            f"the number of partitions of {STATE_TOPIC}: partition {highest} exists, so there are more than {expected}"
+        )
+    else:
+        ids = ((number, name) for number, partition in partitions.items() for name in partition.newest)
+        for number, name in ids:
+            if (hashed := coordinator_partition(name, expected)) != number:
+                yield (
+                    f'the number of partitions of {STATE_TOPIC}: id "{name}" is in partition {number}, but with '
+                    f"{expected} partitions it would be in {hashed}"
+                )
+                return

@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
+from functools import partial
 from itertools import groupby
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from toolkit.formats.coordinator.coordinator_log_rows import unread_records
+from toolkit.formats.coordinator.coordinator_log_rows import transaction_log, unread_records
 from toolkit.formats.coordinator.transaction_log_keys import FIELDS, locate
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.log.batches import CONTROL
 from toolkit.formats.log.headers import Headers
 from toolkit.schema import Row
-from toolkit.sources.logdir.files.replica_batches import SegmentBytes, in_pieces
+from toolkit.sources.logdir.files.replica_files import SegmentBytes, in_pieces
 
 __all__ = ["Decode", "RecordIndex"]
 
-Decode = Callable[[bytes, int, int, str], Iterator[Row]]
-
 CODEC = 0x07
+KEY_HEAD = 4  # version and length, before the transactional id
 ENTRY = np.dtype([("key", "i4"), ("file", "i4"), ("size", "i4"), ("position", "i8"), ("producer_id", "i8")])
+
+
+class Decode(Protocol):
+    """Rows of ``schema.TRANSACTION_LOG`` or ``schema.OFFSETS_LOG`` of the batch at a position in bytes."""
+
+    def __call__(self, buf: bytes, position: int, /, *, file: str, file_position: int) -> Iterator[Row]: ...
 
 
 class RecordIndex:
@@ -33,8 +39,7 @@ class RecordIndex:
     Parameters
     ----------
     decode
-        Takes bytes, the position of a batch in them, its position in the file, and the file; returns rows of
-        ``schema.TRANSACTION_LOG``. Null if the log consists of rows only.
+        Decodes a batch.
 
     Attributes
     ----------
@@ -42,10 +47,10 @@ class RecordIndex:
         Rows of read errors.
     """
 
-    def __init__(self, decode: Decode | None = None) -> None:
-        self._decode = decode or _no_bytes
+    def __init__(self, decode: Decode = partial(transaction_log, txn_state_partition=None)) -> None:  # noqa: B008
+        self._decode = decode
         self.errors: list[Row] = []
-        self._numbers: dict[bytes, int] = {}  # of each key
+        self._numbers: dict[bytes, int] = {}  # of each transactional id
         self._files: list[str] = []
         self._rows: dict[int, Row] = {}  # by entry: records added as rows
         self._chunks: list[npt.NDArray[np.void]] = []
@@ -68,31 +73,29 @@ class RecordIndex:
         if not self._files or self._files[-1] != file:
             self._files.append(file)
         for some, begin, buf in in_pieces(headers, pieces, file):
-            self._add(some, buf, begin, file)
-
-    def _add(self, headers: Headers, buf: bytes, begin: int, file: str) -> None:
-        positions = headers["position"] - begin
-        plain = (headers["record_count"] == 1) & (headers["attributes"] & CODEC == 0) & (headers["magic"] == 2)
-        plain &= headers["crc_ok"] == 1
-        found = np.zeros((len(headers), FIELDS), np.int64)
-        found[plain] = locate(buf, positions[plain], (positions + headers["size"])[plain])
-        first = 0
-        for odd in [*np.flatnonzero(found[:, 0] == 0).tolist(), len(headers)]:
-            self._add_located(headers[first:odd], found[first:odd], buf)
-            for position in headers["position"][odd : odd + 1].tolist():
-                for row in self._decode(buf, position - begin, position, file):
-                    self.add_row(row)
-            first = odd + 1
+            positions = some["position"] - begin
+            plain = (some["record_count"] == 1) & (some["attributes"] & CODEC == 0) & (some["magic"] == 2)
+            plain &= some["crc_ok"] == 1
+            found = np.zeros((len(some), FIELDS), np.int64)
+            found[plain] = locate(buf, positions[plain], (positions + some["size"])[plain])
+            first = 0
+            for odd in [*np.flatnonzero(found[:, 0] == 0).tolist(), len(some)]:
+                self._add_located(some[first:odd], found[first:odd], buf)
+                for position in some["position"][odd : odd + 1].tolist():
+                    for row in self._decode(buf, position - begin, file=file, file_position=position):
+                        self.add_row(row)
+                first = odd + 1
 
     def _add_located(self, headers: Headers, found: npt.NDArray[np.int64], buf: bytes) -> None:
         known = self._numbers
         keys = zip(found[:, 0].tolist(), found[:, 1].tolist(), strict=True)
-        numbers = [known.setdefault(buf[start:end], len(known)) for start, end in keys]
+        numbers = [known.setdefault(buf[start + KEY_HEAD : end], len(known)) for start, end in keys]
         entries = np.empty(len(numbers), ENTRY)
         entries["key"], entries["file"] = numbers, len(self._files) - 1
         entries["size"], entries["position"] = headers["size"], headers["position"]
         entries["producer_id"] = found[:, 2]
-        self._add_entries(entries)
+        self._chunks.append(entries)
+        self._count += len(entries)
         for column in (3, 4):
             others = np.flatnonzero((found[:, column] >= 0) & (found[:, column] != found[:, 2]))
             self._neighbours += zip(found[others, column].tolist(), (numbers[row] for row in others), strict=True)
@@ -103,9 +106,10 @@ class RecordIndex:
             self.errors.append(row)
             return
         self._rows[self._count] = row
-        number = self._numbers.setdefault(_key(row["transactional_id"]), len(self._numbers))
+        number = self._numbers.setdefault(row["transactional_id"].encode(), len(self._numbers))
         producer_id = -1 if row["producer_id"] is None else row["producer_id"]
-        self._add_entries(np.array([(number, len(self._files) - 1, 0, 0, producer_id)], ENTRY))
+        self._chunks.append(np.array([(number, len(self._files) - 1, 0, 0, producer_id)], ENTRY))
+        self._count += 1
         other_ids = (row["previous_producer_id"], row["next_producer_id"])
         self._neighbours += [(each, number) for each in other_ids if each is not None]
 
@@ -117,7 +121,7 @@ class RecordIndex:
     def records(self, transactional_ids: Collection[str]) -> Iterator[Row]:
         """Read errors, then every record of these ids in log order."""
         yield from self.errors
-        key_numbers = [self._numbers.get(_key(name), -1) for name in transactional_ids]
+        key_numbers = [self._numbers.get(name.encode(), -1) for name in transactional_ids]
         yield from self._decoded(np.flatnonzero(np.isin(self._entries["key"], key_numbers)))
 
     def ids_of(self, producer_ids: Collection[int]) -> set[str]:
@@ -125,11 +129,7 @@ class RecordIndex:
         own = np.isin(self._entries["producer_id"], list(producer_ids))
         numbers = set(self._entries["key"][own].tolist())
         numbers |= {number for producer_id, number in self._neighbours if producer_id in producer_ids}
-        return {key[4:].decode(errors="replace") for key, number in self._numbers.items() if number in numbers}
-
-    def _add_entries(self, entries: npt.NDArray[np.void]) -> None:
-        self._chunks.append(entries)
-        self._count += len(entries)
+        return {key.decode(errors="replace") for key, number in self._numbers.items() if number in numbers}
 
     @property
     def _entries(self) -> npt.NDArray[np.void]:
@@ -151,15 +151,6 @@ class RecordIndex:
                             yield self._rows[number]
                             continue
                         segment.seek(position)
-                        yield from self._decode(segment.read(size), 0, position, file)
+                        yield from self._decode(segment.read(size), 0, file=file, file_position=position)
             except OSError as exc:
                 yield unread_records(STATE_TOPIC, None, error=f"UNREADABLE: {exc.strerror}.", file=file)
-
-
-def _key(transactional_id: str) -> bytes:
-    name = transactional_id.encode()
-    return struct.pack(">hh", 0, len(name)) + name
-
-
-def _no_bytes(buf: bytes, position: int, file_position: int, file: str) -> Iterator[Row]:
-    return iter(())

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from toolkit.errors import UsageError
 from toolkit.formats.dumps import DumpChunk, read_dump
 from toolkit.formats.files.file_names import segment_base_offset
 from toolkit.formats.log.headers import Headers
@@ -146,14 +147,17 @@ def read_texts(path: Path) -> list[TextLog]:
 
     Raises
     ------
-    OSError
+    UsageError
         If the file cannot be read.
     """
     by_log: dict[tuple[object, ...], list[DumpChunk]] = {}
-    with path.open(encoding="utf-8", errors="replace", newline="\n") as lines:
-        for dump in read_dump(lines, file=str(path)):
-            known = dump.topic is not None
-            by_log.setdefault((dump.topic, dump.partition, None if known else dump.number), []).append(dump)
+    try:
+        with path.open(encoding="utf-8", errors="replace", newline="\n") as lines:
+            for dump in read_dump(lines, file=str(path)):
+                known = dump.topic is not None
+                by_log.setdefault((dump.topic, dump.partition, None if known else dump.number), []).append(dump)
+    except OSError as exc:
+        raise UsageError(f"{path} cannot be read: {exc.strerror}.") from None
     return [TextLog(path, dumps) for dumps in by_log.values()]
 
 

@@ -1,22 +1,41 @@
-"""Kafka files at paths: log directories, partition folders, single files, texts of kafka-dump-log.sh."""
+"""Kafka files at paths: log directories with their checkpoints, partition folders, single files, dump texts."""
 
 from __future__ import annotations
 
+import datetime as dt
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
 from toolkit.errors import NotFound, UsageError
 from toolkit.formats.files.checkpoint_files import CHECKPOINT_NAMES, checkpoint_rows
 from toolkit.formats.files.file_names import file_kind, folder_suffix, partition_of
+from toolkit.schema import Row
+from toolkit.schema.table import TopicPartition
 from toolkit.sources.logdir.files.first_bytes import SEGMENT, TEXT, kind_of
 
-__all__ = ["LogDirLayout", "LogDirRoot", "Replica", "SkippedFile", "discover"]
+__all__ = [
+    "CLEAN_SHUTDOWN",
+    "LogDirLayout",
+    "LogDirRoot",
+    "PartitionCheckpoints",
+    "Replica",
+    "SkippedFile",
+    "checkpoint_rows_in",
+    "discover",
+    "read_partition_checkpoints",
+]
 
 IN_PARTITIONS = {"leader-epoch-checkpoint", "partition.metadata"}
 IN_ROOTS = set(CHECKPOINT_NAMES) - IN_PARTITIONS
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+HIGH_WATERMARK, LOG_START = "replication-offset-checkpoint", "log-start-offset-checkpoint"
+CLEANED = "cleaner-offset-checkpoint"
+
 LEVELS = 4  # depth below a path to which log directories are searched
 
 WHY_LEFT_OUT = {
@@ -72,16 +91,6 @@ class Replica:
     path: Path
     only: frozenset[str] | None = None
 
-    @property
-    def broker_id(self) -> int | None:
-        return self.root.broker_id
-
-    @property
-    def order(self) -> tuple[str, int, int, str]:
-        """Sort key: topic, partition, broker, path."""
-        broker_id = -1 if self.broker_id is None else self.broker_id
-        return self.topic or "", -1 if self.partition is None else self.partition, broker_id, str(self.path)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogDirLayout:
@@ -131,58 +140,60 @@ def discover(paths: Sequence[str | os.PathLike[str]]) -> LogDirLayout:
                 means="It contains no partition, segment, snapshot or index, and no output of kafka-dump-log.sh.",
                 do="Pass an entry of the broker's log.dirs, a folder above it, or files of a partition.",
             )
-    return search.layout
+    return LogDirLayout(
+        roots=sorted(search.roots.values(), key=attrgetter("path")),
+        replicas=sorted(
+            search.replicas.values(),
+            key=lambda replica: (
+                replica.topic or "",
+                -1 if replica.partition is None else replica.partition,
+                -1 if replica.root.broker_id is None else replica.root.broker_id,
+                str(replica.path),
+            ),
+        ),
+        texts=sorted(search.texts.values()),
+        left_out=sorted(search.left_out.values()),
+    )
 
 
+@dataclass(slots=True)
 class _PathSearch:
-    """Lists each file and folder once, however many paths and links lead to it."""
+    """Lists each file and folder once, by its real path, however many paths and links lead to it."""
 
-    def __init__(self) -> None:
-        self.found = 0  # also counts repeated finds
-        self._roots: dict[str, LogDirRoot] = {}
-        self._replicas: dict[str, Replica] = {}
-        self._texts: dict[str, Path] = {}
-        self._left_out: dict[str, SkippedFile] = {}
-        self._walked: set[str] = set()
-
-    @property
-    def layout(self) -> LogDirLayout:
-        return LogDirLayout(
-            roots=sorted(self._roots.values(), key=lambda root: root.path),
-            replicas=sorted(self._replicas.values(), key=lambda replica: replica.order),
-            texts=sorted(self._texts.values()),
-            left_out=sorted(self._left_out.values()),
-        )
+    found: int = 0  # also counts repeated finds
+    roots: dict[str, LogDirRoot] = field(default_factory=dict)
+    replicas: dict[str, Replica] = field(default_factory=dict)
+    texts: dict[str, Path] = field(default_factory=dict)
+    left_out: dict[str, SkippedFile] = field(default_factory=dict)
+    walked: set[str] = field(default_factory=set)
 
     def add(self, path: Path) -> None:
         """Search a path that the caller passed."""
         try:
-            if not path.is_dir():
+            if path.is_dir():
+                self._folder(path, LEVELS)
+            else:
                 path.stat()
                 self._file(path)
-                return
-            entries = _entries(path)
         except FileNotFoundError:
             raise NotFound(f"There is no file or folder {path}.") from None
         except OSError as exc:
             raise UsageError(f"{path} cannot be read: {exc.strerror}.", do="Run as a user that may read it.") from None
-        self._folder(path, entries, LEVELS)
 
-    def _folder(self, path: Path, entries: Sequence[os.DirEntry[str]], levels: int) -> None:
+    def _folder(self, path: Path, levels: int) -> None:
+        """Search a log directory, a folder of a partition, or a folder above them."""
+        entries = sorted(os.scandir(path), key=attrgetter("name"))
         names = {entry.name for entry in entries}
         if names & IN_ROOTS:
-            self._root(path, entries)
+            root = self._root(path)
+            self.found += 1
+            for entry in entries:
+                if not _is_file(entry) and partition_of(entry.name):
+                    self._partition(path / entry.name, root)
         elif any(_is_of_a_log(name) for name in names):
-            self._partition(path, self._root_of(path.absolute().parent))
+            self._partition(path, self._root(path.absolute().parent))
         else:
             self._below(path, entries, levels)
-
-    def _root(self, path: Path, entries: Sequence[os.DirEntry[str]]) -> None:
-        root = self._root_of(path)
-        self.found += 1
-        for entry in entries:
-            if not _is_file(entry) and partition_of(entry.name):
-                self._partition(path / entry.name, root)
 
     def _below(self, path: Path, entries: Sequence[os.DirEntry[str]], levels: int) -> None:
         """Search a folder that is neither a log directory nor a partition's."""
@@ -191,20 +202,21 @@ class _PathSearch:
             if _is_file(entry):
                 if kind_of(below) == TEXT:
                     self._text(below)
-            elif levels and _real(below) not in self._walked:
-                self._walked.add(_real(below))
+            elif levels and (real := os.path.realpath(below)) not in self.walked:
+                self.walked.add(real)
                 try:
-                    self._folder(below, _entries(below), levels - 1)
+                    self._folder(below, levels - 1)
                 except OSError as exc:
-                    self._leave_out(below, f"UNREADABLE: {exc.strerror}.")
+                    self.left_out[real] = SkippedFile(below, f"UNREADABLE: {exc.strerror}.")
 
     def _partition(self, path: Path, root: LogDirRoot) -> None:
         self.found += 1
+        real = os.path.realpath(path)
         if suffix := folder_suffix(path.name):
-            self._leave_out(path, WHY_LEFT_OUT[suffix])
+            self.left_out[real] = SkippedFile(path, WHY_LEFT_OUT[suffix])
             return
         topic, partition = partition_of(path.name) or (None, None)
-        self._replicas[_real(path)] = Replica(topic=topic, partition=partition, root=root, path=path)
+        self.replicas[real] = Replica(topic=topic, partition=partition, root=root, path=path)
 
     def _file(self, path: Path) -> None:
         """Add a file that the caller passed; also one that is skipped when its folder is read."""
@@ -222,37 +234,32 @@ class _PathSearch:
     def _loose_file(self, path: Path) -> None:
         self.found += 1
         folder = path.absolute().parent
-        known = self._replicas.get(_real(folder))
+        real = os.path.realpath(folder)
+        known = self.replicas.get(real)
         if known and known.only is None:
             return  # its complete folder is read
         topic, partition = partition_of(folder.name) or (None, None)
         only = (known.only if known and known.only else frozenset()) | {path.name}
-        self._replicas[_real(folder)] = Replica(
-            topic=topic, partition=partition, root=self._root_of(folder.parent), path=folder, only=only
+        self.replicas[real] = Replica(
+            topic=topic, partition=partition, root=self._root(folder.parent), path=folder, only=only
         )
 
     def _text(self, path: Path) -> None:
         self.found += 1
-        self._texts.setdefault(_real(path), path)
+        self.texts.setdefault(os.path.realpath(path), path)
 
-    def _leave_out(self, path: Path, reason: str) -> None:
-        self._left_out[_real(path)] = SkippedFile(path, reason)
-
-    def _root_of(self, path: Path) -> LogDirRoot:
+    def _root(self, path: Path) -> LogDirRoot:
         """The log directory at a path, with the values of its meta.properties."""
-        real = _real(path)
-        if real not in self._roots:
-            self._roots[real] = _read_root(path)
-        return self._roots[real]
-
-
-def _entries(path: Path) -> list[os.DirEntry[str]]:
-    with os.scandir(path) as entries:
-        return sorted(entries, key=lambda entry: entry.name)
-
-
-def _real(path: Path) -> str:
-    return os.path.realpath(path)
+        real = os.path.realpath(path)
+        if real not in self.roots:
+            rows = checkpoint_rows_in(path, names=["meta.properties"])
+            values = {row["key"]: row["value"] for row in rows if row.get("error") is None and row["value"]}
+            # Version 0 (ZooKeeper) names the broker broker.id, version 1 (KRaft) node.id.
+            broker_id = values.get("node.id") or values.get("broker.id")
+            self.roots[real] = LogDirRoot(
+                path=path, broker_id=int(broker_id) if broker_id else None, cluster_id=values.get("cluster.id")
+            )
+        return self.roots[real]
 
 
 def _is_file(entry: os.DirEntry[str]) -> bool:
@@ -268,18 +275,82 @@ def _is_of_a_log(name: str) -> bool:
     return known is not None and known.kind in {"log", "snapshot", "txnindex"}
 
 
-def _read_root(path: Path) -> LogDirRoot:
-    values = dict(_properties(path / "meta.properties"))
-    # Version 0 (ZooKeeper) names the broker broker.id, version 1 (KRaft) node.id.
-    broker_id = values.get("node.id") or values.get("broker.id")
-    return LogDirRoot(path=path, broker_id=int(broker_id) if broker_id else None, cluster_id=values.get("cluster.id"))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionCheckpoints:
+    """Offsets in the checkpoint files of a log directory, by topic and partition.
+
+    Parameters
+    ----------
+    high_watermark
+        Written every five seconds and at a clean shutdown, so it may lag, but never leads.
+    log_start
+        Only of partitions whose log starts after its first segment's base offset.
+    cleaned
+        Offset up to which the cleaner has compacted.
+    has_cleaned
+        Whether the cleaner's checkpoint file exists.
+    errors
+        Unreadable lines, by file name.
+    clean_shutdown
+        Whether the broker has left `CLEAN_SHUTDOWN` and has not started since. *This* directory was then complete,
+        checkpoints included. It does not prove a consistent copy: other brokers may have kept running, and some files
+        may have been copied before the shutdown and others after.
+    modified
+        When the newest of the files was written.
+    """
+
+    high_watermark: Mapping[TopicPartition, int] = field(default_factory=dict)
+    log_start: Mapping[TopicPartition, int] = field(default_factory=dict)
+    cleaned: Mapping[TopicPartition, int] = field(default_factory=dict)
+    has_cleaned: bool = False
+    errors: Mapping[str, str] = field(default_factory=dict)
+    clean_shutdown: bool = False
+    modified: dt.datetime | None = None
 
 
-def _properties(path: Path) -> Iterator[tuple[str, str]]:
-    try:
-        text = path.read_bytes()
-    except OSError:
-        return
-    for row in checkpoint_rows(path.name, text):
-        if row["error"] is None and row["value"]:
-            yield row["key"], row["value"]
+def read_partition_checkpoints(log_dir: Path) -> PartitionCheckpoints:
+    """Read the checkpoint files of a log directory; missing files are skipped."""
+    offsets: dict[str, dict[TopicPartition, int]] = {}
+    errors: dict[str, str] = {}
+    for row in checkpoint_rows_in(log_dir):
+        if row["error"]:
+            errors.setdefault(row["name"], row["error"])
+        elif row["topic"] is not None:
+            offsets.setdefault(row["name"], {})[row["topic"], row["partition"]] = row["offset"]
+    times = []
+    for name in CHECKPOINT_NAMES:
+        with suppress(OSError):
+            times.append((log_dir / name).stat().st_mtime)
+    return PartitionCheckpoints(
+        high_watermark=offsets.get(HIGH_WATERMARK, {}),
+        log_start=offsets.get(LOG_START, {}),
+        cleaned=offsets.get(CLEANED, {}),
+        has_cleaned=(log_dir / CLEANED).exists(),
+        errors=errors,
+        clean_shutdown=(log_dir / CLEAN_SHUTDOWN).exists(),
+        modified=dt.datetime.fromtimestamp(max(times), dt.UTC) if times else None,
+    )
+
+
+def checkpoint_rows_in(
+    folder: Path,
+    *,
+    broker_id: int | None = None,
+    topic: str | None = None,
+    partition: int | None = None,
+    names: Sequence[str] = CHECKPOINT_NAMES,
+) -> Iterator[Row]:
+    """Rows of ``schema.CHECKPOINTS`` of the files in a log directory, or in a partition's folder."""
+    for name in names:
+        path = folder / name
+        try:
+            text = path.read_bytes()
+        except FileNotFoundError:
+            continue
+        except OSError as exc:
+            yield {"name": name, "topic": topic, "partition": partition, "broker_id": broker_id, "file": str(path),
+                   "error": f"UNREADABLE: {exc.strerror}."}  # fmt: skip
+            continue
+        yield from checkpoint_rows(
+            name, text, broker_id=broker_id, file=os.fspath(path), topic=topic, partition=partition
+        )

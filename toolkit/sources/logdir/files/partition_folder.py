@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from functools import partial
 
 from toolkit.errors import DecodeError
 from toolkit.formats.coordinator.coordinator_log_rows import offsets_log, transaction_log, unread_records
@@ -16,10 +17,16 @@ from toolkit.formats.log.headers import Headers, ScanResult
 from toolkit.schema import Row, utc
 from toolkit.sources.log_tables import LogId, ScanChunk, clip
 from toolkit.sources.logdir.coordinator.record_index import Decode, RecordIndex
-from toolkit.sources.logdir.files.log_dir_layout import LogDirRoot, Replica, SkippedFile
-from toolkit.sources.logdir.files.partition_checkpoints import replica_rows
-from toolkit.sources.logdir.files.replica_batches import bytes_at, in_pieces, read_bytes, read_parts
-from toolkit.sources.logdir.files.replica_files import ReplicaFiles, changes, list_files
+from toolkit.sources.logdir.files.log_dir_layout import Replica, checkpoint_rows_in
+from toolkit.sources.logdir.files.replica_files import (
+    ReplicaFiles,
+    bytes_at,
+    changes,
+    in_pieces,
+    list_files,
+    read_bytes,
+    read_parts,
+)
 from toolkit.sources.logdir.files.replica_log import ProducerSnapshot
 
 __all__ = ["FolderLog"]
@@ -39,35 +46,19 @@ class FolderLog:
     def __init__(self, replica: Replica) -> None:
         self.replica = replica
         self.listing: ReplicaFiles = list_files(replica)
-        self.where = LogId(topic=replica.topic, partition=replica.partition, broker_id=replica.broker_id)
-
-    @property
-    def name(self) -> str:
-        return str(self.replica.path)
-
-    @property
-    def root(self) -> LogDirRoot:
-        return self.replica.root
-
-    @property
-    def error(self) -> str | None:
-        return self.listing.error
-
-    @property
-    def modified(self) -> dt.datetime | None:
-        return self.listing.modified
-
-    @property
-    def size(self) -> int:
-        return sum(self.listing.stamps[segment.path.name].size for segment in self.listing.segments)
-
-    @property
-    def base_offsets(self) -> Sequence[int]:
-        return [segment.offset for segment in self.listing.segments]
-
-    @property
-    def left_out(self) -> Sequence[SkippedFile]:
-        return self.listing.left_out
+        self.where = LogId(topic=replica.topic, partition=replica.partition, broker_id=replica.root.broker_id)
+        self.name = str(replica.path)
+        self.root = replica.root
+        self.error = self.listing.error
+        self.left_out = self.listing.left_out
+        self.base_offsets = [segment.offset for segment in self.listing.segments]
+        stamps = self.listing.stamps
+        self.size = sum(stamps[segment.path.name].size for segment in self.listing.segments)
+        newest = max((stamp.modified_ns for stamp in stamps.values()), default=None)
+        self.modified = None if newest is None else dt.datetime.fromtimestamp(newest / 1e9, dt.UTC)
+        broker_id = replica.root.broker_id
+        self._transaction_log = partial(transaction_log, txn_state_partition=replica.partition, broker_id=broker_id)
+        self._offsets_log = partial(offsets_log, group_partition=replica.partition, broker_id=broker_id)
 
     def parts_near(self, start: int, *, crc: bool = False) -> Iterator[ScanChunk]:
         return read_parts(self.listing, start=start, crc=crc)
@@ -92,16 +83,6 @@ class FolderLog:
                 index.add_row(self._unreadable(STATE_TOPIC, exc, part.file))
             yield part
 
-    def _transaction_log(self, buf: bytes, position: int, file_position: int, file: str) -> Iterator[Row]:
-        return transaction_log(
-            buf,
-            position,
-            txn_state_partition=self.where.partition,
-            broker_id=self.where.broker_id,
-            file=file,
-            file_position=file_position,
-        )
-
     def offsets_log(self, *, start: int | None = None, stop: int | None = None) -> Iterator[Row]:
         return self._records(self._offsets_log, OFFSETS_TOPIC, start, stop)
 
@@ -114,17 +95,7 @@ class FolderLog:
             except OSError as exc:
                 yield self._unreadable(OFFSETS_TOPIC, exc, str(segment.path))
                 continue
-            yield from self._offsets_log(buf, 0, position, str(segment.path))
-
-    def _offsets_log(self, buf: bytes, position: int, file_position: int, file: str) -> Iterator[Row]:
-        return offsets_log(
-            buf,
-            position,
-            group_partition=self.where.partition,
-            broker_id=self.where.broker_id,
-            file=file,
-            file_position=file_position,
-        )
+            yield from self._offsets_log(buf, 0, file_position=position, file=str(segment.path))
 
     def snapshots(self) -> Iterator[ProducerSnapshot]:
         for offset, path in reversed(self.listing.snapshots):
@@ -167,7 +138,8 @@ class FolderLog:
                 yield {**log_columns, "position": each.position, "error": each.reason}
 
     def checkpoint_rows(self) -> Iterator[Row]:
-        return replica_rows(self.replica)
+        if self.replica.only is None:
+            yield from checkpoint_rows_in(self.replica.path, **self.where.columns)
 
     def changes(self, *, appending: bool) -> list[str]:
         return changes(self.listing, list_files(self.replica), appending=appending)
@@ -178,7 +150,7 @@ class FolderLog:
             try:
                 for headers, begin, buf in in_pieces(clipped.headers, pieces, file or ""):
                     for position in headers["position"].tolist():
-                        yield from decode(buf, position - begin, position, file or "")
+                        yield from decode(buf, position - begin, file_position=position, file=file or "")
             except OSError as exc:
                 yield self._unreadable(topic, exc, file)
             yield from self._unread(topic, clipped, file)

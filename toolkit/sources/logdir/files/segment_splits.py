@@ -18,8 +18,7 @@ from toolkit.formats.log.checksum import extend
 from toolkit.formats.log.headers import HEADER, ScanResult, concatenate
 from toolkit.formats.log.scan import scan_file
 from toolkit.sources.log_tables import ScanChunk
-from toolkit.sources.logdir.files.replica_batches import followed, position_before
-from toolkit.sources.logdir.files.replica_files import LogFile, ReplicaFiles
+from toolkit.sources.logdir.files.replica_files import LogFile, ReplicaFiles, followed, position_before
 
 __all__ = ["SegmentSplit", "read_split", "splits"]
 

@@ -26,6 +26,9 @@ there are, other brokers may have kept running, and a copy may mix files from be
 from __future__ import annotations
 
 import datetime as dt
+import os
+import struct
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -37,11 +40,12 @@ from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema import Row, utc
 from toolkit.sources.logdir.contents import ReplicaWithCheckpoints
 from toolkit.sources.logdir.coordinator.coordinator_state import CLOCKS_APART, CoordinatorState, TransactionLogPartition
-from toolkit.sources.logdir.files.broker_lock import is_locked
+from toolkit.sources.logdir.files.log_dir_layout import LogDirRoot
 from toolkit.sources.logdir.files.replica_log import ReplicaLog
 
 __all__ = ["ConsistencyCheck", "check_consistency"]
 
+FLOCK = struct.Struct("hhqqi4x")  # struct flock of 64-bit Linux: type, whence, start, length, process
 CONSISTENT_COPY = "your assertion that the brokers were stopped during the copy (consistent_copy)"
 
 
@@ -84,9 +88,14 @@ def check_consistency(
     changes
         Returns what has changed in a log since it was listed, if the caller asserts a consistent copy; else null.
     """
-    start = txn.start or 0
-    found = ConsistencyCheck(doubts=[*_segment_doubts(txn, read, start, lowest), *_next_id_doubts(txn, side)])
-    name = _name(read)
+    start, producer_id, name = txn.start or 0, txn.producer["producer_id"], read.state.log.where
+    found = ConsistencyCheck(doubts=[*_segment_doubts(txn, read, start, lowest)])
+    found.doubts += [  # although no row shows an id as the owner, it may have this producer id for its next transaction
+        f'the state of id "{event["transactional_id"]}", whose next producer id this is'
+        for partition in side.partitions.values()
+        for event in partition.newest.values()
+        if event["next_producer_id"] == producer_id and not event["tombstone"]
+    ]
     if changes is not None:
         found.doubts += _assertion_doubts(read, side, changes)
         found.notes.append(
@@ -94,7 +103,7 @@ def check_consistency(
         )
     elif not txn.owner:
         found.doubts.append(
-            f"{CONSISTENT_COPY}: no id has producer {txn.producer['producer_id']}, which proves nothing if the files "
+            f"{CONSISTENT_COPY}: no id has producer {producer_id}, which proves nothing if the files "
             "were copied at different times"
         )
     elif doubt := _failed_step(txn.owner, read, side.partitions[txn.owner["txn_state_partition"]], start):
@@ -109,14 +118,9 @@ def check_consistency(
     return found
 
 
-def _name(read: ReplicaWithCheckpoints) -> str:
-    where = read.state.log.where
-    return f"{where.topic}-{where.partition}"
-
-
 def _segment_doubts(txn: OpenTransaction, read: ReplicaWithCheckpoints, start: int, lowest: int) -> Iterable[str]:
     """Doubts that the segments show the transaction open from its first batch to the end of the log."""
-    state, window, name = read.state, read.state.window, _name(read)
+    state, window, name = read.state, read.state.window, read.state.log.where
     producer_id = txn.producer["producer_id"]
     if state.log.is_text:
         yield f"the segments of {name}: output of kafka-dump-log.sh shows neither damage nor truncation"
@@ -138,34 +142,25 @@ def _segment_doubts(txn: OpenTransaction, read: ReplicaWithCheckpoints, start: i
         yield f"an intact producer snapshot of {name}: a broker writes one with every segment"
 
 
-def _next_id_doubts(txn: OpenTransaction, side: CoordinatorState) -> Iterable[str]:
-    """An id may have this producer id for its next transaction, although no row shows it as the owner."""
-    for partition in side.partitions.values():
-        for event in partition.newest.values():
-            if event["next_producer_id"] == txn.producer["producer_id"] and not event["tombstone"]:
-                yield f'the state of id "{event["transactional_id"]}", whose next producer id this is'
-
-
 def _assertion_doubts(
     read: ReplicaWithCheckpoints, side: CoordinatorState, changes: Callable[[ReplicaLog], list[str]]
 ) -> Iterable[str]:
     """What contradicts the caller's assertion: stopped brokers write nothing and leave no torn or missing batch."""
-    reads = {_name(read): read}
-    reads |= {f"{STATE_TOPIC}-{number}": partition.read for number, partition in side.partitions.items()}
-    for root in {each.state.log.root for each in reads.values()} - {None}:
-        if root is not None and is_locked(root):
+    reads = [read, *(partition.read for partition in side.partitions.values())]
+    for root in {each.state.log.root for each in reads} - {None}:
+        if root is not None and _is_locked(root):
             yield f"stopped brokers: one runs on {root.path} and holds its lock"
-    for name, each in reads.items():
-        if each.state.window.is_torn:
+    for each in reads:
+        name = each.state.log.where
+        if any(damage.is_torn for damage in each.state.window.damage):
             yield f"the end of {name}: its last batch is torn, so a crash may have lost more"
         for change in changes(each.state.log):
             yield f"files that do not change: {name}: {change}"
-    for partition in side.partitions.values():
-        where = partition.read.state.log.where
-        cleaned = partition.read.marks.cleaned.get((where.topic or "", where.partition or 0), -1)
-        if gap := partition.read.state.window.contiguity.after(cleaned):
-            name = f"{STATE_TOPIC}-{partition.number}"
-            yield f"{name} without missing offsets: {gap[0] - 1} is followed by {gap[1]}"
+    for each in reads[1:]:
+        where = each.state.log.where
+        cleaned = each.checkpoints.cleaned.get((where.topic or "", where.partition or 0), -1)
+        if gap := each.state.window.contiguity.after(cleaned):
+            yield f"{where} without missing offsets: {gap[0] - 1} is followed by {gap[1]}"
 
 
 def _failed_step(
@@ -174,11 +169,11 @@ def _failed_step(
     """The first step of the proof that fails; null if the proof holds (see the module docstring)."""
     event: Mapping[str, object] = coordinator.newest[owner["transactional_id"]]
     recorded, offset = event["timestamp"], event["offset"]
-    state, name = read.state, f"{STATE_TOPIC}-{coordinator.number}"
+    state, name = read.state, coordinator.read.state.log.where
     if not isinstance(recorded, dt.datetime) or not isinstance(offset, int):
         return f"the last record of the id in {name} has no time"
     if state.high_watermark is None:
-        return f"the high watermark of {_name(read)} is not known"
+        return f"the high watermark of {state.log.where} is not known"
     if coordinator.read.state.high_watermark is None or offset >= coordinator.read.state.high_watermark:
         return f"the coordinator's last record of the id, at offset {offset} of {name}, may not be replicated"
     offsets, _, times = state.window.control_batches(start)
@@ -199,6 +194,25 @@ def _failed_step(
     if coordinator.clock_set_back > offset:
         return f"the clock of the coordinator went back at offset {coordinator.clock_set_back} of {name}"
     if np.any(np.diff(times) < -CLOCKS_APART / dt.timedelta(milliseconds=1)):
-        return f"the clock of the leader of {_name(read)} went back among its markers"
+        return f"the clock of the leader of {state.log.where} went back among its markers"
     changed = [*state.log.changes(appending=True), *coordinator.read.state.log.changes(appending=True)]
     return changed[0] if changed else None
+
+
+def _is_locked(root: LogDirRoot) -> bool:
+    """Whether a broker of this machine holds ``.lock`` (Kafka's ``FileLock``). False on systems other than Linux."""
+    if sys.platform != "linux":
+        return False
+    import fcntl
+
+    try:
+        descriptor = os.open(root.path / ".lock", os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        lock = fcntl.fcntl(descriptor, fcntl.F_GETLK, FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return bool(FLOCK.unpack(lock)[0] != fcntl.F_UNLCK)

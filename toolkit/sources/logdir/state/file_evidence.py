@@ -20,7 +20,7 @@ from toolkit.sources.logdir.contents import ReplicaWithCheckpoints
 from toolkit.sources.logdir.coordinator.coordinator_state import CoordinatorState
 from toolkit.sources.logdir.observe_files import FileObservation
 from toolkit.sources.logdir.replica_tables import COMPACTED
-from toolkit.sources.logdir.state.marker_neighbourhood import BACK, FORWARD
+from toolkit.sources.logdir.state.log_window import BACK, FORWARD
 
 __all__ = ["with_log_evidence"]
 
@@ -73,14 +73,18 @@ def _excerpt(read: ReplicaWithCheckpoints, offset: int, producer_ids: Collection
             errors = errors or earlier_errors
     before = before[before["last_offset"] < (after["base_offset"][0] if len(after) else offset)]
     where = state.log.where
+    tp = where.topic or "", where.partition or 0
+    open_range = None  # records and bytes from the LSO, or the log start if that is higher, to the high watermark
+    if state.last_stable_offset is not None and end is not None:
+        open_range = state.window.totals.between(max(state.last_stable_offset, log_start), end)
     return Excerpt(
         headers=concatenate((before, after)) if len(before) else after,
         start=start,
         stop=stop,
         log_start_offset=state.log_start_offset,
         observed_at=state.observed_at,
-        held=_open_range(read),
-        is_compacted=_is_compacted(read),
+        held=open_range,
+        is_compacted=True if tp in read.checkpoints.cleaned or where.topic in COMPACTED else None,  # null: unknown
         groups=_groups(read, after, producer_ids) if where.topic == OFFSETS_TOPIC else {},
         source="log",
         broker_id=where.broker_id,
@@ -103,21 +107,6 @@ def _headers(
         if most is not None and count >= most:
             break
     return concatenate(parts)[:most], errors
-
-
-def _open_range(read: ReplicaWithCheckpoints) -> tuple[int, int] | None:
-    """Records and bytes from the LSO, or the log start if that is higher, to the high watermark."""
-    state = read.state
-    if state.last_stable_offset is None or state.high_watermark is None:
-        return None
-    return state.window.totals.between(max(state.last_stable_offset, state.log_start_offset or 0), state.high_watermark)
-
-
-def _is_compacted(read: ReplicaWithCheckpoints) -> bool | None:
-    """True if the cleaner has compacted the log or the topic is always compacted; else null (unknown)."""
-    where = read.state.log.where
-    tp = where.topic or "", where.partition or 0
-    return True if tp in read.marks.cleaned or where.topic in COMPACTED else None
 
 
 def _groups(

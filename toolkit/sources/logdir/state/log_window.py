@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -24,17 +25,29 @@ from toolkit.analysis.log.log_transactions import (
 )
 from toolkit.analysis.log.producer_state import NOTHING, ProducerReplay, join, replay, resume
 from toolkit.formats.log.batches import CONTROL
-from toolkit.formats.log.headers import Headers
+from toolkit.formats.log.headers import Headers, concatenate
 from toolkit.sources.log_tables import ScanChunk
 from toolkit.sources.logdir.coordinator.record_index import RecordIndex
-from toolkit.sources.logdir.files.offset_gaps import Contiguity
 from toolkit.sources.logdir.files.replica_log import ProducerSnapshot, ReplicaLog
-from toolkit.sources.logdir.state.marker_neighbourhood import MarkerNeighbourhood
 from toolkit.sources.logdir.state.running_totals import RunningTotals
 
-__all__ = ["DamagedBytes", "LogWindow", "ReadLimit", "known_before", "opened_before", "read_window"]
+__all__ = [
+    "BACK",
+    "FORWARD",
+    "Contiguity",
+    "DamagedBytes",
+    "LogWindow",
+    "MarkerNeighbourhood",
+    "ReadLimit",
+    "known_before",
+    "opened_before",
+    "read_window",
+]
 
 Array = npt.NDArray[np.int64]
+MAX_GAPS = 1000
+FORWARD = 200_000  # batches that are kept from the first offset of the lowest open transaction on
+BACK = 2_000  # offsets that are kept before it
 CONTROL_FIELDS = ("base_offset", "producer_id", "max_timestamp")
 
 
@@ -70,6 +83,92 @@ class DamagedBytes(NamedTuple):
     def reaches(self, offset: int) -> bool:
         """Whether it may be at or after an offset, by the batches around it."""
         return self.next_offset is None or self.next_offset > offset
+
+
+@dataclass(slots=True)
+class Contiguity:
+    """Missing offsets of a log: removed by the cleaner, or lost when the files were copied.
+
+    Attributes
+    ----------
+    gaps
+        For each missing range, the expected offset and the base offset of the next batch; only the last `MAX_GAPS`.
+    """
+
+    gaps: list[tuple[int, int]] = field(default_factory=list)
+    _next: int | None = None
+
+    def add(self, headers: Headers) -> None:
+        """Add the next batches of the log."""
+        if not len(headers):
+            return
+        begins, ends = headers["base_offset"], headers["last_offset"] + 1
+        expected = np.concatenate(([begins[0] if self._next is None else self._next], ends[:-1]))
+        wrong = np.flatnonzero(begins != expected)
+        self.gaps += zip(expected[wrong].tolist(), begins[wrong].tolist(), strict=True)
+        del self.gaps[:-MAX_GAPS]
+        self._next = int(ends[-1])
+
+    def after(self, offset: int) -> tuple[int, int] | None:
+        """The last missing range that ends after an offset."""
+        return next((gap for gap in reversed(self.gaps) if max(gap) > offset), None)
+
+
+@dataclass(slots=True)
+class MarkerNeighbourhood:
+    """The batches around a log's lowest open transaction, kept before it is known which transaction stays open.
+
+    Attributes
+    ----------
+    start, stop
+        Every batch with an offset in ``start <= offset < stop`` is kept; both 0 if none is.
+    batches
+        The kept batches, once the log was read.
+    """
+
+    start: int = 0
+    stop: int = 0
+    batches: Headers = field(default_factory=lambda: concatenate(()))
+    _chunks: list[Headers] = field(default_factory=list)
+    _has_skipped: bool = False
+
+    def add(self, headers: Headers, lowest: int | None) -> None:
+        """Add the next batches, at least one; `lowest` is the lowest open offset after them, null for none."""
+        anchor = int(headers["last_offset"][-1]) + 1 if lowest is None else lowest
+        if lowest is not None and anchor < self.stop:
+            kept = sum(len(chunk) - int(np.searchsorted(chunk["last_offset"], anchor)) for chunk in self._chunks)
+            if kept >= FORWARD:
+                self._has_skipped = True
+                return
+        if self._has_skipped or not self._chunks:
+            self._chunks, self._has_skipped = [], False
+            self.start = int(headers["base_offset"][0])
+        self._chunks.append(headers)
+        self.stop = int(headers["last_offset"][-1]) + 1
+        while self._chunks and self._chunks[0]["last_offset"][-1] < anchor - BACK:
+            self.start = int(self._chunks.pop(0)["last_offset"][-1]) + 1
+
+    def settle(self, lowest: int) -> None:
+        """Keep only the batches around the transaction that stayed open."""
+        kept, room = [], FORWARD
+        for chunk in self._chunks:
+            first, anchor = np.searchsorted(chunk["last_offset"], (lowest - BACK, lowest))
+            kept.append(chunk[first : anchor + room])
+            room -= min(len(chunk) - int(anchor), room)
+        self._chunks, self.batches = [], concatenate(kept)  # a view would keep all of its chunk
+        self.start = max(self.start, lowest - BACK)
+        if not room and len(self.batches):
+            self.stop = int(self.batches["last_offset"][-1]) + 1
+
+    def between(self, start: int, stop: int, *, most: int | None = None) -> Headers | None:
+        """The batches with an offset in ``start <= offset < stop``, at most `most`; null if they are not kept."""
+        if not self.start <= start < self.stop:
+            return None
+        first = bisect_left(self.batches["last_offset"], start)
+        last = bisect_left(self.batches["base_offset"], stop)
+        if stop > self.stop and (most is None or last - first < most):
+            return None
+        return self.batches[first:last][:most]
 
 
 @dataclass(kw_only=True, eq=False)
@@ -138,7 +237,8 @@ class LogWindow:
         self.producers = join(self.producers, replay(_from(headers, self.snapshot or 0)))
         file_id = self._files.setdefault(part.file, len(self._files))
         found = partial_transactions(_from(headers, self.log_transactions_from), file_id=file_id)
-        self.totals.add(headers, _bounds(found))
+        bounds = [each[name] for each in (*found.closed, found.edges) for name in ("first_offset", "marker_offset")]
+        self.totals.add(headers, np.concatenate(bounds))
         self.partial = merge(self.partial, found)
         starts = self.open_starts
         self._add_first_batches(headers, starts)
@@ -149,11 +249,6 @@ class LogWindow:
         """Start offsets of the open transactions."""
         starts = self.producers.producers["current_txn_start_offset"]
         return starts[starts >= 0].tolist()  # type: ignore[no-any-return]
-
-    @property
-    def is_torn(self) -> bool:
-        """Whether the log ends within a batch."""
-        return any(each.is_torn for each in self.damage)
 
     @property
     def problems(self) -> list[str]:
@@ -251,7 +346,10 @@ def read_window(
             headers = part.scanned.headers
             times.append(np.column_stack((headers["base_offset"], headers["max_timestamp"])))
     window.batch_times = np.concatenate(times)
-    window.neighbourhood.settle(None if reach is ReadLimit.TAIL else min(window.open_starts, default=None))
+    if reach is ReadLimit.TAIL or not window.open_starts:
+        window.neighbourhood = MarkerNeighbourhood()
+    else:
+        window.neighbourhood.settle(min(window.open_starts))
     return window
 
 
@@ -281,14 +379,8 @@ def _only(part: ScanChunk, rows: npt.NDArray[np.bool_]) -> ScanChunk:
 
 
 def _from(headers: Headers, offset: int) -> Headers:
-    """The batches that begin at or after an offset."""
+    """The batches that begin at or after an offset; a copy only if they are not all."""
     return headers if headers["base_offset"][0] >= offset else headers[headers["base_offset"] >= offset]
-
-
-def _bounds(found: PartialTransactions) -> npt.NDArray[np.int64]:
-    """Offsets of the first batches and of the markers of transactions."""
-    log_transactions = (*found.closed, found.edges)
-    return np.concatenate([each[name] for each in log_transactions for name in ("first_offset", "marker_offset")])
 
 
 def opened_before(snapshot: ProducerSnapshot) -> dict[int, tuple[int, int]]:

@@ -15,7 +15,7 @@ from toolkit.sources.logdir.contents import Contents, ReplicaWithCheckpoints
 from toolkit.sources.logdir.coordinator import latest_by_key
 from toolkit.sources.logdir.coordinator.coordinator_state import read_coordinator_side
 from toolkit.sources.logdir.files.offset_bounds import offset_of
-from toolkit.sources.logdir.files.replica_batches import bytes_at
+from toolkit.sources.logdir.files.replica_files import bytes_at
 from toolkit.sources.logdir.replica_tables import COMPACTED
 from toolkit.sources.logdir.state.replica_state import partition_row
 from toolkit.sources.offset_spec import NAMED, OffsetSpec
@@ -58,12 +58,12 @@ class ReplicaOffsetReader:
     @cached_property
     def is_compacted(self) -> bool | None:
         """By the cleaner's checkpoint; null if it is not among the files."""
-        log, marks = self._state.log, self._replicas[0].marks
+        log, checkpoints = self._state.log, self._replicas[0].checkpoints
         if log.where.topic in COMPACTED:
             return True
-        if log.root is None or not marks.tells_cleaned:
+        if log.root is None or not checkpoints.has_cleaned:
             return None
-        return (log.where.topic, log.where.partition) in marks.cleaned
+        return (log.where.topic, log.where.partition) in checkpoints.cleaned
 
     @cached_property
     def opened(self) -> Mapping[int, int]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from toolkit.analysis.log.producer_state import producer_rows as replayed_rows
 from toolkit.schema import Row
-from toolkit.sources.logdir.files.partition_checkpoints import PartitionCheckpoints
-from toolkit.sources.logdir.files.replica_log import ProducerSnapshot, ReplicaLog
+from toolkit.sources.logdir.files.log_dir_layout import PartitionCheckpoints
+from toolkit.sources.logdir.files.replica_log import ReplicaLog
 from toolkit.sources.logdir.state.log_window import LogWindow, ReadLimit, read_window
 
 __all__ = ["ReplicaState", "partition_row", "producer_rows", "read_state"]
@@ -69,14 +69,16 @@ class ReplicaState:
         return next(iter(self.window.problems), None)
 
 
-def read_state(log: ReplicaLog, marks: PartitionCheckpoints, *, reach: ReadLimit = ReadLimit.TAIL) -> ReplicaState:
+def read_state(
+    log: ReplicaLog, checkpoints: PartitionCheckpoints, *, reach: ReadLimit = ReadLimit.TAIL
+) -> ReplicaState:
     """Replay a log from its newest intact snapshot on, or from its first segment.
 
     Parameters
     ----------
     log
         The replica.
-    marks
+    checkpoints
         The checkpoints of its log directory.
     reach
         How far back to read for the other data of the window.
@@ -85,13 +87,16 @@ def read_state(log: ReplicaLog, marks: PartitionCheckpoints, *, reach: ReadLimit
     if log.error or not (log.base_offsets or any(True for _ in log.snapshots())):
         return ReplicaState(log=log, observed_at=observed_at)
     tp = (log.where.topic or "", log.where.partition or 0)
-    written = marks.high_watermark.get(tp)
+    written = checkpoints.high_watermark.get(tp)
     # After a clean shutdown the checkpoint is final: a marker at or after it still holds the LSO.
-    needed = written if marks.ended_in_good_order else None
-    log_start = marks.log_start.get(tp, 0)
+    needed = written if checkpoints.clean_shutdown else None
+    log_start = checkpoints.log_start.get(tp, 0)
     count_at = [log_start, *log.base_offsets[:1], *([] if written is None else [written])]
     window, snapshot_errors = _read(log, needed, reach, count_at)
     checkpoint_rows = list(log.checkpoint_rows())
+    # leader-epoch-checkpoint has a new epoch before any batch does.
+    epochs = [row["leader_epoch"] for row in checkpoint_rows if row.get("leader_epoch") is not None]
+    leader_epoch = max([window.leader_epoch, *epochs])
     log_end = max(window.log_end_offset, window.snapshot or 0, *log.base_offsets[-1:])
     first = log.base_offsets[0] if log.base_offsets else log_end
     log_start = max(first, log_start)
@@ -104,7 +109,7 @@ def read_state(log: ReplicaLog, marks: PartitionCheckpoints, *, reach: ReadLimit
         last_stable_offset=_last_stable_offset(
             window, log_start, log_end if high_watermark is None else high_watermark, final=needed is not None
         ),
-        leader_epoch=_leader_epoch(checkpoint_rows, window),
+        leader_epoch=None if leader_epoch < 0 else leader_epoch,
         window=window,
         is_whole=window.snapshot is not None or first == 0,
         snapshot_errors=snapshot_errors,
@@ -124,7 +129,12 @@ def _read(
     """
     errors: list[str] = []
     first = log.base_offsets[0] if log.base_offsets else None
-    for snapshot in _usable(log, errors, needed):
+    for snapshot in log.snapshots():
+        if snapshot.error:
+            errors.append(snapshot.error)
+            continue
+        if needed is not None and snapshot.offset > needed:
+            continue
         if first is not None and snapshot.offset < first:
             break
         window = read_window(log, snapshot, reach=reach, count_at=count_at)
@@ -132,14 +142,6 @@ def _read(
             return window, errors
         errors.append(f"FOREIGN_SNAPSHOT: the snapshot at {snapshot.offset} lies beyond the end of the log.")
     return read_window(log, None, reach=reach, count_at=count_at), errors
-
-
-def _usable(log: ReplicaLog, errors: list[str], needed: int | None) -> Iterator[ProducerSnapshot]:
-    for snapshot in log.snapshots():
-        if snapshot.error:
-            errors.append(snapshot.error)
-        elif needed is None or snapshot.offset <= needed:
-            yield snapshot
 
 
 def _last_stable_offset(window: LogWindow, log_start: int, bound: int, *, final: bool) -> int:
@@ -156,13 +158,6 @@ def _last_stable_offset(window: LogWindow, log_start: int, bound: int, *, final:
         ]
         unstable += waiting["first_offset"].tolist()
     return min(max(min(unstable), log_start), bound) if unstable else bound
-
-
-def _leader_epoch(checkpoint_rows: Sequence[Row], window: LogWindow) -> int | None:
-    """The newest epoch of a batch or of ``leader-epoch-checkpoint``, which has a new epoch before any batch does."""
-    epochs = [row["leader_epoch"] for row in checkpoint_rows if row.get("leader_epoch") is not None]
-    newest = max([window.leader_epoch, *epochs])
-    return None if newest < 0 else newest
 
 
 def producer_rows(state: ReplicaState) -> list[Row]:

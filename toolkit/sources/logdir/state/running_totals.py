@@ -65,7 +65,8 @@ class RunningTotals:
             if headers["attributes"][row] & CONTROL == 0:
                 skipped = int(records[row] - min(int(records[row]), int(ends[row]) + 1 - max(offset, int(begins[row]))))
             as_first = int(before[row, 0]) + skipped, int(before[row, 1])
-            self._inside[offset] = as_first, _pair(before[np.searchsorted(begins, offset)])
+            as_stop = before[np.searchsorted(begins, offset)].tolist()
+            self._inside[offset] = as_first, (as_stop[0], as_stop[1])
         self._total = before[-1]
 
     def between(self, first: int, stop: int) -> tuple[int, int] | None:
@@ -79,27 +80,22 @@ class RunningTotals:
     @property
     def samples(self) -> Array:
         """Base offsets that were counted at, in order, with the records and bytes before each."""
-        return self._joined()
+        if len(self._samples) != 1:
+            self._samples = [np.concatenate([np.zeros((0, 3), np.int64), *self._samples])]
+        return self._samples[0]
 
     @property
     def total(self) -> tuple[int, int]:
         """Records and bytes of all batches so far."""
-        return _pair(self._total)
+        return int(self._total[0]), int(self._total[1])
 
     def _before(self, offset: int, *, as_first: bool) -> tuple[int, int] | None:
         if offset in self._inside:
             return self._inside[offset][0 if as_first else 1]
         if offset >= self._end:
-            return _pair(self._total)
-        samples = self._joined()
+            return self.total
+        samples = self.samples
         row = int(np.searchsorted(samples[:, 0], offset))
-        return _pair(samples[row, 1:]) if row < len(samples) and samples[row, 0] == offset else None
-
-    def _joined(self) -> Array:
-        if len(self._samples) != 1:
-            self._samples = [np.concatenate([np.zeros((0, 3), np.int64), *self._samples])]
-        return self._samples[0]
-
-
-def _pair(both: Array) -> tuple[int, int]:
-    return int(both[0]), int(both[1])
+        if row == len(samples) or samples[row, 0] != offset:
+            return None
+        return int(samples[row, 1]), int(samples[row, 2])

@@ -15,8 +15,7 @@ from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.files.checkpoint_files import CHECKPOINT_NAMES
 from toolkit.schema import Row
 from toolkit.sources.logdir.contents import Contents
-from toolkit.sources.logdir.files.log_dir_layout import LogDirRoot
-from toolkit.sources.logdir.files.partition_checkpoints import CLEAN_SHUTDOWN
+from toolkit.sources.logdir.files.log_dir_layout import CLEAN_SHUTDOWN, LogDirRoot
 from toolkit.sources.logdir.files.partition_folder import FolderLog
 from toolkit.sources.logdir.files.replica_log import ReplicaLog
 from toolkit.spark.transforms.partial_transactions import log_name
@@ -50,7 +49,7 @@ LEADER_EPOCHS, METADATA = "leader-epoch-checkpoint", "partition.metadata"
 def name_of(log: ReplicaLog) -> str:
     """The name of a log: broker and folder, or text file and partition."""
     if log.is_text:
-        return f"{log.name}#{log.where.topic}-{log.where.partition}"
+        return f"{log.name}#{log.where}"
     return str(log_name(f"{log.name}/", log.where.broker_id))
 
 

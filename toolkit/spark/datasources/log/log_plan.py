@@ -18,7 +18,6 @@ from toolkit.sources.logdir.files.log_dir_layout import LogDirLayout
 from toolkit.sources.logdir.files.partition_folder import FolderLog
 from toolkit.sources.logdir.files.replica_log import ReplicaLog
 from toolkit.sources.logdir.files.segment_splits import SegmentSplit, splits
-from toolkit.sources.logdir.opened_paths import named
 from toolkit.sources.logdir.subset import found_in
 from toolkit.spark.datasources.log.log_listing import name_of
 from toolkit.spark.datasources.log.log_options import LISTING, PIECES, LogOptions
@@ -77,8 +76,8 @@ def _selected_logs(contents: Contents, options: LogOptions) -> Sequence[ReplicaL
         return [log for topic in OF_TOPICS[options.table] for log in contents.of_topic(topic, numbers)]
     if options.table == "checkpoints" and options.is_everything:
         return contents.logs
-    logs = contents.replica_logs(options.topics, options.partitions)
-    return named(logs) if options.table in OF_NAMED else logs
+    select = contents.named_logs if options.table in OF_NAMED else contents.replica_logs
+    return select(options.topics, options.partitions)
 
 
 def _is_by_state(bound: object) -> bool:
