@@ -108,7 +108,7 @@ def test_each_byte_is_read_once(logs: dict[str, Path], name: str, verdict: str, 
 
 def test_what_is_not_explained_says_so(logs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """More partitions are held than are explained: the last one was as if nothing had been found in its log."""
-    monkeypatch.setattr("toolkit.sources.logdir.state.file_evidence.MAX_PARTITIONS", 1)
+    monkeypatch.setattr("toolkit.sources.logdir.observe_files.MAX_PARTITIONS", 1)
     root = tmp_path / "data"
     shutil.copytree(logs["hanging"], root)
     shutil.copytree(root / "orders-0", root / "orders-1")

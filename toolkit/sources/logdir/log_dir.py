@@ -179,7 +179,7 @@ class LogDir(Source, OffsetTables):
         min_held_ms: int | None = None,
     ) -> Iterable[Row]:
         from toolkit.analysis.diagnosis.diagnose import findings
-        from toolkit.sources.logdir.state.file_evidence import with_log_evidence
+        from toolkit.sources.logdir.observe_files import with_log_evidence
 
         reach = ReadLimit.OPEN if min_held_ms is None else ReadLimit.WHOLE
         observed = self._observe(topics, partitions, reach=reach)

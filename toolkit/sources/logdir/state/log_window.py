@@ -250,16 +250,6 @@ class LogWindow:
         starts = self.producers.producers["current_txn_start_offset"]
         return starts[starts >= 0].tolist()  # type: ignore[no-any-return]
 
-    @property
-    def problems(self) -> list[str]:
-        """Unreadable bytes in the replayed range of the segments, except for a torn end."""
-        after = self.snapshot or 0
-        return [
-            f"{each.reason.rstrip('.')} ({each.place})."
-            for each in self.damage
-            if not each.is_torn and each.reaches(after)
-        ]
-
     @cached_property
     def log_transactions(self) -> LogTransactions:
         """The collected transactions."""

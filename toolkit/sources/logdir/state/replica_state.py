@@ -47,6 +47,8 @@ class ReplicaState:
         By ``partition.metadata``; differs if the topic was deleted and created again.
     observed_at
         When the newest of its files was written.
+    error
+        Why the replica could not be read completely.
     """
 
     log: ReplicaLog
@@ -60,13 +62,7 @@ class ReplicaState:
     snapshot_errors: Sequence[str] = ()
     topic_id: str | None = None
     observed_at: dt.datetime
-
-    @property
-    def error(self) -> str | None:
-        """The first error of the replica, in one line."""
-        if self.log.error or self.log_end_offset is None:
-            return self.log.error or EMPTY_FOLDER
-        return next(iter(self.window.problems), None)
+    error: str | None = None
 
 
 def read_state(
@@ -85,7 +81,7 @@ def read_state(
     """
     observed_at = log.modified or dt.datetime.now(dt.UTC)
     if log.error or not (log.base_offsets or any(True for _ in log.snapshots())):
-        return ReplicaState(log=log, observed_at=observed_at)
+        return ReplicaState(log=log, observed_at=observed_at, error=log.error or EMPTY_FOLDER)
     tp = (log.where.topic or "", log.where.partition or 0)
     written = checkpoints.high_watermark.get(tp)
     # After a clean shutdown the checkpoint is final: a marker at or after it still holds the LSO.
@@ -100,6 +96,7 @@ def read_state(
     log_end = max(window.log_end_offset, window.snapshot or 0, *log.base_offsets[-1:])
     first = log.base_offsets[0] if log.base_offsets else log_end
     log_start = max(first, log_start)
+    damage = [each for each in window.damage if not each.is_torn and each.reaches(window.snapshot or 0)]
     high_watermark = None if written is None else min(max(written, log_start), log_end)
     return ReplicaState(
         log=log,
@@ -117,6 +114,7 @@ def read_state(
             (row["value"] for row in checkpoint_rows if row.get("key") == "topic_id" and not row["error"]), None
         ),
         observed_at=observed_at,
+        error=next((f"{each.reason.rstrip('.')} ({each.place})." for each in damage), None),
     )
 
 
