@@ -52,6 +52,7 @@ CONNECT_TASK = re.compile(r"(?P<connector>.+)-(?P<task>\d+)", re.DOTALL)
 FLINK_PRODUCER = re.compile(r"(?P<name>.+)-(?P<operator>[0-9a-f]{32})-\d+", re.DOTALL)
 FLINK_SINK = re.compile(r"(?P<prefix>.+)-(?P<subtask>\d+)-(?P<number>\d+)", re.DOTALL)
 SPRING_V1 = re.compile(r"\.(?P<topic>.+)\.(?P<partition>\d+)", re.DOTALL)
+ANY = re.compile(".*", re.DOTALL)
 NUMBERED = re.compile(r".*\d", re.DOTALL)
 FLINK_TIMEOUT_MS = 3_600_000  # KafkaSinkBuilder: DEFAULT_KAFKA_TRANSACTION_TIMEOUT
 FLINK_DEFAULT_PREFIX = "kafka-sink"  # KafkaSinkBuilder of connector 3
@@ -99,19 +100,23 @@ class ClientGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _TransactionalId:
-    """A transactional id, and the groups that may prove its owner."""
+    """A transactional id, and the groups that may prove its owner.
+
+    Parameters
+    ----------
+    groups
+        Groups of the cluster.
+    clusters
+        Kafka Connect clusters: those in `groups`, and those whose leader has a transactional id.
+    possible
+        Groups and clusters whose name the id may contain, longest first.
+    """
 
     text: str
     timeout_ms: int | None
     groups: Mapping[str, ClientGroup]
     clusters: Mapping[str, ClientGroup | None]
-    """Kafka Connect clusters: those in `groups`, and those whose leader has a transactional id."""
-
-    @property
-    def named(self) -> list[str]:
-        """Groups and clusters whose name the id may contain, longest first."""
-        found = [name for name in possible_groups(self.text) if name in self.groups or name in self.clusters]
-        return sorted(found, key=len, reverse=True)
+    possible: Sequence[str]
 
 
 def transaction_owners(
@@ -130,10 +135,24 @@ def transaction_owners(
     """
     transactions = list(transactions)
     by_id = {group.group_id: group for group in groups}
-    leaders = filter(None, (_leader_id(row["transactional_id"]) for row in transactions))
-    clusters: dict[str, ClientGroup | None] = dict.fromkeys(found["group"] for found in leaders)
+    leaders = (CONNECT_LEADER.fullmatch(row["transactional_id"] or "") for row in transactions)
+    clusters: dict[str, ClientGroup | None] = dict.fromkeys(found["group"] for found in leaders if found)
     clusters |= {name: group for name, group in by_id.items() if group.protocol_type == "connect"}
-    return [_row(row, by_id, clusters, groups_error) for row in transactions]
+    rows: list[Row] = []
+    for row in transactions:
+        owner = _owner("unknown", "The transactional ids of this broker were not read.")
+        if (text := row.get("transactional_id")) is not None:
+            possible = sorted(possible_groups(text) & (by_id.keys() | clusters.keys()), key=len, reverse=True)
+            txn_id = _TransactionalId(
+                text=text, timeout_ms=row.get("timeout_ms"), groups=by_id, clusters=clusters, possible=possible
+            )
+            matches = ((rule, found) for form, rule in RULES if (found := form.fullmatch(text)))
+            owner = next(result for rule, found in matches if (result := rule(txn_id, found)))
+            if groups_error and owner["confidence"] != "certain":
+                owner = {**owner, "reason": f"{owner['reason']} Not all groups were read: {groups_error}."}
+        names = ("transactional_id", "broker_id", "observed_at", "error")
+        rows.append({**{name: row.get(name) for name in names}, **owner})
+    return rows
 
 
 def possible_groups(transactional_id: str) -> set[str]:
@@ -166,25 +185,6 @@ def owner_clauses(transactions: Iterable[Row], *, groups: Iterable[ClientGroup] 
     }
 
 
-def _row(
-    transaction: Row,
-    groups: Mapping[str, ClientGroup],
-    clusters: Mapping[str, ClientGroup | None],
-    groups_error: str | None,
-) -> Row:
-    live = {name: transaction.get(name) for name in ("transactional_id", "broker_id", "observed_at", "error")}
-    if transaction.get("transactional_id") is None:
-        return {**live, **_owner("unknown", "The transactional ids of this broker were not read.")}
-    timeout_ms = transaction.get("timeout_ms")
-    txn_id = _TransactionalId(
-        text=transaction["transactional_id"], timeout_ms=timeout_ms, groups=groups, clusters=clusters
-    )
-    owner = next(found for rule in RULES if (found := rule(txn_id)))
-    if groups_error and owner["confidence"] != "certain":
-        owner = {**owner, "reason": f"{owner['reason']} Not all groups were read: {groups_error}."}
-    return {**live, **owner}
-
-
 def _owner(confidence: str, reason: str, member: GroupMember | None = None, /, **names: str) -> Row:
     """Columns of an owner; `names` may be framework, application and task."""
     return {
@@ -199,10 +199,7 @@ def _owner(confidence: str, reason: str, member: GroupMember | None = None, /, *
     }
 
 
-def _streams_v2(txn_id: _TransactionalId) -> Row | None:
-    found = STREAMS_V2.fullmatch(txn_id.text)
-    if not found:
-        return None
+def _streams_v2(txn_id: _TransactionalId, found: re.Match[str]) -> Row:
     application, process, thread = found["application"], found["process"], found["thread"]
     group = txn_id.groups.get(application)
     ending = f"-StreamThread-{thread}-consumer"
@@ -225,10 +222,7 @@ def _streams_v2(txn_id: _TransactionalId) -> Row | None:
     return _owner(confidence, reason, member, framework=framework, application=application, task=f"thread {thread}")
 
 
-def _connect_leader(txn_id: _TransactionalId) -> Row | None:
-    found = _leader_id(txn_id.text)
-    if not found:
-        return None
+def _connect_leader(txn_id: _TransactionalId, found: re.Match[str]) -> Row:
     group = txn_id.groups.get(found["group"])
     known = {"framework": "Kafka Connect cluster", "application": found["group"], "task": "leader"}
     if group is None or group.protocol_type != "connect":
@@ -237,16 +231,12 @@ def _connect_leader(txn_id: _TransactionalId) -> Row | None:
     return _owner("certain", "Its id names a group of Kafka Connect workers.", leader, **known)
 
 
-def _leader_id(transactional_id: str | None) -> re.Match[str] | None:
-    return CONNECT_LEADER.fullmatch(transactional_id or "")
-
-
-def _connect_task(txn_id: _TransactionalId) -> Row | None:
+def _connect_task(txn_id: _TransactionalId, _: re.Match[str]) -> Row | None:
     """Only for known clusters: otherwise any id with a number at its end has the form."""
     likely = None
-    for name in filter(txn_id.clusters.__contains__, txn_id.named):
+    for name in txn_id.possible:
         found = CONNECT_TASK.fullmatch(txn_id.text.removeprefix(f"{name}-"))
-        if not txn_id.text.startswith(f"{name}-") or not found:
+        if name not in txn_id.clusters or not txn_id.text.startswith(f"{name}-") or not found:
             continue
         connector, task = found["connector"], int(found["task"])
         known = {
@@ -264,10 +254,7 @@ def _connect_task(txn_id: _TransactionalId) -> Row | None:
     return likely
 
 
-def _streams_v1(txn_id: _TransactionalId) -> Row | None:
-    found = STREAMS_V1.fullmatch(txn_id.text)
-    if not found:
-        return None
+def _streams_v1(txn_id: _TransactionalId, found: re.Match[str]) -> Row:
     group = txn_id.groups.get(found["application"])
     known = {
         "framework": "Kafka Streams application",
@@ -279,18 +266,12 @@ def _streams_v1(txn_id: _TransactionalId) -> Row | None:
     return _owner("likely", "Its id has the form that Kafka Streams before 4.0 gives it with exactly_once.", **known)
 
 
-def _flink_producer(txn_id: _TransactionalId) -> Row | None:
-    found = FLINK_PRODUCER.fullmatch(txn_id.text)
-    if not found:
-        return None
+def _flink_producer(_: _TransactionalId, found: re.Match[str]) -> Row:
     reason = "Its id has the form that FlinkKafkaProducer gives it."
     return _owner("likely", reason, framework="Apache Flink", application=found["name"])
 
 
-def _flink_sink(txn_id: _TransactionalId) -> Row | None:
-    found = FLINK_SINK.fullmatch(txn_id.text)
-    if not found:
-        return None
+def _flink_sink(txn_id: _TransactionalId, found: re.Match[str]) -> Row | None:
     if txn_id.timeout_ms == FLINK_TIMEOUT_MS:
         reason = "Its id has the form of Flink's KafkaSink, and its timeout of 1 h is the sink's default."
     elif found["prefix"] == FLINK_DEFAULT_PREFIX:
@@ -306,9 +287,9 @@ def _flink_sink(txn_id: _TransactionalId) -> Row | None:
     )
 
 
-def _spring_v1(txn_id: _TransactionalId) -> Row | None:
+def _spring_v1(txn_id: _TransactionalId, _: re.Match[str]) -> Row | None:
     """``<prefix><group>.<topic>.<partition>`` of an existing group."""
-    for group_id in filter(txn_id.groups.__contains__, txn_id.named):
+    for group_id in filter(txn_id.groups.__contains__, txn_id.possible):
         start = txn_id.text.find(f"{group_id}.")
         found = SPRING_V1.fullmatch(txn_id.text[start + len(group_id) :]) if start >= 0 else None
         if found:
@@ -322,8 +303,8 @@ def _spring_v1(txn_id: _TransactionalId) -> Row | None:
     return None
 
 
-def _begins_with_group(txn_id: _TransactionalId) -> Row | None:
-    for group_id in filter(txn_id.groups.__contains__, txn_id.named):
+def _begins_with_group(txn_id: _TransactionalId, _: re.Match[str]) -> Row | None:
+    for group_id in filter(txn_id.groups.__contains__, txn_id.possible):
         if txn_id.text.startswith(group_id) and AFTER_GROUP.fullmatch(txn_id.text.removeprefix(group_id)):
             members = txn_id.groups[group_id].members
             return _owner(
@@ -335,7 +316,7 @@ def _begins_with_group(txn_id: _TransactionalId) -> Row | None:
     return None
 
 
-def _unknown(txn_id: _TransactionalId) -> Row:
+def _unknown(txn_id: _TransactionalId, _: re.Match[str]) -> Row:
     if FLINK_SINK.fullmatch(txn_id.text):
         reason = "Flink's KafkaSink, Spring Kafka and numbered instances use ids like this; its owner is unknown."
     elif NUMBERED.fullmatch(txn_id.text):
@@ -345,15 +326,15 @@ def _unknown(txn_id: _TransactionalId) -> Row:
     return _owner("unknown", reason)
 
 
-RULES: Sequence[Callable[[_TransactionalId], Row | None]] = (
-    _streams_v2,
-    _connect_leader,
-    _connect_task,
-    _streams_v1,
-    _flink_producer,
-    _flink_sink,
-    _spring_v1,
-    _begins_with_group,
-    _unknown,
+RULES: Sequence[tuple[re.Pattern[str], Callable[[_TransactionalId, re.Match[str]], Row | None]]] = (
+    (STREAMS_V2, _streams_v2),
+    (CONNECT_LEADER, _connect_leader),
+    (CONNECT_TASK, _connect_task),
+    (STREAMS_V1, _streams_v1),
+    (FLINK_PRODUCER, _flink_producer),
+    (FLINK_SINK, _flink_sink),
+    (re.compile(f".*{SPRING_V1.pattern}", re.DOTALL), _spring_v1),
+    (ANY, _begins_with_group),
+    (ANY, _unknown),
 )
-"""The first rule with a result wins; the last one always has a result."""
+"""The form of an id and its rule. The first rule with a result wins; the last one always has a result."""

@@ -59,7 +59,12 @@ def findings(
             continue
         found = _transactions(tp, covering, long_after) + _partition(tp, covering)
         rows += found or ([_clear(tp, covering[-1])] if tp in requested else [])
-    return [{**_EMPTY, **row} for row in rows + _hidden_topics(observations[-1])]
+    if gaps := list(observations[-1].coverage.topic_gaps):
+        why = "The cluster may have topics that this principal cannot see."
+        remedy = "Diagnose as a principal that may describe all topics."
+        hidden = {"topic": None, "partition": None}
+        rows.append(_partition_row(hidden, observations[-1], "unknown", why, remedy, gaps))
+    return [{**_EMPTY, **row} for row in rows]
 
 
 def _transactions(tp: TopicPartition, indexed: Sequence[IndexedObservation], long_after: dt.timedelta) -> list[Row]:
@@ -67,8 +72,10 @@ def _transactions(tp: TopicPartition, indexed: Sequence[IndexedObservation], lon
     observations = [one.observation for one in indexed]
     found = []
     for txn in indexed[-1].cases.get(tp, ()):
-        history = [one.txn(tp, txn.key) for one in indexed]
-        found.append(_transaction(txn, history, observations, long_after))
+        history = [one.same(txn) for one in indexed]
+        alike = [each for each in history if each and each.state == txn.state]
+        seen_for = txn.observation.observed_at - (alike or [txn])[0].observation.observed_at
+        found.append(_transaction(replace(txn, seen_for=seen_for), history, observations, long_after))
     holding = sorted((row for row in found if row["start_offset"] is not None), key=lambda row: row["start_offset"])
     idle = [row for row in found if row["start_offset"] is None]
     return [{**row, "queue_position": i} for i, row in enumerate(holding, start=1)] + idle
@@ -80,7 +87,6 @@ def _transaction(
     observations: Sequence[Observation],
     long_after: dt.timedelta,
 ) -> Row:
-    txn = replace(txn, seen_for=_seen_for(txn, history))
     rule = rule_for(txn)
     missing = [rule.needs(txn)] if rule.needs else []
     verdict, why, remedy = rule.verdict, rule.why(txn), rule.remedy(txn)
@@ -134,11 +140,6 @@ def _doubts(
     return doubts
 
 
-def _seen_for(txn: OpenTransaction, history: Sequence[OpenTransaction | None]) -> dt.timedelta:
-    same = [earlier for earlier in history if earlier and earlier.state == txn.state]
-    return txn.observation.observed_at - same[0].observation.observed_at if same else dt.timedelta(0)
-
-
 def _opened(txn: OpenTransaction, *, owned: bool) -> Row:
     if owned and txn.owner.get("start_time"):
         return {"opened_at": txn.owner["start_time"], "opened_at_clock": "coordinator"}
@@ -186,15 +187,6 @@ def _clear(tp: TopicPartition, indexed: IndexedObservation) -> Row:
         "shows a lag of 1 here is at a transaction marker, which is never delivered to it."
     )
     return _partition_row(row, indexed.observation, "clear", why, "None.", [])
-
-
-def _hidden_topics(observation: Observation) -> list[Row]:
-    gaps = list(observation.coverage.topic_gaps)
-    if not gaps:
-        return []
-    why = "The cluster may have topics that this principal cannot see."
-    remedy = "Diagnose as a principal that may describe all topics."
-    return [_partition_row({"topic": None, "partition": None}, observation, "unknown", why, remedy, gaps)]
 
 
 def _partition_row(row: Row, observation: Observation, verdict: str, why: str, remedy: str, missing: list[str]) -> Row:

@@ -80,15 +80,15 @@ def evidence(subject: OpenTransaction | Row, observations: Sequence[Observation]
     """Observed values as rows of the evidence column: source, broker, time, name and value."""
     last = observations[-1]
     sources = FILES if last.from_files else REQUESTS
-    rows = list(
-        _of_transaction(subject, sources) if isinstance(subject, OpenTransaction) else _of_partition(subject, sources)
-    )
+    txn, partition = (subject, subject.leader_row) if isinstance(subject, OpenTransaction) else (None, subject)
+    names = ("log_start_offset", "last_stable_offset", "high_watermark", "log_end_offset", "isr", "leader_epoch")
+    rows = [*_entries(sources.offsets, partition, names), *(_of_transaction(txn, sources) if txn else ())]
     apart = (last.observed_at - observations[0].observed_at).total_seconds()
-    texts = {"observations": str(len(observations)), "seconds_apart": f"{apart:.1f}"}
+    texts: dict[str, object] = {"observations": len(observations), "seconds_apart": f"{apart:.1f}"}
     if last.from_files:
-        texts = {"as_of": _text(last.observed_at)}
+        texts = {"as_of": last.observed_at}
     rows += [_entry("observations", None, last.observed_at, name, value) for name, value in texts.items()]
-    tp = subject.tp if isinstance(subject, OpenTransaction) else (subject["topic"], subject["partition"])
+    tp = partition["topic"], partition["partition"]
     rows += [_entry(sources.log, None, last.observed_at, "note", note) for note in last.notes.get(tp, ())]
     rows += [_entry("coverage", None, last.observed_at, "proof", proof) for proof in last.coverage.proofs]
     rows += [_entry("coverage", None, last.observed_at, "gap", gap) for gap in last.coverage.gaps]
@@ -96,7 +96,6 @@ def evidence(subject: OpenTransaction | Row, observations: Sequence[Observation]
 
 
 def _of_transaction(txn: OpenTransaction, sources: _Sources) -> Iterator[dict[str, object]]:
-    yield from _of_partition(txn.leader_row, sources)
     yield from _entries(
         sources.producers,
         txn.producer,
@@ -114,10 +113,10 @@ def _of_transaction(txn: OpenTransaction, sources: _Sources) -> Iterator[dict[st
         yield _entry("clock", None, txn.observation.observed_at, "coordinator_ahead_by_at_least", ahead)
     if txn.first_batch is not None:
         clock = "broker" if txn.first_batch.log_append_time else "producer"
-        texts = {
+        texts: dict[str, object] = {
             "first_batch_producer": f"{txn.first_batch.producer_id} epoch {txn.first_batch.producer_epoch}",
             "first_batch_offsets": f"{txn.first_batch.base_offset}..{txn.first_batch.last_offset}",
-            f"first_batch_time_by_{clock}": _text(txn.first_batch.base_timestamp),
+            f"first_batch_time_by_{clock}": txn.first_batch.base_timestamp,
         }
         for name, value in texts.items():
             yield _entry(
@@ -129,20 +128,12 @@ def _of_transaction(txn: OpenTransaction, sources: _Sources) -> Iterator[dict[st
             )
 
 
-def _of_partition(row: Row, sources: _Sources) -> Iterator[dict[str, object]]:
-    names = ("log_start_offset", "last_stable_offset", "high_watermark", "log_end_offset", "isr", "leader_epoch")
-    yield from _entries(sources.offsets, row, names)
-
-
 def _entries(source: str, row: Row, names: Sequence[str]) -> Iterator[dict[str, object]]:
     for name in names:
         if row.get(name) is not None:
-            yield _entry(source, row.get("broker_id"), row.get("observed_at"), name, _text(row[name]))
+            yield _entry(source, row.get("broker_id"), row.get("observed_at"), name, row[name])
 
 
-def _entry(source: str, broker_id: object, observed_at: object, name: str, value: str) -> dict[str, object]:
-    return {"source": source, "broker_id": broker_id, "observed_at": observed_at, "name": name, "value": value}
-
-
-def _text(value: object) -> str:
-    return value.isoformat(timespec="milliseconds") if isinstance(value, dt.datetime) else str(value)
+def _entry(source: str, broker_id: object, observed_at: object, name: str, value: object) -> dict[str, object]:
+    text = value.isoformat(timespec="milliseconds") if isinstance(value, dt.datetime) else str(value)
+    return {"source": source, "broker_id": broker_id, "observed_at": observed_at, "name": name, "value": text}

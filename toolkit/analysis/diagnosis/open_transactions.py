@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -31,11 +31,30 @@ class OpenTransaction:
 
     Parameters
     ----------
+    tp
+        The partition.
     producer
         The leader's producer row, read after the coordinators answered; for a transaction that has written nothing
         to the partition yet, a row without start offset.
+    start
+        First offset; null if nothing was written yet.
+    epoch, first_epoch
+        Epoch of the producer's newest batch, -1 if unknown; and of the batch that opened the transaction, null if that
+        batch was not read.
     owners
         Coordinator rows with this producer id: none, one, or several that contradict each other.
+    owner, state, owner_epoch
+        The first of them, its state and its epoch; empty, ``""`` and -1 if no id has this producer id.
+    listed
+        Whether the coordinator still expects to write a marker to this partition.
+    two_phase
+        Whether its timeout marks two-phase commit (KIP-939).
+    now
+        This machine's time; for files, the time up to which they prove the coordinator's state.
+    age
+        Time from the coordinator's start time to `now`; null if that is unknown, or the clocks contradict.
+    expires_at
+        Start time plus timeout; null if one is unknown or the transaction does not expire.
     leader_row
         The partition's row, read after the coordinators answered.
     leader_moved
@@ -44,82 +63,25 @@ class OpenTransaction:
         For how long earlier observations have shown the coordinator in this state.
     """
 
+    tp: TopicPartition
     producer: Row
+    start: int | None
+    epoch: int
+    first_epoch: int | None
     owners: Sequence[Row]
+    owner: Row
+    state: str
+    owner_epoch: int
+    listed: bool
+    two_phase: bool
+    now: dt.datetime
+    age: dt.timedelta | None
+    expires_at: dt.datetime | None
     leader_row: Row
     leader_moved: bool
     observation: Observation
     first_batch: FirstBatch | None = None
     seen_for: dt.timedelta = dt.timedelta(0)
-
-    @property
-    def tp(self) -> TopicPartition:
-        return self.producer["topic"], self.producer["partition"]
-
-    @property
-    def key(self) -> tuple[str, int, int, int | None]:
-        return *self.tp, self.producer["producer_id"], self.producer.get("current_txn_start_offset")
-
-    @property
-    def start(self) -> int | None:
-        start: int | None = self.producer.get("current_txn_start_offset")
-        return start
-
-    @property
-    def epoch(self) -> int:
-        epoch: int | None = self.producer.get("producer_epoch")
-        return -1 if epoch is None else epoch
-
-    @property
-    def owner(self) -> Row:
-        """The coordinator's row; empty if no id has this producer id."""
-        return self.owners[0] if self.owners else {}
-
-    @property
-    def state(self) -> str:
-        return self.owner.get("state") or ""
-
-    @property
-    def owner_epoch(self) -> int:
-        epoch: int | None = self.owner.get("producer_epoch")
-        return -1 if epoch is None else epoch
-
-    @property
-    def listed(self) -> bool:
-        """Whether the coordinator still expects to write a marker to this partition."""
-        listed = self.owner.get("topic_partitions") or ()
-        return any((tp["topic"], tp["partition"]) == self.tp for tp in listed)
-
-    @property
-    def two_phase(self) -> bool:
-        return self.owner.get("timeout_ms") == TWO_PHASE_COMMIT
-
-    @property
-    def first_epoch(self) -> int | None:
-        """Epoch of the batch that opened the transaction; null if that batch was not read."""
-        first_batch = self.first_batch
-        if first_batch is None or self.start is None or first_batch.producer_id != self.producer["producer_id"]:
-            return None
-        return first_batch.producer_epoch if first_batch.base_offset <= self.start <= first_batch.last_offset else None
-
-    @property
-    def age(self) -> dt.timedelta | None:
-        """Time from the coordinator's start time to `now`; null if that is unknown, or the clocks contradict."""
-        start: dt.datetime | None = self.owner.get("start_time")
-        return None if start is None or start > self.now else self.now - start
-
-    @property
-    def now(self) -> dt.datetime:
-        """This machine's time; for files, the time up to which they prove the coordinator's state."""
-        observed_at: dt.datetime | None = self.owner.get("observed_at") if self.observation.from_files else None
-        return observed_at or self.observation.observed_at
-
-    @property
-    def expires_at(self) -> dt.datetime | None:
-        start: dt.datetime | None = self.owner.get("start_time")
-        if start is None or self.two_phase or self.owner.get("timeout_ms") is None:
-            return None
-        return start + dt.timedelta(milliseconds=self.owner["timeout_ms"])
 
 
 class IndexedObservation:
@@ -136,7 +98,10 @@ class IndexedObservation:
         self.before = {(row["topic"], row["partition"]): row for row in observation.partitions}
         self.after = {**self.before, **{(row["topic"], row["partition"]): row for row in observation.partitions_after}}
         self._open_before, self._open_after = _open(observation.producers), _open(observation.producers_after)
-        self._owners = _owners(observation.transactions)
+        self._owners: dict[int, list[Row]] = {}
+        for row in observation.transactions:
+            if row.get("producer_id") is not None and row.get("transactional_id") is not None:
+                self._owners.setdefault(row["producer_id"], []).append(row)
         self._errors_before = _errors(chain(observation.partitions, observation.producers))
         self._errors_after = _errors(chain(observation.partitions_after, observation.producers_after))
         self._read_again = {(row["topic"], row["partition"]) for row in observation.partitions_after}
@@ -144,9 +109,12 @@ class IndexedObservation:
         for txn in (*self._open_on_leaders(), *self._open_on_coordinators()):
             self.cases.setdefault(txn.tp, []).append(txn)
 
-    def txn(self, tp: TopicPartition, key: object) -> OpenTransaction | None:
-        """The open transaction of the same producer and start offset, if this observation has it."""
-        return next((txn for txn in self.cases.get(tp, ()) if txn.key == key), None)
+    def same(self, txn: OpenTransaction) -> OpenTransaction | None:
+        """The open transaction of the same partition, producer and start offset, if this observation has it."""
+        key = txn.producer["producer_id"], txn.start
+        return next(
+            (each for each in self.cases.get(txn.tp, ()) if (each.producer["producer_id"], each.start) == key), None
+        )
 
     def errors(self, tp: TopicPartition) -> list[str]:
         """The partition's distinct errors; none if it recovered, and nothing is open or held on it."""
@@ -185,20 +153,54 @@ class IndexedObservation:
                 tp = listed["topic"], listed["partition"]
                 if tp in self.before and not self.errors(tp) and producer_id not in self._open_before.get(tp, {}):
                     written = self._open_after.get(tp, {}).get(producer_id)
-                    yield self._txn(written or _producer_without_data(owner, tp, self.after[tp]))
+                    without_data = {
+                        "topic": tp[0],
+                        "partition": tp[1],
+                        "producer_id": producer_id,
+                        "producer_epoch": owner.get("producer_epoch"),
+                        "broker_id": self.after[tp].get("leader"),
+                        "observed_at": owner.get("observed_at"),
+                    }
+                    yield self._txn(written or without_data)
 
     def _txn(self, producer: Row) -> OpenTransaction:
         tp = producer["topic"], producer["partition"]
         before, after = self.before[tp], self.after[tp]
-        start = producer.get("current_txn_start_offset")
-        same_leader = _leader(before) == _leader(after) and producer.get("broker_id") == before.get("leader")
+        same_leader = all(before.get(name) == after.get(name) for name in ("leader", "leader_epoch"))
+        producer_id, epoch = producer["producer_id"], producer.get("producer_epoch")
+        start: int | None = producer.get("current_txn_start_offset")
+        first = first_epoch = None
+        if start is not None and (first := self.observation.first_batches.get((*tp, start))):
+            is_own = first.producer_id == producer_id and first.base_offset <= start <= first.last_offset
+            first_epoch = first.producer_epoch if is_own else None
+        owners = self._owners.get(producer_id, ())
+        owner: Row = owners[0] if owners else {}
+        owner_epoch, timeout_ms = owner.get("producer_epoch"), owner.get("timeout_ms")
+        started: dt.datetime | None = owner.get("start_time")
+        now = (owner.get("observed_at") if self.observation.from_files else None) or self.observation.observed_at
+        expires_at = None
+        if started is not None and timeout_ms is not None and timeout_ms != TWO_PHASE_COMMIT:
+            expires_at = started + dt.timedelta(milliseconds=timeout_ms)
+        listed = ((each["topic"], each["partition"]) for each in owner.get("topic_partitions") or ())
         return OpenTransaction(
+            tp=tp,
             producer=producer,
-            owners=self._owners.get(producer["producer_id"], ()),
+            start=start,
+            epoch=-1 if epoch is None else epoch,
+            first_epoch=first_epoch,
+            owners=owners,
+            owner=owner,
+            state=owner.get("state") or "",
+            owner_epoch=-1 if owner_epoch is None else owner_epoch,
+            listed=tp in listed,
+            two_phase=timeout_ms == TWO_PHASE_COMMIT,
+            now=now,
+            age=None if started is None or started > now else now - started,
+            expires_at=expires_at,
             leader_row=after,
-            leader_moved=not same_leader,
+            leader_moved=not same_leader or producer.get("broker_id") != before.get("leader"),
             observation=self.observation,
-            first_batch=None if start is None else self.observation.first_batches.get((*tp, start)),
+            first_batch=first,
         )
 
 
@@ -222,26 +224,3 @@ def _open(rows: Iterable[Row]) -> dict[TopicPartition, dict[int, Row]]:
         if row.get("current_txn_start_offset") is not None and row.get("producer_id") is not None:
             found.setdefault((row["topic"], row["partition"]), {})[row["producer_id"]] = row
     return found
-
-
-def _owners(transactions: Iterable[Row]) -> Mapping[int, Sequence[Row]]:
-    owners: dict[int, list[Row]] = {}
-    for row in transactions:
-        if row.get("producer_id") is not None and row.get("transactional_id") is not None:
-            owners.setdefault(row["producer_id"], []).append(row)
-    return owners
-
-
-def _leader(row: Row) -> tuple[int | None, int | None]:
-    return row.get("leader"), row.get("leader_epoch")
-
-
-def _producer_without_data(owner: Row, tp: TopicPartition, leader_row: Row) -> Row:
-    return {
-        "topic": tp[0],
-        "partition": tp[1],
-        "producer_id": owner["producer_id"],
-        "producer_epoch": owner.get("producer_epoch"),
-        "broker_id": leader_row.get("leader"),
-        "observed_at": owner.get("observed_at"),
-    }
