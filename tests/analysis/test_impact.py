@@ -7,8 +7,8 @@ import pytest
 
 from tests.analysis.build import NOW
 from tests.analysis.logged import at, data, excerpt, marker
-from toolkit.analysis.diagnosis.impact import held_back, held_since, opening_time
-from toolkit.analysis.diagnosis.producer_evidence import ProducerBatches
+from toolkit.analysis.diagnosis.explanation import held_back, held_since, opening_time
+from toolkit.analysis.diagnosis.log_excerpts import producer_batches
 from toolkit.formats.log.batches import LOG_APPEND_TIME, TRANSACTIONAL
 from toolkit.formats.log.headers import ABORT, COMMIT
 from toolkit.schema import FINDINGS, Row
@@ -59,12 +59,12 @@ BETWEEN = (marker(98, COMMIT, pid=1, second=0), data(100, second=5), marker(101,
 def test_a_producers_time_counts_where_the_markers_around_it_allow_it(
     told: dt.datetime, expected: tuple[dt.datetime, str]
 ) -> None:
-    found = opening_time(row(opened_at=told, opened_at_clock="producer"), ProducerBatches(excerpt(*BETWEEN), 7, 100))
+    found = opening_time(row(opened_at=told, opened_at_clock="producer"), producer_batches(excerpt(*BETWEEN), 7, 100))
     assert (found["opened_at"], found["opened_at_clock"]) == expected
 
 
 def test_without_a_marker_before_it_a_time_to_come_is_not_known() -> None:
-    alone = ProducerBatches(excerpt(data(100)), 7, 100)
+    alone = producer_batches(excerpt(data(100)), 7, 100)
     found = opening_time(row(opened_at=NOW + dt.timedelta(hours=1), opened_at_clock="producer"), alone)
     assert found == {"opened_at": None, "opened_at_clock": None}
     found = opening_time(row(opened_at=at(-3600), opened_at_clock="producer"), alone)
@@ -74,7 +74,7 @@ def test_without_a_marker_before_it_a_time_to_come_is_not_known() -> None:
 def test_a_time_by_the_broker_itself_bounds_too() -> None:
     appended = data(98, pid=1, second=3) | {"attributes": TRANSACTIONAL | LOG_APPEND_TIME}
     found = opening_time(
-        row(opened_at=at(-3600), opened_at_clock="producer"), ProducerBatches(excerpt(appended, data(100)), 7, 100)
+        row(opened_at=at(-3600), opened_at_clock="producer"), producer_batches(excerpt(appended, data(100)), 7, 100)
     )
     assert found == {"opened_at": at(3), "opened_at_clock": "broker"}
 
@@ -82,7 +82,7 @@ def test_a_time_by_the_broker_itself_bounds_too() -> None:
 @pytest.mark.parametrize("by", ["coordinator", "broker", None])
 def test_other_clocks_are_left_alone(by: str | None) -> None:
     told = None if by is None else at(-3600)
-    found = opening_time(row(opened_at=told, opened_at_clock=by), ProducerBatches(excerpt(*BETWEEN), 7, 100))
+    found = opening_time(row(opened_at=told, opened_at_clock=by), producer_batches(excerpt(*BETWEEN), 7, 100))
     assert found == {"opened_at": told, "opened_at_clock": by}
 
 
@@ -94,7 +94,7 @@ def holding(**fields: Any) -> Row:
 
 def held(*batches: Any, start: int = 90, **fields: Any) -> tuple[dt.datetime | None, list[str]]:
     """Since when it holds the LSO, and the names of the evidence."""
-    found = held_since(holding(**fields), ProducerBatches(excerpt(*map(dict, batches), start=start), 7, 100))
+    found = held_since(holding(**fields), producer_batches(excerpt(*map(dict, batches), start=start), 7, 100))
     assert found["held_ms"] == (found["held_from"] and (NOW - found["held_from"]) // dt.timedelta(milliseconds=1))
     return found["held_from"], [entry["name"] for entry in found.get("evidence", ())]
 
@@ -150,13 +150,13 @@ def test_a_producers_clock_that_cannot_be_right_gives_way_here_too() -> None:
 
 def test_one_whose_marker_was_read_held_it_until_then() -> None:
     batches = (data(100, second=30), marker(101, ABORT, second=90))
-    found = held_since(holding(high_watermark=102), ProducerBatches(excerpt(*batches), 7, 100))
+    found = held_since(holding(high_watermark=102), producer_batches(excerpt(*batches), 7, 100))
     assert (found["held_from"], found["held_to"], found["held_ms"]) == (at(30), at(90), 60_000)
 
 
 def test_a_brokers_clock_that_is_ahead_of_ours_makes_no_negative_time() -> None:
-    producer_batches = ProducerBatches(excerpt(data(91, pid=1), data(100), marker(101, COMMIT, pid=1)), 7, 100)
+    batches = producer_batches(excerpt(data(91, pid=1), data(100), marker(101, COMMIT, pid=1)), 7, 100)
     row = holding(high_watermark=102, observed_at=at(0))
-    assert held_since(row, producer_batches)["held_ms"] == 0
-    found = held_since({**row, "observed_at": at(-60)}, producer_batches)
+    assert held_since(row, batches)["held_ms"] == 0
+    found = held_since({**row, "observed_at": at(-60)}, batches)
     assert (found["held_from"], found["held_ms"]) == (at(2), None)

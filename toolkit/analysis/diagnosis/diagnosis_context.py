@@ -9,9 +9,8 @@ from functools import cached_property
 
 from toolkit.analysis.coordinator.producer_id_owners import names_any
 from toolkit.analysis.coordinator.transaction_history import transaction_history
-from toolkit.analysis.diagnosis.log_excerpts import LogEvidence
+from toolkit.analysis.diagnosis.log_excerpts import LogEvidence, ProducerBatches, producer_batches
 from toolkit.analysis.diagnosis.open_transactions import OpenTransaction
-from toolkit.analysis.diagnosis.producer_evidence import ProducerBatches
 from toolkit.schema import Row
 
 __all__ = ["DiagnosisContext"]
@@ -38,7 +37,7 @@ class DiagnosisContext:
         excerpt = self.log.excerpts.get(self.txn.tp)
         if excerpt is None or self.txn.start is None:
             return None
-        return ProducerBatches(excerpt, self.txn.producer["producer_id"], self.txn.start)
+        return producer_batches(excerpt, self.txn.producer["producer_id"], self.txn.start)
 
     @cached_property
     def first_batch(self) -> ProducerBatches | None:

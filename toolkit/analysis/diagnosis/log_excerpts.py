@@ -1,21 +1,31 @@
-"""Log evidence of a finding: an excerpt of the partition's log, and records of the coordinators."""
+"""Log evidence of a finding: an excerpt of the partition's log, a producer's batches in it, coordinators' records."""
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from toolkit.schema import Row
+import numpy as np
+
+from toolkit.analysis.log.log_transactions import last_sequences
+from toolkit.formats.log.batches import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL
+from toolkit.formats.log.headers import ABORT, COMMIT, Headers
+from toolkit.schema import Row, utc
 from toolkit.schema.table import TopicPartition
 
-if TYPE_CHECKING:
-    from toolkit.formats.log.headers import Headers
+__all__ = [
+    "CLOCKS_DIFFER",
+    "Excerpt",
+    "LogEvidence",
+    "ProducerBatches",
+    "have_ended",
+    "producer_batches",
+]
 
-__all__ = ["Excerpt", "LogEvidence", "is_to_explain"]
-
-EXPLAINED = {"hanging", "unknown", "overdue", "stuck_ending", "prepared", "long"}
+CLOCKS_DIFFER = dt.timedelta(seconds=5)  # tolerated difference between two clocks
+NAMES = {ABORT: "ABORT", COMMIT: "COMMIT"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -75,6 +85,135 @@ class LogEvidence:
     unread: Sequence[str] = ()
 
 
-def is_to_explain(row: Row) -> bool:
-    """Whether the log should explain the transaction in a row of ``schema.FINDINGS``."""
-    return row["start_offset"] is not None and (row["verdict"] in EXPLAINED or bool(row["cause"]))
+def have_ended(headers: Headers, producer_ids: Collection[int]) -> bool:
+    """Whether each of these producers has a control batch among the headers."""
+    ended = headers["producer_id"][headers["attributes"] & CONTROL != 0]
+    return bool(np.isin(list(producer_ids), ended).all())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ProducerBatches:
+    """A producer's batches and markers in an excerpt, around the start of its open transaction.
+
+    Parameters
+    ----------
+    excerpt
+        The excerpt of the partition's log.
+    producer_id
+        Id of the producer.
+    start
+        First offset of its open transaction.
+    first_batch
+        The batch that contains the start offset: one or none.
+    open_data
+        Its transactional batches from the start offset on.
+    data_before, marker_before
+        Its last transactional batch, and its last COMMIT or ABORT marker, before the start offset: one or none.
+    markers_after
+        Its COMMIT and ABORT markers after the start offset; the first one ended the transaction.
+    """
+
+    excerpt: Excerpt
+    producer_id: int
+    start: int
+    first_batch: Headers
+    open_data: Headers
+    data_before: Headers
+    marker_before: Headers
+    markers_after: Headers
+
+    @property
+    def foreign_opening(self) -> Headers:
+        """The batch of another producer that contains the start offset: one or none."""
+        headers = self.excerpt.headers
+        at_start = (headers["base_offset"] <= self.start) & (headers["last_offset"] >= self.start)
+        foreign: Headers = headers[at_start & (headers["producer_id"] != self.producer_id)][:1]
+        return foreign
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the first batch has the epoch of the transaction that the marker before it ended.
+
+        With transaction version 2 a marker has epoch + 1, with which the producer continues at sequence number 0. With
+        version 1 the epoch stays the same, and the next transaction of a healthy producer has the same bytes.
+        """
+        if not len(self.first_batch) or not len(self.marker_before):
+            return False
+        first = self.first_batch[0]
+        if first["producer_epoch"] > self.marker_before["producer_epoch"][0]:
+            return False
+        if len(self.data_before):
+            return bool(first["producer_epoch"] == self.data_before["producer_epoch"][0])
+        return bool(first["base_sequence"] > 0)
+
+    @property
+    def sequence_follows(self) -> bool | None:
+        """Whether the first batch has the next sequence number; null if unknown."""
+        if not len(self.first_batch) or not len(self.data_before) or self.first_batch["base_sequence"][0] < 0:
+            return None
+        before, first = int(last_sequences(self.data_before)[0]), int(self.first_batch["base_sequence"][0])
+        same_epoch = self.first_batch["producer_epoch"][0] == self.data_before["producer_epoch"][0]
+        return bool(same_epoch and before >= 0 and first == (before + 1) % 2**31)
+
+    @property
+    def brokers_time_before(self) -> dt.datetime | None:
+        """The last broker time before the start offset; the transaction is younger."""
+        headers = self.excerpt.headers
+        return _broker_time(headers[: bisect_left(headers["last_offset"], self.start)][-1000:][::-1])
+
+    @property
+    def brokers_time_after(self) -> dt.datetime | None:
+        """The first broker time after the start offset; the transaction is older."""
+        headers = self.excerpt.headers
+        return _broker_time(headers[bisect_right(headers["base_offset"], self.start) :])
+
+    @property
+    def brokers_time_first(self) -> dt.datetime | None:
+        """The first broker time in the excerpt."""
+        return _broker_time(self.excerpt.headers)
+
+    def entry(self, name: str, batch: Headers) -> Row:
+        """The first batch as a row of the evidence column."""
+        (header,) = batch[:1]
+        kind = NAMES.get(int(header["marker"]), "batch") if header["attributes"] & CONTROL else "batch"
+        text = f"offsets {header['base_offset']}..{header['last_offset']}: {kind}, epoch {header['producer_epoch']}"
+        if kind == "batch":
+            text += f", sequence {header['base_sequence']}, {header['record_count']} records"
+        else:
+            text += f", coordinator epoch {header['coordinator_epoch']}"
+        time = utc(int(header["max_timestamp"]))
+        text += f", leader epoch {header['leader_epoch']}" + (f", {time.isoformat()}" if time else "")
+        return {
+            "source": self.excerpt.source,
+            "broker_id": self.excerpt.broker_id,
+            "observed_at": self.excerpt.observed_at,
+            "name": name,
+            "value": text,
+        }
+
+
+def producer_batches(excerpt: Excerpt, producer_id: int, start: int) -> ProducerBatches:
+    """The batches of a producer in an excerpt; `start` is the first offset of its open transaction."""
+    own = excerpt.headers[excerpt.headers["producer_id"] == producer_id]
+    data = own[own["attributes"] & (CONTROL | TRANSACTIONAL) == TRANSACTIONAL]
+    markers = own[(own["attributes"] & CONTROL != 0) & ((own["marker"] == ABORT) | (own["marker"] == COMMIT))]
+    return ProducerBatches(
+        excerpt=excerpt,
+        producer_id=producer_id,
+        start=start,
+        first_batch=data[(data["base_offset"] <= start) & (data["last_offset"] >= start)][:1],
+        open_data=data[data["last_offset"] >= start],
+        data_before=data[data["last_offset"] < start][-1:],
+        marker_before=markers[markers["base_offset"] < start][-1:],
+        markers_after=markers[markers["base_offset"] > start],
+    )
+
+
+def _broker_time(headers: Headers) -> dt.datetime | None:
+    """The first time by a broker's clock: that of a marker, or of a batch under LogAppendTime."""
+    for start in range(0, len(headers), 1000):  # it is usually near the start
+        chunk = headers[start : start + 1000]
+        by_broker = (chunk["attributes"] & (CONTROL | LOG_APPEND_TIME) != 0) & (chunk["max_timestamp"] >= 0)
+        if by_broker.any():
+            return utc(int(chunk["max_timestamp"][by_broker.argmax()]))
+    return None

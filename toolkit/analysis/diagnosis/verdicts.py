@@ -15,8 +15,19 @@ from toolkit.analysis.diagnosis.evidence_text import at, coordinator_says, durat
 from toolkit.analysis.diagnosis.open_transactions import OpenTransaction
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
+from toolkit.schema import Row
 
-__all__ = ["BRIEF", "HEALTHY", "PREPARE_GRACE", "RULES", "TIMEOUT_GRACE", "VERDICTS", "Rule", "rule_for"]
+__all__ = [
+    "BRIEF",
+    "HEALTHY",
+    "PREPARE_GRACE",
+    "RULES",
+    "TIMEOUT_GRACE",
+    "VERDICTS",
+    "Rule",
+    "is_to_explain",
+    "rule_for",
+]
 
 VERDICTS: Mapping[str, str] = {
     "ongoing": "A live transaction within its own timeout.",
@@ -36,6 +47,9 @@ HEALTHY = frozenset({"ongoing", "long", "ending", "clear"})
 """Verdicts that need no action."""
 BRIEF = HEALTHY - {"long"}
 """Healthy verdicts behind which nothing waits for long; what waits behind a `long` one is worth showing."""
+
+EXPLAINED = frozenset({"hanging", "unknown", "overdue", "stuck_ending", "prepared", "long"})
+"""Verdicts whose transaction the log is read to explain."""
 
 TIMEOUT_GRACE = dt.timedelta(seconds=15)  # transaction.abort.timed.out.transaction.cleanup.interval.ms is 10 s
 PREPARE_GRACE = dt.timedelta(seconds=60)
@@ -297,3 +311,8 @@ def _timeout_text(txn: OpenTransaction) -> str:
 def rule_for(txn: OpenTransaction) -> Rule:
     """The first rule that applies; the last one always does."""
     return next(rule for rule in RULES if rule.applies(txn))
+
+
+def is_to_explain(row: Row) -> bool:
+    """Whether the log should explain the transaction in a row of ``schema.FINDINGS``."""
+    return row["start_offset"] is not None and (row["verdict"] in EXPLAINED or bool(row["cause"]))

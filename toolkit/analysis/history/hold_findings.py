@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from toolkit.analysis.diagnosis.evidence_text import duration
-from toolkit.analysis.diagnosis.impact import CLOCKS_DIFFER
+from toolkit.analysis.diagnosis.log_excerpts import CLOCKS_DIFFER
 from toolkit.analysis.diagnosis.past_causes import past_cause
 from toolkit.analysis.history.attribution import NOT_READ, Attribution, attribute
 from toolkit.analysis.history.closing import close

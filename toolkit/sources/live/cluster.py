@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Self
 from toolkit.analysis.coordinator.transaction_owners import owner_clauses, transaction_owners
 from toolkit.analysis.diagnosis.diagnose import findings
 from toolkit.analysis.diagnosis.known_bugs import release_of
-from toolkit.analysis.diagnosis.log_excerpts import is_to_explain
 from toolkit.analysis.diagnosis.observation import Observation
 from toolkit.analysis.diagnosis.open_transactions import MAX_TRANSACTION_TIMEOUT_MS
+from toolkit.analysis.diagnosis.verdicts import is_to_explain
 from toolkit.config import ClientConfig
 from toolkit.errors import NotFound
 from toolkit.schema import Row

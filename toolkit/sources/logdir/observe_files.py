@@ -11,11 +11,10 @@ from typing import NamedTuple
 import numpy as np
 
 from toolkit.analysis.diagnosis.explanation import explain
-from toolkit.analysis.diagnosis.log_excerpts import Excerpt, LogEvidence, is_to_explain
+from toolkit.analysis.diagnosis.log_excerpts import Excerpt, LogEvidence, have_ended
 from toolkit.analysis.diagnosis.observation import Coverage, FirstBatch, Observation
 from toolkit.analysis.diagnosis.open_transactions import IndexedObservation
-from toolkit.analysis.diagnosis.producer_evidence import have_ended
-from toolkit.analysis.diagnosis.verdicts import rule_for
+from toolkit.analysis.diagnosis.verdicts import is_to_explain, rule_for
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.log.batches import CONTROL, DELETE_HORIZON, LOG_APPEND_TIME

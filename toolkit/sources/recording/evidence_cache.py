@@ -6,8 +6,8 @@ import datetime as dt
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from toolkit.analysis.diagnosis.log_excerpts import is_to_explain
 from toolkit.analysis.diagnosis.observation import Observation
+from toolkit.analysis.diagnosis.verdicts import is_to_explain
 from toolkit.analysis.history.late_transactions import TransactionKey
 from toolkit.schema import Row
 from toolkit.schema.table import TopicPartition

@@ -8,8 +8,9 @@ from itertools import groupby
 
 from toolkit.analysis.coordinator.producer_id_owners import names_any
 from toolkit.analysis.diagnosis.explanation import explain
-from toolkit.analysis.diagnosis.log_excerpts import Excerpt, LogEvidence, is_to_explain
+from toolkit.analysis.diagnosis.log_excerpts import Excerpt, LogEvidence
 from toolkit.analysis.diagnosis.observation import Observation
+from toolkit.analysis.diagnosis.verdicts import is_to_explain
 from toolkit.errors import ToolkitError
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema import Row
