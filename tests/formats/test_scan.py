@@ -322,18 +322,18 @@ def test_what_cannot_be_read_says_why(tmp_path: Path) -> None:
 def test_a_disk_that_fails_half_way_leaves_what_was_read(
     log_file: tuple[Path, list[bytes]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from toolkit.formats.log import log_bytes
+    from toolkit.formats.log.resync import LogBytes
 
     path, log = log_file
     bad_sector = len(log[0]) + len(log[1]) + len(log[2])
-    read_into = log_bytes.FileBytes.read_into
+    read_into = LogBytes.read_into
 
-    def read_until(self: log_bytes.FileBytes, target: memoryview, position: int) -> int:
+    def read_until(self: LogBytes, target: memoryview, position: int) -> int:
         if position + min(len(target), self.stop - position) > bad_sector:
             raise OSError(5, "Input/output error")
         return read_into(self, target, position)
 
-    monkeypatch.setattr(log_bytes.FileBytes, "read_into", read_until)
+    monkeypatch.setattr(LogBytes, "read_into", read_until)
     found = joined(list(scan_file(path, chunk_bytes=128)))
     assert positions(found.headers)[:1] == [0]
     assert found.damage[-1].reason == "UNREADABLE: Input/output error."

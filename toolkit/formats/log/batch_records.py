@@ -1,22 +1,33 @@
-"""Records inside a batch of format v2: offset, time, key and value.
+"""Records of a batch of format v2: offset, time, key and value, decompressed within a limit.
 
-Sources: ``DefaultRecordBatch`` and ``DefaultRecord`` in Kafka's clients, ``ByteUtils`` for varints.
+Sources: ``DefaultRecordBatch``, ``DefaultRecord``, ``ByteUtils`` (varints), ``Compression`` and ``CompressionType`` in
+Kafka's clients; the framing of ``SnappyOutputStream`` in snappy-java, which Java writes and librdkafka does not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
+import zlib
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
 
 from toolkit.errors import DecodeError
 from toolkit.formats.log.batches import HEADER_SIZE, BatchHeader, read_header
-from toolkit.formats.log.compression import decompress
 from toolkit.formats.protocol.primitives import Buffer
 
-__all__ = ["LIMIT", "Record", "read_records"]
+if TYPE_CHECKING:
+    from types import ModuleType
+
+__all__ = ["LIMIT", "Record", "decompress", "read_records"]
 
 LIMIT = 128 * 1024 * 1024
 """Bytes that the records of one batch may take; ``max.message.bytes`` is 1 MiB by default, before compression."""
+
+
+FRAMED_SNAPPY = b"\x82SNAPPY\0"  # then two version numbers of four bytes, then blocks of length and raw snappy
+FRAMED_SNAPPY_HEADER = len(FRAMED_SNAPPY) + 8
+FIRST_GUESS = 16  # times the compressed size; a buffer that is too small is made larger and filled anew
+SMALLEST_BUFFER = 65_536
+GZIP = 16 + zlib.MAX_WBITS  # zlib's way to say: with a gzip header and trailer
 
 
 class Record(NamedTuple):
@@ -41,9 +52,9 @@ class Record(NamedTuple):
 def read_records(
     buf: Buffer, position: int = 0, *, header: BatchHeader | None = None, limit: int = LIMIT
 ) -> Iterator[Record]:
-    """The records of the batch that starts at a position, decompressed; headers of records are passed over.
+    """The records of the batch at a position, decompressed, without their headers.
 
-    The CRC is not checked. A control batch gives its control record.
+    The CRC is not checked. A control batch yields its control record.
 
     Parameters
     ----------
@@ -52,15 +63,15 @@ def read_records(
     position
         Where the batch starts in them.
     header
-        The header of that batch, if it has been read.
+        The header of that batch, if it was read.
     limit
-        Bytes that its records may take, compressed or not.
+        Maximum bytes of its records, compressed or not.
 
     Raises
     ------
     DecodeError
-        At once if there is no whole batch at the position or it cannot be decompressed; while iterating if a record
-        is damaged, after those before it. The position is that of the record, in a compressed batch that of the batch.
+        Immediately if there is no complete batch at the position or it cannot be decompressed; during iteration if a
+        record is damaged. The position is that of the record, or of the batch if it is compressed.
     """
     header = header or read_header(buf, position)
     end = position + header.size
@@ -78,7 +89,7 @@ def _records(header: BatchHeader, data: bytes, position: int) -> Iterator[Record
     base_timestamp = -1 if header.base_timestamp is None else header.base_timestamp
     appended = header.max_timestamp if header.timestamp_type == "LogAppendTime" else None
     at = 0
-    deltas = range(header.last_offset_delta + 1)  # those that are still to come
+    deltas = range(header.last_offset_delta + 1)  # possible values for the next record
     for _ in range(header.record_count):
         start = at
         try:
@@ -165,4 +176,127 @@ def _damaged(header: BatchHeader, position: int, at: int, why: str) -> DecodeErr
 
 
 class _Malformed(Exception):
-    """What is wrong with a record; where it is, only the caller knows."""
+    """A malformed record; the caller adds its position."""
+
+
+def decompress(codec: str, data: Buffer, *, limit: int, position: int = 0) -> bytes:
+    """Decompress the records of a batch.
+
+    Parameters
+    ----------
+    codec
+        ``none``, ``gzip``, ``snappy``, ``lz4`` or ``zstd``, as `BatchHeader.compression` has it.
+    data
+        Everything of the batch after its header.
+    limit
+        Maximum size of the result, so that a few bytes that claim to be gigabytes take no memory.
+    position
+        Where the batch starts; for the error only.
+
+    Raises
+    ------
+    DecodeError
+        If the codec is unknown, the bytes are damaged or end early, or the result would exceed ``limit``.
+    """
+    found: bytes | None = None
+    if codec == "none":
+        found = bytes(data)
+    elif len(data) <= limit:
+        if codec not in CODECS:
+            raise DecodeError(
+                f"The compression of the batch at byte {position} is {codec}.",
+                position=position,
+                means="A newer Kafka wrote it, or the bytes are damaged; gzip, snappy, lz4 and zstd are known here.",
+            )
+        from cramjam import DecompressionError
+
+        try:
+            found = CODECS[codec](bytes(data), limit)
+        except (DecompressionError, zlib.error, EOFError) as exc:
+            raise DecodeError(
+                f"The {codec} bytes of the batch at byte {position} cannot be decompressed: {exc}.",
+                position=position,
+                means="The bytes are damaged or end early.",
+            ) from None
+    if found is None or len(found) > limit:
+        raise DecodeError(
+            f"The records of the batch at byte {position} take more than {limit} bytes.",
+            position=position,
+            means="The bytes are damaged, or made to exhaust memory; Kafka's own batches are far smaller.",
+            do="Raise the limit if such batches are yours.",
+        )
+    return found
+
+
+def _gzip(data: bytes, limit: int) -> bytes | None:
+    member = zlib.decompressobj(GZIP)
+    out = member.decompress(data, limit + 1)
+    if len(out) > limit:
+        return None
+    if not member.eof or member.unused_data:
+        raise EOFError("bytes follow after the end" if member.eof else "they end early")
+    return out
+
+
+def _snappy(data: bytes, limit: int) -> bytes | None:
+    if not data.startswith(FRAMED_SNAPPY):
+        return _raw_snappy(data, limit)
+    if len(data) < FRAMED_SNAPPY_HEADER:
+        raise EOFError("they end early")
+    out = bytearray()
+    at = FRAMED_SNAPPY_HEADER
+    while at < len(data):
+        end = at + 4 + int.from_bytes(data[at : at + 4], "big")
+        if end > len(data):
+            raise EOFError("a block runs past the end")
+        block = _raw_snappy(data[at + 4 : end], limit - len(out))
+        if block is None:
+            return None
+        out += block
+        at = end
+    return bytes(out)
+
+
+def _raw_snappy(data: bytes, limit: int) -> bytes | None:
+    from cramjam import snappy
+
+    if snappy.decompress_raw_len(data) > limit:  # as the block itself says, and then keeps to
+        return None
+    return bytes(snappy.decompress_raw(data))
+
+
+def _lz4(data: bytes, limit: int) -> bytes | None:
+    from cramjam import lz4
+
+    return _into_a_buffer(lz4, data, limit)
+
+
+def _zstd(data: bytes, limit: int) -> bytes | None:
+    from cramjam import zstd
+
+    return _into_a_buffer(zstd, data, limit)
+
+
+def _into_a_buffer(codec: ModuleType, data: bytes, limit: int) -> bytes | None:
+    """Decompress into a buffer of fixed size, which nothing in the bytes can make grow."""
+    from cramjam import DecompressionError
+
+    size = min(max(FIRST_GUESS * len(data), SMALLEST_BUFFER), limit)
+    while True:
+        buffer = bytearray(size)
+        try:
+            return bytes(memoryview(buffer)[: codec.decompress_into(data, buffer)])
+        except DecompressionError as exc:
+            if "whole buffer" not in str(exc):
+                raise
+        if size == limit:
+            return None
+        size = min(4 * size, limit)
+
+
+CODECS: dict[str, Callable[[bytes, int], bytes | None]] = {
+    "gzip": _gzip,
+    "snappy": _snappy,
+    "lz4": _lz4,
+    "zstd": _zstd,
+}

@@ -1,4 +1,4 @@
-"""Headers of record batches as arrays: what a scan of a segment, of a fetch response or of a dump gives.
+"""Headers of record batches as arrays: the result of a scan of a segment, a Fetch response or a dump.
 
 Sources: ``DefaultRecordBatch``, ``AbstractLegacyRecordBatch``, ``ControlRecordType`` and ``EndTransactionMarker`` in
 Kafka's clients.
@@ -11,18 +11,25 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
+
+from toolkit.formats.log.batches import CONTROL, HEADER_SIZE, LENGTH_END
 
 __all__ = [
     "ABORT",
     "COMMIT",
     "HEADER",
+    "MESSAGE",
     "NO_MARKER",
+    "RAW",
+    "RAW_BYTES",
     "UNREAD_MARKER",
     "Array",
     "DamagedRange",
     "Headers",
     "ScanResult",
     "concatenate",
+    "read_raw_headers",
 ]
 
 HEADER = np.dtype(
@@ -46,13 +53,62 @@ HEADER = np.dtype(
         ("crc_ok", "i1"),  # 1 right, 0 wrong, -1 not checked
     ]
 )
-"""One row per batch in the order of the file; the numbers as written, so -1 is unknown."""
+"""One row per batch in file order; numbers are as written, so -1 means unknown."""
 
 ABORT, COMMIT, NO_MARKER = 0, 1, -1  # ControlRecordType
 UNREAD_MARKER = -2  # a control batch whose record was not read: a dump that shows batches only
 
+RAW = np.dtype(
+    [
+        ("base_offset", ">i8"),
+        ("length", ">i4"),
+        ("leader_epoch", ">i4"),
+        ("magic", "i1"),
+        ("crc", ">u4"),
+        ("attributes", ">i2"),
+        ("last_offset_delta", ">i4"),
+        ("base_timestamp", ">i8"),
+        ("max_timestamp", ">i8"),
+        ("producer_id", ">i8"),
+        ("producer_epoch", ">i2"),
+        ("base_sequence", ">i4"),
+        ("record_count", ">i4"),
+        ("records", "V43"),  # as much of the first record as a marker takes at most
+    ]
+)
+"""The first bytes of a batch of magic 2; after a shorter batch, of whatever follows it."""
+RAW_BYTES = RAW.itemsize
+
+SAME_NAME = [name for name in RAW.names or () if name in (HEADER.names or ())]
+MESSAGE = np.dtype(  # magic 0, and magic 1, which alone has the time
+    {
+        "names": ["offset", "crc", "attributes", "timestamp"],
+        "formats": [">i8", ">u4", "u1", ">i8"],
+        "offsets": [0, 12, 17, 18],
+        "itemsize": RAW_BYTES,
+    }
+)
+MARKER = np.dtype(  # where every varint of the record takes one byte, which is how Kafka writes it
+    {
+        "names": [
+            "size",
+            "times",
+            "key_size",
+            "key_version",
+            "type",
+            "value_size",
+            "value_version",
+            "coordinator_epoch",
+        ],
+        "formats": ["u1", "2u1", "u1", ">i2", ">i2", "u1", ">i2", ">i4"],
+        "offsets": [HEADER_SIZE + at for at in (0, 2, 4, 5, 7, 9, 10, 12)],
+        "itemsize": RAW_BYTES,
+    }
+)
+MARKER_SIZE = HEADER_SIZE + 17
+
 Array = Any
-"""A numpy array; ``NDArray[Any]`` makes mypy go through all of numpy's overloads, for a third of its time."""
+"""A numpy array; with ``NDArray[Any]``, mypy takes half as long again, for numpy's overloads."""
 
 Headers = Array
 """A structured array of `HEADER`."""
@@ -64,10 +120,10 @@ class DamagedRange(NamedTuple):
     Parameters
     ----------
     position, size
-        Where it starts, and how many bytes were passed over.
+        Where it starts, and how many bytes were skipped.
     reason
         ``"NAME: sentence"``: ``TORN_TAIL`` (normal after a crash), ``CORRUPT_BATCH``, ``NOT_A_SEGMENT``,
-        ``UNREADABLE``; of an index ``CORRUPT_ENTRY``; of a printed text those of `toolkit.formats.dumps`.
+        ``UNREADABLE``; for an index ``CORRUPT_ENTRY``; for a dump those of `toolkit.formats.dumps`.
     """
 
     position: int
@@ -76,18 +132,18 @@ class DamagedRange(NamedTuple):
 
     @property
     def is_torn(self) -> bool:
-        """Whether it is what a crash leaves, or a broker that is writing."""
+        """Whether a crash, or a broker that is writing, leaves such an end."""
         return self.reason.startswith("TORN_TAIL")
 
     @property
     def is_unreadable(self) -> bool:
-        """Whether the file could not be opened or read, so that it may be whole."""
+        """Whether the file could not be opened or read; its bytes may be intact."""
         return self.reason.startswith("UNREADABLE")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ScanResult:
-    """A part of a log, in order: the headers in it, and what could not be read as one.
+    """A part of a log, in order: its headers, and the ranges that are none.
 
     Parameters
     ----------
@@ -105,6 +161,104 @@ class ScanResult:
 
 
 def concatenate(parts: Iterable[Headers]) -> Headers:
-    """Headers one after the other; numpy copies plain bytes faster than fields."""
+    """Concatenate headers, as plain bytes: numpy copies these faster than fields."""
     row = f"V{HEADER.itemsize}"
     return np.concatenate([np.empty(0, row), *(part.view(row) for part in parts)]).view(HEADER)
+
+
+def read_raw_headers(
+    first_bytes: npt.NDArray[Any], *, position: npt.NDArray[np.int64], crc_ok: npt.NDArray[np.int8]
+) -> Headers:
+    """Headers from the first bytes of batches.
+
+    Parameters
+    ----------
+    first_bytes
+        The first `RAW_BYTES` of each batch.
+    position, crc_ok
+        Columns that are not in the bytes.
+    """
+    raw = first_bytes.view(RAW)
+    headers = np.empty(len(raw), HEADER)
+    headers["position"], headers["crc_ok"] = position, crc_ok
+    headers["size"] = raw["length"].astype(np.int64) + LENGTH_END
+    for name in SAME_NAME:
+        headers[name] = raw[name]
+    headers["last_offset"] = headers["base_offset"] + raw["last_offset_delta"]
+    headers["marker"], headers["coordinator_epoch"] = NO_MARKER, -1
+    old = raw["magic"] < 2
+    control = np.flatnonzero((headers["attributes"] & CONTROL != 0) & ~old)
+    if len(control):
+        headers["marker"][control], headers["coordinator_epoch"][control] = _markers(raw[control])
+    if old.any():
+        _fill_in_messages(headers, raw, np.flatnonzero(old))
+    return headers
+
+
+def _markers(raw: npt.NDArray[Any]) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.int32]]:
+    """Type and coordinator epoch of control batches."""
+    short = raw.view(MARKER)
+    is_end = (short["type"] == ABORT) | (short["type"] == COMMIT)
+    usual = (
+        (raw["attributes"] & 7 == 0)
+        & (raw["length"] + LENGTH_END == MARKER_SIZE)
+        & (short["size"] == 2 * 16)
+        & (short["times"] < 0x80).all(axis=1)
+        & (short["key_size"] == 2 * 4)
+        & (short["value_size"] == 2 * 6)
+        & (short["key_version"] >= 0)
+        & (short["value_version"] >= 0)
+        & is_end
+    )
+    types, epochs = short["type"].astype(np.int16), short["coordinator_epoch"].astype(np.int32)
+    for i in np.flatnonzero(~usual).tolist():
+        types[i], epochs[i] = _read_marker(raw[i].tobytes()) if raw["attributes"][i] & 7 == 0 else (UNREAD_MARKER, -1)
+    return types, epochs
+
+
+def _read_marker(data: bytes) -> tuple[int, int]:
+    """Type and coordinator epoch of a control batch whose record has any form that Kafka allows."""
+    data = data[: LENGTH_END + int.from_bytes(data[8:LENGTH_END])]
+    try:
+        _, at = _varint(data, HEADER_SIZE)
+        _, at = _varint(data, at + 1)  # time
+        _, at = _varint(data, at)  # offset
+        key_size, key_at = _varint(data, at)
+        key = data[key_at : key_at + 4]
+        value_size, at = _varint(data, key_at + max(key_size, 0))
+    except IndexError:
+        return UNREAD_MARKER, -1
+    type_ = int.from_bytes(key[2:], signed=True)
+    if key_size < 4 or int.from_bytes(key[:2], signed=True) < 0:
+        return UNREAD_MARKER, -1
+    if type_ not in (ABORT, COMMIT) or value_size < 6 or len(data) < at + 6 or data[at] >= 0x80:
+        return type_, -1
+    return type_, int.from_bytes(data[at + 2 : at + 6], signed=True)
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """A zigzag varint and where it ends (``ByteUtils.readVarlong``)."""
+    number = 0
+    for shift in range(0, 70, 7):
+        byte = data[at]
+        at += 1
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            break
+    return (number >> 1) ^ -(number & 1), at
+
+
+def _fill_in_messages(headers: Headers, raw: npt.NDArray[Any], rows: npt.NDArray[np.intp]) -> None:
+    """Fill in messages of magic 0 and 1: one record each, or a wrapper of compressed records."""
+    message = raw[rows].view(MESSAGE)
+    is_wrapper = message["attributes"] & 7 != 0
+    timestamp = np.where(raw["magic"][rows] == 1, message["timestamp"], -1)
+    for name in ("producer_id", "producer_epoch", "base_sequence", "leader_epoch"):
+        headers[name][rows] = -1
+    headers["crc"][rows] = message["crc"]
+    headers["attributes"][rows] = message["attributes"]
+    headers["last_offset"][rows] = message["offset"]  # of a wrapper: of the last message in it
+    headers["base_offset"][rows] = np.where(is_wrapper, -1, message["offset"])
+    headers["record_count"][rows] = np.where(is_wrapper, -1, 1)
+    headers["max_timestamp"][rows] = timestamp
+    headers["base_timestamp"][rows] = np.where(is_wrapper, -1, timestamp)

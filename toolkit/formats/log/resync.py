@@ -1,12 +1,13 @@
-"""After damage: which batch is intact, and where the next one is.
+"""The bytes of a log, and after damage: which batch is intact, and where the next one starts.
 
-A header that looks right may be bytes of a record, so a batch counts as intact only if its checksum matches. One that a
-producer has stored as a whole in a record of the damaged batch cannot be told from the log's own.
+A header that looks right may be bytes of a record, so a batch counts as intact only if its checksum matches. A batch
+that a producer has stored whole in a record of the damaged batch cannot be distinguished from the log's own.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -14,14 +15,68 @@ import numpy.typing as npt
 from toolkit.formats.log.batch_positions import REACH, BatchLoops, jitted_batch_loops, usual_size
 from toolkit.formats.log.batches import CRC_END, MAGIC_AT
 from toolkit.formats.log.checksum import COVERED, extend
-from toolkit.formats.log.log_bytes import LogBytes, read_at
 
-__all__ = ["Resync", "ResyncResult", "int32"]
+__all__ = ["LogBytes", "Resync", "ResyncResult", "int32"]
 
 FIRST_BYTES, PIECE_BYTES = 1 << 14, 1 << 20  # the next intact batch is mostly near
 SUM_BYTES = 1 << 18
-OVERLAP = REACH  # what tells a batch may start in one piece and end in the next
-CHECK_COST = 4096  # what a check takes at least, as bytes of checksum
+OVERLAP = REACH  # the bytes that identify a batch may start in one piece and end in the next
+CHECK_COST = 4096  # minimum cost of a check, in bytes of checksum
+SMALL_BYTES = 4096  # reads of up to so many bytes are not kept
+
+
+class _File(Protocol):
+    def seek(self, position: int, /) -> int: ...
+
+    def readinto(self, target: memoryview, /) -> int | None: ...
+
+
+@dataclass(slots=True)
+class LogBytes:
+    """The bytes of a log up to `stop`, by position.
+
+    A file may grow, which is ignored, or shrink, which lowers `stop`. It is read and not mapped: a broker may truncate
+    it at any time, and access to a page of a mapping that no longer exists kills the process.
+
+    Parameters
+    ----------
+    file
+        A file without buffer, or bytes in memory (`io.BytesIO`).
+    stop
+        Position at which the log ends.
+    pieces
+        Receives position and a copy of every large piece that is read; null to keep none.
+    """
+
+    file: _File
+    stop: int
+    pieces: list[tuple[int, bytes]] | None = None
+
+    def read_into(self, target: memoryview, position: int) -> int:
+        """Fill the target from a position on, as far as there are bytes, and return their number.
+
+        Raises
+        ------
+        OSError
+            If the file cannot be read there.
+        """
+        size = max(min(len(target), self.stop - position), 0)
+        self.file.seek(position)
+        filled = 0
+        while filled < size:
+            count = self.file.readinto(target[filled:size])
+            if not count:
+                self.stop = min(self.stop, position + filled)
+                break
+            filled += count
+        if self.pieces is not None and len(target) > SMALL_BYTES:
+            self.pieces.append((position, bytes(target[:filled])))
+        return filled
+
+    def read(self, position: int, size: int) -> bytes:
+        """A few bytes; fewer at the end of the log."""
+        target = bytearray(size)
+        return bytes(target[: self.read_into(memoryview(target), position)])
 
 
 class ResyncResult(NamedTuple):
@@ -36,9 +91,9 @@ class ResyncResult(NamedTuple):
 
 
 class Resync:
-    """Checks and searches, which together take no longer than a few readings of the log.
+    """Checks batches and searches for them, at the total cost of at most a few reads of the log.
 
-    Bytes made to look like one header after another would otherwise be summed up again from each of them.
+    Without that limit, bytes made to look like consecutive headers would be checksummed again from each of them.
     """
 
     def __init__(self, source: LogBytes, start: int, kernel: BatchLoops) -> None:
@@ -47,7 +102,7 @@ class Resync:
         self._left = (1 << 26) + 4 * (source.stop - start)
 
     def is_sound(self, position: int, size: int) -> bool:
-        """Whether the checksum of a batch matches; also no if too much was checked in vain before."""
+        """Whether the checksum of a batch matches; false without a check once the limit is used up."""
         if self._left < 0:
             return False
         matches = self.matches(position, size)
@@ -57,23 +112,30 @@ class Resync:
 
     def matches(self, position: int, size: int) -> bool:
         """Whether the checksum of a batch matches, however large it is."""
-        head = read_at(self._source, position, CRC_END)
+        head = self._source.read(position, CRC_END)
         if len(head) < CRC_END:
-            return False  # the file has been cut meanwhile
+            return False  # the file was truncated meanwhile
         magic = head[MAGIC_AT]
         crc_at, covered = COVERED[magic == 2]
-        return self._sum(position + covered, position + size, magic) == int.from_bytes(head[crc_at : crc_at + 4])
+        crc, at, end = 0, position + covered, position + size
+        while at < end:
+            data = self._source.read(at, min(SUM_BYTES, end - at))
+            if not data:
+                return False
+            crc = extend(crc, data, magic=magic)
+            at += len(data)
+        return crc == int.from_bytes(head[crc_at : crc_at + 4])
 
     def is_whole(self, position: int, size: int) -> bool:
-        """Whether the parts of a message of magic 0 or 1 fill it; magic 2 has no such rule."""
-        head = read_at(self._source, position, 30)
+        """Whether key and value of a message of magic 0 or 1 fill it; always true for magic 2."""
+        head = self._source.read(position, 30)
         if len(head) < 30 and size >= 30:
             return False
         if head[MAGIC_AT] == 2:
             return True
         key_at = 18 + 8 * head[MAGIC_AT]
         value_at = key_at + 4 + max(int32(head, key_at), 0)
-        value_size = read_at(self._source, position + value_at, 4)
+        value_size = self._source.read(position + value_at, 4)
         return len(value_size) == 4 and value_at + 4 + max(int32(value_size, 0), 0) == size
 
     def search(self, position: int, *, give_up_at: int | None = None) -> ResyncResult:
@@ -111,16 +173,6 @@ class Resync:
                 return base + at, size
             at += 1
         return None
-
-    def _sum(self, position: int, end: int, magic: int) -> int:
-        crc = 0
-        while position < end:
-            data = read_at(self._source, position, min(SUM_BYTES, end - position))
-            if not data:
-                return -1
-            crc = extend(crc, data, magic=magic)
-            position += len(data)
-        return crc
 
 
 def int32(data: bytes, at: int) -> int:

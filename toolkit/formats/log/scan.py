@@ -1,28 +1,45 @@
-"""Record batch headers of a log, read from one to the next; damage is skipped and reported.
+"""Record batch headers of a log, read one after the other; damage is skipped and reported.
 
 Sources: ``DefaultRecordBatch``, ``AbstractLegacyRecordBatch`` and ``ByteBufferLogInputStream`` in Kafka's clients.
 """
 
 from __future__ import annotations
 
+import io
 import os
 import stat
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from toolkit.formats.log.headers import HEADER, DamagedRange, ScanResult
-from toolkit.formats.log.log_bytes import BufferBytes, FileBytes, KeptBytes
-from toolkit.formats.log.log_walk import LogWalk
+from toolkit.formats.files.file_type import complaint, kind_of_file
+from toolkit.formats.log import checksum
+from toolkit.formats.log.batch_positions import MESSAGE_SIZE, batch_loops, readable_size, usual_size
+from toolkit.formats.log.batches import HEADER_SIZE, MAGIC_AT
+from toolkit.formats.log.headers import (
+    HEADER,
+    RAW_BYTES,
+    DamagedRange,
+    Headers,
+    ScanResult,
+    concatenate,
+    read_raw_headers,
+)
+from toolkit.formats.log.resync import LogBytes, Resync, ResyncResult
 
 __all__ = ["PIECE_BYTES", "scan", "scan_file", "scan_file_bytes"]
 
 CHUNK_BYTES = 1 << 21
-PIECE_ROWS, PIECE_BYTES = 1 << 16, 1 << 26  # of a file, per `Scanned`
+PIECE_ROWS, PIECE_BYTES = 1 << 16, 1 << 26  # of a file, per `ScanResult`
+SMALLEST_WINDOW = 128
+PENDING_ROWS = 1 << 14  # each read of a field releases the GIL: few calls, or threads wait for each other
+LOOKAHEAD_BYTES = 1 << 20  # in a file that begins like another kind of file
 
 
 def scan(buf: bytes | bytearray | memoryview, *, position: int = 0, crc: bool = False, last: bool = True) -> ScanResult:
-    """The batches in bytes that are at hand: a fetch response, a small file.
+    """The batches in bytes: a Fetch response, a small file.
 
     Parameters
     ----------
@@ -33,11 +50,10 @@ def scan(buf: bytes | bytearray | memoryview, *, position: int = 0, crc: bool = 
     crc
         Check every batch's checksum.
     last
-        Whether the log ends where the bytes do. Otherwise what cannot be told without more bytes, such as an
-        incomplete batch, is left out, and `ScanResult.end` is where it starts. If that is where the scan started,
-        nothing is gained without more bytes.
+        Whether the log ends where the bytes do. Otherwise a batch that cannot be read without more bytes is left out,
+        and `ScanResult.end` is where it starts.
     """
-    walk = LogWalk(BufferBytes(buf), position, crc=crc, last=last, chunk_bytes=CHUNK_BYTES)
+    walk = LogWalk(LogBytes(io.BytesIO(buf), len(buf)), position, crc=crc, last=last, chunk_bytes=CHUNK_BYTES)
     while walk.advance():
         pass
     return walk.take()
@@ -54,23 +70,23 @@ def scan_file(
 ) -> Iterator[ScanResult]:
     """The batches of a segment, in chunks and in order; positions are those of the file.
 
-    Memory stays within some 30 MB however large the file or a batch is. A file that grows or shrinks meanwhile does
-    no harm: it is read up to where it ended at first, or ends by then.
+    Takes about 30 MB of memory, however large the file or a batch is. The file may grow or shrink meanwhile: it is
+    read up to its first end, or up to its new one if that is lower.
 
     Parameters
     ----------
     path
-        A segment. What cannot be read (missing, a directory, no permission, an I/O error) is one `DamagedRange`.
+        A segment. One that cannot be read (missing, a directory, no permission, an I/O error) is one `DamagedRange`.
     start
         Byte at which a batch starts.
     stop
-        Byte from which on nothing is read; a batch that it cuts is left out. The end of the file by default.
+        Byte at which to stop; a batch that it cuts is left out. The end of the file by default.
     crc
         Check every batch's checksum.
     chunk_bytes
-        Bytes read at once, best as many as the processor's cache takes; the result does not depend on it.
+        Bytes to read at once, ideally as many as fit into the processor's cache; does not change the result.
     piece_bytes
-        Bytes of the file per chunk, about.
+        Approximate bytes of the file per chunk.
     """
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):  # opening a pipe would wait for its writer
@@ -80,7 +96,7 @@ def scan_file(
         with open(path, "rb", buffering=0) as file:
             size = os.fstat(file.fileno()).st_size
             last = stop is None or stop >= size
-            source = FileBytes(file, size if last or stop is None else stop)
+            source = LogBytes(file, size if last or stop is None else stop)
             yield from _chunks(LogWalk(source, start, crc=crc, last=last, chunk_bytes=chunk_bytes), piece_bytes)
     except OSError as exc:
         yield _unreadable(start, 0, f"{exc.strerror or exc}.")
@@ -89,16 +105,17 @@ def scan_file(
 def scan_file_bytes(
     path: str | os.PathLike[str], *, start: int = 0
 ) -> Iterator[tuple[ScanResult, list[tuple[int, bytes]]]]:
-    """The same with every checksum checked, and the bytes: positions and pieces in which the batches lie.
+    """As `scan_file`, with every checksum checked, and the bytes of the batches: pieces with their positions.
 
     A batch that is larger than a piece is in none of them.
     """
+    pieces: list[tuple[int, bytes]] = []
     try:
         with open(path, "rb", buffering=0) as file:
-            source = KeptBytes(file, os.fstat(file.fileno()).st_size)
-            walk = LogWalk(source, start, crc=True, last=True, chunk_bytes=CHUNK_BYTES)
-            for scanned in _chunks(walk, CHUNK_BYTES):
-                yield scanned, source.take()
+            source = LogBytes(file, os.fstat(file.fileno()).st_size, pieces)
+            for scanned in _chunks(LogWalk(source, start, crc=True, last=True, chunk_bytes=CHUNK_BYTES), CHUNK_BYTES):
+                yield scanned, pieces[:]
+                del pieces[:-1]  # the last piece may have batches of the next chunk
     except OSError as exc:
         yield _unreadable(start, 0, f"{exc.strerror or exc}."), []
 
@@ -120,3 +137,157 @@ def _chunks(walk: LogWalk, piece_bytes: int) -> Iterator[ScanResult]:
 def _unreadable(position: int, size: int, why: str) -> ScanResult:
     damage = DamagedRange(position, size, f"UNREADABLE: {why}")
     return ScanResult(headers=np.empty(0, HEADER), damage=(damage,), end=position + size)
+
+
+class LogWalk:
+    """A position that advances through a log, with the headers and damage found since the last `take`.
+
+    Every byte belongs to one header or to one damaged range. The result does not depend on the size of the window: the
+    compiled loop accepts a batch only if `_step` would accept it, too.
+
+    Parameters
+    ----------
+    source
+        The log.
+    position
+        Where to start.
+    crc
+        Whether to check every batch's checksum.
+    last
+        Whether the log ends at ``source.stop``.
+    chunk_bytes
+        Size of the window.
+    """
+
+    def __init__(self, source: LogBytes, position: int, *, crc: bool, last: bool, chunk_bytes: int) -> None:
+        self.source = source
+        self.position = self.taken = self._start = position
+        self.rows = 0
+        self._crc, self._last = crc, last
+        self._kernel = batch_loops(max(source.stop - position, 0))
+        self._resync = Resync(source, position, self._kernel)
+        room = max(min(chunk_bytes, source.stop - position), SMALLEST_WINDOW)
+        self._window = np.zeros(room + RAW_BYTES, np.uint8)  # a batch at its end has RAW_BYTES after its start, too
+        self._base, self._filled = position, 0
+        self._found = np.empty(room // MESSAGE_SIZE + 1, np.int64)
+        self._pending: list[tuple[npt.NDArray[Any], npt.NDArray[np.int64], npt.NDArray[np.int8]]] = []
+        self._pending_rows = 0
+        self._headers: list[Headers] = []
+        self._damage: list[DamagedRange] = []
+
+    def advance(self) -> bool:
+        """Advance over many batches, over one, or over damage; false if that is not possible."""
+        if self.position >= self.source.stop:
+            return False
+        if not self._base <= self.position < self._base + self._filled:
+            self._load()
+        data = self._window if self._kernel.is_jitted else self._window.data
+        count, at, in_doubt = self._kernel.hop(data, self.position - self._base, self._filled, self._found)
+        if count:
+            found = self._found[:count].copy()
+            crc_ok = np.full(count, -1, np.int8)
+            if self._crc:
+                checksum.check(self._window, found, crc_ok, jitted=self._kernel.is_jitted)
+            rows = len(self._window) - RAW_BYTES + 1
+            first_bytes = np.ndarray(rows, f"V{RAW_BYTES}", self._window, strides=(1,))[found]
+            self._append(first_bytes, found + self._base, crc_ok)
+            self.position = self._base + at
+        elif self.position > self._base and not in_doubt:
+            self._load()
+        else:
+            return self._step()
+        return True
+
+    def take(self) -> ScanResult:
+        """Batches and damage found since the last call."""
+        self._read_pending()
+        headers, damage = concatenate(self._headers), tuple(self._damage)
+        self._headers, self._damage, self.rows, self.taken = [], [], 0, self.position
+        return ScanResult(headers=headers, damage=damage, end=self.position)
+
+    def _load(self) -> None:
+        self._base, self._filled = self.position, 0
+        self._filled = self.source.read_into(self._window.data[: len(self._window) - RAW_BYTES], self.position)
+
+    def _append(self, raw: npt.NDArray[Any], positions: npt.NDArray[np.int64], crc_ok: npt.NDArray[np.int8]) -> None:
+        self._pending.append((raw, positions, crc_ok))
+        self.rows += len(raw)
+        self._pending_rows += len(raw)
+        if self._pending_rows >= PENDING_ROWS:
+            self._read_pending()
+
+    def _read_pending(self) -> None:
+        """Convert the first bytes of batches to headers."""
+        if self._pending:
+            raw, positions, crc_ok = (np.concatenate(column) for column in zip(*self._pending, strict=True))
+            self._headers.append(read_raw_headers(raw, position=positions, crc_ok=crc_ok))
+            self._pending, self._pending_rows = [], 0
+
+    def _add(self, position: int, size: int) -> None:
+        """Add one batch, which may be larger than the window."""
+        head = self.source.read(position, RAW_BYTES)
+        if readable_size(head, 0, len(head)) != size:
+            return  # the file was rewritten meanwhile: read again
+        raw = np.frombuffer(head.ljust(RAW_BYTES, b"\0"), f"V{RAW_BYTES}")
+        crc_ok = self._resync.matches(position, size) if self._crc else -1
+        self._append(raw, np.array([position]), np.array([crc_ok], np.int8))
+        self.position = position + size
+
+    def _add_damage(self, end: int, reason: str) -> None:
+        self._damage.append(DamagedRange(self.position, end - self.position, reason))
+        self.rows += 1
+        self.position = end
+
+    def _step(self) -> bool:
+        """Decide what starts at the position: a batch, the end, or damage."""
+        head = self.source.read(self.position, HEADER_SIZE)
+        size = readable_size(head, 0, len(head))
+        end = self.position + size
+        if not head:
+            return False  # the file was truncated meanwhile
+        if size < 0:
+            return self._last and self._lose("the bytes end within a batch header", torn=True)
+        if end > self.source.stop:
+            torn = usual_size(head, 0, len(head)) > 0
+            return self._last and self._lose(f"the bytes end within a batch of {size:,} bytes", torn=torn)
+        if size == 0 or not self._resync.is_whole(self.position, size):
+            return self._lose(f"no batch starts here: {complaint(head)}")
+        if self._leads_on(head[MAGIC_AT], end) or self._resync.is_sound(self.position, size):
+            self._add(self.position, size)
+            return True
+        return self._lose("its checksum does not match, and its length leads to no batch", half_written_to=end)
+
+    def _leads_on(self, magic: int, end: int) -> bool:
+        """Whether a batch that ends here is followed by another, or by nothing."""
+        if end == self.source.stop:
+            return True
+        head = self.source.read(end, HEADER_SIZE)
+        if not self._last and readable_size(head, 0, len(head)) < 0:
+            return True
+        return usual_size(head, 0, len(head)) > 0 and not (magic == 2 and head[MAGIC_AT] < 2)
+
+    def _lose(self, why: str, *, torn: bool = False, half_written_to: int = 0) -> bool:
+        """Skip bytes that are no batch, up to the next intact batch or to the end."""
+        kind = kind_of_file(self.source.read(0, 4096)) if self.position == self._start == 0 else ""
+        found = self._resync.search(self.position + 1, give_up_at=LOOKAHEAD_BYTES if kind else None)
+        if found.size:
+            self._add_damage(found.position, f"CORRUPT_BATCH: {why}; the next intact batch starts at {found.position}.")
+            self._add(found.position, found.size)
+            return True
+        if not self._last or self.source.stop <= self.position:
+            return False
+        self._add_damage(self.source.stop, self._name_tail(found, why, kind, torn, half_written_to))
+        return True
+
+    def _name_tail(self, found: ResyncResult, why: str, kind: str, torn: bool, half_written_to: int) -> str:
+        if kind:
+            return f"NOT_A_SEGMENT: {kind}"
+        if found.zeros_from <= self.position + 1 and self.source.read(self.position, 1) == b"\0":
+            return "TORN_TAIL: zeros up to the end, as in a preallocated file, or after a crash of the machine."
+        if torn:
+            return f"TORN_TAIL: {why}."
+        if found.zeros_from <= max(half_written_to, self.position + HEADER_SIZE) and self.position > self._start:
+            return "TORN_TAIL: a batch of which only the first part was written; zeros follow up to the end."
+        if self.position == self._start == 0:
+            return "NOT_A_SEGMENT: there is no record batch in it."
+        return f"CORRUPT_BATCH: {why}; no intact batch follows."
