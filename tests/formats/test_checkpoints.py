@@ -184,14 +184,14 @@ def test_entries_come_back(entries: list[tuple[str, int, int]], newline: str) ->
     [
         ("", [], []),
         ("0\n0\n", [], []),
-        ("1\n1\na 0 5\n", ["line 1 should tell the version, 0: '1'."], [5]),
-        ("0\n2\na 0 5\n", ["line 2 should tell the number of entries, 1: '2'."], [5]),
-        ("0\n", ["line 2 is missing: it should tell the number of entries."], []),
+        ("1\n1\na 0 5\n", ["line 1 should be the version, 0: '1'."], [5]),
+        ("0\n2\na 0 5\n", ["line 2 should be the number of entries, 1: '2'."], [5]),
+        ("0\n", ["line 2 is missing: it should be the number of entries."], []),
         (
             "0",
             [
                 "line 1 is not ended, so the version may be cut: '0'.",
-                "line 2 is missing: it should tell the number of entries.",
+                "line 2 is missing: it should be the number of entries.",
             ],
             [],
         ),
@@ -221,7 +221,7 @@ def test_malformed_offset_checkpoints(text: bytes | str, sentences: list[str], o
         (
             "partition.metadata",
             "version: 1\ntopic_id: 32a3DfkDSKGZcm4QdW7kyg",
-            ["line 1 has a version that is not known here: '1'."],
+            ["line 1 has an unknown version: '1'."],
             {"topic_id": "32a3DfkDSKGZcm4QdW7kyg"},
         ),
         (
@@ -253,7 +253,7 @@ def test_malformed_offset_checkpoints(text: bytes | str, sentences: list[str], o
         (
             "meta.properties",
             "version=2\nnode.id=1\ncluster.id=x\n",
-            ["line 1 has a version that is not known here: '2'."],
+            ["line 1 has an unknown version: '2'."],
             {"node.id": "1", "cluster.id": "x"},
         ),
         (
@@ -286,7 +286,7 @@ def test_malformed_offset_checkpoints(text: bytes | str, sentences: list[str], o
         (
             ".kafka_cleanshutdown",
             '{"version":1}',
-            ["line 1 has a version that is not known here: '{\"version\":1}'."],
+            ["line 1 has an unknown version: '{\"version\":1}'."],
             {"version": "1"},
         ),
         (".kafka_cleanshutdown", "[1]", ["line 1 is no JSON object: '[1]'."], {}),

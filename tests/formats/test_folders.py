@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolkit.formats.files.file_names import FileKind, file_kind, folder_suffix, partition_of, segment_base_offset
+from toolkit.formats.files.file_names import FileName, FolderName, parse_file_name, parse_folder_name
 
 ID = "0f81b0f6c1a8497fb47e1c9c9e2a6d1b"
 TOPICS = st.from_regex(r"[A-Za-z0-9._-]{1,100}", fullmatch=True).filter(lambda topic: topic not in {".", ".."})
@@ -14,19 +14,17 @@ PARTITIONS = st.integers(0, 2**31 - 1)
 @given(TOPICS, PARTITIONS)
 def test_folders_of_partitions(topic: str, partition: int) -> None:
     name = f"{topic}-{partition}"
-    assert partition_of(name) == (topic, partition)
-    assert folder_suffix(name) is None
+    assert parse_folder_name(name) == FolderName(topic, partition)
 
 
 @given(TOPICS, PARTITIONS, st.sampled_from(["delete", "future", "stray"]))
 def test_folders_that_are_no_log_any_more_or_not_yet(topic: str, partition: int, suffix: str) -> None:
     name = f"{topic}-{partition}.{ID}-{suffix}"
-    assert partition_of(name) == (topic, partition)
-    assert folder_suffix(name) == suffix
+    assert parse_folder_name(name) == FolderName(topic, partition, suffix)
 
 
 @pytest.mark.parametrize(
-    ("name", "place"),
+    ("name", "expected"),
     [
         ("__transaction_state-49", ("__transaction_state", 49)),
         ("orders--1", ("orders-", 1)),
@@ -35,8 +33,10 @@ def test_folders_that_are_no_log_any_more_or_not_yet(topic: str, partition: int,
         ("x" * 249 + "-2147483647", ("x" * 249, 2147483647)),
     ],
 )
-def test_confusing_folders(name: str, place: tuple[str, int]) -> None:
-    assert partition_of(name) == place
+def test_confusing_folders(name: str, expected: tuple[str, int]) -> None:
+    found = parse_folder_name(name)
+    assert found is not None
+    assert (found.topic, found.partition) == expected
 
 
 @pytest.mark.parametrize(
@@ -65,8 +65,7 @@ def test_confusing_folders(name: str, place: tuple[str, int]) -> None:
     ],
 )
 def test_no_folder_of_a_partition(name: str) -> None:
-    assert partition_of(name) is None
-    assert folder_suffix(name) is None
+    assert parse_folder_name(name) is None
 
 
 @given(
@@ -76,8 +75,7 @@ def test_no_folder_of_a_partition(name: str) -> None:
 )
 def test_files(offset: int, kind: str, suffix: str | None) -> None:
     name = f"{offset:020}.{kind}" + (f".{suffix}" if suffix else "")
-    assert segment_base_offset(name) == offset
-    assert file_kind(name) == FileKind(kind, suffix)
+    assert parse_file_name(name) == FileName(offset, kind, suffix)
 
 
 @pytest.mark.parametrize(
@@ -99,11 +97,10 @@ def test_files(offset: int, kind: str, suffix: str | None) -> None:
     ],
 )
 def test_no_file_of_a_segment(name: str) -> None:
-    assert segment_base_offset(name) is None
-    assert file_kind(name) is None
+    assert parse_file_name(name) is None
 
 
 @given(st.text(max_size=300))
-def test_any_name_has_an_answer(name: str) -> None:
-    assert partition_of(name) or folder_suffix(name) is None
-    assert (segment_base_offset(name) is None) == (file_kind(name) is None)
+def test_any_name_is_parsed_or_null(name: str) -> None:
+    assert parse_folder_name(name) is None or "-" in name
+    assert parse_file_name(name) is None or "." in name

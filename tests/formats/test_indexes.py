@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.brokers import by_tier
 from tests.formats.broker_files import FOLDER, VERSIONS, BrokerFiles, broker_files
-from toolkit.formats.files.file_names import segment_base_offset
+from toolkit.formats.files.file_names import parse_file_name
 from toolkit.formats.files.index_files import AbortedTxn, read_offset_index, read_time_index, read_txn_index
 from toolkit.formats.log.batches import BatchHeader, read_header
 from toolkit.formats.log.headers import DamagedRange
@@ -63,7 +63,7 @@ def of_segments(files: BrokerFiles, kind: str) -> list[tuple[str, int, list[tupl
     segments = []
     for name in running:
         log = files.stopped[f"{FOLDER}/{name.removesuffix(kind)}log"]
-        segments.append((name, segment_base_offset(name) or 0, batches(log), running[name], stopped[name]))
+        segments.append((name, getattr(parse_file_name(name), "offset", 0), batches(log), running[name], stopped[name]))
     return segments
 
 

@@ -146,7 +146,7 @@ def test_the_end_of_a_log_that_is_no_batch_is_corrupt_and_not_torn() -> None:
     ("data", "sentence"),
     [
         (gzip.compress(b"".join(batch(seed=seed) for seed in range(9))), "this is gzip. Unpack it first."),
-        (b"PAR1" + bytes(range(256)) * 20, "this is Parquet. Give the log files it was made from."),
+        (b"PAR1" + bytes(range(256)) * 20, "this is Parquet. Pass the log files that it was made from."),
         (b"baseOffset: 0 lastOffset: 0\n" * 50, "this is text. If kafka-dump-log.sh printed it, read it as a dump."),
         ("größer als 0\n".encode() * 50, "this is text. If kafka-dump-log.sh printed it, read it as a dump."),
         (np.random.default_rng(1).bytes(300_000), "there is no record batch in it."),

@@ -10,7 +10,7 @@ import numpy as np
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.dumps.line_patterns import BatchLine
-from toolkit.formats.files.file_names import partition_of
+from toolkit.formats.files.file_names import parse_folder_name
 from toolkit.formats.files.index_files import AbortedTxn
 from toolkit.formats.files.snapshot_files import SnapshotEntry
 from toolkit.formats.log.headers import HEADER, DamagedRange, ScanResult
@@ -262,7 +262,8 @@ class _Gaps:
 
 def _partition(path: str | None) -> tuple[str | None, int | None]:
     folders = (path or "").replace("\\", "/").split("/")[-2:-1]
-    return (partition_of(folders[0]) if folders else None) or (None, None)
+    found = parse_folder_name(folders[0]) if folders else None
+    return (found.topic, found.partition) if found else (None, None)
 
 
 def _kind(path: str | None) -> str | None:

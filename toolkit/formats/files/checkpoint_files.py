@@ -1,4 +1,4 @@
-"""Checkpoint and properties files of a log directory, line by line.
+"""Checkpoint and properties files of a log directory.
 
 Sources: ``CheckpointFile``, ``OffsetCheckpointFile``, ``LeaderEpochCheckpointFile``, ``PartitionMetadataFile``,
 ``MetaProperties`` and ``CleanShutdownFileHandler`` in Kafka, 2.8 to 4.3.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 from toolkit.config.properties import parse_properties
@@ -20,17 +21,20 @@ __all__ = ["CHECKPOINT_NAMES", "checkpoint_rows"]
 Fields = dict[str, Any]
 
 NUMBER = re.compile(r"[0-9]{1,20}")
-TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 UUID = re.compile(r"[A-Za-z0-9_-]{22}")
 VALUES = {"version": NUMBER, "broker.id": NUMBER, "node.id": NUMBER, "directory.id": UUID, "topic_id": UUID}
-MAX_INT32, MAX_INT64 = 2**31 - 1, 2**63 - 1
+OFFSET_ENTRY = re.compile(
+    r"(?P<topic>[A-Za-z0-9._-]{1,249})[ \t]+(?P<partition>[0-9]{1,20})[ \t]+(?P<offset>[0-9]{1,20})"
+)
+EPOCH_ENTRY = re.compile(r"(?P<leader_epoch>[0-9]{1,20})[ \t]+(?P<offset>[0-9]{1,20})")
+MAXIMUM = {"partition": 2**31 - 1, "leader_epoch": 2**31 - 1, "offset": 2**63 - 1}
 QUOTED = 80  # characters of a line that an error repeats
 
 
 class CheckpointLine(NamedTuple):
     number: int  # from 1
-    text: str | None  # null where it is no UTF-8
-    ended: bool  # a line that is not may be cut
+    text: str | None  # null if it is not UTF-8
+    ended: bool  # by a line break; otherwise it may be cut
 
 
 def checkpoint_rows(
@@ -44,28 +48,36 @@ def checkpoint_rows(
 ) -> list[Row]:
     """The entries of a checkpoint or properties file as rows of ``schema.CHECKPOINTS``.
 
-    What is malformed is a row with `error` and the number of its line, and the other lines are still read. An empty
-    offset or epoch checkpoint has no entries: a broker creates it so. ``.kafka_cleanshutdown`` gives a row even where
-    it is empty (older brokers), for its presence is what it says.
+    A malformed line is a row with `error` and its number; the other lines are still read. An empty offset or epoch
+    checkpoint has no entries: a broker creates it so. ``.kafka_cleanshutdown`` yields a row even if it is empty (older
+    brokers), since its presence is the information.
 
     Parameters
     ----------
     name
         One of `CHECKPOINT_NAMES`.
     text
-        The whole file; bytes that are no UTF-8 cost their line only.
+        The complete file; only lines that are not UTF-8 are lost.
     broker_id, file
         For the rows.
     topic, partition
-        Whose folder the file is in, for those of a single partition.
+        For a file in a partition's folder.
 
     Raises
     ------
     UsageError
-        For a name that is not known here.
+        For an unknown name.
     """
     if name not in READERS:
         raise UsageError(f"{name!r} is no checkpoint file known here.", do=f"Known are {', '.join(CHECKPOINT_NAMES)}.")
+    lines = []
+    data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+    for number, line in enumerate(data.splitlines(keepends=True), 1):
+        try:
+            decoded = line.rstrip(b"\r\n").decode()
+        except UnicodeDecodeError:
+            decoded = None
+        lines.append(CheckpointLine(number, decoded, line.endswith((b"\r", b"\n"))))
     base = dict.fromkeys(CHECKPOINTS.names) | {
         "name": name,
         "topic": topic,
@@ -73,51 +85,32 @@ def checkpoint_rows(
         "broker_id": broker_id,
         "file": file,
     }
-    return [base | fields for fields in READERS[name](_lines(text))]
+    return [base | fields for fields in READERS[name](lines)]
 
 
-def _read_offsets(lines: list[CheckpointLine]) -> Iterator[Fields]:
-    return _read_checkpoint(lines, _offset_entry)
-
-
-def _read_epochs(lines: list[CheckpointLine]) -> Iterator[Fields]:
-    return _read_checkpoint(lines, _epoch_entry)
-
-
-def _read_checkpoint(lines: list[CheckpointLine], entry: Callable[[list[str]], Fields | None]) -> Iterator[Fields]:
+def _read_entries(lines: list[CheckpointLine], form: re.Pattern[str]) -> Iterator[Fields]:
     """A line with the version, one with the number of entries, one for each entry; each one ended."""
     if not lines:
         return
-    if error := _wrong_number(lines[0], "the version", 0):
-        yield error
+    for line, what, right in zip(
+        lines[:2], ("the version", "the number of entries"), (0, len(lines) - 2), strict=False
+    ):
+        if not line.ended:
+            yield _malformed(line.number, f"is not ended, so {what} may be cut", line.text)
+        elif line.text is None or not NUMBER.fullmatch(line.text) or int(line.text) != right:
+            yield _malformed(line.number, f"should be {what}, {right}", line.text)
     if len(lines) == 1:
-        yield {"position": 2, "error": "MALFORMED: line 2 is missing: it should tell the number of entries."}
-    elif error := _wrong_number(lines[1], "the number of entries", len(lines) - 2):
-        yield error
+        yield {"position": 2, "error": "MALFORMED: line 2 is missing: it should be the number of entries."}
     for number, text, ended in lines[2:]:
-        fields = entry(re.split(r"[ \t]+", text)) if text is not None else None
-        if fields is None:
+        found = form.fullmatch(text) if text is not None else None
+        fields: Fields = {} if found is None else found.groupdict()
+        fields |= {name: int(fields[name]) for name in MAXIMUM.keys() & fields.keys()}
+        if not fields or any(fields[name] > MAXIMUM[name] for name in MAXIMUM.keys() & fields.keys()):
             yield _malformed(number, "is no entry", text)
         elif not ended:
             yield _malformed(number, "is not ended, so its last number may be cut", text)
         else:
             yield fields | {"position": number}
-
-
-def _offset_entry(parts: list[str]) -> Fields | None:
-    if len(parts) != 3 or not TOPIC.fullmatch(parts[0]):
-        return None
-    partition, offset = _number(parts[1], MAX_INT32), _number(parts[2], MAX_INT64)
-    if partition is None or offset is None:
-        return None
-    return {"topic": parts[0], "partition": partition, "offset": offset}
-
-
-def _epoch_entry(parts: list[str]) -> Fields | None:
-    if len(parts) != 2:
-        return None
-    epoch, offset = _number(parts[0], MAX_INT32), _number(parts[1], MAX_INT64)
-    return None if epoch is None or offset is None else {"leader_epoch": epoch, "offset": offset}
 
 
 def _read_partition_metadata(lines: list[CheckpointLine]) -> Iterator[Fields]:
@@ -167,7 +160,7 @@ def _property(text: str | None) -> tuple[str | None, str]:
 
 
 def _read_clean_shutdown(lines: list[CheckpointLine]) -> Iterator[Fields]:
-    """JSON, or nothing at all where an older broker wrote it."""
+    """JSON; empty if an older broker wrote it."""
     text = None if any(text is None for _, text, _ in lines) else "\n".join(text or "" for _, text, _ in lines)
     if text == "":
         yield {"key": "brokerEpoch", "position": 1}
@@ -178,16 +171,17 @@ def _read_clean_shutdown(lines: list[CheckpointLine]) -> Iterator[Fields]:
         yield _malformed(1, "is no JSON object", text)
         return
     for key, value in content.items():
-        ascii_key = key.encode("ascii", "backslashreplace").decode()  # JSON can spell what no text may contain
+        ascii_key = key.encode("ascii", "backslashreplace").decode()  # JSON can escape lone surrogates
         yield {"key": ascii_key, "value": None if value == "null" else value, "position": 1}
     if content.get("version") != "0":
-        yield _malformed(1, "has a version that is not known here", text)
+        yield _malformed(1, "has an unknown version", text)
 
 
+_read_offsets = partial(_read_entries, form=OFFSET_ENTRY)
 READERS: dict[str, Callable[[list[CheckpointLine]], Iterator[Fields]]] = {
     ".kafka_cleanshutdown": _read_clean_shutdown,
     "cleaner-offset-checkpoint": _read_offsets,
-    "leader-epoch-checkpoint": _read_epochs,
+    "leader-epoch-checkpoint": partial(_read_entries, form=EPOCH_ENTRY),
     "log-start-offset-checkpoint": _read_offsets,
     "meta.properties": _read_meta_properties,
     "partition.metadata": _read_partition_metadata,
@@ -198,41 +192,11 @@ CHECKPOINT_NAMES = tuple(READERS)
 """File names that `checkpoint_rows` knows."""
 
 
-def _lines(text: bytes | str) -> list[CheckpointLine]:
-    data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
-    lines = data.splitlines(keepends=True)
-    return [
-        CheckpointLine(number, _decoded(line.rstrip(b"\r\n")), line.endswith((b"\r", b"\n")))
-        for number, line in enumerate(lines, 1)
-    ]
-
-
-def _decoded(line: bytes) -> str | None:
-    try:
-        return line.decode()
-    except UnicodeDecodeError:
-        return None
-
-
-def _number(text: str, highest: int) -> int | None:
-    """What no broker writes is none: a sign, another alphabet, a number out of bounds."""
-    return int(text) if NUMBER.fullmatch(text) and int(text) <= highest else None
-
-
-def _wrong_number(line: CheckpointLine, what: str, right: int) -> Fields | None:
-    number, text, ended = line
-    if not ended:
-        return _malformed(number, f"is not ended, so {what} may be cut", text)
-    if text is None or _number(text, MAX_INT32) != right:
-        return _malformed(number, f"should tell {what}, {right}", text)
-    return None
-
-
 def _wrong_value(number: int, key: str, value: str, *, versions: set[int]) -> Fields | None:
     if key in VALUES and not VALUES[key].fullmatch(value):
         return _malformed(number, f"has no proper {key}", value)
     if key == "version" and int(value) not in versions:
-        return _malformed(number, "has a version that is not known here", value)
+        return _malformed(number, "has an unknown version", value)
     return None
 
 

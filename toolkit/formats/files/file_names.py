@@ -1,4 +1,4 @@
-"""Names in a log directory: which partition a folder holds, and which offset and kind a file is of.
+"""Names in a log directory: the partition of a folder, and the offset and kind of a file.
 
 Sources: ``LocalLog.parseTopicPartitionName``, ``UnifiedLog`` and ``LogFileUtils`` in Kafka, 2.8 to 4.3.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-__all__ = ["FileKind", "file_kind", "folder_suffix", "partition_of", "segment_base_offset"]
+__all__ = ["FileName", "FolderName", "parse_file_name", "parse_folder_name"]
 
 FOLDER = re.compile(
     r"(?P<topic>[A-Za-z0-9._-]{1,249})-(?P<partition>0|[1-9][0-9]{0,9})(?:\.[^.\s]+-(?P<suffix>delete|future|stray))?"
@@ -19,83 +19,71 @@ FILE = re.compile(
 MAX_INT32, MAX_INT64 = 2**31 - 1, 2**63 - 1
 
 
-class FileKind(NamedTuple):
-    """What a file of a partition folder is.
+class FolderName(NamedTuple):
+    """The name of a partition's folder.
 
     Parameters
     ----------
+    topic, partition
+        The partition. If the name has exactly 255 characters and a suffix, the end of the topic may be cut off.
+    suffix
+        ``delete``: the partition was deleted or moved away, and the folder is removed after ``file.delete.delay.ms``.
+        ``future``: a copy that is being moved to this log directory. ``stray`` (3.7 and newer): the metadata no longer
+        places the partition on this broker. Null for the partition's log.
+    """
+
+    topic: str
+    partition: int
+    suffix: str | None = None
+
+
+class FileName(NamedTuple):
+    """The name of a file in a partition's folder.
+
+    Parameters
+    ----------
+    offset
+        Base offset of the segment; of a ``snapshot``, the offset after the last batch in its producer state.
     kind
         ``log``, ``index``, ``timeindex``, ``txnindex`` or ``snapshot`` (producer state).
     suffix
-        ``deleted`` (no part of the log any more, removed after ``file.delete.delay.ms``), ``cleaned`` (being written by
-        the cleaner, not yet part of the log), ``swap`` (finished by the cleaner, replacing the files whose offsets it
-        transactions), or null for a file of the log as it is.
+        ``deleted`` (no longer part of the log, removed after ``file.delete.delay.ms``), ``cleaned`` (being written by
+        the cleaner, not yet part of the log), ``swap`` (finished by the cleaner, replaces the files whose offsets it
+        covers), or null for a regular file of the log.
     """
 
+    offset: int
     kind: str
     suffix: str | None = None
 
 
-def partition_of(folder_name: str) -> tuple[str, int] | None:
-    """Topic and partition that a folder holds; null for a name that no broker gives a partition.
-
-    Of a folder named in exactly 255 characters, to be deleted or stray, the end of the topic may be cut off.
+def parse_folder_name(name: str) -> FolderName | None:
+    """Parse the name of a partition's folder; null for a name that no broker gives.
 
     Examples
     --------
-    >>> partition_of("my-orders-3")
-    ('my-orders', 3)
-    >>> partition_of("my-orders-3.0f81b0f6c1a8497fb47e1c9c9e2a6d1b-delete")
-    ('my-orders', 3)
+    >>> parse_folder_name("my-orders-3")
+    FolderName(topic='my-orders', partition=3, suffix=None)
+    >>> parse_folder_name("my-orders-3.0f81b0f6c1a8497fb47e1c9c9e2a6d1b-delete")
+    FolderName(topic='my-orders', partition=3, suffix='delete')
     """
-    found = _folder(folder_name)
-    return (found["topic"], int(found["partition"])) if found else None
-
-
-def folder_suffix(folder_name: str) -> str | None:
-    """Why a partition's folder is not (or not yet) its log; null for one that is, and for no partition's folder.
-
-    Returns
-    -------
-    str or None
-        ``"delete"``: the partition was deleted or moved away, and the folder goes after ``file.delete.delay.ms``.
-        ``"future"``: a copy on its way to another log directory. ``"stray"`` (3.7 and newer): the metadata no longer
-        places the partition on this broker.
-    """
-    found = _folder(folder_name)
-    return found["suffix"] if found else None
-
-
-def segment_base_offset(file_name: str) -> int | None:
-    """Offset in the name of a file of a partition folder; null for other files.
-
-    For a ``snapshot`` it is the offset up to which, itself apart, the producer state goes; for the rest the base offset
-    of the segment.
-    """
-    found = _file(file_name)
-    return int(found["offset"]) if found else None
-
-
-def file_kind(file_name: str) -> FileKind | None:
-    """What a file of a partition folder is, by its name; null for checkpoints and all that is not known here.
-
-    Examples
-    --------
-    >>> file_kind("00000000000000004711.txnindex")
-    FileKind(kind='txnindex', suffix=None)
-    >>> file_kind("00000000000000000000.log.swap")
-    FileKind(kind='log', suffix='swap')
-    """
-    found = _file(file_name)
-    return FileKind(found["kind"], found["suffix"]) if found else None
-
-
-def _folder(name: str) -> re.Match[str] | None:
     found = FOLDER.fullmatch(name)
-    legal = found and found["topic"] not in {".", ".."} and int(found["partition"]) <= MAX_INT32
-    return found if legal else None
+    if not found or found["topic"] in {".", ".."} or int(found["partition"]) > MAX_INT32:
+        return None
+    return FolderName(found["topic"], int(found["partition"]), found["suffix"])
 
 
-def _file(name: str) -> re.Match[str] | None:
+def parse_file_name(name: str) -> FileName | None:
+    """Parse the name of a file in a partition's folder; null for checkpoints and unknown files.
+
+    Examples
+    --------
+    >>> parse_file_name("00000000000000004711.txnindex")
+    FileName(offset=4711, kind='txnindex', suffix=None)
+    >>> parse_file_name("00000000000000000000.log.swap")
+    FileName(offset=0, kind='log', suffix='swap')
+    """
     found = FILE.fullmatch(name)
-    return found if found and int(found["offset"]) <= MAX_INT64 else None
+    if not found or int(found["offset"]) > MAX_INT64:
+        return None
+    return FileName(int(found["offset"]), found["kind"], found["suffix"])

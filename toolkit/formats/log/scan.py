@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from toolkit.formats.files.file_type import complaint, kind_of_file
+from toolkit.formats.files.file_type import header_error, other_type
 from toolkit.formats.log import checksum
 from toolkit.formats.log.batch_positions import MESSAGE_SIZE, batch_loops, readable_size, usual_size
 from toolkit.formats.log.batches import HEADER_SIZE, MAGIC_AT
@@ -251,7 +251,7 @@ class LogWalk:
             torn = usual_size(head, 0, len(head)) > 0
             return self._last and self._lose(f"the bytes end within a batch of {size:,} bytes", torn=torn)
         if size == 0 or not self._resync.is_whole(self.position, size):
-            return self._lose(f"no batch starts here: {complaint(head)}")
+            return self._lose(f"no batch starts here: {header_error(head)}")
         if self._leads_on(head[MAGIC_AT], end) or self._resync.is_sound(self.position, size):
             self._add(self.position, size)
             return True
@@ -268,7 +268,7 @@ class LogWalk:
 
     def _lose(self, why: str, *, torn: bool = False, half_written_to: int = 0) -> bool:
         """Skip bytes that are no batch, up to the next intact batch or to the end."""
-        kind = kind_of_file(self.source.read(0, 4096)) if self.position == self._start == 0 else ""
+        kind = other_type(self.source.read(0, 4096)) if self.position == self._start == 0 else ""
         found = self._resync.search(self.position + 1, give_up_at=LOOKAHEAD_BYTES if kind else None)
         if found.size:
             self._add_damage(found.position, f"CORRUPT_BATCH: {why}; the next intact batch starts at {found.position}.")

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from toolkit.analysis.log.lso_timeline import lso_table
 from toolkit.analysis.log.resume_state import LogState
-from toolkit.formats.files.file_names import segment_base_offset
+from toolkit.formats.files.file_names import parse_file_name
 from toolkit.formats.log.headers import DamagedRange
 from toolkit.schema import LOG_TRANSACTIONS, Row, utc
 from toolkit.spark.pipeline.staging_table import STAGE, STAGE_SCHEMA, STATE, stage_rows
@@ -204,5 +204,5 @@ class _FoldedLog:
 
 def _is_read_again(file: str | None, offset: int) -> bool:
     """Whether a run that continues at an offset reads this file: a segment from that offset on, or another file."""
-    base_offset = None if file is None else segment_base_offset(file.replace("\\", "/").rpartition("/")[2])
-    return base_offset is None or base_offset >= offset
+    name = parse_file_name((file or "").replace("\\", "/").rpartition("/")[2])
+    return name is None or name.offset >= offset

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from toolkit.errors import UsageError
 from toolkit.formats.dumps import DumpChunk, read_dump
-from toolkit.formats.files.file_names import segment_base_offset
+from toolkit.formats.files.file_names import FileName, parse_file_name
 from toolkit.formats.log.headers import Headers
 from toolkit.schema import Row
 from toolkit.sources.log_tables import LogId, ScanChunk, clip
@@ -102,11 +102,12 @@ class TextLog:
     def snapshots(self) -> Iterator[ProducerSnapshot]:
         found: dict[int, ProducerSnapshot] = {}
         for dump in self._dumps:
-            offset = segment_base_offset(_file_name(dump.path))
-            if dump.kind == "snapshot" and offset is not None:
-                before = found[offset].producers if offset in found else ()
+            name = _file_name(dump.path)
+            if dump.kind == "snapshot" and name is not None:
+                before = found[name.offset].producers if name.offset in found else ()
                 error = dump.scanned.damage[0].reason if dump.scanned.damage else None
-                found[offset] = ProducerSnapshot(offset, (*before, *dump.snapshot), error, dump.path or self.name)
+                producers = (*before, *dump.snapshot)
+                found[name.offset] = ProducerSnapshot(name.offset, producers, error, dump.path or self.name)
         yield from sorted(found.values(), reverse=True, key=lambda snapshot: snapshot.offset)
 
     def segment_rows(self) -> Iterator[Row]:
@@ -162,14 +163,14 @@ def read_texts(path: Path) -> list[TextLog]:
 
 
 def _first_offset(parts: Sequence[DumpChunk]) -> int:
-    base_offset = segment_base_offset(_file_name(parts[0].path))
-    if base_offset is not None:
-        return base_offset
+    name = _file_name(parts[0].path)
+    if name is not None:
+        return name.offset
     return next((int(part.scanned.headers["base_offset"][0]) for part in parts if len(part.scanned.headers)), 0)
 
 
-def _file_name(path: str | None) -> str:
-    return (path or "").replace("\\", "/").rpartition("/")[2]
+def _file_name(path: str | None) -> FileName | None:
+    return parse_file_name((path or "").replace("\\", "/").rpartition("/")[2])
 
 
 def _between(rows: Sequence[Row], start: int | None, stop: int | None) -> Iterator[Row]:

@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 from toolkit.errors import NotFound, UsageError
 from toolkit.formats.files.checkpoint_files import CHECKPOINT_NAMES, checkpoint_rows
-from toolkit.formats.files.file_names import file_kind, folder_suffix, partition_of
+from toolkit.formats.files.file_names import parse_file_name, parse_folder_name
+from toolkit.formats.files.file_type import DUMP, SEGMENT, file_type
 from toolkit.schema import Row
 from toolkit.schema.table import TopicPartition
-from toolkit.sources.logdir.files.first_bytes import SEGMENT, TEXT, kind_of
 
 __all__ = [
     "CLEAN_SHUTDOWN",
@@ -188,7 +188,7 @@ class _PathSearch:
             root = self._root(path)
             self.found += 1
             for entry in entries:
-                if not _is_file(entry) and partition_of(entry.name):
+                if not _is_file(entry) and parse_folder_name(entry.name):
                     self._partition(path / entry.name, root)
         elif any(_is_of_a_log(name) for name in names):
             self._partition(path, self._root(path.absolute().parent))
@@ -200,7 +200,7 @@ class _PathSearch:
         for entry in entries:
             below = path / entry.name
             if _is_file(entry):
-                if kind_of(below) == TEXT:
+                if file_type(below) == DUMP:
                     self._text(below)
             elif levels and (real := os.path.realpath(below)) not in self.walked:
                 self.walked.add(real)
@@ -212,16 +212,16 @@ class _PathSearch:
     def _partition(self, path: Path, root: LogDirRoot) -> None:
         self.found += 1
         real = os.path.realpath(path)
-        if suffix := folder_suffix(path.name):
+        topic, partition, suffix = parse_folder_name(path.name) or (None, None, None)
+        if suffix:
             self.left_out[real] = SkippedFile(path, WHY_LEFT_OUT[suffix])
             return
-        topic, partition = partition_of(path.name) or (None, None)
         self.replicas[real] = Replica(topic=topic, partition=partition, root=root, path=path)
 
     def _file(self, path: Path) -> None:
         """Add a file that the caller passed; also one that is skipped when its folder is read."""
-        kind = SEGMENT if _is_of_a_log(path.name) else kind_of(path)
-        if kind == TEXT:
+        kind = SEGMENT if _is_of_a_log(path.name) else file_type(path)
+        if kind == DUMP:
             self._text(path)
         elif kind == SEGMENT:
             self._loose_file(path)
@@ -238,7 +238,7 @@ class _PathSearch:
         known = self.replicas.get(real)
         if known and known.only is None:
             return  # its complete folder is read
-        topic, partition = partition_of(folder.name) or (None, None)
+        topic, partition, _ = parse_folder_name(folder.name) or (None, None, None)
         only = (known.only if known and known.only else frozenset()) | {path.name}
         self.replicas[real] = Replica(
             topic=topic, partition=partition, root=self._root(folder.parent), path=folder, only=only
@@ -271,7 +271,7 @@ def _is_file(entry: os.DirEntry[str]) -> bool:
 
 
 def _is_of_a_log(name: str) -> bool:
-    known = file_kind(name)
+    known = parse_file_name(name)
     return known is not None and known.kind in {"log", "snapshot", "txnindex"}
 
 

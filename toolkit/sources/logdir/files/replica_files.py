@@ -13,7 +13,7 @@ import numpy as np
 
 from toolkit.errors import DecodeError
 from toolkit.formats.files.checkpoint_files import CHECKPOINT_NAMES
-from toolkit.formats.files.file_names import file_kind, segment_base_offset
+from toolkit.formats.files.file_names import parse_file_name
 from toolkit.formats.files.index_files import read_offset_index
 from toolkit.formats.log.batches import HEADER_SIZE, read_header
 from toolkit.formats.log.headers import DamagedRange, Headers, ScanResult
@@ -103,12 +103,12 @@ def list_files(replica: Replica) -> ReplicaFiles:
     by_kind: dict[tuple[str, str | None], list[LogFile]] = {}
     checkpoints = []
     for name in sorted(stamps):
-        path, known = replica.path / name, file_kind(name)
+        path, known = replica.path / name, parse_file_name(name)
         if name in CHECKPOINT_NAMES:
             checkpoints.append(path)
         elif known is not None:
             suffix = None if replica.only else known.suffix  # a file that was passed by name is read
-            by_kind.setdefault((known.kind, suffix), []).append(LogFile(segment_base_offset(name) or 0, path))
+            by_kind.setdefault((known.kind, suffix), []).append(LogFile(known.offset, path))
         elif replica.only:
             by_kind.setdefault(("log", None), []).append(LogFile(_first_offset(path), path))
     segments, left_out = _finished_by_swaps(by_kind)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from toolkit.errors import UsageError
-from toolkit.formats.files.file_names import partition_of
+from toolkit.formats.files.file_names import parse_folder_name
 from toolkit.schema import TABLES
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.offset_spec import OffsetSpec, check_offset_spec
@@ -223,8 +223,7 @@ def _partitions(options: Options) -> Sequence[int] | Sequence[TopicPartition] | 
         return None
     if all(each.isdecimal() for each in values):
         return [int(each) for each in values]
-    names = [partition_of(each) for each in values]
-    found = [tp for tp in names if tp is not None]
+    found = [(name.topic, name.partition) for each in values if (name := parse_folder_name(each))]
     if len(found) < len(values):
         raise UsageError(
             f"The option partitions is invalid: {', '.join(values)}.", do="Use 0, 1 or orders-0, orders-1."
