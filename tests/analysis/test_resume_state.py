@@ -21,11 +21,11 @@ from toolkit.analysis.log.log_transactions import (
     partial_transactions,
 )
 from toolkit.analysis.log.lso_timeline import lso_steps
+from toolkit.analysis.log.record_counts import RunningTotals
 from toolkit.analysis.log.resume_state import COUNTED, LogSection, LogState
 from toolkit.formats.log.headers import Headers
 from toolkit.schema import LOG_TRANSACTIONS, Row
 from toolkit.schema.derived import LSO_HOLDS
-from toolkit.sources.logdir.state.running_totals import RunningTotals
 
 PLACE: dict[str, Any] = {"topic": "orders", "partition": 0, "broker_id": 1}
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from toolkit.analysis.log.stable_sort import run_starts, stable_order, take_rows
+from toolkit.analysis.log.stable_sort import stable_order, take_rows
 from toolkit.errors import UsageError
 from toolkit.formats.columns import arrow_table, labels, numbers, times
 from toolkit.formats.log.batches import CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
@@ -238,10 +238,9 @@ def finish(
     if not partial_transactions.settled and (from_start or opened_before is not None):
         partial_transactions = merge(begin(opened_before=None if from_start else opened_before), partial_transactions)
     log_transactions = _joined((*partial_transactions.closed, partial_transactions.edges))
-    return take_rows(
-        log_transactions,
-        np.lexsort((_unknown_last(log_transactions["marker_offset"]), _unknown_last(log_transactions["first_offset"]))),
-    )
+    # As unsigned integers, -1 (unknown) sorts last.
+    keys = [log_transactions[name].astype(np.uint64) for name in ("marker_offset", "first_offset")]
+    return take_rows(log_transactions, np.lexsort(keys))
 
 
 def log_transaction_table(
@@ -321,7 +320,7 @@ class _RowGroups:
 def _groups(producers: Array, ends: Array) -> _RowGroups:
     """A group ends at a marker or at its producer's last row."""
     other = producers[1:] != producers[:-1]
-    first = run_starts(changes=other | ends[:-1])
+    first = np.flatnonzero(np.concatenate(([True], other | ends[:-1])))
     of_new_producer = np.concatenate(([True], other[first[1:] - 1]))
     return _RowGroups(first=first, last=np.append(first[1:], len(producers)) - 1, of_new_producer=of_new_producer)
 
@@ -353,7 +352,9 @@ def _from_headers(headers: Headers, order: Array, *, ends: Array, groups: _RowGr
         first["base_sequence"],
         last_sequences(last),
     )
-    log_transactions["start"][full] = _starts(first)
+    # The maximum timestamp if the header no longer has the time of the first record.
+    lost = ((first["attributes"] & (LOG_APPEND_TIME | DELETE_HORIZON)) != 0) | (first["base_timestamp"] < 0)
+    log_transactions["start"][full] = np.where(lost, first["max_timestamp"], first["base_timestamp"])
     log_transactions["start_clock"][full] = (first["attributes"] & LOG_APPEND_TIME) != 0
 
     ended = np.flatnonzero(ended)
@@ -404,17 +405,6 @@ def _split(log_transactions: LogTransactions) -> PartialTransactions:
 def _outcomes(log_transactions: LogTransactions) -> Array:
     ended = np.where(log_transactions["first_offset"] < 0, NO_DATA, log_transactions["marker"])
     return np.where(log_transactions["marker_offset"] < 0, OPEN, ended)
-
-
-def _starts(headers: Headers) -> Array:
-    """Time of the first record, or the batch's maximum timestamp if the header no longer has it."""
-    attributes, base = headers["attributes"], headers["base_timestamp"]
-    lost = ((attributes & (LOG_APPEND_TIME | DELETE_HORIZON)) != 0) | (base < 0)
-    return np.where(lost, headers["max_timestamp"], base)
-
-
-def _unknown_last(offsets: Array) -> Array:
-    return np.where(offsets < 0, np.iinfo(np.int64).max, offsets)
 
 
 def _joined(parts: tuple[LogTransactions, ...] | list[LogTransactions]) -> LogTransactions:

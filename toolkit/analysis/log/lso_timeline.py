@@ -104,7 +104,9 @@ def lso_steps(
     end = np.array([] if log_end_offset is None else [log_end_offset], np.int64)
 
     steps = np.full(len(alone) + len(held_back_rows) + len(end), -1, LSO_STEP)
-    steps["offset"] = np.concatenate((_opened_at(opening), closing["marker_offset"] + 1, end))
+    # A step is right after the first batch; one that was not read has at least one record.
+    opened = np.where(opening["first_batch_end"] < 0, opening["first_offset"] + 1, opening["first_batch_end"])
+    steps["offset"] = np.concatenate((opened, closing["marker_offset"] + 1, end))
     steps["at"] = np.concatenate((opening["start"], closing["end"], np.full(len(end), end_time)))
     steps["event"] = np.concatenate((np.full(len(alone), OPEN), closing["marker"], np.full(len(end), END)))
     steps = take_rows(steps, stable_order(steps["offset"]))
@@ -218,12 +220,3 @@ class _OpenTransactions:
 def _within(offsets: Array, start: int | None, stop: int | None) -> Array:
     low, high = -1 if start is None else start, NEVER if stop is None else stop
     return (offsets >= low) & (offsets < high)
-
-
-def _opened_at(log_transactions: LogTransactions) -> Array:
-    """Log end offset right after the first batch; a batch that was not read has at least one record."""
-    return np.where(
-        log_transactions["first_batch_end"] < 0,
-        log_transactions["first_offset"] + 1,
-        log_transactions["first_batch_end"],
-    )

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from toolkit.analysis.log.log_transactions import last_sequences, markers
-from toolkit.analysis.log.stable_sort import run_starts, stable_order, take_rows
+from toolkit.analysis.log.stable_sort import stable_order, take_rows
 from toolkit.formats.files.snapshot_files import SnapshotEntry
 from toolkit.formats.log.batches import CONTROL, TRANSACTIONAL
 from toolkit.formats.log.headers import Array, Headers
@@ -198,7 +198,7 @@ class _DecidingRows:
     ) -> _DecidingRows:
         index = np.arange(len(producers))
         other = producers[1:] != producers[:-1]
-        first = run_starts(changes=other)
+        first = np.flatnonzero(np.concatenate(([True], other)))
 
         def last_of(which: Array) -> Array:
             return np.maximum.reduceat(np.where(which, index, -1), first)

@@ -1,7 +1,7 @@
 """Batches of ``__transaction_state`` and ``__consumer_offsets`` as rows, one per record.
 
-A batch whose checksum is wrong gives one row that says so and nothing of what it claims: a damaged record would
-read as something that a coordinator never wrote.
+A batch whose checksum is wrong yields one error row and none of its records, which may be none that a coordinator
+wrote.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from toolkit.schema.table import LAST_TIME
 
 __all__ = ["offsets_log", "transaction_log", "unread_records"]
 
-NO_COORDINATOR_EVENT, NO_GROUP_EVENT = (dict.fromkeys(table.names) for table in (TRANSACTION_LOG, OFFSETS_LOG))
+NO_TRANSACTION_LOG, NO_OFFSETS_LOG = (dict.fromkeys(table.names) for table in (TRANSACTION_LOG, OFFSETS_LOG))
 LIMIT = 32 * 1024 * 1024  # bytes of a batch's records; a coordinator's value is some kilobytes, rarely a megabyte
 Fill = Callable[[dict[str, Any], Record, BatchHeader], None]
 
@@ -54,7 +54,7 @@ def transaction_log(
     buf
         Bytes of a log segment or of a fetch response.
     position
-        Where the batch starts in them.
+        Where the batch starts in the bytes.
     txn_state_partition
         Partition of the topic.
     broker_id, file
@@ -65,17 +65,17 @@ def transaction_log(
     Returns
     -------
     iterator of Row
-        Rows of ``schema.TRANSACTION_LOG`` in offset order; none for an intact control batch. What cannot be read is a
-        row with ``error``: ``CORRUPT_BATCH`` for the batch, or the rest of it, and ``CORRUPT_RECORD`` for one record.
+        Rows of ``schema.TRANSACTION_LOG`` in offset order; none for an intact control batch. A row with ``error``
+        stands for a batch or its unreadable rest (``CORRUPT_BATCH``), or for one record (``CORRUPT_RECORD``).
     """
     log_columns = {
-        **NO_COORDINATOR_EVENT,
+        **NO_TRANSACTION_LOG,
         "txn_state_partition": txn_state_partition,
         "broker_id": broker_id,
         "file": file,
-        "position": _position(position, file=file, file_position=file_position),
+        "position": file_position if file_position is not None or file is None else position,
     }
-    return _events(buf, position, log_columns, _fill_transaction_log)
+    return _rows(buf, position, log_columns, _fill_transaction_log)
 
 
 def offsets_log(
@@ -111,13 +111,13 @@ def offsets_log(
         `transaction_log`.
     """
     log_columns = {
-        **NO_GROUP_EVENT,
+        **NO_OFFSETS_LOG,
         "group_partition": group_partition,
         "broker_id": broker_id,
         "file": file,
-        "position": _position(position, file=file, file_position=file_position),
+        "position": file_position if file_position is not None or file is None else position,
     }
-    return _events(buf, position, log_columns, _fill_offsets_log)
+    return _rows(buf, position, log_columns, _fill_offsets_log)
 
 
 def unread_records(
@@ -140,23 +140,30 @@ def unread_records(
     error
         ``"NAME: sentence"``.
     broker_id, file, position
-        Where it lies.
+        Location of the range.
     """
     of_transactions = topic == STATE_TOPIC
     number = "txn_state_partition" if of_transactions else "group_partition"
     where = {number: partition, "broker_id": broker_id, "file": file, "position": position}
-    return {**(NO_COORDINATOR_EVENT if of_transactions else NO_GROUP_EVENT), **where, "error": error}
+    return {**(NO_TRANSACTION_LOG if of_transactions else NO_OFFSETS_LOG), **where, "error": error}
 
 
-def _events(buf: Buffer, position: int, log_columns: Row, fill: Fill) -> Iterator[Row]:
-    """A row for each record, filled as far as the record can be read."""
+def _rows(buf: Buffer, position: int, log_columns: Row, fill: Fill) -> Iterator[Row]:
+    """A row for each record, with the columns that could be read."""
     offset = None
     try:
         header = read_header(buf, position)
         offset = header.base_offset
         records = read_records(buf, position, header=header, limit=LIMIT)
-        _check_crc(buf, position, header)
-        if header.is_control:  # said by bytes that the checksum covers
+        if crc32c(bytes(buf[position + CRC_END : position + header.size])) != header.crc:
+            damage = DecodeError(
+                f"The checksum of the batch at offset {header.base_offset} does not match its bytes.",
+                position=position,
+                means="The bytes are damaged, or were changed after they were written.",
+            )
+            yield {**log_columns, "offset": offset, "error": f"CORRUPT_BATCH: {damage}"}
+            return
+        if header.is_control:  # these bits are covered by the checksum
             return
         for record in records:
             row = {**log_columns, "offset": record.offset, "tombstone": record.value is None}
@@ -228,21 +235,6 @@ def _fill_group_metadata(row: dict[str, Any], value: bytes) -> None:
     row["protocol"] = group.protocol
     row["leader_member_id"] = group.leader_member_id
     row["member_ids"] = list(group.member_ids)
-
-
-def _check_crc(buf: Buffer, position: int, header: BatchHeader) -> None:
-    if crc32c(bytes(buf[position + CRC_END : position + header.size])) != header.crc:
-        raise DecodeError(
-            f"The checksum of the batch at offset {header.base_offset} does not match its bytes.",
-            position=position,
-            means="The bytes are damaged, or were changed after they were written.",
-        )
-
-
-def _position(position: int, *, file: str | None, file_position: int | None) -> int | None:
-    if file_position is not None:
-        return file_position
-    return None if file is None else position
 
 
 def _time(milliseconds: int | None) -> dt.datetime | None:

@@ -1,4 +1,4 @@
-"""Records of ``__transaction_state``: what a coordinator has written down about a transactional id.
+"""Records of ``__transaction_state``: the state of a transactional id.
 
 Sources: ``TransactionLogKey.json``, ``TransactionLogValue.json`` and ``TransactionLog`` in Kafka's
 transaction-coordinator, 2.8 to 4.3; KIP-890 (tags 0 to 2), KIP-915 (flexible values), KIP-939 (tag 3).
@@ -59,7 +59,7 @@ class TransactionState:
 
 
 def read_transaction_key(buf: Buffer) -> str | None:
-    """The transactional id that a record is about.
+    """The transactional id of a record.
 
     Parameters
     ----------
@@ -69,12 +69,12 @@ def read_transaction_key(buf: Buffer) -> str | None:
     Returns
     -------
     str or None
-        ``None`` for a key version of a newer Kafka, which says nothing about a transactional id.
+        ``None`` for a key version of a newer Kafka.
 
     Raises
     ------
     DecodeError
-        If the bytes end early, run on, or are not UTF-8.
+        If the bytes end early, are too many, or are not UTF-8.
     """
     reader = Reader(buf, "key of a __transaction_state record")
     if reader.int16() != 0:
@@ -85,9 +85,9 @@ def read_transaction_key(buf: Buffer) -> str | None:
 
 
 def read_transaction_value(buf: Buffer) -> TransactionState:
-    """The state that a record holds.
+    """The state in a record.
 
-    A tombstone has no value to read: the id has expired (``transactional.id.expiration.ms``).
+    A tombstone has no value: the id has expired (``transactional.id.expiration.ms``).
 
     Parameters
     ----------
@@ -97,8 +97,8 @@ def read_transaction_value(buf: Buffer) -> TransactionState:
     Raises
     ------
     DecodeError
-        If the version is newer, a status is unknown, or the bytes end early, run on, or contradict themselves.
-        No length in the bytes makes this take more memory than a small multiple of ``buf``.
+        If the version or status is unknown, or the bytes end early, are too many or contradictory. Memory stays within
+        a small multiple of ``buf``, whatever lengths the bytes claim.
     """
     reader = Reader(buf, "value of a __transaction_state record")
     version = reader.int16()
@@ -111,8 +111,18 @@ def read_transaction_value(buf: Buffer) -> TransactionState:
         )
     flexible = version == 1
     producer_id, producer_epoch, timeout_ms, status = reader.fields(HEAD)
-    state = _state(status, position=reader.position - 1)
-    topic_partitions = _read_topic_partitions(reader, flexible=flexible)
+    if not 0 <= status < len(STATES):
+        raise DecodeError(
+            f"Transaction status {status} is not known.",
+            position=reader.position - 1,
+            means="A newer Kafka wrote it, or the bytes are damaged.",
+        )
+    topic_partitions: list[tuple[str, int]] = []  # Empty is written with a null array
+    for _ in range(reader.length(flexible=flexible, item_size=3 if flexible else 6, nullable=True)):
+        topic = reader.text(flexible=flexible)
+        topic_partitions += [(topic, partition) for partition in reader.int32s(flexible=flexible)]
+        if flexible:
+            reader.tags()
     last_update_timestamp_ms, start_timestamp_ms = reader.fields(TIMES)
     tags, unknown_tags = reader.tags(keep=4) if flexible else ({}, 0)
     reader.end()
@@ -121,8 +131,8 @@ def read_transaction_value(buf: Buffer) -> TransactionState:
         producer_id=known(producer_id),
         producer_epoch=known(producer_epoch),
         timeout_ms=timeout_ms,
-        state=state,
-        topic_partitions=topic_partitions,
+        state=STATES[status],
+        topic_partitions=tuple(topic_partitions),
         last_update_timestamp_ms=known(last_update_timestamp_ms),
         start_timestamp_ms=known(start_timestamp_ms),
         previous_producer_id=known(_read_tag(tags.get(0), TAG_INT64)),
@@ -144,7 +154,7 @@ def coordinator_partition(key: str, partitions: int) -> int:
     key
         A transactional id or a group id.
     partitions
-        How many partitions the topic has; 50 by default.
+        Number of partitions of the topic; 50 by default.
 
     Examples
     --------
@@ -161,27 +171,6 @@ def coordinator_partition(key: str, partitions: int) -> int:
         hashed = (31 * hashed + unit) & 0xFFFFFFFF
     signed = hashed - 2**32 if hashed >= 2**31 else hashed
     return 0 if signed == -(2**31) else abs(signed) % partitions
-
-
-def _state(status: int, *, position: int) -> str:
-    if not 0 <= status < len(STATES):
-        raise DecodeError(
-            f"Transaction status {status} is not known.",
-            position=position,
-            means="A newer Kafka wrote it, or the bytes are damaged.",
-        )
-    return STATES[status]
-
-
-def _read_topic_partitions(reader: Reader, *, flexible: bool) -> tuple[tuple[str, int], ...]:
-    """[]{topic, []partition}; the outer array may be null, which is how Empty is written."""
-    found: list[tuple[str, int]] = []
-    for _ in range(reader.length(flexible=flexible, item_size=3 if flexible else 6, nullable=True)):
-        topic = reader.text(flexible=flexible)
-        found += [(topic, partition) for partition in reader.int32s(flexible=flexible)]
-        if flexible:
-            reader.tags()
-    return tuple(found)
 
 
 def _read_tag(field: tuple[int, bytes] | None, form: struct.Struct, *, default: int = -1) -> int:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from toolkit.errors import DecodeError, UsageError
+from toolkit.formats.protocol.primitives import known
 from toolkit.schema.table import EPOCH
 
 __all__ = ["HEADER_SIZE", "BatchHeader", "read_header", "write_batch"]
@@ -123,16 +124,16 @@ def read_header(buf: bytes | bytearray | memoryview, position: int = 0) -> Batch
     return BatchHeader(
         base_offset=offset,
         batch_length=length,
-        partition_leader_epoch=_known(leader_epoch),
+        partition_leader_epoch=known(leader_epoch),
         magic=magic,
         crc=crc,
         attributes=attributes,
         last_offset_delta=delta,
-        base_timestamp=_known(base_time),
-        max_timestamp=_known(max_time),
-        producer_id=_known(pid),
-        producer_epoch=_known(epoch),
-        base_sequence=_known(sequence),
+        base_timestamp=known(base_time),
+        max_timestamp=known(max_time),
+        producer_id=known(pid),
+        producer_epoch=known(epoch),
+        base_sequence=known(sequence),
         record_count=count,
     )
 
@@ -214,7 +215,3 @@ def _varint(number: int) -> bytes:
         zigzag >>= 7
     out.append(zigzag)
     return bytes(out)
-
-
-def _known(number: int) -> int | None:
-    return None if number == -1 else number

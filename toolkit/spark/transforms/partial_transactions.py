@@ -23,12 +23,12 @@ from toolkit.analysis.log.log_transactions import (
     merge,
     partial_transactions,
 )
+from toolkit.analysis.log.record_counts import RunningTotals
 from toolkit.analysis.log.resume_state import COUNTED, LogSection
 from toolkit.analysis.log.stable_sort import run_starts, take_rows
 from toolkit.formats.columns import labels
 from toolkit.schema import Row
 from toolkit.sources.log_tables import LogId, ScanChunk
-from toolkit.sources.logdir.state.running_totals import RunningTotals
 from toolkit.spark.transforms.packing import pack, pack_starts, unpack
 
 __all__ = [

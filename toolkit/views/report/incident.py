@@ -110,10 +110,7 @@ def _collect(
         keys.append({transaction_key(row) for row in seen})
     for source, known in zip(sources, keys, strict=True):
         found = _closed_by(source, found, known)
-    found = [{**dict.fromkeys(FINDINGS.names), **row} for row in without_short(found, min_held_ms=min_held_ms)]
-    rows = sorted(
-        found, key=lambda row: [(row[name] is None, 0 if row[name] is None else row[name]) for name in FINDINGS.sort]
-    )
+    rows = FINDINGS.ordered(without_short(found, min_held_ms=min_held_ms))
     tables: IncidentFindings = {"findings": rows}
     for source in sources:
         tables = {**tables, **tables_around(rows, source, remark=remark)}

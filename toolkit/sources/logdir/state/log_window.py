@@ -24,12 +24,12 @@ from toolkit.analysis.log.log_transactions import (
     partial_transactions,
 )
 from toolkit.analysis.log.producer_state import NOTHING, ProducerReplay, join, replay, resume
+from toolkit.analysis.log.record_counts import RunningTotals
 from toolkit.formats.log.batches import CONTROL
 from toolkit.formats.log.headers import Headers, concatenate
 from toolkit.sources.log_tables import ScanChunk
 from toolkit.sources.logdir.coordinator.record_index import RecordIndex
 from toolkit.sources.logdir.files.replica_log import ProducerSnapshot, ReplicaLog
-from toolkit.sources.logdir.state.running_totals import RunningTotals
 
 __all__ = [
     "BACK",
