@@ -1,1 +1,1 @@
-"""Bytes and text of Kafka to rows; no sockets, no clients."""
+"""Decode Kafka's bytes and text into rows; no sockets, no clients."""

@@ -1,4 +1,4 @@
-"""Arrow columns from arrays, with null for what is unknown; integers from such columns; Arrow IPC."""
+"""Arrow columns from arrays, with nulls, and back; Arrow IPC."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ __all__ = ["arrow_table", "from_ipc", "integers", "labels", "milliseconds", "num
 
 
 def numbers(values: Array, *, null: Array | None = None) -> pa.Array:
-    """Integers; null where `null` says so, else where they are negative. Booleans are null only where it says so."""
+    """Integers or booleans; null where `null` is true; without `null`, negative integers are null."""
     if null is None and values.dtype != np.bool_:
         null = values < 0
     return pa.array(np.ascontiguousarray(values), mask=null)
 
 
 def times(milliseconds: Array) -> pa.Array:
-    """Epoch milliseconds as UTC times; null where they are negative or after the year 9999."""
+    """Epoch milliseconds as UTC times; null if negative or after the year 9999."""
     null = (milliseconds < 0) | (milliseconds > LAST_TIME)
     return numbers(milliseconds, null=null).cast(pa.timestamp("ms", tz="UTC"))
 
 
 def labels(codes: Array, names: Sequence[str | None]) -> pa.Array:
-    """The name at each code; null where there is none."""
+    """The name of each code; null for an unknown code."""
     outside = (codes < 0) | (codes >= len(names))
     indices = pa.array(codes.astype(np.int32), mask=outside)
     return pa.DictionaryArray.from_arrays(indices, pa.array(names, pa.string())).dictionary_decode()
 
 
 def integers(column: pa.Array | pa.ChunkedArray, *, null: int = -1) -> Array:
-    """The numbers of a column, or 0 and 1 for booleans, with `null` where it is null: from `numbers`."""
+    """The numbers of a column of `numbers` (0 and 1 for booleans), with `null` for null."""
     column = column.cast(pa.int8()) if pa.types.is_boolean(column.type) else column
     return np.asarray(column.fill_null(null))
 
 
 def milliseconds(column: pa.Array | pa.ChunkedArray) -> Array:
-    """The times of a column, in whatever unit, as epoch milliseconds; -1 where it is null: from `times`."""
+    """The times of a column of `times`, in any unit, as epoch milliseconds; -1 for null."""
     in_ms = column.cast(pa.timestamp("ms", tz=column.type.tz), safe=False)
     return np.asarray(in_ms.cast(pa.int64()).fill_null(-1))
 
@@ -57,7 +57,7 @@ def arrow_table(table: Table, columns: Mapping[str, Any], *, rows: int) -> pa.Ta
     columns
         By column name: an Arrow array, or one value for every row. A column that is missing is null.
     rows
-        How many rows there are.
+        Number of rows.
     """
     arrays = []
     for column in table.columns:

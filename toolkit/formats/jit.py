@@ -1,4 +1,4 @@
-"""Functions compiled by numba, only once they are wanted: the import alone takes half a second."""
+"""Functions compiled by numba on first use, since its import takes half a second."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ __all__ = ["compiled"]
 
 
 def compiled(function: Callable[..., Any], *, example: tuple[Any, ...], helpers: tuple[Any, ...] = ()) -> Any:
-    """The jitted form of a function, ready for arguments of the example's types; it lets go of the GIL.
+    """Compile a function for arguments of the example's types; the result releases the GIL.
 
     Parameters
     ----------
     function
-        What numba can compile. It stays as it is.
+        A function that numba can compile; it is not changed.
     example
-        Arguments that it is called with once.
+        Arguments of one call, which compiles it.
     helpers
-        Functions of the same file that it calls.
+        Functions of its module that it calls.
     """
     from numba import njit
     from numba.extending import register_jitable
@@ -28,7 +28,10 @@ def compiled(function: Callable[..., Any], *, example: tuple[Any, ...], helpers:
     try:
         jitted = njit(nogil=True, cache=True)(function)
         jitted(*example)
-    except (OSError, RuntimeError):  # no folder to keep compiled code in: neither beside the source nor of the user
+    except (
+        OSError,
+        RuntimeError,
+    ):  # no writable folder for compiled code, neither beside the source nor in the home directory
         jitted = njit(nogil=True)(function)
         jitted(*example)
     return jitted

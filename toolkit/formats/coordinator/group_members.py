@@ -13,12 +13,12 @@ from toolkit.formats.protocol.primitives import Buffer, Reader
 
 __all__ = ["ConnectAssignment", "read_connect_assignment", "read_connect_url", "read_streams_process_id"]
 
-LATEST_SUPPORTED_SINCE = 3  # SubscriptionInfoData has that number before the process id from version 3 on
+LATEST_SUPPORTED_SINCE = 3  # from version 3 on, SubscriptionInfoData has this number before the process id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectAssignment:
-    """The assignment of a worker by the leader of its Connect cluster."""
+    """A worker's assignment by the leader of its Connect cluster."""
 
     leader_member_id: str
     leader_url: str
@@ -27,17 +27,17 @@ class ConnectAssignment:
 
 
 def read_streams_process_id(metadata: Buffer) -> str | None:
-    """Return the id of the process of a member of a Kafka Streams application; None where its data holds none.
+    """The process id of a member of a Kafka Streams application; null if its data has none.
 
     Raises
     ------
     DecodeError
-        If these are not the metadata of a consumer.
+        If these are not metadata of a consumer.
     """
     reader = Reader(metadata, "subscription of a consumer")
     reader.int16()
     for _ in range(reader.length(flexible=False, item_size=2)):
-        reader.pass_over_text(flexible=False)
+        reader.skip_text(flexible=False)
     size = reader.int32()
     if size <= 0:
         return None
@@ -49,12 +49,12 @@ def read_streams_process_id(metadata: Buffer) -> str | None:
 
 
 def read_connect_url(metadata: Buffer) -> str:
-    """Return the REST URL of a worker of Kafka Connect.
+    """The REST URL of a Kafka Connect worker.
 
     Raises
     ------
     DecodeError
-        If these are not the metadata of a worker.
+        If these are not metadata of a worker.
     """
     reader = Reader(metadata, "state of a Connect worker")
     reader.int16()
@@ -62,12 +62,12 @@ def read_connect_url(metadata: Buffer) -> str:
 
 
 def read_connect_assignment(assignment: Buffer) -> ConnectAssignment:
-    """Read the assignment of a worker of Kafka Connect.
+    """The assignment of a Kafka Connect worker.
 
     Raises
     ------
     DecodeError
-        If it is none.
+        If the bytes are not an assignment.
     """
     reader = Reader(assignment, "assignment of a Connect worker")
     reader.int16()

@@ -1,6 +1,6 @@
 """Records of ``__consumer_offsets``: committed offsets and groups, of every protocol up to Kafka 4.3.
 
-What users put in is passed over: the metadata of a committed offset, subscriptions and assignments.
+Users' own data is skipped: the metadata of a committed offset, subscriptions and assignments.
 
 Sources: ``CoordinatorRecordType`` and the ``*Key.json`` and ``*Value.json`` messages of Kafka's group-coordinator, 2.8
 to 4.3; KIP-848 (consumer groups), KIP-932 (share groups), KIP-1071 (streams groups), KIP-915 (flexible values).
@@ -58,7 +58,7 @@ KINDS = {  # by key version
 GROUP_EPOCH_KINDS = frozenset({"consumer_group_metadata", "share_group_metadata", "streams_group_metadata"})
 OFFSET_COMMIT_VERSIONS = (0, 1)
 MEMBER_VERSIONS = frozenset({5, 7, 8, 10, 13, 14, 19, 21, 22})
-REGULAR_EXPRESSION_VERSION = 16  # the pattern stands where others have a member id
+REGULAR_EXPRESSION_VERSION = 16  # a pattern in place of a member id
 
 OFFSET_COMMIT = "offset commit in __consumer_offsets"
 GROUP_METADATA = "group in __consumer_offsets"
@@ -67,14 +67,14 @@ OFFSET_AND_LEADER_EPOCH = struct.Struct(">qi")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupKey:
-    """What a record of ``__consumer_offsets`` is about."""
+    """The key of a record of ``__consumer_offsets``."""
 
     version: int
     kind: str  # one of KINDS
     group_id: str
     topic: str | None = None  # of a committed offset
     partition: int | None = None
-    member_id: str | None = None  # where the record is about one member
+    member_id: str | None = None  # of a record of one member
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +85,7 @@ class OffsetCommit:
     offset: int
     leader_epoch: int | None
     commit_timestamp_ms: int | None
-    expire_timestamp_ms: int | None  # version 1 only, and only where the client asked for it
+    expire_timestamp_ms: int | None  # version 1 only, if the client requested it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +102,7 @@ class GroupMetadata:
 
 
 def read_group_key(buf: Buffer) -> GroupKey | None:
-    """What a record is about.
+    """Read the key of a record.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ def read_group_key(buf: Buffer) -> GroupKey | None:
     Raises
     ------
     DecodeError
-        If the bytes end early, run on, or are not UTF-8.
+        If the bytes end early, are too many, or are not UTF-8.
     """
     reader = Reader(buf, "key of a __consumer_offsets record")
     version = reader.int16()
@@ -138,7 +138,7 @@ def read_group_key(buf: Buffer) -> GroupKey | None:
 
 
 def read_offset_commit(buf: Buffer) -> OffsetCommit:
-    """The committed offset that a record holds; a tombstone has no value to read.
+    """Read a committed offset; a tombstone has no value.
 
     Parameters
     ----------
@@ -148,13 +148,13 @@ def read_offset_commit(buf: Buffer) -> OffsetCommit:
     Raises
     ------
     DecodeError
-        If the version is newer, or the bytes end early, run on, or contradict themselves.
+        If the version is unknown, or the bytes end early, are too many or contradictory.
     """
     reader = Reader(buf, f"value of an {OFFSET_COMMIT}")
     version = _version(reader, OFFSET_COMMIT, newest=4)
     flexible = version == 4
     offset, leader_epoch = reader.fields(OFFSET_AND_LEADER_EPOCH) if version >= 3 else (reader.int64(), -1)
-    reader.pass_over_text(flexible=flexible)
+    reader.skip_text(flexible=flexible)
     commit_timestamp_ms = reader.int64()
     expire_timestamp_ms = reader.int64() if version == 1 else -1
     if flexible:
@@ -170,7 +170,7 @@ def read_offset_commit(buf: Buffer) -> OffsetCommit:
 
 
 def read_group_metadata(buf: Buffer) -> GroupMetadata:
-    """The group of the classic protocol that a record holds; a tombstone has no value to read.
+    """Read a group of the classic protocol; a tombstone has no value.
 
     Parameters
     ----------
@@ -180,7 +180,7 @@ def read_group_metadata(buf: Buffer) -> GroupMetadata:
     Raises
     ------
     DecodeError
-        If the version is newer, or the bytes end early, run on, or contradict themselves.
+        If the version is unknown, or the bytes end early, are too many or contradictory.
     """
     reader = Reader(buf, f"value of a {GROUP_METADATA}")
     version = _version(reader, GROUP_METADATA, newest=4)
@@ -207,7 +207,7 @@ def read_group_metadata(buf: Buffer) -> GroupMetadata:
 
 
 def read_group_epoch(buf: Buffer) -> int:
-    """The epoch of a group of a newer protocol: what a generation is to a classic group.
+    """Read the epoch of a group of a newer protocol, which corresponds to the generation of a classic group.
 
     Parameters
     ----------
@@ -217,7 +217,7 @@ def read_group_epoch(buf: Buffer) -> int:
     Raises
     ------
     DecodeError
-        If the version is newer, or the bytes end early.
+        If the version is unknown, or the bytes end early.
     """
     reader = Reader(buf, f"value of a {GROUP_METADATA}")
     _version(reader, GROUP_METADATA, newest=0)
@@ -237,17 +237,17 @@ def _version(reader: Reader, what: str, *, newest: int) -> int:
 
 
 def _read_member(reader: Reader, version: int, *, flexible: bool) -> str:
-    """The member's id; the rest is passed over."""
+    """Read a member's id and skip the rest."""
     member_id = reader.text(flexible=flexible)
     if version >= 3:
-        reader.pass_over_text(flexible=flexible)  # group instance id
-    reader.pass_over_text(flexible=flexible)  # client id
-    reader.pass_over_text(flexible=flexible)  # client host
+        reader.skip_text(flexible=flexible)  # group instance id
+    reader.skip_text(flexible=flexible)  # client id
+    reader.skip_text(flexible=flexible)  # client host
     if version >= 1:
         reader.int32()  # rebalance timeout
     reader.int32()  # session timeout
-    reader.pass_over_bytes(flexible=flexible)  # subscription
-    reader.pass_over_bytes(flexible=flexible)  # assignment
+    reader.skip_bytes(flexible=flexible)  # subscription
+    reader.skip_bytes(flexible=flexible)  # assignment
     if flexible:
         reader.tags()
     return member_id

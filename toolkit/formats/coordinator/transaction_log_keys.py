@@ -1,6 +1,6 @@
-"""Keys and producer ids of the records of ``__transaction_state``, found without decoding them: millions a second.
+"""Locate keys and producer ids in records of ``__transaction_state`` without decoding them: millions a second.
 
-Source: ``TransactionLogKey`` and ``TransactionLogValue`` (versions 0 and 1), one uncompressed record a batch, as
+Source: ``TransactionLogKey`` and ``TransactionLogValue`` (versions 0 and 1), one uncompressed record per batch, as
 ``TransactionStateManager`` writes them.
 """
 
@@ -20,7 +20,7 @@ from toolkit.formats.log.batches import HEADER_SIZE
 __all__ = ["FIELDS", "locate"]
 
 FIELDS = 5
-"""Columns of what `locate` gives: start and end of the key, producer id, previous and next producer id; -1 is none."""
+"""Columns that `locate` returns: start and end of the key, producer id, previous and next producer id; -1 for none."""
 
 
 def locate(buf: bytes, positions: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
@@ -31,12 +31,12 @@ def locate(buf: bytes, positions: npt.NDArray[np.int64], ends: npt.NDArray[np.in
     buf
         Bytes with the batches.
     positions, ends
-        Where each batch starts and ends in them; of magic 2, with one uncompressed record.
+        Where each batch starts and ends in the bytes; all of magic 2 with one uncompressed record.
 
     Returns
     -------
     numpy.ndarray
-        One row per batch with `FIELDS` columns; the start of the key is 0 where the record is not of the known form.
+        One row per batch with `FIELDS` columns; the start of the key is 0 if the record has an unknown form.
     """
     found = np.full((len(positions), FIELDS), -1, np.int64)
     if batch_loops(len(buf)).is_jitted:
@@ -58,7 +58,7 @@ def _locate(data: Any, positions: Any, ends: Any, found: Any) -> None:
         end = ends[i]
         found[i, 0] = 0
         _, at = _varint(data, positions[i] + HEADER_SIZE, end)  # size of the record
-        _, at = _varint(data, at + 1, end)  # behind its attributes: the time
+        _, at = _varint(data, at + 1, end)  # after its attributes: the timestamp
         _, at = _varint(data, at, end)  # the offset
         key_size, at = _varint(data, at, end)
         key, value_at = at, at + _zigzag(key_size)
@@ -78,7 +78,7 @@ def _locate(data: Any, positions: Any, ends: Any, found: Any) -> None:
 
 
 def _tagged_producer_ids(data: Any, at: int, end: int, found: Any, i: int) -> bool:
-    """Previous and next producer id stand behind the partitions and two times; whether all of it is as known."""
+    """Find previous and next producer id, after the partitions and two times; false if the form is unknown."""
     topics, at = _varint(data, at, end)
     for _ in range(topics - 1):
         size, at = _varint(data, at, end)
@@ -109,7 +109,7 @@ def _pass_over_tags(data: Any, at: int, end: int) -> int:
 
 
 def _varint(data: Any, at: int, end: int) -> tuple[int, int]:
-    """An unsigned varint, and where it ends; 0 and a place far before the bytes if it does not."""
+    """An unsigned varint and its end; 0 and a very low position if it does not end."""
     number, shift = 0, 0
     while 0 <= at < end and shift < 63:
         byte = int(data[at])

@@ -1,6 +1,6 @@
-"""The text of ``kafka-dump-log.sh``, Kafka 2.8 to 4.3, as rows: what is left where only dumps were sent.
+"""Output of ``kafka-dump-log.sh``, Kafka 2.8 to 4.3, as rows, for use without log files.
 
-The text may hold several dumps, with or without the line ``Dumping ...``, and a terminal's prompts and prose around.
+The text may contain several dumps, with or without the line ``Dumping ...``, and a terminal's prompts and other text.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the decoders of ``kafka-dump-log.sh`` make of a record of ``__transaction_state`` or ``__consumer_offsets``.
+"""Records as the decoders of ``kafka-dump-log.sh`` print them: ``__transaction_state`` or ``__consumer_offsets``.
 
 Sources: ``TransactionLog.formatRecordKeyAndValue`` (2.8 to 4.0), ``GroupMetadataManager.formatRecordKeyAndValue`` (2.8
 to 3.7); ``DumpLogSegments.OffsetsMessageParser`` (3.8 on) and ``TransactionLogMessageParser`` (4.1 on), which print the
@@ -47,18 +47,18 @@ DecodedFields = dict[str, Any]
 
 
 class NotDecoded(ValueError):
-    """A text that is not what the decoder prints; the message says why."""
+    """The text is not what the decoder prints; the message states why."""
 
 
 def decoded_topic(text: str, *, otherwise: str | None = None) -> str | None:
-    """The topic whose decoder has printed this text of a record, from ``key:`` on; else another answer."""
+    """The topic whose decoder printed this text of a record, from ``key:`` on; else another answer."""
     if text.startswith(TRANSACTION) or JSON_TRANSACTION.match(text):
         return STATE_TOPIC
     return OFFSETS_TOPIC if text.startswith((OFFSET, GROUP)) or JSON_GROUP.match(text) else otherwise
 
 
 def read_transaction_event(text: str) -> DecodedFields:
-    """Columns of ``schema.TRANSACTION_LOG`` that a record's text tells.
+    """Columns of ``schema.TRANSACTION_LOG`` from a record's text.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ def _json_partitions(topics: object) -> list[DecodedFields]:
 
 
 def read_offsets_log(text: str) -> DecodedFields:
-    """Columns of ``schema.OFFSETS_LOG`` that a record's text tells; what users put in is passed over.
+    """Columns of ``schema.OFFSETS_LOG`` from a record's text, without the users' own metadata.
 
     Parameters
     ----------
@@ -185,7 +185,7 @@ def _group(value: str) -> DecodedFields:
 
 
 def _members(assignment: str) -> list[str] | None:
-    """Member ids of ``a=[orders-0, orders-1],b=[]``; null where an id has the signs that stand between them."""
+    """Member ids of ``a=[orders-0, orders-1],b=[]``; null if an id contains the separators."""
     ids, at = [], 0
     while at < len(assignment):
         found = MEMBER.match(assignment, at)
@@ -338,7 +338,7 @@ def read_time(milliseconds: int) -> dt.datetime | None:
 
 
 def _clean(text: str) -> str:
-    """Without the halves of characters that a damaged text can have and a table cannot."""
+    """Remove lone surrogates, which a damaged text can have and a table cannot."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 

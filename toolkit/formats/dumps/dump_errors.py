@@ -1,4 +1,4 @@
-"""What ``kafka-dump-log.sh`` complains of, on either of its streams."""
+"""Errors that ``kafka-dump-log.sh`` prints, on either of its streams."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from toolkit.formats.dumps.text_lines import TextLines
 __all__ = ["is_detail", "malformed", "read_report"]
 
 INDEX = "INDEX_MISMATCH: kafka-dump-log.sh reports: "
-REPORTS = (  # the first words of a line, and what to say of it
+REPORTS = (  # first words of a line, and the error
     (re.compile(r"Found \d+ invalid bytes at the end of \S"), "TORN_TAIL: kafka-dump-log.sh reports: "),
     (re.compile(r"Mismatches in :"), INDEX),
     (re.compile(r"Found timestamp mismatch in :"), INDEX),
@@ -31,7 +31,7 @@ LONGEST = 400  # characters of a quoted line
 
 
 def read_report(line: str) -> str | None:
-    """What a line complains of; null for a line that does not."""
+    """The error in a line; null for any other line."""
     for shape, text in REPORTS:
         if shape.match(line):
             return text + _start(line)
@@ -39,12 +39,12 @@ def read_report(line: str) -> str | None:
 
 
 def is_detail(line: str) -> bool:
-    """Whether a line belongs to the complaint before it."""
+    """Whether a line belongs to the error before it."""
     return DETAIL.fullmatch(line) is not None
 
 
 def malformed(line: str, lines: TextLines) -> str:
-    """The error of the current line, which should be a row and is none."""
+    """The error for a line that should be a row of a dump."""
     start = _start(line)
     if lines.perhaps_cut:
         return f"TORN_TAIL: The text ends within a line: {start}"

@@ -1,4 +1,4 @@
-"""Text of ``kafka-dump-log.sh`` line by line: what each line is, and which dump it belongs to."""
+"""Read the output of ``kafka-dump-log.sh`` line by line, dump by dump."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from toolkit.formats.dumps.text_lines import TextLines
 __all__ = ["read_dump"]
 
 DUMPING = "Dumping "
-STARTS = {  # of a dump, below "Dumping ..." where that is there
+STARTS = {  # of a dump, below "Dumping ..." if it is printed
     "Starting offset: ": "log",
     "Log starting offset: ": "log",
     "Snapshot end offset: ": "checkpoint",
@@ -29,26 +29,25 @@ INDEX_ENTRY = {
 
 
 def read_dump(lines: Iterable[str], *, file: str | None = None) -> Iterator[DumpChunk]:
-    """The dumps in a text, part by part, in bounded memory.
+    """The dumps in a text, in chunks and in bounded memory.
 
-    Nothing that the text holds is an error, and nothing is lost in silence: a line that should be a row and is none,
-    lines that are missing between batches, what the tool itself complains of, and a text that ends within a line are
-    `DamagedRange` in `DumpChunk.scanned`. Prompts, prose and the payloads of records are passed over, also a payload
-    that holds what looks like a batch.
+    No text raises an error, and nothing is lost silently: malformed lines, lines missing between batches, errors of the
+    tool, and a text that ends within a line are `DamagedRange` in `DumpChunk.scanned`. Prompts, other text and payloads
+    of records are skipped, even a payload that looks like a batch.
 
     Parameters
     ----------
     lines
-        Of one or more dumps, their error output, or a terminal's log. Open a file with ``newline="\\n"``, so that the
-        line ends within payloads stay what they are, and with ``errors="replace"``.
+        Of one or more dumps, their error output, or a terminal's log. Open a file with ``newline="\\n"``, which keeps
+        line breaks within payloads, and with ``errors="replace"``.
     file
         Name of the text, for the rows.
 
     Returns
     -------
     iterator of Dump
-        Within one dump the offsets and positions of batches only rise: where they do not (two dumps with nothing
-        between them, shuffled lines), another dump begins, without a path.
+        Within one dump, offsets and positions of batches only rise. If they do not (two dumps with nothing between
+        them, shuffled lines), another dump begins, without a path.
     """
     return _DumpReader(lines, file).dumps()
 
@@ -58,7 +57,7 @@ class _DumpReader:
         self._lines = TextLines(lines)
         self._file = file
         self._ready: list[DumpChunk] = []
-        self._complaint: tuple[int, str, int] | None = None  # line, what it says, lines of details
+        self._reported_error: tuple[int, str, int] | None = None  # line number, text, lines of details
         self._section = DumpSection(0, path=None, line=1)
         self._records = RecordLines(self._lines, self._section, file)
 
@@ -84,8 +83,8 @@ class _DumpReader:
     # Dumps
 
     def _begin(self, path: str | None = None) -> None:
-        """Hand on what there is, and begin the next dump."""
-        self._end_complaint()
+        """Emit the rows of the current dump, and begin the next one."""
+        self._end_reported_error()
         section, line = self._section, self._lines.number
         section.close(line)
         if not section.is_empty:
@@ -94,7 +93,7 @@ class _DumpReader:
         self._records = RecordLines(self._lines, self._section, self._file)
 
     def _begin_unless(self, *kinds: str) -> None:
-        """Begin another dump if this one is of another kind than a row that was found, and go on with the row's."""
+        """Begin another dump if a row is of another kind than this one."""
         if self._section.kind is not None and self._section.kind not in kinds:
             self._begin()
         self._section.kind = self._section.kind or kinds[0]
@@ -118,11 +117,11 @@ class _DumpReader:
     # Other lines
 
     def _other(self, line: str) -> None:
-        if self._complaint and is_detail(line):
-            number, what, details = self._complaint
-            self._complaint = number, what, details + 1
+        if self._reported_error and is_detail(line):
+            number, what, details = self._reported_error
+            self._reported_error = number, what, details + 1
             return
-        self._end_complaint()
+        self._end_reported_error()
         if line.startswith(BARE):
             self._records.read_bare(line)
         elif self._start(line) or self._row(line) or self._index_entry(line) or self._report(line):
@@ -166,18 +165,18 @@ class _DumpReader:
     def _report(self, line: str) -> bool:
         what = read_report(line)
         if what is not None:
-            self._complaint = self._lines.number, what, 0
+            self._reported_error = self._lines.number, what, 0
         return what is not None
 
-    def _end_complaint(self) -> None:
-        """The tool's complaint with all of its details is one row."""
-        if self._complaint:
-            number, what, details = self._complaint
+    def _end_reported_error(self) -> None:
+        """The tool's error with all its details is one row."""
+        if self._reported_error:
+            number, what, details = self._reported_error
             self._section.add_damage(number, what + (f" ({details} such)" if details else ""), lines=1 + details)
-            self._complaint = None
+            self._reported_error = None
 
     def _cut(self, line: str) -> None:
-        """The text ends without the line end that the others have."""
+        """The last line lacks the line break that the others have."""
         begun = any(start.startswith(line) for start in (*ROW_STARTS, DUMPING))
         if line and (begun or line.startswith(ROW_STARTS[1:])):
             self._damage("TORN_TAIL: The text ends here, perhaps within this line.")

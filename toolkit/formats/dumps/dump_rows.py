@@ -1,4 +1,4 @@
-"""Rows of the records that a decoder has printed."""
+"""Rows of records that a decoder printed."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ NO_TRANSACTION, NO_GROUP = (dict.fromkeys(table.names) for table in (TRANSACTION
 
 @dataclass(frozen=True, slots=True)
 class RecordPosition:
-    """Where a record stands.
+    """Location of a record.
 
     Parameters
     ----------
     partition
         Partition of its topic.
     offset, timestamp
-        Its own; null where only its text was printed.
+        Of the record; null if only its text was printed.
     batch
-        Its batch; null where that line is missing.
+        Its batch; null if that line is missing.
     file, line
         In the text.
     """
@@ -40,7 +40,7 @@ class RecordPosition:
 
 
 def transaction_row(text: str, position: RecordPosition) -> Row:
-    """Row of ``schema.TRANSACTION_LOG``, with ``error`` where the text cannot be read."""
+    """Row of ``schema.TRANSACTION_LOG``, with ``error`` if the text cannot be read."""
     row: dict[str, Any] = {**NO_TRANSACTION, "txn_state_partition": position.partition, "file": position.file}
     if position.batch:
         row["leader_epoch"] = _known(position.batch.leader_epoch)
@@ -48,7 +48,7 @@ def transaction_row(text: str, position: RecordPosition) -> Row:
 
 
 def group_row(text: str, position: RecordPosition) -> Row:
-    """Row of ``schema.OFFSETS_LOG``, with ``error`` where the text cannot be read."""
+    """Row of ``schema.OFFSETS_LOG``, with ``error`` if the text cannot be read."""
     row: dict[str, Any] = {**NO_GROUP, "group_partition": position.partition, "file": position.file}
     if batch := position.batch:
         row["is_transactional"] = bool(batch.attributes & TRANSACTIONAL)

@@ -1,4 +1,4 @@
-"""One dump of a file, as it is read: its rows, in parts, and whether they follow each other."""
+"""One dump of a file: its rows, in chunks, and whether they are consecutive."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from toolkit.schema import Row
 
 __all__ = ["DumpChunk", "DumpSection"]
 
-PART = 1 << 14  # rows of a part
+PART = 1 << 14  # rows of a chunk
 KINDS = frozenset({"log", "index", "timeindex", "txnindex", "snapshot", "checkpoint"})
 DECODERS = {STATE_TOPIC: "--transaction-log-decoder", OFFSETS_TOPIC: "--offsets-decoder"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DumpChunk:
-    """A part of the dump of one file, in the order of the text.
+    """A chunk of the dump of one file, in the order of the text.
 
     Parameters
     ----------
     number
-        Of the dump in the text, from 0; the parts of one dump have the same.
+        Of the dump in the text, from 0; the chunks of a dump have the same number.
     path
-        As the line ``Dumping ...`` has it; null where the text lacks it.
+        From the line ``Dumping ...``; null without one.
     topic, partition
-        By the folder in that path; null where it does not tell.
+        From the folder in that path; null if it has none.
     kind
         ``log``, ``snapshot`` (producer state), ``txnindex``, ``index``, ``timeindex``, ``checkpoint`` (a snapshot of
         the metadata log), or ``unknown``.
@@ -66,16 +66,16 @@ class DumpChunk:
 
 
 class DumpSection:
-    """What was read of one dump and not yet handed on.
+    """The rows of one dump that were read and not yet emitted.
 
     Parameters
     ----------
     number
         Of the dump in the text.
     path
-        File that was dumped, if the text tells.
+        File that was dumped; null if unknown.
     line
-        Number of the line that it begins with.
+        Number of its first line.
     """
 
     def __init__(self, number: int, *, path: str | None, line: int) -> None:
@@ -86,9 +86,9 @@ class DumpSection:
         self.records = 0  # record lines of it
         self.record_offset = -1  # of the last record line of it
         self._deep = False  # whether records are printed
-        self.decoded: str | None = None  # the topic whose decoder printed them
+        self.decoded: str | None = None  # topic of the decoder that printed them
         self.may_be_decoded = self.topic is None or self.topic in DECODERS
-        self.entries = 0  # of an index, passed over
+        self.entries = 0  # of an index, skipped
         self._batches: list[BatchLine] = []
         self._damage: list[DamagedRange] = []
         self._gaps = _Gaps()
@@ -98,34 +98,34 @@ class DumpSection:
         self._snapshot: list[SnapshotEntry] = []
         self._aborted: list[AbortedTxn] = []
         self._rows = 0  # in all of these
-        self._taken_to = 0  # end of the last batch that was handed on
+        self._taken_to = 0  # end of the last emitted batch
         self._yielded = False
 
     @property
     def end(self) -> int:
-        """Byte at which the next batch has to start."""
+        """Byte at which the next batch must start."""
         return self.batch.position + self.batch.size if self.batch else 0
 
     @property
     def is_full(self) -> bool:
-        """Whether there is enough for a part."""
+        """Whether there are enough rows for a chunk."""
         return self._rows >= PART
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing was read of it."""
+        """Whether no row of it was read."""
         return not (self.kind or self._rows or self._gaps.first or self._yielded)
 
     def goes_on(self, batch: BatchLine) -> bool:
-        """Whether a batch lies behind all others."""
+        """Whether a batch comes after all others."""
         return self.batch is None or (batch.position >= self.end and batch.base_offset > self.batch.last_offset)
 
     def expects(self, batch: BatchLine) -> bool:
-        """Whether a batch is the very next one."""
+        """Whether a batch directly follows the last one."""
         return batch.position == self.end and self.goes_on(batch)
 
     def contains(self, offset: int) -> bool:
-        """Whether an offset is one of the last batch; where the first one of an old batch lies, nobody tells."""
+        """Whether an offset is in the last batch; an old batch does not show its first offset."""
         batch = self.batch
         return batch is not None and (batch.base_offset <= offset or batch.magic < 2) and offset <= batch.last_offset
 
@@ -134,7 +134,7 @@ class DumpSection:
         return offset > self.record_offset and self.contains(offset)
 
     def add_batch(self, batch: BatchLine, line: int) -> None:
-        """A batch that lies behind all others."""
+        """Add a batch that comes after all others."""
         self._count_records(line)
         if batch.position != self.end:
             self.add_gap(line, f"bytes {self.end} to {batch.position - 1}, which are not in the text")
@@ -148,49 +148,49 @@ class DumpSection:
         self._rows += 1
 
     def add_record(self, offset: int) -> None:
-        """A record line of the last batch."""
+        """Add a record line of the last batch."""
         self._deep = True
         self.records += 1
         self.record_offset = offset
 
     def add_marker(self, marker: int, coordinator_epoch: int) -> None:
-        """The type of the last batch, a control batch."""
+        """Set the type of the last batch, a control batch."""
         if self.batch and self._batches:
             self.batch = self.batch._replace(marker=marker, coordinator_epoch=coordinator_epoch)
             self._batches[-1] = self.batch
 
     def add_gap(self, line: int, what: str) -> None:
-        """Lines are missing before this one."""
+        """Note that lines are missing before this one."""
         self._gaps.add(line, what)
 
     def count_undecoded(self, line: int) -> None:
-        """A record whose text no decoder has printed."""
+        """Add a record whose text no decoder printed."""
         first, count = self._undecoded or (line, 0)
         self._undecoded = first, count + 1
 
     def add_damage(self, line: int, reason: str, *, lines: int = 1) -> None:
-        """Something that was not read, or that the tool complains of."""
+        """Add damage: lines that could not be read, or errors of the tool."""
         self._damage.append(DamagedRange(line, lines, reason))
         self._rows += 1
 
     def add_event(self, topic: str, row: Row) -> None:
-        """A record of ``__transaction_state`` or ``__consumer_offsets``."""
+        """Add a record of ``__transaction_state`` or ``__consumer_offsets``."""
         self.decoded = topic
         (self._events if topic == STATE_TOPIC else self._offsets_log).append(row)
         self._rows += 1
 
     def add_producer(self, producer: SnapshotEntry) -> None:
-        """A line of a snapshot."""
+        """Add a line of a snapshot."""
         self._snapshot.append(producer)
         self._rows += 1
 
     def add_aborted(self, aborted: AbortedTxn) -> None:
-        """A line of an index of aborted transactions."""
+        """Add a line of an index of aborted transactions."""
         self._aborted.append(aborted)
         self._rows += 1
 
     def close(self, line: int) -> None:
-        """Say what can be said only at the end; ``line`` is the last one."""
+        """Add what is known only at the end of the dump; ``line`` is its last line."""
         self._count_records(line)
         if self.batch and self.topic in DECODERS and not self.decoded:
             what = f"NOT_DECODED: Without {DECODERS[self.topic]} the records of {self.topic} cannot be read."
@@ -203,7 +203,7 @@ class DumpSection:
             self.add_damage(self.line, what, lines=self.entries + 1)
 
     def take(self, *, last: bool = False) -> DumpChunk:
-        """The rows since the last part; all but the last batch, whose marker may be still to come, until the end."""
+        """The rows since the last chunk; until the end without the last batch, whose marker may follow."""
         batches = self._batches if last else self._batches[:-1]
         if batches:
             self._taken_to = batches[-1].position + batches[-1].size
@@ -241,7 +241,7 @@ class DumpSection:
 
 
 class _Gaps:
-    """Gaps of missing lines: one row per part, however many there are."""
+    """Ranges of missing lines, as one row per chunk."""
 
     def __init__(self) -> None:
         self.first: tuple[int, str] | None = None
@@ -267,7 +267,7 @@ def _partition(path: str | None) -> tuple[str | None, int | None]:
 
 
 def _kind(path: str | None) -> str | None:
-    """By the file's suffix, as the tool itself goes by it; null without a path."""
+    """The kind by the file's suffix, as the tool determines it; ``unknown`` without a path."""
     if path is None:
         return None
     suffix = path.rpartition(".")[2]

@@ -1,6 +1,6 @@
-"""Shapes of the lines that ``kafka-dump-log.sh`` prints, each read as a whole or not at all.
+"""Patterns of the lines that ``kafka-dump-log.sh`` prints; a line matches completely or not at all.
 
-Source: ``DumpLogSegments`` in Kafka (core up to 4.0, tools since), 2.8 to 4.3. What changed on the way:
+Source: ``DumpLogSegments`` in Kafka (core up to 4.0, tools since), 2.8 to 4.3. Changes:
 
 - 3.0: record lines no longer repeat their batch, codecs are in lower case
 - 3.1: ``lastTimestamp`` in snapshots
@@ -123,12 +123,12 @@ class RecordLine(NamedTuple):
     timestamp: int  # ms
     key_size: int  # bytes, -1 for null
     value_size: int
-    keys: bool  # whether header keys follow, from behind their opening bracket on
+    keys: bool  # whether header keys follow, after their opening bracket
     rest: str
 
 
 def read_batch(line: str) -> BatchLine | None:
-    """The batch that a line tells of; null where its shape or its numbers are not those of a batch."""
+    """The batch in a line; null if its form or its numbers are not those of a batch."""
     found = BATCH.fullmatch(line)
     if not found:
         return _read_legacy_batch(line)
@@ -161,7 +161,7 @@ def read_batch(line: str) -> BatchLine | None:
 
 
 def _read_legacy_batch(line: str) -> BatchLine | None:
-    """Of magic 0 or 1: its offset is that of its last message, and nobody tells that of the first."""
+    """A batch of magic 0 or 1: its offset is that of its last message; that of the first is unknown."""
     found = LEGACY_BATCH.fullmatch(line)
     if not found:
         return None
@@ -189,7 +189,7 @@ def _read_legacy_batch(line: str) -> BatchLine | None:
 
 
 def _is_possible(batch: BatchLine) -> bool:
-    """Whether the numbers fit their fields and each other."""
+    """Whether the numbers fit their types and each other."""
     log_transaction = batch.last_offset - batch.base_offset + 1
     smallest, records = (HEADER_SIZE, batch.record_count) if batch.magic == 2 else (1, 0)
     return (
@@ -209,13 +209,13 @@ def _is_possible(batch: BatchLine) -> bool:
 
 
 def record_offset(line: str) -> int | None:
-    """The offset of the record that a line begins with; null for any other line."""
+    """The offset of the record at the start of a line; null for any other line."""
     found = RECORD_START.match(line)
     return int(found[1]) if found else None
 
 
 def read_record(line: str) -> RecordLine | None:
-    """The record that a line begins with; null where it does not have that shape."""
+    """The record at the start of a line; null for any other line."""
     found = RECORD.match(line)
     if found:
         offset, timestamp, key_size, value_size, keys = found.groups()
@@ -231,7 +231,7 @@ def read_record(line: str) -> RecordLine | None:
 
 
 def read_marker(record: RecordLine) -> tuple[int, int] | None:
-    """Type and coordinator epoch (-1 where it has none) of a control record; null where the line does not show it."""
+    """Type and coordinator epoch (-1 for none) of a control record; null if the line does not show it."""
     found = END_MARKER.fullmatch(record.rest)
     if found:
         epoch = int(found[2])
@@ -244,7 +244,7 @@ def read_marker(record: RecordLine) -> tuple[int, int] | None:
 
 
 def read_producer(line: str) -> SnapshotEntry | None:
-    """The producer that a line of a snapshot tells of; null where its shape or its numbers are not those of one."""
+    """The producer in a line of a snapshot; null if its form or its numbers are not those of a producer."""
     found = PRODUCER.fullmatch(line)
     if not found:
         return None
@@ -270,7 +270,7 @@ def read_producer(line: str) -> SnapshotEntry | None:
 
 
 def read_aborted(line: str, number: int) -> AbortedTxn | None:
-    """The aborted transaction that a line tells of, with the line's number as its position."""
+    """The aborted transaction in a line, with the line's number as its position."""
     found = ABORTED.fullmatch(line)
     if not found:
         return None
@@ -279,7 +279,7 @@ def read_aborted(line: str, number: int) -> AbortedTxn | None:
 
 
 def looks_like_a_row(line: str) -> bool:
-    """Whether a line that has no known shape was meant to have one."""
+    """Whether a line without a known form was meant to have one."""
     return line.startswith(ROW_STARTS) or any(part in line for part in ROW_PARTS)
 
 

@@ -1,4 +1,4 @@
-"""Record lines of a dump: markers, the rows of the decoders, and the texts that are passed over."""
+"""Record lines of a dump: markers, the rows of the decoders, and skipped texts."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from toolkit.formats.log.batches import CONTROL, LOG_APPEND_TIME
 __all__ = ["RecordLines"]
 
 KEY_LINES = 20  # that the keys of a record's headers may take
-IN_VAIN = 100_000  # lines, beside those read, that may be looked at for the end of a text that is not found
+IN_VAIN = 100_000  # lines to search for the end of a text, in addition to those read
 
 
 class RecordLines:
-    """Reads the record lines of one dump.
+    """Read the record lines of one dump.
 
     Parameters
     ----------
     lines
-        What they come from; further lines of a text are taken off it.
+        The lines of the dump; further lines of a text are consumed from it.
     section
-        What they add to.
+        The dump to add them to.
     file
         Name of the text.
     """
@@ -44,7 +44,7 @@ class RecordLines:
         self._misfits = 0
 
     def read(self, line: str) -> None:
-        """A line that begins with a bar."""
+        """Read a line that begins with a bar."""
         record = read_record(line)
         if record is None:
             self._read_other(line)
@@ -66,7 +66,7 @@ class RecordLines:
             )
 
     def read_bare(self, line: str) -> None:
-        """A line as --skip-record-metadata prints it; it tells no offset, unless the batch still has all of its own."""
+        """Read a line of --skip-record-metadata; its offset is known only if the batch still has all its records."""
         batch = self._section.batch
         if not batch:
             return
@@ -91,13 +91,13 @@ class RecordLines:
             self._section.add_marker(*marker)
 
     def _read_open_keys(self, line: str, record: RecordLine) -> None:
-        """A line that ends within the keys of headers; or within, or with, a marker whose batch is not there."""
+        """Read a line that ends within the keys of headers, or within a marker whose batch is missing."""
         number = self._lines.number
         if record.rest.startswith("] ") or not self._pass_over_keys(record):
             self._section.add_damage(number, malformed(line, self._lines))
 
     def _pass_over_keys(self, record: RecordLine) -> bool:
-        """Whether the keys of headers, and the text behind them, end on further lines; those are taken off."""
+        """Consume further lines of header keys and the text after them; false if their end is not found."""
         if self._comes_next(self._lines.peek() or "", False):
             return False
         key_lines: list[str] = []
@@ -114,7 +114,7 @@ class RecordLines:
         return ends
 
     def _are_keys_alone(self, key_lines: list[str]) -> bool:
-        """Whether lines can be the keys of headers after which nothing is printed."""
+        """Whether lines can be header keys without a text after them."""
         following = self._lines.peek()
         ends = following is None or self._comes_next(following, False)
         return ends and not any(looks_like_a_row(line) or line.startswith("Dumping ") for line in key_lines)
@@ -124,12 +124,12 @@ class RecordLines:
         return RecordPosition(self._section.partition, offset, timestamp, batch, self._file, self._lines.number)
 
     def _read_text(self, text: str, size: int | None, position: RecordPosition) -> None:
-        """A text that takes so many bytes, as far as it is on the line."""
+        """Read a text of so many bytes, of which the line has the first."""
         if not (self._section.may_be_decoded and self._read_event(text.removeprefix(" "), size, position)):
             self._pass_over(text, size)
 
     def _read_event(self, text: str, size: int | None, position: RecordPosition) -> bool:
-        """Whether a decoder has printed the text; then it is a row."""
+        """Add a row if a decoder printed the text; whether it did."""
         section = self._section
         topic = decoded_topic(text, otherwise=section.decoded)
         least, most = byte_sizes(text)
@@ -149,7 +149,7 @@ class RecordLines:
         return True
 
     def _pass_over(self, text: str, size: int | None) -> None:
-        """Take off the further lines of a text; where its end is not found, it ends on its line."""
+        """Consume the further lines of a text; if its end is not found, it ends on its line."""
         line = self._lines.number
         key_lines = self._further_lines(text, size)
         if key_lines and size is None and any(map(looks_like_a_row, key_lines)):
@@ -157,7 +157,7 @@ class RecordLines:
             self._section.add_damage(line, what, lines=len(key_lines) + 1)
 
     def _further_lines(self, text: str, size: int | None) -> list[str] | None:
-        """Those of a text, taken off; null where its end is not found."""
+        """The consumed lines of a text; null if its end is not found."""
         if size is not None and byte_sizes(text)[0] >= size:
             return []
         if self._lines.given_back > IN_VAIN + self._lines.number:
@@ -171,12 +171,12 @@ class RecordLines:
         return key_lines
 
     def _ends_within(self) -> bool:
-        """Whether nothing speaks against a text that goes on to the end."""
+        """Whether the text may continue to the end."""
         following = self._lines.peek()
         return self._lines.exhausted and (following is None or not self._comes_next(following, False))
 
     def _comes_next(self, line: str, surely: bool) -> bool:
-        """Whether a line can follow the text of the last record: surely where it is known to end before it."""
+        """Whether a line can follow the text of the last record; certain if that is known to end before it."""
         offset = record_offset(line)
         if offset is not None:
             return self._section.expects_record(offset)

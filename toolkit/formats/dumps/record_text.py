@@ -1,8 +1,8 @@
-"""Where the text of a record ends: keys and payloads are printed as they are, line ends and all.
+"""Find the end of a record's text: keys and payloads are printed unchanged, with their line breaks.
 
-A payload can hold what looks like the next batch line. The sizes that a record line tells say how many bytes its text
-takes, unless a decoder printed something else, bytes were no UTF-8 or the text was damaged since; and what comes next
-has to fit what came before. Only where both agree are lines passed over.
+A payload can look like the next batch line. The sizes in a record line state how many bytes its text has, unless a
+decoder printed something else, the bytes were not UTF-8 or the text was damaged later; and the next line must fit the
+lines before. Lines are skipped only if both agree.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from toolkit.formats.dumps.text_lines import TextLines
 __all__ = ["BARE", "byte_sizes", "pass_over", "printed_size", "text_of"]
 
 LONGEST = 16 << 20  # bytes; a message is 1 MiB at most by default
-UNKNOWN_LONGEST = 1 << 16  # where no size is told
+UNKNOWN_LONGEST = 1 << 16  # if the size is unknown
 KEY, PAYLOAD = " key: ", " payload: "
 BARE = ("| key: ", "| payload: ", " payload: ")  # without metadata; the last one up to 3.7, where there is no key
 
 
 def text_of(record: RecordLine) -> str | None:
-    """Key and payload as far as they are on the line; null where the line ends within the keys of headers."""
+    """The part of key and payload on the line; null if the line ends within the keys of headers."""
     rest = record.rest
     if not record.keys:
         return rest
@@ -40,9 +40,9 @@ def printed_size(record: RecordLine) -> int:
 
 
 def byte_sizes(text: str) -> tuple[int, int]:
-    """How many bytes a text can have been.
+    """Minimum and maximum bytes of a printed text.
 
-    Whatever is no UTF-8 is printed as U+FFFD, for up to three bytes, and all that the terminal's encoding lacks as a
+    Invalid UTF-8 is printed as U+FFFD, for up to three bytes; a character that the terminal's encoding lacks as a
     question mark, for up to four.
     """
     marks = text.count("?")
@@ -56,21 +56,21 @@ def byte_sizes(text: str) -> tuple[int, int]:
 def pass_over(
     lines: TextLines, text: str, *, size: int | None, comes_next: Callable[[str, bool], bool]
 ) -> list[str] | None:
-    """The further lines of a record's text, taken off ``lines``; null, and nothing taken, where its end is not found.
+    """The further lines of a record's text, consumed from ``lines``; null, and none consumed, if its end is not found.
 
     Parameters
     ----------
     lines
-        What follows the line that the text begins on.
+        The lines after the first line of the text.
     text
-        The text on that line.
+        The text on its first line.
     size
         Bytes of the whole text, if they are known.
     comes_next
-        Whether a line can follow a record whose text ends exactly (else only perhaps) before it.
+        Whether a line can follow a record whose text ends exactly (or only possibly) before it.
     """
     further: list[str] = []
-    rows = False  # whether what was taken looks like rows, so that only the very next batch proves that it is none
+    rows = False  # whether the consumed lines look like rows: then only the very next batch proves that they are not
     least, most = byte_sizes(text)
     longest = UNKNOWN_LONGEST if size is None else min(size, LONGEST)
     while least <= longest:

@@ -1,4 +1,4 @@
-"""Lines of a text, one at a time, with a look ahead."""
+"""Lines of a text, one at a time, with lookahead."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ __all__ = ["TextLines"]
 
 
 class TextLines:
-    """Lines without their ends, numbered from 1.
+    """Lines without their line breaks, numbered from 1.
 
     Parameters
     ----------
     lines
-        As a text file gives them, or without their ends.
+        With or without line breaks.
     """
 
     def __init__(self, lines: Iterable[str]) -> None:
         self._lines = iter(lines)
         self._ahead: deque[str] = deque()
-        self._last = ""  # with its end, as far as was looked
-        self._end = ""  # of every line, as the first one has it
-        self.number = 0  # of the line that `next` gave
-        self.given_back = 0  # lines, over and over
-        self.exhausted = False  # whether the end was seen, perhaps from afar
+        self._last = ""  # with its line break, if it was read
+        self._end = ""  # of every line, like the first
+        self.number = 0  # of the line that `next` returned
+        self.given_back = 0  # lines read ahead, repeated ones included
+        self.exhausted = False  # whether the end was read, possibly ahead
 
     def __iter__(self) -> TextLines:
         return self
@@ -35,7 +35,7 @@ class TextLines:
         return line
 
     def peek(self) -> str | None:
-        """The line that `next` will give; null at the end."""
+        """The line that `next` will return; null at the end."""
         if not self._ahead:
             try:
                 self._ahead.append(self._read())
@@ -44,19 +44,19 @@ class TextLines:
         return self._ahead[0]
 
     def push_back(self, lines: list[str]) -> None:
-        """Have `next` give these again, which it gave last."""
+        """Let `next` return these lines again."""
         self._ahead.extendleft(reversed(lines))
         self.number -= len(lines)
         self.given_back += len(lines)
 
     @property
     def cut(self) -> bool:
-        """Whether this is the last line, and lacks the end that others have."""
+        """Whether this is the last line and lacks the line break that others have."""
         return bool(self._end) and self.perhaps_cut
 
     @property
     def perhaps_cut(self) -> bool:
-        """Whether this is the last line, and has no end."""
+        """Whether this is the last line and has no line break."""
         return self.peek() is None and not self._last.endswith("\n")
 
     def _read(self) -> str:

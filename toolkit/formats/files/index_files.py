@@ -25,14 +25,14 @@ OFFSET_ENTRY = np.dtype([("offset", ">i4"), ("position", ">i4")])  # the offset 
 TIME_ENTRY = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
 
 OFFSETS = np.dtype([("offset", "i8"), ("position", "i8")])
-"""An entry of an offset index: at this byte of the segment a batch begins, and all before it have lower offsets."""
+"""An entry of an offset index: the byte of the segment at which a batch begins; all before it have lower offsets."""
 
 TIMES = np.dtype([("timestamp", "i8"), ("offset", "i8")])
 """An entry of a time index: newest record time (ms) of the segment up to this offset."""
 
 
 class AbortedTxn(NamedTuple):
-    """An aborted transaction of a segment, as read_committed consumers are told of it.
+    """An aborted transaction of a segment, as Fetch returns it to read_committed consumers.
 
     Parameters
     ----------
@@ -41,9 +41,9 @@ class AbortedTxn(NamedTuple):
     version
         Version of the entry: 0.
     producer_id
-        Who wrote the transaction.
+        Producer of the transaction.
     first_offset, last_offset
-        Of its first record, which may lie in an earlier segment, and of its marker.
+        Of its first record, which may be in an earlier segment, and of its marker.
     last_stable_offset
         LSO right after that marker.
     """
@@ -57,11 +57,11 @@ class AbortedTxn(NamedTuple):
 
 
 def read_txn_index(buf: Buffer) -> tuple[list[AbortedTxn], list[DamagedRange]]:
-    """The aborted transactions of a segment in the order of their markers, and the bytes that are none.
+    """The aborted transactions of a segment in the order of their markers, and damaged bytes.
 
-    The entries have no checksum. One that contradicts itself or does not fit the order of the others is damage
-    (``CORRUPT_ENTRY``), as are versions not known here; reading goes on with the next. An incomplete last entry, and
-    zeros at the end, are what a crash leaves (``TORN_TAIL``).
+    The entries have no checksum. An entry that is contradictory, out of order or of an unknown version is damage
+    (``CORRUPT_ENTRY``); the next one is still read. A crash can leave an incomplete last entry, and zeros at the end
+    (``TORN_TAIL``).
 
     Parameters
     ----------
@@ -90,14 +90,14 @@ def read_txn_index(buf: Buffer) -> tuple[list[AbortedTxn], list[DamagedRange]]:
 def read_offset_index(buf: Buffer, *, base_offset: int) -> npt.NDArray[Any]:
     """The entries of an offset index that rise in offset and in position, as an array of `OFFSETS`.
 
-    The last entry at or below an offset tells where to start reading for it; below the first one that is byte 0.
-    There is no checksum, and brokers build damaged indexes again: what does not rise is left out without a word, and
-    whoever starts at a position has to check that a batch begins there.
+    To find an offset, read from the position of the last entry at or below it; from byte 0 below the first entry.
+    There is no checksum, and brokers rebuild damaged indexes: entries that do not rise are left out silently, and the
+    caller must check that a batch begins at a position.
 
     Parameters
     ----------
     buf
-        The whole file; where a broker has it open, or crashed, it ends in zeros.
+        The complete file; it ends in zeros while a broker has it open, and after a crash.
     base_offset
         Base offset of the segment.
     """
@@ -113,13 +113,13 @@ def read_offset_index(buf: Buffer, *, base_offset: int) -> npt.NDArray[Any]:
 def read_time_index(buf: Buffer, *, base_offset: int) -> npt.NDArray[Any]:
     """The entries of a time index that rise in time and in offset, as an array of `TIMES`.
 
-    No record with a newer time than an entry's has a lower offset than it, so that the last entry below a time tells
-    from which offset on to look for it. What does not rise is left out, as in `read_offset_index`.
+    No record with a newer time than an entry's has a lower offset, so the last entry below a time has the offset to
+    search from. Entries that do not rise are left out, as in `read_offset_index`.
 
     Parameters
     ----------
     buf
-        The whole file; where a broker has it open, or crashed, it ends in zeros.
+        The complete file; it ends in zeros while a broker has it open, and after a crash.
     base_offset
         Base offset of the segment.
     """
@@ -133,7 +133,7 @@ def read_time_index(buf: Buffer, *, base_offset: int) -> npt.NDArray[Any]:
 
 
 def _end_of_entries(view: memoryview) -> int:
-    """Where the last whole entry ends that is not all zeros."""
+    """End of the last complete entry that is not all zeros."""
     end = len(view) - len(view) % ABORTED_TXN.size
     while end and not any(view[end - ABORTED_TXN.size : end]):
         end -= ABORTED_TXN.size
@@ -153,12 +153,12 @@ def _contradiction(txn: AbortedTxn) -> str | None:
 
 
 def _longest_rise(numbers: Sequence[int]) -> list[int]:
-    """Indices of a longest strictly rising subsequence: one wrong number costs no more than itself."""
+    """Indices of a longest strictly rising subsequence: one wrong number removes only itself."""
     if all(a < b for a, b in pairwise(numbers)):
         return list(range(len(numbers)))
-    lowest: list[int] = []  # lowest[k]: the lowest number that a rise of k + 1 numbers can end with
+    lowest: list[int] = []  # lowest[k]: the lowest number at the end of a rising run of k + 1 numbers
     where: list[int] = []  # its index
-    before: list[int] = []  # by index: the one before it in a rise that ends with it
+    before: list[int] = []  # by index: the one before it in such a run
     for i, number in enumerate(numbers):
         k = bisect_left(lowest, number)
         before.append(where[k - 1] if k else -1)
@@ -170,7 +170,7 @@ def _longest_rise(numbers: Sequence[int]) -> list[int]:
 
 
 def _rises(numbers: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Where a number is higher than all before it; the first one is."""
+    """Whether each number is higher than all before it; true for the first."""
     rises = np.ones(len(numbers), bool)
     rises[1:] = numbers[1:] > np.maximum.accumulate(numbers)[:-1]
     return rises

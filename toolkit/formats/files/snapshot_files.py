@@ -1,4 +1,4 @@
-"""Producer state files (``.snapshot``): every producer of a partition as it stood at the offset in the file's name.
+"""Producer state files (``.snapshot``): every producer of a partition at the offset in the file's name.
 
 Sources: ``ProducerStateManager`` and ``ProducerSnapshot.json`` in Kafka's storage, 2.8 to 4.3: one version, 1.
 """
@@ -13,8 +13,8 @@ from toolkit.errors import DecodeError
 __all__ = ["SnapshotEntry", "read_snapshot"]
 
 VERSION = 1
-HEADER = struct.Struct(">hIi")  # version, CRC32C of what follows it, number of entries
-COVERED = 6  # where that begins
+HEADER = struct.Struct(">hIi")  # version, CRC32C of the bytes after it, number of entries
+COVERED = 6  # start of those bytes
 ENTRY = struct.Struct(">qhiqiqiq")
 DAMAGED = "The bytes are damaged, or this is no producer snapshot; a broker would delete it and read the log instead."
 
@@ -25,7 +25,7 @@ class SnapshotEntry:
 
     producer_id: int
     producer_epoch: int
-    last_sequence: int | None  # of its last data batch, as the next two; None where it has only written markers
+    last_sequence: int | None  # of its last data batch, as the next two; None if it has only markers
     last_offset: int | None
     offset_delta: int  # records of that batch less one; 0 without one
     last_timestamp: int | None  # ms; newest record time of that batch (the producer's clock), or its marker's
@@ -36,17 +36,17 @@ class SnapshotEntry:
 def read_snapshot(buf: bytes | bytearray | memoryview) -> tuple[SnapshotEntry, ...]:
     """The producers in a snapshot, in the order of the file.
 
-    A file that cannot be trusted whole is refused whole, as a broker does.
+    A file with any error is rejected completely, as by a broker.
 
     Parameters
     ----------
     buf
-        The whole file.
+        The complete file.
 
     Raises
     ------
     DecodeError
-        If the file is empty, ends early or runs on, has another version, or does not match its CRC.
+        If the file is empty, too short or too long, of another version, or does not match its CRC.
     """
     from google_crc32c import value as crc32c
 
@@ -76,13 +76,13 @@ def read_snapshot(buf: bytes | bytearray | memoryview) -> tuple[SnapshotEntry, .
 
 
 def _read_header(view: memoryview) -> tuple[int, int]:
-    """Number of entries and CRC, once the version and the size are right."""
+    """Number of entries and CRC; checks version and size."""
     size = len(view)
     if not size:
         raise DecodeError(
             "The producer snapshot is empty.",
             position=0,
-            means="A broker that crashed right after creating it leaves it so; it would be built again from the log.",
+            means="A broker that crashed right after creating it leaves it empty; it is rebuilt from the log.",
         )
     version = int.from_bytes(view[:2], "big", signed=True)
     if size >= 2 and version != VERSION:

@@ -1,7 +1,7 @@
-"""From one record batch to the next: where each starts, and where one could start after damage.
+"""Find record batches in bytes: where each starts, and where one could start after damage.
 
-Each function here has two forms. The plain one reads a few megabytes before numba is even imported; the jitted one,
-made by `batch_loops` from the same source, reads gigabytes.
+Each function has two forms. The plain one reads a few megabytes in less time than numba takes to import; the jitted
+one, which `batch_loops` compiles from the same source, reads gigabytes.
 
 Sources: ``DefaultRecordBatch``, ``LegacyRecord`` and ``ByteBufferLogInputStream`` in Kafka's clients.
 """
@@ -30,17 +30,17 @@ __all__ = [
 ]
 
 MESSAGE_SIZE = 26  # of the smallest message of magic 0; with the 8 bytes of its time, of magic 1
-REACH = 1024  # from the start of such a message to its value, where it is searched for
-PLAIN_BYTES = 32_000_000  # from here on the jitted form has paid for its import
+REACH = 1024  # maximum distance from the start of such a message to its value in a search
+PLAIN_BYTES = 32_000_000  # from here on the jitted form is faster, its import included
 
 
 def find_batches(data: Any, position: int, end: int, found: Any) -> tuple[int, int, bool]:
-    """Write down where batches start, as long as each is followed by a header that looks like one.
+    """Find the positions of consecutive batches, while each is followed by a plausible header.
 
     Parameters
     ----------
     data
-        Bytes: something that gives integers by index.
+        Bytes: an object with integers by index.
     position
         Where to start.
     end
@@ -51,8 +51,8 @@ def find_batches(data: Any, position: int, end: int, found: Any) -> tuple[int, i
     Returns
     -------
     count, position, doubt
-        How many were found, where the first one starts that was not, and whether that is because it, or what follows
-        it, does not look like a batch. Otherwise the bytes are used up.
+        Number of batches found, the position after them, and whether the batch there, or its follower, is implausible;
+        if not, more bytes are needed.
     """
     count = 0
     size = readable_size(data, position, end)
@@ -64,7 +64,7 @@ def find_batches(data: Any, position: int, end: int, found: Any) -> tuple[int, i
         magic = data[position + MAGIC_AT]
         if size == 0 or (magic < 2 and not is_whole(data, position, follower - position, follower)):
             return count, position, True
-        if magic == 2 and data[follower + MAGIC_AT] < 2:  # logs go back to an old format once in a blue moon
+        if magic == 2 and data[follower + MAGIC_AT] < 2:  # logs hardly ever return to an old format
             return count, position, True
         found[count] = position
         count += 1
@@ -73,9 +73,9 @@ def find_batches(data: Any, position: int, end: int, found: Any) -> tuple[int, i
 
 
 def search(data: Any, position: int, end: int, room: int) -> int:
-    """Where the first header is that looks like one in every respect; -1 for nowhere.
+    """Position of the first plausible header; -1 if there is none.
 
-    A message of magic 0 or 1 is only seen if its key is short: its value's size must be within reach.
+    A message of magic 0 or 1 is found only if its key is short: its value's size must be within `REACH`.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ def search(data: Any, position: int, end: int, room: int) -> int:
 
 
 def readable_size(data: Any, position: int, end: int) -> int:
-    """Bytes of the batch at a position; 0 if its header contradicts itself, -1 if that is cut off."""
+    """Size of the batch at a position; 0 if its header is contradictory, -1 if it is incomplete."""
     if position + MAGIC_AT >= end:
         return -1
     if data[position + MAGIC_AT] != 2:
@@ -108,10 +108,9 @@ def readable_size(data: Any, position: int, end: int) -> int:
 
 
 def usual_size(data: Any, position: int, end: int) -> int:
-    """Bytes of the batch at a position, 0 if any field of its header is one that Kafka up to 4.3 would hardly write.
+    """Size of the batch at a position; 0 if a field of its header has a value that Kafka up to 4.3 would hardly write.
 
-    A batch that fails can still be one (of a newer Kafka); other bytes pass once in 10^12 positions, and bytes that
-    repeat every 16 never do.
+    A batch of a newer Kafka may fail. Other bytes pass once in 10^12 positions, and bytes that repeat every 16 never.
     """
     p = position
     if p + MAGIC_AT >= end or data[p] != 0 or data[p + 1] != 0 or data[p + 8] >= 0x80:
@@ -119,7 +118,7 @@ def usual_size(data: Any, position: int, end: int) -> int:
     if data[p + MAGIC_AT] != 2 or p + HEADER_SIZE > end:
         return max(_message_size(data, position, end), 0)
     if data[p + 21] != 0 or data[p + 22] >= 0x80 or data[p + 22] & 7 > 4:
-        return 0  # attributes that have no meaning yet
+        return 0  # attributes without a meaning so far
     if data[p + 43] != data[p + 44] or 0 < data[p + 43] < 0xFF or 0 < data[p + 12] < 0xFF:
         return 0  # producer id or leader epoch is below -1, or beyond 2^48 and 2^24
     if 0x80 <= data[p + 51] < 0xFF or 0x80 <= data[p + 53] < 0xFF:
@@ -133,7 +132,7 @@ def usual_size(data: Any, position: int, end: int) -> int:
 
 
 def is_whole(data: Any, position: int, size: int, end: int) -> bool:
-    """Whether key and value of the message of magic 0 or 1 at a position fill it; magic 2 has no such rule."""
+    """Whether key and value of the message of magic 0 or 1 at a position fill it; always true for magic 2."""
     magic = data[position + MAGIC_AT]
     if magic == 2:
         return True
@@ -155,7 +154,7 @@ def _message_size(data: Any, position: int, end: int) -> int:
         return -1
     size = LENGTH_END + _int32(data, position + 8)
     attributes, key_size = data[position + 17], _int32(data, position + smallest - 8)
-    if attributes & 7 > 3 or attributes >= 8 << magic:  # magic 1 also has a bit for the type of its time
+    if attributes & 7 > 3 or attributes >= 8 << magic:  # magic 1 also has a bit for its timestamp type
         return 0
     return size if size >= smallest and -1 <= key_size <= size - smallest else 0
 
@@ -177,7 +176,7 @@ PLAIN = BatchLoops(find_batches, search, is_jitted=False)
 
 
 def jitted_batch_loops() -> BatchLoops:
-    """The loops in machine code: for arrays of uint8."""
+    """The compiled loops, for arrays of uint8."""
     with _compiling:
         return _jitted_batch_loops()
 
@@ -196,12 +195,12 @@ def _jitted_batch_loops() -> BatchLoops:
 
 
 class _PlainBytes:
-    """Bytes that went through the plain form in this process."""
+    """Bytes that the plain form has read in this process."""
 
     total = 0
 
 
 def batch_loops(size: int) -> BatchLoops:
-    """The form that is done sooner with so many bytes: jitted for many, or once many small ones have come by."""
+    """The faster form for so many bytes: jitted for many at once, or after many small reads."""
     _PlainBytes.total += size
     return jitted_batch_loops() if _PlainBytes.total >= PLAIN_BYTES else PLAIN

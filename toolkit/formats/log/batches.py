@@ -20,7 +20,7 @@ HEADER = struct.Struct(">qiibIhiqqqhii")
 HEADER_SIZE = HEADER.size  # 61 bytes
 LENGTH_END = 12  # batch_length counts the bytes after itself
 MAGIC_AT = 16  # in every format: offset, length, leader epoch or CRC
-CRC_END = 21  # the CRC covers what follows it
+CRC_END = 21  # the CRC covers the bytes after it
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 LOG_APPEND_TIME, TRANSACTIONAL, CONTROL, DELETE_HORIZON = 0x08, 0x10, 0x20, 0x40  # bits of attributes
@@ -37,21 +37,21 @@ class BatchHeader:
     crc: int  # CRC32C of everything from attributes on
     attributes: int
     last_offset_delta: int
-    base_timestamp: int | None  # ms; where has_delete_horizon, when the cleaner may drop the batch
+    base_timestamp: int | None  # ms; with has_delete_horizon, when the cleaner may drop the batch
     max_timestamp: int | None  # ms
     producer_id: int | None
     producer_epoch: int | None
     base_sequence: int | None
-    record_count: int  # fewer than the offsets span after compaction
+    record_count: int  # after compaction, fewer than the offsets
 
     @property
     def size(self) -> int:
-        """Bytes of the whole batch; the next one starts so much further on."""
+        """Bytes of the complete batch."""
         return LENGTH_END + self.batch_length
 
     @property
     def last_offset(self) -> int:
-        """Offset of the last record as written, also where compaction has removed it."""
+        """Offset of the last record as written, even if compaction removed it."""
         return self.base_offset + self.last_offset_delta
 
     @property
@@ -61,12 +61,12 @@ class BatchHeader:
 
     @property
     def is_control(self) -> bool:
-        """Whether the batch is a marker (COMMIT, ABORT) and no data."""
+        """Whether the batch is a marker (COMMIT, ABORT)."""
         return bool(self.attributes & CONTROL)
 
     @property
     def has_delete_horizon(self) -> bool:
-        """Whether ``base_timestamp`` is a delete horizon and no record's time (KIP-534)."""
+        """Whether ``base_timestamp`` is a delete horizon instead of a record's time (KIP-534)."""
         return bool(self.attributes & DELETE_HORIZON)
 
     @property
@@ -82,7 +82,7 @@ class BatchHeader:
 
 
 def read_header(buf: bytes | bytearray | memoryview, position: int = 0) -> BatchHeader:
-    """The batch header that starts at a position; neither the records nor the CRC are checked.
+    """Read the batch header at a position; neither the records nor the CRC are checked.
 
     Parameters
     ----------
@@ -94,8 +94,8 @@ def read_header(buf: bytes | bytearray | memoryview, position: int = 0) -> Batch
     Raises
     ------
     DecodeError
-        If the bytes end within the header, are of an older format (magic 0 or 1) or an unknown one, or contradict
-        themselves. A batch whose records end early is left to the caller, who sees ``size``.
+        If the bytes end within the header, are contradictory, or of an older or unknown format (magic other than 2).
+        The caller must check that the batch is complete (``size``).
     """
     left = max(len(buf) - position, 0) if position >= 0 else 0
     magic = buf[position + MAGIC_AT] if left > MAGIC_AT else 2
@@ -148,16 +148,16 @@ def write_batch(
     is_transactional: bool = False,
     base_offset: int = 0,
 ) -> bytes:
-    """An uncompressed record batch, ready to be produced.
+    """Write an uncompressed record batch, ready for Produce.
 
     Parameters
     ----------
     records
         (key, value) of each; ``None`` is null.
     timestamp
-        Create time of every record, with its time zone; whole milliseconds count.
+        Create time of every record, with its time zone; precise to the millisecond.
     producer_id, producer_epoch, base_sequence
-        As the broker gave them; -1 for a batch that is not idempotent.
+        As assigned by the broker; -1 for a batch that is not idempotent.
     is_transactional
         Whether the batch is part of a transaction.
     base_offset
@@ -166,7 +166,7 @@ def write_batch(
     Raises
     ------
     UsageError
-        For no records, or a time without its zone.
+        Without records, or for a time without its zone.
     """
     from google_crc32c import value as crc32c
 
@@ -179,7 +179,7 @@ def write_batch(
     header = HEADER.pack(
         base_offset,
         HEADER_SIZE - LENGTH_END + len(body),
-        -1,  # partition leader epoch: the broker's to fill in
+        -1,  # partition leader epoch, set by the broker
         2,
         0,
         TRANSACTIONAL if is_transactional else 0,

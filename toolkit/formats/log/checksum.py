@@ -1,7 +1,7 @@
-"""Checksums of batches: CRC32C in hardware, through the library that google-crc32c brings.
+"""Checksums of batches: CRC32C in hardware, through the library in google-crc32c.
 
-A call from Python per batch takes longer than the sum of a small batch. So compiled code calls the library's C
-function by its address; where that cannot be had, Python calls it.
+A call from Python takes longer than the checksum of a small batch, so compiled code calls the library's C function by
+its address; without an address, Python calls it.
 
 Sources: ``DefaultRecordBatch`` (CRC32C from attributes on), ``LegacyRecord`` (CRC32 from magic on).
 """
@@ -19,13 +19,13 @@ from toolkit.formats.log.batches import CRC_END, LENGTH_END, MAGIC_AT
 
 __all__ = ["COVERED", "check", "extend"]
 
-CHECK = (b"123456789", 0xE3069283)  # RFC 3720's CRC32C has this well-known sum
-# Where the checksum stands and what it covers begins: before magic 2, and from then on.
+CHECK = (b"123456789", 0xE3069283)  # check value of CRC32C (RFC 3720)
+# Position of the checksum and of the bytes it covers: before magic 2, and for magic 2.
 COVERED = ((12, MAGIC_AT), (17, CRC_END))
 
 
 def extend(crc: int, data: bytes | bytearray | memoryview, *, magic: int) -> int:
-    """The checksum of more bytes: CRC32C for magic 2, CRC32 before."""
+    """Extend a checksum by more bytes: CRC32C for magic 2, CRC32 before."""
     if magic < 2:
         return zlib.crc32(data, crc)
     from google_crc32c import extend as crc32c
@@ -37,18 +37,18 @@ def extend(crc: int, data: bytes | bytearray | memoryview, *, magic: int) -> int
 def check(
     data: npt.NDArray[np.uint8], positions: npt.NDArray[np.int64], right: npt.NDArray[np.int8], *, jitted: bool
 ) -> None:
-    """Whether each batch's bytes match its checksum.
+    """Check whether each batch matches its checksum.
 
     Parameters
     ----------
     data
-        Bytes that hold every batch as a whole.
+        Bytes with every batch complete.
     positions
-        Where each batch starts in them.
+        Position of each batch in the bytes.
     right
-        Of each batch -1, and then 1 or 0.
+        -1 for each batch; set to 1 or 0.
     jitted
-        Whether so many are to come that compiled code is worth its start.
+        Whether to use compiled code, which takes time to start.
     """
     if jitted and (address := _address()):
         from toolkit.formats.log.checksum_loop import jitted_loop
@@ -64,12 +64,12 @@ def check(
 
 @functools.cache
 def _address() -> int:
-    """Of ``crc32c_extend(crc, data, size)`` in the C library that google-crc32c is linked with; 0 if there is none."""
+    """Address of ``crc32c_extend(crc, data, size)`` in the C library of google-crc32c; 0 if there is none."""
     try:
         from google_crc32c import _crc32c
 
         function = ctypes.CDLL(_crc32c.__file__).crc32c_extend
-    except (ImportError, OSError, AttributeError):  # google-crc32c in pure Python, or linked in another way
+    except (ImportError, OSError, AttributeError):  # google-crc32c in pure Python, or linked differently
         return 0
     function.restype, function.argtypes = ctypes.c_uint32, (ctypes.c_uint32, ctypes.c_char_p, ctypes.c_size_t)
     data, expected = CHECK

@@ -1,4 +1,4 @@
-"""CRC32C of many batches in compiled code; the only module that imports numba as it is imported."""
+"""CRC32C of many batches in compiled code; the only module that imports numba when it is imported."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ __all__ = ["jitted_loop"]
 
 @functools.cache
 def jitted_loop() -> Callable[..., None]:
-    """`_loop` in machine code."""
+    """`_loop`, compiled."""
     example = (0, np.empty(0, np.uint8), np.empty(0, np.int64), np.empty(0, np.int8))
     return compiled(_loop, example=example, helpers=(_uint32,))  # type: ignore[no-any-return]
 
 
 @intrinsic
 def _crc32c(_typing: Any, _address: Any, _crc: Any, _pointer: Any, _size: Any) -> Any:
-    """Call the C function at an address; an address can be kept with compiled code, unlike a function of ctypes."""
+    """Call the C function at an address, which cached compiled code can contain, unlike a function of ctypes."""
 
     def call(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         address, crc, pointer, size = arguments
@@ -38,7 +38,7 @@ def _crc32c(_typing: Any, _address: Any, _crc: Any, _pointer: Any, _size: Any) -
 
 
 def _loop(address: Any, data: Any, positions: Any, right: Any) -> None:
-    """Set ``right`` to 1 or 0 for every batch of magic 2 in the data: whether its checksum is as it says."""
+    """Set ``right`` to 1 or 0 for every batch of magic 2: whether it matches its checksum."""
     start = data.ctypes.data
     for i in range(len(positions)):
         p = positions[i]

@@ -33,14 +33,14 @@ def header_table(
     broker_id: int | None = None,
     file: str | None = None,
 ) -> pa.Table:
-    """Headers as an Arrow table with exactly the columns of ``schema.BATCHES``, in the order given.
+    """Headers as an Arrow table with exactly the columns of ``schema.BATCHES``, in unchanged order.
 
     Parameters
     ----------
     headers
         Structured array of `HEADER`.
     topic, partition, broker_id, file
-        Where they come from; the same on every row, null if not known.
+        Location of the log; the same on every row, null if unknown.
     """
     from toolkit.formats.columns import arrow_table, labels, numbers, times
 
@@ -73,14 +73,14 @@ def damage_rows(
     broker_id: int | None = None,
     file: str | None = None,
 ) -> list[Row]:
-    """Damage as rows of ``schema.BATCHES``: position, size and error, every field of a header null.
+    """Damage as rows of ``schema.BATCHES``: position, size and error, all header fields null.
 
     Parameters
     ----------
     damage
         Damaged ranges of one file or partition.
     topic, partition, broker_id, file
-        Where they come from, as for `header_table`.
+        As for `header_table`.
     """
     log_columns = {"topic": topic, "partition": partition, "broker_id": broker_id, "file": file}
     return [log_columns | {"position": each.position, "size": each.size, "error": each.reason} for each in damage]

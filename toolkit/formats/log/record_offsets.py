@@ -1,4 +1,4 @@
-"""Which offsets of a batch still have a record: compaction takes records out and leaves the batch its offsets."""
+"""Offsets of a batch that still have a record: compaction removes records, but the batch keeps its offsets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["partial_batches", "record_offsets"]
 
 
 def partial_batches(headers: Headers) -> Array:
-    """Indices of the data batches with fewer records than offsets; one without any needs no reading."""
+    """Indices of the data batches with fewer records than offsets; batches without records need not be read."""
     offsets = headers["last_offset"] - headers["base_offset"] + 1
     count = headers["record_count"]
     is_data = (headers["attributes"] & CONTROL == 0) & (headers["magic"] >= 2)

@@ -1,1 +1,1 @@
-"""Kafka's primitive types, and the messages of its protocol that name thousands of partitions."""
+"""Kafka's primitive types, and protocol messages with thousands of partitions."""

@@ -1,4 +1,4 @@
-"""Kafka's primitive types, of which responses and the records that coordinators write for themselves are made.
+"""Kafka's primitive types, in responses and in the coordinators' records.
 
 Sources: ``Type`` and ``ByteUtils`` in Kafka's clients; KIP-482 (compact types, tagged fields).
 """
@@ -20,19 +20,19 @@ INT8, INT16, INT32, INT64 = (struct.Struct(f">{form}") for form in "bhiq")
 
 
 class Reader:
-    """Reads big-endian fields one after another and doubts every length.
+    """Read big-endian fields one after the other, and check every length.
 
     Parameters
     ----------
     buf
         A key or a value of a record, or a response.
     what
-        What that is, for errors: ``"value of a __transaction_state record"``.
+        Its name in errors: ``"value of a __transaction_state record"``.
 
     Raises
     ------
     DecodeError
-        From every method, with the byte position of the field, if the bytes end within it or it cannot be.
+        From every method, with the byte position of the field, if the bytes end within it or it is invalid.
     """
 
     __slots__ = ("data", "position", "what")
@@ -64,7 +64,7 @@ class Reader:
         return form.unpack_from(self.data, start)
 
     def varint(self) -> int:
-        """Unsigned, at most 32 bits in five bytes (``ByteUtils.readUnsignedVarint``)."""
+        """An unsigned varint of at most 32 bits in five bytes (``ByteUtils.readUnsignedVarint``)."""
         start = self.position
         number = self.data[start] if start < len(self.data) else self.take(1)[0]
         self.position = start + 1
@@ -79,7 +79,7 @@ class Reader:
         raise self._malformed("a varint is longer than 32 bits", start)
 
     def text(self, *, flexible: bool) -> str:
-        """A text that must be there."""
+        """A text that must not be null."""
         start = self.position
         text = self.nullable_text(flexible=flexible)
         if text is None:
@@ -99,20 +99,20 @@ class Reader:
         except UnicodeDecodeError:
             raise self._malformed("a text is not UTF-8", start) from None
 
-    def pass_over_text(self, *, flexible: bool) -> None:
+    def skip_text(self, *, flexible: bool) -> None:
         """Skip a nullable text."""
         size = self.varint() - 1 if flexible else self.int16()
         if size != -1:
             self.take(size)
 
-    def pass_over_bytes(self, *, flexible: bool) -> None:
+    def skip_bytes(self, *, flexible: bool) -> None:
         """Skip nullable bytes."""
         size = self.varint() - 1 if flexible else self.int32()
         if size != -1:
             self.take(size)
 
     def length(self, *, flexible: bool, item_size: int, nullable: bool = False) -> int:
-        """Of an array whose items take so many bytes at least; 0 for null."""
+        """Length of an array whose items have at least `item_size` bytes; 0 for null."""
         start = self.position
         count = self.varint() - 1 if flexible else self.int32()
         if count < 0 and not nullable:
@@ -129,7 +129,7 @@ class Reader:
         return _int32s(count).unpack_from(self.data, start)
 
     def items(self, form: struct.Struct, *, flexible: bool) -> Iterable[tuple[Any, ...]]:
-        """An array of items of fixed size, each with its tagged fields, which are passed over."""
+        """An array of items of fixed size; their tagged fields are skipped."""
         count = self.length(flexible=flexible, item_size=form.size + flexible)
         if not flexible:
             return form.iter_unpack(self.take(count * form.size))
@@ -144,7 +144,7 @@ class Reader:
         return fields
 
     def tags(self, *, keep: int = 0) -> tuple[dict[int, tuple[int, bytes]], int]:
-        """Tagged fields (KIP-482): tag to position and bytes for the tags below ``keep``, and how many others."""
+        """Tagged fields (KIP-482): position and bytes by tag, for tags below ``keep``, and the number of others."""
         tagged: dict[int, tuple[int, bytes]] = {}
         others = 0
         for _ in range(self.varint()):
@@ -157,12 +157,12 @@ class Reader:
         return tagged, others
 
     def end(self) -> None:
-        """Nothing may be left over."""
+        """Check that no bytes are left."""
         if self.position != len(self.data):
             raise self._malformed(f"{len(self.data) - self.position} bytes are left over", self.position)
 
     def take(self, size: int) -> bytes:
-        """So many bytes."""
+        """The next `size` bytes."""
         start = self.position
         end = start + size
         if size < 0:
@@ -180,7 +180,7 @@ class Reader:
         return DecodeError(
             f"The {self.what} is malformed at byte {position}: {why}.",
             position=position,
-            means="The bytes are damaged, or they are no such thing.",
+            means="The bytes are damaged, or of another type.",
         )
 
 
@@ -195,5 +195,5 @@ def _before_tags(form: struct.Struct) -> struct.Struct:
 
 
 def known(number: int) -> int | None:
-    """Kafka's -1 is null."""
+    """Null for Kafka's -1."""
     return None if number == -1 else number

@@ -1,4 +1,4 @@
-"""Requests that name thousands of partitions, encoded straight to bytes.
+"""Requests for thousands of partitions, encoded directly to bytes.
 
 Source: ListOffsetsRequest.json and DescribeProducersRequest.json among the messages of Kafka's clients; KIP-482
 (flexible versions). Tagged fields are left out everywhere.
@@ -47,7 +47,7 @@ def _topics(partitions: Partitions, encoded: Callable[[Sequence[int]], bytes]) -
 
 @cache
 def _length(number: int) -> bytes:
-    """Of a compact array or text."""
+    """Length of a compact array or text."""
     number += 1
     if number < 0x80:
         return number.to_bytes(1, "big")

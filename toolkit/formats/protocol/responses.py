@@ -1,6 +1,6 @@
-"""Responses that name every partition or every transactional id, decoded straight from their bytes.
+"""Responses with every partition or every transactional id, decoded directly from their bytes.
 
-A cluster has hundreds of thousands of those. Each becomes one tuple, with kafka-python's names of the fields. Source:
+A cluster can have hundreds of thousands. Each becomes one tuple, with kafka-python's field names. Source:
 MetadataResponse.json, ListOffsetsResponse.json, DescribeProducersResponse.json and ListTransactionsResponse.json among
 the messages of Kafka's clients.
 """
@@ -141,7 +141,7 @@ def decode(response: Buffer, *, api_key: int, version: int) -> tuple[int, Any]:
     Parameters
     ----------
     response
-        Header and body, without the size in front.
+        Header and body, without the size before them.
     api_key
         One of `APIS`.
     version
@@ -150,7 +150,7 @@ def decode(response: Buffer, *, api_key: int, version: int) -> tuple[int, Any]:
     Raises
     ------
     DecodeError
-        If it is damaged, or of a version that is not known.
+        If it is damaged, or of an unknown version.
     """
     api = APIS[api_key]
     if version not in api.versions:
@@ -231,7 +231,7 @@ def _partition(reader: Reader, version: int, flexible: bool) -> PartitionMetadat
 
 @cache
 def _in_sync(replicas: int) -> struct.Struct:
-    """A partition with so many replicas, all of them in sync and none offline, without tagged fields."""
+    """A partition with so many replicas, all in sync and online, without tagged fields."""
     return struct.Struct(f">hiiiB{replicas}iB{replicas}iBB")
 
 
@@ -288,7 +288,7 @@ def _list_transactions(reader: Reader, version: int, flexible: bool) -> ListTran
 
 
 def _transactions(reader: Reader, count: int) -> list[ListedTransaction]:
-    """There may be a million: one that is as usual is read without the reader."""
+    """There may be a million, so one of the usual form is decoded without `Reader`."""
     data, at = reader.data, reader.position
     last = len(data) - INT_BYTE.size
     found = []
@@ -302,7 +302,7 @@ def _transactions(reader: Reader, count: int) -> list[ListedTransaction]:
                 try:
                     found.append(ListedTransaction(str(data[at + 1 : end], "utf-8"), producer_id, state))
                 except UnicodeDecodeError:
-                    pass  # the reader says where
+                    pass  # the reader reports the position
                 else:
                     at = start + length
                     continue
