@@ -1,7 +1,7 @@
-"""One client configuration for every client, in librdkafka's keys, with its secrets masked.
+"""One configuration for all clients, in librdkafka's keys, with masked secrets.
 
-A person passes what they already have: ``"host:port"``, a mapping of librdkafka or Java keys, or the
-``client.properties`` of their application. All become the same canonical form, and every client is served from it.
+The user passes ``"host:port"``, a mapping of librdkafka or Java keys, or the
+``client.properties`` of their application. All become the same canonical form, from which every client is configured.
 """
 
 from toolkit.config.client import ClientConfig

@@ -15,7 +15,7 @@ PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 def canonical(user_properties: Mapping[str, object]) -> Properties:
-    """The canonical form; only what the protocol uses is read."""
+    """The canonical form; only the keys that the protocol uses are read."""
     refuse_misspelt(user_properties)
     properties = _renamed(user_properties)
     _refuse_indirection(properties)
@@ -55,29 +55,29 @@ def refuse_misspelt(user_properties: Mapping[str, object]) -> None:
         if key in KNOWN:
             continue
         close = difflib.get_close_matches(key, KNOWN, n=1, cutoff=0.85)
-        if close and not key.endswith("." + close[0]):  # "producer.security.protocol" is no misspelling
+        if close and not key.endswith("." + close[0]):  # "producer.security.protocol" is not a misspelling
             raise UsageError(
                 f"There is no client key {key!r}.",
-                means="Left alone, it would be ignored and the connection made without it.",
+                means="The client would ignore it, and connect without it.",
                 do=f"Did you mean {close[0]!r}?",
             )
 
 
 def _refuse_indirection(properties: Properties) -> None:
-    """Values that Java would fetch from somewhere else (KIP-421)."""
+    """Raise for values of a Java config provider (KIP-421)."""
     if "config.providers" not in properties:
         return
     for key, value in properties.items():
         if isinstance(value, str) and re.search(r"\$\{.*\}", value):
             raise UsageError(
                 f"{key} takes its value from a Java config provider, which cannot run here.",
-                do="Give the value itself.",
+                do="Set the value itself.",
             )
 
 
 def _servers(value: object) -> str:
     if not value:
-        raise UsageError("bootstrap.servers is missing.", do="Give one broker or more, as host:port[,host:port].")
+        raise UsageError("bootstrap.servers is missing.", do="Set one broker or more, as host:port[,host:port].")
     servers = [re.sub(r"^\w+://", "", entry.strip()) for entry in str(value).split(",") if entry.strip()]
     for server in servers or [""]:
         match = re.fullmatch(r"(\[[0-9A-Fa-f:.%\w-]+\]|[\w.-]+):(\d{1,5})", server)
@@ -90,11 +90,11 @@ def _servers(value: object) -> str:
 
 
 def _numbers(properties: Properties) -> Properties:
-    """Whole numbers, held within what librdkafka accepts."""
+    """Integers, clipped to the range that librdkafka accepts."""
     merged: Properties = {}
     for key, (low, high) in NUMBERS.items():
         if key in properties:
             if not re.fullmatch(r"\d{1,10}", properties[key]):
-                raise UsageError(f"{key} is {properties[key]!r}.", do="Give a whole number.")
+                raise UsageError(f"{key} is {properties[key]!r}.", do="Use an integer.")
             merged[key] = str(min(max(int(properties[key]), low), high))
     return merged

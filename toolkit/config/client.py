@@ -1,4 +1,4 @@
-"""How to reach a cluster, for every client."""
+"""The client configuration, for every client."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ KAFKA_PYTHON = {
 
 
 class ClientConfig:
-    """How to reach a cluster, for every client.
+    """The client configuration, for every client.
 
     Parameters
     ----------
     source
         ``"host:port[,host:port]"``, a mapping of librdkafka or Java client keys, or another ``ClientConfig``.
-        Keys that mean nothing here go to librdkafka untouched. Values are text, numbers or booleans;
+        Unknown keys are passed on to librdkafka. Values are text, numbers or booleans;
         callables (``oauth_cb``, ``error_cb``) are kept as they are.
 
     Raises
     ------
     UsageError
         For a missing or malformed ``bootstrap.servers``, an unknown protocol or mechanism, a mechanism without
-        its credentials, a key that looks like a misspelt security key, a store that cannot be read, or a part
-        of a Java configuration that only Java code can do. It names keys and files, never a secret.
+        its credentials, a key that looks like a misspelt security key, an unreadable store, or a part of a Java
+        configuration that needs Java code. It names keys and files, never a secret.
 
     Notes
     -----
@@ -79,7 +79,7 @@ class ClientConfig:
         path
             The file; UTF-8, else Latin-1 (which is what Java reads).
         bootstrap_servers
-            ``"host:port[,host:port]"`` instead of, or missing from, the file.
+            ``"host:port[,host:port]"``, in place of those in the file.
 
         Raises
         ------
@@ -96,12 +96,12 @@ class ClientConfig:
 
     @property
     def bootstrap_servers(self) -> tuple[str, ...]:
-        """Each ``host:port`` to start from."""
+        """The bootstrap servers, as ``host:port``."""
         return tuple(self._properties["bootstrap.servers"].split(","))
 
     @property
     def api_timeout(self) -> float:
-        """Seconds one call may take with its retries: ``default.api.timeout.ms``, or Java's default of 60 s."""
+        """Seconds for one call, with its retries: ``default.api.timeout.ms``, or Java's default of 60 s."""
         return int(self._properties.get("default.api.timeout.ms", 60_000)) / 1000
 
     def librdkafka(self) -> dict[str, Any]:
@@ -117,12 +117,12 @@ class ClientConfig:
         Raises
         ------
         UsageError
-            If a certificate or key does not load, or this mechanism needs what Python lacks.
+            If a certificate or key does not load, or this mechanism needs a missing Python package.
         """
         user_properties = self._properties
         kwargs: dict[str, Any] = {
             "bootstrap_servers": list(self.bootstrap_servers),
-            # kafka-python's own 1 MB is less than a large cluster's answer; this is librdkafka's default
+            # kafka-python's 1 MB is too small for a large cluster's response; this is librdkafka's default
             "receive_message_max_bytes": 100_000_000,
         }
         for key, name in KAFKA_PYTHON.items():
@@ -168,7 +168,7 @@ class ClientConfig:
 
 
 def _secrets(properties: Properties) -> Iterator[str]:
-    """Every text that must not be shown: the values, the lines of keys, and both as ``repr`` would print them."""
+    """Every secret text: values, lines of keys, and both as printed by ``repr``."""
     for key, value in properties.items():
         if SECRET_KEY.search(key) and isinstance(value, str):
             lines = value.splitlines() if key.endswith(".pem") else []

@@ -1,4 +1,4 @@
-"""The TLS of a canonical form for Python's ssl."""
+"""TLS settings for Python's ssl, from the canonical form."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def ssl_context(tls: Properties) -> ssl.SSLContext:
-    """The same trust, key pair and checks as librdkafka, for Python's ssl."""
+    """An SSL context with the same truststore, key pair and checks as librdkafka."""
     import ssl
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -31,7 +31,7 @@ def ssl_context(tls: Properties) -> ssl.SSLContext:
             context.set_ciphers(tls[key])
         key = "ssl.certificate and ssl.key"
         _load_key_pair(context, tls)
-    except (OSError, ValueError) as error:  # SSLError is an OSError; its text names a reason, no content
+    except (OSError, ValueError) as error:  # SSLError is an OSError; its text has a reason and no content
         reason = getattr(error, "reason", None) or type(error).__name__
         raise UsageError(f"{key} does not load ({reason}).", do="Check the files, and ssl.key.password.") from None
     return context
@@ -41,7 +41,7 @@ def _load_trust(context: ssl.SSLContext, tls: Properties) -> None:
     import ssl
 
     location, pem = tls.get("ssl.ca.location"), tls.get("ssl.ca.pem")
-    if location == "probe":  # librdkafka's word for the system's certificates
+    if location == "probe":  # librdkafka's value for the system's certificates
         location = None
     if location:
         context.load_verify_locations(**{"capath" if os.path.isdir(location) else "cafile": location})
@@ -55,7 +55,7 @@ def _load_trust(context: ssl.SSLContext, tls: Properties) -> None:
 
 
 def _load_key_pair(context: ssl.SSLContext, tls: Properties) -> None:
-    # Python's ssl reads a key pair from files only: inline PEM lives in a private directory while it loads.
+    # Python's ssl reads a key pair from files only: inline PEM is in a private directory while it loads.
     with contextlib.ExitStack() as stack:
         paths: dict[str, str | None] = {}
         for part in ("certificate", "key"):
@@ -63,7 +63,7 @@ def _load_key_pair(context: ssl.SSLContext, tls: Properties) -> None:
             if pem := tls.get(f"ssl.{part}.pem"):
                 paths[part] = stack.enter_context(_private_file(pem))
         if paths["certificate"]:
-            # a callable, as without one OpenSSL would ask for the password on the terminal
+            # a callable: without one, OpenSSL would prompt for the password on the terminal
             password = tls.get("ssl.key.password", "")
             context.load_cert_chain(paths["certificate"], paths["key"], password=lambda: password)
 

@@ -13,7 +13,7 @@ from toolkit.errors import NotFound, UsageError
 
 __all__ = ["config_from_scope", "is_databricks", "param"]
 
-NO_WIDGET = re.compile("InputWidgetNotDefined|no input widget named", re.IGNORECASE)  # an error of Java's, as text
+NO_WIDGET = re.compile("InputWidgetNotDefined|no input widget named", re.IGNORECASE)  # text of a Java error
 
 
 def is_databricks() -> bool:
@@ -22,16 +22,16 @@ def is_databricks() -> bool:
 
 
 def param(name: str, default: str, *, dbutils: Any = None) -> str:
-    """What a notebook is to work with: the widget of that name, or a default where there is none.
+    """A parameter of a notebook: the value of the widget of that name, or a default.
 
     Parameters
     ----------
     name
         Name of the widget, and of the parameter of a job.
     default
-        Returned where there is no such widget, or no Databricks.
+        Returned if there is no such widget, or outside Databricks.
     dbutils
-        That of Databricks; the notebook's own if null.
+        The ``dbutils`` of Databricks; the notebook's own if null.
     """
     dbutils = dbutils or _notebooks_own()
     if dbutils is None:
@@ -47,25 +47,25 @@ def param(name: str, default: str, *, dbutils: Any = None) -> str:
 def config_from_scope(
     source: str | Mapping[str, object], secrets: Mapping[str, str], *, scope: str, dbutils: Any = None
 ) -> ClientConfig:
-    """How to reach a cluster, with its secrets from a scope; they are in the configuration and in no text of it.
+    """A client configuration with secrets of a scope, which are masked in its texts.
 
     Parameters
     ----------
     source
         Other properties, as for `ClientConfig`.
     secrets
-        Configuration key to the name of the secret in the scope: ``{"sasl.password": "kafka-password"}``.
+        Name of the secret in the scope by configuration key: ``{"sasl.password": "kafka-password"}``.
     scope
         Name of the secret scope.
     dbutils
-        That of Databricks; the notebook's own if null.
+        The ``dbutils`` of Databricks; the notebook's own if null.
 
     Raises
     ------
     UsageError
-        Outside Databricks, for a key that is set twice, and as `ClientConfig`.
+        Outside Databricks, for a key that is set twice, and as for `ClientConfig`.
     NotFound
-        If the scope or a secret is not there, or may not be read.
+        If the scope or a secret does not exist or may not be read.
 
     Examples
     --------
@@ -98,7 +98,7 @@ def _secret(dbutils: Any, scope: str, name: str) -> str:
 
 
 def _notebooks_own() -> Any:
-    """The ``dbutils`` that Databricks puts into a notebook's own names; null elsewhere."""
+    """The ``dbutils`` in a Databricks notebook's namespace; null elsewhere."""
     main = sys.modules.get("__main__")
     own = getattr(main, "dbutils", None)
     if own is not None or "IPython" not in sys.modules:

@@ -10,7 +10,7 @@ from toolkit.config.keys import Properties
 from toolkit.errors import UsageError
 
 _LOGIN = {"username": "sasl.username", "password": "sasl.password"}
-# Of each mechanism: the login module, and the librdkafka keys of its options.
+# By mechanism: the login module, and the librdkafka keys of its options.
 MODULES = {
     "PLAIN": ("PlainLoginModule", _LOGIN),
     "SCRAM-SHA-256": ("ScramLoginModule", _LOGIN),
@@ -46,7 +46,7 @@ def jaas_properties(mechanism: str, text: str) -> Properties:
     if module.rpartition(".")[2] != expected:
         raise UsageError(
             f"sasl.jaas.config has no {expected}, which {mechanism} needs.",
-            do="Let sasl.mechanism and the module agree.",
+            do="Set sasl.mechanism to the one of the module.",
         )
     if options.get("tokenauth") == "true":
         raise UsageError(
@@ -54,7 +54,7 @@ def jaas_properties(mechanism: str, text: str) -> Properties:
         )
     if any(name.startswith("ssl.") for name in options):
         raise UsageError(
-            "sasl.jaas.config sets TLS for the token endpoint.", do="Give its certificates as https.ca.location (PEM)."
+            "sasl.jaas.config sets TLS for the token endpoint.", do="Set its certificates as https.ca.location (PEM)."
         )
     found = {names[name]: value for name, value in options.items() if name in names}
     prefix = "extension_"
@@ -67,12 +67,12 @@ def jaas_properties(mechanism: str, text: str) -> Properties:
 
 
 def parse_jaas(text: str) -> tuple[str, dict[str, str]]:
-    """A ``sasl.jaas.config`` to its login module and options (Kafka's ``JaasConfig``).
+    """Parse a ``sasl.jaas.config`` into its login module and options (Kafka's ``JaasConfig``).
 
     Raises
     ------
     UsageError
-        If it does not parse or names more than one module; the text, which holds secrets, is never repeated.
+        If it does not parse or has more than one module; the error never contains its text, which has secrets.
     """
     tokens = list(_tokens(text))
     kinds, words = "".join(kind for kind, _ in tokens), [word for _, word in tokens]

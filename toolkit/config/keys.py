@@ -1,16 +1,16 @@
-"""Every configuration key this package knows, and what becomes of it."""
+"""Every known configuration key, and its treatment."""
 
 from __future__ import annotations
 
 import re
 from typing import Any
 
-Properties = dict[str, Any]  # text values; callables (oauth_cb, error_cb, ...) stay as they are
+Properties = dict[str, Any]  # text values; callables (oauth_cb, error_cb, ...) are kept unchanged
 
 # Other names of a canonical key: Java's, and librdkafka's own aliases.
 RENAMED = {
     "metadata.broker.list": "bootstrap.servers",
-    "request.timeout.ms": "socket.timeout.ms",  # librdkafka has that name too, for the acks of a produce request
+    "request.timeout.ms": "socket.timeout.ms",  # librdkafka also has this name, for the acks of a Produce request
     "sasl.mechanism": "sasl.mechanisms",
     "sasl.oauthbearer.client.credentials.client.id": "sasl.oauthbearer.client.id",
     "sasl.oauthbearer.client.credentials.client.secret": "sasl.oauthbearer.client.secret",
@@ -19,7 +19,7 @@ RENAMED = {
     "ssl.truststore.certificates": "ssl.ca.pem",
 }
 
-# Canonical keys that go to librdkafka as they are.
+# Canonical keys that are passed on to librdkafka unchanged.
 TLS_KEYS = (
     "enable.ssl.certificate.verification",
     "ssl.ca.certificate.stores",
@@ -75,7 +75,7 @@ OAUTH_KEYS = (
     "sasl.oauthbearer.sub.claim.name",
     "sasl.oauthbearer.token.endpoint.url",
 )
-# Read here only: each becomes some of the keys above, or an error that this configuration needs Java.
+# Converted to the keys above, or an error if this configuration needs Java.
 CONSUMED = (
     "bootstrap.servers",
     "config.providers",
@@ -126,7 +126,7 @@ JAVA_ONLY = (
 )
 KNOWN = frozenset((*RENAMED, *TLS_KEYS, *PASSWORD_KEYS, *KERBEROS_KEYS, *OAUTH_KEYS, *CONSUMED, *JAVA_ONLY))
 
-# Whole numbers and the range librdkafka accepts; default.api.timeout.ms is Java's, for a call with its retries.
+# Integers and the range that librdkafka accepts; default.api.timeout.ms is Java's, for a call with its retries.
 NUMBERS = {
     "default.api.timeout.ms": (1, 2**31 - 1),
     "receive.message.max.bytes": (1_000, 2**31 - 1),

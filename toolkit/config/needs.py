@@ -1,4 +1,4 @@
-"""What a configuration needs from outside: files, Python packages, and Java code, which it cannot have."""
+"""External needs of a configuration: files, Python packages, and Java code, which is refused."""
 
 from __future__ import annotations
 
@@ -24,6 +24,6 @@ def need_package(package: str, what: str) -> None:
 
 
 def refuse_java(properties: Properties, key: str, *, do: str, own: tuple[str, ...] = ()) -> None:
-    """Refuse a key that names a Java class, unless it is one of Kafka's own, by the end of its name."""
+    """Raise for a key with a Java class, unless it is one of Kafka's own, by the end of its name."""
     if properties.get(key) and not properties[key].endswith(own):
         raise UsageError(f"{key} names Java code, which cannot run here.", do=do)

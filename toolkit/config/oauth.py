@@ -1,4 +1,4 @@
-"""OAUTHBEARER: its keys, and the bearer token they lead to."""
+"""OAUTHBEARER: its keys and bearer tokens."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ def oauth(properties: Properties) -> Properties:
         if not keys.get(key):
             raise UsageError(
                 f"OAUTHBEARER needs credentials, and {key} is missing.",
-                do="Give it (in sasl.jaas.config: clientId, clientSecret), or an oauth_cb "
+                do="Set it (in sasl.jaas.config: clientId, clientSecret), or an oauth_cb "
                 "that returns (token, expiry in seconds since the epoch).",
             )
     if not re.match(r"https?://[^/@]+(/|$)", keys.get("sasl.oauthbearer.token.endpoint.url", "")):
         raise UsageError(
             "OAUTHBEARER needs sasl.oauthbearer.token.endpoint.url: an http(s) address, without credentials in it.",
-            do="Give the token endpoint of the identity provider.",
+            do="Set the token endpoint of the identity provider.",
         )
     return keys
 
 
 def _only_librdkafka(keys: Mapping[str, str]) -> bool:
-    """Ways to a token that librdkafka has built in: a signed assertion, and a cloud's metadata service."""
+    """Token sources built into librdkafka: a signed assertion, and a cloud's metadata service."""
     return (
         keys.get("sasl.oauthbearer.grant.type", "client_credentials") != "client_credentials"
         or keys.get("sasl.oauthbearer.metadata.authentication.type", "none") != "none"
@@ -57,7 +57,7 @@ class TokenProvider:
         SASL extensions (KIP-342).
     """
 
-    EARLY = 30.0  # seconds before its expiry that a token is fetched anew
+    EARLY = 30.0  # seconds before its expiry at which a new token is fetched
 
     def __init__(self, fetch: Callable[[], tuple[str, float]], extensions: Mapping[str, str] | None = None) -> None:
         self._fetch = fetch
@@ -75,18 +75,18 @@ class TokenProvider:
             return cls(lambda: _unsecured_token(properties), extensions)
         if _only_librdkafka(properties):
             raise UsageError(
-                "An assertion, or a cloud's metadata service, gives tokens to librdkafka alone.",
-                do="Give an oauth_cb that returns (token, expiry in seconds since the epoch): every client uses it.",
+                "Only librdkafka gets tokens by an assertion or from a cloud's metadata service.",
+                do="Set an oauth_cb that returns (token, expiry in seconds since the epoch): every client uses it.",
             )
         return cls(lambda: _client_credentials(properties), extensions)
 
     def token(self) -> str:
-        """A token that is still good.
+        """A valid token.
 
         Raises
         ------
         AuthenticationFailed
-            If the token endpoint gave none.
+            If the token endpoint returned none.
         """
         with self._lock:
             if time.time() > self._expires - self.EARLY:
@@ -94,7 +94,7 @@ class TokenProvider:
             return self._token
 
     def extensions(self) -> dict[str, str]:
-        """SASL extensions to send with the token."""
+        """SASL extensions of the token."""
         return dict(self._extensions)
 
 
@@ -131,7 +131,7 @@ def _client_credentials(properties: Mapping[str, Any]) -> tuple[str, float]:
         error.close()
         reason = f"answered HTTP {error.code}"
     except (OSError, ValueError, KeyError, TypeError) as error:
-        reason = f"gave no token ({type(error).__name__})"
+        reason = f"returned no token ({type(error).__name__})"
     raise AuthenticationFailed(
         f"The token endpoint {url} {reason}.", do="Check the address, the client id and secret, and the scope."
     )

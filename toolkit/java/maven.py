@@ -1,4 +1,4 @@
-"""The Maven repository that jars come from, and a lock for the cache that keeps them."""
+"""The Maven repository of the jars, and a lock for their cache."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CENTRAL = "https://repo1.maven.org/maven2/"
 
 
 def repository_url() -> str:
-    """Where jars come from: KAFKA_TXN_MAVEN, the mirror that ``~/.m2/settings.xml`` names, or Maven Central."""
+    """The repository: KAFKA_TXN_MAVEN, the mirror that ``~/.m2/settings.xml`` names, or Maven Central."""
     return os.environ.get("KAFKA_TXN_MAVEN") or _mirror() or CENTRAL
 
 
@@ -32,7 +32,7 @@ def _mirror() -> str | None:
 
 @contextmanager
 def locked(lock: Path) -> Iterator[None]:
-    """While no other process holds the same file."""
+    """Hold a lock on a file; wait while another process holds it."""
     with lock.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -1,4 +1,4 @@
-"""A real Kafka on this machine, gone without a trace when it is no longer wanted."""
+"""A real Kafka on this machine, which leaves nothing behind when it stops."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CLASSES = "classes.jsa"
 
 
 class PortTaken(LabError):
-    """Another process took a free port before the broker did; other ports will work."""
+    """Another process took the port before the broker did; other ports will work."""
 
 
 class Kafka:
@@ -89,8 +89,8 @@ class Kafka:
             raise UsageError(f"{version!r} is not a Kafka version of the lab.", do="Use 2.8.0 or newer: '4.3.1'.")
         if brokers not in (1, 2, 3):
             raise UsageError(f"The lab starts 1 to 3 brokers, not {brokers}.")
-        if strangers := set(super_users) - set(users):
-            raise UsageError(f"super_users names {', '.join(sorted(strangers))}, for whom `users` has no password.")
+        if unknown := set(super_users) - set(users):
+            raise UsageError(f"super_users names {', '.join(sorted(unknown))}, which have no password in `users`.")
         if sys.platform == "win32":
             raise LabError("The lab runs on Linux and macOS.", do="On Windows, use it inside WSL.")
         self.version = version
@@ -100,14 +100,14 @@ class Kafka:
         self._super_users = list(super_users)
         self._heap = heap
         self._timeout = timeout
-        self._keeper: ProcessSupervisor | None = None
+        self._supervisor: ProcessSupervisor | None = None
         self._zookeeper_port: int | None = None
         self._nodes: dict[int, Node] = {}
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._log_starts: dict[int, int] = {}
 
     def __repr__(self) -> str:
-        return f"<Kafka {self.version} at {self.bootstrap_servers}>" if self._keeper else f"<Kafka {self.version}>"
+        return f"<Kafka {self.version} at {self.bootstrap_servers}>" if self._supervisor else f"<Kafka {self.version}>"
 
     def __enter__(self) -> Self:
         return self.start()
@@ -128,7 +128,7 @@ class Kafka:
             The jars could not be fetched, there is no fitting Java, or a broker ended or was not ready in time: then
             with what its log says.
         """
-        if self._keeper:
+        if self._supervisor:
             return self
         self._java = find_java(newest=self._newest_java)
         self._classpath = self.classpath
@@ -146,14 +146,14 @@ class Kafka:
         return self
 
     def stop(self) -> None:
-        """End all brokers at once and delete their directory; nothing happens if none runs."""
-        keeper, self._keeper = self._keeper, None
-        if keeper:
+        """Kill all brokers and delete their directory; does nothing if none runs."""
+        supervisor, self._supervisor = self._supervisor, None
+        if supervisor:
             atexit.unregister(self.stop)
             try:
                 self._keep_classes()
             finally:
-                keeper.stop()
+                supervisor.stop()
             for past in (self._nodes, self._processes, self._log_starts):
                 past.clear()
 
@@ -163,7 +163,7 @@ class Kafka:
         Parameters
         ----------
         user
-            Which of `users` to log in as; None takes the first super user, or the first user if there is none.
+            One of `users`; by default the first super user, or the first user if there is none.
         """
         config = {"bootstrap.servers": self.bootstrap_servers}
         if not self._users and user is None:
@@ -188,19 +188,19 @@ class Kafka:
 
     @property
     def classpath(self) -> str:
-        """Java class path with this version's Kafka, its tools and a logger; fetched if this machine lacks it."""
+        """Java class path with this version's Kafka, its tools and a logger; downloaded if it is not in the cache."""
         return f"{fetch_jars(self.version)}/*"
 
     # One broker
 
     def kill(self, broker_id: int) -> None:
-        """End a broker with SIGKILL, as a crash would; its data and its port stay."""
+        """Kill a broker with SIGKILL, as in a crash; its data and its port stay."""
         process = self._process(broker_id)
         process.kill()
         process.wait()
 
     def stop_broker(self, broker_id: int) -> None:
-        """End a broker in good order, so that it writes its snapshots and checkpoints; its data and its port stay."""
+        """Shut down a broker cleanly: it writes its snapshots and checkpoints; its data and its port stay."""
         process = self._process(broker_id)
         process.terminate()
         try:
@@ -218,16 +218,16 @@ class Kafka:
         self._wait_until_ready(broker_id)
 
     def restart(self, broker_id: int) -> None:
-        """Stop a broker in good order and start it again on the same data and port."""
+        """Shut down a broker cleanly and start it again on the same data and port."""
         self.stop_broker(broker_id)
         self.start_broker(broker_id)
 
     def pause(self, broker_id: int) -> None:
-        """Pause a broker (SIGSTOP), as a long garbage collection does; its connections stay open."""
+        """Pause a broker (SIGSTOP), as during a long garbage collection; its connections stay open."""
         self._process(broker_id).send_signal(signal.SIGSTOP)
 
     def resume(self, broker_id: int) -> None:
-        """Let a paused broker go on."""
+        """Resume a paused broker (SIGCONT)."""
         self._process(broker_id).send_signal(signal.SIGCONT)
 
     def logs(self, broker_id: int, *, lines: int = 30) -> str:
@@ -246,27 +246,27 @@ class Kafka:
         main_class
             Its name in this version; for example ``"org.apache.kafka.tools.TransactionsCommand"``.
         arguments
-            As on a command line.
+            Its command-line arguments.
         stdin
-            What it reads.
+            Its standard input.
         timeout
             Seconds until ``subprocess.TimeoutExpired``.
         """
-        keeper = self._running()
+        supervisor = self._running()
         return subprocess.run(
             java_command(self._java, main_class, *arguments, classpath=self._classpath, log_level="warn"),
             input=stdin,
             capture_output=True,
             text=True,
             timeout=timeout,
-            process_group=keeper.group,
+            process_group=supervisor.group,
         )
 
     # Starting
 
     def _start(self) -> None:
         directory = Path(tempfile.mkdtemp(prefix="kafka-txn-lab-"))
-        self._keeper = ProcessSupervisor(directory)
+        self._supervisor = ProcessSupervisor(directory)
         atexit.register(self.stop)
         self._lay_out(directory)
         if self._zookeeper_port:
@@ -322,7 +322,7 @@ class Kafka:
         write_storage(formatted, self._nodes.values(), cluster_id=cluster_id)
 
     def _keep_classes(self) -> None:
-        """The first broker of a version that ends writes down which classes it had loaded."""
+        """The first broker of a version that ends writes the archive of its loaded classes."""
         process = self._processes.get(1)
         if process is None or self._classes.exists():
             return
@@ -332,7 +332,7 @@ class Kafka:
             process.wait(20)
             shutil.copyfile(self._nodes[1].directory / CLASSES, partial)
             partial.rename(self._classes)
-        except (OSError, subprocess.TimeoutExpired):  # it was killed, or the cache is full: the next one is no faster
+        except (OSError, subprocess.TimeoutExpired):  # it was killed, or the cache is full: the next start is no faster
             with contextlib.suppress(OSError):
                 partial.unlink()
 
@@ -344,7 +344,7 @@ class Kafka:
 
     @property
     def _classes(self) -> Path:
-        """The archive of the classes that a broker of this version loads."""
+        """The archive of the classes of a broker of this version."""
         jars = fetch_jars(self.version)
         return jars.with_name(f"{jars.name}-java{java_version(self._java)}.jsa")
 
@@ -381,20 +381,20 @@ class Kafka:
         return kind(
             f"Broker {broker_id} of Kafka {self.version} {happened}.",
             means="Its log says:\n" + "\n".join(lines[first:][:20]) + "\n",
-            do="Correct `properties` if the log names one; a machine short of memory or time needs a longer `timeout`.",
+            do="Correct `properties` if the log names one; on a slow machine, use a longer `timeout`.",
         )
 
     # Small things
 
     @property
     def _newest_java(self) -> int | None:
-        """Before 3.9, Kafka's own clients (so its tools) cannot log in on Java 23 and newer; brokers would run."""
+        """Before 3.9, Kafka's clients, and so its tools, cannot log in with SASL on Java 23 and newer."""
         return None if _numbers(self.version) >= (3, 9) else 22
 
     def _running(self) -> ProcessSupervisor:
-        if not self._keeper:
+        if not self._supervisor:
             raise LabError("This Kafka is not running.", do="Use it inside `with Kafka(...) as kafka:`, or start() it.")
-        return self._keeper
+        return self._supervisor
 
     def _node(self, broker_id: int) -> Node:
         self._running()
@@ -419,7 +419,7 @@ def _text(value: object) -> str:
 
 
 def quiet_admin(server: str) -> AdminClient:
-    """Return a client that keeps trying, silently while no broker answers yet."""
+    """Return a client that retries without logging while no broker answers."""
     config: dict[str, str | int | float | bool] = {
         "bootstrap.servers": server,
         "reconnect.backoff.ms": 20,
@@ -430,7 +430,7 @@ def quiet_admin(server: str) -> AdminClient:
 
 
 def is_ready(admin: AdminClient, broker_ids: set[int]) -> bool:
-    """Whether all these brokers are known and a topic over all of them could be created; none is."""
+    """Whether all these brokers are registered and a topic could be placed on all of them; creates none."""
     try:
         if not broker_ids <= set(admin.list_topics(timeout=1).brokers):
             return False

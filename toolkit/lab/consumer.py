@@ -1,4 +1,4 @@
-"""A real read_committed consumer, to see what an open transaction does to it."""
+"""A real read_committed consumer, which an open transaction blocks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MOVING = {KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.COORDINATOR_NOT_AV
 
 
 def blocked_consumer(kafka: ClusterAddress, topic: str, group: str, *, partition: int = 0) -> BlockedConsumer:
-    """Return a consumer of a group that has read and committed all that read_committed lets it."""
+    """Return a consumer of a group that has read up to the LSO and committed."""
     consumer = BlockedConsumer(kafka, topic, group=group, partition=partition)
     try:
         consumer.read()
@@ -34,16 +34,16 @@ def blocked_consumer(kafka: ClusterAddress, topic: str, group: str, *, partition
 
 
 class BlockedConsumer:
-    """A read_committed consumer of one partition: it reads as far as it may, and goes on once that is further.
+    """A read_committed consumer of one partition, which reads up to the LSO and continues once it moves.
 
     Parameters
     ----------
     kafka
-        A lab cluster, or how to reach any other one.
+        A lab cluster, or the client configuration of another one.
     topic, partition
-        What to read, from the group's committed offset on, or from the start of the log.
+        Partition to read, from the group's committed offset or from the start of the log.
     group
-        Group to commit for.
+        Consumer group.
 
     Examples
     --------
@@ -71,7 +71,7 @@ class BlockedConsumer:
         )
         committed = until(self._committed, awaited=f"the committed offset of group {group}")
         self.position: int = committed if committed >= 0 else self._offset(EARLIEST)
-        """Offset that it will read next."""
+        """Next offset to read."""
         self._end = -1
         self._consumer.assign([TopicPartition(topic, partition, self.position)])
 
@@ -89,7 +89,7 @@ class BlockedConsumer:
 
     @property
     def lag(self) -> int:
-        """Offsets from its position to the high watermark, as monitoring shows it."""
+        """Offsets from its position to the high watermark, as monitoring reports it."""
         return self._offset(LATEST) - self.position
 
     def read(self, *, timeout: float = 30) -> list[Message]:
@@ -98,7 +98,7 @@ class BlockedConsumer:
         Raises
         ------
         LabError
-            If it does not get there within `timeout` seconds.
+            If it does not reach the LSO within `timeout` seconds.
         """
         deadline = time.monotonic() + timeout
         records = []
@@ -110,7 +110,7 @@ class BlockedConsumer:
         return records
 
     def _read_to_end(self) -> list[Message]:
-        """Records until the end of the partition, or until none has arrived for a moment."""
+        """Records up to the end of the partition, or until none arrives for a moment."""
         records = []
         while message := self._consumer.poll(0.2):
             error = message.error()
@@ -124,7 +124,7 @@ class BlockedConsumer:
         return records
 
     def _commit(self) -> bool | None:
-        """True once the position is committed; None while the group's coordinator is being chosen."""
+        """True once the position is committed; None while the group has no coordinator."""
         topic_partition = TopicPartition(self.topic, self.partition, self.position)
         with _unless_moving():
             self._consumer.commit(offsets=[topic_partition], asynchronous=False)
@@ -132,7 +132,7 @@ class BlockedConsumer:
         return None
 
     def _committed(self) -> int | None:
-        """The group's committed offset, negative if it has none; None while its coordinator is being chosen."""
+        """The group's committed offset, negative if it has none; None while the group has no coordinator."""
         with _unless_moving():
             (found,) = self._consumer.committed([TopicPartition(self.topic, self.partition)], timeout=30)
             return int(found.offset)
@@ -146,7 +146,7 @@ class BlockedConsumer:
 
 @contextlib.contextmanager
 def _unless_moving() -> Iterator[None]:
-    """Leave the block where the group's coordinator is being chosen."""
+    """Leave the block while the group has no coordinator."""
     try:
         yield
     except KafkaException as failed:

@@ -1,4 +1,4 @@
-"""``kafka-txn demo``: real incidents on a Kafka of its own, found, ended and checked, in less than a minute."""
+"""``kafka-txn demo``: stage real incidents on an own Kafka, find and end them, in less than a minute."""
 
 from __future__ import annotations
 
@@ -28,29 +28,29 @@ WRONG = {  # topic and the incident staged on it
     "carts": "offsets_never_added",
 }
 HEALTHY_TOPICS = {"clicks": "open_young", "exports": "open_long", "backfill": "old_event_times"}
-PAYMENTS, GROUP = "payments", "billing"  # one more incident, seen through the group that reads the topic
-READ, WAITING = 5, 20  # ordinary records before and behind the transaction that hangs there
+PAYMENTS, GROUP = "payments", "billing"  # one more incident, shown by the group that reads the topic
+READ, WAITING = 5, 20  # ordinary records before and after the hanging transaction
 RECHECK_AFTER = 2.0
 
 Show = Callable[[Iterable[str]], None]
 
 
 def run(version: str, *, show: Show, width: int | None = None) -> bool:
-    """Play the demo; every step is shown as it happens.
+    """Run the demo and show every step.
 
     Parameters
     ----------
     version
         Kafka version.
     show
-        Takes the lines of a step.
+        Shows the lines of a step.
     width
-        Columns to wrap at; null wraps nothing.
+        Columns to wrap at; null for no wrapping.
 
     Returns
     -------
     bool
-        Whether everything went as expected.
+        Whether every result was as expected.
     """
     began = time.monotonic()
     demo = Demo(show, width=width)
@@ -73,7 +73,7 @@ def run(version: str, *, show: Show, width: int | None = None) -> bool:
 
 
 class Demo:
-    """The steps, and what did not go as it should.
+    """The steps of the demo, and deviations from the expected results.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ class Demo:
         self._show(wrap(text, before=f"{number}  ", width=self._width))
 
     def say(self, text: str) -> None:
-        """Print what happened in it."""
+        """Show a step."""
         self._show(wrap(text, before="   ", width=self._width))
 
     def expect(self, right: bool, otherwise: str) -> None:
@@ -109,7 +109,7 @@ class Demo:
         return staged + [self._staged(kafka, topic, name) for topic, name in HEALTHY_TOPICS.items()]
 
     def block(self, kafka: Kafka) -> tuple[BlockedConsumer, StagedIncident]:
-        """Let a read_committed group read, then have a transaction hang before what it would read next."""
+        """Let a read_committed group read, then stage a hanging transaction before its next records."""
         create_topic(kafka, PAYMENTS)
         _write(kafka, PAYMENTS, READ)
         consumer = blocked_consumer(kafka, PAYMENTS, GROUP)
@@ -140,10 +140,10 @@ class Demo:
         return rows
 
     def end(self, hanging: Sequence[Row], cluster: Cluster) -> None:
-        """End the hanging ones, each after a fresh check."""
+        """Abort the hanging transactions, each after a fresh check."""
         self.step(5, "Each hanging transaction is checked once more, and ended by an abort marker:")
         with TemporaryDirectory(prefix="kafka-txn-demo-") as folder:
-            audit = Audit(Path(folder) / "audit.jsonl")  # this Kafka is gone in a minute
+            audit = Audit(Path(folder) / "audit.jsonl")  # this Kafka is deleted in a minute
             for row in hanging:
                 plan = plan_abort(cluster, row)
                 done = plan.execute(confirm=plan.target, audit=audit, recheck_after=RECHECK_AFTER)
@@ -154,13 +154,13 @@ class Demo:
         self.expect(len(hanging) == len(WRONG) + 1, f"{len(WRONG) + 1} were to hang, not {len(hanging)}")
 
     def read_on(self, consumer: BlockedConsumer) -> None:
-        """Let the group read on."""
+        """Let the group continue."""
         records = consumer.read()
         self.step(6, f"Group {GROUP} continues by itself: {len(records)} payments.")
         self.expect(len(records) == WAITING, f"group {GROUP} was to read {WAITING} records, not {len(records)}")
 
     def finish(self, cluster: Cluster, staged: Sequence[StagedIncident]) -> None:
-        """Commit the healthy ones, which only works if they were left alone."""
+        """Commit the healthy transactions, which works only if they were not aborted."""
         for each in staged:
             each.close()
         rows = cluster.finding_rows(recheck_after=0)

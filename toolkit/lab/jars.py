@@ -1,6 +1,6 @@
-"""The jars of one Kafka version, fetched once from Maven Central.
+"""The jars of a Kafka version, downloaded once from Maven Central.
 
-Which they are is written down for some versions (`LISTS`); of others Ivy finds it out, with the jar of it in pyspark.
+`LISTS` has them for some versions; for others Ivy, whose jar is part of pyspark, resolves them.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ WANTED = """\
 
 
 def fetch_jars(version: str) -> Path:
-    """Return the directory with the jars of a Kafka version, fetching them if this machine has not got them yet.
+    """Return the directory with the jars of a Kafka version, after a download if they are not in the cache.
 
     The repository is KAFKA_TXN_MAVEN if set, else the mirror of Maven Central that ``~/.m2/settings.xml`` names, else
     Maven Central; HTTPS_PROXY and JAVA_TOOL_OPTIONS are honoured. Afterwards it works offline.
@@ -91,7 +91,7 @@ def _fetch(version: str, directory: Path) -> None:
 
 
 def resolve(version: str, directory: Path) -> None:
-    """Find out by Ivy which jars a version has, and put them into the folder ``jars`` of a new directory."""
+    """Resolve the jars of a version by Ivy into the folder ``jars`` of a new directory."""
     repository = repository_url()
     ivy = _ivy()
     directory.mkdir()
@@ -107,7 +107,7 @@ def resolve(version: str, directory: Path) -> None:
 
 
 def _run(command: list[str | Path], *, title: str) -> str:
-    """Run Ivy under a progress bar; return its output if it failed, else nothing."""
+    """Run Ivy with a progress bar; return its output if it failed, else nothing."""
     lines = []
     with (
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as ivy,
@@ -133,19 +133,19 @@ def _failure(version: str, repository: str, output: str) -> LabError:
     if unreachable := re.search(r"Server access error at url (\S+) \((.*)\)", output, re.IGNORECASE):
         return LabError(
             f"{artifact} could not be fetched: {unreachable[1]} did not answer ({unreachable[2]}).",
-            means="The lab downloads each Kafka version once, and has not got this one yet; nothing was kept.",
+            means="The lab downloads each Kafka version once, and this one is not in the cache; nothing was kept.",
             do="Go online for the first start, or name a mirror in KAFKA_TXN_MAVEN (and a proxy in HTTPS_PROXY).",
         )
     if missing := re.findall(r":: (\S+)#(\S+);(\S+): not found", output):
         return LabError(
             f"{repository} has no {', '.join(':'.join(each) for each in missing)}.",
-            means=f"Kafka {version} was never released, or this mirror does not carry it; nothing was kept.",
+            means=f"Kafka {version} was never released, or this mirror does not have it; nothing was kept.",
             do="Use a released version, such as 4.3.1, 3.9.2, 3.5.2 or 2.8.2.",
         )
     return LabError(
         f"{artifact} could not be fetched: {' '.join(output.split())[-600:]}",
         means="The Ivy resolver failed; nothing was kept.",
-        do="Try again; a proxy or mirror that answers with something else than jars is the usual reason.",
+        do="Try again; usually a proxy or mirror returned something other than a jar.",
     )
 
 

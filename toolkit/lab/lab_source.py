@@ -41,8 +41,8 @@ class LabSource(ConnectedSource):
     Parameters
     ----------
     staged
-        Topic to the incident that was staged on it. `expected` is right at once; what becomes `long` or `overdue` in
-        time has that as ``staged[topic].later``.
+        Incident by topic. `expected` is its verdict now; one that becomes `long` or `overdue` in time has that as
+        ``staged[topic].later``.
     kafka
         The Kafka.
     """
@@ -50,7 +50,7 @@ class LabSource(ConnectedSource):
     def __init__(self, cluster: Cluster, *, kafka: Kafka, staged: Mapping[str, StagedIncident], folder: Path) -> None:
         super().__init__(
             cluster,
-            audit=Audit(folder / "audit.jsonl"),  # gone with this Kafka
+            audit=Audit(folder / "audit.jsonl"),  # deleted with this Kafka
             expected={topic: _expected(each) for topic, each in staged.items()},
             group=GROUP,
             folder=folder,
@@ -59,11 +59,11 @@ class LabSource(ConnectedSource):
         self.staged = staged
 
     def log_dir(self) -> LogDir:
-        """A copy of the log directories, for which the brokers are shut down one by one for a moment."""
+        """A copy of the log directories, for which the brokers are briefly shut down one by one."""
         return LogDir(*(self._copied(number) for number in self.kafka.broker_ids), consistent_copy=True)
 
     def sources(self) -> list[LogDir | Recording | Cluster]:
-        """The log directories as they are now, and the recording if one was made."""
+        """The log directories, and the recording if there is one."""
         recording = self.temporary() / "recording"
         return [self.log_dir(), *([Recording(recording)] if is_recording(recording) else [])]
 
@@ -120,12 +120,12 @@ def open_lab(names: Mapping[str, str], version: str) -> LabSource:
     names
         Topic to the name of an incident (`toolkit.lab.incidents.INCIDENTS`).
     version
-        Of Kafka.
+        Kafka version.
 
     Raises
     ------
     UsageError
-        If incidents need clusters that differ.
+        If the incidents need different clusters.
     LabError
         If the lab does not start.
     """
@@ -150,7 +150,7 @@ def open_sample(sample: IncidentSample) -> SampleSource:
 
 
 def _setup(setups: list[ClusterSetup]) -> ClusterSetup:
-    """The one cluster for all: every incident of the everyday one can be staged on the others, too."""
+    """The cluster for all incidents: those of the default cluster can be staged on any other."""
     special = list({setup.name: setup for setup in setups if setup is not EVERYDAY}.values())
     if len(special) > 1:
         raise UsageError(
@@ -162,7 +162,7 @@ def _setup(setups: list[ClusterSetup]) -> ClusterSetup:
 
 def _staged(kafka: Kafka, topic: str, name: str) -> StagedIncident:
     if INCIDENTS[name].brokers > 1:
-        return INCIDENTS[name](kafka, topic=topic)  # it lays out its topic's replicas itself
+        return INCIDENTS[name](kafka, topic=topic)  # it places the replicas of its topic itself
     return stage_between(kafka, name, topic=topic, group=GROUP)
 
 

@@ -2,7 +2,7 @@
 
 A small helper process (this file, run as a script) waits for the end of its standard input, which the kernel closes
 with this process. It then kills the process group that everything was started in, and deletes the directory.
-Nothing needs to be told to it, so nothing can be forgotten; and a Ctrl-C in the terminal does not reach that group.
+It needs no messages, so none can be lost; and Ctrl-C in the terminal does not reach that group.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ __all__ = ["ProcessSupervisor"]
 
 
 class ProcessSupervisor:
-    """Starts processes, and on its own end or this process's, kills them and deletes their directory.
+    """Starts processes; kills them and deletes their directory when it is stopped or this process ends.
 
     Parameters
     ----------
     directory
-        Where the processes write; deleted at the end.
+        Working directory of the processes; deleted at the end.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -51,12 +51,12 @@ class ProcessSupervisor:
     def stop(self) -> None:
         """Kill every process started here and delete the directory; returns when both are done.
 
-        A forked child of this process may leave as it likes: what is not its own stays.
+        A forked child of this process does not stop the processes when it exits.
         """
         if os.getpid() != self._owner:
             return
         assert self._helper.stdin
-        # A word, since the end of the pipe does not come while a forked child of this process holds it open.
+        # A message, since the pipe is not closed while a forked child of this process holds it open.
         with contextlib.suppress(BrokenPipeError), self._helper.stdin as helper:
             helper.write(b"stop")
         self._helper.wait()
@@ -68,7 +68,7 @@ class ProcessSupervisor:
 def _end(group: int, directory: Path) -> None:
     with contextlib.suppress(OSError):
         os.killpg(group, signal.SIGKILL)
-    # A dying process may still add a file under the hand that deletes.
+    # A process that is being killed may still add a file during the deletion.
     for _ in range(1000):
         shutil.rmtree(directory, ignore_errors=True)
         if not directory.exists():
@@ -88,7 +88,7 @@ def _help(directory: Path, parent: int) -> None:
 
 
 def _new_group() -> int:
-    """Return a process group held open by a child that does nothing: the helper must live on when the group dies."""
+    """Return a process group of an idle child, so that the helper survives when the group is killed."""
     child = os.fork()
     if not child:
         os.setpgid(0, 0)

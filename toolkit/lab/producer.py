@@ -1,6 +1,6 @@
-"""A transactional producer in the raw: every request by hand, so that it can also do what a correct one never does.
+"""A transactional producer that sends every request explicitly, so that it can also do what a correct one never does.
 
-It speaks as clients did before transaction version 2 (the epoch stays from one transaction to the next), which every
+It behaves like clients before transaction version 2 (the epoch stays from one transaction to the next), which every
 broker from 2.8 to 4.x still accepts.
 """
 
@@ -25,17 +25,17 @@ class TxnProducer:
     Parameters
     ----------
     cluster
-        The wire to send on.
+        The client to send with.
     transactional_id
-        The id to produce under.
+        Transactional id.
     timeout_ms
-        Transaction timeout that the coordinator will hold it to.
+        Transaction timeout.
 
     Raises
     ------
     Refused
-        From every step, naming the Kafka error that it was refused with. What passes by itself (a coordinator that
-        loads, a marker still being written) is waited for.
+        From every step, with the Kafka error. Transient errors (a coordinator that loads, a marker still being written)
+        are retried.
 
     Examples
     --------
@@ -93,14 +93,14 @@ class TxnProducer:
         )
 
     def send(self, topic: str, partition: int, *, records: int = 1, timestamp: dt.datetime | None = None) -> int:
-        """Produce one batch with the next sequence number, and return the offset it was written at.
+        """Produce one batch with the next sequence number, and return its base offset.
 
         Parameters
         ----------
         topic, partition
-            Where to; whether the coordinator knows of it is the caller's affair.
+            The partition; the caller decides whether the coordinator knows of it.
         records
-            How many.
+            Number of records.
         timestamp
             The client's clock; now if null.
         """
@@ -154,7 +154,7 @@ class TxnProducer:
         )
 
     def decide(self, *, commit: bool) -> None:
-        """EndTxn: have the coordinator decide; returns when it has, which is before the markers are written."""
+        """EndTxn: let the coordinator decide; returns before the markers are written."""
         self._ask(
             lambda: messages.EndTxn(
                 transactional_id=self.transactional_id,
@@ -167,9 +167,9 @@ class TxnProducer:
         )
 
     def end(self, *, commit: bool) -> None:
-        """Decide, and return when every marker is written."""
+        """End the transaction, and return when every marker is written."""
         self.decide(commit=commit)
-        self.decide(commit=commit)  # the same again is refused with CONCURRENT_TRANSACTIONS until then
+        self.decide(commit=commit)  # until then, a repeated request fails with CONCURRENT_TRANSACTIONS
 
     def _ask(
         self,
@@ -188,7 +188,7 @@ class TxnProducer:
 
 
 def write_committed(cluster: BrokerClient, topic: str, partition: int, *, records: int = 1) -> int:
-    """Write records in a transaction of their own, commit it, and return the offset of the first."""
+    """Write records in a new transaction, commit it, and return the offset of the first record."""
     producer = TxnProducer(cluster, f"healthy-{uuid.uuid4().hex[:6]}").init()
     producer.add(topic, partition)
     offset = producer.send(topic, partition, records=records)

@@ -1,4 +1,4 @@
-"""Small queries of a cluster, repeated until there is an answer."""
+"""Small queries of a cluster, repeated until they succeed."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ __all__ = [
 T = TypeVar("T")
 
 ClusterAddress: TypeAlias = Kafka | ClientConfig | str | Mapping[str, object]
-"""A lab cluster, or how to reach any other one."""
+"""A lab cluster, or the client configuration of another one."""
 
-# What a cluster answers while it is still moving.
+# Transient errors.
 PASSING = {
     "CONCURRENT_TRANSACTIONS",
     "COORDINATOR_LOAD_IN_PROGRESS",
@@ -52,7 +52,7 @@ VERIFIED = (
 )
 FENCED = ("A newer epoch of this producer is known: this one is fenced.", "")
 
-# What an error, perhaps of one API, means while staging an incident, and what to do.
+# Meaning and remedy of an error, in general or of one API, while an incident is staged.
 EXPLAINED = {
     "EndTxn: INVALID_TXN_STATE": ("There is no open transaction to end.", ""),
     "INVALID_PRODUCER_EPOCH": FENCED,
@@ -85,7 +85,7 @@ class RequestRefused(LabError):
 
 @dataclass(frozen=True, slots=True)
 class LeaderTransaction:
-    """An open transaction as the leader of its partition describes it."""
+    """An open transaction in the producer state of its partition's leader."""
 
     producer_id: int
     producer_epoch: int
@@ -94,19 +94,19 @@ class LeaderTransaction:
 
 
 def config_of(kafka: ClusterAddress) -> ClientConfig:
-    """How clients reach a cluster."""
+    """The client configuration of a cluster."""
     return ClientConfig(kafka.client_config() if isinstance(kafka, Kafka) else kafka)
 
 
 def until(condition: Callable[[], T | None], *, awaited: str, timeout: float = 60) -> T:
-    """Repeat a query until there is an answer, and return it.
+    """Repeat a query until it returns a result.
 
     Parameters
     ----------
     condition
-        Returns None while there is no answer.
+        Returns None while there is no result.
     awaited
-        Description of the answer, for the error.
+        Description of the result, for the error.
     timeout
         Seconds.
 
@@ -136,20 +136,20 @@ def answer(
     Parameters
     ----------
     cluster
-        Where to send it.
+        The client to send it with.
     request
         Makes the request.
     of
-        Whose request it is, for the error.
+        Topic or id of the request, for the error.
     codes
-        Picks the error codes out of an answer.
+        Returns the error codes of a response.
     to
-        Finds the broker, before every attempt; any broker if null.
+        Returns the broker, before every attempt; any broker if null.
 
     Raises
     ------
     Refused
-        If the answer has any other error, or still has one when the time is up.
+        If the response has another error, or still an error at the end of the timeout.
     """
     api = str(request().name).removesuffix("Request")
     passing: set[str] = set()
@@ -172,7 +172,7 @@ def answer(
 
 
 def partitions(cluster: BrokerClient, topic: str) -> dict[int, Any]:
-    """Partition number to its metadata, for those that have a leader; empty while there is no such topic."""
+    """Metadata by partition, of those that have a leader; empty while the topic does not exist."""
     request = messages.Metadata(
         topics=[messages.Metadata.MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
     )
@@ -202,7 +202,7 @@ def coordinator(cluster: BrokerClient, key: str, *, group: bool = False) -> int:
 
 
 def open_transactions(cluster: BrokerClient, topic: str, partition: int) -> list[LeaderTransaction]:
-    """Open transactions of a partition by its leader's producer state, the one that holds the LSO first."""
+    """Open transactions in the producer state of a partition's leader, the one that holds the LSO first."""
     described = answer(
         cluster,
         lambda: messages.DescribeProducers(partitions={topic: [partition]}),
@@ -219,7 +219,7 @@ def open_transactions(cluster: BrokerClient, topic: str, partition: int) -> list
 
 
 def offsets(cluster: BrokerClient, topic: str, partition: int) -> tuple[int, int, int]:
-    """Log start offset, last stable offset and high watermark of a partition, as clients see them."""
+    """Log start offset, last stable offset and high watermark of a partition (ListOffsets)."""
     return (
         _offset(cluster, topic, partition, timestamp=-2, isolation_level=0),
         _offset(cluster, topic, partition, timestamp=-1, isolation_level=1),
@@ -245,7 +245,7 @@ def _offset(cluster: BrokerClient, topic: str, partition: int, *, timestamp: int
 
 
 def transaction(cluster: BrokerClient, transactional_id: str) -> Any:
-    """The coordinator's state of a transactional id (DescribeTransactions), or None if it knows no such id."""
+    """The coordinator's state of a transactional id (DescribeTransactions), or None if the id is unknown."""
     try:
         described = answer(
             cluster,

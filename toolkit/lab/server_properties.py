@@ -11,28 +11,27 @@ from pathlib import Path
 
 __all__ = ["Node", "free_ports", "properties_text", "server_properties"]
 
-# Below what Linux and macOS hand out to outgoing connections, so that the port of a stopped broker stays free.
+# Below the ephemeral ports of Linux and macOS, so that the port of a stopped broker stays free.
 PORTS = range(20_000, 32_000)
 
-# How long a killed broker is missed before the cluster gives its place away: Kafka's 9 s (18 s with ZooKeeper) would
-# be the time of every restart.
+# With Kafka's session timeout of 9 s (18 s with ZooKeeper), every restart of a killed broker would take that long.
 SESSION_MS = 3000
 
-# Threads wake up several times a second for nothing, and so does a controller that has nothing to write.
+# Idle threads and controllers wake up several times a second.
 SMALL = {
     "background.threads": "2",
     "group.coordinator.threads": "1",
     "num.io.threads": "2",
     "num.network.threads": "1",
-    "log.index.size.max.bytes": str(256 << 10),  # of each of two files that a partition begins with, and a copy of it
+    "log.index.size.max.bytes": str(256 << 10),  # of each of the two index files of a new partition, and of its copies
     "metadata.max.idle.interval.ms": "0",
-    "offsets.topic.num.partitions": "10",  # making them is what takes a young broker longest
+    "offsets.topic.num.partitions": "10",  # a new broker takes longest to create these partitions
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """Where one broker lives: its id, its directory and its ports on 127.0.0.1."""
+    """A broker's id, directory and ports on 127.0.0.1."""
 
     broker_id: int
     directory: Path
@@ -54,8 +53,8 @@ class Node:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports of 127.0.0.1 that nothing listens on at this moment."""
-    # Not the random numbers that others seed: processes with one seed would take the same ports at the same time.
+    """Return ports of 127.0.0.1 on which nothing listens now."""
+    # An own random generator: processes with the same seed would take the same ports.
     return list(islice(filter(_is_free, random.SystemRandom().sample(PORTS, len(PORTS))), count))
 
 
@@ -70,7 +69,7 @@ def server_properties(
     """Return the settings of one broker of a cluster.
 
     Clients connect to the listener CLIENT (SASL/PLAIN if there are users); brokers talk over INTERNAL and CONTROLLER,
-    which are plain and whose anonymous user may do everything: this is a laboratory on a loopback address.
+    which are plain and whose anonymous user may do everything, as the brokers listen on a loopback address only.
     """
     listeners = {"CLIENT": node.client_port, "INTERNAL": node.internal_port}
     shared = {
@@ -110,7 +109,7 @@ def server_properties(
 
 
 def properties_text(properties: Mapping[str, str]) -> str:
-    """Return a Java properties file; whatever is not plain ASCII is escaped."""
+    """Return a Java properties file; non-ASCII characters are escaped."""
     return "".join(f"{key}={_escaped(value)}\n" for key, value in properties.items())
 
 

@@ -1,4 +1,4 @@
-"""An incident as a group meets it: committed records before it, which it reads, and behind it, which it cannot."""
+"""An incident between committed records: a group reads those before it, and not those after it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from toolkit.sources.live.client.broker_client import BrokerClient
 
 __all__ = ["BEFORE", "BEHIND", "create_topic", "stage_between"]
 
-BEFORE, BEHIND = 12, 20  # committed records before and behind what is open
+BEFORE, BEHIND = 12, 20  # committed records before and after the open transaction
 
 
 def stage_between(kafka: Kafka, name: str, *, topic: str, group: str) -> StagedIncident:
@@ -26,14 +26,14 @@ def stage_between(kafka: Kafka, name: str, *, topic: str, group: str) -> StagedI
     name
         Incident of one broker.
     topic
-        Topic with two partitions, made for it.
+        New topic with two partitions.
     group
-        Reads and commits what it may before anything is open.
+        Group that reads and commits before the incident.
 
     Raises
     ------
     LabError
-        As of the incident.
+        As for the incident.
     """
     options: dict[str, Any] = {"group": group} if name == "offsets_never_added" else {}
     create_topic(kafka, topic)

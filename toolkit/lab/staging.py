@@ -1,4 +1,4 @@
-"""Parts of every staged incident: its recipe, its stage on a cluster, and the result."""
+"""Staged incidents: recipe, stage on a cluster, and result."""
 
 from __future__ import annotations
 
@@ -40,21 +40,21 @@ class StagedIncident:
     name
         Name of the incident.
     topic, partition
-        Where it shows.
+        Partition with the open transaction.
     producer_id, producer_epoch, transactional_id
-        Who wrote.
+        The producer.
     start_offset
-        Offset of the transaction's first record on this partition, as the broker answered it.
+        Offset of the transaction's first record on this partition, from the Produce response.
     expected
-        The expected verdict, at once and until someone acts.
+        The expected verdict now.
     later
-        The verdict that is right once it has lasted; empty if time changes nothing.
+        The expected verdict after some time; empty if it stays the same.
     what
         One sentence for a newcomer.
     group
-        Consumer group that takes part; empty if none does.
+        Consumer group in the incident; empty for none.
     also
-        Other transactions staged along with it, in the order of their start offsets where the partition is the same.
+        Other transactions of the incident; those on one partition in the order of their start offsets.
     """
 
     name: str
@@ -72,7 +72,7 @@ class StagedIncident:
     _closing: Callable[[], None] | None = field(default=None, repr=False, compare=False)
 
     def close(self) -> None:
-        """Have a living owner finish its transaction, and a broken cluster heal; what hangs goes on hanging."""
+        """Let a live owner end its transaction, and repair the cluster; a hanging transaction stays."""
         if self._closing:
             self._closing()
 
@@ -94,9 +94,9 @@ class Incident:
     name
         Its name in ``INCIDENTS``.
     recipe
-        The steps on the stage.
+        The steps of the incident.
     expected, later
-        Right verdict at once, and once it has lasted.
+        Expected verdict now, and after some time.
     setup
         Brokers and properties that it needs.
     since
@@ -117,7 +117,7 @@ class Incident:
 
     @property
     def brokers(self) -> int:
-        """How many brokers it needs."""
+        """Number of brokers that it needs."""
         return self.setup.brokers
 
     @property
@@ -138,18 +138,18 @@ class Incident:
         Parameters
         ----------
         kafka
-            A lab cluster, or how to reach any other one (bootstrap servers or client properties).
+            A lab cluster, or the bootstrap servers or client properties of another one.
         topic
-            Topic to stage it on, created if it is not there; a new one with a random suffix if null.
+            Topic, created if it does not exist; a new one with a random suffix if null.
         partition
-            Partition to stage it on. Some incidents write to the next one as well.
+            Partition. Some incidents also write to the next one.
         options
             Other arguments of the recipe.
 
         Raises
         ------
         LabError
-            If a broker refuses a step; it names the Kafka error.
+            If a broker rejects a step, with the Kafka error.
         UsageError
             If this cluster is too old or too small, or `kafka` is an address and the incident stops brokers.
         """
@@ -161,7 +161,7 @@ class Incident:
 def incident(
     expected: str, *, setup: ClusterSetup, later: str = "", since: str = "2.8.0"
 ) -> Callable[[Callable[..., StagedIncident]], Incident]:
-    """Make an `Incident` of a recipe ``stage_<name>(stage, ...)``; its docstring's first line says what it is."""
+    """Make an `Incident` of a recipe ``stage_<name>(stage, ...)``; the first line of its docstring describes it."""
 
     def named(recipe: Callable[..., StagedIncident]) -> Incident:
         name = recipe.__name__.removeprefix("stage_")
@@ -180,7 +180,7 @@ class Stage:
     plot
         The incident to stage.
     topic, partition
-        Where.
+        The partition.
     """
 
     def __init__(self, kafka: ClusterAddress, plot: Incident, *, topic: str | None, partition: int) -> None:
@@ -210,7 +210,7 @@ class Stage:
         return SteadyClient(self.config) if self.plot.brokers > 1 else BrokerClient(self.config)
 
     def create_topic(self, *, replicas: Sequence[int] = (), config: Mapping[str, str] = NOTHING) -> None:
-        """Create the topic if it is not there, with a committed record and one more partition than needed.
+        """Create the topic if it does not exist, with a committed record and one more partition than needed.
 
         Parameters
         ----------
@@ -248,14 +248,14 @@ class Stage:
         write_committed(self.cluster, self.topic, self.partition)
 
     def producer(self, *, timeout_ms: int = 600_000, coordinator_id: int | None = None) -> TxnProducer:
-        """Return a new producer that has its producer id.
+        """Return a new producer with a producer id.
 
         Parameters
         ----------
         timeout_ms
             Its transaction timeout.
         coordinator_id
-            Broker that shall coordinate it; any if null.
+            Broker that coordinates it; any if null.
         """
         while True:
             transactional_id = f"{self.plot.name}-{uuid.uuid4().hex[:6]}"
@@ -272,18 +272,18 @@ class Stage:
         closing: Callable[[], None] | None = None,
         **facts: Any,
     ) -> StagedIncident:
-        """Put down what a producer left at an offset: by default on the stage's partition, as the incident expects.
+        """Record a transaction that a producer left; by default on the stage's partition, with the expected verdict.
 
         Parameters
         ----------
         producer
-            Who wrote, with the epoch that it has now.
+            The producer, with its current epoch.
         start_offset
-            Where its transaction starts.
+            First offset of its transaction.
         partition, expected
-            If they differ from the incident's.
+            If other than the incident's.
         closing
-            What ends it in good order.
+            Ends the incident properly.
         facts
             Other fields of `StagedIncident`.
         """
@@ -301,7 +301,7 @@ class Stage:
         return StagedIncident(**fields | facts)
 
     def finishing(self, *producers: TxnProducer, commit: bool = True) -> Callable[[], None]:
-        """Let live owners end their transactions, unless they have ended already."""
+        """Let live owners end their transactions, unless they have already."""
 
         def finish() -> None:
             with self._connect() as cluster:
@@ -317,7 +317,7 @@ class Stage:
 
 
 def _check(plot: Incident, kafka: Kafka | None) -> None:
-    """Refuse a cluster that the incident cannot be staged on, as far as it is known."""
+    """Raise if the incident cannot be staged on this cluster, as far as known."""
     if kafka is None and plot.brokers > 1:
         raise UsageError(f"{plot.name} stops brokers, so it needs a lab cluster rather than an address.")
     if kafka and len(kafka.broker_ids) < plot.brokers:
@@ -331,8 +331,8 @@ def _numbers(version: str) -> list[int]:
 
 
 class SteadyClient(BrokerClient):
-    """A client that sends requests to any broker to the one that no incident stops."""
+    """A client that sends requests for any broker to the one that no incident stops."""
 
     def send_one(self, request: Any, *, broker_id: int | None = None) -> Any:
-        """As `BrokerClient.send_one`, with that broker where none is named."""
+        """As `BrokerClient.send_one`; without a broker id, to that broker."""
         return super().send_one(request, broker_id=ALWAYS_UP if broker_id is None else broker_id)

@@ -1,6 +1,6 @@
-"""The storage of KRaft nodes: what ``kafka.tools.StorageTool format`` wrote once for a version serves all its brokers.
+"""The storage of KRaft nodes: ``kafka.tools.StorageTool format`` runs once for a version, and its files are copied.
 
-The tool takes a Java of its own, a third of what a broker takes to start.
+The tool needs a JVM, a third of a broker's start.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ READ_BY_FORMAT = ("controller.", "inter.broker.protocol.", "metadata.", "process
 
 
 def depends_on(properties: Mapping[str, str]) -> bool:
-    """Whether the tool writes something else with these settings."""
+    """Whether the tool would write other files with these settings."""
     return any(name.startswith(READ_BY_FORMAT) for name in properties)
 
 
 def keep_storage(node: Node, folder: Path) -> None:
-    """Keep what the tool wrote for a node, for this and for other processes; a cache that is full is none."""
+    """Cache the files that the tool wrote for a node, also for other processes; does nothing if the cache is full."""
     partial = folder.with_name(f"{folder.name}.{os.getpid()}")
-    with contextlib.suppress(OSError):  # also where another process was faster
+    with contextlib.suppress(OSError):  # also if another process was faster
         shutil.copytree(node.log_dir, partial)
         partial.rename(folder)
     shutil.rmtree(partial, ignore_errors=True)
 
 
 def write_storage(folder: Path, nodes: Iterable[Node], *, cluster_id: str) -> None:
-    """Format the log directories of the nodes of a cluster: the files of a folder, with ids of their own."""
+    """Format the log directories of the nodes of a cluster: copy the files of a folder, with new ids."""
     files = {path.name: path.read_bytes() for path in folder.iterdir()}  # meta.properties, bootstrap.checkpoint
     for node in nodes:
         ids = {"cluster.id": cluster_id, "node.id": str(node.broker_id), "directory.id": random_uuid()}
@@ -47,7 +47,7 @@ def write_storage(folder: Path, nodes: Iterable[Node], *, cluster_id: str) -> No
 
 
 def random_uuid() -> str:
-    """A random ``org.apache.kafka.common.Uuid``; never one that begins with a dash, which tools take for a flag."""
+    """A random ``org.apache.kafka.common.Uuid``; never one with a leading dash, which tools take for a flag."""
     return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "_")
 
 

@@ -1,4 +1,4 @@
-"""Real producers at work: transactions that end in every way a transaction can, on topics of every kind."""
+"""Real producers whose transactions end in every possible way, on topics of every kind."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ BUSY: Mapping[str, object] = {
     "log.cleaner.backoff.ms": 200,
     "log.retention.check.interval.ms": 1000,
 }
-"""Broker settings under which a few seconds hold what otherwise takes minutes."""
+"""Broker settings with short intervals, so that a workload takes seconds instead of minutes."""
 
 ENDINGS = {"commit": 55, "abort": 25, "empty": 4, "idle": 6, "fence": 6, "timeout": 3}
 COPIER = "org.apache.kafka.tools.TransactionalMessageCopier"
 COPIED = 2000  # messages that each Java client copies in transactions
-PATIENCE_S = 600  # on a machine that does much else, for what takes seconds
-COPY_TIMEOUT_S = 150  # for what takes 5 s
+PATIENCE_S = 600  # on a busy machine, for steps that take seconds
+COPY_TIMEOUT_S = 150  # for steps that take 5 s
 
 LEFT_OPEN = """
 import sys, time
@@ -49,16 +49,16 @@ time.sleep(600)
 
 
 class Worker(threading.Thread):
-    """An application whose transactions end in every way a transaction can.
+    """An application whose transactions end in every possible way.
 
     Parameters
     ----------
     kafka
-        Where it produces.
+        The cluster.
     places
         Partitions that it writes to.
     name
-        Its transactional id, and the seed of what it does.
+        Its transactional id, and the seed of its behaviour.
     stop
         Set to end it.
     endings
@@ -85,7 +85,7 @@ class Worker(threading.Thread):
         self._plain = kafka.client_config() | {"message.timeout.ms": "1000", "linger.ms": "0", "log_level": "0"}
 
     def run(self) -> None:
-        """Work until stopped; an instance that fails is replaced by the next one, as an application would."""
+        """Work until stopped; an instance that fails is replaced by the next one, as in an application."""
         from confluent_kafka import KafkaException, Producer
 
         transactional = self._plain | {
@@ -100,7 +100,7 @@ class Worker(threading.Thread):
                 self.endings["failed"] += 1
 
     def _live(self, producer: Any) -> None:
-        """One instance: some transactions, then it is fenced, left to time out, or closed."""
+        """Run one instance: some transactions, then it is fenced, times out, or is closed."""
         producer.init_transactions(10)
         for _ in range(self._random.randint(1, 30)):
             [ending] = self._random.choices(list(self._weights), list(self._weights.values()))
@@ -141,14 +141,14 @@ class Worker(threading.Thread):
 
 @dataclass(slots=True)
 class Workload:
-    """What a random workload left on a cluster.
+    """The result of a random workload.
 
     Parameters
     ----------
     topics
-        Topics it wrote to.
+        Its topics.
     endings
-        How often a transaction ended in which way.
+        Number of transactions by ending.
     """
 
     topics: list[str]
@@ -173,10 +173,10 @@ def random_workload(
     delete_records: bool = True,
     every_ending: bool = False,
 ) -> Workload:
-    """Let real clients work for a while, and return what they wrote to; the last transactions stay open.
+    """Let real clients work for a while, and return their topics; the last transactions stay open.
 
-    There are librdkafka producers that commit, abort, write nothing, time out and fence each other; ones that are
-    killed (SIGKILL) with a transaction open, which times out or stays; Java clients that copy records and their
+    They are librdkafka producers that commit, abort, write nothing, time out and fence each other; producers that
+    are killed (SIGKILL) with a transaction open, which times out or stays; Java clients that copy records and their
     group's offsets in transactions, some of them aborted (from Kafka 4.0 on by transaction version 2); and idempotent
     writes without a transaction. Segments are rolled every half second; one topic is compacted, one has its oldest
     records deleted, one has LogAppendTime.
@@ -186,9 +186,9 @@ def random_workload(
     kafka
         Best started with `BUSY`.
     seed
-        What happens, timing aside; also part of every name.
+        Determines everything but the timing; also part of every name.
     seconds
-        How long; starting and ending takes a few more.
+        Duration; start and end take a few seconds more.
     workers
         librdkafka producers at the same time.
     delete_records
@@ -238,12 +238,12 @@ def random_workload(
 
 
 def _missing(workers: Sequence[Worker], missing_endings: set[str]) -> set[str]:
-    """Endings that no worker has come to yet."""
+    """Endings that no worker has reached yet."""
     return missing_endings.difference(*(set(worker.endings) for worker in workers))
 
 
 def _only_open(kafka: Kafka, seed: str) -> bool | None:
-    """True once only the transactions that are to stay open are open; null until then."""
+    """True once only the transactions that should stay open are open; null until then."""
     with Cluster(kafka.client_config()) as cluster:
         rows = cluster.transaction_rows(states=OPEN_STATES)
     is_over = all(
@@ -263,7 +263,7 @@ def _create(kafka: Kafka, topics: Mapping[str, tuple[int, Mapping[str, str]]]) -
 
 
 def _leave_open(kafka: Kafka, name: str, tp: tuple[str, int], *, timeout_ms: int) -> subprocess.Popen[str]:
-    """A process of its own with an open transaction."""
+    """A process with an open transaction."""
     process = subprocess.Popen(
         [sys.executable, "-c", LEFT_OPEN, kafka.bootstrap_servers, name, tp[0], str(tp[1]), str(timeout_ms)],
         stdout=subprocess.PIPE,
@@ -277,7 +277,7 @@ def _leave_open(kafka: Kafka, name: str, tp: tuple[str, int], *, timeout_ms: int
 
 
 def _copy(kafka: Kafka, seed: str, load: Workload) -> None:
-    """The Java client's transactions, offsets of a consumer group in them."""
+    """Transactions of the Java client, with offsets of a consumer group."""
     from confluent_kafka import Producer
 
     producer = Producer(kafka.client_config() | {"log_level": "0"})
@@ -296,7 +296,7 @@ def _copy(kafka: Kafka, seed: str, load: Workload) -> None:
                 timeout=COPY_TIMEOUT_S,
             )
         except subprocess.TimeoutExpired:
-            continue  # Kafka's own tool can wait for ever
+            continue  # Kafka's tool can wait forever
         load.endings["copied" if done.returncode == 0 else "copy failed"] += 1
         return
     load.endings["copy failed"] += 1

@@ -11,7 +11,7 @@ MAIN_CLASS = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 
 
 def zookeeper_properties(directory: Path, *, port: int) -> dict[str, str]:
-    """Return the settings of one ZooKeeper on 127.0.0.1 that forgets lost brokers quickly and answers ``dump``."""
+    """Return the settings of a ZooKeeper on 127.0.0.1 with short sessions and the command ``dump``."""
     return {
         "dataDir": str(directory / "zookeeper"),
         "clientPort": str(port),
@@ -23,7 +23,7 @@ def zookeeper_properties(directory: Path, *, port: int) -> dict[str, str]:
 
 
 def is_registered(port: int, broker_id: int) -> bool:
-    """Whether a session still holds this broker's id; a new broker with it would stop."""
+    """Whether a session still has this broker's id; a new broker with that id would stop."""
     with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
         connection.sendall(b"dump")
         answer = connection.makefile("rb").read()

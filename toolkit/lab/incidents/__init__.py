@@ -1,4 +1,4 @@
-"""Every incident the toolkit knows, staged for real on a real broker: nothing is mocked.
+"""Every known incident, staged on a real broker without mocks.
 
 >>> with Kafka("4.3.1", properties=INCIDENTS["late_message"].properties) as kafka:  # doctest: +SKIP
 ...     staged = INCIDENTS["late_message"](kafka)

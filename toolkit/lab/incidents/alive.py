@@ -1,4 +1,4 @@
-"""Open transactions that have an owner: an abort marker would lose half of a live transaction."""
+"""Open transactions with an owner: an abort marker would lose half of a live transaction."""
 
 from __future__ import annotations
 
@@ -28,8 +28,7 @@ def stage_open_young(stage: Stage, *, timeout_ms: int = 600_000) -> StagedIncide
 def stage_open_long(stage: Stage, *, timeout_ms: int = 3_600_000) -> StagedIncident:
     """A healthy transaction may stay open for an hour, as those of Flink may: longer than brokers allow by default.
 
-    It is `long` once it is older than what is called long: 15 minutes by default, or what
-    ``findings(max_transaction_timeout_ms=...)`` is given.
+    It is `long` once it is older than 15 minutes, or ``findings(max_transaction_timeout_ms=...)``.
     """
     return _open(stage, timeout_ms=timeout_ms)
 
@@ -38,7 +37,7 @@ def stage_open_long(stage: Stage, *, timeout_ms: int = 3_600_000) -> StagedIncid
 def stage_old_event_times(stage: Stage) -> StagedIncident:
     """A healthy transaction, seconds old, carries records of last week, so that tools that trust their times accuse it.
 
-    Pitfall P3: a backfill. DescribeProducers gives the records' times as the producer's last timestamp.
+    This is a backfill: DescribeProducers gives the records' times as the producer's last timestamp.
     """
     return _open(stage, timestamp=dt.datetime.now(dt.UTC) - dt.timedelta(days=7))
 
@@ -56,7 +55,7 @@ def stage_overdue(stage: Stage, *, timeout_ms: int = 1_000) -> StagedIncident:
 def stage_prepared(stage: Stage) -> StagedIncident:
     """A transaction waits for a two-phase commit: only the external coordinator that prepared it may decide.
 
-    Root cause R20 is the same without that coordinator (KIP-939). The timeout shows as Int32.MAX and never comes.
+    Its timeout is Int32.MAX and never expires (KIP-939).
     """
     return _open(stage, two_phase=True)
 
@@ -65,7 +64,7 @@ def stage_prepared(stage: Stage) -> StagedIncident:
 def stage_superseded_written(stage: Stage) -> StagedIncident:
     """A live transaction was opened by a record of its producer's dead epoch, which its commit would make visible.
 
-    What ``superseded_same_partition`` becomes once the new epoch writes: the broker shows one transaction of the new
+    ``superseded_same_partition`` becomes this once the new epoch writes: the broker shows one transaction of the new
     epoch that starts where the dead one did. `close` aborts it, which is the remedy.
     """
     stage.create_topic()

@@ -1,4 +1,4 @@
-"""Transactions whose outcome is decided, or whose coordinator cannot be asked."""
+"""Transactions whose outcome is decided, or whose coordinator cannot be queried."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OTHER = 2  # the broker that is stopped
 def stage_committing(stage: Stage, *, commit: bool = True) -> StagedIncident:
     """A transaction is decided, but its marker cannot be written while a replica is missing (min.insync.replicas=2).
 
-    The coordinator tries for ever. An abort marker over a decided commit would lose it. `close` brings the replica
+    The coordinator retries forever. An abort marker over a decided commit would lose it. `close` brings the replica
     back, and the marker follows.
     """
     stage.create_topic(replicas=[ALWAYS_UP, OTHER], config={"min.insync.replicas": "2"})
@@ -47,10 +47,10 @@ def stage_committing(stage: Stage, *, commit: bool = True) -> StagedIncident:
 def stage_unreplicated(stage: Stage) -> StagedIncident:
     """Nothing is open, yet the LSO waits: the marker is written, but a follower in the ISR stands still.
 
-    Pitfall P8. `close` lets the follower go on.
+    `close` lets the follower continue.
     """
     stage.create_topic(replicas=[ALWAYS_UP, OTHER])
-    # Once in a while, on a busy machine, the follower has copied the marker before it stands still.
+    # On a busy machine, the follower may copy the marker before it is paused.
     return until(lambda: _try_unreplicated(stage), awaited="a marker that the follower has not copied")
 
 
@@ -85,7 +85,7 @@ def _try_unreplicated(stage: Stage) -> StagedIncident | None:
 def stage_coordinator_gone(stage: Stage) -> StagedIncident:
     """A healthy transaction is open while its coordinator is down: whether it hangs, nobody can tell.
 
-    Pitfall P2: a tool that takes the silence for an answer calls it an orphan. `close` brings the coordinator back
+    A tool that treats no response as "unknown id" would call it an orphan. `close` brings the coordinator back
     and commits.
     """
     stage.create_topic(replicas=[ALWAYS_UP])

@@ -68,7 +68,7 @@ def _late(stage: Stage, *, commit: bool) -> StagedIncident:
 def stage_offsets_never_added(stage: Stage, *, group: str | None = None) -> StagedIncident:
     """A producer committed a group's offset without adding the group to its transaction, and now the group is stuck.
 
-    TxnOffsetCommit without AddOffsetsToTxn. It shows on the group's partition of
+    TxnOffsetCommit without AddOffsetsToTxn. The open transaction is on the group's partition of
     ``__consumer_offsets``, not on the topic that the group reads.
     """
     stage.create_topic()
@@ -80,7 +80,7 @@ def stage_offsets_never_added(stage: Stage, *, group: str | None = None) -> Stag
 
 
 def _group_of_its_own(stage: Stage) -> str:
-    """A new group, on a partition of ``__consumer_offsets`` where nothing is open that would stand before it."""
+    """A new group, on a partition of ``__consumer_offsets`` without an open transaction."""
     known = partitions(stage.cluster, OFFSETS_TOPIC)
     while True:
         group = f"{stage.plot.name}-{uuid.uuid4().hex[:6]}"
@@ -90,7 +90,7 @@ def _group_of_its_own(stage: Stage) -> str:
 
 
 def _on_consumer_offsets(cluster: BrokerClient, producer: TxnProducer) -> tuple[int, LeaderTransaction]:
-    """The partition of ``__consumer_offsets`` where a producer has a transaction open, found by asking them all."""
+    """The partition of ``__consumer_offsets`` where a producer has a transaction open, found by querying all."""
     for partition in sorted(partitions(cluster, OFFSETS_TOPIC)):
         for opened in open_transactions(cluster, OFFSETS_TOPIC, partition):
             if opened.producer_id == producer.producer_id:
@@ -142,7 +142,7 @@ def stage_busy_elsewhere(stage: Stage) -> StagedIncident:
 def stage_orphan(stage: Stage) -> StagedIncident:
     """A transaction stayed open until the coordinator forgot the id that it belongs to.
 
-    transactional.id.expiration.ms went by (3 s here, a week by default).
+    transactional.id.expiration.ms has passed (3 s here, a week by default).
     """
     stage.create_topic()
     producer = stage.producer()

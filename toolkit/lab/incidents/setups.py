@@ -1,4 +1,4 @@
-"""The clusters that incidents are staged on."""
+"""The clusters for incidents."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ EVERYDAY = ClusterSetup(
     properties={
         # KIP-890 part 1 off; from 4.0 on it also accepts producers that keep their epoch, as those before 4.0 do.
         "transaction.partition.verification.enable": "false",
-        "transaction.max.timeout.ms": "3600000",  # as people set it for Flink
+        "transaction.max.timeout.ms": "3600000",  # as usual for Flink
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
     },
 )
@@ -45,8 +45,8 @@ REPLICATED = ClusterSetup(
     brokers=2,
     properties={
         **EVERYDAY.properties,
-        "transaction.state.log.replication.factor": "1",  # every id has one coordinator, and can lose it
-        "broker.session.timeout.ms": "6000",  # a broker that was stopped may come back this soon
+        "transaction.state.log.replication.factor": "1",  # every id has one coordinator, which can be stopped
+        "broker.session.timeout.ms": "6000",  # a stopped broker may return this soon
     },
 )
 
@@ -55,8 +55,8 @@ STANDSTILL = ClusterSetup(
     brokers=2,
     properties={
         **EVERYDAY.properties,
-        "transaction.state.log.replication.factor": "1",  # a coordinator with no follower to wait for
-        # A follower that stands still stays in the ISR, and is not taken for dead.
+        "transaction.state.log.replication.factor": "1",  # a coordinator without followers
+        # A paused follower stays in the ISR, and its session does not expire.
         "replica.lag.time.max.ms": "3600000",
         "broker.session.timeout.ms": "3600000",
     },

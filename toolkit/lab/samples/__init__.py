@@ -1,4 +1,4 @@
-"""Recorded incidents: real segments of the lab's brokers, small enough to come along, so that no broker is needed.
+"""Recorded incidents: real segments of the lab's brokers, small enough for the package, so that no broker is needed.
 
 >>> load("late-message").log_dir().findings(topics=["orders"]).verdict[0]  # doctest: +SKIP
 'hanging'

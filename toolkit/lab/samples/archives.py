@@ -1,4 +1,4 @@
-"""Folders as archives: the same bytes for the same files, and unpacked once for everybody."""
+"""Folders as archives: the same bytes for the same files; unpacked once for all processes."""
 
 from __future__ import annotations
 
@@ -29,26 +29,26 @@ def packed(folder: Path) -> bytes:
             member = tarfile.TarInfo(path.relative_to(folder).as_posix())
             status = path.stat()
             member.size, member.mode = status.st_size, READ_ONLY
-            member.mtime = round(status.st_mtime, 3)  # it shows the age of open transactions
+            member.mtime = round(status.st_mtime, 3)  # it determines the age of open transactions
             with path.open("rb") as file:
                 archive.addfile(member, file)
     return into.getvalue()
 
 
 def unpacked(archive: bytes, *, name: str) -> Path:
-    """The folder with what an archive holds, unpacked now if it was not before.
+    """The folder with the files of an archive, unpacked on first use.
 
     Parameters
     ----------
     archive
-        What `packed` made.
+        An archive of `packed`.
     name
         Part of the folder's name, next to the hash of the content.
 
     Raises
     ------
     UsageError
-        If nothing can be written, neither in the user's cache nor where temporary files go.
+        If neither the user's cache nor the temporary folder is writable.
     """
     label = f"{name}-{hashlib.sha256(archive).hexdigest()[:16]}"
     problem = ""
@@ -79,7 +79,7 @@ def _unpack(archive: bytes, folder: Path) -> Path:
             for member in members:
                 _write(members, member, partial)
         partial.chmod(0o755)
-        with suppress(OSError):  # it is there already
+        with suppress(OSError):  # it already exists
             partial.rename(folder)
         if not folder.is_dir():
             raise OSError(0, "it did not appear")
@@ -89,7 +89,7 @@ def _unpack(archive: bytes, folder: Path) -> Path:
 
 
 def _write(members: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> None:
-    """A plain file below `folder`, with its own time; nothing else is ever in our archives."""
+    """Accept a regular file below `folder`, with its own time; these archives contain nothing else."""
     name = PurePosixPath(member.name)
     content = members.extractfile(member) if member.isreg() else None
     if content is None or name.is_absolute() or ".." in name.parts:

@@ -1,4 +1,4 @@
-"""`IncidentSample`: one recorded incident, its expected findings, and its folder once it is unpacked."""
+"""`IncidentSample`: one recorded incident, its expected findings, and its unpacked folder."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["AUDIT", "DUMP", "INDEX", "LOG_DIR", "RECORDING", "IncidentSample", "load", "names"]
 
 INDEX = "samples.json"
-LOG_DIR, RECORDING, DUMP, AUDIT = "log-dir", "recording", "dump.txt", "audit.jsonl"  # what an archive holds
+LOG_DIR, RECORDING, DUMP, AUDIT = "log-dir", "recording", "dump.txt", "audit.jsonl"  # files of an archive
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,19 +35,19 @@ class IncidentSample:
     name
         Its name in `names`.
     title, description
-        What happened, in a line and in some sentences.
+        The incident, in a line and in some sentences.
     made
         How it was made, as a sentence.
     topic, partition
-        Where it shows.
+        Partition with the open transaction.
     expected
-        What is right: columns of the one row of ``schema.FINDINGS`` that answers for that partition.
+        Expected columns of the one row of ``schema.FINDINGS`` for that partition.
     at
-        The time of its recording that `expected` is true of; null where there is no recording.
+        Time in its recording for which `expected` holds; null without recording.
     min_held_ms
-        What findings have to be asked with (``LogDir.findings``) to tell of what is over; null where it is not.
+        Argument of ``LogDir.findings`` that includes a transaction that has ended; null if it is open.
     path
-        The folder that it is unpacked in. Its files are read-only and the same for everybody.
+        Its unpacked folder, with read-only files for all processes.
     """
 
     name: str
@@ -62,19 +62,19 @@ class IncidentSample:
     path: Path
 
     def log_dir(self) -> LogDir:
-        """The log directory of the broker, which was stopped in good order."""
+        """The log directory of the broker, which was shut down cleanly."""
         from toolkit.sources.logdir import LogDir
 
         return LogDir(self.path / LOG_DIR, consistent_copy=True)
 
     def recording(self) -> Recording | None:
-        """What a flight recorder saw; null where none was running."""
+        """The recording; null if the recorder was not running."""
         from toolkit.sources.recording import Recording
 
         return Recording(self.path / RECORDING) if (self.path / RECORDING).is_dir() else None
 
     def dump_text(self) -> Path | None:
-        """What kafka-dump-log.sh prints of the partition's first segment; null where it was not kept."""
+        """Output of kafka-dump-log.sh for the partition's first segment; null if there is none."""
         return self.path / DUMP if (self.path / DUMP).is_file() else None
 
     def audit(self) -> Audit | None:
@@ -84,7 +84,7 @@ class IncidentSample:
         return Audit(self.path / AUDIT) if (self.path / AUDIT).is_file() else None
 
     def finding_rows(self) -> list[Row]:
-        """The findings about its partition, as rows: those of the recording at `at`, or else of the log directory."""
+        """The findings about its partition, as rows: from the recording at `at`, or from the log directory."""
         recording = self.recording()
         if recording:
             return recording.finding_rows(topics=[self.topic], partitions=[self.partition], at=self.at)
@@ -99,14 +99,14 @@ def names() -> list[str]:
 
 
 def load(name: str) -> IncidentSample:
-    """Return a sample; its files are unpacked into the user's cache first, if they are not there.
+    """Return a sample; its files are unpacked into the user's cache on first use.
 
     Raises
     ------
     NotFound
-        If there is none of that name.
+        If there is no sample of that name.
     UsageError
-        If there is no room to unpack it.
+        If it cannot be unpacked.
     """
     if name not in _index():
         raise NotFound(f"There is no sample {name!r}.", do=f"Use one of {', '.join(names())}.")

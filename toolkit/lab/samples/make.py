@@ -1,7 +1,7 @@
 """Record the samples again: ``python -m toolkit.lab.samples.make [NAME ...]``, all of them if none is named.
 
-Each is played on a broker of its own, which is stopped in good order; what is packed must be judged as the whole log
-directory is. Ids, offsets' times and so the archives differ from run to run; names and what is right about them do not.
+Each runs on its own broker, which is shut down cleanly; the archive must give the same findings as the complete log
+directory. Ids, times and so the archives differ between runs; names and expected findings do not.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from toolkit.sources.logdir import LogDir
 __all__ = ["main", "make"]
 
 DATA = Path(__file__).parent / "data"
-# The controller's log has no part in it, and a lock is of a process that is gone.
+# Without the controller's log, and the lock of the stopped process.
 LEFT_OUT = ("__cluster_metadata-0", ".lock")
 TOLD = (
     "verdict", "cause", "producer_id", "producer_epoch", "transactional_id", "start_offset", "last_stable_offset",
@@ -58,7 +58,7 @@ def make(script: SampleScript, into: Path) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="kafka-txn-sample-") as temporary:
         folder = Path(temporary) / "packed"
         folder.mkdir()
-        os.environ[AUDIT_FILE] = str(folder / AUDIT)  # what is done here has no place in anybody's own trail
+        os.environ[AUDIT_FILE] = str(folder / AUDIT)  # these actions do not belong into the user's own audit trail
         with Kafka(VERSION, properties=script.properties) as kafka:
             played = script.play(kafka, folder)
             kafka.stop_broker(1)
@@ -81,7 +81,7 @@ def make(script: SampleScript, into: Path) -> dict[str, Any]:
         if _diagnosed(LogDir(whole, consistent_copy=True).finding_rows()) != _diagnosed(
             sample.log_dir().finding_rows()
         ):
-            raise LabError(f"What is packed of {script.name} is judged in another way than the whole log directory.")
+            raise LabError(f"What is packed of {script.name} gives other findings than the complete log directory.")
         expected = _answer(script, sample.finding_rows())
         (into / f"{script.name}.tar.xz").write_bytes(packed(folder))
     return {
@@ -101,7 +101,7 @@ def _diagnosed(rows: Sequence[Row]) -> list[Row]:
 
 
 def _answer(script: SampleScript, rows: Sequence[Row]) -> Row:
-    """The row that answers: who holds the LSO, or held it."""
+    """The row of the transaction that holds or held the LSO."""
     first = min((row for row in rows if row["start_offset"] is not None), key=lambda row: int(row["start_offset"]))
     if first["verdict"] != script.verdict:
         raise LabError(f"{script.name} was to be {script.verdict}, not {[row['verdict'] for row in rows]}.")

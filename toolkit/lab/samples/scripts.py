@@ -33,7 +33,7 @@ VERSION = "4.3.1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptResult:
-    """The partition of a script's incident and the query that shows it; fields as of `Sample`."""
+    """The partition of a script's incident, and the arguments that show it; fields as in `IncidentSample`."""
 
     topic: str
     partition: int
@@ -43,20 +43,20 @@ class ScriptResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleScript:
-    """What to play for a sample.
+    """How to produce a sample.
 
     Parameters
     ----------
     name, title, description
-        As of `Sample`.
+        As in `IncidentSample`.
     verdict
-        What has to be found in it.
+        Expected verdict.
     properties
         Settings of the broker.
     play
-        Takes the running broker and the sample's folder.
+        Steps on the running broker, with the sample's folder.
     dump
-        Whether the text of kafka-dump-log.sh is kept, too.
+        Whether to keep the output of kafka-dump-log.sh, too.
     """
 
     name: str
@@ -75,7 +75,7 @@ class SampleScript:
 
 
 def _incident(name: str, *, seconds: float = 3) -> Callable[[Kafka, Path], ScriptResult]:
-    """Play an incident between committed records that a group reads, as far as it may."""
+    """Stage an incident between committed records that a group reads up to the LSO."""
 
     def play(kafka: Kafka, folder: Path) -> ScriptResult:
         staged = stage_between(kafka, name, topic=TOPIC, group=GROUP)
@@ -86,7 +86,7 @@ def _incident(name: str, *, seconds: float = 3) -> Callable[[Kafka, Path], Scrip
 
 
 def _long_history(kafka: Kafka, folder: Path, *, transactions: int = 2_000, held_for: float = 25) -> ScriptResult:
-    """Applications commit and abort all the time; one late message holds the LSO until somebody aborts it."""
+    """Applications commit and abort all the time; a late message holds the LSO until it is aborted."""
     create_topic(kafka, TOPIC)
     stop = threading.Event()
     clients = [_Client(kafka, f"checkout-{number}", stop) for number in (1, 2, 3)]
