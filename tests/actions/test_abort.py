@@ -203,10 +203,10 @@ def test_what_the_marker_would_change(kafka: Kafka, cluster: Cluster) -> None:
                 other.end(commit=commit)
         write_committed(client, staged.topic, staged.partition, records=7)
         plan = plan_abort(cluster, finding(cluster, staged))
-        blast = plan.blast_radius
-        behind = blast.records_released
+        impact = plan.impact
+        behind = impact.records_released
         assert behind is not None
-        assert blast == AbortImpact(
+        assert impact == AbortImpact(
             records_dropped=1,
             records_released=behind,
             groups=(),
@@ -230,11 +230,11 @@ def test_what_is_not_read_is_not_counted(kafka: Kafka, cluster: Cluster, monkeyp
         write_committed(client, staged.topic, staged.partition)
     monkeypatch.setattr("toolkit.actions.abort_impact.MAX_BYTES", 1)
     monkeypatch.setattr("toolkit.sources.live.logs.partition_log.FETCH_BYTES", 1)  # of which a broker makes a batch
-    blast = plan_abort(cluster, finding(cluster, staged)).blast_radius
-    assert (blast.records_dropped, blast.records_released) == (None, None)
-    first, end = staged.start_offset, blast.next_stable_offset
+    impact = plan_abort(cluster, finding(cluster, staged)).impact
+    assert (impact.records_dropped, impact.records_released) == (None, None)
+    first, end = staged.start_offset, impact.next_stable_offset
     assert re.fullmatch(
-        rf"The log was read from offset {first} to {first + 1} \(\d+ bytes\) and not to {end}\.", blast.unread
+        rf"The log was read from offset {first} to {first + 1} \(\d+ bytes\) and not to {end}\.", impact.unread
     )
 
 

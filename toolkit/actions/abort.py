@@ -61,7 +61,7 @@ class AbortPlan:
         What the leader knew of its producer when this was planned; null where it knew none.
     finding
         The row of ``schema.FINDINGS`` that justifies it, with its evidence.
-    blast_radius
+    impact
         What the marker would change.
     """
 
@@ -74,7 +74,7 @@ class AbortPlan:
     coordinator_epoch: int | None
     last_sequence: int | None
     finding: Row = field(repr=False, compare=False)
-    blast_radius: AbortImpact = field(compare=False)
+    impact: AbortImpact = field(compare=False)
 
     @property
     def target(self) -> str:
@@ -350,7 +350,7 @@ def plan_abort(cluster: Cluster, finding: Finding) -> AbortPlan:
         coordinator_epoch=producer["coordinator_epoch"],
         last_sequence=producer["last_sequence"],
         finding=MappingProxyType(dict(row)),
-        blast_radius=abort_impact(cluster.client, row, partition=state, producers=producers),
+        impact=abort_impact(cluster.client, row, partition=state, producers=producers),
     )
 
 

@@ -1,4 +1,4 @@
-"""The line of Kafka's own tool that would abort a transaction found open in files; nothing is written anywhere."""
+"""The command of Kafka's tool that would abort a transaction found open in files; writes nothing."""
 
 from __future__ import annotations
 
@@ -65,13 +65,13 @@ def abort_advice(
     Parameters
     ----------
     files
-        Where to look; best with ``__transaction_state`` among them.
+        The files; best with ``__transaction_state`` among them.
     producer_id, producer_epoch
-        The producer, as the partition knows it.
+        The producer, by the partition's producer state.
     topics, partitions
-        Where to look in the files; everywhere if null.
+        Partitions to search; all if null.
     bootstrap_server
-        What the line names.
+        Bootstrap server in the command.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What an abort marker would change: what vanishes, what becomes visible, who goes on, and what holds the LSO next."""
+"""The impact of an abort marker: discarded and released records, unblocked groups, and the next LSO."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ TIMEOUT_S = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AbortImpact:
-    """What read_committed consumers of a partition would see of an abort marker.
+    """The impact of an abort marker on read_committed consumers of a partition.
 
     Parameters
     ----------
     records_dropped
-        Data records of the transaction, which they never see; null if the log was not read so far.
+        Data records of the transaction, which they never read; null if the log was not read so far.
     records_released
-        Data records behind the LSO that they see at last; null likewise.
+        Data records behind the LSO that they can read then; null likewise.
     groups
-        Groups that can go on; null if not known.
+        Groups that are unblocked; null if unknown.
     last_stable_offset, next_stable_offset
         The LSO now, and where it would go.
     next_start_offset, next_producer_id
-        The transaction that holds the LSO from then on; null where nothing does.
+        The transaction that holds the LSO then; null if none does.
     unread
-        Why a count is null; empty where none is.
+        Why a count is null; empty if none is.
     """
 
     records_dropped: int | None
@@ -51,7 +51,7 @@ class AbortImpact:
 
 
 def abort_impact(client: BrokerClient, finding: Row, *, partition: Row, producers: Sequence[Row]) -> AbortImpact:
-    """What ending a transaction changes; the log is read from it to the high watermark, some megabytes at most.
+    """The impact of ending a transaction; reads the log from it to the high watermark, at most some megabytes.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def abort_impact(client: BrokerClient, finding: Row, *, partition: Row, producer
     dropped = released = None
     if not unread:
         from toolkit.analysis.diagnosis.abort_effects import (
-            abort_effects,  # with numpy, which a refused plan need not load
+            abort_effects,  # imports numpy, which a refused plan does not need
         )
 
         dropped, released = abort_effects(
@@ -99,7 +99,7 @@ def abort_impact(client: BrokerClient, finding: Row, *, partition: Row, producer
 
 
 def _headers(client: BrokerClient, partition: Row, first: int, stop: int) -> tuple[Headers, str]:
-    """Batches of a section, and why they are not all of it; empty where they are."""
+    """Batches of a range, and why they are incomplete; empty if they are complete."""
     import numpy as np
 
     from toolkit.formats.log.headers import HEADER

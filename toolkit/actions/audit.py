@@ -1,7 +1,7 @@
 """The audit trail: one line of JSON before a request that changes a cluster, and one after it.
 
-Each line is on the disk before anything goes on. So an intent without outcome tells that the process ended in between,
-and that the action may have happened; and where no line can be written, nothing is sent.
+Each line is on disk before the next step. So an intent without an outcome means that the process ended in between,
+and that the action may have happened; and if no line can be written, nothing is sent.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["AUDIT_FILE", "Audit"]
 
 AUDIT_FILE = "KAFKA_TXN_AUDIT_FILE"
-"""Environment variable that names the file; without it, it lies in the user's state directory."""
+"""Environment variable with the file; by default in the user's state directory."""
 
 INTENT, OUTCOME, REFUSED, UNREADABLE = "intent", "outcome", "refused", "unreadable"
 REQUIRED = [column.name for column in ACTIONS.columns if not column.nullable]
@@ -43,7 +43,7 @@ class Audit:
     Parameters
     ----------
     path
-        The file; made with its folder at the first line, for its owner's eyes only. By default
+        The file; created with its folder for the first line, readable by its owner only. By default
         ``KAFKA_TXN_AUDIT_FILE``, or ``audit.jsonl`` in the user's state directory.
     """
 
@@ -55,7 +55,7 @@ class Audit:
 
     @contextmanager
     def recording(self, **intent: object) -> Iterator[dict[str, Any]]:
-        """Write the intent, let the action happen, and write its outcome, whatever that is.
+        """Write the intent, run the action, and write its outcome.
 
         Parameters
         ----------
@@ -92,7 +92,7 @@ class Audit:
         self._end({**about, **outcome}, cause=None)
 
     def refused(self, error: ActionRefused, **intent: object) -> None:
-        """Write that an action was refused; that it cannot be written is no second error.
+        """Write that an action was refused; a failure to write it is ignored.
 
         Parameters
         ----------
@@ -119,7 +119,7 @@ class Audit:
         return ACTIONS.frame(self.rows())
 
     def unfinished(self) -> list[Row]:
-        """Intents without outcome: what they were about may have happened."""
+        """Intents without outcome: these actions may have happened."""
         rows = self.rows()
         ended = {row["action_id"] for row in rows if row["step"] == OUTCOME}
         return [row for row in rows if row["step"] == INTENT and row["action_id"] not in ended]
@@ -149,11 +149,11 @@ class Audit:
             os.fsync(file)
         finally:
             os.close(file)
-        flush(self.path.parent)  # the name of a new file is on the disk once its folder is
+        flush(self.path.parent)  # the name of a new file is on disk once its folder is synced
 
 
 def _closing(file: int) -> str:
-    """What ends a line that another process could not write to its end."""
+    """The end of a line that another process could not finish."""
     size = os.fstat(file).st_size
     return "\n" if size and os.pread(file, 1, size - 1) != b"\n" else ""
 
@@ -185,7 +185,7 @@ def _plain(value: object) -> str:
 def _who() -> str:
     try:
         name = getpass.getuser()
-    except (KeyError, OSError):  # in a container, a user may be a number and nothing else
+    except (KeyError, OSError):  # in a container, a user may be only a number
         name = f"uid {os.getuid()}"
     return f"{name}@{socket.gethostname()}"
 

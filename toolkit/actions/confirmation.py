@@ -1,4 +1,4 @@
-"""The word of a person, which every action asks for."""
+"""The confirmation that every action requires."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ __all__ = ["check_confirmation"]
 
 
 def check_confirmation(confirm: str, target: str, *, means: str) -> None:
-    """Refuse whatever is not exactly the name of what is to be changed.
+    """Raise unless the confirmation is exactly the target.
 
     Parameters
     ----------
     confirm
-        What was typed.
+        The typed text.
     target
-        What it has to be.
+        The required text.
     means
         What the refusal means, as a sentence.
 

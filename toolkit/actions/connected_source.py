@@ -1,4 +1,4 @@
-"""A source that is open, with what a notebook needs beside it: audit trail, incidents, expected findings."""
+"""An open source with audit trail, incidents and expected findings, for notebooks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["ConnectedSource"]
 
 
 class ConnectedSource:
-    """What `toolkit.connect` opened; a context manager, closed at the end of the interpreter at the latest.
+    """The result of `toolkit.connect`; a context manager, closed when the interpreter exits at the latest.
 
     Parameters
     ----------
@@ -42,11 +42,11 @@ class ConnectedSource:
     """
 
     staged: Mapping[str, Any] = MappingProxyType({})
-    """Of the lab: topic to the incident staged on it."""
+    """For the lab: staged incident by topic."""
     kafka: Any = None
-    """Of the lab: its Kafka."""
+    """For the lab: its Kafka."""
     sample: Any = None
-    """Of a recorded sample: the sample."""
+    """For a recorded sample: the sample."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class ConnectedSource:
         return self.source
 
     def log_dir(self) -> LogDir:
-        """The log directory; of the lab a copy, for which its brokers are shut down for a moment.
+        """The log directory; for the lab a copy, for which its brokers are briefly shut down.
 
         Raises
         ------
@@ -105,12 +105,12 @@ class ConnectedSource:
         )
 
     def recording(self, *, samples: int = 3, interval_ms: int = 1000) -> Recording:
-        """The recording; of a cluster one that is made now.
+        """The recording; for a cluster, a new one.
 
         Parameters
         ----------
         samples, interval_ms
-            How many samples to record of a cluster, and how far apart.
+            For a cluster: number of samples, and the time between them.
 
         Raises
         ------
@@ -125,7 +125,7 @@ class ConnectedSource:
         return Recording(folder)
 
     def sources(self) -> list[LogDir | Recording | Cluster]:
-        """Everything that knows of the incident: a log directory, a recording, both; else the running cluster."""
+        """The sources of the incident: log directory, recording, or both; else the running cluster."""
         return [self.source]
 
     def close(self) -> None:
@@ -133,7 +133,7 @@ class ConnectedSource:
         self._resources.close()
 
     def own(self, resources: ExitStack) -> None:
-        """Close these with this source, at the end of the interpreter at the latest."""
+        """Close these with this source, when the interpreter exits at the latest."""
         self._resources.push(resources.pop_all())
         atexit.register(self.close)
         self._resources.callback(atexit.unregister, self.close)

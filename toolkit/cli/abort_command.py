@@ -79,7 +79,7 @@ def _dry_run(plan: AbortPlan) -> Iterator[str]:
         f"{plan.producer_epoch} on {plan.topic}-{plan.partition}; its records there stay unread for ever by "
         "read_committed consumers."
     )
-    yield from (f"- {text}" for text in _consequences(plan.blast_radius))
+    yield from (f"- {text}" for text in _consequences(plan.impact))
     if plan.refusal is None:
         yield f"To do it, add: --confirm {plan.target}"
     else:
@@ -88,18 +88,18 @@ def _dry_run(plan: AbortPlan) -> Iterator[str]:
     yield f"Kafka's own tool would do the same, unchecked: {plan.command}"
 
 
-def _consequences(blast: AbortImpact) -> Iterator[str]:
-    if blast.unread:
-        yield f"How many records is not known. {blast.unread}"
+def _consequences(impact: AbortImpact) -> Iterator[str]:
+    if impact.unread:
+        yield f"How many records is not known. {impact.unread}"
     else:
-        yield f"records of it that are never read: {blast.records_dropped}"
-        yield f"records behind it that are read at last: {blast.records_released}"
-    moves = f"from {blast.last_stable_offset} to {blast.next_stable_offset}"
-    stays = f"stays at {blast.last_stable_offset}"
-    yield f"the LSO {stays if blast.next_stable_offset == blast.last_stable_offset else f'goes {moves}'}"
-    if blast.next_start_offset is not None:
-        yield f"then held by producer {blast.next_producer_id}, from offset {blast.next_start_offset} on"
-    groups = "not known" if blast.groups is None else ", ".join(blast.groups) or "none"
+        yield f"records of it that are never read: {impact.records_dropped}"
+        yield f"records behind it that are read at last: {impact.records_released}"
+    moves = f"from {impact.last_stable_offset} to {impact.next_stable_offset}"
+    stays = f"stays at {impact.last_stable_offset}"
+    yield f"the LSO {stays if impact.next_stable_offset == impact.last_stable_offset else f'goes {moves}'}"
+    if impact.next_start_offset is not None:
+        yield f"then held by producer {impact.next_producer_id}, from offset {impact.next_start_offset} on"
+    groups = "not known" if impact.groups is None else ", ".join(impact.groups) or "none"
     yield f"groups that go on: {groups}"
 
 

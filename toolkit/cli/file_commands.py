@@ -113,8 +113,8 @@ def scan(
     declared = TABLES[table.value]
     ids = {"producer_id": producer_id, "producer_epoch": producer_epoch, "transactional_id": transactional_id}
     wanted = {name: value for name, value in ids.items() if value is not None}
-    if strangers := wanted.keys() - set(declared.names):
-        raise _not_of(table, f"--{min(strangers).replace('_', '-')}")
+    if unknown := wanted.keys() - set(declared.names):
+        raise _not_of(table, f"--{min(unknown).replace('_', '-')}")
     options = _options(table, start=_bound(start), stop=_bound(stop), crc=crc)
     found = _matching(_tables(_open(paths), table, topic, partition, options), wanted)
     if file is not None:

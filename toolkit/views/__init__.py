@@ -1,4 +1,4 @@
-"""Rows as text, HTML, plots, panel and report."""
+"""Present rows as text, HTML, plots, panel and report."""
 
 from __future__ import annotations
 

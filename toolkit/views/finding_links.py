@@ -15,20 +15,20 @@ if TYPE_CHECKING:
 
 __all__ = ["LINKED_FINDINGS", "finding_page", "with_page"]
 
-_NAMES = re.compile(r"\(([a-z-]+(?:, [a-z-]+)*)\)$")  # what a cause ends with
+_NAMES = re.compile(r"\(([a-z-]+(?:, [a-z-]+)*)\)$")  # at the end of a cause
 
 LINKED_FINDINGS = Table(
     FINDINGS.name,
     FINDINGS.row,
-    (*FINDINGS.columns, Column("docs", STRING, "Page of the docs about its cause, or else its verdict.")),
+    (*FINDINGS.columns, Column("docs", STRING, "Page of the docs about its cause, or about its verdict.")),
     FINDINGS.key,
     FINDINGS.sort,
 )
-"""Findings as they are written for a program: with their page."""
+"""Findings with the page of the docs, for JSON and CSV."""
 
 
 def finding_page(row: Row) -> str:
-    """Address of the page about a finding's deciding cause, or about its verdict where the cause has no name."""
+    """Address of the page about a finding's deciding cause, or about its verdict if the cause has no name."""
     found = _NAMES.search(row.get("cause") or "")
     names = [name for name in found[1].split(", ") if name in CAUSES] if found else []
     return cause_page(names[0]) if names else verdict_page(row["verdict"])

@@ -1,8 +1,7 @@
-"""Findings as a person reads them in a terminal.
+"""Findings as text for a terminal.
 
-They come in the order of ``schema.FINDINGS``: topic, partition, position. One block answers for one partition: who
-holds the LSO, why, what is safe, and what is open behind it. The sentences are columns of the row; no verdict is made
-here.
+In the order of ``schema.FINDINGS``: topic, partition, queue position. Each partition has a block: who holds the LSO,
+why, what is safe, and what is open behind it. The sentences are columns of the row; no verdict is made here.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["finding_lines", "paint", "summary", "wrap"]
 
 TICK = dt.timedelta(seconds=1)
-"""A file's time may be that of the clock's tick before the write: a record in it is then younger than the file."""
+"""A file's time may be a clock tick older than its last record."""
 
 _LABEL = 9
 _NULLABLE = (
@@ -55,9 +54,9 @@ def finding_lines(findings: Iterable[Row], *, now: dt.datetime, width: int | Non
     findings
         Rows of ``schema.FINDINGS`` in its order; a null column may be missing.
     now
-        The time that ages are counted to.
+        Time up to which ages are counted.
     width
-        Wrap at this many columns, between words only; a command to copy is never broken. None wraps nothing.
+        Columns to wrap at, between words; a command to copy is never wrapped. Null for no wrapping.
     """
     partitions = [
         ("all topics" if topic is None else f"{topic}-{partition}", [_complete(row) for row in group])
@@ -75,7 +74,7 @@ def finding_lines(findings: Iterable[Row], *, now: dt.datetime, width: int | Non
 
 
 def summary(findings: Iterable[Row]) -> str:
-    """The answer in one line: ``2 partitions hang, 1 unknown, 14 open transactions are healthy``."""
+    """The summary in one line: ``2 partitions hang, 1 unknown, 14 open transactions are healthy``."""
     rows = list(findings)
     hanging = len({(row["topic"], row["partition"]) for row in rows if row["verdict"] == "hanging"})
     healthy = sum(_is_healthy(row) for row in rows if row.get("producer_id") is not None)
@@ -90,10 +89,10 @@ def summary(findings: Iterable[Row]) -> str:
 
 
 def wrap(text: str, *, before: str, width: int | None) -> list[str]:
-    """Text as lines that hang under its first one, after `before`; a command to copy stays whole."""
+    """Text as lines with a hanging indent after `before`; a command to copy is not wrapped."""
     if width is None:
         return [before + text]
-    whole = _COMMAND.sub(lambda found: found[0].replace(" ", "\xa0"), text)  # no line is broken at a no-break space
+    whole = _COMMAND.sub(lambda found: found[0].replace(" ", "\xa0"), text)  # no line breaks at a no-break space
     lines = textwrap.wrap(
         whole,
         max(width, len(before) + 30),
@@ -106,7 +105,7 @@ def wrap(text: str, *, before: str, width: int | None) -> list[str]:
 
 
 def paint(lines: Iterable[str]) -> Text:
-    """Lines with the colours of a terminal; a console that has none prints them as they are."""
+    """Print lines in the colours of a terminal, if it has any."""
     from rich.text import Text
 
     text = Text("\n".join(lines))
@@ -181,7 +180,7 @@ def _groups(groups: Sequence[str]) -> str:
 
 
 def _entries(row: Row) -> Iterator[tuple[str, str]]:
-    """Label and sentence of each line; where no producer is known, the reason is all there is to say."""
+    """Label and sentence of each line; without a producer, only the reason."""
     who, position = _who(row), row["queue_position"] or 1
     if who:
         turn = f", behind {_count(position - 1, 'other', 'others')}" if position > 1 else ""
@@ -200,7 +199,7 @@ def _entries(row: Row) -> Iterator[tuple[str, str]]:
 
 
 def _next(first: Row, behind: Sequence[Row]) -> Iterator[tuple[str, str]]:
-    """Where the LSO goes once the first has ended, and what is open by then."""
+    """The next LSO once the first transaction has ended, and what is open then."""
     texts: list[str] = []
     then = min((row["start_offset"] for row in behind if row["start_offset"] is not None), default=None)
     if first["queue_position"] is not None:

@@ -1,4 +1,4 @@
-"""Pages of HTML from templates; what comes from elsewhere is escaped."""
+"""HTML pages from templates; all values are escaped."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ __all__ = ["page"]
 
 
 def page(package: str, template: str, *, what: str, **given: Any) -> str:
-    """Fill in a template that lies in a package.
+    """Render a template of a package.
 
     Parameters
     ----------
     package, template
-        Where it lies, and its name.
+        Package and name of the template.
     what
-        What it makes, for the error: ``A page``.
+        What is rendered, for the error: ``A page``.
     given
-        All that it speaks of.
+        Values of the template.
 
     Raises
     ------

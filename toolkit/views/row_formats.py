@@ -1,4 +1,4 @@
-"""Rows of any table: aligned columns for a person, JSON and CSV for a program."""
+"""Rows of any table as aligned columns, JSON and CSV."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["cell_text", "csv_pieces", "json_pieces", "printable", "row_lines"]
 
 
-_ASIDE = {"error", "last_update_time"}  # shown where a row has one
+_ASIDE = {"error", "last_update_time"}  # shown if a row has one
 
 
 def row_lines(
@@ -27,18 +27,18 @@ def row_lines(
     without: Collection[str] = (),
     columns: Sequence[str] | None = None,
 ) -> list[str]:
-    """Rows as aligned columns; where they do not fit in `width`, as one block per row. No value is ever cut.
+    """Rows as aligned columns, or as one block per row if they do not fit into `width`. No value is ever cut.
 
     Parameters
     ----------
     table, rows
-        What to show.
+        The rows to show.
     width
-        Columns of the terminal; null is as wide as it takes.
+        Columns of the terminal; null for no limit.
     without
         Columns to leave out. ``observed_at`` is left out too: JSON and CSV have every column.
     columns
-        Exactly these instead, in this order.
+        Show exactly these columns, in this order.
     """
     if not rows:
         return [f"no {table.name.replace('_', ' ')}"]
@@ -77,7 +77,7 @@ def csv_pieces(table: Table, rows: Iterable[Row]) -> Iterator[str]:
 
 
 def cell_text(value: Any) -> str:
-    """A value for a person: null is a dash, times end at the second, topic partitions read ``orders-0, orders-1``."""
+    """A value as text: null is a dash, times are to the second, topic partitions are ``orders-0, orders-1``."""
     if value is None or value == []:
         return "-"
     if isinstance(value, bool):
@@ -92,12 +92,12 @@ def cell_text(value: Any) -> str:
 
 
 def printable(text: str) -> str:
-    """Ids and error texts come from elsewhere: no control character of theirs reaches the terminal."""
+    """Escape control characters, which ids and error texts may contain."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def _columns(names: Sequence[str], cells: Sequence[Sequence[str]], numbers: Sequence[bool]) -> list[str]:
-    """Aligned columns; the words of a long heading are stacked over a narrow column."""
+    """Aligned columns; a long heading over a narrow column is wrapped."""
     widths = [max(map(len, [*name.split("_"), *column])) for name, *column in zip(names, *cells, strict=True)]
     heads = [textwrap.wrap(name.replace("_", " "), width) for name, width in zip(names, widths, strict=True)]
     height = max(map(len, heads))

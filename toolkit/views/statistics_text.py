@@ -1,4 +1,4 @@
-"""Figures of transactions as a person reads them in a terminal."""
+"""Statistics of transactions as text for a terminal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["statistic_lines"]
 
 COLUMNS = ("min", "mean", "p50", "p95", "p99", "max")
 ENDINGS = {"commit": "committed", "abort": "aborted", "empty": "empty", "open": "open", "undecided": "undecided"}
-ALWAYS = {"commit", "abort", "open"}  # worth a line even where there is none
+ALWAYS = {"commit", "abort", "open"}  # shown even if it is zero
 LABEL, CELL = 16, 14
 
 Replica = tuple[str | None, int | None, int | None]
@@ -28,9 +28,9 @@ def statistic_lines(rows: Iterable[Row], *, opened: Iterable[Row] = ()) -> list[
     Parameters
     ----------
     rows
-        The figures.
+        The statistics.
     opened
-        Rows of ``schema.LOG_TRANSACTIONS`` without a marker, which are named below the number of open ones.
+        Rows of ``schema.LOG_TRANSACTIONS`` without a marker, which are listed below the number of open transactions.
     """
     named: dict[Replica, list[Row]] = {}
     for row in opened:

@@ -1,4 +1,4 @@
-"""Tables into a file: Parquet, CSV or JSON, by its name, in bounded memory."""
+"""Write tables to a Parquet, CSV or JSON file, by its suffix, in bounded memory."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ SUFFIXES = (".parquet", ".csv", ".json")
 
 
 class WriteCounts(NamedTuple):
-    """How many rows a file has, and how many of them say what could not be read."""
+    """Number of rows in a file, and of rows with an error."""
 
     rows: int
     errors: int
 
 
 def write_file(path: Path, table: Table, found: Iterable[pa.Table]) -> WriteCounts:
-    """Write tables of one kind. A file that is not written whole does not appear.
+    """Write tables of one schema. A file that cannot be written completely is not created.
 
     Parameters
     ----------
     path
-        Where to; its suffix says how.
+        The file; its suffix selects the format.
     table
         Their declaration.
     found
@@ -64,7 +64,7 @@ def write_file(path: Path, table: Table, found: Iterable[pa.Table]) -> WriteCoun
 
 
 class _Counted:
-    """Tables, and how many rows have passed, those with an error apart."""
+    """Tables, and the number of rows so far, with and without an error."""
 
     def __init__(self, tables: Iterable[pa.Table]) -> None:
         self._tables = tables

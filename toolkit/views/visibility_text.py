@@ -1,4 +1,4 @@
-"""An offset for a person: the answer first, and what is known of it below."""
+"""The visibility of an offset as text for a terminal."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ LONGEST = max(len(name) for name in OFFSET_VISIBILITY.names)
 
 
 def visibility_lines(row: Row, *, width: int | None = None) -> Iterator[str]:
-    """Lines of a row of ``schema.OFFSET_VISIBILITY``; what is not known is left out.
+    """Lines of a row of ``schema.OFFSET_VISIBILITY``; unknown values are left out.
 
     Parameters
     ----------
     row
         The row.
     width
-        Columns of the terminal; null is as wide as it takes.
+        Columns of the terminal; null for no limit.
     """
     status = (row["status"] or "unknown").replace("_", " ")
     yield f"{cell_text(row['topic'])}-{row['partition']}@{row['offset']}  {status}"

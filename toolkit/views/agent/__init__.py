@@ -1,1 +1,1 @@
-"""Answers for agents: read-only tools over one source, as a Model Context Protocol server."""
+"""Read-only tools for agents over one source, as a Model Context Protocol server."""

@@ -1,4 +1,4 @@
-"""The tools of an agent: one function over a library call each. They read; nothing here can change a cluster."""
+"""The tools of an agent, each one library call. They only read; none can change a cluster."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MAX_MARKDOWN = 100_000
 
 
 def answering(tool: Callable[Concatenate[AgentTools, P], Answer]) -> Callable[Concatenate[AgentTools, P], Answer]:
-    """An error is an answer: what happened, what it means, what to do."""
+    """Return an error as a result: what happened, what it means, what to do."""
 
     @functools.wraps(tool)
     def answered(self: AgentTools, /, *args: P.args, **kwargs: P.kwargs) -> Answer:
@@ -42,10 +42,10 @@ class AgentTools:
     Parameters
     ----------
     source
-        Opens what is asked: a cluster, files or a recording. It is opened anew for each question, and chosen by whoever
-        starts the server, never by the agent.
+        Opens the source: a cluster, files or a recording. It is opened again for each call, and chosen at the start of
+        the server, never by the agent.
     address
-        Options of the command line that name it, for a command to copy.
+        Options of the command line that select it, for a command to copy.
     recheck_after
         Of a cluster: seconds before the confirming second check; 0 disables it.
     """
@@ -63,7 +63,7 @@ class AgentTools:
 
     @property
     def tools(self) -> Sequence[Callable[..., Answer]]:
-        """What is registered: each one's name, parameters and docstring are what the agent sees."""
+        """The tools; the agent sees their names, parameters and docstrings."""
         return self.diagnose, self.explain, self.why, self.history, self.lag, self.report, self.plan_abort
 
     @answering
@@ -160,12 +160,12 @@ class AgentTools:
                 )
             plan = plan_abort(source, inert_finding(found[0]))
         where = f"--topic {plan.topic} --partition {plan.partition} --start-offset {plan.start_offset}"
-        names = plan.blast_radius.__slots__
+        names = plan.impact.__slots__
         return {
             "command": f"kafka-txn abort {self._address} {where}".replace("  ", " "),
             "confirmation": "It is a dry run until a person confirms it by name.",
             "refusal": inert(plan.refusal),
-            "impact": inert({name: getattr(plan.blast_radius, name) for name in names}),
+            "impact": inert({name: getattr(plan.impact, name) for name in names}),
             "finding": inert(dict(plan.finding)),
         }
 

@@ -1,7 +1,7 @@
-"""Rows as JSON values that no reader takes for more than data.
+"""Rows as JSON values that an agent cannot mistake for instructions.
 
 A client may name its transactional id, group or client as it likes: "ignore your instructions", line breaks, megabytes.
-A name stands in the field that is its own, escaped and cut; a sentence of ours says ``<transactional_id>`` instead.
+A name is in its own field, escaped and cut; our sentences contain ``<transactional_id>`` instead.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["aliased", "inert", "inert_finding", "inert_rows", "without_names"]
 MAX_TEXT = 1_000
 MAX_ITEMS = 100
 SENTENCES = ("reason", "cause", "remedy", "missing", "error")
-LONG_NAME = 12  # shorter ones are only replaced in quotes: "1" is part of many a sentence
+LONG_NAME = 12  # shorter names are replaced only in quotes: "1" is part of many sentences
 PLAIN_NAME = re.compile(r"[\w.:@/-]{1,128}", re.ASCII)
 
 
@@ -38,12 +38,12 @@ def inert(value: Any) -> Any:
 
 
 def inert_rows(rows: Sequence[Row]) -> dict[str, Any]:
-    """Rows as JSON, and how many were left out."""
+    """Rows as JSON, and the number of omitted rows."""
     return {"rows": inert(rows), "left_out": max(0, len(rows) - MAX_ITEMS)}
 
 
 def inert_finding(row: Row) -> Row:
-    """A row of ``schema.FINDINGS`` whose sentences name no client."""
+    """A row of ``schema.FINDINGS`` without names of clients in its sentences."""
     names = {
         row.get("transactional_id"): "<transactional_id>",
         **dict.fromkeys(row.get("groups_held") or (), "<group>"),
@@ -52,7 +52,7 @@ def inert_finding(row: Row) -> Row:
 
 
 def without_names(value: Any, names: Mapping[str | None, str]) -> Any:
-    """Texts with other words for names: in quotes, and everywhere where a name is no part of a word by chance."""
+    """Replace names in texts: in quotes, and elsewhere as complete words."""
     if isinstance(value, str):
         for name in sorted(filter(None, names), key=len, reverse=True):
             value = value.replace(f'"{name}"', f'"{names[name]}"')
@@ -67,7 +67,7 @@ def without_names(value: Any, names: Mapping[str | None, str]) -> Any:
 
 
 def aliased(tables: Mapping[str, Any], names: Iterable[str | None]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Tables with an alias for each name that is more than letters, digits and signs; and whose each alias is."""
+    """Tables with an alias for each unusual name, and the names of the aliases."""
     odd = sorted({name for name in names if name and not PLAIN_NAME.fullmatch(name)})
     aliases: dict[str | None, str] = {name: f"name-{number}" for number, name in enumerate(odd, start=1)}
     replaced = {table: without_names(rows, aliases) for table, rows in tables.items()}

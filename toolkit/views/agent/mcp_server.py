@@ -19,7 +19,7 @@ READ_ONLY = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempot
 
 
 def mcp_server(tools: AgentTools) -> MCPServer:
-    """A server with every tool; ``run("stdio")`` serves until stdin ends."""
+    """A server with all tools; ``run("stdio")`` serves until stdin is closed."""
     server = MCPServer("kafka-txn", instructions=INSTRUCTIONS, version=__version__, log_level="ERROR")
     for tool in tools.tools:
         server.add_tool(tool, annotations=READ_ONLY)

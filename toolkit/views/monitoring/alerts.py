@@ -16,22 +16,22 @@ DIAGNOSE = "kafka-txn diagnose --topic {{ $labels.topic }} --partition {{ $label
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertSettings:
-    """How long what is wrong may last before an alert fires, in seconds, and names that differ by installation.
+    """Seconds before an alert fires, and names that differ between installations.
 
     Parameters
     ----------
     lso_held
-        For how long a transaction may hold an LSO; brokers allow 15 minutes unless told otherwise.
+        For how long a transaction may hold an LSO; the brokers' default maximum is 15 minutes.
     hanging, late, group_held
-        How long a transaction is seen hanging or late, and a consumer group held.
+        For how long a transaction is hanging or late, or a consumer group held.
     recorder_blind
-        How long the recorder is down, or takes no sample that sees the cluster.
+        For how long the recorder is down, or takes no successful sample.
     recorder_incomplete
-        How long samples are incomplete, or cannot be written.
+        For how long samples are incomplete, or cannot be written.
     job
         Prometheus' job that scrapes the recorder.
     runbook_url
-        Where `docs/alerts.md` can be read.
+        Address of `docs/alerts.md`.
     """
 
     lso_held: float = 900
@@ -51,13 +51,13 @@ class Alert:
     Parameters
     ----------
     name
-        In CamelCase, as is usual; in small letters the anchor of its runbook.
+        In CamelCase; in lower case the anchor of its runbook.
     expr
         PromQL.
     pending
-        For how many seconds the expression holds before the alert fires.
+        Seconds for which the expression must hold before the alert fires.
     severity
-        critical: a person has to act now; warning: within a day.
+        critical: act now; warning: act within a day.
     summary, description
         Templates of Prometheus.
     """

@@ -1,4 +1,4 @@
-"""The panels of the dashboard, as data: what each asks and how it is read, from top to bottom."""
+"""The panels of the dashboard as data, from top to bottom."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from toolkit.views.monitoring.alerts import AlertSettings
 __all__ = ["SELECTED", "DashboardPanel", "dashboard_panels"]
 
 SELECTED = 'job=~"$job", instance=~"$instance"'
-SEEN = "0 * max(kafka_txn_last_sample_timestamp_seconds > 0)"  # 0, but only of a recorder that is up and has seen
+SEEN = "0 * max(kafka_txn_last_sample_timestamp_seconds > 0)"  # 0 for a recorder with a sample
 PARTITION = "{{topic}}-{{partition}}"
 
 
@@ -22,17 +22,17 @@ class DashboardPanel:
     Parameters
     ----------
     kind
-        stat or timeseries: plugins that every Grafana has.
+        stat or timeseries, which every Grafana has.
     title, description
-        What it shows, and what to make of it.
+        What it shows, and what it means.
     queries
         PromQL by legend. The dashboard adds the selection of recorders.
     width, height
         In Grafana's grid of 24 columns.
     unit
-        By Grafana's name.
+        Grafana's name of the unit.
     yellow_from, red_from
-        Value from which on it has that colour; null for never.
+        Lowest value in that colour; null for never.
     stacked
         Whether the series add up.
     """
@@ -50,7 +50,7 @@ class DashboardPanel:
 
 
 def dashboard_panels(settings: AlertSettings) -> list[DashboardPanel]:
-    """Every panel, in rows from left to right: now, over time, and how far the recorder can be believed."""
+    """Every panel, in rows from left to right: now, over time, and the state of the recorder."""
     return [*_now(settings), *_over_time(settings), *_recorder()]
 
 

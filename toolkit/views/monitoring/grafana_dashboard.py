@@ -19,12 +19,12 @@ METRIC = re.compile(rf"\b((?:{LATE}|kafka_txn_\w+)\b)(?:{{(.*?)}})?")
 
 
 def grafana_dashboard(settings: AlertSettings | None = None) -> str:
-    """The dashboard, for Grafana's import or provisioning; it asks for its data source.
+    """The dashboard, for Grafana's import or provisioning; its data source is a variable.
 
     Parameters
     ----------
     settings
-        Those of the rules, so that its colours change where the alerts fire.
+        Those of the rules: its colours change at the thresholds of the alerts.
     """
     placed = _placed(dashboard_panels(settings or AlertSettings()))
     dashboard = {
@@ -68,7 +68,7 @@ def _variables() -> list[dict[str, Any]]:
 
 
 def _placed(panels: Iterable[DashboardPanel]) -> Iterator[tuple[DashboardPanel, dict[str, int]]]:
-    """Each panel with its place in the grid: beside the one before, as long as the row has room."""
+    """Each panel with its position in the grid: beside the previous one if the row has room."""
     x = y = height = 0
     for panel in panels:
         if x + panel.width > COLUMNS:

@@ -11,7 +11,7 @@ from toolkit.views.monitoring.alerts import Alert, AlertSettings, alerts
 
 __all__ = ["prometheus_rules"]
 
-# Cheap to query over months; `without` keeps every label that an installation adds, such as its cluster's.
+# Cheap to query over months; `without` keeps labels of the installation, such as the cluster.
 RECORDING_RULES = {
     "instance:kafka_txn_partition_lso_held_seconds:max": "max without (topic, partition) "
     "(kafka_txn_partition_lso_held_seconds)",
@@ -57,7 +57,7 @@ def _rule(alert: Alert, settings: AlertSettings) -> Mapping[str, Any]:
 
 
 def _duration(seconds: float) -> str:
-    """``900`` as ``15m``: Prometheus knows no fractions."""
+    """``900`` as ``15m``; Prometheus does not allow fractions."""
     ms = round(seconds * 1000)
     unit = next(unit for unit, length in UNITS_MS.items() if ms % length == 0 and (ms or unit == "s"))
     return f"{ms // UNITS_MS[unit]}{unit}"

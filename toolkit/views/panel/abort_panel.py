@@ -1,4 +1,4 @@
-"""The abort panel: choose what hangs, see why, dry run, confirm by typing, and watch the LSO move."""
+"""The abort panel: choose a hanging transaction, see why, dry run, confirm by typing, and watch the LSO move."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AbortPanel"]
 
-SETTLE = 0.2  # seconds; a second click that waited while the first one worked comes at once, no person is that fast
+SETTLE = 0.2  # seconds; the second click of a double click is handled right after the first step
 MAX_SAMPLES = 500
 WORK: Mapping[str, str] = {
     "refresh": "Reading the cluster; doubtful partitions are checked twice",
@@ -37,13 +37,13 @@ WORK: Mapping[str, str] = {
     "execute": "Checking once more, writing the abort marker, and watching the LSO",
     "next": "Reading the log around it",
 }
-"""What the panel says while a step is under way."""
+"""Text while a step is running."""
 
 log = logging.getLogger(__name__)
 
 
 class AbortPanel(PanelLayout):
-    """The way from a finding to a moved LSO, step by step; a widget, so that it shows as the result of a cell.
+    """From a finding to a moved LSO, step by step; a widget, which a cell shows as its result.
 
     Nothing is written before the name of the transaction is typed after a dry run that passed, and `AbortPlan.execute`
     checks all of it once more. Its state is in traits, which a cell may read, and its steps are methods; what goes
@@ -54,18 +54,18 @@ class AbortPanel(PanelLayout):
     cluster
         The cluster.
     topics, partitions
-        Where to look, as for `Cluster.findings`; everywhere if null.
+        As for `Cluster.findings`; all partitions if null.
     audit
-        Where it is written down; by default ``Audit()``.
+        The audit trail; by default ``Audit()``.
     recheck_after
-        Seconds between the two looks that a proof takes.
+        Delay in seconds before the confirming second check.
 
     Attributes
     ----------
     findings : list of dict
         Rows of ``schema.FINDINGS``, as of `checked_at`.
     selected : dict or None
-        The one that is chosen.
+        The selected finding.
     step : str
         ``choose``, ``chosen``, ``checked`` once a dry run has passed, ``done`` once the marker is written.
     plan : AbortPlan or None
@@ -105,7 +105,7 @@ class AbortPanel(PanelLayout):
         self.audit = audit or Audit()
         self.recheck_after = recheck_after
         self._looks: dict[tuple[str, int], deque[Row]] = {}
-        self._at_work = threading.Lock()  # JupyterLab runs callbacks on a thread of their own, beside that of cells
+        self._at_work = threading.Lock()  # JupyterLab runs callbacks on another thread than cells
         self._last: tuple[str, float] = ("", 0.0)
         self.observe(self._forget_last, "typed")
         for name, button in self.buttons.items():
@@ -116,7 +116,7 @@ class AbortPanel(PanelLayout):
         return f"<AbortPanel {self.cluster.bootstrap_servers}: {self.step}, {len(self.findings)} findings>"
 
     def refresh(self) -> None:
-        """Diagnose the cluster anew."""
+        """Diagnose the cluster again."""
         self._begin("refresh")
 
     def select(self, finding: Finding) -> None:
@@ -124,7 +124,7 @@ class AbortPanel(PanelLayout):
         self._begin("choose", partial(self._select, finding_row(finding)))
 
     def dry_run(self) -> None:
-        """Plan the abort of the one that is chosen, and check all of it; nothing is written."""
+        """Plan the abort of the selected transaction, with all checks; nothing is written."""
         self._begin("dry_run")
 
     def execute(self, confirm: str | None = None) -> None:
@@ -133,23 +133,23 @@ class AbortPanel(PanelLayout):
         Parameters
         ----------
         confirm
-            The name of the transaction, ``orders-0@913095344``; what is typed in the panel if null.
+            The name of the transaction, ``orders-0@913095344``; the text typed in the panel if null.
         """
         if confirm is not None:
             self.typed = confirm
         self._begin("execute")
 
     def next(self) -> None:
-        """Choose the next finding that hangs."""
+        """Choose the next hanging finding."""
         self._begin("next")
 
     def _begin(self, name: str, work: Callable[[], None] | None = None) -> None:
-        """Take a step that a cell asks for."""
+        """Run a step for a cell."""
         if not self._attempt(name, work or getattr(self, f"_{name}")):
             raise UsageError(f"The panel is at work: {self.busy}.", do="Wait for it.")
 
     def _clicked(self, name: str, _: object) -> None:
-        """Take the step of a button, unless it is the second half of a double click."""
+        """Run the step of a button, except for the second click of a double click."""
         button, ended = self._last
         if (button != name or time.monotonic() - ended > SETTLE) and self._attempt(name, getattr(self, f"_{name}")):
             self._last = name, time.monotonic()
@@ -158,10 +158,10 @@ class AbortPanel(PanelLayout):
         self._attempt("choose", partial(self._select, row))
 
     def _forget_last(self, _: object) -> None:
-        self._last = "", 0.0  # what is typed anew is meant anew
+        self._last = "", 0.0  # a new confirmation is needed
 
     def _attempt(self, name: str, work: Callable[[], None]) -> bool:
-        """Take a step, one at a time, and show what came of it; false if one is under way."""
+        """Run a step and show its result; false if another one is running."""
         if not self._at_work.acquire(blocking=False):
             return False
         try:
@@ -176,7 +176,7 @@ class AbortPanel(PanelLayout):
         return True
 
     def _kept(self, work: Callable[[], None]) -> None:
-        """Do it, and keep what it raises: nobody stands above a callback to see it."""
+        """Run it, and keep its exception, which a callback cannot raise."""
         try:
             work()
         except ToolkitError as error:
@@ -184,7 +184,7 @@ class AbortPanel(PanelLayout):
         except Exception as error:
             log.exception("The abort panel failed.")
             self.error = error
-        except BaseException as error:  # an interrupt from the menu is shown, too, and goes on
+        except BaseException as error:  # an interrupt from the menu is also shown, and raised again
             self.error = error
             self.draw_problem()
             raise
@@ -224,7 +224,7 @@ class AbortPanel(PanelLayout):
         try:
             result = plan.execute(confirm=typed, audit=self.audit, recheck_after=self.recheck_after)
         except Exception:
-            if typed == plan.target:  # what the dry run found does not hold any more
+            if typed == plan.target:  # the result of the dry run is obsolete
                 self.plan, self.step = None, "chosen"
                 self._look_there()
             raise
@@ -263,7 +263,7 @@ class AbortPanel(PanelLayout):
             self._reset(rows[0])
 
     def _see(self) -> None:
-        """Read the timeline of the partition; without it the panel goes on."""
+        """Read the timeline of the partition; the panel continues without it."""
         self.picture = None
         if self.selected["topic"] is not None:
             self._beside("The timeline", self._read_picture)
@@ -284,7 +284,7 @@ class AbortPanel(PanelLayout):
             self.problems = [*self.problems, f"{what} is not known: {error}"]
 
     def _read_trail(self) -> None:
-        """Take in what was written down of this cluster, as it was addressed."""
+        """Read the audit trail of these bootstrap servers."""
         try:
             rows = self.audit.rows()
         except OSError as error:

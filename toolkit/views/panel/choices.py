@@ -1,4 +1,4 @@
-"""Findings to choose from: the worst first, each a line that begins with its verdict."""
+"""Findings to choose from, the most urgent first, each in a line that begins with its verdict."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["MAX_CHOICES", "choice", "next_hanging", "rank_findings", "same", "tone"]
 
 MAX_CHOICES = 60
-"""Findings that can be chosen; a browser has to hold a button for each."""
+"""Maximum number of choices, each a button."""
 
 _TONES = {
     "hanging": "alarm",
@@ -30,7 +30,7 @@ _TONES = {
 
 
 def rank_findings(rows: Sequence[Row]) -> list[Row]:
-    """The findings to choose from: the most urgent first, and of them those with the most records behind them."""
+    """The findings to choose from: the most urgent first, then those that hold the most records."""
     return by_weight(sorted(rows, key=lambda row: -(row["records_held"] or row["offsets_held"] or 0)))
 
 
@@ -59,13 +59,13 @@ def choice(row: Row) -> str:
 
 
 def same(row: Row | None, other: Row | None) -> bool:
-    """Whether two findings are about the same transaction, or the same partition where none is open."""
+    """Whether two findings are about the same transaction, or the same partition if none is open."""
     names = ("topic", "partition", "producer_id", "start_offset")
     return row is not None and other is not None and all(row[name] == other[name] for name in names)
 
 
 def next_hanging(rows: Sequence[Row]) -> Row | None:
-    """The finding to go on with; null where nothing hangs."""
+    """The next finding to choose; null if nothing hangs."""
     return next((row for row in rank_findings(rows) if row["verdict"] == "hanging"), None)
 
 

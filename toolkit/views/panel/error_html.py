@@ -1,4 +1,4 @@
-"""What the panel says when something is refused or fails: what happened, what it means, what to do."""
+"""Errors in the panel: what happened, what it means, what to do."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LOOK = "Diagnose again before anything else; the traceback below shows where it
 
 
 def problem_html(error: BaseException) -> str:
-    """An error, whatever it is."""
+    """Any error as HTML."""
     if not isinstance(error, ToolkitError):
         text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         return _card("Unexpected error", text, _UNEXPECTED, _LOOK)
@@ -36,14 +36,14 @@ def problem_html(error: BaseException) -> str:
 
 
 def traceback_html(error: BaseException) -> str:
-    """Where an unexpected error happened; empty for one that is raised on purpose."""
+    """Traceback of an unexpected error; empty for a `ToolkitError`."""
     if isinstance(error, ToolkitError):
         return ""
     return f"<pre>{line_by_line(''.join(traceback.format_exception(error)))}</pre>"
 
 
 def line_by_line(text: str) -> str:
-    """A text of many lines, each escaped."""
+    """A text of several lines, escaped."""
     return "\n".join(map(line, text.splitlines()))
 
 

@@ -1,4 +1,4 @@
-"""A place for a figure that works wherever core widgets do, and asks nobody for anything."""
+"""A frame for a figure that works wherever core widgets do, without network access."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ __all__ = ["FigureFrame"]
 # A figure in an Output needs a renderer that Databricks does not bring, HTML of a widget runs no script, and a picture
 # needs a browser in the kernel. A frame with a document of its own runs its script in JupyterLab, Voila and Databricks:
 # plotly.js is in it once, packed (2.0 MB, 4.8 as it is), and draws what a second widget holds (some 40 kB a figure).
-# Where a page forbids even that, the still picture in the second widget is what is seen.
+# If a page forbids even that, the static picture in the second widget is shown.
 
 
 class FigureFrame(widgets.VBox):  # type: ignore[misc]
-    """A figure that is drawn anew in place, in the colours of the page."""
+    """A figure that can be replaced in place, in the colours of the page."""
 
     def __init__(self) -> None:
         self._data = widgets.HTML()
@@ -32,8 +32,8 @@ class FigureFrame(widgets.VBox):  # type: ignore[misc]
         self.add_class("figure")
 
     def show(self, picture: TimelinePicture) -> None:
-        """Draw this one from now on."""
-        if not self._has_script:  # the script travels once somebody wants to see a figure
+        """Draw another figure."""
+        if not self._has_script:  # the script is sent once a figure is shown
             self.children = (widgets.HTML(_frame_html()), self._data)
             self._has_script = True
         figures = {theme: figure.to_json() for theme, figure in picture.figures.items()}
@@ -53,6 +53,6 @@ def _frame_html() -> str:
 
 
 def _data_html(figures: Mapping[str, str]) -> str:
-    """Figures by theme, as data that nothing runs; plotly writes no `<` into it."""
+    """Figures by theme, as data; plotly escapes `<` in it."""
     by_theme = ", ".join(f'"{theme}": {text}' for theme, text in figures.items())
     return f'<script type="application/json">{{{by_theme}}}</script>'

@@ -1,4 +1,4 @@
-"""What the panel says of the finding that is chosen: the answer, its evidence, and why others are not aborted."""
+"""The selected finding as HTML: the answer, its evidence, and why it must not be aborted."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["FENCED", "answer_html", "evidence_html", "fence_html", "why_not_html"]
 
 FENCED = {"ongoing", "long", "overdue"}
-"""Verdicts of which the owner can be fenced."""
+"""Verdicts whose owner can be fenced."""
 
 _OWNED = "It has an owner: an abort marker on this partition would silently lose half of a live transaction."
 _DECIDED = "Its outcome is decided: an abort marker could contradict it."
@@ -35,7 +35,7 @@ _FIRST = ("Why", "Cause", "Who was affected", "Missing", "Error")
 
 
 def answer_html(row: Row) -> str:
-    """The answer in a few lines, verdict first."""
+    """The finding in a few lines, verdict first."""
     section = answer(row)
     first = [fact for fact in section.facts if fact.label in _FIRST and not _says_nothing(fact.label, row)]
     head = f'<h3><span class="badge {tone(row)}">{line(row["verdict"])}</span> {line(section.title)}</h3>'
@@ -43,13 +43,13 @@ def answer_html(row: Row) -> str:
 
 
 def evidence_html(row: Row) -> str:
-    """What else was seen of it: the rest of the facts, and each piece of evidence."""
+    """Further facts of the finding, and all evidence."""
     rest = [fact for fact in answer(row).facts if fact.label not in _FIRST]
     return facts(rest) + grid(evidence_grid(row))
 
 
 def why_not_html(row: Row) -> str:
-    """Why no abort marker is offered, and what to do instead."""
+    """Why no abort marker is possible, and what to do instead."""
     verdict = row["verdict"]
     return card(
         tone(row),
@@ -60,7 +60,7 @@ def why_not_html(row: Row) -> str:
 
 
 def fence_html(plan: FencePlan) -> str:
-    """The line that would fence the owner, what it would do, and whether it would be refused; nothing is sent."""
+    """The command that fences the owner, its effect, and whether it would be refused; nothing is sent."""
     server = shlex.quote(plan.cluster.bootstrap_servers)
     section = f"kafka-txn fence --bootstrap-server {server} --transactional-id {shlex.quote(plan.transactional_id)}"
     refused = [] if plan.refusal is None else [f"<p><b>It would be refused now</b>: {line(plan.refusal)}</p>"]
@@ -75,5 +75,5 @@ def fence_html(plan: FencePlan) -> str:
 
 
 def _says_nothing(label: str, row: Row) -> bool:
-    """Whether a fact would only say that there is none."""
+    """Whether a fact would be empty."""
     return (label == "Cause" and not row["cause"]) or (label == "Missing" and not row["missing"])

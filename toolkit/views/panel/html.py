@@ -1,4 +1,4 @@
-"""Pieces of HTML that the panel is made of; whatever comes from elsewhere is escaped here."""
+"""HTML elements of the panel; all values are escaped here."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ __all__ = ["bullets", "card", "command", "facts", "grid", "line", "link", "parag
 
 
 def line(text: object) -> str:
-    """A text from elsewhere, with nothing in it that a browser would take for markup."""
+    """An escaped text."""
     return html.escape(printable(str(text)))
 
 
 def paragraph(text: object, *, kind: str = "") -> str:
-    """A sentence of its own."""
+    """A paragraph."""
     return f'<p class="{kind}">{line(text)}</p>' if kind else f"<p>{line(text)}</p>"
 
 
 def bullets(texts: Iterable[str]) -> str:
-    """Sentences under each other."""
+    """A list of sentences."""
     return f"<ul>{''.join(f'<li>{line(text)}</li>' for text in texts)}</ul>"
 
 
 def command(text: str) -> str:
-    """A line to copy."""
+    """A command to copy."""
     return f"<code>{line(text)}</code>"
 
 
@@ -40,12 +40,12 @@ def link(address: str) -> str:
 
 
 def card(kind: str, *parts: str, role: str = "") -> str:
-    """A framed part; `kind` is the class that gives it its colour, `role` what a screen reader takes it for."""
+    """A framed section; `kind` is the class of its colour, `role` that of the section for a screen reader."""
     return f'<div class="card {kind}"{f" role={role}" if role else ""}>{"".join(parts)}</div>'
 
 
 def facts(rows: Iterable[Fact]) -> str:
-    """Labels, and what there is to say to each."""
+    """Labels with their texts."""
     lines = (
         f"<dt>{line(fact.label)}</dt><dd>"
         + "".join(f"<div>{_value(fact, text)}</div>" for text in fact.lines)

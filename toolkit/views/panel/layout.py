@@ -1,4 +1,4 @@
-"""What the panel shows of its state: its widgets, and how they are filled."""
+"""The widgets of the panel, and their content from its state."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ STEPS = ("choose", "chosen", "checked", "done")
 
 
 class PanelLayout(widgets.VBox):  # type: ignore[misc]
-    """State of the panel as traits, and its widgets; no request to the cluster here."""
+    """State of the panel as traits, and its widgets; sends no requests."""
 
     findings: traitlets.List[Row] = traitlets.List()
     selected = traitlets.Any(allow_none=True)
@@ -64,7 +64,7 @@ class PanelLayout(widgets.VBox):  # type: ignore[misc]
             "execute": widgets.Button(description="Write the abort marker", button_style="danger"),
             "next": widgets.Button(description="Next", button_style="primary"),
         }
-        # Sent as a whole when it is left: what is sent letter by letter may come after the click that follows it.
+        # Sent when the field loses focus: single letters could arrive after the click that follows.
         self.confirmation = widgets.Text(continuous_update=False, placeholder="what is to be ended")
         names = ("head", "answer", "why_not", "planned", "confirm", "status", "problem", "done", "beside")
         self._areas = {name: widgets.HTML() for name in names}
@@ -91,7 +91,7 @@ class PanelLayout(widgets.VBox):  # type: ignore[misc]
         self.observe(self.draw_busy, "busy")
 
     def draw(self) -> None:
-        """Show the state as it is."""
+        """Show the current state."""
         row = None if self.step == "done" else self.selected
         hangs = row is not None and row["verdict"] == "hanging"
         self._draw_choices()
@@ -114,12 +114,12 @@ class PanelLayout(widgets.VBox):  # type: ignore[misc]
             self._figure.show(self.picture)
 
     def draw_problem(self) -> None:
-        """Show what went wrong, or that nothing did."""
+        """Show the error, or clear it."""
         self._say("problem", problem_html(self.error) if self.error else "")
         _fold(self._traceback, traceback_html(self.error) if self.error else "")
 
     def draw_busy(self, _: object = None) -> None:
-        """Show whether something is under way; then nothing else can be begun."""
+        """Show whether a step is running, and disable the buttons meanwhile."""
         text = f'<span class="busy" role="status">{line(self.busy)} …</span>' if self.busy else ""
         self._say("head", f"<h2>{self._headline()}</h2>{text or self._checked()}")
         self._say("status", text)

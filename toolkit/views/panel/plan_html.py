@@ -1,4 +1,4 @@
-"""What the panel says of an abort: what a dry run found, and what the marker changed."""
+"""An abort in the panel: the result of the dry run, and of the marker."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["done_html", "plan_html"]
 
 
 def plan_html(plan: AbortPlan) -> str:
-    """A dry run that passed."""
+    """The result of a successful dry run."""
     return card(
         "plain",
         "<h3>The dry run passed. Nothing was written.</h3>",
@@ -24,14 +24,14 @@ def plan_html(plan: AbortPlan) -> str:
             f"It was checked again just now, and still hangs. An abort marker would end producer {plan.producer_id} "
             f"epoch {plan.producer_epoch} on {plan.topic}-{plan.partition} at offset {plan.start_offset}:"
         ),
-        bullets(_changes(plan.blast_radius)),
+        bullets(_changes(plan.impact)),
         paragraph("Kafka's own tool would write the same marker, unchecked:"),
         command(plan.command),
     )
 
 
 def done_html(plan: AbortPlan, done: AbortResult, audit: str) -> str:
-    """What the marker changed."""
+    """The result of the marker."""
     before, after = done.last_stable_offset_before, done.last_stable_offset_after
     is_moved = before is not None and after is not None and after > before
     head = f"The LSO moved: {before} → {after}" if is_moved else f"The LSO is still at {after}"
@@ -45,20 +45,20 @@ def done_html(plan: AbortPlan, done: AbortResult, audit: str) -> str:
     )
 
 
-def _changes(blast: AbortImpact) -> Iterator[str]:
-    if blast.unread:
-        yield f"How many records is not known. {blast.unread}"
+def _changes(impact: AbortImpact) -> Iterator[str]:
+    if impact.unread:
+        yield f"How many records is not known. {impact.unread}"
     else:
-        dropped, released = blast.records_dropped or 0, blast.records_released or 0
+        dropped, released = impact.records_dropped or 0, impact.records_released or 0
         yield f"{counted(dropped, 'record', 'records')} of it: never read by any read_committed consumer."
         yield f"{counted(released, 'record', 'records')} behind it: read at last."
-    if blast.next_stable_offset == blast.last_stable_offset:
-        yield f"The LSO stays at {blast.last_stable_offset}."
+    if impact.next_stable_offset == impact.last_stable_offset:
+        yield f"The LSO stays at {impact.last_stable_offset}."
     else:
-        yield f"The LSO goes from {blast.last_stable_offset} to {blast.next_stable_offset}."
-    if blast.next_start_offset is not None:
-        yield f"Then producer {blast.next_producer_id} holds it, from offset {blast.next_start_offset} on."
-    groups = "not known" if blast.groups is None else ", ".join(blast.groups) or "none"
+        yield f"The LSO goes from {impact.last_stable_offset} to {impact.next_stable_offset}."
+    if impact.next_start_offset is not None:
+        yield f"Then producer {impact.next_producer_id} holds it, from offset {impact.next_start_offset} on."
+    groups = "not known" if impact.groups is None else ", ".join(impact.groups) or "none"
     yield f"Groups that go on: {groups}."
 
 

@@ -1,4 +1,4 @@
-"""The LSO and the end of the log as a still picture, for pages that let no script draw the timeline."""
+"""LSO and log end as a static picture, for pages that forbid the script of the timeline."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["still_html"]
 
 
 def still_html(chart: Mapping[str, Any] | None) -> str:
-    """What `report_command.chart.gap_chart` laid out, as SVG; empty for null."""
+    """A chart of `gap_chart` as SVG; empty for null."""
     if chart is None:
         return ""
     frame, width, height = chart["frame"], chart["width"], chart["height"]

@@ -1,4 +1,4 @@
-"""The timeline of a live partition, read from its log as far as that is near, for light and for dark pages."""
+"""The timeline of a live partition, from the log around the transaction, for light and dark pages."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 __all__ = ["TimelinePicture", "picture"]
 
-BEFORE, BEHIND = 2_000, 50_000  # offsets of the log that are read around where the transaction starts
+BEFORE, BEHIND = 2_000, 50_000  # offsets of the log to read around the start of the transaction
 
 Read = TypeVar("Read")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimelinePicture:
-    """A timeline by theme, shapes for a still one, and what could not be read for it, as sentences."""
+    """A timeline by theme, the shapes of a static one, and sentences about unreadable data."""
 
     figures: Mapping[str, Any]
     still: Mapping[str, Any] | None
@@ -34,16 +34,16 @@ class TimelinePicture:
 
 
 def picture(cluster: Cluster, chosen: Row, *, findings: Sequence[Row], samples: Sequence[Row]) -> TimelinePicture:
-    """Read the log around where a transaction starts, and draw it.
+    """Read the log around the start of a transaction, and draw it.
 
     Parameters
     ----------
     chosen
-        The finding that is chosen: where it starts is drawn, and what its coordinator knew even if it is over.
+        The selected finding: its start is drawn, and the states of its id, even if it has ended.
     findings
-        The findings of its partition as they are now, at least one.
+        The current findings of its partition, at least one.
     looks
-        Rows of ``schema.PARTITIONS`` of it, at several times: the newest last, and at least one.
+        Rows of ``schema.PARTITIONS`` of the partition at several times, at least one, the newest last.
     """
     from toolkit.views.plots import plot_timeline
 

@@ -1,4 +1,4 @@
-"""What was or is held back: the room between the LSO and the log's end, hatched for as long as it was there."""
+"""Held offsets: the area between LSO and log end, hatched while an LSO was held."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from toolkit.views.plots.transaction_bars import TransactionBar
 
 __all__ = ["add_held", "add_past_holds", "label_past_hold", "past_holds"]
 
-MAX_AREAS = 50  # holds that are over, the longest ones
+MAX_AREAS = 50  # ended holds, the longest ones
 
 Outline = tuple[list[str | None], list[int | None]]
 
 
 def past_holds(findings: Iterable[Row]) -> list[Row]:
-    """Findings that tell of a hold that is over, from when to when; the longest first."""
+    """Findings with an ended hold, with its start and end; the longest first."""
     over = [row for row in findings if row["verdict"] == "ended" and row["held_from"] and row["held_to"]]
     return sorted(
         (row for row in over if row["start_offset"] is not None), key=lambda row: row["held_from"] - row["held_to"]
@@ -31,12 +31,12 @@ def past_holds(findings: Iterable[Row]) -> list[Row]:
 
 
 def add_held(figure: go.Figure, holder: TransactionBar, curve: LsoCurve, theme: Theme, *, now: dt.datetime) -> None:
-    """Hatch what waits behind the one that holds the LSO now.
+    """Hatch the offsets behind the transaction that holds the LSO.
 
     Parameters
     ----------
     figure
-        Its first row has the offsets over time.
+        The figure, whose first row has the offsets over time.
     holder
         The lowest open transaction.
     curve
@@ -44,7 +44,7 @@ def add_held(figure: go.Figure, holder: TransactionBar, curve: LsoCurve, theme: 
     theme
         Its colours.
     now
-        Until when.
+        End of the area.
     """
     since = (holder.finding or {}).get("held_from") or holder.start
     hangs = holder.kind == "hanging"
@@ -58,12 +58,12 @@ def add_held(figure: go.Figure, holder: TransactionBar, curve: LsoCurve, theme: 
 
 
 def add_past_holds(figure: go.Figure, findings: Iterable[Row], curve: LsoCurve, theme: Theme) -> None:
-    """Hatch what waited behind those that held the LSO and have ended.
+    """Hatch the offsets behind ended transactions that held the LSO.
 
     Parameters
     ----------
     figure, curve, theme
-        As of `add_held`.
+        As for `add_held`.
     findings
         Rows of ``schema.FINDINGS`` of the partition.
     """
@@ -78,12 +78,12 @@ def add_past_holds(figure: go.Figure, findings: Iterable[Row], curve: LsoCurve, 
 
 
 def label_past_hold(figure: go.Figure, row: Row, theme: Theme) -> None:
-    """Write under a hold that is over how long it was, and whose.
+    """Label an ended hold with its duration and producer.
 
     Parameters
     ----------
     figure, theme
-        As of `add_held`.
+        As for `add_held`.
     row
         One of `past_holds`.
     """
@@ -105,7 +105,7 @@ def label_past_hold(figure: go.Figure, row: Row, theme: Theme) -> None:
 
 
 def _outline(curve: LsoCurve, *, offset: int, since: dt.datetime, until: dt.datetime) -> Outline:
-    """Around the room above an offset and below the log's end; empty where there is none."""
+    """The outline of the area between an offset and the log end; empty if there is none."""
     inside = [point for point in curve.points if since < point.time <= until]
     top = [CurvePoint(since, inside[0].offset, by_broker=True), *inside] if inside else []
     top = [point for point in top if point.offset > offset]
@@ -116,7 +116,7 @@ def _outline(curve: LsoCurve, *, offset: int, since: dt.datetime, until: dt.date
 
 
 def _stairs(points: Sequence[CurvePoint]) -> tuple[list[str | None], list[int]]:
-    """Corners of a line that keeps its height until the next point."""
+    """Corners of a stepped line."""
     corners = [(points[0].time, points[0].offset)]
     for before, point in pairwise(points):
         corners += [(point.time, before.offset), (point.time, point.offset)]

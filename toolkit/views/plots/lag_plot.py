@@ -1,4 +1,4 @@
-"""The lag of a group per partition: what it has yet to read, what is held from it, and what holds nothing to read."""
+"""The lag of a group per partition: offsets to read, held offsets, and offsets without a record to read."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def plot_lag(rows: Data, *, group: str | None = None, most: int = 25, theme: The
     rows
         ``schema.GROUP_LAG``, from `toolkit.sources.group_lag`.
     group
-        Which group; the first one that is found if null.
+        The group; the first one in the rows if null.
     most
-        How many partitions; the rest is counted. Those with something held come first.
+        Maximum number of partitions; the rest is counted. Held ones come first.
     theme
         ``light`` or ``dark``.
 

@@ -31,7 +31,7 @@ Tables = dict[str, Any]
 
 
 class LiveTimeline:
-    """The timeline of a partition as its source has it now; each `figure` reads it again and is a new figure.
+    """The timeline of a partition as its source has it now; each access to `figure` reads it again.
 
     On a live cluster samples are kept, so that the lines grow even where nothing is written. From a recording,
     transactions are drawn from the first sample that saw them open to the first that did not.
@@ -78,7 +78,7 @@ class LiveTimeline:
         self.recheck_after = recheck_after
         self.max_offsets = max_offsets
         self.problems: Sequence[str] = ()
-        """What could not be read for the last figure, as sentences; the figure is drawn without it."""
+        """Sentences about data that could not be read for the last figure."""
         self._samples: deque[Row] = deque(maxlen=MAX_SAMPLES)
 
     def figure(self) -> go.Figure:
@@ -128,19 +128,19 @@ class LiveTimeline:
 
 
 def sampled_log_transactions(producers: Iterable[Row], looks: Iterable[dt.datetime]) -> list[Row]:
-    """Transactions as a recording saw them: from the first sample in which each was open to the first without it.
+    """Transactions of a recording: from the first sample in which each was open to the first without it.
 
     Parameters
     ----------
     producers
         Rows of ``schema.PRODUCERS`` of one partition, of all samples.
     looks
-        When the partition was read.
+        Times of the partition's samples.
 
     Returns
     -------
     list of Row
-        Rows of ``schema.LOG_TRANSACTIONS``; what ended between two samples has no outcome, and `error` says so.
+        Rows of ``schema.LOG_TRANSACTIONS``; one that ended between two samples has no outcome, but an `error`.
     """
     seen: dict[tuple[int, int | None, int], list[Row]] = {}
     for row in producers:
@@ -202,7 +202,7 @@ def _of_place(frame: Any, table: Any, topic: str, partition: int) -> list[Row]:
 
 
 def _as_events(transactions: Iterable[Row]) -> list[Row]:
-    """States as samples saw them, in the form of a coordinator's records; their offset is their place in time."""
+    """States in samples, as records of a coordinator; their offset is their index in time."""
     known = [row for row in transactions if row["state"] is not None and row["error"] is None]
     names = set(TRANSACTION_LOG.names) & set(TRANSACTIONS.names) - {"error"}
     events: list[Row] = []
@@ -215,7 +215,7 @@ def _as_events(transactions: Iterable[Row]) -> list[Row]:
 
 
 def _changes(events: Sequence[Row]) -> list[Row]:
-    """Events without those that say the same as the one before of their id."""
+    """Events without repetitions of the state of the same id."""
     last: dict[str, object] = {}
     changed = []
     for row in events:

@@ -1,7 +1,7 @@
-"""The end of a log and its LSO over time, as far as batches, looks and transactions tell.
+"""The end of a log and its LSO over time, from batches, samples and transactions.
 
-Offsets only grow, and so does the time of a broker. What a producer's clock says is kept between the times of the
-brokers around it: a client that is 50 minutes ahead bends no line.
+Offsets only grow, and so does a broker's time. A producer's time is limited by the brokers' times around it, so a
+client clock that is 50 minutes ahead bends no line.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ EARLIEST = dt.datetime.min.replace(tzinfo=dt.UTC)
 
 @dataclass(frozen=True, slots=True)
 class CurvePoint:
-    """The log ended at `offset` at a time; `lso` is what was seen along with it."""
+    """The log end offset at a time, with the LSO of the same sample."""
 
     time: dt.datetime
     offset: int
@@ -31,14 +31,14 @@ class CurvePoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LsoCurve:
-    """Where a log ended over time, in the order of offsets, and its LSO at each point.
+    """The log end over time, in the order of offsets, and the LSO at each point.
 
     Parameters
     ----------
     points
         In the order of offset and time.
     lso
-        LSO at each of them; null where nothing tells.
+        LSO at each of them; null if unknown.
     """
 
     points: Sequence[CurvePoint]
@@ -59,7 +59,7 @@ class LsoCurve:
         transactions, steps, partitions
             The rows; each kind may be empty.
         now
-            When it was read: no time lies after it.
+            Time of the read: no time is after it.
         """
         steps = sorted(steps, key=lambda row: (row["offset"], row["event"] == "end"))
         points = [*_of_log_transactions(log_transactions), *_of_steps(steps), *_of_partitions(partitions)]
@@ -68,7 +68,7 @@ class LsoCurve:
         return LsoCurve(points=points, lso=[_lso(point, steps, offsets) for point in points])
 
     def held(self, lso: int, *, since: dt.datetime) -> LsoCurve:
-        """With an LSO that is known to be held since a time, where nothing else tells it."""
+        """Add an LSO that is known to be held since a time, where it is otherwise unknown."""
         known = [
             lso if known_lso is None and point.time >= since else known_lso
             for point, known_lso in zip(self.points, self.lso, strict=True)
@@ -76,12 +76,12 @@ class LsoCurve:
         return LsoCurve(points=self.points, lso=known)
 
     def time_at(self, offset: int) -> dt.datetime | None:
-        """When the log reached an offset; null where it is behind all of them."""
+        """Time at which the log reached an offset; null after the last one."""
         index = bisect_right(self.points, offset - 1, key=lambda point: point.offset)
         return self.points[index].time if index < len(self.points) else None
 
     def thinned(self, edges: Sequence[dt.datetime]) -> LsoCurve:
-        """The first and the last point of each section between the edges: as lines they look the same."""
+        """The first and the last point between consecutive edges, which draw the same lines."""
         kept: dict[int, None] = {}
         sections = [bisect_right(edges, point.time) for point in self.points]
         for index, section in enumerate(sections):
@@ -117,7 +117,7 @@ def _of_partitions(partitions: Iterable[Row]) -> Iterator[CurvePoint]:
 
 
 def _steady(points: Sequence[CurvePoint], now: dt.datetime | None) -> list[CurvePoint]:
-    """Points in the order of offsets with times that never go back."""
+    """Points in the order of offsets, with rising times."""
     latest = now or max((point.time for point in points), default=EARLIEST)
     ahead = accumulate(reversed(points), lambda soonest, point: _bound(soonest, point, latest), initial=latest)
     not_after = list(ahead)[1:][::-1]
@@ -134,7 +134,7 @@ def _bound(soonest: dt.datetime, point: CurvePoint, latest: dt.datetime) -> dt.d
 
 
 def _lso(point: CurvePoint, steps: Sequence[Row], offsets: Sequence[int]) -> int | None:
-    """The LSO when the log ended there: where nothing is open it goes with the log's end."""
+    """The LSO at a log end; without an open transaction, it is the log end."""
     if point.lso is not None:
         return point.lso
     index = bisect_right(offsets, point.offset) - 1

@@ -1,4 +1,4 @@
-"""The overview of a cluster: which partitions are held, for how long, how much waits there, and by what verdict."""
+"""The overview of a cluster: held partitions with duration, amount and verdict."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["plot_overview"]
 
 WORST = list(VERDICT_APPEARANCE)
 NAME_WIDTH = 24
-ROOM = 0.42  # what the longest bar takes of its panel; the words behind it take the rest
+ROOM = 0.42  # share of the panel for the longest bar; the text after it takes the rest
 
 
 def plot_overview(
@@ -41,11 +41,11 @@ def plot_overview(
     findings
         ``schema.FINDINGS``. Each partition has one line: that of its worst verdict.
     partitions
-        ``schema.PARTITIONS``, for how many were read.
+        ``schema.PARTITIONS``, for the number of partitions read.
     now
-        What ages are counted to; when the newest finding was observed if null.
+        Time up to which ages are counted; that of the newest finding if null.
     most
-        How many lines; the rest is counted below. Partitions that hang are all drawn.
+        Maximum number of lines; the rest is counted below. Hanging partitions are all drawn.
     theme
         ``light`` or ``dark``.
 
@@ -156,7 +156,7 @@ def _add_panel(
     *,
     col: int,
 ) -> None:
-    """A line from the left to each value, its verdict's symbol at the end, and the words behind it."""
+    """A line from the left to each value, with the verdict's symbol at its end, and a text."""
     greatest = max([value for value in values if value], default=1)
     low, high = -0.12, math.log10(max(greatest, 10)) / ROOM
     at = [max(value or 1, 1) for value in values]

@@ -1,4 +1,4 @@
-"""The words that plots say; whatever comes from elsewhere is escaped."""
+"""Texts of plots; all values are escaped."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LONGEST = 60  # characters of a name in a title
 
 
 def plain(text: object, *, longest: int | None = None) -> str:
-    """A text from elsewhere, with nothing in it that plotly would take for markup, a link or a formula."""
+    """A text escaped for plotly, which interprets markup, links and formulas."""
     shown = printable(str(text))
     if longest is not None and len(shown) > longest:
         shown = f"{shown[: longest // 2]}…{shown[-(longest - longest // 2 - 1) :]}"
@@ -39,12 +39,12 @@ def plain(text: object, *, longest: int | None = None) -> str:
 
 
 def place_name(topic: str | None, partition: int | None) -> str:
-    """``orders-0``; a long name keeps both of its ends."""
+    """``orders-0``; a long name is cut in the middle."""
     return "all topics" if topic is None else plain(f"{topic}-{partition}", longest=LONGEST)
 
 
 def row_axis(names: Sequence[str], *, longest: int, margin: float = 0.7) -> dict[str, Any]:
-    """A vertical axis with a row for each name from top to bottom; names that only look alike once cut stay apart."""
+    """A vertical axis with a row for each name from top to bottom; names that are equal after the cut stay separate."""
     rows = [plain(name) for name in reversed(names)]
     return {
         "type": "category",
@@ -69,7 +69,7 @@ def count(value: int, one: str, many: str = "") -> str:
 
 
 def lines(text: str, *, width: int = 100, most: int = 2) -> str:
-    """A text from elsewhere over several lines; what does not fit into `most` of them ends in an ellipsis."""
+    """A text wrapped to at most `most` lines, with an ellipsis if it is cut."""
     wrapped = textwrap.wrap(printable(text), width, break_on_hyphens=False)
     if len(wrapped) > most:
         wrapped = [*wrapped[: most - 1], wrapped[most - 1][: width - 2] + " …"]
@@ -77,14 +77,14 @@ def lines(text: str, *, width: int = 100, most: int = 2) -> str:
 
 
 def when(time: dt.datetime | None) -> str | None:
-    """A time as plotly takes it, in UTC."""
+    """A time for plotly, in UTC."""
     if time is None:
         return None
     return time.astimezone(dt.UTC).replace(tzinfo=None).isoformat(sep=" ", timespec="milliseconds")
 
 
 def hover(facts: Sequence[tuple[str, object]]) -> str:
-    """Label and value on a line each; what is null is left out."""
+    """A line for each label and value; null values are left out."""
     return "<br>".join(f"{label} <b>{_shown(value)}</b>" for label, value in facts if value is not None)
 
 
@@ -103,7 +103,7 @@ def _shown(value: object) -> str:
 
 
 def finding_facts(row: Row) -> list[tuple[str, object]]:
-    """What a finding says, for a hover; ids are written as they are, without separators."""
+    """The text of a finding for a hover; ids are without separators."""
     return [
         ("verdict", row["verdict"]),
         ("producer", id_text(row["producer_id"])),
@@ -125,5 +125,5 @@ def finding_facts(row: Row) -> list[tuple[str, object]]:
 
 
 def id_text(value: int | None) -> str | None:
-    """An id or an epoch as it is written, without separators."""
+    """An id or an epoch, without separators."""
     return None if value is None else str(value)

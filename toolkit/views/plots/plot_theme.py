@@ -1,7 +1,7 @@
-"""How every plot looks: two palettes, what each verdict, outcome and state is drawn as, and the empty figure.
+"""The style of plots: two palettes, styles of verdicts, outcomes and states, and the empty figure.
 
-Colour is never the only sign: each kind has a dash, a symbol, a hatch or a word of its own, so that a plot can be
-read in grey. Colours keep their distance for colour-blind eyes, and 3:1 to the background (WCAG 2.1, 1.4.11).
+Colour is never the only difference: each kind has its own dash, symbol, hatch or word, so a plot is readable in
+grey. Colours are distinct for colour-blind people, with a contrast of 3:1 (WCAG 2.1, 1.4.11).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ FONT = "Inter, Segoe UI, Helvetica Neue, Arial, DejaVu Sans, sans-serif"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Theme:
-    """A palette: colours by what they stand for."""
+    """A palette: colours by meaning."""
 
     background: str
     text: str
@@ -88,7 +88,7 @@ THEMES: Mapping[str, Theme] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Appearance:
-    """What a kind of thing is drawn as; `role` names its colour in the theme."""
+    """The style of a kind; `role` names its colour in the theme."""
 
     role: str
     symbol: str = "circle"
@@ -149,7 +149,7 @@ def theme_named(name: str) -> Theme:
 
 
 def apply_theme(figure: go.Figure, theme: Theme, *, title: str, subtitle: str = "", height: int) -> go.Figure:
-    """Give a figure its title, margins and colours; the title is the answer, in words that are escaped already."""
+    """Set title, margins and colours of a figure; the title is already escaped."""
     title = "<br>".join(textwrap.wrap(title, TITLE_WIDTH, break_on_hyphens=False))
     lines = subtitle.count("<br>") + (1 if subtitle else 0)
     heads = title.count("<br>") + 1
@@ -206,7 +206,7 @@ def apply_theme(figure: go.Figure, theme: Theme, *, title: str, subtitle: str = 
 
 
 def empty_figure(theme: Theme, *, title: str, missing: str, height: int = 260) -> go.Figure:
-    """A figure that says what is missing, where there is nothing to draw."""
+    """A figure with a text about missing data."""
     figure = go.Figure()
     apply_theme(figure, theme, title=title, height=height)
     figure.update_xaxes(visible=False)

@@ -1,4 +1,4 @@
-"""The script that draws figures in a page, small enough to travel with each of them."""
+"""The script that draws figures in a page, compressed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a transactional id was in which state, from the records of its coordinator or from its history."""
+"""Intervals of a transactional id in each state, from its coordinator's records or its history."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ class StateInterval:
     Parameters
     ----------
     transactional_id, state
-        Which id, and the state; `MANY` for several that are too short to be drawn.
+        The id and the state; `MANY` for several that are too short to draw.
     start, end
         From when to when, by the coordinator's clock.
     row
-        The row of ``schema.TRANSACTION_LOG`` or ``TRANSACTION_HISTORY`` that says so; the first of them for `MANY`.
+        The row of ``schema.TRANSACTION_LOG`` or ``TRANSACTION_HISTORY`` of the state; the first one for `MANY`.
     goes_on
-        Whether it was in that state where the records end.
+        Whether it is the last known state.
     transactions
-        How many transactions it stands for.
+        Number of transactions in it.
     """
 
     transactional_id: str
@@ -52,11 +52,11 @@ def intervals(*, events: Iterable[Row], transaction_history: Iterable[Row], now:
     Parameters
     ----------
     events
-        Rows of ``schema.TRANSACTION_LOG``. Of ids that have some, the histories do not count.
+        Rows of ``schema.TRANSACTION_LOG``. For ids with records, their history is not used.
     transaction_history
         Rows of ``schema.TRANSACTION_HISTORY``.
     now
-        How far the last state of an id goes.
+        End of the last state of an id.
     """
     logged = _steps_of(events, _of_event, key="offset")
     from_history = _steps_of(transaction_history, _of_history, key="first_offset")
@@ -64,7 +64,7 @@ def intervals(*, events: Iterable[Row], transaction_history: Iterable[Row], now:
 
 
 def merged(found: Sequence[StateInterval], shortest: dt.timedelta) -> list[StateInterval]:
-    """Intervals of one id with those that follow each other in less time put together as `MANY`; no other is lost."""
+    """Merge consecutive short intervals of an id into one of `MANY`."""
     result: list[StateInterval] = []
     for is_short, group in groupby(found, key=lambda each: each.length < shortest and not each.goes_on):
         stretch: list[StateInterval] = []
@@ -96,7 +96,7 @@ def _of_event(row: Row) -> Iterator[Step]:
 
 
 def _of_history(row: Row) -> Iterator[Step]:
-    """A transaction becomes Ongoing, is decided and ends; the state of its end is the last one that was read."""
+    """The states of a transaction: Ongoing, Prepare*, Complete*; its end is the last known state."""
     if row["kind"] != "transaction":
         if row["end_time"] is not None:
             yield row["end_time"], EXPIRED if row["kind"] == "expired" else "Empty", row, 0

@@ -1,4 +1,4 @@
-"""Lanes of transactional ids: the states that each was in, as bars over time with a hatch and a word for each state."""
+"""Lanes of transactional ids: their states as bars over time, with a hatch and a word for each state."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from toolkit.views.plots.state_intervals import MANY, StateInterval, merged
 
 __all__ = ["add_lanes", "state_hover"]
 
-WIDE = 0.18  # a state has its name on it if it takes this part of that time
+WIDE = 0.18  # minimum share of the visible time for a state with its name
 MAX_WORDS = 16
 NAME_WIDTH = 24
-NARROWEST = 400  # a state is drawn by itself if it takes this part of the time that is shown
+NARROWEST = 400  # minimum share of the visible time for a single state
 MILLISECOND = dt.timedelta(milliseconds=1)
 MANY_APPEARANCE = Appearance(role="muted", hatch="/")
 
@@ -33,12 +33,12 @@ def add_lanes(
     now: dt.datetime,
     nothing: str,
 ) -> None:
-    """Draw a lane for each id, one below the other; an id without records has an empty one, and says so.
+    """Draw a lane for each id, one below the other; an id without records has an empty one with a note.
 
     Parameters
     ----------
     figure, row
-        Where.
+        The figure and its row.
     states
         From `toolkit.views.plots.state_intervals.intervals`.
     ids
@@ -46,10 +46,9 @@ def add_lanes(
     theme
         Colours.
     shown_from, now
-        The time that is shown at first: it tells which states are too short to be drawn by themselves, and which have
-        room for a word.
+        The initially visible time, which decides which states are merged, and which have a word.
     nothing
-        What to say where no id has a record.
+        Text if no id has a record.
     """
     shortest = (now - shown_from) / NARROWEST
     shown = [each for name in ids for each in merged([one for one in states if one.transactional_id == name], shortest)]
@@ -81,7 +80,7 @@ def add_lanes(
 
 
 def _wide(shown: Sequence[StateInterval], *, shown_from: dt.datetime, now: dt.datetime) -> list[StateInterval]:
-    """Those with room for their name, the widest first, no more than can be read."""
+    """Intervals with room for their name, the widest first, up to a maximum."""
     widths = [(each.end - max(each.start, shown_from), each) for each in shown]
     wide = [pair for pair in widths if pair[0] > (now - shown_from) * WIDE]
     return [each for _, each in sorted(wide, key=lambda pair: pair[0], reverse=True)[:MAX_WORDS]]

@@ -1,4 +1,4 @@
-"""What there is to draw of a partition: its curve, its transactions, and the states of their ids."""
+"""The data of a timeline: curve, transactions, and states of their ids."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from toolkit.views.plots.transaction_bars import TransactionBar, bars_of
 
 __all__ = ["FEW", "TimelineData", "timeline_data"]
 
-SECTIONS = 240  # of the time that is shown; a line has two points in each at most
+SECTIONS = 240  # of the visible time; a line has at most two points in each
 LANES = 5  # transactional ids in the lower lane
 FEW = 6  # bars of a kind that may be thick
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimelineData:
-    """What there is to draw of one partition."""
+    """The data of a partition's timeline."""
 
     name: str
     curve: LsoCurve
@@ -32,17 +32,17 @@ class TimelineData:
     ids: Sequence[str]  # those in the lower lane
     was_coordinator_read: bool
     now: dt.datetime
-    start: dt.datetime  # of the time that is shown at first
+    start: dt.datetime  # of the initially visible time
     first: dt.datetime  # of all times
 
     @property
     def open(self) -> list[TransactionBar]:
-        """What is open now, the one that holds the LSO first."""
+        """Open transactions, the one that holds the LSO first."""
         return [bar for bar in self.bars if bar.end_offset is None]
 
     @property
     def edges(self) -> list[dt.datetime]:
-        """Borders of sections of time: narrow ones in what is shown at first, and some before it."""
+        """Borders of time intervals: narrow ones in the visible time, wider ones before it."""
         before = [self.first + (self.start - self.first) * part / 40 for part in range(40)]
         return before + [self.start + (self.now - self.start) * part / SECTIONS for part in range(SECTIONS)]
 
@@ -54,7 +54,7 @@ def timeline_data(
     events: Sequence[Row],
     now: dt.datetime | None,
 ) -> TimelineData:
-    """What there is to draw of a partition.
+    """Collect the data of a partition's timeline.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def timeline_data(
     transaction_history, events
         Rows of ``schema.TRANSACTION_HISTORY`` and ``TRANSACTION_LOG``.
     now
-        Where what is open ends; null for when it was observed.
+        End of open transactions; null for the time of observation.
     """
     log_transactions, steps, partitions, findings = (
         rows[t.name] for t in (LOG_TRANSACTIONS, LSO_TIMELINE, PARTITIONS, FINDINGS)
@@ -120,20 +120,20 @@ def _held(curve: LsoCurve, findings: Sequence[Row]) -> LsoCurve:
 
 
 def _opened(row: Row) -> Row:
-    """When a transaction opened, as far as a finding tells: it has weighed the clocks."""
+    """When a transaction opened, from its finding, which has compared the clocks."""
     first, clock = row["start_offset"], "broker" if row["opened_at_clock"] in {"broker", "coordinator"} else "producer"
     nothing = dict.fromkeys(("first_batch_last_offset", "end", "marker_offset"))
     return nothing | {"first_offset": first, "start": row["opened_at"], "start_clock": clock}
 
 
 def _ids(bars: Sequence[TransactionBar], findings: Iterable[Row]) -> list[str]:
-    """Ids for the lower lane: of what hangs, of what is open, of what was open for longest."""
+    """Ids for the lower lane: of hanging, then open, then the longest transactions."""
     worst = sorted(bars, key=lambda bar: (bar.kind != "hanging", not bar.is_kept, -bar.length.total_seconds()))
     named = [row["transactional_id"] for row in findings] + [bar.transactional_id for bar in worst]
     return list(dict.fromkeys(name for name in named if name is not None))[:LANES]
 
 
 def _shown_from(bars: Sequence[TransactionBar], first: dt.datetime, now: dt.datetime) -> dt.datetime:
-    """Where the time begins that is shown at first: what is open takes about two thirds of it."""
+    """Start of the initially visible time, two thirds of which is the oldest open transaction."""
     opened = min((bar.start for bar in bars if bar.end_offset is None), default=first)
     return max(first, opened - (now - opened) * 0.5)

@@ -1,4 +1,4 @@
-"""What stands over a timeline: who holds the LSO, for how long, and whom it hits."""
+"""Headings of a timeline: who holds the LSO, for how long, and who is affected."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _title_by_the_log(timeline: TimelineData) -> str:
 
 
 def subtitle_of(timeline: TimelineData, crowds: Sequence[AggregatedBar]) -> str:
-    """The verdict, whom it hits, and why."""
+    """The verdict, who is affected, and why."""
     parts = []
     first = timeline.findings[0] if timeline.findings else None
     if first is not None and first["queue_position"] is None:
@@ -69,7 +69,7 @@ def subtitle_of(timeline: TimelineData, crowds: Sequence[AggregatedBar]) -> str:
 
 
 def _facts(row: Row) -> list[str]:
-    """The verdict and whom it hits, or has hit."""
+    """The verdict, and who is or was affected."""
     is_over = row["verdict"] == "ended"
     facts = [row["verdict"].replace("_", " ")]
     waits, wait, cannot = ("waited", "waited", "could not") if is_over else ("waits", "wait", "cannot")

@@ -1,4 +1,4 @@
-"""The labels of a timeline: what hangs, the LSO and the end of the log, as words and numbers beside them."""
+"""Labels of a timeline: hanging transactions, LSO and log end."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LABELS = 3  # transactions with a label of their own
 
 
 def add_labels(figure: go.Figure, timeline: TimelineData, theme: Theme) -> None:
-    """A label on what hangs, else on what is open; and the LSO and the log's end as numbers at the right."""
+    """Label hanging transactions, or else open ones, and LSO and log end at the right."""
     worst = sorted(timeline.open, key=lambda bar: bar.kind != "hanging")
     hangs = any(bar.kind == "hanging" for bar in worst)
     offsets = [point.offset for point in timeline.curve.points] or [0]

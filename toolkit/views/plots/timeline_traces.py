@@ -1,4 +1,4 @@
-"""The lines, the bars and the crowds of a timeline, with what each says when it is pointed at."""
+"""Lines, bars and aggregated bars of a timeline, with their hover texts."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def add_lines(figure: go.Figure, curve: LsoCurve, now: dt.datetime, theme: Theme
 
 
 def add_aggregated_bars(figure: go.Figure, crowds: Sequence[AggregatedBar], theme: Theme) -> None:
-    """Draw short transactions that are put together by time."""
+    """Draw aggregated short transactions."""
     if not crowds:
         return
     xs, ys, texts = [], [], []

@@ -1,4 +1,4 @@
-"""Transactions of one partition as bars, and which of many are drawn one by one: those that hang always are."""
+"""Transactions of a partition as bars, and the selection of single bars: hanging ones always are."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Key = tuple[int | None, int | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionBar:
-    """A transaction as it is drawn.
+    """A transaction as a bar.
 
     Parameters
     ----------
@@ -28,9 +28,9 @@ class TransactionBar:
     first_offset, end_offset
         Its first offset, and that of its marker; null while it is open.
     log_transaction, finding
-        What is known of it; without a transaction of the log, its unknown columns are null.
+        Its rows; without a transaction of the log, unknown columns are null.
     transactional_id
-        Whose it is, where anybody tells.
+        Its transactional id, if known.
     """
 
     kind: str
@@ -48,13 +48,13 @@ class TransactionBar:
 
     @property
     def is_kept(self) -> bool:
-        """Whether it is drawn however many there are."""
+        """Whether it is always drawn as a single bar."""
         return self.end_offset is None or self.finding is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AggregatedBar:
-    """Transactions that ended in the same stretch of time, drawn as one: short ones, of which there are many."""
+    """Many short transactions that ended in the same interval, drawn as one."""
 
     start: dt.datetime
     end: dt.datetime
@@ -82,11 +82,11 @@ def bars_of(
     transactions, findings
         Rows of ``schema.LOG_TRANSACTIONS`` and ``FINDINGS`` of one partition.
     curve
-        What tells when its offsets were reached.
+        The log end over time, for the times of offsets.
     owners
         Transactional id by producer id.
     now
-        Where open ones end.
+        End of open transactions.
     """
     by_key = {(row["producer_id"], row["start_offset"]): row for row in findings if row["start_offset"] is not None}
     once = {(row["producer_id"], row["first_offset"], row["marker_offset"]): row for row in log_transactions}
@@ -109,19 +109,19 @@ def bars_of(
 def aggregate_bars(
     bars: Sequence[TransactionBar], *, edges: Sequence[dt.datetime], most: int
 ) -> tuple[list[TransactionBar], list[AggregatedBar]]:
-    """The bars to draw one by one, and the rest put together.
+    """The single bars, and the rest aggregated.
 
-    Open ones, and those that a finding speaks of, are all drawn; of the others those that took longest, and some of
-    every stretch of time, as many as there is room for.
+    All open transactions and those with a finding are single bars; of the others the longest, and some of every
+    interval, up to a maximum.
 
     Parameters
     ----------
     bars
         From `bars_of`.
     edges
-        Times between which the rest is put together; two at least.
+        Borders of the intervals of aggregated bars; at least two.
     most
-        How many bars to draw, if no more of them have to be.
+        Maximum number of single bars, unless more are required.
     """
     kept = [bar for bar in bars if bar.is_kept]
     others = _ranked([bar for bar in bars if not bar.is_kept], edges)
@@ -134,7 +134,7 @@ def aggregate_bars(
 
 
 def _ranked(bars: Iterable[TransactionBar], edges: Sequence[dt.datetime]) -> list[TransactionBar]:
-    """Those first that are long enough to be seen; then the longest of each section, and the next one of each."""
+    """First the bars that are long enough to be visible, then the longest of each interval, and so on."""
     visible = edges[-1] - edges[-2]
     rank: dict[int, int] = {}
     ranked = []
@@ -167,7 +167,7 @@ def _bar(
 
 
 def _start(row: Row, finding: Row | None, *, curve: LsoCurve, end: dt.datetime) -> dt.datetime:
-    """When it opened: as the finding tells, which has weighed the clocks; else when the log got there."""
+    """When it opened: by its finding, which has compared the clocks, or else when the log reached its offset."""
     if finding is not None and finding["opened_at"] is not None:
         opened: dt.datetime = finding["opened_at"]
         return opened

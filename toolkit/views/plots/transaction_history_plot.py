@@ -1,4 +1,4 @@
-"""The history of one transactional id: the states that its coordinator had it in, over time."""
+"""The history of one transactional id: its states over time, by its coordinator."""
 
 from __future__ import annotations
 

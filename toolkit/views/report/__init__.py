@@ -1,4 +1,4 @@
-"""The postmortem: one page of what was held, since when, by whom, why, whom it hit and what was done about it.
+"""The postmortem: one page about what was held, since when, by whom, why, who was affected and what was done.
 
 >>> report(**collect_incident(log_dir, recording), actions=audit.rows()).save("report.html")  # doctest: +SKIP
 """

@@ -1,4 +1,4 @@
-"""Findings as sections: what was held, since when, until when, by whom, why, and whom it hit."""
+"""Findings as sections: what was held, since when, until when, by whom, why, and who was affected."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["MAX_FINDINGS", "answer", "by_weight", "is_answer", "others"]
 
 MAX_FINDINGS = 20
-"""Findings with a section of their own; the rest stands in one table."""
+"""Maximum number of findings with a section; the others are in one table."""
 
 _CLOCKS = {
     "coordinator": "the coordinator's clock",
@@ -29,12 +29,12 @@ _ORDER = ("hanging", "unknown", "stuck_ending", "overdue", "prepared", "unreplic
 
 
 def is_answer(row: Row) -> bool:
-    """Whether it held or holds an LSO, or asks for something to be done."""
+    """Whether it held or holds an LSO, or needs action."""
     return row["queue_position"] == 1 or row["verdict"] not in HEALTHY or bool(row["cause"])
 
 
 def by_weight(rows: Sequence[Row]) -> list[Row]:
-    """What asks most urgently first; of the same verdict in the order of places and positions."""
+    """Sort key: the most urgent verdict first, then partition and queue position."""
     return sorted(rows, key=lambda row: _ORDER.index(row["verdict"]) if row["verdict"] in _ORDER else len(_ORDER))
 
 
@@ -44,7 +44,7 @@ def answer(row: Row) -> ReportSection:
 
 
 def others(rows: Sequence[Row]) -> Grid:
-    """Findings in a line each."""
+    """Findings, one per line."""
     columns = ("partition", "verdict", "producer", "transactional id", "from offset", "open since", "why")
     lines = tuple(
         (
@@ -67,7 +67,7 @@ def _title(row: Row) -> str:
 
 
 def _lead(row: Row) -> str:
-    """The answer in one or two sentences."""
+    """The finding in one or two sentences."""
     where = named(row)
     who = f"producer {_producer(row)}" + (
         f' of "{printable(row["transactional_id"])}"' if row["transactional_id"] else ""

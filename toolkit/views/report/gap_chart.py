@@ -1,4 +1,4 @@
-"""The gap between the LSO and the end of the log over time, as shapes for a picture: no library, no script."""
+"""The gap between LSO and log end over time, as shapes of a picture, without library or script."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ __all__ = ["gap_chart"]
 
 WIDTH, HEIGHT = 900, 260
 LEFT, RIGHT, TOP, BOTTOM = 70, 14, 34, 40
-MAX_POINTS = 900  # more than one for each pixel shows nothing
+MAX_POINTS = 900  # no more than one per pixel
 
 
 def gap_chart(
     finding: Row, *, steps: Sequence[Row], log_transactions: Sequence[Row], samples: Sequence[Row]
 ) -> Mapping[str, Any] | None:
-    """What the page draws for a finding: two lines, the time that it held the LSO, and labels; null without points.
+    """The chart of a finding: two lines, the time for which it held the LSO, and labels; null without points.
 
     Parameters
     ----------
     finding
         A row of ``schema.FINDINGS``.
     steps, transactions
-        Rows of ``schema.LSO_TIMELINE`` in their order and of ``schema.LOG_TRANSACTIONS``: what the log tells.
+        Rows of ``schema.LSO_TIMELINE`` in their order and of ``schema.LOG_TRANSACTIONS``, from the log.
     looks
-        Rows of ``schema.PARTITIONS`` at several times, which count where no log was read.
+        Rows of ``schema.PARTITIONS`` at several times, used without a log.
     """
     here = [
         [row for row in rows if (row["topic"], row["partition"]) == (finding["topic"], finding["partition"])]
@@ -91,7 +91,7 @@ def _of_looks(samples: Sequence[Row]) -> list[Point]:
 
 
 def _steady(points: Sequence[Point], finding: Row) -> list[Point]:
-    """Points whose times never go back, as a producer's clock may; those that show nothing more are left out."""
+    """Points with rising times, even if a producer's clock went back; redundant points are left out."""
     latest: dt.datetime = finding["observed_at"]
     steady: list[Point] = []
     before = dt.datetime.min.replace(tzinfo=dt.UTC)
@@ -109,7 +109,7 @@ def _steady(points: Sequence[Point], finding: Row) -> list[Point]:
 
 
 def _stands_still(points: Sequence[Point], number: int) -> bool:
-    """Whether the LSO stops or starts there: what a picture must never leave out."""
+    """Whether the LSO stops or starts there; such points are always kept."""
     around = points[max(0, number - 1) : number + 2]
     return len(around) == 3 and (around[0][2] == around[1][2]) != (around[1][2] == around[2][2])
 
@@ -120,7 +120,7 @@ def _held(finding: Row) -> tuple[dt.datetime, dt.datetime] | None:
 
 
 class _Scale:
-    """Times and offsets as places of the picture."""
+    """Times and offsets as coordinates of the picture."""
 
     def __init__(self, points: Sequence[Point]) -> None:
         self.first, self.last = points[0][0], points[-1][0]
@@ -138,7 +138,7 @@ class _Scale:
         return round(HEIGHT - BOTTOM - part * (HEIGHT - TOP - BOTTOM), 1)
 
     def path(self, line: Sequence[tuple[dt.datetime, int]], *, back: bool = False) -> str:
-        """A line in steps, from left to right or back, to go on with from where the one before has ended."""
+        """A stepped line, from left to right or back, that continues the previous one."""
         corners: list[tuple[float, float]] = []
         for time, offset in line:
             if corners:
@@ -147,7 +147,7 @@ class _Scale:
         return "".join(f"L{x} {y}" for x, y in (reversed(corners) if back else corners))
 
     def labels(self, times: Sequence[dt.datetime]) -> list[Mapping[str, Any]]:
-        """The time of day of each, where there is room for it between the ends of the axis."""
+        """The time of each, if there is room between the ends of the axis."""
         labels: list[Mapping[str, Any]] = []
         free = LEFT + 210
         for time in times:
@@ -157,6 +157,6 @@ class _Scale:
         return labels
 
     def window(self, since: dt.datetime, until: dt.datetime) -> Mapping[str, Any]:
-        """A stretch of time, at least as wide as can be seen."""
+        """An interval, at least wide enough to be visible."""
         left, right = self.x(since), self.x(until)
         return {"x": left, "y": TOP, "width": max(right - left, 2.0), "height": HEIGHT - TOP - BOTTOM}

@@ -1,4 +1,4 @@
-"""What a report is made of, from the sources that there are: findings, and the tables around them."""
+"""The content of a report from one or several sources: findings, and the tables around them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class IncidentTables(TypedDict, total=False):
 
 
 class IncidentFindings(IncidentTables):
-    """The same, with the findings."""
+    """The same rows, with the findings."""
 
     findings: list[Row]
 
@@ -59,8 +59,8 @@ def collect_incident(
 ) -> IncidentFindings:
     """Collect the tables of one incident from several sources: ``report(**collect_incident(log_dir, recording))``.
 
-    Where a log directory and a recording have the same transaction there is one finding: times and amounts of the
-    log, verdict and groups of the recorder. What is over by the end of either has the verdict ``ended``.
+    A transaction in a log directory and in a recording is one finding: with times and amounts of the log, verdict and
+    groups of the recorder. One that has ended by the end of either has the verdict ``ended``.
 
     Parameters
     ----------
@@ -69,9 +69,10 @@ def collect_incident(
     topics, partitions
         As for their findings; all if null.
     min_held_ms
-        Of what is over, only what held an LSO for at least so long, and what a recorder did not find healthy.
+        Of ended transactions, include only those that held an LSO for at least so long, and those that a recorder did
+        not find healthy.
     remark
-        Called for what cannot be read and is left out.
+        Called with a sentence about data that cannot be read and is left out.
 
     Raises
     ------
@@ -120,16 +121,16 @@ def _collect(
 def tables_around(
     findings: Sequence[Row], source: Cluster | LogDir | Recording, *, remark: ProblemListener = print
 ) -> IncidentTables:
-    """What a source tells around findings: the log and its coordinators, or what a recorder saw; by table.
+    """Rows of a source around findings, by table: of the log and its coordinators, or of a recording.
 
     Parameters
     ----------
     findings
-        Rows of ``schema.FINDINGS``; those with a section of their own count.
+        Rows of ``schema.FINDINGS``; those with a section are used.
     source
-        Where to look.
+        The source.
     remark
-        As of `collect_incident`.
+        As for `collect_incident`.
     """
     if isinstance(source, Recording):
         return _recorded(findings, source)
@@ -157,12 +158,12 @@ def tables_around(
 
 
 def timeline_of(tables: IncidentFindings) -> Figure | None:
-    """The timeline of the first partition of a report, for its `figure`; null where there is none.
+    """The timeline of the first partition of a report, for its `figure`; null if there is none.
 
     Parameters
     ----------
     tables
-        As `collect_incident` gives them.
+        From `collect_incident`.
 
     Raises
     ------
@@ -176,7 +177,7 @@ def timeline_of(tables: IncidentFindings) -> Figure | None:
     if first is None or first["topic"] is None:
         return None
     seen = tables.get("partitions")
-    if seen is not None and first["held_to"] is None:  # what came later would be drawn under a verdict of before
+    if seen is not None and first["held_to"] is None:  # later data would be drawn under an older verdict
         seen = [row for row in seen if row["observed_at"] <= first["observed_at"]]
     return lambda theme: plot_timeline(
         tables.get("log_transactions", []),
@@ -191,7 +192,7 @@ def timeline_of(tables: IncidentFindings) -> Figure | None:
 
 
 def _closed_by(source: Cluster | LogDir | Recording, findings: list[Row], known: Collection[object]) -> list[Row]:
-    """The findings, closed where the source shows the end of what it did not tell: it leaves out what was short."""
+    """The findings, closed if the source shows their end: its own findings leave out short ones."""
     for row in findings:
         if isinstance(source, Recording) or not is_open(row) or transaction_key(row) in known:
             continue

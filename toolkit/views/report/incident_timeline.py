@@ -1,4 +1,4 @@
-"""The timeline of an incident in words: every event of the tables, in order."""
+"""The timeline of an incident as a table: every event, in order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["event_grid"]
 
-AROUND = dt.timedelta(minutes=10)  # what the coordinator did that long before and after belongs to the incident
+AROUND = dt.timedelta(minutes=10)  # events of the coordinator for so long before and after are part of the incident
 MAX_EVENTS = 60
 
 
@@ -27,7 +27,7 @@ class _TimelineEntry(NamedTuple):
 def event_grid(
     finding: Row, *, lso_timeline: Sequence[Row], transaction_history: Sequence[Row], actions: Sequence[Row]
 ) -> Grid:
-    """What happened to one finding's partition, moment by moment.
+    """Events on a finding's partition, in order.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def _of_finding(row: Row) -> Iterator[_TimelineEntry]:
 
 
 def _of_steps(row: Row, steps: Sequence[Row]) -> Iterator[_TimelineEntry]:
-    """Where the LSO stopped for it, and where it went afterwards."""
+    """Where the LSO stopped for it, and its next position."""
     was_held = False
     for step in steps:
         if (step["topic"], step["partition"]) != (row["topic"], row["partition"]):

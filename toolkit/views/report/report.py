@@ -35,18 +35,18 @@ SUFFIXES = (".html", ".md")
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """What there is to read of an incident, as a page and as Markdown.
+    """The postmortem of an incident, as a page and as Markdown.
 
     Parameters
     ----------
     title
-        Its heading.
+        Heading.
     summary
-        Sentences under it: when it was made, what it is of, the sum of it.
+        Sentences under the heading: time, sources, summary.
     sections
-        Its content.
+        Content.
     figure
-        As of `report`.
+        As for `report`.
     """
 
     title: str
@@ -56,7 +56,7 @@ class Report:
 
     @cached_property
     def html(self) -> str:
-        """One page that needs nothing else: no request leaves it.
+        """One self-contained page without network requests.
 
         Raises
         ------
@@ -71,7 +71,7 @@ class Report:
         return markdown(self.title, self.summary, self.sections)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write it to a ``.html`` or ``.md`` file, whole or not at all, and return its path.
+        """Write it to a ``.html`` or ``.md`` file, completely or not at all, and return its path.
 
         Raises
         ------
@@ -93,7 +93,7 @@ class Report:
         return path
 
     def _repr_html_(self) -> str:
-        """A notebook shows it in a frame of its own, so that its styles stay there."""
+        """Show it in a frame, so that its styles do not affect the notebook."""
         from html import escape
 
         return f'<iframe srcdoc="{escape(self.html)}" style="width:100%;height:80vh;border:0"></iframe>'
@@ -111,15 +111,15 @@ def report(
     title: str | None = None,
     generated_at: dt.datetime | None = None,
 ) -> Report:
-    """Everything for a postmortem: what was held, since when, until when, by whom, why, whom it hit, what was done.
+    """Make a postmortem: what was held, since when, until when, by whom, why, who was affected, what was done.
 
-    Every table is a frame or its rows. What is not given is named as missing. Neither keys nor values of records, nor
+    Every table is a frame or its rows. The report lists missing tables. Neither keys nor values of records, nor
     settings of a client, are in any of these tables.
 
     Parameters
     ----------
     findings
-        ``schema.FINDINGS``; those of a recording or of ``LogDir.findings(min_held_ms=...)`` tell of what is over.
+        ``schema.FINDINGS``; those of a recording or of ``LogDir.findings(min_held_ms=...)`` include ended transactions.
     log_transactions, lso_timeline, transaction_history
         ``schema.LOG_TRANSACTIONS``, ``LSO_TIMELINE`` and ``TRANSACTION_HISTORY`` of the same partitions and ids.
     partitions
@@ -152,13 +152,13 @@ def report(
 
 
 def complete(findings: Iterable[Row]) -> list[Row]:
-    """The findings that have a section of their own, the most urgent first: at most `MAX_FINDINGS`."""
+    """The findings with a section, the most urgent first: at most `MAX_FINDINGS`."""
     return [row for row in by_weight(list(findings)) if is_answer(row)][:MAX_FINDINGS]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportTables:
-    """The tables beside the findings; null where one was not given."""
+    """The tables beside the findings; null if missing."""
 
     log_transactions: Sequence[Row] | None
     lso_timeline: Sequence[Row] | None
@@ -179,7 +179,7 @@ def _known(table: pd.DataFrame | Iterable[Row] | None, declared: schema.Table) -
 
 
 def _about(actions: Sequence[Row] | None, findings: Sequence[Row]) -> list[Row] | None:
-    """Of the audit trail what is about these partitions or ids, and lines that cannot be read."""
+    """Rows of the audit trail about these partitions or ids, and unreadable lines."""
     places = {(row["topic"], row["partition"]) for row in findings}
     names = {row["transactional_id"] for row in findings if row["transactional_id"] is not None}
 

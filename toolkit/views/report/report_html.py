@@ -1,4 +1,4 @@
-"""A report as one page of HTML that asks nobody for anything: styles, picture and figure are in it."""
+"""A report as one self-contained HTML page, with styles, picture and figure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from toolkit.views.report.report_parts import ReportSection
 __all__ = ["Figure", "html"]
 
 Figure = Any
-"""A plotly Figure, or what gives one for ``"light"`` and for ``"dark"``; plotly is not imported here."""
+"""A plotly Figure, or a function that returns one for ``"light"`` and for ``"dark"``; plotly is not imported here."""
 
 TEMPLATE = "page.html"
 
@@ -24,7 +24,7 @@ def html(title: str, summary: Sequence[str], sections: Sequence[ReportSection], 
     title, summary, sections
         As for `markdown`.
     figure
-        Drawn under the answers.
+        Figure under the findings.
 
     Raises
     ------

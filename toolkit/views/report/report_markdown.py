@@ -18,11 +18,11 @@ def markdown(title: str, summary: Sequence[str], sections: Sequence[ReportSectio
     Parameters
     ----------
     title
-        Its heading.
+        Heading.
     summary
-        Sentences under it.
+        Sentences under the heading.
     sections
-        Its content.
+        Content.
     """
     lines = [f"# {escaped(title)}", "", *(line for one in summary for line in (escaped(one), ""))]
     for section in sections:
@@ -31,7 +31,7 @@ def markdown(title: str, summary: Sequence[str], sections: Sequence[ReportSectio
 
 
 def escaped(text: str) -> str:
-    """Text that Markdown, and the HTML within it, takes as it is."""
+    """Text escaped for Markdown, and for the HTML within it."""
     return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
 
 

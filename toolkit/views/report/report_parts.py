@@ -1,4 +1,4 @@
-"""What a report is made of, whatever it is written as."""
+"""Parts of a report, for every format."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ UNKNOWN = "not known"
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A label and what there is to say, in one or more lines; a command is shown as one to copy, a link as a link."""
+    """A label and its text in one or more lines; a command is shown to copy, a link as a link."""
 
     label: str
     lines: tuple[str, ...]
@@ -30,7 +30,7 @@ class Fact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grid:
-    """A table of texts, with what was left out of it as a sentence; columns in `numbers` are numbers."""
+    """A table of texts, with a sentence about omitted rows; columns in `numbers` are numbers."""
 
     title: str
     columns: tuple[str, ...]
@@ -41,7 +41,7 @@ class Grid:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportSection:
-    """A part of the page under its own heading."""
+    """A section of the page with a heading."""
 
     title: str
     verdict: str = ""
@@ -53,7 +53,7 @@ class ReportSection:
 
 
 def text(value: object) -> str:
-    """A value as a person reads it; control characters of ids never come through."""
+    """A value as text, without control characters."""
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -70,7 +70,7 @@ def text(value: object) -> str:
 
 
 def named(row: Row) -> str:
-    """``orders-0``, or that it is about the whole cluster."""
+    """``orders-0``, or "the whole cluster"."""
     return "the whole cluster" if row["topic"] is None else f"{printable(row['topic'])}-{row['partition']}"
 
 
@@ -80,5 +80,5 @@ def counted(number: int, one: str, many: str) -> str:
 
 
 def moment(time: dt.datetime | None, *, otherwise: str = UNKNOWN) -> str:
-    """A time to the second, or that it is not known."""
+    """A time to the second, or "not known"."""
     return otherwise if time is None else at(time)

@@ -1,4 +1,4 @@
-"""Tables of a report: what was done, evidence, and what the log and the coordinators hold around an incident."""
+"""Tables of a report: actions, evidence, and rows of log and coordinators around an incident."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["MAX_ROWS", "action_grid", "evidence_grid", "history_grid", "is_owner", "log_transaction_grid", "step_of"]
 
 MAX_ROWS = 30
-"""Rows of transactions and histories on a page: those of the incident, and those nearest to it."""
+"""Maximum rows of transactions and histories on a page: those nearest to the incident."""
 
 _LOG_TRANSACTIONS = {
     "from": "first_offset",
@@ -51,13 +51,13 @@ def action_grid(actions: Sequence[Row]) -> Grid:
 
 
 def step_of(row: Row) -> str:
-    """``abort, intent``, and the verdict that was overridden."""
+    """``abort, intent``, and the overridden verdict."""
     override = f", override {text(row['override'])}" if row["override"] else ""
     return f"{text(row['action'])}, {text(row['step'])}{override}"
 
 
 def evidence_grid(row: Row) -> Grid:
-    """What was seen of a finding, where and when."""
+    """Evidence of a finding: values, sources and times."""
     columns = ("source", "broker", "time (UTC)", "name", "value")
     lines = tuple(
         tuple(text(entry.get(name)) for name in ("source", "broker_id", "observed_at", "name", "value"))
@@ -68,7 +68,7 @@ def evidence_grid(row: Row) -> Grid:
 
 
 def log_transaction_grid(log_transactions: Sequence[Row], finding: Row) -> Grid:
-    """The transactions of a partition: that of the finding, and those nearest to it in the log."""
+    """Transactions of the partition: that of the finding, and those nearest to it in the log."""
     here = [row for row in log_transactions if _same_place(row, finding)]
     near = _nearest(here, key=_offset, to=finding["start_offset"])
     lines = tuple(tuple(text(row[name]) for name in _LOG_TRANSACTIONS.values()) for row in near)
@@ -77,7 +77,7 @@ def log_transaction_grid(log_transactions: Sequence[Row], finding: Row) -> Grid:
 
 
 def history_grid(transaction_history: Sequence[Row], finding: Row) -> Grid:
-    """What became of the finding's transactional id, and of its producer id, around the incident."""
+    """History of the finding's transactional id and producer id around the incident."""
     here = [row for row in transaction_history if is_owner(row, finding)]
     since = finding["opened_at"] or finding["held_from"]
     near = _nearest(here, key=_ended_at, to=since.timestamp() if since else None)
@@ -125,7 +125,7 @@ def _ended_at(row: Row) -> float | None:
 
 
 def _nearest(rows: Sequence[Row], *, key: Callable[[Row], float | None], to: float | None) -> list[Row]:
-    """At most `MAX_ROWS` of rows that come in order: those around a place, or the last ones if it is not known."""
+    """At most `MAX_ROWS` of ordered rows: those around an index, or the last ones if it is unknown."""
     if to is None or len(rows) <= MAX_ROWS:
         return list(rows[-MAX_ROWS:])
     middle = sum(1 for row in rows if (place := key(row)) is not None and place < to)

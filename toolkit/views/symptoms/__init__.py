@@ -1,4 +1,4 @@
-"""Pasted errors explained: as text, in a notebook, and as rows.
+"""Explain pasted errors: as text, in a notebook, and as rows.
 
 >>> explain("InvalidTxnStateException: ...")  # doctest: +SKIP
 """

@@ -36,16 +36,16 @@ TEMPLATE = "explanation.html"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainedError:
-    """What a pasted error says, and what the cluster says to it.
+    """A pasted error, and the state of the cluster about it.
 
     Parameters
     ----------
     recognized
-        The symptoms that were recognized; empty where the text is unknown.
+        The symptoms that were recognized; empty if the text is unknown.
     named
-        What the text and the caller name.
+        Ids, groups and partitions in the text, and those of the caller.
     checks
-        What a source said of that; null if none was asked.
+        State of them in a source; null without a source.
     """
 
     recognized: tuple[RecognizedSymptom, ...]
@@ -66,7 +66,7 @@ class ExplainedError:
         return EXPLANATIONS.frame(self.rows())
 
     def findings(self) -> pd.DataFrame:
-        """The findings about what is named (``schema.FINDINGS``); empty if no source was asked."""
+        """The findings about them (``schema.FINDINGS``); empty without a source."""
         return FINDINGS.frame(self.checks.findings if self.checks else ())
 
     def lines(self, *, width: int | None = None) -> list[str]:
@@ -77,7 +77,7 @@ class ExplainedError:
         return "\n".join(self.lines(width=TEXT_WIDTH))
 
     def _repr_html_(self) -> str:
-        """The same for a notebook; nothing of it asks the network.
+        """The same as HTML for a notebook, without network access.
 
         Raises
         ------
@@ -117,10 +117,10 @@ def explain(
         million characters the first and the last half a million are read. Nothing of it is shown but the ids, groups
         and partitions that it names.
     source
-        A cluster, files or a recording in which to look up what the text names: it answers with its findings. Where
-        nothing is named, all partitions are looked at.
+        A cluster, files or a recording to look up the named ids and partitions: the explanation includes its findings.
+        If the text names nothing, these are of all partitions.
     transactional_ids, groups, topics, partitions
-        To look up besides; partitions are numbers of each of `topics`.
+        Also look up these; partitions are numbers of each of `topics`.
     recheck_after
         Delay in seconds before the confirming second check of a cluster; 0 disables it.
 

@@ -1,4 +1,4 @@
-"""An explained error as a person reads it in a terminal."""
+"""An explained error as text for a terminal."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def explanation_lines(
     now: dt.datetime,
     width: int | None = None,
 ) -> list[str]:
-    """Symptoms, what is named, and what the source says of it."""
+    """Symptoms, named ids and partitions, and their state in the source."""
     paragraphs = [list(_symptom(each, width=width)) for each in recognized] or [list(_unknown(width=width))]
     if name := named_line(named):
         paragraphs.append(wrap(name, before="Named: ", width=width))
@@ -53,7 +53,7 @@ def explanation_lines(
 
 
 def answer_lines(symptom: Symptom) -> Iterator[tuple[str, str]]:
-    """Label and sentence of each line; the label stands before the first of its kind."""
+    """Label and sentence of each line; only the first line of a kind has its label."""
     kinds = (("cause", symptom.causes), ("check", symptom.checks), ("safe", symptom.safe), ("never", symptom.never))
     for label, sentences in kinds:
         yield from ((label if place == 0 else "", sentence) for place, sentence in enumerate(sentences))
@@ -64,7 +64,7 @@ def answer_lines(symptom: Symptom) -> Iterator[tuple[str, str]]:
 def checked_lines(
     checks: ResourceChecks, named: NamedResources, *, now: dt.datetime, width: int | None = None
 ) -> list[str]:
-    """Findings about what was named, or about all partitions, and what could not be checked."""
+    """Findings about the named partitions, or about all, and failed checks."""
     lines = [*said_of_ids(checks), *finding_lines(checks.findings, now=now, width=width)]
     lines += ["", _sum(checks, named)] if lines else [_sum(checks, named)]
     lines += [
@@ -74,7 +74,7 @@ def checked_lines(
 
 
 def said_of_ids(checks: ResourceChecks) -> list[str]:
-    """What coordinators say of ids, how their last transactions ended, and the lag of groups: a sentence each."""
+    """Coordinator state of ids, the end of their last transactions, and the lag of groups: a sentence each."""
     return [
         *map(_transaction, checks.transactions),
         *map(_ended, checks.history),
@@ -83,7 +83,7 @@ def said_of_ids(checks: ResourceChecks) -> list[str]:
 
 
 def named_line(named: NamedResources) -> str:
-    """``transactional id payments-7, group billing, orders-0``; empty where nothing is named."""
+    """``transactional id payments-7, group billing, orders-0``; empty if nothing is named."""
     parts = [f"transactional id {each}" for each in named.transactional_ids]
     parts += [f"group {each}" for each in named.groups]
     parts += [f"topic {each}" for each in named.topics]

@@ -56,7 +56,7 @@ EXPLANATIONS = Table(
 def explanation_rows(
     recognized: Sequence[RecognizedSymptom], named: NamedResources, checks: ResourceChecks | None
 ) -> list[Row]:
-    """A row for each symptom, or one for an unknown text; what was named and found stands on each."""
+    """A row for each symptom, or one for an unknown text; each has the named ids and the findings."""
     shared = {
         "transactional_ids": list(named.transactional_ids),
         "groups": list(named.groups),

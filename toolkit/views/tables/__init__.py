@@ -1,4 +1,4 @@
-"""Tables as a notebook shows them: sortable, with verdicts coloured and explained."""
+"""Tables for a notebook: sortable, with verdicts coloured and explained."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``%load_ext toolkit``: frames of declared tables show themselves as `show` shows them."""
+"""``%load_ext toolkit``: frames of declared tables are displayed as by `show`."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ __all__ = ["load", "unload"]
 
 
 def load(ipython: Any) -> None:
-    """Have an IPython shell show such frames so; every other frame stays as pandas shows it."""
+    """Let an IPython shell display frames of declared tables as `show` does; others stay as in pandas."""
     ipython.display_formatter.formatters["text/html"].for_type(pd.DataFrame, _html)
 
 
 def unload(ipython: Any) -> None:
-    """Have pandas show them again."""
+    """Let pandas display them again."""
     ipython.display_formatter.formatters["text/html"].pop(pd.DataFrame, None)
 
 

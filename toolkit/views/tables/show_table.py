@@ -1,4 +1,4 @@
-"""`show`: a table of the toolkit for a person, in a notebook and in a terminal."""
+"""`show`: display a table of the toolkit, in a notebook and in a terminal."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ if TYPE_CHECKING:
 __all__ = ["TableView", "show", "table_of"]
 
 TEXT_WIDTH = 120
-MAX_ROWS = 200  # of a page that scrolls; the frame has them all
+MAX_ROWS = 200  # in a page that scrolls; the frame has all of them
 TEMPLATE = "table.html"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableView:
-    """Rows of a table, as HTML where that can be shown, else as text.
+    """Rows of a table, as HTML in a notebook, otherwise as text.
 
     Parameters
     ----------
     table, rows
-        What is shown.
+        The rows to show.
     columns
-        Columns to show; null for those that have values, and for findings for what a person asks of them.
+        Columns to show; null for those with values; for findings, for a summary of each row.
     now
-        What ages are counted to; null for when each row was observed.
+        Time up to which ages are counted; null for the time at which each row was observed.
     """
 
     table: Table
@@ -49,12 +49,12 @@ class TableView:
     def __repr__(self) -> str:
         if self._is_answer:
             now = self.now or max((row["observed_at"] for row in self.rows), default=dt.datetime.now(dt.UTC))
-            ordered = FINDINGS.arrow(self.rows).to_pylist()  # by partition: a block answers for one
+            ordered = FINDINGS.arrow(self.rows).to_pylist()  # by partition: each has a block
             return "\n".join([*finding_lines(ordered, now=now, width=TEXT_WIDTH), "", summary(self.rows)])
         return "\n".join(row_lines(self.table, self.rows, columns=self._names()))
 
     def _repr_html_(self) -> str:
-        """A table whose headings sort it; nothing of it asks the network.
+        """A table that can be sorted by its headings, without network access.
 
         Raises
         ------
@@ -100,23 +100,23 @@ def show(
     columns: Sequence[str] | None = None,
     now: dt.datetime | None = None,
 ) -> TableView:
-    """Show a table of the toolkit: sortable, its columns explained, verdicts coloured, what is worst first.
+    """Show a table of the toolkit: sortable, columns explained, verdicts coloured, the most urgent first.
 
     Parameters
     ----------
     data
         A frame of a declared table, or rows of it; some of its columns are enough.
     table
-        The table; recognised by its columns if null.
+        The table; recognized by its columns if null.
     columns
-        Columns to show, in this order; for findings, null shows an answer in each row.
+        Columns to show, in this order; for findings, null shows a summary in each row.
     now
-        What ages are counted to; by default each row's ``observed_at``.
+        Time up to which ages are counted; by default each row's ``observed_at``.
 
     Returns
     -------
     Shown
-        With the HTML that a notebook shows, and a text for everything else.
+        With HTML for a notebook, and text for everything else.
 
     Raises
     ------
@@ -145,7 +145,7 @@ def show(
 
 
 def table_of(names: Sequence[str], *, tables: Mapping[str, Table] = TABLES) -> Table | None:
-    """The declared table that has these columns, the one with the fewest others; null where none has."""
+    """The declared table that has these columns, the one with the fewest other columns; null if there is none."""
     fitting = [table for table in tables.values() if set(names) <= set(table.names)]
     return min(fitting, key=lambda table: len(table.names), default=None) if names else FINDINGS
 

@@ -1,4 +1,4 @@
-"""What stands in the cells of a table: texts for a person, and what a click on a heading sorts by."""
+"""Cells of a table: texts, and the sort keys of its headings."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ NUMBERS = {INT16, INT32, INT64}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnHeading:
-    """Of a column.
+    """The heading of a column.
 
     Parameters
     ----------
     name
-        What it is called.
+        Heading.
     doc
-        What it means.
+        Description.
     is_number
-        Whether its cells are numbers, and so to the right.
+        Whether its cells are numbers, aligned to the right.
     sorts_by_number
-        Whether their keys are: those of times are, too.
+        Whether its sort keys are numbers, as for times.
     """
 
     name: str
@@ -46,16 +46,16 @@ class ColumnHeading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableCell:
-    """Of a table.
+    """A cell of a table.
 
     Parameters
     ----------
     lines
         Label and text of each line; a line may have no label.
     key
-        What it is sorted by; null comes last whichever way.
+        Sort key; null sorts last in both directions.
     verdict
-        Where it is one.
+        The verdict, if it has one.
     """
 
     lines: Sequence[tuple[str, str]]
@@ -64,14 +64,14 @@ class TableCell:
 
     @property
     def is_long(self) -> bool:
-        """Whether it takes some width to be read."""
+        """Whether it needs a wide column."""
         return any(len(text) > LONG for _, text in self.lines)
 
 
 def column_cells(
     table: Table, rows: Sequence[Row], names: Sequence[str]
 ) -> tuple[list[ColumnHeading], list[list[TableCell]]]:
-    """Columns of a table as they are."""
+    """Columns of a table, unchanged."""
     columns = [column for name in names for column in table.columns if column.name == name]
     headings = [
         ColumnHeading(
@@ -101,7 +101,7 @@ def _key(value: Any, text: str) -> int | str | None:
 
 
 def answer_cells(rows: Sequence[Row], *, now: dt.datetime | None) -> tuple[list[ColumnHeading], list[list[TableCell]]]:
-    """Findings by what a person asks of them: who, where, for how long, why, and what is safe."""
+    """Summary of findings: who, where, for how long, why, and what is safe."""
     counted = {"held for", "waiting"}
     headings = [
         ColumnHeading(
@@ -163,7 +163,7 @@ def _transaction(row: Row, now: dt.datetime) -> TableCell:
 
 
 def reason_lines(row: Row) -> Iterator[tuple[str, str]]:
-    """Label and text below a finding: why, its cause, what is missing, and what is safe."""
+    """Lines below a finding: reason, cause, missing evidence, and remedy."""
     yield "", printable(row["reason"])
     for label in ("cause", "error"):
         if row[label]:
