@@ -8,7 +8,7 @@ import pytest
 from tests.analysis.build import NOW
 from tests.analysis.logged import at
 from toolkit.analysis.history.attribution import attribute
-from toolkit.analysis.history.hold_findings import by_producer, held_findings, stretch
+from toolkit.analysis.history.hold_findings import by_producer, held_findings, held_offsets
 from toolkit.schema import FINDINGS, TRANSACTION_HISTORY, Row
 from toolkit.schema.derived import LSO_HOLDS
 
@@ -325,9 +325,9 @@ def test_a_log_alone_does_not_tell_what_is_to_be_done_with_what_is_open(current_
 
 
 def test_where_what_waits_is_counted() -> None:
-    assert stretch(hold()) == (100, 110)
-    assert stretch(hold(truncated=True)) is None
-    assert stretch(still()) == (100, 110)
-    assert stretch(still(), lso=103, high_watermark=109) == (103, 109)
-    assert stretch(still(), lso=90, high_watermark=111) is None, "it was not read so far"
-    assert stretch(still(log_end_offset=None)) is None
+    assert held_offsets(hold()) == (100, 110)
+    assert held_offsets(hold(truncated=True)) is None
+    assert held_offsets(still()) == (100, 110)
+    assert held_offsets(still(), lso=103, high_watermark=109) == (103, 109)
+    assert held_offsets(still(), lso=90, high_watermark=111) is None, "it was not read so far"
+    assert held_offsets(still(log_end_offset=None)) is None

@@ -19,7 +19,7 @@ from toolkit.analysis.history.findings_over_time import (
     observation_times,
     over_time,
 )
-from toolkit.analysis.history.hold_findings import by_producer, held_findings, stretch
+from toolkit.analysis.history.hold_findings import by_producer, held_findings, held_offsets
 from toolkit.analysis.log.log_transactions import finish, log_transaction_table, partial_transactions
 from toolkit.analysis.log.record_counts import amounts
 from toolkit.formats.log.headers import Headers
@@ -77,7 +77,7 @@ def held(
     now: Row = next((row for row in current_findings if row["last_stable_offset"] is not None), {})
     for row in rules.lso_holds(log_transactions, min_held_ms=min_held_ms).to_pylist():
         hold = row | {"log_end_offset": int(headers["last_offset"][-1]) + 1}
-        section = stretch(hold, lso=now.get("last_stable_offset"), high_watermark=now.get("high_watermark"))
+        section = held_offsets(hold, lso=now.get("last_stable_offset"), high_watermark=now.get("high_watermark"))
         counts = amounts(headers, *section) if section else (None, None)
         found.append(hold | dict(zip(("records_held", "bytes_held"), counts, strict=True)))
     return found

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["AbortPlan", "AbortResult", "plan_abort"]
 
 RIGHT_TO_ABORT = "The principal needs ALTER on the Cluster (Kafka 3.8 or newer) or CLUSTER_ACTION."
-RECHECK_AFTER = 2.0  # seconds between the two looks of the fresh check
+RECHECK_AFTER = 2.0  # seconds between the two observations of the fresh check
 NOTHING_WRITTEN = "Nothing was written."
 PLANNED = {"hanging", "unknown"}  # an unknown one is shown, and refused unless that verdict is overridden by name
 
@@ -182,10 +182,10 @@ class AbortPlan:
         except ActionRefused as error:
             trail.refused(error, **self._about, override=override)
             raise
-        seen = {name: fresh[name] for name in ("verdict", "reason", "evidence", "transactional_id")}
+        check = {name: fresh[name] for name in ("verdict", "reason", "evidence", "transactional_id")}
         before = {"last_stable_offset_before": fresh["last_stable_offset"], "override": override}
         request = f"WriteTxnMarkers to broker {fresh['broker_id']}: {_fields(self.marker)}"
-        with trail.recording(**self._about | seen | before, request=request) as outcome:
+        with trail.recording(**self._about | check | before, request=request) as outcome:
             self._check_owner(is_overridden=override is not None)
             self._check_state(fresh["broker_id"])
             outcome["response"] = self._send(fresh["broker_id"])

@@ -32,10 +32,10 @@ Override = Annotated[
 ]
 
 
-def confirmation(target: str, given: str | None) -> str | None:
+def confirmation(target: str, option: str | None) -> str | None:
     """What was confirmed, by an option or by a person at a terminal; null for a dry run."""
-    if given is not None or not (sys.stdin.isatty() and sys.stdout.isatty()):
-        return given
+    if option is not None or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return option
     question = f"Type {target} to confirm; Enter cancels"
     return str(typer.prompt(question, default="", show_default=False)).strip() or None
 

@@ -88,5 +88,5 @@ def _done(plan: FencePlan, done: FenceResult) -> Iterator[str]:
         f"{done.producer_id_before} is shut out, and epoch {done.producer_epoch} of {done.producer_id} owns the id."
     )
     if done.still_open:
-        places = ", ".join(f"{topic}-{partition}" for topic, partition in done.still_open)
-        yield f"Markers are not yet written to {places}."
+        partitions = ", ".join(f"{topic}-{partition}" for topic, partition in done.still_open)
+        yield f"Markers are not yet written to {partitions}."

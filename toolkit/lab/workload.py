@@ -55,7 +55,7 @@ class Worker(threading.Thread):
     ----------
     kafka
         The cluster.
-    places
+    partitions
         Partitions that it writes to.
     name
         Its transactional id, and the seed of its behaviour.
@@ -71,7 +71,7 @@ class Worker(threading.Thread):
     def __init__(
         self,
         kafka: Kafka,
-        places: Sequence[tuple[str, int]],
+        partitions: Sequence[tuple[str, int]],
         name: str,
         stop: threading.Event,
         *,
@@ -81,7 +81,7 @@ class Worker(threading.Thread):
         super().__init__(name=name)
         self.endings: Counter[str] = Counter()
         self._random = random.Random(name)  # noqa: S311 - it has to be repeatable, not secret
-        self._topic_partitions, self._stop_now, self._weights, self._timeout_ms = places, stop, endings, timeout_ms
+        self._topic_partitions, self._stop_now, self._weights, self._timeout_ms = partitions, stop, endings, timeout_ms
         self._plain = kafka.client_config() | {"message.timeout.ms": "1000", "linger.ms": "0", "log_level": "0"}
 
     def run(self) -> None:
@@ -206,9 +206,11 @@ def random_workload(
     }
     _create(kafka, {topic: (count, {"segment.ms": "500", **config}) for topic, (count, config) in kinds.items()})
     load = Workload(list(kinds))
-    places = [(topic, number) for topic, (count, _) in kinds.items() for number in range(count) if "cop" not in topic]
+    partitions = [
+        (topic, number) for topic, (count, _) in kinds.items() for number in range(count) if "cop" not in topic
+    ]
     stop = threading.Event()
-    threads = [Worker(kafka, places, f"worker-{seed}-{number}", stop) for number in range(workers)]
+    threads = [Worker(kafka, partitions, f"worker-{seed}-{number}", stop) for number in range(workers)]
     copying = threading.Thread(target=_copy, args=(kafka, seed, load))
     for thread in (*threads, copying):
         thread.start()
@@ -218,7 +220,7 @@ def random_workload(
         while (lasted := time.monotonic() - began) < seconds or (
             lasted < PATIENCE_S and _missing(threads, missing_endings)
         ):
-            left = _leave_open(kafka, f"killed-{seed}-{killed}", places[killed % len(places)], timeout_ms=1500)
+            left = _leave_open(kafka, f"killed-{seed}-{killed}", partitions[killed % len(partitions)], timeout_ms=1500)
             left.kill()
             left.communicate()
             load.endings["killed"] += 1
@@ -230,7 +232,7 @@ def random_workload(
         for thread in (*threads, copying):
             thread.join()
     load.endings += sum((worker.endings for worker in threads), Counter[str]())
-    for number, tp in enumerate(places[::2]):
+    for number, tp in enumerate(partitions[::2]):
         load._left.append(_leave_open(kafka, f"open-{seed}-{number}", tp, timeout_ms=600_000))
         load.endings["open"] += 1
     until(lambda: _only_open(kafka, seed), awaited="the timeouts of what was killed", timeout=PATIENCE_S)

@@ -175,8 +175,8 @@ def _headline(row: Row, *, now: dt.datetime) -> str:
 def _groups(groups: Sequence[str]) -> str:
     if len(groups) == 1:
         return f"group {groups[0]} cannot move"
-    shown = [*groups[:3], *([f"{len(groups) - 3:,} more"] if len(groups) > 3 else [])]
-    return f"groups {', '.join(shown[:-1])} and {shown[-1]} cannot move"
+    names = [*groups[:3], *([f"{len(groups) - 3:,} more"] if len(groups) > 3 else [])]
+    return f"groups {', '.join(names[:-1])} and {names[-1]} cannot move"
 
 
 def _entries(row: Row) -> Iterator[tuple[str, str]]:

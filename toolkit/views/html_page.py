@@ -10,7 +10,7 @@ from toolkit.errors import UsageError
 __all__ = ["page"]
 
 
-def page(package: str, template: str, *, what: str, **given: Any) -> str:
+def page(package: str, template: str, *, what: str, **values: Any) -> str:
     """Render a template of a package.
 
     Parameters
@@ -19,7 +19,7 @@ def page(package: str, template: str, *, what: str, **given: Any) -> str:
         Package and name of the template.
     what
         What is rendered, for the error: ``A page``.
-    given
+    values
         Values of the template.
 
     Raises
@@ -35,4 +35,4 @@ def page(package: str, template: str, *, what: str, **given: Any) -> str:
         ) from None
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     source = (resources.files(package) / template).read_text(encoding="utf-8")
-    return environment.from_string(source).render(**given)
+    return environment.from_string(source).render(**values)

@@ -19,7 +19,7 @@ from toolkit.analysis.history.closing import close
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema import FINDINGS, Row
 
-__all__ = ["by_producer", "held_findings", "stretch"]
+__all__ = ["by_producer", "held_findings", "held_offsets"]
 
 NOTHING = dict.fromkeys(FINDINGS.names)
 MILLISECOND = dt.timedelta(milliseconds=1)
@@ -93,7 +93,7 @@ def by_producer(transaction_history: Iterable[Row]) -> Mapping[int, Sequence[Row
     return found
 
 
-def stretch(hold: Row, *, lso: int | None = None, high_watermark: int | None = None) -> tuple[int, int] | None:
+def held_offsets(hold: Row, *, lso: int | None = None, high_watermark: int | None = None) -> tuple[int, int] | None:
     """The first offset that a hold blocked, and the one after the last; null if the log was not read that far.
 
     Parameters

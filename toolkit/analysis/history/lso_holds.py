@@ -74,10 +74,10 @@ def candidates(
         first and the last marker of this range.
     """
     stop = NEVER if stop is None else stop
-    lowest, marks = _LowestOpen.of(log_transactions), _MarkerTimes.of(log_transactions).within(start, stop)
-    not_before: Array = np.where(lowest.alone, marks.before(lowest.first), -1)
+    lowest, marker_times = _LowestOpen.of(log_transactions), _MarkerTimes.of(log_transactions).within(start, stop)
+    not_before: Array = np.where(lowest.alone, marker_times.before(lowest.first), -1)
     # If it was not alone, the markers around its first batch may be anywhere before.
-    not_after: Array = np.where(lowest.alone, marks.after(lowest.first), lowest.times_before)
+    not_after: Array = np.where(lowest.alone, marker_times.after(lowest.first), lowest.times_before)
     found = _with_times(
         _table(
             log_transactions.take(pa.array(lowest.rows)),
@@ -91,7 +91,7 @@ def candidates(
     inside = (lowest.became_at >= start) & (lowest.became_at < stop)
     bounded = ~lowest.alone | ((not_before >= 0) & (not_after >= 0))
     found = found.filter(pa.array(inside & (~bounded | _long_enough(found, min_held_ms))))
-    return pa.concat_tables([found, marks.table(log_transactions)])
+    return pa.concat_tables([found, marker_times.table(log_transactions)])
 
 
 def without_short_holds(found: pa.Table, *, min_held_ms: int = 0) -> pa.Table:
@@ -109,13 +109,13 @@ def without_short_holds(found: pa.Table, *, min_held_ms: int = 0) -> pa.Table:
     pyarrow.Table
         Rows of `LSO_HOLDS`, by first offset.
     """
-    marks = _MarkerTimes.of(found)
+    marker_times = _MarkerTimes.of(found)
     found = found.filter(pc.is_valid(found["first_offset"])).sort_by("first_offset")
     first, alone = integers(found["first_offset"]), pc.is_null(found["after_offset"]).to_numpy()
     before, after = milliseconds(found["not_before"]), milliseconds(found["not_after"])
-    before = np.where(alone & (before < 0), marks.before(first), before)
-    after = np.where(alone & (after < 0), marks.after(first), after)
-    as_of = np.full(found.num_rows, marks.times[-1] if len(marks.times) else -1)
+    before = np.where(alone & (before < 0), marker_times.before(first), before)
+    after = np.where(alone & (after < 0), marker_times.after(first), after)
+    as_of = np.full(found.num_rows, marker_times.times[-1] if len(marker_times.times) else -1)
     found = _table(found, {"not_before": times(before), "not_after": times(after), "as_of": times(as_of)})
     found = _with_times(found)
     return found.filter(pa.array(_long_enough(found, min_held_ms)))

@@ -214,8 +214,10 @@ class LogState:
         edges = self._partial.edges.copy()
         edges["file"] = codes.reshape(-1)
         names = list(self._files)
-        marks = pa.concat_tables([NO_HOLDS, *self._holds])
-        marks = marks.filter(pc.is_null(marks["first_offset"])).sort_by([("marker_offset", "descending")])
+        held_marks = pa.concat_tables([NO_HOLDS, *self._holds])
+        held_marks = held_marks.filter(pc.is_null(held_marks["first_offset"])).sort_by(
+            [("marker_offset", "descending")]
+        )
         row = {
             "version": VERSION,
             "log_end_offset": self.log_end_offset,
@@ -229,7 +231,7 @@ class LogState:
             "records": self._records,
             "bytes": self._bytes,
             "before": np.array([(at, *both) for at, both in self._before.items()], COUNTED).tobytes(),
-            "holds": to_ipc(pa.concat_tables([self._settled(), marks.slice(0, 1)])),
+            "holds": to_ipc(pa.concat_tables([self._settled(), held_marks.slice(0, 1)])),
         }
         return to_ipc(pa.Table.from_pylist([row], schema=STATE_SCHEMA))
 

@@ -163,7 +163,7 @@ class Contents:
             written_at=max((time for time in times if time is not None), default=None),
         )
 
-    def by_place(
+    def by_partition(
         self, logs: Iterable[ReplicaLog], *, reach: ReadLimit = ReadLimit.TAIL
     ) -> Iterator[tuple[TopicPartition, list[ReplicaWithCheckpoints]]]:
         """The replicas of each partition, the one with most of the log first; only that one is read by `reach`."""
@@ -182,7 +182,7 @@ class Contents:
 
     def best(self, topic: str, *, reach: ReadLimit = ReadLimit.TAIL) -> Mapping[int, ReplicaWithCheckpoints]:
         """For each partition of a topic, the replica with most of the log."""
-        return {tp[1]: replicas[0] for tp, replicas in self.by_place(self.of_topic(topic), reach=reach)}
+        return {tp[1]: replicas[0] for tp, replicas in self.by_partition(self.of_topic(topic), reach=reach)}
 
 
 def _log_rank(read: ReplicaWithCheckpoints) -> tuple[bool, int, int]:

@@ -104,7 +104,7 @@ class LogDir(Source, OffsetTables):
         from toolkit.sources.logdir.state.replica_offset_reader import ReplicaOffsetReader
 
         contents, count = self._contents(), self.txn_state_partitions
-        found = contents.by_place(contents.replica_logs(partitions=partitions))
+        found = contents.by_partition(contents.replica_logs(partitions=partitions))
         return [ReplicaOffsetReader(contents, replicas, txn_state_partitions=count) for _, replicas in found]
 
     def group_lag_rows(self, group: str, *, max_offsets: int = 1_000_000) -> list[Row]:

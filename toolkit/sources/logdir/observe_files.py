@@ -73,7 +73,7 @@ def observe_files(
     """
     requested = {(log.where.topic, log.where.partition) for log in logs}
     others = [log for log in contents.of_topic(STATE_TOPIC) if log not in logs]
-    found = contents.by_place([*logs, *others], reach=reach)
+    found = contents.by_partition([*logs, *others], reach=reach)
     replicas = {tp: reads for tp, reads in found if tp in requested}
     side = read_coordinator_side(contents, count=txn_state_partitions)
     reads = {tp: found[0] for tp, found in replicas.items()}

@@ -191,10 +191,12 @@ def history_rows(
 ) -> Iterator[Row]:
     """Rows of ``schema.TRANSACTION_HISTORY``, from the replica with most of the log of each partition."""
     if names is None or offset_range != OffsetRange():
-        best = [replicas[0].state.log for _, replicas in contents.by_place(logs)]
+        best = [replicas[0].state.log for _, replicas in contents.by_partition(logs)]
         events = event_rows(contents, best, offset_range, names=names)
     else:
-        indexes = [replicas[0].state.window.records for _, replicas in contents.by_place(logs, reach=ReadLimit.RECORDS)]
+        indexes = [
+            replicas[0].state.window.records for _, replicas in contents.by_partition(logs, reach=ReadLimit.RECORDS)
+        ]
         events = (row for index in indexes for row in index.records(names))
     return only(transaction_history(events), producer_id=producer_id, name="transactional_id")
 
@@ -275,10 +277,10 @@ def checkpoint_rows(contents: Contents, logs: Iterable[ReplicaLog], *, everythin
         Whether these are all, so that lines about no partition, or about one without a folder, are included.
     """
     logs = list(logs)
-    places = {(log.where.topic, log.where.partition) for log in logs}
+    topic_partitions = {(log.where.topic, log.where.partition) for log in logs}
     for root in contents.layout.roots:
         for row in checkpoint_rows_in(root.path, broker_id=root.broker_id):
-            if everything or (row.get("topic"), row.get("partition")) in places:
+            if everything or (row.get("topic"), row.get("partition")) in topic_partitions:
                 yield row
     for log in logs:
         yield from log.checkpoint_rows()

@@ -29,7 +29,7 @@ class Subset(LogDir):
         The searched paths.
     layout
         The folders and texts to read; files are listed again, folders are not.
-    places
+    topic_partitions
         Topic and partition of the requested logs; the other logs only help to diagnose them.
     scope
         The scope of all subsets together; that of these files alone if null.
@@ -42,12 +42,12 @@ class Subset(LogDir):
         paths: Sequence[str | os.PathLike[str]],
         layout: LogDirLayout,
         *,
-        places: Collection[tuple[str | None, int | None]],
+        topic_partitions: Collection[tuple[str | None, int | None]],
         scope: FileScope | None = None,
         consistent_copy: bool = False,
         txn_state_partitions: int | None = None,
     ) -> None:
-        self._scoped_layout, self._places, self._scope = layout, places, scope
+        self._scoped_layout, self._topic_partitions, self._scope = layout, topic_partitions, scope
         super().__init__(*paths, consistent_copy=consistent_copy, txn_state_partitions=txn_state_partitions)
 
     def contents(self) -> Contents:
@@ -59,7 +59,7 @@ class Subset(LogDir):
 
     def _contents(self) -> Contents:
         texts = [log for path in self._scoped_layout.texts for log in self._in_text(path)]
-        return _SubsetContents(self._scoped_layout, texts, places=self._places, scope=self._scope)
+        return _SubsetContents(self._scoped_layout, texts, topic_partitions=self._topic_partitions, scope=self._scope)
 
 
 class _SubsetContents(Contents):
@@ -70,16 +70,16 @@ class _SubsetContents(Contents):
         layout: LogDirLayout,
         texts: Sequence[ReplicaLog],
         *,
-        places: Collection[tuple[str | None, int | None]],
+        topic_partitions: Collection[tuple[str | None, int | None]],
         scope: FileScope | None,
     ) -> None:
         super().__init__(layout, texts)
-        self._places, self._scope = places, scope
+        self._topic_partitions, self._scope = topic_partitions, scope
 
     def replica_logs(
         self, topics: Sequence[str] | None = None, partitions: Partitions | None = None
     ) -> list[ReplicaLog]:
-        return [log for log in self.logs if (log.where.topic, log.where.partition) in self._places]
+        return [log for log in self.logs if (log.where.topic, log.where.partition) in self._topic_partitions]
 
     def scope(self, logs: Iterable[ReplicaLog]) -> FileScope:
         own_scope = super().scope(logs)

@@ -53,8 +53,8 @@ def choice(row: Row) -> str:
     if (row["queue_position"] or 1) > 1:
         parts.append(f"behind {counted(row['position'] - 1, 'other', 'others')}")
     if row["groups_held"]:
-        shown = ", ".join(map(printable, row["groups_held"][:3])) + (" and more" if row["groups_held"][3:] else "")
-        parts.append(f"{shown} cannot read on")
+        groups = ", ".join(map(printable, row["groups_held"][:3])) + (" and more" if row["groups_held"][3:] else "")
+        parts.append(f"{groups} cannot read on")
     return " · ".join(parts)
 
 

@@ -185,8 +185,8 @@ def _fold(box: Any, text: str) -> None:
     _show(box, bool(text))
 
 
-def _show(widget: Any, shown: bool) -> None:
-    widget.layout.display = None if shown else "none"
+def _show(widget: Any, visible: bool) -> None:
+    widget.layout.display = None if visible else "none"
 
 
 @cache

@@ -33,21 +33,21 @@ class TimelinePicture:
     problems: Sequence[str]
 
 
-def picture(cluster: Cluster, chosen: Row, *, findings: Sequence[Row], samples: Sequence[Row]) -> TimelinePicture:
+def picture(cluster: Cluster, selected: Row, *, findings: Sequence[Row], samples: Sequence[Row]) -> TimelinePicture:
     """Read the log around the start of a transaction, and draw it.
 
     Parameters
     ----------
-    chosen
+    selected
         The selected finding: its start is drawn, and the states of its id, even if it has ended.
     findings
         The current findings of its partition, at least one.
-    looks
+    samples
         Rows of ``schema.PARTITIONS`` of the partition at several times, at least one, the newest last.
     """
     from toolkit.views.plots import plot_timeline
 
-    topic, partition, start = chosen["topic"], chosen["partition"], chosen["start_offset"]
+    topic, partition, start = selected["topic"], selected["partition"], selected["start_offset"]
     problems: list[str] = [f"The partition could not be read: {samples[-1]['error']}"] if samples[-1]["error"] else []
 
     def attempt(what: str, read: Callable[[], Read], otherwise: Read) -> Read:
@@ -69,7 +69,7 @@ def picture(cluster: Cluster, chosen: Row, *, findings: Sequence[Row], samples: 
 
     log_transactions = rows(LOG_TRANSACTIONS, cluster.log_transactions, "The log")
     steps = rows(LSO_TIMELINE, cluster.lso_timeline, "How the LSO moved")
-    ids = sorted({row["transactional_id"] for row in (chosen, *findings) if row["transactional_id"] is not None})
+    ids = sorted({row["transactional_id"] for row in (selected, *findings) if row["transactional_id"] is not None})
     events = (
         attempt("What the coordinators wrote", lambda: cluster.transaction_log(transactional_ids=ids), None)
         if ids

@@ -58,26 +58,28 @@ def plot_lag(rows: Data, *, group: str | None = None, most: int = 25, theme: The
         If there is no such theme.
     """
     colours = theme_named(theme)
-    given = rows_of(rows, GROUP_LAG)
-    name = group if group is not None else next((row["group_id"] for row in given), None)
-    mine = [row for row in given if row["group_id"] == name]
+    lag_rows = rows_of(rows, GROUP_LAG)
+    name = group if group is not None else next((row["group_id"] for row in lag_rows), None)
+    mine = [row for row in lag_rows if row["group_id"] == name]
     if name is None or not mine:
         missing = "No row of group_lag was given" + (f" of {plain(name, longest=50)}." if name is not None else ".")
         return empty_figure(colours, title="No lag to draw", missing=missing)
     lagging = sorted((row for row in mine if row["lag"] != 0), key=_order)
-    shown = lagging[:most]
+    visible = lagging[:most]
     title = f"{plain(name, longest=40)}: {_answer(mine)}"
-    if not shown:
+    if not visible:
         return empty_figure(colours, title=title, missing=f"{count(len(mine), 'partition')} read: no lag.")
     figure = go.Figure()
-    names = [f"{row['topic']}-{row['partition']}" for row in shown]
+    names = [f"{row['topic']}-{row['partition']}" for row in visible]
     labels = [plain(name) for name in names]
     for part in PARTS:
-        figure.add_trace(_bars(part, shown, labels, colours))
-    _add_words(figure, shown, labels, colours)
-    apply_theme(figure, colours, title=title, subtitle=_subtitle(mine, lagging, shown), height=210 + 40 * len(shown))
+        figure.add_trace(_bars(part, visible, labels, colours))
+    _add_words(figure, visible, labels, colours)
+    apply_theme(
+        figure, colours, title=title, subtitle=_subtitle(mine, lagging, visible), height=210 + 40 * len(visible)
+    )
     figure.update_layout(barmode="stack", legend_traceorder="normal")
-    longest = max((row["lag"] or 0 for row in shown), default=1)
+    longest = max((row["lag"] or 0 for row in visible), default=1)
     figure.update_xaxes(range=[0, max(longest, 1) * 1.5], tickformat=",d", nticks=6,
                         title={"text": "offsets", "standoff": 6})  # fmt: skip
     figure.update_yaxes(row_axis(names, longest=NAME_WIDTH))
@@ -155,12 +157,12 @@ def _answer(rows: Sequence[Row]) -> str:
     return f"{count(unknown, 'partition')} not known" if unknown else "it has read everything"
 
 
-def _subtitle(rows: Sequence[Row], lagging: Sequence[Row], shown: Sequence[Row]) -> str:
+def _subtitle(rows: Sequence[Row], lagging: Sequence[Row], visible: Sequence[Row]) -> str:
     lag = sum(row["lag"] or 0 for row in rows)
     texts = [f"lag {number(lag)} on {len(lagging):,} of {count(len(rows), 'partition')}"]
     uncounted = sum(row["lag"] not in {None, 0} and row["markers"] is None for row in rows)
     if uncounted:
         texts.append(f"markers not counted on {count(uncounted, 'partition')}, where the log was not read")
-    if len(shown) < len(lagging):
-        texts.append(f"{len(lagging) - len(shown):,} more not drawn")
+    if len(visible) < len(lagging):
+        texts.append(f"{len(lagging) - len(visible):,} more not drawn")
     return wrapped("; ".join(texts))

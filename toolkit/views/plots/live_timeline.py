@@ -127,14 +127,14 @@ class LiveTimeline:
         return tables | {"transaction_log": events}, [*([sample["error"]] if sample["error"] else []), *problems]
 
 
-def sampled_log_transactions(producers: Iterable[Row], looks: Iterable[dt.datetime]) -> list[Row]:
+def sampled_log_transactions(producers: Iterable[Row], sample_times: Iterable[dt.datetime]) -> list[Row]:
     """Transactions of a recording: from the first sample in which each was open to the first without it.
 
     Parameters
     ----------
     producers
         Rows of ``schema.PRODUCERS`` of one partition, of all samples.
-    looks
+    sample_times
         Times of the partition's samples.
 
     Returns
@@ -142,14 +142,14 @@ def sampled_log_transactions(producers: Iterable[Row], looks: Iterable[dt.dateti
     list of Row
         Rows of ``schema.LOG_TRANSACTIONS``; one that ended between two samples has no outcome, but an `error`.
     """
-    seen: dict[tuple[int, int | None, int], list[Row]] = {}
+    by_transaction: dict[tuple[int, int | None, int], list[Row]] = {}
     for row in producers:
         if row["current_txn_start_offset"] is not None and row["producer_id"] is not None:
             key = row["producer_id"], row["producer_epoch"], row["current_txn_start_offset"]
-            seen.setdefault(key, []).append(row)
-    times = sorted(looks)
+            by_transaction.setdefault(key, []).append(row)
+    times = sorted(sample_times)
     log_transactions: list[Row] = []
-    for (producer_id, epoch, start), rows in seen.items():
+    for (producer_id, epoch, start), rows in by_transaction.items():
         first, last = (bound(row["observed_at"] for row in rows) for bound in (min, max))
         end = next((time for time in times if time > last), None)
         log_transactions.append(

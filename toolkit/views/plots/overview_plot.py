@@ -66,15 +66,19 @@ def plot_overview(
     if not lines:
         return empty_figure(colours, title=_nothing_held(rows, read), missing=_what_was_seen(rows, read))
     hanging = sum(line.verdict == "hanging" for line in lines)
-    shown = lines[: max(most, hanging)]
+    visible = lines[: max(most, hanging)]
     figure = make_subplots(rows=1, cols=2, shared_yaxes=True, horizontal_spacing=0.03,
                            column_widths=[0.56, 0.44],
                            subplot_titles=("held for (logarithmic)", "records waiting (logarithmic)"))  # fmt: skip
-    _add_panel(figure, shown, [line.age_s for line in shown], [line.age_text for line in shown], colours, col=1)
-    _add_panel(figure, shown, [line.waiting for line in shown], [line.waiting_text for line in shown], colours, col=2)
-    _add_legend(figure, shown, colours)
-    figure.update_yaxes(row_axis([line.name for line in shown], longest=NAME_WIDTH))
-    apply_theme(figure, colours, title=_title(lines), subtitle=_subtitle(lines, shown), height=210 + 34 * len(shown))
+    _add_panel(figure, visible, [line.age_s for line in visible], [line.age_text for line in visible], colours, col=1)
+    _add_panel(
+        figure, visible, [line.waiting for line in visible], [line.waiting_text for line in visible], colours, col=2
+    )
+    _add_legend(figure, visible, colours)
+    figure.update_yaxes(row_axis([line.name for line in visible], longest=NAME_WIDTH))
+    apply_theme(
+        figure, colours, title=_title(lines), subtitle=_subtitle(lines, visible), height=210 + 34 * len(visible)
+    )
     figure.update_annotations(selector={"yanchor": "bottom"}, xanchor="left", font={"size": 13, "color": colours.muted})
     for note, axis in zip(figure.layout.annotations[:2], ("xaxis", "xaxis2"), strict=True):
         note.x = figure.layout[axis].domain[0]
@@ -115,12 +119,12 @@ class _PartitionLine:
 
 
 def _lines(rows: Iterable[Row], now: dt.datetime) -> list[_PartitionLine]:
-    by_place: dict[tuple[str | None, int | None], list[Row]] = {}
+    by_partition: dict[tuple[str | None, int | None], list[Row]] = {}
     for row in rows:
         if row["verdict"] not in {"clear", "ended"}:
-            by_place.setdefault((row["topic"], row["partition"]), []).append(row)
+            by_partition.setdefault((row["topic"], row["partition"]), []).append(row)
     lines = []
-    for (topic, partition), found in by_place.items():
+    for (topic, partition), found in by_partition.items():
         row = min(found, key=lambda each: (_severity(each["verdict"]), each["queue_position"] or 1))
         since = row["held_from"] or row["opened_at"]
         counted = [each["records_held"] for each in found if each["records_held"] is not None]
@@ -161,21 +165,21 @@ def _add_panel(
     low, high = -0.12, math.log10(max(greatest, 10)) / ROOM
     at = [max(value or 1, 1) for value in values]
     for line, value in zip(lines, at, strict=True):
-        look = VERDICT_APPEARANCE[line.verdict]
+        style = VERDICT_APPEARANCE[line.verdict]
         figure.add_trace(
             go.Scatter(x=[10**low, value], y=[line.label] * 2, mode="lines", hoverinfo="skip", showlegend=False,
-                       line={"color": theme[look.role], "width": 7 if line.verdict == "hanging" else 2,
+                       line={"color": theme[style.role], "width": 7 if line.verdict == "hanging" else 2,
                              "dash": "solid" if line.verdict == "hanging" else "dot"}),
             row=1, col=col,
         )  # fmt: skip
-    looks = [VERDICT_APPEARANCE[line.verdict] for line in lines]
-    colours = [theme[look.role] for look in looks]
+    appearances = [VERDICT_APPEARANCE[line.verdict] for line in lines]
+    colours = [theme[style.role] for style in appearances]
     figure.add_trace(
         go.Scatter(
             x=at,
             y=[line.label for line in lines],
             mode="markers+text",
-            marker={"symbol": [look.symbol for look in looks], "color": colours, "size": 13,
+            marker={"symbol": [style.symbol for style in appearances], "color": colours, "size": 13,
                     "line": {"width": 1.5, "color": colours}},
             text=[f"   {text}" for text in texts],
             textposition="middle right",
@@ -193,10 +197,10 @@ def _add_panel(
 
 def _add_legend(figure: go.Figure, lines: Sequence[_PartitionLine], theme: Theme) -> None:
     there = {line.verdict for line in lines}
-    for verdict, look in VERDICT_APPEARANCE.items():
+    for verdict, style in VERDICT_APPEARANCE.items():
         if verdict in there:
-            marker: dict[str, Any] = {"symbol": look.symbol, "color": theme[look.role], "size": 12,
-                                      "line": {"width": 1.5, "color": theme[look.role]}}  # fmt: skip
+            marker: dict[str, Any] = {"symbol": style.symbol, "color": theme[style.role], "size": 12,
+                                      "line": {"width": 1.5, "color": theme[style.role]}}  # fmt: skip
             figure.add_trace(go.Scatter(x=[None], y=[None], mode="markers", marker=marker, name=verdict), row=1, col=1)
 
 
@@ -215,9 +219,9 @@ def _named(counted: Counter[str]) -> str:
     return ", ".join(f"{counted[verdict]:,} {verdict.replace('_', ' ')}" for verdict in WORST if counted[verdict])
 
 
-def _subtitle(lines: Sequence[_PartitionLine], shown: Sequence[_PartitionLine]) -> str:
+def _subtitle(lines: Sequence[_PartitionLine], visible: Sequence[_PartitionLine]) -> str:
     text = wrapped(f"partitions by verdict: {_named(Counter(line.verdict for line in lines))}")
-    rest = Counter(line.verdict for line in lines[len(shown) :])
+    rest = Counter(line.verdict for line in lines[len(visible) :])
     return f"{text}<br>{wrapped(f'not drawn: {_named(rest)}')}" if rest else text
 
 

@@ -32,10 +32,10 @@ LONGEST = 60  # characters of a name in a title
 
 def plain(text: object, *, longest: int | None = None) -> str:
     """A text escaped for plotly, which interprets markup, links and formulas."""
-    shown = printable(str(text))
-    if longest is not None and len(shown) > longest:
-        shown = f"{shown[: longest // 2]}…{shown[-(longest - longest // 2 - 1) :]}"
-    return html.escape(shown, quote=False).replace("$", "&#36;")
+    cut = printable(str(text))
+    if longest is not None and len(cut) > longest:
+        cut = f"{cut[: longest // 2]}…{cut[-(longest - longest // 2 - 1) :]}"
+    return html.escape(cut, quote=False).replace("$", "&#36;")
 
 
 def place_name(topic: str | None, partition: int | None) -> str:

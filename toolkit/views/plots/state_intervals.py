@@ -67,13 +67,13 @@ def merged(found: Sequence[StateInterval], shortest: dt.timedelta) -> list[State
     """Merge consecutive short intervals of an id into one of `MANY`."""
     result: list[StateInterval] = []
     for is_short, group in groupby(found, key=lambda each: each.length < shortest and not each.goes_on):
-        stretch: list[StateInterval] = []
+        run: list[StateInterval] = []
         for each in group:
-            if stretch and (not is_short or each.end - stretch[0].start > 4 * shortest):
-                result.append(_one_of(stretch))
-                stretch = []
-            stretch.append(each)
-        result.append(_one_of(stretch))
+            if run and (not is_short or each.end - run[0].start > 4 * shortest):
+                result.append(_one_of(run))
+                run = []
+            run.append(each)
+        result.append(_one_of(run))
     return result
 
 
@@ -128,14 +128,14 @@ def _between(name: str, steps: Sequence[Step], now: dt.datetime) -> Iterator[Sta
         )
 
 
-def _one_of(stretch: Sequence[StateInterval]) -> StateInterval:
-    if len(stretch) == 1:
-        return stretch[0]
+def _one_of(run: Sequence[StateInterval]) -> StateInterval:
+    if len(run) == 1:
+        return run[0]
     return StateInterval(
-        transactional_id=stretch[0].transactional_id,
+        transactional_id=run[0].transactional_id,
         state=MANY,
-        start=stretch[0].start,
-        end=stretch[-1].end,
-        row=stretch[0].row,
-        transactions=sum(each.transactions for each in stretch),
+        start=run[0].start,
+        end=run[-1].end,
+        row=run[0].row,
+        transactions=sum(each.transactions for each in run),
     )

@@ -51,25 +51,27 @@ def add_lanes(
         Text if no id has a record.
     """
     shortest = (now - shown_from) / NARROWEST
-    shown = [each for name in ids for each in merged([one for one in states if one.transactional_id == name], shortest)]
+    visible = [
+        each for name in ids for each in merged([one for one in states if one.transactional_id == name], shortest)
+    ]
     names = {name: plain(name) for name in ids}
-    for state, look in {**STATES, MANY: MANY_APPEARANCE}.items():
-        of_state = [each for each in shown if each.state == state]
+    for state, style in {**STATES, MANY: MANY_APPEARANCE}.items():
+        of_state = [each for each in visible if each.state == state]
         if of_state:
-            figure.add_trace(_bars(of_state, state, look, theme, names, shortest), row=row, col=1)
-    for each in _wide(shown, shown_from=shown_from, now=now):
+            figure.add_trace(_bars(of_state, state, style, theme, names, shortest), row=row, col=1)
+    for each in _wide(visible, shown_from=shown_from, now=now):
         figure.add_annotation(
             x=when(max(each.start, shown_from)), y=names[each.transactional_id], xanchor="left", xshift=6,
             text=each.state, showarrow=False, font={"size": 12, "color": theme.text}, bgcolor=theme.background,
             borderpad=1, row=row, col=1,
         )  # fmt: skip
-    silent = [name for name in ids if all(each.transactional_id != name for each in shown)]
-    for name in silent if shown else []:
+    silent = [name for name in ids if all(each.transactional_id != name for each in visible)]
+    for name in silent if visible else []:
         figure.add_annotation(
             x=when(now), y=names[name], text="no record was read", xanchor="right", showarrow=False, row=row, col=1
         )
     figure.update_yaxes(row_axis(ids, longest=NAME_WIDTH, margin=0.6), row=row, col=1)
-    if not shown:
+    if not visible:
         figure.add_trace(
             go.Scatter(x=[when(now)], y=[""], mode="none", showlegend=False, hoverinfo="skip"), row=row, col=1
         )
@@ -79,9 +81,9 @@ def add_lanes(
         )  # fmt: skip
 
 
-def _wide(shown: Sequence[StateInterval], *, shown_from: dt.datetime, now: dt.datetime) -> list[StateInterval]:
+def _wide(visible: Sequence[StateInterval], *, shown_from: dt.datetime, now: dt.datetime) -> list[StateInterval]:
     """Intervals with room for their name, the widest first, up to a maximum."""
-    widths = [(each.end - max(each.start, shown_from), each) for each in shown]
+    widths = [(each.end - max(each.start, shown_from), each) for each in visible]
     wide = [pair for pair in widths if pair[0] > (now - shown_from) * WIDE]
     return [each for _, each in sorted(wide, key=lambda pair: pair[0], reverse=True)[:MAX_WORDS]]
 
@@ -89,12 +91,12 @@ def _wide(shown: Sequence[StateInterval], *, shown_from: dt.datetime, now: dt.da
 def _bars(
     of_state: Sequence[StateInterval],
     state: str,
-    look: Appearance,
+    style: Appearance,
     theme: Theme,
     names: dict[str, str],
     shortest: dt.timedelta,
 ) -> go.Bar:
-    colour = theme[look.role]
+    colour = theme[style.role]
     return go.Bar(
         orientation="h",
         base=[when(each.start) for each in of_state],
@@ -105,7 +107,7 @@ def _bars(
             "color": colour if state == "Ongoing" else theme.background,
             "line": {"color": colour, "width": 1.5},
             "pattern": {
-                "shape": look.hatch,
+                "shape": style.hatch,
                 "fgcolor": colour,
                 "bgcolor": theme.background,
                 "size": 7,

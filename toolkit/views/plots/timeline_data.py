@@ -71,8 +71,8 @@ def timeline_data(
     log_transactions, steps, partitions, findings = (
         rows[t.name] for t in (LOG_TRANSACTIONS, LSO_TIMELINE, PARTITIONS, FINDINGS)
     )
-    seen = [row["observed_at"] for row in (*findings, *partitions) if row["observed_at"] is not None]
-    last = now or max(seen, default=None)
+    observed_times = [row["observed_at"] for row in (*findings, *partitions) if row["observed_at"] is not None]
+    last = now or max(observed_times, default=None)
     from_findings = [_of_finding(row) for row in findings if row["observed_at"] is not None]
     curve = LsoCurve.of(
         log_transactions=[*log_transactions, *map(_opened, findings)],

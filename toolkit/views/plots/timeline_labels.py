@@ -51,7 +51,7 @@ def add_labels(figure: go.Figure, timeline: TimelineData, theme: Theme) -> None:
 def _add_label(
     figure: go.Figure, timeline: TimelineData, bar: TransactionBar, theme: Theme, *, is_lowest: bool
 ) -> None:
-    look = KINDS[bar.kind]
+    appearance = KINDS[bar.kind]
     verdict = bar.finding["verdict"] if bar.finding else "open"
     row = bar.log_transaction
     text = f"<b>{'◆ HANGING' if verdict == 'hanging' else plain(verdict)}</b> · producer {row['producer_id']}"
@@ -66,9 +66,9 @@ def _add_label(
         xshift=0 if is_right else 6,
         text=text,
         showarrow=False,
-        font={"size": 13, "color": theme[look.role]},
+        font={"size": 13, "color": theme[appearance.role]},
         bgcolor=theme.background,
-        bordercolor=theme[look.role],
+        bordercolor=theme[appearance.role],
         borderwidth=1,
         borderpad=3,
         row=1,

@@ -85,34 +85,36 @@ def plot_timeline(
         If there is no such theme.
     """
     colours = theme_named(theme)
-    given = {
+    tables = {
         LOG_TRANSACTIONS.name: rows_of(log_transactions, LOG_TRANSACTIONS),
         LSO_TIMELINE.name: rows_of(lso_timeline, LSO_TIMELINE),
         PARTITIONS.name: rows_of(partitions, PARTITIONS),
         FINDINGS.name: rows_of(findings, FINDINGS),
     }
-    place = _place(given, topic, partition)
-    of_place = {
-        name: [row for row in rows if (row["topic"], row["partition"]) == place] for name, rows in given.items()
+    tp = _topic_partition(tables, topic, partition)
+    of_partition = {
+        name: [row for row in rows if (row["topic"], row["partition"]) == tp] for name, rows in tables.items()
     }
-    if not any(of_place.values()):
-        name = place_name(*place)
-        return empty_figure(colours, title=f"{name}: nothing to draw", missing=_missing(name, given))
+    if not any(of_partition.values()):
+        name = place_name(*tp)
+        return empty_figure(colours, title=f"{name}: nothing to draw", missing=_missing(name, tables))
     known = rows_of(transaction_history, TRANSACTION_HISTORY), rows_of(transaction_log, TRANSACTION_LOG)
-    timeline = timeline_data(of_place, place, *known, now)
+    timeline = timeline_data(of_partition, tp, *known, now)
     return _draw(timeline, colours, most=most)
 
 
-def _place(given: dict[str, list[Row]], topic: str | None, partition: int | None) -> tuple[str | None, int | None]:
+def _topic_partition(
+    tables: dict[str, list[Row]], topic: str | None, partition: int | None
+) -> tuple[str | None, int | None]:
     """The partition that is meant: as named, else that of the first finding, else of the first row."""
-    for row in chain(given["findings"], *given.values()):
+    for row in chain(tables["findings"], *tables.values()):
         if topic in (None, row["topic"]) and partition in (None, row["partition"]) and row["topic"] is not None:
             return row["topic"], row["partition"]
     return topic, partition
 
 
-def _missing(name: str, given: dict[str, list[Row]]) -> str:
-    there = [f"{rows_name}: {count(len(rows), 'row')} of others" for rows_name, rows in given.items() if rows]
+def _missing(name: str, tables: dict[str, list[Row]]) -> str:
+    there = [f"{rows_name}: {count(len(rows), 'row')} of others" for rows_name, rows in tables.items() if rows]
     what = "No transactions, LSO steps, samples or findings"
     return f"{what} of {name}.<br>{'; '.join(there) or 'Every table is empty.'}"
 

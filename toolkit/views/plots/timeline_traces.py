@@ -48,7 +48,7 @@ def add_aggregated_bars(figure: go.Figure, crowds: Sequence[AggregatedBar], them
     xs, ys, texts = [], [], []
     for each in crowds:
         time = when(each.start + (each.end - each.start) / 2)
-        text = _crowd_hover(each)
+        text = _aggregated_hover(each)
         xs += [time, time, None]
         ys += [each.first_offset, each.end_offset, None]
         texts += [text, text, ""]
@@ -69,7 +69,7 @@ def add_aggregated_bars(figure: go.Figure, crowds: Sequence[AggregatedBar], them
     )
 
 
-def _crowd_hover(each: AggregatedBar) -> str:
+def _aggregated_hover(each: AggregatedBar) -> str:
     facts: list[tuple[str, object]] = [
         ("transactions", each.committed + each.aborted + each.others),
         ("committed", each.committed),
@@ -96,12 +96,12 @@ NAMES = {
 
 def add_bars(figure: go.Figure, bars: Sequence[TransactionBar], theme: Theme) -> None:
     """Draw transactions one by one, a trace for each kind."""
-    for rank, (kind, look) in enumerate(KINDS.items()):
+    for rank, (kind, style) in enumerate(KINDS.items()):
         of_kind = [bar for bar in bars if bar.kind == kind]
         if not of_kind:
             continue
         start_size, end_size = (5, 3) if len(of_kind) > CROWDED else (9, 8)
-        width = look.width if len(of_kind) <= FEW else min(look.width, 5)
+        width = style.width if len(of_kind) <= FEW else min(style.width, 5)
         xs: list[str | None] = []
         ys: list[int | None] = []
         texts: list[str] = []
@@ -111,19 +111,19 @@ def add_bars(figure: go.Figure, bars: Sequence[TransactionBar], theme: Theme) ->
             xs += [when(bar.start), when(bar.end), when(bar.end), None]
             ys += [bar.first_offset, bar.first_offset, at_end, None]
             texts += [text, "", text, ""]
-            symbols += ["line-ns-open", "line-ns-open", look.symbol, look.symbol]
+            symbols += ["line-ns-open", "line-ns-open", style.symbol, style.symbol]
         figure.add_trace(
             go.Scatter(
                 x=xs,
                 y=ys,
                 mode="lines+markers",
-                line={"color": theme[look.role], "dash": look.dash, "width": width},
+                line={"color": theme[style.role], "dash": style.dash, "width": width},
                 marker={
                     "symbol": symbols,
                     "size": [start_size, 0, end_size + width, 0] * len(of_kind),
                     "opacity": [1, 0, 1, 0] * len(of_kind),
-                    "color": theme[look.role],
-                    "line": {"width": 1 if len(of_kind) > CROWDED else 1.5, "color": theme[look.role]},
+                    "color": theme[style.role],
+                    "line": {"width": 1 if len(of_kind) > CROWDED else 1.5, "color": theme[style.role]},
                 },
                 text=texts,
                 hoverinfo="text",

@@ -90,16 +90,16 @@ def bars_of(
     """
     by_key = {(row["producer_id"], row["start_offset"]): row for row in findings if row["start_offset"] is not None}
     once = {(row["producer_id"], row["first_offset"], row["marker_offset"]): row for row in log_transactions}
-    bars, seen = [], set()
+    bars, keys = [], set()
     for row in once.values():
         if row["first_offset"] is None and row["marker_offset"] is None:
             continue
         key = row["producer_id"], row["first_offset"]
-        seen.add(key)
+        keys.add(key)
         bars.append(_bar(row, by_key.get(key), curve=curve, owners=owners, now=now))
     nothing = dict.fromkeys(LOG_TRANSACTIONS.names)
     for key, finding in by_key.items():
-        if key not in seen:
+        if key not in keys:
             fields = {name: finding[name] for name in ("topic", "partition", "producer_id", "producer_epoch")}
             row = nothing | fields | {"first_offset": finding["start_offset"], "end": finding["held_to"]}
             bars.append(_bar(row, finding, curve=curve, owners=owners, now=now))
@@ -130,7 +130,7 @@ def aggregate_bars(
     for bar in others[room:]:
         sections.setdefault(bisect_right(edges, bar.end), []).append(bar)
     drawn = sorted([*kept, *others[:room]], key=lambda bar: (bar.first_offset, bar.end))
-    return drawn, [_crowd(each) for _, each in sorted(sections.items())]
+    return drawn, [_aggregated(each) for _, each in sorted(sections.items())]
 
 
 def _ranked(bars: Iterable[TransactionBar], edges: Sequence[dt.datetime]) -> list[TransactionBar]:
@@ -185,7 +185,7 @@ def _kind(row: Row, finding: Row | None, *, is_over: bool) -> str:
     return "undecided" if is_over else "open"
 
 
-def _crowd(bars: Sequence[TransactionBar]) -> AggregatedBar:
+def _aggregated(bars: Sequence[TransactionBar]) -> AggregatedBar:
     kinds = [bar.kind for bar in bars]
     committed, aborted = kinds.count("commit"), kinds.count("abort")
     return AggregatedBar(

@@ -73,13 +73,13 @@ def plot_history(
     if name is None or not found:
         return _nothing(colours, name, ids)
     shortest = (until - found[0].start) / NARROWEST
-    shown = merged(found, shortest)
+    visible = merged(found, shortest)
     figure = go.Figure()
-    _add_steps(figure, shown, colours)
-    _add_states(figure, shown, shortest, colours)
-    _add_words(figure, shown, colours, begin=found[0].start, now=until)
-    here = [state for state in ORDER if any(each.state == state for each in shown)]
-    here += [MANY] if any(each.state == MANY for each in shown) else []
+    _add_steps(figure, visible, colours)
+    _add_states(figure, visible, shortest, colours)
+    _add_words(figure, visible, colours, begin=found[0].start, now=until)
+    here = [state for state in ORDER if any(each.state == state for each in visible)]
+    here += [MANY] if any(each.state == MANY for each in visible) else []
     title, subtitle = _title(name, found[-1]), _subtitle(mine, found)
     apply_theme(figure, colours, title=title, subtitle=subtitle, height=230 + 44 * len(here))
     figure.update_xaxes(
@@ -109,19 +109,19 @@ def _nothing(theme: Theme, name: str | None, ids: Sequence[str]) -> go.Figure:
     return empty_figure(theme, title=title, missing=f"No record of this id; {others} is there.")
 
 
-def _add_steps(figure: go.Figure, shown: Sequence[StateInterval], theme: Theme) -> None:
+def _add_steps(figure: go.Figure, visible: Sequence[StateInterval], theme: Theme) -> None:
     """The way from state to state."""
-    xs = [when(time) for each in shown for time in (each.start, each.end)]
-    ys = [each.state for each in shown for _ in range(2)]
+    xs = [when(time) for each in visible for time in (each.start, each.end)]
+    ys = [each.state for each in visible for _ in range(2)]
     figure.add_trace(
         go.Scatter(x=xs, y=ys, mode="lines", line={"color": theme.muted, "width": 1}, hoverinfo="skip",
                    showlegend=False, name="steps")
     )  # fmt: skip
 
 
-def _add_states(figure: go.Figure, shown: Sequence[StateInterval], shortest: dt.timedelta, theme: Theme) -> None:
+def _add_states(figure: go.Figure, visible: Sequence[StateInterval], shortest: dt.timedelta, theme: Theme) -> None:
     for state, look in {**STATES, MANY: Appearance(role="muted", hatch="/")}.items():
-        of_state = [each for each in shown if each.state == state]
+        of_state = [each for each in visible if each.state == state]
         if not of_state:
             continue
         colour = theme[look.role]
@@ -147,16 +147,16 @@ def _add_states(figure: go.Figure, shown: Sequence[StateInterval], shortest: dt.
 
 
 def _add_words(
-    figure: go.Figure, shown: Sequence[StateInterval], theme: Theme, *, begin: dt.datetime, now: dt.datetime
+    figure: go.Figure, visible: Sequence[StateInterval], theme: Theme, *, begin: dt.datetime, now: dt.datetime
 ) -> None:
     """How long the longest ones lasted; and the timeout that an open transaction has overrun."""
-    wide = [each for each in shown if each.length > (now - begin) * WORDED]
+    wide = [each for each in visible if each.length > (now - begin) * WORDED]
     for each in wide:
         figure.add_annotation(
             x=when(each.start), y=each.state, xanchor="left", xshift=6, showarrow=False, text=duration(each.length),
             font={"size": 12, "color": theme.text}, bgcolor=theme.background, borderpad=1,
         )  # fmt: skip
-    last = shown[-1]
+    last = visible[-1]
     timeout = last.row["timeout_ms"]
     if last.state != "Ongoing" or not timeout or timeout == NO_TIMEOUT:
         return
@@ -170,15 +170,15 @@ def _add_words(
 
 
 def _title(name: str, last: StateInterval) -> str:
-    shown = plain(name, longest=40)
+    visible = plain(name, longest=40)
     if last.state in OPEN_STATES:
         timeout = last.row["timeout_ms"]
         over = timeout and timeout != NO_TIMEOUT and last.length > timeout * MILLISECOND and last.state == "Ongoing"
         tail = ", past its own timeout" if over else ""
-        return f"{shown}: {last.state} for {duration(last.length)}{tail}"
+        return f"{visible}: {last.state} for {duration(last.length)}{tail}"
     if last.state == "Dead":
-        return f"{shown}: forgotten by its coordinator since {at(last.start)}"
-    return f"{shown}: {last.state} since {at(last.start)}, nothing is open"
+        return f"{visible}: forgotten by its coordinator since {at(last.start)}"
+    return f"{visible}: {last.state} since {at(last.start)}, nothing is open"
 
 
 def _subtitle(rows: Sequence[Row], found: Sequence[StateInterval]) -> str:

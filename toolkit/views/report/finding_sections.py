@@ -170,8 +170,8 @@ def _affected(row: Row) -> Iterator[str]:
     if groups is None:
         yield f"consumer groups: {UNKNOWN}, not queried"
     else:
-        shown = ", ".join(map(printable, groups)) if groups else "none"
-        yield f"consumer groups that could not move: {shown}"
+        names = ", ".join(map(printable, groups)) if groups else "none"
+        yield f"consumer groups that could not move: {names}"
     records, size = row["records_held"], row["bytes_held"]
     yield f"records behind it: {UNKNOWN if records is None else f'{records:,}'}"
     yield f"bytes behind it: {UNKNOWN if size is None else f'{size:,}'}"

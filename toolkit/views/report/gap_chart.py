@@ -30,7 +30,7 @@ def gap_chart(
         A row of ``schema.FINDINGS``.
     steps, transactions
         Rows of ``schema.LSO_TIMELINE`` in their order and of ``schema.LOG_TRANSACTIONS``, from the log.
-    looks
+    samples
         Rows of ``schema.PARTITIONS`` at several times, used without a log.
     """
     here = [
@@ -86,8 +86,8 @@ def _of_log(steps: Sequence[Row], log_transactions: Sequence[Row]) -> list[Point
 
 
 def _of_looks(samples: Sequence[Row]) -> list[Point]:
-    seen = ((row["observed_at"], row["high_watermark"], row["last_stable_offset"]) for row in samples)
-    return sorted(point for point in seen if None not in point)
+    known_points = ((row["observed_at"], row["high_watermark"], row["last_stable_offset"]) for row in samples)
+    return sorted(point for point in known_points if None not in point)
 
 
 def _steady(points: Sequence[Point], finding: Row) -> list[Point]:

@@ -98,17 +98,17 @@ def _collect(
     keys: list[set[tuple[object, ...]]] = []
     for source in sources:
         if isinstance(source, LogDir):
-            seen = source.finding_rows(topics=topics, partitions=partitions, min_held_ms=min_held_ms)
-            found = merge_findings(seen, found)
+            own = source.finding_rows(topics=topics, partitions=partitions, min_held_ms=min_held_ms)
+            found = merge_findings(own, found)
         elif isinstance(source, Recording):
-            seen = without_stale(
+            own = without_stale(
                 source.lso_hold_rows(topics=topics, partitions=partitions), sampled_at=source.sample_row()["sampled_at"]
             )
-            found = merge_findings(found, seen)
+            found = merge_findings(found, own)
         else:
-            seen = source.finding_rows(topics=topics, partitions=partitions)
-            found = merge_findings(seen, found)
-        keys.append({transaction_key(row) for row in seen})
+            own = source.finding_rows(topics=topics, partitions=partitions)
+            found = merge_findings(own, found)
+        keys.append({transaction_key(row) for row in own})
     for source, known in zip(sources, keys, strict=True):
         found = _closed_by(source, found, known)
     rows = FINDINGS.ordered(without_short(found, min_held_ms=min_held_ms))
@@ -135,11 +135,11 @@ def tables_around(
     if isinstance(source, Recording):
         return _recorded(findings, source)
     shown = [row for row in complete(findings) if row["start_offset"] is not None]
-    places: dict[tuple[str, int], list[int]] = {}
+    topic_partitions: dict[tuple[str, int], list[int]] = {}
     for row in shown:
-        places.setdefault((row["topic"], row["partition"]), []).append(row["start_offset"])
+        topic_partitions.setdefault((row["topic"], row["partition"]), []).append(row["start_offset"])
     tables: IncidentTables = {"log_transactions": [], "lso_timeline": [], "transaction_history": []}
-    for (topic, partition), starts in places.items():
+    for (topic, partition), starts in topic_partitions.items():
         start, stop = max(0, min(starts) - BEFORE), max(starts) + BEHIND
         with _left_out(f"the log of {topic}-{partition}", remark):
             tables["log_transactions"] += LOG_TRANSACTIONS.rows(
@@ -176,13 +176,13 @@ def timeline_of(tables: IncidentFindings) -> Figure | None:
     first = next(iter(complete(rows)), None)
     if first is None or first["topic"] is None:
         return None
-    seen = tables.get("partitions")
-    if seen is not None and first["held_to"] is None:  # later data would be drawn under an older verdict
-        seen = [row for row in seen if row["observed_at"] <= first["observed_at"]]
+    own = tables.get("partitions")
+    if own is not None and first["held_to"] is None:  # later data would be drawn under an older verdict
+        own = [row for row in own if row["observed_at"] <= first["observed_at"]]
     return lambda theme: plot_timeline(
         tables.get("log_transactions", []),
         lso_timeline=tables.get("lso_timeline"),
-        partitions=seen,
+        partitions=own,
         transaction_history=tables.get("transaction_history"),
         findings=rows,
         topic=first["topic"],
@@ -214,13 +214,13 @@ def _closed_by(source: Cluster | LogDir | Recording, findings: list[Row], known:
 
 def _recorded(findings: Sequence[Row], recording: Recording) -> IncidentTables:
     """The partitions of a report in the recording, around the time of the findings."""
-    places = {(row["topic"], row["partition"]) for row in complete(findings)}
+    topic_partitions = {(row["topic"], row["partition"]) for row in complete(findings)}
     times = [row["held_from"] or row["opened_at"] or row["observed_at"] for row in findings]
     if not times:
         return {}
     start, stop = min(times) - AROUND, max(row["observed_at"] for row in findings) + AROUND
-    seen = RECORDED["partitions"].rows(recording.history("partitions", start=start, stop=stop))
-    return {"partitions": [row for row in seen if (row["topic"], row["partition"]) in places]}
+    own = RECORDED["partitions"].rows(recording.history("partitions", start=start, stop=stop))
+    return {"partitions": [row for row in own if (row["topic"], row["partition"]) in topic_partitions]}
 
 
 @contextmanager

@@ -38,11 +38,11 @@ def event_grid(
     found += _of_transaction_history(finding, transaction_history)
     found += _of_actions(finding, actions)
     events = sorted(dict.fromkeys(found), key=lambda event: event.time)
-    shown = events[:MAX_EVENTS]
+    kept = events[:MAX_EVENTS]
     return Grid(
         title=f"{named(finding)}, producer {text(finding['producer_id'])}",
         columns=("time (UTC)", "what happened", "source"),
-        rows=tuple((text(event.time), event.what, event.source) for event in shown),
+        rows=tuple((text(event.time), event.what, event.source) for event in kept),
         note=f"The first {MAX_EVENTS} of {len(events)}." if len(events) > MAX_EVENTS else "",
     )
 

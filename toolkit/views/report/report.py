@@ -135,7 +135,7 @@ def report(
         Now, if null.
     """
     found = [{**dict.fromkeys(schema.FINDINGS.names), **row} for row in _rows(findings, schema.FINDINGS)]
-    chosen = complete(found)
+    main_findings = complete(found)
     held = ReportTables(
         log_transactions=_known(log_transactions, schema.LOG_TRANSACTIONS),
         lso_timeline=_known(lso_timeline, schema.LSO_TIMELINE),
@@ -144,9 +144,9 @@ def report(
         actions=_about(_known(actions, schema.ACTIONS), found),
     )
     return Report(
-        title=printable(title) if title else _title(chosen or found),
+        title=printable(title) if title else _title(main_findings or found),
         summary=tuple(_summary(found, generated_at or dt.datetime.now(dt.UTC))),
-        sections=tuple(_sections(found, chosen, held, has_figure=figure is not None)),
+        sections=tuple(_sections(found, main_findings, held, has_figure=figure is not None)),
         figure=figure,
     )
 
@@ -180,21 +180,23 @@ def _known(table: pd.DataFrame | Iterable[Row] | None, declared: schema.Table) -
 
 def _about(actions: Sequence[Row] | None, findings: Sequence[Row]) -> list[Row] | None:
     """Rows of the audit trail about these partitions or ids, and unreadable lines."""
-    places = {(row["topic"], row["partition"]) for row in findings}
+    topic_partitions = {(row["topic"], row["partition"]) for row in findings}
     names = {row["transactional_id"] for row in findings if row["transactional_id"] is not None}
 
     def is_about(row: Row) -> bool:
         if row["topic"] is not None:
-            return (row["topic"], row["partition"]) in places
+            return (row["topic"], row["partition"]) in topic_partitions
         return row["transactional_id"] in names or not row["target"]
 
     return None if actions is None else [row for row in actions if is_about(row)]
 
 
 def _title(rows: Sequence[Row]) -> str:
-    places = list(dict.fromkeys(named(row) for row in rows))
-    shown = ", ".join(places[:3]) + (f" and {len(places) - 3} more" if len(places) > 3 else "")
-    return f"Postmortem: {shown}" if places else "Postmortem: nothing is open"
+    topic_partitions = list(dict.fromkeys(named(row) for row in rows))
+    shown = ", ".join(topic_partitions[:3]) + (
+        f" and {len(topic_partitions) - 3} more" if len(topic_partitions) > 3 else ""
+    )
+    return f"Postmortem: {shown}" if topic_partitions else "Postmortem: nothing is open"
 
 
 def _summary(rows: Sequence[Row], generated_at: dt.datetime) -> Iterator[str]:
@@ -236,10 +238,10 @@ def _done(actions: Sequence[Row] | None) -> ReportSection:
 
 def _timeline(shown: Sequence[Row], held: ReportTables, *, has_figure: bool) -> ReportSection:
     steps = held.lso_timeline or []
-    places = {(row["topic"], row["partition"]): row for row in reversed(shown)}
+    topic_partitions = {(row["topic"], row["partition"]): row for row in reversed(shown)}
     charts = [
         gap_chart(row, steps=steps, log_transactions=held.log_transactions or [], samples=held.partitions or [])
-        for row in reversed(places.values())
+        for row in reversed(topic_partitions.values())
     ]
     grids = [
         event_grid(

@@ -31,8 +31,8 @@ def html(title: str, summary: Sequence[str], sections: Sequence[ReportSection], 
     UsageError
         If jinja2 is not installed.
     """
-    given = {"title": title, "summary": summary, "sections": sections, "figures": _figures(figure)}
-    return page(__name__.rpartition(".")[0], TEMPLATE, what="A page", **given) + "\n"
+    values = {"title": title, "summary": summary, "sections": sections, "figures": _figures(figure)}
+    return page(__name__.rpartition(".")[0], TEMPLATE, what="A page", **values) + "\n"
 
 
 def _figures(figure: Figure | None) -> dict[str, str]:

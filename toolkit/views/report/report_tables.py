@@ -133,5 +133,5 @@ def _nearest(rows: Sequence[Row], *, key: Callable[[Row], float | None], to: flo
     return list(rows[first : first + MAX_ROWS])
 
 
-def _note(shown: int, of: int) -> str:
-    return "" if of <= shown else f"{shown} of {of:,} rows: those nearest to the incident."
+def _note(count: int, of: int) -> str:
+    return "" if of <= count else f"{count} of {of:,} rows: those nearest to the incident."

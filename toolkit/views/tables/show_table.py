@@ -127,8 +127,8 @@ def show(
     --------
     >>> show(cluster.findings())  # doctest: +SKIP
     """
-    given = data if hasattr(data, "columns") else list(data)  # an iterator is read once
-    names = _names_in(given)
+    source = data if hasattr(data, "columns") else list(data)  # an iterator is read once
+    names = _names_in(source)
     known = table or table_of(names)
     if known is None:
         raise UsageError(
@@ -138,7 +138,7 @@ def show(
     unknown = [name for name in columns or () if name not in known.names]
     if unknown:
         raise UsageError(f"{known.name} has no column {', '.join(unknown)}.", do=f"It has {', '.join(known.names)}.")
-    rows = rows_of(given, known)
+    rows = rows_of(source, known)
     is_whole = set(known.names) <= set(names)
     selected = columns if columns is not None or is_whole or not names else [n for n in known.names if n in set(names)]
     return TableView(table=known, rows=by_weight(rows) if known is FINDINGS else rows, columns=selected, now=now)

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from toolkit.analysis.coordinator.transaction_history import transaction_history
-from toolkit.analysis.history.hold_findings import by_producer, held_findings, stretch
+from toolkit.analysis.history.hold_findings import by_producer, held_findings, held_offsets
 from toolkit.analysis.history.lso_holds import lso_holds
 from toolkit.analysis.log.log_transactions import log_transaction_table
 from toolkit.schema import Row
@@ -54,7 +54,7 @@ def _holds(state: ReplicaState, current_findings: Sequence[Row], *, min_held_ms:
     rows = []
     for hold in lso_holds(log_transactions, min_held_ms=min_held_ms).to_pylist():
         hold["log_end_offset"] = window.log_end_offset if hold["marker_offset"] is None else None
-        held_range = stretch(hold, **bounds)
+        held_range = held_offsets(hold, **bounds)
         counted = None if held_range is None else window.totals.between(*held_range)
         hold["records_held"], hold["bytes_held"] = (None, None) if counted is None else counted
         rows.append(hold)

@@ -137,7 +137,7 @@ def _of_logs(contents: Contents, logs: Sequence[ReplicaLog], options: LogOptions
     for number, group in enumerate(bundled_logs):
         yield WholeLogs(
             layout=_layout(contents, [*group, *state_logs], options, is_first=number == 0),
-            places=frozenset((log.where.topic, log.where.partition) for log in group),
+            topic_partitions=frozenset((log.where.topic, log.where.partition) for log in group),
             scope=scope,
         )
 

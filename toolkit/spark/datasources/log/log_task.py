@@ -42,7 +42,7 @@ def read_work(work: SegmentRanges | WholeLogs, options: LogOptions) -> Iterator[
     subset = Subset(
         options.paths,
         work.layout,
-        places=work.places,
+        topic_partitions=work.topic_partitions,
         scope=work.scope,
         consistent_copy=options.consistent_copy,
         txn_state_partitions=options.txn_state_partitions,

@@ -70,12 +70,12 @@ class WholeLogs(InputPartition):
     ----------
     layout
         The folders and texts to read.
-    places
+    topic_partitions
         Topics and partitions of the requested logs.
     scope
         Brokers and log directories of all tasks, for findings.
     """
 
     layout: LogDirLayout
-    places: Collection[tuple[str | None, int | None]]
+    topic_partitions: Collection[tuple[str | None, int | None]]
     scope: FileScope | None = None
