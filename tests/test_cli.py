@@ -72,21 +72,21 @@ def test_find_hanging_shows_what_hangs_or_may_and_counts_the_rest(
     answers: Callable[[Sequence[Row]], Answers],
 ) -> None:
     answers([finding(), UNKNOWN, UNREPLICATED, healthy(partition=7)])
-    shown = invoke("find-hanging").stdout
-    assert "orders-0   LSO" in shown
-    assert "orders-1   LSO" in shown
-    assert "orders-2" not in shown
-    assert "orders-7" not in shown
-    assert shown.endswith("\n1 partition hangs, 1 unknown, 1 unreplicated, 1 open transaction is healthy\n")
+    displayed = invoke("find-hanging").stdout
+    assert "orders-0   LSO" in displayed
+    assert "orders-1   LSO" in displayed
+    assert "orders-2" not in displayed
+    assert "orders-7" not in displayed
+    assert displayed.endswith("\n1 partition hangs, 1 unknown, 1 unreplicated, 1 open transaction is healthy\n")
 
 
 def test_find_hanging_tells_a_person_what_else_is_open_there(
     answers: Callable[[Sequence[Row]], Answers],
 ) -> None:
     answers([finding(), healthy(queue_position=2, producer_id=5, start_offset=913095350)])
-    shown = invoke("find-hanging").stdout
-    assert "next     the LSO goes to 913095350" in shown
-    assert "nothing else is open" not in shown
+    displayed = invoke("find-hanging").stdout
+    assert "next     the LSO goes to 913095350" in displayed
+    assert "nothing else is open" not in displayed
 
 
 def test_json_is_one_array_of_objects_with_the_columns_of_the_table(
@@ -116,12 +116,12 @@ def test_the_options_reach_the_cluster(answers: Callable[[Sequence[Row]], Answer
 
 
 def test_help_names_every_command_and_the_exit_codes() -> None:
-    shown = invoke("--help").stdout
-    assert "kafka-txn demo" in shown
-    assert "Exit codes: 0 answered and nothing hangs, 1 something hangs" in shown
+    displayed = invoke("--help").stdout
+    assert "kafka-txn demo" in displayed
+    assert "Exit codes: 0 answered and nothing hangs, 1 something hangs" in displayed
     for command in app.registered_commands:
         assert command.name
-        assert command.name in shown
+        assert command.name in displayed
         assert invoke(command.name, "--help").exit_code == 0
 
 

@@ -22,18 +22,18 @@ def at_terminal(kafka: Kafka, *arguments: str, typed: str) -> tuple[int, str]:
     wide = {**os.environ, "COLUMNS": "300"}
     with started(command, cwd=ROOT, stdin=its, stdout=its, stderr=its, env=wide) as running:
         os.close(its)
-        seen = b""
+        screen = b""
         while True:
-            assert select.select([mine], [], [], PATIENCE_S)[0], seen.decode()
+            assert select.select([mine], [], [], PATIENCE_S)[0], screen.decode()
             try:
-                seen += os.read(mine, 4096)
+                screen += os.read(mine, 4096)
             except OSError:  # the other end is closed
                 break
-            if b" to confirm; Enter" in seen and typed:
+            if b" to confirm; Enter" in screen and typed:
                 os.write(mine, typed.encode())
                 typed = ""
         os.close(mine)
-        return running.wait(timeout=PATIENCE_S), " ".join(seen.decode().split())
+        return running.wait(timeout=PATIENCE_S), " ".join(screen.decode().split())
 
 
 def test_a_person_types_the_name_of_what_is_ended(kafka: Kafka, tmp_path: Path) -> None:
@@ -41,17 +41,17 @@ def test_a_person_types_the_name_of_what_is_ended(kafka: Kafka, tmp_path: Path) 
     audit = Audit(tmp_path / "audit.jsonl")
     where = ["--topic", staged.topic, "--partition", "0", "--start-offset", str(staged.start_offset)]
     arguments = ["abort", *where, "--recheck-after", "0.2", "--audit-file", str(audit.path)]
-    code, seen = at_terminal(kafka, *arguments, typed="\n")
+    code, screen = at_terminal(kafka, *arguments, typed="\n")
     assert code == 0
-    assert "Dry run, nothing is changed." in seen
-    assert "records of it that are never read: 1" in seen
+    assert "Dry run, nothing is changed." in screen
+    assert "records of it that are never read: 1" in screen
     assert audit.rows() == []
-    code, seen = at_terminal(kafka, *arguments, typed="yes\n")
+    code, screen = at_terminal(kafka, *arguments, typed="yes\n")
     assert code == 2
-    assert "does not name" in seen
-    code, seen = at_terminal(kafka, *arguments, typed=f"{staged.topic}-0@{staged.start_offset}\n")
+    assert "does not name" in screen
+    code, screen = at_terminal(kafka, *arguments, typed=f"{staged.topic}-0@{staged.start_offset}\n")
     assert code == 0
-    assert f"It is written down in {audit.path}." in seen
+    assert f"It is written down in {audit.path}." in screen
     assert [row["step"] for row in audit.rows()] == ["refused", "intent", "outcome"]
 
 
@@ -68,23 +68,23 @@ def test_what_cannot_be_written_down_is_not_done(kafka: Kafka) -> None:
 def test_fence_is_a_dry_run_unless_confirmed_by_name(kafka: Kafka, tmp_path: Path) -> None:
     staged = INCIDENTS["open_young"](kafka)
     audit = Audit(tmp_path / "audit.jsonl")
-    asked = ["fence", "--transactional-id", staged.transactional_id, "--audit-file", str(audit.path)]
-    dry = on(kafka, *asked)
+    fence = ["fence", "--transactional-id", staged.transactional_id, "--audit-file", str(audit.path)]
+    dry = on(kafka, *fence)
     assert dry.returncode == 0, dry.stderr
     assert f"{staged.transactional_id}  ongoing  producer {staged.producer_id} epoch" in dry.stdout
     assert "It would be refused: it is ongoing." in dry.stdout
     assert "FLIP-572" in dry.stdout
     assert f"--confirm {staged.transactional_id} --override ongoing" in " ".join(dry.stdout.split())
     for asked_for in ([], ["--override", "ongoing"]):
-        zero = on(kafka, *asked, "--max-transaction-timeout", "0", *asked_for, "--confirm", staged.transactional_id)
+        zero = on(kafka, *fence, "--max-transaction-timeout", "0", *asked_for, "--confirm", staged.transactional_id)
         assert zero.returncode == 2, "it is called long, and is alive within its own timeout all the same"
         assert "is long now" in zero.stderr
-    refused = on(kafka, *asked, "--confirm", staged.transactional_id)
+    refused = on(kafka, *fence, "--confirm", staged.transactional_id)
     assert refused.returncode == 2
     assert "override 'ongoing' by that name" in refused.stderr
-    code, seen = at_terminal(kafka, *asked, "--override", "ongoing", typed=f"{staged.transactional_id}\n")
-    assert code == 0, seen
-    assert "is shut out" in seen
+    code, screen = at_terminal(kafka, *fence, "--override", "ongoing", typed=f"{staged.transactional_id}\n")
+    assert code == 0, screen
+    assert "is shut out" in screen
     assert [row["step"] for row in audit.rows()] == ["refused"] * 3 + ["intent", "outcome"]
     assert audit.rows()[-1]["override"] == "ongoing"
     gone = on(kafka, "fence", "--transactional-id", "nobody")

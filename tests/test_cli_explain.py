@@ -22,14 +22,14 @@ def invoke(*arguments: str, stdin: str | bytes | None = None) -> Result:
 
 
 def test_an_error_is_explained_in_words_that_a_person_can_act_on() -> None:
-    shown = invoke(FENCED)
-    assert shown.exit_code == 0
-    lines = shown.stdout.splitlines()
+    result = invoke(FENCED)
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
     assert lines[0].startswith("producer-fenced: The coordinator fenced this producer")
     labels = [line[2:9].strip() for line in lines if line.startswith("  ") and line[2] != " "]
     assert labels == ["cause", "check", "safe", "never", "source", "page"]
     assert lines[-1] == "Named: transactional id pay-7"
-    assert "Use a new random transactional.id" in shown.stdout
+    assert "Use a new random transactional.id" in result.stdout
 
 
 @pytest.mark.parametrize("arguments", [(), ("-",)])
@@ -46,18 +46,18 @@ def test_json_and_csv_have_every_column() -> None:
 
 @pytest.mark.parametrize("output", ["table", "json", "csv"])
 def test_an_unknown_text_has_an_exit_code_of_its_own_and_says_what_to_collect(output: str) -> None:
-    shown = invoke("java.lang.NullPointerException", "--format", output)
-    assert shown.exit_code == 4
-    assert "No known error of Kafka transactions" in shown.stdout
-    assert "Caused by:" in shown.stdout
-    assert "--transactional-id" in shown.stdout
+    result = invoke("java.lang.NullPointerException", "--format", output)
+    assert result.exit_code == 4
+    assert "No known error of Kafka transactions" in result.stdout
+    assert "Caused by:" in result.stdout
+    assert "--transactional-id" in result.stdout
 
 
 def test_the_files_answer_with_the_finding_and_its_exit_code() -> None:
     files = ("--log-dir", str(load("late-message").path), "--consistent-copy")
-    shown = invoke("UNKNOWN_PRODUCER_ID", "--topic", "orders", *files)
-    assert shown.exit_code == 1, shown.output
-    assert "kafka-txn abort --topic orders --partition 0" in shown.stdout
+    result = invoke("UNKNOWN_PRODUCER_ID", "--topic", "orders", *files)
+    assert result.exit_code == 1, result.output
+    assert "kafka-txn abort --topic orders --partition 0" in result.stdout
     assert invoke("nothing known", *files).exit_code == 1
 
 
@@ -74,11 +74,11 @@ def test_a_cluster_that_cannot_be_reached_does_not_keep_the_explanation_back() -
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         server = f"127.0.0.1:{nobody.getsockname()[1]}"
-        shown = invoke(FENCED, "--bootstrap-server", server, "--timeout", "1")
-    assert shown.exit_code == 2
-    assert shown.stdout.startswith("producer-fenced: ")
-    assert "not checked: " in shown.stdout
-    assert "nothing hangs" not in shown.stdout
+        result = invoke(FENCED, "--bootstrap-server", server, "--timeout", "1")
+    assert result.exit_code == 2
+    assert result.stdout.startswith("producer-fenced: ")
+    assert "not checked: " in result.stdout
+    assert "nothing hangs" not in result.stdout
 
 
 @pytest.mark.parametrize(
@@ -90,9 +90,9 @@ def test_a_cluster_that_cannot_be_reached_does_not_keep_the_explanation_back() -
     ],
 )
 def test_wrong_use_is_one_sentence(arguments: tuple[str, ...]) -> None:
-    shown = invoke(*arguments)
-    assert shown.exit_code == 2
-    assert shown.stdout == ""
+    result = invoke(*arguments)
+    assert result.exit_code == 2
+    assert result.stdout == ""
 
 
 def test_hostile_text_reaches_neither_terminal_nor_page() -> None:
@@ -101,21 +101,21 @@ def test_hostile_text_reaches_neither_terminal_nor_page() -> None:
         "transactionalId=\x1b]0;title\x07evil\u202eid groupId=<script>alert(1)</script> topic-partition orders-0"
     )
     explained = explain(hostile)
-    for shown in (invoke(hostile).stdout, repr(explained), explained._repr_html_(), json.dumps(explained.rows())):
-        assert "hunter2" not in shown
-        assert "\x1b" not in shown
-        assert "\x07" not in shown
-        assert "\u202e" not in shown
-        assert "<script" not in shown
-        assert "orders-0" in shown or "orders" in shown
+    for result in (invoke(hostile).stdout, repr(explained), explained._repr_html_(), json.dumps(explained.rows())):
+        assert "hunter2" not in result
+        assert "\x1b" not in result
+        assert "\x07" not in result
+        assert "\u202e" not in result
+        assert "<script" not in result
+        assert "orders-0" in result or "orders" in result
     assert "evilid" in repr(explained)
 
 
 def test_bytes_of_any_kind_and_size_may_be_piped_in() -> None:
     assert invoke(stdin=b"\xff\xfe\x00PRODUCER_FENCED\xc3").exit_code == 0
     filling = b"INFO nothing happened\n" * 200_000  # 4.4 MB
-    shown = invoke("--format", "json", stdin=b"PRODUCER_FENCED\n" + filling + b"UNKNOWN_PRODUCER_ID\n")
-    assert [row["symptom"] for row in json.loads(shown.stdout)] == ["producer-fenced", "unknown-producer-id"]
+    result = invoke("--format", "json", stdin=b"PRODUCER_FENCED\n" + filling + b"UNKNOWN_PRODUCER_ID\n")
+    assert [row["symptom"] for row in json.loads(result.stdout)] == ["producer-fenced", "unknown-producer-id"]
 
 
 def test_a_page_of_a_notebook_is_escaped_and_has_what_the_text_has() -> None:

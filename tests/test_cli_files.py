@@ -53,9 +53,9 @@ def test_a_verdict_from_files_needs_the_word_that_they_are_of_one_moment(folder:
     assert [row["verdict"] for row in rows] == ["unknown", "hanging"]
     assert [list(row) for row in rows] == [LINKED_FINDINGS.names] * 2
     assert rows[1]["start_offset"] == hanging.start_offset
-    shown = run("find-hanging", "--log-dir", str(folder), "--consistent-copy").stdout
-    assert f"kafka-txn abort --topic {hanging.topic}" in shown
-    assert "ongoing" not in shown.splitlines()[0]
+    output = run("find-hanging", "--log-dir", str(folder), "--consistent-copy").stdout
+    assert f"kafka-txn abort --topic {hanging.topic}" in output
+    assert "ongoing" not in output.splitlines()[0]
 
 
 def test_a_partition_alone_is_unknown(partition: Path) -> None:
@@ -99,11 +99,11 @@ def test_what_is_asked_for_is_all_that_comes(folder: Path, hanging: StagedIncide
 
 
 def test_txn_stat_counts_and_names_what_is_open(partition: Path, hanging: StagedIncident) -> None:
-    shown = process.run("txn-stat", str(partition))
-    assert shown.returncode == 0
-    assert shown.stdout.splitlines()[0] == f"{partition.name} (broker 1)"
+    output = process.run("txn-stat", str(partition))
+    assert output.returncode == 0
+    assert output.stdout.splitlines()[0] == f"{partition.name} (broker 1)"
     assert f"producer {hanging.producer_id} epoch {hanging.producer_epoch} from offset {hanging.start_offset}" in (
-        shown.stdout
+        output.stdout
     )
     rows = json.loads(run("txn-stat", str(partition), "--format", "json").stdout)
     assert [list(row) for row in rows] == [STATISTICS.names] * len(rows)

@@ -76,17 +76,17 @@ def test_every_expression_asks_for_what_a_recorder_exports(kafka: Kafka, tmp_pat
         for family in text_string_to_metric_families(text)
         for sample in family.samples
     }
-    asked: set[str] = set()
+    requests: set[str] = set()
 
     def check(node: Expr) -> None:
         if isinstance(node, VectorSelector):
             assert node.name in exported | OF_PROMETHEUS, node.name
             assert {matcher.name for matcher in node.matchers.matchers} <= (exported | OF_PROMETHEUS)[node.name]
-            asked.add(node.name)
+            requests.add(node.name)
 
     for expr in expressions():
         walk(parse(expr), check)
-    assert exported.keys() - asked == {"kafka_txn_partition_open_transactions", "kafka_txn_build_info"}
+    assert exported.keys() - requests == {"kafka_txn_partition_open_transactions", "kafka_txn_build_info"}
 
 
 @pytest.mark.full

@@ -73,8 +73,8 @@ def same(recorded: Process, live: Process) -> bool:
 
     How much is read of the coordinators' log is bounded: a look at all of a cluster can run out of it before one topic.
     """
-    told, now = (re.sub(r"(?m)^(  cause ).*(\([a-z-]+\))$", r"\1\2", each.stdout) for each in (recorded, live))
-    return without_times(told) == without_times(now)
+    reported, now = (re.sub(r"(?m)^(  cause ).*(\([a-z-]+\))$", r"\1\2", each.stdout) for each in (recorded, live))
+    return without_times(reported) == without_times(now)
 
 
 def without_times(text: str) -> str:
@@ -143,10 +143,10 @@ def test_a_kill_loses_the_sample_in_flight_at_most(kafka: Kafka, hanging: Staged
     for _ in range(2):
         with recorder(kafka, directory) as process:
             wait_for(partial(_are_more, directory, 1 + len(samples(directory))), "two more samples")
-            seen = samples(directory)
+            observed = samples(directory)
             process.kill()
     with recorder(kafka, directory) as process:
-        wait_for(partial(_are_more, directory, len(seen)), "another sample")
+        wait_for(partial(_are_more, directory, len(observed)), "another sample")
         second = run("record", "--output", str(directory), "--bootstrap-server", kafka.bootstrap_servers)
         assert (second.returncode, f"is in use by process {process.pid}." in second.stderr) == (2, True)
         process.send_signal(signal.SIGTERM)
@@ -154,7 +154,7 @@ def test_a_kill_loses_the_sample_in_flight_at_most(kafka: Kafka, hanging: Staged
         assert (process.returncode, out, warnings(err)) == (0, "", [])
     found = samples(directory)
     assert len(found) == len(set(found))
-    assert set(seen) < set(found)
+    assert set(observed) < set(found)
     last = run("find-hanging", "--recording", str(directory), "--topic", hanging.topic)
     assert last.returncode == 1, "samples before and after a restart are two looks"
     verdicts = Recording(directory).findings_over_time(topics=hanging.topic)
@@ -177,13 +177,13 @@ def test_metrics_while_it_records(kafka: Kafka, hanging: StagedIncident, tmp_pat
         assert found
         hangs = f'kafka_txn_partition_hanging_transactions{{partition="0",topic="{hanging.topic}"}} 1.0\n'
 
-        def asked() -> str:
+        def requests() -> str:
             with urllib.request.urlopen(found[1], timeout=60) as answer:
                 return str(answer.read().decode())
 
-        wait_for(lambda: hangs in asked(), "a second sample")
+        wait_for(lambda: hangs in requests(), "a second sample")
         late = r'^kafka_server_replicamanager_partitionswithlatetransactionscount\{broker_id="1"\} \d+\.0$'
-        assert re.search(late, asked(), re.MULTILINE), "what other tests have left may be late"
+        assert re.search(late, requests(), re.MULTILINE), "what other tests have left may be late"
         process.send_signal(signal.SIGINT)
         assert process.wait(PATIENCE_S) == 0
 

@@ -25,11 +25,11 @@ def test_from_a_log_directory(tmp_path: Path) -> None:
     assert "<h1>Orders stood still</h1>" in page.read_text()
     assert "<svg" in page.read_text()
     assert run(*files, "--topic", "orders", "--partition", 0, "--output", text).exit_code == 1
-    told = text.read_text()
-    assert "## orders-0 at offset 15: hanging" in told
-    assert "### Transactions on orders-0" in told
-    assert "its markers are written (CompleteAbort)" in told
-    assert "Not included: actions." in told
+    markdown = text.read_text()
+    assert "## orders-0 at offset 15: hanging" in markdown
+    assert "### Transactions on orders-0" in markdown
+    assert "its markers are written (CompleteAbort)" in markdown
+    assert "Not included: actions." in markdown
 
 
 @pytest.mark.parametrize("name", ["late-message", "flight-recording"])
@@ -37,9 +37,9 @@ def test_an_interactive_timeline(name: str, tmp_path: Path) -> None:
     pytest.importorskip("plotly")
     sample = samples.load(name)
     files = ["--log-dir", sample.path / "log-dir", "--consistent-copy"]
-    seen = ["--recording", sample.path / "recording", "--at", sample.at.isoformat()] if sample.at else files
+    source = ["--recording", sample.path / "recording", "--at", sample.at.isoformat()] if sample.at else files
     page = tmp_path / "report.html"
-    done = run(*seen, "--interactive", "--output", page)
+    done = run(*source, "--interactive", "--output", page)
     assert done.exit_code == 1, done.stderr
     assert page.read_text().count("Plotly.newPlot(") >= 2, "for light and for dark"
 
@@ -107,9 +107,9 @@ def test_of_a_live_cluster(kafka: Kafka, tmp_path: Path, monkeypatch: pytest.Mon
     where = ["--bootstrap-server", kafka.bootstrap_servers, "--topic", staged.topic, "--partition", 0]
     done = run(*where, "--recheck-after", 1, "--output", page)
     assert done.exit_code == 1, done.stderr
-    told = page.read_text()
-    assert f"at offset {staged.start_offset}: hanging" in told
-    assert "### Transactions on" in told
-    assert "CompleteAbort" in told
-    assert "abort, refused" in told
-    assert "elsewhere" not in told
+    markdown = page.read_text()
+    assert f"at offset {staged.start_offset}: hanging" in markdown
+    assert "### Transactions on" in markdown
+    assert "CompleteAbort" in markdown
+    assert "abort, refused" in markdown
+    assert "elsewhere" not in markdown

@@ -73,12 +73,12 @@ def changed(data: bytes, changes: list[tuple[str, float, int, bytes]]) -> bytes:
 
 
 @fuzzed(20, full=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(chosen=st.floats(0, 1, exclude_max=True), changes=CHANGES, table=st.sampled_from(sorted(TableName)))
+@given(selected=st.floats(0, 1, exclude_max=True), changes=CHANGES, table=st.sampled_from(sorted(TableName)))
 def test_a_damaged_file_gives_rows_or_one_error(
-    chosen: float, changes: list[tuple[str, float, int, bytes]], table: TableName, sound: Path
+    selected: float, changes: list[tuple[str, float, int, bytes]], table: TableName, sound: Path
 ) -> None:
     files = sorted(path for path in sound.rglob("*") if path.is_file() and path.stat().st_size)
-    path = files[int(chosen * len(files))]
+    path = files[int(selected * len(files))]
     original = path.read_bytes()
     try:
         path.write_bytes(changed(original, changes))

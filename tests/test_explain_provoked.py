@@ -136,14 +136,14 @@ def test_a_stuck_group_is_answered_by_the_transaction_on_its_offsets(here: Provo
 
 def test_which_of_the_two_causes_it_was_is_answered_by_the_history(here: Provoked) -> None:
     """Transaction version 2 raises the epoch with every end, so it is the times that tell."""
-    for text, transactional_id, told in (
+    for text, transactional_id, reported in (
         (here.texts["broker_rolled_back"], (), "past its timeout of 1 s"),
         (here.texts["java_fenced"], ("fenced",), "a new instance"),
     ):
         explained = toolkit.explain(text, here.cluster, transactional_ids=transactional_id, recheck_after=0)
         assert explained.checks
         assert explained.checks.not_checked == ()
-        assert any(told in row["reason"] for row in explained.checks.history), explained
+        assert any(reported in row["reason"] for row in explained.checks.history), explained
         assert "nothing of it is open on any partition" in repr(explained)
 
 

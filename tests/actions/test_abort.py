@@ -52,14 +52,14 @@ def read_committed(kafka: Kafka, topic: str, partition: int) -> int:
         }
     )
     consumer.assign([TopicPartition(topic, partition, 0)])
-    seen = 0
+    observed = 0
     try:
         while True:
             message = consumer.poll(60)
             assert message is not None, "no answer within 60 s"
             if message.error():
-                return seen
-            seen += 1
+                return observed
+            observed += 1
     finally:
         consumer.close()
 

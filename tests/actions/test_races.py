@@ -198,7 +198,7 @@ def read_committed(kafka: Kafka, topic: str) -> OutcomeCounts:
     options = {"isolation.level": "read_committed", "enable.partition.eof": True, "enable.auto.commit": False}
     consumer = Consumer({**kafka.client_config(), "group.id": topic, **options})
     consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
-    seen: OutcomeCounts = Counter()
+    observed: OutcomeCounts = Counter()
     ends = 0
     while ends < PARTITIONS:
         message = consumer.poll(10)
@@ -206,9 +206,9 @@ def read_committed(kafka: Kafka, topic: str) -> OutcomeCounts:
         if message.error():
             ends += 1
         else:
-            seen[(message.key() or b"").decode(), (message.value() or b"").decode()] += 1
+            observed[(message.key() or b"").decode(), (message.value() or b"").decode()] += 1
     consumer.close()
-    return seen
+    return observed
 
 
 @pytest.mark.longer
@@ -230,7 +230,7 @@ def test_no_healthy_transaction_is_ever_aborted(kafka: Kafka, audit: Audit) -> N
     check(race, audit, read_committed(kafka, race.topic))
 
 
-def check(race: Race, audit: Audit, seen: OutcomeCounts) -> None:
+def check(race: Race, audit: Audit, observed: OutcomeCounts) -> None:
     rows = audit.rows()
     intents = {row["action_id"]: row for row in rows if row["step"] == "intent"}
     sent = [row for row in rows if row["step"] == "outcome" and row["response"] == "NONE"]
@@ -239,10 +239,10 @@ def check(race: Race, audit: Audit, seen: OutcomeCounts) -> None:
     assert race.hanging <= aborted, f"seed {SEED}: not ended"
     assert aborted <= race.hanging | race.revived.keys(), f"seed {SEED}: a healthy one was aborted"
     expected = Counter(race.visible)
-    for producer_id, (added_at, shown) in race.revived.items():
+    for producer_id, (added_at, output) in race.revived.items():
         planned = [intents[row["action_id"]]["at"] for row in sent if row["producer_id"] == producer_id]
         if not planned:
-            expected.update(shown)
+            expected.update(output)
         assert all(at < added_at for at in planned), f"seed {SEED}: it was alive when the intent was written"
-    assert seen == expected, f"seed {SEED}"
+    assert observed == expected, f"seed {SEED}"
     print(f"{RACES} races, seed {SEED}: {len(sent)} markers, {sum(race.refused.values())} refusals: {race.refused}")

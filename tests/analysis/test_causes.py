@@ -283,12 +283,12 @@ def explained(
     return explain(rows, twice(one), LogEvidence(excerpts={HERE: log}, events=events, unread=unread))
 
 
-def judged(log: Excerpt, *events: Row, high_watermark: int = 150) -> Row:
+def explained_row(log: Excerpt, *events: Row, high_watermark: int = 150) -> Row:
     return only(explained(COMPLETE, log, *events, high_watermark=high_watermark))
 
 
 def test_what_the_log_shows_stands_in_the_row() -> None:
-    row = judged(excerpt(*LATE, *(data(offset, pid=1) for offset in range(101, 150))))
+    row = explained_row(excerpt(*LATE, *(data(offset, pid=1) for offset in range(101, 150))))
     assert row["verdict"] == "hanging"
     assert row["cause"].endswith("(late-after-abort)")
     assert (row["records_held"], row["bytes_held"]) == (50, 5_000)
@@ -316,21 +316,21 @@ def test_without_the_coordinators_log_records_of_a_completed_commit_are_never_ha
 
 
 def test_a_marker_since_the_looks_has_ended_it() -> None:
-    row = judged(excerpt(*LATE, data(101, pid=1, records=49), marker(150, ABORT)))
+    row = explained_row(excerpt(*LATE, data(101, pid=1, records=49), marker(150, ABORT)))
     assert (row["verdict"], row["cause"], row["missing"]) == ("ending", None, [])
     assert row["reason"] == "The ABORT marker at offset 150 has ended it in the meantime."
 
 
 def test_a_marker_that_the_producer_state_does_not_know_is_a_contradiction() -> None:
     """It was in the log before the leader was asked, and the leader still says open: nothing is proven."""
-    row = judged(excerpt(*LATE, marker(101, ABORT), data(102, pid=1, records=48)))
+    row = explained_row(excerpt(*LATE, marker(101, ABORT), data(102, pid=1, records=48)))
     assert row["verdict"] == "unknown"
     assert row["missing"] == ["producer state that agrees: there is the ABORT marker at offset 101"]
     assert "abort --topic" not in row["remedy"]
 
 
 def test_a_batch_of_another_producer_at_its_start_is_a_contradiction() -> None:
-    row = judged(excerpt(data(98), data(99, pid=9, records=5)))
+    row = explained_row(excerpt(data(98), data(99, pid=9, records=5)))
     assert row["verdict"] == "unknown"
     assert row["missing"] == ["a log that agrees: the batch at 100 is of producer 9"]
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.analysis.build import NOW, observation, partition, producer, transaction
-from tests.analysis.test_findings_over_time import due, entries, of_log, only, sample, seen, told
+from tests.analysis.test_findings_over_time import due, entries, finding, of_log, only, reported, sample
 from toolkit.analysis.history.closing import (
     close_by_log,
     close_by_observation,
@@ -36,16 +36,16 @@ def log_transaction(**fields: Any) -> Row:
 
 def test_what_a_later_look_does_not_see_any_more_has_ended() -> None:
     """A page that is written afterwards may not say that something hangs which was ended."""
-    row = only(told(seen(2), seen(3)))
+    row = only(reported(finding(2), finding(3)))
     assert (row["verdict"], row["remedy"], row["held_to"]) == ("ended", "None: it has ended.", due(4))
     assert "While it was open it was hanging: It is, look 3." in row["reason"]
     assert verdict_before(row) == "hanging"
-    still = only(told(seen(8), seen(9)))
+    still = only(reported(finding(8), finding(9)))
     assert (still["verdict"], verdict_before(still)) == ("hanging", None)
 
 
 def test_a_look_that_shows_another_row_of_the_partition_has_read_it() -> None:
-    row = told(seen(2), seen(3, "unreplicated", **OF_PARTITION))[0]
+    row = reported(finding(2), finding(3, "unreplicated", **OF_PARTITION))[0]
     assert (row["verdict"], row["held_to"]) == ("ended", due(3))
 
 
@@ -78,24 +78,24 @@ def test_a_partition_whose_producers_did_not_answer_is_not_read() -> None:
 def test_where_topics_may_be_hidden_a_look_without_the_partition_shows_nothing() -> None:
     gap = "DESCRIBE on Topic '*' for this principal"
     hidden = [0, 1, 2, *(sample(number, topic_gaps=[gap]) for number in (3, 4))]
-    row = only(told(seen(2), samples=hidden))
+    row = only(reported(finding(2), samples=hidden))
     assert (row["verdict"], row["held_to"]) == ("hanging", None)
     assert entries(row)[-1] == ("missed", f"the sample of 2026-11-21 12:00:30 UTC could not read the partition ({gap})")
-    other = seen(3, producer_id=8, start_offset=200)
-    assert told(seen(2), other, samples=hidden)[0]["verdict"] == "ended", "that look was shown the partition"
+    other = finding(3, producer_id=8, start_offset=200)
+    assert reported(finding(2), other, samples=hidden)[0]["verdict"] == "ended", "that look was shown the partition"
 
 
 @pytest.mark.parametrize("samples", [[0, 1, 2], [0, 1, 2, sample(3, "TIMED_OUT: nobody answered.")]])
 def test_without_another_look_it_stays_as_it_was_said(samples: Any) -> None:
-    assert only(told(seen(2), samples=samples))["verdict"] == "hanging"
+    assert only(reported(finding(2), samples=samples))["verdict"] == "hanging"
 
 
 def now(*rows: Row, at: int = 20) -> list[Row]:
-    return [{**row, "observed_at": due(at)} for row in rows or [seen(0, "clear", **OF_PARTITION)]]
+    return [{**row, "observed_at": due(at)} for row in rows or [finding(0, "clear", **OF_PARTITION)]]
 
 
 def test_a_look_of_now_ends_what_a_recording_saw_last() -> None:
-    recorded = told(seen(8), seen(9))
+    recorded = reported(finding(8), finding(9))
     row = only(close_by_observation(recorded, now()))
     assert (row["verdict"], row["held_to"], row["held_ms"]) == ("ended", due(20), 120_000)
     assert row["reason"].startswith("The sample of 2026-11-21 12:03:20 UTC no longer has it. Last seen open at")
@@ -106,16 +106,16 @@ def test_a_look_of_now_ends_what_a_recording_saw_last() -> None:
     "later",
     [
         [],
-        now(seen(0)),
-        now(seen(0, "ongoing", producer_epoch=1)),
-        now(seen(0, "unknown", error="NOT_LEADER: moved.", **OF_PARTITION)),
-        now(seen(0, "unknown", missing=["an answer"], **OF_PARTITION)),
-        now(seen(0, "clear", **{**OF_PARTITION, "partition": 1})),
+        now(finding(0)),
+        now(finding(0, "ongoing", producer_epoch=1)),
+        now(finding(0, "unknown", error="NOT_LEADER: moved.", **OF_PARTITION)),
+        now(finding(0, "unknown", missing=["an answer"], **OF_PARTITION)),
+        now(finding(0, "clear", **{**OF_PARTITION, "partition": 1})),
         now(at=3),
     ],
 )
 def test_a_look_that_sees_it_or_not_its_partition_or_was_before_ends_nothing(later: list[Row]) -> None:
-    recorded = told(seen(8), seen(9))
+    recorded = reported(finding(8), finding(9))
     assert close_by_observation(recorded, later) == recorded
 
 
@@ -123,7 +123,7 @@ def test_a_look_that_sees_it_or_not_its_partition_or_was_before_ends_nothing(lat
 
 
 def test_the_marker_in_a_log_ends_what_a_recording_saw_last() -> None:
-    row = only(close_by_log(told(seen(8), seen(9)), [log_transaction(end=due(10))]))
+    row = only(close_by_log(reported(finding(8), finding(9)), [log_transaction(end=due(10))]))
     assert (row["verdict"], row["held_to"], row["held_ms"], row["observed_at"]) == ("ended", due(10), 20_000, due(10))
     assert row["reason"].startswith("Its ABORT marker is at offset 110 of the log. Last seen open at")
     FINDINGS.arrow([row])
@@ -134,13 +134,13 @@ def test_the_marker_in_a_log_ends_what_a_recording_saw_last() -> None:
     "fields", [{"marker_offset": None}, {"first_offset": 101}, {"producer_id": 8}, {"partition": 1}]
 )
 def test_the_end_of_another_one_is_not_its_own(fields: Any) -> None:
-    recorded = told(seen(8), seen(9))
+    recorded = reported(finding(8), finding(9))
     assert close_by_log(recorded, [log_transaction(**fields)]) == recorded
 
 
 def test_a_look_after_the_log_ends_what_the_log_has_open() -> None:
     still = of_log(verdict="hanging", queue_position=1, held_to=None, held_ms=90_000, observed_at=due(3))
-    row = only(merge_findings([still], told(seen(2), seen(3))))
+    row = only(merge_findings([still], reported(finding(2), finding(3))))
     assert (row["verdict"], row["held_from"], row["held_to"], row["held_ms"]) == ("ended", due(1), due(4), 30_000)
     assert (row["queue_position"], row["observed_at"], verdict_before(row)) == (None, due(4), "hanging")
     FINDINGS.arrow([row])
@@ -148,7 +148,7 @@ def test_a_look_after_the_log_ends_what_the_log_has_open() -> None:
 
 def test_what_a_newer_log_has_open_is_not_ended_by_a_look_before() -> None:
     still = of_log(verdict="hanging", queue_position=1, held_to=None, observed_at=due(9))
-    row = only(merge_findings([still], told(seen(2), seen(3))))
+    row = only(merge_findings([still], reported(finding(2), finding(3))))
     assert (row["verdict"], row["held_to"], row["queue_position"]) == ("unknown", None, 1)
     assert row["reason"].startswith("It is open as of 2026-11-21 12:01:30 UTC. The sample of 2026-11-21 12:00:40")
     assert row["missing"] == ["why the sample of 2026-11-21 12:00:40 UTC does not have what is open after it"]
@@ -158,18 +158,18 @@ def test_what_a_newer_log_has_open_is_not_ended_by_a_look_before() -> None:
 
 
 def test_of_healthy_ones_that_have_ended_only_long_holds_are_told() -> None:
-    short = told(seen(2, "ongoing"))
+    short = reported(finding(2, "ongoing"))
     assert without_short(short, min_held_ms=60_000) == []
     assert without_short(short, min_held_ms=10_000) == short
-    behind = told(seen(2, "ongoing", queue_position=2))
+    behind = reported(finding(2, "ongoing", queue_position=2))
     assert without_short(behind, min_held_ms=10_000) == []
-    hung, still = told(seen(2), seen(3)), told(seen(9, "ongoing"))
+    hung, still = reported(finding(2), finding(3)), reported(finding(9, "ongoing"))
     for rows in (hung, still, [of_log(held_ms=1)]):
         assert without_short(rows, min_held_ms=60_000) == rows
 
 
 def test_what_was_said_of_a_partition_counts_by_the_last_look() -> None:
-    early, late = (told(seen(number, "unknown", **OF_PARTITION)) for number in (3, 9))
+    early, late = (reported(finding(number, "unknown", **OF_PARTITION)) for number in (3, 9))
     assert without_stale(early, sampled_at=due(9)) == []
     assert without_stale(late, sampled_at=due(9)) == late
-    assert without_stale(told(seen(3)), sampled_at=due(9)) != []
+    assert without_stale(reported(finding(3)), sampled_at=due(9)) != []

@@ -73,10 +73,10 @@ def test_a_hanging_finding_says_who_why_and_what_is_safe() -> None:
     assert row["remedy"] == "kafka-txn abort --topic orders --partition 0 --start-offset 100"
     assert (row["opened_at"], row["opened_at_clock"]) == (ago(hours=2), "producer")
     assert (row["queue_position"], row["offsets_held"], row["missing"]) == (1, 50, [])
-    seen = {(entry["source"], entry["name"]): entry["value"] for entry in row["evidence"]}
-    assert seen["DescribeTransactions", "state"] == "CompleteAbort"
-    assert seen["DescribeProducers", "current_txn_start_offset"] == "100"
-    assert seen["observations", "observations"] == "2"
+    values = {(entry["source"], entry["name"]): entry["value"] for entry in row["evidence"]}
+    assert values["DescribeTransactions", "state"] == "CompleteAbort"
+    assert values["DescribeProducers", "current_txn_start_offset"] == "100"
+    assert values["observations", "observations"] == "2"
 
 
 def test_one_look_says_so() -> None:
@@ -232,7 +232,7 @@ def test_p18_the_start_may_lie_below_the_log_start() -> None:
 
 
 def test_p19_a_first_batch_of_somebody_else_opens_nothing() -> None:
-    stranger = FirstBatch(
+    unknown_user = FirstBatch(
         base_offset=103,
         last_offset=104,
         producer_id=99,
@@ -240,7 +240,7 @@ def test_p19_a_first_batch_of_somebody_else_opens_nothing() -> None:
         base_timestamp=ago(hours=2),
         log_append_time=False,
     )
-    assert only(findings([observation(first_batches={("orders", 0, 100): stranger})]))["opened_at"] is None
+    assert only(findings([observation(first_batches={("orders", 0, 100): unknown_user})]))["opened_at"] is None
 
 
 def test_p20_a_partition_that_could_not_be_read_is_a_row_and_the_rest_is_judged() -> None:
@@ -369,8 +369,8 @@ def test_a_verdict_from_files_names_whose_and_how_old_they_are() -> None:
     assert sources.isdisjoint({"ListOffsets", "DescribeProducers", "Fetch"})
 
 
-@pytest.mark.parametrize(("told", "expected"), [(ago(seconds=280), "ongoing"), (ago(seconds=100), "overdue")])
-def test_files_tell_of_a_coordinator_only_up_to_what_it_wrote_last(told: dt.datetime, expected: str) -> None:
+@pytest.mark.parametrize(("row_time", "expected"), [(ago(seconds=280), "ongoing"), (ago(seconds=100), "overdue")])
+def test_files_tell_of_a_coordinator_only_up_to_what_it_wrote_last(row_time: dt.datetime, expected: str) -> None:
     """A copy may be much older than the time its files were written at: nothing is overdue by that time alone."""
-    row = transaction(start_time=ago(seconds=300), observed_at=told)
+    row = transaction(start_time=ago(seconds=300), observed_at=row_time)
     assert only(findings([from_files(observation(row))]))["verdict"] == expected

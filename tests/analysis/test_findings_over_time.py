@@ -25,7 +25,7 @@ def sample(number: int, error: str | None = None, *, topic_gaps: Any = ()) -> Ro
     return {"sampled_at": due(number), "interval_ms": EVERY * 1000, "topic_gaps": list(topic_gaps), "error": error}
 
 
-def seen(number: int, verdict: str = "hanging", **fields: Any) -> Row:
+def finding(number: int, verdict: str = "hanging", **fields: Any) -> Row:
     return {
         **dict.fromkeys(FINDINGS.names),
         "topic": "orders", "partition": 0, "queue_position": 1, "producer_id": 7, "producer_epoch": 0, "start_offset":
@@ -34,7 +34,7 @@ def seen(number: int, verdict: str = "hanging", **fields: Any) -> Row:
     }  # fmt: skip
 
 
-def told(*rows: Row, samples: Any = range(10)) -> list[Row]:
+def reported(*rows: Row, samples: Any = range(10)) -> list[Row]:
     """What is told where these looks were taken: numbers, or rows."""
     known = {
         observation["sampled_at"]: observation
@@ -55,7 +55,7 @@ def entries(row: Row) -> list[tuple[str, str]]:
 
 
 def test_one_row_from_the_first_look_that_saw_it_to_the_first_that_did_not() -> None:
-    row = only(told(seen(2, "ongoing"), seen(3), seen(4, cause="late-after-commit")))
+    row = only(reported(finding(2, "ongoing"), finding(3), finding(4, cause="late-after-commit")))
     assert (row["held_from"], row["held_to"], row["held_ms"]) == (due(2), due(5), 30_000)
     last = {
         "verdict": "ended",
@@ -76,23 +76,23 @@ def test_one_row_from_the_first_look_that_saw_it_to_the_first_that_did_not() -> 
 
 
 def test_what_the_last_look_saw_is_still_there() -> None:
-    row = only(told(seen(8), seen(9)))
+    row = only(reported(finding(8), finding(9)))
     assert (row["held_from"], row["held_to"], row["held_ms"], row["queue_position"]) == (due(8), None, 11_000, 1)
 
 
 def test_what_it_knows_of_its_own_beginning_and_end_counts() -> None:
-    row = only(told(seen(3), seen(4, held_from=due(1)), seen(5)))
+    row = only(reported(finding(3), finding(4, held_from=due(1)), finding(5)))
     assert (row["held_from"], row["held_ms"]) == (due(1), 50_000)
-    row = only(told(seen(3), seen(4, "ending", held_to=due(4))))
+    row = only(reported(finding(3), finding(4, "ending", held_to=due(4))))
     assert (row["held_to"], row["held_ms"]) == (due(4), 10_000)
 
 
 def test_what_stood_behind_another_holds_from_when_it_is_the_first() -> None:
-    first, second = told(seen(1), seen(1, producer_id=8, start_offset=105, queue_position=2),
-                         seen(2, producer_id=8, start_offset=105, transactional_id="payments"))  # fmt: skip
+    first, second = reported(finding(1), finding(1, producer_id=8, start_offset=105, queue_position=2),
+                         finding(2, producer_id=8, start_offset=105, transactional_id="payments"))  # fmt: skip
     assert (first["held_to"], second["held_from"], second["held_to"]) == (due(2), due(2), due(3))
     assert second["transactional_id"] == "payments"
-    never = only(told(seen(1, queue_position=2), seen(2, queue_position=2)))
+    never = only(reported(finding(1, queue_position=2), finding(2, queue_position=2)))
     assert (never["held_from"], never["held_to"], never["held_ms"]) == (None, None, None)
     assert entries(never)[-2][0] == "gone"
     assert (never["verdict"], never["held_to"]) == ("ended", None)
@@ -100,51 +100,51 @@ def test_what_stood_behind_another_holds_from_when_it_is_the_first() -> None:
 
 def test_looks_that_failed_are_told_and_nothing_is_taken_to_have_ended_in_them() -> None:
     failed = [sample(3, "TIMED_OUT: nobody answered."), sample(4, "TIMED_OUT: nobody answered.")]
-    row = only(told(seen(2), seen(5), samples=[0, 1, 2, *failed, 5, 6]))
+    row = only(reported(finding(2), finding(5), samples=[0, 1, 2, *failed, 5, 6]))
     assert (row["held_from"], row["held_to"]) == (due(2), due(6))
     assert ("missed", "2 samples after 2026-11-21 12:00:20 UTC failed (TIMED_OUT)") in entries(row)
-    row = only(told(seen(2), samples=[0, 1, 2, *failed]))
+    row = only(reported(finding(2), samples=[0, 1, 2, *failed]))
     assert row["held_to"] is None
     assert ("missed", "2 samples after 2026-11-21 12:00:20 UTC failed (TIMED_OUT)") in entries(row)
 
 
 def test_a_time_without_looks_is_told() -> None:
-    row = only(told(seen(2), seen(7), samples=[0, 1, 2, 7, 8]))
+    row = only(reported(finding(2), finding(7), samples=[0, 1, 2, 7, 8]))
     assert (row["held_from"], row["held_to"]) == (due(2), due(8))
     assert ("missed", "no sample from 2026-11-21 12:00:20 UTC for 50 s") in entries(row)
-    row = only(told(seen(2), samples=[0, 1, 2, 7, 8]))
+    row = only(reported(finding(2), samples=[0, 1, 2, 7, 8]))
     assert row["held_to"] == due(7)
     assert ("missed", "no sample from 2026-11-21 12:00:20 UTC for 50 s") in entries(row)
 
 
 def test_a_look_that_could_not_read_the_partition_says_nothing_of_it() -> None:
-    unread = seen(3, "unknown", producer_id=None, start_offset=None, queue_position=None, error="NOT_LEADER: moved.")
-    row, of_partition = told(seen(2), unread, seen(4))
+    unread = finding(3, "unknown", producer_id=None, start_offset=None, queue_position=None, error="NOT_LEADER: moved.")
+    row, of_partition = reported(finding(2), unread, finding(4))
     assert (row["held_from"], row["held_to"]) == (due(2), due(5))
     assert ("missed", "the sample of 2026-11-21 12:00:30 UTC could not read the partition (NOT_LEADER)") in entries(row)
     assert (of_partition["verdict"], of_partition["held_from"]) == ("unknown", None)
-    row = told(seen(2), unread)[0]
+    row = reported(finding(2), unread)[0]
     assert row["held_to"] == due(4)
 
 
 def test_one_that_comes_back_is_told_as_such() -> None:
-    row = only(told(seen(2), seen(5)))
+    row = only(reported(finding(2), finding(5)))
     assert (row["held_from"], row["held_to"]) == (due(2), due(6))
     assert [name for name, _ in entries(row)] == ["verdict", "gone", "verdict", "gone", "verdict_before"]
 
 
 def test_a_superseding_epoch_does_not_end_it() -> None:
     """Once the new epoch has written, brokers show only that epoch, with the old start offset."""
-    row = only(told(seen(8), seen(9, "ongoing", producer_epoch=1)))
+    row = only(reported(finding(8), finding(9, "ongoing", producer_epoch=1)))
     assert (row["verdict"], row["producer_epoch"], row["held_from"], row["held_to"]) == ("ongoing", 1, due(8), None)
 
 
 def test_what_holds_nothing_is_not_told() -> None:
-    assert told(seen(2, "clear", producer_id=None, start_offset=None, queue_position=None)) == []
-    assert told(seen(2, "ongoing", start_offset=None, queue_position=None)) == []
-    waits = seen(2, "unreplicated", producer_id=None, start_offset=None, queue_position=None)
-    assert only(told(waits))["verdict"] == "unreplicated"
-    assert told(seen(3), samples=[0, 1, 2]) == [], "a look that was not finished is none"
+    assert reported(finding(2, "clear", producer_id=None, start_offset=None, queue_position=None)) == []
+    assert reported(finding(2, "ongoing", start_offset=None, queue_position=None)) == []
+    waits = finding(2, "unreplicated", producer_id=None, start_offset=None, queue_position=None)
+    assert only(reported(waits))["verdict"] == "unreplicated"
+    assert reported(finding(3), samples=[0, 1, 2]) == [], "a look that was not finished is none"
 
 
 def test_looks_in_their_order() -> None:
@@ -163,7 +163,7 @@ def test_looks_in_their_order() -> None:
 
 
 def of_log(**fields: Any) -> Row:
-    row = {name: value for name, value in seen(0).items() if name != "sampled_at"}
+    row = {name: value for name, value in finding(0).items() if name != "sampled_at"}
     times = {"held_from": due(1), "held_to": due(6), "held_ms": 50_000}
     return {**row, "verdict": "ended", "reason": "It ended.", "remedy": "None: it has ended.", "queue_position": None,
             **times, **fields}  # fmt: skip
@@ -172,7 +172,7 @@ def of_log(**fields: Any) -> Row:
 def test_the_log_knows_the_times_and_the_recording_what_was_said() -> None:
     row = only(
         merge_findings(
-            [of_log()], told(seen(2, transactional_id="payments", cause="late-after-commit", high_watermark=5))
+            [of_log()], reported(finding(2, transactional_id="payments", cause="late-after-commit", high_watermark=5))
         )
     )
     assert (row["verdict"], row["remedy"], row["transactional_id"], row["cause"]) == (
@@ -190,7 +190,7 @@ def test_the_log_knows_the_times_and_the_recording_what_was_said() -> None:
 
 def test_what_a_log_alone_cannot_judge_the_recording_does() -> None:
     still = of_log(verdict="unknown", missing=["an answer"], held_to=None, held_ms=90_000)
-    row = only(merge_findings([still], told(seen(9, high_watermark=5))))
+    row = only(merge_findings([still], reported(finding(9, high_watermark=5))))
     assert (row["verdict"], row["missing"], row["remedy"], row["queue_position"]) == (
         "hanging",
         [],
@@ -198,24 +198,24 @@ def test_what_a_log_alone_cannot_judge_the_recording_does() -> None:
         1,
     )
     assert (row["held_from"], row["held_to"], row["held_ms"], row["high_watermark"]) == (due(1), None, 90_000, 5)
-    row = only(merge_findings([of_log(held_from=None, held_ms=None)], told(seen(2))))
+    row = only(merge_findings([of_log(held_from=None, held_ms=None)], reported(finding(2))))
     assert (row["held_from"], row["held_ms"]) == (due(2), 40_000)
 
 
 @pytest.mark.parametrize("fields", [{"start_offset": 101}, {"producer_id": 8}, {"partition": 1}])
 def test_what_only_one_of_them_tells_stays_as_it_is(fields: Any) -> None:
-    recorded = told(seen(2, **fields))
+    recorded = reported(finding(2, **fields))
     rows = merge_findings([of_log()], recorded)
     assert sorted(map(repr, rows)) == sorted(map(repr, [of_log(), *recorded]))
-    waits = told(seen(2, "unreplicated", producer_id=None, start_offset=None, queue_position=None))
+    waits = reported(finding(2, "unreplicated", producer_id=None, start_offset=None, queue_position=None))
     assert len(merge_findings([of_log()], waits)) == 2
 
 
 def test_several_epochs_of_one_transaction_are_one_with_what_was_said_last() -> None:
-    row = only(merge_findings([of_log()], told(seen(2), seen(3, "ongoing", producer_epoch=1))))
+    row = only(merge_findings([of_log()], reported(finding(2), finding(3, "ongoing", producer_epoch=1))))
     assert row["reason"].endswith("While it was open it was ongoing.")
 
 
 def test_a_recording_of_an_earlier_version_lacks_newer_columns() -> None:
-    row = {name: value for name, value in seen(8).items() if name != "owner"}
-    assert only(told(row))["owner"] is None
+    row = {name: value for name, value in finding(8).items() if name != "owner"}
+    assert only(reported(row))["owner"] is None

@@ -50,8 +50,8 @@ def only(rows: list[Row]) -> Row:
     return row
 
 
-def ended(one: Row, *told: Row) -> Row:
-    return only(held_findings([one], transaction_history=by_producer(told), current_findings=[]))
+def ended(one: Row, *histories: Row) -> Row:
+    return only(held_findings([one], transaction_history=by_producer(histories), current_findings=[]))
 
 
 # Who was behind it.
@@ -74,8 +74,8 @@ def ended(one: Row, *told: Row) -> Row:
 )
 @pytest.mark.parametrize("first", [True, False])
 def test_the_one_that_fits_is_found_among_others(other: Row, first: bool) -> None:
-    told = [other, history(reason="This one.")]
-    found = attribute(hold(), told if first else told[::-1])
+    histories = [other, history(reason="This one.")]
+    found = attribute(hold(), histories if first else histories[::-1])
     assert found.transactional_id == "payments"
     assert found.history is not None
     if other != history():
@@ -143,13 +143,13 @@ def test_a_hold_that_is_over() -> None:
         '"payments" (producer 7 epoch 3) held the LSO for 2 min until its COMMIT marker at offset 110. '
         "Its client did what it did."
     )
-    told: Row = {"verdict": "ended", "remedy": "None: it has ended.", "missing": [], "queue_position": None, "cause":
-    None,
+    expected: Row = {
+            "verdict": "ended", "remedy": "None: it has ended.", "missing": [], "queue_position": None, "cause": None,
             "transactional_id": "payments", "start_offset": 100, "offsets_held": 10, "records_held": 9,
             "bytes_held": 900, "opened_at": at(0), "opened_at_clock": "coordinator", "held_from": at(0),
             "held_to": at(120), "held_ms": 120_000, "broker_id": 1, "observed_at": at(500),
             "last_stable_offset": None}  # fmt: skip
-    assert {name: row[name] for name in told} == told
+    assert {name: row[name] for name in expected} == expected
     assert [(entry["name"], entry["source"]) for entry in row["evidence"]] == [
         ("first_batch", "log"),
         ("marker", "log"),
@@ -158,7 +158,7 @@ def test_a_hold_that_is_over() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "told", "cause"),
+    ("fields", "histories", "cause"),
     [
         ({"marker": "ABORT"}, history("timeout"), "its client did not end it in time (client-too-slow)"),
         ({"marker": "ABORT"}, history("fence"), "its client left it open, until a new instance took over the id"),
@@ -197,8 +197,8 @@ def test_a_hold_that_is_over() -> None:
         ({}, history(), None),
     ],
 )
-def test_the_cause_of_a_hold_that_is_over(fields: Any, told: Row, cause: str | None) -> None:
-    assert ended(hold(**fields), told)["cause"] == cause
+def test_the_cause_of_a_hold_that_is_over(fields: Any, histories: Row, cause: str | None) -> None:
+    assert ended(hold(**fields), histories)["cause"] == cause
 
 
 def test_what_no_coordinator_knew_of_has_a_cause() -> None:
@@ -239,13 +239,13 @@ def test_the_coordinators_start_corrects_a_clock_that_nothing_else_bounds() -> N
 
 
 def test_a_hold_that_does_not_show_for_long_enough_is_left_out() -> None:
-    told = by_producer([history()])
+    histories = by_producer([history()])
     unknown = hold(opened_at=None, opened_at_clock=None, held_from=None, held_ms=None, least_ms=50_000)
     assert held_findings([unknown], min_held_ms=60_000) == []
-    assert len(held_findings([unknown], transaction_history=told, min_held_ms=60_000)) == 1
+    assert len(held_findings([unknown], transaction_history=histories, min_held_ms=60_000)) == 1
     assert "for at least 50 s until" in only(held_findings([unknown], min_held_ms=50_000))["reason"]
     backfill = hold(opened_at=at(-9999), held_from=at(-9999), held_ms=10_119_000)
-    assert held_findings([backfill], transaction_history=told, min_held_ms=120_001) == []
+    assert held_findings([backfill], transaction_history=histories, min_held_ms=120_001) == []
     assert "for an unknown time until" in only(held_findings([{**unknown, "least_ms": None}]))["reason"]
 
 
@@ -315,8 +315,8 @@ def test_one_that_has_ended_since_is_told_once() -> None:
     ],
 )
 def test_a_log_alone_does_not_tell_what_is_to_be_done_with_what_is_open(current_findings: Any, missing: str) -> None:
-    told = by_producer([history("open", reason="Ongoing.", decided_at=None, end_time=None)])
-    row = only(held_findings([still()], transaction_history=told, current_findings=current_findings))
+    histories = by_producer([history("open", reason="Ongoing.", decided_at=None, end_time=None)])
+    row = only(held_findings([still()], transaction_history=histories, current_findings=current_findings))
     assert (row["verdict"], row["missing"], row["queue_position"]) == ("unknown", [missing], 1)
     assert row["reason"] == '"payments" (producer 7 epoch 3) held the LSO at the end of the log that was read. Ongoing.'
     assert (row["held_from"], row["held_to"], row["held_ms"]) == (at(0), None, 500_000)

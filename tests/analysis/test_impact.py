@@ -48,7 +48,7 @@ BETWEEN = (marker(98, COMMIT, pid=1, second=0), data(100, second=5), marker(101,
 
 
 @pytest.mark.parametrize(
-    ("told", "expected"),
+    ("at_time", "expected"),
     [
         (at(5), (at(5), "producer")),
         (at(-3), (at(-3), "producer")),  # clocks differ a little
@@ -57,9 +57,11 @@ BETWEEN = (marker(98, COMMIT, pid=1, second=0), data(100, second=5), marker(101,
     ],
 )
 def test_a_producers_time_counts_where_the_markers_around_it_allow_it(
-    told: dt.datetime, expected: tuple[dt.datetime, str]
+    at_time: dt.datetime, expected: tuple[dt.datetime, str]
 ) -> None:
-    found = opening_time(row(opened_at=told, opened_at_clock="producer"), producer_batches(excerpt(*BETWEEN), 7, 100))
+    found = opening_time(
+        row(opened_at=at_time, opened_at_clock="producer"), producer_batches(excerpt(*BETWEEN), 7, 100)
+    )
     assert (found["opened_at"], found["opened_at_clock"]) == expected
 
 
@@ -81,15 +83,21 @@ def test_a_time_by_the_broker_itself_bounds_too() -> None:
 
 @pytest.mark.parametrize("by", ["coordinator", "broker", None])
 def test_other_clocks_are_left_alone(by: str | None) -> None:
-    told = None if by is None else at(-3600)
-    found = opening_time(row(opened_at=told, opened_at_clock=by), producer_batches(excerpt(*BETWEEN), 7, 100))
-    assert found == {"opened_at": told, "opened_at_clock": by}
+    at_time = None if by is None else at(-3600)
+    found = opening_time(row(opened_at=at_time, opened_at_clock=by), producer_batches(excerpt(*BETWEEN), 7, 100))
+    assert found == {"opened_at": at_time, "opened_at_clock": by}
 
 
 def holding(**fields: Any) -> Row:
     """A row of the transaction at offset 100 of producer 7, which holds the LSO."""
-    told = {"queue_position": 1, "producer_id": 7, "producer_epoch": 0, "start_offset": 100, "last_stable_offset": 100}
-    return row(**told | {"evidence": [], "observed_at": NOW, "high_watermark": 101, **fields})
+    at_time = {
+        "queue_position": 1,
+        "producer_id": 7,
+        "producer_epoch": 0,
+        "start_offset": 100,
+        "last_stable_offset": 100,
+    }
+    return row(**at_time | {"evidence": [], "observed_at": NOW, "high_watermark": 101, **fields})
 
 
 def held(*batches: Any, start: int = 90, **fields: Any) -> tuple[dt.datetime | None, list[str]]:

@@ -14,8 +14,8 @@ from toolkit.schema import LATE_TRANSACTIONS, Row
 KEY = ("orders", 0, 7, 100)
 
 
-def late(one: Observation, *, seen: dt.datetime = NOW, **options: Any) -> list[Row]:
-    rows = late_transactions(findings([one]), one, first_seen={KEY: seen}, **options)
+def late(one: Observation, *, first_seen_at: dt.datetime = NOW, **options: Any) -> list[Row]:
+    rows = late_transactions(findings([one]), one, first_seen={KEY: first_seen_at}, **options)
     LATE_TRANSACTIONS.arrow({"sampled_at": NOW, **row} for row in rows)
     return rows
 
@@ -65,12 +65,12 @@ def test_one_that_its_id_disowns_is_late_by_the_timeout_of_that_id() -> None:
     assert (row["opened_at_clock"], row["timeout_ms"]) == ("producer", 60_000)
 
 
-@pytest.mark.parametrize("told", [None, NOW + dt.timedelta(minutes=50)], ids=["nobody tells", "a clock that is ahead"])
-def test_it_counts_from_when_it_was_first_seen_where_nobody_else_knows(told: dt.datetime | None) -> None:
-    one = observation(first_batches=first_batch(told))
-    (row,) = late(one, seen=ago(minutes=30))
+@pytest.mark.parametrize("time", [None, NOW + dt.timedelta(minutes=50)], ids=["nobody tells", "a clock that is ahead"])
+def test_it_counts_from_when_it_was_first_seen_where_nobody_else_knows(time: dt.datetime | None) -> None:
+    one = observation(first_batches=first_batch(time))
+    (row,) = late(one, first_seen_at=ago(minutes=30))
     assert (row["opened_at"], row["opened_at_clock"]) == (ago(minutes=30), "recorder")
-    assert late(one, seen=ago(minutes=3)) == []
+    assert late(one, first_seen_at=ago(minutes=3)) == []
 
 
 def test_two_phase_commit_has_no_timeout() -> None:

@@ -42,7 +42,7 @@ def by_the_book(headers: Headers, *, from_start: bool, opened: Opened | None) ->
     """One batch after the other, a dictionary of what is open: slow, and right at sight."""
     done: list[dict[str, Any]] = []
     known = from_start or opened is not None
-    seen: set[int] = set()
+    observed: set[int] = set()
     open_: dict[int, dict[str, Any]] = {}
     unknown = dict.fromkeys(NAMES, -1) | {"batches": 0, "records": 0, "bytes": 0, "outcome": OPEN}
     for producer, (start, epoch) in ({} if from_start else opened or {}).items():
@@ -56,9 +56,9 @@ def by_the_book(headers: Headers, *, from_start: bool, opened: Opened | None) ->
             continue
         if not control and not batch["attributes"] & TRANSACTIONAL:
             continue
-        truncated = 0 if known or producer in seen else -1
+        truncated = 0 if known or producer in observed else -1
         log_transaction = open_.setdefault(producer, unknown | {"producer_id": producer, "truncated": truncated})
-        seen.add(producer)
+        observed.add(producer)
         if log_transaction["position"] == -1:
             log_transaction |= {"position": int(batch["position"]), "file": 0}
         if control:

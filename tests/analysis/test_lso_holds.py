@@ -93,12 +93,12 @@ def test_the_holders_are_those_of_the_steps_of_the_lso(steps: list[Step], opened
     headers = batches(steps, base_offset=BASE)
     log_transactions = finish(partial_transactions(headers), opened_before=opened)
     end = int(headers["last_offset"][-1]) + 1 if len(headers) else BASE
-    shown: list[tuple[int, int]] = []
+    holders: list[tuple[int, int]] = []
     for step in lso_steps(log_transactions, log_end_offset=end):
         holder = int(step["holder_first_offset"])
-        if holder >= 0 and holder not in [first for first, _ in shown]:
-            shown.append((holder, holder if step["event"] == OPEN else int(step["offset"]) - 1))
-    assert [(row["first_offset"], became_at(row)) for row in lso_holds(table(log_transactions)).to_pylist()] == shown
+        if holder >= 0 and holder not in [first for first, _ in holders]:
+            holders.append((holder, holder if step["event"] == OPEN else int(step["offset"]) - 1))
+    assert [(row["first_offset"], became_at(row)) for row in lso_holds(table(log_transactions)).to_pylist()] == holders
 
 
 @thorough
@@ -132,7 +132,7 @@ def test_the_first_holds_from_its_first_batch_and_the_next_from_the_marker_of_th
         Step("commit", 1, wait=MINUTE),  # 3
         Step("abort", 2, wait=MINUTE),  # 4
     )
-    told = (
+    names = (
         "producer_id",
         "opened_at",
         "opened_at_clock",
@@ -143,9 +143,9 @@ def test_the_first_holds_from_its_first_batch_and_the_next_from_the_marker_of_th
         "least_ms",
     )
     start, middle, end = utc(1001), utc(1001 + 2 * MINUTE), utc(1001 + 3 * MINUTE)
-    assert [first[name] for name in told] == [1000, start, "producer", None, start, middle, 2 * MINUTE, 0]
+    assert [first[name] for name in names] == [1000, start, "producer", None, start, middle, 2 * MINUTE, 0]
     opened = utc(1001 + MINUTE)
-    assert [second[name] for name in told] == [2000, opened, "producer", 3, middle, end, MINUTE, MINUTE]
+    assert [second[name] for name in names] == [2000, opened, "producer", 3, middle, end, MINUTE, MINUTE]
 
 
 def test_of_one_that_opened_behind_another_its_producers_time_counts_if_it_was_over_by_then() -> None:

@@ -126,8 +126,8 @@ def test_the_lso_goes_from_the_lowest_open_transaction_to_the_next_lowest_and_to
         Step("plain", 3),  # 5
     )
     found = lso_steps(log_transactions, log_end_offset=end, end_time=1_006)
-    shown = [(row["at"], row["offset"], row["last_stable_offset"], EVENTS[row["event"]]) for row in found]
-    assert shown == [(1001, 2, 0, "open"), (1003, 4, 2, "commit"), (1004, 5, 5, "abort"), (1006, 6, 6, "end")]
+    output = [(row["at"], row["offset"], row["last_stable_offset"], EVENTS[row["event"]]) for row in found]
+    assert output == [(1001, 2, 0, "open"), (1003, 4, 2, "commit"), (1004, 5, 5, "abort"), (1006, 6, 6, "end")]
     assert found["open_count"].tolist() == [1, 1, 0, 0]
     assert found["holder_first_offset"].tolist() == [0, 2, -1, -1]
 

@@ -71,19 +71,19 @@ def by_the_book(headers: Headers, snapshot: list[SnapshotEntry]) -> list[dict[st
     return [states[producer] for producer in sorted(states)]
 
 
-def shown(replayed: ProducerReplay) -> list[dict[str, Any]]:
+def rows_of(replayed: ProducerReplay) -> list[dict[str, Any]]:
     return [{name: int(row[name]) for name in SHOWN} for row in replayed.producers]
 
 
 def of(*steps: Step, snapshot: tuple[SnapshotEntry, ...] = ()) -> list[dict[str, Any]]:
-    return shown(resume(snapshot) + replay(batches(steps)))
+    return rows_of(resume(snapshot) + replay(batches(steps)))
 
 
 @given(step_lists, snapshots)
 def test_the_state_is_that_of_the_brokers_rules(steps: list[Step], snapshot: list[SnapshotEntry]) -> None:
     headers = batches(steps, base_offset=50)
-    assert shown(replay(headers)) == by_the_book(headers, [])
-    assert shown(resume(snapshot) + replay(headers)) == by_the_book(headers, snapshot)
+    assert rows_of(replay(headers)) == by_the_book(headers, [])
+    assert rows_of(resume(snapshot) + replay(headers)) == by_the_book(headers, snapshot)
 
 
 @given(step_lists, snapshots, st.data())
@@ -96,7 +96,7 @@ def test_cuts_and_the_order_of_merging_change_nothing(
         size = data.draw(st.integers(2, 3))
         at = data.draw(st.integers(0, max(0, len(parts) - size)))
         parts[at : at + size] = [join(*parts[at : at + size])]
-    assert shown(parts[0]) == by_the_book(headers, snapshot)
+    assert rows_of(parts[0]) == by_the_book(headers, snapshot)
 
 
 def test_a_marker_of_the_next_epoch_wipes_the_sequence_and_one_of_the_same_epoch_does_not() -> None:
@@ -150,4 +150,4 @@ def test_a_time_that_no_clock_means_is_none() -> None:
 
 
 def test_no_batches_are_no_producers() -> None:
-    assert shown(NOTHING + NOTHING) == shown(replay(batches([]))) == shown(resume([])) == []
+    assert rows_of(NOTHING + NOTHING) == rows_of(replay(batches([]))) == rows_of(resume([])) == []

@@ -94,7 +94,7 @@ def test_sections_tell_what_a_single_read_tells(
     )
     end = int(headers["last_offset"][-1]) + 1 if len(headers) else None
     last = int(headers["max_timestamp"][-1]) if len(headers) else -1
-    told = np.concatenate([*steps, rest.steps])
-    assert told.tolist() == lso_steps(whole, log_end_offset=end, end_time=last).tolist()
+    reported = np.concatenate([*steps, rest.steps])
+    assert reported.tolist() == lso_steps(whole, log_end_offset=end, end_time=last).tolist()
     assert state.lso_holds().to_pylist() == expected_holds(headers, log_transaction_table(whole, **PLACE), least, end)
     assert LOG_TRANSACTIONS.names == rest.log_transactions.column_names

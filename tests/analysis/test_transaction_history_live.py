@@ -120,9 +120,9 @@ def left(request: pytest.FixtureRequest) -> Iterator[Left]:
             stop.set()
             for worker in workers:
                 worker.join(PATIENCE_S)
-        with Cluster(kafka.bootstrap_servers) as asked:
-            until(lambda: True if settled(asked) else None, awaited="the timeouts of what was left")
-            transactions = asked.transaction_rows()
+        with Cluster(kafka.bootstrap_servers) as requests:
+            until(lambda: True if settled(requests) else None, awaited="the timeouts of what was left")
+            transactions = requests.transaction_rows()
         kafka.stop_broker(1)
         folder = kafka.log_dirs[1]
         yield Left(

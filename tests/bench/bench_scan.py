@@ -174,15 +174,15 @@ def findings(runs: int, logs: Path, scratch: Path) -> None:
         size = sum(path.stat().st_size for path in scratch.glob(f"{topic}/{topic}-*/*.log"))
         (verdict,) = set(files.findings(topics=[topic])["verdict"])
         print(f"\n{topic}: {size / 1e9:.2f} GB in {COPIES} partitions, in process; {verdict}")
-        asked: dict[str, Callable[[], object]] = {
+        runs_by_name: dict[str, Callable[[], object]] = {
             "log_transactions": lambda files=files, topic=topic: files.log_transactions(topics=[topic]),  # type: ignore[misc]
             "findings": lambda files=files, topic=topic: files.findings(topics=[topic]),  # type: ignore[misc]
             "findings, min_held_ms=60000": lambda files=files, topic=topic: files.findings(
                 topics=[topic], min_held_ms=60_000
             ),  # type: ignore[misc]
         }
-        times = [{name: timed(run) for name, run in asked.items()} for _ in range(runs + 1)][1:]
-        for name in asked:
+        times = [{name: timed(run) for name, run in runs_by_name.items()} for _ in range(runs + 1)][1:]
+        for name in runs_by_name:
             ratio = statistics.median(each[name] / each["log_transactions"] for each in times)
             row(name, [each[name] for each in times], size)
             print(f"    {ratio:.2f} of the transactions, median of the rounds")

@@ -146,21 +146,21 @@ def list_offsets(cluster: FakeCluster, broker: int, request: Any, version: int) 
     topic = consumer.ListOffsetsResponse.ListOffsetsTopicResponse
     partition = topic.ListOffsetsPartitionResponse
 
-    def offset(name: str, asked: Any) -> int:
-        if asked.timestamp == -2:
+    def offset(name: str, spec: Any) -> int:
+        if spec.timestamp == -2:
             return 0
-        return HELD_FROM if request.isolation_level == 1 and cluster.is_held(name, asked.partition_index) else END
+        return HELD_FROM if request.isolation_level == 1 and cluster.is_held(name, spec.partition_index) else END
 
     def partitions(of: Any) -> list[Any]:
         return [
             partition(
-                partition_index=asked.partition_index,
+                partition_index=spec.partition_index,
                 error_code=0,
                 timestamp=-1,
-                offset=offset(of.name, asked),
+                offset=offset(of.name, spec),
                 leader_epoch=0,
             )
-            for asked in of.partitions
+            for spec in of.partitions
         ]
 
     return consumer.ListOffsetsResponse(throttle_time_ms=0, topics=_by_topic(topic, request, partitions))

@@ -110,9 +110,9 @@ def _wait(server: subprocess.Popen[bytes], probe: str, log: Path) -> None:
         except urllib.error.HTTPError:
             return  # it answers
         except OSError:
-            told = log.read_text(errors="replace")[-3000:]
-            assert server.poll() is None, f"The server ended:\n{told}"
-            assert time.monotonic() < deadline, f"The server does not answer:\n{told}"
+            log_text = log.read_text(errors="replace")[-3000:]
+            assert server.poll() is None, f"The server ended:\n{log_text}"
+            assert time.monotonic() < deadline, f"The server does not answer:\n{log_text}"
             time.sleep(0.2)
 
 

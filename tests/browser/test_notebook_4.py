@@ -37,8 +37,8 @@ def test_the_road_through_the_panel(server: str, tmp_path: Path) -> None:
 
     expect.set_options(timeout=WORKS)
     with browser() as chromium, panel_in(server, chromium, tmp_path) as panel:
-        asked: list[str] = []
-        panel.page.on("request", lambda request: asked.append(request.url))
+        requests: list[str] = []
+        panel.page.on("request", lambda request: requests.append(request.url))
         bootstrap_servers = panel.get_by_text("checked").inner_text().split()[0]
         back = INCIDENTS["never_added"](bootstrap_servers, topic="back-to-life")
         gone = INCIDENTS["never_added"](bootstrap_servers, topic="left-alone")
@@ -48,7 +48,7 @@ def test_the_road_through_the_panel(server: str, tmp_path: Path) -> None:
         refused_because_it_came_back_to_life(panel, back, bootstrap_servers)
         chosen_and_checked(panel, gone)
         ended(panel, gone)
-        assert not [url for url in asked if urlsplit(url).hostname not in (None, "127.0.0.1")]
+        assert not [url for url in requests if urlsplit(url).hostname not in (None, "127.0.0.1")]
 
 
 def chosen_and_checked(panel: "Locator", staged: StagedIncident) -> None:

@@ -59,5 +59,5 @@ def shake_hands(config: ClientConfig, certificates: Certificates, *, host: str =
         for side in (client, server):
             with contextlib.suppress(ssl.SSLWantReadError):
                 side.do_handshake()
-    seen: dict[str, Any] = server.getpeercert() or {}
-    return str(dict(pair for ((pair),) in seen["subject"])["commonName"]) if seen else ""
+    observed: dict[str, Any] = server.getpeercert() or {}
+    return str(dict(pair for ((pair),) in observed["subject"])["commonName"]) if observed else ""

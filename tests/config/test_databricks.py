@@ -67,10 +67,10 @@ def test_what_is_wrong_with_a_secret_is_said_without_it(dbutils: Any) -> None:
         config_from_scope(
             {**LOGIN, "sasl.password": "here"}, {"sasl.password": "password"}, scope="kafka", dbutils=dbutils
         )
-    with pytest.raises(UsageError, match="which Kafka does not have") as told:
+    with pytest.raises(UsageError, match="which Kafka does not have") as refused:
         config_from_scope({**LOGIN, "security.protocol": "SSLL"}, {"sasl.password": "password"}, scope="kafka",
                           dbutils=dbutils)  # fmt: skip
-    assert SECRET not in str(told.value)
+    assert SECRET not in str(refused.value)
     with pytest.raises(UsageError, match="no dbutils here"):
         config_from_scope("b1:9093", {}, scope="kafka")
 

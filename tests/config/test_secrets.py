@@ -33,8 +33,8 @@ def test_no_secret_is_ever_shown(secret: str) -> None:
     for form in forms:
         config = ClientConfig(form)
         assert secret in config.librdkafka().values()
-        for shown in (repr(config), str(config), f"{config}", str(config.masked()), config.scrub(f"no: {secret}!")):
-            assert "Zq9" not in shown
+        for output in (repr(config), str(config), f"{config}", str(config.masked()), config.scrub(f"no: {secret}!")):
+            assert "Zq9" not in output
         assert "Zq9" not in config.scrub(f"no: {secret!r}")
         assert config.scrub("nothing to hide") == "nothing to hide"
 

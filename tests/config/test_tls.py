@@ -70,17 +70,17 @@ def test_the_client_shows_its_certificate(certificates: Certificates, form: str)
 
 def test_inline_keys_leave_no_file(certificates: Certificates, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = key_pairs(certificates)["librdkafka inline"]
-    seen: list[tuple[int, int]] = []
+    observed: list[tuple[int, int]] = []
     load = ssl.SSLContext.load_cert_chain
 
     def spy(self: ssl.SSLContext, certfile: str, keyfile: str, password: Any) -> None:
-        seen.append((Path(keyfile).stat().st_mode & 0o777, Path(keyfile).parent.stat().st_mode & 0o777))
+        observed.append((Path(keyfile).stat().st_mode & 0o777, Path(keyfile).parent.stat().st_mode & 0o777))
         load(self, certfile, keyfile, password)
 
     monkeypatch.setattr(ssl.SSLContext, "load_cert_chain", spy)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     config.kafka_python()
-    assert seen == [(0o600, 0o700)]
+    assert observed == [(0o600, 0o700)]
     assert not list(tmp_path.iterdir())
 
 

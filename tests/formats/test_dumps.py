@@ -107,8 +107,8 @@ def as_printed(headers: Headers, *, markers: bool, version: str) -> Headers:
 
 @pytest.mark.lab
 def test_nothing_is_wrong_with_sound_dumps(files: Files) -> None:
-    told = {text: reasons(files.dumps(text)) - {"INDEX_MISMATCH"} for text in TEXTS}  # of a cleaned segment's index
-    assert told == {
+    reported = {text: reasons(files.dumps(text)) - {"INDEX_MISMATCH"} for text in TEXTS}  # of a cleaned segment's index
+    assert reported == {
         "batches": set(),
         "records": {"SKIPPED", "OFFSET_GAPS"},  # of the indexes, and of the compacted topic
         "payloads": set(),

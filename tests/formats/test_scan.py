@@ -65,10 +65,10 @@ def assert_equals_read_header(data: bytes) -> None:
 def test_headers_of_real_brokers_are_what_read_header_says(segments: list[Segment]) -> None:
     for segment in segments:
         assert_equals_read_header(segment.data)
-    seen = [header for segment in segments for _, header in segment.batches()]
-    assert {header.compression for header in seen} == {"none", "gzip", "snappy", "lz4", "zstd"}
-    assert {header.timestamp_type for header in seen} == {"CreateTime", "LogAppendTime"}
-    assert any(header.is_control for header in seen)
+    observed = [header for segment in segments for _, header in segment.batches()]
+    assert {header.compression for header in observed} == {"none", "gzip", "snappy", "lz4", "zstd"}
+    assert {header.timestamp_type for header in observed} == {"CreateTime", "LogAppendTime"}
+    assert any(header.is_control for header in observed)
 
 
 @pytest.mark.parametrize("path", sorted(DATA.rglob("*.log")), ids=lambda path: "-".join(path.parts[-3:-1]))

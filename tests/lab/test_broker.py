@@ -187,9 +187,9 @@ def test_users_log_in_and_are_refused_what_no_one_allowed(version: str, brokers:
         with pytest.raises(KafkaException, match="AUTHORIZATION_FAILED"):
             create_topic(kafka, "hers", user="alice")
         assert "orders" not in admin(kafka, "alice").list_topics(timeout=30).topics
-        stranger = AdminClient({**kafka.client_config("alice"), **QUIET, "sasl.password": "wrong"})
+        unknown_user = AdminClient({**kafka.client_config("alice"), **QUIET, "sasl.password": "wrong"})
         with pytest.raises(KafkaException):
-            stranger.list_topics(timeout=3)
+            unknown_user.list_topics(timeout=3)
 
 
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL])
@@ -216,16 +216,16 @@ def test_the_end_of_the_python_is_the_end_of_the_broker(end: signal.Signals) -> 
 
 
 def test_an_exception_in_the_block_ends_the_broker() -> None:
-    seen: list[tuple[str, Path]] = []
+    observed: list[tuple[str, Path]] = []
 
     def work() -> None:
         with Kafka("3.5.2") as kafka:
-            seen.append((kafka.bootstrap_servers, kafka.log_dirs[1]))
+            observed.append((kafka.bootstrap_servers, kafka.log_dirs[1]))
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         work()
-    [(address, directory)] = seen
+    [(address, directory)] = observed
     assert not is_listening(address)
     assert not directory.parent.parent.exists()
 
@@ -258,18 +258,18 @@ def test_a_broker_that_is_not_ready_in_time_says_so(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.full
 def test_a_port_that_somebody_takes_is_no_obstacle(monkeypatch: pytest.MonkeyPatch) -> None:
-    chosen: list[list[int]] = []
+    selected: list[list[int]] = []
     with socket.create_server(("127.0.0.1", 0)) as somebody:
 
         def unlucky(count: int) -> list[int]:
-            chosen.append(free_ports(count))
-            if len(chosen) == 1:
-                chosen[0][1] = somebody.getsockname()[1]
-            return chosen[-1]
+            selected.append(free_ports(count))
+            if len(selected) == 1:
+                selected[0][1] = somebody.getsockname()[1]
+            return selected[-1]
 
         monkeypatch.setattr("toolkit.lab.broker.free_ports", unlucky)
         with Kafka("3.5.2") as kafka:
-            assert kafka.bootstrap_servers == f"127.0.0.1:{chosen[1][1]}"
+            assert kafka.bootstrap_servers == f"127.0.0.1:{selected[1][1]}"
 
 
 def test_no_java_is_said_before_anything_is_fetched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from toolkit.lab import Kafka
 from toolkit.lab.samples import load, names
 
 
-def told(opened: ConnectedSource, of: Any = None) -> dict[str, dict[str, Any]]:
+def found_columns(opened: ConnectedSource, of: Any = None) -> dict[str, dict[str, Any]]:
     """What is found of everything that is expected, with the same columns."""
     rows = (of or opened.source).finding_rows(**opened.selection)
     return {
@@ -32,10 +32,10 @@ def test_the_lab_gives_the_same_answers_live_from_files_and_recorded() -> None:
         assert isinstance(opened.source, Cluster)
         assert opened.cluster is opened.source
         assert {row["verdict"] for row in opened.expected.values()} == {"hanging", "ongoing"}
-        assert told(opened) == told(opened, opened.log_dir()) == opened.expected
-        assert told(opened) == opened.expected, "its broker runs on after it was copied"
+        assert found_columns(opened) == found_columns(opened, opened.log_dir()) == opened.expected
+        assert found_columns(opened) == opened.expected, "its broker runs on after it was copied"
         assert [type(source) for source in opened.sources()] == [LogDir]
-        assert told(opened, opened.recording(samples=2)) == opened.expected
+        assert found_columns(opened, opened.recording(samples=2)) == opened.expected
         assert [type(source) for source in opened.sources()] == [LogDir, Recording]
         assert opened.audit.rows() == []
         folder = opened.audit.path.parent
@@ -46,9 +46,11 @@ def test_the_lab_gives_the_same_answers_live_from_files_and_recorded() -> None:
 @pytest.mark.parametrize("name", names())
 def test_a_sample_is_asked_as_a_source_is(name: str) -> None:
     with connect(f"sample:{name}") as opened:
-        assert told(opened) == opened.expected
+        assert found_columns(opened) == opened.expected
         assert opened.log_dir().batches(topics=[load(name).topic]).shape[0]
-        assert all(told(opened, source) for source in opened.sources() if isinstance(source, type(opened.source)))
+        assert all(
+            found_columns(opened, source) for source in opened.sources() if isinstance(source, type(opened.source))
+        )
         with pytest.raises(UsageError, match="is no running cluster"):
             _ = opened.cluster
 

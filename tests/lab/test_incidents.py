@@ -216,9 +216,9 @@ def test_the_times_of_records_say_nothing_of_an_age(lab: Kafka, cluster: BrokerC
     now = dt.datetime.now(dt.UTC)
     for name, away in {"old_event_times": dt.timedelta(days=-7), "future_clock": dt.timedelta(minutes=50)}.items():
         with INCIDENTS[name](lab) as staged:
-            asked = messages.DescribeProducers(partitions={staged.topic: [staged.partition]})
+            request = messages.DescribeProducers(partitions={staged.topic: [staged.partition]})
             broker_id = leader(cluster, staged.topic, staged.partition)
-            described = cluster.send_one(asked, broker_id=broker_id)
+            described = cluster.send_one(request, broker_id=broker_id)
             producers = {each.producer_id: each for each in described.partitions[0].active_producers}
             last = dt.datetime.fromtimestamp(producers[staged.producer_id].last_timestamp / 1000, dt.UTC)
             assert abs(last - now - away) < dt.timedelta(minutes=1)

@@ -74,9 +74,9 @@ def test_the_end_of_the_parent_is_the_end_of_all(tmp_path: Path, end: str) -> No
 def test_stop_ends_the_processes_and_returns_when_the_directory_is_gone(tmp_path: Path) -> None:
     directory = tmp_path / "lab"
     directory.mkdir()
-    keeper = ProcessSupervisor(directory)
-    sleeper = keeper.start(["sleep", "600"], log=directory / "log")
-    keeper.stop()
+    supervisor = ProcessSupervisor(directory)
+    sleeper = supervisor.start(["sleep", "600"], log=directory / "log")
+    supervisor.stop()
     assert sleeper.returncode == -signal.SIGKILL
     assert not directory.exists()
 
@@ -84,11 +84,11 @@ def test_stop_ends_the_processes_and_returns_when_the_directory_is_gone(tmp_path
 def test_stop_does_it_alone_when_the_helper_was_killed(tmp_path: Path) -> None:
     directory = tmp_path / "lab"
     directory.mkdir()
-    keeper = ProcessSupervisor(directory)
-    sleeper = keeper.start(["sleep", "600"], log=directory / "log")
-    keeper._helper.kill()
-    keeper._helper.wait(60)
-    keeper.stop()
+    supervisor = ProcessSupervisor(directory)
+    sleeper = supervisor.start(["sleep", "600"], log=directory / "log")
+    supervisor._helper.kill()
+    supervisor._helper.wait(60)
+    supervisor.stop()
     assert sleeper.returncode == -signal.SIGKILL
     assert not directory.exists()
 
@@ -96,7 +96,7 @@ def test_stop_does_it_alone_when_the_helper_was_killed(tmp_path: Path) -> None:
 def test_output_goes_to_the_log(tmp_path: Path) -> None:
     directory = tmp_path / "lab"
     directory.mkdir()
-    keeper = ProcessSupervisor(directory)
-    keeper.start(["sh", "-c", "echo out; echo err >&2"], log=directory / "log").wait(60)
+    supervisor = ProcessSupervisor(directory)
+    supervisor.start(["sh", "-c", "echo out; echo err >&2"], log=directory / "log").wait(60)
     assert (directory / "log").read_text() == "out\nerr\n"
-    keeper.stop()
+    supervisor.stop()

@@ -148,11 +148,11 @@ def test_packing_gives_the_same_files_with_the_same_times(tmp_path: Path, monkey
     assert archives.packed(path) == archive
     again = archives.unpacked(archive, name="again")
 
-    def told(folder: Path) -> list[tuple[Path, bytes, float]]:
+    def files_of(folder: Path) -> list[tuple[Path, bytes, float]]:
         files = sorted(each for each in folder.rglob("*") if each.is_file())
         return [(each.relative_to(folder), each.read_bytes(), each.stat().st_mtime) for each in files]
 
-    assert told(again) == told(path)
+    assert files_of(again) == files_of(path)
 
 
 @pytest.mark.parametrize("member", ["../outside", "/outside"])

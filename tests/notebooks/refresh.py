@@ -14,15 +14,15 @@ from tests.notebooks.running import own_folders
 
 def main(names: list[str]) -> int:
     """Run and store; what a cell raises ends it, and nothing of that notebook is stored."""
-    chosen = [path for path in BOOKS if not names or path.stem.startswith(tuple(names))]
-    if not chosen:
+    selected = [path for path in BOOKS if not names or path.stem.startswith(tuple(names))]
+    if not selected:
         print(f"No notebook is called {' or '.join(names)}; there are {', '.join(path.stem for path in BOOKS)}.")
         return 2
     with tempfile.TemporaryDirectory(prefix="kafka-txn-notebooks-") as folder:
         os.environ.update(own_folders(Path(folder)))  # before Jupyter looks for its folders
         from nbclient import NotebookClient
 
-        for path in chosen:
+        for path in selected:
             book = read(path)
             NotebookClient(book, timeout=600, resources={"metadata": {"path": str(path.parent)}}).execute()
             write(cleaned(book), path)

@@ -27,7 +27,7 @@ def numbered(book: NotebookNode, cell_id: str) -> tuple[str, NotebookNode]:
 def test_an_altered_output_an_altered_claim_and_a_warning_fail_and_nothing_else(tmp_path: Path) -> None:
     """Nor does a checked cell whose count was stripped, which is why the hygiene test asks for counts."""
     book = of_the_sample()
-    shown, cell = numbered(book, "transactions-table")
+    output, cell = numbered(book, "transactions-table")
     assert is_checked(cell)
     text = cell.outputs[0].data["text/plain"]
     cell.outputs[0].data["text/plain"] = text.replace("commit        20", "commit        21")
@@ -40,8 +40,8 @@ def test_an_altered_output_an_altered_claim_and_a_warning_fail_and_nothing_else(
     warned, cell = numbered(book, "live-claims")
     cell.source += '\nimport warnings\nwarnings.warn("an old name")'
     outcome = run(write(book, tmp_path / "altered.ipynb"), tmp_path)
-    assert outcome.failed.keys() == {shown, claimed, warned}, outcome.printed
+    assert outcome.failed.keys() == {output, claimed, warned}, outcome.printed
     assert stripped in outcome.cells
-    assert "Cell outputs differ" in outcome.failed[shown]
+    assert "Cell outputs differ" in outcome.failed[output]
     assert "AssertionError" in outcome.failed[claimed]
     assert "UserWarning: an old name" in outcome.failed[warned]

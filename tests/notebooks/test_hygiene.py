@@ -83,11 +83,11 @@ def test_a_reader_sees_no_assertion_and_misses_no_name(path: Path) -> None:
     proofs = [cell for cell in cells if UNSEEN in cell.metadata.get("tags", ())]
     assert [cell.id for cell in proofs] == [cell.id for cell in cells if cell.id.endswith("-claims")]
     assert not any(cell.outputs for cell in proofs)
-    seen = [cell for cell in cells if cell not in proofs]
-    asserted = [line for cell in seen for line in lines(cell) if line.lstrip().startswith("assert ")]
+    observed = [cell for cell in cells if cell not in proofs]
+    asserted = [line for cell in observed for line in lines(cell) if line.lstrip().startswith("assert ")]
     assert [line for line in asserted if "stop here" not in line] == []  # that one is for the reader
-    assert names([cell.source for cell in proofs], ast.Store) & names([cell.source for cell in seen], ast.Load) <= (
-        names([cell.source for cell in seen], ast.Store)
+    assert names([cell.source for cell in proofs], ast.Store) & names([cell.source for cell in observed], ast.Load) <= (
+        names([cell.source for cell in observed], ast.Store)
     )
 
 

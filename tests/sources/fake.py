@@ -24,7 +24,7 @@ class FakeCluster:
     timeout = 5.0
 
     def __init__(self, **replaced: Callable[..., Any]) -> None:
-        self.asked: list[tuple[str, int | None]] = []
+        self.sent_requests: list[tuple[str, int | None]] = []
         self.leaders = {("orders", 0): (1, 4), (STATE_TOPIC, 0): (1, 7), (STATE_TOPIC, 1): (2, 7)}
         self.ids = {1: [("payments", 7, "CompleteAbort")], 2: [("other", 8, "Empty")]}
         self.open = {("orders", 0): [producer(7, start=100)]}
@@ -45,7 +45,7 @@ class FakeCluster:
 
     def _answer(self, broker: int | None, request: Any) -> BrokerResponse:
         api = str(request.name).removesuffix("Request")
-        self.asked.append((api, broker))
+        self.sent_requests.append((api, broker))
         answering = self.replaced.get(api) or getattr(self, api)
         try:
             return BrokerResponse(broker or 1, NOW, message=answering(broker, request))
@@ -54,8 +54,8 @@ class FakeCluster:
 
     def Metadata(self, broker: int | None, request: Any) -> Node:  # noqa: N802
         names = {topic for topic, _ in self.leaders}
-        asked = names if request.topics is None else {topic.name for topic in request.topics}
-        return Node(topics=[self._topic(name, 0 if name in names else 3) for name in sorted(asked)])
+        sent_requests = names if request.topics is None else {topic.name for topic in request.topics}
+        return Node(topics=[self._topic(name, 0 if name in names else 3) for name in sorted(sent_requests)])
 
     def _topic(self, name: str, error: int) -> Node:
         partitions = [

@@ -92,7 +92,7 @@ class Acls:
         until(lambda: True if self.count() == before + len(rights) else None, awaited="the ACLs")
 
     def count(self) -> int:
-        asked = messages.DescribeAcls(
+        request = messages.DescribeAcls(
             resource_type_filter=1,
             resource_name_filter=None,
             pattern_type_filter=ANY,
@@ -101,7 +101,7 @@ class Acls:
             operation=1,
             permission_type=1,
         )
-        return sum(len(each.acls) for each in self.admin.client.send_one(asked, broker_id=1).resources)
+        return sum(len(each.acls) for each in self.admin.client.send_one(request, broker_id=1).resources)
 
     def clear(self) -> None:
         one = messages.DeleteAcls.DeleteAclsFilter(
@@ -125,7 +125,7 @@ def acls(admin: Cluster) -> Iterator[Acls]:
     rules.clear()
 
 
-def judged(cluster: Cluster, staged: StagedIncident) -> Row:
+def finding_of(cluster: Cluster, staged: StagedIncident) -> Row:
     (row,) = cluster.finding_rows(topics=[staged.topic], partitions=[0], recheck_after=0.1)
     return row
 
@@ -137,14 +137,14 @@ def proofs(row: Row) -> list[str]:
 def test_without_an_authorizer_nothing_is_hidden(kafka: Kafka) -> None:
     staged = INCIDENTS["never_added"](kafka)
     with Cluster(kafka.bootstrap_servers) as cluster:
-        row = judged(cluster, staged)
+        row = finding_of(cluster, staged)
     assert row["verdict"] == "hanging"
     assert "no broker has an authorizer, so nothing is hidden" in proofs(row)
 
 
 def test_a_super_user_proves_it_by_the_acls(admin: Cluster, hanging: StagedIncident, acls: Acls) -> None:
     acls.deny((TRANSACTIONAL_ID, "payments-7", LITERAL, DESCRIBE), (TRANSACTIONAL_ID, "billing-", PREFIXED, ALL))
-    row = judged(admin, hanging)
+    row = finding_of(admin, hanging)
     assert row["verdict"] == "hanging"
     assert "the ACLs hide no TransactionalId from this principal (3 probes)" in proofs(row)
 
@@ -153,7 +153,7 @@ def test_a_principal_that_sees_no_ids_is_told_which_right_is_missing(
     watcher: Cluster, hanging: StagedIncident, acls: Acls
 ) -> None:
     acls.allow(*DATA, SEE_STATE_TOPIC)
-    row = judged(watcher, hanging)
+    row = finding_of(watcher, hanging)
     assert row["verdict"] == "unknown"
     assert row["missing"] == ["DESCRIBE on TransactionalId '*' for this principal" + OR_THE_LOG]
 
@@ -163,7 +163,7 @@ def test_a_live_transaction_that_a_principal_may_not_see_is_never_hanging(
 ) -> None:
     acls.allow(*DATA, SEE_STATE_TOPIC, *ACLS_AND_AUTHORIZER, (TRANSACTIONAL_ID, "*", LITERAL, DESCRIBE))
     acls.deny((TRANSACTIONAL_ID, alive.transactional_id, LITERAL, DESCRIBE))
-    row = judged(watcher, alive)
+    row = finding_of(watcher, alive)
     assert row["verdict"] == "unknown"
     assert row["missing"] == [
         f"DESCRIBE on TransactionalId '{alive.transactional_id}' (or on '*') for this principal" + OR_THE_LOG
@@ -175,14 +175,14 @@ def test_a_denied_prefix_is_found_though_no_such_id_exists(
 ) -> None:
     acls.allow(*DATA, SEE_STATE_TOPIC, *ACLS_AND_AUTHORIZER, (TRANSACTIONAL_ID, "*", LITERAL, DESCRIBE))
     acls.deny((TRANSACTIONAL_ID, "secret-", PREFIXED, DESCRIBE))
-    assert judged(watcher, hanging)["missing"] == [
+    assert finding_of(watcher, hanging)["missing"] == [
         "DESCRIBE on TransactionalId prefix 'secret-' (or on '*') for this principal" + OR_THE_LOG
     ]
 
 
 def test_rights_proven_by_acls(watcher: Cluster, hanging: StagedIncident, acls: Acls) -> None:
     acls.allow(*DATA, SEE_STATE_TOPIC, *ACLS_AND_AUTHORIZER, (TRANSACTIONAL_ID, "*", LITERAL, DESCRIBE))
-    row = judged(watcher, hanging)
+    row = finding_of(watcher, hanging)
     assert (row["verdict"], row["missing"]) == ("hanging", [])
     assert "the ACLs hide no TransactionalId from this principal (1 probes)" in proofs(row)
 
@@ -192,7 +192,7 @@ def test_seeing_all_ids_is_no_proof_without_the_acls(
     watcher: Cluster, hanging: StagedIncident, acls: Acls, cluster_rights: list[Right]
 ) -> None:
     acls.allow(*DATA, SEE_STATE_TOPIC, (TRANSACTIONAL_ID, "*", LITERAL, DESCRIBE), *cluster_rights)
-    (missing,) = judged(watcher, hanging)["missing"]
+    (missing,) = finding_of(watcher, hanging)["missing"]
     assert missing.startswith("a proof that no TransactionalId is hidden from this principal: DESCRIBE")
     assert missing.endswith(OR_THE_LOG)
 
@@ -202,11 +202,11 @@ def test_the_log_of_the_coordinators_is_a_proof(
 ) -> None:
     """With no right on any id: what hangs is proven, and whose owner is hidden is found to be alive."""
     acls.allow(*DATA, STATE_LOG)
-    row = judged(watcher, hanging)
+    row = finding_of(watcher, hanging)
     assert (row["verdict"], row["missing"]) == ("hanging", [])
     assert row["transactional_id"] == hanging.transactional_id
     assert any(proof.startswith("__transaction_state was read completely: 50 partitions, ") for proof in proofs(row))
-    row = judged(watcher, alive)
+    row = finding_of(watcher, alive)
     assert (row["verdict"], row["transactional_id"]) == ("ongoing", alive.transactional_id)
 
 
@@ -218,7 +218,7 @@ def test_the_log_is_left_alone_where_an_owner_explains_all(
 
     monkeypatch.setattr("toolkit.sources.live.observe.read_state_log", never)
     acls.allow(*DATA, STATE_LOG, (TRANSACTIONAL_ID, "*", LITERAL, DESCRIBE))
-    assert judged(watcher, alive)["verdict"] == "ongoing"
+    assert finding_of(watcher, alive)["verdict"] == "ongoing"
 
 
 def test_hidden_topics_are_a_gap_of_the_whole_cluster_only(watcher: Cluster, alive: StagedIncident, acls: Acls) -> None:
@@ -236,7 +236,7 @@ def test_hidden_topics_are_a_gap_of_the_whole_cluster_only(watcher: Cluster, ali
 def test_a_coordinators_topic_that_is_hidden_is_a_gap(watcher: Cluster, hanging: StagedIncident, acls: Acls) -> None:
     """Without it an offline partition of it, and every id in there, would go unnoticed."""
     acls.allow(*DATA, *ACLS_AND_AUTHORIZER, (TRANSACTIONAL_ID, "*", LITERAL, DESCRIBE))
-    assert judged(watcher, hanging)["missing"] == [
+    assert finding_of(watcher, hanging)["missing"] == [
         "DESCRIBE on Topic '__transaction_state', to see that each of its partitions has a leader"
     ]
 
@@ -251,7 +251,7 @@ def test_what_may_not_be_read_is_an_error_row(watcher: Cluster, hanging: StagedI
     rows = watcher.producer_rows(topics=[hanging.topic])
     assert {row["error"].partition(":")[0] for row in rows} == {"TOPIC_AUTHORIZATION_FAILED"}
     assert {row["producer_id"] for row in rows} == {None}
-    assert judged(watcher, hanging)["verdict"] == "unknown"
+    assert finding_of(watcher, hanging)["verdict"] == "unknown"
     (found,) = watcher.transaction_rows(transactional_ids=["payments-7"])
     assert found["error"].startswith("TRANSACTIONAL_ID_AUTHORIZATION_FAILED")
 

@@ -169,8 +169,8 @@ def groups(cluster: Cluster) -> None:
 
     def ready() -> bool | None:
         (found,) = cluster.coordinator_rows(transactional_ids=(), groups=["any"])
-        asked = messages.OffsetFetch(group_id="any", topics=[], max_version=7)
-        return True if found["agrees"] and cluster.client.send_one(asked, broker_id=1).error_code == 0 else None
+        request = messages.OffsetFetch(group_id="any", topics=[], max_version=7)
+        return True if found["agrees"] and cluster.client.send_one(request, broker_id=1).error_code == 0 else None
 
     until(ready, awaited="a group coordinator")
 

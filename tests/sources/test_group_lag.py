@@ -107,9 +107,9 @@ def test_where_kafkas_tool_and_the_clients_lag_differ(kafka: Kafka) -> None:
     done_here = on(kafka, "lag", "--group", group)
     assert done_here.returncode == 0, done_here.stderr
     assert f"{staged.topic}-0  A read_committed client reports lag" in done_here.stdout
-    (told,) = json.loads(on(kafka, "lag", "--group", group, "--format", "json").stdout)
-    assert list(told) == GROUP_LAG.names
-    assert (told["lag"], told["held"]) == (row["lag"], row["held"])
+    (reported,) = json.loads(on(kafka, "lag", "--group", group, "--format", "json").stdout)
+    assert list(reported) == GROUP_LAG.names
+    assert (reported["lag"], reported["held"]) == (row["lag"], row["held"])
 
 
 def client_statistics(settings: dict[str, Any], row: Row) -> int | None:

@@ -82,11 +82,11 @@ def test_nor_while_brokers_die_and_coordinators_move() -> None:
         stop = threading.Event()
 
         def chaos() -> None:
-            chosen = random.Random(1)
+            selected = random.Random(1)
             while not stop.is_set():
-                broker_id = chosen.choice([2, 3])
+                broker_id = selected.choice([2, 3])
                 kafka.kill(broker_id)
-                stop.wait(chosen.uniform(0.5, 3))
+                stop.wait(selected.uniform(0.5, 3))
                 kafka.start_broker(broker_id)
 
         killer = threading.Thread(target=chaos)

@@ -199,9 +199,9 @@ def test_compaction_waits_at_the_lso(cluster: Cluster, kafka: Kafka) -> None:
     topic = f"compacted-{uuid.uuid4().hex[:6]}"
     new = messages.CreateTopics.CreatableTopic
     policy = new.CreatableTopicConfig(name="cleanup.policy", value="compact,delete")
-    asked = new(name=topic, num_partitions=2, replication_factor=1, assignments=[], configs=[policy])
+    new_topic = new(name=topic, num_partitions=2, replication_factor=1, assignments=[], configs=[policy])
     cluster.client.send_one(
-        messages.CreateTopics(topics=[asked], timeout_ms=10_000, validate_only=False, max_version=4)
+        messages.CreateTopics(topics=[new_topic], timeout_ms=10_000, validate_only=False, max_version=4)
     )
     with INCIDENTS["never_added"](kafka, topic=topic) as staged:
         assert judge(cluster, staged)["compaction_held"] is True
@@ -301,7 +301,7 @@ def test_a_marker_that_comes_between_the_looks_and_the_reading_ends_it(cluster: 
     """What the looks called hanging has ended by then: it is not said to hang, and nothing is to be aborted."""
     with INCIDENTS["late_message"](kafka) as staged:
         observations = [cluster.observe(topics=[staged.topic], partitions=[0])] * 2
-        rows = judged(observations)
+        rows = diagnosed_rows(observations)
         assert [row["verdict"] for row in rows] == ["hanging"]
         abort_marker(cluster, staged)
         (row,) = log_evidence.with_log_evidence(cluster.client, observations, rows)
@@ -311,7 +311,7 @@ def test_a_marker_that_comes_between_the_looks_and_the_reading_ends_it(cluster: 
     assert "marker_after" in names(row)
 
 
-def judged(observations: Sequence[object]) -> list[Row]:
+def diagnosed_rows(observations: Sequence[object]) -> list[Row]:
     from toolkit.analysis.diagnosis.diagnose import findings
 
     return findings(observations)  # type: ignore[arg-type]
@@ -322,6 +322,6 @@ def abort_marker(cluster: Cluster, staged: StagedIncident) -> None:
     marker = request.WritableTxnMarker
     topic = marker.WritableTxnMarkerTopic(name=staged.topic, partition_indexes=[staged.partition])
     fields = {"producer_id": staged.producer_id, "producer_epoch": staged.producer_epoch, "transaction_result": False}
-    asked = request(markers=[marker(**fields, topics=[topic], coordinator_epoch=0)], max_version=1)
-    answer = cluster.client.send_one(asked, broker_id=1)
+    new_topic = request(markers=[marker(**fields, topics=[topic], coordinator_epoch=0)], max_version=1)
+    answer = cluster.client.send_one(new_topic, broker_id=1)
     assert answer.markers[0].topics[0].partitions[0].error_code == 0

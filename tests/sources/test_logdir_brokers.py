@@ -59,20 +59,20 @@ class Played:
 def played(request: pytest.FixtureRequest) -> Iterator[Played]:
     """Every incident of a single broker, seen by its files while it runs, by requests, and then stopped."""
     with Kafka(request.param, properties=EVERYDAY.properties) as kafka, Cluster(kafka.bootstrap_servers) as cluster:
-        told = Played(root=kafka.log_dirs[1], version=request.param, staged=[incident(kafka) for incident in STAGED])
-        read_live(told)
-        write_committed(cluster.client, told.staged[0].topic, told.staged[0].partition + 1)  # the broker goes on
-        told.partitions, told.producers = cluster.partition_rows(), cluster.producer_rows()
-        told.transactions = cluster.transaction_rows()
-        told.findings = cluster.finding_rows(partitions=told.topic_partitions, recheck_after=0)
+        broker = Played(root=kafka.log_dirs[1], version=request.param, staged=[incident(kafka) for incident in STAGED])
+        read_live(broker)
+        write_committed(cluster.client, broker.staged[0].topic, broker.staged[0].partition + 1)  # the broker goes on
+        broker.partitions, broker.producers = cluster.partition_rows(), cluster.producer_rows()
+        broker.transactions = cluster.transaction_rows()
+        broker.findings = cluster.finding_rows(partitions=broker.topic_partitions, recheck_after=0)
         kafka.stop_broker(1)
-        yield told
+        yield broker
 
 
-def read_live(told: Played) -> None:
-    before = stamps(told.root)
-    told.live["findings"] = LogDir(told.root).finding_rows()
-    told.live["at rest"] = LogDir(told.root, consistent_copy=True).finding_rows()
+def read_live(broker: Played) -> None:
+    before = stamps(broker.root)
+    broker.live["findings"] = LogDir(broker.root).finding_rows()
+    broker.live["at rest"] = LogDir(broker.root, consistent_copy=True).finding_rows()
     for name in (
         "batches",
         "log_transactions",
@@ -82,9 +82,9 @@ def read_live(told: Played) -> None:
         "aborted",
         "checkpoints",
     ):
-        told.live[name] = getattr(LogDir(told.root), name)()
-    after = stamps(told.root)
-    told.live["changed"] = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
+        broker.live[name] = getattr(LogDir(broker.root), name)()
+    after = stamps(broker.root)
+    broker.live["changed"] = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
 
 
 def stamps(root: Path) -> dict[str, tuple[int, int]]:
@@ -155,8 +155,8 @@ def test_every_incident_gets_its_verdict_from_a_stopped_brokers_files(played: Pl
     rows = LogDir(played.root, consistent_copy=True).finding_rows(partitions=played.topic_partitions)
     FINDINGS.arrow(rows)
     found = {(row["topic"], row["partition"], row["producer_id"]): row["verdict"] for row in rows}
-    told = {one: found.get((one.topic, one.partition, producer_of(one))) for one in played.everything}
-    assert told == {one: one.expected for one in played.everything}
+    broker = {one: found.get((one.topic, one.partition, producer_of(one))) for one in played.everything}
+    assert broker == {one: one.expected for one in played.everything}
 
 
 JUDGED = (
@@ -187,13 +187,13 @@ JUDGED = (
 def test_findings_are_those_of_the_live_cluster_cause_and_impact_included(played: Played) -> None:
     rows = LogDir(played.root, consistent_copy=True).finding_rows(partitions=played.topic_partitions)
     assert len(rows) == len(played.findings)
-    for mine, told in zip(rows, played.findings, strict=True):
-        assert judged(mine) == judged(told)
+    for mine, broker in zip(rows, played.findings, strict=True):
+        assert verdict_columns(mine) == verdict_columns(broker)
         # Who asks a cluster does not wait for all of the coordinators' log.
-        assert set(cause_names(told)) <= set(cause_names(mine))
+        assert set(cause_names(broker)) <= set(cause_names(mine))
 
 
-def judged(row: Row) -> Row:
+def verdict_columns(row: Row) -> Row:
     """What must be the same; what is deleted before the log start offset still stands in the segment."""
     same = {name: row[name] for name in JUDGED}
     return same | ({"opened_at": None, "opened_at_clock": None} if row["topic"].startswith("head-deleted") else {})

@@ -153,12 +153,12 @@ def test_a_recording_tells_where_the_offset_lay_and_that_it_has_no_records(tmp_p
     held = next(row for row in recording.lso_hold_rows() if row["start_offset"] is not None)
     at = held["held_from"] + (held["held_to"] - held["held_from"]) / 2
     where = ["--recording", str(recording.path), "--at", at.isoformat(), "--format", "json"]
-    told = [json.loads(CliRunner().invoke(app, ["why", f"orders-0@{offset}", *where]).stdout)[0]
+    reported = [json.loads(CliRunner().invoke(app, ["why", f"orders-0@{offset}", *where]).stdout)[0]
             for offset in (0, held["start_offset"], 10_000)]  # fmt: skip
-    assert [row["read_committed"] for row in told] == [None, False, False]
-    assert told[1]["holder_producer_id"] == held["producer_id"]
-    assert told[2]["status"] in {"beyond_high_watermark", "beyond_log_end"}
-    assert [(row["error"] or "").partition(":")[0] for row in told] == ["NOT_RECORDED", "NOT_RECORDED", ""]
+    assert [row["read_committed"] for row in reported] == [None, False, False]
+    assert reported[1]["holder_producer_id"] == held["producer_id"]
+    assert reported[2]["status"] in {"beyond_high_watermark", "beyond_log_end"}
+    assert [(row["error"] or "").partition(":")[0] for row in reported] == ["NOT_RECORDED", "NOT_RECORDED", ""]
 
 
 def test_an_offset_is_a_number_from_zero_on(tmp_path: Path) -> None:

@@ -29,14 +29,14 @@ def wire_to(cluster: FakeCluster) -> BrokerClient:
 
 def observation(cluster: FakeCluster) -> Observation:
     partition_metadata = read_metadata(wire_to(cluster), ["orders"]).partitions
-    cluster.asked.clear()
+    cluster.sent_requests.clear()
     return observe(wire_to(cluster), CONFIG, partition_metadata, whole_cluster=False)
 
 
 def test_the_coordinators_speak_between_two_answers_of_the_leader() -> None:
     cluster = FakeCluster()
-    seen = observation(cluster)
-    told = [api for api, _ in cluster.asked]
+    observed = observation(cluster)
+    apis = [api for api, _ in cluster.sent_requests]
     order = [
         "DescribeProducers",
         "ListTransactions",
@@ -45,24 +45,24 @@ def test_the_coordinators_speak_between_two_answers_of_the_leader() -> None:
         "ListOffsets",
         "Fetch",
     ]
-    positions = [told.index("ListOffsets")]
+    positions = [apis.index("ListOffsets")]
     for api in order:
-        positions.append(told.index(api, positions[-1] + 1))
+        positions.append(apis.index(api, positions[-1] + 1))
     assert positions == sorted(positions)
-    assert seen.coverage.gaps == []
-    assert seen.coverage.proofs == [
+    assert observed.coverage.gaps == []
+    assert observed.coverage.proofs == [
         "all 2 brokers answered ListTransactions by producer id and open state",
         "no broker has an authorizer, so nothing is hidden",
     ]
-    assert [row["state"] for row in seen.transactions] == ["CompleteAbort"], "only ids that matter are described"
+    assert [row["state"] for row in observed.transactions] == ["CompleteAbort"], "only ids that matter are described"
 
 
 def test_nothing_open_asks_nothing_again() -> None:
     cluster = FakeCluster(ListOffsets=lambda broker, request: same_offsets(request))
     cluster.open = {}
-    seen = observation(cluster)
-    assert (seen.partitions_after, seen.producers_after) == ([], [])
-    assert "DescribeAcls" not in {api for api, _ in cluster.asked}, "there is nothing to prove"
+    observed = observation(cluster)
+    assert (observed.partitions_after, observed.producers_after) == ([], [])
+    assert "DescribeAcls" not in {api for api, _ in cluster.sent_requests}, "there is nothing to prove"
 
 
 def same_offsets(request: Any) -> Any:
@@ -75,10 +75,10 @@ def test_a_coordinator_that_loads_is_a_gap() -> None:
     loading = SimpleNamespace(error_code=14, API_VERSION=2, transaction_states=[])
     listed = cluster.ListTransactions
     cluster.replaced["ListTransactions"] = lambda b, r: loading if b == 2 else listed(b, r)
-    seen = observation(cluster)
-    assert seen.coverage.gaps == ["broker 2 did not answer ListTransactions: COORDINATOR_LOAD_IN_PROGRESS"]
-    assert not any("listed" in proof for proof in seen.coverage.proofs)
-    (failed,) = [row for row in seen.transactions if row["transactional_id"] is None]
+    observed = observation(cluster)
+    assert observed.coverage.gaps == ["broker 2 did not answer ListTransactions: COORDINATOR_LOAD_IN_PROGRESS"]
+    assert not any("listed" in proof for proof in observed.coverage.proofs)
+    (failed,) = [row for row in observed.transactions if row["transactional_id"] is None]
     assert (failed["broker_id"], failed["source"]) == (2, "ListTransactions")
 
 
@@ -151,10 +151,10 @@ def test_coordinators_that_go_or_move_during_the_look_are_a_gap(leaders: list[tu
 def test_an_id_that_expired_after_it_was_listed_is_dead() -> None:
     """TRANSACTIONAL_ID_NOT_FOUND is its coordinator's answer, not a failure."""
     gone = SimpleNamespace(transaction_states=[described("payments", None, None)])
-    seen = observation(FakeCluster(DescribeTransactions=lambda broker, request: gone))
-    (row,) = seen.transactions
+    observed = observation(FakeCluster(DescribeTransactions=lambda broker, request: gone))
+    (row,) = observed.transactions
     assert (row["state"], row["producer_id"], row["error"]) == ("Dead", 7, None)
-    assert seen.coverage.gaps == []
+    assert observed.coverage.gaps == []
 
 
 def test_a_coordinator_that_moved_after_it_listed_is_found_again() -> None:
@@ -233,10 +233,10 @@ def test_when_a_decided_transaction_last_changed_is_read_from_the_log(monkeypatc
     """No request tells it; without it nobody knows for how long PrepareCommit has lasted (KIP-994)."""
     cluster = FakeCluster()
     cluster.ids[1] = [("payments", 7, "PrepareCommit")]
-    asked = []
+    sent_requests = []
 
     def log(*arguments: Any, only: set[int], **options: Any) -> TransactionLog:
-        asked.append(only)
+        sent_requests.append(only)
         key = {"transactional_id": "payments", "producer_id": 7, "producer_epoch": 0}
         rows = [{**key, "state": "PrepareCommit", "last_update_time": NOW}, {**key, "state": "Ongoing"}]
         return TransactionLog(rows=[{"last_update_time": None, **row} for row in rows], failures=[], partitions=1)
@@ -244,7 +244,7 @@ def test_when_a_decided_transaction_last_changed_is_read_from_the_log(monkeypatc
     monkeypatch.setattr("toolkit.sources.live.observe.read_state_log", log)
     (row,) = observation(cluster).transactions
     assert (row["state"], row["last_update_time"]) == ("PrepareCommit", NOW)
-    assert asked == [{row["txn_state_partition"]}]
+    assert sent_requests == [{row["txn_state_partition"]}]
 
 
 def test_ids_that_cannot_all_be_listed_are_no_list() -> None:

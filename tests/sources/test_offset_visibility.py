@@ -98,9 +98,9 @@ def test_missing_ranges_and_consumed_offsets_are_exactly_the_range(left: Left) -
             assert not any(row["status"] in {None, "unexplained"} for row in rows)
             by_offset = {row["offset"]: row["status"] for row in topic.offsets}
             for row in rows:
-                told = {by_offset[at] for at in range(row["first_offset"], row["last_offset"] + 1)}
+                reported = {by_offset[at] for at in range(row["first_offset"], row["last_offset"] + 1)}
                 beyond = {"committed", "non_transactional"}
-                assert told == {row["status"]} or (row["status"] == "beyond_lso" and told <= beyond), row
+                assert reported == {row["status"]} or (row["status"] == "beyond_lso" and reported <= beyond), row
 
 
 def test_the_files_say_the_same(left: Left) -> None:
@@ -163,9 +163,9 @@ def test_the_commands(left: Left) -> None:
     for row in [next(row for row in topic.offsets if row["status"] == status) for status in ("aborted", "open")]:
         done = run("why", f"{topic.name}-0@{row['offset']}", *where, "--format", "json")
         assert done.returncode == 0, done.stderr
-        (told,) = json.loads(done.stdout)
-        assert list(told) == OFFSET_VISIBILITY.names
-        assert (told["status"], told["read_committed"], told["producer_id"]) == (
+        (reported,) = json.loads(done.stdout)
+        assert list(reported) == OFFSET_VISIBILITY.names
+        assert (reported["status"], reported["read_committed"], reported["producer_id"]) == (
             row["status"], False, row["producer_id"],
         )  # fmt: skip
     done = run("gaps", f"{topic.name}-0", "--start-offset", "0", *where, "--format", "json")

@@ -38,10 +38,10 @@ def three() -> Iterator[Kafka]:
 
 def partitions(cluster: BrokerClient, topic: str, broker_id: int) -> list[int]:
     """Those with a leader, as one broker knows by now."""
-    asked = messages.Metadata(
+    request = messages.Metadata(
         topics=[messages.Metadata.MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
     )
-    (found,) = cluster.send_one(asked, broker_id=broker_id).topics
+    (found,) = cluster.send_one(request, broker_id=broker_id).topics
     return [each.partition_index for each in found.partitions if each.leader_id >= 0]
 
 
@@ -54,9 +54,9 @@ def create(cluster: BrokerClient, topic: str, replicas: list[list[int]]) -> None
     assignments = [
         new.CreatableReplicaAssignment(partition_index=index, broker_ids=ids) for index, ids in enumerate(replicas)
     ]
-    asked = new(name=topic, num_partitions=-1, replication_factor=-1, assignments=assignments, configs=[])
+    request = new(name=topic, num_partitions=-1, replication_factor=-1, assignments=assignments, configs=[])
     controller = cluster.send_one(messages.Metadata(topics=[])).controller_id
-    created = cluster.send_one(messages.CreateTopics(topics=[asked], timeout_ms=10_000), broker_id=controller)
+    created = cluster.send_one(messages.CreateTopics(topics=[request], timeout_ms=10_000), broker_id=controller)
     assert [each.error_code for each in created.topics] == [0]
 
 

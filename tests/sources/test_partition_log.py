@@ -47,8 +47,8 @@ def staged(kafka: Kafka) -> Iterator[StagedIncident]:
 def delete_records(cluster: Cluster, topic: str, *, before: int) -> None:
     request = messages.DeleteRecords.DeleteRecordsTopic
     one = request.DeleteRecordsPartition(partition_index=0, offset=before)
-    asked = messages.DeleteRecords(topics=[request(name=topic, partitions=[one])], timeout_ms=10_000, max_version=1)
-    answer = cluster.client.send_one(asked, broker_id=1)
+    requests = messages.DeleteRecords(topics=[request(name=topic, partitions=[one])], timeout_ms=10_000, max_version=1)
+    answer = cluster.client.send_one(requests, broker_id=1)
     assert answer.topics[0].partitions[0].error_code == 0
 
 
@@ -209,8 +209,8 @@ def test_retention_that_moves_while_we_read(cluster: Cluster, kafka: Kafka, monk
     errors = [piece.error for piece in read if piece.error]
     assert len(errors) == 1
     assert errors[0].startswith("OFFSET_OUT_OF_RANGE: the log starts at 8 now; offsets ")
-    seen = [int(offset) for piece in read for offset in piece.scanned.headers["base_offset"]]
-    assert seen[-5:] == [8, 9, 10, 11, 12]
+    observed = [int(offset) for piece in read for offset in piece.scanned.headers["base_offset"]]
+    assert observed[-5:] == [8, 9, 10, 11, 12]
 
 
 def test_a_log_that_ends_before_its_high_watermark_is_not_silently_short(
@@ -231,8 +231,8 @@ def test_a_log_that_ends_before_its_high_watermark_is_not_silently_short(
 def test_a_topic_that_is_deleted_meanwhile(cluster: Cluster, kafka: Kafka) -> None:
     with INCIDENTS["never_added"](kafka) as staged:
         row = row_of(cluster, staged.topic)
-        asked = messages.DeleteTopics(topic_names=[staged.topic], timeout_ms=10_000, max_version=5)
-        assert cluster.client.send_one(asked).responses[0].error_code == 0
+        requests = messages.DeleteTopics(topic_names=[staged.topic], timeout_ms=10_000, max_version=5)
+        assert cluster.client.send_one(requests).responses[0].error_code == 0
         until(lambda: staged.topic not in {r["topic"] for r in cluster.partition_rows()} or None, awaited="its end")
         frame = BATCHES.frame(batch_tables_of(fetch_range(cluster.client, row, "log_start", "high_watermark")))
     (error,) = frame["error"].tolist()

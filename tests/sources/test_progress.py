@@ -30,6 +30,6 @@ def test_a_person_sees_what_is_read(
     else:
         monkeypatch.setitem(sys.modules, "ipykernel", ModuleType("ipykernel"))
     read()
-    shown = capsys.readouterr()
-    assert shown.out == ""
-    assert "orders-0" in shown.err
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert "orders-0" in output.err

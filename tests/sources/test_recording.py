@@ -347,14 +347,14 @@ def test_reading_while_a_recorder_writes_and_merges(tmp_path: Path) -> None:
     SampleWriter(directory).close()
     arguments = [sys.executable, "-m", "tests.sources.recorded_meanwhile", str(directory), str(count)]
     with started(arguments, cwd=ROOT) as writing:
-        seen = plain = 0
+        observed = plain = 0
         while writing.poll() is None:
             for name in ("findings", "producers"):
                 frame = Recording(directory).history(name)
                 each = frame.groupby("sampled_at").size()
                 assert (each == each.iloc[0]).all() if len(each) else True
-                assert len(each) >= seen or name != "findings"
-                seen = max(seen, len(each)) if name == "findings" else seen
+                assert len(each) >= observed or name != "findings"
+                observed = max(observed, len(each)) if name == "findings" else observed
                 try:
                     rows = ds.dataset(directory / name, format="parquet").to_table(columns=["sampled_at"])
                 except FileNotFoundError:
@@ -362,7 +362,7 @@ def test_reading_while_a_recorder_writes_and_merges(tmp_path: Path) -> None:
                 plain += 1
                 each = pd.Series(rows["sampled_at"].to_pylist()).value_counts()
                 assert (each == each.iloc[0]).all() if len(each) else True
-                assert len(each) >= seen - 1 if name == "findings" else True
+                assert len(each) >= observed - 1 if name == "findings" else True
         assert writing.returncode == 0
     assert plain > 0
     assert Recording(directory).history("findings")["sampled_at"].nunique() == count

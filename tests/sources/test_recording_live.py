@@ -132,10 +132,10 @@ def test_late_transactions_by_whose_clock(kafka: Kafka, cluster: Cluster, sample
         first = sampled(late_padding_ms=0)
         threading.Event().wait(1.1)
         last = sampled(late_padding_ms=0)
-    seen = {(row["topic"], row["producer_id"]): row for row in last.tables["late_transactions"]}
-    assert (live.topic, live.producer_id) not in seen, "its records are a week old, and it is not"
-    assert (hanging.topic, hanging.producer_id) not in seen, "its id may have transactions of ten minutes"
-    by_producer, by_recorder = (seen[hanging.topic, each.producer_id] for each in producers)
+    observed = {(row["topic"], row["producer_id"]): row for row in last.tables["late_transactions"]}
+    assert (live.topic, live.producer_id) not in observed, "its records are a week old, and it is not"
+    assert (hanging.topic, hanging.producer_id) not in observed, "its id may have transactions of ten minutes"
+    by_producer, by_recorder = (observed[hanging.topic, each.producer_id] for each in producers)
     assert (by_producer["opened_at_clock"], by_producer["timeout_ms"]) == ("producer", 1_000)
     assert first.observation is not None
     assert (by_recorder["opened_at_clock"], by_recorder["opened_at"]) == ("recorder", first.observation.observed_at)

@@ -78,10 +78,10 @@ def test_how_long_the_lso_is_held() -> None:
 
 def test_healthy_transactions_show_once_they_last_for_two_samples() -> None:
     metrics = Metrics()
-    seen = observation(transaction(), partitions=[partition()], producers=[producer()])
-    rows = diagnose_sample(seen, seen)
+    observed = observation(transaction(), partitions=[partition()], producers=[producer()])
+    rows = diagnose_sample(observed, observed)
     one = taken(
-        replace(sample(NINE), observation=seen, first_seen={("orders", 0, 7, 100): seen.observed_at}), rows=rows
+        replace(sample(NINE), observation=observed, first_seen={("orders", 0, 7, 100): observed.observed_at}), rows=rows
     )
     metrics.on_sample(one, written=True)
     assert of_orders(metrics, "open_transactions") is None
@@ -160,8 +160,8 @@ def test_ten_thousand_partitions_have_a_bounded_count_of_series() -> None:
     metrics.on_sample(taken(one, rows=alive, late=late), written=True)
     found = numbers(metrics)
     assert len(found) < 6100, "5 for each of 1,000 partitions, 1 for each of 1,000 groups, and some"
-    shown = {int(dict(labels)["partition"]) for name, labels in found if name == "kafka_txn_partition_lso_held_seconds"}
-    assert shown == {*range(100), *range(9100, 10_000)}, "what hangs, and what has been held for longest"
+    parts = {int(dict(labels)["partition"]) for name, labels in found if name == "kafka_txn_partition_lso_held_seconds"}
+    assert parts == {*range(100), *range(9100, 10_000)}, "what hangs, and what has been held for longest"
     assert found["kafka_txn_last_sample_omitted_partitions", ()] == 9000
     assert found["kafka_txn_transactions", (("verdict", "hanging"),)] == 100
     assert found["kafka_txn_transactions", (("verdict", "long"),)] == 9900
@@ -198,10 +198,10 @@ def test_a_group_shows_as_long_as_an_lso_holds_something_from_it(kafka: Kafka) -
         (lag,) = cluster.group_lag_rows(f"billing-{staged.topic}")
         metrics.on_sample(second, written=True)
         labels = (("group", f"billing-{staged.topic}"), ("partition", "0"), ("topic", staged.topic))
-        shown = numbers(metrics)
-        assert shown["kafka_txn_group_held_offsets", labels] == lag["lag"] - lag["client_lag"] >= lag["held"] == 5
-        assert shown["kafka_txn_group_behind_offsets", labels] == lag["client_lag"]
-        assert shown["kafka_txn_group_series_omitted", ()] == 0
+        output = numbers(metrics)
+        assert output["kafka_txn_group_held_offsets", labels] == lag["lag"] - lag["client_lag"] >= lag["held"] == 5
+        assert output["kafka_txn_group_behind_offsets", labels] == lag["client_lag"]
+        assert output["kafka_txn_group_series_omitted", ()] == 0
         metrics.on_sample(replace(second, held_groups=None), written=True)
         assert numbers(metrics)["kafka_txn_group_held_offsets", labels], "groups that could not be asked keep theirs"
         metrics.on_sample(replace(second, held_groups=[]), written=True)

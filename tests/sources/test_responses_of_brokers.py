@@ -25,16 +25,16 @@ Response = tuple[int, int, bytes]  # API key, version, header and body
 
 @pytest.fixture
 def responses(monkeypatch: pytest.MonkeyPatch) -> list[Response]:
-    seen: list[Response] = []
+    observed: list[Response] = []
     plain = broker_client._decode
 
     def _decode(parser: KafkaProtocol, answer: bytearray) -> Any:
         header = parser.in_flight_requests[0]
-        seen.append((header.request_api_key, header.request_api_version, bytes(answer)))
+        observed.append((header.request_api_key, header.request_api_version, bytes(answer)))
         return plain(parser, answer)
 
     monkeypatch.setattr(broker_client, "_decode", _decode)
-    return seen
+    return observed
 
 
 @pytest.mark.lab
@@ -47,11 +47,11 @@ def test_bytes_of_a_look(lab: Kafka, responses: list[Response]) -> None:
         with Cluster(lab.bootstrap_servers) as cluster:
             cluster.finding_rows(topics=[staged.topic], recheck_after=0)
             cluster.producers()
-        seen = list(responses)
-    kinds = {key for key, _, _ in seen}
+        observed = list(responses)
+    kinds = {key for key, _, _ in observed}
     assert kinds >= (APIS.keys() if lab.version != "2.8.2" else APIS.keys() - {66}), "which came with 3.0"
     assert kinds <= BY_KEY.keys(), "what the bench's brokers answer"
-    for key, version, response in seen:
+    for key, version, response in observed:
         theirs = ResponseClassRegistry._response_class_registry[key].decode(response, version=version, header=True)
         theirs._header = None
         theirs.API_VERSION = version

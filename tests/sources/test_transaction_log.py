@@ -35,8 +35,8 @@ def read(cluster: Cluster, *, timeout: float = 20, only: set[int] | None = None)
 
 def test_an_old_broker_is_an_error_row_and_its_log_is_read(old: Cluster) -> None:
     with INCIDENTS["open_young"](old.config) as staged:
-        told = {row["transactional_id"]: row for row in old.transaction_rows()}
-        refused, found = told[None], told[staged.transactional_id]
+        reported = {row["transactional_id"]: row for row in old.transaction_rows()}
+        refused, found = reported[None], reported[staged.transactional_id]
         assert refused["error"].startswith("UNSUPPORTED_VERSION: Broker 1 at ")
         assert refused["error"].endswith("does not support ListTransactions, which needs Kafka 3.0 or newer.")
         assert (found["source"], found["state"], found["producer_id"]) == (STATE_TOPIC, "Ongoing", staged.producer_id)
@@ -95,13 +95,13 @@ def test_what_is_not_read_in_time_is_a_failure_and_no_proof(old: Cluster) -> Non
 
 def test_the_newest_record_wins_and_is_what_the_coordinator_says(kafka: Kafka) -> None:
     with Cluster(kafka.bootstrap_servers, timeout=20) as cluster, INCIDENTS["busy_elsewhere"](kafka):
-        told = {row["transactional_id"]: row for row in cluster.transaction_rows()}
+        reported = {row["transactional_id"]: row for row in cluster.transaction_rows()}
         log = read(cluster)
     assert log.is_complete
     written = {row["transactional_id"]: row for row in log.rows}
-    assert written.keys() == told.keys()
+    assert written.keys() == reported.keys()
     columns = ("producer_id", "producer_epoch", "state", "timeout_ms", "start_time", "topic_partitions")
-    for name, row in told.items():
+    for name, row in reported.items():
         assert {c: written[name][c] for c in columns} == {c: row[c] for c in columns}, name
 
 

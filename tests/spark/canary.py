@@ -44,7 +44,7 @@ class Search:
 
     def __init__(self) -> None:
         self.places: list[str] = []
-        self.shown: dict[str, str] = {}
+        self.output: dict[str, str] = {}
         self.errors: dict[str, str] = {}
         self.controls: list[str] = []
 
@@ -52,7 +52,7 @@ class Search:
         self.places.append(place)
         if CANARY in text:
             at = text.index(CANARY)
-            self.shown.setdefault(place, text[max(0, at - 100) : at].replace("\n", " "))
+            self.output.setdefault(place, text[max(0, at - 100) : at].replace("\n", " "))
         if CONTROLS["kafka.client.id"] in text:
             self.controls.append(place)
 
@@ -160,12 +160,12 @@ def pages(root: str) -> Iterator[tuple[str, str]]:
         f"/{name}/" for name in ("jobs", "SQL", "stages", "environment", "executors", "connect", "StreamingQuery")
     ]
     waiting += [f"/api/v1/applications/{application}/{answer}" for answer in current_findings]
-    seen: set[str] = set()
+    observed: set[str] = set()
     while waiting:
         path = waiting.pop()
-        if path in seen:
+        if path in observed:
             continue
-        seen.add(path)
+        observed.add(path)
         with contextlib.suppress(OSError):  # there is no page of that name
             body = get(root + path)
             yield path, body
@@ -216,7 +216,7 @@ def main(mode: str, server: str, user: str, folder: Path) -> None:
     for file in sorted(folder.rglob("*")):
         if file.is_file() and file.name != "client.properties":
             search.look(f"file {file.relative_to(folder)}", file.read_text(errors="replace"))
-    found = {"spark": said, "by_hand": before, "failed": failed, "shown": search.shown, "controls": search.controls}
+    found = {"spark": said, "by_hand": before, "failed": failed, "shown": search.output, "controls": search.controls}
     found["errors"] = search.errors
     print(json.dumps(found | {"places": search.places}))
 

@@ -20,9 +20,9 @@ def test_only_rows_that_differ_are_told(spark: SparkSession) -> None:
     twice = differences(found.union(found.where("first_offset = 15")), expected, LOG_TRANSACTIONS)
     assert [(row.only_in, row.first_offset) for row in twice.itertuples()] == [("spark", 15)]
     later = found.withColumn("start", sf.col("start") + sf.expr("interval 1 millisecond")).where("first_offset = 13")
-    told = differences(later, expected[expected.first_offset == 13], LOG_TRANSACTIONS)
-    assert list(told.only_in) == ["spark", "pandas"]
-    assert told.start[0] - told.start[1] == dt.timedelta(milliseconds=1)
+    reported = differences(later, expected[expected.first_offset == 13], LOG_TRANSACTIONS)
+    assert list(reported.only_in) == ["spark", "pandas"]
+    assert reported.start[0] - reported.start[1] == dt.timedelta(milliseconds=1)
 
 
 def test_what_spark_connect_hangs_on_a_frame_does_no_harm() -> None:

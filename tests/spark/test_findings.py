@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from tests.analysis.random_logs import KINDS, Step, batches
-from tests.analysis.test_findings_over_time import due, sample, seen
+from tests.analysis.test_findings_over_time import due, finding, sample
 from tests.analysis.test_hold_findings import HERE, history
 from toolkit.analysis.history import lso_holds as rules
 from toolkit.analysis.history.closing import close_by_log, without_short
@@ -108,7 +108,7 @@ def logs() -> list[Headers]:
 
 def test_findings_are_those_of_the_rules_run_partition_by_partition(spark: SparkSession, logs: list[Headers]) -> None:
     found = [log(headers, partition=partition) for partition, headers in zip(PARTITIONS, logs, strict=True)]
-    told = [row for partition in PARTITIONS for row in random_transaction_history(partition, found[partition])]
+    histories = [row for partition in PARTITIONS for row in random_transaction_history(partition, found[partition])]
     current_findings = [row for partition in PARTITIONS for row in random_answers(partition, found[partition])]
     expected = [row for row in current_findings if row["topic"] is None]
     all_held = []
@@ -117,14 +117,14 @@ def test_findings_are_those_of_the_rules_run_partition_by_partition(spark: Spark
         holds = held(found[partition], logs[partition], mine, min_held_ms=2_000)
         all_held += holds
         expected += held_findings(
-            holds, transaction_history=by_producer(told), current_findings=mine, min_held_ms=2_000
+            holds, transaction_history=by_producer(histories), current_findings=mine, min_held_ms=2_000
         )
-    near = near_transaction_history(all_held, frame(spark, [TRANSACTION_HISTORY.arrow(told)]))
-    assert len(near) < len(told)
+    near = near_transaction_history(all_held, frame(spark, [TRANSACTION_HISTORY.arrow(histories)]))
+    assert len(near) < len(histories)
     made = findings(all_held, transaction_history=near, current_findings=current_findings, min_held_ms=2_000)
     same(FINDINGS.arrow(made).to_pylist(), FINDINGS.arrow(expected).to_pylist())
-    shown = {(row["verdict"], row["transactional_id"] is None, row["cause"] is None) for row in expected}
-    assert {("ended", False, False), ("ended", True, True), ("hanging", True, True), ("unknown", False, True)} <= shown
+    output = {(row["verdict"], row["transactional_id"] is None, row["cause"] is None) for row in expected}
+    assert {("ended", False, False), ("ended", True, True), ("hanging", True, True), ("unknown", False, True)} <= output
 
 
 def random_transaction_history(partition: int, log_transactions: pa.Table) -> list[Row]:
@@ -246,9 +246,9 @@ def test_a_producer_id_with_many_transactions_is_matched_by_those_that_are_near(
         for number in range(2_000)
     ]
     mine: Row = {"start_time": utc(1_000), "decided_at": utc(91_001), "end_time": utc(91_002), "first_offset": 9_999}
-    told = [*others, history(producer_id=1000, producer_epoch=0, reason="This one.", **mine)]
+    histories = [*others, history(producer_id=1000, producer_epoch=0, reason="This one.", **mine)]
     holds = held(log(headers), headers)
-    near = near_transaction_history(holds, frame(spark, [TRANSACTION_HISTORY.arrow(told)]))
+    near = near_transaction_history(holds, frame(spark, [TRANSACTION_HISTORY.arrow(histories)]))
     assert len(near) < 5
     (row,) = findings(holds, transaction_history=near, current_findings=(), min_held_ms=60_000)
     assert row["reason"].endswith("This one.")
@@ -257,9 +257,9 @@ def test_a_producer_id_with_many_transactions_is_matched_by_those_that_are_near(
 
 def test_a_recording_over_time(spark: SparkSession) -> None:
     recorded = [
-        *(seen(number, partition=0) for number in (1, 2, 5)),
-        *(seen(number, "ongoing", partition=1, producer_id=8) for number in (5, 9)),
-        seen(3, "unknown", topic=None, partition=None, producer_id=None, start_offset=None, queue_position=None),
+        *(finding(number, partition=0) for number in (1, 2, 5)),
+        *(finding(number, "ongoing", partition=1, producer_id=8) for number in (5, 9)),
+        finding(3, "unknown", topic=None, partition=None, producer_id=None, start_offset=None, queue_position=None),
     ]
     samples = [sample(number, "DOWN: all." if number == 3 else None) for number in (*range(6), 8, 9)]
     whole = [{**row, "observed_at": row["sampled_at"], "seconds": 0.1} for row in samples]
@@ -275,8 +275,8 @@ def test_a_recording_over_time(spark: SparkSession) -> None:
 
 
 def test_the_marker_in_a_log_closes_what_a_recording_has_open(spark: SparkSession) -> None:
-    recorded = [seen(number, partition=partition) for number in (8, 9) for partition in (0, 1, 2)]
-    brief = seen(2, "ongoing", partition=3)
+    recorded = [finding(number, partition=partition) for number in (8, 9) for partition in (0, 1, 2)]
+    brief = finding(2, "ongoing", partition=3)
     over = rows(findings_over_time(frame(spark, [RECORDED["findings"].arrow([*recorded, brief])])))
     log: list[Row] = [{"partition": 0, "first_offset": 90}, {"partition": 1, "marker_offset": None}, {"partition": 0}]
     mine = {"topic": "orders", "producer_id": 7, "first_offset": 100, "marker_offset": 110, "marker": "ABORT"}
@@ -292,7 +292,7 @@ def test_the_marker_in_a_log_closes_what_a_recording_has_open(spark: SparkSessio
 
 
 def test_without_samples_there_is_a_look_where_something_was_found(spark: SparkSession) -> None:
-    recorded = [seen(1), seen(2), seen(3, partition=1), seen(4, partition=1)]
+    recorded = [finding(1), finding(2), finding(3, partition=1), finding(4, partition=1)]
     over = findings_over_time(frame(spark, [RECORDED["findings"].arrow(recorded)]))
     assert [(row["partition"], row["held_from"], row["held_to"]) for row in rows(over)] == [
         (0, due(1), due(3)),

@@ -306,8 +306,8 @@ def read_tasks(
             rows.append(piece_rows(failure, rows=1))
     said = {"plan": TRUNCATED, "log_end_offset": BASE} if is_new else {}
     stored.run(rows, **said)  # type: ignore[arg-type]
-    told = [row for row in stored.rows() if "it moved" in (row["error"] or "")]
-    assert len(told) == (stop is not None)
+    reported = [row for row in stored.rows() if "it moved" in (row["error"] or "")]
+    assert len(reported) == (stop is not None)
 
 
 @fuzzed(15)
@@ -325,8 +325,8 @@ def test_what_was_open_where_offsets_were_lost_is_told_as_it_was(random: Random)
     ended.current = []
     unread = {"outcome": None, "error": "OFFSETS_LOST: Its end was deleted from the log before it was read."}
     said = {**dict.fromkeys(LOG_TRANSACTIONS.names), **WHERE.columns, "error": lost}
-    told = [*ended.rows(), *({**row, **unread} for row in still_open), said, *other.rows()]
-    assert stored.rows() == sorted(told, key=repr)
+    reported = [*ended.rows(), *({**row, **unread} for row in still_open), said, *other.rows()]
+    assert stored.rows() == sorted(reported, key=repr)
     steps = [*ended.rows(LSO_TIMELINE.name), *other.rows(LSO_TIMELINE.name)]
     assert stored.rows(LSO_TIMELINE.name) == sorted(steps, key=repr)
     held = [row for row in ended.lso_holds() if row["marker_offset"] is not None] + other.lso_holds()

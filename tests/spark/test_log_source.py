@@ -235,9 +235,9 @@ def test_sql_reads_it(spark: SparkSession, kafka_log_dir: Any, history: Path) ->
 
 
 def test_a_schema_chooses_columns(kafka_log_dir: Any, history: Path) -> None:
-    chosen = kafka_log_dir().schema("last_offset long, topic string").load(str(history)).toArrow()
-    assert chosen.column_names == ["last_offset", "topic"]
-    assert chosen.num_rows == len(LogDir(history).batches())
+    selected = kafka_log_dir().schema("last_offset long, topic string").load(str(history)).toArrow()
+    assert selected.column_names == ["last_offset", "topic"]
+    assert selected.num_rows == len(LogDir(history).batches())
 
 
 def test_errors_reach_the_user_as_our_sentence(kafka_log_dir: Any, history: Path) -> None:

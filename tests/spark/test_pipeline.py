@@ -303,8 +303,8 @@ def test_what_brokers_delete_stays_and_what_is_another_log_does_not(
         mine = [row for row in before[name] if "'topic': 'plain-stage0', 'partition': 0," in row]
         assert of_log(out, name, "plain-stage0", 0) == mine
     log_transactions = of_log(out, "log_transactions", "plain-stage0", 1)
-    (told,) = (row for row in log_transactions if "OFFSETS_LOST: Offsets" in row)
-    assert f"{end - 1:,} were deleted" in told
+    (reported,) = (row for row in log_transactions if "OFFSETS_LOST: Offsets" in row)
+    assert f"{end - 1:,} were deleted" in reported
     assert {row for row in before["log_transactions"] if f"{lost.name}/" in row and "'open'" not in row} < set(
         log_transactions
     )

@@ -294,10 +294,10 @@ def test_a_recording_by_a_stream(spark: SparkSession, three: Kafka, tmp_path: Pa
 def test_all_that_is_done_with_a_micro_batch_is_done_with_one_look(
     spark: SparkSession, three: Kafka, tmp_path: Path
 ) -> None:
-    seen: list[Any] = []
+    found_rows: list[Any] = []
 
     def twice(batch: DataFrame, number: int) -> None:
-        seen.append([sample_table(batch, "samples").select("observed_at").collect() for _ in range(2)])
+        found_rows.append([sample_table(batch, "samples").select("observed_at").collect() for _ in range(2)])
 
     query = (
         everything(spark, three)
@@ -307,7 +307,7 @@ def test_all_that_is_done_with_a_micro_batch_is_done_with_one_look(
         .start()
     )
     assert query.awaitTermination(120)
-    ((first, second),) = seen
+    ((first, second),) = found_rows
     assert first == second
 
 

@@ -27,6 +27,6 @@ def test_they_read_as_recorded() -> None:
 
 
 def test_the_picture_shows_exactly_that() -> None:
-    shown = without_space(words((FOLDER / "findings.svg").read_text()))
-    assert shown == without_space(words(picture(LINES)))
-    assert all(without_space(line) in shown for line in LINES)
+    output = without_space(words((FOLDER / "findings.svg").read_text()))
+    assert output == without_space(words(picture(LINES)))
+    assert all(without_space(line) in output for line in LINES)

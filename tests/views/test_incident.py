@@ -108,8 +108,8 @@ def test_every_sample_has_a_report_and_a_timeline(name: str) -> None:
 def test_what_cannot_be_read_is_told_and_left_out(tmp_path: Path) -> None:
     sample = load("late-message")
     copied = shutil.copytree(sample.path / "log-dir" / "orders-0", tmp_path / "orders-0")
-    told: list[str] = []
-    tables = collect_incident(LogDir(copied, consistent_copy=True), remark=told.append)
+    remarks: list[str] = []
+    tables = collect_incident(LogDir(copied, consistent_copy=True), remark=remarks.append)
     (row,) = tables["findings"]
     assert row["verdict"] == "unknown"
     assert tables["transaction_history"] == []

@@ -222,8 +222,8 @@ def test_a_recording_has_a_picture_too() -> None:
     sample = samples.load("flight-recording")
     recording = sample.recording()
     assert recording
-    seen = RECORDED["partitions"].rows(recording.history("partitions"))
-    made = report(sample.finding_rows(), partitions=seen)
+    observed = RECORDED["partitions"].rows(recording.history("partitions"))
+    made = report(sample.finding_rows(), partitions=observed)
     assert [chart["held"] is not None for section in made.sections for chart in section.charts] == [True]
     assert PARTITIONS.name not in Page(made.html).text.split("Not included")[1]
 
@@ -305,6 +305,6 @@ def test_what_cannot_be_written_is_refused(name: str, why: str, tmp_path: Path) 
 
 
 def test_a_notebook_shows_it_apart() -> None:
-    shown = report([finding()])._repr_html_()
-    assert shown.startswith("<iframe srcdoc=")
-    assert "<h1>" not in shown
+    output = report([finding()])._repr_html_()
+    assert output.startswith("<iframe srcdoc=")
+    assert "<h1>" not in output

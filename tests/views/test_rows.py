@@ -47,8 +47,8 @@ def test_an_empty_table_says_so() -> None:
 
 def test_columns_that_say_nothing_to_a_person_are_left_out() -> None:
     row = {"transactional_id": "payments-7", "source": "DescribeTransactions", "observed_at": NOW}
-    shown = row_lines(TRANSACTIONS, [row], width=40, without=("source",))
-    assert [line.split()[0] for line in shown] == [
+    output = row_lines(TRANSACTIONS, [row], width=40, without=("source",))
+    assert [line.split()[0] for line in output] == [
         name for name in TRANSACTIONS.names if name not in {"source", "observed_at", "error", "last_update_time"}
     ]
 

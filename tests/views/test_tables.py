@@ -50,24 +50,24 @@ def rows() -> list[Row]:
 
 
 def test_findings_answer_worst_first_and_explain_their_verdicts(rows: list[Row]) -> None:
-    shown = page(FINDINGS.frame(rows), now=NOW)
-    assert [body[0] for body in shown.bodies] == ["hanging"] * 3 + ["overdue"] + ["ongoing"] * 2
-    assert {attrs["class"] for tag, attrs in shown.tags if tag == "b"} == {"hanging", "overdue", "ongoing"}
+    table_page = page(FINDINGS.frame(rows), now=NOW)
+    assert [body[0] for body in table_page.bodies] == ["hanging"] * 3 + ["overdue"] + ["ongoing"] * 2
+    assert {attrs["class"] for tag, attrs in table_page.tags if tag == "b"} == {"hanging", "overdue", "ongoing"}
     text = show(rows)._repr_html_()
     for verdict in ("hanging", "overdue", "ongoing"):
         assert VERDICTS[verdict] in text
     assert VERDICTS["long"] not in text
-    orphan = next(body for body in shown.bodies if body[1].startswith("orphan-0"))
+    orphan = next(body for body in table_page.bodies if body[1].startswith("orphan-0"))
     assert "held at13" in orphan[1]
     assert "kafka-txn abort --topic orders --partition 0 --start-offset 13" in orphan[-1]
 
 
 def test_headings_sort_by_what_cells_mean(rows: list[Row]) -> None:
     """A key for each cell: 1,226 records come behind 21, and null last; the page of a browser test clicks on them."""
-    shown = page(rows, now=NOW)
-    headings = [attrs for tag, attrs in shown.tags if tag == "th"]
+    table_page = page(rows, now=NOW)
+    headings = [attrs for tag, attrs in table_page.tags if tag == "th"]
     assert [("data-number" in heading) for heading in headings] == [False, False, True, True, True]
-    keys = [attrs.get("data-key") for tag, attrs in shown.tags if tag == "td" and attrs.get("class") != "below"]
+    keys = [attrs.get("data-key") for tag, attrs in table_page.tags if tag == "td" and attrs.get("class") != "below"]
     held = [int(key) for key in keys[2::5] if key]
     assert len(held) == len(rows)
     assert all(key > 0 for key in held)
@@ -75,11 +75,11 @@ def test_headings_sort_by_what_cells_mean(rows: list[Row]) -> None:
 
 def test_columns_of_other_tables_say_what_they_mean() -> None:
     log_transactions = load("late-message").log_dir().log_transactions()
-    shown = page(log_transactions, columns=["producer_id", "first_offset", "outcome", "start"])
-    headings = [attrs["title"] for tag, attrs in shown.tags if tag == "th"]
+    table_page = page(log_transactions, columns=["producer_id", "first_offset", "outcome", "start"])
+    headings = [attrs["title"] for tag, attrs in table_page.tags if tag == "th"]
     docs = {column.name: column.doc for column in LOG_TRANSACTIONS.columns}
     assert headings[1] == docs["first_offset"]
-    assert len(shown.bodies) == len(log_transactions)
+    assert len(table_page.bodies) == len(log_transactions)
     everything = page(log_transactions)
     assert 4 < len([tag for tag, _ in everything.tags if tag == "th"]) < len(LOG_TRANSACTIONS.names), (
         "only what has values"
@@ -89,31 +89,31 @@ def test_columns_of_other_tables_say_what_they_mean() -> None:
 def test_what_comes_from_elsewhere_is_text() -> None:
     """A transactional id may be any text, also one that means to be a script."""
     (row,) = load("orphan").finding_rows()
-    shown = show([{**row, "transactional_id": "<script>alert(1)</script>\x1b[31m", "groups_held": ["<b>"]}])
-    text = shown._repr_html_()
+    table_page = show([{**row, "transactional_id": "<script>alert(1)</script>\x1b[31m", "groups_held": ["<b>"]}])
+    text = table_page._repr_html_()
     assert "<script" not in text
     assert "&lt;script&gt;alert(1)&lt;/script&gt;\\x1b[31m" in text
     assert not re.search(r"https?://", text.replace(DOCS_URL, "")), "nothing asks the network"
 
 
 def test_error_rows_are_marked_and_their_error_told(rows: list[Row]) -> None:
-    shown = page([{**rows[0], "error": "NOT_LEADER: gone"}, rows[1]])
-    assert sum(attrs.get("class") == "error" for tag, attrs in shown.tags if tag == "tbody") == 1
-    assert "error" in shown.bodies[-1][-1] or "error" in shown.bodies[0][-1]
+    table_page = page([{**rows[0], "error": "NOT_LEADER: gone"}, rows[1]])
+    assert sum(attrs.get("class") == "error" for tag, attrs in table_page.tags if tag == "tbody") == 1
+    assert "error" in table_page.bodies[-1][-1] or "error" in table_page.bodies[0][-1]
 
 
 def test_a_terminal_gets_text(rows: list[Row]) -> None:
     assert "hang" in repr(show(rows, now=NOW)).splitlines()[-1]
-    chosen = repr(show(rows, columns=["verdict", "start_offset"])).splitlines()
-    assert chosen[0].split() == ["start"]
-    assert chosen[2].split() == ["hanging", "13"]
+    selection = repr(show(rows, columns=["verdict", "start_offset"])).splitlines()
+    assert selection[0].split() == ["start"]
+    assert selection[2].split() == ["hanging", "13"]
     assert repr(show(LOG_TRANSACTIONS.frame(), LOG_TRANSACTIONS)) == "no log transactions"
 
 
 def test_few_rows_are_a_page_and_many_are_told_of() -> None:
     log_transactions = LOG_TRANSACTIONS.rows(load("late-message").log_dir().log_transactions())
-    shown = show(log_transactions * 100)
-    assert "200 more rows are not shown" in shown._repr_html_()
+    table_page = show(log_transactions * 100)
+    assert "200 more rows are not shown" in table_page._repr_html_()
     assert "No findings" in show([])._repr_html_()
 
 

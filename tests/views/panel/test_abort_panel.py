@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.views.panel.shown import button, is_shown, shown
+from tests.views.panel.panel_state import button, is_visible, panel_text
 from toolkit import Cluster
 from toolkit.actions.abort import plan_abort
 from toolkit.actions.audit import Audit
@@ -60,12 +60,12 @@ def test_from_a_finding_to_a_moved_lso_and_the_next_one(kafka: Kafka, cluster: C
         assert [row["verdict"] for row in panel.findings if row["producer_id"]] == [
             each.expected for each in sorted((one, other, healthy), key=lambda each: each.topic)
         ]
-        assert "2 partitions hang, 1 open transaction is healthy" in shown(panel)
-        assert kafka.bootstrap_servers in shown(panel)
+        assert "2 partitions hang, 1 open transaction is healthy" in panel_text(panel)
+        assert kafka.bootstrap_servers in panel_text(panel)
 
         button(panel, f"HANGING · {one.topic}-0 at offset {one.start_offset}").click()
         assert panel.step == "chosen"
-        assert panel.selected["reason"] in shown(panel)
+        assert panel.selected["reason"] in panel_text(panel)
         assert panel.buttons["execute"].disabled
         assert panel.picture
         assert panel.picture.figures.keys() == {"light", "dark"}
@@ -74,8 +74,8 @@ def test_from_a_finding_to_a_moved_lso_and_the_next_one(kafka: Kafka, cluster: C
         plan = panel.plan
         assert plan
         assert not panel.buttons["execute"].disabled
-        assert "The dry run passed. Nothing was written." in shown(panel)
-        assert plan.command in shown(panel)
+        assert "The dry run passed. Nothing was written." in panel_text(panel)
+        assert plan.command in panel_text(panel)
         assert trail.rows() == []
         assert plan.preflight(recheck_after=0.1)["verdict"] == "hanging"
 
@@ -87,16 +87,16 @@ def test_from_a_finding_to_a_moved_lso_and_the_next_one(kafka: Kafka, cluster: C
         assert panel.result.last_stable_offset_before == one.start_offset
         assert after is not None
         assert after > one.start_offset
-        assert f"The LSO moved: {one.start_offset} → {after}" in shown(panel)
+        assert f"The LSO moved: {one.start_offset} → {after}" in panel_text(panel)
         assert list(panel.audit.frame()["step"]) == ["intent", "outcome"] == [row["step"] for row in panel.actions]
 
         button(panel, "Next: HANGING").click()
         assert panel.selected["topic"] == other.topic
-        assert "The LSO moved" not in shown(panel)
+        assert "The LSO moved" not in panel_text(panel)
         panel.dry_run()
         panel.execute(f"{other.topic}-0@{other.start_offset}")
-        assert "Nothing else hangs." in shown(panel)
-        assert not is_shown(panel, panel.buttons["next"])
+        assert "Nothing else hangs." in panel_text(panel)
+        assert not is_visible(panel, panel.buttons["next"])
         assert [row["verdict"] for row in panel.findings if row["start_offset"] is not None] == ["ongoing"]
 
 
@@ -109,13 +109,13 @@ def test_a_wrong_confirmation_is_refused_and_a_right_one_still_taken(
     panel.confirmation.value = "orders-0@1"
     button(panel, "Write the abort marker").click()
     assert isinstance(panel.error, ActionRefused)
-    assert f"Refused The confirmation 'orders-0@1' does not name '{staged.topic}-0@" in shown(panel)
+    assert f"Refused The confirmation 'orders-0@1' does not name '{staged.topic}-0@" in panel_text(panel)
     assert "Nothing was written." in panel.error.means
     assert (panel.step, panel.typed, panel.result) == ("checked", "", None)
     assert [row["step"] for row in trail.rows()] == ["refused"]
     panel.execute(f"{staged.topic}-0@{staged.start_offset}")
     assert panel.step == "done"
-    assert "Means Nothing was written." not in shown(panel)
+    assert "Means Nothing was written." not in panel_text(panel)
 
 
 @contextmanager
@@ -136,10 +136,10 @@ def test_what_came_back_to_life_since_the_dry_run_is_refused(kafka: Kafka, clust
     with revived(kafka, staged):
         panel.execute(f"{staged.topic}-0@{staged.start_offset}")
         assert isinstance(panel.error, ActionRefused)
-        assert "is ongoing now" in shown(panel)
+        assert "is ongoing now" in panel_text(panel)
         assert (panel.step, panel.plan, panel.selected["verdict"]) == ("chosen", None, "ongoing")
-        assert "Not to be aborted: ongoing" in shown(panel)
-        assert not is_shown(panel, panel.buttons["execute"])
+        assert "Not to be aborted: ongoing" in panel_text(panel)
+        assert not is_visible(panel, panel.buttons["execute"])
     assert [row["step"] for row in trail.rows()] == ["refused"]
 
 
@@ -150,7 +150,7 @@ def test_what_ended_since_the_dry_run_is_refused(kafka: Kafka, cluster: Cluster,
     plan = plan_abort(cluster, row_of(panel, staged))
     plan.execute(confirm=plan.target, audit=Audit(tmp_path / "of-another.jsonl"), recheck_after=0)
     panel.execute(plan.target)
-    assert "has no transaction open" in shown(panel)
+    assert "has no transaction open" in panel_text(panel)
     assert (panel.step, panel.selected["verdict"]) == ("chosen", "clear")
 
 
@@ -158,17 +158,17 @@ def test_what_has_an_owner_is_explained_and_never_aborted(kafka: Kafka, cluster:
     with INCIDENTS["open_young"](kafka) as staged:
         panel = panel_on(cluster, trail, staged)
         button(panel, f"ongoing · {staged.topic}-0").click()
-        text = shown(panel)
+        text = panel_text(panel)
         assert "Not to be aborted: ongoing" in text
         assert panel.selected["remedy"] in text
         assert f"kafka-txn fence --bootstrap-server {kafka.bootstrap_servers} --transactional-id" in text
         assert "It would be refused now" in text
-        assert not is_shown(panel, panel.buttons["dry_run"])
+        assert not is_visible(panel, panel.buttons["dry_run"])
         panel.dry_run()
         assert isinstance(panel.error, ActionRefused)
         panel.execute(f"{staged.topic}-0@{staged.start_offset}")
         assert isinstance(panel.error, UsageError)
-        assert "No dry run has passed." in shown(panel)
+        assert "No dry run has passed." in panel_text(panel)
     assert trail.rows() == []
 
 
@@ -181,7 +181,7 @@ def test_a_broker_that_is_down_is_shown(trail: Audit) -> None:
             own.stop_broker(1)
             panel.execute(f"{staged.topic}-0@{staged.start_offset}")
             assert isinstance(panel.error, ConnectionFailed)
-            assert "No answer" in shown(panel)
+            assert "No answer" in panel_text(panel)
             assert (panel.step, panel.result, panel.busy) == ("chosen", None, "")
             assert "What became of it is not known" in " ".join(panel.problems)
             panel.refresh()
@@ -191,11 +191,11 @@ def test_a_broker_that_is_down_is_shown(trail: Audit) -> None:
 def test_what_cannot_be_written_down_is_not_done(kafka: Kafka, cluster: Cluster, tmp_path: Path) -> None:
     staged = INCIDENTS["never_added"](kafka)
     panel = panel_on(cluster, Audit(tmp_path), staged)  # a folder is no file
-    assert f"The audit file {tmp_path} cannot be read" in shown(panel)
+    assert f"The audit file {tmp_path} cannot be read" in panel_text(panel)
     checked(panel, staged)
     panel.execute(f"{staged.topic}-0@{staged.start_offset}")
     assert isinstance(panel.error, ActionRefused)
-    assert "Nothing was sent: an action that cannot be recorded is not done." in shown(panel)
+    assert "Nothing was sent: an action that cannot be recorded is not done." in panel_text(panel)
     assert (panel.step, panel.result, row_of(panel, staged)["verdict"]) == ("chosen", None, "hanging")
 
 
@@ -207,17 +207,17 @@ def test_without_plotly_the_panel_goes_on(
     monkeypatch.setitem(sys.modules, "toolkit.views.plots", None)
     panel.select(row_of(panel, staged))
     assert (panel.error, panel.step) == (None, "chosen")
-    assert "The timeline is not known" in shown(panel)
+    assert "The timeline is not known" in panel_text(panel)
 
 
 class Faulty(Cluster):
     """It fails in a way that nobody foresaw, as often as it is told to."""
 
     fails: BaseException | None = None
-    asked = 0
+    requests = 0
 
     def finding_rows(self, **arguments: Any) -> list[Row]:
-        self.asked += 1
+        self.requests += 1
         if self.fails:
             raise self.fails
         return super().finding_rows(**arguments)
@@ -238,27 +238,27 @@ def test_an_unexpected_error_is_shown_kept_and_logged(
     faulty.fails = RuntimeError("<b>what</b> is this?")
     button(panel, "Refresh").click()
     assert panel.error is faulty.fails
-    assert "Unexpected error RuntimeError: <b>what</b> is this?" in shown(panel)
-    assert "in finding_rows" in shown(panel)
+    assert "Unexpected error RuntimeError: <b>what</b> is this?" in panel_text(panel)
+    assert "in finding_rows" in panel_text(panel)
     assert "RuntimeError" in caplog.text
     faulty.fails = KeyboardInterrupt()
     with pytest.raises(KeyboardInterrupt):
         panel.refresh()
-    assert "Unexpected error KeyboardInterrupt" in shown(panel)
+    assert "Unexpected error KeyboardInterrupt" in panel_text(panel)
     assert not panel.buttons["refresh"].disabled
     faulty.fails = None
     panel.refresh()
     assert panel.error is None
-    assert "Unexpected" not in shown(panel)
+    assert "Unexpected" not in panel_text(panel)
 
 
 def test_nothing_runs_twice(kafka: Kafka, faulty: Faulty, trail: Audit) -> None:
     staged = INCIDENTS["never_added"](kafka)
     panel = panel_on(faulty, trail, staged)
-    before = faulty.asked
+    before = faulty.requests
     panel.buttons["refresh"].click()
     panel.buttons["refresh"].click()  # the second half of a double click has waited for the first
-    assert faulty.asked == before + 1
+    assert faulty.requests == before + 1
 
     going, busy = threading.Event(), []
 
@@ -275,6 +275,6 @@ def test_nothing_runs_twice(kafka: Kafka, faulty: Faulty, trail: Audit) -> None:
         panel.refresh()
     panel.buttons["dry_run"].click()
     worker.join(30)
-    assert faulty.asked == before + 2
+    assert faulty.requests == before + 2
     assert all(busy[0])
     assert panel.error is None

@@ -90,8 +90,8 @@ def test_every_error_has_a_heading_and_only_a_fault_a_traceback() -> None:
     for kind in ToolkitError.__subclasses__():
         error = kind.__new__(kind)
         ToolkitError.__init__(error, "It is so.", means="It means this.", do="Do that.")
-        for told in ("It is so.", "It means this.", "Do that."):
-            assert told in problem_html(error)
+        for reported in ("It is so.", "It means this.", "Do that."):
+            assert reported in problem_html(error)
         assert traceback_html(error) == ""
     assert "ZeroDivisionError" in traceback_html(ZeroDivisionError("x"))
 

@@ -11,10 +11,10 @@ import ipywidgets as widgets
 
 from toolkit.views.panel import AbortPanel
 
-__all__ = ["button", "is_shown", "shown"]
+__all__ = ["button", "is_visible", "panel_text"]
 
 
-def shown(panel: AbortPanel) -> str:
+def panel_text(panel: AbortPanel) -> str:
     """Every text that is not hidden, without markup and pictures."""
     texts = (re.sub(r"<(style|script|svg).*?</\1>", "", each, flags=re.DOTALL) for each in _texts(panel))
     return re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]+>", " ", " ".join(texts))))
@@ -25,7 +25,7 @@ def button(panel: AbortPanel, text: str) -> Any:
     return next(each for each in _widgets(panel) if isinstance(each, widgets.Button) and text in each.description)
 
 
-def is_shown(panel: AbortPanel, widget: Any) -> bool:
+def is_visible(panel: AbortPanel, widget: Any) -> bool:
     """Whether a widget, and all around it, is not hidden."""
     return any(each is widget for each in _widgets(panel))
 
