@@ -3,8 +3,10 @@
 import ast
 import json
 import re
+import tokenize
 from collections import Counter
 from importlib import import_module
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,13 @@ TEXTS = [*MODULES, *sorted((ROOT / "tests").rglob("*.py")), *sorted(ROOT.glob("*
 READERS = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("notebooks/*.ipynb"))]
 CITED = re.compile(
     r"(?<![\w/.<*{-])(?:(?:toolkit|tests|docs|notebooks)/[\w./-]+\.(?:py|md|ipynb|html)|[A-Z][A-Z]+\.md)\b"
+)
+
+# Names that the project once used for other words of Kafka's, pandas' and Spark's.
+GONE = re.compile(
+    r"(Wire|Look|Seen|Opening|Places|Spot|Stretch|Piece|Sign|Scene|Audience|Crowd|Figured|knock|bases|as_places|told|asked"
+    r"|LOOK_AGAIN|MOST|HOLDS|LOOKS|CROSSED|coordinator_events|group_events|opened_by|start_by|made_by|gather|open_source"
+    r"|ship|looks_apart|at_rest|yes_i_checked|force_past|blast|blast_radius|strangers|keeper)"
 )
 
 
@@ -39,6 +48,14 @@ def test_no_two_classes_have_one_name() -> None:
 @pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_what_a_text_cites_is_there(path: Path) -> None:
     assert [name for name in CITED.findall(path.read_text()) if not (ROOT / name).exists()] == []
+
+
+def test_old_names_are_gone() -> None:
+    code = {path: path.read_text() for path in TEXTS if path.suffix == ".py"}
+    code |= {path: "\n".join(code_of(path)).replace("%", "#") for path in ROOT.glob("notebooks/*.ipynb")}
+    for path, text in code.items():
+        tokens = tokenize.generate_tokens(StringIO(text).readline)
+        assert [token for token in tokens if token.type == tokenize.NAME and GONE.fullmatch(token.string)] == [], path
 
 
 def exports(package: str) -> set[str]:

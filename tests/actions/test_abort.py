@@ -70,7 +70,7 @@ def read_committed(kafka: Kafka, topic: str, partition: int) -> int:
     indirect=["lab"],
 )
 def test_p13_p14_the_marker_ends_what_hangs_and_frees_the_lso(lab: Kafka, name: str) -> None:
-    """P13 and P14: the marker carries the partition's own epoch, its coordinator epoch (or 0), and version 0."""
+    """The marker carries the partition's own epoch, its coordinator epoch (or 0), and version 0."""
     with INCIDENTS[name](lab) as staged, Cluster(lab.bootstrap_servers) as cluster:
         plan = plan_abort(cluster, finding(cluster, staged))
         done = plan.execute(confirm=plan.target, recheck_after=1.1)
@@ -90,7 +90,7 @@ def _behind(staged: StagedIncident) -> list[StagedIncident]:
 
 @pytest.mark.parametrize("name", ALIVE)
 def test_p15_a_live_transaction_is_refused_and_commits_unharmed(kafka: Kafka, cluster: Cluster, name: str) -> None:
-    """P15: the broker would take the marker, and the commit would still return success, with half the data gone."""
+    """The broker would take the marker, and the commit would still return success, with half the data gone."""
     with INCIDENTS[name](kafka) as staged:
         row = finding(cluster, staged)
         with pytest.raises(ActionRefused, match="has an owner"):
