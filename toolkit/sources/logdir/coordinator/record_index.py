@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Collection, Iterator
 from functools import partial
 from itertools import groupby
@@ -21,7 +22,6 @@ from toolkit.sources.logdir.files.replica_files import SegmentBytes, in_pieces
 __all__ = ["Decode", "RecordIndex"]
 
 CODEC = 0x07
-KEY_HEAD = 4  # version and length, before the transactional id
 ENTRY = np.dtype([("key", "i4"), ("file", "i4"), ("size", "i4"), ("position", "i8"), ("producer_id", "i8")])
 
 
@@ -50,7 +50,7 @@ class RecordIndex:
     def __init__(self, decode: Decode = partial(transaction_log, txn_state_partition=None)) -> None:  # noqa: B008
         self._decode = decode
         self.errors: list[Row] = []
-        self._numbers: dict[bytes, int] = {}  # of each transactional id
+        self._numbers: dict[bytes, int] = {}  # of each key
         self._files: list[str] = []
         self._rows: dict[int, Row] = {}  # by entry: records added as rows
         self._chunks: list[npt.NDArray[np.void]] = []
@@ -89,7 +89,7 @@ class RecordIndex:
     def _add_located(self, headers: Headers, found: npt.NDArray[np.int64], buf: bytes) -> None:
         known = self._numbers
         keys = zip(found[:, 0].tolist(), found[:, 1].tolist(), strict=True)
-        numbers = [known.setdefault(buf[start + KEY_HEAD : end], len(known)) for start, end in keys]
+        numbers = [known.setdefault(buf[start:end], len(known)) for start, end in keys]
         entries = np.empty(len(numbers), ENTRY)
         entries["key"], entries["file"] = numbers, len(self._files) - 1
         entries["size"], entries["position"] = headers["size"], headers["position"]
@@ -106,7 +106,7 @@ class RecordIndex:
             self.errors.append(row)
             return
         self._rows[self._count] = row
-        number = self._numbers.setdefault(row["transactional_id"].encode(), len(self._numbers))
+        number = self._numbers.setdefault(_key(row["transactional_id"]), len(self._numbers))
         producer_id = -1 if row["producer_id"] is None else row["producer_id"]
         self._chunks.append(np.array([(number, len(self._files) - 1, 0, 0, producer_id)], ENTRY))
         self._count += 1
@@ -121,7 +121,7 @@ class RecordIndex:
     def records(self, transactional_ids: Collection[str]) -> Iterator[Row]:
         """Read errors, then every record of these ids in log order."""
         yield from self.errors
-        key_numbers = [self._numbers.get(name.encode(), -1) for name in transactional_ids]
+        key_numbers = [self._numbers.get(_key(name), -1) for name in transactional_ids]
         yield from self._decoded(np.flatnonzero(np.isin(self._entries["key"], key_numbers)))
 
     def ids_of(self, producer_ids: Collection[int]) -> set[str]:
@@ -129,7 +129,7 @@ class RecordIndex:
         own = np.isin(self._entries["producer_id"], list(producer_ids))
         numbers = set(self._entries["key"][own].tolist())
         numbers |= {number for producer_id, number in self._neighbours if producer_id in producer_ids}
-        return {key.decode(errors="replace") for key, number in self._numbers.items() if number in numbers}
+        return {key[4:].decode(errors="replace") for key, number in self._numbers.items() if number in numbers}
 
     @property
     def _entries(self) -> npt.NDArray[np.void]:
@@ -154,3 +154,9 @@ class RecordIndex:
                         yield from self._decode(segment.read(size), 0, file=file, file_position=position)
             except OSError as exc:
                 yield unread_records(STATE_TOPIC, None, error=f"UNREADABLE: {exc.strerror}.", file=file)
+
+
+def _key(transactional_id: str) -> bytes:
+    """``TransactionLogKey``: version 0, length, transactional id. A key of another version is never taken for it."""
+    name = transactional_id.encode()
+    return struct.pack(">hh", 0, len(name)) + name
