@@ -174,7 +174,13 @@ def java_failed_earlier(here: Provoked) -> str:
     producer = here.java.open_producer("earlier", "earlier")
     _write_ahead(impostor(here.cluster, "earlier"), "earlier")
     printed(lambda: here.java.send(producer, "earlier"))
-    return printed(producer.commitTransaction).partition("Caused by:")[0]
+
+    def wrapped() -> str | None:
+        """None while the error itself is raised: `send` fails before the producer's state does (Sender.failBatch)."""
+        text = printed(producer.commitTransaction)
+        return text if "Caused by:" in text else None
+
+    return until(wrapped, awaited="the producer's error state").partition("Caused by:")[0]
 
 
 def broker_out_of_order(here: Provoked) -> str:
