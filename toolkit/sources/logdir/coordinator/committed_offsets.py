@@ -9,14 +9,14 @@ from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.schema import LOG_TRANSACTIONS, OFFSETS_LOG, Row
 
 if TYPE_CHECKING:
-    from toolkit.sources.logdir.log_dir import LogDir
+    from toolkit.sources.source import Source
 
 __all__ = ["committed_in_files"]
 
 OPEN = "UNSTABLE_OFFSET_COMMIT: an open transaction has committed another offset"
 
 
-def committed_in_files(files: LogDir, group: str) -> Mapping[tuple[str, int], tuple[int | None, str | None]]:
+def committed_in_files(files: Source, group: str) -> Mapping[tuple[str, int], tuple[int | None, str | None]]:
     """Every committed offset of a group; null with an error where an open transaction has a pending commit.
 
     A transactional commit counts from its COMMIT marker on, as for the group's coordinator.
