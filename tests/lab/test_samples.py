@@ -48,7 +48,7 @@ def test_a_sample_gives_what_is_expected_of_it(name: str) -> None:
     assert cause in row["cause"] if cause else row["cause"] is None
     assert next(other for other in rows if other["start_offset"] is not None) == row
     script = scripts.SCENES[name]
-    assert (sample.title, sample.description, sample.made) == (script.title, script.description, script.made)
+    assert (sample.title, sample.description, sample.origin) == (script.title, script.description, script.origin)
     assert len(sample.log_dir().log_transactions(topics=[sample.topic], partitions=[sample.partition]))
 
 

@@ -263,7 +263,7 @@ class AbortPlan:
                 raise self._changed(f"its {name} is {state[name]}, and was {getattr(self, name)}")
 
     def _check_owner(self, *, is_overridden: bool) -> None:
-        """Ask the coordinators once more, as the check and the audit line have taken a while."""
+        """Query the coordinators once more, as the check and the audit line have taken a while."""
         for row in self.cluster.transaction_rows(producer_ids=[self.producer_id]):
             if row["error"]:
                 if is_overridden or row["error"].startswith(TOO_OLD):

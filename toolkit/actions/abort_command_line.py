@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 __all__ = ["AbortAdvice", "abort_advice"]
 
 FILES_AGE = (
-    "The files may be older than the cluster is: ask it first (kafka-txn diagnose), or abort by kafka-txn abort, which "
-    "does."
+    "The files may be older than the cluster is: check it first (kafka-txn diagnose), or use kafka-txn abort, which "
+    "does so."
 )
 
 

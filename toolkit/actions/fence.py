@@ -333,7 +333,7 @@ def _places(owner: Row) -> list[tuple[str, int]]:
 
 
 def _evidence(owner: Row) -> list[dict[str, Any]]:
-    """What the fresh check saw, as the evidence column has it."""
+    """What the fresh check found, as the evidence column has it."""
     named = ("state", "producer_id", "producer_epoch", "timeout_ms", "start_time")
     values = {name: owner[name] for name in named if owner[name] is not None}
     values["topic_partitions"] = ", ".join(f"{topic}-{number}" for topic, number in _places(owner))

@@ -75,7 +75,7 @@ def explain(
     from toolkit.sources.resource_checks import ResourceChecks
     from toolkit.views.symptoms import explain as explain_text
 
-    ask = partial(
+    explain_pasted = partial(
         explain_text,
         pasted,
         transactional_ids=transactional_id or (),
@@ -85,7 +85,7 @@ def explain(
         recheck_after=recheck_after,
     )
     if not (log_dir or consistent_copy or cluster_is_named(ctx, bootstrap_server, command_config)):
-        _answer(ask(), output)
+        _answer(explain_pasted(), output)
     try:
         with source_from_options(
             ctx,
@@ -96,9 +96,9 @@ def explain(
             consistent_copy=consistent_copy,
         ) as source:
             progress("Looking up what the text names ...")
-            explained = ask(source)
+            explained = explain_pasted(source)
     except ConnectionFailed as error:  # the text is explained all the same
-        explained = replace(ask(), checks=ResourceChecks(not_checked=(str(error),)))
+        explained = replace(explain_pasted(), checks=ResourceChecks(not_checked=(str(error),)))
         _answer(explained, output, code=UNREACHABLE)
     _answer(explained, output)
 

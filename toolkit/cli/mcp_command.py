@@ -1,4 +1,4 @@
-"""The command that lets an agent ask: a Model Context Protocol server."""
+"""The command that serves agents: a Model Context Protocol server."""
 
 from __future__ import annotations
 

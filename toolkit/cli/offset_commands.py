@@ -53,10 +53,10 @@ def why(
     A record with its transaction, transactional id and marker; or a marker, an aborted record, an offset that
     compaction or retention took, or one beyond the LSO, the high watermark or the log end.
     """
-    place, _, number = offset.rpartition("@")
+    name, _, number = offset.rpartition("@")
     if not number.isdigit():
         raise UsageError(f"{offset!r} is no offset of a partition.", do="Use TOPIC-PARTITION@OFFSET: orders-0@4711.")
-    topic, partition = topic_partition(place)
+    topic, partition = topic_partition(name)
     options = {"at": time_option(at)} if recording else {}
     with source_from_options(
         ctx,

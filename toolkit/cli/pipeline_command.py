@@ -113,14 +113,14 @@ def pipeline(
         pipeline_input: Any = [_path(path, is_here=remote is None) for path in inputs]
         if not inputs:
             pipeline_input = stack.enter_context(connect(ctx, bootstrap_server, command_config, timeout=timeout))
-        tell = stack.enter_context(_progress())
-        tell("starting Spark", False)
+        report = stack.enter_context(_progress())
+        report("starting Spark", False)
         config = _all_settings(settings, table_format, remote=remote)
         with ThreadPoolExecutor(1) as pool:  # Java takes seconds to start
             pool.submit(import_module, "toolkit.spark.pipeline.pipeline_run")
             spark = local_session(master=master or "local[*]", remote=remote, config=config)
         stack.callback(spark.stop)
-        tell("starting Spark", True)
+        report("starting Spark", True)
 
         from toolkit.spark.pipeline.pipeline_run import run
         from toolkit.spark.spark_errors import translate_spark_errors
@@ -135,7 +135,7 @@ def pipeline(
                 min_held_ms=int(min_held * 1000),
                 consistent_copy=consistent_copy,
                 with_batches=with_batches,
-                progress=tell,
+                progress=report,
             )
     show([*_lines(summary), ""])
     answer_findings(in_doubt(summary.findings), summary.findings, Format.TABLE)
@@ -209,13 +209,13 @@ def _progress() -> Iterator[Callable[[str, bool], object]]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
         tasks: dict[str, Any] = {}
 
-        def tell(table: str, done: bool) -> None:
+        def report(table: str, done: bool) -> None:
             if done:
                 bars.update(tasks[table], completed=1)
             else:
                 tasks[table] = bars.add_task(table, total=1)
 
-        yield tell
+        yield report
 
 
 def _lines(summary: RunSummary) -> Iterator[str]:

@@ -116,7 +116,7 @@ def record(
 
 
 class RecorderScreen:
-    """Tells a person what a recorder does, in a terminal in one line; a pipe or a log has warnings only.
+    """Shows what a recorder does, in a terminal in one line; a pipe or a log has warnings only.
 
     Parameters
     ----------
@@ -146,7 +146,7 @@ class RecorderScreen:
         elif sample.error is None and self._failed_since is not None:
             self.on_warning(f"At {sample.due:%Y-%m-%d %H:%M:%S} UTC the cluster can be seen again.")
             self._failed_since = None
-        self._last = f"{self._samples:,} samples · last {sample.due:%H:%M:%S}: {_seen(sample)}"
+        self._last = f"{self._samples:,} samples · last {sample.due:%H:%M:%S}: {_sample_text(sample)}"
         self._show(self._last)
 
     def on_skip(self, count: int) -> None:
@@ -182,7 +182,7 @@ class RecorderScreen:
             sys.stderr.write("\r\x1b[2K")
 
 
-def _seen(sample: Sample) -> str:
+def _sample_text(sample: Sample) -> str:
     if sample.error is not None:
         return "nothing was seen"
     verdicts = Counter(row["verdict"] for row in sample.tables["findings"])

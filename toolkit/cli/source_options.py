@@ -34,7 +34,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeadingOptions:
-    """Connection options that stood before the command, where ``kafka-transactions.sh`` has them."""
+    """Connection options that precede the command, where ``kafka-transactions.sh`` has them."""
 
     bootstrap_server: str | None = None
     command_config: str | None = None

@@ -32,10 +32,10 @@ PAYMENTS, GROUP = "payments", "billing"  # one more incident, shown by the group
 READ, WAITING = 5, 20  # ordinary records before and after the hanging transaction
 RECHECK_AFTER = 2.0
 
-Show = Callable[[Iterable[str]], None]
+ShowLines = Callable[[Iterable[str]], None]
 
 
-def run(version: str, *, show: Show, width: int | None = None) -> bool:
+def run(version: str, *, show: ShowLines, width: int | None = None) -> bool:
     """Run the demo and show every step.
 
     Parameters
@@ -56,7 +56,7 @@ def run(version: str, *, show: Show, width: int | None = None) -> bool:
     demo = Demo(show, width=width)
     demo.step(1, f"Starting a real Kafka {version} on this machine; the first time, its jars are fetched.")
     with Kafka(version, properties=EVERYDAY.properties) as kafka:
-        demo.say(f"It answers at {kafka.bootstrap_servers}.")
+        demo.detail(f"It listens on {kafka.bootstrap_servers}.")
         staged = demo.stage(kafka)
         consumer, hanging = demo.block(kafka)
         with Cluster(kafka.bootstrap_servers) as cluster:
@@ -81,7 +81,7 @@ class Demo:
         As for `run`.
     """
 
-    def __init__(self, show: Show, *, width: int | None) -> None:
+    def __init__(self, show: ShowLines, *, width: int | None) -> None:
         self._show = show
         self._width = width
         self.failed: list[str] = []
@@ -92,8 +92,8 @@ class Demo:
             self._show([""])
         self._show(wrap(text, before=f"{number}  ", width=self._width))
 
-    def say(self, text: str) -> None:
-        """Show a step."""
+    def detail(self, text: str) -> None:
+        """Show a paragraph of the step."""
         self._show(wrap(text, before="   ", width=self._width))
 
     def expect(self, right: bool, otherwise: str) -> None:
@@ -105,7 +105,7 @@ class Demo:
         """Stage hanging transactions, and healthy ones that look like them."""
         self.step(2, f"{len(WRONG)} transactions go wrong, as they do in the wild:")
         staged = [self._staged(kafka, topic, name) for topic, name in WRONG.items()]
-        self.say(f"{len(HEALTHY_TOPICS)} healthy ones are open, and must be left alone:")
+        self.detail(f"{len(HEALTHY_TOPICS)} healthy ones are open, and must be left alone:")
         return staged + [self._staged(kafka, topic, name) for topic, name in HEALTHY_TOPICS.items()]
 
     def block(self, kafka: Kafka) -> tuple[BlockedConsumer, StagedIncident]:
@@ -118,8 +118,8 @@ class Demo:
         hanging = self._staged(kafka, PAYMENTS, "never_added")
         _write(kafka, PAYMENTS, WAITING)
         records = consumer.read()
-        self.say(
-            f"{WAITING} more payments arrive, and {GROUP} reads {len(records)} of them: it stands at offset "
+        self.detail(
+            f"{WAITING} more payments arrive, and {GROUP} reads {len(records)} of them: its position is offset "
             f"{consumer.position}, the last stable offset (LSO), with a lag of {consumer.lag} and no error in any log."
         )
         self.expect(not records and consumer.lag > WAITING, f"group {GROUP} was to be blocked")
@@ -148,7 +148,7 @@ class Demo:
                 plan = plan_abort(cluster, row)
                 done = plan.execute(confirm=plan.target, audit=audit, recheck_after=RECHECK_AFTER)
                 before, after = done.last_stable_offset_before, done.last_stable_offset_after
-                self.say(f"{plan.topic}-{plan.partition}: its LSO went from {before} to {after}.")
+                self.detail(f"{plan.topic}-{plan.partition}: its LSO rose from {before} to {after}.")
                 is_freed = before is not None and after is not None and after > before
                 self.expect(is_freed, f"{plan.target} was to be freed")
         self.expect(len(hanging) == len(WRONG) + 1, f"{len(WRONG) + 1} were to hang, not {len(hanging)}")
@@ -164,7 +164,7 @@ class Demo:
         for each in staged:
             each.close()
         rows = cluster.finding_rows(recheck_after=0)
-        self.say(f"The healthy transactions commit. The whole cluster now: {summary(rows)}.")
+        self.detail(f"The healthy transactions commit. The whole cluster now: {summary(rows)}.")
         self.expect(not rows, "nothing was to be open at the end")
 
     def _staged(self, kafka: Kafka, topic: str, name: str) -> StagedIncident:

@@ -1,4 +1,4 @@
-"""Tables of a recording: samples of a cluster, what each saw, and late transactions."""
+"""Tables of a recording: samples of a cluster, what each contains, and late transactions."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def _explained(row: Row, txn: OpenTransaction | None, log: LogEvidence) -> Row:
     row = {**row, **opening_time(row, batches)}
     if row["queue_position"] == 1:
         row = {**row, **held_since(row, batches)}
-    row = _more_careful(row, txn, batches)
+    row = _with_contradictions(row, txn, batches)
     if row["verdict"] == "hanging" and txn.state == "CompleteCommit" and log.unread:
         return _doubted(row, f"{log.unread[0]}: whether the completed commit includes these records (KAFKA-20734)")
     why = cause(txn, row["verdict"], log)
@@ -115,7 +115,7 @@ def _left_out(row: Row) -> Row:
     return {**row, "evidence": [*row["evidence"], entry]}
 
 
-def _more_careful(row: Row, txn: OpenTransaction, batches: ProducerBatches) -> Row:
+def _with_contradictions(row: Row, txn: OpenTransaction, batches: ProducerBatches) -> Row:
     """The row; no longer `hanging` if the log contradicts that."""
     if row["verdict"] != "hanging":
         return row

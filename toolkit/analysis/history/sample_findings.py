@@ -61,7 +61,7 @@ def diagnose_sample(
         if twice:
             once = replace(once, coverage=replace(once.coverage, topic_gaps=()))  # reported by the findings above
         found = findings([once], requested=requested - twice, max_transaction_timeout_ms=max_transaction_timeout_ms)
-        rows += map(_seen_once, found)
+        rows += map(_in_one_sample, found)
     return sorted(rows, key=_order)
 
 
@@ -123,7 +123,7 @@ def _at(observation: Observation, topic_partitions: Collection[TopicPartition]) 
     )
 
 
-def _seen_once(row: Row) -> Row:
+def _in_one_sample(row: Row) -> Row:
     if row["verdict"] != "hanging":
         return row
     return {

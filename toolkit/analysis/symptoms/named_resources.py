@@ -82,7 +82,7 @@ class NamedResources:
         topics: Iterable[str] = (),
         partitions: Iterable[int] = (),
     ) -> NamedResources:
-        """Add the caller's resources, which come first; without `partitions` a topic stands for all of its own."""
+        """Add the caller's resources, which come first; without `partitions` a topic means all of its own."""
         numbers, names = list(partitions), list(topics)
         pairs = [(topic, number) for topic in names for number in numbers]
         return replace(

@@ -43,7 +43,7 @@ class DumpChunk:
         by no version (-1), and a control batch whose record is not printed has ``headers.UNREAD_MARKER``. Damage,
         with **line numbers** (from 1) as positions and numbers of lines as sizes.
     events
-        Rows of ``schema.TRANSACTION_LOG``, with line numbers as positions; what was written before 4.1 tells
+        Rows of ``schema.TRANSACTION_LOG``, with line numbers as positions; what was written before 4.1 has
         neither start time nor client version.
     offsets_log
         Rows of ``schema.OFFSETS_LOG``, likewise.

@@ -27,7 +27,7 @@ FRAMED_SNAPPY = b"\x82SNAPPY\0"  # then two version numbers of four bytes, then 
 FRAMED_SNAPPY_HEADER = len(FRAMED_SNAPPY) + 8
 FIRST_GUESS = 16  # times the compressed size; a buffer that is too small is made larger and filled anew
 SMALLEST_BUFFER = 65_536
-GZIP = 16 + zlib.MAX_WBITS  # zlib's way to say: with a gzip header and trailer
+GZIP = 16 + zlib.MAX_WBITS  # zlib: with a gzip header and trailer
 
 
 class Record(NamedTuple):
@@ -260,7 +260,7 @@ def _snappy(data: bytes, limit: int) -> bytes | None:
 def _raw_snappy(data: bytes, limit: int) -> bytes | None:
     from cramjam import snappy
 
-    if snappy.decompress_raw_len(data) > limit:  # as the block itself says, and then keeps to
+    if snappy.decompress_raw_len(data) > limit:  # the block states it, and cannot exceed it
         return None
     return bytes(snappy.decompress_raw(data))
 

@@ -44,7 +44,7 @@ def stage_old_event_times(stage: Stage) -> StagedIncident:
 
 @incident("ongoing", later="overdue", setup=NEGLECTFUL)
 def stage_overdue(stage: Stage, *, timeout_ms: int = 1_000) -> StagedIncident:
-    """A transaction is open past its own timeout, because its coordinator does not look.
+    """A transaction is open past its own timeout, because its coordinator does not check.
 
     It is `overdue` once its timeout and the coordinator's usual interval (10 s) are over.
     """

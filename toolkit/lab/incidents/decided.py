@@ -45,7 +45,7 @@ def stage_committing(stage: Stage, *, commit: bool = True) -> StagedIncident:
 
 @incident("unreplicated", setup=STANDSTILL, since="3.3.0")
 def stage_unreplicated(stage: Stage) -> StagedIncident:
-    """Nothing is open, yet the LSO waits: the marker is written, but a follower in the ISR stands still.
+    """Nothing is open, yet the LSO waits: the marker is written, but a follower in the ISR does not fetch.
 
     `close` lets the follower continue.
     """
@@ -83,7 +83,7 @@ def _try_unreplicated(stage: Stage) -> StagedIncident | None:
 
 @incident("unknown", setup=REPLICATED)
 def stage_coordinator_gone(stage: Stage) -> StagedIncident:
-    """A healthy transaction is open while its coordinator is down: whether it hangs, nobody can tell.
+    """A healthy transaction is open while its coordinator is down: whether it hangs is unknown.
 
     A tool that treats no response as "unknown id" would call it an orphan. `close` brings the coordinator back
     and commits.

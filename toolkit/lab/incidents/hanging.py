@@ -207,7 +207,7 @@ def stage_future_clock(stage: Stage) -> StagedIncident:
 
 @incident("hanging", setup=EVERYDAY)
 def stage_several_open(stage: Stage) -> StagedIncident:
-    """Three transactions are open on one partition: one hangs, a healthy one stands behind it, then another hangs."""
+    """Three transactions are open on one partition: one hangs, a healthy one follows, then another hangs."""
     stage.create_topic()
     first, healthy, last = stage.producer(), stage.producer(), stage.producer()
     start = first.send(stage.topic, stage.partition)

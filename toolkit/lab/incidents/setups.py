@@ -22,7 +22,7 @@ NEGLECTFUL = ClusterSetup(
     brokers=1,
     properties={
         **EVERYDAY.properties,
-        # The coordinator never looks for transactions past their timeout ...
+        # The coordinator never checks for transactions past their timeout ...
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": "86400000",
         # ... and forgets an idle id after seconds instead of a week.
         "transactional.id.expiration.ms": "3000",

@@ -36,7 +36,7 @@ class IncidentSample:
         Its name in `names`.
     title, description
         The incident, in a line and in some sentences.
-    made
+    origin
         How it was made, as a sentence.
     topic, partition
         Partition with the open transaction.
@@ -53,7 +53,7 @@ class IncidentSample:
     name: str
     title: str
     description: str
-    made: str
+    origin: str
     topic: str
     partition: int
     expected: Mapping[str, Any]

@@ -20,7 +20,7 @@ from toolkit.errors import LabError
 from toolkit.lab.broker import Kafka
 from toolkit.lab.samples.archives import packed
 from toolkit.lab.samples.incident_sample import AUDIT, DUMP, INDEX, LOG_DIR, IncidentSample
-from toolkit.lab.samples.scripts import SCENES, VERSION, SampleScript
+from toolkit.lab.samples.scripts import SCRIPTS, VERSION, SampleScript
 from toolkit.schema import Row
 from toolkit.sources.logdir import LogDir
 
@@ -29,12 +29,12 @@ __all__ = ["main", "make"]
 DATA = Path(__file__).parent / "data"
 # Without the controller's log, and the lock of the stopped process.
 LEFT_OUT = ("__cluster_metadata-0", ".lock")
-TOLD = (
+EXPECTED_COLUMNS = (
     "verdict", "cause", "producer_id", "producer_epoch", "transactional_id", "start_offset", "last_stable_offset",
     "high_watermark", "records_held", "groups_held",
 )  # fmt: skip
-JUDGED = (
-    *TOLD,
+COMPARED_COLUMNS = (
+    *EXPECTED_COLUMNS,
     "topic",
     "partition",
     "queue_position",
@@ -70,7 +70,7 @@ def make(script: SampleScript, into: Path) -> dict[str, Any]:
             name=script.name,
             title=script.title,
             description=script.description,
-            made=script.made,
+            origin=script.origin,
             topic=played.topic,
             partition=played.partition,
             expected={},
@@ -81,26 +81,26 @@ def make(script: SampleScript, into: Path) -> dict[str, Any]:
         if _diagnosed(LogDir(whole, consistent_copy=True).finding_rows()) != _diagnosed(
             sample.log_dir().finding_rows()
         ):
-            raise LabError(f"What is packed of {script.name} gives other findings than the complete log directory.")
-        expected = _answer(script, sample.finding_rows())
+            raise LabError(f"The archive of {script.name} has other findings than the complete log directory.")
+        expected = _held_finding(script, sample.finding_rows())
         (into / f"{script.name}.tar.xz").write_bytes(packed(folder))
     return {
         "title": sample.title,
         "description": sample.description,
-        "made": sample.made,
+        "origin": sample.origin,
         "topic": sample.topic,
         "partition": sample.partition,
         "at": sample.at.isoformat() if sample.at else None,
         "min_held_ms": sample.min_held_ms,
-        "expected": {name: expected[name] for name in TOLD},
+        "expected": {name: expected[name] for name in EXPECTED_COLUMNS},
     }
 
 
 def _diagnosed(rows: Sequence[Row]) -> list[Row]:
-    return [{name: row[name] for name in JUDGED} for row in rows]
+    return [{name: row[name] for name in COMPARED_COLUMNS} for row in rows]
 
 
-def _answer(script: SampleScript, rows: Sequence[Row]) -> Row:
+def _held_finding(script: SampleScript, rows: Sequence[Row]) -> Row:
     """The row of the transaction that holds or held the LSO."""
     first = min((row for row in rows if row["start_offset"] is not None), key=lambda row: int(row["start_offset"]))
     if first["verdict"] != script.verdict:
@@ -121,9 +121,9 @@ def main(names: Sequence[str]) -> None:
     DATA.mkdir(exist_ok=True)
     index = DATA / INDEX
     entries = json.loads(index.read_text(encoding="utf-8")) if index.exists() else {}
-    for name in names or SCENES:
-        entries[name] = make(SCENES[name], DATA)
-        ordered = {each: entries[each] for each in sorted(entries) if each in SCENES}
+    for name in names or SCRIPTS:
+        entries[name] = make(SCRIPTS[name], DATA)
+        ordered = {each: entries[each] for each in sorted(entries) if each in SCRIPTS}
         index.write_text(json.dumps(ordered, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         size = (DATA / f"{name}.tar.xz").stat().st_size
         sys.stdout.write(f"{name}: {size:,} bytes, {entries[name]['expected']['verdict']}\n")

@@ -25,7 +25,7 @@ from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.cluster import Cluster
 from toolkit.sources.recording.fixed_recording import record_samples
 
-__all__ = ["GROUP", "SCENES", "TOPIC", "VERSION", "SampleScript", "ScriptResult"]
+__all__ = ["GROUP", "SCRIPTS", "TOPIC", "VERSION", "SampleScript", "ScriptResult"]
 
 TOPIC, GROUP = "orders", "billing"
 VERSION = "4.3.1"
@@ -68,10 +68,10 @@ class SampleScript:
     dump: bool = False
 
     @property
-    def made(self) -> str:
+    def origin(self) -> str:
         """How it is made, as a sentence."""
         changed = ", ".join(f"{key}={value}" for key, value in self.properties.items())
-        return f"Staged on Kafka {VERSION} with one broker ({changed}), which was then stopped in good order."
+        return f"Staged on Kafka {VERSION} with one broker ({changed}), which was then shut down cleanly."
 
 
 def _incident(name: str, *, seconds: float = 3) -> Callable[[Kafka, Path], ScriptResult]:
@@ -86,7 +86,7 @@ def _incident(name: str, *, seconds: float = 3) -> Callable[[Kafka, Path], Scrip
 
 
 def _long_history(kafka: Kafka, folder: Path, *, transactions: int = 2_000, held_for: float = 25) -> ScriptResult:
-    """Applications commit and abort all the time; a late message holds the LSO until it is aborted."""
+    """Applications commit and abort continuously; a late message holds the LSO until it is aborted."""
     create_topic(kafka, TOPIC)
     stop = threading.Event()
     clients = [_Client(kafka, f"checkout-{number}", stop) for number in (1, 2, 3)]
@@ -189,21 +189,21 @@ def _of_incident(
     )
 
 
-SCENES: Mapping[str, SampleScript] = {
+SCRIPTS: Mapping[str, SampleScript] = {
     script.name: script
     for script in (
         _of_incident(
             "late_message",
             "A batch arrived after its transaction was aborted",
             "The abort marker overtook a batch that was still in flight. The broker took the late batch for the "
-            "beginning of another transaction, of which the coordinator knows nothing: nobody will ever end it, and "
-            "20 committed records wait behind it.",
+            "beginning of another transaction, which the coordinator does not know: nobody will ever end it, and 20 "
+            "committed records wait behind it.",
             dump=True,
         ),
         _of_incident(
             "never_added",
             "A producer wrote to a partition that it never added to its transaction",
-            "The client has a producer id and wrote, but never told the coordinator where. No coordinator will send a "
+            "The client has a producer id and wrote, but never sent AddPartitionsToTxn. No coordinator will send a "
             "marker to this partition.",
         ),
         _of_incident(
@@ -215,8 +215,8 @@ SCENES: Mapping[str, SampleScript] = {
         _of_incident(
             "head_deleted",
             "A transaction hangs whose first records are deleted",
-            "Retention, here DeleteRecords, took the head of a hanging transaction. That does not end it: everything "
-            "behind stays held.",
+            "Retention, here DeleteRecords, deleted the first records of a hanging transaction. That does not end "
+            "it: the LSO stays where it is.",
         ),
         _of_incident(
             "offsets_never_added",
@@ -232,9 +232,9 @@ SCENES: Mapping[str, SampleScript] = {
         ),
         _of_incident(
             "orphan",
-            "The coordinator forgot the id that an open transaction belongs to",
+            "The transactional id of an open transaction has expired",
             "The transaction was open for longer than transactional.id.expiration.ms (3 s here, a week by default). "
-            "There is no id left that anybody could ask for.",
+            "No coordinator has a state for it any more.",
         ),
         _of_incident(
             "open_young",
@@ -244,24 +244,23 @@ SCENES: Mapping[str, SampleScript] = {
         _of_incident(
             "overdue",
             "A transaction is open past its own timeout",
-            "Its coordinator knows it and has not aborted it, as it does not look: no abort marker, the coordinator is "
-            "what has to be looked at.",
+            "Its coordinator owns it but does not abort it. Write no abort marker: check the coordinator.",
             seconds=30,
         ),
         SampleScript(
             name="long-history",
             title="Two thousand transactions, and one that hung for half a minute in the middle",
-            description="Three applications commit and abort all the time. A late message holds the LSO until somebody "
-            "writes an abort marker; then everything goes on. Nothing is open any more.",
+            description="Three applications commit and abort continuously. A late message holds the LSO until an "
+            "operator writes an abort marker; then consumers continue. Nothing is open at the end.",
             verdict="ended",
             play=_long_history,
             properties=EVERYDAY.properties,
         ),
         SampleScript(
             name="flight-recording",
-            title="A flight recorder saw a transaction hang, and somebody end it",
-            description="A look every second: some seconds of peace, a late message that holds the LSO, the abort "
-            "marker, and peace again. The group billing could not move meanwhile.",
+            title="A flight recording: a transaction hangs, and an operator aborts it",
+            description="One sample per second: normal traffic, a late message that holds the LSO, the abort marker, "
+            "and normal traffic again. Meanwhile the group billing makes no progress.",
             verdict="hanging",
             play=_flight_recording,
             properties=EVERYDAY.properties,

@@ -167,7 +167,7 @@ def _group_lags(rows: Sequence[Row]) -> tuple[dict[tuple[str, str, int], GroupLa
 def _is_reported(row: Row, sample: Sample) -> bool:
     if row["verdict"] not in BRIEF:
         return True
-    first_seen = _first_seen(row, sample)
+    first_seen = _first_observed(row, sample)
     return first_seen is not None and first_seen < row["observed_at"]
 
 
@@ -187,9 +187,9 @@ def _held_seconds(row: Row, sample: Sample) -> float:
     """How long a transaction has held the LSO: by the log, else since it opened, else since it was first observed."""
     if row["queue_position"] != 1:
         return 0.0
-    since: dt.datetime | None = row["held_from"] or row["opened_at"] or _first_seen(row, sample)
+    since: dt.datetime | None = row["held_from"] or row["opened_at"] or _first_observed(row, sample)
     return 0.0 if since is None else max(0.0, (row["observed_at"] - since).total_seconds())
 
 
-def _first_seen(row: Row, sample: Sample) -> dt.datetime | None:
+def _first_observed(row: Row, sample: Sample) -> dt.datetime | None:
     return sample.first_seen.get((row["topic"], row["partition"], row["producer_id"], row["start_offset"]))

@@ -83,7 +83,7 @@ class AgentTools:
     def explain(self, text: str) -> Answer:
         """A pasted error or log: its possible causes, what to check, what is safe, and what makes it worse.
 
-        What the text names is looked up. Unusual names stand as name-1, name-2; `names` has what they are.
+        What the text names is looked up. Unusual names are replaced by name-1, name-2; `names` has what they are.
         """
         from toolkit.views.symptoms import explain
 
@@ -121,7 +121,7 @@ class AgentTools:
     def report(self, topic: str | None = None, partition: int | None = None) -> Answer:
         """A postmortem as Markdown: what was held, since when, by whom, why, and its impact; no record's key or value.
 
-        Unusual names stand as name-1, name-2; `names` has what they are.
+        Unusual names are replaced by name-1, name-2; `names` has what they are.
         """
         from toolkit.views.report import report
         from toolkit.views.report.incident import tables_around

@@ -201,8 +201,8 @@ def _recorder() -> list[DashboardPanel]:
         DashboardPanel(
             kind="timeseries",
             title="Recorder: what is missing",
-            description="Samples of the last 5 minutes that saw nothing (failed), were left out (skipped) or could not "
-            "be written; and what the last sample misses, without which a verdict is unknown.",
+            description="Samples of the last 5 minutes that read nothing (failed), were left out (skipped) or could "
+            "not be written; and what the last sample misses, without which a verdict is unknown.",
             queries={
                 **{f"{name} {{{{instance}}}}": expr for name, expr in counts.items()},
                 "answers missing {{instance}}": "kafka_txn_last_sample_gaps",

@@ -202,7 +202,7 @@ class AbortPanel(PanelLayout):
         self._reset(row)
         if row["verdict"] in FENCED and row["transactional_id"] is not None:
             self._beside("How its owner could be fenced", self._plan_fence)
-        self._see()
+        self._draw_timeline()
 
     def _dry_run(self) -> None:
         if self.selected is None:
@@ -212,7 +212,7 @@ class AbortPanel(PanelLayout):
             plan = plan_abort(self.cluster, self.selected)
             plan.preflight(recheck_after=self.recheck_after)
         except ActionRefused:
-            self._look_there()
+            self._recheck_selected()
             raise
         self.plan, self.step = plan, "checked"
 
@@ -226,12 +226,12 @@ class AbortPanel(PanelLayout):
         except Exception:
             if typed == plan.target:  # the result of the dry run is obsolete
                 self.plan, self.step = None, "chosen"
-                self._look_there()
+                self._recheck_selected()
             raise
         finally:
             self._read_trail()
         self.plan, self.ended, self.result, self.step = None, plan, result, "done"
-        self._look_there()
+        self._recheck_selected()
 
     def _next(self) -> None:
         row = next_hanging(self.findings)
@@ -247,32 +247,32 @@ class AbortPanel(PanelLayout):
     def _plan_fence(self) -> None:
         self.fence = plan_fence(self.cluster, self.selected["transactional_id"])
 
-    def _look_there(self) -> None:
+    def _recheck_selected(self) -> None:
         """Diagnose the selected finding's partition again, since it has changed."""
-        self._beside("What became of it", self._look_at_selected)
-        self._see()
+        self._beside("What has changed", self._refresh_selected)
+        self._draw_timeline()
 
-    def _look_at_selected(self) -> None:
-        old, place = self.selected, _place(self.selected)
-        rows = self.cluster.finding_rows(topics=[place[0]], partitions=[place[1]], recheck_after=self.recheck_after)
-        self.findings = [*(row for row in self.findings if _place(row) != place), *rows]
+    def _refresh_selected(self) -> None:
+        old, tp = self.selected, _tp(self.selected)
+        rows = self.cluster.finding_rows(topics=[tp[0]], partitions=[tp[1]], recheck_after=self.recheck_after)
+        self.findings = [*(row for row in self.findings if _tp(row) != tp), *rows]
         fresh = next((row for row in rows if same(row, old)), None)
         if fresh is not None:
             self.selected = fresh
         elif self.step != "done":
             self._reset(rows[0])
 
-    def _see(self) -> None:
+    def _draw_timeline(self) -> None:
         """Read the timeline of the partition; the panel continues without it."""
         self.picture = None
         if self.selected["topic"] is not None:
             self._beside("The timeline", self._read_picture)
 
     def _read_picture(self) -> None:
-        place = _place(self.selected)
-        samples = self._looks.setdefault(place, deque(maxlen=MAX_SAMPLES))
-        samples += self.cluster.partition_rows(topics=[place[0]], partitions=[place[1]])
-        here = [row for row in self.findings if _place(row) == place] or [self.selected]
+        tp = _tp(self.selected)
+        samples = self._samples.setdefault(tp, deque(maxlen=MAX_SAMPLES))
+        samples += self.cluster.partition_rows(topics=[tp[0]], partitions=[tp[1]])
+        here = [row for row in self.findings if _tp(row) == tp] or [self.selected]
         self.picture = picture(self.cluster, self.selected, findings=here, samples=list(samples))
         self.problems = [*self.problems, *self.picture.problems]
 
@@ -293,5 +293,5 @@ class AbortPanel(PanelLayout):
         self.actions = [row for row in rows if row["bootstrap_servers"] == self.cluster.bootstrap_servers]
 
 
-def _place(row: Row) -> tuple[str, int]:
+def _tp(row: Row) -> tuple[str, int]:
     return row["topic"], row["partition"]

@@ -37,7 +37,7 @@ _FIRST = ("Why", "Cause", "Who was affected", "Missing", "Error")
 def answer_html(row: Row) -> str:
     """The finding in a few lines, verdict first."""
     section = answer(row)
-    first = [fact for fact in section.facts if fact.label in _FIRST and not _says_nothing(fact.label, row)]
+    first = [fact for fact in section.facts if fact.label in _FIRST and not _adds_nothing(fact.label, row)]
     head = f'<h3><span class="badge {tone(row)}">{line(row["verdict"])}</span> {line(section.title)}</h3>'
     return card(tone(row), head, paragraph(section.lead, kind="lead"), facts(first))
 
@@ -74,6 +74,6 @@ def fence_html(plan: FencePlan) -> str:
     )
 
 
-def _says_nothing(label: str, row: Row) -> bool:
+def _adds_nothing(label: str, row: Row) -> bool:
     """Whether a fact would be empty."""
     return (label == "Cause" and not row["cause"]) or (label == "Missing" and not row["missing"])

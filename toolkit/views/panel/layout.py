@@ -95,12 +95,12 @@ class PanelLayout(widgets.VBox):  # type: ignore[misc]
         row = None if self.step == "done" else self.selected
         hangs = row is not None and row["verdict"] == "hanging"
         self._draw_choices()
-        self._say("answer", answer_html(row) if row else "")
-        self._say("why_not", "" if row is None or hangs else self._why_not(row))
-        self._say("planned", plan_html(self.plan) if self.plan and hangs else "")
-        self._say("confirm", self._confirm())
-        self._say("done", self._done())
-        self._say("beside", bullets(self.problems) if self.problems else "")
+        self._set_html("answer", answer_html(row) if row else "")
+        self._set_html("why_not", "" if row is None or hangs else self._why_not(row))
+        self._set_html("planned", plan_html(self.plan) if self.plan and hangs else "")
+        self._set_html("confirm", self._confirm())
+        self._set_html("done", self._done())
+        self._set_html("beside", bullets(self.problems) if self.problems else "")
         _show(self._steps, hangs)
         _fold(self._evidence, evidence_html(row) if row else "")
         _fold(self._audit, grid(action_grid(self.actions)) if self.actions else "")
@@ -115,14 +115,14 @@ class PanelLayout(widgets.VBox):  # type: ignore[misc]
 
     def draw_problem(self) -> None:
         """Show the error, or clear it."""
-        self._say("problem", problem_html(self.error) if self.error else "")
+        self._set_html("problem", problem_html(self.error) if self.error else "")
         _fold(self._traceback, traceback_html(self.error) if self.error else "")
 
     def draw_busy(self, _: object = None) -> None:
         """Show whether a step is running, and disable the buttons meanwhile."""
         text = f'<span class="busy" role="status">{line(self.busy)} …</span>' if self.busy else ""
-        self._say("head", f"<h2>{self._headline()}</h2>{text or self._checked()}")
-        self._say("status", text)
+        self._set_html("head", f"<h2>{self._headline()}</h2>{text or self._checked()}")
+        self._set_html("status", text)
         idle = not self.busy
         for button in (*self._choices.children, self.buttons["refresh"], self.buttons["dry_run"], self.buttons["next"]):
             button.disabled = not idle
@@ -146,7 +146,7 @@ class PanelLayout(widgets.VBox):  # type: ignore[misc]
         button.on_click(lambda _: self._choose(row))
         return button
 
-    def _say(self, name: str, text: str) -> None:
+    def _set_html(self, name: str, text: str) -> None:
         widget = self._areas[name]
         widget.value = text
         _show(widget, bool(text))

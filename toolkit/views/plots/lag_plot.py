@@ -28,7 +28,7 @@ class _LagPart:
 
 PARTS = (
     _LagPart(column="behind", name="behind: it has yet to read them", role="calm", hatch=""),
-    _LagPart(column="held", name="held: the LSO stands before them", role="alarm", hatch="/"),
+    _LagPart(column="held", name="held: they follow the LSO", role="alarm", hatch="/"),
     _LagPart(column="markers", name="nothing to read: markers, aborted records", role="muted", hatch="."),
 )
 

@@ -34,7 +34,7 @@ class LiveTimeline:
     """The timeline of a partition as its source has it now; each access to `figure` reads it again.
 
     On a live cluster samples are kept, so that the lines grow even where nothing is written. From a recording,
-    transactions are drawn from the first sample that saw them open to the first that did not.
+    transactions are drawn from the first sample in which they are open to the first in which they are not.
 
     Parameters
     ----------
@@ -110,9 +110,9 @@ class LiveTimeline:
         raise UsageError(f"{type(self.source).__name__} is no source of a timeline.")
 
     def _of_cluster(self, cluster: Cluster) -> tuple[Tables, list[str]]:
-        place = [(self.topic, self.partition)]
-        findings = cluster.finding_rows(partitions=place, recheck_after=self.recheck_after)
-        (sample,) = cluster.partition_rows(partitions=place)
+        partitions = [(self.topic, self.partition)]
+        findings = cluster.finding_rows(partitions=partitions, recheck_after=self.recheck_after)
+        (sample,) = cluster.partition_rows(partitions=partitions)
         self._samples.append(sample)
         tables: Tables = {"findings": findings, "partitions": list(self._samples), "log_transactions": []}
         if sample["error"] is None:
@@ -170,9 +170,9 @@ def sampled_log_transactions(producers: Iterable[Row], sample_times: Iterable[dt
 
 
 def _of_files(files: LogDir, topic: str, partition: int) -> tuple[Tables, list[str]]:
-    place = [(topic, partition)]
+    partitions = [(topic, partition)]
     tables: Tables = {
-        name: getattr(files, name)(partitions=place)
+        name: getattr(files, name)(partitions=partitions)
         for name in ("log_transactions", "lso_timeline", "partitions", "findings")
     }
     events, problems = _coordinators(files.transaction_log)

@@ -64,7 +64,7 @@ def plot_overview(
     until = now or max((row["observed_at"] for row in rows if row["observed_at"]), default=dt.datetime.now(dt.UTC))
     lines = sorted(_lines(rows, until), key=_order)
     if not lines:
-        return empty_figure(colours, title=_nothing_held(rows, read), missing=_what_was_seen(rows, read))
+        return empty_figure(colours, title=_nothing_held(rows, read), missing=_checked_text(rows, read))
     hanging = sum(line.verdict == "hanging" for line in lines)
     visible = lines[: max(most, hanging)]
     figure = make_subplots(rows=1, cols=2, shared_yaxes=True, horizontal_spacing=0.03,
@@ -229,7 +229,7 @@ def _nothing_held(rows: Sequence[Row], read: Sequence[Row]) -> str:
     return "Nothing is held" if rows or read else "Nothing to draw"
 
 
-def _what_was_seen(rows: Sequence[Row], read: Sequence[Row]) -> str:
+def _checked_text(rows: Sequence[Row], read: Sequence[Row]) -> str:
     failed = sum(row["error"] is not None for row in read)
     if not rows and not read:
         return "There are no findings and no partitions: whether all is well is unknown."

@@ -85,10 +85,10 @@ def when(time: dt.datetime | None) -> str | None:
 
 def hover(facts: Sequence[tuple[str, object]]) -> str:
     """A line for each label and value; null values are left out."""
-    return "<br>".join(f"{label} <b>{_shown(value)}</b>" for label, value in facts if value is not None)
+    return "<br>".join(f"{label} <b>{_value_text(value)}</b>" for label, value in facts if value is not None)
 
 
-def _shown(value: object) -> str:
+def _value_text(value: object) -> str:
     if isinstance(value, dt.datetime):
         return f"{value.astimezone(dt.UTC):%Y-%m-%d %H:%M:%S.%f}"[:-3]
     if isinstance(value, dt.timedelta):
@@ -98,7 +98,8 @@ def _shown(value: object) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, list | tuple):
-        return ", ".join(_shown(each) for each in value[:5]) + (f" and {len(value) - 5:,} more" if value[5:] else "")
+        more = f" and {len(value) - 5:,} more" if value[5:] else ""
+        return ", ".join(map(_value_text, value[:5])) + more
     return "<br>   ".join(map(plain, textwrap.wrap(printable(str(value)), 70, break_on_hyphens=False)))
 
 

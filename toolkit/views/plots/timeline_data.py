@@ -49,7 +49,7 @@ class TimelineData:
 
 def timeline_data(
     rows: dict[str, list[Row]],
-    place: tuple[str | None, int | None],
+    tp: tuple[str | None, int | None],
     transaction_history: Sequence[Row],
     events: Sequence[Row],
     now: dt.datetime | None,
@@ -61,7 +61,7 @@ def timeline_data(
     rows
         Rows of ``schema.LOG_TRANSACTIONS``, ``LSO_TIMELINE``, ``PARTITIONS`` and ``FINDINGS`` of the partition, by
         table.
-    place
+    tp
         Its topic and number.
     transaction_history, events
         Rows of ``schema.TRANSACTION_HISTORY`` and ``TRANSACTION_LOG``.
@@ -93,7 +93,7 @@ def timeline_data(
     )
     first = min([*times, *(bar.start for bar in bars)], default=until)
     return TimelineData(
-        name=place_name(*place),
+        name=place_name(*tp),
         curve=curve,
         bars=bars,
         findings=sorted(findings, key=lambda row: (row["queue_position"] is None, row["queue_position"])),
@@ -102,7 +102,7 @@ def timeline_data(
         ids=ids,
         was_coordinator_read=bool(transaction_history or events),
         now=until,
-        start=_shown_from(bars, first, until),
+        start=_visible_start(bars, first, until),
         first=first,
     )
 
@@ -133,7 +133,7 @@ def _ids(bars: Sequence[TransactionBar], findings: Iterable[Row]) -> list[str]:
     return list(dict.fromkeys(name for name in named if name is not None))[:LANES]
 
 
-def _shown_from(bars: Sequence[TransactionBar], first: dt.datetime, now: dt.datetime) -> dt.datetime:
+def _visible_start(bars: Sequence[TransactionBar], first: dt.datetime, now: dt.datetime) -> dt.datetime:
     """Start of the initially visible time, two thirds of which is the oldest open transaction."""
     opened = min((bar.start for bar in bars if bar.end_offset is None), default=first)
     return max(first, opened - (now - opened) * 0.5)

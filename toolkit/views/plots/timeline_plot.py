@@ -59,9 +59,9 @@ def plot_timeline(
     lso_timeline
         ``schema.LSO_TIMELINE``; without it, and without `partitions`, no LSO is drawn.
     partitions
-        ``schema.PARTITIONS``: one look, or the looks of a recording.
+        ``schema.PARTITIONS``: one sample, or the samples of a recording.
     findings
-        ``schema.FINDINGS``: they tell what hangs. Without them an open transaction is drawn as open.
+        ``schema.FINDINGS``: they show what hangs. Without them an open transaction is drawn as open.
     transaction_history, transaction_log
         ``schema.TRANSACTION_HISTORY`` or ``TRANSACTION_LOG``; either will do, the events show every state.
     topic, partition

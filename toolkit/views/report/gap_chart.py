@@ -37,7 +37,7 @@ def gap_chart(
         [row for row in rows if (row["topic"], row["partition"]) == (finding["topic"], finding["partition"])]
         for rows in (steps, log_transactions, samples)
     ]
-    points = _steady(_of_log(*here[:2]), finding) or _of_looks(here[2])
+    points = _steady(_of_log(*here[:2]), finding) or _of_samples(here[2])
     if len(points) < 2:
         return None
     scale = _Scale(points)
@@ -85,7 +85,7 @@ def _of_log(steps: Sequence[Row], log_transactions: Sequence[Row]) -> list[Point
     return found
 
 
-def _of_looks(samples: Sequence[Row]) -> list[Point]:
+def _of_samples(samples: Sequence[Row]) -> list[Point]:
     known_points = ((row["observed_at"], row["high_watermark"], row["last_stable_offset"]) for row in samples)
     return sorted(point for point in known_points if None not in point)
 
@@ -104,11 +104,11 @@ def _steady(points: Sequence[Point], finding: Row) -> list[Point]:
     if steady and is_held and finding["high_watermark"] is not None:
         steady.append((max(before, latest), finding["high_watermark"], finding["last_stable_offset"]))
     stride = max(1, len(steady) // MAX_POINTS)
-    kept = [point for number, point in enumerate(steady) if number % stride == 0 or _stands_still(steady, number)]
+    kept = [point for number, point in enumerate(steady) if number % stride == 0 or _stops_or_starts(steady, number)]
     return [*kept, *steady[-1:]]
 
 
-def _stands_still(points: Sequence[Point], number: int) -> bool:
+def _stops_or_starts(points: Sequence[Point], number: int) -> bool:
     """Whether the LSO stops or starts there; such points are always kept."""
     around = points[max(0, number - 1) : number + 2]
     return len(around) == 3 and (around[0][2] == around[1][2]) != (around[1][2] == around[2][2])

@@ -197,17 +197,17 @@ def _closed_by(source: Cluster | LogDir | Recording, findings: list[Row], known:
         if isinstance(source, Recording) or not is_open(row) or transaction_key(row) in known:
             continue
         with suppress(NotFound):
-            place = [(row["topic"], row["partition"])]
+            partitions = [(row["topic"], row["partition"])]
             if isinstance(source, LogDir):
                 log_transactions = source.log_transaction_tables(
-                    partitions=place, start=row["start_offset"], producer_id=row["producer_id"]
+                    partitions=partitions, start=row["start_offset"], producer_id=row["producer_id"]
                 )
                 findings = close_by_log(
                     findings, [log_transaction for table in log_transactions for log_transaction in table.to_pylist()]
                 )
             else:
                 findings = close_by_observation(
-                    findings, source.finding_rows(partitions=place, recheck_after=0, log_evidence=False)
+                    findings, source.finding_rows(partitions=partitions, recheck_after=0, log_evidence=False)
                 )
     return findings
 

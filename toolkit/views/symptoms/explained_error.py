@@ -127,7 +127,7 @@ def explain(
     Returns
     -------
     ExplainedError
-        Without a symptom where the text is unknown. What could not be looked up stands in ``checks.not_checked``.
+        Without a symptom where the text is unknown. What could not be looked up is in ``checks.not_checked``.
 
     Examples
     --------

@@ -56,7 +56,7 @@ def answer_lines(symptom: Symptom) -> Iterator[tuple[str, str]]:
     """Label and sentence of each line; only the first line of a kind has its label."""
     kinds = (("cause", symptom.causes), ("check", symptom.checks), ("safe", symptom.safe), ("never", symptom.never))
     for label, sentences in kinds:
-        yield from ((label if place == 0 else "", sentence) for place, sentence in enumerate(sentences))
+        yield from ((label if index == 0 else "", sentence) for index, sentence in enumerate(sentences))
     yield "source", ", ".join(symptom.sources)
     yield "page", symptom_page(symptom.name)
 
@@ -109,15 +109,15 @@ def _symptom(recognized: RecognizedSymptom, *, width: int | None) -> Iterator[st
 
 def _unknown(*, width: int | None) -> Iterator[str]:
     yield f"unknown: {TITLE_OF_UNKNOWN}"
-    for place, sentence in enumerate(WHAT_TO_COLLECT):
-        yield from wrap(sentence, before=f"  {'collect' if place == 0 else '':<8}", width=width)
+    for index, sentence in enumerate(WHAT_TO_COLLECT):
+        yield from wrap(sentence, before=f"  {'collect' if index == 0 else '':<8}", width=width)
 
 
 def _transaction(row: Row) -> str:
     if row["error"] or row["transactional_id"] is None:
         return printable(f"transactional id {number(row['transactional_id'])}: {row['error']}")
-    said = f"{coordinator_says(row)}, producer {number(row['producer_id'])} epoch {number(row['producer_epoch'])}"
-    return printable(said + (f", since {at(row['start_time'])}" if row["start_time"] else ""))
+    text = f"{coordinator_says(row)}, producer {number(row['producer_id'])} epoch {number(row['producer_epoch'])}"
+    return printable(text + (f", since {at(row['start_time'])}" if row["start_time"] else ""))
 
 
 def _ended(row: Row) -> str:
