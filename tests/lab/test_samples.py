@@ -33,8 +33,8 @@ ANSWERS = {  # verdict, and what the cause has to say where there is one
 }
 
 
-def test_every_scene_is_a_sample_and_every_sample_is_tested() -> None:
-    assert samples.names() == sorted(scripts.SCENES) == sorted(ANSWERS)
+def test_every_script_has_a_sample_and_is_tested() -> None:
+    assert samples.names() == sorted(scripts.SCRIPTS) == sorted(ANSWERS)
 
 
 @pytest.mark.parametrize("name", ANSWERS)
@@ -47,7 +47,7 @@ def test_a_sample_gives_what_is_expected_of_it(name: str) -> None:
     assert (row["topic"], row["partition"], row["verdict"]) == (sample.topic, sample.partition, verdict)
     assert cause in row["cause"] if cause else row["cause"] is None
     assert next(other for other in rows if other["start_offset"] is not None) == row
-    script = scripts.SCENES[name]
+    script = scripts.SCRIPTS[name]
     assert (sample.title, sample.description, sample.origin) == (script.title, script.description, script.origin)
     assert len(sample.log_dir().log_transactions(topics=[sample.topic], partitions=[sample.partition]))
 

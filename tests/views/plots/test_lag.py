@@ -7,7 +7,7 @@ from tests.views.plots.drawn import hovers, traces, words
 from toolkit.schema import GROUP_LAG
 from toolkit.views.plots import plot_lag
 
-HELD = "held: the LSO stands before them"
+HELD = "held: they follow the LSO"
 
 
 def lag(**fields: Any) -> dict[str, Any]:
