@@ -260,7 +260,8 @@ def read_on(stored: Stored, units: Sequence[Unit], start: int, before: PartialTr
     end = random.randint(min(start + 1, len(units)), len(units))
     tasks = split(units[start:end], random)
     last, coming = units[end - 1], units[min(end, len(units) - 1)]
-    if random.random() < 0.2:  # what comes behind some task cannot be read now
+    is_live = random.random() < 0.2
+    if is_live:  # the batches after some task cannot be read now
         stop = random.randrange(len(tasks))
         end = start + sum(map(len, tasks[:stop]))
         read_tasks(stored, tasks, before, random, stop=stop)
@@ -272,9 +273,9 @@ def read_on(stored: Stored, units: Sequence[Unit], start: int, before: PartialTr
     known = stored.log_end_offset
     if known is None:
         return 0
-    # From the segment that holds the offset, behind the last batch before it; never from before the last run's start.
+    # From after the last batch; in files from the segment that contains the offset. Never from before the last start.
     read_ = list(enumerate(units[:end]))
-    segments = [number for number, unit in read_ if unit.begins_file and unit.base_offset <= known]
+    segments = [number for number, unit in read_ if unit.begins_file and unit.base_offset <= known and not is_live]
     return max([start, *segments, *(number + 1 for number, unit in read_ if len(unit.headers))])
 
 
