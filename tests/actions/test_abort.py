@@ -69,7 +69,7 @@ def read_committed(kafka: Kafka, topic: str, partition: int) -> int:
     [on_cluster(version, EVERYDAY, name, id=f"{version}-{name}") for version in (OLDER, NEWEST) for name in HANGING],
     indirect=["lab"],
 )
-def test_p13_p14_the_marker_ends_what_hangs_and_frees_the_lso(lab: Kafka, name: str) -> None:
+def test_an_abort_marker_ends_the_hanging_transaction_and_releases_the_lso(lab: Kafka, name: str) -> None:
     """The marker carries the partition's own epoch, its coordinator epoch (or 0), and version 0."""
     with INCIDENTS[name](lab) as staged, Cluster(lab.bootstrap_servers) as cluster:
         plan = plan_abort(cluster, finding(cluster, staged))
@@ -89,7 +89,7 @@ def _behind(staged: StagedIncident) -> list[StagedIncident]:
 
 
 @pytest.mark.parametrize("name", ALIVE)
-def test_p15_a_live_transaction_is_refused_and_commits_unharmed(kafka: Kafka, cluster: Cluster, name: str) -> None:
+def test_a_live_transaction_is_refused_and_commits_completely(kafka: Kafka, cluster: Cluster, name: str) -> None:
     """The broker would take the marker, and the commit would still return success, with half the data gone."""
     with INCIDENTS[name](kafka) as staged:
         row = finding(cluster, staged)
@@ -102,7 +102,7 @@ def test_p15_a_live_transaction_is_refused_and_commits_unharmed(kafka: Kafka, cl
         assert read_committed(kafka, staged.topic, staged.partition) == 2
 
 
-def test_another_confirmation_writes_nothing(kafka: Kafka, cluster: Cluster) -> None:
+def test_a_wrong_confirmation_writes_nothing(kafka: Kafka, cluster: Cluster) -> None:
     staged = INCIDENTS["never_added"](kafka)
     plan = plan_abort(cluster, finding(cluster, staged))
     with pytest.raises(ActionRefused, match=f"confirm with exactly {plan.target}"):
@@ -110,7 +110,7 @@ def test_another_confirmation_writes_nothing(kafka: Kafka, cluster: Cluster) -> 
     assert finding(cluster, staged)["verdict"] == "hanging"
 
 
-def test_p6_what_ended_since_the_plan_is_refused(kafka: Kafka, cluster: Cluster) -> None:
+def test_a_transaction_that_ended_after_the_plan_is_refused(kafka: Kafka, cluster: Cluster) -> None:
     staged = INCIDENTS["late_message"](kafka)
     plan = plan_abort(cluster, finding(cluster, staged))
     plan.execute(confirm=plan.target, recheck_after=0)
@@ -118,7 +118,7 @@ def test_p6_what_ended_since_the_plan_is_refused(kafka: Kafka, cluster: Cluster)
         plan.execute(confirm=plan.target, recheck_after=0)
 
 
-def test_what_came_back_to_life_since_the_plan_is_refused(kafka: Kafka, cluster: Cluster) -> None:
+def test_a_transaction_that_resumed_after_the_plan_is_refused(kafka: Kafka, cluster: Cluster) -> None:
     """Its owner adds the partition after the plan was made: from then on a marker would lose half of it."""
     from toolkit.config import ClientConfig
     from toolkit.lab.producer import TxnProducer
@@ -136,14 +136,14 @@ def test_what_came_back_to_life_since_the_plan_is_refused(kafka: Kafka, cluster:
     assert read_committed(kafka, staged.topic, staged.partition) == 2
 
 
-def test_an_epoch_that_moved_since_the_plan_is_refused(kafka: Kafka, cluster: Cluster) -> None:
+def test_a_new_epoch_after_the_plan_is_refused(kafka: Kafka, cluster: Cluster) -> None:
     staged = INCIDENTS["never_added"](kafka)
     plan = replace(plan_abort(cluster, finding(cluster, staged)), producer_epoch=staged.producer_epoch + 1)
     with pytest.raises(ActionRefused, match="changed since it was planned: its epoch is"):
         plan.execute(confirm=plan.target, recheck_after=0)
 
 
-def test_the_plan_prints_as_kafkas_own_command(kafka: Kafka, cluster: Cluster) -> None:
+def test_the_plan_prints_the_command_of_kafka_transactions_sh(kafka: Kafka, cluster: Cluster) -> None:
     staged = INCIDENTS["never_added"](kafka)
     plan = plan_abort(cluster, finding(cluster, staged))
     assert plan.command == (
@@ -157,7 +157,7 @@ def test_the_plan_prints_as_kafkas_own_command(kafka: Kafka, cluster: Cluster) -
         plan.preflight(recheck_after=0)
 
 
-def test_every_step_is_written_down(kafka: Kafka, cluster: Cluster, audit: Audit) -> None:
+def test_every_step_is_in_the_audit_trail(kafka: Kafka, cluster: Cluster, audit: Audit) -> None:
     staged = INCIDENTS["never_added"](kafka)
     plan = plan_abort(cluster, finding(cluster, staged))
     with pytest.raises(ActionRefused, match="confirm with exactly"):
@@ -175,7 +175,7 @@ def test_every_step_is_written_down(kafka: Kafka, cluster: Cluster, audit: Audit
 
 
 @pytest.mark.parametrize("path", ["/dev/full", "/proc/none/audit.jsonl"])
-def test_what_cannot_be_written_down_is_not_done(kafka: Kafka, cluster: Cluster, path: str) -> None:
+def test_without_an_audit_trail_nothing_is_aborted(kafka: Kafka, cluster: Cluster, path: str) -> None:
     staged = INCIDENTS["never_added"](kafka)
     plan = plan_abort(cluster, finding(cluster, staged))
     with pytest.raises(ActionRefused, match="Nothing was sent"):
@@ -185,7 +185,7 @@ def test_what_cannot_be_written_down_is_not_done(kafka: Kafka, cluster: Cluster,
         plan.verify()
 
 
-def test_what_the_marker_would_change(kafka: Kafka, cluster: Cluster) -> None:
+def test_the_impact_of_an_abort(kafka: Kafka, cluster: Cluster) -> None:
     """Behind the hanging one: committed records, aborted ones, one outside of transactions, and one that is open."""
     from toolkit.config import ClientConfig
     from toolkit.lab.producer import TxnProducer, write_committed
@@ -220,7 +220,7 @@ def test_what_the_marker_would_change(kafka: Kafka, cluster: Cluster) -> None:
         other.end(commit=True)
 
 
-def test_what_is_not_read_is_not_counted(kafka: Kafka, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_impact_does_not_count_unread_records(kafka: Kafka, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     from toolkit.config import ClientConfig
     from toolkit.lab.producer import write_committed
     from toolkit.sources.live.client.broker_client import BrokerClient
@@ -238,7 +238,7 @@ def test_what_is_not_read_is_not_counted(kafka: Kafka, cluster: Cluster, monkeyp
     )
 
 
-def test_a_row_of_a_frame_is_a_finding(kafka: Kafka, cluster: Cluster) -> None:
+def test_a_row_of_a_data_frame_is_accepted_as_a_finding(kafka: Kafka, cluster: Cluster) -> None:
     staged = INCIDENTS["never_added"](kafka)
     frame = cluster.findings(topics=[staged.topic], partitions=[staged.partition], recheck_after=1.1)
     plan = plan_abort(cluster, frame.iloc[0])
@@ -248,7 +248,7 @@ def test_a_row_of_a_frame_is_a_finding(kafka: Kafka, cluster: Cluster) -> None:
         plan_abort(cluster, frame.iloc[[0, 0]])
 
 
-def test_what_is_written_to_again_is_refused(kafka: Kafka, cluster: Cluster, audit: Audit) -> None:
+def test_a_transaction_with_new_records_is_refused(kafka: Kafka, cluster: Cluster, audit: Audit) -> None:
     """A zombie that writes on may be the beginning of a live transaction."""
     from toolkit.config import ClientConfig
     from toolkit.lab.producer import TxnProducer
@@ -266,7 +266,7 @@ def test_what_is_written_to_again_is_refused(kafka: Kafka, cluster: Cluster, aud
     assert [row["step"] for row in audit.rows()] == ["refused"]
 
 
-def test_an_unknown_one_is_overridden_by_its_name_only(kafka: Kafka, cluster: Cluster, audit: Audit) -> None:
+def test_an_unknown_verdict_is_overridden_only_by_name(kafka: Kafka, cluster: Cluster, audit: Audit) -> None:
     """Evidence is made to be missing; what is asked of the broker is real."""
     staged = INCIDENTS["never_added"](kafka)
     row = finding(cluster, staged)
@@ -297,7 +297,7 @@ class Blind(Cluster):
         return [{**row, **missing} for row in super().finding_rows(**arguments)]
 
 
-def test_what_is_alive_or_decided_is_never_overridden(kafka: Kafka, cluster: Cluster) -> None:
+def test_a_live_or_decided_transaction_is_never_overridden(kafka: Kafka, cluster: Cluster) -> None:
     with INCIDENTS["open_young"](kafka) as staged:
         forged = plan_abort(cluster, {**finding(cluster, staged), "verdict": "hanging"})
         with pytest.raises(ActionRefused, match="is ongoing now, which cannot be overridden"):
@@ -313,7 +313,7 @@ def test_what_is_alive_or_decided_is_never_overridden(kafka: Kafka, cluster: Clu
         ({"evidence": [{"name": "timeout_ms", "value": "2147483647"}]}, "two-phase commit"),
     ],
 )
-def test_what_not_even_a_word_is_enough_for(changed: Row, why: str) -> None:
+def test_findings_that_no_override_allows(changed: Row, why: str) -> None:
     row = {"topic": "orders", "verdict": "unknown", "missing": ["x"], "reason": "y", "remedy": "z", "evidence": []}
     check_override(row, "unknown", target="orders-0@1")
     with pytest.raises(ActionRefused, match=f"cannot be overridden: .*{why}"):

@@ -27,7 +27,7 @@ for _ in range(50):
 """
 
 
-def test_an_action_is_a_pair_of_lines(audit: Audit) -> None:
+def test_an_action_writes_an_intent_and_an_outcome(audit: Audit) -> None:
     with audit.recording(**ABOUT, last_stable_offset_before=7) as outcome:
         assert [row["step"] for row in audit.rows()] == ["intent"]
         outcome["last_stable_offset_after"] = 9
@@ -40,27 +40,27 @@ def test_an_action_is_a_pair_of_lines(audit: Audit) -> None:
     assert list(audit.frame().columns) == ACTIONS.names
 
 
-def test_the_file_is_for_its_owners_eyes_only(audit: Audit) -> None:
+def test_only_the_owner_can_read_the_file(audit: Audit) -> None:
     with audit.recording(**ABOUT):
         pass
     assert audit.path.stat().st_mode & 0o777 == 0o600
     assert audit.path.parent.stat().st_mode & 0o777 == 0o700
 
 
-def test_nothing_written_is_nothing_found(audit: Audit) -> None:
+def test_a_missing_file_has_no_rows(audit: Audit) -> None:
     assert audit.rows() == []
     assert audit.unfinished() == []
     assert not audit.path.exists()
 
 
-def test_a_process_killed_in_between_leaves_an_intent_without_outcome(audit: Audit) -> None:
+def test_a_killed_process_leaves_an_intent_without_outcome(audit: Audit) -> None:
     done = subprocess.run([sys.executable, "-c", KILLED], check=False, timeout=60)
     assert done.returncode == -9
     (left,) = audit.unfinished()
     assert (left["target"], left["verdict"], left["step"]) == ("orders-0@7", "hanging", "intent")
 
 
-def test_what_fails_in_between_is_the_outcome(audit: Audit) -> None:
+def test_a_failure_is_written_as_the_outcome(audit: Audit) -> None:
     with pytest.raises(RuntimeError, match="lost"), audit.recording(**ABOUT):
         raise RuntimeError("the connection was lost")
     with pytest.raises(KeyboardInterrupt), audit.recording(**ABOUT):
@@ -79,7 +79,7 @@ def test_two_processes_write_whole_lines(audit: Audit) -> None:
     assert audit.unfinished() == []
 
 
-def test_a_torn_line_is_told_and_the_next_one_stands_on_its_own(audit: Audit) -> None:
+def test_a_torn_line_is_reported_and_the_next_line_is_read(audit: Audit) -> None:
     with audit.recording(**ABOUT):
         pass
     whole = audit.path.read_bytes()
@@ -94,7 +94,7 @@ def test_a_torn_line_is_told_and_the_next_one_stands_on_its_own(audit: Audit) ->
 
 
 @pytest.mark.parametrize("line", ["[]", "null", '{"at": "yesterday"}', '{"at": "2026-11-21T12:00:00Z"}', "\x00"])
-def test_a_line_that_is_none_is_told(audit: Audit, line: str) -> None:
+def test_an_invalid_line_is_reported(audit: Audit, line: str) -> None:
     audit.path.parent.mkdir()
     audit.path.write_text(f"{line}\n")
     (row,) = audit.rows()
@@ -108,7 +108,7 @@ def test_the_former_name_of_a_column_is_read(audit: Audit) -> None:
     assert [row["override"] for row in audit.rows()] == ["unknown"]
 
 
-def test_a_refusal_is_written_and_never_fails_itself(audit: Audit, tmp_path: Path) -> None:
+def test_a_refusal_is_written_and_never_raises(audit: Audit, tmp_path: Path) -> None:
     audit.refused(ActionRefused("It is ongoing."), **ABOUT)
     (row,) = audit.rows()
     assert (row["step"], row["error"]) == ("refused", "ActionRefused: It is ongoing.")
@@ -117,7 +117,7 @@ def test_a_refusal_is_written_and_never_fails_itself(audit: Audit, tmp_path: Pat
 
 
 @pytest.mark.parametrize("path", [".", "/dev/full", "/proc/none/audit.jsonl", "a-file/audit.jsonl"])
-def test_a_file_that_cannot_be_written_stops_the_action(tmp_path: Path, path: str) -> None:
+def test_an_unwritable_file_stops_the_action(tmp_path: Path, path: str) -> None:
     (tmp_path / "a-file").touch()
     with (
         pytest.raises(ActionRefused, match=r"cannot be written: .*Nothing was sent.*--audit-file"),
@@ -127,7 +127,7 @@ def test_a_file_that_cannot_be_written_stops_the_action(tmp_path: Path, path: st
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_a_disk_that_is_full_afterwards_is_told(audit: Audit, *, fails: bool) -> None:
+def test_a_full_disk_after_the_action_is_reported(audit: Audit, *, fails: bool) -> None:
     with (  # noqa: PT012  what is done in between is the test
         pytest.raises(AuditFailed, match="It failed: ValueError: no" if fails else "It was done") as raised,
         audit.recording(**ABOUT),
@@ -140,7 +140,7 @@ def test_a_disk_that_is_full_afterwards_is_told(audit: Audit, *, fails: bool) ->
     assert len(Audit(audit.path.with_suffix(".kept")).unfinished()) == 1
 
 
-def test_times_and_evidence_come_back_as_they_were(audit: Audit) -> None:
+def test_times_and_evidence_round_trip(audit: Audit) -> None:
     seen_at = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
     entry = {"source": "Fetch", "broker_id": 1, "observed_at": seen_at, "name": "note", "value": "text"}
     with audit.recording(**ABOUT, evidence=[entry]):

@@ -46,7 +46,7 @@ def owner_of(client: BrokerClient, staged: StagedIncident) -> TxnProducer:
 
 
 @pytest.mark.parametrize("long_ms", [0, LONG_MS])
-def test_what_is_called_long_is_alive_all_the_same(cluster: Cluster, staged: StagedIncident, long_ms: int) -> None:
+def test_a_long_transaction_counts_as_alive(cluster: Cluster, staged: StagedIncident, long_ms: int) -> None:
     """No option makes what is within its own timeout fenceable: only a choice that names its verdict does."""
     plan = plan_fence(cluster, staged.transactional_id, max_transaction_timeout_ms=long_ms)
     assert (plan.verdict, plan.needed_override) == ("long", "long")
@@ -58,7 +58,7 @@ def test_what_is_called_long_is_alive_all_the_same(cluster: Cluster, staged: Sta
     staged.close()
 
 
-def test_what_is_open_for_long_is_aborted_and_its_producer_shut_out_by_choice(
+def test_a_long_transaction_is_fenced_only_with_override(
     kafka: Kafka, cluster: Cluster, staged: StagedIncident, audit: Audit
 ) -> None:
     plan = plan_fence(cluster, staged.transactional_id, max_transaction_timeout_ms=LONG_MS)
@@ -83,7 +83,7 @@ def test_what_is_open_for_long_is_aborted_and_its_producer_shut_out_by_choice(
     assert outcome["response"] == f"NONE: producer_id={done.producer_id}, producer_epoch={done.producer_epoch}"
 
 
-def test_a_live_owner_is_fenced_only_by_choice(cluster: Cluster, staged: StagedIncident, audit: Audit) -> None:
+def test_a_live_owner_is_fenced_only_with_override(cluster: Cluster, staged: StagedIncident, audit: Audit) -> None:
     plan = plan_fence(cluster, staged.transactional_id)
     assert plan.verdict == "ongoing"
     with pytest.raises(ActionRefused, match=r"is ongoing now\. It is alive"):
@@ -100,7 +100,7 @@ def test_a_live_owner_is_fenced_only_by_choice(cluster: Cluster, staged: StagedI
     assert audit.rows()[-1]["override"] == "ongoing"
 
 
-def test_what_has_ended_or_begun_since_the_plan_is_refused(
+def test_a_transaction_that_ended_or_began_after_the_plan_is_refused(
     kafka: Kafka, cluster: Cluster, staged: StagedIncident
 ) -> None:
     plan = plan_fence(cluster, staged.transactional_id, max_transaction_timeout_ms=LONG_MS)
@@ -128,7 +128,7 @@ def test_an_abandoned_id_is_fenced(cluster: Cluster, kafka: Kafka) -> None:
     abort.execute(confirm=abort.target, recheck_after=0)
 
 
-def test_what_cannot_be_written_down_is_not_done(cluster: Cluster, staged: StagedIncident) -> None:
+def test_without_an_audit_trail_nothing_is_fenced(cluster: Cluster, staged: StagedIncident) -> None:
     plan = plan_fence(cluster, staged.transactional_id)
     with pytest.raises(ActionRefused, match="Nothing was sent"):
         plan.execute(confirm=plan.target, audit=Audit("/dev/full"), override="ongoing")
@@ -136,7 +136,7 @@ def test_what_cannot_be_written_down_is_not_done(cluster: Cluster, staged: Stage
     staged.close()
 
 
-def test_an_id_that_is_none(cluster: Cluster) -> None:
+def test_an_id_that_does_not_exist(cluster: Cluster) -> None:
     with pytest.raises(NotFound, match="There is no transactional id 'nobody'"):
         plan_fence(cluster, "nobody")
 
@@ -156,13 +156,13 @@ def test_an_id_that_is_none(cluster: Cluster) -> None:
         ({"state": "CompleteAbort"}, "idle"),
     ],
 )
-def test_what_each_owner_is(changed: Row, verdict: str) -> None:
+def test_the_state_of_each_owner(changed: Row, verdict: str) -> None:
     owner = {"state": "Ongoing", "timeout_ms": 1_000, "start_time": NOW, "observed_at": NOW}
     assert _verdict({**owner, **changed}, 900_000) == verdict
 
 
 @pytest.mark.parametrize("lab", [on_cluster(NEWEST, TWO_PHASE, id="two-phase")], indirect=True)
-def test_a_prepared_one_is_fenced_by_its_name_only(lab: Kafka) -> None:
+def test_a_prepared_transaction_is_fenced_only_by_name(lab: Kafka) -> None:
     with Cluster(lab.bootstrap_servers) as cluster:
         staged = INCIDENTS["prepared"](lab)
         plan = plan_fence(cluster, staged.transactional_id)
@@ -171,7 +171,7 @@ def test_a_prepared_one_is_fenced_by_its_name_only(lab: Kafka) -> None:
         assert plan.execute(confirm=plan.target, override="prepared").still_open == []
 
 
-def test_the_plan_prints_as_kafkas_own_command(kafka: Kafka, cluster: Cluster, staged: StagedIncident) -> None:
+def test_the_plan_prints_the_command_of_kafka_transactions_sh(kafka: Kafka, cluster: Cluster, staged: StagedIncident) -> None:
     plan = plan_fence(cluster, staged.transactional_id)
     done = kafka.run_tool("org.apache.kafka.tools.TransactionsCommand", *plan.command.split()[1:])
     assert done.returncode == 0, done.stderr
@@ -179,7 +179,7 @@ def test_the_plan_prints_as_kafkas_own_command(kafka: Kafka, cluster: Cluster, s
         plan.preflight()
 
 
-def test_without_the_right_nothing_is_fenced(
+def test_without_permission_nothing_is_fenced(
     cluster: Cluster, staged: StagedIncident, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the broker would answer is put in its place: the session's broker has no authorizer."""

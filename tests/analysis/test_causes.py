@@ -66,7 +66,7 @@ def test_a_batch_after_the_end_of_its_own_transaction(kind: int, how: str, code:
     assert "marker at offset 99, with the next sequence number (1)" in sentence
 
 
-def test_a_late_batch_is_told_without_the_coordinators_records() -> None:
+def test_a_late_batch_is_found_without_the_coordinators_records() -> None:
     assert hanging(txn(COMPLETE), excerpt(*LATE))[0] == "late-after-abort"
 
 
@@ -76,7 +76,7 @@ def test_a_late_batch_whose_predecessors_were_not_read() -> None:
     assert "sequence number" not in sentence, "which comes next is not known"
 
 
-def test_transaction_version_2_goes_on_with_the_epoch_of_its_marker() -> None:
+def test_transaction_version_2_continues_with_the_epoch_of_its_marker() -> None:
     """An epoch of its own, from sequence 0 on: no late batch. A late one has the epoch of the data before."""
     fresh = excerpt(data(98, epoch=4), marker(99, ABORT, epoch=5), data(100, epoch=5))
     late = excerpt(data(98, epoch=4), marker(99, ABORT, epoch=5), data(100, epoch=4, sequence=1))
@@ -88,16 +88,16 @@ def test_transaction_version_2_goes_on_with_the_epoch_of_its_marker() -> None:
     assert hanging(txn(owner, epoch=5), late, *events)[0] == "late-after-abort"
 
 
-def test_a_sequence_that_overflows_goes_on_from_0() -> None:
+def test_a_sequence_number_wraps_to_0() -> None:
     log = excerpt(data(98, sequence=2**31 - 1), marker(99, ABORT), data(100, sequence=0))
     assert "with the next sequence number (0)" in hanging(txn(COMPLETE), log)[1]
 
 
-def test_another_producers_marker_ends_nothing_of_ours() -> None:
+def test_another_producers_marker_does_not_end_the_transaction() -> None:
     assert hanging(txn(COMPLETE), excerpt(data(98), marker(99, ABORT, pid=8), data(100, sequence=1)))[0] == ""
 
 
-def test_after_an_abort_by_hand_a_producer_that_never_adds_is_not_late() -> None:
+def test_a_batch_after_a_manual_abort_is_never_added_and_not_late() -> None:
     """The ABORT marker is that of kafka-txn abort: no transaction of the epoch ever had the partition."""
     assert hanging(txn(transaction(state="Empty", on=())), excerpt(*LATE), init())[0] == "never-added"
 
@@ -105,7 +105,7 @@ def test_after_an_abort_by_hand_a_producer_that_never_adds_is_not_late() -> None
 # Written but never added
 
 
-def test_a_transaction_that_began_since_and_does_not_have_the_partition() -> None:
+def test_a_later_transaction_without_the_partition() -> None:
     first, then = (
         ended("Commit", began=0, at_second=1),
         ended("Commit", began=2, at_second=3, on=(ELSEWHERE,), offset=4),
@@ -116,25 +116,25 @@ def test_a_transaction_that_began_since_and_does_not_have_the_partition() -> Non
     assert hanging(txn(busy), log, *first)[0] == "never-added"
 
 
-def test_compaction_may_have_taken_the_record_that_had_the_partition() -> None:
+def test_compaction_may_have_removed_the_record_with_the_partition() -> None:
     only_last = ended("Commit", began=2, at_second=3, on=(ELSEWHERE,))[-1:]
     codes, sentence = hanging(txn(transaction(state="CompleteCommit", on=())), excerpt(data(100)), *only_last)
     assert codes == ""
     assert sentence == "no cause found: offsets 90 to 100 were read and do not show what opened it"
 
 
-def test_records_that_could_not_all_be_read_prove_no_absence() -> None:
+def test_unread_records_prove_no_absence() -> None:
     unread = ["__transaction_state could not be read (TOPIC_AUTHORIZATION_FAILED)"]
     codes, sentence = hanging(txn(COMPLETE), excerpt(data(100)), init(), unread=unread)
     assert codes == ""
     assert sentence.endswith("; __transaction_state could not be read (TOPIC_AUTHORIZATION_FAILED)")
 
 
-def test_an_epoch_that_has_begun_nothing() -> None:
+def test_an_epoch_without_a_transaction() -> None:
     assert hanging(txn(transaction(state="Empty", on=())), excerpt(data(100)))[0] == "never-added"
 
 
-def test_another_epochs_transactions_say_nothing_of_this_one() -> None:
+def test_transactions_of_another_epoch_are_no_evidence() -> None:
     events = [*ended("Commit", began=0, at_second=1), record(5, "Empty", second=2, epoch=1)]
     log = excerpt(data(90), marker(91, COMMIT), data(100, epoch=1))
     assert hanging(txn(transaction(state="Empty", epoch=1, on=()), epoch=1), log, *events)[0] == "never-added"
@@ -162,14 +162,14 @@ def test_an_expired_id() -> None:
     )
 
 
-def test_an_id_that_went_on_to_another_producer_id() -> None:
+def test_an_id_with_a_new_producer_id() -> None:
     events = [*ended("Abort", began=0, at_second=1), record(9, "Empty", second=5, pid=8, previous_producer_id=7)]
     codes, sentence = hanging(txn(), excerpt(*LATE), *events)
     assert codes == "no-owner, late-after-abort"
     assert sentence.startswith('its id "payments-7" now has producer id 8; a batch of the same producer came after')
 
 
-def test_an_id_of_which_nothing_is_left() -> None:
+def test_an_id_without_records() -> None:
     assert hanging(txn(), excerpt(data(100))) == (
         "no-owner", "no owner: its id has expired or moved on to another producer id (no-owner)"
     )  # fmt: skip
@@ -182,7 +182,7 @@ DONE = [init(), *ended("Commit", began=9, at_second=11)]
 OPEN_HERE = (marker(90, COMMIT, pid=1, second=8), data(100, second=10), data(101, pid=1, second=12, leader_epoch=4))
 
 
-def test_a_marker_that_went_with_a_leader() -> None:
+def test_a_marker_lost_with_a_leader() -> None:
     log = excerpt(*OPEN_HERE[:2], data(101, pid=1, second=12, leader_epoch=5))
     codes, sentence = hanging(txn(transaction(state="CompleteCommit", on=())), log, *DONE)
     assert codes == "marker-lost"
@@ -192,7 +192,7 @@ def test_a_marker_that_went_with_a_leader() -> None:
     assert "(leader epoch 4, then 5)" in sentence
 
 
-def test_a_marker_that_the_partition_refuses() -> None:
+def test_a_marker_refused_by_the_partition() -> None:
     refused = [{**row, "leader_epoch": 2} for row in DONE]
     one = txn(transaction(state="CompleteCommit", on=()), coordinator_epoch=3)
     codes, sentence = hanging(one, excerpt(*OPEN_HERE), *refused)
@@ -202,18 +202,18 @@ def test_a_marker_that_the_partition_refuses() -> None:
     )
 
 
-def test_a_marker_that_compaction_took() -> None:
+def test_a_marker_removed_by_compaction() -> None:
     log = excerpt(*OPEN_HERE, is_compacted=True)
     assert hanging(txn(transaction(state="CompleteCommit", on=())), log, *DONE)[0] == "marker-compacted"
 
 
-def test_a_marker_that_the_coordinator_skipped() -> None:
+def test_a_marker_skipped_by_the_coordinator() -> None:
     codes, sentence = hanging(txn(transaction(state="CompleteCommit", on=())), excerpt(*OPEN_HERE), *DONE)
     assert codes == "marker-skipped"
     assert sentence.startswith("its marker is lost")
 
 
-def test_a_marker_is_not_lost_that_may_stand_before_what_was_read() -> None:
+def test_a_marker_before_the_excerpt_is_not_lost() -> None:
     """The batch may be a late one: only what was read from before its end tells."""
     log = excerpt(marker(90, COMMIT, pid=1, second=20), data(100, second=21))
     codes, sentence = hanging(txn(transaction(state="CompleteCommit", on=())), log, *DONE)
@@ -232,7 +232,7 @@ def test_a_healthy_transaction_has_no_cause() -> None:
         assert cause(txn(transaction()), verdict, log) is None
 
 
-def test_what_cannot_be_judged_is_only_told_what_the_bytes_decide() -> None:
+def test_an_unknown_finding_only_has_causes_that_the_log_proves() -> None:
     """The next transaction of a healthy producer looks just as a late batch does."""
     one = txn(transaction(), leader_row=partition(log_start_offset=101))
     found = cause(one, "unknown", LogEvidence(excerpts={HERE: excerpt(*LATE)}))
@@ -252,7 +252,7 @@ def test_what_cannot_be_judged_is_only_told_what_the_bytes_decide() -> None:
         ),
     ],
 )
-def test_a_marker_that_is_not_written(more: Any, events: Any, codes: tuple[str, ...]) -> None:
+def test_an_unwritten_marker(more: Any, events: Any, codes: tuple[str, ...]) -> None:
     one = txn(transaction(state="PrepareCommit"), **more)
     found = cause(one, "stuck_ending", LogEvidence(excerpts={}, events=events))
     assert found is not None
@@ -265,7 +265,7 @@ def test_two_phase_commit() -> None:
     assert found.names == ("two-phase-commit",)
 
 
-def test_nothing_read_is_said() -> None:
+def test_an_unread_log_is_reported() -> None:
     assert hanging(txn(COMPLETE), None)[1] == "no cause found: the log was not read"
     failed = excerpt(start=100, error="TOPIC_AUTHORIZATION_FAILED: no")
     assert hanging(txn(COMPLETE), failed)[1] == "no cause found: the log could not be read (TOPIC_AUTHORIZATION_FAILED)"
@@ -287,7 +287,7 @@ def explained_row(log: Excerpt, *events: Row, high_watermark: int = 150) -> Row:
     return only(explained(COMPLETE, log, *events, high_watermark=high_watermark))
 
 
-def test_what_the_log_shows_stands_in_the_row() -> None:
+def test_log_evidence_is_in_the_row() -> None:
     row = explained_row(excerpt(*LATE, *(data(offset, pid=1) for offset in range(101, 150))))
     assert row["verdict"] == "hanging"
     assert row["cause"].endswith("(late-after-abort)")
@@ -315,13 +315,13 @@ def test_without_the_coordinators_log_records_of_a_completed_commit_are_never_ha
     assert row["verdict"] == "hanging", "an abort marker discards nothing that was committed"
 
 
-def test_a_marker_since_the_looks_has_ended_it() -> None:
+def test_a_marker_after_the_observations_has_ended_it() -> None:
     row = explained_row(excerpt(*LATE, data(101, pid=1, records=49), marker(150, ABORT)))
     assert (row["verdict"], row["cause"], row["missing"]) == ("ending", None, [])
     assert row["reason"] == "The ABORT marker at offset 150 has ended it in the meantime."
 
 
-def test_a_marker_that_the_producer_state_does_not_know_is_a_contradiction() -> None:
+def test_a_marker_missing_from_the_producer_state_is_a_contradiction() -> None:
     """It was in the log before the leader was asked, and the leader still says open: nothing is proven."""
     row = explained_row(excerpt(*LATE, marker(101, ABORT), data(102, pid=1, records=48)))
     assert row["verdict"] == "unknown"
@@ -335,7 +335,7 @@ def test_a_batch_of_another_producer_at_its_start_is_a_contradiction() -> None:
     assert row["missing"] == ["a log that agrees: the batch at 100 is of producer 9"]
 
 
-def test_rows_of_partitions_that_were_not_read_stay_as_they_are_and_say_so() -> None:
+def test_rows_of_unread_partitions_are_unchanged_and_marked() -> None:
     one = observation(COMPLETE)
     rows = findings(twice(one))
     (explained,) = explain(rows, twice(one), LogEvidence(excerpts={}))

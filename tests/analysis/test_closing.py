@@ -34,7 +34,7 @@ def log_transaction(**fields: Any) -> Row:
 # A later look.
 
 
-def test_what_a_later_look_does_not_see_any_more_has_ended() -> None:
+def test_a_transaction_missing_from_a_later_sample_has_ended() -> None:
     """A page that is written afterwards may not say that something hangs which was ended."""
     row = only(reported(finding(2), finding(3)))
     assert (row["verdict"], row["remedy"], row["held_to"]) == ("ended", "None: it has ended.", due(4))
@@ -44,12 +44,12 @@ def test_what_a_later_look_does_not_see_any_more_has_ended() -> None:
     assert (still["verdict"], verdict_before(still)) == ("hanging", None)
 
 
-def test_a_look_that_shows_another_row_of_the_partition_has_read_it() -> None:
+def test_a_sample_with_another_row_of_the_partition_has_read_it() -> None:
     row = reported(finding(2), finding(3, "unreplicated", **OF_PARTITION))[0]
     assert (row["verdict"], row["held_to"]) == ("ended", due(3))
 
 
-def test_a_partition_whose_producers_did_not_answer_is_not_read() -> None:
+def test_a_partition_without_producer_state_is_not_read() -> None:
     """Its offsets may have come all the same: then the finding names what is missing, and has no error."""
     denied = "TOPIC_AUTHORIZATION_FAILED: no."
     here = partition(lso=100, observed_at=NOW)
@@ -75,7 +75,7 @@ def test_a_partition_whose_producers_did_not_answer_is_not_read() -> None:
     assert of_partition["verdict"] == "unknown"
 
 
-def test_where_topics_may_be_hidden_a_look_without_the_partition_shows_nothing() -> None:
+def test_a_missing_partition_proves_nothing_if_topics_may_be_hidden() -> None:
     gap = "DESCRIBE on Topic '*' for this principal"
     hidden = [0, 1, 2, *(sample(number, topic_gaps=[gap]) for number in (3, 4))]
     row = only(reported(finding(2), samples=hidden))
@@ -86,7 +86,7 @@ def test_where_topics_may_be_hidden_a_look_without_the_partition_shows_nothing()
 
 
 @pytest.mark.parametrize("samples", [[0, 1, 2], [0, 1, 2, sample(3, "TIMED_OUT: nobody answered.")]])
-def test_without_another_look_it_stays_as_it_was_said(samples: Any) -> None:
+def test_without_a_later_sample_the_finding_is_unchanged(samples: Any) -> None:
     assert only(reported(finding(2), samples=samples))["verdict"] == "hanging"
 
 
@@ -94,7 +94,7 @@ def now(*rows: Row, at: int = 20) -> list[Row]:
     return [{**row, "observed_at": due(at)} for row in rows or [finding(0, "clear", **OF_PARTITION)]]
 
 
-def test_a_look_of_now_ends_what_a_recording_saw_last() -> None:
+def test_a_current_observation_ends_findings_of_a_recording() -> None:
     recorded = reported(finding(8), finding(9))
     row = only(close_by_observation(recorded, now()))
     assert (row["verdict"], row["held_to"], row["held_ms"]) == ("ended", due(20), 120_000)
@@ -114,7 +114,7 @@ def test_a_look_of_now_ends_what_a_recording_saw_last() -> None:
         now(at=3),
     ],
 )
-def test_a_look_that_sees_it_or_not_its_partition_or_was_before_ends_nothing(later: list[Row]) -> None:
+def test_an_observation_that_has_it_or_lacks_its_partition_or_is_older_ends_nothing(later: list[Row]) -> None:
     recorded = reported(finding(8), finding(9))
     assert close_by_observation(recorded, later) == recorded
 
@@ -122,7 +122,7 @@ def test_a_look_that_sees_it_or_not_its_partition_or_was_before_ends_nothing(lat
 # A log.
 
 
-def test_the_marker_in_a_log_ends_what_a_recording_saw_last() -> None:
+def test_a_marker_in_a_log_ends_a_finding_of_a_recording() -> None:
     row = only(close_by_log(reported(finding(8), finding(9)), [log_transaction(end=due(10))]))
     assert (row["verdict"], row["held_to"], row["held_ms"], row["observed_at"]) == ("ended", due(10), 20_000, due(10))
     assert row["reason"].startswith("Its ABORT marker is at offset 110 of the log. Last seen open at")
@@ -133,12 +133,12 @@ def test_the_marker_in_a_log_ends_what_a_recording_saw_last() -> None:
 @pytest.mark.parametrize(
     "fields", [{"marker_offset": None}, {"first_offset": 101}, {"producer_id": 8}, {"partition": 1}]
 )
-def test_the_end_of_another_one_is_not_its_own(fields: Any) -> None:
+def test_the_end_of_another_transaction_does_not_count(fields: Any) -> None:
     recorded = reported(finding(8), finding(9))
     assert close_by_log(recorded, [log_transaction(**fields)]) == recorded
 
 
-def test_a_look_after_the_log_ends_what_the_log_has_open() -> None:
+def test_an_observation_after_the_log_ends_its_open_transaction() -> None:
     still = of_log(verdict="hanging", queue_position=1, held_to=None, held_ms=90_000, observed_at=due(3))
     row = only(merge_findings([still], reported(finding(2), finding(3))))
     assert (row["verdict"], row["held_from"], row["held_to"], row["held_ms"]) == ("ended", due(1), due(4), 30_000)
@@ -146,7 +146,7 @@ def test_a_look_after_the_log_ends_what_the_log_has_open() -> None:
     FINDINGS.arrow([row])
 
 
-def test_what_a_newer_log_has_open_is_not_ended_by_a_look_before() -> None:
+def test_an_earlier_observation_does_not_end_a_transaction_of_a_newer_log() -> None:
     still = of_log(verdict="hanging", queue_position=1, held_to=None, observed_at=due(9))
     row = only(merge_findings([still], reported(finding(2), finding(3))))
     assert (row["verdict"], row["held_to"], row["queue_position"]) == ("unknown", None, 1)
@@ -157,7 +157,7 @@ def test_what_a_newer_log_has_open_is_not_ended_by_a_look_before() -> None:
 # What of it is told.
 
 
-def test_of_healthy_ones_that_have_ended_only_long_holds_are_told() -> None:
+def test_ended_healthy_transactions_are_reported_only_after_long_holds() -> None:
     short = reported(finding(2, "ongoing"))
     assert without_short(short, min_held_ms=60_000) == []
     assert without_short(short, min_held_ms=10_000) == short
@@ -168,7 +168,7 @@ def test_of_healthy_ones_that_have_ended_only_long_holds_are_told() -> None:
         assert without_short(rows, min_held_ms=60_000) == rows
 
 
-def test_what_was_said_of_a_partition_counts_by_the_last_look() -> None:
+def test_the_latest_sample_of_a_partition_wins() -> None:
     early, late = (reported(finding(number, "unknown", **OF_PARTITION)) for number in (3, 9))
     assert without_stale(early, sampled_at=due(9)) == []
     assert without_stale(late, sampled_at=due(9)) == late

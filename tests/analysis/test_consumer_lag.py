@@ -21,19 +21,19 @@ def lag_of(committed: int, *, lso: int = 10, ranges: list[StatusCount] | None = 
     return group_lag(committed, last_stable_offset=lso, high_watermark=21, ranges=ranges)
 
 
-def test_what_is_behind_what_is_held_and_what_is_a_marker() -> None:
+def test_lag_is_split_into_unread_held_and_marker_offsets() -> None:
     assert lag_of(2) == {"lag": 19, "client_lag": 8, "behind": 7, "held": 10, "markers": 2}
 
 
-def test_r18_a_lag_of_one_is_only_the_marker() -> None:
+def test_a_lag_of_one_is_only_the_marker() -> None:
     assert lag_of(20, lso=21) == {"lag": 1, "client_lag": 1, "behind": 0, "held": 0, "markers": 1}
 
 
-def test_a_group_that_reads_uncommitted_may_stand_behind_the_lso() -> None:
+def test_a_read_uncommitted_group_may_be_past_the_lso() -> None:
     assert lag_of(15) == {"lag": 6, "client_lag": 0, "behind": 0, "held": 5, "markers": 1}
 
 
-def test_what_is_aborted_or_compacted_is_never_consumed() -> None:
+def test_aborted_and_compacted_records_are_never_consumed() -> None:
     log: list[StatusCount] = [(0, 3, "compacted"), (4, 15, "aborted"), (16, 20, "committed")]
     assert lag_of(0, lso=18, ranges=log) == {"lag": 21, "client_lag": 18, "behind": 2, "held": 3, "markers": 16}
 
@@ -47,7 +47,7 @@ def test_what_is_aborted_or_compacted_is_never_consumed() -> None:
         (4, False, {"lag": 4, "behind": 4, "held": 0, "markers": 0}),
     ],
 )
-def test_the_lag_of_a_share_group_is_the_brokers(lag: int | None, read_committed: bool, parts: Row) -> None:
+def test_the_lag_of_a_share_group_is_reported_by_the_broker(lag: int | None, read_committed: bool, parts: Row) -> None:
     """It acknowledges single records, so its start offset does not tell what is done."""
     found = share_group_lag(
         lag, start_offset=2, last_stable_offset=10, high_watermark=21, ranges=LOG, read_committed=read_committed
@@ -55,7 +55,7 @@ def test_the_lag_of_a_share_group_is_the_brokers(lag: int | None, read_committed
     assert found == {**parts, "client_lag": None}
 
 
-def test_without_the_log_markers_are_not_known() -> None:
+def test_without_the_log_markers_are_not_counted() -> None:
     assert lag_of(2, ranges=None) == {"lag": 19, "client_lag": 8, "behind": 8, "held": 11, "markers": None}
 
 
@@ -73,13 +73,13 @@ def test_a_group_ahead_of_the_high_watermark_has_no_lag() -> None:
         (21, 21, LOG, "Everything is read."),
     ],
 )
-def test_the_sentence(committed: int, lso: int, ranges: list[StatusCount], sentence: str) -> None:
+def test_the_reason_as_a_sentence(committed: int, lso: int, ranges: list[StatusCount], sentence: str) -> None:
     row = {"topic": "orders", "partition": 0, "last_stable_offset": lso, **lag_of(committed, lso=lso, ranges=ranges)}
     assert (lag_reason(row) or "").startswith(sentence)
 
 
 @given(st.integers(0, 25), st.integers(0, 21), st.booleans())
-def test_the_parts_add_up(committed: int, lso: int, read: bool) -> None:
+def test_the_parts_add_up_to_the_lag(committed: int, lso: int, read: bool) -> None:
     split = lag_of(committed, lso=lso, ranges=LOG if read else None)
     assert split["behind"] + split["held"] + (split["markers"] or 0) == split["lag"]
     assert min(split["behind"], split["held"], split["markers"] or 0) >= 0

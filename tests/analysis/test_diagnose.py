@@ -42,7 +42,7 @@ def verdict(observations: list[Observation]) -> str:
         (transaction(epoch=1), "unknown"),
     ],
 )
-def test_the_table(owner: Row | None, expected: str) -> None:
+def test_the_verdict_of_each_rule(owner: Row | None, expected: str) -> None:
     assert verdict(twice(observation(*([owner] if owner else [])))) == expected
 
 
@@ -50,7 +50,7 @@ def test_every_verdict_is_explained_and_every_rule_names_one() -> None:
     assert {rule.verdict for rule in RULES} <= VERDICTS.keys()
 
 
-def test_a_hanging_finding_says_who_why_and_what_is_safe() -> None:
+def test_a_hanging_finding_names_owner_reason_and_remedy() -> None:
     first_batch = FirstBatch(
         base_offset=100,
         last_offset=104,
@@ -79,7 +79,7 @@ def test_a_hanging_finding_says_who_why_and_what_is_safe() -> None:
     assert values["observations", "observations"] == "2"
 
 
-def test_one_look_says_so() -> None:
+def test_the_reason_names_a_single_observation() -> None:
     row = only(findings([observation()]))
     assert row["verdict"] == "hanging"
     assert "seen once" in row["reason"]
@@ -92,13 +92,13 @@ def test_held_partition_with_nothing_open_is_unreplicated() -> None:
     assert "in sync 1 of 2" in row["remedy"]
 
 
-def test_nothing_held_gets_a_row_only_when_asked() -> None:
+def test_a_clear_partition_has_a_row_only_if_requested() -> None:
     one = observation(producers=[], partitions=[partition(lso=150)])
     assert findings([one]) == []
     assert only(findings([one], requested=[("orders", 0)]))["verdict"] == "clear"
 
 
-def test_several_open_transactions_come_in_the_order_in_which_they_hold_the_lso() -> None:
+def test_open_transactions_are_sorted_as_they_will_hold_the_lso() -> None:
     producers = [producer(9, start=140), producer(7, start=100), producer(8, start=120)]
     owners = [transaction(8, transactional_id="healthy")]
     rows = findings(twice(observation(*owners, producers=producers)))
@@ -117,20 +117,20 @@ def test_an_open_transaction_that_has_written_nothing_holds_nothing() -> None:
 # Pitfalls
 
 
-def test_p1_missing_rights_make_it_unknown_and_name_the_right() -> None:
+def test_missing_permissions_give_unknown_and_are_named() -> None:
     gap = "DESCRIBE on TransactionalId 'payments-7'"
     row = only(findings(twice(observation(coverage=Coverage(brokers=(1, 2, 3), gaps=(gap,))))))
     assert (row["verdict"], row["missing"]) == ("unknown", [gap])
     assert "abort --topic" not in row["remedy"]
 
 
-def test_p1_topics_that_may_be_hidden_are_a_finding_of_the_whole_cluster() -> None:
+def test_hidden_topics_are_a_finding_of_the_cluster() -> None:
     hidden = replace(COMPLETE, topic_gaps=("DESCRIBE on Topic '*'",))
     row = only(findings([observation(producers=[], partitions=[partition(lso=150)], coverage=hidden)]))
     assert (row["topic"], row["verdict"], row["missing"]) == (None, "unknown", ["DESCRIBE on Topic '*'"])
 
 
-def test_p2_a_gap_in_any_look_is_a_gap() -> None:
+def test_a_gap_in_any_observation_is_a_gap() -> None:
     gap = replace(COMPLETE, gaps=("broker 2 did not answer ListTransactions: COORDINATOR_LOAD_IN_PROGRESS",))
     first, second = twice(observation())
     assert verdict([replace(first, coverage=gap), second]) == "unknown"
@@ -138,35 +138,35 @@ def test_p2_a_gap_in_any_look_is_a_gap() -> None:
 
 
 @pytest.mark.parametrize("clock", [ago(days=7), NOW + dt.timedelta(minutes=50), None])
-def test_p3_p4_the_producers_clock_decides_nothing(clock: dt.datetime | None) -> None:
+def test_the_producers_clock_decides_nothing(clock: dt.datetime | None) -> None:
     assert verdict([observation(transaction(), producers=[producer(last_timestamp=clock)])]) == "ongoing"
     assert verdict(twice(observation(producers=[producer(last_timestamp=clock)]))) == "hanging"
 
 
-def test_p6_a_transaction_that_ends_between_two_requests_is_no_finding() -> None:
+def test_a_transaction_that_ends_between_two_requests_has_no_finding() -> None:
     done = transaction(state="CompleteCommit", on=())
     rows = findings([observation(done, after=[producer(start=None)], partitions_after=[partition(lso=150)])])
     assert rows == []
 
 
-def test_p6_the_next_transaction_of_the_same_producer_is_another_one() -> None:
+def test_the_producers_next_transaction_is_another_one() -> None:
     done = transaction(state="CompleteCommit", on=())
     row = only(findings([observation(done, after=[producer(start=130)], partitions_after=[partition(lso=130)])]))
     assert row["verdict"] == "ending"
 
 
-def test_p6_looks_that_disagree_prove_nothing() -> None:
+def test_contradicting_observations_prove_nothing() -> None:
     first, second = twice(observation(transaction()))
     assert verdict([first, replace(second, transactions=[transaction(state="CompleteAbort", on=())])]) == "unknown"
 
 
-def test_p6_open_in_the_last_look_only_is_not_yet_hanging() -> None:
+def test_a_transaction_only_in_the_last_observation_is_not_hanging() -> None:
     first, second = twice(observation())
     first = replace(first, producers=[], producers_after=[])
     assert verdict([first, second]) == "unknown"
 
 
-def test_p6_a_fence_in_progress_looks_superseded_until_it_is_logged() -> None:
+def test_a_fence_in_progress_is_not_hanging_until_it_is_logged() -> None:
     """The coordinator raises the epoch before it writes PrepareAbort; the state still reads Ongoing.
 
     Once seen over seconds, in both looks, while the log of the coordinator waited for a dead follower.
@@ -176,62 +176,62 @@ def test_p6_a_fence_in_progress_looks_superseded_until_it_is_logged() -> None:
     assert "__transaction_state-33" in row["missing"][0]
 
 
-def test_p7_a_followers_answer_is_no_proof() -> None:
+def test_a_followers_response_is_no_proof() -> None:
     assert verdict(twice(observation(producers=[producer(broker_id=2)]))) == "unknown"
 
 
-def test_p7_a_leader_that_moved_during_the_look_is_no_proof() -> None:
+def test_a_leader_change_during_the_observation_is_no_proof() -> None:
     assert verdict(twice(observation(partitions_after=[partition(leader_epoch=5)]))) == "unknown"
 
 
-def test_p8_p22_an_lso_that_moves_is_traffic_not_a_replication_trouble() -> None:
+def test_a_moving_lso_is_not_unreplicated() -> None:
     moving = observation(producers=[], partitions_after=[partition(lso=120)])
     assert verdict([moving]) == "ending"
 
 
-def test_p9_the_transactions_own_timeout_decides_not_a_fixed_one() -> None:
+def test_the_transactions_own_timeout_decides() -> None:
     flink = transaction(start_time=ago(minutes=50), timeout_ms=3_600_000)
     row = only(findings([observation(flink)]))
     assert (row["verdict"], row["expires_at"]) == ("long", NOW + dt.timedelta(minutes=10))
 
 
-def test_p10_overdue_points_to_the_coordinator_never_to_a_marker() -> None:
+def test_the_remedy_of_overdue_is_the_coordinator_not_a_marker() -> None:
     row = only(findings([observation(transaction(start_time=ago(minutes=5)))]))
     assert row["verdict"] == "overdue"
     assert "coordinator 3" in row["remedy"]
     assert "kafka-txn abort" not in row["remedy"]
 
 
-def test_p10_the_coordinators_abort_interval_is_not_overdue() -> None:
+def test_within_the_coordinators_abort_interval_nothing_is_overdue() -> None:
     assert verdict([observation(transaction(start_time=ago(seconds=70)))]) == "ongoing"
 
 
 @pytest.mark.parametrize("owner", [transaction(timeout_ms=2**31 - 1), transaction(timeout_ms=2**31 - 1, on=ELSEWHERE)])
-def test_p11_two_phase_commit_never_expires_and_is_never_hanging(owner: Row) -> None:
+def test_two_phase_commit_never_expires_and_is_never_hanging(owner: Row) -> None:
     row = only(findings(twice(observation(owner))))
     assert row["verdict"] in {"prepared", "unknown"}
     assert row["expires_at"] is None
     assert "external coordinator" in row["remedy"]
 
 
-def test_p12_transaction_version_2_ends_with_the_next_epoch() -> None:
+def test_transaction_version_2_ends_with_the_next_epoch() -> None:
     ending = transaction(state="PrepareCommit", epoch=1)
     assert verdict([observation(ending)]) == "ending"
 
 
-def test_p16_p17_an_expired_id_leaves_an_orphan() -> None:
+def test_an_expired_id_leaves_an_orphan() -> None:
     row = only(findings(twice(observation())))
     assert (row["verdict"], row["transactional_id"]) == ("hanging", None)
     assert "no transactional id has producer 7" in row["reason"]
 
 
-def test_p18_the_start_may_lie_below_the_log_start() -> None:
+def test_the_start_offset_may_be_below_the_log_start() -> None:
     deleted = partition(lso=6, log_start_offset=9)
     row = only(findings(twice(observation(partitions=[deleted], producers=[producer(start=0)]))))
     assert (row["verdict"], row["start_offset"], row["last_stable_offset"]) == ("hanging", 0, 6)
 
 
-def test_p19_a_first_batch_of_somebody_else_opens_nothing() -> None:
+def test_a_first_batch_of_another_producer_is_ignored() -> None:
     unknown_user = FirstBatch(
         base_offset=103,
         last_offset=104,
@@ -243,7 +243,7 @@ def test_p19_a_first_batch_of_somebody_else_opens_nothing() -> None:
     assert only(findings([observation(first_batches={("orders", 0, 100): unknown_user})]))["opened_at"] is None
 
 
-def test_p20_a_partition_that_could_not_be_read_is_a_row_and_the_rest_is_judged() -> None:
+def test_an_unreadable_partition_is_a_row_and_others_are_diagnosed() -> None:
     denied = "TOPIC_AUTHORIZATION_FAILED: not authorized"
     failed = producer(start=None, partition=1, producer_id=None, error=denied)
     rows = findings(twice(observation(partitions=[partition(), partition(number=1)], producers=[producer(), failed])))
@@ -253,7 +253,7 @@ def test_p20_a_partition_that_could_not_be_read_is_a_row_and_the_rest_is_judged(
     ]
 
 
-def test_a_partition_that_recovers_within_the_look_and_holds_nothing_is_no_finding() -> None:
+def test_a_partition_that_recovers_during_the_observation_has_no_finding() -> None:
     """Seen on a broker with new topics: NOT_LEADER_OR_FOLLOWER for a moment made whole clusters `unknown`."""
     moved = partition(lso=None, hw=None, error="NOT_LEADER_OR_FOLLOWER: not yet")
     settled = observation(partitions=[moved], partitions_after=[partition(lso=150)], producers=[], after=[])
@@ -262,25 +262,25 @@ def test_a_partition_that_recovers_within_the_look_and_holds_nothing_is_no_findi
     assert verdict([held]) == "unknown"
 
 
-def test_p21_an_id_that_could_not_be_described_is_unknown() -> None:
+def test_an_id_that_cannot_be_described_is_unknown() -> None:
     row = only(findings(twice(observation(transaction(state=None, error="REQUEST_TIMED_OUT: no answer")))))
     assert row["verdict"] == "unknown"
     assert "REQUEST_TIMED_OUT" in row["missing"][0]
 
 
-def test_p23_a_start_in_the_future_gives_no_age_and_is_said() -> None:
+def test_a_start_in_the_future_has_no_age() -> None:
     row = only(findings([observation(transaction(start_time=NOW + dt.timedelta(minutes=3)))]))
     assert row["verdict"] == "ongoing"
     assert ("coordinator_ahead_by_at_least", "3 min") in {(e["name"], e["value"]) for e in row["evidence"]}
 
 
-def test_p25_transaction_state_itself_is_never_aborted() -> None:
+def test_transactions_on_transaction_state_are_never_aborted() -> None:
     tsl = partition("__transaction_state")
     row = only(findings(twice(observation(partitions=[tsl], producers=[producer(topic="__transaction_state")]))))
     assert row["verdict"] == "unknown"
 
 
-def test_p25_a_marker_on_consumer_offsets_says_what_it_drops() -> None:
+def test_the_remedy_on_consumer_offsets_names_the_dropped_offsets() -> None:
     offsets = partition("__consumer_offsets")
     row = only(findings(twice(observation(partitions=[offsets], producers=[producer(topic="__consumer_offsets")]))))
     assert "offsets in it are dropped" in row["remedy"]
@@ -289,7 +289,7 @@ def test_p25_a_marker_on_consumer_offsets_says_what_it_drops() -> None:
 # Contradictions
 
 
-def test_a_coordinator_behind_the_partition_is_stale_not_a_proof() -> None:
+def test_a_coordinator_with_an_older_epoch_is_no_proof() -> None:
     assert (
         verdict(twice(observation(transaction(state="CompleteAbort", on=()), producers=[producer(epoch=3)])))
         == "unknown"
@@ -305,11 +305,11 @@ def test_two_coordinators_for_one_producer_prove_nothing() -> None:
     assert "coordinator 2" in row["missing"][0]
 
 
-def test_prepare_that_no_longer_expects_this_partition_waits_for_its_end() -> None:
+def test_a_prepare_state_without_the_partition_is_ending() -> None:
     assert verdict(twice(observation(transaction(state="PrepareCommit", on=ELSEWHERE)))) == "unknown"
 
 
-def test_a_dead_epoch_below_a_live_one_is_told_and_never_aborted() -> None:
+def test_a_dead_epoch_below_a_live_one_is_reported_and_never_aborted() -> None:
     first = FirstBatch(
         base_offset=100,
         last_offset=100,
@@ -331,7 +331,7 @@ def test_a_dead_epoch_below_a_live_one_is_told_and_never_aborted() -> None:
     assert "Never an abort marker" in row["remedy"]
 
 
-def test_a_prepare_seen_for_over_a_minute_is_stuck_even_without_its_log() -> None:
+def test_a_prepare_state_observed_for_a_minute_is_stuck() -> None:
     observations = twice(observation(transaction(state="PrepareAbort")), apart=61)
     assert verdict(observations) == "stuck_ending"
     row = only(findings(observations))
@@ -339,7 +339,7 @@ def test_a_prepare_seen_for_over_a_minute_is_stuck_even_without_its_log() -> Non
     assert "Never an abort marker" in row["remedy"]
 
 
-def test_a_second_look_over_fewer_partitions_keeps_the_rest_of_the_first() -> None:
+def test_a_second_observation_of_fewer_partitions_keeps_the_other_findings() -> None:
     wide = observation(
         transaction(8, transactional_id="fine", on=(("orders", 1),)),
         partitions=[partition(), partition(number=1)],
@@ -354,14 +354,14 @@ def from_files(one: Observation, *doubts: str) -> Observation:
     return replace(one, from_files=True, doubts={("orders", 0, 7): doubts} if doubts else {})
 
 
-def test_what_speaks_against_files_is_missing_and_nothing_is_called_hanging() -> None:
+def test_doubts_about_files_are_missing_evidence_not_hanging() -> None:
     doubt = "proof that orders-0 is as new as __transaction_state-33"
     row = only(findings([from_files(observation(transaction(state="Empty", on=())), doubt)]))
     assert (row["verdict"], row["missing"]) == ("unknown", [doubt])
     assert "abort --topic" not in row["remedy"]
 
 
-def test_a_verdict_from_files_names_whose_and_how_old_they_are() -> None:
+def test_a_verdict_from_files_names_their_broker_and_age() -> None:
     row = only(findings([from_files(observation(transaction(state="Empty", on=())))]))
     assert row["verdict"] == "hanging"
     assert "read from the files of brokers 1, 2, 3 as of 2026-11-21 12:00:00 UTC" in row["reason"]
@@ -370,7 +370,7 @@ def test_a_verdict_from_files_names_whose_and_how_old_they_are() -> None:
 
 
 @pytest.mark.parametrize(("row_time", "expected"), [(ago(seconds=280), "ongoing"), (ago(seconds=100), "overdue")])
-def test_files_tell_of_a_coordinator_only_up_to_what_it_wrote_last(row_time: dt.datetime, expected: str) -> None:
+def test_files_prove_the_coordinators_state_up_to_its_last_record(row_time: dt.datetime, expected: str) -> None:
     """A copy may be much older than the time its files were written at: nothing is overdue by that time alone."""
     row = transaction(start_time=ago(seconds=300), observed_at=row_time)
     assert only(findings([from_files(observation(row))]))["verdict"] == expected

@@ -54,7 +54,7 @@ def entries(row: Row) -> list[tuple[str, str]]:
     return [(entry["name"], entry["value"]) for entry in row["evidence"]]
 
 
-def test_one_row_from_the_first_look_that_saw_it_to_the_first_that_did_not() -> None:
+def test_one_row_from_its_first_sample_to_the_first_without_it() -> None:
     row = only(reported(finding(2, "ongoing"), finding(3), finding(4, cause="late-after-commit")))
     assert (row["held_from"], row["held_to"], row["held_ms"]) == (due(2), due(5), 30_000)
     last = {
@@ -75,19 +75,19 @@ def test_one_row_from_the_first_look_that_saw_it_to_the_first_that_did_not() -> 
     ]
 
 
-def test_what_the_last_look_saw_is_still_there() -> None:
+def test_a_finding_of_the_last_sample_is_still_open() -> None:
     row = only(reported(finding(8), finding(9)))
     assert (row["held_from"], row["held_to"], row["held_ms"], row["queue_position"]) == (due(8), None, 11_000, 1)
 
 
-def test_what_it_knows_of_its_own_beginning_and_end_counts() -> None:
+def test_known_start_and_end_times_win_over_sample_times() -> None:
     row = only(reported(finding(3), finding(4, held_from=due(1)), finding(5)))
     assert (row["held_from"], row["held_ms"]) == (due(1), 50_000)
     row = only(reported(finding(3), finding(4, "ending", held_to=due(4))))
     assert (row["held_to"], row["held_ms"]) == (due(4), 10_000)
 
 
-def test_what_stood_behind_another_holds_from_when_it_is_the_first() -> None:
+def test_a_transaction_holds_once_it_is_first_in_the_queue() -> None:
     first, second = reported(finding(1), finding(1, producer_id=8, start_offset=105, queue_position=2),
                          finding(2, producer_id=8, start_offset=105, transactional_id="payments"))  # fmt: skip
     assert (first["held_to"], second["held_from"], second["held_to"]) == (due(2), due(2), due(3))
@@ -98,7 +98,7 @@ def test_what_stood_behind_another_holds_from_when_it_is_the_first() -> None:
     assert (never["verdict"], never["held_to"]) == ("ended", None)
 
 
-def test_looks_that_failed_are_told_and_nothing_is_taken_to_have_ended_in_them() -> None:
+def test_failed_samples_are_reported_and_end_nothing() -> None:
     failed = [sample(3, "TIMED_OUT: nobody answered."), sample(4, "TIMED_OUT: nobody answered.")]
     row = only(reported(finding(2), finding(5), samples=[0, 1, 2, *failed, 5, 6]))
     assert (row["held_from"], row["held_to"]) == (due(2), due(6))
@@ -108,7 +108,7 @@ def test_looks_that_failed_are_told_and_nothing_is_taken_to_have_ended_in_them()
     assert ("missed", "2 samples after 2026-11-21 12:00:20 UTC failed (TIMED_OUT)") in entries(row)
 
 
-def test_a_time_without_looks_is_told() -> None:
+def test_a_gap_between_samples_is_reported() -> None:
     row = only(reported(finding(2), finding(7), samples=[0, 1, 2, 7, 8]))
     assert (row["held_from"], row["held_to"]) == (due(2), due(8))
     assert ("missed", "no sample from 2026-11-21 12:00:20 UTC for 50 s") in entries(row)
@@ -117,7 +117,7 @@ def test_a_time_without_looks_is_told() -> None:
     assert ("missed", "no sample from 2026-11-21 12:00:20 UTC for 50 s") in entries(row)
 
 
-def test_a_look_that_could_not_read_the_partition_says_nothing_of_it() -> None:
+def test_a_sample_that_could_not_read_the_partition_is_no_evidence() -> None:
     unread = finding(3, "unknown", producer_id=None, start_offset=None, queue_position=None, error="NOT_LEADER: moved.")
     row, of_partition = reported(finding(2), unread, finding(4))
     assert (row["held_from"], row["held_to"]) == (due(2), due(5))
@@ -127,7 +127,7 @@ def test_a_look_that_could_not_read_the_partition_says_nothing_of_it() -> None:
     assert row["held_to"] == due(4)
 
 
-def test_one_that_comes_back_is_told_as_such() -> None:
+def test_a_finding_that_recurs_is_reported_as_such() -> None:
     row = only(reported(finding(2), finding(5)))
     assert (row["held_from"], row["held_to"]) == (due(2), due(6))
     assert [name for name, _ in entries(row)] == ["verdict", "gone", "verdict", "gone", "verdict_before"]
@@ -139,7 +139,7 @@ def test_a_superseding_epoch_does_not_end_it() -> None:
     assert (row["verdict"], row["producer_epoch"], row["held_from"], row["held_to"]) == ("ongoing", 1, due(8), None)
 
 
-def test_what_holds_nothing_is_not_told() -> None:
+def test_transactions_that_hold_nothing_are_left_out() -> None:
     assert reported(finding(2, "clear", producer_id=None, start_offset=None, queue_position=None)) == []
     assert reported(finding(2, "ongoing", start_offset=None, queue_position=None)) == []
     waits = finding(2, "unreplicated", producer_id=None, start_offset=None, queue_position=None)
@@ -147,7 +147,7 @@ def test_what_holds_nothing_is_not_told() -> None:
     assert reported(finding(3), samples=[0, 1, 2]) == [], "a look that was not finished is none"
 
 
-def test_looks_in_their_order() -> None:
+def test_samples_are_read_in_order() -> None:
     found = observation_times([sample(2), sample(1, "DOWN: all."), sample(0), sample(9)])
     OBSERVATION_TIMES.arrow(found)
     assert [(row["sampled_at"], row["next_sampled_at"]) for row in found] == [
@@ -169,7 +169,7 @@ def of_log(**fields: Any) -> Row:
             **times, **fields}  # fmt: skip
 
 
-def test_the_log_knows_the_times_and_the_recording_what_was_said() -> None:
+def test_times_come_from_the_log_and_verdicts_from_the_recording() -> None:
     row = only(
         merge_findings(
             [of_log()], reported(finding(2, transactional_id="payments", cause="late-after-commit", high_watermark=5))
@@ -188,7 +188,7 @@ def test_the_log_knows_the_times_and_the_recording_what_was_said() -> None:
     assert ("verdict", "hanging: It is, look 2.") in entries(row)
 
 
-def test_what_a_log_alone_cannot_judge_the_recording_does() -> None:
+def test_the_recording_supplies_the_verdict_that_a_log_lacks() -> None:
     still = of_log(verdict="unknown", missing=["an answer"], held_to=None, held_ms=90_000)
     row = only(merge_findings([still], reported(finding(9, high_watermark=5))))
     assert (row["verdict"], row["missing"], row["remedy"], row["queue_position"]) == (
@@ -203,7 +203,7 @@ def test_what_a_log_alone_cannot_judge_the_recording_does() -> None:
 
 
 @pytest.mark.parametrize("fields", [{"start_offset": 101}, {"producer_id": 8}, {"partition": 1}])
-def test_what_only_one_of_them_tells_stays_as_it_is(fields: Any) -> None:
+def test_findings_of_only_one_source_are_unchanged(fields: Any) -> None:
     recorded = reported(finding(2, **fields))
     rows = merge_findings([of_log()], recorded)
     assert sorted(map(repr, rows)) == sorted(map(repr, [of_log(), *recorded]))
@@ -211,7 +211,7 @@ def test_what_only_one_of_them_tells_stays_as_it_is(fields: Any) -> None:
     assert len(merge_findings([of_log()], waits)) == 2
 
 
-def test_several_epochs_of_one_transaction_are_one_with_what_was_said_last() -> None:
+def test_several_epochs_of_a_transaction_are_one_row_with_the_last_verdict() -> None:
     row = only(merge_findings([of_log()], reported(finding(2), finding(3, "ongoing", producer_epoch=1))))
     assert row["reason"].endswith("While it was open it was ongoing.")
 

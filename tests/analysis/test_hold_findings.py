@@ -73,7 +73,7 @@ def ended(one: Row, *histories: Row) -> Row:
     ],
 )
 @pytest.mark.parametrize("first", [True, False])
-def test_the_one_that_fits_is_found_among_others(other: Row, first: bool) -> None:
+def test_the_matching_transaction_is_found_among_others(other: Row, first: bool) -> None:
     histories = [other, history(reason="This one.")]
     found = attribute(hold(), histories if first else histories[::-1])
     assert found.transactional_id == "payments"
@@ -82,7 +82,7 @@ def test_the_one_that_fits_is_found_among_others(other: Row, first: bool) -> Non
         assert found.sentence == "This one."
 
 
-def test_what_ended_when_the_marker_was_written_wins_over_what_may_have_by_other_clocks() -> None:
+def test_a_match_by_the_brokers_clock_wins_over_other_clocks() -> None:
     one, next_one = history(reason="This one."), history(decided_at=at(123), end_time=at(124), first_offset=8)
     assert attribute(hold(), [one, next_one]).sentence == "This one."
     late = history(decided_at=at(122), end_time=at(123))
@@ -90,7 +90,7 @@ def test_what_ended_when_the_marker_was_written_wins_over_what_may_have_by_other
     assert attribute(hold(), [history(decided_at=at(126), end_time=at(127))]).history is None
 
 
-def test_where_two_fit_none_is_named() -> None:
+def test_two_matches_give_no_owner() -> None:
     found = attribute(hold(), [history(first_offset=8), history()])
     assert (found.transactional_id, found.history) == ("payments", None)
     assert found.sentence == "2 transactions of its transactional id fit; the records do not show which it was."
@@ -107,13 +107,13 @@ def test_an_id_is_named_by_any_record_that_has_its_producer_id() -> None:
     assert found.transactional_id is None, "Kafka gives a producer id to one id only"
 
 
-def test_version_2_raises_the_epoch_in_the_marker() -> None:
+def test_the_marker_of_transaction_version_2_has_the_next_epoch() -> None:
     assert attribute(hold(marker_epoch=4), [history()]).history is not None
     raised = history(producer_epoch=4, first_offset=8)
     assert attribute(hold(marker_epoch=4), [history(reason="This one."), raised]).sentence == "This one."
 
 
-def test_a_late_batch_is_not_of_the_transaction_that_ended_before_it() -> None:
+def test_a_late_batch_does_not_belong_to_the_ended_transaction() -> None:
     before = history(start_time=at(117.9), decided_at=at(118), end_time=at(118))
     assert attribute(hold(opened_at=at(118.1)), [before]).history is None
     found = attribute(hold(), [before])
@@ -121,7 +121,7 @@ def test_a_late_batch_is_not_of_the_transaction_that_ended_before_it() -> None:
     assert "did not know of it, or its records are gone" in found.sentence
 
 
-def test_records_of_before_and_after_show_that_its_coordinator_did_not_know_of_it() -> None:
+def test_records_before_and_after_prove_that_the_coordinator_did_not_own_it() -> None:
     before = history(start_time=at(-99), decided_at=at(-90), end_time=at(-90), first_offset=1)
     after = history(start_time=at(200), decided_at=at(201), end_time=at(201), first_offset=9)
     elsewhere = history(topic_partitions=ELSEWHERE)
@@ -137,7 +137,7 @@ def test_records_of_before_and_after_show_that_its_coordinator_did_not_know_of_i
 # What is told of it.
 
 
-def test_a_hold_that_is_over() -> None:
+def test_an_ended_hold() -> None:
     row = ended(hold(), history())
     assert row["reason"] == (
         '"payments" (producer 7 epoch 3) held the LSO for 2 min until its COMMIT marker at offset 110. '
@@ -197,11 +197,11 @@ def test_a_hold_that_is_over() -> None:
         ({}, history(), None),
     ],
 )
-def test_the_cause_of_a_hold_that_is_over(fields: Any, histories: Row, cause: str | None) -> None:
+def test_the_cause_of_an_ended_hold(fields: Any, histories: Row, cause: str | None) -> None:
     assert ended(hold(**fields), histories)["cause"] == cause
 
 
-def test_what_no_coordinator_knew_of_has_a_cause() -> None:
+def test_a_hold_without_owner_has_a_cause() -> None:
     before = history(start_time=at(-99), decided_at=at(-90), end_time=at(-90), first_offset=1)
     after = history(start_time=at(200), decided_at=at(201), end_time=at(201), first_offset=9)
     row = ended(hold(marker="ABORT"), before, after)
@@ -212,11 +212,11 @@ def test_what_no_coordinator_knew_of_has_a_cause() -> None:
     assert "Its coordinator did not know of it" in row["reason"]
 
 
-def test_offsets_of_groups_are_named_as_such() -> None:
+def test_holds_of_group_offsets_name_their_cause() -> None:
     assert ended(hold(topic="__consumer_offsets"))["cause"] == "it held offsets of consumer groups (group-offsets)"
 
 
-def test_without_the_coordinators_records_a_hold_is_told_all_the_same() -> None:
+def test_a_hold_is_reported_without_the_coordinators_records() -> None:
     row = only(held_findings([hold()]))
     assert row["transactional_id"] is None
     assert row["reason"] == (
@@ -226,7 +226,7 @@ def test_without_the_coordinators_records_a_hold_is_told_all_the_same() -> None:
     assert (row["opened_at"], row["opened_at_clock"]) == (at(0), "producer")
 
 
-def test_the_coordinators_start_corrects_a_clock_that_nothing_else_bounds() -> None:
+def test_the_coordinators_start_time_corrects_the_producers_clock() -> None:
     backfill = hold(opened_at=at(-9999), held_from=at(-9999), start=at(-9999), held_ms=10_119_000)
     row = ended(backfill, history())
     assert (row["held_from"], row["held_ms"]) == (at(0), 120_000)
@@ -238,7 +238,7 @@ def test_the_coordinators_start_corrects_a_clock_that_nothing_else_bounds() -> N
     assert "held_since" in [entry["name"] for entry in row["evidence"]]
 
 
-def test_a_hold_that_does_not_show_for_long_enough_is_left_out() -> None:
+def test_short_holds_are_left_out() -> None:
     histories = by_producer([history()])
     unknown = hold(opened_at=None, opened_at_clock=None, held_from=None, held_ms=None, least_ms=50_000)
     assert held_findings([unknown], min_held_ms=60_000) == []
@@ -262,7 +262,7 @@ def answer(**fields: Any) -> Row:
     }  # fmt: skip
 
 
-def test_what_is_open_is_what_was_answered_with_what_the_log_tells() -> None:
+def test_an_open_hold_combines_the_diagnosis_with_the_log() -> None:
     row = only(held_findings([still()], current_findings=[answer()]))
     filled = {"held_from": at(0), "held_ms": (NOW - at(0)) // dt.timedelta(milliseconds=1)}
     assert row == {**answer(), **filled, "records_held": 9, "bytes_held": 900}
@@ -270,7 +270,7 @@ def test_what_is_open_is_what_was_answered_with_what_the_log_tells() -> None:
     assert only(held_findings([still()], current_findings=[known])) == known
 
 
-def test_the_whole_log_knows_better_than_a_part_of_it() -> None:
+def test_the_complete_log_wins_over_an_excerpt() -> None:
     since = {"name": "held_at_least_since", "value": "offset 105", "source": "Fetch"}
     known = answer(held_from=at(60), held_ms=5, evidence=[since])
     row = only(held_findings([still()], current_findings=[known]))
@@ -279,7 +279,7 @@ def test_the_whole_log_knows_better_than_a_part_of_it() -> None:
     assert (row["held_from"], [entry["name"] for entry in row["evidence"]]) == (at(30), ["held_since"])
 
 
-def test_a_clock_that_is_ahead_of_now_gives_way_to_the_marker_before() -> None:
+def test_a_clock_ahead_of_now_is_replaced_by_the_previous_marker() -> None:
     ahead = still(opened_at=NOW + dt.timedelta(hours=1), held_from=NOW + dt.timedelta(hours=1), not_before=at(-1))
     assert only(held_findings([ahead], current_findings=[answer()]))["held_from"] == at(-1)
     row = only(held_findings([{**ahead, "not_before": None}], current_findings=[answer()]))
@@ -288,7 +288,7 @@ def test_a_clock_that_is_ahead_of_now_gives_way_to_the_marker_before() -> None:
     assert only(held_findings([{**ahead, "not_before": None}], current_findings=[owned]))["held_from"] == at(2)
 
 
-def test_other_answers_pass_as_they_are() -> None:
+def test_other_findings_are_unchanged() -> None:
     others = [
         answer(queue_position=2, producer_id=8, start_offset=105),
         answer(queue_position=None, producer_id=None, start_offset=None, verdict="unreplicated"),
@@ -300,7 +300,7 @@ def test_other_answers_pass_as_they_are() -> None:
     assert row["verdict"] == "ended", "its marker is in the log, however short it was held"
 
 
-def test_one_that_has_ended_since_is_told_once() -> None:
+def test_a_transaction_that_has_ended_since_is_reported_once() -> None:
     row = only(held_findings([hold()], current_findings=[answer(transactional_id="payments")]))
     assert (row["verdict"], row["transactional_id"], row["remedy"]) == ("ended", "payments", "None: it has ended.")
     before = row["evidence"][-1]
@@ -314,7 +314,7 @@ def test_one_that_has_ended_since_is_told_once() -> None:
         ([], "the coordinators' answer: the current findings do not include this transaction"),
     ],
 )
-def test_a_log_alone_does_not_tell_what_is_to_be_done_with_what_is_open(current_findings: Any, missing: str) -> None:
+def test_a_log_alone_gives_no_remedy_for_open_transactions(current_findings: Any, missing: str) -> None:
     histories = by_producer([history("open", reason="Ongoing.", decided_at=None, end_time=None)])
     row = only(held_findings([still()], transaction_history=histories, current_findings=current_findings))
     assert (row["verdict"], row["missing"], row["queue_position"]) == ("unknown", [missing], 1)
@@ -324,7 +324,7 @@ def test_a_log_alone_does_not_tell_what_is_to_be_done_with_what_is_open(current_
     assert row["remedy"].startswith("Do not abort.")
 
 
-def test_where_what_waits_is_counted() -> None:
+def test_held_records_are_counted() -> None:
     assert held_offsets(hold()) == (100, 110)
     assert held_offsets(hold(truncated=True)) is None
     assert held_offsets(still()) == (100, 110)

@@ -27,19 +27,19 @@ def test_records_and_bytes_from_the_lso_to_the_high_watermark() -> None:
     assert held_back(row(high_watermark=100), excerpt(*BATCHES)) == {"records_held": 0, "bytes_held": 0}
 
 
-def test_what_was_not_read_whole_is_not_counted() -> None:
+def test_a_range_that_was_not_read_completely_is_not_counted() -> None:
     unknown = {"records_held": None, "bytes_held": None}
     assert held_back(row(high_watermark=111), excerpt(*BATCHES)) == unknown
     assert held_back(row(last_stable_offset=80), excerpt(*BATCHES)) == unknown
     assert held_back(row(last_stable_offset=None), excerpt(*BATCHES)) == unknown
 
 
-def test_records_that_compaction_took_do_not_wait() -> None:
+def test_compacted_records_do_not_count() -> None:
     cleaned = data(100, records=4) | {"last_offset": 109}
     assert held_back(row(), excerpt(data(95, records=5), cleaned))["records_held"] == 4
 
 
-def test_a_batch_that_the_log_starts_within_counts_from_there() -> None:
+def test_a_batch_counts_from_the_log_start_offset() -> None:
     log = excerpt(data(100, records=6), data(106, records=4), start=103, log_start_offset=103)
     assert held_back(row(), log) == {"records_held": 7, "bytes_held": 200}
 
@@ -56,7 +56,7 @@ BETWEEN = (marker(98, COMMIT, pid=1, second=0), data(100, second=5), marker(101,
         (at(3600), (at(0), "broker")),
     ],
 )
-def test_a_producers_time_counts_where_the_markers_around_it_allow_it(
+def test_a_producers_time_counts_within_the_markers_around_it(
     at_time: dt.datetime, expected: tuple[dt.datetime, str]
 ) -> None:
     found = opening_time(
@@ -65,7 +65,7 @@ def test_a_producers_time_counts_where_the_markers_around_it_allow_it(
     assert (found["opened_at"], found["opened_at_clock"]) == expected
 
 
-def test_without_a_marker_before_it_a_time_to_come_is_not_known() -> None:
+def test_a_future_time_without_a_previous_marker_is_null() -> None:
     alone = producer_batches(excerpt(data(100)), 7, 100)
     found = opening_time(row(opened_at=NOW + dt.timedelta(hours=1), opened_at_clock="producer"), alone)
     assert found == {"opened_at": None, "opened_at_clock": None}
@@ -73,7 +73,7 @@ def test_without_a_marker_before_it_a_time_to_come_is_not_known() -> None:
     assert found == {"opened_at": at(-3600), "opened_at_clock": "producer"}
 
 
-def test_a_time_by_the_broker_itself_bounds_too() -> None:
+def test_a_log_append_time_is_a_bound_too() -> None:
     appended = data(98, pid=1, second=3) | {"attributes": TRANSACTIONAL | LOG_APPEND_TIME}
     found = opening_time(
         row(opened_at=at(-3600), opened_at_clock="producer"), producer_batches(excerpt(appended, data(100)), 7, 100)
@@ -82,7 +82,7 @@ def test_a_time_by_the_broker_itself_bounds_too() -> None:
 
 
 @pytest.mark.parametrize("by", ["coordinator", "broker", None])
-def test_other_clocks_are_left_alone(by: str | None) -> None:
+def test_other_clocks_are_not_corrected(by: str | None) -> None:
     at_time = None if by is None else at(-3600)
     found = opening_time(row(opened_at=at_time, opened_at_clock=by), producer_batches(excerpt(*BETWEEN), 7, 100))
     assert found == {"opened_at": at_time, "opened_at_clock": by}
@@ -107,12 +107,12 @@ def held(*batches: Any, start: int = 90, **fields: Any) -> tuple[dt.datetime | N
     return found["held_from"], [entry["name"] for entry in found.get("evidence", ())]
 
 
-def test_alone_it_holds_from_its_first_batch_on() -> None:
+def test_a_single_transaction_holds_from_its_first_batch() -> None:
     assert held(data(99, pid=1), marker(99, COMMIT, pid=1), data(100, second=30)) == (at(30), [])
     assert held(data(100, second=30), start=0) == (at(30), [])
 
 
-def test_it_holds_once_the_last_one_that_was_open_before_it_has_ended() -> None:
+def test_it_holds_once_all_earlier_transactions_have_ended() -> None:
     before = (data(91, pid=1), data(92, pid=2), data(100, second=30))
     ended = (marker(101, COMMIT, pid=2, second=40), marker(102, ABORT, pid=1, second=50))
     later = (data(103, pid=3), marker(104, COMMIT, pid=3, second=60))
@@ -120,7 +120,7 @@ def test_it_holds_once_the_last_one_that_was_open_before_it_has_ended() -> None:
     assert held(*before, *ended[:1], high_watermark=102) == (None, []), "the log and the broker contradict each other"
 
 
-def test_one_that_may_have_begun_before_what_was_read_is_taken_to_have_held_it() -> None:
+def test_a_transaction_that_may_precede_the_excerpt_counts_as_holder() -> None:
     behind = (data(100, second=30), marker(101, COMMIT, pid=2, second=40))
     assert held(*behind, high_watermark=102) == (at(40), ["held_at_least_since"])
     assert held(*behind, start=0, high_watermark=102) == (at(30), []), "nothing is before offset 0"
@@ -132,20 +132,20 @@ def test_one_that_may_have_begun_before_what_was_read_is_taken_to_have_held_it()
     assert held(*known, high_watermark=103) == (at(30), [])
 
 
-def test_what_was_not_read_to_the_high_watermark_may_hide_one() -> None:
+def test_an_excerpt_below_the_high_watermark_gives_no_hold_time() -> None:
     assert held(data(100, second=30), high_watermark=102) == (None, [])
     assert held(data(100, second=30), high_watermark=None) == (None, [])
     assert held(data(100, second=30), start=0, high_watermark=102) == (at(30), [])
 
 
-def test_a_head_that_is_deleted_tells_no_time_but_its_coordinator_does() -> None:
+def test_a_deleted_first_batch_takes_its_time_from_the_coordinator() -> None:
     rest = (data(105, second=30), data(106, pid=2), marker(107, COMMIT, pid=2))
     assert held(*rest, start=105, high_watermark=108) == (None, [])
     known: Row = {"opened_at": at(3), "opened_at_clock": "coordinator", "high_watermark": 108}
     assert held(*rest, start=105, **known) == (at(3), [])
 
 
-def test_a_producers_clock_that_cannot_be_right_gives_way_here_too() -> None:
+def test_an_impossible_producer_time_is_replaced_in_held_from() -> None:
     early = marker(98, COMMIT, pid=1, second=0)
     assert held(early, data(100, second=-3600)) == (at(0), [])
     assert held(early, data(100, second=3600)) == (at(0), [])
@@ -156,13 +156,13 @@ def test_a_producers_clock_that_cannot_be_right_gives_way_here_too() -> None:
     assert held(data(100, second=30), **owned) == (at(30), [])
 
 
-def test_one_whose_marker_was_read_held_it_until_then() -> None:
+def test_a_hold_ends_at_its_marker() -> None:
     batches = (data(100, second=30), marker(101, ABORT, second=90))
     found = held_since(holding(high_watermark=102), producer_batches(excerpt(*batches), 7, 100))
     assert (found["held_from"], found["held_to"], found["held_ms"]) == (at(30), at(90), 60_000)
 
 
-def test_a_brokers_clock_that_is_ahead_of_ours_makes_no_negative_time() -> None:
+def test_a_broker_clock_ahead_gives_no_negative_duration() -> None:
     batches = producer_batches(excerpt(data(91, pid=1), data(100), marker(101, COMMIT, pid=1)), 7, 100)
     row = holding(high_watermark=102, observed_at=at(0))
     assert held_since(row, batches)["held_ms"] == 0

@@ -19,7 +19,7 @@ def before(release: Release) -> Release:
 
 
 @pytest.mark.parametrize("bug", KNOWN_BUGS, ids=lambda bug: bug.key)
-def test_a_row_holds_from_its_first_release_to_before_its_fix(bug: KnownBug) -> None:
+def test_a_bug_affects_releases_from_its_first_to_before_its_fix(bug: KnownBug) -> None:
     assert re.fullmatch(r"KAFKA-\d+", bug.key)
     for text in (bug.title, bug.effect, bug.remedy):
         assert text.endswith(".")
@@ -35,7 +35,7 @@ def test_a_row_holds_from_its_first_release_to_before_its_fix(bug: KnownBug) -> 
     assert bug.affects((99, 0, 0)) is (bug.affected[-1][1] is None)
 
 
-def test_a_minor_release_is_affected_whole_in_part_or_not() -> None:
+def test_a_minor_release_is_affected_fully_partly_or_not() -> None:
     cleaner, channel = BY_KEY["KAFKA-14055"], BY_KEY["KAFKA-20322"]
     assert [cleaner.affects(minor) for minor in [(2, 8), (3, 0), (3, 1), (3, 2), (3, 3)]] == [
         True,

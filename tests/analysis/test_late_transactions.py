@@ -47,26 +47,26 @@ def test_a_transaction_is_late_by_its_own_timeout_and_the_padding() -> None:
     )
 
 
-def test_the_padding_is_five_minutes_unless_said() -> None:
+def test_the_default_padding_is_five_minutes() -> None:
     one = observation(transaction(timeout_ms=60_000, start_time=ago(minutes=2)))
     assert late(one) == []
     assert [row["late_ms"] for row in late(one, padding_ms=0)] == [60_000]
 
 
-def test_what_nobody_owns_is_late_past_the_longest_timeout() -> None:
+def test_a_transaction_without_owner_is_late_past_the_longest_timeout() -> None:
     (row,) = late(observation(first_batches=first_batch(ago(minutes=21), by_broker=True)))
     assert (row["transactional_id"], row["timeout_ms"], row["opened_at_clock"]) == (None, 900_000, "broker")
     assert late(observation(first_batches=first_batch(ago(minutes=19)))) == []
     assert late(observation(first_batches=first_batch(ago(minutes=21))), longest_timeout_ms=3_600_000) == []
 
 
-def test_one_that_its_id_disowns_is_late_by_the_timeout_of_that_id() -> None:
+def test_a_superseded_transaction_is_late_by_the_timeout_of_its_id() -> None:
     (row,) = late(observation(transaction(state="Empty", on=()), first_batches=first_batch(ago(minutes=7))))
     assert (row["opened_at_clock"], row["timeout_ms"]) == ("producer", 60_000)
 
 
 @pytest.mark.parametrize("time", [None, NOW + dt.timedelta(minutes=50)], ids=["nobody tells", "a clock that is ahead"])
-def test_it_counts_from_when_it_was_first_seen_where_nobody_else_knows(time: dt.datetime | None) -> None:
+def test_without_a_start_time_it_counts_from_its_first_sample(time: dt.datetime | None) -> None:
     one = observation(first_batches=first_batch(time))
     (row,) = late(one, first_seen_at=ago(minutes=30))
     assert (row["opened_at"], row["opened_at_clock"]) == (ago(minutes=30), "recorder")
@@ -77,7 +77,7 @@ def test_two_phase_commit_has_no_timeout() -> None:
     assert late(observation(transaction(timeout_ms=2**31 - 1, start_time=ago(days=60)))) == []
 
 
-def test_nothing_open_is_never_late() -> None:
+def test_without_an_open_transaction_nothing_is_late() -> None:
     assert late(observation(producers=[producer(start=None)])) == [], "unreplicated"
     assert (
         late(observation(producers=[], partitions=[partition(error="LEADER_NOT_AVAILABLE: x", lso=None, hw=None)]))
@@ -87,7 +87,7 @@ def test_nothing_open_is_never_late() -> None:
     assert late(announced) == [], "it has not written to this partition yet"
 
 
-def test_when_it_was_first_seen_is_remembered_as_long_as_it_is_open() -> None:
+def test_the_first_sample_is_kept_while_the_transaction_is_open() -> None:
     before = first_seen(observation(at=ago(seconds=10)), {})
     assert before == {KEY: ago(seconds=10)}
     assert first_seen(observation(), before) == before

@@ -85,7 +85,7 @@ SOUND = {
 
 
 @pytest.mark.parametrize("name", SOUND)
-def test_a_sound_log_breaks_nothing(name: str) -> None:
+def test_a_valid_log_breaks_no_invariant(name: str) -> None:
     assert broken(log(*SOUND[name])) == []
 
 
@@ -121,7 +121,7 @@ BROKEN: dict[str, tuple[Sequence[dict[str, Any]], list[tuple[str, int]]]] = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_what_breaks_is_named(name: str) -> None:
+def test_each_broken_invariant_is_named(name: str) -> None:
     batches, expected = BROKEN[name]
     assert broken(log(*(dict(batch) for batch in batches))) == expected
 
@@ -132,7 +132,7 @@ def test_every_invariant_of_batches_is_broken_once() -> None:
     }
 
 
-def test_a_row_says_what_was_expected() -> None:
+def test_a_row_has_the_expected_value() -> None:
     headers = log(data(), data(sequence=2, position=150))
     rows = batch_violations(headers, topic="orders", partition=0, broker_id=1, file="0.log")
     assert [row["detail"] for row in rows] == [
@@ -157,7 +157,7 @@ def test_compaction_leaves_gaps() -> None:
     assert broken(log(data(records=2, record_count=3)), compacted=True) == [("record_count", 0)]
 
 
-def test_positions_are_of_a_file() -> None:
+def test_positions_are_checked_within_a_file() -> None:
     headers = log(data(), data(sequence=1), data(sequence=2))
     second, third = headers[1:2], headers[2:].copy()
     third["position"] = 0
@@ -171,7 +171,7 @@ def test_positions_are_of_a_file() -> None:
 
 
 @given(transaction_history.flatmap(lambda headers: st.tuples(st.just(headers), cuts(headers))), st.booleans())
-def test_any_cuts_give_the_same_rows(drawn: tuple[Headers, list[Headers]], compacted: bool) -> None:
+def test_any_split_gives_the_same_rows(drawn: tuple[Headers, list[Headers]], compacted: bool) -> None:
     headers, parts = drawn
     whole = batch_violations(headers, file="0.log", compacted=compacted)
     checker = InvariantChecker(compacted=compacted)
@@ -222,7 +222,7 @@ numbers_of_a_batch = st.fixed_dictionaries(
 
 
 @given(st.lists(numbers_of_a_batch, max_size=20))
-def test_arrays_find_what_a_leader_would_refuse(batches: list[dict[str, Any]]) -> None:
+def test_sequences_that_a_leader_would_reject_are_found(batches: list[dict[str, Any]]) -> None:
     headers = log(*(data() | batch for batch in batches))
     headers["attributes"][headers["marker"] != NO_MARKER] |= CONTROL
     names = {"late_batch": "epoch", "producer_epoch": "epoch"}
@@ -239,7 +239,7 @@ anything = st.lists(st.tuples(*[numbers] * len(HEADER.names or ())), max_size=12
 
 
 @given(anything, st.integers(0, 12), st.booleans())
-def test_nonsense_is_rows_and_no_exception(found: list[tuple[int, ...]], cut: int, compacted: bool) -> None:
+def test_invalid_headers_give_rows_and_no_exception(found: list[tuple[int, ...]], cut: int, compacted: bool) -> None:
     headers = np.zeros(len(found), HEADER)
     for name, column in zip(HEADER.names or (), zip(*found, strict=True), strict=False):
         headers[name] = np.array(column, "i8").astype(HEADER[name])
@@ -250,7 +250,7 @@ def test_nonsense_is_rows_and_no_exception(found: list[tuple[int, ...]], cut: in
     assert parts == whole
 
 
-def test_thousands_of_breaks_end_in_one_row(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_thousands_of_violations_end_in_one_row(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_invariants, "AT_ONCE", 2)
     headers = log(*(data(sequence=number * 2) for number in range(6)))
     rows = batch_violations(headers)
@@ -258,7 +258,7 @@ def test_thousands_of_breaks_end_in_one_row(monkeypatch: pytest.MonkeyPatch) -> 
     assert rows[-1]["detail"] == "This and 2 more up to offset 5."
 
 
-def test_what_is_remembered_of_producers_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_state_per_producer_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_invariants, "REMEMBERED", 4)
     checker = InvariantChecker()
     for number in range(40):
@@ -325,12 +325,12 @@ BROKEN_EVENTS: dict[str, tuple[Callable[[], list[Row]], list[tuple[str, int]]]] 
 
 
 @pytest.mark.parametrize("name", SOUND_EVENTS)
-def test_sound_records_break_nothing(name: str) -> None:
+def test_valid_records_break_no_invariant(name: str) -> None:
     assert events_broken(SOUND_EVENTS[name]) == []
 
 
 @pytest.mark.parametrize("name", BROKEN_EVENTS)
-def test_records_that_break_are_named(name: str) -> None:
+def test_each_broken_invariant_of_records_is_named(name: str) -> None:
     events, expected = BROKEN_EVENTS[name]
     assert events_broken(events()) == expected
 
@@ -341,7 +341,7 @@ def test_every_invariant_of_coordinators_is_broken_once() -> None:
     }
 
 
-def test_a_row_of_a_coordinator_names_the_id() -> None:
+def test_a_row_of_a_coordinator_has_the_transactional_id() -> None:
     [row] = event_violations(transaction("Commit", decide=10)[::2])
     assert row["detail"] == "CompleteCommit follows Ongoing at offset 0."
     assert (row["topic"], row["partition"], row["transactional_id"]) == ("__transaction_state", 3, "payments")

@@ -122,7 +122,7 @@ def merged_by(pieces: list[PartialTransactions], data: st.DataObject) -> Partial
 
 
 @given(transaction_history, st.booleans(), opened_before)
-def test_log_transactions_are_those_of_a_reading_batch_by_batch(
+def test_log_transactions_match_a_batch_by_batch_model(
     headers: Headers, from_start: bool, opened: Opened | None
 ) -> None:
     found = finish(partial_transactions(headers), from_start=from_start, opened_before=opened)
@@ -130,7 +130,7 @@ def test_log_transactions_are_those_of_a_reading_batch_by_batch(
 
 
 @given(transaction_history, st.booleans(), opened_before, st.data())
-def test_cuts_and_the_order_of_merging_change_nothing(
+def test_splits_and_merge_order_do_not_change_the_result(
     headers: Headers, from_start: bool, opened: Opened | None, data: st.DataObject
 ) -> None:
     parts = [partial_transactions(part) for part in data.draw(cuts(headers))]
@@ -143,7 +143,7 @@ def test_cuts_and_the_order_of_merging_change_nothing(
 
 
 @given(transaction_history, st.booleans(), opened_before, st.data())
-def test_closed_log_transactions_can_be_handed_out_early(
+def test_closed_transactions_can_be_taken_early(
     headers: Headers, from_start: bool, opened: Opened | None, data: st.DataObject
 ) -> None:
     known = from_start or opened is not None
@@ -158,7 +158,7 @@ def test_closed_log_transactions_can_be_handed_out_early(
 
 
 @given(transaction_history, st.booleans(), opened_before)
-def test_rows_of_the_table_are_the_log_transactions_again(
+def test_table_rows_match_the_log_transactions(
     headers: Headers, from_start: bool, opened: Opened | None
 ) -> None:
     found = finish(partial_transactions(headers), from_start=from_start, opened_before=opened)
@@ -171,7 +171,7 @@ def test_rows_of_the_table_are_the_log_transactions_again(
     assert log_transactions_of(table).tolist() == found.tolist()
 
 
-def test_rows_of_the_table_number_their_files_and_what_could_not_be_read_is_no_log_transaction() -> None:
+def test_table_rows_number_their_files_and_errors_are_no_transactions() -> None:
     found = finish(partial_transactions(batches([Step("data", 1), Step("data", 2)])))
     found["file"] = [1, 0]
     table = log_transaction_table(found, topic="orders", partition=3, files=["a.log", "b.log"])
@@ -214,7 +214,7 @@ def test_a_newer_epoch_stays_in_the_open_transaction_as_it_does_on_the_broker() 
     assert (found["first_epoch"], found["producer_epoch"], found["batches"]) == (0, 1, 2)
 
 
-def test_what_cannot_be_known_of_the_time_before_is_not_claimed() -> None:
+def test_nothing_is_claimed_about_the_time_before_the_log() -> None:
     steps = [Step("commit", 1), Step("data", 2), Step("abort", 2), Step("data", 1), Step("commit", 2)]
     unknown = of(*steps, from_start=False)
     assert [(row["outcome"], row["truncated"]) for row in unknown] == [
@@ -226,7 +226,7 @@ def test_what_cannot_be_known_of_the_time_before_is_not_claimed() -> None:
     assert {row["truncated"] for row in of(*steps)} == {0}
 
 
-def test_a_snapshot_gives_the_start_of_what_was_open_before() -> None:
+def test_a_snapshot_gives_the_start_of_open_transactions() -> None:
     steps = [Step("commit", 1), Step("data", 2), Step("abort", 3)]
     found = of(*steps, from_start=False, opened={1000: (-1 + 5, 3), 9000: (2, 0)})
     assert [(row["producer_id"], row["first_offset"], row["outcome"], row["truncated"]) for row in found] == [
@@ -238,7 +238,7 @@ def test_a_snapshot_gives_the_start_of_what_was_open_before() -> None:
     assert found[2] | {"records": 0, "batches": 0, "start": -1, "producer_epoch": 3, "position": 0} == found[2]
 
 
-def test_a_marker_whose_record_was_not_read_ends_a_transaction_that_nobody_calls_open_or_decided() -> None:
+def test_an_unread_marker_ends_a_transaction_with_unknown_outcome() -> None:
     found = of(Step("data", 1), Step("unread", 1), Step("data", 1))
     assert [row["outcome"] for row in found] == [UNREAD_MARKER, OPEN]
 
@@ -254,32 +254,32 @@ def test_offsets_of_compacted_batches_are_those_as_written() -> None:
     assert (found["last_offset"], found["marker_offset"], found["records"]) == (4, 5, 1)
 
 
-def test_a_piece_remembers_its_file() -> None:
+def test_partial_transactions_keep_their_file() -> None:
     headers = batches([Step("data", 1), Step("commit", 1), Step("data", 1), Step("commit", 1)])
     pieces = partial_transactions(headers[:1], file_id=3) + partial_transactions(headers[1:], file_id=4)
     assert finish(pieces)["file"].tolist() == [3, 4]
 
 
-def test_a_piece_that_begins_the_log_follows_nothing() -> None:
+def test_nothing_precedes_the_first_part_of_a_log() -> None:
     data = partial_transactions(batches([Step("data", 1)]))
     assert len(finish(EMPTY + begin() + data)) == 1
     with pytest.raises(UsageError, match="cannot follow"):
         data + begin()
 
 
-def test_pieces_travel_between_processes() -> None:
+def test_partial_transactions_can_be_pickled() -> None:
     steps = [Step("data", 1), Step("commit", 1), Step("data", 2)]
     pieces = [EMPTY, begin(), partial_transactions(batches(steps)), EMPTY]
     sent = merge(*(pickle.loads(pickle.dumps(each)) for each in pieces))
     assert finish(sent).tolist() == finish(merge(*pieces)).tolist()
 
 
-def test_no_batches_are_no_transactions() -> None:
+def test_no_batches_give_no_transactions() -> None:
     assert finish(EMPTY, from_start=True).size == 0
     assert finish(partial_transactions(batches([Step("plain", 1), Step("data", 0)]))).size == 0
 
 
-def test_the_table_says_null_where_nothing_is_known() -> None:
+def test_unknown_values_are_null_in_the_table() -> None:
     steps = [Step("data", 1), Step("data", 2, attributes=LOG_APPEND_TIME), Step("commit", 1), Step("abort", 3)]
     found = finish(partial_transactions(batches([*steps, Step("unread", 2)])))
     table = log_transaction_table(found, topic="orders", partition=3, broker_id=1, files=["a.log"])
@@ -299,12 +299,12 @@ def test_the_table_says_null_where_nothing_is_known() -> None:
     assert (empty["outcome"], empty["marker"], empty["start_clock"], empty["records"]) == ("empty", "ABORT", None, 0)
 
 
-def test_a_table_of_no_log_transactions_has_its_columns() -> None:
+def test_an_empty_table_has_its_columns() -> None:
     table = log_transaction_table(finish(EMPTY), topic=None, partition=None)
     assert (table.num_rows, table.column_names) == (0, LOG_TRANSACTIONS.names)
 
 
-def test_a_table_of_a_broker_has_no_file() -> None:
+def test_rows_from_a_broker_have_no_file() -> None:
     (row,) = log_transaction_table(
         finish(partial_transactions(batches([Step("data", 1)]))), topic="orders", partition=0
     ).to_pylist()
@@ -312,21 +312,21 @@ def test_a_table_of_a_broker_has_no_file() -> None:
 
 
 @given(transaction_history, st.booleans())
-def test_the_table_comes_sorted_as_declared(headers: Headers, from_start: bool) -> None:
+def test_the_table_is_sorted_as_declared(headers: Headers, from_start: bool) -> None:
     table = log_transaction_table(
         finish(partial_transactions(headers), from_start=from_start), topic="orders", partition=0
     )
     assert table == table.sort_by([(name, "ascending") for name in LOG_TRANSACTIONS.sort])
 
 
-def test_a_header_that_tells_no_time_gives_none() -> None:
+def test_a_header_without_a_time_gives_null() -> None:
     headers = np.full(2, -1, HEADER)
     headers["attributes"], headers["producer_id"], headers["base_offset"] = TRANSACTIONAL, 5, [0, 1]
     (row,) = rows(finish(partial_transactions(headers)))
     assert (row["start"], row["last_sequence"], row["start_clock"]) == (-1, -1, 0)
 
 
-def test_a_time_that_no_clock_means_is_none() -> None:
+def test_an_impossible_time_is_null() -> None:
     headers = batches([Step("data", 1)])
     headers["base_timestamp"] = 2**62
     assert (

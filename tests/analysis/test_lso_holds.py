@@ -73,7 +73,7 @@ def became_at(row: Row) -> int:
 
 @thorough
 @given(step_lists, opened_before)
-def test_the_holders_are_those_of_a_walk_over_the_offsets(
+def test_the_holders_match_an_offset_by_offset_model(
     steps: list[Step], opened: dict[int, tuple[int, int]]
 ) -> None:
     headers = batches(steps, base_offset=BASE)
@@ -89,7 +89,7 @@ def test_the_holders_are_those_of_a_walk_over_the_offsets(
 
 @thorough
 @given(step_lists, opened_before)
-def test_the_holders_are_those_of_the_steps_of_the_lso(steps: list[Step], opened: dict[int, tuple[int, int]]) -> None:
+def test_the_holders_match_the_steps_of_the_lso(steps: list[Step], opened: dict[int, tuple[int, int]]) -> None:
     headers = batches(steps, base_offset=BASE)
     log_transactions = finish(partial_transactions(headers), opened_before=opened)
     end = int(headers["last_offset"][-1]) + 1 if len(headers) else BASE
@@ -103,7 +103,7 @@ def test_the_holders_are_those_of_the_steps_of_the_lso(steps: list[Step], opened
 
 @thorough
 @given(step_lists, st.sampled_from([0, 2, 5]), st.sampled_from([3, 7, 20]), st.randoms(use_true_random=False))
-def test_what_all_sections_tell_is_what_the_log_tells(steps: list[Step], least: int, width: int, order: Any) -> None:
+def test_split_ranges_give_the_holds_of_the_complete_log(steps: list[Step], least: int, width: int, order: Any) -> None:
     log_transactions = table(finish(partial_transactions(batches(steps)), from_start=True))
     sections = [
         candidates(section(log_transactions, start, start + width), start=start, stop=start + width, min_held_ms=least)
@@ -125,7 +125,7 @@ def section(log_transactions: pa.Table, start: int, stop: int) -> pa.Table:
     return log_transactions.filter(pc.and_(begins, ends))[::-1]
 
 
-def test_the_first_holds_from_its_first_batch_and_the_next_from_the_marker_of_that() -> None:
+def test_the_next_transaction_holds_from_the_marker_of_the_first() -> None:
     first, second = of(
         Step("data", 1, records=2),  # 0, 1
         Step("data", 2, wait=MINUTE),  # 2
@@ -148,18 +148,18 @@ def test_the_first_holds_from_its_first_batch_and_the_next_from_the_marker_of_th
     assert [second[name] for name in names] == [2000, opened, "producer", 3, middle, end, MINUTE, MINUTE]
 
 
-def test_of_one_that_opened_behind_another_its_producers_time_counts_if_it_was_over_by_then() -> None:
+def test_a_producers_time_counts_once_the_earlier_transaction_has_ended() -> None:
     for wait, opened_at in ((1, 1002), (4_000, 5001), (-900, 101), (10_000, None)):
         _, row = of(Step("data", 1), Step("data", 2, wait=wait), Step("commit", 1, wait=2 - wait), Step("commit", 2))
         assert (row["opened_at"], row["held_from"]) == (utc(opened_at), utc(1003))
 
 
-def test_what_was_never_the_lowest_held_nothing() -> None:
+def test_a_transaction_that_was_never_lowest_held_nothing() -> None:
     rows = of(Step("data", 1), Step("data", 2), Step("commit", 2), Step("data", 2), Step("commit", 2))
     assert [(row["producer_id"], row["held_to"]) for row in rows] == [(1000, None)]
 
 
-def test_only_what_held_it_for_long_enough_or_still_does() -> None:
+def test_only_long_or_open_holds_are_kept() -> None:
     steps = (Step("data", 1), Step("commit", 1, wait=5), Step("data", 2), Step("commit", 2, wait=6), Step("data", 3))
     assert [row["producer_id"] for row in of(*steps, min_held_ms=6)] == [2000, 3000]
 
@@ -176,7 +176,7 @@ BEFORE = (Step("data", 3), Step("commit", 3))  # a marker at 1002
         (MINUTE + 1_000, 1002 + MINUTE + 1_000, "producer", 0),  # a little: it cannot be later than the marker
     ],
 )
-def test_a_producers_clock_counts_as_far_as_the_markers_allow(
+def test_a_producers_clock_counts_within_the_markers(
     wait: int, opened_at: int, opened_at_clock: str, held_ms: int
 ) -> None:
     steps = (*BEFORE, Step("data", 1, wait=wait), Step("commit", 1, wait=MINUTE + 1 - wait))
@@ -185,19 +185,19 @@ def test_a_producers_clock_counts_as_far_as_the_markers_allow(
     assert row["held_from"] <= row["held_to"] == utc(1003 + MINUTE)
 
 
-def test_a_brokers_clock_is_believed() -> None:
+def test_a_brokers_clock_is_trusted() -> None:
     data = Step("data", 1, wait=-500, attributes=LOG_APPEND_TIME)
     (row,) = [row for row in of(*BEFORE, data, Step("commit", 1)) if row["producer_id"] == 1000]
     assert (row["opened_at_clock"], row["held_from"]) == ("broker", utc(503))
 
 
-def test_without_a_marker_before_it_a_time_to_come_is_not_known_and_stays_to_be_told_by_others() -> None:
+def test_a_future_time_without_a_previous_marker_is_left_open() -> None:
     steps = (Step("data", 1, wait=3_600_000), Step("data", 2), Step("commit", 2, wait=-3_590_000), Step("commit", 1))
     (row,) = of(*steps, min_held_ms=MINUTE)
     assert (row["opened_at"], row["held_from"], row["held_ms"], row["least_ms"]) == (None, None, None, 1)
 
 
-def test_one_that_was_open_before_what_was_read_does_not_tell_since_when() -> None:
+def test_a_transaction_open_before_the_log_has_no_start_time() -> None:
     log_transactions = finish(
         partial_transactions(batches([Step("commit", 1), Step("plain", 0)], base_offset=BASE)),
         opened_before={1000: (3, 0)},
@@ -206,7 +206,7 @@ def test_one_that_was_open_before_what_was_read_does_not_tell_since_when() -> No
     assert (row["first_offset"], row["held_from"], row["held_to"], row["held_ms"]) == (3, None, utc(1001), None)
 
 
-def test_what_ends_no_transaction_and_rows_of_damage_tell_nothing() -> None:
+def test_other_control_records_and_damage_make_no_hold() -> None:
     assert LEADER_CHANGE not in (COMMIT, ABORT)
     damage = LOG_TRANSACTIONS.arrow([{"topic": "orders", "partition": 0, "error": "CORRUPT_BATCH: it is."}])
     log_transactions = table(
@@ -217,7 +217,7 @@ def test_what_ends_no_transaction_and_rows_of_damage_tell_nothing() -> None:
     assert lso_holds(damage).num_rows == 0
 
 
-def test_what_a_log_tells_it_tells_as_of_its_last_marker() -> None:
+def test_a_log_is_observed_as_of_its_last_marker() -> None:
     rows = of(*BEFORE, Step("commit", 3, wait=-100), Step("data", 1))
     assert {row["as_of"] for row in rows} == {utc(902)}
     assert [row["as_of"] for row in of(Step("data", 1))] == [None]

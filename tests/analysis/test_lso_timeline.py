@@ -71,7 +71,7 @@ def listed(rows: Any) -> list[Any]:
 
 
 @given(step_lists, opened_before)
-def test_steps_and_aborted_transactions_are_those_of_a_reading_batch_by_batch(
+def test_steps_and_aborted_transactions_match_a_batch_by_batch_model(
     steps: list[Step], opened: dict[int, tuple[int, int]]
 ) -> None:
     headers = batches(steps, base_offset=BASE)
@@ -87,7 +87,7 @@ def test_steps_and_aborted_transactions_are_those_of_a_reading_batch_by_batch(
 
 
 @given(step_lists, opened_before, st.lists(st.integers(0, BASE + 120), max_size=6), st.randoms())
-def test_a_section_needs_only_the_transactions_that_touch_it(
+def test_a_range_needs_only_the_transactions_that_overlap_it(
     steps: list[Step], opened: dict[int, tuple[int, int]], cuts: list[int], random: Random
 ) -> None:
     headers = batches(steps, base_offset=BASE)
@@ -105,7 +105,7 @@ def test_a_section_needs_only_the_transactions_that_touch_it(
 
 
 @given(step_lists, opened_before)
-def test_the_lso_where_a_log_ends_is_right_after_every_batch(
+def test_the_lso_at_the_log_end_is_right_after_every_batch(
     steps: list[Step], opened: dict[int, tuple[int, int]]
 ) -> None:
     headers = batches(steps, base_offset=BASE)
@@ -117,7 +117,7 @@ def test_the_lso_where_a_log_ends_is_right_after_every_batch(
         assert (last["last_stable_offset"], last["open_count"]) == (lso, open_count)
 
 
-def test_the_lso_goes_from_the_lowest_open_transaction_to_the_next_lowest_and_to_the_log_end() -> None:
+def test_the_lso_moves_to_the_next_open_transaction_and_then_to_the_log_end() -> None:
     log_transactions, end = of(
         Step("data", 1, records=2),  # 0, 1
         Step("data", 2),  # 2
@@ -132,7 +132,7 @@ def test_the_lso_goes_from_the_lowest_open_transaction_to_the_next_lowest_and_to
     assert found["holder_first_offset"].tolist() == [0, 2, -1, -1]
 
 
-def test_a_transaction_that_never_is_the_lowest_makes_no_step() -> None:
+def test_a_transaction_that_is_never_lowest_makes_no_step() -> None:
     log_transactions, end = of(Step("data", 1), Step("data", 2), Step("commit", 2), Step("data", 2), Step("commit", 2))
     assert [EVENTS[event] for event in lso_steps(log_transactions, log_end_offset=end)["event"]] == ["open", "end"]
 
@@ -148,7 +148,7 @@ def test_the_table_is_as_declared() -> None:
     }  # fmt: skip
 
 
-def test_aborted_transactions_are_told_the_lso_after_their_marker() -> None:
+def test_aborted_transactions_have_the_lso_after_their_marker() -> None:
     log_transactions, _ = of(
         Step("data", 1), Step("data", 2), Step("abort", 2), Step("abort", 2), Step("data", 3), Step("abort", 1)
     )
@@ -158,7 +158,7 @@ def test_aborted_transactions_are_told_the_lso_after_their_marker() -> None:
     assert table.to_pylist()[0]["last_stable_offset"] == 0
 
 
-def test_nothing_read_holds_nothing() -> None:
+def test_an_empty_log_has_no_steps() -> None:
     none = finish(EMPTY)
     assert last_stable_offset(none, log_end_offset=7) == 7
     assert listed(lso_steps(none, log_end_offset=7)) == [(7, "end", None)]

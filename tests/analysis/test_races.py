@@ -168,7 +168,7 @@ def test_no_interleaving_makes_a_healthy_transaction_hang(data: st.DataObject, v
 
 @settings(max_examples=150)
 @given(st.data(), st.sampled_from((1, 2)), st.sampled_from(PARTITIONS))
-def test_a_late_batch_is_found_once_its_transaction_is_over(data: st.DataObject, version: int, number: int) -> None:
+def test_a_late_batch_is_found_once_its_transaction_has_ended(data: st.DataObject, version: int, number: int) -> None:
     model = Model(version)
     for step, where in data.draw(some_steps):
         step(model, where)

@@ -80,14 +80,14 @@ def of(*steps: Step, snapshot: tuple[SnapshotEntry, ...] = ()) -> list[dict[str,
 
 
 @given(step_lists, snapshots)
-def test_the_state_is_that_of_the_brokers_rules(steps: list[Step], snapshot: list[SnapshotEntry]) -> None:
+def test_the_state_follows_the_brokers_rules(steps: list[Step], snapshot: list[SnapshotEntry]) -> None:
     headers = batches(steps, base_offset=50)
     assert rows_of(replay(headers)) == by_the_book(headers, [])
     assert rows_of(resume(snapshot) + replay(headers)) == by_the_book(headers, snapshot)
 
 
 @given(step_lists, snapshots, st.data())
-def test_cuts_and_the_order_of_merging_change_nothing(
+def test_splits_and_merge_order_do_not_change_the_result(
     steps: list[Step], snapshot: list[SnapshotEntry], data: st.DataObject
 ) -> None:
     headers = batches(steps, base_offset=50)
@@ -99,35 +99,35 @@ def test_cuts_and_the_order_of_merging_change_nothing(
     assert rows_of(parts[0]) == by_the_book(headers, snapshot)
 
 
-def test_a_marker_of_the_next_epoch_wipes_the_sequence_and_one_of_the_same_epoch_does_not() -> None:
+def test_only_a_marker_of_the_next_epoch_resets_the_sequence() -> None:
     same, next_ = of(Step("data", 1), Step("commit", 1), Step("data", 2), Step("commit", 2, version=2))
     assert (same["last_sequence"], same["producer_epoch"]) == (2**31 - 2, 0)
     assert (next_["last_sequence"], next_["last_offset"], next_["producer_epoch"]) == (-1, -1, 1)
 
 
-def test_what_the_cleaner_left_of_a_marker_tells_the_epoch_and_ends_nothing() -> None:
+def test_a_cleaned_marker_has_the_epoch_and_ends_nothing() -> None:
     (found,) = of(Step("data", 1), Step("cleaned", 1, version=2))
     assert (found["producer_epoch"], found["last_sequence"], found["last_timestamp"]) == (1, -1, 1002)
     assert (found["coordinator_epoch"], found["current_txn_start_offset"]) == (-1, 0)
 
 
-def test_idempotent_producers_are_there_and_those_without_an_id_are_not() -> None:
+def test_idempotent_producers_are_included_and_others_are_not() -> None:
     (found,) = of(Step("plain", 1), Step("plain", 0), Step("other", 0))
     assert (found["producer_id"], found["current_txn_start_offset"], found["coordinator_epoch"]) == (1000, -1, -1)
 
 
-def test_sequences_wrap_as_the_brokers_do() -> None:
+def test_sequences_wrap_as_on_the_broker() -> None:
     (found,) = of(Step("data", 1, records=3))  # from 2**31 - 2 on
     assert found["last_sequence"] == 0
 
 
-def test_a_transaction_that_is_open_in_the_snapshot_stays_open_from_there() -> None:
+def test_a_transaction_open_in_the_snapshot_stays_open() -> None:
     entry = SnapshotEntry(1000, 0, 4, 9, 0, 900, 3, 7)
     (found,) = of(Step("data", 1), snapshot=(entry,))
     assert (found["current_txn_start_offset"], found["coordinator_epoch"]) == (7, 3)
 
 
-def test_rows_are_those_of_the_table_producers() -> None:
+def test_rows_have_the_columns_of_producers() -> None:
     headers = batches([Step("data", 1), Step("commit", 2)])
     rows = producer_rows(replay(headers), topic="orders", partition=0, broker_id=1, observed_at=NOW)
     place = {"topic": "orders", "partition": 0, "broker_id": 1, "observed_at": NOW, "error": None}
@@ -142,12 +142,12 @@ def test_rows_are_those_of_the_table_producers() -> None:
     assert PRODUCERS.arrow(rows).num_rows == 2
 
 
-def test_a_time_that_no_clock_means_is_none() -> None:
+def test_an_impossible_time_is_null() -> None:
     headers = batches([Step("data", 1)])
     headers["max_timestamp"] = 2**62
     (row,) = producer_rows(replay(headers), topic="orders", partition=0, observed_at=NOW)
     assert row["last_timestamp"] is None
 
 
-def test_no_batches_are_no_producers() -> None:
+def test_no_batches_give_no_producers() -> None:
     assert rows_of(NOTHING + NOTHING) == rows_of(replay(batches([]))) == rows_of(resume([])) == []

@@ -73,7 +73,7 @@ def expected_holds(
 
 
 @given(st.data(), transaction_history, st.sampled_from([0, 3]), st.booleans(), st.booleans())
-def test_sections_tell_what_a_single_read_tells(
+def test_ranges_give_the_result_of_a_single_read(
     data: st.DataObject, headers: Headers, least: int, known: bool, remembered: bool
 ) -> None:
     parts = data.draw(cuts(headers))

@@ -14,19 +14,19 @@ def before(one: Observation, *, seconds: float = 10) -> Observation:
     return replace(one, observed_at=ago(seconds=seconds))
 
 
-def test_two_samples_are_two_looks() -> None:
+def test_two_samples_are_two_observations() -> None:
     assert diagnose_sample(HANGING, before(HANGING, seconds=5)) == findings(twice(HANGING))
     assert only(diagnose_sample(HANGING, before(HANGING)))["verdict"] == "hanging"
 
 
-def test_what_one_sample_saw_is_never_hanging() -> None:
+def test_a_transaction_in_only_one_sample_is_never_hanging() -> None:
     row = only(diagnose_sample(HANGING))
     assert (row["verdict"], row["cause"]) == ("unknown", None)
     assert row["missing"] == ["a second sample: it was seen in one only"]
     assert row["reason"].startswith("It would be hanging if it were proven: coordinator 3:")
 
 
-def test_a_partition_that_is_new_was_seen_once() -> None:
+def test_a_new_partition_has_only_one_observation() -> None:
     new = [partition(), partition(number=1)]
     producers = [producer(), producer(9, partition=1)]
     rows = diagnose_sample(
@@ -35,11 +35,11 @@ def test_a_partition_that_is_new_was_seen_once() -> None:
     assert [(row["partition"], row["verdict"]) for row in rows] == [(0, "hanging"), (1, "unknown")]
 
 
-def test_a_topic_that_is_gone_holds_nothing() -> None:
+def test_a_deleted_topic_holds_nothing() -> None:
     assert diagnose_sample(observation(partitions=[], producers=[]), before(HANGING)) == []
 
 
-def test_what_was_missing_in_either_sample_is_missing() -> None:
+def test_missing_evidence_of_either_sample_is_missing() -> None:
     gap = before(replace(HANGING, coverage=Coverage(brokers=(1, 2), gaps=("broker 3 did not answer",))))
     assert only(diagnose_sample(HANGING, gap))["missing"] == ["broker 3 did not answer"]
     healed = replace(COMPLETE, topic_gaps=("DESCRIBE on all topics",))
@@ -52,14 +52,14 @@ def test_what_was_missing_in_either_sample_is_missing() -> None:
     assert [row["topic"] for row in rows] == ["new", "orders", None], "said once"
 
 
-def test_partitions_that_are_asked_for_have_an_answer() -> None:
+def test_requested_partitions_have_a_finding() -> None:
     idle = observation(producers=[], partitions=[partition(hw=100)])
     assert diagnose_sample(idle) == []
     for earlier in (None, before(idle)):
         assert only(diagnose_sample(idle, earlier, requested=[("orders", 0)]))["verdict"] == "clear"
 
 
-def test_cause_and_impact_are_those_that_were_recorded() -> None:
+def test_cause_and_impact_are_read_from_the_recording() -> None:
     rows = diagnose_sample(HANGING, before(HANGING))
     recorded = [
         {**rows[0], "cause": "late (late-after-commit)", "records_held": 7, "groups_held": ["g"], "held_ms": 12}
@@ -75,7 +75,7 @@ def test_cause_and_impact_are_those_that_were_recorded() -> None:
     assert with_recorded(rows, [{**recorded[0], "producer_epoch": 1}]) == rows
 
 
-def test_the_log_that_contradicted_it_then_does_so_now() -> None:
+def test_a_recorded_contradiction_of_the_log_still_counts() -> None:
     rows = diagnose_sample(HANGING, before(HANGING))
     contradicted = {
         **rows[0], "verdict": "unknown", "reason": "It would be.", "missing": ["a log that agrees"], "cause": None,

@@ -29,7 +29,7 @@ def spread(values: list[int]) -> dict[str, Any] | None:
 
 
 @given(transaction_history, st.booleans())
-def test_figures_are_those_of_plain_python(headers: Headers, from_start: bool) -> None:
+def test_statistics_match_plain_python(headers: Headers, from_start: bool) -> None:
     log_transactions = finish(partial_transactions(headers), from_start=from_start)
     rows = [dict(zip(LOG_TRANSACTION.names or (), row, strict=True)) for row in log_transactions.tolist()]
     found = statistics(log_transactions).summary()
@@ -48,7 +48,7 @@ def test_figures_are_those_of_plain_python(headers: Headers, from_start: bool) -
 
 
 @given(transaction_history, st.data())
-def test_figures_of_a_log_that_streams_by_add_up(headers: Headers, data: st.DataObject) -> None:
+def test_statistics_of_chunks_add_up(headers: Headers, data: st.DataObject) -> None:
     rest, parts = begin(), []
     for part in data.draw(cuts(headers)):
         closed, rest = (rest + partial_transactions(part)).take_closed()
@@ -67,7 +67,7 @@ def test_transactions_of_version_2_are_committed_and_not_open() -> None:
     assert (found.first_offset, found.last_offset) == (0, 6)
 
 
-def test_the_size_of_a_transaction_whose_beginning_was_not_read_is_not_counted() -> None:
+def test_the_size_of_a_transaction_with_unread_start_is_not_counted() -> None:
     steps = [Step("data", 1, records=9), Step("commit", 1), Step("data", 1, records=2), Step("commit", 1)]
     found = of(*steps, from_start=False)
     assert (found.committed.count, found.truncated_count) == (2, 1)
@@ -75,7 +75,7 @@ def test_the_size_of_a_transaction_whose_beginning_was_not_read_is_not_counted()
     assert found.committed.records.max == 2
 
 
-def test_a_duration_by_two_clocks_may_be_negative_and_a_senseless_time_is_left_out() -> None:
+def test_negative_durations_are_kept_and_impossible_times_left_out() -> None:
     headers = batches([Step("data", 1), Step("commit", 1, wait=-5), Step("data", 2), Step("abort", 2)])
     headers["base_timestamp"][2] = 2**62
     found = statistics(finish(partial_transactions(headers), from_start=True))
@@ -85,7 +85,7 @@ def test_a_duration_by_two_clocks_may_be_negative_and_a_senseless_time_is_left_o
     assert (found.start, found.end) == (996, 1001)
 
 
-def test_no_transactions_have_no_figures() -> None:
+def test_no_transactions_give_no_statistics() -> None:
     nothing = statistics(finish(EMPTY))
     assert nothing.summary() == combined().summary() == (NO_TRANSACTIONS + NO_TRANSACTIONS).summary()
     assert nothing.summary()["first_offset"] is None

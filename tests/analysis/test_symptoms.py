@@ -31,7 +31,7 @@ def named(text: str) -> NamedResources:
     [(symptom, client, text) for symptom, client, _, text in CITED],
     ids=[f"{symptom}, {source}" for symptom, _, source, _ in CITED],
 )
-def test_a_text_of_a_client_is_its_symptom_and_no_other(symptom: str, client: str, text: str) -> None:
+def test_a_client_error_matches_exactly_its_symptom(symptom: str, client: str, text: str) -> None:
     (recognized,), _ = recognize(text)
     assert recognized.symptom.name == symptom
     assert client in recognized.clients
@@ -42,7 +42,7 @@ def test_other_errors_and_log_lines_are_unknown(text: str) -> None:
     assert symptoms(text) == []
 
 
-def test_texts_come_wrapped_coloured_and_as_json() -> None:
+def test_wrapped_coloured_and_json_text_is_matched() -> None:
     plain = "There is a newer producer with the same transactionalId which fences the current one."
     for text in (
         plain.replace(" ", "\n      "),
@@ -54,7 +54,7 @@ def test_texts_come_wrapped_coloured_and_as_json() -> None:
         assert symptoms(text) == ["producer-fenced"], text
 
 
-def test_what_follows_from_an_error_is_left_out_where_that_error_is_there() -> None:
+def test_consequences_of_an_error_are_left_out_if_the_error_is_present() -> None:
     follow_up = (
         "org.apache.kafka.common.KafkaException: Cannot execute transactional method because we are in an error state"
     )
@@ -106,11 +106,11 @@ def test_what_follows_from_an_error_is_left_out_where_that_error_is_there() -> N
         ),
     ],
 )
-def test_a_text_names_what_can_be_looked_up(text: str, expected: dict[str, Any]) -> None:
+def test_resources_named_in_a_text_are_found(text: str, expected: dict[str, Any]) -> None:
     assert named(text) == NamedResources(**expected)
 
 
-def test_what_a_person_names_comes_first() -> None:
+def test_resources_named_by_the_caller_come_first() -> None:
     given = named("transactionalId=b, groupId=g").with_more(
         transactional_ids=["a"], topics=["orders"], partitions=[1, 2]
     )
@@ -121,7 +121,7 @@ def test_what_a_person_names_comes_first() -> None:
     assert not NamedResources()
 
 
-def test_a_log_of_thousands_of_ids_asks_for_a_few() -> None:
+def test_a_log_with_thousands_of_ids_queries_only_a_few() -> None:
     found = named(
         "\n".join(f"transactionalId=id-{each}, producerId={each}, in partition t-{each}" for each in range(9999))
     )
@@ -142,13 +142,13 @@ SECRETS = [
 
 
 @pytest.mark.parametrize("secret", SECRETS)
-def test_no_secret_is_named(secret: str) -> None:
+def test_secrets_are_never_taken_for_resources(secret: str) -> None:
     for text in (secret, f"transactionalId={secret}", f"groupId={secret} ProducerFencedException {secret}"):
         recognized, found = recognize(text)
         assert "hunter2" not in repr((recognized, found))
 
 
-def test_hostile_text_is_read_to_its_bound_and_is_unknown() -> None:
+def test_hostile_text_is_read_up_to_a_limit_and_is_unknown() -> None:
     rng = random.Random(7)
     huge = "".join(chr(rng.randrange(0x20, 0x2FFF)) for _ in range(MAX_CHARACTERS))
     for text in (
@@ -191,7 +191,7 @@ def test_every_repetition_in_a_pattern_is_bounded(pattern: re.Pattern[str]) -> N
 
 
 @pytest.mark.parametrize("pattern", PATTERNS, ids=lambda pattern: pattern.pattern[:60])
-def test_no_pattern_runs_away(pattern: re.Pattern[str]) -> None:
+def test_no_pattern_backtracks_catastrophically(pattern: re.Pattern[str]) -> None:
     """Its own words, without their end, over and over: that ends, or pytest ends it."""
     words = re.sub(r"\\[bSdws]|\(\?[:<!=P]*|[\\(){}\[\]|?^$]", " ", pattern.pattern)
     for unit in (words[:-2], words.split(" ", 1)[0] + " a", "a-", "1 ", "in partition a-1", "lag 0 read_committed "):
@@ -199,7 +199,7 @@ def test_no_pattern_runs_away(pattern: re.Pattern[str]) -> None:
         sum(1 for _ in pattern.finditer(text))
 
 
-def test_the_table_holds_what_it_promises() -> None:
+def test_every_symptom_is_complete() -> None:
     for name, symptom in SYMPTOMS.items():
         assert re.fullmatch(r"[a-z]+(-[a-z]+)*", name)
         assert symptom.title.endswith(".")

@@ -67,7 +67,7 @@ def test_a_commit_and_its_times() -> None:
     assert row["topic_partitions"] == ORDERS
 
 
-def test_every_partition_that_it_ever_had_is_kept() -> None:
+def test_every_added_partition_is_kept() -> None:
     more = [{"topic": "a", "partition": 2}, *ORDERS]
     events = transaction("Commit", decide=1000)
     events.insert(1, {**events[0], "last_update_time": at(5), "topic_partitions": more})
@@ -100,7 +100,7 @@ def then(events: list[Row], after: str | None) -> list[Row]:
 
 
 @pytest.mark.parametrize(("raised", "decide", "after"), BEFORE_VERSION_2)
-def test_who_aborted_it_before_transaction_version_2(raised: int, decide: int, after: str | None) -> None:
+def test_the_initiator_of_an_abort_before_transaction_version_2(raised: int, decide: int, after: str | None) -> None:
     row = only(then(transaction("Abort", decide=decide, epochs=(4, 4 + raised)), after))
     assert row["ended"] == BEFORE_VERSION_2[raised, decide, after]
     assert row["producer_epoch"] == 4
@@ -111,7 +111,7 @@ def test_who_aborted_it_before_transaction_version_2(raised: int, decide: int, a
         assert "the epoch was raised from 4 to 5" in row["reason"]
 
 
-def test_a_timeout_and_a_fence_at_once_are_not_told_apart() -> None:
+def test_a_timeout_and_a_fence_at_once_are_indistinguishable() -> None:
     row = only(then(transaction("Abort", decide=2500, epochs=(4, 5)), "soon"))
     assert row["reason"].startswith(
         "Aborted 2.5 s after its start, past its timeout of 2 s: by the coordinator for its timeout or by the "
@@ -138,14 +138,14 @@ def test_transaction_version_2_writes_every_abort_alike(decide: int, after: str 
     assert (row["producer_epoch"], row["client_transaction_version"]) == (4, 2)
 
 
-def test_an_older_client_of_a_newer_server_is_told_by_its_ongoing_record() -> None:
+def test_an_older_client_of_a_newer_broker_shows_in_its_ongoing_record() -> None:
     """The server writes its own version into the PrepareAbort that is its doing."""
     begun, *rest = transaction("Abort", decide=100, epochs=(4, 5))
     row = only([{**begun, "client_transaction_version": 0}, *version_2(rest)])
     assert (row["ended"], row["client_transaction_version"]) == ("fence", 0)
 
 
-def test_a_client_that_raised_its_epoch_once_is_of_version_2_whatever_its_records_say() -> None:
+def test_a_client_that_raised_its_epoch_is_of_version_2() -> None:
     """AddPartitionsToTxn by hand, as before version 2, and EndTxn of version 2: seen on 4.3.1."""
     first = transaction("Commit", decide=100, epochs=(4, 5))
     second = transaction("Abort", begin=200, decide=300, epochs=(5, 6), offset=10)
@@ -158,7 +158,7 @@ def test_kafka_4_0_0_raises_the_epoch_twice_in_its_own_aborts() -> None:
     assert only(version_2(transaction("Abort", decide=100, epochs=(4, 6))))["ended"] == "fence"
 
 
-def test_an_end_without_a_transaction_is_its_clients() -> None:
+def test_an_end_without_a_transaction_is_the_clients() -> None:
     """Transaction version 2, from CompleteAbort: seen on 4.3.1."""
     events = version_2(transaction("Abort", begin=5, decide=5, epochs=(3, 3))[1:])
     row = only([{**events[0], "topic_partitions": []}, events[1]])
@@ -166,7 +166,7 @@ def test_an_end_without_a_transaction_is_its_clients() -> None:
     assert row["reason"].endswith(": it had no partition, and a coordinator ends only Ongoing transactions.")
 
 
-def test_it_is_too_early_to_exclude_a_fence_right_after_the_end() -> None:
+def test_right_after_the_end_a_fence_cannot_be_excluded() -> None:
     events = transaction("Abort", decide=2500, epochs=(4, 5))
     assert only(events)["ended"] == "timeout"
     early = only(events, as_of=at(3000))
@@ -175,7 +175,7 @@ def test_it_is_too_early_to_exclude_a_fence_right_after_the_end() -> None:
     assert only(events, as_of=at(8000))["ended"] == "timeout"
 
 
-def test_what_is_open_lasts_until_the_reading() -> None:
+def test_open_transactions_last_until_the_read_time() -> None:
     begun = transaction("Commit", decide=100)[:1]
     row = only(begun, as_of=at(1500))
     assert (row["ended"], row["ongoing_ms"], row["prepare_ms"]) == ("open", 1500, None)
@@ -186,13 +186,13 @@ def test_what_is_open_lasts_until_the_reading() -> None:
     assert prepared["reason"].endswith("in two-phase commit, which has no timeout.")
 
 
-def test_without_a_time_it_lasts_to_the_newest_record() -> None:
+def test_without_a_read_time_they_last_to_the_newest_record() -> None:
     begun = transaction("Commit", decide=100)[:1]
     other = record(9, 700, "Empty", transactional_id="other")
     assert only([*begun, other])["ongoing_ms"] == 700
 
 
-def test_a_prepare_is_open_while_it_is_young_and_then_stuck() -> None:
+def test_a_prepare_state_is_ending_and_later_stuck() -> None:
     decided = transaction("Commit", decide=100)[:2]
     young, old = only(decided, as_of=at(200)), only(decided, as_of=at(200 + 61_000))
     assert (young["ended"], young["prepare_ms"], young["ongoing_ms"]) == ("open", 100, 100)
@@ -202,7 +202,7 @@ def test_a_prepare_is_open_while_it_is_young_and_then_stuck() -> None:
 
 
 @pytest.mark.parametrize("end", ["Commit", "Abort"])
-def test_a_complete_record_alone_still_tells_most(end: str) -> None:
+def test_a_single_complete_record_gives_most_columns(end: str) -> None:
     """What compaction leaves."""
     row = only(transaction(end, begin=10, decide=500)[2:])
     assert (row["ended"], row["truncated"], row["records"]) == (end.lower(), True, 1)
@@ -211,19 +211,19 @@ def test_a_complete_record_alone_still_tells_most(end: str) -> None:
     assert row["producer_epoch"] == (0 if end == "Commit" else None)  # the coordinator may have raised it
 
 
-def test_of_a_lone_abort_past_its_timeout_the_reason_names_the_choice() -> None:
+def test_a_single_abort_past_its_timeout_names_both_possible_endings() -> None:
     row = only(transaction("Abort", decide=2500, epochs=(0, 1))[2:])
     assert row["ended"] == "abort"
     assert "by its client or by the coordinator for its timeout. The records do not decide: " in row["reason"]
     assert "the record of its start is gone" in row["reason"]
 
 
-def test_the_end_in_version_2_raised_the_epoch_that_a_lone_record_has() -> None:
+def test_a_single_record_of_version_2_has_the_raised_epoch() -> None:
     row = only(version_2(transaction("Commit", decide=50, epochs=(4, 5)))[2:])
     assert (row["producer_epoch"], row["client_transaction_version"]) == (4, 2)
 
 
-def test_an_end_that_is_not_there() -> None:
+def test_a_missing_end_record() -> None:
     first, second = transaction("Commit", decide=100), transaction("Commit", begin=300, decide=400, offset=10)
     rows = transaction_history([first[0], *second])
     assert [(row["ended"], row["truncated"]) for row in rows] == [(None, False), ("commit", False)]
@@ -231,13 +231,13 @@ def test_an_end_that_is_not_there() -> None:
     assert transaction_history([*first[:2], *second])[0]["ended"] == "commit"  # decided, whatever came of it
 
 
-def test_a_record_written_again_after_a_failed_append_is_of_the_same_transaction() -> None:
+def test_a_record_retried_after_a_failed_append_is_the_same_transaction() -> None:
     begun, prepared, complete = transaction("Commit", decide=100)
     row = only([begun, prepared, {**prepared, "offset": 7, "last_update_time": at(130)}, complete])
     assert (row["records"], row["decided_at"]) == (4, at(100))
 
 
-def test_the_producer_ids_of_an_id_one_after_the_other() -> None:
+def test_successive_producer_ids_of_an_id() -> None:
     """As 4.3.1 wrote them: epochs used up under version 2, then by InitProducerId, then expiry."""
     used_up = version_2(transaction("Commit", decide=10, epochs=(32766, 32767)))
     used_up[1] = {**used_up[1], "next_producer_id": 9}
@@ -277,18 +277,18 @@ def test_the_producer_ids_of_an_id_one_after_the_other() -> None:
     }
 
 
-def test_a_next_producer_id_has_an_owner_before_it_is_used() -> None:
+def test_a_next_producer_id_already_has_an_owner() -> None:
     begun, prepared, _ = version_2(transaction("Commit", decide=10, epochs=(32766, 32767)))
     owners = producer_ids([begun, {**prepared, "next_producer_id": 9}])
     assert {pid: found[0].now for pid, found in owners.items()} == {7: "owner", 9: "next"}
 
 
-def test_an_epoch_given_again_after_a_lost_answer() -> None:
+def test_an_epoch_reassigned_after_a_lost_response() -> None:
     [_, row] = transaction_history([record(0, 0, "Empty", 3), record(1, 50, "Empty", 3)])
     assert row["reason"] == "InitProducerId returned epoch 3 again."
 
 
-def test_of_a_lone_complete_record_with_a_new_producer_id_the_old_one_is_kept() -> None:
+def test_a_single_complete_record_keeps_the_previous_producer_id() -> None:
     [event] = version_2(transaction("Commit", decide=10, epochs=(0, 0)))[2:]
     row = only([{**event, "producer_id": 9, "previous_producer_id": 7}])
     assert (row["producer_id"], row["producer_epoch"]) == (7, 32766)
@@ -299,7 +299,7 @@ def dumped(events: list[Row]) -> list[Row]:
     return [{**event, "start_time": None, "value_version": None} for event in events]
 
 
-def test_a_dump_without_start_times_tells_what_it_can() -> None:
+def test_a_dump_without_start_times_gives_the_other_columns() -> None:
     init = record(0, 0, "Empty", 4)
     aborted = transaction("Abort", begin=10, decide=110, epochs=(4, 5), offset=1)
     unknown = only(dumped([init, *aborted]))
@@ -315,7 +315,7 @@ def test_a_dump_without_start_times_tells_what_it_can() -> None:
     assert "the epoch was raised from 4 to 5, maybe by a client of transaction version 2" in fields["reason"]
 
 
-def test_of_a_dump_that_begins_in_the_middle_the_start_is_not_known() -> None:
+def test_a_dump_that_begins_mid_transaction_has_no_start() -> None:
     events = dumped(transaction("Abort", begin=10, decide=110, epochs=(4, 5)))
     row = only([{**event, "value_version": 0} for event in events])
     assert (row["ended"], row["start_time"], row["ongoing_ms"], row["truncated"]) == ("abort", None, None, None)
@@ -332,7 +332,7 @@ def test_a_dump_shows_an_end_without_a_transaction() -> None:
     assert "it had no partition" in row["reason"]
 
 
-def test_what_could_not_be_read_leaves_its_mark() -> None:
+def test_unread_records_give_an_error() -> None:
     begun, prepared, complete = transaction("Abort", decide=2500, epochs=(4, 5))
     broken = {**record(5, 0, None, None), "tombstone": False, "error": "CORRUPT_RECORD: no."}
     nobody = {**broken, "transactional_id": None}
@@ -351,7 +351,7 @@ def test_what_could_not_be_read_leaves_its_mark() -> None:
     assert transaction_history([nobody]) == []
 
 
-def test_what_could_not_be_read_before_the_last_record_is_no_loss_though_told_after_it() -> None:
+def test_damage_before_the_last_record_is_no_loss() -> None:
     events = [
         {**event, "file": "0.log", "position": 100 * event["offset"]}
         for event in transaction("Commit", decide=100, offset=1)
@@ -368,7 +368,7 @@ def test_what_could_not_be_read_before_the_last_record_is_no_loss_though_told_af
     assert only([unplaced, begun])["error"] is None
 
 
-def test_partitions_read_one_by_one_are_told_the_newest_time_of_all() -> None:
+def test_partitions_read_one_by_one_share_the_newest_time() -> None:
     events = transaction("Commit", decide=100)[:1]
     later = {**record(0, 90_000, "Empty"), "transactional_id": "other", "txn_state_partition": 4}
     rows = transaction_history([*events, later])
@@ -427,7 +427,7 @@ def test_of_several_replicas_the_newest_leader_counts() -> None:
         assert (row["state"], row["broker_id"], row["coordinator_id"]) == ("CompleteCommit", 1, None)
 
 
-def test_of_several_replicas_the_longest_tells_the_owner() -> None:
+def test_of_several_replicas_the_longest_gives_the_owner() -> None:
     known, expired = record(0, 0, "Empty", 3), record(1, 10, None, None)
     for events in ([known, expired, {**known, "broker_id": 2}], [{**known, "broker_id": 2}, known, expired]):
         assert [owner.now for owner in producer_ids(events)[7]] == ["expired"]

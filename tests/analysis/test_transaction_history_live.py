@@ -202,7 +202,7 @@ REASONS = {  # of the first transaction in version 2, where every abort is writt
 }
 
 
-def test_every_ending_is_told_before_transaction_version_2(left: Left) -> None:
+def test_every_ending_is_recognized_before_transaction_version_2(left: Left) -> None:
     found = {name: [row["ended"] for row in left.of(name) if row["kind"] == "transaction"] for name in ENDED}
     assert found == ENDED
     rows = transaction_history(left.events)
@@ -212,7 +212,7 @@ def test_every_ending_is_told_before_transaction_version_2(left: Left) -> None:
     assert all(row["topic_partitions"] == written for name in ENDED for row in left.of(name) if row["ended"])
 
 
-def test_every_ending_of_transaction_version_2_leaves_the_right_choice(left: Left) -> None:
+def test_endings_of_transaction_version_2_are_narrowed_correctly(left: Left) -> None:
     if left.version == "3.5.2":
         return
     for name, reason in REASONS.items():
@@ -235,7 +235,7 @@ def test_an_id_begins_with_init_and_ends_with_a_tombstone(left: Left) -> None:
     assert (owner.transactional_id, owner.now) == ("fence", "expired")
 
 
-def test_workers_ended_as_they_did(left: Left) -> None:
+def test_endings_match_those_of_the_workload(left: Left) -> None:
     """librdkafka, at random: what it did is what the log says."""
     for worker in left.workers:
         rows = [row for row in left.of(worker.name) if row["kind"] == "transaction"]
@@ -249,7 +249,7 @@ def test_workers_ended_as_they_did(left: Left) -> None:
         assert {row["ended"] for row in rows} <= {"commit", "abort", "fence", "timeout"}
 
 
-def test_the_newest_states_are_what_the_coordinator_answered(left: Left) -> None:
+def test_the_newest_states_match_describe_transactions(left: Left) -> None:
     rows = {
         row["transactional_id"]: row for row in newest(left.events, broker_id=1, observed_at=dt.datetime.now(dt.UTC))
     }
@@ -262,7 +262,7 @@ def test_the_newest_states_are_what_the_coordinator_answered(left: Left) -> None
         assert sorted(map(str, row["topic_partitions"])) == sorted(map(str, answered[name]["topic_partitions"]))
 
 
-def test_a_sound_broker_breaks_no_invariant(left: Left) -> None:
+def test_a_real_broker_breaks_no_invariant(left: Left) -> None:
     assert event_violations(left.events) == []
     checkers: dict[tuple[str, int], InvariantChecker] = {}
     batches = 0

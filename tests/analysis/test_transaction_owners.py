@@ -124,7 +124,7 @@ OF = {
 
 
 @pytest.mark.parametrize("case", OF)
-def test_owners(case: str) -> None:
+def test_the_owner_of_each_form_of_id(case: str) -> None:
     transactional_id, groups, expected = OF[case]
     found = owner(transactional_id, *groups)
     assert owner_clause(found) == expected
@@ -133,11 +133,11 @@ def test_owners(case: str) -> None:
     assert owner_clauses([transaction(transactional_id)], groups=groups) == {transactional_id: expected}
 
 
-def test_a_timeout_of_an_hour_tells_flink_from_others() -> None:
+def test_a_timeout_of_an_hour_identifies_flink() -> None:
     assert owner_clause(owner("payments-3-17", timeout_ms=3_600_000)) == "Apache Flink payments, subtask 3 (likely)"
 
 
-def test_a_leader_s_id_names_the_cluster_of_tasks_whose_group_is_gone() -> None:
+def test_a_connect_leaders_id_names_the_cluster_of_its_tasks() -> None:
     rows = transaction_owners([transaction("blue-files-0"), transaction("connect-cluster-blue")])
     assert [owner_clause(row) for row in rows] == [
         "Kafka Connect cluster blue, connector files task 0 (likely)",
@@ -145,13 +145,13 @@ def test_a_leader_s_id_names_the_cluster_of_tasks_whose_group_is_gone() -> None:
     ]
 
 
-def test_groups_are_looked_for_in_any_id_a_client_may_choose() -> None:
+def test_groups_are_found_in_arbitrary_ids() -> None:
     assert possible_groups("tx-a.b") == {"tx", "tx-a", "tx-a.b", "a", "a.b", "b"}
     assert len(possible_groups("-" * 60_000)) < 1_000
     assert owner("x" * 60_000, group("x" * 60_000))["confidence"] == "unknown"
 
 
-def test_what_was_not_read_is_said() -> None:
+def test_unread_groups_are_reported() -> None:
     rows: Sequence[Row] = transaction_owners(
         [transaction("payments"), transaction(None, error="NETWORK_EXCEPTION: gone")], groups_error="NOT_COORDINATOR"
     )
