@@ -32,7 +32,7 @@ pytestmark = [
 
 @pytest.mark.full
 @pytest.mark.parametrize("server", ["JupyterLab", "Voila"])
-def test_the_road_through_the_panel(server: str, tmp_path: Path) -> None:
+def test_the_abort_panel_from_finding_to_released_lso(server: str, tmp_path: Path) -> None:
     from playwright.sync_api import expect
 
     expect.set_options(timeout=WORKS)

@@ -87,7 +87,7 @@ REFUSED: dict[str, tuple[dict[str, object], str]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_refused_and_why(name: str) -> None:
+def test_rejected_configurations_and_their_reasons(name: str) -> None:
     given, says = REFUSED[name]
     with pytest.raises(UsageError, match=says) as caught:
         ClientConfig({"bootstrap.servers": "b:9092"} | given)

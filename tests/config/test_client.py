@@ -16,7 +16,7 @@ from toolkit.errors import UsageError
 
 
 @pytest.mark.parametrize("name", SAME)
-def test_java_and_librdkafka_say_the_same(name: str) -> None:
+def test_java_and_librdkafka_keys_give_the_same_configuration(name: str) -> None:
     java, librdkafka = ({"bootstrap.servers": "b:9092", **form} for form in SAME[name])
     config = ClientConfig(java)
     assert config.librdkafka() == ClientConfig(librdkafka).librdkafka()
@@ -25,7 +25,7 @@ def test_java_and_librdkafka_say_the_same(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SAME)
-def test_a_configuration_survives_copying(name: str) -> None:
+def test_a_configuration_can_be_copied_and_pickled(name: str) -> None:
     config = ClientConfig({"bootstrap.servers": "b:9092", **SAME[name][0]})
     assert ClientConfig(config) == ClientConfig(config.librdkafka()) == pickle.loads(pickle.dumps(config)) == config
 
@@ -37,14 +37,14 @@ def test_without_a_keytab_librdkafka_runs_no_kinit() -> None:
     assert not keytab.keys() & {"sasl.kerberos.min.time.before.relogin", "sasl.kerberos.kinit.cmd"}
 
 
-def test_servers_alone() -> None:
+def test_bootstrap_servers_alone() -> None:
     config = ClientConfig(" PLAINTEXT://b-1.example.com:9092, [::1]:9093 ")
     assert config.librdkafka() == DEFAULTS | {"bootstrap.servers": "b-1.example.com:9092,[::1]:9093"}
     assert config.bootstrap_servers == ("b-1.example.com:9092", "[::1]:9093")
     assert config != "b-1.example.com:9092"
 
 
-def test_other_librdkafka_keys_pass_untouched() -> None:
+def test_other_librdkafka_keys_are_passed_through() -> None:
     def on_error(error: object) -> None: ...
 
     given = {"metadata.broker.list": "b:9092", "statistics.interval.ms": 5, "debug": "broker", "error_cb": on_error}
@@ -53,7 +53,7 @@ def test_other_librdkafka_keys_pass_untouched() -> None:
     assert ClientConfig(given).masked()["error_cb"] == "(callable)"
 
 
-def test_a_configuration_does_not_change() -> None:
+def test_a_configuration_is_immutable() -> None:
     config = ClientConfig("b:9092")
     config.librdkafka()["client.id"] = "changed"
     assert config.librdkafka() == DEFAULTS
@@ -63,7 +63,7 @@ def test_a_configuration_does_not_change() -> None:
         del config._properties
 
 
-def test_numbers_are_held_within_what_librdkafka_accepts() -> None:
+def test_numbers_are_limited_to_librdkafkas_ranges() -> None:
     given = {"bootstrap.servers": "b:9092", "request.timeout.ms": "900000", "socket.connection.setup.timeout.ms": 5}
     config = ClientConfig(given | {"default.api.timeout.ms": 90_000})
     assert config.api_timeout == 90
@@ -73,7 +73,7 @@ def test_numbers_are_held_within_what_librdkafka_accepts() -> None:
     AdminClient(config.librdkafka() | {"log_level": 0})
 
 
-def test_importing_it_stays_cheap() -> None:
+def test_importing_it_is_cheap() -> None:
     loaded = "import sys, toolkit.config; print(*sys.modules)"
     command = [sys.executable, "-c", loaded]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
@@ -104,7 +104,7 @@ def test_kafka_python_knows_every_keyword(name: str) -> None:
     assert kwargs.keys() <= KafkaConnectionManager.DEFAULT_CONFIG.keys()
 
 
-def test_kerberos_says_what_python_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kerberos_names_the_missing_python_package(monkeypatch: pytest.MonkeyPatch) -> None:
     config = ClientConfig({"bootstrap.servers": "b:9092", **SAME["kerberos with a keytab"][0]})
     monkeypatch.setattr(util, "find_spec", lambda name: None)
     with pytest.raises(UsageError, match="pip install gssapi"):

@@ -50,7 +50,7 @@ def test_a_widget_wins_over_the_default(dbutils: Any) -> None:
         param("broken", "lab", dbutils=dbutils)
 
 
-def test_secrets_come_from_a_scope_and_into_no_text(dbutils: Any) -> None:
+def test_secrets_are_read_from_a_scope_and_never_printed(dbutils: Any) -> None:
     config = config_from_scope(
         {**LOGIN, "sasl.username": "ann"}, {"sasl.password": "password"}, scope="kafka", dbutils=dbutils
     )
@@ -59,7 +59,7 @@ def test_secrets_come_from_a_scope_and_into_no_text(dbutils: Any) -> None:
     assert SECRET not in repr(config)
 
 
-def test_what_is_wrong_with_a_secret_is_said_without_it(dbutils: Any) -> None:
+def test_an_error_about_a_secret_does_not_show_it(dbutils: Any) -> None:
     with pytest.raises(NotFound, match=r"Secret 'other' of scope 'kafka' cannot be read") as caught:
         config_from_scope(LOGIN, {"sasl.password": "other"}, scope="kafka", dbutils=dbutils)
     assert caught.value.__context__ is None
@@ -75,19 +75,19 @@ def test_what_is_wrong_with_a_secret_is_said_without_it(dbutils: Any) -> None:
         config_from_scope("b1:9093", {}, scope="kafka")
 
 
-def test_the_notebooks_own_dbutils_is_found(dbutils: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_notebooks_dbutils_is_found(dbutils: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules["__main__"], "dbutils", dbutils, raising=False)
     assert param("source", "lab") == "/Volumes/main/kafka/logs"
 
 
-def test_databricks_is_told_by_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_databricks_is_recognized_by_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DATABRICKS_RUNTIME_VERSION", raising=False)
     assert not is_databricks()
     monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "17.3")
     assert is_databricks()
 
 
-def test_the_dbutils_of_ipython_is_found_where_the_kernel_keeps_other_names() -> None:
+def test_the_dbutils_of_ipython_is_found_in_other_kernels() -> None:
     code = """
 import IPython
 from types import SimpleNamespace

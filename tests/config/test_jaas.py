@@ -43,7 +43,7 @@ def test_jaas_as_kafka_reads_it(text: str, options: dict[str, str]) -> None:
         "a.M required = = =;",
     ],
 )
-def test_jaas_that_kafka_refuses_too(text: str) -> None:
+def test_jaas_that_kafka_rejects_too(text: str) -> None:
     with pytest.raises(UsageError, match=r"sasl.jaas.config does not parse") as caught:
         parse_jaas(text)
     assert "s3c" not in str(caught.value)

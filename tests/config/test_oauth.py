@@ -78,7 +78,7 @@ def test_kafka_python_takes_the_provider_once_registered() -> None:
     assert mechanism.auth_bytes() == b"n,,\x01auth=Bearer good\x01a=1\x01b=2\x01\x01"  # RFC 7628
 
 
-def test_what_only_librdkafka_can_get() -> None:
+def test_methods_that_only_librdkafka_supports() -> None:
     keys = {"sasl_oauthbearer_grant_type": "urn:ietf:params:oauth:grant-type:jwt-bearer"}
     with pytest.raises(UsageError, match=r"Only librdkafka.*oauth_cb"):
         provider_of(**keys)
@@ -134,12 +134,12 @@ def test_client_credentials(issuer: str) -> None:
     ("path", "secret", "says"),
     [("/token", "s3cr3t-wrong", "answered HTTP 401"), ("/empty", "s3cr3t", r"returned no token \(KeyError\)")],
 )
-def test_client_credentials_that_fail(issuer: str, path: str, secret: str, says: str) -> None:
+def test_failing_client_credentials(issuer: str, path: str, secret: str, says: str) -> None:
     with pytest.raises(AuthenticationFailed, match=says) as caught:
         provider_of(**credentials(issuer + path, secret=secret)).token()
     assert "s3cr3t" not in str(caught.value)
 
 
-def test_no_token_endpoint() -> None:
+def test_a_missing_token_endpoint() -> None:
     with pytest.raises(ToolkitError, match=r"127.0.0.1:1/token returned no token \(URLError\)"):
         provider_of(**credentials("http://127.0.0.1:1/token")).token()

@@ -67,7 +67,7 @@ def test_a_malformed_escape_names_the_key_alone() -> None:
 
 
 @given(st.dictionaries(st.text(min_size=1), st.text()))
-def test_properties_come_back(properties: dict[str, str]) -> None:
+def test_properties_round_trip(properties: dict[str, str]) -> None:
     def escaped(text: str) -> str:
         units = text.encode("utf-16-be", "surrogatepass")
         return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))
@@ -76,7 +76,7 @@ def test_properties_come_back(properties: dict[str, str]) -> None:
     assert parse_properties(text) == properties
 
 
-def test_an_applications_file(tmp_path: Path) -> None:
+def test_the_properties_file_of_an_application(tmp_path: Path) -> None:
     path = tmp_path / "client.properties"
     path.write_text(
         "bootstrap.servers=b:9092\n"
@@ -107,7 +107,7 @@ def test_a_file_in_either_encoding(tmp_path: Path, encoding: str) -> None:
     assert ClientConfig.from_properties(path).librdkafka() == DEFAULTS | {"client.id": "é"}
 
 
-def test_a_file_is_refused_like_a_mapping(tmp_path: Path) -> None:
+def test_a_file_is_rejected_like_a_mapping(tmp_path: Path) -> None:
     path = tmp_path / "client.properties"
     with pytest.raises(UsageError, match=r"client.properties cannot be read: No such file"):
         ClientConfig.from_properties(path)

@@ -29,7 +29,7 @@ def test_a_pkcs12_key_store(certificates: Certificates) -> None:
 
 
 @needs_cryptography
-def test_a_pkcs12_store_that_does_not_open(certificates: Certificates, tmp_path: Path) -> None:
+def test_a_pkcs12_store_with_a_wrong_password(certificates: Certificates, tmp_path: Path) -> None:
     store = certificates.pkcs12("client", password="right")
     with pytest.raises(UsageError, match=r"does not open as PKCS#12. Check ssl.keystore.password") as caught:
         tls(ssl_keystore_location=store, ssl_keystore_password="s3cr3t")
@@ -49,7 +49,7 @@ def test_a_pkcs12_store_without_the_package(tmp_path: Path, monkeypatch: pytest.
 
 @needs_keytool
 @needs_cryptography
-def test_java_stores_by_keytool(certificates: Certificates) -> None:
+def test_java_stores_made_by_keytool(certificates: Certificates) -> None:
     """A JKS trust store is refused with the command that converts it, and that command is right."""
     jks = certificates.folder / "trust store.jks"
     importing = ["-importcert", "-noprompt", "-alias", "ca", "-file", str(certificates.ca), "-storetype", "JKS"]

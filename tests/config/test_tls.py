@@ -58,7 +58,7 @@ def key_file(key: str, beside: Path) -> Path:
 
 
 @pytest.mark.parametrize("form", ["files", "locked", "java file", "java inline, on one line", "librdkafka inline"])
-def test_the_client_shows_its_certificate(certificates: Certificates, form: str) -> None:
+def test_the_client_sends_its_certificate(certificates: Certificates, form: str) -> None:
     config = key_pairs(certificates)[form]
     assert shake_hands(config, certificates) == "client"
     AdminClient(config.librdkafka() | {"log_level": 0})  # librdkafka loads the pair here, and raises if it cannot
@@ -84,7 +84,7 @@ def test_inline_keys_leave_no_file(certificates: Certificates, tmp_path: Path, m
     assert not list(tmp_path.iterdir())
 
 
-def test_a_wrong_key_password_is_said_and_not_asked_for(certificates: Certificates) -> None:
+def test_a_wrong_key_password_is_an_error_without_a_prompt(certificates: Certificates) -> None:
     locked = certificates.folder / "client.locked.key"
     for keys in ({}, {"ssl_key_password": "s3cr3t-wrong"}):
         config = tls(ssl_certificate_location=certificates.client, ssl_key_location=locked, **keys)
@@ -93,12 +93,12 @@ def test_a_wrong_key_password_is_said_and_not_asked_for(certificates: Certificat
         assert "s3cr3t" not in str(caught.value)
 
 
-def test_a_broken_trust_file_is_said(tmp_path: Path) -> None:
+def test_a_broken_trust_store_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_text("no certificate")
     with pytest.raises(UsageError, match=r"ssl.ca does not load"):
         tls(ssl_ca_location=tmp_path / "ca.pem").kafka_python()
 
 
-def test_java_cipher_names_are_left_to_java() -> None:
+def test_java_cipher_names_are_ignored() -> None:
     assert "ssl.cipher.suites" not in tls(ssl_cipher_suites="TLS_AES_256_GCM_SHA384").librdkafka()
     assert tls(ssl_cipher_suites="ECDHE+AESGCM").librdkafka()["ssl.cipher.suites"] == "ECDHE+AESGCM"

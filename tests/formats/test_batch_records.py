@@ -33,7 +33,7 @@ HEADERS = st.lists(st.tuples(st.binary(max_size=5), BYTES), max_size=3)
 
 
 @given(records(), st.sampled_from(CODECS), HEADERS, st.binary(max_size=20))
-def test_records_come_back(found: list[Record], codec: str, headers: Headers, before: bytes) -> None:
+def test_records_round_trip(found: list[Record], codec: str, headers: Headers, before: bytes) -> None:
     batch = pack_batch(found, codec=codec, headers=headers)
     buf = before + batch + b"and more"
     for form in (buf, bytearray(buf), memoryview(buf)):
@@ -41,16 +41,16 @@ def test_records_come_back(found: list[Record], codec: str, headers: Headers, be
 
 
 @given(records(), st.integers(0, 2**50))
-def test_a_delete_horizon_is_what_times_are_relative_to(found: list[Record], horizon: int) -> None:
+def test_timestamps_are_relative_to_the_delete_horizon(found: list[Record], horizon: int) -> None:
     assert list(read_records(pack_batch(found, attributes=0x40, base_timestamp=horizon))) == found
 
 
-def test_log_append_time_is_that_of_the_batch() -> None:
+def test_log_append_time_is_the_batchs_timestamp() -> None:
     batch = pack_batch([Record(5, 1000, b"a", None), Record(6, 3000, b"b", b"")], attributes=LOG_APPEND_TIME)
     assert list(read_records(batch)) == [Record(5, 3000, b"a", None), Record(6, 3000, b"b", b"")]
 
 
-def test_a_record_that_is_damaged_comes_after_those_before_it() -> None:
+def test_records_before_a_damaged_one_are_read() -> None:
     first, second = Record(5, 1000, b"a", b"b"), Record(9, 1000, b"key", b"value")
     batch = bytearray(pack_batch([first, second]))
     second_at = HEADER_SIZE + 9
@@ -63,7 +63,7 @@ def test_a_record_that_is_damaged_comes_after_those_before_it() -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS[1:])
-def test_a_compressed_record_that_is_damaged_is_at_its_batch(codec: str) -> None:
+def test_damage_in_a_compressed_record_has_the_position_of_its_batch(codec: str) -> None:
     batch = bytearray(pack_batch([Record(5, 1000, b"a", b"b")], codec=codec))
     batch[HEADER_SIZE - 1] += 1  # one more record than there is
     with pytest.raises(DecodeError, match="at byte 9 of its records, decompressed") as caught:
@@ -89,20 +89,20 @@ def test_a_compressed_record_that_is_damaged_is_at_its_batch(codec: str) -> None
         (varint(5) + b"\0\0\0\6\0", "3 bytes of it reach past its end"),
     ],
 )
-def test_what_a_record_cannot_be(body: bytes, why: str) -> None:
+def test_invalid_records_are_rejected(body: bytes, why: str) -> None:
     batch = bytearray(pack_batch([Record(0, 0, None, None)])[:HEADER_SIZE] + body)
     batch[8:12] = struct.pack(">i", len(batch) - 12)
     with pytest.raises(DecodeError, match=re.escape(why)):
         list(read_records(batch))
 
 
-def test_a_batch_is_read_at_once() -> None:
+def test_a_batch_is_decompressed_at_once() -> None:
     """So that a batch that is not there is known before anything is made of it."""
     with pytest.raises(DecodeError, match=r"ends early: 61 of 70 bytes are there"):
         read_records(pack_batch([Record(0, 0, b"a", b"b")])[:61])
 
 
-def test_more_than_the_limit_is_refused() -> None:
+def test_more_than_the_limit_is_rejected() -> None:
     batch = pack_batch([Record(0, 0, None, bytes(1000))])
     assert len(list(read_records(batch, limit=1010))) == 1
     with pytest.raises(DecodeError, match="take more than 1000 bytes"):
@@ -110,7 +110,7 @@ def test_more_than_the_limit_is_refused() -> None:
 
 
 @given(records(), st.sampled_from(CODECS))
-def test_every_cut_is_a_decode_error(found: list[Record], codec: str) -> None:
+def test_every_truncation_is_a_decode_error(found: list[Record], codec: str) -> None:
     batch = pack_batch(found, codec=codec)
     for end in range(len(batch)):
         with pytest.raises(DecodeError) as caught:
@@ -144,7 +144,7 @@ def reads_or_says_where(buf: bytes) -> None:
 
 
 @pytest.mark.lab
-def test_records_are_those_that_kafka_dumps(segments: list[Segment]) -> None:
+def test_records_match_kafka_dump_log(segments: list[Segment]) -> None:
     codecs: Counter[str] = Counter()
     for segment in segments:
         lines = []

@@ -60,7 +60,7 @@ def test_a_header_is_61_bytes() -> None:
     st.integers(-1, 2**31 - 1),
     st.booleans(),
 )
-def test_what_is_written_is_read(
+def test_a_written_header_is_read(
     records: list[tuple[bytes | None, bytes | None]],
     timestamp: dt.datetime,
     producer_id: int,
@@ -151,7 +151,7 @@ def test_a_batch_of_another_writer_is_read(codec: int) -> None:
         (0x71, ("gzip", "CreateTime", True, True, True)),
     ],
 )
-def test_attributes(attributes: int, meaning: tuple[str, str, bool, bool, bool]) -> None:
+def test_attributes_are_decoded(attributes: int, meaning: tuple[str, str, bool, bool, bool]) -> None:
     header = read_header(header_of(attributes=attributes))
     assert meaning == (
         header.compression,
@@ -162,20 +162,20 @@ def test_attributes(attributes: int, meaning: tuple[str, str, bool, bool, bool])
     )
 
 
-def test_what_a_batch_does_not_say_is_none() -> None:
+def test_missing_values_are_null() -> None:
     header = read_header(header_of())
     unsaid = (header.producer_id, header.producer_epoch, header.base_sequence)
     assert unsaid == (None, None, None)
     assert (header.partition_leader_epoch, header.base_timestamp, header.max_timestamp) == (None, None, None)
 
 
-def test_last_offset_counts_what_compaction_removed() -> None:
+def test_last_offset_includes_compacted_records() -> None:
     header = read_header(header_of(base_offset=100, last_offset_delta=9, record_count=2))
     assert (header.last_offset, header.record_count) == (109, 2)
 
 
 @pytest.mark.parametrize("magic", [0, 1, 3, -1])
-def test_other_formats_are_named(magic: int) -> None:
+def test_other_magic_numbers_are_named(magic: int) -> None:
     with pytest.raises(DecodeError, match=f"byte 5 has magic {magic & 0xFF};") as caught:
         read_header(b"-----" + header_of(magic=magic)[:30], 5)  # an old message can be shorter than a v2 header
     assert caught.value.position == 5
@@ -183,7 +183,7 @@ def test_other_formats_are_named(magic: int) -> None:
 
 
 @given(st.integers(0, HEADER_SIZE - 1), st.integers(0, 100))
-def test_a_cut_header_is_a_decode_error(size: int, position: int) -> None:
+def test_a_truncated_header_is_a_decode_error(size: int, position: int) -> None:
     with pytest.raises(DecodeError, match=f"ends early: {size} of 61 bytes") as caught:
         read_header(bytes(position) + header_of()[:size], position)
     assert caught.value.position == position
@@ -205,7 +205,7 @@ def test_contradictions_are_decode_errors(fields: dict[str, int]) -> None:
 
 
 @given(st.binary(max_size=150), st.integers(-5, 160))
-def test_noise_is_a_decode_error_or_a_header(noise: bytes, position: int) -> None:
+def test_random_bytes_are_a_decode_error_or_a_header(noise: bytes, position: int) -> None:
     try:
         header = read_header(noise, position)
     except DecodeError as error:  # and nothing else
@@ -222,7 +222,7 @@ def test_a_batch_needs_records_and_a_zone() -> None:
 
 
 @pytest.mark.lab
-def test_a_broker_accepts_what_is_written(kafka: Kafka) -> None:
+def test_a_broker_accepts_written_batches(kafka: Kafka) -> None:
     """Produced as raw bytes, consumed by librdkafka, which checks the CRC."""
     topic = new_topic(kafka, "test-batches-written")
     records = [(b"key", b"value"), (None, b"no key"), (b"tombstone", None)]

@@ -56,7 +56,7 @@ def errors(rows: list[Row]) -> list[str]:
 # Real files
 
 
-def test_every_file_of_a_real_broker_is_whole(files: BrokerFiles) -> None:
+def test_every_file_of_a_real_broker_is_read_completely(files: BrokerFiles) -> None:
     for name in known(files):
         rows = checked(checkpoint_rows(name, content(files, name), broker_id=1, file=name))
         assert rows
@@ -95,7 +95,7 @@ def test_files_of_a_real_partition(files: BrokerFiles) -> None:
         assert content(files, "partition.metadata").decode().endswith(f"topic_id: {rows[1]['value']}")
 
 
-def test_who_wrote_a_real_directory(files: BrokerFiles) -> None:
+def test_meta_properties_of_a_real_directory(files: BrokerFiles) -> None:
     found = values(checkpoint_rows("meta.properties", content(files, "meta.properties")))
     assert len(found.pop("cluster.id") or "") == 22
     assert len(found.pop("directory.id", None) or "") == (22 if files.version == "4.3.1" else 0)
@@ -111,7 +111,7 @@ def test_a_real_clean_shutdown(files: BrokerFiles) -> None:
     assert found == ({} if files.version == "4.3.1" else {"brokerEpoch": None})
 
 
-def test_real_files_cut_at_every_byte(files: BrokerFiles) -> None:
+def test_real_files_truncated_at_every_byte(files: BrokerFiles) -> None:
     """What was cut is said, and nothing is read that was not written; a file without a byte is one just created."""
     for name in known(files):
         data = content(files, name)
@@ -149,7 +149,7 @@ def test_real_files_with_bytes_changed(files: BrokerFiles, name: str) -> None:
 
 @pytest.mark.parametrize("name", CHECKPOINT_NAMES)
 @given(data=st.binary(max_size=200) | st.text(max_size=100).map(str.encode))
-def test_any_bytes_have_rows(name: str, data: bytes) -> None:
+def test_arbitrary_bytes_give_rows(name: str, data: bytes) -> None:
     rows = checked(checkpoint_rows(name, data))
     assert rows or name in {"leader-epoch-checkpoint", *OFFSETS}
     assert rows == checkpoint_rows(name, data.decode(errors="surrogateescape"))
@@ -157,7 +157,7 @@ def test_any_bytes_have_rows(name: str, data: bytes) -> None:
 
 @pytest.mark.parametrize("name", CHECKPOINT_NAMES)
 @given(text=st.text(st.characters(), max_size=100))
-def test_any_text_has_rows(name: str, text: str) -> None:
+def test_arbitrary_text_gives_rows(name: str, text: str) -> None:
     checked(checkpoint_rows(name, text))
 
 
@@ -172,7 +172,7 @@ def test_any_text_has_rows(name: str, text: str) -> None:
     ),
     st.sampled_from(["\n", "\r\n"]),
 )
-def test_entries_come_back(entries: list[tuple[str, int, int]], newline: str) -> None:
+def test_entries_round_trip(entries: list[tuple[str, int, int]], newline: str) -> None:
     lines = ["0", str(len(entries)), *(f"{topic} {partition} {offset}" for topic, partition, offset in entries)]
     rows = checked(checkpoint_rows(OFFSETS[0], "".join(line + newline for line in lines)))
     assert [(row["topic"], row["partition"], row["offset"]) for row in rows] == entries
@@ -294,17 +294,17 @@ def test_malformed_offset_checkpoints(text: bytes | str, sentences: list[str], o
         (".kafka_cleanshutdown", '{"version":0,"\\ud800":"\\ud800"}', [], {"version": "0", "\\ud800": '"\\ud800"'}),
     ],
 )
-def test_malformed_others(name: str, text: str, sentences: list[str], found: dict[str | None, str | None]) -> None:
+def test_other_malformed_files(name: str, text: str, sentences: list[str], found: dict[str | None, str | None]) -> None:
     rows = checked(checkpoint_rows(name, text))
     assert errors(rows) == [f"MALFORMED: {sentence}" for sentence in sentences]
     assert values([row for row in rows if row["error"] is None]) == found
 
 
-def test_a_clean_shutdown_nested_deeper_than_python_goes() -> None:
+def test_a_clean_shutdown_file_with_deeply_nested_json() -> None:
     text = json.dumps({"version": 0, "nested": []}).replace("[]", "[" * 5000 + "]" * 5000)
     checked(checkpoint_rows(".kafka_cleanshutdown", text))
 
 
-def test_names_not_known_are_refused() -> None:
+def test_unknown_file_names_are_rejected() -> None:
     with pytest.raises(UsageError, match=r"'quorum-state' is no checkpoint file known here\. Known are "):
         checkpoint_rows("quorum-state", "")

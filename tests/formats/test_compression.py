@@ -27,7 +27,7 @@ DATA = st.binary(max_size=300) | st.builds(
 
 
 @given(DATA, st.sampled_from(CODECS))
-def test_what_goes_in_comes_out(data: bytes, codec: str) -> None:
+def test_every_codec_round_trips(data: bytes, codec: str) -> None:
     stored = compress(codec, data)
     for form in (stored, bytearray(stored), memoryview(stored)):
         assert decompress(codec, form, limit=LIMIT) == data
@@ -35,11 +35,11 @@ def test_what_goes_in_comes_out(data: bytes, codec: str) -> None:
 
 
 @given(DATA)
-def test_raw_snappy_as_librdkafka_writes_it(data: bytes) -> None:
+def test_raw_snappy_of_librdkafka(data: bytes) -> None:
     assert decompress("snappy", bytes(cramjam.snappy.compress_raw(data)), limit=LIMIT) == data
 
 
-def test_large_data_that_packs_well() -> None:
+def test_large_data_that_compresses_well() -> None:
     """The first buffer is too small for it."""
     data = bytes(10_000_000)
     for codec in CODECS:
@@ -47,7 +47,7 @@ def test_large_data_that_packs_well() -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_more_than_the_limit_is_refused(codec: str) -> None:
+def test_more_than_the_limit_is_rejected(codec: str) -> None:
     stored = compress(codec, bytes(SMALL))
     with pytest.raises(DecodeError, match="The records of the batch at byte 7 take more than 99999 bytes") as caught:
         decompress(codec, stored, limit=SMALL - 1, position=7)
@@ -55,7 +55,7 @@ def test_more_than_the_limit_is_refused(codec: str) -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_a_bomb_takes_no_memory(codec: str) -> None:
+def test_a_decompression_bomb_takes_no_memory(codec: str) -> None:
     stored = compress(codec, bytes(BOMB))
     tracemalloc.start()
     try:
@@ -85,7 +85,7 @@ for path in sys.argv[2:]:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Only Linux holds a process to its address space.")
-def test_a_bomb_takes_no_memory_of_the_codec_either(tmp_path: Path) -> None:
+def test_a_decompression_bomb_takes_no_memory_in_the_codec(tmp_path: Path) -> None:
     """Memory that a codec takes outside Python counts here too."""
     paths = []
     for codec in CODECS[1:]:
@@ -113,7 +113,7 @@ def test_a_snappy_block_that_claims_gigabytes() -> None:
     ],
     ids=["zlib", "two members", "cut", "empty"],  # gzip writes the time, which workers do not share
 )
-def test_what_gzip_cannot_be(stored: bytes, why: str) -> None:
+def test_invalid_gzip_is_rejected(stored: bytes, why: str) -> None:
     with pytest.raises(DecodeError, match=why):
         decompress("gzip", stored, limit=LIMIT)
 
@@ -124,7 +124,7 @@ def test_a_codec_of_a_newer_kafka() -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS[1:])
-def test_every_cut_is_a_decode_error(codec: str) -> None:
+def test_every_truncation_is_a_decode_error(codec: str) -> None:
     """But for framed snappy cut between its blocks, which is shorter and whole; the record count tells it."""
     data = bytes(range(256)) * 300
     stored = compress(codec, data)
@@ -144,7 +144,7 @@ def test_damage_is_a_decode_error_or_bytes(data: st.DataObject, original: bytes,
 
 @fuzzed(300)
 @given(st.binary(max_size=300), st.sampled_from(CODECS[1:]))
-def test_noise_is_a_decode_error_or_bytes(noise: bytes, codec: str) -> None:
+def test_random_bytes_are_a_decode_error_or_bytes(noise: bytes, codec: str) -> None:
     reads_or_says_so(codec, noise)
 
 

@@ -95,7 +95,7 @@ def test_a_row_of_a_committed_offset() -> None:
     assert len(OFFSETS_LOG.frame([row])) == 1
 
 
-def test_the_position_is_that_in_the_file() -> None:
+def test_the_position_is_relative_to_the_file() -> None:
     batch = pack_batch([Record(8, TIME, ID_KEY, None)])
     rows = transaction_log(b"x" + batch, 1, txn_state_partition=4, file="0.log", file_position=4097)
     assert [row["position"] for row in rows] == [4097]
@@ -113,7 +113,7 @@ def test_a_control_batch_has_no_rows(rows_of: Callable[[bytes], list[Row]]) -> N
 
 
 @pytest.mark.parametrize("rows_of", [coordinator_rows, group_rows])
-def test_what_cannot_be_read_is_a_row(rows_of: Callable[[bytes], list[Row]]) -> None:
+def test_an_unreadable_record_is_a_row(rows_of: Callable[[bytes], list[Row]]) -> None:
     key, value = (ID_KEY, ONGOING) if rows_of is coordinator_rows else (COMMIT_KEY, COMMIT)
     other = {"coordinator_rows": "transactional_id", "group_rows": "group_id"}[rows_of.__name__]
     good = Record(3, TIME, key, value)
@@ -141,7 +141,7 @@ def test_what_cannot_be_read_is_a_row(rows_of: Callable[[bytes], list[Row]]) -> 
 
 
 @pytest.mark.parametrize("rows_of", [coordinator_rows, group_rows])
-def test_a_batch_that_cannot_be_read_is_a_row(rows_of: Callable[[bytes], list[Row]]) -> None:
+def test_an_unreadable_batch_is_a_row(rows_of: Callable[[bytes], list[Row]]) -> None:
     batch = pack_batch([Record(3, TIME, ID_KEY, None), Record(4, TIME, ID_KEY, None)])
     cut_inside = bytearray(batch)
     cut_inside[57:61] = struct.pack(">i", 3)
@@ -155,7 +155,7 @@ def test_a_batch_that_cannot_be_read_is_a_row(rows_of: Callable[[bytes], list[Ro
 
 @fuzzed(300)
 @given(st.data(), st.sampled_from(CODECS), st.booleans())
-def test_damage_is_rows(data: st.DataObject, codec: str, sealed: bool) -> None:
+def test_damage_gives_error_rows(data: st.DataObject, codec: str, sealed: bool) -> None:
     """Also where the checksum is right, so that nothing but the reading itself stands in the way."""
     values = st.sampled_from([ONGOING, COMMIT, None, b"\0\4"])
     keys = st.sampled_from([ID_KEY, COMMIT_KEY, GROUP_KEY, MEMBER_KEY])
@@ -195,7 +195,7 @@ def rows_and_said(
 
 
 @pytest.mark.lab
-def test_transactional_ids_are_those_that_kafka_dumps(segments: list[Segment]) -> None:
+def test_transactional_ids_match_kafka_dump_log(segments: list[Segment]) -> None:
     states: Counter[str] = Counter()
     for row, (offset, time, key, payload) in rows_and_said(segments, TRANSACTION_STATE, coordinator_rows):
         assert row["error"] is None
@@ -263,7 +263,7 @@ def of_text(key: str, payload: str | None) -> Row:
 
 
 @pytest.mark.lab
-def test_groups_are_those_that_kafka_dumps(segments: list[Segment]) -> None:
+def test_groups_match_kafka_dump_log(segments: list[Segment]) -> None:
     kinds: Counter[str] = Counter()
     for row, (offset, time, key, payload) in rows_and_said(segments, CONSUMER_OFFSETS, group_rows):
         assert row["error"] is None

@@ -80,7 +80,7 @@ def reasons(dumps: list[DumpChunk]) -> set[str]:
 
 @pytest.mark.lab
 @pytest.mark.parametrize("text", TEXTS)
-def test_batches_are_those_of_the_segments(files: Files, text: str) -> None:
+def test_batches_match_the_segments(files: Files, text: str) -> None:
     """Every field that is printed, of every batch, whatever else is printed with it."""
     logs = [each for each in files.dumps(text) if each.kind == "log"]
     assert {f"{each.topic}-{each.partition}" for each in logs} == set(TEXTS[text][2])
@@ -106,7 +106,7 @@ def as_printed(headers: Headers, *, markers: bool, version: str) -> Headers:
 
 
 @pytest.mark.lab
-def test_nothing_is_wrong_with_sound_dumps(files: Files) -> None:
+def test_valid_dumps_have_no_damage(files: Files) -> None:
     reported = {text: reasons(files.dumps(text)) - {"INDEX_MISMATCH"} for text in TEXTS}  # of a cleaned segment's index
     assert reported == {
         "batches": set(),
@@ -120,7 +120,7 @@ def test_nothing_is_wrong_with_sound_dumps(files: Files) -> None:
 
 
 @pytest.mark.lab
-def test_transactions_are_those_of_the_segment(files: Files) -> None:
+def test_transactions_match_the_segment(files: Files) -> None:
     (found,) = files.dumps("transactions")
     assert {row["tombstone"] for row in found.events} == {True, False}
     assert {row["state"] for row in found.events} >= {"Empty", "Ongoing", "PrepareAbort", "CompleteCommit", None}
@@ -131,7 +131,7 @@ def test_transactions_are_those_of_the_segment(files: Files) -> None:
 
 
 @pytest.mark.lab
-def test_offsets_are_those_of_the_segment(files: Files) -> None:
+def test_offsets_match_the_segment(files: Files) -> None:
     (found,) = files.dumps("offsets")
     assert {row["kind"] for row in found.offsets_log} == {"offset_commit", "group_metadata"}
     assert {row["is_transactional"] for row in found.offsets_log} == {True, False}
@@ -166,7 +166,7 @@ def in_order(row: Row, never: set[str]) -> dict[str, Any]:
 
 
 @pytest.mark.lab
-def test_snapshots_and_aborted_transactions_are_those_of_the_files(files: Files) -> None:
+def test_snapshots_and_aborted_transactions_match_the_files(files: Files) -> None:
     dumps = files.dumps("records")
     snapshots = [each for each in dumps if each.kind == "snapshot"]
     aborted = [each for each in dumps if each.kind == "txnindex"]
@@ -189,7 +189,7 @@ def as_dumped(state: SnapshotEntry, version: str) -> SnapshotEntry:
 
 
 @pytest.mark.lab
-def test_rows_without_metadata_take_it_from_their_batch(files: Files) -> None:
+def test_rows_without_metadata_inherit_it_from_their_batch(files: Files) -> None:
     """--skip-record-metadata: the offset where the batch is whole, the time where it has one record."""
     expected = [in_order(row, {"leader_epoch"}) for row in files.dumps("transactions")[0].events]
     bare = [
@@ -286,7 +286,7 @@ def positions(dump: DumpChunk) -> list[int]:
     return [int(position) for position in dump.scanned.headers["position"]]
 
 
-def test_a_payload_that_reads_like_the_next_batch_is_passed_over() -> None:
+def test_a_payload_that_looks_like_a_batch_line_is_skipped() -> None:
     """It has every number right; only the sizes of the record tell that it is none."""
     payload = f"first line\n{batch(1)}\n{record(1)}\nDumping /x/y-0/0.log\nproducerId: 1"
     (found,) = read(LOG, batch(0), printed(0, "k", payload), batch(1), printed(1, None, "x"), batch(2, control="true"))
@@ -295,13 +295,13 @@ def test_a_payload_that_reads_like_the_next_batch_is_passed_over() -> None:
 
 
 @pytest.mark.parametrize("ending", ["\r", "?", "\u00e9", "\ufffd\ufffd"])
-def test_a_payload_may_hold_any_characters(ending: str) -> None:
+def test_a_payload_may_contain_any_characters(ending: str) -> None:
     payload = f"{ending}\n{batch(5)}{ending}\n{ending}"
     (found,) = read(LOG, batch(0), printed(0, "k", payload), batch(1))
     assert positions(found) == [0, 100]
 
 
-def test_a_terminal_that_cannot_print_a_payload() -> None:
+def test_payloads_with_replaced_characters() -> None:
     """Java prints a question mark for each character that the terminal's encoding lacks."""
     payload = f"\u65e5\u672c\n{batch(5)}\n\u8a9e"
     line = printed(0, None, payload).replace("\u65e5", "?").replace("\u672c", "?").replace("\u8a9e", "?")
@@ -309,7 +309,7 @@ def test_a_terminal_that_cannot_print_a_payload() -> None:
     assert positions(found) == [0, 100]
 
 
-def test_header_keys_may_hold_anything_too() -> None:
+def test_header_keys_may_contain_any_characters() -> None:
     start = record(0, key=1, value=1).removesuffix("]")
     (found,) = read(LOG, batch(0), f"{start}a\n{batch(9)}] key: k payload: v", batch(1), record(1))
     assert positions(found) == [0, 100]
@@ -322,7 +322,7 @@ def test_header_keys_may_hold_anything_too() -> None:
     assert [each.reason.split(":")[0] for each in found.scanned.damage] == ["MALFORMED_LINE"]
 
 
-def test_a_value_decoder_prints_what_it_likes() -> None:
+def test_the_output_of_a_value_decoder_is_skipped() -> None:
     """Then sizes tell nothing, and every line is what it looks like."""
     lines = [line for n in range(40) for line in (batch(n), record(n, f" payload: {n}", value=100_000))]
     (found,) = read(LOG, *lines)
@@ -330,14 +330,14 @@ def test_a_value_decoder_prints_what_it_likes() -> None:
     assert found.scanned.damage == ()
 
 
-def test_lines_end_as_they_do_on_windows() -> None:
+def test_windows_line_ends() -> None:
     lines = LOG, batch(0), printed(0, "k", f"v\n{batch(7)}"), batch(1), printed(1, "k", "v")
     (found,) = read_dump([f"{line}\r\n" for line in "\n".join(lines).split("\n")])
     assert positions(found) == [0, 100]
     assert found.scanned.damage == ()
 
 
-def test_lines_without_ends_are_lines_too() -> None:
+def test_a_last_line_without_line_end() -> None:
     (found,) = read_dump(["\ufeff" + LOG, batch(0), batch(1)])
     assert positions(found) == [0, 100]
     assert found.path == LOG.removeprefix("Dumping ")
@@ -359,7 +359,7 @@ def test_user_data_is_no_coordinator_record() -> None:
 STATE_LOG = "Dumping /data/__transaction_state-2/00000000000000000000.log"
 
 
-def test_an_id_may_hold_a_line_end() -> None:
+def test_an_id_may_contain_a_line_end() -> None:
     value = "producerId:0,producerEpoch:0,state=Dead,partitions=[a-b-0],txnLastUpdateTimestamp=-1,txnTimeoutMs=1"
     text = f" key: transaction_metadata::transactionalId=two\nlines payload: x payload: {value}"
     (found,) = read(STATE_LOG, batch(0), record(0, text, key=20, value=37), batch(1))
@@ -386,7 +386,7 @@ def test_an_id_may_hold_a_line_end() -> None:
         "partitions=[],txnLastUpdateTimestamp=1,txnTimeoutMs=1",
     ],
 )
-def test_a_coordinator_record_that_cannot_be_read_is_a_row_that_says_so(text: str) -> None:
+def test_an_unreadable_coordinator_record_is_an_error_row(text: str) -> None:
     good = "key: transaction_metadata::transactionalId=x payload: <DELETE>"
     (found,) = read(STATE_LOG, batch(0), record(0, f" {good}"), batch(1), record(1, f" {text}"))
     deleted, damaged = found.events
@@ -463,7 +463,7 @@ def test_an_empty_control_batch_has_no_marker() -> None:
 # What is missing or wrong
 
 
-def test_missing_lines_are_told() -> None:
+def test_missing_lines_are_damage() -> None:
     (found,) = read(LOG, batch(2), batch(3), batch(7), batch(9))
     assert positions(found) == [200, 300, 700, 900]
     (damage,) = found.scanned.damage
@@ -472,12 +472,12 @@ def test_missing_lines_are_told() -> None:
     assert damage.reason.endswith("2 more such gaps up to line 5.")
 
 
-def test_missing_records_are_told() -> None:
+def test_missing_records_are_damage() -> None:
     (found,) = read(LOG, batch(0, count=2), record(0), record(1), batch(2, position=100, count=3), record(3))
     assert [each.reason.split(":")[0] for each in found.scanned.damage] == ["MISSING_LINES"]
 
 
-def test_records_without_their_batches_are_rows_all_the_same() -> None:
+def test_records_without_batch_lines_are_rows() -> None:
     """As ``grep`` leaves them."""
     text = " key: transaction_metadata::transactionalId=x payload: <DELETE>"
     (found,) = read("$ grep key dump.txt", *(record(n, text, key=5) for n in range(50)))
@@ -489,14 +489,14 @@ def test_records_without_their_batches_are_rows_all_the_same() -> None:
     )
 
 
-def test_batches_that_go_back_begin_another_dump() -> None:
+def test_falling_offsets_begin_another_dump() -> None:
     first, second, third = read(LOG, batch(0), batch(1), batch(0), batch(1), batch(1))
     assert [positions(each) for each in (first, second, third)] == [[0, 100], [0, 100], [100]]
     assert [each.path is None for each in (first, second, third)] == [False, True, True]
     assert [each.reason.split(":")[0] for each in third.scanned.damage] == ["OUT_OF_ORDER", "MISSING_LINES"]
 
 
-def test_what_the_tool_complains_of_is_told() -> None:
+def test_errors_of_the_tool_are_damage() -> None:
     (found,) = read(
         LOG,
         batch(0, valid="false"),
@@ -538,20 +538,20 @@ def test_what_the_tool_complains_of_is_told() -> None:
         "producerId: 1 producerEpoch: 2 coordinatorEpoch: -1 currentTxnFirstOffset: some",
     ],
 )
-def test_a_line_that_should_be_a_row_and_is_none(line: str) -> None:
+def test_a_malformed_row(line: str) -> None:
     (found,) = read(LOG, batch(0), line, batch(2))
     assert positions(found) == [0, 200]
     assert found.scanned.damage[0][:2] == (3, 1)
     assert found.scanned.damage[0].reason.startswith("MALFORMED_LINE: ")
 
 
-def test_a_marker_without_its_batch() -> None:
+def test_a_marker_without_a_batch_line() -> None:
     (found,) = read(LOG, batch(0), record(1, " endTxnMarker: ABORT coordinatorEpoch: 0"))
     assert [each.reason.split(":")[0] for each in found.scanned.damage] == ["MALFORMED_LINE", "MISSING_LINES"]
     assert found.scanned.headers["marker"].tolist() == [-1]
 
 
-def test_a_text_cut_anywhere() -> None:
+def test_a_text_truncated_anywhere() -> None:
     """Whole lines before the cut keep their rows, and a cut within a row is told."""
     marked = batch(1, control="true"), record(1, MARKER)
     lines = [LOG, "Log starting offset: 0", batch(0), printed(0, "k", "v"), *marked, batch(2)]
@@ -567,12 +567,12 @@ def test_a_text_cut_anywhere() -> None:
             assert "TORN_TAIL" in reasons(dumps), within
 
 
-def test_a_text_of_prose_has_no_dump() -> None:
+def test_prose_contains_no_dump() -> None:
     assert read("# Notes", "", "$ ls", "producerId: is a number, baseOffset: too", "| a | table |", "offset: 5") == []
     assert list(read_dump([])) == []
 
 
-def test_parts_are_bounded() -> None:
+def test_chunks_are_bounded() -> None:
     lines = [LOG, *(batch(n) for n in range(40_000))]
     parts = read(*lines)
     assert [len(part.scanned.headers) for part in parts] == [16_383, 16_384, 7_233]
@@ -585,13 +585,13 @@ def test_parts_are_bounded() -> None:
     assert sum(len(part.scanned.damage) for part in noise) == 40_000
 
 
-def test_sizes_that_are_wrong_cost_no_time() -> None:
+def test_wrong_sizes_cost_no_time() -> None:
     """Looking for the end of each text would take hours."""
     lines = [LOG, batch(0), record(0, " payload: x", value=999_999_999)] * 50_000
     assert sum(len(part.scanned.headers) for part in read(*lines)) == 50_000
 
 
-def test_a_marker_is_not_lost_where_a_part_ends() -> None:
+def test_a_marker_at_a_chunk_boundary_is_not_lost() -> None:
     lines = [line for n in range(20_000) for line in (batch(n, control="true"), "baseOffset: ", record(n, MARKER))]
     parts = read(LOG, *lines)
     assert len(parts) > 2
@@ -607,7 +607,7 @@ FUZZED = {(version, text): recorded(version).texts[text] for version in VERSIONS
 
 @fuzzed(100)
 @given(st.sampled_from(sorted(FUZZED)), SEEDS, st.integers(1, 12))
-def test_no_damage_makes_it_fail_and_sound_lines_keep_their_rows(name: tuple[str, str], seed: int, times: int) -> None:
+def test_damaged_text_never_raises_and_intact_lines_keep_their_rows(name: tuple[str, str], seed: int, times: int) -> None:
     lines = damaged(FUZZED[name].split("\n"), random.Random(seed), times)
     dumps = list(read_dump(f"{line}\n" for line in lines))
     rows = [tuple(row) for each in dumps for row in each.scanned.headers[["position", "crc"]].tolist()]
@@ -664,11 +664,11 @@ def flipped(line: str, chance: random.Random) -> str:
 
 @fuzzed(100)
 @given(st.lists(st.sampled_from([LOG, STATE_LOG, batch(0), batch(1), record(0), FAKE, "", "version: 0"]), max_size=12))
-def test_any_lines_in_any_order(lines: list[str]) -> None:
+def test_arbitrary_lines_in_any_order(lines: list[str]) -> None:
     for each in read_dump(lines):
         check(each, len(lines))
 
 
-def test_what_is_recorded_says_where_it_was() -> None:
+def test_recorded_dumps_have_their_topic_and_partition() -> None:
     assert {Path(each.path or "").parent.parent for each in recorded("3.5.2").dumps("records")} == {Path(HOME)}
     assert all((RECORDED / version / name).is_dir() for version in VERSIONS[:-1] for name in LOGS)

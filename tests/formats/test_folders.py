@@ -12,13 +12,13 @@ PARTITIONS = st.integers(0, 2**31 - 1)
 
 
 @given(TOPICS, PARTITIONS)
-def test_folders_of_partitions(topic: str, partition: int) -> None:
+def test_folder_names_of_partitions(topic: str, partition: int) -> None:
     name = f"{topic}-{partition}"
     assert parse_folder_name(name) == FolderName(topic, partition)
 
 
 @given(TOPICS, PARTITIONS, st.sampled_from(["delete", "future", "stray"]))
-def test_folders_that_are_no_log_any_more_or_not_yet(topic: str, partition: int, suffix: str) -> None:
+def test_folder_names_with_suffixes(topic: str, partition: int, suffix: str) -> None:
     name = f"{topic}-{partition}.{ID}-{suffix}"
     assert parse_folder_name(name) == FolderName(topic, partition, suffix)
 
@@ -33,7 +33,7 @@ def test_folders_that_are_no_log_any_more_or_not_yet(topic: str, partition: int,
         ("x" * 249 + "-2147483647", ("x" * 249, 2147483647)),
     ],
 )
-def test_confusing_folders(name: str, expected: tuple[str, int]) -> None:
+def test_ambiguous_folder_names(name: str, expected: tuple[str, int]) -> None:
     found = parse_folder_name(name)
     assert found is not None
     assert (found.topic, found.partition) == expected
@@ -64,7 +64,7 @@ def test_confusing_folders(name: str, expected: tuple[str, int]) -> None:
         "meta.properties",
     ],
 )
-def test_no_folder_of_a_partition(name: str) -> None:
+def test_other_folder_names(name: str) -> None:
     assert parse_folder_name(name) is None
 
 
@@ -73,7 +73,7 @@ def test_no_folder_of_a_partition(name: str) -> None:
     st.sampled_from(["log", "index", "timeindex", "txnindex", "snapshot"]),
     st.sampled_from([None, "deleted", "cleaned", "swap"]),
 )
-def test_files(offset: int, kind: str, suffix: str | None) -> None:
+def test_file_names_of_a_log(offset: int, kind: str, suffix: str | None) -> None:
     name = f"{offset:020}.{kind}" + (f".{suffix}" if suffix else "")
     assert parse_file_name(name) == FileName(offset, kind, suffix)
 
@@ -96,11 +96,11 @@ def test_files(offset: int, kind: str, suffix: str | None) -> None:
         "\u0660" * 20 + ".log",
     ],
 )
-def test_no_file_of_a_segment(name: str) -> None:
+def test_other_file_names(name: str) -> None:
     assert parse_file_name(name) is None
 
 
 @given(st.text(max_size=300))
-def test_any_name_is_parsed_or_null(name: str) -> None:
+def test_arbitrary_names_are_parsed_or_null(name: str) -> None:
     assert parse_folder_name(name) is None or "-" in name
     assert parse_file_name(name) is None or "." in name

@@ -21,7 +21,7 @@ def subscription(user_data: bytes | None) -> bytes:
 
 
 @pytest.mark.parametrize("version", range(1, 12))
-def test_the_process_of_each_version_of_kafka_streams(version: int) -> None:
+def test_the_process_id_in_each_version_of_kafka_streams(version: int) -> None:
     numbers = struct.pack(">i", version) + (struct.pack(">i", 11) if version >= 3 else b"")
     whole = subscription(numbers + PROCESS.bytes + b"tasks")
     assert read_streams_process_id(whole) == str(PROCESS)
@@ -29,13 +29,13 @@ def test_the_process_of_each_version_of_kafka_streams(version: int) -> None:
         read_streams_process_id(whole[:20])
 
 
-def test_a_consumer_without_data_names_no_process() -> None:
+def test_a_consumer_without_user_data_has_no_process_id() -> None:
     assert read_streams_process_id(subscription(None)) is None
     with pytest.raises(DecodeError):
         read_streams_process_id(b"")
 
 
-def test_a_worker_of_kafka_connect() -> None:
+def test_the_tasks_of_a_kafka_connect_worker() -> None:
     state = struct.pack(">h", 2) + text("http://a:8083/") + struct.pack(">q", 7)
     assert read_connect_url(state) == "http://a:8083/"
     tasks = struct.pack(">i", 1) + text("files") + struct.pack(">iii", 2, -1, 0)

@@ -22,7 +22,7 @@ PLACE = {"topic": "orders", "partition": 3, "broker_id": 7, "file": "/logs/order
 
 
 @given(logs, st.booleans())
-def test_the_table_has_the_declared_columns_whatever_is_in_it(log: list[bytes], crc: bool) -> None:
+def test_the_table_always_has_the_declared_columns(log: list[bytes], crc: bool) -> None:
     headers = scan(b"".join(log), crc=crc).headers
     table = header_table(headers, topic="orders", partition=3, broker_id=7, file="/logs/orders-3/0.log")
     assert table.schema.equals(BATCHES.arrow_schema, check_metadata=True)
@@ -33,13 +33,13 @@ def test_the_table_has_the_declared_columns_whatever_is_in_it(log: list[bytes], 
     assert table.column("crc_ok").to_pylist() == [True if crc else None] * len(log)
 
 
-def test_nothing_is_an_empty_table() -> None:
+def test_no_headers_give_an_empty_table() -> None:
     table = header_table(np.empty(0, HEADER))
     assert table.schema.equals(BATCHES.arrow_schema)
     assert table.num_rows == 0
 
 
-def test_a_row_says_what_the_header_says_and_no_more() -> None:
+def test_a_row_has_exactly_the_headers_values() -> None:
     log = placed(
         [batch(3, producer_id=5), marker(ABORT, producer_id=5, producer_epoch=1, coordinator_epoch=9), batch()]
     )
@@ -78,13 +78,13 @@ def test_a_row_says_what_the_header_says_and_no_more() -> None:
     assert plain["producer_id"] is plain["producer_epoch"] is plain["base_sequence"] is None
 
 
-def test_a_delete_horizon_is_no_time_of_a_record() -> None:
+def test_a_delete_horizon_is_not_a_record_time() -> None:
     log = placed([control_batch(b"", attributes=0x70, count=0)])
     (row,) = header_table(scan(b"".join(log)).headers).to_pylist()
     assert (row["base_timestamp"], row["delete_horizon"], row["max_timestamp"]) == (None, NOON, NOON)
 
 
-def test_marker_names_only_what_ends_a_transaction() -> None:
+def test_marker_is_null_for_other_control_records() -> None:
     leader_change = control_batch(b"\x20\0\0\0\x08\0\0\0\2\x0c" + bytes(7), attributes=0x20)
     unread = control_batch(b"", attributes=0x30, count=0)
     log = placed([marker(COMMIT), leader_change, unread])
@@ -93,7 +93,7 @@ def test_marker_names_only_what_ends_a_transaction() -> None:
     assert table.column("is_control").to_pylist() == [True, True, True]
 
 
-def test_codecs_and_clocks_have_their_names() -> None:
+def test_codecs_and_timestamp_types_have_names() -> None:
     log = placed([control_batch(b"x", attributes=attributes) for attributes in (0, 1, 2, 3, 4, 5, 0x0C)])
     table = header_table(scan(b"".join(log)).headers)
     codecs = ["none", "gzip", "snappy", "lz4", "zstd", "unknown (5)", "zstd"]
@@ -101,14 +101,14 @@ def test_codecs_and_clocks_have_their_names() -> None:
     assert table.column("timestamp_type").to_pylist() == ["CreateTime"] * 6 + ["LogAppendTime"]
 
 
-def test_a_time_that_is_not_known_is_null() -> None:
+def test_an_unknown_time_is_null() -> None:
     (one,) = placed([batch()])
     headers = scan(one[:35] + struct.pack(">q", -1) + one[43:]).headers
     (row,) = header_table(headers).to_pylist()
     assert (row["max_timestamp"], row["base_timestamp"]) == (None, dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC))
 
 
-def test_damage_is_a_row_with_an_error_and_no_header() -> None:
+def test_damage_is_a_row_with_only_an_error() -> None:
     rows = damage_rows([DamagedRange(10, 5, "TORN_TAIL: the bytes end.")], **PLACE)  # type: ignore[arg-type]
     table = BATCHES.arrow(rows)
     (row,) = table.to_pylist()
@@ -134,23 +134,23 @@ def in_microseconds(table: pa.Table) -> pa.Table:
 
 
 @given(logs, st.booleans())
-def test_rows_of_any_log_are_the_headers_again(log: list[bytes], crc: bool) -> None:
+def test_rows_of_any_log_round_trip(log: list[bytes], crc: bool) -> None:
     headers = scan(b"".join(log), crc=crc).headers
     assert headers_of(header_table(headers)).tolist() == kept(headers).tolist()
     assert headers_of(in_microseconds(header_table(headers))).tolist() == kept(headers).tolist()
 
 
 @given(transaction_history)
-def test_rows_of_any_history_are_the_headers_again(headers: Headers) -> None:
+def test_rows_of_any_history_round_trip(headers: Headers) -> None:
     assert headers_of(header_table(headers)).tolist() == kept(headers).tolist()
 
 
-def test_rows_of_real_segments_are_the_headers_again(segments: list[Segment]) -> None:
+def test_rows_of_real_segments_round_trip(segments: list[Segment]) -> None:
     headers = np.concatenate([scan(segment.data, crc=True).headers for segment in segments])
     assert headers_of(header_table(headers)).tolist() == headers.tolist()
 
 
-def test_rows_of_which_little_is_known_are_headers_too() -> None:
+def test_rows_with_many_nulls_round_trip() -> None:
     (row,) = headers_of(header_table(scan(placed([batch(producer_id=5)])[0]).headers).select(["base_offset", "size"]))
     assert (row["base_offset"], row["producer_id"], row["max_timestamp"], row["attributes"]) == (0, -1, -1, 0)
     assert headers_of(pa.table({})).tolist() == []

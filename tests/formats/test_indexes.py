@@ -84,7 +84,7 @@ def test_txn_indexes_of_real_brokers(files: BrokerFiles) -> None:
     assert any(each.last_stable_offset < each.first_offset for each in read)
 
 
-def test_a_real_txn_index_cut_at_every_byte(files: BrokerFiles) -> None:
+def test_a_real_txn_index_truncated_at_every_byte(files: BrokerFiles) -> None:
     data = max(files.of_kind("txnindex").values(), key=len)
     whole, _ = read_txn_index(data)
     for size in range(len(data)):
@@ -95,14 +95,14 @@ def test_a_real_txn_index_cut_at_every_byte(files: BrokerFiles) -> None:
 
 
 @given(aborted(), st.integers(0, 100))
-def test_aborted_transactions_come_back(transactions: list[AbortedTxn], zeros: int) -> None:
+def test_aborted_transactions_round_trip(transactions: list[AbortedTxn], zeros: int) -> None:
     found, damage = read_txn_index(memoryview(bytearray(write_txn_index(transactions) + bytes(zeros))))
     assert found == transactions
     assert [(each.size, each.reason[:9]) for each in damage] == [(zeros, "TORN_TAIL")] * (zeros > 0)
 
 
 @given(aborted(min_size=1), st.data())
-def test_a_damaged_entry_costs_no_other(transactions: list[AbortedTxn], data: st.DataObject) -> None:
+def test_a_damaged_entry_does_not_affect_others(transactions: list[AbortedTxn], data: st.DataObject) -> None:
     """One that still looks right may outweigh one other, where the order cannot tell which of the two is wrong."""
     changed = bytearray(write_txn_index(transactions))
     which = data.draw(st.integers(0, len(transactions) - 1))
@@ -115,7 +115,7 @@ def test_a_damaged_entry_costs_no_other(transactions: list[AbortedTxn], data: st
 
 
 @given(st.binary(max_size=300))
-def test_any_bytes_are_entries_or_damage(data: bytes) -> None:
+def test_arbitrary_bytes_are_entries_or_damage(data: bytes) -> None:
     found, damage = read_txn_index(data)
     assert covered(found, damage)
     assert sum(each.size for each in damage) + SIZE * len(found) == len(data)
@@ -136,7 +136,7 @@ def test_any_bytes_are_entries_or_damage(data: bytes) -> None:
         ((0, 7, 1, 2**60, 3), f"its marker at offset {2**60} is out of order"),
     ],
 )
-def test_damage_says_what_is_wrong(wrong: tuple[int, ...], why: str) -> None:
+def test_damage_has_a_reason(wrong: tuple[int, ...], why: str) -> None:
     sound = [(0, 1, 3, 6, 7), (0, 2, 8, 9, 10), (0, 1, 30, 40, 41), (0, 1, 50, 60, 61)]
     entries = [*sound[:2], wrong, *sound[2:]]
     found, damage = read_txn_index(b"".join(struct.pack(">hqqqq", *entry) for entry in entries))
@@ -144,7 +144,7 @@ def test_damage_says_what_is_wrong(wrong: tuple[int, ...], why: str) -> None:
     assert damage == [DamagedRange(68, 34, f"CORRUPT_ENTRY: The entry at byte 68 is no aborted transaction: {why}.")]
 
 
-def test_torn_tails_say_what_they_are() -> None:
+def test_torn_tails_have_their_own_reason() -> None:
     entry = struct.pack(">hqqqq", 0, 1, 3, 6, 7)
     assert read_txn_index(entry + entry[:5])[1] == [
         DamagedRange(34, 5, "TORN_TAIL: The last 5 bytes are an incomplete entry, as a crash leaves them.")
@@ -184,7 +184,7 @@ def test_time_indexes_of_real_brokers(files: BrokerFiles) -> None:
 
 
 @pytest.mark.parametrize("kind", ["index", "timeindex"])
-def test_a_real_index_cut_at_every_byte(files: BrokerFiles, kind: str) -> None:
+def test_a_real_index_truncated_at_every_byte(files: BrokerFiles, kind: str) -> None:
     data = max(files.of_kind(kind).values(), key=len)
     read, size = (read_offset_index, 8) if kind == "index" else (read_time_index, 12)
     whole = read(data, base_offset=7)
@@ -193,7 +193,7 @@ def test_a_real_index_cut_at_every_byte(files: BrokerFiles, kind: str) -> None:
 
 
 @given(st.binary(max_size=200), st.integers(0, 2**62))
-def test_any_bytes_rise_or_are_left_out(data: bytes, base_offset: int) -> None:
+def test_entries_that_do_not_rise_are_left_out(data: bytes, base_offset: int) -> None:
     for index in (read_offset_index(data, base_offset=base_offset), read_time_index(data, base_offset=base_offset)):
         assert all((np.diff(index[column]) > 0).all() for column in index.dtype.names or ())
         assert (index["offset"] >= base_offset).all()
@@ -211,7 +211,7 @@ def test_a_damaged_entry_is_left_out(steps: list[tuple[int, int]], base_offset: 
     assert len(set(read_offset_index(changed, base_offset=base_offset).tolist()) - whole) <= 1
 
 
-def test_pages_that_a_crash_lost_are_passed_over() -> None:
+def test_zeroed_pages_after_a_crash_are_skipped() -> None:
     data = struct.pack(">8i", 5, 100, 0, 0, 0, 0, 9, 300) + bytes(4096)
     assert read_offset_index(data, base_offset=1000).tolist() == [(1005, 100), (1009, 300)]
     data = struct.pack(">qiqiqi", 0, 0, 77, 0, 99, 4) + bytes(4096)

@@ -193,7 +193,7 @@ def test_real_values() -> None:
 
 
 @pytest.mark.parametrize("name", JAVA_KEYS)
-def test_keys_by_java(name: str) -> None:
+def test_keys_written_by_java(name: str) -> None:
     key = read_group_key(bytes.fromhex(JAVA_KEYS[name]))
     assert key is not None
     assert key.kind == name.lower().removeprefix("legacy_")
@@ -203,7 +203,7 @@ def test_keys_by_java(name: str) -> None:
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_values_by_java(version: int) -> None:
+def test_values_written_by_java(version: int) -> None:
     assert read_offset_commit(bytes.fromhex(JAVA_COMMITS[version])) == OffsetCommit(
         version=version,
         offset=123456789012,
@@ -223,19 +223,19 @@ def test_values_by_java(version: int) -> None:
 
 
 @given(commits(), TEXT, TAGS)
-def test_commits_come_back(commit: OffsetCommit, metadata: str, tags: bytes) -> None:
+def test_offset_commits_round_trip(commit: OffsetCommit, metadata: str, tags: bytes) -> None:
     data = write_commit(commit, metadata, tags)
     assert read_offset_commit(data) == commit
     assert read_offset_commit(memoryview(bytearray(data))) == commit
 
 
 @given(groups(), st.binary(max_size=20), TAGS)
-def test_groups_come_back(group: GroupMetadata, user_data: bytes, tags: bytes) -> None:
+def test_group_metadata_round_trips(group: GroupMetadata, user_data: bytes, tags: bytes) -> None:
     assert read_group_metadata(write_group(group, user_data, tags)) == group
 
 
 @given(TEXT, TEXT, INT32)
-def test_every_kind_of_key_comes_back(group_id: str, other: str, partition: int) -> None:
+def test_every_kind_of_key_round_trips(group_id: str, other: str, partition: int) -> None:
     """Key versions 0 to 23 are what Kafka 3.5 to 4.3 have between them."""
     assert list(KINDS) == list(range(24))
     for version, kind in KINDS.items():
@@ -253,7 +253,7 @@ def test_every_kind_of_key_comes_back(group_id: str, other: str, partition: int)
 
 
 @given(st.integers(24, 2**15 - 1), st.binary(max_size=20))
-def test_a_newer_key_is_no_error(version: int, rest: bytes) -> None:
+def test_a_key_of_a_newer_version_is_no_error(version: int, rest: bytes) -> None:
     assert read_group_key(struct.pack(">h", version) + rest) is None
 
 
@@ -266,14 +266,14 @@ def test_the_epoch_of_a_group() -> None:
 
 @pytest.mark.parametrize("read", [read_offset_commit, read_group_metadata, read_group_epoch])
 @pytest.mark.parametrize("version", [-1, 5, 300])
-def test_a_newer_value_is_said_to_be_one(read: Any, version: int) -> None:
+def test_a_value_of_a_newer_version_is_named(read: Any, version: int) -> None:
     with pytest.raises(DecodeError, match=rf"has version {version}\. A newer Kafka wrote it") as caught:
         read(struct.pack(">h", version) + bytes(50))
     assert caught.value.position == 0
 
 
 @given(commits(), groups(), TEXT)
-def test_every_cut_is_a_decode_error(commit: OffsetCommit, group: GroupMetadata, group_id: str) -> None:
+def test_every_truncation_is_a_decode_error(commit: OffsetCommit, group: GroupMetadata, group_id: str) -> None:
     written = (
         (read_offset_commit, write_commit(commit, "metadata")),
         (read_group_metadata, write_group(group, b"user data")),
@@ -303,7 +303,7 @@ def test_damage_is_a_decode_error_or_a_value(
 
 @fuzzed(300)
 @given(st.integers(0, 23), st.binary(max_size=200))
-def test_noise_is_a_decode_error_or_a_value(version: int, noise: bytes) -> None:
+def test_random_bytes_are_a_decode_error_or_a_value(version: int, noise: bytes) -> None:
     read_or_says_where(struct.pack(">h", version) + noise)
 
 

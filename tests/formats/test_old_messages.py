@@ -21,7 +21,7 @@ LINE = re.compile(
 
 
 @pytest.mark.parametrize("name", SEGMENTS)
-def test_a_real_segment_is_read_as_kafka_reads_it(name: str) -> None:
+def test_a_real_segment_is_read_as_by_kafka(name: str) -> None:
     parts = list(scan_file(FOLDER / f"{name}.log", crc=True))
     found = joined(parts)
     assert_accounted(found, 0, (FOLDER / f"{name}.log").stat().st_size)
@@ -35,7 +35,7 @@ def test_a_real_segment_is_read_as_kafka_reads_it(name: str) -> None:
     assert found.headers["crc_ok"].tolist() == [1] * len(rows)
 
 
-def test_what_a_message_does_not_say_is_null() -> None:
+def test_missing_values_of_a_message_are_null() -> None:
     bare, wrapper, log_append = (
         scan_all("magic-0")[0],
         scan_all("magic-1-then-2")[3],
@@ -58,7 +58,7 @@ def scan_all(name: str) -> list[dict[str, Any]]:
     return rows
 
 
-def test_a_checksum_of_an_old_message_is_checked_too() -> None:
+def test_checksums_of_old_messages_are_checked() -> None:
     log = placed([message(0, seed=1), message(1, seed=2), message(1, seed=3)])
     damaged = log[1][:-1] + bytes([log[1][-1] ^ 1])
     found = scan(log[0] + damaged + log[2], crc=True)
@@ -66,7 +66,7 @@ def test_a_checksum_of_an_old_message_is_checked_too() -> None:
     assert found.headers["marker"].tolist() == [NO_MARKER] * 3
 
 
-def test_after_damage_the_next_old_message_is_found() -> None:
+def test_the_next_old_message_after_damage_is_found() -> None:
     log = placed([message(0, seed=1), message(1, seed=2), message(1, codec=1, seed=3), message(0, seed=4)])
     found = scan(log[0] + b"\xff" * 50 + b"".join(log[1:]))
     sizes = [len(each) for each in log]
@@ -74,7 +74,7 @@ def test_after_damage_the_next_old_message_is_found() -> None:
     assert [(each.position, each.size) for each in found.damage] == [(sizes[0], 50)]
 
 
-def test_a_message_whose_parts_do_not_fill_it_is_none() -> None:
+def test_a_message_with_inconsistent_sizes_is_damage() -> None:
     log = placed([message(1, seed=1), message(1, seed=2), message(1, seed=3)])
     key_size = struct.pack(">i", 5)  # was null
     found = scan(log[0] + log[1][:26] + key_size + log[1][30:] + log[2])

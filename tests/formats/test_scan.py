@@ -62,7 +62,7 @@ def assert_equals_read_header(data: bytes) -> None:
         assert (row["marker"] != NO_MARKER) == header.is_control
 
 
-def test_headers_of_real_brokers_are_what_read_header_says(segments: list[Segment]) -> None:
+def test_headers_of_real_brokers_match_read_header(segments: list[Segment]) -> None:
     for segment in segments:
         assert_equals_read_header(segment.data)
     observed = [header for segment in segments for _, header in segment.batches()]
@@ -72,7 +72,7 @@ def test_headers_of_real_brokers_are_what_read_header_says(segments: list[Segmen
 
 
 @pytest.mark.parametrize("path", sorted(DATA.rglob("*.log")), ids=lambda path: "-".join(path.parts[-3:-1]))
-def test_headers_of_recorded_segments_are_what_read_header_says(path: Path) -> None:
+def test_headers_of_recorded_segments_match_read_header(path: Path) -> None:
     assert_equals_read_header(path.read_bytes())
 
 
@@ -98,7 +98,7 @@ def test_the_log_of_a_kraft_controller_is_read_too(kafka: Kafka) -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from([ABORT, COMMIT]), st.integers(-1, 2**31 - 1)), min_size=1, max_size=5))
-def test_a_marker_tells_its_type_and_coordinator_epoch(ends: list[tuple[int, int]]) -> None:
+def test_a_marker_has_its_type_and_coordinator_epoch(ends: list[tuple[int, int]]) -> None:
     log = placed([batch(producer_id=1), *(marker(type_, coordinator_epoch=epoch) for type_, epoch in ends), batch()])
     headers = scan(b"".join(log)).headers
     assert headers["marker"].tolist() == [NO_MARKER, *(type_ for type_, _ in ends), NO_MARKER]
@@ -131,7 +131,7 @@ LONG_TIME = b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"  # a varint of ten bytes
         pytest.param(b"", 0x30, (UNREAD_MARKER, -1), id="its record was cleaned away"),
     ],
 )
-def test_a_control_record_of_any_make_is_read_as_far_as_it_goes(
+def test_unusual_control_records_are_read_as_far_as_possible(
     records: bytes, attributes: int, expected: tuple[int, int]
 ) -> None:
     log = placed([batch(), control_batch(records, attributes=attributes), batch(seed=1)])
@@ -144,7 +144,7 @@ def test_a_control_record_of_any_make_is_read_as_far_as_it_goes(
 
 
 @pytest.mark.parametrize("form", ["plain", "jitted", "jitted without the C library"])
-def test_a_wrong_checksum_is_a_row_that_says_so(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_checksum_is_marked(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch_positions, "PLAIN_BYTES", 1 << 60 if form == "plain" else 0)
     if "without" in form:
         monkeypatch.setattr(checksum, "_address", lambda: 0)
@@ -156,12 +156,12 @@ def test_a_wrong_checksum_is_a_row_that_says_so(form: str, monkeypatch: pytest.M
     assert scan(b"".join(log)).headers["crc_ok"].tolist() == [-1] * 5
 
 
-def test_the_c_library_is_called_where_it_is_there() -> None:
+def test_the_c_library_is_used_if_available() -> None:
     pytest.importorskip("google_crc32c._crc32c")
     assert checksum._address()
 
 
-def test_a_batch_larger_than_the_window_is_summed_up_in_pieces() -> None:
+def test_the_checksum_of_a_large_batch_is_computed_in_chunks() -> None:
     log = placed([batch(seed=1), batch(size=3_000_000, seed=2), batch(seed=3)])
     damaged = [log[0], log[1][:-1] + bytes([log[1][-1] ^ 1]), log[2]]
     assert scan(b"".join(log), crc=True).headers["crc_ok"].tolist() == [1, 1, 1]
@@ -172,7 +172,7 @@ def test_a_batch_larger_than_the_window_is_summed_up_in_pieces() -> None:
 
 
 @given(logs, st.binary(max_size=200), st.integers(1, 1000), st.booleans())
-def test_the_window_makes_no_odds(
+def test_the_window_size_does_not_change_the_result(
     tmp_path_factory: pytest.TempPathFactory, log: list[bytes], tail: bytes, chunk: int, crc: bool
 ) -> None:
     data = b"".join(log) + tail
@@ -185,7 +185,7 @@ def test_the_window_makes_no_odds(
 
 
 @given(logs, st.data())
-def test_a_log_that_comes_bit_by_bit_is_scanned_bit_by_bit(log: list[bytes], data: st.DataObject) -> None:
+def test_a_log_can_be_scanned_incrementally(log: list[bytes], data: st.DataObject) -> None:
     whole = b"".join(log)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=5)))
     parts = [scan(b"")]
@@ -196,7 +196,7 @@ def test_a_log_that_comes_bit_by_bit_is_scanned_bit_by_bit(log: list[bytes], dat
     assert joined(parts).headers.tolist() == scan(whole).headers.tolist()
 
 
-def test_what_cannot_be_told_yet_is_left_out() -> None:
+def test_an_incomplete_batch_is_left_for_the_next_scan() -> None:
     log = placed([batch(seed=1), batch(seed=2)])
     whole = b"".join(log)
     for cut in range(len(log[0]), len(whole)):
@@ -212,7 +212,7 @@ def both_forms(data: bytes, start: int, call: Callable[..., object]) -> tuple[ob
 
 
 @given(logs, st.lists(st.tuples(st.integers(0, 2000), st.integers(0, 255)), max_size=3), st.integers(0, 300))
-def test_the_compiled_form_says_what_the_plain_one_says(
+def test_the_compiled_loop_matches_the_python_loop(
     log: list[bytes], changes: list[tuple[int, int]], start: int
 ) -> None:
     data = bytearray(b"".join(log))
@@ -232,7 +232,7 @@ def test_the_compiled_form_says_what_the_plain_one_says(
         assert plain == jitted
 
 
-def test_small_scans_do_without_numba_and_large_ones_do_not() -> None:
+def test_only_large_scans_use_numba() -> None:
     code = """
 import sys
 from tests.formats.logs import batch
@@ -247,7 +247,7 @@ assert "numba" in sys.modules
 
 
 @pytest.mark.parametrize("why", ["no folder", "full disk"])
-def test_compiled_code_that_cannot_be_kept_is_used_all_the_same(why: str, tmp_path: Path) -> None:
+def test_compiled_code_is_used_without_a_writable_cache(why: str, tmp_path: Path) -> None:
     code = f"""
 import resource
 from tests.formats.logs import batch
@@ -286,7 +286,7 @@ def log_file(tmp_path: Path) -> tuple[Path, list[bytes]]:
     return path, log
 
 
-def test_a_part_of_a_file_is_read(log_file: tuple[Path, list[bytes]]) -> None:
+def test_a_range_of_a_file_is_read(log_file: tuple[Path, list[bytes]]) -> None:
     path, log = log_file
     starts = [0, *np.cumsum([len(each) for each in log]).tolist()]
     found = joined(list(scan_file(path, start=starts[2], stop=starts[5])))
@@ -298,12 +298,12 @@ def test_a_part_of_a_file_is_read(log_file: tuple[Path, list[bytes]]) -> None:
     assert positions(beyond.headers) == starts[:-1]
 
 
-def test_an_empty_file_holds_nothing(tmp_path: Path) -> None:
+def test_an_empty_file_has_no_batches(tmp_path: Path) -> None:
     (tmp_path / "empty.log").touch()
     assert list(scan_file(tmp_path / "empty.log")) == []
 
 
-def test_what_cannot_be_read_says_why(tmp_path: Path) -> None:
+def test_an_unreadable_file_gives_the_reason(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     reasons = {}
     for name in ("missing", "pipe", "."):
@@ -319,7 +319,7 @@ def test_what_cannot_be_read_says_why(tmp_path: Path) -> None:
     }
 
 
-def test_a_disk_that_fails_half_way_leaves_what_was_read(
+def test_a_read_error_keeps_the_batches_before_it(
     log_file: tuple[Path, list[bytes]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from toolkit.formats.log.resync import LogBytes
@@ -340,7 +340,7 @@ def test_a_disk_that_fails_half_way_leaves_what_was_read(
     assert_accounted(found, 0, path.stat().st_size)
 
 
-def test_a_file_that_grows_is_read_as_far_as_it_went(log_file: tuple[Path, list[bytes]]) -> None:
+def test_a_growing_file_is_read_up_to_its_first_end(log_file: tuple[Path, list[bytes]]) -> None:
     path, _ = log_file
     parts = scan_file(path, chunk_bytes=128)
     size = path.stat().st_size
@@ -351,7 +351,7 @@ def test_a_file_that_grows_is_read_as_far_as_it_went(log_file: tuple[Path, list[
 
 
 @pytest.mark.parametrize("crc", [False, True])
-def test_a_file_that_is_cut_and_written_anew_meanwhile_gives_only_sound_batches(tmp_path: Path, crc: bool) -> None:
+def test_a_file_rewritten_during_the_scan_gives_only_intact_batches(tmp_path: Path, crc: bool) -> None:
     path = tmp_path / "00000000000000000000.log"
     log = placed([batch(seed=seed % 7, size=50 + 40 * (seed % 7)) for seed in range(700)])
     whole = b"".join(log)

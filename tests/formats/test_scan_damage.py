@@ -36,7 +36,7 @@ def starts(log: list[bytes]) -> list[int]:
 
 
 @pytest.mark.parametrize("path", SEGMENTS, ids=lambda path: path.parent.name + "-" + path.stem)
-def test_a_real_segment_cut_anywhere_has_a_torn_tail(path: Path) -> None:
+def test_a_real_segment_truncated_anywhere_has_a_torn_tail(path: Path) -> None:
     data = path.read_bytes()[:1500]
     whole = scan(data, crc=True)
     ends = (whole.headers["position"] + whole.headers["size"]).tolist()
@@ -58,12 +58,12 @@ def test_zeros_after_the_last_batch_are_a_torn_tail() -> None:
         assert_accounted(found, 0, starts(log)[-1] + zeros)
 
 
-def test_a_preallocated_file_that_was_never_written_is_a_torn_tail() -> None:
+def test_an_unwritten_preallocated_file_is_a_torn_tail() -> None:
     assert names(scan(bytes(100_000))) == ["TORN_TAIL"]
 
 
 @pytest.mark.parametrize("crc", [False, True])
-def test_a_batch_of_which_only_the_first_part_reached_the_disk_is_none(crc: bool) -> None:
+def test_a_partly_written_batch_is_a_torn_tail(crc: bool) -> None:
     log = placed([batch(seed=1), batch(seed=2, size=120)])
     for written in range(1, len(log[1])):
         if any(log[1][written:]):
@@ -120,7 +120,7 @@ def test_a_header_of_a_newer_kafka_is_read_if_its_checksum_matches() -> None:
     assert found.headers["crc_ok"].tolist() == [1, 1, 1]
 
 
-def test_a_header_within_a_record_is_not_taken_for_one() -> None:
+def test_a_header_within_a_record_is_no_batch() -> None:
     """Neither where nothing is damaged, nor after damage: its checksum is not right."""
     fake = bytearray(batch(seed=9, size=100))
     fake[-1] ^= 1
@@ -131,7 +131,7 @@ def test_a_header_within_a_record_is_not_taken_for_one() -> None:
     assert positions(found.headers) == [starts(log)[0], starts(log)[2]]
 
 
-def test_the_end_of_a_log_that_is_no_batch_is_corrupt_and_not_torn() -> None:
+def test_garbage_at_the_end_is_corrupt_and_not_torn() -> None:
     log = placed([batch(seed=1), batch(seed=2)])
     noise = np.random.default_rng(1).bytes(5000).replace(b"\0", b"\1")
     found = scan(b"".join(log) + b"\xff" * 17 + noise)
@@ -152,7 +152,7 @@ def test_the_end_of_a_log_that_is_no_batch_is_corrupt_and_not_torn() -> None:
         (np.random.default_rng(1).bytes(300_000), "there is no record batch in it."),
     ],
 )
-def test_a_file_that_is_no_segment_is_told_from_a_damaged_one(data: bytes, sentence: str, tmp_path: Path) -> None:
+def test_other_files_are_distinguished_from_damaged_segments(data: bytes, sentence: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(data)
     for found in (scan(data), joined(list(scan_file(tmp_path / "file", crc=True)))):
         (damage,) = found.damage
@@ -180,7 +180,7 @@ def hostile() -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("name", hostile())
-def test_hostile_bytes_are_passed_over_in_a_few_readings(name: str) -> None:
+def test_hostile_bytes_are_skipped_in_bounded_time(name: str) -> None:
     data = hostile()[name]
     assert_accounted(scan(data), 0, len(data))
 
@@ -242,7 +242,7 @@ def assert_sound_batches_are_found(data: bytes, log: list[bytes], found: ScanRes
 
 @fuzz
 @given(logs, changes)
-def test_a_changed_log_is_accounted_for_and_its_sound_batches_are_found(log: list[bytes], made: list[Change]) -> None:
+def test_every_byte_of_a_damaged_log_is_accounted_for(log: list[bytes], made: list[Change]) -> None:
     data = b"".join(log)
     for each in made:
         data = change(data, each)
@@ -256,7 +256,7 @@ def test_a_changed_log_is_accounted_for_and_its_sound_batches_are_found(log: lis
 
 @fuzz
 @given(st.sampled_from(SEGMENTS), changes, st.integers(1, 3000))
-def test_a_changed_segment_of_a_real_broker_is_too(
+def test_every_byte_of_a_damaged_real_segment_is_accounted_for(
     tmp_path_factory: pytest.TempPathFactory, segment: Path, made: list[Change], chunk: int
 ) -> None:
     data = segment.read_bytes()
@@ -277,7 +277,7 @@ def test_a_changed_segment_of_a_real_broker_is_too(
 @given(st.binary(max_size=400), st.integers(0, 500), st.booleans())
 @example(bytes(17), 0, True)
 @example(bytes(16) + b"\2", 0, True)
-def test_any_bytes_are_accounted_for(data: bytes, position: int, last: bool) -> None:
+def test_arbitrary_bytes_are_accounted_for(data: bytes, position: int, last: bool) -> None:
     position = min(position, len(data))
     found = scan(data, position=position, crc=True, last=last)
     assert_accounted(found, position, len(data) if last else found.end)

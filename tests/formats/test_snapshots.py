@@ -64,7 +64,7 @@ def as_dumped(state: SnapshotEntry) -> dict[str, int]:
     return {key: -1 if number is None else number for key, number in printed.items()}
 
 
-def test_the_last_snapshot_is_what_the_broker_answered_before(files: BrokerFiles) -> None:
+def test_the_last_snapshot_matches_describe_producers(files: BrokerFiles) -> None:
     """A clean stop writes the producers that DescribeProducers has shown."""
     snapshots = files.of_kind("snapshot")
     states = read_snapshot(snapshots[max(snapshots)])
@@ -78,7 +78,7 @@ def test_the_last_snapshot_is_what_the_broker_answered_before(files: BrokerFiles
     assert list(opened.values()).count(None) == 3
 
 
-def test_a_real_snapshot_cut_at_every_byte(files: BrokerFiles) -> None:
+def test_a_real_snapshot_truncated_at_every_byte(files: BrokerFiles) -> None:
     snapshots = files.of_kind("snapshot")
     data = snapshots[max(snapshots)]
     for size in range(len(data)):
@@ -88,14 +88,14 @@ def test_a_real_snapshot_cut_at_every_byte(files: BrokerFiles) -> None:
 
 
 @given(st.lists(STATES, max_size=5))
-def test_snapshots_come_back(states: list[SnapshotEntry]) -> None:
+def test_snapshots_round_trip(states: list[SnapshotEntry]) -> None:
     data = write_snapshot(states)
     assert read_snapshot(data) == tuple(states)
     assert read_snapshot(memoryview(bytearray(data))) == tuple(states)
 
 
 @given(st.lists(STATES, max_size=5), st.data())
-def test_no_changed_byte_goes_unnoticed(states: list[SnapshotEntry], data: st.DataObject) -> None:
+def test_every_changed_byte_is_detected(states: list[SnapshotEntry], data: st.DataObject) -> None:
     changed = bytearray(write_snapshot(states))
     for at in data.draw(st.lists(st.integers(0, len(changed) - 1), min_size=1, max_size=4, unique=True)):
         changed[at] ^= data.draw(st.integers(1, 255))
@@ -105,7 +105,7 @@ def test_no_changed_byte_goes_unnoticed(states: list[SnapshotEntry], data: st.Da
 
 
 @given(st.binary(max_size=200))
-def test_any_other_bytes_are_refused(data: bytes) -> None:
+def test_arbitrary_bytes_are_rejected(data: bytes) -> None:
     with pytest.raises(DecodeError):
         read_snapshot(data)
 
@@ -137,7 +137,7 @@ def test_any_other_bytes_are_refused(data: bytes) -> None:
         ),
     ],
 )
-def test_refusals_say_what_is_wrong(data: bytes, sentence: str, position: int) -> None:
+def test_errors_have_a_reason(data: bytes, sentence: str, position: int) -> None:
     with pytest.raises(DecodeError) as caught:
         read_snapshot(data)
     assert caught.value.what == sentence

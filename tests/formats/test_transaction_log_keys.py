@@ -69,7 +69,7 @@ def columns(parts: Sequence[bytes]) -> tuple[bytes, Any, Any]:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_what_is_located_is_what_is_decoded(seed: int) -> None:
+def test_located_records_match_decoded_records(seed: int) -> None:
     parts = batches(seed)
     buf, positions, ends = columns(parts)
     for (start, end, *ids), part in zip(locate(buf, positions, ends).tolist(), parts, strict=True):
@@ -81,7 +81,7 @@ def test_what_is_located_is_what_is_decoded(seed: int) -> None:
         assert ids == [-1 if each is None else each for each in expected or (None, None, None)]
 
 
-def test_the_compiled_form_finds_the_same_and_neither_reads_beyond_a_record() -> None:
+def test_the_compiled_loop_matches_and_never_reads_beyond_a_record() -> None:
     """Cut and altered at every byte of the value: nothing is raised, no id is made up from what follows."""
     dice = random.Random(7)
     parts = [bytearray(part) for seed in range(40) for part in batches(seed)]

@@ -226,24 +226,24 @@ def test_real_key() -> None:
 
 
 @given(states())
-def test_values_come_back(state: TransactionState) -> None:
+def test_values_round_trip(state: TransactionState) -> None:
     data = write_value(state)
     assert read_transaction_value(data) == state
     assert read_transaction_value(memoryview(bytearray(data))) == state
 
 
 @given(TEXT)
-def test_keys_come_back(transactional_id: str) -> None:
+def test_keys_round_trip(transactional_id: str) -> None:
     assert read_transaction_key(write_key(transactional_id)) == transactional_id
 
 
 @given(st.integers(1, 2**15 - 1), st.binary(max_size=20))
-def test_a_newer_key_is_no_error(version: int, rest: bytes) -> None:
+def test_a_key_of_a_newer_version_is_no_error(version: int, rest: bytes) -> None:
     assert read_transaction_key(struct.pack(">h", version) + rest) is None
 
 
 @given(states())
-def test_every_cut_is_a_decode_error(state: TransactionState) -> None:
+def test_every_truncation_is_a_decode_error(state: TransactionState) -> None:
     data = write_value(state)
     for end in range(len(data)):
         with pytest.raises(DecodeError) as caught:
@@ -260,7 +260,7 @@ def test_damage_is_a_decode_error_or_a_value(data: st.DataObject, state: Transac
 
 
 @given(st.binary(max_size=200), st.sampled_from([b"", b"\0\0", b"\0\1"]))
-def test_noise_is_a_decode_error_or_a_value(noise: bytes, version: bytes) -> None:
+def test_random_bytes_are_a_decode_error_or_a_value(noise: bytes, version: bytes) -> None:
     assert_reads_or_says_where(version + noise)
 
 
@@ -302,7 +302,7 @@ TIMES = bytes(16)
         (V1 + b"\0" + TIMES + b"\xff\xff\xff\xff\x0f", "ends early"),
     ],
 )
-def test_what_is_wrong_is_said(data: bytes, says: str) -> None:
+def test_decode_errors_have_a_reason(data: bytes, says: str) -> None:
     started = time.perf_counter()
     with pytest.raises(DecodeError, match=says):
         read_transaction_value(data)
@@ -326,11 +326,11 @@ def test_coordinator_partition(key: str, partitions: int, partition: int) -> Non
 
 
 @given(st.text(), st.integers(1, 1000))
-def test_coordinator_partition_is_a_partition(key: str, partitions: int) -> None:
+def test_coordinator_partition_is_in_range(key: str, partitions: int) -> None:
     assert 0 <= coordinator_partition(key, partitions) < partitions
 
 
-def test_a_topic_has_partitions() -> None:
+def test_a_topic_without_partitions_is_rejected() -> None:
     with pytest.raises(UsageError):
         coordinator_partition("id", 0)
 

@@ -89,7 +89,7 @@ def test_processes_with_one_seed_take_different_ports() -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_every_kind_of_version_works_and_leaves_nothing(version: str) -> None:
+def test_every_version_works_and_leaves_nothing_behind(version: str) -> None:
     with Kafka(version) as kafka:
         address, directory = kafka.bootstrap_servers, kafka.log_dirs[1]
         create_topic(kafka, "orders")
@@ -109,7 +109,7 @@ def test_every_kind_of_version_works_and_leaves_nothing(version: str) -> None:
 
 
 @pytest.mark.full
-def test_three_brokers_do_without_any_one() -> None:
+def test_three_brokers_work_without_any_one_of_them() -> None:
     with Kafka(brokers=3) as kafka:
         assert kafka.broker_ids == [1, 2, 3]
         create_topic(kafka, "orders")
@@ -133,7 +133,7 @@ def test_two_brokers_have_one_controller() -> None:
         assert committed(kafka, "orders", 1) == ["alone"]
 
 
-def test_one_broker_in_all_its_ways() -> None:
+def test_one_broker_is_stopped_killed_paused_and_restarted() -> None:
     kafka = Kafka(properties={"transaction.partition.verification.enable": False, "num.partitions": 3})
     with pytest.raises(LabError, match="not running"):
         _ = kafka.bootstrap_servers
@@ -177,7 +177,7 @@ def test_one_broker_in_all_its_ways() -> None:
 
 
 @pytest.mark.parametrize(("version", "brokers"), [pytest.param("2.8.2", 1, marks=pytest.mark.full), ("4.3.1", 2)])
-def test_users_log_in_and_are_refused_what_no_one_allowed(version: str, brokers: int) -> None:
+def test_users_log_in_and_need_acls(version: str, brokers: int) -> None:
     users = {"admin": 'a"d\\m;in =ü', "alice": "alice-secret"}
     with Kafka(version, brokers=brokers, users=users, super_users=["admin"]) as kafka:
         assert kafka.client_config()["sasl.username"] == "admin"
@@ -193,7 +193,7 @@ def test_users_log_in_and_are_refused_what_no_one_allowed(version: str, brokers:
 
 
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL])
-def test_the_end_of_the_python_is_the_end_of_the_broker(end: signal.Signals) -> None:
+def test_the_broker_ends_with_the_python_process(end: signal.Signals) -> None:
     program = (
         "import signal\n"
         "from toolkit.lab import Kafka\n"
@@ -215,7 +215,7 @@ def test_the_end_of_the_python_is_the_end_of_the_broker(end: signal.Signals) -> 
     assert until(lambda: not Path(directory).parent.parent.exists())
 
 
-def test_an_exception_in_the_block_ends_the_broker() -> None:
+def test_an_exception_in_the_with_block_ends_the_broker() -> None:
     observed: list[tuple[str, Path]] = []
 
     def work() -> None:
@@ -238,26 +238,26 @@ def test_an_exception_in_the_block_ends_the_broker() -> None:
         ({"ssl.client.auth": "required", "listener.security.protocol.map": "CLIENT:SSL"}, r"No security protocol"),
     ],
 )
-def test_a_broker_that_cannot_start_says_why(properties: dict[str, str], says: str) -> None:
+def test_a_failed_start_shows_the_brokers_log(properties: dict[str, str], says: str) -> None:
     with pytest.raises(LabError, match=f"(?s)^Broker 1 of Kafka 4.3.1 .*{says}"):
         Kafka(properties=properties).start()
 
 
-def test_a_broker_that_ends_while_starting_says_why() -> None:
+def test_a_broker_that_ends_while_starting_shows_its_log() -> None:
     with pytest.raises(
         LabError, match=r"(?s)^Broker 1 of Kafka 3.5.2 ended with exit code 1\. Its log says:\n.*nobody"
     ):
         Kafka("3.5.2", properties={"metric.reporters": "nobody.Home"}).start()
 
 
-def test_a_broker_that_is_not_ready_in_time_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broker_that_is_not_ready_in_time_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("toolkit.lab.broker.is_ready", lambda *_: False)  # an idle machine starts one in a second
     with pytest.raises(LabError, match=r"^Broker 1 of Kafka 4.3.1 was not ready after 0.1 s\. "):
         Kafka(timeout=0.1).start()
 
 
 @pytest.mark.full
-def test_a_port_that_somebody_takes_is_no_obstacle(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_port_in_use_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     selected: list[list[int]] = []
     with socket.create_server(("127.0.0.1", 0)) as somebody:
 
@@ -272,7 +272,7 @@ def test_a_port_that_somebody_takes_is_no_obstacle(monkeypatch: pytest.MonkeyPat
             assert kafka.bootstrap_servers == f"127.0.0.1:{selected[1][1]}"
 
 
-def test_no_java_is_said_before_anything_is_fetched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_java_is_reported_before_any_download(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr("toolkit.java.java_runtime.find_spec", lambda name: None)
@@ -280,7 +280,7 @@ def test_no_java_is_said_before_anything_is_fetched(monkeypatch: pytest.MonkeyPa
         Kafka().start()
 
 
-def test_a_forked_child_that_exits_does_not_end_the_broker() -> None:
+def test_the_exit_of_a_forked_child_does_not_end_the_broker() -> None:
     program = (
         "import os, socket, sys\n"
         "from toolkit.lab import Kafka\n"
@@ -304,6 +304,6 @@ def test_a_forked_child_that_exits_does_not_end_the_broker() -> None:
         ({"super_users": ["admin"]}, "super_users names admin"),
     ],
 )
-def test_wrong_arguments(arguments: dict[str, object], says: str) -> None:
+def test_invalid_arguments(arguments: dict[str, object], says: str) -> None:
     with pytest.raises(UsageError, match=says):
         Kafka(**arguments)  # type: ignore[arg-type]

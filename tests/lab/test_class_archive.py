@@ -9,7 +9,7 @@ from toolkit.java.java_runtime import class_archive_options, find_java
 
 
 @pytest.mark.lab
-def test_half_an_archive_of_classes_is_none_and_is_written_anew(tmp_path: Path) -> None:
+def test_an_incomplete_class_archive_is_written_again(tmp_path: Path) -> None:
     java, archive = find_java(), tmp_path / "classes.jsa"
     archive.write_bytes(bytes(4096))  # as while Java writes it, and after a kill
     for option in ("ArchiveClassesAtExit", "SharedArchiveFile"):

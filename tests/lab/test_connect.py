@@ -27,7 +27,7 @@ def found_columns(opened: ConnectedSource, of: Any = None) -> dict[str, dict[str
 
 
 @pytest.mark.lab
-def test_the_lab_gives_the_same_answers_live_from_files_and_recorded() -> None:
+def test_the_lab_gives_the_same_findings_live_from_files_and_recorded() -> None:
     with connect("lab", staged={"orders": "never_added", "clicks": "open_long"}) as opened:
         assert isinstance(opened.source, Cluster)
         assert opened.cluster is opened.source
@@ -44,7 +44,7 @@ def test_the_lab_gives_the_same_answers_live_from_files_and_recorded() -> None:
 
 
 @pytest.mark.parametrize("name", names())
-def test_a_sample_is_asked_as_a_source_is(name: str) -> None:
+def test_a_sample_has_the_tables_of_a_source(name: str) -> None:
     with connect(f"sample:{name}") as opened:
         assert found_columns(opened) == opened.expected
         assert opened.log_dir().batches(topics=[load(name).topic]).shape[0]
@@ -55,7 +55,7 @@ def test_a_sample_is_asked_as_a_source_is(name: str) -> None:
             _ = opened.cluster
 
 
-def test_paths_are_opened_as_what_they_are(tmp_path: Path) -> None:
+def test_paths_are_opened_by_their_content(tmp_path: Path) -> None:
     recorded = shutil.copytree(load("flight-recording").path / "recording", tmp_path / "recorded")
     assert isinstance(connect(str(recorded)).source, Recording)
     copied = shutil.copytree(load("orphan").path / "log-dir", tmp_path / "copied")
@@ -69,7 +69,7 @@ def test_paths_are_opened_as_what_they_are(tmp_path: Path) -> None:
 
 
 @pytest.mark.lab
-def test_a_cluster_is_opened_at_clock_its_address(kafka: Kafka, tmp_path: Path) -> None:
+def test_a_cluster_is_opened_by_its_address(kafka: Kafka, tmp_path: Path) -> None:
     properties = tmp_path / "client.properties"
     properties.write_text("client.id=nightshift\n")
     with connect(kafka.bootstrap_servers, command_config=str(properties)) as opened:
@@ -78,13 +78,13 @@ def test_a_cluster_is_opened_at_clock_its_address(kafka: Kafka, tmp_path: Path) 
             opened.log_dir()
 
 
-def test_incidents_that_need_clusters_of_their_own_are_refused() -> None:
+def test_incidents_that_need_their_own_cluster_are_refused() -> None:
     with pytest.raises(UsageError, match="clusters of their own: neglectful, two-phase"):
         connect("lab", staged={"a": "overdue", "b": "prepared"})
 
 
 @pytest.mark.lab
-def test_what_was_not_closed_is_closed_at_the_end() -> None:
+def test_open_labs_are_closed_at_exit() -> None:
     """A notebook's kernel ends without its last cell; the broker is gone, and nothing is said."""
     code = "from toolkit import connect; o = connect('lab'); print(o.audit.path.parent)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=300)

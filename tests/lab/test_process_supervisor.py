@@ -53,7 +53,7 @@ def is_running(pid: int) -> bool:
         "os.fork() or signal.pause(); os.kill(os.getpid(), signal.SIGKILL)",
     ],
 )
-def test_the_end_of_the_parent_is_the_end_of_all(tmp_path: Path, end: str) -> None:
+def test_all_processes_end_with_the_parent(tmp_path: Path, end: str) -> None:
     directory = tmp_path / "lab"
     directory.mkdir()
     with started(
@@ -71,7 +71,7 @@ def test_the_end_of_the_parent_is_the_end_of_all(tmp_path: Path, end: str) -> No
             os.killpg(parent.pid, signal.SIGKILL)
 
 
-def test_stop_ends_the_processes_and_returns_when_the_directory_is_gone(tmp_path: Path) -> None:
+def test_stop_returns_when_processes_and_directory_are_gone(tmp_path: Path) -> None:
     directory = tmp_path / "lab"
     directory.mkdir()
     supervisor = ProcessSupervisor(directory)
@@ -81,7 +81,7 @@ def test_stop_ends_the_processes_and_returns_when_the_directory_is_gone(tmp_path
     assert not directory.exists()
 
 
-def test_stop_does_it_alone_when_the_helper_was_killed(tmp_path: Path) -> None:
+def test_stop_works_without_its_helper(tmp_path: Path) -> None:
     directory = tmp_path / "lab"
     directory.mkdir()
     supervisor = ProcessSupervisor(directory)
@@ -93,7 +93,7 @@ def test_stop_does_it_alone_when_the_helper_was_killed(tmp_path: Path) -> None:
     assert not directory.exists()
 
 
-def test_output_goes_to_the_log(tmp_path: Path) -> None:
+def test_output_is_written_to_the_log(tmp_path: Path) -> None:
     directory = tmp_path / "lab"
     directory.mkdir()
     supervisor = ProcessSupervisor(directory)

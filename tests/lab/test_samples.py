@@ -38,7 +38,7 @@ def test_every_script_has_a_sample_and_is_tested() -> None:
 
 
 @pytest.mark.parametrize("name", ANSWERS)
-def test_a_sample_gives_what_is_expected_of_it(name: str) -> None:
+def test_a_sample_gives_the_expected_finding(name: str) -> None:
     sample = samples.load(name)
     verdict, cause = ANSWERS[name]
     rows = sample.finding_rows()
@@ -53,7 +53,7 @@ def test_a_sample_gives_what_is_expected_of_it(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ANSWERS)
-def test_the_whole_log_directory_holds_nothing_else(name: str) -> None:
+def test_the_log_directory_contains_no_other_finding(name: str) -> None:
     sample = samples.load(name)
     places = {(row["topic"], row["partition"]) for row in sample.log_dir().finding_rows()}
     over = sample.expected["verdict"] == "ended" or sample.recording()
@@ -66,12 +66,12 @@ def test_a_sample_is_small(name: str) -> None:
     assert len(archive.read_bytes()) < (300_000 if name in {"long-history", "flight-recording"} else 20_000)
 
 
-def test_a_healthy_one_stands_between_two_that_hang() -> None:
+def test_a_healthy_transaction_is_between_two_hanging_ones() -> None:
     rows = samples.load("several-open").finding_rows()
     assert [(row["queue_position"], row["verdict"]) for row in rows] == [(1, "hanging"), (2, "ongoing"), (3, "hanging")]
 
 
-def test_the_long_history_has_thousands_of_transactions_and_one_that_was_held_long() -> None:
+def test_the_long_history_has_one_long_hold_among_thousands() -> None:
     sample = samples.load("long-history")
     log_transactions = sample.log_dir().log_transactions(topics=[sample.topic], partitions=[sample.partition])
     assert len(log_transactions) > 2_000
@@ -80,7 +80,7 @@ def test_the_long_history_has_thousands_of_transactions_and_one_that_was_held_lo
     assert (longest["first_offset"], longest["outcome"]) == (sample.expected["start_offset"], "abort")
 
 
-def test_the_recording_saw_peace_then_something_hang_then_peace() -> None:
+def test_the_recording_has_clear_then_hanging_then_clear_samples() -> None:
     sample = samples.load("flight-recording")
     recording = sample.recording()
     assert recording
@@ -96,7 +96,7 @@ def test_the_recording_saw_peace_then_something_hang_then_peace() -> None:
 
 
 @pytest.mark.parametrize("name", ["long-history", "flight-recording"])
-def test_what_was_done_is_in_its_own_audit_trail(name: str) -> None:
+def test_the_abort_is_in_the_samples_audit_trail(name: str) -> None:
     sample = samples.load(name)
     audit = sample.audit()
     assert audit
@@ -119,7 +119,7 @@ def test_the_dump_reads_back() -> None:
     assert samples.load("never-added").recording() is None
 
 
-def test_it_is_unpacked_once_and_read_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sample_is_unpacked_once_and_read_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     first = samples.load("late-message").path
     files = sorted(path for path in first.rglob("*") if path.is_file())
@@ -129,7 +129,7 @@ def test_it_is_unpacked_once_and_read_only(tmp_path: Path, monkeypatch: pytest.M
     assert list(first.parent.iterdir()) == [first], "nothing half unpacked stays"
 
 
-def test_where_the_cache_cannot_be_written_it_goes_to_the_temporary_files(
+def test_without_a_writable_cache_samples_are_unpacked_to_temporary_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("")
@@ -141,7 +141,7 @@ def test_where_the_cache_cannot_be_written_it_goes_to_the_temporary_files(
         samples.load("never-added")
 
 
-def test_packing_gives_the_same_files_with_the_same_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_packing_keeps_files_and_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     path = samples.load("late-message").path
     archive = archives.packed(path)
@@ -156,7 +156,7 @@ def test_packing_gives_the_same_files_with_the_same_times(tmp_path: Path, monkey
 
 
 @pytest.mark.parametrize("member", ["../outside", "/outside"])
-def test_nothing_is_written_outside(member: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unpacking_writes_nothing_outside_its_folder(member: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     into = io.BytesIO()
     with tarfile.open(fileobj=into, mode="w:xz") as archive:
@@ -166,12 +166,12 @@ def test_nothing_is_written_outside(member: str, tmp_path: Path, monkeypatch: py
     assert not list(tmp_path.rglob("outside"))
 
 
-def test_another_name_is_told_which_there_are() -> None:
+def test_an_unknown_name_lists_the_samples() -> None:
     with pytest.raises(NotFound, match=r"no sample 'week'.*late-message"):
         samples.load("week")
 
 
-def test_they_come_along_in_a_wheel_and_load_from_a_zip(tmp_path: Path) -> None:
+def test_samples_are_in_the_wheel_and_load_from_a_zip(tmp_path: Path) -> None:
     wheel = tmp_path / "wheel.zip"
     with zipfile.ZipFile(wheel, "w") as archive:
         for path in (ROOT / "toolkit").rglob("*"):

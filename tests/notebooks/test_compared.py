@@ -24,7 +24,7 @@ def numbered(book: NotebookNode, cell_id: str) -> tuple[str, NotebookNode]:
     return next((f"Cell {number}", cell) for number, cell in enumerate(code_cells(book)) if cell.id == cell_id)
 
 
-def test_an_altered_output_an_altered_claim_and_a_warning_fail_and_nothing_else(tmp_path: Path) -> None:
+def test_only_changed_outputs_claims_and_warnings_fail(tmp_path: Path) -> None:
     """Nor does a checked cell whose count was stripped, which is why the hygiene test asks for counts."""
     book = of_the_sample()
     output, cell = numbered(book, "transactions-table")

@@ -23,13 +23,13 @@ def lines(cell: NotebookNode) -> list[str]:
     return [line for line in cell.source.splitlines() if line.strip() and not line.strip().startswith("#")]
 
 
-def test_they_are_numbered_from_one() -> None:
+def test_notebooks_are_numbered_from_one() -> None:
     assert BOOKS
     assert [path.stem[:3] for path in BOOKS] == [f"{number:02}_" for number in range(1, len(BOOKS) + 1)]
 
 
 @by_name
-def test_it_opens_with_its_number_and_its_parameters(path: Path) -> None:
+def test_a_notebook_begins_with_number_and_parameters(path: Path) -> None:
     title, parameters, *_ = read(path).cells
     assert title.cell_type == "markdown"
     assert re.match(rf"# {int(path.stem[:2])}\. \w", title.source)
@@ -41,7 +41,7 @@ def test_it_opens_with_its_number_and_its_parameters(path: Path) -> None:
 
 
 @by_name
-def test_nothing_is_stored_but_what_is_compared(path: Path, tmp_path: Path) -> None:
+def test_only_compared_outputs_are_stored(path: Path, tmp_path: Path) -> None:
     assert path.stat().st_size < MOST_BYTES
     book = read(path)
     nbformat.validate(book)
@@ -55,7 +55,7 @@ def test_nothing_is_stored_but_what_is_compared(path: Path, tmp_path: Path) -> N
 
 
 @by_name
-def test_it_proves_what_it_claims_in_short_cells(path: Path) -> None:
+def test_cells_are_short_and_check_their_claims(path: Path) -> None:
     cells = code_cells(read(path))
     assert any(re.search(r"(?m)^\s*assert ", cell.source) for cell in cells)
     assert [cell.source for cell in cells if len(lines(cell)) > MOST_LINES] == []
@@ -63,7 +63,7 @@ def test_it_proves_what_it_claims_in_short_cells(path: Path) -> None:
 
 
 @by_name
-def test_every_cell_keeps_its_name(path: Path) -> None:
+def test_every_cell_has_a_stable_id(path: Path) -> None:
     """Ids that are words make a change of a notebook readable, and stay when it is refreshed."""
     ids = [cell.id for cell in read(path).cells]
     assert len(ids) == len(set(ids))
@@ -71,13 +71,13 @@ def test_every_cell_keeps_its_name(path: Path) -> None:
 
 
 @by_name
-def test_it_ends_with_closing(path: Path) -> None:
+def test_a_notebook_ends_by_closing_its_source(path: Path) -> None:
     *_, last = code_cells(read(path))
     assert ".close()" in last.source or ".stop()" in last.source
 
 
 @by_name
-def test_a_reader_sees_no_assertion_and_misses_no_name(path: Path) -> None:
+def test_hidden_cells_have_the_assertions_and_no_used_names(path: Path) -> None:
     """What proves a notebook is left out of its page, whose other cells do without it."""
     cells = code_cells(read(path))
     proofs = [cell for cell in cells if UNSEEN in cell.metadata.get("tags", ())]

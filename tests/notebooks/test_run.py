@@ -10,7 +10,7 @@ from tests.notebooks.running import run
 
 @pytest.mark.lab
 @pytest.mark.parametrize("path", BOOKS, ids=lambda path: path.stem)
-def test_a_notebook_runs_as_it_is(path: Path, tmp_path: Path) -> None:
+def test_a_notebook_runs_unchanged(path: Path, tmp_path: Path) -> None:
     outcome = run(path, tmp_path)
     assert outcome.failed == {}, outcome.printed
     assert len(outcome.cells) == len(code_cells(read(path)))
