@@ -134,7 +134,7 @@ def proofs(row: Row) -> list[str]:
     return [each["value"] for each in row["evidence"] if each["name"] == "proof"]
 
 
-def test_without_an_authorizer_nothing_is_hidden(kafka: Kafka) -> None:
+def test_without_an_authorizer_everything_is_visible(kafka: Kafka) -> None:
     staged = INCIDENTS["never_added"](kafka)
     with Cluster(kafka.bootstrap_servers) as cluster:
         row = finding_of(cluster, staged)
@@ -142,14 +142,14 @@ def test_without_an_authorizer_nothing_is_hidden(kafka: Kafka) -> None:
     assert "no broker has an authorizer, so nothing is hidden" in proofs(row)
 
 
-def test_a_super_user_proves_it_by_the_acls(admin: Cluster, hanging: StagedIncident, acls: Acls) -> None:
+def test_a_super_user_is_proven_by_the_acls(admin: Cluster, hanging: StagedIncident, acls: Acls) -> None:
     acls.deny((TRANSACTIONAL_ID, "payments-7", LITERAL, DESCRIBE), (TRANSACTIONAL_ID, "billing-", PREFIXED, ALL))
     row = finding_of(admin, hanging)
     assert row["verdict"] == "hanging"
     assert "the ACLs hide no TransactionalId from this principal (3 probes)" in proofs(row)
 
 
-def test_a_principal_that_sees_no_ids_is_told_which_right_is_missing(
+def test_a_principal_without_visible_ids_gets_the_missing_permission(
     watcher: Cluster, hanging: StagedIncident, acls: Acls
 ) -> None:
     acls.allow(*DATA, SEE_STATE_TOPIC)
@@ -158,7 +158,7 @@ def test_a_principal_that_sees_no_ids_is_told_which_right_is_missing(
     assert row["missing"] == ["DESCRIBE on TransactionalId '*' for this principal" + OR_THE_LOG]
 
 
-def test_a_live_transaction_that_a_principal_may_not_see_is_never_hanging(
+def test_a_live_transaction_with_a_hidden_id_is_never_hanging(
     watcher: Cluster, alive: StagedIncident, acls: Acls
 ) -> None:
     acls.allow(*DATA, SEE_STATE_TOPIC, *ACLS_AND_AUTHORIZER, (TRANSACTIONAL_ID, "*", LITERAL, DESCRIBE))
@@ -170,7 +170,7 @@ def test_a_live_transaction_that_a_principal_may_not_see_is_never_hanging(
     ]
 
 
-def test_a_denied_prefix_is_found_though_no_such_id_exists(
+def test_a_denied_prefix_is_found_even_without_such_ids(
     watcher: Cluster, hanging: StagedIncident, acls: Acls
 ) -> None:
     acls.allow(*DATA, SEE_STATE_TOPIC, *ACLS_AND_AUTHORIZER, (TRANSACTIONAL_ID, "*", LITERAL, DESCRIBE))
@@ -180,7 +180,7 @@ def test_a_denied_prefix_is_found_though_no_such_id_exists(
     ]
 
 
-def test_rights_proven_by_acls(watcher: Cluster, hanging: StagedIncident, acls: Acls) -> None:
+def test_permissions_proven_by_acls(watcher: Cluster, hanging: StagedIncident, acls: Acls) -> None:
     acls.allow(*DATA, SEE_STATE_TOPIC, *ACLS_AND_AUTHORIZER, (TRANSACTIONAL_ID, "*", LITERAL, DESCRIBE))
     row = finding_of(watcher, hanging)
     assert (row["verdict"], row["missing"]) == ("hanging", [])
@@ -188,7 +188,7 @@ def test_rights_proven_by_acls(watcher: Cluster, hanging: StagedIncident, acls: 
 
 
 @pytest.mark.parametrize("cluster_rights", [[], ACLS_AND_AUTHORIZER[:1]], ids=["no ACLs", "no authorizer class"])
-def test_seeing_all_ids_is_no_proof_without_the_acls(
+def test_visible_ids_are_no_proof_without_the_acls(
     watcher: Cluster, hanging: StagedIncident, acls: Acls, cluster_rights: list[Right]
 ) -> None:
     acls.allow(*DATA, SEE_STATE_TOPIC, (TRANSACTIONAL_ID, "*", LITERAL, DESCRIBE), *cluster_rights)
@@ -210,7 +210,7 @@ def test_the_log_of_the_coordinators_is_a_proof(
     assert (row["verdict"], row["transactional_id"]) == ("ongoing", alive.transactional_id)
 
 
-def test_the_log_is_left_alone_where_an_owner_explains_all(
+def test_the_transaction_log_is_not_read_if_owners_explain_all(
     watcher: Cluster, alive: StagedIncident, acls: Acls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def never(*arguments: Any, **options: Any) -> None:
@@ -221,7 +221,7 @@ def test_the_log_is_left_alone_where_an_owner_explains_all(
     assert finding_of(watcher, alive)["verdict"] == "ongoing"
 
 
-def test_hidden_topics_are_a_gap_of_the_whole_cluster_only(watcher: Cluster, alive: StagedIncident, acls: Acls) -> None:
+def test_hidden_topics_are_a_gap_only_for_the_whole_cluster(watcher: Cluster, alive: StagedIncident, acls: Acls) -> None:
     acls.allow(*DATA, SEE_STATE_TOPIC, *ACLS_AND_AUTHORIZER, (TRANSACTIONAL_ID, "*", LITERAL, DESCRIBE))
     assert watcher.observe().coverage.topic_gaps == ["DESCRIBE on Topic '*' for this principal"]
     assert watcher.observe(topics=[alive.topic]).coverage.topic_gaps == ()
@@ -233,7 +233,7 @@ def test_hidden_topics_are_a_gap_of_the_whole_cluster_only(watcher: Cluster, ali
     ]  # fmt: skip
 
 
-def test_a_coordinators_topic_that_is_hidden_is_a_gap(watcher: Cluster, hanging: StagedIncident, acls: Acls) -> None:
+def test_a_hidden_transaction_state_topic_is_a_gap(watcher: Cluster, hanging: StagedIncident, acls: Acls) -> None:
     """Without it an offline partition of it, and every id in there, would go unnoticed."""
     acls.allow(*DATA, *ACLS_AND_AUTHORIZER, (TRANSACTIONAL_ID, "*", LITERAL, DESCRIBE))
     assert finding_of(watcher, hanging)["missing"] == [
@@ -241,7 +241,7 @@ def test_a_coordinators_topic_that_is_hidden_is_a_gap(watcher: Cluster, hanging:
     ]
 
 
-def test_what_may_not_be_read_is_an_error_row(watcher: Cluster, hanging: StagedIncident, acls: Acls) -> None:
+def test_a_denied_read_is_an_error_row(watcher: Cluster, hanging: StagedIncident, acls: Acls) -> None:
     with pytest.raises(
         BrokerError, match=r"^Topic 'guarded-hanging' cannot be described: TOPIC_AUTHORIZATION_FAILED"
     ) as no:
@@ -256,7 +256,7 @@ def test_what_may_not_be_read_is_an_error_row(watcher: Cluster, hanging: StagedI
     assert found["error"].startswith("TRANSACTIONAL_ID_AUTHORIZATION_FAILED")
 
 
-def test_what_may_not_be_read_of_the_exposure_is_an_error_row(watcher: Cluster, acls: Acls) -> None:
+def test_a_denied_read_of_the_exposure_is_an_error_row(watcher: Cluster, acls: Acls) -> None:
     def codes() -> set[tuple[str, str]]:
         return {(row["subject"], row["error"].partition(":")[0]) for row in watcher.exposure_rows() if row["error"]}
 
@@ -268,7 +268,7 @@ def test_what_may_not_be_read_of_the_exposure_is_an_error_row(watcher: Cluster, 
     assert codes() == set()
 
 
-def test_a_wrong_password_is_refused_once_and_shown_nowhere(guarded: Kafka) -> None:
+def test_a_wrong_password_is_sent_once_and_never_shown(guarded: Kafka) -> None:
     config = guarded.client_config("watcher") | {"sasl.password": "wrong-secret-4"}
     with pytest.raises(AuthenticationFailed, match=r"refused the client: .*Authentication failed") as refused:
         Cluster(config, timeout=10)

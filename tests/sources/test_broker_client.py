@@ -45,7 +45,7 @@ def answers(server: socket.socket, data: bytes) -> threading.Thread:
     return thread
 
 
-def test_nobody_listens() -> None:
+def test_no_broker_listens() -> None:
     nobody = unused()
     started = time.monotonic()
     with pytest.raises(ConnectionFailed, match=f"^The broker at {nobody} cannot be used: connection refused. Check "):
@@ -53,7 +53,7 @@ def test_nobody_listens() -> None:
     assert time.monotonic() - started < 5, "a refused connection is not waited for"
 
 
-def test_every_address_is_named() -> None:
+def test_every_failed_address_is_named() -> None:
     first, second = unused(), unused()
     with pytest.raises(ConnectionFailed, match=r"^No bootstrap server can be used\. ") as failed:
         Cluster(f"{first},{second}")
@@ -66,7 +66,7 @@ def test_an_unknown_host_is_named() -> None:
         Cluster("no-such-host.invalid:9092")
 
 
-def test_who_never_answers_is_given_up_in_time(listener: socket.socket) -> None:
+def test_an_unresponsive_broker_times_out(listener: socket.socket) -> None:
     started = time.monotonic()
     with pytest.raises(ConnectionFailed, match=f"^The broker at {address(listener)} did not answer .* within 1 s."):
         Cluster(address(listener), timeout=1)
@@ -79,13 +79,13 @@ def test_a_tls_listener_is_recognized(listener: socket.socket) -> None:
         Cluster(address(listener), timeout=5)
 
 
-def test_a_listener_that_hangs_up_is_recognized(listener: socket.socket) -> None:
+def test_a_listener_that_closes_the_connection_is_recognized(listener: socket.socket) -> None:
     answers(listener, b"")
     with pytest.raises(ConnectionFailed, match=r"closed the connection: wrong security\.protocol \(PLAINTEXT\)\?$"):
         Cluster(address(listener), timeout=5)
 
 
-def test_kafka_python_logs_nothing_of_ours(caplog: pytest.LogCaptureFixture) -> None:
+def test_kafka_python_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO), pytest.raises(ConnectionFailed):
         Cluster(unused())
     assert [record.name for record in caplog.records if record.name.startswith("kafka")] == []
@@ -94,13 +94,13 @@ def test_kafka_python_logs_nothing_of_ours(caplog: pytest.LogCaptureFixture) -> 
 
 
 @pytest.mark.lab
-def test_a_plain_listener_is_no_tls_listener(kafka: Kafka) -> None:
+def test_a_plaintext_listener_is_distinguished_from_tls(kafka: Kafka) -> None:
     with pytest.raises(ConnectionFailed, match=r"seems not to use TLS, but security\.protocol is SSL"):
         Cluster({"bootstrap.servers": kafka.bootstrap_servers, "security.protocol": "SSL"}, timeout=5)
 
 
 @pytest.mark.lab
-def test_a_listener_without_sasl_refuses_to_hear_a_password(kafka: Kafka) -> None:
+def test_a_listener_without_sasl_rejects_authentication(kafka: Kafka) -> None:
     login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "u"}
     config = {"bootstrap.servers": kafka.bootstrap_servers, **login, "sasl.password": "not-telling"}
     with pytest.raises(AuthenticationFailed, match="ILLEGAL_SASL_STATE") as failed:
@@ -115,7 +115,7 @@ def connected(kafka: Kafka) -> Iterator[BrokerClient]:
 
 
 @pytest.mark.lab
-def test_one_bootstrap_address_that_answers_is_enough(kafka: Kafka, listener: socket.socket) -> None:
+def test_one_responding_bootstrap_server_is_enough(kafka: Kafka, listener: socket.socket) -> None:
     started = time.monotonic()
     with BrokerClient(ClientConfig(f"{unused()},{address(listener)},{kafka.bootstrap_servers}")) as opened:
         assert list(opened.brokers) == [1]
@@ -123,7 +123,7 @@ def test_one_bootstrap_address_that_answers_is_enough(kafka: Kafka, listener: so
 
 
 @pytest.mark.lab
-def test_answers_come_in_the_order_of_the_requests(connected: BrokerClient) -> None:
+def test_responses_are_in_the_order_of_the_requests(connected: BrokerClient) -> None:
     requests = [
         (1, messages.ListTransactions()),
         (7, messages.ListTransactions()),
@@ -138,7 +138,7 @@ def test_answers_come_in_the_order_of_the_requests(connected: BrokerClient) -> N
 
 
 @pytest.mark.lab
-def test_versions_are_of_that_broker(connected: BrokerClient) -> None:
+def test_api_versions_are_those_of_the_broker(connected: BrokerClient) -> None:
     versions = connected.versions(1)
     assert versions["DescribeTransactions"] == (0, 0)
     assert versions["ListTransactions"] == (0, 2)
@@ -147,7 +147,7 @@ def test_versions_are_of_that_broker(connected: BrokerClient) -> None:
 
 
 @pytest.mark.lab
-def test_a_request_can_be_held_to_a_version(connected: BrokerClient) -> None:
+def test_a_request_can_be_limited_to_a_version(connected: BrokerClient) -> None:
     assert connected.send_one(messages.ListTransactions(max_version=1), broker_id=1).API_VERSION == 1
     with pytest.raises(BrokerError, match=r"^Broker 1 at .* does not support ListOffsets: ") as refused:
         connected.send_one(messages.ListOffsets(max_version=0), broker_id=1)
@@ -155,7 +155,7 @@ def test_a_request_can_be_held_to_a_version(connected: BrokerClient) -> None:
 
 
 @pytest.mark.lab
-def test_many_threads_share_a_wire(connected: BrokerClient) -> None:
+def test_many_threads_share_a_client(connected: BrokerClient) -> None:
     got: list[int] = []
     threads = [
         threading.Thread(target=lambda: got.append(len(connected.send([(1, messages.Metadata(topics=None))] * 25))))
@@ -169,7 +169,7 @@ def test_many_threads_share_a_wire(connected: BrokerClient) -> None:
 
 
 @pytest.mark.lab
-def test_a_closed_wire_says_so(kafka: Kafka) -> None:
+def test_a_closed_client_raises(kafka: Kafka) -> None:
     with BrokerClient(ClientConfig(kafka.bootstrap_servers)) as opened:
         pass
     opened.close()

@@ -49,7 +49,7 @@ def test_every_table_has_its_declared_columns(cluster: Cluster, opened: StagedIn
     assert list(cluster.findings(topics=[opened.topic]).columns) == FINDINGS.names
 
 
-def test_offsets_of_a_held_partition(cluster: Cluster, opened: StagedIncident) -> None:
+def test_offsets_of_a_partition_with_a_held_lso(cluster: Cluster, opened: StagedIncident) -> None:
     held, free = cluster.partition_rows(topics=[opened.topic])
     assert (held["topic"], held["partition"], held["leader"], held["replicas"]) == (opened.topic, 0, 1, [1])
     start = opened.start_offset
@@ -59,7 +59,7 @@ def test_offsets_of_a_held_partition(cluster: Cluster, opened: StagedIncident) -
     assert dt.datetime.now(dt.UTC) - held["observed_at"] < dt.timedelta(seconds=5)
 
 
-def test_all_topics_are_shown_internal_ones_included(cluster: Cluster, opened: StagedIncident) -> None:
+def test_all_topics_are_included_internal_ones_too(cluster: Cluster, opened: StagedIncident) -> None:
     topics = {row["topic"] for row in cluster.partition_rows()}
     assert {opened.topic, "__transaction_state"} <= topics
 
@@ -74,7 +74,7 @@ def test_partitions_are_numbers_of_topics_or_pairs(cluster: Cluster, opened: Sta
             cluster.partition_rows(**arguments)
 
 
-def test_what_the_cluster_does_not_have_is_said(cluster: Cluster, opened: StagedIncident) -> None:
+def test_missing_topics_and_partitions_are_errors(cluster: Cluster, opened: StagedIncident) -> None:
     with pytest.raises(NotFound, match=r"^The cluster has no topic 'no-such-topic'\.$"):
         cluster.partitions(topics=[opened.topic, "no-such-topic"])
     with pytest.raises(NotFound, match=rf"^Topic '{opened.topic}' has no partition 7: it has 0 to 1\.$"):
@@ -114,7 +114,7 @@ def test_a_transaction_by_its_coordinator(cluster: Cluster, opened: StagedIncide
     assert found["agrees"] is True
 
 
-def test_no_open_transaction_has_no_start(
+def test_an_id_without_open_transaction_has_no_start_time(
     cluster: Cluster, id_of: Callable[..., TxnProducer], opened: StagedIncident
 ) -> None:
     ended = id_of("ended")
@@ -134,7 +134,7 @@ def test_a_pattern_matches_the_whole_id(cluster: Cluster, id_of: Callable[..., T
         cluster.transactions(transactional_id_pattern="[")
 
 
-def test_states_are_kafkas(cluster: Cluster, opened: StagedIncident) -> None:
+def test_states_have_kafkas_names(cluster: Cluster, opened: StagedIncident) -> None:
     assert {row["state"] for row in cluster.transaction_rows(states=["Ongoing", "Empty"])} <= {"Ongoing", "Empty"}
     with pytest.raises(UsageError, match=r"^No such state: Open\. Use CompleteAbort, "):
         cluster.transactions(states=["Open"])
@@ -155,7 +155,7 @@ def test_duration_counts_open_transactions_only(cluster: Cluster, id_of: Callabl
     busy.end(commit=False)
 
 
-def test_ids_by_name_each_have_a_row(cluster: Cluster, opened: StagedIncident) -> None:
+def test_each_requested_id_has_a_row(cluster: Cluster, opened: StagedIncident) -> None:
     rows = cluster.transaction_rows(transactional_ids=[opened.transactional_id, "nobody", opened.transactional_id])
     known, unknown = sorted(rows, key=lambda row: row["error"] is not None)
     assert (known["transactional_id"], known["state"]) == (opened.transactional_id, "Ongoing")
@@ -185,7 +185,7 @@ def test_coordinators_of_groups(cluster: Cluster, kafka: Kafka) -> None:
     assert cluster.coordinator_rows(transactional_ids=(), groups=()) == []
 
 
-def test_a_second_look_is_only_taken_where_one_may_be_mistaken(cluster: Cluster, opened: StagedIncident) -> None:
+def test_a_second_check_covers_only_doubtful_partitions(cluster: Cluster, opened: StagedIncident) -> None:
     started = time.monotonic()
     ongoing, clear = cluster.finding_rows(topics=[opened.topic], recheck_after=60)
     assert time.monotonic() - started < 30
@@ -193,14 +193,14 @@ def test_a_second_look_is_only_taken_where_one_may_be_mistaken(cluster: Cluster,
     assert clear["verdict"] == "clear", "a partition that was asked for has a row"
 
 
-def test_a_whole_cluster_shows_no_clear_rows(cluster: Cluster, opened: StagedIncident) -> None:
+def test_findings_of_the_whole_cluster_have_no_clear_rows(cluster: Cluster, opened: StagedIncident) -> None:
     rows = cluster.finding_rows(recheck_after=0)
     assert "clear" not in {row["verdict"] for row in rows}
     assert opened.topic in {row["topic"] for row in rows}
     assert cluster.finding_rows(broker_id=1, partitions=[(opened.topic, 0)], recheck_after=0)[0]["verdict"] == "ongoing"
 
 
-def test_a_topic_deleted_between_the_looks_is_no_hanging_one(cluster: Cluster, kafka: Kafka) -> None:
+def test_a_topic_deleted_between_the_checks_is_not_hanging(cluster: Cluster, kafka: Kafka) -> None:
     staged = INCIDENTS["never_added"](kafka)
     first = cluster.observe(topics=[staged.topic])
     gone = cluster.client.send_one(messages.DeleteTopics(topic_names=[staged.topic], timeout_ms=10_000, max_version=5))
@@ -214,7 +214,7 @@ def test_a_topic_deleted_between_the_looks_is_no_hanging_one(cluster: Cluster, k
 
 @pytest.mark.usefixtures("groups")
 @pytest.mark.parametrize("incident", ["several_open", "late_message", "late_after_commit"])
-def test_groups_that_wait_at_a_held_lso_are_named(cluster: Cluster, kafka: Kafka, incident: str) -> None:
+def test_groups_blocked_by_a_held_lso_are_named(cluster: Cluster, kafka: Kafka, incident: str) -> None:
     """Markers and aborted records stand between the offset that librdkafka commits and the LSO."""
     with INCIDENTS[incident](kafka) as staged:
         topic = staged.topic
@@ -226,7 +226,7 @@ def test_groups_that_wait_at_a_held_lso_are_named(cluster: Cluster, kafka: Kafka
 
 
 @pytest.mark.usefixtures("groups")
-def test_a_group_that_has_more_to_read_is_not_held(cluster: Cluster, kafka: Kafka) -> None:
+def test_a_group_with_records_to_read_is_not_blocked(cluster: Cluster, kafka: Kafka) -> None:
     with INCIDENTS["never_added"](kafka) as staged:
         group = f"behind-{staged.topic}"
         with blocked_consumer(kafka, staged.topic, group):

@@ -59,14 +59,14 @@ def test_the_records_of_groups(cluster: Cluster, kafka: Kafka) -> None:
     assert (row["group_id"], row["producer_id"], row["is_transactional"]) == (staged.group, staged.producer_id, True)
 
 
-def test_what_is_not_there(cluster: Cluster, kafka: Kafka) -> None:
+def test_missing_logs(cluster: Cluster, kafka: Kafka) -> None:
     with INCIDENTS["never_added"](kafka):
         with pytest.raises(NotFound, match=r"^Topic '__transaction_state' has no partition 50: it has 0 to 49"):
             cluster.transaction_log(partitions=[0, 50])
         assert cluster.transaction_log(transactional_ids=["nobody"]).empty
 
 
-def test_a_partition_that_nobody_leads_is_a_row(
+def test_a_partition_without_leader_is_an_error_row(
     cluster: Cluster, kafka: Kafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     error = "LEADER_NOT_AVAILABLE: the partition has no leader"

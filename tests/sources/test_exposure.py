@@ -44,7 +44,7 @@ def release(rows: list[Row]) -> str | None:
 
 
 @pytest.mark.parametrize("version", by_tier(*VERSIONS))
-def test_what_brokers_of_each_age_tell(version: str) -> None:
+def test_the_exposure_of_each_kafka_version(version: str) -> None:
     with Kafka(version) as kafka:
         with INCIDENTS["open_young"](kafka) as staged:  # by a client as those before 4.0 are
             pass
@@ -77,7 +77,7 @@ def cluster(kafka: Kafka) -> Iterator[Cluster]:
         yield connected
 
 
-def test_what_is_switched_off_exposes(cluster: Cluster) -> None:
+def test_disabled_verification_is_exposed(cluster: Cluster) -> None:
     exposed = {row["name"]: row["exposed"] for row in cluster.exposure_rows() if row["subject"] == "broker"}
     assert exposed == {"transaction.partition.verification.enable": True, "transaction.max.timeout.ms": True}
 
@@ -91,7 +91,7 @@ def test_the_command(kafka: Kafka) -> None:
     assert "is not a Kafka version" in on(kafka, "exposure", "--kafka-version", "newest").stderr
 
 
-def test_every_meaning_is_a_sentence() -> None:
+def test_every_explanation_is_a_sentence() -> None:
     for name, values_of in {
         "transaction.version": (None, 0, 1, 2),
         "metadata.version": (None, 25),

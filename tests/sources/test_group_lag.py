@@ -20,7 +20,7 @@ from toolkit.sources.live.client import messages
 
 
 @pytest.mark.lab
-def test_r18_the_lag_of_a_group_that_has_read_everything_is_the_marker(kafka: Kafka) -> None:
+def test_a_group_that_has_read_everything_lags_by_the_marker(kafka: Kafka) -> None:
     staged = INCIDENTS["marker_only"](kafka)
     with Cluster(kafka.bootstrap_servers) as cluster:
         (row,) = GROUP_LAG.rows(cluster.group_lag(staged.group))
@@ -31,7 +31,7 @@ def test_r18_the_lag_of_a_group_that_has_read_everything_is_the_marker(kafka: Ka
 
 
 @pytest.mark.lab
-def test_what_hangs_holds_records_from_the_group(kafka: Kafka) -> None:
+def test_a_hanging_transaction_blocks_records_of_the_group(kafka: Kafka) -> None:
     staged = INCIDENTS["never_added"](kafka, records=5)
     with blocked_consumer(kafka, staged.topic, "lag-of-held"), Cluster(kafka.bootstrap_servers) as cluster:
         (row,) = cluster.group_lag_rows("lag-of-held")
@@ -53,12 +53,12 @@ def test_an_offset_that_an_open_transaction_committed_is_an_error_row(kafka: Kaf
 
 
 @pytest.mark.lab
-def test_a_group_that_nobody_lists_is_not_found(kafka: Kafka) -> None:
+def test_an_unknown_group_is_not_found(kafka: Kafka) -> None:
     with Cluster(kafka.bootstrap_servers) as cluster, pytest.raises(NotFound, match="No broker lists"):
         cluster.group_lag_rows("nobody")
 
 
-def test_files_tell_the_same_of_a_group() -> None:
+def test_files_give_the_same_lag_of_a_group() -> None:
     (row,) = load("late-message").log_dir().group_lag_rows("billing")
     assert (row["topic"], row["partition"], row["committed_offset"]) == ("orders", 0, 12)
     assert (row["behind"], row["held"]) == (0, 21), "the record at 13 was aborted"
@@ -66,19 +66,19 @@ def test_files_tell_the_same_of_a_group() -> None:
     assert row["error"] is None
 
 
-def test_files_show_an_offset_that_an_open_transaction_committed() -> None:
+def test_files_have_an_offset_committed_by_an_open_transaction() -> None:
     (row,) = load("offsets-never-added").log_dir().group_lag_rows("billing")
     assert row["error"].startswith("UNSTABLE_OFFSET_COMMIT")
     assert row["committed_offset"] is None
 
 
-def test_a_group_that_files_do_not_have_is_not_found() -> None:
+def test_a_group_missing_from_the_files_is_not_found() -> None:
     with pytest.raises(NotFound, match="have no committed offset of the group"):
         load("orphan").log_dir().group_lag_rows("nobody")
 
 
 @pytest.mark.lab
-def test_where_kafkas_tool_and_the_clients_lag_differ(kafka: Kafka) -> None:
+def test_kafkas_tool_and_the_client_lag_differ_as_documented(kafka: Kafka) -> None:
     """Kafka's tool measures to the high watermark, a read_committed client to the LSO; neither knows of markers."""
     staged = INCIDENTS["several_open"](kafka)
     group = f"compared-{staged.topic}"
@@ -135,7 +135,7 @@ def client_statistics(settings: dict[str, Any], row: Row) -> int | None:
 
 @pytest.mark.lab
 @pytest.mark.full
-def test_a_share_group_waits_for_the_lso_only_if_it_is_told_to(kafka: Kafka) -> None:
+def test_a_share_group_waits_for_the_lso_only_with_read_committed(kafka: Kafka) -> None:
     """share.isolation.level is read_uncommitted by default (KIP-932)."""
     staged = INCIDENTS["never_added"](kafka, records=5)
     server = ("--bootstrap-server", kafka.bootstrap_servers)
@@ -156,7 +156,7 @@ def test_a_share_group_waits_for_the_lso_only_if_it_is_told_to(kafka: Kafka) -> 
 
 
 @pytest.mark.lab
-def test_a_topic_that_is_gone_is_an_error_row(kafka: Kafka) -> None:
+def test_a_deleted_topic_is_an_error_row(kafka: Kafka) -> None:
     staged = INCIDENTS["marker_only"](kafka)
     with Cluster(kafka.bootstrap_servers) as cluster:
         deleted = messages.DeleteTopics(topic_names=[staged.topic], timeout_ms=10_000, max_version=4)

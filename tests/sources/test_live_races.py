@@ -66,7 +66,7 @@ def look_on(kafka: Kafka, *, timeout: float, replicas: int, fits: frozenset[str]
 
 @pytest.mark.lab
 @pytest.mark.longer
-def test_no_live_transaction_is_ever_called_hanging(busy_kafka: Kafka) -> None:
+def test_no_live_transaction_is_ever_hanging(busy_kafka: Kafka) -> None:
     fits = frozenset({"ongoing", "ending", "unknown"})
     verdicts, endings = look_on(busy_kafka, timeout=30, replicas=1, fits=fits)
     assert verdicts["ongoing"] >= SECONDS, "the loop must have looked at open transactions"
@@ -75,7 +75,7 @@ def test_no_live_transaction_is_ever_called_hanging(busy_kafka: Kafka) -> None:
 
 @pytest.mark.lab
 @pytest.mark.full
-def test_nor_while_brokers_die_and_coordinators_move() -> None:
+def test_no_live_transaction_is_hanging_while_brokers_die() -> None:
     """Leaders and coordinators move, logs are loaded, answers are missing: `unknown` is right, `hanging` never."""
     properties = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": 200}
     with Kafka("4.3.1", brokers=3, properties=properties) as kafka:

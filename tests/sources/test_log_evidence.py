@@ -124,7 +124,7 @@ def test_an_id_that_has_expired_is_found_by_its_tombstone(lab: Kafka) -> None:
 
 
 @pytest.mark.parametrize("name", HEALTHY)
-def test_nothing_is_read_of_what_is_healthy(
+def test_logs_of_healthy_partitions_are_not_read(
     cluster: Cluster, kafka: Kafka, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_evidence, "with_log_evidence", None)
@@ -134,7 +134,7 @@ def test_nothing_is_read_of_what_is_healthy(
     assert {row["cause"] for row in rows} == {None}
 
 
-def test_mixed_epochs_show_where_the_new_one_begins(cluster: Cluster, kafka: Kafka) -> None:
+def test_mixed_epochs_show_the_first_batch_of_the_new_one(cluster: Cluster, kafka: Kafka) -> None:
     with INCIDENTS["superseded_written"](kafka) as staged:
         row = judge(cluster, staged)
     assert row["verdict"] == "ongoing"
@@ -164,7 +164,7 @@ def test_a_healthy_transaction_that_is_long_gets_a_hint_by_its_id(cluster: Clust
             assert (row["cause"] or "a hint: ").startswith("a hint: ")
 
 
-def test_what_waits_is_what_a_consumer_counts(cluster: Cluster, kafka: Kafka) -> None:
+def test_held_records_match_what_a_consumer_counts(cluster: Cluster, kafka: Kafka) -> None:
     """Several open transactions, plain records, compressed ones, markers between them."""
     with INCIDENTS["several_open"](kafka) as staged:
         busy = TxnProducer(cluster.client, f"busy-{staged.topic}").init()
@@ -186,7 +186,7 @@ def test_what_waits_is_what_a_consumer_counts(cluster: Cluster, kafka: Kafka) ->
     assert [row["compaction_held"] for row in rows[1:]] == [None, None]
 
 
-def test_what_waits_of_a_head_that_is_deleted_in_part(cluster: Cluster, kafka: Kafka) -> None:
+def test_held_records_behind_a_partly_deleted_transaction(cluster: Cluster, kafka: Kafka) -> None:
     """The LSO lies below the log start, which lies within a batch."""
     with INCIDENTS["head_deleted"](kafka) as staged:
         row = judge(cluster, staged)
@@ -195,7 +195,7 @@ def test_what_waits_of_a_head_that_is_deleted_in_part(cluster: Cluster, kafka: K
     assert row["records_held"] == len(waiting) == 3
 
 
-def test_compaction_waits_at_the_lso(cluster: Cluster, kafka: Kafka) -> None:
+def test_compaction_stops_at_the_lso(cluster: Cluster, kafka: Kafka) -> None:
     topic = f"compacted-{uuid.uuid4().hex[:6]}"
     new = messages.CreateTopics.CreatableTopic
     policy = new.CreatableTopicConfig(name="cleanup.policy", value="compact,delete")
@@ -207,7 +207,7 @@ def test_compaction_waits_at_the_lso(cluster: Cluster, kafka: Kafka) -> None:
         assert judge(cluster, staged)["compaction_held"] is True
 
 
-def test_groups_whose_offsets_are_held_are_named_by_the_log(cluster: Cluster, kafka: Kafka) -> None:
+def test_groups_with_held_offsets_are_read_from_the_log(cluster: Cluster, kafka: Kafka) -> None:
     with INCIDENTS["offsets_never_added"](kafka) as staged:
         row = judge(cluster, staged)
         bare = judge(cluster, staged, log_evidence=False)
@@ -224,7 +224,7 @@ def alone(cluster: Cluster, name: str) -> str:
     return next(group for group in groups if coordinator_partition(group, len(rows) or 1) not in held)
 
 
-def test_groups_whose_offsets_are_held_are_named_by_their_coordinator(cluster: Cluster, kafka: Kafka) -> None:
+def test_groups_with_held_offsets_are_read_from_their_coordinator(cluster: Cluster, kafka: Kafka) -> None:
     """UNSTABLE_OFFSET_COMMIT for an offset that was committed before."""
     with contextlib.ExitStack() as stack:
         topic = stack.enter_context(INCIDENTS["open_young"](kafka)).topic
@@ -234,7 +234,7 @@ def test_groups_whose_offsets_are_held_are_named_by_their_coordinator(cluster: C
     assert [row["groups_held"] for row in rows] == [[staged.group]] * 2
 
 
-def test_a_clock_that_cannot_be_right_gives_way_to_the_brokers(cluster: Cluster, kafka: Kafka) -> None:
+def test_an_impossible_producer_time_is_replaced_by_the_brokers(cluster: Cluster, kafka: Kafka) -> None:
     with INCIDENTS["future_clock"](kafka) as staged:
         row = judge(cluster, staged)
         bare = judge(cluster, staged, log_evidence=False)
@@ -245,7 +245,7 @@ def test_a_clock_that_cannot_be_right_gives_way_to_the_brokers(cluster: Cluster,
     assert now - dt.timedelta(minutes=1) < row["opened_at"] < now
 
 
-def test_old_event_times_of_a_hanging_one(cluster: Cluster, kafka: Kafka) -> None:
+def test_old_event_times_of_a_hanging_transaction(cluster: Cluster, kafka: Kafka) -> None:
     with INCIDENTS["open_young"](kafka) as staged:
         producer = TxnProducer(cluster.client, f"backfill-{staged.topic}").init()
         start = producer.send(staged.topic, 0, timestamp=dt.datetime(2020, 1, 1, tzinfo=dt.UTC))
@@ -255,7 +255,7 @@ def test_old_event_times_of_a_hanging_one(cluster: Cluster, kafka: Kafka) -> Non
     assert row["opened_at"].year > 2020
 
 
-def test_a_marker_is_looked_for_further_back_in_growing_steps(cluster: Cluster, kafka: Kafka) -> None:
+def test_a_marker_is_searched_further_back_in_growing_steps(cluster: Cluster, kafka: Kafka) -> None:
     with INCIDENTS["never_added"](kafka) as staged:
         late = TxnProducer(cluster.client, f"late-{staged.topic}").init()
         late.add(staged.topic, 1)
@@ -271,7 +271,7 @@ def test_a_marker_is_looked_for_further_back_in_growing_steps(cluster: Cluster, 
     assert cause_names(row) == ["late-after-abort"]
 
 
-def test_where_the_bounds_end_the_cause_says_what_was_read(
+def test_without_a_cause_the_range_that_was_read_is_named(
     cluster: Cluster, kafka: Kafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(excerpt_reader, "BEFORE", ())
@@ -286,7 +286,7 @@ def test_where_the_bounds_end_the_cause_says_what_was_read(
 
 
 @pytest.mark.parametrize("most", [1, 2])
-def test_only_so_many_partitions_are_read(
+def test_the_number_of_partitions_read_is_limited(
     cluster: Cluster, kafka: Kafka, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
     monkeypatch.setattr(log_evidence, "MAX_PARTITIONS", most)
@@ -297,7 +297,7 @@ def test_only_so_many_partitions_are_read(
     assert [row["verdict"] for row in rows] == ["hanging", "hanging"]
 
 
-def test_a_marker_that_comes_between_the_looks_and_the_reading_ends_it(cluster: Cluster, kafka: Kafka) -> None:
+def test_a_marker_written_before_the_log_is_read_ends_it(cluster: Cluster, kafka: Kafka) -> None:
     """What the looks called hanging has ended by then: it is not said to hang, and nothing is to be aborted."""
     with INCIDENTS["late_message"](kafka) as staged:
         observations = [cluster.observe(topics=[staged.topic], partitions=[0])] * 2

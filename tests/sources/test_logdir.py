@@ -82,7 +82,7 @@ def test_every_table_is_as_declared(root: Path, name: str) -> None:
     assert "error" not in frame or frame["error"].isna().all()
 
 
-def test_topics_and_partitions_are_asked_for_as_of_a_cluster(root: Path) -> None:
+def test_topics_and_partitions_are_selected_as_for_a_cluster(root: Path) -> None:
     files = LogDir(root)
     assert [row["topic"] for row in files.partition_rows(topics=["orders", "payments"])] == ["orders", "payments"]
     assert [row["topic"] for row in files.partition_rows(partitions=[("payments", 1)])] == ["payments"]
@@ -111,17 +111,17 @@ def test_topics_and_partitions_are_asked_for_as_of_a_cluster(root: Path) -> None
         (after(hours=1), None, []),
     ],
 )
-def test_bounds_are_offsets_times_or_names(root: Path, start: Any, stop: Any, expected: list[int]) -> None:
+def test_start_and_stop_are_offsets_times_or_names(root: Path, start: Any, stop: Any, expected: list[int]) -> None:
     assert values(LogDir(root).batches(topics=["orders"], start=start, stop=stop), "base_offset") == expected
 
 
-def test_what_is_no_bound_is_refused_before_anything_is_read(root: Path) -> None:
+def test_an_invalid_offset_spec_is_rejected_before_reading(root: Path) -> None:
     for wrong in ("yesterday", -1, dt.datetime(2026, 11, 21)):
         with pytest.raises(UsageError):
             LogDir(root).batch_tables(start=wrong)
 
 
-def test_a_section_of_a_log_knows_what_was_open_before_it(root: Path) -> None:
+def test_a_range_of_a_log_includes_transactions_open_before_it(root: Path) -> None:
     log_transactions = LogDir(root).log_transactions(topics=["orders"], start=4)
     assert values(log_transactions, "producer_id", "first_offset", "outcome", "batches", "truncated") == [
         (8, 3, "open", 0, True),
@@ -131,7 +131,7 @@ def test_a_section_of_a_log_knows_what_was_open_before_it(root: Path) -> None:
     assert set(values(timeline, "last_stable_offset")) == {3}
 
 
-def test_a_producer_can_be_asked_for(root: Path) -> None:
+def test_rows_can_be_limited_to_a_producer(root: Path) -> None:
     files = LogDir(root)
     assert values(files.batches(topics=["orders"], producer_id=9), "base_offset") == [4, 5]
     assert values(files.log_transactions(producer_id=7), "first_offset", "outcome") == [(0, "commit")]
@@ -140,7 +140,7 @@ def test_a_producer_can_be_asked_for(root: Path) -> None:
     assert files.transaction_log(producer_id=7).empty
 
 
-def test_large_tables_come_in_pieces(root: Path) -> None:
+def test_large_tables_are_read_in_chunks(root: Path) -> None:
     files = LogDir(root)
     for pieces, whole, table in (
         (files.batch_tables(), files.batches(), toolkit.schema.BATCHES),
@@ -163,7 +163,7 @@ def test_states_ids_and_durations_filter_transactions(root: Path) -> None:
         files.transaction_rows(states=["Sleeping"])
 
 
-def test_coordinators_are_hashed_only_where_their_number_is_known(root: Path) -> None:
+def test_coordinators_are_computed_only_with_a_known_partition_count(root: Path) -> None:
     assert [row["partition"] for row in LogDir(root).coordinator_rows(groups=[])] == [33]
     assert (
         LogDir(root)
@@ -179,14 +179,14 @@ def test_coordinators_are_hashed_only_where_their_number_is_known(root: Path) ->
     assert (row["partition"], row["error"].partition(":")[0]) == (None, "UNKNOWN_PARTITIONS")
 
 
-def test_a_high_watermark_that_nothing_tells_is_said(root: Path) -> None:
+def test_an_unknown_high_watermark_is_reported(root: Path) -> None:
     (root / HIGH_WATERMARK).unlink()
     (row,) = LogDir(root).partition_rows(topics=["orders"])
     assert (row["last_stable_offset"], row["high_watermark"], row["log_end_offset"]) == (3, None, 6)
     assert row["error"].startswith("NO_HIGH_WATERMARK")
 
 
-def test_the_lso_waits_for_replication_where_the_high_watermark_is_final(root: Path) -> None:
+def test_a_final_high_watermark_bounds_the_lso(root: Path) -> None:
     write_checkpoint(root, HIGH_WATERMARK, {("orders", 0): 2})
     lso = {"last_stable_offset": 2, "high_watermark": 2}
     assert LogDir(root).partition_rows(topics=["orders"])[0].items() >= lso.items()  # it may only lag
@@ -196,7 +196,7 @@ def test_the_lso_waits_for_replication_where_the_high_watermark_is_final(root: P
     assert (row["verdict"], row["last_stable_offset"]) == ("unreplicated", 0)
 
 
-def test_the_newest_sound_snapshot_is_where_reading_begins(root: Path) -> None:
+def test_reading_begins_at_the_newest_intact_snapshot(root: Path) -> None:
     folder = root / "orders-0"
     write_snapshot(folder, 3, {7: None, 6: 1})
     (state,) = (row for row in LogDir(root).producer_rows(topics=["orders"]) if row["producer_id"] == 6)
@@ -210,7 +210,7 @@ def test_the_newest_sound_snapshot_is_where_reading_begins(root: Path) -> None:
     assert LogDir(root).partition_rows(topics=["orders"])[0]["error"] is None  # a broker reads the log instead, too
 
 
-def test_a_snapshot_beyond_the_end_of_the_log_is_of_another_one(root: Path) -> None:
+def test_a_snapshot_beyond_the_log_end_is_not_used(root: Path) -> None:
     write_snapshot(root / "orders-0", 100, {6: 1})
     rows = LogDir(root).producer_rows(topics=["orders"])
     assert [row["producer_id"] for row in rows] == [7, 8, 9, None]
@@ -229,7 +229,7 @@ def test_loose_files_are_read_without_a_name(tmp_path: Path) -> None:
             files.findings()
 
 
-def test_files_that_go_while_they_are_read_are_rows(root: Path) -> None:
+def test_files_removed_during_the_read_are_error_rows(root: Path) -> None:
     """What a broker deletes between the listing and the reading."""
     log = FolderLog(next(each for each in discover([root]).replicas if each.topic == "orders"))
     (root / "orders-0" / SEGMENT).unlink()
@@ -248,7 +248,7 @@ def test_files_that_go_while_they_are_read_are_rows(root: Path) -> None:
     assert (finding["verdict"], finding["missing"]) == ("unknown", [finding["error"]])
 
 
-def test_damage_is_a_row_and_reading_goes_on_behind_it(root: Path) -> None:
+def test_damage_is_a_row_and_the_batches_after_it_are_read(root: Path) -> None:
     segment = root / "orders-0" / SEGMENT
     content = bytearray(segment.read_bytes())
     hit = len(ORDERS[0])  # the length of the second batch
@@ -278,7 +278,7 @@ firstSequence: 0 lastSequence: 1 lastOffset: 1 offsetDelta: 1 timestamp: 1795262
 """
 
 
-def test_a_printed_text_gives_the_same_tables_and_proves_nothing(tmp_path: Path) -> None:
+def test_a_dump_text_gives_the_same_tables_but_no_proof(tmp_path: Path) -> None:
     text = tmp_path / "dump.txt"
     text.write_text(DUMP)
     files = LogDir(text, consistent_copy=True)
@@ -300,7 +300,7 @@ def test_nothing_is_written_to_the_files(root: Path) -> None:
     assert {path: path.stat().st_mtime_ns for path in root.rglob("*")} == before
 
 
-def test_the_files_are_only_as_new_as_what_was_written_last(root: Path) -> None:
+def test_observed_at_is_the_time_of_the_newest_file(root: Path) -> None:
     (row,) = LogDir(root).finding_rows(topics=["orders"])
     assert row["verdict"] == "ongoing"
     assert row["observed_at"] > NOON

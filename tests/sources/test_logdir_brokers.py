@@ -98,7 +98,7 @@ def stamps(root: Path) -> dict[str, tuple[int, int]]:
     return found
 
 
-def test_reading_a_running_brokers_directory_changes_nothing_and_finds_all_of_it(played: Played) -> None:
+def test_reading_the_directory_of_a_running_broker_changes_nothing(played: Played) -> None:
     assert played.live["changed"] == set()
     assert played.live["violations"].empty
     for name in ("batches", "log_transactions", "transaction_log", "offsets_log", "aborted", "checkpoints"):
@@ -106,7 +106,7 @@ def test_reading_a_running_brokers_directory_changes_nothing_and_finds_all_of_it
         assert played.live[name]["error"].isna().all(), name
 
 
-def test_nothing_hangs_in_the_files_of_a_running_broker_whatever_the_caller_says(played: Played) -> None:
+def test_nothing_is_hanging_in_files_of_a_running_broker_despite_an_assertion(played: Played) -> None:
     for rows in (played.live["findings"], played.live["at rest"]):
         assert "hanging" not in {row["verdict"] for row in rows}
         assert "unknown" in {row["verdict"] for row in rows}
@@ -114,7 +114,7 @@ def test_nothing_hangs_in_the_files_of_a_running_broker_whatever_the_caller_says
     assert f"stopped brokers: one runs on {played.root} and holds its lock" in missing
 
 
-def test_producers_are_what_the_broker_described(played: Played) -> None:
+def test_producers_match_describe_producers(played: Played) -> None:
     described = [row for row in played.producers if row["topic"] in played.topics]
     assert without_times(LogDir(played.root).producer_rows(topics=played.topics)) == without_times(described)
 
@@ -126,7 +126,7 @@ def without_times(rows: Sequence[Row]) -> list[Row]:
 OFFSETS = ("log_start_offset", "last_stable_offset", "high_watermark", "log_end_offset", "leader_epoch", "error")
 
 
-def test_partitions_are_what_the_broker_listed(played: Played) -> None:
+def test_partitions_match_list_offsets(played: Played) -> None:
     files = by_place(LogDir(played.root).partition_rows())
     listed = by_place(played.partitions)
     assert files.keys() == listed.keys()
@@ -143,7 +143,7 @@ def by_place(rows: Sequence[Row]) -> Mapping[tuple[str, int], Row]:
 TOLD = ("producer_id", "producer_epoch", "state", "timeout_ms", "start_time", "topic_partitions", "txn_state_partition")
 
 
-def test_transactions_are_what_the_coordinator_described(played: Played) -> None:
+def test_transactions_match_describe_transactions(played: Played) -> None:
     assert by_id(LogDir(played.root).transaction_rows()) == by_id(played.transactions)
 
 
@@ -184,7 +184,7 @@ JUDGED = (
 )
 
 
-def test_findings_are_those_of_the_live_cluster_cause_and_impact_included(played: Played) -> None:
+def test_findings_match_the_live_cluster_with_cause_and_impact(played: Played) -> None:
     rows = LogDir(played.root, consistent_copy=True).finding_rows(partitions=played.topic_partitions)
     assert len(rows) == len(played.findings)
     for mine, broker in zip(rows, played.findings, strict=True):
@@ -203,7 +203,7 @@ def producer_of(staged: StagedIncident) -> int | None:
     return None if staged.expected == "clear" else staged.producer_id
 
 
-def test_without_the_callers_word_nothing_of_it_hangs(played: Played) -> None:
+def test_without_an_asserted_consistent_copy_nothing_is_hanging(played: Played) -> None:
     rows = LogDir(played.root).finding_rows()
     assert not [row for row in rows if row["verdict"] == "hanging"]
     assert all(row["missing"] for row in rows if row["verdict"] == "unknown")
@@ -211,7 +211,7 @@ def test_without_the_callers_word_nothing_of_it_hangs(played: Played) -> None:
     assert hanging <= {row["producer_id"] for row in rows if row["verdict"] == "unknown"}
 
 
-def test_a_stopped_broker_has_written_nothing_that_breaks_an_invariant(played: Played) -> None:
+def test_the_files_of_a_stopped_broker_break_no_invariant(played: Played) -> None:
     files = LogDir(played.root)
     assert files.violations(crc=True).empty
     assert files.coordinators()["partition"].notna().all()

@@ -86,7 +86,7 @@ def only_missing(row: Row) -> str:
     return str(row["missing"][0])
 
 
-def test_both_logs_going_on_in_time_prove_it(staged: StagedFiles) -> None:
+def test_later_records_in_both_logs_prove_a_hanging_transaction(staged: StagedFiles) -> None:
     row = staged.judge()
     assert (row["verdict"], row["missing"], row["start_offset"]) == ("hanging", [], 0)
     assert "read from the files of broker 1 as of" in row["reason"]
@@ -209,7 +209,7 @@ def the_end_of_the_partition_is_known_from_a_snapshot_only(staged: StagedFiles) 
         the_end_of_the_partition_is_known_from_a_snapshot_only,
     ],
 )
-def test_without_one_moment_it_takes_the_callers_word(staged: StagedFiles, spoil: Callable[[StagedFiles], str]) -> None:
+def test_without_that_proof_the_caller_has_to_assert_a_consistent_copy(staged: StagedFiles, spoil: Callable[[StagedFiles], str]) -> None:
     doubt = spoil(staged)
     found = only_missing(staged.judge())
     assert doubt in found
@@ -348,7 +348,7 @@ def the_topic_was_created_again(staged: StagedFiles) -> str:
         the_topic_was_created_again,
     ],
 )
-def test_nothing_hangs_in_files_that_are_not_whole(
+def test_nothing_is_hanging_in_incomplete_files(
     staged: StagedFiles, spoil: Callable[[StagedFiles], str], *, consistent_copy: bool
 ) -> None:
     doubt = spoil(staged)
@@ -362,7 +362,7 @@ def cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-10])
 
 
-def test_a_torn_end_is_what_a_running_broker_has_and_one_at_rest_has_not(staged: StagedFiles) -> None:
+def test_a_torn_end_contradicts_an_asserted_consistent_copy(staged: StagedFiles) -> None:
     staged.orders.append(data(3, 9, after(minutes=30)))
     staged.states.append(state_record(2, OTHER, 9, "Empty", after(minutes=30)))
     staged.later += [
@@ -374,7 +374,7 @@ def test_a_torn_end_is_what_a_running_broker_has_and_one_at_rest_has_not(staged:
     assert [text.partition(":")[0] for text in missing] == ["the end of orders-0", f"the end of {STATE_TOPIC}-33"]
 
 
-def test_at_rest_the_coordinators_log_has_holes_only_where_the_cleaner_was(staged: StagedFiles) -> None:
+def test_in_a_consistent_copy_only_cleaned_offsets_of_the_coordinator_are_missing(staged: StagedFiles) -> None:
     staged.states[1] = state_record(5, OTHER, 9, "Empty", after(minutes=20))
     staged.replicated[STATES] = 6
     assert (
@@ -384,7 +384,7 @@ def test_at_rest_the_coordinators_log_has_holes_only_where_the_cleaner_was(stage
     assert staged.judge(consistent_copy=True)["verdict"] == "hanging"
 
 
-def test_another_number_of_coordinator_partitions_can_be_said(tmp_path: Path) -> None:
+def test_the_number_of_coordinator_partitions_can_be_set(tmp_path: Path) -> None:
     root = write_root(tmp_path)
     owner = ids_of(2, 1, partitions=4)[0]
     write_state_topic(root, {2: [state_record(0, owner, 7, "CompleteAbort", ABORTED_AT)]}, partitions=4)
@@ -404,7 +404,7 @@ def test_a_live_transaction_is_ongoing_and_not_overdue_by_the_age_of_a_copy(stag
     assert staged.judge(consistent_copy=True)["verdict"] == "overdue"
 
 
-def test_of_several_replicas_the_one_with_most_of_the_log_is_judged(staged: StagedFiles) -> None:
+def test_of_several_replicas_the_longest_is_diagnosed(staged: StagedFiles) -> None:
     other = write_root(staged.root.parent / "other", broker_id=2)
     write_log(other, "orders-0", [*staged.orders, marker(3, 7, after(minutes=11))])
     write_checkpoint(other, HIGH_WATERMARK, {ORDERS: 4})

@@ -143,7 +143,7 @@ def test_a_coordinator_copied_before_the_start_of_a_transaction_and_its_partitio
 
 
 @pytest.mark.longer
-def test_copies_in_any_order_under_load_accuse_nobody(busy: Kafka, cluster: Cluster, tmp_path: Path) -> None:
+def test_copies_in_any_order_under_load_have_no_false_hanging(busy: Kafka, cluster: Cluster, tmp_path: Path) -> None:
     root = busy.log_dirs[1]
     topics = [INCIDENTS["marker_only"](busy).topic for _ in range(2)]
     stop, dice = threading.Event(), random.Random("copies")
@@ -175,7 +175,7 @@ def test_copies_in_any_order_under_load_accuse_nobody(busy: Kafka, cluster: Clus
     assert {"ongoing", "unknown"} & verdicts
 
 
-def test_what_does_hang_is_proven_by_the_content_of_a_live_directory(busy: Kafka, cluster: Cluster) -> None:
+def test_a_hanging_transaction_is_proven_from_a_live_directory(busy: Kafka, cluster: Cluster) -> None:
     staged = INCIDENTS["late_message"](busy)
     write_committed(cluster.client, staged.topic, staged.partition)
     mine = coordinator_partition(staged.transactional_id, 50)

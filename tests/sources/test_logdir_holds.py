@@ -74,7 +74,7 @@ def of(past: Past, producer_id: int | None = None, **fields: Any) -> Row:
     return row
 
 
-def test_findings_of_now_are_among_them_as_they_were(past: Past) -> None:
+def test_current_findings_are_included_unchanged(past: Past) -> None:
     FINDINGS.arrow(past.findings)
     now = past.files.finding_rows()
     kept = [row for row in past.findings if row["verdict"] != "ended"]
@@ -92,7 +92,7 @@ def without_holding(row: Row) -> Row:
 
 
 @pytest.mark.parametrize("name", HANGING)
-def test_what_hung_and_was_aborted(past: Past, name: str) -> None:
+def test_a_hanging_transaction_that_was_aborted(past: Past, name: str) -> None:
     staged = past.staged[name]
     row = of(past, staged.producer_id, partition=staged.partition, start_offset=staged.start_offset)
     assert row["topic"] == staged.topic
@@ -110,14 +110,14 @@ def test_a_slow_commit(past: Past) -> None:
     assert (row["opened_at_clock"], row["cause"]) == ("coordinator", None)
 
 
-def test_a_timeout(past: Past) -> None:
+def test_a_hold_ended_by_a_timeout(past: Past) -> None:
     row = of(past, topic=past.topic, partition=1)
     assert (row["transactional_id"], row["records_held"], row["offsets_held"]) == (f"too-slow-{past.topic}", 3, 3)
     assert row["cause"] == "its client did not end it in time (client-too-slow)"
     assert "past its timeout of 1 s" in row["reason"]
 
 
-def test_one_behind_another_held_from_the_others_marker_on_until_a_new_instance_came(past: Past) -> None:
+def test_a_second_transaction_holds_from_the_firsts_marker_until_it_is_fenced(past: Past) -> None:
     first = of(past, past.staged["open_young"].producer_id)
     row = of(past, transactional_id=f"left-{past.topic}")
     assert row["held_from"] == first["held_to"]
@@ -127,14 +127,14 @@ def test_one_behind_another_held_from_the_others_marker_on_until_a_new_instance_
     assert "held_since" in [entry["name"] for entry in row["evidence"]]
 
 
-def test_what_a_dead_epoch_left_was_decided_by_the_next(past: Past) -> None:
+def test_a_transaction_of_a_dead_epoch_is_ended_by_the_next(past: Past) -> None:
     row = of(past, past.staged["superseded_same_partition"].producer_id)
     assert row["cause"] == (
         "superseded epoch: the marker of epoch 1 decided what epoch 0 had left open, and made it visible"
     )
 
 
-def test_all_that_held_an_lso_for_long_enough_is_there_and_nothing_else(past: Past) -> None:
+def test_exactly_the_long_holds_are_reported(past: Past) -> None:
     """By a walk over the batches of each partition."""
     found = {(row["topic"], row["partition"], row["start_offset"]): row for row in past.findings if row["held_to"]}
     by_place: defaultdict[tuple[str, int], list[Row]] = defaultdict(list)

@@ -30,13 +30,13 @@ def test_a_log_directory_has_its_partitions_and_its_brokers_id(tmp_path: Path) -
     assert layout.roots[0].cluster_id == "xRkncQT9TEa2WI1kTHANEQ"
 
 
-def test_a_folder_above_several_brokers_has_them_all_even_where_it_is_named_like_a_partition(tmp_path: Path) -> None:
+def test_a_folder_above_several_brokers_includes_all_of_them(tmp_path: Path) -> None:
     for broker_id in (1, 2):
         partition_folder(write_root(tmp_path / f"broker-{broker_id}" / "data", broker_id=broker_id), "orders-0")
     assert topic_partitions(discover([tmp_path])) == [("orders", 0, 1), ("orders", 0, 2)]
 
 
-def test_a_partitions_folder_is_enough_and_its_broker_is_looked_up_beside_it(tmp_path: Path) -> None:
+def test_a_partition_folder_takes_its_broker_from_its_parent(tmp_path: Path) -> None:
     folder = partition_folder(write_root(tmp_path), "orders-0")
     assert topic_partitions(discover([folder])) == [("orders", 0, 1)]
     renamed = folder.rename(tmp_path / "what the admin sent")
@@ -52,7 +52,7 @@ def test_loose_files_of_one_folder_are_one_replica(tmp_path: Path) -> None:
     assert len(discover([*segments, folder]).replicas) == len(discover([folder, *segments]).replicas) == 1
 
 
-def test_files_are_known_by_their_first_bytes_where_their_name_does_not_tell(tmp_path: Path) -> None:
+def test_files_with_other_names_are_recognized_by_their_first_bytes(tmp_path: Path) -> None:
     (tmp_path / "dump.out").write_text(DUMP)
     (tmp_path / "notes.txt").write_text("nothing of it")
     assert discover([tmp_path]).texts == [tmp_path / "dump.out"]
@@ -63,7 +63,7 @@ def test_files_are_known_by_their_first_bytes_where_their_name_does_not_tell(tmp
     assert [file.path for file in list_files(replica).segments] == [copied]
 
 
-def test_folders_on_their_way_in_or_out_are_told_and_not_mixed_in(tmp_path: Path) -> None:
+def test_future_deleted_and_stray_folders_are_reported_and_not_read(tmp_path: Path) -> None:
     root = write_root(tmp_path)
     partition_folder(root, "orders-0")
     for suffix in ("delete", "future", "stray"):
@@ -82,14 +82,14 @@ def test_links_and_paths_that_lead_to_the_same_count_once(tmp_path: Path) -> Non
     assert topic_partitions(discover([tmp_path, root, root / "orders-0"])) == [("orders", 0, 1)]
 
 
-def test_a_partition_that_is_a_broken_link_is_there_and_cannot_be_read(tmp_path: Path) -> None:
+def test_a_broken_link_to_a_partition_is_an_error(tmp_path: Path) -> None:
     root = write_root(tmp_path)
     (root / "orders-0").symlink_to(tmp_path / "gone")
     [replica] = discover([root]).replicas
     assert list_files(replica).error == f"UNREADABLE: {root / 'orders-0'}: No such file or directory."
 
 
-def test_what_is_nothing_of_kafkas_is_refused(tmp_path: Path) -> None:
+def test_other_files_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="no file or folder"):
         discover([tmp_path / "missing"])
     with pytest.raises(NotFound, match="no Kafka files"):
@@ -104,13 +104,13 @@ def test_what_is_nothing_of_kafkas_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_a_path_that_may_not_be_read_is_refused(tmp_path: Path) -> None:
+def test_an_unreadable_path_is_rejected(tmp_path: Path) -> None:
     tmp_path.chmod(0)
     with pytest.raises(UsageError, match="Permission denied"):
         discover([tmp_path])
 
 
-def test_files_that_the_cleaner_and_the_deleter_left_are_no_part_of_the_log(tmp_path: Path) -> None:
+def test_leftover_files_of_cleaner_and_deletion_are_not_read(tmp_path: Path) -> None:
     folder = partition_folder(tmp_path, "orders-0", "00000000000000000007.log")
     for name in ("00000000000000000003.log.deleted", "00000000000000000005.log.cleaned"):
         (folder / name).write_bytes(b"")
@@ -119,7 +119,7 @@ def test_files_that_the_cleaner_and_the_deleter_left_are_no_part_of_the_log(tmp_
     assert sorted(each.reason.split(":")[0] for each in listing.left_out) == ["CLEANED", "DELETED"]
 
 
-def test_a_finished_swap_replaces_what_it_log_transactions_as_the_next_start_would_have_it(tmp_path: Path) -> None:
+def test_a_finished_swap_file_replaces_the_segments_it_covers(tmp_path: Path) -> None:
     folder = partition_folder(tmp_path, "orders-0", "00000000000000000001.log", "00000000000000000003.log")
     (folder / SEGMENT).rename(folder / f"{SEGMENT}.swap")  # holds the offsets 0 to 2
     listing = list_files(discover([folder]).replicas[0])
@@ -129,7 +129,7 @@ def test_a_finished_swap_replaces_what_it_log_transactions_as_the_next_start_wou
     assert [file.offset for file in listing.segments] == [1, 3]
 
 
-def test_what_happens_to_files_while_they_are_read_is_seen(tmp_path: Path) -> None:
+def test_changes_of_files_during_the_read_are_detected(tmp_path: Path) -> None:
     folder = partition_folder(tmp_path, "orders-0", "00000000000000000003.log")
     [replica] = discover([folder]).replicas
     before = list_files(replica)
@@ -142,7 +142,7 @@ def test_what_happens_to_files_while_they_are_read_is_seen(tmp_path: Path) -> No
     assert f"{SEGMENT} was removed" in changes(before, list_files(replica), appending=True)[0]
 
 
-def test_meta_properties_of_zookeeper_times_name_the_broker_too(tmp_path: Path) -> None:
+def test_meta_properties_with_zookeeper_name_the_broker(tmp_path: Path) -> None:
     root = write_root(tmp_path)
     (root / META).write_text("version=0\nbroker.id=9\ncluster.id=xRkncQT9TEa2WI1kTHANEQ\n")
     partition_folder(root, "orders-0")

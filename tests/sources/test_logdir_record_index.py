@@ -47,7 +47,7 @@ def both_ways(folder: Path) -> tuple[dict[str, Row], dict[str, Row]]:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_it_is_the_last_record_of_each_id_over_all_segments(tmp_path: Path, seed: int) -> None:
+def test_newest_is_the_last_record_of_each_id_over_all_segments(tmp_path: Path, seed: int) -> None:
     dice = random.Random(seed)
     names = [*ids_of(3, 5), LONG, "é" * 70, "a"]
     batches = []
@@ -63,7 +63,7 @@ def test_it_is_the_last_record_of_each_id_over_all_segments(tmp_path: Path, seed
     assert len(fast) == len(names)
 
 
-def test_batches_that_no_coordinator_writes_are_read_all_the_same(tmp_path: Path) -> None:
+def test_batches_that_no_coordinator_writes_are_read(tmp_path: Path) -> None:
     first, second = ids_of(3, 2)
     several = write_batch([(b"\0\0" + len(name).to_bytes(2, "big") + name.encode(), None) for name in (first, second)],
                           timestamp=after(), base_offset=1)  # fmt: skip
@@ -77,7 +77,7 @@ def test_batches_that_no_coordinator_writes_are_read_all_the_same(tmp_path: Path
     assert (fast[first]["tombstone"], fast[second]["tombstone"]) == (True, False)
 
 
-def test_what_cannot_be_read_is_told_and_hides_nothing_else(tmp_path: Path) -> None:
+def test_unreadable_records_are_reported_and_hide_no_others(tmp_path: Path) -> None:
     first, second = ids_of(3, 2)
     broken = state_record(1, first, 1, "Ongoing", after()).replace(b"id-", b"ID-")
     strange = write_batch([(None, b"no key")], timestamp=after(), base_offset=2)
@@ -95,13 +95,13 @@ def test_what_cannot_be_read_is_told_and_hides_nothing_else(tmp_path: Path) -> N
     assert "TORN_TAIL" in errors
 
 
-def test_an_empty_partition_has_none(tmp_path: Path) -> None:
+def test_an_empty_partition_has_no_records(tmp_path: Path) -> None:
     write_state_topic(tmp_path, partitions=1)
     assert newest_rows(log_of(tmp_path / f"{STATE_TOPIC}-0")) == []
 
 
 @pytest.mark.lab
-def test_of_a_real_coordinator_too(kafka: Kafka) -> None:
+def test_the_index_of_a_real_coordinator(kafka: Kafka) -> None:
     from toolkit.lab.incidents import INCIDENTS
 
     for name in ("marker_only", "never_added"):

@@ -57,7 +57,7 @@ def test_every_producer_of_every_snapshot_is_a_row(root: Path) -> None:
     assert {Path(file).name for file in frame["file"]} == {f"{0:020}.snapshot", f"{4:020}.snapshot"}
 
 
-def test_a_snapshot_that_cannot_be_read_is_a_row_with_the_reason(root: Path) -> None:
+def test_an_unreadable_snapshot_is_an_error_row(root: Path) -> None:
     [row] = SNAPSHOTS.rows(LogDir(root).snapshots(topics="payments", partitions=1))
     assert (row["snapshot_offset"], row["producer_id"]) == (9, None)
     assert row["error"].startswith("CORRUPT_SNAPSHOT: 00000000000000000009.snapshot: ")
@@ -65,7 +65,7 @@ def test_a_snapshot_that_cannot_be_read_is_a_row_with_the_reason(root: Path) -> 
         LogDir(root).snapshots(topics="payments", partitions=0)
 
 
-def test_segments_have_their_size_and_when_they_were_written(root: Path) -> None:
+def test_segments_have_size_and_modification_time(root: Path) -> None:
     file = root / "orders-0" / f"{4:020}.log"
     os.utime(file, (1_795_262_400.5, 1_795_262_400.5))
     found = rows(SEGMENTS, LogDir(root).segments(), "topic", "base_offset", "size", "modified", "broker_id")
@@ -78,7 +78,7 @@ def test_segments_have_their_size_and_when_they_were_written(root: Path) -> None
     assert found[1][3:] == (written, 3)
 
 
-def test_what_went_away_is_a_row(root: Path) -> None:
+def test_a_removed_file_is_an_error_row(root: Path) -> None:
     files = LogDir(root)
     contents = files._contents()
     (root / "payments-1").rename(root / "moved")
@@ -91,7 +91,7 @@ def test_what_went_away_is_a_row(root: Path) -> None:
         assert row["file"] == str(root / "payments-1")
 
 
-def test_a_text_tells_of_the_snapshots_and_segments_that_were_printed(tmp_path: Path) -> None:
+def test_a_dump_text_has_the_printed_snapshots_and_segments(tmp_path: Path) -> None:
     text = tmp_path / "dump.txt"
     text.write_text(DUMP)
     [row] = SNAPSHOTS.rows(LogDir(text).snapshots(topics=["orders"]))

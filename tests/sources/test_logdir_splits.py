@@ -84,7 +84,7 @@ def assert_the_same(folder: Path, max_bytes: int, *, start: int | None = None, s
     assert found(clip(together, start=start, stop=stop)) == expected, (max_bytes, start, stop)
 
 
-def test_segments_are_cut_where_batches_begin(folder: Path) -> None:
+def test_segments_are_split_at_batches(folder: Path) -> None:
     found = splits(listing(folder), max_bytes=4000)
     assert len(found) > 12
     assert all(split.size < 4800 for split in found)
@@ -99,7 +99,7 @@ def test_segments_are_cut_where_batches_begin(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("max_bytes", [1, 700, 4000, 1 << 30])
-def test_together_they_give_the_log(folder: Path, max_bytes: int) -> None:
+def test_the_splits_together_give_the_log(folder: Path, max_bytes: int) -> None:
     for start in (None, 0, 201, 480, 1001, 1440, 5000):
         for stop in (None, 0, 202, 480, 1000, 1500):
             assert_the_same(folder, max_bytes, start=start, stop=stop)
@@ -122,7 +122,7 @@ def test_an_index_that_points_into_a_record_is_not_trusted(folder: Path) -> None
         assert_the_same(folder, 700)
 
 
-def test_damage_up_to_the_next_stretch_is_named_as_in_the_whole_log(folder: Path) -> None:
+def test_damage_at_a_split_is_reported_as_in_the_complete_log(folder: Path) -> None:
     log = folder / f"{0:020}.log"
     second = next(split for split in splits(listing(folder), max_bytes=4000) if split.start)
     content = bytearray(log.read_bytes())
@@ -146,7 +146,7 @@ def test_a_range_that_ends_before_it_begins_has_no_damage(folder: Path) -> None:
 
 
 @pytest.mark.longer
-def test_whatever_is_damaged_nothing_is_lost_or_told_twice(folder: Path) -> None:
+def test_damage_is_never_lost_or_reported_twice(folder: Path) -> None:
     seed = random.randrange(1 << 32)
     chance = random.Random(seed)
     log = folder / f"{480:020}.log"
@@ -170,7 +170,7 @@ def test_whatever_is_damaged_nothing_is_lost_or_told_twice(folder: Path) -> None
             raise AssertionError(f"seed {seed}: {failed}") from failed
 
 
-def test_a_file_that_is_gone_or_shorter_meanwhile_is_told(folder: Path) -> None:
+def test_a_file_removed_or_truncated_meanwhile_is_reported(folder: Path) -> None:
     planned = splits(listing(folder), max_bytes=4000)
     first, second = (folder / f"{offset:020}.log" for offset in (0, 480))
     first.unlink()
@@ -181,7 +181,7 @@ def test_a_file_that_is_gone_or_shorter_meanwhile_is_told(folder: Path) -> None:
     assert sum(each.reason.startswith("CORRUPT_BATCH: The segment ends within a batch") for each in damage) == 1
 
 
-def test_a_file_that_grew_meanwhile_is_read_to_its_end(folder: Path) -> None:
+def test_a_file_that_grew_meanwhile_is_read_to_the_new_end(folder: Path) -> None:
     (folder / f"{1440:020}.log").unlink()
     planned = splits(listing(folder), max_bytes=4000)
     with (folder / f"{960:020}.log").open("ab") as log:

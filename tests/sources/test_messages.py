@@ -33,7 +33,7 @@ def parameters(function: Any) -> set[str]:
     return set(inspect.signature(function).parameters)
 
 
-def test_the_version_is_one_that_was_read() -> None:
+def test_the_installed_kafka_python_is_a_supported_version() -> None:
     assert version("kafka-python").split(".")[:2] == ["3", "0"]
 
 
@@ -60,7 +60,7 @@ def test_the_version_is_one_that_was_read() -> None:
         (AbstractTokenProvider, "extensions", set()),
     ],
 )
-def test_methods_take_what_we_give_them(owner: type, name: str, takes: set[str]) -> None:
+def test_methods_of_kafka_python_take_our_arguments(owner: type, name: str, takes: set[str]) -> None:
     assert takes <= parameters(getattr(owner, name))
 
 
@@ -75,11 +75,11 @@ def test_methods_take_what_we_give_them(owner: type, name: str, takes: set[str])
         "socket_connection_setup_timeout_ms",
     ],
 )
-def test_the_manager_has_the_options_we_set(option: str) -> None:
+def test_the_connection_manager_has_the_options_we_set(option: str) -> None:
     assert option in KafkaConnectionManager.DEFAULT_CONFIG
 
 
-def test_the_manager_and_its_cluster_have_what_we_read() -> None:
+def test_the_connection_manager_has_the_attributes_we_read() -> None:
     net = NetworkSelector(client_id="contract", slow_task_threshold_secs=0)
     manager = KafkaConnectionManager(net, bootstrap_servers=["localhost:1"])
     try:
@@ -96,7 +96,7 @@ def test_the_manager_and_its_cluster_have_what_we_read() -> None:
         net.close()
 
 
-def test_connections_start_with_what_we_read() -> None:
+def test_connections_have_the_attributes_we_read() -> None:
     net = NetworkSelector(client_id="contract")
     try:
         connection = KafkaConnection(net, node_id=3)
@@ -108,7 +108,7 @@ def test_connections_start_with_what_we_read() -> None:
         net.close()
 
 
-def test_an_answer_is_decoded_from_what_we_make_of_it() -> None:
+def test_a_response_is_decoded_from_the_bytes_we_pass() -> None:
     assert issubclass(KafkaBytes, bytearray)
     parser = KafkaProtocol(client_id="contract")
     request = messages.ListGroups()
@@ -119,7 +119,7 @@ def test_an_answer_is_decoded_from_what_we_make_of_it() -> None:
     assert (received, message.error_code, message.groups) == (number, 15, [])
 
 
-def test_errors_are_what_we_catch() -> None:
+def test_errors_are_the_classes_we_catch() -> None:
     for name in (
         "AuthorizationError",
         "IllegalSaslStateError",
@@ -154,7 +154,7 @@ def test_error_codes_have_kafkas_names(code: int, name: str) -> None:
 
 
 @pytest.mark.parametrize("message", MESSAGES.values(), ids=MESSAGES)
-def test_messages_encode_at_every_version_a_request_can_be_held_to(message: Any) -> None:
+def test_messages_encode_at_every_supported_version(message: Any) -> None:
     assert len(MESSAGES) == 28
     request = message(max_version=message.max_version)
     versions = BrokerVersionData(api_versions={message.API_KEY: (0, 99)})

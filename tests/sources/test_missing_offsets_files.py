@@ -47,7 +47,7 @@ def missing(*roots: Path, stop: int, read_committed: bool = True) -> Ranges:
 
 
 @pytest.mark.parametrize(("cleaned", "status"), [(False, "unexplained"), (True, "compacted"), (None, None)])
-def test_a_hole_is_the_cleaners_only_where_it_has_been(tmp_path: Path, cleaned: bool | None, status: str) -> None:
+def test_missing_offsets_are_compacted_only_below_the_cleaner_checkpoint(tmp_path: Path, cleaned: bool | None, status: str) -> None:
     root = log_dir(tmp_path / "one", [data(0, 7, NOON), marker(1, 7, NOON), data(5, 7, NOON), marker(6, 7, NOON)],
                    cleaned=cleaned, end=7)  # fmt: skip
     assert missing(root, stop=7) == [(1, 1, "marker"), (2, 4, status), (6, 6, "marker")]
@@ -55,7 +55,7 @@ def test_a_hole_is_the_cleaners_only_where_it_has_been(tmp_path: Path, cleaned: 
     assert row["status"] == status
 
 
-def test_bytes_that_cannot_be_read_are_no_compaction(tmp_path: Path) -> None:
+def test_unreadable_bytes_are_not_compaction(tmp_path: Path) -> None:
     root = log_dir(tmp_path / "one", [data(0, 7, NOON), b"\0" * 100, data(5, 7, NOON), marker(6, 7, NOON)], end=7)
     rows = LogDir(root).missing_offset_rows("orders", 0)
     assert [(row["first_offset"], row["last_offset"], row["status"]) for row in rows] == [
@@ -65,7 +65,7 @@ def test_bytes_that_cannot_be_read_are_no_compaction(tmp_path: Path) -> None:
     assert rows[0]["error"].startswith("CORRUPT_BATCH")
 
 
-def test_what_a_newer_leader_cut_off_is_told_as_such(tmp_path: Path) -> None:
+def test_truncation_by_a_newer_leader_is_named(tmp_path: Path) -> None:
     """The replica of the newest epoch counts; a longer one of an older epoch has what nobody is given any more."""
 
     def batch(offset: int, epoch: int) -> bytes:
@@ -79,7 +79,7 @@ def test_what_a_newer_leader_cut_off_is_told_as_such(tmp_path: Path) -> None:
     assert missing(new, stop=10) == [(5, 9, "beyond_log_end")]
 
 
-def test_a_marker_beyond_the_range_decides(tmp_path: Path) -> None:
+def test_a_marker_after_the_range_decides_visibility(tmp_path: Path) -> None:
     batches = [data(0, 7, NOON, records=3), data(3, 8, NOON), marker(4, 7, after(seconds=1), commit=False),
                marker(5, 8, after(seconds=2))]  # fmt: skip
     root = log_dir(tmp_path / "one", batches, end=6)
@@ -90,7 +90,7 @@ def test_a_marker_beyond_the_range_decides(tmp_path: Path) -> None:
     assert (row["status"], row["visible_at"]) == ("committed", after(seconds=2)), "its own marker was the last"
 
 
-def test_a_record_is_visible_once_all_that_was_open_before_it_has_ended(tmp_path: Path) -> None:
+def test_a_record_is_visible_once_all_earlier_transactions_have_ended(tmp_path: Path) -> None:
     batches = [data(0, 7, NOON), data(1, 8, NOON), marker(2, 8, after(seconds=1)), marker(3, 7, after(seconds=9)),
                data(4, 9, NOON), marker(5, 9, after(seconds=30))]  # fmt: skip
     root = log_dir(tmp_path / "one", batches, end=6)
@@ -98,7 +98,7 @@ def test_a_record_is_visible_once_all_that_was_open_before_it_has_ended(tmp_path
     assert (row["marker_time"], row["visible_at"]) == (after(seconds=1), after(seconds=9))
 
 
-def test_a_marker_far_behind_decides_and_the_rest_is_only_looked_for_nearby(
+def test_a_distant_marker_decides_and_other_searches_are_limited(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     batches = [data(at, 7, NOON) for at in range(20)] + [marker(20, 7, after(seconds=1), commit=False)]
@@ -111,7 +111,7 @@ def test_a_marker_far_behind_decides_and_the_rest_is_only_looked_for_nearby(
     assert (row["status"], row["first_offset"]) == ("aborted", 0), "the log starts within reach"
 
 
-def test_a_marker_that_compaction_took_leaves_the_index_to_decide(tmp_path: Path) -> None:
+def test_without_the_compacted_marker_the_transaction_index_decides(tmp_path: Path) -> None:
     """The first transaction of producer 7 committed; by markers alone, the second one's ABORT would end it, too."""
     batches = [data(0, 7, NOON), data(3, 7, NOON), marker(4, 7, NOON, commit=False)]
     root = log_dir(tmp_path / "one", batches, end=5, cleaned=True)
@@ -121,7 +121,7 @@ def test_a_marker_that_compaction_took_leaves_the_index_to_decide(tmp_path: Path
     assert missing(root, stop=5) == [(1, 2, "compacted"), (3, 3, "aborted"), (4, 4, "marker")]
 
 
-def test_the_command_ends_with_3_where_an_offset_is_unexplained(tmp_path: Path) -> None:
+def test_the_command_exits_with_3_for_an_unexplained_offset(tmp_path: Path) -> None:
     root = log_dir(tmp_path / "one", [data(0, 7, NOON), marker(5, 7, NOON)], end=6)
     done = CliRunner().invoke(app, ["gaps", "orders-0", "--log-dir", str(root)])
     assert done.exit_code == 3, done.output
@@ -140,14 +140,14 @@ def test_the_command_ends_with_3_where_an_offset_is_unexplained(tmp_path: Path) 
         (["lag", "--group", "nobody"], "have no committed offset of the group 'nobody'"),
     ],
 )
-def test_what_is_not_there_is_a_sentence(tmp_path: Path, arguments: list[str], sentence: str) -> None:
+def test_a_missing_partition_is_one_error_sentence(tmp_path: Path, arguments: list[str], sentence: str) -> None:
     root = log_dir(tmp_path / "one", [data(0, 7, NOON)], end=1)
     done = CliRunner().invoke(app, [*arguments, "--log-dir", str(root)])
     assert done.exit_code == 2
     assert sentence in done.stderr
 
 
-def test_a_recording_tells_where_the_offset_lay_and_that_it_has_no_records(tmp_path: Path) -> None:
+def test_a_recording_gives_the_offsets_and_states_that_it_has_no_records(tmp_path: Path) -> None:
     recording = load("flight-recording").recording()
     assert recording
     held = next(row for row in recording.lso_hold_rows() if row["start_offset"] is not None)
@@ -161,7 +161,7 @@ def test_a_recording_tells_where_the_offset_lay_and_that_it_has_no_records(tmp_p
     assert [(row["error"] or "").partition(":")[0] for row in reported] == ["NOT_RECORDED", "NOT_RECORDED", ""]
 
 
-def test_an_offset_is_a_number_from_zero_on(tmp_path: Path) -> None:
+def test_an_offset_is_a_number_from_zero(tmp_path: Path) -> None:
     root = log_dir(tmp_path / "one", [data(0, 7, NOON)], end=1)
     with pytest.raises(UsageError, match="Offset -1 is negative"):
         LogDir(root).offset_visibility_rows("orders", 0, -1)

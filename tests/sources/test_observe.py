@@ -33,7 +33,7 @@ def observation(cluster: FakeCluster) -> Observation:
     return observe(wire_to(cluster), CONFIG, partition_metadata, whole_cluster=False)
 
 
-def test_the_coordinators_speak_between_two_answers_of_the_leader() -> None:
+def test_coordinators_are_queried_between_two_reads_of_the_leader() -> None:
     cluster = FakeCluster()
     observed = observation(cluster)
     apis = [api for api, _ in cluster.sent_requests]
@@ -57,7 +57,7 @@ def test_the_coordinators_speak_between_two_answers_of_the_leader() -> None:
     assert [row["state"] for row in observed.transactions] == ["CompleteAbort"], "only ids that matter are described"
 
 
-def test_nothing_open_asks_nothing_again() -> None:
+def test_without_open_transactions_nothing_is_read_again() -> None:
     cluster = FakeCluster(ListOffsets=lambda broker, request: same_offsets(request))
     cluster.open = {}
     observed = observation(cluster)
@@ -69,7 +69,7 @@ def same_offsets(request: Any) -> Any:
     return SimpleNamespace(partitions=[ListedOffset("orders", 0, 0, -1, 9, 4)])
 
 
-def test_a_coordinator_that_loads_is_a_gap() -> None:
+def test_a_loading_coordinator_is_a_gap() -> None:
     """A broker answers so for all its ids while any of its partitions loads."""
     cluster = FakeCluster()
     loading = SimpleNamespace(error_code=14, API_VERSION=2, transaction_states=[])
@@ -83,7 +83,7 @@ def test_a_coordinator_that_loads_is_a_gap() -> None:
 
 
 @pytest.mark.parametrize("asked_when", [0, 1])
-def test_a_leader_that_has_not_loaded_yet_is_a_gap(asked_when: int) -> None:
+def test_a_leader_that_is_still_loading_is_a_gap(asked_when: int) -> None:
     """It lists without an error and without the ids to come: once, their live transactions were called hanging."""
     cluster = FakeCluster()
     answered, probed = cluster.DescribeTransactions, []
@@ -102,7 +102,7 @@ def test_a_leader_that_has_not_loaded_yet_is_a_gap(asked_when: int) -> None:
     ]
 
 
-def test_who_loads_or_keeps_silent_proves_no_right() -> None:
+def test_a_loading_or_unresponsive_coordinator_proves_no_permission() -> None:
     loading = SimpleNamespace(error_code=14, API_VERSION=2, transaction_states=[])
 
     def silent(broker: int, request: Any) -> Any:
@@ -135,7 +135,7 @@ def test_two_coordinators_of_one_id_are_a_gap() -> None:
         ([(-1, 7), (1, 8)], "a leader of __transaction_state partition 1: no broker answers for its ids"),
     ],
 )
-def test_coordinators_that_go_or_move_during_the_look_are_a_gap(leaders: list[tuple[int, int]], gap: str) -> None:
+def test_coordinators_that_stop_or_move_during_the_observation_are_a_gap(leaders: list[tuple[int, int]], gap: str) -> None:
     cluster = FakeCluster()
     answered = cluster.Metadata
 
@@ -148,7 +148,7 @@ def test_coordinators_that_go_or_move_during_the_look_are_a_gap(leaders: list[tu
     assert observation(cluster).coverage.gaps == [gap]
 
 
-def test_an_id_that_expired_after_it_was_listed_is_dead() -> None:
+def test_an_id_that_expired_after_the_listing_is_dead() -> None:
     """TRANSACTIONAL_ID_NOT_FOUND is its coordinator's answer, not a failure."""
     gone = SimpleNamespace(transaction_states=[described("payments", None, None)])
     observed = observation(FakeCluster(DescribeTransactions=lambda broker, request: gone))
@@ -157,7 +157,7 @@ def test_an_id_that_expired_after_it_was_listed_is_dead() -> None:
     assert observed.coverage.gaps == []
 
 
-def test_a_coordinator_that_moved_after_it_listed_is_found_again() -> None:
+def test_a_coordinator_that_moved_after_the_listing_is_found_again() -> None:
     cluster = FakeCluster()
     answered = cluster.DescribeTransactions
 
@@ -173,7 +173,7 @@ def test_a_coordinator_that_moved_after_it_listed_is_found_again() -> None:
     assert (row["coordinator_id"], row["state"], row["error"]) == (2, "CompleteAbort", None)
 
 
-def test_a_coordinator_that_cannot_describe_leaves_an_error_on_the_id() -> None:
+def test_a_failed_description_is_an_error_of_the_id() -> None:
     def describe(broker: int, request: Any) -> Any:
         raise BrokerError("Broker 1 at one:9092 did not answer.", code="REQUEST_TIMED_OUT")
 
@@ -182,7 +182,7 @@ def test_a_coordinator_that_cannot_describe_leaves_an_error_on_the_id() -> None:
     assert row["error"] == "REQUEST_TIMED_OUT: Broker 1 at one:9092 did not answer."
 
 
-def test_a_leader_that_moved_is_asked_again_once() -> None:
+def test_a_leader_that_moved_is_queried_once_more() -> None:
     cluster = FakeCluster()
     partition_metadata = read_metadata(wire_to(cluster), ["orders"]).partitions
     cluster.leaders["orders", 0] = (2, 5)
@@ -196,7 +196,7 @@ def test_a_leader_that_moved_is_asked_again_once() -> None:
     assert (row["last_stable_offset"], row["high_watermark"]) == (None, None)
 
 
-def test_the_leader_epoch_is_the_leaders_own_word() -> None:
+def test_the_leader_epoch_is_reported_by_the_leader() -> None:
     cluster = FakeCluster()
     partition_metadata = read_metadata(wire_to(cluster), ["orders"]).partitions
     cluster.leaders["orders", 0] = (1, 9)
@@ -204,7 +204,7 @@ def test_the_leader_epoch_is_the_leaders_own_word() -> None:
     assert row["leader_epoch"] == 9
 
 
-def test_a_log_end_that_a_broker_does_not_show_is_null() -> None:
+def test_an_unreported_log_end_is_null() -> None:
     cluster = FakeCluster()
     answered = cluster.ListOffsets
 
@@ -219,7 +219,7 @@ def test_a_log_end_that_a_broker_does_not_show_is_null() -> None:
     assert (row["high_watermark"], row["log_end_offset"], row["error"]) == (150, None, None)
 
 
-def test_what_no_broker_of_apache_kafka_would_say_is_unknown() -> None:
+def test_impossible_responses_are_unknown() -> None:
     """Redpanda answered with coordinator epoch -1 and a nonsense time (redpanda#11949)."""
     cluster = FakeCluster()
     odd = producer(7, epoch=70_000, start=5, last_sequence=-1, last_timestamp=2**62, coordinator_epoch=-1)
@@ -229,7 +229,7 @@ def test_what_no_broker_of_apache_kafka_would_say_is_unknown() -> None:
     assert (row["producer_id"], row["current_txn_start_offset"]) == (7, 5)
 
 
-def test_when_a_decided_transaction_last_changed_is_read_from_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_last_update_of_a_decided_transaction_is_read_from_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
     """No request tells it; without it nobody knows for how long PrepareCommit has lasted (KIP-994)."""
     cluster = FakeCluster()
     cluster.ids[1] = [("payments", 7, "PrepareCommit")]
@@ -247,7 +247,7 @@ def test_when_a_decided_transaction_last_changed_is_read_from_the_log(monkeypatc
     assert sent_requests == [{row["txn_state_partition"]}]
 
 
-def test_ids_that_cannot_all_be_listed_are_no_list() -> None:
+def test_an_incomplete_listing_of_ids_is_a_gap() -> None:
     cluster = FakeCluster()
     assert all_ids(wire_to(cluster), CONFIG) == ["payments", "other"]
     loading = SimpleNamespace(error_code=14, API_VERSION=2, transaction_states=[])
@@ -259,7 +259,7 @@ def test_ids_that_cannot_all_be_listed_are_no_list() -> None:
     assert no.value.code == "COORDINATOR_LOAD_IN_PROGRESS"
 
 
-def test_groups_that_cannot_all_be_asked_are_not_known() -> None:
+def test_with_unreachable_coordinators_groups_are_unknown() -> None:
     loading = SimpleNamespace(error_code=14, groups=[])
     cluster = FakeCluster(ListGroups=lambda broker, request: loading)
     with pytest.raises(BrokerError, match=r"^Broker 1 did not list its groups: COORDINATOR_LOAD_IN_PROGRESS"):

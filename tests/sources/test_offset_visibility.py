@@ -73,7 +73,7 @@ def without_time(rows: Sequence[Row]) -> list[dict[str, Any]]:
     return [{name: value for name, value in row.items() if name != "observed_at"} for row in rows]
 
 
-def test_each_offset_is_given_to_whom_the_row_says(left: Left) -> None:
+def test_each_offset_is_delivered_as_its_row_states(left: Left) -> None:
     for topic in left.topics:
         for level in LEVELS:
             ours = {row["offset"] for row in topic.offsets if row[level]}
@@ -81,14 +81,14 @@ def test_each_offset_is_given_to_whom_the_row_says(left: Left) -> None:
         assert [row for row in topic.offsets if row["status"] is None or row["error"]] == []
 
 
-def test_every_status_was_there(left: Left) -> None:
+def test_every_status_occurs(left: Left) -> None:
     plain, compacted = ({row["status"] for row in topic.offsets} for topic in left.topics)
     everywhere = {"non_transactional", "committed", "aborted", "open", "marker", "beyond_log_end"}
     assert plain == everywhere | {"deleted"}
     assert compacted >= everywhere | {"compacted"}
 
 
-def test_missing_ranges_and_consumed_offsets_are_exactly_the_range(left: Left) -> None:
+def test_missing_and_consumed_offsets_cover_the_range(left: Left) -> None:
     for topic in left.topics:
         for level, rows in topic.gaps.items():
             missing = [at for row in rows for at in range(row["first_offset"], row["last_offset"] + 1)]
@@ -103,7 +103,7 @@ def test_missing_ranges_and_consumed_offsets_are_exactly_the_range(left: Left) -
                 assert reported == {row["status"]} or (row["status"] == "beyond_lso" and reported <= beyond), row
 
 
-def test_the_files_say_the_same(left: Left) -> None:
+def test_files_give_the_same_rows(left: Left) -> None:
     files = LogDir(left.folder)
     for topic in left.topics:
         with files:
@@ -115,7 +115,7 @@ def test_the_files_say_the_same(left: Left) -> None:
                 assert without_time(found) == without_time(rows)
 
 
-def test_a_part_of_the_range_is_a_part_of_the_answer(left: Left) -> None:
+def test_a_smaller_range_gives_a_subset_of_the_rows(left: Left) -> None:
     """Wherever it is cut, also in the middle of a transaction or a batch."""
     files = LogDir(left.folder)
     for topic in left.topics:
@@ -130,7 +130,7 @@ def test_a_part_of_the_range_is_a_part_of_the_answer(left: Left) -> None:
                 assert found == {at: whole[at] for at in range(start, stop) if at in whole}
 
 
-def test_a_transaction_is_told_from_its_first_record_to_its_marker(left: Left) -> None:
+def test_a_transaction_is_reported_from_first_record_to_marker(left: Left) -> None:
     topic = left.topics[0]
     files = LogDir(left.folder)
     log_start = topic.partition["log_start_offset"]
@@ -150,7 +150,7 @@ def test_a_transaction_is_told_from_its_first_record_to_its_marker(left: Left) -
             assert row["marker_time"] == transaction["end"]
 
 
-def test_files_without_their_transaction_index_say_the_same(left: Left, tmp_path: Path) -> None:
+def test_files_without_transaction_index_give_the_same_rows(left: Left, tmp_path: Path) -> None:
     topic = left.topics[0]
     copy = Path(shutil.copytree(left.folder, tmp_path / "copy", ignore=shutil.ignore_patterns("*.txnindex")))
     rows = LogDir(copy).missing_offset_rows(topic.name, 0, start=0, stop=len(topic.offsets))

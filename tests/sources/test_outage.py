@@ -82,7 +82,7 @@ def all_run(three: Kafka) -> Iterator[None]:
     three.start_broker(LOST)
 
 
-def test_a_broker_that_dies(spread: Kafka) -> None:
+def test_a_killed_broker(spread: Kafka) -> None:
     with Cluster(spread.bootstrap_servers, timeout=TIMEOUT) as cluster:
         (before,) = cluster.finding_rows(topics=["spread"], partitions=[0], recheck_after=0.1)
         assert before["verdict"] == "hanging", before["missing"]
@@ -134,7 +134,7 @@ def without_it(cluster: Cluster) -> None:
     assert gap in found[0]["missing"]
 
 
-def test_a_broker_that_falls_silent_costs_its_own_time_only(spread: Kafka) -> None:
+def test_an_unresponsive_broker_delays_only_its_own_requests(spread: Kafka) -> None:
     with Cluster(spread.bootstrap_servers, timeout=2) as cluster:
         assert sorted(cluster.client.brokers) == [1, 2, 3]
         process = spread._process(LOST).pid
@@ -158,7 +158,7 @@ def test_a_broker_that_falls_silent_costs_its_own_time_only(spread: Kafka) -> No
         until(lambda: True if complete(cluster) else None, awaited="broker 3 to be asked again")
 
 
-def test_a_log_is_read_on_from_its_new_leader(three: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reading_a_log_continues_on_the_new_leader(three: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
     """Batch by batch, as the leader dies; of what nobody else has the missing offsets are named."""
     monkeypatch.setattr(partition_log, "FETCH_BYTES", 1)
     with Cluster(three.bootstrap_servers, timeout=10) as cluster, Cluster(three.bootstrap_servers, timeout=1) as hasty:

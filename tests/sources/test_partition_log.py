@@ -61,7 +61,7 @@ def offsets(frame: pd.DataFrame) -> list[int]:
     return [int(offset) for offset in frame["base_offset"].dropna()]
 
 
-def test_every_header_is_what_the_broker_has_in_its_file(
+def test_every_header_matches_the_brokers_file(
     cluster: Cluster, kafka: Kafka, staged: StagedIncident
 ) -> None:
     (segment,) = (kafka.log_dirs[1] / f"{staged.topic}-0").glob("*.log")
@@ -77,7 +77,7 @@ def test_every_header_is_what_the_broker_has_in_its_file(
     assert found["position"].isna().all(), "an answer has no positions"
 
 
-def test_pieces_of_any_size_give_the_same_tables(
+def test_any_fetch_size_gives_the_same_tables(
     cluster: Cluster, staged: StagedIncident, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The smallest are smaller than any batch, which then comes whole (KIP-74)."""
@@ -95,7 +95,7 @@ def test_pieces_of_any_size_give_the_same_tables(
             pd.testing.assert_frame_equal(one, other)
 
 
-def test_a_section_is_the_batches_that_hold_its_offsets(cluster: Cluster, staged: StagedIncident) -> None:
+def test_a_range_is_the_batches_that_contain_its_offsets(cluster: Cluster, staged: StagedIncident) -> None:
     every = cluster.batches(topics=staged.topic, partitions=0)
     row = row_of(cluster, staged.topic)
     for start, stop in ((0, 5), (7, 12), (9, 9), (row["high_watermark"] - 1, 10**9), (10**9, 2 * 10**9)):
@@ -110,7 +110,7 @@ def test_a_section_is_the_batches_that_hold_its_offsets(cluster: Cluster, staged
     )
 
 
-def test_one_producer_only(cluster: Cluster, staged: StagedIncident) -> None:
+def test_rows_of_one_producer(cluster: Cluster, staged: StagedIncident) -> None:
     for table in (cluster.batches, cluster.log_transactions):
         every = table(topics=staged.topic, partitions=0)
         mine = table(topics=staged.topic, partitions=0, producer_id=staged.producer_id)
@@ -118,7 +118,7 @@ def test_one_producer_only(cluster: Cluster, staged: StagedIncident) -> None:
         assert mine["producer_id"].tolist() == [staged.producer_id]
 
 
-def test_a_section_by_time(cluster: Cluster, staged: StagedIncident) -> None:
+def test_a_range_by_time(cluster: Cluster, staged: StagedIncident) -> None:
     every = cluster.batches(topics=staged.topic, partitions=0)
     data = every[~every["is_control"]]
     for seconds in (10, 10.0004, 19):
@@ -137,19 +137,19 @@ def test_a_section_by_time(cluster: Cluster, staged: StagedIncident) -> None:
         (dt.datetime(2026, 11, 21), r"has no time zone"),
     ],
 )
-def test_what_is_no_bound_is_refused(cluster: Cluster, staged: StagedIncident, bound: str | int, message: str) -> None:
+def test_an_invalid_offset_spec_is_rejected(cluster: Cluster, staged: StagedIncident, bound: str | int, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         cluster.batches(topics=staged.topic, partitions=0, start=bound)
 
 
-def test_what_the_cluster_does_not_have(cluster: Cluster, staged: StagedIncident) -> None:
+def test_missing_topics_and_partitions(cluster: Cluster, staged: StagedIncident) -> None:
     with pytest.raises(NotFound, match="has no topic"):
         cluster.batches(topics="no-such-topic", partitions=0)
     with pytest.raises(NotFound, match="has no partition 7"):
         cluster.log_transactions(topics=staged.topic, partitions=7)
 
 
-def test_log_transactions_are_the_transactions_of_the_partition(cluster: Cluster, staged: StagedIncident) -> None:
+def test_log_transactions_match_the_transactions_of_the_partition(cluster: Cluster, staged: StagedIncident) -> None:
     log_transactions = cluster.log_transactions(topics=staged.topic, partitions=0)
     assert list(log_transactions.columns) == LOG_TRANSACTIONS.names
     assert log_transactions["outcome"].value_counts().to_dict() == {"commit": 11, "abort": 10, "open": 3}
@@ -159,7 +159,7 @@ def test_log_transactions_are_the_transactions_of_the_partition(cluster: Cluster
     assert not log_transactions["truncated"].any()
 
 
-def test_the_timeline_ends_at_the_lso_that_the_broker_names(cluster: Cluster, staged: StagedIncident) -> None:
+def test_the_timeline_ends_at_the_brokers_lso(cluster: Cluster, staged: StagedIncident) -> None:
     steps = cluster.lso_timeline(topics=staged.topic, partitions=0)
     assert list(steps.columns) == LSO_TIMELINE.names
     row = row_of(cluster, staged.topic)
@@ -169,7 +169,7 @@ def test_the_timeline_ends_at_the_lso_that_the_broker_names(cluster: Cluster, st
     assert last["holder_producer_id"] == staged.producer_id
 
 
-def test_an_answer_of_the_old_leader_is_not_taken(cluster: Cluster, staged: StagedIncident) -> None:
+def test_a_response_of_the_old_leader_is_not_used(cluster: Cluster, staged: StagedIncident) -> None:
     """FENCED_LEADER_EPOCH, and a broker that is gone: the metadata is read again, and the new leader asked."""
     row = row_of(cluster, staged.topic)
     for stale in ({"leader_epoch": -1 if not row["leader_epoch"] else row["leader_epoch"] - 1}, {"leader": 9}):
@@ -179,7 +179,7 @@ def test_an_answer_of_the_old_leader_is_not_taken(cluster: Cluster, staged: Stag
         )
 
 
-def test_what_retention_has_deleted_is_a_row_and_the_rest_is_read(cluster: Cluster, kafka: Kafka) -> None:
+def test_deleted_offsets_are_a_row_and_the_rest_is_read(cluster: Cluster, kafka: Kafka) -> None:
     with INCIDENTS["head_deleted"](kafka) as staged:
         row = row_of(cluster, staged.topic)
         frame = cluster.batches(topics=staged.topic, partitions=0, start=0)
@@ -196,7 +196,7 @@ def test_what_retention_has_deleted_is_a_row_and_the_rest_is_read(cluster: Clust
             cluster.lso_timeline(topics=staged.topic, partitions=0, start=0)
 
 
-def test_retention_that_moves_while_we_read(cluster: Cluster, kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_retention_during_the_read(cluster: Cluster, kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
     with INCIDENTS["never_added"](kafka) as staged:
         producer = TxnProducer(cluster.client, f"more-{staged.topic}").init()
         for _ in range(10):
@@ -213,7 +213,7 @@ def test_retention_that_moves_while_we_read(cluster: Cluster, kafka: Kafka, monk
     assert observed[-5:] == [8, 9, 10, 11, 12]
 
 
-def test_a_log_that_ends_before_its_high_watermark_is_not_silently_short(
+def test_a_log_shorter_than_its_high_watermark_is_reported(
     cluster: Cluster, staged: StagedIncident
 ) -> None:
     """As right after an election, or for what is not replicated yet: it is waited for, then said."""
@@ -228,7 +228,7 @@ def test_a_log_that_ends_before_its_high_watermark_is_not_silently_short(
     ]
 
 
-def test_a_topic_that_is_deleted_meanwhile(cluster: Cluster, kafka: Kafka) -> None:
+def test_a_topic_deleted_during_the_read(cluster: Cluster, kafka: Kafka) -> None:
     with INCIDENTS["never_added"](kafka) as staged:
         row = row_of(cluster, staged.topic)
         requests = messages.DeleteTopics(topic_names=[staged.topic], timeout_ms=10_000, max_version=5)
@@ -246,7 +246,7 @@ def test_a_partition_without_a_leader_is_an_error(cluster: Cluster, staged: Stag
         fetch_range(cluster.client, row, "log_start", "high_watermark")
 
 
-def test_a_log_that_was_begun_need_not_be_read_to_its_end(cluster: Cluster, staged: StagedIncident) -> None:
+def test_a_read_can_be_stopped_early(cluster: Cluster, staged: StagedIncident) -> None:
     pieces = cluster.scan(staged.topic, 0)
     assert len(next(pieces).scanned.headers) > 40
     pieces.close()  # type: ignore[attr-defined]

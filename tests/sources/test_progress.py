@@ -15,13 +15,13 @@ def read() -> None:
         advance(60)
 
 
-def test_a_pipe_is_told_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_pipe_gets_no_progress(capsys: pytest.CaptureFixture[str]) -> None:
     read()
     assert capsys.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize("where", ["terminal", "notebook"])
-def test_a_person_sees_what_is_read(
+def test_a_terminal_shows_progress(
     where: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(progress_module, "DELAY", 0.0)

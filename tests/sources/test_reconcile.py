@@ -31,7 +31,7 @@ def both_sides(sample: IncidentSample, files: LogDir | None = None) -> list[Row]
 
 
 @pytest.mark.parametrize("name", COMBINED)
-def test_the_combination_of_an_incident(name: str) -> None:
+def test_the_reconciliation_of_an_incident(name: str) -> None:
     sample = load(name)
     rows = both_sides(sample)
     assert [row["combination"] for row in rows] == COMBINED[name]
@@ -45,7 +45,7 @@ def test_the_combination_of_an_incident(name: str) -> None:
     assert list(frame.combination) == COMBINED[name]
 
 
-def test_what_the_next_epoch_added_is_not_taken_for_the_dead_one() -> None:
+def test_a_partition_added_by_the_next_epoch_is_not_the_dead_ones() -> None:
     (row,) = both_sides(load("superseded-same-partition"))
     evidence = {
         name: row[name] for name in ("producer_epoch", "owner_epoch", "expects_marker", "was_added", "last_ended")
@@ -60,7 +60,7 @@ def test_what_the_next_epoch_added_is_not_taken_for_the_dead_one() -> None:
 
 
 @pytest.mark.parametrize("name", ["orphan", "late-message", "open-young"])
-def test_without_the_coordinators_side_nothing_is_an_orphan(name: str) -> None:
+def test_without_coordinators_nothing_is_an_orphan(name: str) -> None:
     """Files of the partition alone know no id at all; that an id may not be seen looks the same on a live cluster."""
     sample = load(name)
     folder = sample.path / "log-dir" / f"{sample.topic}-{sample.partition}"
@@ -69,7 +69,7 @@ def test_without_the_coordinators_side_nothing_is_an_orphan(name: str) -> None:
     assert "__transaction_state" in row["means"]
 
 
-def test_a_transaction_that_ends_between_two_answers_is_not_late() -> None:
+def test_a_transaction_that_ends_between_two_responses_is_not_late() -> None:
     """The leader still has it open, and its coordinator, asked a moment later, has ended it: as late messages look."""
     sample = load("open-young")
     files = sample.log_dir()
@@ -81,7 +81,7 @@ def test_a_transaction_that_ends_between_two_answers_is_not_late() -> None:
     assert (unseen["verdict"], unseen["combination"]) == (None, "unknown")
 
 
-def test_what_is_counted_again_as_its_own_is_not_proven_any_more() -> None:
+def test_a_producer_id_that_is_owned_again_is_not_proven() -> None:
     sample = load("never-added")
     files = sample.log_dir()
     here = [{"topic": sample.topic, "partition": sample.partition}]
@@ -94,7 +94,7 @@ def test_what_is_counted_again_as_its_own_is_not_proven_any_more() -> None:
     assert (row["verdict"], row["combination"]) == ("hanging", "unknown")
 
 
-def test_what_was_not_read_is_neither_late_nor_never_added() -> None:
+def test_unread_partitions_are_neither_late_nor_never_added() -> None:
     sample = load("late-message")
     files = sample.log_dir()
     producers = files.producer_rows(topics=[sample.topic], partitions=[sample.partition])
@@ -103,7 +103,7 @@ def test_what_was_not_read_is_neither_late_nor_never_added() -> None:
 
 
 @pytest.mark.lab
-def test_one_look_proves_no_combination() -> None:
+def test_one_observation_proves_no_mismatch() -> None:
     with connect("lab", staged={"orders": "busy_elsewhere"}) as opened:
         once, twice = (opened.cluster.finding_rows(topics=["orders"], recheck_after=apart) for apart in (0, 0.5))
         found = [

@@ -87,7 +87,7 @@ def test_samples_are_due_at_multiples_of_the_interval(begun: Path) -> None:
     assert {each.error for each in evidence.samples} == {"NETWORK_EXCEPTION: No broker is there."}
 
 
-def test_a_look_that_takes_too_long_leaves_out_those_that_were_due(begun: Path) -> None:
+def test_a_slow_sample_skips_those_due_meanwhile(begun: Path) -> None:
     evidence = Told()
     record(begun, evidence, connect=after_a_while, samples=2)
     first, second = (each.due for each in evidence.samples)
@@ -104,13 +104,13 @@ def test_it_stops_after_the_sample_in_flight(begun: Path) -> None:
     assert evidence.written == [True], "none is due by then"
 
 
-def test_the_first_connection_of_all_has_to_be_made(tmp_path: Path) -> None:
+def test_the_first_connection_must_succeed(tmp_path: Path) -> None:
     with pytest.raises(ConnectionFailed, match="No broker is there"):
         record(tmp_path, Told())
     assert len(Recording(tmp_path).samples()) == 0
 
 
-def test_what_cannot_be_written_is_said_and_it_goes_on(begun: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_write_is_reported_and_recording_continues(begun: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(writer: SampleWriter, sample: Sample) -> NoReturn:
         raise OSError(28, "No space left on device")
 
@@ -123,7 +123,7 @@ def test_what_cannot_be_written_is_said_and_it_goes_on(begun: Path, monkeypatch:
     assert warning.endswith("on: they cannot be written: No space left on device.")
 
 
-def test_it_says_when_samples_can_be_written_again(begun: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_recovery_of_writes_is_reported(begun: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full_once(writer: SampleWriter, sample: Sample) -> NoReturn:
         monkeypatch.undo()
         raise OSError(28, "No space left on device")
@@ -135,7 +135,7 @@ def test_it_says_when_samples_can_be_written_again(begun: Path, monkeypatch: pyt
     assert evidence.warnings[-1].endswith("samples can be written again; one sample was lost.")
 
 
-def test_it_merges_when_it_starts_and_when_an_hour_is_over(tmp_path: Path) -> None:
+def test_it_merges_at_start_and_after_every_hour(tmp_path: Path) -> None:
     yesterday = (dt.datetime.now(dt.UTC) - dt.timedelta(days=1)).replace(minute=0, second=0, microsecond=0)
     with SampleWriter(tmp_path) as writer:
         for each in range(3):

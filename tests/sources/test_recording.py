@@ -53,14 +53,14 @@ def failed(due: dt.datetime) -> Sample:
     return Sample(due=due, tables={name: [] for name in RECORDED} | {"samples": [{**row, **blank}]})
 
 
-def test_every_table_can_be_read_from_the_beginning(tmp_path: Path) -> None:
+def test_every_table_can_be_read_completely(tmp_path: Path) -> None:
     SampleWriter(tmp_path / "new").close()
     for name, table in RECORDED.items():
         frame = pd.read_parquet(tmp_path / "new" / name)
         assert (list(frame.columns), len(frame)) == (table.names, 0)
 
 
-def test_plain_readers_find_the_declared_columns_and_every_row(tmp_path: Path) -> None:
+def test_plain_parquet_readers_find_columns_and_rows(tmp_path: Path) -> None:
     samples = every(10, 3)
     write(tmp_path, samples)
     for name, table in RECORDED.items():
@@ -70,7 +70,7 @@ def test_plain_readers_find_the_declared_columns_and_every_row(tmp_path: Path) -
         assert len(pd.read_parquet(tmp_path / name)) == len(found)
 
 
-def test_a_sample_that_is_there_is_not_written_again(six: Path) -> None:
+def test_an_existing_sample_is_not_written_again(six: Path) -> None:
     before = files(six)
     with SampleWriter(six) as writer:
         assert not writer.write(sample(NINE))
@@ -81,7 +81,7 @@ def test_a_sample_that_is_there_is_not_written_again(six: Path) -> None:
         assert writer.write(sample(NINE + MINUTE))
 
 
-def test_hours_that_are_over_become_one_file_and_so_do_days(tmp_path: Path) -> None:
+def test_past_hours_and_days_are_merged_into_one_file(tmp_path: Path) -> None:
     samples = every(20, 9)
     write(tmp_path, samples)
     with SampleWriter(tmp_path) as writer:
@@ -106,7 +106,7 @@ def stamps(samples: Sequence[Sample]) -> list[str]:
     return [f"{each.due:%Y%m%dT%H%M%S}000.parquet" for each in samples]
 
 
-def test_a_day_that_is_large_stays_in_hours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_day_is_not_merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, every(20, 9))
     monkeypatch.setattr("toolkit.sources.recording.compaction.MAX_DAY_BYTES", 1)
     with SampleWriter(tmp_path) as writer:
@@ -114,7 +114,7 @@ def test_a_day_that_is_large_stays_in_hours(tmp_path: Path, monkeypatch: pytest.
     assert names(tmp_path) == ["20261121T09.3.parquet", "20261121T10.3.parquet", "20261121T11.3.parquet"]
 
 
-def test_what_is_old_goes_when_it_is_told_to(tmp_path: Path) -> None:
+def test_old_samples_are_deleted_on_request(tmp_path: Path) -> None:
     samples = every(20, 9)
     write(tmp_path, samples)
     with SampleWriter(tmp_path) as writer:
@@ -136,7 +136,7 @@ def room_for(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_a_disk_that_refuses_a_sample_keeps_what_it_has(six: Path) -> None:
+def test_a_failed_write_keeps_earlier_samples(six: Path) -> None:
     before, rows = files(six), {name: read(six, name) for name in RECORDED}
     with SampleWriter(six) as writer:
         with room_for(8_000), pytest.raises(OSError, match="File too large"):  # some of its files fit
@@ -149,13 +149,13 @@ def test_a_disk_that_refuses_a_sample_keeps_what_it_has(six: Path) -> None:
         assert writer.write(sample(NINE + 60 * MINUTE)), "and goes on when there is room"
 
 
-def test_one_recorder_to_a_folder(tmp_path: Path) -> None:
+def test_only_one_recorder_per_folder(tmp_path: Path) -> None:
     with SampleWriter(tmp_path / "recording"), pytest.raises(UsageError, match=r"is in use by process \d+\. Use one"):
         SampleWriter(tmp_path / "recording")
     SampleWriter(tmp_path / "recording").close()
 
 
-def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
+def test_a_folder_with_other_files_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").touch()
     with pytest.raises(UsageError, match="is not a recording and not empty"):
         SampleWriter(tmp_path)
@@ -167,14 +167,14 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
             Recording(path)
 
 
-def test_names_that_are_not_ours_are_not_read(six: Path) -> None:
+def test_files_with_other_names_are_ignored(six: Path) -> None:
     for name in ("notes.parquet", "20261399.3.parquet", ".20261121T095000000.parquet.part", "20261121.parquet.crc"):
         (six / "samples" / name).touch()
         assert table_file(Path(name)) is None
     assert len(Recording(six).samples()) == 6
 
 
-def test_what_was_in_flight_counts_for_nothing(six: Path) -> None:
+def test_incomplete_files_are_ignored(six: Path) -> None:
     late = sample(NINE + 55 * MINUTE)
     for name in ("partitions", "producers", "findings"):
         pq.write_table(rows_of([late], name), six / name / "20261121T095500000.parquet")
@@ -186,7 +186,7 @@ def test_what_was_in_flight_counts_for_nothing(six: Path) -> None:
     assert not list(six.glob("*/20261121T095500000.parquet")), "a start takes it away"
 
 
-def test_a_sample_that_failed_leaves_nothing_to_the_next_attempt(six: Path) -> None:
+def test_a_failed_sample_leaves_no_files(six: Path) -> None:
     due = NINE + 55 * MINUTE
     with SampleWriter(six) as writer:
         pq.write_table(rows_of([sample(due)], "findings"), six / "findings" / "20261121T095500000.parquet")
@@ -194,7 +194,7 @@ def test_a_sample_that_failed_leaves_nothing_to_the_next_attempt(six: Path) -> N
     assert NINE + 55 * MINUTE not in set(Recording(six).history("findings")["sampled_at"])
 
 
-def test_a_recording_of_an_older_version_lacks_columns(six: Path) -> None:
+def test_missing_columns_of_an_older_recording_are_null(six: Path) -> None:
     (old,) = (six / "findings").glob("20261121T0950*")
     pq.write_table(pq.read_table(old).drop_columns(["held_ms", "held_from"]), old)
     pq.write_table(pq.read_table(old).schema.empty_table(), six / "findings" / "00000000.empty.parquet")
@@ -205,7 +205,7 @@ def test_a_recording_of_an_older_version_lacks_columns(six: Path) -> None:
     assert len(Recording(six).findings_over_time()) == 5
 
 
-def test_a_file_that_is_damaged_is_said(six: Path) -> None:
+def test_a_damaged_file_is_an_error(six: Path) -> None:
     (six / "producers" / "20261121T091000000.parquet").write_bytes(b"PAR1, once")
     assert len(Recording(six).findings()) == 1, "what it holds is not of the newest two"
     with pytest.raises(
@@ -226,7 +226,7 @@ def test_a_file_that_is_damaged_is_said(six: Path) -> None:
             SampleWriter(six)
 
 
-def test_the_last_sample_by_a_time_answers(six: Path) -> None:
+def test_at_selects_the_last_sample_by_that_time(six: Path) -> None:
     recording = Recording(six)
     assert recording.partition_rows()[0]["observed_at"] == NINE + 50 * MINUTE
     for minutes, answering in ((0, 0), (5, 0), (10, 10), (29, 20), (45, 30), (300, 50)):
@@ -244,7 +244,7 @@ def test_the_last_sample_by_a_time_answers(six: Path) -> None:
         Recording(six.parent / "empty").findings()
 
 
-def test_the_tables_are_those_of_a_cluster(six: Path) -> None:
+def test_the_tables_match_those_of_a_cluster(six: Path) -> None:
     with Recording(six) as recording:
         assert list(recording.partitions().columns) == PARTITIONS.names
         assert list(recording.producers(topics=["orders"], partitions=[0]).columns) == PRODUCERS.names
@@ -263,7 +263,7 @@ def test_the_tables_are_those_of_a_cluster(six: Path) -> None:
                 ask(topics=["orders"], partitions=[7])
 
 
-def test_coordinators_by_hash_and_by_who_answered(tmp_path: Path) -> None:
+def test_coordinators_by_hash_and_by_response(tmp_path: Path) -> None:
     one = sample(NINE)
     state = [
         {**one.tables["partitions"][0], "topic": "__transaction_state", "partition": number, "leader": 3}
@@ -277,7 +277,7 @@ def test_coordinators_by_hash_and_by_who_answered(tmp_path: Path) -> None:
     assert len(recording.coordinators()) == 1
 
 
-def test_findings_say_where_nothing_was_seen_since(six: Path) -> None:
+def test_findings_name_partitions_without_later_samples(six: Path) -> None:
     recording = Recording(six)
     (row,) = recording.finding_rows(at=NINE + 35 * MINUTE)
     assert (row["verdict"], row["observed_at"]) == ("hanging", NINE + 30 * MINUTE)
@@ -295,7 +295,7 @@ def test_the_first_sample_proves_nothing(six: Path) -> None:
     assert [row["verdict"] for row in Recording(six).finding_rows(at=NINE)] == ["unknown"]
 
 
-def test_partitions_that_are_asked_for_have_a_finding(six: Path) -> None:
+def test_requested_partitions_have_a_finding(six: Path) -> None:
     recording = Recording(six)
     assert len(recording.findings(topics=["orders"])) == 2
     assert [row["verdict"] for row in recording.finding_rows(topics=["orders"], partitions=[1])] == ["clear"]
@@ -303,7 +303,7 @@ def test_partitions_that_are_asked_for_have_a_finding(six: Path) -> None:
     assert recording.finding_rows(broker_id=9) == []
 
 
-def test_findings_over_time_are_those_that_were_recorded(six: Path) -> None:
+def test_findings_over_time_match_the_recorded_ones(six: Path) -> None:
     recording = Recording(six)
     everything = recording.findings_over_time()
     assert everything["sampled_at"].nunique() == 5
@@ -322,7 +322,7 @@ def test_findings_over_time_are_those_that_were_recorded(six: Path) -> None:
         recording.history("batches")
 
 
-def test_holds_tell_from_when_to_when(six: Path) -> None:
+def test_holds_have_start_and_end_times(six: Path) -> None:
     recording = Recording(six)
     (row,) = recording.lso_hold_rows()
     assert (row["topic"], row["partition"], row["verdict"], row["start_offset"]) == ("orders", 0, "hanging", 100)
@@ -332,7 +332,7 @@ def test_holds_tell_from_when_to_when(six: Path) -> None:
     assert recording.lso_hold_rows(topics=["others"]) == []
 
 
-def test_a_hold_that_a_recording_saw_end_has_its_end() -> None:
+def test_a_hold_that_ended_in_the_recording_has_its_end() -> None:
     sample = load("flight-recording")
     recording = sample.recording()
     assert recording
@@ -368,7 +368,7 @@ def test_reading_while_a_recorder_writes_and_merges(tmp_path: Path) -> None:
     assert Recording(directory).history("findings")["sampled_at"].nunique() == count
 
 
-def test_a_recorder_goes_on_with_what_it_has_seen(six: Path) -> None:
+def test_a_restarted_recorder_resumes_its_state(six: Path) -> None:
     went_on = resume(six)
     assert went_on is not None
     assert went_on.observation is not None

@@ -65,7 +65,7 @@ def of(rows: Sequence[Row], staged: StagedIncident) -> Row:
     return row
 
 
-def test_a_recording_tells_again_what_was_seen(
+def test_a_recording_gives_the_observed_tables(
     kafka: Kafka, cluster: Cluster, sampled: Callable[..., Sample], tmp_path: Path
 ) -> None:
     healthy = [INCIDENTS[name](kafka) for name in HEALTHY]
@@ -101,7 +101,7 @@ def test_a_recording_tells_again_what_was_seen(
     assert not {one.topic for one in healthy} & {row["topic"] for row in gone.tables["findings"]}
 
 
-def test_a_cause_that_is_known_is_not_read_again_for_a_minute(
+def test_a_known_cause_is_not_read_again_for_a_minute(
     kafka: Kafka, cluster: Cluster, sampled: Callable[..., Sample], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     staged = INCIDENTS["late_after_commit"](kafka)
@@ -122,7 +122,7 @@ def test_a_cause_that_is_known_is_not_read_again_for_a_minute(
     assert [one["name"] for one in evidence["evidence"]][-4:] == [one["name"] for one in read["evidence"]][-4:]
 
 
-def test_late_transactions_by_whose_clock(kafka: Kafka, cluster: Cluster, sampled: Callable[..., Sample]) -> None:
+def test_late_transactions_name_their_clock(kafka: Kafka, cluster: Cluster, sampled: Callable[..., Sample]) -> None:
     assert longest_timeout_ms(cluster.client) == 3_600_000, "as this Kafka was told"
     hanging = INCIDENTS["late_after_commit"](kafka)
     producers = [TxnProducer(cluster.client, f"{hanging.topic}-{each}", timeout_ms=1_000).init() for each in range(2)]
@@ -144,7 +144,7 @@ def test_late_transactions_by_whose_clock(kafka: Kafka, cluster: Cluster, sample
     assert hanging.topic not in {row["topic"] for row in again.tables["late_transactions"]}, "five minutes are left"
 
 
-def test_a_cluster_that_cannot_be_reached_is_a_sample(kafka: Kafka, cluster: Cluster) -> None:
+def test_an_unreachable_cluster_is_a_failed_sample(kafka: Kafka, cluster: Cluster) -> None:
     with Cluster(kafka.bootstrap_servers, timeout=5) as gone:
         before = take_sample(gone, due=dt.datetime.now(dt.UTC), interval_ms=1_000)
     with pytest.raises(Exception, match="closed"):

@@ -50,7 +50,7 @@ def taken(one: Sample, *, rows: Sequence[Row] | None = None, late: Sequence[Row]
     return replace(one, tables=tables)
 
 
-def test_a_partition_shows_as_long_as_it_has_something_to_tell() -> None:
+def test_a_partition_has_series_while_it_is_held() -> None:
     metrics = Metrics()
     assert of_orders(metrics, "lso_lag_offsets") is None
     one = sample(NINE)
@@ -62,7 +62,7 @@ def test_a_partition_shows_as_long_as_it_has_something_to_tell() -> None:
     assert of_orders(metrics, "lso_lag_offsets") is None
 
 
-def test_how_long_the_lso_is_held() -> None:
+def test_the_hold_duration_of_the_lso() -> None:
     metrics = Metrics()
     one = sample(NINE)
     (row,) = one.tables["findings"]
@@ -76,7 +76,7 @@ def test_how_long_the_lso_is_held() -> None:
     assert of_orders(metrics, "lso_held_seconds") == 30
 
 
-def test_healthy_transactions_show_once_they_last_for_two_samples() -> None:
+def test_healthy_transactions_appear_after_two_samples() -> None:
     metrics = Metrics()
     observed = observation(transaction(), partitions=[partition()], producers=[producer()])
     rows = diagnose_sample(observed, observed)
@@ -91,7 +91,7 @@ def test_healthy_transactions_show_once_they_last_for_two_samples() -> None:
     assert numbers(metrics)["kafka_txn_transactions", (("verdict", "ongoing"),)] == 1
 
 
-def test_late_partitions_are_counted_under_kafkas_name() -> None:
+def test_late_partitions_have_kafkas_metric_name() -> None:
     mbean = "kafka.server:type=ReplicaManager,name=PartitionsWithLateTransactionsCount"
     rule = re.sub(r"kafka\.server:type=(.+),name=(.+)", r"kafka_server_\1_\2", mbean)  # of many JMX exporters
     assert rule.lower() == LATE
@@ -105,7 +105,7 @@ def test_late_partitions_are_counted_under_kafkas_name() -> None:
     assert of_orders(metrics, "late_transactions") == 2
 
 
-def test_what_cannot_be_seen_keeps_its_last_numbers() -> None:
+def test_unreadable_partitions_keep_their_last_values() -> None:
     metrics = Metrics()
     one = sample(NINE)
     metrics.on_sample(one, written=True)
@@ -125,7 +125,7 @@ def test_what_cannot_be_seen_keeps_its_last_numbers() -> None:
     assert counts == {"taken": 3, "failed": 1, "skipped": 3, "unwritten": 1}
 
 
-def test_groups_show_that_cannot_move() -> None:
+def test_blocked_groups_have_series() -> None:
     metrics = Metrics()
     one = sample(NINE)
     (row,) = one.tables["findings"]
@@ -149,7 +149,7 @@ def by_group(metrics: Metrics) -> dict[str, float]:
     }
 
 
-def test_ten_thousand_partitions_have_a_bounded_count_of_series() -> None:
+def test_ten_thousand_partitions_give_a_bounded_number_of_series() -> None:
     metrics = Metrics()
     one = sample(NINE)
     (row,) = one.tables["findings"]
@@ -173,7 +173,7 @@ def test_ten_thousand_partitions_have_a_bounded_count_of_series() -> None:
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
-def test_the_names_keep_to_prometheus_rules() -> None:
+def test_metric_names_follow_prometheus_rules() -> None:
     from prometheus_client import generate_latest
 
     metrics = Metrics()
@@ -186,7 +186,7 @@ def test_the_names_keep_to_prometheus_rules() -> None:
 
 
 @pytest.mark.lab
-def test_a_group_shows_as_long_as_an_lso_holds_something_from_it(kafka: Kafka) -> None:
+def test_a_group_has_series_while_it_is_blocked(kafka: Kafka) -> None:
     """Without markers told from records: the recorder reads no log for it."""
     metrics, due = Metrics(), dt.datetime.now(dt.UTC)
     with Cluster(kafka.bootstrap_servers) as cluster:
@@ -208,7 +208,7 @@ def test_a_group_shows_as_long_as_an_lso_holds_something_from_it(kafka: Kafka) -
         assert ("kafka_txn_group_held_offsets", labels) not in numbers(metrics)
 
 
-def test_groups_are_bounded_and_what_is_left_out_is_counted() -> None:
+def test_the_number_of_groups_is_bounded_and_others_are_counted() -> None:
     row = {"group_id": "one", "topic": "orders", "behind": 0}
     rows = [{**row, "partition": number, "held": number} for number in range(MAX_GROUP_LAGS + 10)]
     series = measure(replace(sample(NINE), held_groups=rows), MetricSeries())
@@ -217,7 +217,7 @@ def test_groups_are_bounded_and_what_is_left_out_is_counted() -> None:
     assert min(numbers.held for numbers in series.group_lags.values()) == 10
 
 
-def test_they_are_served_here_and_nowhere_else() -> None:
+def test_metrics_are_served_only_on_their_address() -> None:
     metrics, other = Metrics(), Metrics()
     port = metrics.serve("127.0.0.1", 0)
     try:
@@ -230,7 +230,7 @@ def test_they_are_served_here_and_nowhere_else() -> None:
         other.close()
 
 
-def test_without_prometheus_client_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_prometheus_client_the_error_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     really = builtins.__import__
 
     def refuse(name: str, *arguments: Any, **options: Any) -> Any:

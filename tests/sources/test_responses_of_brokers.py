@@ -41,7 +41,7 @@ def responses(monkeypatch: pytest.MonkeyPatch) -> list[Response]:
 @pytest.mark.parametrize(
     "lab", [on_cluster(version, EVERYDAY, id=version) for version in ("2.8.2", OLDER, NEWEST)], indirect=True
 )
-def test_bytes_of_a_look(lab: Kafka, responses: list[Response]) -> None:
+def test_responses_of_an_observation_are_decoded(lab: Kafka, responses: list[Response]) -> None:
     with INCIDENTS["open_young"](lab) as staged:
         responses.clear()
         with Cluster(lab.bootstrap_servers) as cluster:
@@ -88,7 +88,7 @@ def damaging() -> Iterator[Damaging]:
 
 
 @pytest.mark.parametrize(("api", "method"), [(2, Cluster.partition_rows), (61, Cluster.producer_rows)])
-def test_a_damaged_answer_is_rows_with_error(damaging: Damaging, api: int, method: Any) -> None:
+def test_a_damaged_response_gives_error_rows(damaging: Damaging, api: int, method: Any) -> None:
     damaging.damaged = None
     with Cluster(f"127.0.0.1:{damaging.ports[0]}", timeout=PATIENCE_S) as cluster:
         whole = {(row["topic"], row["partition"]): row for row in method(cluster)}

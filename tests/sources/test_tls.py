@@ -58,7 +58,7 @@ def properties_file(folder: Path, text: str) -> ClientConfig:
     return ClientConfig.from_properties(path)
 
 
-def test_client_certificates_in_javas_words(mutual: Kafka, certificates: Certificates, tmp_path: Path) -> None:
+def test_client_certificates_by_java_keys(mutual: Kafka, certificates: Certificates, tmp_path: Path) -> None:
     folder = certificates.folder
     config = properties_file(
         tmp_path,
@@ -69,7 +69,7 @@ def test_client_certificates_in_javas_words(mutual: Kafka, certificates: Certifi
     both_clients_connect(config)
 
 
-def test_client_certificates_in_librdkafkas_words(mutual: Kafka, certificates: Certificates) -> None:
+def test_client_certificates_by_librdkafka_keys(mutual: Kafka, certificates: Certificates) -> None:
     config = {
         "bootstrap.servers": mutual.bootstrap_servers,
         "security.protocol": "SSL",
@@ -81,7 +81,7 @@ def test_client_certificates_in_librdkafkas_words(mutual: Kafka, certificates: C
     both_clients_connect(ClientConfig(config))
 
 
-def test_no_certificate_and_no_tls_are_sentences(mutual: Kafka, certificates: Certificates) -> None:
+def test_a_missing_certificate_and_missing_tls_are_errors(mutual: Kafka, certificates: Certificates) -> None:
     address = mutual.bootstrap_servers
     with pytest.raises(ConnectionFailed, match=r"use TLS|closed it"):
         Cluster(address, timeout=10)
@@ -92,7 +92,7 @@ def test_no_certificate_and_no_tls_are_sentences(mutual: Kafka, certificates: Ce
         )
 
 
-def test_an_unknown_authority_is_a_sentence(mutual: Kafka) -> None:
+def test_an_unknown_authority_is_an_error(mutual: Kafka) -> None:
     config = {"bootstrap.servers": mutual.bootstrap_servers, "security.protocol": "SSL"}
     with pytest.raises(ConnectionFailed, match=r"ssl\.ca\.location"):
         Cluster(config, timeout=10)
@@ -112,7 +112,7 @@ def test_a_password_over_tls(certificates: Certificates, tmp_path: Path) -> None
         assert PASSWORD not in repr(config)
 
 
-def test_a_broker_with_another_name_is_refused_unless_told_not_to_look(certificates: Certificates) -> None:
+def test_a_wrong_host_name_is_rejected_unless_verification_is_disabled(certificates: Certificates) -> None:
     (certificates.folder / "server.pem").write_text(
         certificates.key("server").read_text() + certificates.server.read_text()
     )

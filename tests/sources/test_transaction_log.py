@@ -52,7 +52,7 @@ def test_an_old_broker_is_an_error_row_and_its_log_is_read(old: Cluster) -> None
         assert named[0]["error"].startswith("UNSUPPORTED_VERSION")
 
 
-def test_filters_mean_the_same_by_the_log(old: Cluster) -> None:
+def test_filters_give_the_same_rows_from_the_log(old: Cluster) -> None:
     name = uuid.uuid4().hex
     idle = TxnProducer(old.client, f"{name}-idle").init()
     topic = f"filters-{name[:6]}"
@@ -74,7 +74,7 @@ def test_filters_mean_the_same_by_the_log(old: Cluster) -> None:
         busy.end(commit=False)
 
 
-def test_a_hang_on_an_old_broker_is_proven_by_the_log(old: Cluster) -> None:
+def test_a_hanging_transaction_on_an_old_broker_is_proven_by_the_log(old: Cluster) -> None:
     staged = INCIDENTS["late_message"](old.config)
     (row,) = old.finding_rows(topics=[staged.topic], partitions=[0], recheck_after=0.1)
     assert (row["verdict"], row["missing"]) == ("hanging", [])
@@ -85,7 +85,7 @@ def test_a_hang_on_an_old_broker_is_proven_by_the_log(old: Cluster) -> None:
     )
 
 
-def test_what_is_not_read_in_time_is_a_failure_and_no_proof(old: Cluster) -> None:
+def test_a_timeout_of_the_read_is_an_error_and_no_proof(old: Cluster) -> None:
     TxnProducer(old.client, "makes-the-topic").init()
     log = read(old, timeout=0)
     assert not log.is_complete
@@ -93,7 +93,7 @@ def test_what_is_not_read_in_time_is_a_failure_and_no_proof(old: Cluster) -> Non
     assert log.partitions + len(log.failures) == 50
 
 
-def test_the_newest_record_wins_and_is_what_the_coordinator_says(kafka: Kafka) -> None:
+def test_the_newest_record_wins_and_matches_the_coordinator(kafka: Kafka) -> None:
     with Cluster(kafka.bootstrap_servers, timeout=20) as cluster, INCIDENTS["busy_elsewhere"](kafka):
         reported = {row["transactional_id"]: row for row in cluster.transaction_rows()}
         log = read(cluster)
@@ -105,7 +105,7 @@ def test_the_newest_record_wins_and_is_what_the_coordinator_says(kafka: Kafka) -
         assert {c: written[name][c] for c in columns} == {c: row[c] for c in columns}, name
 
 
-def test_some_partitions_can_be_read_alone(kafka: Kafka) -> None:
+def test_selected_partitions_can_be_read(kafka: Kafka) -> None:
     with Cluster(kafka.bootstrap_servers, timeout=20) as cluster:
         producer = TxnProducer(cluster.client, uuid.uuid4().hex).init()
         (row,) = cluster.transaction_rows(transactional_ids=[producer.transactional_id])
