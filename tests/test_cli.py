@@ -61,14 +61,14 @@ UNREPLICATED = finding(partition=2, verdict="unreplicated", producer_id=None, qu
 )
 @pytest.mark.parametrize("command", ["diagnose", "find-hanging"])
 @pytest.mark.parametrize("output", ["table", "json", "csv"])
-def test_the_exit_code_is_the_answer(
+def test_the_exit_code_is_the_verdict(
     answers: Callable[[Sequence[Row]], Answers], rows: Sequence[Row], code: int, command: str, output: str
 ) -> None:
     answers(rows)
     assert invoke(command, "--format", output).exit_code == code
 
 
-def test_find_hanging_shows_what_hangs_or_may_and_counts_the_rest(
+def test_find_hanging_shows_hanging_and_unknown_and_counts_others(
     answers: Callable[[Sequence[Row]], Answers],
 ) -> None:
     answers([finding(), UNKNOWN, UNREPLICATED, healthy(partition=7)])
@@ -80,7 +80,7 @@ def test_find_hanging_shows_what_hangs_or_may_and_counts_the_rest(
     assert displayed.endswith("\n1 partition hangs, 1 unknown, 1 unreplicated, 1 open transaction is healthy\n")
 
 
-def test_find_hanging_tells_a_person_what_else_is_open_there(
+def test_find_hanging_lists_other_open_transactions_of_the_partition(
     answers: Callable[[Sequence[Row]], Answers],
 ) -> None:
     answers([finding(), healthy(queue_position=2, producer_id=5, start_offset=913095350)])
@@ -89,7 +89,7 @@ def test_find_hanging_tells_a_person_what_else_is_open_there(
     assert "nothing else is open" not in displayed
 
 
-def test_json_is_one_array_of_objects_with_the_columns_of_the_table(
+def test_json_is_one_array_with_the_columns_of_the_table(
     answers: Callable[[Sequence[Row]], Answers],
 ) -> None:
     answers([finding(), healthy(partition=7)])
@@ -125,7 +125,7 @@ def test_help_names_every_command_and_the_exit_codes() -> None:
         assert invoke(command.name, "--help").exit_code == 0
 
 
-def test_version() -> None:
+def test_version_is_printed() -> None:
     assert invoke("--version").stdout == f"kafka-txn {__version__}\n"
 
 
@@ -144,7 +144,7 @@ def test_version() -> None:
         (["no-such-command"], "No such command 'no-such-command'"),
     ],
 )
-def test_wrong_use_is_a_sentence_on_stderr_and_exit_code_2(arguments: list[str], sentence: str) -> None:
+def test_invalid_usage_is_a_sentence_on_stderr_and_exit_code_2(arguments: list[str], sentence: str) -> None:
     done = invoke(*arguments)
     assert done.exit_code == 2
     assert sentence in done.stderr

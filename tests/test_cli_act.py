@@ -36,7 +36,7 @@ def at_terminal(kafka: Kafka, *arguments: str, typed: str) -> tuple[int, str]:
         return running.wait(timeout=PATIENCE_S), " ".join(screen.decode().split())
 
 
-def test_a_person_types_the_name_of_what_is_ended(kafka: Kafka, tmp_path: Path) -> None:
+def test_an_operator_types_the_name_to_confirm(kafka: Kafka, tmp_path: Path) -> None:
     staged = INCIDENTS["never_added"](kafka)
     audit = Audit(tmp_path / "audit.jsonl")
     where = ["--topic", staged.topic, "--partition", "0", "--start-offset", str(staged.start_offset)]
@@ -55,7 +55,7 @@ def test_a_person_types_the_name_of_what_is_ended(kafka: Kafka, tmp_path: Path) 
     assert [row["step"] for row in audit.rows()] == ["refused", "intent", "outcome"]
 
 
-def test_what_cannot_be_written_down_is_not_done(kafka: Kafka) -> None:
+def test_without_an_audit_trail_nothing_is_done(kafka: Kafka) -> None:
     staged = INCIDENTS["never_added"](kafka)
     where = ["--topic", staged.topic, "--partition", "0", "--start-offset", str(staged.start_offset)]
     sure = ["--confirm", f"{staged.topic}-0@{staged.start_offset}", "--audit-file", "/dev/full"]

@@ -21,7 +21,7 @@ def invoke(*arguments: str, stdin: str | bytes | None = None) -> Result:
     return CliRunner().invoke(app, ["explain", *arguments], input=stdin)
 
 
-def test_an_error_is_explained_in_words_that_a_person_can_act_on() -> None:
+def test_an_error_is_explained_with_causes_checks_and_remedies() -> None:
     result = invoke(FENCED)
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
@@ -45,7 +45,7 @@ def test_json_and_csv_have_every_column() -> None:
 
 
 @pytest.mark.parametrize("output", ["table", "json", "csv"])
-def test_an_unknown_text_has_an_exit_code_of_its_own_and_says_what_to_collect(output: str) -> None:
+def test_an_unknown_text_has_its_exit_code_and_lists_what_to_collect(output: str) -> None:
     result = invoke("java.lang.NullPointerException", "--format", output)
     assert result.exit_code == 4
     assert "No known error of Kafka transactions" in result.stdout
@@ -53,7 +53,7 @@ def test_an_unknown_text_has_an_exit_code_of_its_own_and_says_what_to_collect(ou
     assert "--transactional-id" in result.stdout
 
 
-def test_the_files_answer_with_the_finding_and_its_exit_code() -> None:
+def test_with_files_the_finding_and_its_exit_code_are_shown() -> None:
     files = ("--log-dir", str(load("late-message").path), "--consistent-copy")
     result = invoke("UNKNOWN_PRODUCER_ID", "--topic", "orders", *files)
     assert result.exit_code == 1, result.output
@@ -61,7 +61,7 @@ def test_the_files_answer_with_the_finding_and_its_exit_code() -> None:
     assert invoke("nothing known", *files).exit_code == 1
 
 
-def test_a_recording_answers_too_and_says_what_it_has_not() -> None:
+def test_with_a_recording_the_finding_and_missing_tables_are_shown() -> None:
     explained = explain("PRODUCER_FENCED", load("flight-recording").recording(), transactional_ids=["x"], groups=["g"])
     assert explained.checks
     assert explained.checks.not_checked == (
@@ -70,7 +70,7 @@ def test_a_recording_answers_too_and_says_what_it_has_not() -> None:
     )
 
 
-def test_a_cluster_that_cannot_be_reached_does_not_keep_the_explanation_back() -> None:
+def test_an_unreachable_cluster_does_not_suppress_the_explanation() -> None:
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         server = f"127.0.0.1:{nobody.getsockname()[1]}"
@@ -89,13 +89,13 @@ def test_a_cluster_that_cannot_be_reached_does_not_keep_the_explanation_back() -
         (FENCED, "--log-dir", ".", "--bootstrap-server", "localhost:9092"),
     ],
 )
-def test_wrong_use_is_one_sentence(arguments: tuple[str, ...]) -> None:
+def test_invalid_usage_is_one_sentence(arguments: tuple[str, ...]) -> None:
     result = invoke(*arguments)
     assert result.exit_code == 2
     assert result.stdout == ""
 
 
-def test_hostile_text_reaches_neither_terminal_nor_page() -> None:
+def test_hostile_text_is_escaped_in_terminal_and_page() -> None:
     hostile = (
         f"{FENCED}\x1b[31m\x07 password=hunter2 sasl.jaas.config=\"x password='hunter2';\" "
         "transactionalId=\x1b]0;title\x07evil\u202eid groupId=<script>alert(1)</script> topic-partition orders-0"
@@ -111,14 +111,14 @@ def test_hostile_text_reaches_neither_terminal_nor_page() -> None:
     assert "evilid" in repr(explained)
 
 
-def test_bytes_of_any_kind_and_size_may_be_piped_in() -> None:
+def test_arbitrary_bytes_can_be_piped_in() -> None:
     assert invoke(stdin=b"\xff\xfe\x00PRODUCER_FENCED\xc3").exit_code == 0
     filling = b"INFO nothing happened\n" * 200_000  # 4.4 MB
     result = invoke("--format", "json", stdin=b"PRODUCER_FENCED\n" + filling + b"UNKNOWN_PRODUCER_ID\n")
     assert [row["symptom"] for row in json.loads(result.stdout)] == ["producer-fenced", "unknown-producer-id"]
 
 
-def test_a_page_of_a_notebook_is_escaped_and_has_what_the_text_has() -> None:
+def test_the_notebook_html_is_escaped_and_has_the_content_of_the_text() -> None:
     page = explain("Cannot execute transactional method because we are in an error state")._repr_html_()
     assert "<h4>failed-earlier</h4>" in page
     assert "`Caused by:`" in page
@@ -129,7 +129,7 @@ def test_a_page_of_a_notebook_is_escaped_and_has_what_the_text_has() -> None:
     assert list(unknown.frame().columns) == EXPLANATIONS.names
 
 
-def test_an_error_alone_is_explained_without_kafkas_client_and_without_arrow() -> None:
+def test_explaining_an_error_imports_neither_kafkas_client_nor_arrow() -> None:
     code = (
         "import sys; from toolkit import explain; repr(explain('x')); print({'kafka', 'pyarrow'} & sys.modules.keys())"
     )

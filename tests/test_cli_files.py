@@ -45,7 +45,7 @@ def partition(folder: Path, hanging: StagedIncident) -> Path:
     return folder / f"{hanging.topic}-{hanging.partition}"
 
 
-def test_a_verdict_from_files_needs_the_word_that_they_are_of_one_moment(folder: Path, hanging: StagedIncident) -> None:
+def test_hanging_from_files_needs_consistent_copy(folder: Path, hanging: StagedIncident) -> None:
     unsure = run("diagnose", "--log-dir", str(folder), "--topic", hanging.topic, "--format", "json")
     sure = run("diagnose", "--log-dir", str(folder), "--consistent-copy", "--topic", hanging.topic, "--format", "json")
     assert (unsure.exit_code, sure.exit_code) == (3, 1)
@@ -65,7 +65,7 @@ def test_a_partition_alone_is_unknown(partition: Path) -> None:
 
 
 @pytest.mark.parametrize("table", [name.value for name in TableName])
-def test_every_table_can_be_scanned_in_every_form(table: str, folder: Path, tmp_path: Path) -> None:
+def test_every_table_can_be_scanned_in_every_format(table: str, folder: Path, tmp_path: Path) -> None:
     names = TABLES[table].names
     arguments = ["scan", str(folder), "--table", table]
     printed = json.loads(run(*arguments, "--format", "json").stdout)
@@ -83,7 +83,7 @@ def test_every_table_can_be_scanned_in_every_form(table: str, folder: Path, tmp_
     assert run(*arguments).exit_code == done.exit_code
 
 
-def test_what_is_asked_for_is_all_that_comes(folder: Path, hanging: StagedIncident) -> None:
+def test_only_selected_rows_are_printed(folder: Path, hanging: StagedIncident) -> None:
     arguments = ["scan", str(folder), "--topic", hanging.topic, "--format", "json", "--table"]
     mine = json.loads(run(*arguments, "batches", "--producer-id", str(hanging.producer_id), "--crc").stdout)
     assert {row["producer_id"] for row in mine} == {hanging.producer_id}
@@ -98,7 +98,7 @@ def test_what_is_asked_for_is_all_that_comes(folder: Path, hanging: StagedIncide
     assert not json.loads(run(*arguments, "log_transactions", "--producer-epoch", "9").stdout)
 
 
-def test_txn_stat_counts_and_names_what_is_open(partition: Path, hanging: StagedIncident) -> None:
+def test_txn_stat_counts_and_names_open_transactions(partition: Path, hanging: StagedIncident) -> None:
     output = process.run("txn-stat", str(partition))
     assert output.returncode == 0
     assert output.stdout.splitlines()[0] == f"{partition.name} (broker 1)"
@@ -127,7 +127,7 @@ def test_the_abort_line_is_a_comment_until_it_is_proven(folder: Path, hanging: S
     assert run("abort-command", str(folder), "--producer-id", "424242", "--producer-epoch", "0").exit_code == 2
 
 
-def test_nothing_is_written_to_where_the_files_lie(folder: Path) -> None:
+def test_nothing_is_written_to_the_log_directory(folder: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
     done = run("scan", str(folder), "--table", "batches", "--output", str(folder / "out.csv"))
     assert done.exit_code == 2
@@ -154,21 +154,21 @@ def test_nothing_is_written_to_where_the_files_lie(folder: Path) -> None:
         (["txn-stat", "--partition", "1"], "--partition is a number within a topic"),
     ],
 )
-def test_wrong_use_is_a_sentence(arguments: list[str], sentence: str, folder: Path) -> None:
+def test_invalid_usage_is_a_sentence(arguments: list[str], sentence: str, folder: Path) -> None:
     done = run(*arguments, str(folder))
     assert done.exit_code == 2
     assert sentence in " ".join(done.stderr.replace("│", " ").split())
     assert "Traceback" not in done.stderr
 
 
-def test_a_cluster_and_files_are_not_asked_together(folder: Path) -> None:
+def test_cluster_and_file_options_exclude_each_other(folder: Path) -> None:
     both = run("diagnose", "--log-dir", str(folder), "--bootstrap-server", "127.0.0.1:1")
     assert (both.exit_code, both.stdout) == (2, "")
     assert "Use one of them" in both.stderr
     assert "Add --log-dir" in run("diagnose", "--consistent-copy", "--bootstrap-server", "127.0.0.1:1").stderr
 
 
-def test_files_that_are_none_of_kafkas_are_said_to_be(folder: Path, tmp_path: Path) -> None:
+def test_other_files_are_named_as_such(folder: Path, tmp_path: Path) -> None:
     packed, empty, closed = tmp_path / "log.gz", tmp_path / "00000000000000000000.log", tmp_path / "closed.log"
     packed.write_bytes(gzip.compress(b"packed" * 100))
     empty.touch()
@@ -198,7 +198,7 @@ def test_damage_is_a_row_and_an_exit_code(partition: Path, tmp_path: Path) -> No
     )
 
 
-def test_the_history_of_an_id_is_the_same_from_the_cluster_and_from_its_files(
+def test_the_history_of_an_id_is_the_same_from_cluster_and_files(
     kafka: Kafka, folder: Path, hanging: StagedIncident
 ) -> None:
     arguments = ["history", "--transactional-id", hanging.transactional_id, "--format", "json"]

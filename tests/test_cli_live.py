@@ -28,7 +28,7 @@ def hanging(kafka: Kafka) -> Iterator[StagedIncident]:
     staged.close()
 
 
-def test_diagnose_shows_who_why_and_what_is_safe(kafka: Kafka, hanging: StagedIncident) -> None:
+def test_diagnose_shows_owner_reason_and_remedy(kafka: Kafka, hanging: StagedIncident) -> None:
     done = on(kafka, "diagnose", "--topic", hanging.topic, "--recheck-after", "0")
     assert done.returncode == 1, done.stderr
     lines = done.stdout.splitlines()
@@ -48,7 +48,7 @@ def test_diagnose_shows_who_why_and_what_is_safe(kafka: Kafka, hanging: StagedIn
         ("partitions", PARTITIONS.names),
     ],
 )
-def test_json_and_csv_are_nothing_but_the_table(
+def test_json_and_csv_contain_only_the_table(
     kafka: Kafka, hanging: StagedIncident, command: str, columns: list[str]
 ) -> None:
     parsed = json.loads(on(kafka, *command.split(), "--topic", hanging.topic, "--format", "json").stdout)
@@ -74,7 +74,7 @@ def test_list_describe_and_coordinator_agree(kafka: Kafka, hanging: StagedIncide
     assert on(kafka, "list", "--producer-id", str(listed["producer_id"])).stdout.count("Ongoing") == 1
 
 
-def test_the_flags_may_stand_before_the_command_as_in_kafkas_tool(kafka: Kafka, hanging: StagedIncident) -> None:
+def test_options_may_precede_the_command_as_in_kafkas_tool(kafka: Kafka, hanging: StagedIncident) -> None:
     done = run(
         "--bootstrap-server", kafka.bootstrap_servers, "partitions", "--topic", hanging.topic, "--partition", "0"
     )
@@ -93,7 +93,7 @@ def test_the_flags_may_stand_before_the_command_as_in_kafkas_tool(kafka: Kafka, 
         (["describe", "--transactional-id", "no-such-id"], "no-such-id"),
     ],
 )
-def test_what_the_cluster_does_not_have_is_a_sentence(
+def test_a_missing_topic_is_an_error_sentence(
     kafka: Kafka, hanging: StagedIncident, arguments: list[str], named: str
 ) -> None:
     done = on(kafka, *arguments, "--timeout", "10")
@@ -138,7 +138,7 @@ def test_abort_refuses_a_live_transaction(kafka: Kafka) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_a_closed_pipe_is_quiet(kafka: Kafka, hanging: StagedIncident) -> None:
+def test_a_closed_pipe_prints_no_traceback(kafka: Kafka, hanging: StagedIncident) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     arguments = ["partitions", "--bootstrap-server", kafka.bootstrap_servers]
@@ -149,7 +149,7 @@ def test_a_closed_pipe_is_quiet(kafka: Kafka, hanging: StagedIncident) -> None:
     assert done.stderr == b""
 
 
-def test_ctrl_c_is_quiet(kafka: Kafka) -> None:
+def test_ctrl_c_prints_no_traceback(kafka: Kafka) -> None:
     arguments = ["diagnose", "--bootstrap-server", kafka.bootstrap_servers, "--recheck-after", "60"]
     with started([*COMMAND, *arguments], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         wait_for_connection(process.pid)
@@ -172,7 +172,7 @@ def test_no_command_imports_pandas(kafka: Kafka, hanging: StagedIncident) -> Non
         assert done.stderr == "set()\n"
 
 
-def test_a_wrong_password_is_a_sentence_without_the_password(tmp_path: Path) -> None:
+def test_a_wrong_password_is_an_error_without_the_password(tmp_path: Path) -> None:
     with Kafka("4.3.1", users={"ann": "right-one"}, super_users=["ann"]) as kafka:
         config = tmp_path / "client.properties"
         lines = ["security.protocol=SASL_PLAINTEXT", "sasl.mechanism=PLAIN"]
@@ -198,7 +198,7 @@ def test_lab_runs_until_ctrl_c() -> None:
     assert process.returncode == 0, err
 
 
-def test_the_demo_goes_as_it_should() -> None:
+def test_the_demo_succeeds() -> None:
     done = run("demo")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "All went as it should" in done.stdout

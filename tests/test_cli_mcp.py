@@ -75,7 +75,7 @@ def state(kafka: Kafka, topic: str) -> tuple[Any, ...]:
         return offsets, producers, ids, [(row["partition"], row["log_end_offset"]) for row in logs]
 
 
-def test_an_agent_asks_about_an_incident_and_changes_nothing(kafka: Kafka) -> None:
+def test_an_agent_reads_an_incident_and_changes_nothing(kafka: Kafka) -> None:
     with INCIDENTS["late_message"](kafka) as staged:
         before = state(kafka, staged.topic)
 
@@ -112,7 +112,7 @@ def test_an_agent_asks_about_an_incident_and_changes_nothing(kafka: Kafka) -> No
         assert state(kafka, staged.topic) == before
 
 
-def test_errors_are_answers(kafka: Kafka) -> None:
+def test_errors_are_tool_results(kafka: Kafka) -> None:
     with INCIDENTS["open_young"](kafka) as staged:
 
         async def talk(session: ClientSession, ask: Ask) -> None:
@@ -131,7 +131,7 @@ def test_errors_are_answers(kafka: Kafka) -> None:
         on_server(["--bootstrap-server", kafka.bootstrap_servers, "--recheck-after", "1"], talk)
 
 
-def test_a_hostile_id_stays_data(kafka: Kafka) -> None:
+def test_a_hostile_id_is_only_data(kafka: Kafka) -> None:
     with INCIDENTS["open_young"](kafka) as staged, BrokerClient(config_of(kafka)) as client:
         hostile = TxnProducer(client, HOSTILE).init()
         hostile.add(staged.topic, staged.partition)
@@ -155,7 +155,7 @@ def test_a_hostile_id_stays_data(kafka: Kafka) -> None:
         hostile.end(commit=False)
 
 
-def test_files_and_recordings_are_read_by_the_options_of_every_command(tmp_path: Path) -> None:
+def test_files_and_recordings_are_read_by_the_usual_options(tmp_path: Path) -> None:
     sample = samples.load("late-message")
     recording = samples.load("flight-recording").recording()
     assert recording

@@ -48,7 +48,7 @@ def expressions() -> list[str]:
 LABEL_VALUES = re.compile(r"label_values\((.*), \w+\)")
 
 
-def test_every_expression_asks_for_what_a_recorder_exports(kafka: Kafka, tmp_path: Path) -> None:
+def test_every_expression_uses_exported_metrics(kafka: Kafka, tmp_path: Path) -> None:
     from prometheus_client.parser import text_string_to_metric_families
     from promql_parser import Expr, VectorSelector, parse, walk
 
@@ -91,7 +91,7 @@ def test_every_expression_asks_for_what_a_recorder_exports(kafka: Kafka, tmp_pat
 
 @pytest.mark.full
 @pytest.mark.skipif(not (PROMETHEUS and ALERTMANAGER), reason="Prometheus and Alertmanager are not installed")
-def test_incidents_page_and_resolve(tmp_path: Path) -> None:
+def test_alerts_of_incidents_fire_and_resolve(tmp_path: Path) -> None:
     """Hanging, overdue, a group that waits; then a cluster that stands still, and a recorder that is gone."""
     (port,) = free_ports(1)
     rules = run("prometheus-rules", *QUICK.split()).stdout

@@ -73,7 +73,7 @@ def folder(kafka: Kafka, hanging: StagedIncident, tmp_path_factory: pytest.TempP
 
 
 @pytest.mark.longer  # twice in the full tier
-def test_files_to_tables(folder: Path, hanging: StagedIncident, tmp_path: Path) -> None:
+def test_files_are_written_to_tables(folder: Path, hanging: StagedIncident, tmp_path: Path) -> None:
     out = tmp_path / "tables"
     first = run("--input", str(folder), "--consistent-copy", "--output", str(out), *LOCAL)
     assert (first.returncode, first.stderr) == (1, "")
@@ -95,7 +95,7 @@ def test_files_to_tables(folder: Path, hanging: StagedIncident, tmp_path: Path) 
     assert "0 new" in again.stdout
 
 
-def test_without_java_it_is_a_sentence(folder: Path, tmp_path: Path) -> None:
+def test_missing_java_is_an_error_sentence(folder: Path, tmp_path: Path) -> None:
     done = run("--input", str(folder), "--output", str(tmp_path / "out"), PATH="/nowhere", JAVA_HOME="/nowhere")
     assert done.returncode == 2
     assert "Java" in done.stderr
@@ -103,7 +103,7 @@ def test_without_java_it_is_a_sentence(folder: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-def test_what_spark_cannot_read_is_a_sentence(tmp_path: Path) -> None:
+def test_an_unreadable_path_is_an_error_sentence(tmp_path: Path) -> None:
     done = run("--input", str(tmp_path / "gone"), "--output", str(tmp_path / "out"), *LOCAL)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == f"kafka-txn: There is no file or folder {tmp_path / 'gone'}.\n"
@@ -126,11 +126,11 @@ def test_what_spark_cannot_read_is_a_sentence(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_wrong_use_is_a_sentence(arguments: tuple[str, ...], sentence: str) -> None:
+def test_invalid_usage_is_a_sentence(arguments: tuple[str, ...], sentence: str) -> None:
     assert sentence in refused(*arguments, "--output", "./out").stderr
 
 
-def test_a_delta_lake_that_fits_no_spark_here_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_incompatible_delta_lake_is_an_error_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     from toolkit.spark.session import delta_jars
 
     monkeypatch.setattr(delta_jars, "RELEASES", {})

@@ -82,7 +82,7 @@ def without_times(text: str) -> str:
     return re.sub(r"(under )?\d+ (s|min)( \d+ s)?\b", "LOG_TRANSACTION", text)
 
 
-def test_a_recording_is_diagnosed_as_its_cluster_is(kafka: Kafka, hanging: StagedIncident, recording: Path) -> None:
+def test_a_recording_is_diagnosed_like_its_cluster(kafka: Kafka, hanging: StagedIncident, recording: Path) -> None:
     of_topic = ("--topic", hanging.topic)
     recorded = run("diagnose", "--recording", str(recording), *of_topic)
     live = on(kafka, "diagnose", *of_topic, "--recheck-after", "1")
@@ -95,7 +95,7 @@ def test_a_recording_is_diagnosed_as_its_cluster_is(kafka: Kafka, hanging: Stage
     assert (healthy.returncode, healthy.stdout.count("ongoing")) == (0, 1)
 
 
-def test_a_recording_is_diagnosed_as_it_was_at_a_time(hanging: StagedIncident, recording: Path) -> None:
+def test_a_recording_is_diagnosed_as_of_a_time(hanging: StagedIncident, recording: Path) -> None:
     first, _ = samples(recording)
     arguments = ("diagnose", "--recording", str(recording), "--topic", hanging.topic, "--at")
     done = run(*arguments, first.isoformat())
@@ -119,7 +119,7 @@ def test_a_recording_is_diagnosed_as_it_was_at_a_time(hanging: StagedIncident, r
         ("record --output {0}/new", "No cluster is named."),
     ],
 )
-def test_wrong_use_is_one_sentence(recording: Path, arguments: str, said: str) -> None:
+def test_invalid_usage_is_one_sentence(recording: Path, arguments: str, said: str) -> None:
     done = run(*arguments.format(recording).split())
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("kafka-txn: ")
@@ -127,7 +127,7 @@ def test_wrong_use_is_one_sentence(recording: Path, arguments: str, said: str) -
     assert not (recording / "new").exists()
 
 
-def test_a_recorder_that_starts_before_its_cluster_does(recording: Path, tmp_path: Path) -> None:
+def test_a_recorder_can_start_before_its_cluster(recording: Path, tmp_path: Path) -> None:
     nobody = ("--bootstrap-server", "127.0.0.1:1", "--interval", "1", "--samples", "1")
     done = run("record", "--output", str(tmp_path / "new"), *nobody)
     assert (done.returncode, done.stderr.startswith("kafka-txn: The broker at 127.0.0.1:1 cannot")) == (2, True)
@@ -138,7 +138,7 @@ def test_a_recorder_that_starts_before_its_cluster_does(recording: Path, tmp_pat
     assert Recording(goes_on).samples()["error"].notna().to_list() == [False, False, True]
 
 
-def test_a_kill_loses_the_sample_in_flight_at_most(kafka: Kafka, hanging: StagedIncident, tmp_path: Path) -> None:
+def test_a_kill_loses_at_most_the_current_sample(kafka: Kafka, hanging: StagedIncident, tmp_path: Path) -> None:
     directory = tmp_path / "recording"
     for _ in range(2):
         with recorder(kafka, directory) as process:
@@ -169,7 +169,7 @@ def _are_more(directory: Path, count: int) -> bool:
     return len(samples(directory)) > count
 
 
-def test_metrics_while_it_records(kafka: Kafka, hanging: StagedIncident, tmp_path: Path) -> None:
+def test_metrics_are_served_while_recording(kafka: Kafka, hanging: StagedIncident, tmp_path: Path) -> None:
     pytest.importorskip("prometheus_client", reason="metrics are an extra")
     with recorder(kafka, tmp_path / "recording", "--metrics-port", "0") as process:
         assert process.stderr is not None
@@ -188,7 +188,7 @@ def test_metrics_while_it_records(kafka: Kafka, hanging: StagedIncident, tmp_pat
         assert process.wait(PATIENCE_S) == 0
 
 
-def test_a_terminal_has_one_line_that_changes(kafka: Kafka, hanging: StagedIncident, tmp_path: Path) -> None:
+def test_a_terminal_has_one_status_line(kafka: Kafka, hanging: StagedIncident, tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
     command = [*COMMAND, "record", "--bootstrap-server", kafka.bootstrap_servers, "--output", str(tmp_path / "new")]
     with started([*command, "--interval", "1", "--samples", "2"], cwd=ROOT, stdout=theirs, stderr=theirs):
@@ -210,7 +210,7 @@ def _read(terminal: int) -> bytes:
         return b""
 
 
-def test_a_cluster_that_goes_away_is_said_once(tmp_path: Path) -> None:
+def test_a_lost_cluster_is_reported_once(tmp_path: Path) -> None:
     with Kafka("4.3.1") as kafka, recorder(kafka, tmp_path / "recording") as process:
         wait_for(lambda: len(samples(tmp_path / "recording")) >= 1, "a sample")
         kafka.kill(1)

@@ -15,7 +15,7 @@ def run(*arguments: object) -> Result:
     return CliRunner().invoke(app, ["report", *map(str, arguments)])
 
 
-def test_from_a_log_directory(tmp_path: Path) -> None:
+def test_a_report_from_a_log_directory(tmp_path: Path) -> None:
     sample = samples.load("late-message")
     files = ["--log-dir", sample.path / "log-dir", "--consistent-copy"]
     page, text = tmp_path / "report.html", tmp_path / "report.md"
@@ -33,7 +33,7 @@ def test_from_a_log_directory(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["late-message", "flight-recording"])
-def test_an_interactive_timeline(name: str, tmp_path: Path) -> None:
+def test_a_report_with_an_interactive_timeline(name: str, tmp_path: Path) -> None:
     pytest.importorskip("plotly")
     sample = samples.load(name)
     files = ["--log-dir", sample.path / "log-dir", "--consistent-copy"]
@@ -44,7 +44,7 @@ def test_an_interactive_timeline(name: str, tmp_path: Path) -> None:
     assert page.read_text().count("Plotly.newPlot(") >= 2, "for light and for dark"
 
 
-def test_what_is_over_with_what_was_done(tmp_path: Path) -> None:
+def test_a_report_of_an_ended_incident_with_its_actions(tmp_path: Path) -> None:
     sample = samples.load("long-history")
     page = tmp_path / "report.md"
     audit = sample.audit()
@@ -56,7 +56,7 @@ def test_what_is_over_with_what_was_done(tmp_path: Path) -> None:
     assert "abort, outcome" in page.read_text()
 
 
-def test_from_a_recording(tmp_path: Path) -> None:
+def test_a_report_from_a_recording(tmp_path: Path) -> None:
     sample = samples.load("flight-recording")
     page = tmp_path / "report.html"
     assert sample.at
@@ -76,7 +76,7 @@ def test_from_a_recording(tmp_path: Path) -> None:
         (["--output", "report.md", "--partition", "0"], "--topic"),
     ],
 )
-def test_wrong_use_is_one_sentence(
+def test_invalid_usage_is_one_sentence(
     arguments: list[str], why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -87,14 +87,14 @@ def test_wrong_use_is_one_sentence(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_past_is_not_asked_of_brokers(tmp_path: Path) -> None:
+def test_a_past_incident_is_not_read_from_brokers(tmp_path: Path) -> None:
     done = run("--bootstrap-server", "localhost:1", "--min-held", 1, "--output", tmp_path / "report.md")
     assert done.exit_code == 2
     assert "--min-held needs the past" in done.stderr
 
 
 @pytest.mark.lab
-def test_of_a_live_cluster(kafka: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_report_of_a_live_cluster(kafka: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     staged = INCIDENTS["late_message"](kafka)
     page, trail = tmp_path / "report.md", tmp_path / "audit.jsonl"
     step = {

@@ -116,9 +116,7 @@ def test_no_byte_of_a_damaged_segment_is_lost(
     assert reached == damaged.stat().st_size
 
 
-def test_a_damaged_batch_of_the_coordinators_is_a_row_of_the_transaction_history_input(
-    sound: Path, tmp_path: Path
-) -> None:
+def test_a_damaged_batch_of_transaction_state_is_an_error_row(sound: Path, tmp_path: Path) -> None:
     """Such a row lacked the columns that it has nothing to say about, and transaction_history() ended in a KeyError."""
     folder = next(path for path in sorted(sound.glob("__transaction_state-*")))
     copy = Path(shutil.copytree(folder, tmp_path / folder.name))

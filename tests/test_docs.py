@@ -32,7 +32,7 @@ def names(folder: str) -> set[str]:
     return {path.stem for path in (DOCS / folder).glob("*.md")} - {"index"}
 
 
-def test_each_verdict_and_each_cause_has_its_page_and_takes_its_sentence_from_the_code() -> None:
+def test_each_verdict_and_cause_has_a_page_with_its_sentence() -> None:
     assert names("verdicts") == VERDICTS.keys()
     assert names("causes") == CAUSES.keys()
     for name in VERDICTS:
@@ -42,7 +42,7 @@ def test_each_verdict_and_each_cause_has_its_page_and_takes_its_sentence_from_th
 
 
 @pytest.mark.parametrize("folder", ["verdicts", "causes"])
-def test_each_of_them_says_how_it_comes_how_it_is_proven_what_is_safe_and_what_never_to_do(folder: str) -> None:
+def test_each_page_has_origin_proof_remedy_and_warning(folder: str) -> None:
     for name in names(folder):
         text = (DOCS / folder / f"{name}.md").read_text()
         headings = re.findall(r"^## (.+)$", text, re.MULTILINE)
@@ -51,7 +51,7 @@ def test_each_of_them_says_how_it_comes_how_it_is_proven_what_is_safe_and_what_n
 
 
 @pytest.mark.parametrize("path", WRITTEN, ids=lambda path: path.relative_to(DOCS).as_posix())
-def test_commands_in_it_have_such_options(path: Path) -> None:
+def test_commands_in_the_docs_have_their_options(path: Path) -> None:
     commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     for name, rest in COMMAND.findall(path.read_text()):
         if name in commands:
@@ -60,7 +60,9 @@ def test_commands_in_it_have_such_options(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", WRITTEN, ids=lambda path: path.relative_to(DOCS).as_posix())
-def test_client_properties_in_it_are_taken(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_client_properties_in_the_docs_are_accepted(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "ca.crt").touch()
     for block in re.findall(r"^```properties\n(.*?)^```", path.read_text(), re.MULTILINE | re.DOTALL):
@@ -69,7 +71,7 @@ def test_client_properties_in_it_are_taken(path: Path, tmp_path: Path, monkeypat
         assert config.librdkafka()["security.protocol"] == "SASL_SSL"
 
 
-def test_one_address_is_everywhere() -> None:
+def test_the_docs_url_is_the_same_everywhere() -> None:
     urls = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]
     assert urls["Documentation"] == DOCS_URL
     assert urls["Changelog"].startswith(DOCS_URL)
@@ -91,7 +93,7 @@ class Links(HTMLParser):
 
 @pytest.mark.full
 @pytest.mark.lab
-def test_the_site_builds_without_a_warning_and_none_of_its_links_is_broken(tmp_path: Path) -> None:
+def test_the_site_builds_without_warnings_or_broken_links(tmp_path: Path) -> None:
     """Notebooks are run for it; the parts that prove them are not in their pages, their pictures are."""
     site = tmp_path / "site"
     line = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-b", "dirhtml", "-d", str(tmp_path / "doctrees")]

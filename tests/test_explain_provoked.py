@@ -61,7 +61,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Provoked]:
         ("librdkafka_concurrent", "concurrent-transactions", "any client"),
     ],
 )
-def test_what_a_client_prints_is_named(here: Provoked, provocation: str, symptom: str, client: str) -> None:
+def test_the_error_of_a_client_is_recognized(here: Provoked, provocation: str, symptom: str, client: str) -> None:
     text = here.texts[provocation]
     explained = toolkit.explain(text)
     assert explained.symptoms == (symptom,), text
@@ -101,8 +101,8 @@ def test_committed_records_whose_marker_was_skipped_are_never_aborted(here: Prov
         plan.preflight(recheck_after=1)
 
 
-def test_every_error_that_was_provoked_is_looked_at(here: Provoked) -> None:
-    (cases,) = test_what_a_client_prints_is_named.pytestmark  # type: ignore[attr-defined]
+def test_every_provoked_error_is_checked(here: Provoked) -> None:
+    (cases,) = test_the_error_of_a_client_is_recognized.pytestmark  # type: ignore[attr-defined]
     assert {name for name, *_ in cases.args[1]} == here.texts.keys()
 
 
@@ -115,11 +115,11 @@ def test_every_error_that_was_provoked_is_looked_at(here: Provoked) -> None:
         ("tool_lag_of_one", NamedResources(groups=("up-to-date",), partitions=(("lag", 0),))),
     ],
 )
-def test_what_it_names_is_found(here: Provoked, provocation: str, expected: NamedResources) -> None:
+def test_the_named_id_is_diagnosed(here: Provoked, provocation: str, expected: NamedResources) -> None:
     assert toolkit.explain(here.texts[provocation]).named == expected
 
 
-def test_a_stuck_group_is_answered_by_the_transaction_on_its_offsets(here: Provoked, tmp_path: Path) -> None:
+def test_a_stuck_group_is_explained_by_the_transaction_on_its_offsets(here: Provoked, tmp_path: Path) -> None:
     pasted = tmp_path / "error.log"
     pasted.write_text(here.texts["java_unstable_offsets"])
     with pasted.open() as stdin:
@@ -134,7 +134,7 @@ def test_a_stuck_group_is_answered_by_the_transaction_on_its_offsets(here: Provo
     assert any("group billing, group-0: UNSTABLE_OFFSET_COMMIT" in each for each in row["observed"]), row["observed"]
 
 
-def test_which_of_the_two_causes_it_was_is_answered_by_the_history(here: Provoked) -> None:
+def test_the_history_decides_between_two_causes(here: Provoked) -> None:
     """Transaction version 2 raises the epoch with every end, so it is the times that tell."""
     for text, transactional_id, reported in (
         (here.texts["broker_rolled_back"], (), "past its timeout of 1 s"),
@@ -147,7 +147,7 @@ def test_which_of_the_two_causes_it_was_is_answered_by_the_history(here: Provoke
         assert "nothing of it is open on any partition" in repr(explained)
 
 
-def test_a_commit_without_its_marker_is_told_apart_from_one_that_may_be_aborted(here: Provoked) -> None:
+def test_a_commit_without_marker_is_distinguished_from_an_abortable_one(here: Provoked) -> None:
     """KAFKA-20734: an abort marker would lose what was committed."""
     explained = toolkit.explain(here.texts["broker_skipped_marker"], here.cluster, recheck_after=0)
     assert explained.named.partitions == (("left", 0),)
@@ -158,7 +158,7 @@ def test_a_commit_without_its_marker_is_told_apart_from_one_that_may_be_aborted(
     assert "Only then write the abort marker" in " ".join(repr(explained).split())
 
 
-def test_lag_behind_a_hanging_transaction_is_answered_by_it_and_by_its_remedy(here: Provoked) -> None:
+def test_lag_behind_a_hanging_transaction_is_explained_with_its_remedy(here: Provoked) -> None:
     hanging = here.hanging
     done = on(here.kafka, "explain", here.texts["tool_lag"], "--recheck-after", "0")
     assert done.returncode == 1, done.stdout + done.stderr
@@ -168,20 +168,20 @@ def test_lag_behind_a_hanging_transaction_is_answered_by_it_and_by_its_remedy(he
     assert f"group blocked, {hanging.topic}-0: lag" in done.stdout
 
 
-def test_a_producer_id_is_found_wherever_it_is_open(here: Provoked) -> None:
+def test_a_producer_id_is_found_on_every_partition(here: Provoked) -> None:
     text = f"OutOfOrderSequenceException: Out of order sequence number for producer {here.hanging.producer_id}"
     found = toolkit.explain(text, here.cluster, recheck_after=0).findings()
     (row,) = found[found.topic == here.hanging.topic].to_dict("records")
     assert (row["producer_id"], row["verdict"]) == (here.hanging.producer_id, "hanging")
 
 
-def test_what_names_nothing_is_answered_by_all_that_is_held(here: Provoked) -> None:
+def test_a_text_without_names_is_answered_with_all_findings(here: Provoked) -> None:
     done = on(here.kafka, "explain", "TRANSACTION_ABORTABLE", "--recheck-after", "0")
     assert done.returncode == 1, done.stdout + done.stderr
     assert f"{here.hanging.topic}-0" in done.stdout
 
 
-def test_what_the_cluster_does_not_have_is_not_checked_and_the_rest_is(here: Provoked) -> None:
+def test_a_missing_resource_is_not_checked_and_others_are(here: Provoked) -> None:
     done = on(here.kafka, "explain", "PRODUCER_FENCED", "--topic", "no-such-topic", "--transactional-id", "no-such-id",
               "--group", "up-to-date", "--recheck-after", "0")  # fmt: skip
     assert done.returncode == 3, done.stdout + done.stderr
@@ -190,7 +190,7 @@ def test_what_the_cluster_does_not_have_is_not_checked_and_the_rest_is(here: Pro
     assert "group up-to-date, lag-0: lag 1, of it 0 to read, 0 held, 1 markers" in done.stdout
 
 
-def test_an_unknown_text_says_so_and_what_is_named_is_looked_up_all_the_same(here: Provoked) -> None:
+def test_resources_of_an_unknown_text_are_checked(here: Provoked) -> None:
     done = on(here.kafka, "explain", "it does not work", "--topic", "lag", "--partition", "0", "--recheck-after", "0")
     assert done.returncode == 4, done.stdout + done.stderr
     assert done.stdout.startswith("unknown: ")

@@ -52,7 +52,7 @@ def room_of_module(name: str) -> str:
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_imports_never_point_back(path: Path) -> None:
+def test_imports_only_point_down(path: Path) -> None:
     if path == ROOT / "__init__.py":
         return  # the front door re-exports lazily
     mine = ROOMS.index(room(path))
@@ -69,7 +69,7 @@ def test_analysis_is_pure(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_each_heavy_import_lives_in_one_place(path: Path) -> None:
+def test_each_heavy_import_is_in_one_package(path: Path) -> None:
     place = path.relative_to(ROOT).as_posix()
     for name, _ in imports(path):
         homes = HEAVY.get(name.split(".")[0])

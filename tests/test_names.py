@@ -36,17 +36,17 @@ def twice(names: list[str]) -> list[str]:
     return [name for name, count in Counter(names).items() if count > 1]
 
 
-def test_no_two_modules_have_one_name() -> None:
+def test_module_names_are_unique() -> None:
     assert twice([path.stem for path in MODULES if path.stem != "__init__"]) == []
 
 
-def test_no_two_classes_have_one_name() -> None:
+def test_class_names_are_unique() -> None:
     trees = [ast.parse(path.read_text()) for path in MODULES]
     assert twice([node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]) == []
 
 
 @pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_what_a_text_cites_is_there(path: Path) -> None:
+def test_cited_documents_exist(path: Path) -> None:
     assert [name for name in CITED.findall(path.read_text()) if not (ROOT / name).exists()] == []
 
 
@@ -67,7 +67,7 @@ def exports(package: str) -> set[str]:
 
 
 @pytest.mark.parametrize("path", READERS, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_readers_import_only_what_packages_export(path: Path) -> None:
+def test_docs_and_notebooks_import_only_the_public_api(path: Path) -> None:
     text = path.read_text() if path.suffix == ".md" else "\n".join(code_of(path))
     found = re.findall(r"^\s*from (toolkit[\w.]*) import ([\w, ]+)", text, re.MULTILINE)
     for package, names in found:

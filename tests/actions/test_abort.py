@@ -220,7 +220,9 @@ def test_the_impact_of_an_abort(kafka: Kafka, cluster: Cluster) -> None:
         other.end(commit=True)
 
 
-def test_the_impact_does_not_count_unread_records(kafka: Kafka, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_impact_does_not_count_unread_records(
+    kafka: Kafka, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from toolkit.config import ClientConfig
     from toolkit.lab.producer import write_committed
     from toolkit.sources.live.client.broker_client import BrokerClient

@@ -171,7 +171,9 @@ def test_a_prepared_transaction_is_fenced_only_by_name(lab: Kafka) -> None:
         assert plan.execute(confirm=plan.target, override="prepared").still_open == []
 
 
-def test_the_plan_prints_the_command_of_kafka_transactions_sh(kafka: Kafka, cluster: Cluster, staged: StagedIncident) -> None:
+def test_the_plan_prints_the_command_of_kafka_transactions_sh(
+    kafka: Kafka, cluster: Cluster, staged: StagedIncident
+) -> None:
     plan = plan_fence(cluster, staged.transactional_id)
     done = kafka.run_tool("org.apache.kafka.tools.TransactionsCommand", *plan.command.split()[1:])
     assert done.returncode == 0, done.stderr

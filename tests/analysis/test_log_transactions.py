@@ -158,9 +158,7 @@ def test_closed_transactions_can_be_taken_early(
 
 
 @given(transaction_history, st.booleans(), opened_before)
-def test_table_rows_match_the_log_transactions(
-    headers: Headers, from_start: bool, opened: Opened | None
-) -> None:
+def test_table_rows_match_the_log_transactions(headers: Headers, from_start: bool, opened: Opened | None) -> None:
     found = finish(partial_transactions(headers), from_start=from_start, opened_before=opened)
     table = log_transaction_table(found, topic="orders", partition=3)
     assert log_transactions_of(table).tolist() == found.tolist()

@@ -73,9 +73,7 @@ def became_at(row: Row) -> int:
 
 @thorough
 @given(step_lists, opened_before)
-def test_the_holders_match_an_offset_by_offset_model(
-    steps: list[Step], opened: dict[int, tuple[int, int]]
-) -> None:
+def test_the_holders_match_an_offset_by_offset_model(steps: list[Step], opened: dict[int, tuple[int, int]]) -> None:
     headers = batches(steps, base_offset=BASE)
     found = lso_holds(table(finish(partial_transactions(headers), opened_before=opened)))
     assert found.schema.equals(LSO_HOLDS.arrow_schema, check_metadata=True)

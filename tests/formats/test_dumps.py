@@ -607,7 +607,9 @@ FUZZED = {(version, text): recorded(version).texts[text] for version in VERSIONS
 
 @fuzzed(100)
 @given(st.sampled_from(sorted(FUZZED)), SEEDS, st.integers(1, 12))
-def test_damaged_text_never_raises_and_intact_lines_keep_their_rows(name: tuple[str, str], seed: int, times: int) -> None:
+def test_damaged_text_never_raises_and_intact_lines_keep_their_rows(
+    name: tuple[str, str], seed: int, times: int
+) -> None:
     lines = damaged(FUZZED[name].split("\n"), random.Random(seed), times)
     dumps = list(read_dump(f"{line}\n" for line in lines))
     rows = [tuple(row) for each in dumps for row in each.scanned.headers[["position", "crc"]].tolist()]

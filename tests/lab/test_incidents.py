@@ -101,7 +101,9 @@ def test_a_coordinator_that_never_checks_leaves_a_transaction_overdue(lab: Kafka
 
 @pytest.mark.lab
 @pytest.mark.parametrize(("lab", "incident"), CASES, indirect=["lab"])
-def test_each_incident_is_staged_as_described_and_ends_properly(lab: Kafka, cluster: BrokerClient, incident: Incident) -> None:
+def test_each_incident_is_staged_as_described_and_ends_properly(
+    lab: Kafka, cluster: BrokerClient, incident: Incident
+) -> None:
     with incident(lab) as staged:
         everything = (staged, *staged.also)
         start, stable, high = offsets(cluster, staged.topic, staged.partition)
@@ -175,9 +177,7 @@ def abort(cluster: BrokerClient, staged: StagedIncident) -> None:
 
 @pytest.mark.lab
 @on(EVERYDAY)
-def test_a_read_committed_consumer_is_blocked_until_the_marker(
-    lab: Kafka, cluster: BrokerClient
-) -> None:
+def test_a_read_committed_consumer_is_blocked_until_the_marker(lab: Kafka, cluster: BrokerClient) -> None:
     staged = INCIDENTS["late_message"](lab)
     behind = write_committed(cluster, staged.topic, staged.partition, records=3)
     with blocked_consumer(lab, staged.topic, "billing") as billing:

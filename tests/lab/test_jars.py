@@ -147,9 +147,7 @@ def test_the_listed_jars_match_ivys_resolution() -> None:
 
 
 @pytest.mark.lab
-def test_the_mirror_of_the_maven_settings_is_used(
-    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_mirror_of_the_maven_settings_is_used(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / ".m2").mkdir()
     (tmp_path / ".m2" / "settings.xml").write_text(
         '<settings xmlns="http://maven.apache.org/SETTINGS/1.0.0"><mirrors><mirror><id>ours</id>'

@@ -156,7 +156,9 @@ def test_packing_keeps_files_and_times(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("member", ["../outside", "/outside"])
-def test_unpacking_writes_nothing_outside_its_folder(member: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unpacking_writes_nothing_outside_its_folder(
+    member: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     into = io.BytesIO()
     with tarfile.open(fileobj=into, mode="w:xz") as archive:

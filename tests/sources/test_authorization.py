@@ -170,9 +170,7 @@ def test_a_live_transaction_with_a_hidden_id_is_never_hanging(
     ]
 
 
-def test_a_denied_prefix_is_found_even_without_such_ids(
-    watcher: Cluster, hanging: StagedIncident, acls: Acls
-) -> None:
+def test_a_denied_prefix_is_found_even_without_such_ids(watcher: Cluster, hanging: StagedIncident, acls: Acls) -> None:
     acls.allow(*DATA, SEE_STATE_TOPIC, *ACLS_AND_AUTHORIZER, (TRANSACTIONAL_ID, "*", LITERAL, DESCRIBE))
     acls.deny((TRANSACTIONAL_ID, "secret-", PREFIXED, DESCRIBE))
     assert finding_of(watcher, hanging)["missing"] == [
@@ -221,7 +219,9 @@ def test_the_transaction_log_is_not_read_if_owners_explain_all(
     assert finding_of(watcher, alive)["verdict"] == "ongoing"
 
 
-def test_hidden_topics_are_a_gap_only_for_the_whole_cluster(watcher: Cluster, alive: StagedIncident, acls: Acls) -> None:
+def test_hidden_topics_are_a_gap_only_for_the_whole_cluster(
+    watcher: Cluster, alive: StagedIncident, acls: Acls
+) -> None:
     acls.allow(*DATA, SEE_STATE_TOPIC, *ACLS_AND_AUTHORIZER, (TRANSACTIONAL_ID, "*", LITERAL, DESCRIBE))
     assert watcher.observe().coverage.topic_gaps == ["DESCRIBE on Topic '*' for this principal"]
     assert watcher.observe(topics=[alive.topic]).coverage.topic_gaps == ()

@@ -209,7 +209,9 @@ def the_end_of_the_partition_is_known_from_a_snapshot_only(staged: StagedFiles) 
         the_end_of_the_partition_is_known_from_a_snapshot_only,
     ],
 )
-def test_without_that_proof_the_caller_has_to_assert_a_consistent_copy(staged: StagedFiles, spoil: Callable[[StagedFiles], str]) -> None:
+def test_without_that_proof_the_caller_has_to_assert_a_consistent_copy(
+    staged: StagedFiles, spoil: Callable[[StagedFiles], str]
+) -> None:
     doubt = spoil(staged)
     found = only_missing(staged.judge())
     assert doubt in found

@@ -106,7 +106,9 @@ def test_each_byte_is_read_once(logs: dict[str, Path], name: str, verdict: str, 
     assert held["records_held"] == RECORDS + TRANSACTIONS * BATCHES * RECORDS
 
 
-def test_unexplained_findings_are_marked(logs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unexplained_findings_are_marked(
+    logs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """More partitions are held than are explained: the last one was as if nothing had been found in its log."""
     monkeypatch.setattr("toolkit.sources.logdir.observe_files.MAX_PARTITIONS", 1)
     root = tmp_path / "data"

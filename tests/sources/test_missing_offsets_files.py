@@ -47,7 +47,9 @@ def missing(*roots: Path, stop: int, read_committed: bool = True) -> Ranges:
 
 
 @pytest.mark.parametrize(("cleaned", "status"), [(False, "unexplained"), (True, "compacted"), (None, None)])
-def test_missing_offsets_are_compacted_only_below_the_cleaner_checkpoint(tmp_path: Path, cleaned: bool | None, status: str) -> None:
+def test_missing_offsets_are_compacted_only_below_the_cleaner_checkpoint(
+    tmp_path: Path, cleaned: bool | None, status: str
+) -> None:
     root = log_dir(tmp_path / "one", [data(0, 7, NOON), marker(1, 7, NOON), data(5, 7, NOON), marker(6, 7, NOON)],
                    cleaned=cleaned, end=7)  # fmt: skip
     assert missing(root, stop=7) == [(1, 1, "marker"), (2, 4, status), (6, 6, "marker")]

@@ -135,7 +135,9 @@ def test_two_coordinators_of_one_id_are_a_gap() -> None:
         ([(-1, 7), (1, 8)], "a leader of __transaction_state partition 1: no broker answers for its ids"),
     ],
 )
-def test_coordinators_that_stop_or_move_during_the_observation_are_a_gap(leaders: list[tuple[int, int]], gap: str) -> None:
+def test_coordinators_that_stop_or_move_during_the_observation_are_a_gap(
+    leaders: list[tuple[int, int]], gap: str
+) -> None:
     cluster = FakeCluster()
     answered = cluster.Metadata
 

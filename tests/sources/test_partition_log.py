@@ -61,9 +61,7 @@ def offsets(frame: pd.DataFrame) -> list[int]:
     return [int(offset) for offset in frame["base_offset"].dropna()]
 
 
-def test_every_header_matches_the_brokers_file(
-    cluster: Cluster, kafka: Kafka, staged: StagedIncident
-) -> None:
+def test_every_header_matches_the_brokers_file(cluster: Cluster, kafka: Kafka, staged: StagedIncident) -> None:
     (segment,) = (kafka.log_dirs[1] / f"{staged.topic}-0").glob("*.log")
     (scanned,) = scan_file(segment, crc=True)
     written = header_table(scanned.headers, topic=staged.topic, partition=0, broker_id=1)
@@ -137,7 +135,9 @@ def test_a_range_by_time(cluster: Cluster, staged: StagedIncident) -> None:
         (dt.datetime(2026, 11, 21), r"has no time zone"),
     ],
 )
-def test_an_invalid_offset_spec_is_rejected(cluster: Cluster, staged: StagedIncident, bound: str | int, message: str) -> None:
+def test_an_invalid_offset_spec_is_rejected(
+    cluster: Cluster, staged: StagedIncident, bound: str | int, message: str
+) -> None:
     with pytest.raises(UsageError, match=message):
         cluster.batches(topics=staged.topic, partitions=0, start=bound)
 
@@ -213,9 +213,7 @@ def test_retention_during_the_read(cluster: Cluster, kafka: Kafka, monkeypatch: 
     assert observed[-5:] == [8, 9, 10, 11, 12]
 
 
-def test_a_log_shorter_than_its_high_watermark_is_reported(
-    cluster: Cluster, staged: StagedIncident
-) -> None:
+def test_a_log_shorter_than_its_high_watermark_is_reported(cluster: Cluster, staged: StagedIncident) -> None:
     """As right after an election, or for what is not replicated yet: it is waited for, then said."""
     row = row_of(cluster, staged.topic)
     end = row["high_watermark"]

@@ -97,7 +97,7 @@ def expected(cluster: Cluster, topic_partitions: Sequence[tuple[str, int]], **bo
 
 
 @pytest.mark.parametrize("most", [1_000_000, 30])
-def test_the_rows_are_those_of_a_cluster(spark: SparkSession, two: Kafka, cluster: Cluster, most: int) -> None:
+def test_the_rows_match_those_of_cluster(spark: SparkSession, two: Kafka, cluster: Cluster, most: int) -> None:
     frame = read(spark, two, subscribe=TOPICS, maxRecordsPerPartition=most)
     assert [(field.name, field.dataType) for field in frame.schema] == [
         (field.name, field.dataType) for field in struct_type(BATCHES)
@@ -107,7 +107,7 @@ def test_the_rows_are_those_of_a_cluster(spark: SparkSession, two: Kafka, cluste
     assert {(row["topic"], row["partition"]) for row in rows} == set(PLACES[:4])
 
 
-def test_every_bound(spark: SparkSession, two: Kafka, cluster: Cluster) -> None:
+def test_every_offset_spec(spark: SparkSession, two: Kafka, cluster: Cluster) -> None:
     lso = read(spark, two, subscribe=TOPICS, startingOffsets="lso", endingOffsets="log_end")
     assert rows_of(lso, BATCHES) == expected(cluster, PLACES, start="lso", stop="log_end")
 
@@ -132,7 +132,7 @@ def test_every_bound(spark: SparkSession, two: Kafka, cluster: Cluster) -> None:
     assert rows_of(of_one, BATCHES) == expected(cluster, of_topic, stop=time, producer_id=producer_id)
 
 
-def test_pieces_make_the_transactions_of_a_cluster(spark: SparkSession, two: Kafka, cluster: Cluster) -> None:
+def test_partial_transactions_fold_to_those_of_cluster(spark: SparkSession, two: Kafka, cluster: Cluster) -> None:
     pieces = read(spark, two, subscribe=TOPICS, table="pieces", maxRecordsPerPartition=100)
     frames = [cluster.log_transactions(partitions=[tp]) for tp in PLACES]
     found = staged_rows(fold(pieces, min_held_ms=0), "log_transactions").select(*LOG_TRANSACTIONS.names)
@@ -141,9 +141,7 @@ def test_pieces_make_the_transactions_of_a_cluster(spark: SparkSession, two: Kaf
     )
 
 
-def test_what_is_deleted_is_one_row_and_each_mode_has_its_way(
-    spark: SparkSession, two: Kafka, cluster: Cluster
-) -> None:
+def test_deleted_offsets_are_one_row_handled_by_each_mode(spark: SparkSession, two: Kafka, cluster: Cluster) -> None:
     options = {"subscribe": "cut", "startingOffsets": '{"cut": {"0": 0}}', "maxRecordsPerPartition": 20}
     of_cluster = expected(cluster, [("cut", 0)], start=0)
     assert [row["error"].partition("; ")[2] for row in of_cluster if row["error"]] == [
@@ -156,7 +154,7 @@ def test_what_is_deleted_is_one_row_and_each_mode_has_its_way(
         read(spark, two, mode="FAILFAST", **options).count()
 
 
-def test_nothing_to_read_is_no_row(spark: SparkSession, two: Kafka, cluster: Cluster) -> None:
+def test_an_empty_range_has_no_rows(spark: SparkSession, two: Kafka, cluster: Cluster) -> None:
     assert read(spark, two, subscribe="many", startingOffsets="latest").count() == 0
 
 
@@ -179,13 +177,13 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("given", "says"), WRONG)
-def test_a_wrong_option_is_told_of_by_load(given: dict[str, str], says: str) -> None:
+def test_an_invalid_option_fails_in_load(given: dict[str, str], says: str) -> None:
     with pytest.raises(Exception, match=says) as caught:
         KafkaBatches(CaseInsensitiveDict({"kafka.bootstrap.servers": "127.0.0.1:1", **given})).schema()
     assert type(caught.value).__name__ == "UsageError"
 
 
-def test_what_the_cluster_does_not_have_is_a_sentence(spark: SparkSession, two: Kafka, cluster: Cluster) -> None:
+def test_a_missing_topic_is_an_error_sentence(spark: SparkSession, two: Kafka, cluster: Cluster) -> None:
     with pytest.raises(PySparkException, match=r"has no topic 'nowhere'"):
         read(spark, two, subscribe="nowhere").count()
     with pytest.raises(PySparkException, match=r"startingOffsets lacks partitions: 3, such as many-0"):
@@ -198,7 +196,7 @@ def test_what_the_cluster_does_not_have_is_a_sentence(spark: SparkSession, two: 
         ).load().count()
 
 
-def test_a_task_that_is_given_up_closes_its_connections(two: Kafka, cluster: Cluster) -> None:
+def test_an_abandoned_task_closes_its_connections(two: Kafka, cluster: Cluster) -> None:
     reader = KafkaBatches(CaseInsensitiveDict(options(two, subscribe="many"))).reader(struct_type(BATCHES))
     before = set(threading.enumerate())
     first, *_ = reader.partitions()
@@ -208,7 +206,7 @@ def test_a_task_that_is_given_up_closes_its_connections(two: Kafka, cluster: Clu
     assert not [thread for thread in set(threading.enumerate()) - before if "kafka-txn-toolkit" in thread.name]
 
 
-def test_a_broker_that_dies_during_a_task_leaves_a_row_and_no_gap(two: Kafka, cluster: Cluster) -> None:
+def test_a_broker_that_dies_during_a_task_gives_an_error_row(two: Kafka, cluster: Cluster) -> None:
     """One partition moves to another leader; the other has none any more. Both were planned when all was well."""
     producer = TxnProducer(cluster.client, "dying-producer").init()
     for topic, replicas in (("moves", [2, 1]), ("stays", [2])):

@@ -111,7 +111,7 @@ def given(spark: SparkSession, tmp_path: Path) -> Given:
 @pytest.mark.parametrize(
     "place", [pytest.param(each, marks=pytest.mark.full if "then of" in each else ()) for each in PLACES]
 )
-def test_what_was_seen_hanging_and_ended_is_ended_wherever_it_is_told(place: str, given: Given) -> None:
+def test_a_hanging_transaction_that_ended_is_ended_in_every_table(place: str, given: Given) -> None:
     rows = PLACES[place](given)
     assert {row["verdict"] for row in rows} == {"ended"}
     (row,) = [row for row in rows if {name: row[name] for name in MINE} == MINE]
@@ -137,7 +137,7 @@ def test_what_was_seen_hanging_and_ended_is_ended_wherever_it_is_told(place: str
 
 @pytest.mark.parametrize("suffix", [".md", ".html"])
 @pytest.mark.parametrize("options", [[], ["--at", LATER.isoformat()]])
-def test_the_command_report_tells_it_as_ended(suffix: str, options: list[str], tmp_path: Path) -> None:
+def test_the_report_command_shows_it_as_ended(suffix: str, options: list[str], tmp_path: Path) -> None:
     page = tmp_path / f"page{suffix}"
     recording = str(load(SAMPLE).path / "recording")
     options = ["report", "--recording", recording, "--min-held", "10", "--output", str(page), *options]
@@ -149,7 +149,7 @@ def test_the_command_report_tells_it_as_ended(suffix: str, options: list[str], t
     assert "has been held" not in text
 
 
-def test_while_it_was_open_it_is_hanging_in_every_place() -> None:
+def test_while_open_it_is_hanging_in_every_table() -> None:
     """A recording up to then has seen no end, and says so."""
     sample = load(SAMPLE)
     recording = sample.recording()

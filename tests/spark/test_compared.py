@@ -10,7 +10,7 @@ from toolkit.schema import LOG_TRANSACTIONS
 from toolkit.spark import differences, register
 
 
-def test_only_rows_that_differ_are_told(spark: SparkSession) -> None:
+def test_only_different_rows_are_reported(spark: SparkSession) -> None:
     register(spark)
     log_dir = load("late-message").log_dir()
     found = spark.read.format("kafka_log_dir").option("table", "log_transactions").load(str(log_dir.paths[0]))
@@ -25,7 +25,7 @@ def test_only_rows_that_differ_are_told(spark: SparkSession) -> None:
     assert reported.start[0] - reported.start[1] == dt.timedelta(milliseconds=1)
 
 
-def test_what_spark_connect_hangs_on_a_frame_does_no_harm() -> None:
+def test_attributes_added_by_spark_connect_are_ignored() -> None:
     frame = load("late-message").log_dir().log_transactions(topics=["orders"])
     rows = LOG_TRANSACTIONS.rows(frame)
     frame.attrs["metrics"] = [object()]

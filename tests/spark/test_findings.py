@@ -106,7 +106,7 @@ def logs() -> list[Headers]:
     return [random_headers(seed) for seed in PARTITIONS]
 
 
-def test_findings_are_those_of_the_rules_run_partition_by_partition(spark: SparkSession, logs: list[Headers]) -> None:
+def test_findings_match_the_rules_run_per_partition(spark: SparkSession, logs: list[Headers]) -> None:
     found = [log(headers, partition=partition) for partition, headers in zip(PARTITIONS, logs, strict=True)]
     histories = [row for partition in PARTITIONS for row in random_transaction_history(partition, found[partition])]
     current_findings = [row for partition in PARTITIONS for row in random_answers(partition, found[partition])]
@@ -187,7 +187,7 @@ def random_answers(partition: int, log_transactions: pa.Table) -> list[Row]:
     ]
 
 
-def test_without_answers_and_transaction_history_a_log_tells_what_it_can() -> None:
+def test_a_log_alone_gives_partial_findings() -> None:
     headers = batches([Step("data", 1), Step("data", 2), Step("commit", 1, wait=90_000)])
     over, still = by_verdict(
         findings(held(log(headers), headers), transaction_history=(), current_findings=(), min_held_ms=60_000)
@@ -204,7 +204,7 @@ def by_verdict(found: Iterable[Row]) -> list[Row]:
     return sorted(found, key=lambda row: str(row["verdict"]))
 
 
-def test_of_several_logs_the_one_that_has_most_of_its_partition_is_judged() -> None:
+def test_of_several_replicas_the_longest_is_diagnosed() -> None:
     def state(broker_id: int, **other: Any) -> Row:
         place = {"log": f"{broker_id}:/orders-0/", "topic": "orders", "partition": 0, "broker_id": broker_id}
         known = {"log_end_offset": 9, "leader_epoch": 4, "is_damaged": False, "is_held": True}
@@ -222,7 +222,7 @@ def test_of_several_logs_the_one_that_has_most_of_its_partition_is_judged() -> N
     assert best_logs(logs) == ["2:/orders-0/"]
 
 
-def test_what_only_a_snapshot_tells_of_holds_the_lso_too() -> None:
+def test_a_transaction_only_in_a_snapshot_holds_the_lso() -> None:
     headers = batches([Step("data", 1), Step("commit", 1, wait=90_000)], base_offset=50)
     log_transactions = log(headers, opened_before={9000: (3, 0)})
     holds = held(log_transactions, headers, min_held_ms=100_000)
@@ -231,7 +231,7 @@ def test_what_only_a_snapshot_tells_of_holds_the_lso_too() -> None:
     assert (row["held_from"], row["records_held"], row["offsets_held"]) == (None, None, 49)
 
 
-def test_a_producer_id_with_many_transactions_is_matched_by_those_that_are_near(spark: SparkSession) -> None:
+def test_many_transactions_of_a_producer_id_are_matched_by_time(spark: SparkSession) -> None:
     headers = batches([Step("data", 1), Step("commit", 1, wait=90_000)])
     others = [
         history(
@@ -255,7 +255,7 @@ def test_a_producer_id_with_many_transactions_is_matched_by_those_that_are_near(
     assert row["opened_at"] == dt.datetime(1970, 1, 1, 0, 0, 1, tzinfo=dt.UTC)
 
 
-def test_a_recording_over_time(spark: SparkSession) -> None:
+def test_findings_over_time_of_a_recording(spark: SparkSession) -> None:
     recorded = [
         *(finding(number, partition=0) for number in (1, 2, 5)),
         *(finding(number, "ongoing", partition=1, producer_id=8) for number in (5, 9)),
@@ -274,7 +274,7 @@ def test_a_recording_over_time(spark: SparkSession) -> None:
     same(rows(over), FINDINGS.arrow(expected).to_pylist())
 
 
-def test_the_marker_in_a_log_closes_what_a_recording_has_open(spark: SparkSession) -> None:
+def test_a_marker_in_a_log_closes_a_finding_of_a_recording(spark: SparkSession) -> None:
     recorded = [finding(number, partition=partition) for number in (8, 9) for partition in (0, 1, 2)]
     brief = finding(2, "ongoing", partition=3)
     over = rows(findings_over_time(frame(spark, [RECORDED["findings"].arrow([*recorded, brief])])))
@@ -291,7 +291,7 @@ def test_the_marker_in_a_log_closes_what_a_recording_has_open(spark: SparkSessio
     assert verdicts == {0: "ended", 1: "hanging", 2: "hanging"}
 
 
-def test_without_samples_there_is_a_look_where_something_was_found(spark: SparkSession) -> None:
+def test_without_samples_each_finding_has_its_observation(spark: SparkSession) -> None:
     recorded = [finding(1), finding(2), finding(3, partition=1), finding(4, partition=1)]
     over = findings_over_time(frame(spark, [RECORDED["findings"].arrow(recorded)]))
     assert [(row["partition"], row["held_from"], row["held_to"]) for row in rows(over)] == [

@@ -113,7 +113,7 @@ def log(random: Random, *, in_files: bool) -> list[Row]:
 
 @fuzzed(60)
 @given(st.booleans(), st.randoms(use_true_random=True))
-def test_records_in_any_runs_give_the_transaction_history_of_all(in_files: bool, random: Random) -> None:
+def test_records_split_over_runs_give_the_complete_history(in_files: bool, random: Random) -> None:
     events = log(random, in_files=in_files)
     stored, start = Stored(random), 0
     while start < len(events) - 1 and random.random() < 0.7:
@@ -129,7 +129,7 @@ def test_records_in_any_runs_give_the_transaction_history_of_all(in_files: bool,
     assert stored.rows() == listed(transaction_history(events))
 
 
-def test_a_file_that_could_not_be_opened_is_read_again() -> None:
+def test_an_unopened_file_is_read_again() -> None:
     unread = {**NOTHING, **PARTITION, "file": "0.log", "position": 0, "error": "UNREADABLE: no permission."}
     stored = Stored(Random(1))
     stored.run([unread, *transaction("Commit", decide=100)])
@@ -151,7 +151,7 @@ def in_another_zone(spark: SparkSession) -> Iterator[None]:
 
 @pytest.mark.lab
 @pytest.mark.usefixtures("in_another_zone")
-def test_spark_gives_the_transaction_history_of_real_ids(spark: SparkSession, history: Path) -> None:
+def test_spark_gives_the_history_of_real_ids(spark: SparkSession, history: Path) -> None:
     """In two runs."""
     files = LogDir(history)
     events = shuffled(spark, arrow(files.transaction_log(), TRANSACTION_LOG)).withColumn(
@@ -175,7 +175,7 @@ def test_spark_gives_the_transaction_history_of_real_ids(spark: SparkSession, hi
 
 @pytest.mark.lab
 @pytest.mark.parametrize("is_damaged", [False, True])
-def test_real_records_in_several_runs_give_the_transaction_history_of_all(
+def test_real_records_split_over_runs_give_the_complete_history(
     history: Path, tmp_path: Path, is_damaged: bool
 ) -> None:
     """Damaged in the middle, and at the end of what was written last."""
@@ -195,7 +195,7 @@ def test_real_records_in_several_runs_give_the_transaction_history_of_all(
 
 
 @pytest.mark.lab
-def test_of_replicas_the_one_that_has_most_of_its_log_is_read(history: Path, tmp_path: Path) -> None:
+def test_of_several_replicas_the_longest_is_read(history: Path, tmp_path: Path) -> None:
     """Each of two brokers lacks the end of some logs."""
     written = sorted({log.parent.name for log in history.glob(f"{STATE_TOPIC}-*/*.log") if log.stat().st_size})
     assert len(written) > 2

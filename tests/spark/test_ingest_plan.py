@@ -28,11 +28,11 @@ def plan(state: Row | None = None, *, epochs: Mapping[int, int] | None = None, *
     return plan_logs([row], {} if state is None else {LOG: {**known, **state}}).get(LOG)
 
 
-def test_a_new_log_is_read_from_its_beginning() -> None:
+def test_a_new_log_is_read_from_its_start() -> None:
     assert plan(None) == FROM_BEGINNING
 
 
-def test_a_log_that_is_as_it_was_is_not_read() -> None:
+def test_an_unchanged_log_is_not_read() -> None:
     assert plan({}) is None
     assert plan({}, epochs={}) is None
 
@@ -49,11 +49,11 @@ def test_a_log_that_is_as_it_was_is_not_read() -> None:
         pytest.param({"begin": None, "epochs": {}}, id="a folder that cannot be read now"),
     ],
 )
-def test_a_log_that_has_changed_is_read_on(listed: dict[str, Any]) -> None:
+def test_a_changed_log_is_read_from_its_last_offset(listed: dict[str, Any]) -> None:
     assert plan({}, **GREW, **listed) == READ_ON
 
 
-def test_a_replica_that_is_behind_is_not_read_again() -> None:
+def test_a_lagging_replica_is_not_read_again() -> None:
     """Its newest segment begins before the end that is known: nothing was truncated, as its epochs tell."""
     assert plan({}, **GREW, begin=0, segments=1, bytes=10) == READ_ON
 
@@ -65,32 +65,32 @@ def test_a_truncated_log_is_read_again() -> None:
     assert plan({}, **GREW, begin=90, epochs={4: 70}) == LogPlan(remembered=TRUNCATED, offset=70)
 
 
-def test_a_topic_that_was_created_again_is_another() -> None:
+def test_a_recreated_topic_is_a_new_log() -> None:
     assert plan({}, **GREW, topic_id="b") == LogPlan(remembered=TRUNCATED, offset=0)
 
 
 @pytest.mark.parametrize("state", [{}, {"leader_epoch": -1}])
-def test_without_leader_epochs_a_log_that_has_changed_is_read_again(state: Row) -> None:
+def test_without_leader_epochs_a_changed_log_is_read_again(state: Row) -> None:
     epochs: dict[int, int] | None = {} if not state else None
     assert plan(state, **GREW, begin=20, epochs=epochs) == LogPlan(remembered=TRUNCATED, offset=20)
 
 
-def test_an_empty_log_needs_no_leader_epoch_to_be_read_on() -> None:
+def test_an_empty_log_continues_without_leader_epochs() -> None:
     for end in (0, 50):
         found = plan({"log_end_offset": end, "leader_epoch": -1}, **GREW, begin=end)
         assert found == LogPlan(start=end, remembered=REMEMBERED)
 
 
-def test_what_could_not_be_opened_is_read_again_though_nothing_has_changed() -> None:
+def test_an_unopened_log_is_read_again_even_if_unchanged() -> None:
     assert plan({"is_unread": True}, begin=20) == LogPlan(remembered=TRUNCATED, offset=20)
 
 
-def test_a_log_of_which_nothing_was_read_is_read_from_its_beginning() -> None:
+def test_a_log_that_was_never_read_is_read_from_its_start() -> None:
     """What held its LSO before it was truncated stays."""
     assert plan({"log_end_offset": None, "is_unread": True}, begin=20) == LogPlan(remembered=TRUNCATED, offset=20)
 
 
-def test_offsets_that_were_deleted_unread_are_lost() -> None:
+def test_offsets_deleted_before_they_were_read_are_lost() -> None:
     error = "OFFSETS_LOST: Offsets 80 to 1,299 were deleted from the log before they were read."
     assert plan({}, **GREW, begin=1300) == LogPlan(remembered=LOST, error=error)
     assert plan({}, **GREW, begin=81, epochs={4: 81}) == LogPlan(remembered=LOST, error=error.replace("1,299", "80"))
@@ -121,7 +121,7 @@ def test_offsets_that_were_deleted_unread_are_lost() -> None:
         pytest.param(None, None, 40, None, id="no answer"),
     ],
 )
-def test_of_a_live_partition_what_is_behind_the_known_end(
+def test_a_live_partition_is_read_from_its_known_end(
     begin: int | None, end: int | None, known: int | None, expected: LogPlan | None
 ) -> None:
     row = {"log_start_offset": begin, "high_watermark": end, "error": None}
@@ -129,12 +129,12 @@ def test_of_a_live_partition_what_is_behind_the_known_end(
     assert plan_live({**row, "error": "NOT_LEADER: ..."}, None) is None
 
 
-def test_a_live_partition_of_which_nothing_could_be_read_behind_a_gap_is_read_with_what_is_remembered() -> None:
+def test_a_live_partition_after_a_gap_is_read_with_its_state() -> None:
     row = {"log_start_offset": 5, "high_watermark": 40, "error": None}
     assert plan_live(row, {"log_end_offset": None}) == LogPlan(start=5, stop=40, remembered=REMEMBERED)
 
 
-def test_of_an_empty_partition_of_ids_nothing_is_planned() -> None:
+def test_nothing_is_planned_for_an_empty_transaction_state_partition() -> None:
     """Nothing is remembered of it, so it would be new for ever."""
     row: Row = {"log": LOG, "begin": 0, "bytes": 0, "listing": "first", "topic_id": "a", "leader_epochs": "{}"}
     row = {**row, "is_best": True}

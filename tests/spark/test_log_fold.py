@@ -243,7 +243,7 @@ BEFORE = [
 
 @fuzzed(40)
 @given(st.randoms(use_true_random=True))
-def test_any_tasks_in_any_runs_give_what_a_single_read_gives(random: Random) -> None:
+def test_any_tasks_in_any_runs_match_a_single_read(random: Random) -> None:
     units, before = log_of(random), random.choice(BEFORE)
     stored, start = Stored(random, min_held_ms=random.choice([0, 3])), 0
     for _ in range(random.randint(0, 3)):
@@ -313,7 +313,7 @@ def read_tasks(
 
 @fuzzed(15)
 @given(st.randoms(use_true_random=True))
-def test_what_was_open_where_offsets_were_lost_is_told_as_it_was(random: Random) -> None:
+def test_transactions_open_at_lost_offsets_are_reported_unchanged(random: Random) -> None:
     first, second = log_of(random, 0), log_of(random, 5000)
     before = random.choice([EMPTY, begin(), begin(opened_before={1000: (4990, 1)})])
     lost = "OFFSETS_LOST: Offsets 9 to 4,999 were deleted."
@@ -336,7 +336,7 @@ def test_what_was_open_where_offsets_were_lost_is_told_as_it_was(random: Random)
 
 @fuzzed(15)
 @given(st.randoms(use_true_random=True))
-def test_a_log_that_was_truncated_is_what_its_second_read_tells(random: Random) -> None:
+def test_a_truncated_log_matches_its_second_read(random: Random) -> None:
     first, second, before = log_of(random), log_of(random), random.choice(BEFORE)
     stored = Stored(random)
     stored.run(section_rows(first, random, before=before, reach=BASE))
@@ -347,7 +347,7 @@ def test_a_log_that_was_truncated_is_what_its_second_read_tells(random: Random) 
     assert_single_read(stored, second, before, reach=BASE)
 
 
-def test_what_several_brokers_sent_of_a_partition_is_one_log() -> None:
+def test_responses_of_several_brokers_are_one_log() -> None:
     headers = batches([Step("data", 1), Step("data", 2), Step("commit", 1), Step("abort", 2)])
     rows: list[pa.RecordBatch] = []
     for broker_id, sent in ((1, headers[:2]), (2, headers[2:])):
@@ -362,7 +362,7 @@ def test_what_several_brokers_sent_of_a_partition_is_one_log() -> None:
     assert stored.log_end_offset == 4
 
 
-def test_a_file_that_could_not_be_opened_is_remembered() -> None:
+def test_an_unopened_file_is_marked_in_the_state() -> None:
     unread = Unit(file_of(0), 0, NO_HEADERS, (DamagedRange(0, 0, "UNREADABLE: no permission."),))
     stored = Stored(Random(1))
     stored.run(section_rows([unread], Random(1), before=begin(), reach=0))
@@ -416,7 +416,7 @@ def test_damaged_logs_and_those_without_beginning_are_folded(replicas: Path) -> 
 
 
 @pytest.mark.lab
-def test_real_logs_that_grow_are_read_on(history: Path, tmp_path: Path) -> None:
+def test_growing_real_logs_are_read_incrementally(history: Path, tmp_path: Path) -> None:
     """Each was cut anywhere, most of them within a batch."""
     random, logs = Random(seed()), tmp_path / "logs"
     shutil.copytree(history, logs)
@@ -453,7 +453,7 @@ def test_real_logs_that_grow_are_read_on(history: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-def test_a_partition_far_larger_than_a_workers_memory_is_folded_in_parts(tmp_path: Path) -> None:
+def test_a_partition_larger_than_a_workers_memory_is_folded(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.spark.large_log", str(tmp_path), "600"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=1100)
     assert done.returncode == 0, done.stderr

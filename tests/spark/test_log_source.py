@@ -58,7 +58,7 @@ def topics_of(folder: Path) -> list[str]:
 
 @pytest.mark.parametrize("table", [table for table in TAKES if table not in INTERNAL])
 @pytest.mark.parametrize("max_partition_bytes", [1500, 300_000])
-def test_every_table_is_that_of_log_dir(history: Path, table: str, max_partition_bytes: int) -> None:
+def test_every_table_matches_log_dir(history: Path, table: str, max_partition_bytes: int) -> None:
     reader, works = planned(history, table=table, maxPartitionBytes=max_partition_bytes)
     assert (len(works) == 1) == (table in AS_ONE)
     same(read(reader, works).to_pylist(), getattr(LogDir(history), table)(), table)
@@ -67,14 +67,14 @@ def test_every_table_is_that_of_log_dir(history: Path, table: str, max_partition
 @pytest.mark.parametrize(
     "table", ["batches", "log_transactions", "lso_timeline", "partitions", "producers", "checkpoints"]
 )
-def test_replicas_are_rows_of_their_own(two_brokers: Path, table: str) -> None:
+def test_every_replica_has_its_own_rows(two_brokers: Path, table: str) -> None:
     found = rows(two_brokers, table=table, maxPartitionBytes=5000)
     same(found, getattr(LogDir(two_brokers), table)(), table)
     assert {1, 2} <= {row["broker_id"] for row in found}
 
 
 @pytest.mark.parametrize("options", [{}, {"consistentCopy": True}, {"consistentCopy": True, "minHeld": "50ms"}])
-def test_findings_of_many_tasks_are_those_of_one(two_brokers: Path, options: dict[str, Any]) -> None:
+def test_findings_of_many_tasks_match_those_of_one(two_brokers: Path, options: dict[str, Any]) -> None:
     for path in (two_brokers / "data-1", two_brokers)[bool(options) :]:
         reader, works = planned(path, table="findings", maxPartitionBytes=20_000, **options)
         assert len(works) > 1
@@ -86,14 +86,14 @@ def test_findings_of_many_tasks_are_those_of_one(two_brokers: Path, options: dic
         )
 
 
-def test_a_partition_that_is_asked_for_has_a_finding_even_where_nothing_is_held(history: Path) -> None:
+def test_a_requested_partition_has_a_finding_even_if_clear(history: Path) -> None:
     topics = topics_of(history)
     found = rows(history, table="findings", subscribe=", ".join(topics), consistentCopy=True, maxPartitionBytes=20_000)
     same(found, LogDir(history, consistent_copy=True).findings(topics=topics), "findings")
     assert {row["topic"] for row in found} == set(topics)
 
 
-def test_what_is_asked_for_is_all_that_comes(history: Path) -> None:
+def test_only_selected_rows_are_read(history: Path) -> None:
     files = LogDir(history)
     topic, *_, other = [topic for topic in topics_of(history) if not topic.startswith("__")]
     for table in (
@@ -141,7 +141,7 @@ def test_what_is_asked_for_is_all_that_comes(history: Path) -> None:
     same(rows(history, crc=True, maxPartitionBytes=9000), files.batches(crc=True), "batches")
 
 
-def test_sections_are_those_of_log_dir(history: Path) -> None:
+def test_ranges_match_log_dir(history: Path) -> None:
     files = LogDir(history)
     times = [row["max_timestamp"] for row in TABLES["batches"].rows(files.batches())]
     middle = min(times) + (max(times) - min(times)) / 2
@@ -158,7 +158,7 @@ def test_sections_are_those_of_log_dir(history: Path) -> None:
             same(found, getattr(files, table)(**options), table)
 
 
-def test_a_segment_of_a_running_broker_is_cut_by_its_index(kafka: Kafka) -> None:
+def test_a_segment_of_a_running_broker_is_split_by_its_index(kafka: Kafka) -> None:
     admin = AdminClient({**kafka.client_config()})
     admin.create_topics([NewTopic("cut", 1, 1)])["cut"].result()
     producer = Producer(kafka.client_config() | {"log_level": "0", "batch.size": "2000", "linger.ms": "0"})
@@ -174,7 +174,7 @@ def test_a_segment_of_a_running_broker_is_cut_by_its_index(kafka: Kafka) -> None
     assert found[-1]["last_offset"] == 2999
 
 
-def test_spark_reads_it(kafka_log_dir: Any, history: Path) -> None:
+def test_spark_reads_the_tables(kafka_log_dir: Any, history: Path) -> None:
     frame = kafka_log_dir().option("Table", "Batches").option("MAXPARTITIONBYTES", "2m").load(str(history))
     expected = LogDir(history).batches()
     assert frame.count() == len(expected)
@@ -187,7 +187,7 @@ def test_spark_reads_it(kafka_log_dir: Any, history: Path) -> None:
     same(found.to_pylist(), expected, "batches")
 
 
-def test_one_frame_gives_the_right_rows_to_every_filter(kafka_log_dir: Any, history: Path) -> None:
+def test_one_data_frame_is_right_for_every_filter(kafka_log_dir: Any, history: Path) -> None:
     """A data source that takes filters gives those of the first query to the next one, without a word."""
     expected = TABLES["batches"].rows(LogDir(history).batches())
     frame = kafka_log_dir().option("maxPartitionBytes", "3m").load(str(history))
@@ -201,7 +201,7 @@ def test_one_frame_gives_the_right_rows_to_every_filter(kafka_log_dir: Any, hist
     }
 
 
-def test_a_worker_does_not_look_through_all_its_modules_after_each_task(
+def test_a_worker_does_not_scan_its_modules_after_each_task(
     spark: SparkSession, kafka_log_dir: Any, history: Path
 ) -> None:
     assert kafka_log_dir().load(str(history)).count()
@@ -224,7 +224,7 @@ def test_several_paths_are_read_together(kafka_log_dir: Any, two_brokers: Path, 
     assert len(rows(paths[0], paths=paths[1], table="segments")) == expected
 
 
-def test_sql_reads_it(spark: SparkSession, kafka_log_dir: Any, history: Path) -> None:
+def test_sql_reads_the_tables(spark: SparkSession, kafka_log_dir: Any, history: Path) -> None:
     assert kafka_log_dir is not None
     spark.sql(
         f"CREATE TEMPORARY VIEW transactions USING kafka_log_dir OPTIONS (path '{history}', table 'log_transactions')"
@@ -240,7 +240,7 @@ def test_a_schema_chooses_columns(kafka_log_dir: Any, history: Path) -> None:
     assert selected.num_rows == len(LogDir(history).batches())
 
 
-def test_errors_reach_the_user_as_our_sentence(kafka_log_dir: Any, history: Path) -> None:
+def test_errors_reach_the_user_as_one_sentence(kafka_log_dir: Any, history: Path) -> None:
     for load, expected in (
         (
             lambda: kafka_log_dir().option("colour", "red").load(str(history)),
@@ -263,7 +263,7 @@ def test_errors_reach_the_user_as_our_sentence(kafka_log_dir: Any, history: Path
         assert said.count('File "') == 1, "the way through the code is not shown"
 
 
-def test_texts_are_read_whole(kafka: Kafka, tmp_path: Path, history: Path) -> None:
+def test_dump_texts_are_read_completely(kafka: Kafka, tmp_path: Path, history: Path) -> None:
     logs = sorted(str(log) for log in history.glob("*-[0-9]*/*.log") if log.stat().st_size and "__" not in str(log))
     text = tmp_path / "dump.txt"
     text.write_text(kafka.run_tool("org.apache.kafka.tools.DumpLogSegments", "--files", ",".join(logs[:20])).stdout)

@@ -60,7 +60,7 @@ def errors(found: Sequence[Row]) -> list[str]:
     return [row["error"].partition(":")[0] for row in found if row["error"]]
 
 
-def test_damage_is_a_row_in_every_split_that_it_is_in(root: Path) -> None:
+def test_damage_is_a_row_of_its_split(root: Path) -> None:
     damage(root / "orders-0" / SEGMENT, 5000)
     damage(root / "orders-0" / NEXT, 0)
     for table in ("batches", "log_transactions"):
@@ -70,7 +70,7 @@ def test_damage_is_a_row_in_every_split_that_it_is_in(root: Path) -> None:
     same(folded(root, maxPartitionBytes=4000), LogDir(root).log_transactions(), "log_transactions")
 
 
-def test_the_modes_are_those_of_spark(root: Path) -> None:
+def test_the_modes_behave_as_in_spark(root: Path) -> None:
     whole = rows(root)
     damage(root / "orders-0" / SEGMENT, 5000)
     permissive = rows(root, mode="permissive", maxPartitionBytes=4000)
@@ -86,7 +86,7 @@ def test_the_modes_are_those_of_spark(root: Path) -> None:
     assert rows(root, mode="FAILFAST", subscribe="payments") == rows(root, subscribe="payments")
 
 
-def test_failfast_lives_with_the_torn_end_that_a_running_broker_leaves(root: Path) -> None:
+def test_failfast_accepts_the_torn_tail_of_a_running_broker(root: Path) -> None:
     with (root / "orders-0" / NEXT).open("ab") as log:
         log.write(data(960, 1, after())[:70])
     found = rows(root, mode="FAILFAST", maxPartitionBytes=4000)
@@ -102,7 +102,7 @@ def test_failfast_lives_with_the_torn_end_that_a_running_broker_leaves(root: Pat
 
 
 @pytest.mark.parametrize("table", list(TAKES))
-def test_what_goes_away_between_planning_and_reading_fails_no_job(root: Path, table: str) -> None:
+def test_files_deleted_after_planning_do_not_fail_the_job(root: Path, table: str) -> None:
     reader, works = planned(root, table=table, maxPartitionBytes=4000)
     shutil.rmtree(root / "payments-0")
     (root / "orders-0" / NEXT).unlink()
@@ -124,7 +124,7 @@ def test_what_goes_away_between_planning_and_reading_fails_no_job(root: Path, ta
         assert next(row["error"] for row in found if row["topic"] == "payments").startswith("UNREADABLE")
 
 
-def test_what_grows_between_planning_and_reading_is_read(root: Path) -> None:
+def test_files_that_grow_after_planning_are_read(root: Path) -> None:
     reader, works = planned(root, maxPartitionBytes=4000)
     with (root / "orders-0" / NEXT).open("ab") as log:
         log.write(data(960, 1, after()))
@@ -132,7 +132,7 @@ def test_what_grows_between_planning_and_reading_is_read(root: Path) -> None:
     same(read(reader, works).to_pylist(), LogDir(root).batches(), "batches")
 
 
-def test_many_small_folders_are_few_tasks_and_come_in_the_order_of_each_log(tmp_path: Path) -> None:
+def test_many_small_folders_share_tasks_in_log_order(tmp_path: Path) -> None:
     root = write_root(tmp_path / "data")
     for number in range(200):
         for base_offset in (0, 2):
@@ -151,7 +151,7 @@ def test_many_small_folders_are_few_tasks_and_come_in_the_order_of_each_log(tmp_
             ]
 
 
-def test_a_folder_without_name_is_read_where_that_is_no_matter(root: Path) -> None:
+def test_a_folder_with_another_name_is_read_if_its_name_is_not_needed(root: Path) -> None:
     (root / "orders-0").rename(root.parent / "copied")
     loose = root.parent / "copied"
     same(rows(loose, maxPartitionBytes=4000), LogDir(loose).batches(), "batches")
@@ -171,7 +171,7 @@ def test_a_log_directory_without_logs_has_checkpoints(tmp_path: Path) -> None:
         rows(root)
 
 
-def test_spark_sees_rows_or_our_sentence(spark: SparkSession, root: Path) -> None:
+def test_spark_gets_rows_or_one_error_sentence(spark: SparkSession, root: Path) -> None:
     spark.dataSource.register(KafkaLog)
     damage(root / "orders-0" / SEGMENT, 5000)
 

@@ -18,7 +18,7 @@ def said(**options: str) -> LogOptions:
     return read_options({"path": "/logs", **options})
 
 
-def test_every_table_of_files_is_there() -> None:
+def test_every_table_of_files_is_available() -> None:
     elsewhere = {"samples", "late_transactions", "actions", "exposure"}
     elsewhere |= {
         "group_lag",
@@ -34,7 +34,7 @@ def test_every_table_of_files_is_there() -> None:
         assert KafkaLog({"path": "/logs", "table": table}).schema().fieldNames()
 
 
-def test_names_are_a_list_in_any_form() -> None:
+def test_names_are_accepted_as_any_list() -> None:
     for text in ("a,b", " a , b ", '["a", "b"]', "['a', 'b']"):
         assert said(subscribe=text).topics == ["a", "b"]
     assert said(subscribe='["a"]').topics == ["a"]
@@ -43,7 +43,7 @@ def test_names_are_a_list_in_any_form() -> None:
             said(subscribe=text)
 
 
-def test_partitions_are_numbers_of_topics_or_named_as_folders() -> None:
+def test_partitions_are_numbers_or_folder_names() -> None:
     assert said(subscribe="a", partitions="3").partitions == [3]
     assert said(subscribe="a", partitions="[0, 2]").partitions == [0, 2]
     assert said(partitions="orders-0,my-orders-12").partitions == [("orders", 0), ("my-orders", 12)]
@@ -69,7 +69,7 @@ def test_partitions_are_numbers_of_topics_or_named_as_folders() -> None:
         ("2026-11-21 13:00:00+01:00", dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)),
     ],
 )
-def test_bounds_are_offsets_names_or_times(text: str, bound: Any) -> None:
+def test_start_and_stop_are_offsets_names_or_times(text: str, bound: Any) -> None:
     assert (said(startingOffsets=text).start, said(endingOffsets=text).stop) == (bound, bound)
 
 
@@ -101,19 +101,19 @@ def test_bounds_are_offsets_names_or_times(text: str, bound: Any) -> None:
         ({"path": "s3://bucket/logs"}, "s3://bucket/logs is not a local path."),
     ],
 )
-def test_what_is_wrong_is_refused(options: dict[str, str], sentence: str) -> None:
+def test_invalid_options_are_rejected(options: dict[str, str], sentence: str) -> None:
     with pytest.raises(UsageError) as refused:
         said(**options)
     assert sentence in str(refused.value)
 
 
-def test_a_source_without_paths_is_refused() -> None:
+def test_a_source_without_paths_is_rejected() -> None:
     for options in ({}, {"paths": ""}, {"path": ""}):
         with pytest.raises(UsageError, match="No path is set for kafka_log_dir"):
             read_options(options)
 
 
-def test_sizes_are_written_as_spark_writes_them() -> None:
+def test_sizes_have_sparks_units() -> None:
     sizes = {"134217728": 1 << 27, "128m": 1 << 27, "128MB": 1 << 27, "1g": 1 << 30, "64 KiB": 1 << 16, "7b": 7}
     for text, size in sizes.items():
         assert said(maxPartitionBytes=text).max_partition_bytes == size
@@ -134,13 +134,13 @@ def test_sizes_are_written_as_spark_writes_them() -> None:
         ("/logs/with:colon-0", "/logs/with:colon-0"),
     ],
 )
-def test_a_path_is_that_of_the_file_system(path: str, local: str) -> None:
+def test_paths_are_converted_to_file_system_paths(path: str, local: str) -> None:
     assert local_path(path) == local
 
 
 @pytest.mark.parametrize(
     "path", ["hdfs://name/logs", "abfss://c@a.dfs.core.windows.net/logs", "file://host/logs", "s3:/x"]
 )
-def test_a_path_of_another_machine_is_refused(path: str) -> None:
+def test_a_remote_path_is_rejected(path: str) -> None:
     with pytest.raises(UsageError, match="Use the path of a mounted volume"):
         local_path(path)

@@ -20,9 +20,7 @@ def pairs(keys: Sequence[int | None]) -> npt.NDArray[Any]:
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 3 * ROWS_PER_PACK)), max_size=6), st.data())
-def test_runs_are_packed_into_small_rows_and_come_out_again(
-    stretches: list[tuple[int, int]], data: st.DataObject
-) -> None:
+def test_runs_are_packed_into_small_rows_and_unpacked(stretches: list[tuple[int, int]], data: st.DataObject) -> None:
     keys = [key for key, length in stretches for _ in range(length)]
     rows = pairs(keys)
     starts = np.cumsum([0, *(length for _, length in stretches)])[:-1].astype(np.int64)
@@ -35,7 +33,7 @@ def test_runs_are_packed_into_small_rows_and_come_out_again(
     assert all(0 < count <= ROWS_PER_PACK for count in counts)
 
 
-def test_a_null_holds_no_rows() -> None:
+def test_a_null_contains_no_rows() -> None:
     column = pa.array([None, pairs([1, 2]).tobytes(), None, b""], pa.binary())
     found, counts = unpack(column, PAIR)
     assert (found["key"].tolist(), counts.tolist()) == ([1, 2], [0, 2, 0, 0])
@@ -43,7 +41,7 @@ def test_a_null_holds_no_rows() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from([1, None]), st.sampled_from(["a", None])), max_size=30), st.data())
-def test_runs_are_cut_where_any_of_the_columns_changes_and_put_together_over_batches(
+def test_runs_are_split_by_column_changes_and_joined_over_batches(
     rows: list[tuple[int | None, str | None]], data: st.DataObject
 ) -> None:
     schema = pa.schema([("number", pa.int64()), ("letter", pa.string()), ("at", pa.int64())])

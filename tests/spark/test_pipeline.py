@@ -148,7 +148,7 @@ def logs(stages: list[Path], tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("by_jobs", [(True, False), pytest.param((False, True), marks=pytest.mark.full)])
-def test_runs_add_up_to_what_pandas_gives(
+def test_several_runs_match_pandas(
     spark: SparkSession, stages: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_jobs: tuple[bool, bool]
 ) -> None:
     """Whether Spark's jobs read what is new, or the driver does because it is little."""
@@ -173,7 +173,7 @@ def test_runs_add_up_to_what_pandas_gives(
     same(out, of_pandas(logs))
 
 
-def test_tables_tell_what_they_hold(spark: SparkSession, logs: Path, tmp_path: Path) -> None:
+def test_tables_have_comments(spark: SparkSession, logs: Path, tmp_path: Path) -> None:
     """By Spark, by pandas through deltalake, and by DuckDB; with the comments of the schema."""
     import duckdb
 
@@ -211,9 +211,7 @@ def test_parquet_is_written_once(spark: SparkSession, logs: Path, tmp_path: Path
 
 @pytest.mark.full
 @pytest.mark.xdist_group("kills")
-def test_a_run_that_was_killed_is_made_whole_by_the_next(
-    spark: SparkSession, stages: list[Path], tmp_path: Path
-) -> None:
+def test_a_killed_run_is_completed_by_the_next(spark: SparkSession, stages: list[Path], tmp_path: Path) -> None:
     logs, out = tmp_path / "logs", tmp_path / "out"
     dice = random.Random(seed())
     for stage in stages:
@@ -282,7 +280,7 @@ def assert_rows_of(source: LogDir, out: Path, name: str, topic: str, partition: 
 
 
 @pytest.mark.full
-def test_what_brokers_delete_stays_and_what_is_another_log_does_not(
+def test_deleted_offsets_are_kept_and_a_recreated_topic_is_replaced(
     spark: SparkSession, stages: list[Path], logs: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
@@ -314,7 +312,7 @@ def test_what_brokers_delete_stays_and_what_is_another_log_does_not(
 
 
 @pytest.mark.full
-def test_a_replica_that_was_truncated_is_read_again_and_one_that_is_behind_is_not(
+def test_a_truncated_replica_is_read_again_and_a_lagging_one_is_not(
     spark: SparkSession, stages: list[Path], logs: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
@@ -376,7 +374,7 @@ def late(kafka: Kafka) -> Iterator[Any]:
 
 
 @pytest.mark.full
-def test_a_live_cluster_is_read_behind_what_is_kept(
+def test_a_live_cluster_is_read_from_the_stored_offsets(
     spark: SparkSession, kafka: Kafka, late: Any, tmp_path: Path
 ) -> None:
     from toolkit.lab.incidents import INCIDENTS

@@ -83,14 +83,14 @@ def site_packages(python: Path) -> str:
 
 
 @pytest.mark.parametrize("table", READ)
-def test_the_data_source_gives_what_pandas_gives(current_findings: Path, history: Path, table: str) -> None:
+def test_the_data_source_matches_pandas(current_findings: Path, history: Path, table: str) -> None:
     expected = rows_of_log_dir(history, table)
     assert expected or table == "violations", "nothing to compare"
     compare(current_findings / f"read-{table}.arrow", expected)
 
 
 @pytest.mark.parametrize("table", MADE)
-def test_the_pipeline_gives_what_pandas_gives(current_findings: Path, history: Path, table: str) -> None:
+def test_the_pipeline_matches_pandas(current_findings: Path, history: Path, table: str) -> None:
     files = LogDir(history, consistent_copy=True)
     expected = files.findings(min_held_ms=MIN_HELD_MS) if table == "findings" else getattr(files, table)()
     compare(current_findings / f"made-{table}.arrow", TABLES[table].rows(expected))

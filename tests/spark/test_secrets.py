@@ -59,7 +59,7 @@ def found(request: pytest.FixtureRequest, guarded: Kafka, tmp_path_factory: pyte
 
 @pytest.mark.lab
 @pytest.mark.full
-def test_a_password_is_shown_nowhere(found: dict[str, Any]) -> None:
+def test_a_password_appears_nowhere(found: dict[str, Any]) -> None:
     assert found["shown"] == {}
     assert CANARY not in found["output"]
     kinds = {place.split(" ")[0] for place in found["places"]}
@@ -71,7 +71,7 @@ def test_a_password_is_shown_nowhere(found: dict[str, Any]) -> None:
 
 @pytest.mark.lab
 @pytest.mark.full
-def test_the_search_would_have_found_it(found: dict[str, Any]) -> None:
+def test_the_search_finds_a_leaked_password(found: dict[str, Any]) -> None:
     """An option that is no secret is shown: by Connect wherever it is said, by classic Spark in a statement."""
     kinds = {place.split(" ")[0] for place in found["controls"]}
     assert {"page", "file"} <= kinds
@@ -89,7 +89,7 @@ def test_every_way_of_connecting_works(found: dict[str, Any]) -> None:
     assert not found["by_hand"], "a secret in an option of a source that was not registered by us"
 
 
-def test_a_secret_option_is_refused_where_it_would_show() -> None:
+def test_a_secret_option_is_rejected_where_spark_would_show_it() -> None:
     options = CaseInsensitiveDict({"Kafka.bootstrap.servers": "b:1", "Kafka.SASL.Password": CANARY})
     with pytest.raises(UsageError, match=r"(?i)the option kafka\.sasl\.password is a secret") as caught:
         client_config(options, KafkaBatches(options))
@@ -100,7 +100,7 @@ def test_a_secret_option_is_refused_where_it_would_show() -> None:
     )
 
 
-def test_what_was_registered_is_used_where_the_options_name_no_cluster(tmp_path: Path) -> None:
+def test_registered_connections_are_used_without_connection_options(tmp_path: Path) -> None:
     registered = ClientConfig("registered:1")
     source = connecting(KafkaBatches, config=registered, hides_secrets=False)
     assert client_config({}, source({})) == registered

@@ -32,7 +32,7 @@ def rows(store: TableStore, table: Table = SMALL) -> list[tuple[Any, ...]]:
     return sorted((tuple(row) for row in store.load("small", table).collect()), key=str)
 
 
-def test_a_run_replaces_what_is_not_final_of_the_logs_that_changed(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_run_replaces_provisional_rows_of_changed_logs(spark: SparkSession, tmp_path: Path) -> None:
     store = open_store(spark, f"{tmp_path}/tables")
     assert store.load("small", SMALL).collect() == []
     put(store, ("a", 1, "x", True), ("a", 2, "x", False), ("a", 3, "y", False), run_id=1)
@@ -47,7 +47,7 @@ def test_a_run_replaces_what_is_not_final_of_the_logs_that_changed(spark: SparkS
 
 
 @pytest.mark.parametrize("is_folder", [True, False])
-def test_files_of_a_run_that_was_killed_are_no_table(spark: SparkSession, tmp_path: Path, is_folder: bool) -> None:
+def test_files_of_a_killed_run_are_not_read(spark: SparkSession, tmp_path: Path, is_folder: bool) -> None:
     """It wrote its rows, and was killed before the first commit: every run after it said that the table exists."""
     schema = f"s{uuid.uuid4().hex[:8]}"
     spark.sql(f"CREATE SCHEMA {schema} LOCATION '{tmp_path}/tables'")
@@ -63,7 +63,7 @@ def test_files_of_a_run_that_was_killed_are_no_table(spark: SparkSession, tmp_pa
         spark.sql(f"DROP SCHEMA {schema} CASCADE")
 
 
-def test_a_column_that_came_later_is_null_in_older_rows(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_newer_column_is_null_in_older_rows(spark: SparkSession, tmp_path: Path) -> None:
     store = open_store(spark, f"{tmp_path}/tables")
     put(store, ("a", 1, "x", True), run_id=1)
     assert rows(store, GROWN) == [("a", 1, None, 1, "x", True)]
@@ -72,7 +72,7 @@ def test_a_column_that_came_later_is_null_in_older_rows(spark: SparkSession, tmp
     assert rows(store) == [("a", 1, 1, "x", True), ("a", 2, 2, "x", True)]
 
 
-def test_a_target_is_a_folder_or_a_schema_that_is_there(spark: SparkSession) -> None:
+def test_a_target_is_a_folder_or_an_existing_schema(spark: SparkSession) -> None:
     assert open_store(spark, "s3://bucket/txn/").path == "s3://bucket/txn"
     assert open_store(spark, "default").schema == "default"
     for target in ("no_such_schema", "no_such_catalog.txn"):

@@ -91,7 +91,7 @@ def source_reader() -> Any:
 
 
 @pytest.mark.lab
-def test_one_look_as_a_batch(spark: SparkSession, three: Kafka) -> None:
+def test_a_batch_read_is_one_sample(spark: SparkSession, three: Kafka) -> None:
     for table in RECORDED_TABLES:
         schema = observation(spark, three, table=table).schema
         assert [(field.name, field.dataType) for field in schema] == [
@@ -118,7 +118,7 @@ def test_one_look_as_a_batch(spark: SparkSession, three: Kafka) -> None:
 
 
 @pytest.mark.lab
-def test_nobody_to_look_at_is_an_error_and_no_empty_table(spark: SparkSession) -> None:
+def test_an_unreachable_cluster_is_an_error_and_no_empty_table(spark: SparkSession) -> None:
     register(spark)
     reader = spark.read.format("kafka_txn_samples").option("kafka.bootstrap.servers", "127.0.0.1:1")
     with pytest.raises(PySparkException, match=r"127\.0\.0\.1:1 cannot be used"):
@@ -137,7 +137,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("given", "says"), WRONG)
-def test_a_wrong_option_is_told_of_by_load(given: dict[str, str], says: str) -> None:
+def test_an_invalid_option_fails_in_load(given: dict[str, str], says: str) -> None:
     with pytest.raises(UsageError, match=says):
         KafkaTransactions(CaseInsensitiveDict({"kafka.bootstrap.servers": "127.0.0.1:1", **given})).schema()
 
@@ -153,7 +153,7 @@ def test_a_wrong_option_is_told_of_by_load(given: dict[str, str], says: str) -> 
         ("0.5", 500),
     ],
 )
-def test_intervals_are_written_as_spark_has_them(text: str, milliseconds: int) -> None:
+def test_intervals_have_sparks_syntax(text: str, milliseconds: int) -> None:
     reader: Any = KafkaTransactions({"kafka.bootstrap.servers": "nowhere:1", "interval": text}).streamReader(None)  # type: ignore[arg-type]
     assert reader.latestOffset()["due"] % milliseconds == 0
     assert reader._options.interval_ms == milliseconds
@@ -184,7 +184,7 @@ def test_offsets_only_grow() -> None:
     assert for_now.latestOffset(first, None) == first
 
 
-def test_no_broker_at_all_is_a_sample_with_its_error() -> None:
+def test_a_cluster_without_brokers_is_a_failed_sample() -> None:
     reader = stream_reader("2s")
     end = reader.latestOffset({"due": 0}, None)
     tasks = reader.partitions({"due": 0}, end)
@@ -211,7 +211,7 @@ def test_executors_get_rows_and_no_credentials() -> None:
     assert without_the_package(script, given) == "1"
 
 
-def test_a_source_that_is_carried_needs_no_package() -> None:
+def test_a_pickled_source_needs_no_installed_package() -> None:
     source = self_contained_source(KafkaTransactions, _zipped())
     script = (
         "import pickle, sys; source = pickle.load(sys.stdin.buffer)({'kafka.bootstrap.servers': 'b:1'});"
@@ -238,7 +238,7 @@ def without_the_package(script: str, stdin: bytes) -> str:
 
 
 @pytest.mark.lab
-def test_connections_are_kept_between_looks_and_closed_at_the_end(three: Kafka) -> None:
+def test_connections_are_reused_between_samples_and_closed(three: Kafka) -> None:
     before = connections()
     reader: Any = source(three, interval="0.2s").streamReader(recorded_schema(EVERYTHING))
     start, clusters, clients = {"due": 0}, set(), set[int | None]()
@@ -263,7 +263,7 @@ def connections() -> set[int | None]:
 
 
 @pytest.mark.lab
-def test_a_recording_by_a_stream(spark: SparkSession, three: Kafka, tmp_path: Path) -> None:
+def test_a_stream_writes_a_recording(spark: SparkSession, three: Kafka, tmp_path: Path) -> None:
     """One sample for each run, none twice: not when it is asked again, not when Spark repeats a micro-batch."""
 
     def run(**trigger: bool) -> list[dt.datetime]:
@@ -291,9 +291,7 @@ def test_a_recording_by_a_stream(spark: SparkSession, three: Kafka, tmp_path: Pa
 
 
 @pytest.mark.lab
-def test_all_that_is_done_with_a_micro_batch_is_done_with_one_look(
-    spark: SparkSession, three: Kafka, tmp_path: Path
-) -> None:
+def test_every_use_of_a_micro_batch_reads_the_same_sample(spark: SparkSession, three: Kafka, tmp_path: Path) -> None:
     found_rows: list[Any] = []
 
     def twice(batch: DataFrame, number: int) -> None:
@@ -352,7 +350,7 @@ class Trouble:
 @pytest.mark.full
 @pytest.mark.xdist_group("outages")
 @pytest.mark.timeout(SECONDS + 900)
-def test_a_stream_outlives_outages(spark: SparkSession, three: Kafka, tmp_path: Path) -> None:
+def test_a_stream_survives_outages(spark: SparkSession, three: Kafka, tmp_path: Path) -> None:
     """Brokers are killed, silenced and started again, the query is stopped and started again from its checkpoint.
 
     Into plain files, which would show every sample that the source gives twice.

@@ -18,20 +18,20 @@ ROWS: list[Row] = [
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".csv", ".json"])
-def test_rows_and_errors_are_counted_and_nothing_else_is_left(suffix: str, tmp_path: Path) -> None:
+def test_rows_and_errors_are_counted_and_no_other_file_remains(suffix: str, tmp_path: Path) -> None:
     written = write_file(tmp_path / f"out{suffix}", ABORTED, iter([ABORTED.arrow(ROWS), ABORTED.arrow(ROWS[:1])]))
     assert written == (3, 1)
     assert [path.name for path in tmp_path.iterdir()] == [f"out{suffix}"]
 
 
-def test_no_tables_are_a_file_with_the_columns(tmp_path: Path) -> None:
+def test_without_tables_the_file_has_only_columns(tmp_path: Path) -> None:
     assert write_file(tmp_path / "out.parquet", ABORTED, []) == (0, 0)
     assert pq.read_schema(tmp_path / "out.parquet") == ABORTED.arrow_schema
     assert write_file(tmp_path / "out.csv", ABORTED, []) == (0, 0)
     assert (tmp_path / "out.csv").read_text() == ",".join(ABORTED.names) + "\n"
 
 
-def test_what_is_not_written_whole_does_not_appear_and_leaves_what_was_there(tmp_path: Path) -> None:
+def test_an_incomplete_write_keeps_the_previous_file(tmp_path: Path) -> None:
     def breaks() -> Iterator[pa.Table]:
         yield ABORTED.arrow(ROWS)
         raise RuntimeError("halfway")
@@ -42,7 +42,7 @@ def test_what_is_not_written_whole_does_not_appear_and_leaves_what_was_there(tmp
     assert [path.read_text() for path in tmp_path.iterdir()] == ["earlier"]
 
 
-def test_another_suffix_or_a_folder_that_is_not_there_is_a_sentence(tmp_path: Path) -> None:
+def test_another_suffix_or_a_missing_folder_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"ends in none of \.parquet, \.csv, \.json"):
         write_file(tmp_path / "out.xlsx", ABORTED, [])
     with pytest.raises(UsageError, match=r"cannot be written: No such file or directory"):

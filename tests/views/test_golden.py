@@ -22,11 +22,11 @@ def test_the_rows_have_the_columns_of_the_table() -> None:
     assert all(list(row) == FINDINGS.names for row in finding_rows())
 
 
-def test_they_read_as_recorded() -> None:
+def test_the_text_matches_the_recorded_one() -> None:
     assert (FOLDER / "findings.txt").read_text().splitlines() == LINES
 
 
-def test_the_picture_shows_exactly_that() -> None:
+def test_the_picture_matches_the_text() -> None:
     output = without_space(words((FOLDER / "findings.svg").read_text()))
     assert output == without_space(words(picture(LINES)))
     assert all(without_space(line) in output for line in LINES)

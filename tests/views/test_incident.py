@@ -15,7 +15,7 @@ from toolkit.schema import RECORDED, Row
 from toolkit.views.report import collect_incident, report, timeline_of
 
 
-def test_a_log_and_a_recording_tell_of_one_incident_together() -> None:
+def test_a_log_and_a_recording_are_combined_into_one_incident() -> None:
     sample = load("flight-recording")
     recording = sample.recording()
     assert recording
@@ -38,7 +38,7 @@ def test_a_log_and_a_recording_tell_of_one_incident_together() -> None:
     assert "abort, outcome" in page
 
 
-def test_a_recording_alone_tells_from_when_to_when() -> None:
+def test_a_recording_alone_gives_start_and_end() -> None:
     recording = load("flight-recording").recording()
     assert recording
     tables = collect_incident(recording)
@@ -53,7 +53,7 @@ def test_a_recording_alone_tells_from_when_to_when() -> None:
 
 
 @pytest.mark.parametrize("kind", ["log directory", "cluster"])
-def test_what_ended_after_the_recorder_was_stopped_is_ended(kind: str, tmp_path: Path) -> None:
+def test_a_transaction_that_ended_after_the_last_sample_is_ended(kind: str, tmp_path: Path) -> None:
     """The log leaves it out, as it was held for 14 s only, and a cluster has nothing of it any more."""
     sample = load("flight-recording")
     recording = _stopped(sample, tmp_path / "recording")
@@ -105,7 +105,7 @@ def test_every_sample_has_a_report_and_a_timeline(name: str) -> None:
     assert f"producer id {sample.expected['producer_id']}" in report(**tables, figure=figure).markdown
 
 
-def test_what_cannot_be_read_is_told_and_left_out(tmp_path: Path) -> None:
+def test_an_unreadable_source_is_reported_and_left_out(tmp_path: Path) -> None:
     sample = load("late-message")
     copied = shutil.copytree(sample.path / "log-dir" / "orders-0", tmp_path / "orders-0")
     remarks: list[str] = []
@@ -117,5 +117,5 @@ def test_what_cannot_be_read_is_told_and_left_out(tmp_path: Path) -> None:
         collect_incident(LogDir(copied), topics=["others"])
 
 
-def test_where_nothing_is_there_is_nothing_to_draw() -> None:
+def test_without_data_there_is_no_timeline() -> None:
     assert timeline_of({"findings": []}) is None

@@ -37,7 +37,7 @@ def rules_of(text: str) -> list[dict[str, Any]]:
     return [rule for group in yaml.safe_load(text)["groups"] for rule in group["rules"]]
 
 
-def test_the_commands_print_what_the_functions_give() -> None:
+def test_the_commands_print_the_results_of_the_functions() -> None:
     assert run("prometheus-rules").stdout == prometheus_rules()
     assert run("grafana-dashboard").stdout == grafana_dashboard()
     durations = "--lso-held 2h --hanging 1500ms --late 0s --group-held 90s --recorder-blind 5m --recorder-incomplete 1d"
@@ -58,13 +58,13 @@ def test_the_commands_print_what_the_functions_give() -> None:
     assert found["KafkaTxnLate"]["annotations"]["runbook_url"] == "https://runbooks/alerts#kafkatxnlate"
 
 
-def test_without_pyyaml_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_pyyaml_the_error_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "yaml", None)
     with pytest.raises(UsageError, match=r"^Prometheus rules need PyYAML\. pip install 'kafka-txn-toolkit\["):
         prometheus_rules()
 
 
-def test_every_alert_has_its_runbook_and_every_runbook_its_alert() -> None:
+def test_alerts_and_runbooks_match() -> None:
     headings = re.findall(r"^## (KafkaTxn\w+)$", RUNBOOK, re.MULTILINE)
     assert headings == [alert.name for alert in alerts(AlertSettings())]
     for section in RUNBOOK.split("\n## ")[1 : 1 + len(headings)]:
@@ -76,7 +76,7 @@ def test_every_alert_has_its_runbook_and_every_runbook_its_alert() -> None:
             assert anchor in map(str.lower, headings)
 
 
-def test_the_runbook_names_commands_and_flags_that_there_are() -> None:
+def test_the_runbook_names_existing_commands_and_options() -> None:
     commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     found = re.findall(r"kafka-txn ([a-z-]+)((?: --[a-z-]+(?: [A-Z]+)?)*)", RUNBOOK)
     assert {"diagnose", "abort", "fence", "coordinator", "describe"} <= {name for name, _ in found}
@@ -86,7 +86,7 @@ def test_the_runbook_names_commands_and_flags_that_there_are() -> None:
 
 
 @needs_promtool
-def test_each_alert_fires_in_its_time_and_none_on_a_healthy_cluster(tmp_path: Path) -> None:
+def test_each_alert_fires_in_time_and_none_on_a_healthy_cluster(tmp_path: Path) -> None:
     (tmp_path / "rules.yml").write_text(prometheus_rules())
     shutil.copy(SERIES, tmp_path)
     assert "SUCCESS" in promtool("check", "rules", "rules.yml", cwd=tmp_path)
@@ -119,7 +119,7 @@ def lost(ours: Any, theirs: Any, path: str = "$") -> list[str]:
     return [] if ours == theirs else [f"{path}: {ours!r} is read as {theirs!r}"]
 
 
-def test_the_dashboard_belongs_to_no_grafana_and_no_panel_covers_another() -> None:
+def test_the_dashboard_is_portable_and_its_panels_do_not_overlap() -> None:
     dashboard = json.loads(grafana_dashboard())
     assert {"id", "uid", "version"}.isdisjoint(dashboard)
     sources = re.findall(r'"uid": "(.*?)"', grafana_dashboard())

@@ -124,7 +124,7 @@ ANSWERS = [
 ]
 
 
-def test_it_answers_what_since_when_by_whom_why_whom_it_hit_and_what_was_done() -> None:
+def test_a_report_has_holder_time_cause_impact_and_actions() -> None:
     made = report([finding()], actions=[action(step="intent", response=None), action()], generated_at=AT)
     page = Page(made.html)
     assert page.opened == []
@@ -138,7 +138,7 @@ def test_it_answers_what_since_when_by_whom_why_whom_it_hit_and_what_was_done() 
     assert "orders-0@100: abort, intent, by ann@ops" in page.text
 
 
-def test_the_page_asks_nobody_for_anything() -> None:
+def test_the_page_loads_nothing_from_the_network() -> None:
     made = of_sample("late-message")
     page = Page(made.html)
     assert page.refers == [cause_page("late-after-abort")], "a link to follow, and nothing that is fetched"
@@ -147,7 +147,7 @@ def test_the_page_asks_nobody_for_anything() -> None:
     assert "@media print" in made.html
 
 
-def test_what_records_hold_is_never_in_it() -> None:
+def test_record_contents_are_never_in_it() -> None:
     sample = samples.load("late-message")
     log = next((sample.path / "log-dir" / "orders-0").glob("*.log")).read_bytes()
     made = of_sample("late-message")
@@ -155,7 +155,7 @@ def test_what_records_hold_is_never_in_it() -> None:
     assert "record 0" not in made.html + made.markdown
 
 
-def test_nothing_that_comes_from_elsewhere_is_markup() -> None:
+def test_external_text_never_becomes_markup() -> None:
     row = finding(
         topic=EVIL, transactional_id=EVIL, reason=EVIL, cause=EVIL, remedy=EVIL, missing=[EVIL], error=EVIL,
         groups_held=[EVIL], verdict="unknown",
@@ -171,7 +171,7 @@ def test_nothing_that_comes_from_elsewhere_is_markup() -> None:
     assert check_markdown_tables(made.markdown) >= 3
 
 
-def test_the_markdown_holds_what_the_page_holds() -> None:
+def test_the_markdown_has_the_content_of_the_page() -> None:
     made = of_sample("several-open")
     text = " ".join(plain(made.markdown).replace("|", " ").split())
     for section in made.sections:
@@ -194,7 +194,7 @@ EXPECTED: Mapping[str, list[str]] = {
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_a_real_incident_from_end_to_end(name: str, tmp_path: Path) -> None:
+def test_a_report_of_a_real_incident(name: str, tmp_path: Path) -> None:
     made = of_sample(name)
     page = Page(made.html)
     assert page.opened == []
@@ -208,7 +208,7 @@ def test_a_real_incident_from_end_to_end(name: str, tmp_path: Path) -> None:
     assert sorted(tmp_path.iterdir()) == [saved, tmp_path / "report.md"]
 
 
-def test_the_picture_shows_the_gap_and_when_it_was_held() -> None:
+def test_the_chart_shows_the_gap_and_the_hold() -> None:
     made = of_sample("long-history")
     (chart,) = [chart for section in made.sections for chart in section.charts]
     assert 150 < chart["held"]["width"] < 700
@@ -218,7 +218,7 @@ def test_the_picture_shows_the_gap_and_when_it_was_held() -> None:
     assert "<svg" in made.html
 
 
-def test_a_recording_has_a_picture_too() -> None:
+def test_a_recording_has_a_chart() -> None:
     sample = samples.load("flight-recording")
     recording = sample.recording()
     assert recording
@@ -239,7 +239,7 @@ class Drawn:
         return f"<div>figure {self.theme}</div>" + ("<script>plotly</script>" if include_plotlyjs else "")
 
 
-def test_a_figure_takes_the_place_of_the_picture_with_one_script() -> None:
+def test_a_figure_replaces_the_chart_with_one_script() -> None:
     one = of_sample("late-message", figure=Drawn())
     both = of_sample("late-message", figure=lambda theme: Drawn(theme))
     assert "figure one" in one.html
@@ -250,14 +250,14 @@ def test_a_figure_takes_the_place_of_the_picture_with_one_script() -> None:
     assert "figure" not in plain(one.markdown)
 
 
-def test_a_real_figure_comes_whole() -> None:
+def test_a_real_figure_is_complete() -> None:
     graphs = pytest.importorskip("plotly.graph_objects")
     page = of_sample("late-message", figure=graphs.Figure(graphs.Scatter(x=[1, 2], y=[3, 4]))).html
     assert Page(page).refers == [cause_page("late-after-abort")]
     assert "Plotly.newPlot" in page
 
 
-def test_a_figure_cannot_bring_a_script_of_its_own() -> None:
+def test_a_figure_cannot_inject_a_script() -> None:
     graphs = pytest.importorskip("plotly.graph_objects")
     plain_figure = graphs.Figure(graphs.Scatter(x=[1], y=[1], text=["late"]))
     evil_figure = graphs.Figure(graphs.Scatter(x=[1], y=[1], text=["</script><script>alert(1)</script>"]))
@@ -265,7 +265,7 @@ def test_a_figure_cannot_bring_a_script_of_its_own() -> None:
     assert pages[0].tags == pages[1].tags
 
 
-def test_frames_do_as_rows_do() -> None:
+def test_data_frames_are_accepted_like_rows() -> None:
     rows = [finding()]
     assert report(FINDINGS.frame(rows), generated_at=AT).html == report(rows, generated_at=AT).html
     assert (
@@ -273,13 +273,13 @@ def test_frames_do_as_rows_do() -> None:
     )
 
 
-def test_nothing_open_is_an_answer_too() -> None:
+def test_a_report_without_open_transactions() -> None:
     made = report([], generated_at=AT)
     assert made.title == "Postmortem: nothing is open"
     assert "no transaction is open" in Page(made.html).text
 
 
-def test_what_is_not_known_is_said() -> None:
+def test_unknown_values_are_named() -> None:
     unknown = dict.fromkeys(
         ("cause", "groups_held", "records_held", "bytes_held", "opened_at", "held_from", "held_ms", "transactional_id",
          "last_stable_offset")
@@ -289,7 +289,7 @@ def test_what_is_not_known_is_said() -> None:
     assert "orders-0: the answer of broker 3" in page.text
 
 
-def test_only_what_is_about_these_partitions_is_told_of_the_audit_trail() -> None:
+def test_only_audit_entries_of_these_partitions_are_included() -> None:
     other = action(topic="refunds", target="refunds-0@5", who="bob@ops")
     fenced = action(action="fence", topic=None, partition=None, target="payments-7", transactional_id="payments-7")
     text = Page(report([finding()], actions=ACTIONS.frame([action(), other, fenced])).html).text
@@ -298,13 +298,13 @@ def test_only_what_is_about_these_partitions_is_told_of_the_audit_trail() -> Non
 
 
 @pytest.mark.parametrize(("name", "why"), [("report.pdf", "ends in none of .html, .md"), ("no/report.md", "written")])
-def test_what_cannot_be_written_is_refused(name: str, why: str, tmp_path: Path) -> None:
+def test_an_unwritable_path_is_an_error(name: str, why: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=why):
         report([]).save(tmp_path / name)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_notebook_shows_it_apart() -> None:
+def test_a_notebook_shows_it_in_a_frame() -> None:
     output = report([finding()])._repr_html_()
     assert output.startswith("<iframe srcdoc=")
     assert "<h1>" not in output

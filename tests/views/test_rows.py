@@ -27,7 +27,7 @@ def producer(**fields: Any) -> Row:
     return row | {"last_timestamp": NOW, "observed_at": NOW} | fields
 
 
-def test_a_table_stacks_its_headings_and_keeps_every_value_whole() -> None:
+def test_a_table_wraps_headings_and_never_values() -> None:
     lines = row_lines(PRODUCERS, [producer(), producer(topic="a-topic-with-a-long-name", producer_id=7)])
     assert lines[-2].split() == ["orders", "0", "171100", "1", "-", "2026-11-21", "12:12:30", "-", "-", "2"]
     assert lines[-1].startswith("a-topic-with-a-long-name")
@@ -41,11 +41,11 @@ def test_a_table_too_wide_for_the_terminal_becomes_a_block_per_row() -> None:
     assert lines.count("") == 1
 
 
-def test_an_empty_table_says_so() -> None:
+def test_an_empty_table_is_named() -> None:
     assert row_lines(PRODUCERS, []) == ["no producers"]
 
 
-def test_columns_that_say_nothing_to_a_person_are_left_out() -> None:
+def test_empty_columns_are_left_out() -> None:
     row = {"transactional_id": "payments-7", "source": "DescribeTransactions", "observed_at": NOW}
     output = row_lines(TRANSACTIONS, [row], width=40, without=("source",))
     assert [line.split()[0] for line in output] == [
@@ -53,7 +53,7 @@ def test_columns_that_say_nothing_to_a_person_are_left_out() -> None:
     ]
 
 
-def test_topic_partitions_read_as_kafka_writes_them() -> None:
+def test_topic_partitions_have_kafkas_form() -> None:
     row = dict.fromkeys(TRANSACTIONS.names) | {"topic_partitions": [{"topic": "orders", "partition": 3}]}
     assert "orders-3" in row_lines(TRANSACTIONS, [row])[-1]
 

@@ -18,7 +18,7 @@ def opened(start: int) -> Row:
     return who | {"first_offset": start, "start": dt.datetime(2026, 11, 21, tzinfo=dt.UTC), "start_clock": "producer"}
 
 
-def test_each_outcome_has_its_figures_and_what_never_happened_is_left_out() -> None:
+def test_each_outcome_has_its_figures_and_others_are_left_out() -> None:
     rows = [
         figure(measure="records", **FIGURES),
         figure(measure="duration_ms", **FIGURES),
@@ -41,7 +41,7 @@ def test_each_outcome_has_its_figures_and_what_never_happened_is_left_out() -> N
     assert len({len(line) for line in lines[1:5]} - {len(lines[2])}) == 1, "figures stand under their headings"
 
 
-def test_partitions_are_blocks_and_the_sum_of_all_is_the_last() -> None:
+def test_partitions_are_blocks_and_the_total_is_last() -> None:
     rows = [figure(), figure(partition=1), figure(topic=None, partition=None, broker_id=None, transactions=6)]
     assert statistic_lines(rows) == [
         "orders-0 (broker 1)", "  committed                  3", "",
@@ -50,5 +50,5 @@ def test_partitions_are_blocks_and_the_sum_of_all_is_the_last() -> None:
     ]  # fmt: skip
 
 
-def test_a_topic_cannot_write_to_the_terminal() -> None:
+def test_control_characters_of_a_topic_are_escaped() -> None:
     assert statistic_lines([figure(topic="a\x1b[2J")])[0] == "a\\x1b[2J-0 (broker 1)"

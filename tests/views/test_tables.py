@@ -49,7 +49,7 @@ def rows() -> list[Row]:
     return [{**row, "topic": name} for name in names for row in load(name).finding_rows()]
 
 
-def test_findings_answer_worst_first_and_explain_their_verdicts(rows: list[Row]) -> None:
+def test_findings_are_sorted_worst_first_and_explained(rows: list[Row]) -> None:
     table_page = page(FINDINGS.frame(rows), now=NOW)
     assert [body[0] for body in table_page.bodies] == ["hanging"] * 3 + ["overdue"] + ["ongoing"] * 2
     assert {attrs["class"] for tag, attrs in table_page.tags if tag == "b"} == {"hanging", "overdue", "ongoing"}
@@ -62,7 +62,7 @@ def test_findings_answer_worst_first_and_explain_their_verdicts(rows: list[Row])
     assert "kafka-txn abort --topic orders --partition 0 --start-offset 13" in orphan[-1]
 
 
-def test_headings_sort_by_what_cells_mean(rows: list[Row]) -> None:
+def test_headings_sort_by_value(rows: list[Row]) -> None:
     """A key for each cell: 1,226 records come behind 21, and null last; the page of a browser test clicks on them."""
     table_page = page(rows, now=NOW)
     headings = [attrs for tag, attrs in table_page.tags if tag == "th"]
@@ -73,7 +73,7 @@ def test_headings_sort_by_what_cells_mean(rows: list[Row]) -> None:
     assert all(key > 0 for key in held)
 
 
-def test_columns_of_other_tables_say_what_they_mean() -> None:
+def test_columns_of_other_tables_have_descriptions() -> None:
     log_transactions = load("late-message").log_dir().log_transactions()
     table_page = page(log_transactions, columns=["producer_id", "first_offset", "outcome", "start"])
     headings = [attrs["title"] for tag, attrs in table_page.tags if tag == "th"]
@@ -86,7 +86,7 @@ def test_columns_of_other_tables_say_what_they_mean() -> None:
     )
 
 
-def test_what_comes_from_elsewhere_is_text() -> None:
+def test_external_text_is_escaped() -> None:
     """A transactional id may be any text, also one that means to be a script."""
     (row,) = load("orphan").finding_rows()
     table_page = show([{**row, "transactional_id": "<script>alert(1)</script>\x1b[31m", "groups_held": ["<b>"]}])
@@ -96,7 +96,7 @@ def test_what_comes_from_elsewhere_is_text() -> None:
     assert not re.search(r"https?://", text.replace(DOCS_URL, "")), "nothing asks the network"
 
 
-def test_error_rows_are_marked_and_their_error_told(rows: list[Row]) -> None:
+def test_error_rows_are_marked_with_their_error(rows: list[Row]) -> None:
     table_page = page([{**rows[0], "error": "NOT_LEADER: gone"}, rows[1]])
     assert sum(attrs.get("class") == "error" for tag, attrs in table_page.tags if tag == "tbody") == 1
     assert "error" in table_page.bodies[-1][-1] or "error" in table_page.bodies[0][-1]
@@ -110,14 +110,14 @@ def test_a_terminal_gets_text(rows: list[Row]) -> None:
     assert repr(show(LOG_TRANSACTIONS.frame(), LOG_TRANSACTIONS)) == "no log transactions"
 
 
-def test_few_rows_are_a_page_and_many_are_told_of() -> None:
+def test_few_rows_are_one_page_and_many_are_counted() -> None:
     log_transactions = LOG_TRANSACTIONS.rows(load("late-message").log_dir().log_transactions())
     table_page = show(log_transactions * 100)
     assert "200 more rows are not shown" in table_page._repr_html_()
     assert "No findings" in show([])._repr_html_()
 
 
-def test_frames_of_others_are_refused(rows: list[Row]) -> None:
+def test_other_data_frames_are_rejected(rows: list[Row]) -> None:
     import pandas as pd
 
     with pytest.raises(UsageError, match="not columns of one"):
@@ -126,7 +126,7 @@ def test_frames_of_others_are_refused(rows: list[Row]) -> None:
         show(rows, columns=["price"])
 
 
-def test_an_extension_shows_frames_so_without_being_asked(rows: list[Row]) -> None:
+def test_the_ipython_extension_shows_data_frames_this_way(rows: list[Row]) -> None:
     import pandas as pd
     from IPython.core.interactiveshell import InteractiveShell
 

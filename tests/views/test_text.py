@@ -45,7 +45,7 @@ def healthy(**fields: Any) -> Row:
     return {**row, **fields}
 
 
-def test_a_hanging_transaction_answers_who_why_what_is_safe_and_what_comes_next() -> None:
+def test_a_hanging_transaction_has_owner_reason_remedy_and_next_step() -> None:
     assert finding_lines([finding()], now=NOW) == [
         "orders-0   LSO 913095344 held for 2 h 14 min · 2,115 records waiting · group my-group cannot move",
         "  hanging  producer 171100 epoch 1, open since 2026-11-21 09:58:11 UTC at offset 913095344",
@@ -57,7 +57,7 @@ def test_a_hanging_transaction_answers_who_why_what_is_safe_and_what_comes_next(
     ]
 
 
-def test_what_is_open_behind_the_holder_is_listed_in_its_order() -> None:
+def test_transactions_behind_the_holder_are_listed_in_order() -> None:
     behind = [
         healthy(queue_position=2, producer_id=5, start_offset=913095350),
         finding(queue_position=3, producer_id=6, start_offset=913095360, reason="disowned", remedy="an abort marker"),
@@ -89,7 +89,7 @@ def ended(**fields: Any) -> Row:
     )
 
 
-def test_what_is_over_is_a_line_each() -> None:
+def test_ended_transactions_have_one_line_each() -> None:
     rows = [healthy(partition=1, last_stable_offset=5), ended(partition=1, records_held=1), ended(partition=2)]
     past = "ended  producer 171100 epoch 1 held the LSO for 2 min until 2026-11-21 10:00:11 UTC, "
     assert finding_lines(rows, now=NOW)[1:] == [
@@ -101,7 +101,7 @@ def test_what_is_over_is_a_line_each() -> None:
     assert finding_lines([unknown], now=NOW) == ["orders-0   ended  producer 171100 epoch unknown held the LSO"]
 
 
-def test_what_is_over_comes_after_what_is_to_be_done() -> None:
+def test_ended_transactions_follow_open_ones() -> None:
     waits = finding(queue_position=None, producer_id=None, start_offset=None, verdict="unreplicated", remedy="Look.")
     for rows in ([finding(), ended()], [ended(), waits]):
         verdicts = [line.split()[0] for line in finding_lines(rows, now=NOW) if line.startswith("  ")]
@@ -109,7 +109,7 @@ def test_what_is_over_comes_after_what_is_to_be_done() -> None:
         assert verdicts[-1] == "ended"
 
 
-def test_without_its_holder_a_finding_says_how_many_are_before_it() -> None:
+def test_without_its_holder_a_finding_counts_those_before_it() -> None:
     lines = finding_lines([finding(queue_position=3)], now=NOW)
     assert lines[0].startswith("orders-0   LSO 913095344 · 2,115 records waiting")
     assert lines[1].endswith("at offset 913095344, behind 2 others")
@@ -122,7 +122,7 @@ def test_unknown_names_what_is_missing() -> None:
     assert "           broker 2" in lines
 
 
-def test_a_partition_that_did_not_answer_has_no_next() -> None:
+def test_an_unreadable_partition_has_no_next_step() -> None:
     row = finding(
         queue_position=None, producer_id=None, verdict="unknown", reason="The leader of orders-0 did not answer.",
         last_stable_offset=None, records_held=None, groups_held=None, error="NOT_LEADER_OR_FOLLOWER",
@@ -138,7 +138,7 @@ def test_a_partition_that_did_not_answer_has_no_next() -> None:
     ]
 
 
-def test_healthy_partitions_take_a_line_each_and_blocks_stand_apart() -> None:
+def test_healthy_partitions_have_one_line_and_blocks_are_separated() -> None:
     alive = healthy(expires_at=NOW + dt.timedelta(seconds=57))
     lines = finding_lines([{**alive, "partition": 1}, {**alive, "partition": 2}, finding(partition=3)], now=NOW)
     assert lines[0] == (
@@ -150,12 +150,12 @@ def test_healthy_partitions_take_a_line_each_and_blocks_stand_apart() -> None:
     assert lines[3].startswith("orders-3   LSO")
 
 
-def test_healthy_lines_that_follow_each_other_are_aligned() -> None:
+def test_consecutive_healthy_lines_are_aligned() -> None:
     lines = finding_lines([healthy(topic="a"), healthy(topic="a-longer-name")], now=NOW)
     assert [line.index("ongoing") for line in lines] == [17, 17]
 
 
-def test_a_live_transaction_with_a_cause_gets_its_full_block() -> None:
+def test_a_live_transaction_with_a_cause_has_a_full_block() -> None:
     row = healthy(cause="mixed epochs in one transaction")
     assert "  cause    mixed epochs in one transaction" in finding_lines([row], now=NOW)
     assert summary([row]) == "nothing hangs, 1 ongoing"
@@ -185,7 +185,7 @@ def test_a_record_may_be_younger_than_its_file() -> None:
     assert line.startswith("orders-0   LSO 913095344 held for under 1 s · ")
 
 
-def test_nothing_written_yet_has_no_offset() -> None:
+def test_a_transaction_without_records_has_no_offset() -> None:
     lines = finding_lines([healthy(queue_position=None, start_offset=None)], now=NOW)
     assert "nothing written here yet" in lines[0]
 
@@ -212,14 +212,14 @@ def test_control_characters_never_reach_the_terminal() -> None:
     assert r'id "a\x1b[31m\nb"' in lines[0]
 
 
-def test_paint_only_adds_colour() -> None:
+def test_colours_do_not_change_the_text() -> None:
     lines = finding_lines([finding(), healthy(queue_position=2)], now=NOW)
     painted = paint(lines)
     assert painted.plain == "\n".join(lines)
     assert {str(each.style) for each in painted.spans} >= {"bold", "bold red", "green", "dim", "cyan"}
 
 
-def test_the_summary_counts_partitions_and_says_it_in_good_english() -> None:
+def test_the_summary_counts_partitions_in_correct_english() -> None:
     hang = [finding(partition=p, queue_position=n) for p in (0, 1) for n in (1, 2)]
     alive = [healthy(partition=p) for p in range(10, 24)]
     unknown = finding(partition=5, verdict="unknown")
@@ -228,14 +228,14 @@ def test_the_summary_counts_partitions_and_says_it_in_good_english() -> None:
     assert summary([]) == "nothing hangs, no transaction is open"
 
 
-def test_the_page_of_a_named_cause_says_more_than_that_of_a_verdict() -> None:
+def test_the_link_is_the_causes_page_before_the_verdicts() -> None:
     late = finding(cause="a batch came late; it holds offsets (late-after-commit, group-offsets)")
     assert f"  docs     {cause_page('late-after-commit')}" in finding_lines([late], now=NOW)
     hint = finding(cause='superseded epoch: "a" is at epoch 2 (no name of a cause)')
     assert f"  docs     {verdict_page('hanging')}" in finding_lines([hint], now=NOW)
 
 
-def test_topics_that_may_be_hidden_are_a_block_without_partition() -> None:
+def test_hidden_topics_are_a_block_without_partition() -> None:
     row = {
         "topic": None, "partition": None, "verdict": "unknown", "reason": "There may be more topics.",
         "missing": ["DESCRIBE on topics"], "remedy": "Ask with more rights.",

@@ -53,7 +53,7 @@ def checked(panel: AbortPanel, staged: StagedIncident) -> None:
     assert panel.step == "checked", panel.error
 
 
-def test_from_a_finding_to_a_moved_lso_and_the_next_one(kafka: Kafka, cluster: Cluster, trail: Audit) -> None:
+def test_an_abort_moves_the_lso_and_selects_the_next_finding(kafka: Kafka, cluster: Cluster, trail: Audit) -> None:
     one, other = INCIDENTS["late_message"](kafka), INCIDENTS["never_added"](kafka)
     with INCIDENTS["open_young"](kafka) as healthy:
         panel = panel_on(cluster, trail, one, other, healthy)
@@ -100,9 +100,7 @@ def test_from_a_finding_to_a_moved_lso_and_the_next_one(kafka: Kafka, cluster: C
         assert [row["verdict"] for row in panel.findings if row["start_offset"] is not None] == ["ongoing"]
 
 
-def test_a_wrong_confirmation_is_refused_and_a_right_one_still_taken(
-    kafka: Kafka, cluster: Cluster, trail: Audit
-) -> None:
+def test_after_a_wrong_confirmation_a_right_one_is_accepted(kafka: Kafka, cluster: Cluster, trail: Audit) -> None:
     staged = INCIDENTS["never_added"](kafka)
     panel = panel_on(cluster, trail, staged)
     checked(panel, staged)
@@ -129,7 +127,7 @@ def revived(kafka: Kafka, staged: StagedIncident) -> Iterator[None]:
         owner.end(commit=True)
 
 
-def test_what_came_back_to_life_since_the_dry_run_is_refused(kafka: Kafka, cluster: Cluster, trail: Audit) -> None:
+def test_a_transaction_that_resumed_after_the_dry_run_is_refused(kafka: Kafka, cluster: Cluster, trail: Audit) -> None:
     staged = INCIDENTS["never_added"](kafka)
     panel = panel_on(cluster, trail, staged)
     checked(panel, staged)
@@ -143,7 +141,9 @@ def test_what_came_back_to_life_since_the_dry_run_is_refused(kafka: Kafka, clust
     assert [row["step"] for row in trail.rows()] == ["refused"]
 
 
-def test_what_ended_since_the_dry_run_is_refused(kafka: Kafka, cluster: Cluster, trail: Audit, tmp_path: Path) -> None:
+def test_a_transaction_that_ended_after_the_dry_run_is_refused(
+    kafka: Kafka, cluster: Cluster, trail: Audit, tmp_path: Path
+) -> None:
     staged = INCIDENTS["never_added"](kafka)
     panel = panel_on(cluster, trail, staged)
     checked(panel, staged)
@@ -154,7 +154,7 @@ def test_what_ended_since_the_dry_run_is_refused(kafka: Kafka, cluster: Cluster,
     assert (panel.step, panel.selected["verdict"]) == ("chosen", "clear")
 
 
-def test_what_has_an_owner_is_explained_and_never_aborted(kafka: Kafka, cluster: Cluster, trail: Audit) -> None:
+def test_an_owned_transaction_is_explained_and_never_aborted(kafka: Kafka, cluster: Cluster, trail: Audit) -> None:
     with INCIDENTS["open_young"](kafka) as staged:
         panel = panel_on(cluster, trail, staged)
         button(panel, f"ongoing · {staged.topic}-0").click()
@@ -172,7 +172,7 @@ def test_what_has_an_owner_is_explained_and_never_aborted(kafka: Kafka, cluster:
     assert trail.rows() == []
 
 
-def test_a_broker_that_is_down_is_shown(trail: Audit) -> None:
+def test_a_stopped_broker_is_shown(trail: Audit) -> None:
     with Kafka("4.3.1", properties=EVERYDAY.properties) as own:
         staged = INCIDENTS["never_added"](own)
         with Cluster(own.bootstrap_servers, timeout=2) as cluster:
@@ -188,7 +188,7 @@ def test_a_broker_that_is_down_is_shown(trail: Audit) -> None:
             assert isinstance(panel.error, ConnectionFailed)
 
 
-def test_what_cannot_be_written_down_is_not_done(kafka: Kafka, cluster: Cluster, tmp_path: Path) -> None:
+def test_without_an_audit_trail_nothing_is_aborted(kafka: Kafka, cluster: Cluster, tmp_path: Path) -> None:
     staged = INCIDENTS["never_added"](kafka)
     panel = panel_on(cluster, Audit(tmp_path), staged)  # a folder is no file
     assert f"The audit file {tmp_path} cannot be read" in panel_text(panel)
@@ -199,7 +199,7 @@ def test_what_cannot_be_written_down_is_not_done(kafka: Kafka, cluster: Cluster,
     assert (panel.step, panel.result, row_of(panel, staged)["verdict"]) == ("chosen", None, "hanging")
 
 
-def test_without_plotly_the_panel_goes_on(
+def test_the_panel_works_without_plotly(
     kafka: Kafka, cluster: Cluster, trail: Audit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     staged = INCIDENTS["never_added"](kafka)
@@ -229,7 +229,7 @@ def faulty(kafka: Kafka) -> Iterator[Faulty]:
         yield connected
 
 
-def test_an_unexpected_error_is_shown_kept_and_logged(
+def test_an_unexpected_error_is_shown_and_logged(
     kafka: Kafka, faulty: Faulty, trail: Audit, caplog: pytest.LogCaptureFixture
 ) -> None:
     staged = INCIDENTS["never_added"](kafka)
@@ -252,7 +252,7 @@ def test_an_unexpected_error_is_shown_kept_and_logged(
     assert "Unexpected" not in panel_text(panel)
 
 
-def test_nothing_runs_twice(kafka: Kafka, faulty: Faulty, trail: Audit) -> None:
+def test_a_button_does_not_run_twice(kafka: Kafka, faulty: Faulty, trail: Audit) -> None:
     staged = INCIDENTS["never_added"](kafka)
     panel = panel_on(faulty, trail, staged)
     before = faulty.requests

@@ -10,7 +10,7 @@ from toolkit.views.plots import plot_history
 HOUR = dt.timedelta(hours=1)
 
 
-def test_an_open_transaction_past_its_timeout_is_the_answer() -> None:
+def test_the_title_names_an_open_transaction_past_its_timeout() -> None:
     stuck = history(start_time=NOW - 3 * HOUR, decided_at=None, end_time=None, ended="open", state="Ongoing",
                     ongoing_ms=3 * 3_600_000, first_offset=200, reason="It is Ongoing.")  # fmt: skip
     figure = plot_history(TRANSACTION_HISTORY.frame([history(), stuck]))
@@ -33,7 +33,7 @@ def test_each_state_has_a_row_and_a_hatch_and_every_id_in_its_hover() -> None:
         assert "partitions <b>orders-0<" in text
 
 
-def test_the_id_that_is_asked_for_is_drawn() -> None:
+def test_the_requested_id_is_drawn() -> None:
     rows = [history(), history(transactional_id="refunds-1", producer_id=12)]
     assert "refunds-1: CompleteCommit since" in words(plot_history(rows, transactional_id="refunds-1"))
     assert "no history to draw" in words(plot_history(rows, transactional_id="carts"))
@@ -53,5 +53,5 @@ def test_thousands_of_transactions_stay_small() -> None:
     assert sum(int(text.split("<")[0].replace(",", "")) for text in counted) == 20_000
 
 
-def test_nothing_to_draw_is_said() -> None:
+def test_an_empty_figure_states_the_reason() -> None:
     assert "pass transaction_history or transaction_log" in words(plot_history([]))

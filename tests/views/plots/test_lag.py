@@ -17,7 +17,7 @@ def lag(**fields: Any) -> dict[str, Any]:
     return row | fields
 
 
-def test_the_title_is_the_answer_and_the_parts_are_hatched() -> None:
+def test_the_title_is_the_result_and_parts_are_hatched() -> None:
     figure = plot_lag(GROUP_LAG.frame([lag(), lag(partition=1, held=0, behind=22)]))
     assert "billing: 20 records held from it on payments-0" in words(figure)
     drawn = traces(figure)
@@ -27,17 +27,17 @@ def test_the_title_is_the_answer_and_the_parts_are_hatched() -> None:
     assert all("group <b>billing<" in text for text in hovers(figure))
 
 
-def test_r18_only_markers_is_no_alarm() -> None:
+def test_a_lag_of_only_markers_is_no_alarm() -> None:
     figure = plot_lag([lag(lag=1, behind=0, held=0, markers=1)])
     assert "it has read everything; its lag is only markers" in words(figure)
 
 
-def test_what_is_not_known_is_said() -> None:
+def test_unknown_parts_are_named() -> None:
     unstable = lag(lag=None, behind=None, held=None, markers=None, error="UNSTABLE_OFFSET_COMMIT: open")
     assert "not known: UNSTABLE_OFFSET_COMMIT: open" in words(plot_lag([unstable]))
     assert "markers not counted on 1 partition" in words(plot_lag([lag(markers=None, held=21)]))
 
 
-def test_nothing_to_draw_is_said() -> None:
+def test_an_empty_figure_states_the_reason() -> None:
     assert "No row of group_lag was given" in words(plot_lag([]))
     assert "1 partition read: no lag" in words(plot_lag([lag(lag=0, behind=0, held=0, markers=0)]))

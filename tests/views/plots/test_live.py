@@ -23,7 +23,7 @@ SECOND = dt.timedelta(seconds=1)
 
 
 @pytest.mark.lab
-def test_it_grows_while_the_cluster_runs(kafka: Kafka) -> None:
+def test_the_timeline_grows_while_the_cluster_runs(kafka: Kafka) -> None:
     staged = INCIDENTS["late_message"](kafka)
     with Cluster(kafka.bootstrap_servers) as cluster:
         timeline = LiveTimeline(cluster, staged.topic, staged.partition, recheck_after=1.1)
@@ -57,7 +57,7 @@ def producer(seconds: int, producer_id: int, start: int | None) -> dict[str, Any
     return row | {"current_txn_start_offset": start, "observed_at": NOW + seconds * SECOND}
 
 
-def test_what_samples_saw_open_ends_at_the_first_sample_without_it() -> None:
+def test_an_open_transaction_ends_at_the_first_sample_without_it() -> None:
     rows = [producer(0, 1, 5), producer(10, 1, 5), producer(20, 1, None), producer(20, 2, 9), producer(30, 1, 12)]
     log_transactions = sampled_log_transactions(rows, [NOW + seconds * SECOND for seconds in (0, 10, 20, 30)])
     found = [(row["producer_id"], row["first_offset"], row["outcome"], row["end"]) for row in log_transactions]
@@ -69,6 +69,6 @@ def test_what_samples_saw_open_ends_at_the_first_sample_without_it() -> None:
     assert log_transactions[0]["error"].startswith("SAMPLED")
 
 
-def test_what_is_no_source_is_refused() -> None:
+def test_another_object_is_rejected_as_source() -> None:
     with pytest.raises(UsageError, match="no source"):
         LiveTimeline("localhost:9092", "orders", 0).figure()  # type: ignore[arg-type]

@@ -13,7 +13,7 @@ NOTHING: dict[str, Any] = dict.fromkeys(PARTITIONS.names)
 PARTITION = NOTHING | {"topic": "orders", "partition": 0, "observed_at": NOW}
 
 
-def test_the_title_is_the_answer_and_the_worst_come_first() -> None:
+def test_the_title_is_the_result_and_the_worst_are_first() -> None:
     rows = [
         finding(topic="clicks", verdict="ongoing", held_from=NOW - dt.timedelta(days=9)),
         finding(topic="orders"),
@@ -39,32 +39,32 @@ def test_each_verdict_has_its_symbol_and_its_name_and_a_hover_with_every_id() ->
     assert all(f"producer <b>{row['producer_id']}<" in text for row in rows if row["verdict"] not in {"ended", "clear"})
 
 
-def test_a_partition_is_shown_by_its_worst_verdict() -> None:
+def test_a_partition_has_its_worst_verdict() -> None:
     figure = plot_overview([finding(verdict="ongoing"), finding(queue_position=2, held_from=None)])
     assert traces(figure)["held for"]["text"][0].strip() == "<b>hanging</b> · 3 h +1 more"
 
 
-def test_all_that_hang_are_drawn_and_the_rest_is_counted() -> None:
+def test_all_hanging_partitions_are_drawn_and_others_counted() -> None:
     rows = [finding(topic=f"t{n}") for n in range(40)] + [finding(topic=f"u{n}", verdict="long") for n in range(5)]
     figure = plot_overview(rows, most=10)
     assert len(traces(figure)["held for"]["y"]) == 40
     assert "not drawn: 5 long" in words(figure)
 
 
-def test_what_was_not_counted_is_said() -> None:
+def test_uncounted_records_are_named() -> None:
     rows = [finding(records_held=None, offsets_held=9), finding(topic="x", records_held=None, offsets_held=None)]
     waiting = [text.strip() for text in traces(plot_overview(rows))["waiting"]["text"]]
     assert waiting == ["9 offsets", "not known"]
 
 
-def test_nothing_held_is_told_from_nothing_looked_at() -> None:
+def test_nothing_held_is_distinguished_from_nothing_read() -> None:
     assert "whether all is well is unknown" in words(plot_overview([]))
     assert "1 partition read: no LSO is held" in words(plot_overview([], partitions=[PARTITION]))
     failed = PARTITION | {"error": "TIMEOUT: no answer"}
     assert "1 partition of 1 could not be read" in words(plot_overview([], partitions=[failed]))
 
 
-def test_long_names_that_look_alike_once_cut_keep_a_line_each() -> None:
+def test_long_names_that_are_equal_once_shortened_have_separate_lines() -> None:
     rows = [finding(topic=f"payments.settlement.eu-west-1.{name}.retries.of.everything") for name in ("one", "two")]
     figure = plot_overview(rows)
     assert len(set(traces(figure)["held for"]["y"])) == 2

@@ -32,9 +32,7 @@ def stopped() -> Iterator[Stopped]:
 
 
 @pytest.mark.parametrize("name", ["late_message", "several_open"])
-def test_the_timeline_of_a_log_directory_shows_what_hangs_and_what_its_coordinator_knew(
-    stopped: Stopped, name: str
-) -> None:
+def test_the_timeline_of_a_log_directory_shows_partition_and_coordinator(stopped: Stopped, name: str) -> None:
     staged = stopped.staged[name]
     files = LogDir(stopped.path, consistent_copy=True)
     topics, partitions = [staged.topic], [staged.partition]

@@ -11,28 +11,28 @@ from toolkit.views.plots.plot_theme import KINDS, STATES, THEMES, VERDICT_APPEAR
 
 
 @pytest.mark.parametrize("name", THEMES)
-def test_every_colour_stands_out_from_the_background(name: str) -> None:
+def test_every_colour_has_enough_contrast(name: str) -> None:
     theme = THEMES[name]
     for role in {field.name for field in dataclasses.fields(theme)} - {"background", "grid", "held"}:
         least = 4.5 if role in {"text", "muted", "alarm", "warn"} else 3
         assert contrast(theme[role], theme.background) >= least, role
 
 
-def test_every_verdict_has_a_symbol_of_its_own_and_the_worst_come_first() -> None:
+def test_every_verdict_has_its_own_symbol_and_the_worst_are_first() -> None:
     assert VERDICT_APPEARANCE.keys() == VERDICTS.keys()
     assert next(iter(VERDICT_APPEARANCE)) == "hanging"
     assert len({look.symbol for look in VERDICT_APPEARANCE.values()}) == len(VERDICT_APPEARANCE)
 
 
-def test_every_kind_of_transaction_has_a_symbol_of_its_own_and_what_hangs_is_the_widest() -> None:
+def test_every_kind_has_its_own_symbol_and_hanging_is_the_widest() -> None:
     assert len({look.symbol for look in KINDS.values()}) == len(KINDS)
     assert max(KINDS, key=lambda kind: KINDS[kind].width) == "hanging"
 
 
-def test_every_state_has_a_hatch_of_its_own() -> None:
+def test_every_state_has_its_own_hatch() -> None:
     assert len({look.hatch for look in STATES.values()}) == len(STATES)
 
 
-def test_a_theme_that_does_not_exist_is_refused() -> None:
+def test_an_unknown_theme_is_rejected() -> None:
     with pytest.raises(UsageError, match="no theme 'blue'"):
         theme_named("blue")

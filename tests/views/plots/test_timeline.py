@@ -17,7 +17,7 @@ from toolkit.views.plots.state_intervals import MANY, intervals, merged
 HOUR = dt.timedelta(hours=1)
 
 
-def test_the_title_is_the_answer() -> None:
+def test_the_title_is_the_result() -> None:
     figure = plot_timeline([], findings=[finding()])
     assert "orders-0: LSO held at 913,095,344 for 3 h by producer 4711" in words(figure)
     assert 'id "payments-7" is CompleteAbort' in words(figure)
@@ -25,7 +25,7 @@ def test_the_title_is_the_answer() -> None:
 
 
 @pytest.mark.parametrize("as_frames", [False, True])
-def test_of_50_000_transactions_every_hanging_one_is_drawn_and_the_figure_stays_small(as_frames: bool) -> None:
+def test_every_hanging_one_of_50_000_transactions_is_drawn(as_frames: bool) -> None:
     log_transactions, findings = busy(50_000, hanging=60)
     given = (
         (LOG_TRANSACTIONS.frame(log_transactions), FINDINGS.frame(findings))
@@ -44,7 +44,7 @@ def test_of_50_000_transactions_every_hanging_one_is_drawn_and_the_figure_stays_
     assert "49,700 short transactions are drawn together" in words(figure)
 
 
-def test_what_is_drawn_together_is_counted_and_none_is_lost() -> None:
+def test_aggregated_transactions_are_counted_completely() -> None:
     log_transactions, findings = busy(5_000, hanging=3)
     figure = plot_timeline(log_transactions, findings=findings, most=100)
     together = [text for text in hovers(figure) if text.startswith("transactions <b>")][::2]
@@ -56,14 +56,14 @@ def test_what_is_drawn_together_is_counted_and_none_is_lost() -> None:
 NAMED = {"committed ▲", "aborted ✕", "HANGING ◆"}
 
 
-def test_an_open_transaction_without_a_finding_is_open_and_never_hidden() -> None:
+def test_an_open_transaction_without_a_finding_is_drawn() -> None:
     log_transactions, _ = busy(3_000, hanging=5)
     figure = plot_timeline(log_transactions, most=10)
     assert len(list(bars(traces(figure)["open ○"]))) == 5
     assert "HANGING ◆" not in traces(figure)
 
 
-def test_it_can_be_read_in_grey() -> None:
+def test_the_figure_is_readable_in_grey() -> None:
     log_transactions, findings = busy(200, hanging=1)
     figure = plot_timeline(log_transactions, findings=findings, transaction_history=[history()])
     drawn = traces(figure)
@@ -74,7 +74,7 @@ def test_it_can_be_read_in_grey() -> None:
     assert drawn["HANGING ◆"]["line"]["width"] > 2 * drawn["committed ▲"]["line"]["width"]
 
 
-def test_a_producers_clock_that_is_ahead_bends_no_line() -> None:
+def test_a_producer_clock_ahead_does_not_distort_the_lines() -> None:
     log_transactions, _ = busy(20, hanging=0)
     wrong = [{**row, "start": row["start"] + HOUR} if row["first_offset"] > FIRST else row for row in log_transactions]
     curve = LsoCurve.of(log_transactions=wrong, steps=[], partitions=[], now=NOW)
@@ -83,7 +83,7 @@ def test_a_producers_clock_that_is_ahead_bends_no_line() -> None:
     assert curve.points[-1].time == max(row["end"] for row in wrong if row["end"])
 
 
-def test_the_lower_lane_shows_that_the_coordinator_is_done_while_the_partition_is_open() -> None:
+def test_the_lower_lane_shows_a_finished_coordinator() -> None:
     figure = plot_timeline([], findings=[finding()], transaction_history=[history()])
     lane = traces(figure)["CompleteCommit"]
     assert lane["y"] == ["payments-7"]
@@ -92,18 +92,18 @@ def test_the_lower_lane_shows_that_the_coordinator_is_done_while_the_partition_i
     assert figure.layout.xaxis.matches == "x2"
 
 
-def test_without_coordinator_it_says_what_is_missing() -> None:
+def test_a_missing_coordinator_is_named() -> None:
     assert "No record of __transaction_state was read" in words(plot_timeline([], findings=[finding()]))
 
 
-def test_nothing_to_draw_is_said() -> None:
+def test_an_empty_figure_states_the_reason() -> None:
     assert "Every table is empty" in words(plot_timeline([]))
     other = plot_timeline([], findings=[finding()], topic="refunds", partition=1)
     assert "refunds-1: nothing to draw" in words(other)
     assert "findings: 1 row of others" in words(other)
 
 
-def test_a_hold_that_is_over_is_marked_and_told_in_the_past() -> None:
+def test_an_ended_hold_is_marked_and_in_the_past_tense() -> None:
     log_transactions, _ = busy(500, hanging=0)
     first, last = log_transactions[200], log_transactions[300]
     over = finding(
@@ -127,7 +127,7 @@ def test_a_hold_that_is_over_is_marked_and_told_in_the_past() -> None:
     assert "held back" not in traces(figure)
 
 
-def test_what_is_open_now_comes_before_what_is_over() -> None:
+def test_open_transactions_precede_ended_ones() -> None:
     log_transactions, findings = busy(500, hanging=1)
     over = finding(
         verdict="ended",
@@ -142,7 +142,7 @@ def test_what_is_open_now_comes_before_what_is_over() -> None:
     assert "held for" not in words(figure)
 
 
-def test_ids_from_elsewhere_are_only_text() -> None:
+def test_external_ids_are_only_text() -> None:
     evil = '<a href="https://x">$\\alpha$</a>\x1b[31m'
     figure = plot_timeline([], findings=[finding(transactional_id=evil, reason=evil)], transaction_history=[])
     text = json.dumps(figure.to_dict())
@@ -151,7 +151,7 @@ def test_ids_from_elsewhere_are_only_text() -> None:
     assert "\\u001b" not in text
 
 
-def test_states_too_short_to_draw_are_put_together_and_counted() -> None:
+def test_short_states_are_aggregated_and_counted() -> None:
     second = dt.timedelta(seconds=1)
     start = NOW - HOUR
     rows = [
@@ -165,7 +165,7 @@ def test_states_too_short_to_draw_are_put_together_and_counted() -> None:
     assert [(each.state, each.transactions) for each in few] == [(MANY, 100), ("CompleteCommit", 0)]
 
 
-def test_of_many_alike_some_of_every_hour_are_drawn() -> None:
+def test_of_many_similar_transactions_some_of_every_hour_are_drawn() -> None:
     log_transactions, _ = busy(3_000, hanging=0)
     drawn = [
         start

@@ -49,7 +49,7 @@ def finding(**changed: object) -> Row:
     return {**row, **known, **changed}
 
 
-def test_a_choice_begins_with_its_verdict() -> None:
+def test_a_choice_starts_with_its_verdict() -> None:
     assert choice(finding()) == (
         "HANGING · orders-0 at offset 100 · 23 records held · for 2 min · billing cannot read on"
     )
@@ -62,7 +62,7 @@ def test_a_choice_begins_with_its_verdict() -> None:
     )
 
 
-def test_the_most_urgent_is_offered_first() -> None:
+def test_the_most_urgent_finding_is_first() -> None:
     rows = [
         finding(verdict="ongoing", records_held=900),
         finding(topic="small", records_held=1),
@@ -78,7 +78,7 @@ def test_the_most_urgent_is_offered_first() -> None:
     assert [tone(row) for row in rank_findings(rows)] == ["alarm", "alarm", "warn", "calm"]
 
 
-def test_nothing_from_elsewhere_becomes_markup() -> None:
+def test_external_text_never_becomes_markup() -> None:
     names = ("reason", "remedy", "cause", "transactional_id", "error")
     row = finding(**dict.fromkeys(names, EVIL), groups_held=[EVIL], missing=[EVIL], verdict="unknown")
     for text in (answer_html(row), why_not_html(row), evidence_html(row), problem_html(ActionRefused(EVIL, do=EVIL))):
@@ -86,7 +86,7 @@ def test_nothing_from_elsewhere_becomes_markup() -> None:
         assert "&lt;img" in text
 
 
-def test_every_error_has_a_heading_and_only_a_fault_a_traceback() -> None:
+def test_every_error_has_a_heading_and_only_bugs_a_traceback() -> None:
     for kind in ToolkitError.__subclasses__():
         error = kind.__new__(kind)
         ToolkitError.__init__(error, "It is so.", means="It means this.", do="Do that.")
@@ -96,7 +96,7 @@ def test_every_error_has_a_heading_and_only_a_fault_a_traceback() -> None:
     assert "ZeroDivisionError" in traceback_html(ZeroDivisionError("x"))
 
 
-def test_a_figure_carries_all_that_it_needs_and_its_script_once() -> None:
+def test_a_figure_is_self_contained_with_one_script() -> None:
     frame = FigureFrame()
     figure = go.Figure(go.Scatter(x=[1], y=[2], name=f"</script>{EVIL}<!--"))
     frame.show(TimelinePicture(figures={"light": figure, "dark": figure}, still=None, problems=[]))
@@ -115,7 +115,7 @@ def test_a_figure_carries_all_that_it_needs_and_its_script_once() -> None:
     assert frame.children == (script, data)
 
 
-def test_where_no_script_draws_a_still_picture_is_there() -> None:
+def test_without_scripts_a_static_chart_is_shown() -> None:
     look = {**dict.fromkeys(PARTITIONS.names), "topic": "orders", "partition": 0, "last_stable_offset": 100}
     looks = [{**look, "observed_at": NOW + dt.timedelta(seconds=each), "high_watermark": 100 + each} for each in (0, 9)]
     frame = FigureFrame()
@@ -131,7 +131,7 @@ def test_where_no_script_draws_a_still_picture_is_there() -> None:
     assert frame.children[1].value == ""
 
 
-def test_an_lso_that_did_not_move_is_not_said_to_have() -> None:
+def test_an_unmoved_lso_is_reported_as_unmoved() -> None:
     plan: Any = SimpleNamespace(topic="orders", partition=0)
     done = AbortResult(
         last_stable_offset_before=5,
