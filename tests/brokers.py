@@ -18,7 +18,7 @@ __all__ = ["NEWEST", "OLDER", "Brokers", "by_tier", "on_cluster"]
 
 NEWEST = "4.3.1"
 OLDER = "3.5.2"
-"""The newest before KIP-890: every incident can be staged on it as it ships, and its clients know no newer protocol."""
+"""The newest before KIP-890: every incident can be staged on it with default settings and without newer protocols."""
 
 IDLE = 2  # clusters that are kept running while no test uses them
 
@@ -40,7 +40,7 @@ class Brokers:
 
     @contextlib.contextmanager
     def use(self, version: str, setup: ClusterSetup) -> Iterator[Kafka]:
-        """A running cluster; as long as it is used it is not stopped."""
+        """A running cluster; it is not stopped while in use."""
         key = version, setup.name
         shared = self._shared.pop(key, None)
         if shared is None:

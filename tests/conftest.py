@@ -15,7 +15,7 @@ from tests.spark.settings import QUICK
 from tests.tiers import is_full, set_tier
 from toolkit.lab import Kafka
 
-# Images of containers set it, and every process of a run, hundreds of them, would compile the toolkit anew.
+# Container images set it, and each of hundreds of processes of a run would compile the toolkit again.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
@@ -51,7 +51,7 @@ def pytest_collection_modifyitems(
         items[:] = [item for item in items if not item.get_closest_marker("full")]
     yield
     if config.getoption("random_order_enabled", False):
-        # The plugin parts tests that share a parameter of a module, and each would start a broker of its own.
+        # The plugin separates tests that share a module parameter, and each would start its own broker.
         session._fixturemanager.pytest_collection_modifyitems(items)
     else:
         items.sort(key=order)

@@ -28,7 +28,7 @@ _FOLDER = pytest.StashKey[Path]()
 
 
 def group_of(item: pytest.Item) -> str:
-    """What a test's mark says, else its file; but what is costly to make is made by one worker for all files."""
+    """The test's mark, else its file; expensive fixtures are made by one worker for all files."""
     if marker := item.get_closest_marker("xdist_group"):
         return str(marker.args[0])
     fixtures = getattr(item, "fixturenames", ())
@@ -52,7 +52,7 @@ def folder_of(config: pytest.Config) -> Path:
 
 
 def send_folder(node: WorkerController) -> None:
-    """Tell a worker where to write."""
+    """Send a worker the folder to write to."""
     node.workerinput["groups_folder"] = str(folder_of(node.config))
 
 
@@ -65,7 +65,7 @@ def write_groups(config: pytest.Config, items: Iterable[pytest.Item]) -> None:
 
 
 class GroupScheduling(LoadScopeScheduling):  # type: ignore[misc]
-    """Gives a worker a whole group at a time, in the order of the tests."""
+    """Gives a worker a complete group at a time, in the order of the tests."""
 
     def __init__(self, config: pytest.Config, log: Producer | None = None) -> None:
         super().__init__(config, log)

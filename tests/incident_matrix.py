@@ -1,4 +1,4 @@
-"""The verdict on every incident on every Kafka of the lab, and the table of them in docs/incidents.md.
+"""The verdict on every incident on every Kafka of the lab, and their table in docs/incidents.md.
 
 ``python -m tests.incident_matrix`` stages them all and writes the table anew; each test compares its own cells with it.
 """
@@ -41,7 +41,7 @@ def exists(incident: Incident, version: str) -> bool:
 
 @contextlib.contextmanager
 def short_graces() -> Iterator[None]:
-    """Two seconds instead of 15 and 60, so that what comes later can be waited for."""
+    """Two seconds instead of 15 and 60, so that later verdicts can be awaited."""
     soon = dt.timedelta(seconds=2)
     with (
         mock.patch.object(verdicts, "TIMEOUT_GRACE", soon),
@@ -52,7 +52,7 @@ def short_graces() -> Iterator[None]:
 
 
 def observe(kafka: Kafka, setup: ClusterSetup) -> Mapping[str, str]:
-    """Stage all incidents of a setup and return the cell of each: its verdicts, or why it did not get the right one.
+    """Stage all incidents of a setup and return the cell of each: its verdicts, or why they are wrong.
 
     Those of one broker stand side by side, so that their waits overlap; those that stop brokers come one by one.
     """
@@ -69,7 +69,7 @@ def observe(kafka: Kafka, setup: ClusterSetup) -> Mapping[str, str]:
 
 
 class _Play:
-    """One incident, and what is said of it."""
+    """One incident and its findings."""
 
     def __init__(self, kafka: Kafka, incident: Incident) -> None:
         self.kafka, self.incident = kafka, incident
@@ -138,7 +138,7 @@ def _judge(cluster: Cluster, staged: StagedIncident, *, expected: str, long_ms: 
 
 
 def _until_judged(cluster: Cluster, staged: StagedIncident) -> str:
-    """Ask until time has brought the later verdict."""
+    """Query until the later verdict is due."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
         try:

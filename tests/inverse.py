@@ -1,4 +1,4 @@
-"""Rows of tables as the arrays that they were made from: what a table keeps is shown by making it back."""
+"""The inverse of tables: arrays from rows, which shows what a table keeps."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def headers_of(table: pa.Table | pa.RecordBatch) -> Headers:
         | control * CONTROL
         | (horizon >= 0) * DELETE_HORIZON
     )
-    # A control batch of a producer is a marker, whatever was read of it; the controllers' own have no producer.
+    # A control batch of a producer is a marker, even if its record was not read; the controllers' own have no producer.
     unread = (control != 0) & (headers["producer_id"] >= 0) & (headers["record_count"] != 0)
     marker = codes(column("marker"), MARKERS)
     headers["marker"] = np.where(marker >= 0, marker, np.where(unread, UNREAD_MARKER, NO_MARKER))

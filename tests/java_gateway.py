@@ -81,7 +81,7 @@ def java_clients(kafka: Kafka, folder: Path, *, version: str | None = None) -> I
     jar = next(Path(pyspark.__file__).parent.glob("jars/py4j-*.jar"))
     log = folder / "java.log"
     with log.open("w") as stream, pytest.MonkeyPatch.context() as patch:
-        # A Spark session of the same process translates Java's exceptions, and asks Spark's Java about them.
+        # A Spark session of the same process translates Java's exceptions, and queries Spark's Java about them.
         patch.setattr(py4j.java_gateway, "get_return_value", py4j.protocol.get_return_value)
         port, process = launch_gateway(
             jarpath=str(jar),

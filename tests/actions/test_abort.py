@@ -39,7 +39,7 @@ def finding(cluster: Cluster, staged: StagedIncident) -> Row:
 
 
 def read_committed(kafka: Kafka, topic: str, partition: int) -> int:
-    """How many records a read_committed consumer sees before it stands at the end."""
+    """How many records a read_committed consumer reads before it reaches the end."""
     from confluent_kafka import TopicPartition
 
     consumer = Consumer(
@@ -269,7 +269,7 @@ def test_a_transaction_with_new_records_is_refused(kafka: Kafka, cluster: Cluste
 
 
 def test_an_unknown_verdict_is_overridden_only_by_name(kafka: Kafka, cluster: Cluster, audit: Audit) -> None:
-    """Evidence is made to be missing; what is asked of the broker is real."""
+    """Evidence is made to be missing; all requests go to a real broker."""
     staged = INCIDENTS["never_added"](kafka)
     row = finding(cluster, staged)
     unknown = {**row, "verdict": "unknown", "missing": ["the answer of broker 2"]}
@@ -292,7 +292,7 @@ def test_an_unknown_verdict_is_overridden_only_by_name(kafka: Kafka, cluster: Cl
 
 
 class Blind(Cluster):
-    """It lacks an answer, whatever it sees."""
+    """An observation that lacks one response."""
 
     def finding_rows(self, **arguments: Any) -> list[Row]:
         missing = {"verdict": "unknown", "missing": ["the answer of broker 2"]}

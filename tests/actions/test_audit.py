@@ -1,4 +1,4 @@
-"""What was done can be told afterwards, whatever happens in between: killed processes, full disks, torn lines."""
+"""The audit trail survives killed processes, full disks and torn lines."""
 
 import datetime as dt
 import getpass
@@ -89,7 +89,7 @@ def test_a_torn_line_is_reported_and_the_next_line_is_read(audit: Audit) -> None
     steps = [(row["step"], row["error"]) for row in audit.rows()]
     torn = ("unreadable", "TORN_LINE: line 2 is cut off, or was changed.")
     assert steps == [("intent", None), torn, ("intent", None), ("outcome", None)]
-    assert len(audit.unfinished()) == 1  # the outcome was lost: told, rather than believed
+    assert len(audit.unfinished()) == 1  # the lost outcome is reported, not assumed
     assert len(audit.frame()) == 4
 
 

@@ -1,4 +1,4 @@
-"""Fencing the owner of an id on a real broker: what is open is aborted everywhere, and its producer is shut out."""
+"""Fencing the owner of an id on a real broker: its transactions are aborted everywhere, and its producer is fenced."""
 
 import datetime as dt
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ from toolkit.sources.live.client.broker_client import BrokerClient
 pytestmark = pytest.mark.lab
 
 NOW = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
-LONG_MS = 1  # whatever is open for longer is called long
+LONG_MS = 1  # an older transaction is `long`
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def owner_of(client: BrokerClient, staged: StagedIncident) -> TxnProducer:
 
 @pytest.mark.parametrize("long_ms", [0, LONG_MS])
 def test_a_long_transaction_counts_as_alive(cluster: Cluster, staged: StagedIncident, long_ms: int) -> None:
-    """No option makes what is within its own timeout fenceable: only a choice that names its verdict does."""
+    """No option allows fencing a transaction within its own timeout, except an override that names its verdict."""
     plan = plan_fence(cluster, staged.transactional_id, max_transaction_timeout_ms=long_ms)
     assert (plan.verdict, plan.needed_override) == ("long", "long")
     assert plan.refusal == f"it is long. {MEANINGS['long']}"
@@ -184,7 +184,7 @@ def test_the_plan_prints_the_command_of_kafka_transactions_sh(
 def test_without_permission_nothing_is_fenced(
     cluster: Cluster, staged: StagedIncident, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the broker would answer is put in its place: the session's broker has no authorizer."""
+    """A replaced response of the broker: the session's broker has no authorizer."""
     denied = "TRANSACTIONAL_ID_AUTHORIZATION_FAILED: no"
     monkeypatch.setattr(FencePlan, "_send", lambda _: denied)
     plan = plan_fence(cluster, staged.transactional_id)

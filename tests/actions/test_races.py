@@ -46,7 +46,7 @@ OutcomeCounts = Counter[tuple[str, str]]
 
 @dataclass
 class Race:
-    """What the producers did, and what has to come of it."""
+    """What the producers did, and the expected outcome."""
 
     topic: str
     visible: OutcomeCounts = field(default_factory=Counter)
@@ -83,7 +83,7 @@ def healthy(race: Race, producer: TxnProducer, dice: random.Random) -> None:
 
 
 def fenced(race: Race, producer: TxnProducer, dice: random.Random) -> None:
-    """A newer instance has the coordinator abort what is open, and commits its own on the same partition."""
+    """A newer instance has the coordinator abort the open transaction, and commits its own on the same partition."""
     partition = dice.randrange(PARTITIONS)
     producer.add(race.topic, partition)
     producer.send(race.topic, partition)
@@ -112,7 +112,7 @@ def late(race: Race, producer: TxnProducer, dice: random.Random) -> None:
 
 
 def never_added(race: Race, producer: TxnProducer, dice: random.Random) -> None:
-    """A write to a partition that is not in the transaction hangs, whatever its producer does elsewhere."""
+    """A write to a partition that is not in the transaction hangs, independent of its producer's other partitions."""
     one, other = dice.sample(range(PARTITIONS), 2)
     producer.send(race.topic, one, records=3)
     race.hanging.add(producer.producer_id)
@@ -153,7 +153,7 @@ def produce(kafka: Kafka, race: Race, numbers: range) -> None:
 
 
 def operate(kafka: Kafka, race: Race, number: int, audit: Audit) -> None:
-    """Abort what is found to be hanging, and try to abort what is not, until all is quiet."""
+    """Abort hanging transactions, and try to abort others, until all have ended."""
     dice = random.Random(f"{SEED}-operator-{number}")
     deadline = time.monotonic() + PATIENCE
     with Cluster(kafka.bootstrap_servers) as cluster:

@@ -1,4 +1,4 @@
-"""Looks for the tests of the verdicts, one word per fact."""
+"""Observations for the tests of the verdicts, one word per fact."""
 
 import datetime as dt
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Batches and coordinators' records for the tests of causes and impact, one word per fact."""
+"""Batches and records of coordinators for the tests of causes and impact, one word per fact."""
 
 import datetime as dt
 from typing import Any

@@ -21,7 +21,7 @@ class Step(NamedTuple):
     producer: int
     records: int = 1
     gap: int = 0  # offsets that compaction has taken out of the batch
-    version: int = 1  # 2: the marker carries epoch + 1, and the producer goes on with it
+    version: int = 1  # 2: the marker has epoch + 1, and the producer continues with it
     attributes: int = 0  # more bits
     wait: int = 1  # ms since the batch before; may be negative, as clients' clocks are
 

@@ -3,7 +3,7 @@
 
 __all__ = ["CITED", "UNRELATED"]
 
-CITED = [  # what is expected of them, who prints them, where that stands, and the text
+CITED = [  # expected symptoms, who prints the text, where, and the text
     (
         "unstable-offset-commit",
         "any client",

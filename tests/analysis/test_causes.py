@@ -77,7 +77,7 @@ def test_a_late_batch_whose_predecessors_were_not_read() -> None:
 
 
 def test_transaction_version_2_continues_with_the_epoch_of_its_marker() -> None:
-    """An epoch of its own, from sequence 0 on: no late batch. A late one has the epoch of the data before."""
+    """A new epoch from sequence 0 on is no late batch. A late one has the epoch of the data before it."""
     fresh = excerpt(data(98, epoch=4), marker(99, ABORT, epoch=5), data(100, epoch=5))
     late = excerpt(data(98, epoch=4), marker(99, ABORT, epoch=5), data(100, epoch=4, sequence=1))
     owner = transaction(state="CompleteAbort", epoch=5, on=())
@@ -214,7 +214,7 @@ def test_a_marker_skipped_by_the_coordinator() -> None:
 
 
 def test_a_marker_before_the_excerpt_is_not_lost() -> None:
-    """The batch may be a late one: only what was read from before its end tells."""
+    """The batch may be late: only a read from before its end can decide."""
     log = excerpt(marker(90, COMMIT, pid=1, second=20), data(100, second=21))
     codes, sentence = hanging(txn(transaction(state="CompleteCommit", on=())), log, *DONE)
     assert codes == ""
@@ -233,7 +233,7 @@ def test_a_healthy_transaction_has_no_cause() -> None:
 
 
 def test_an_unknown_finding_only_has_causes_that_the_log_proves() -> None:
-    """The next transaction of a healthy producer looks just as a late batch does."""
+    """The next transaction of a healthy producer has the same bytes as a late batch."""
     one = txn(transaction(), leader_row=partition(log_start_offset=101))
     found = cause(one, "unknown", LogEvidence(excerpts={HERE: excerpt(*LATE)}))
     assert found is not None
@@ -322,7 +322,7 @@ def test_a_marker_after_the_observations_has_ended_it() -> None:
 
 
 def test_a_marker_missing_from_the_producer_state_is_a_contradiction() -> None:
-    """It was in the log before the leader was asked, and the leader still says open: nothing is proven."""
+    """The marker was in the log before the leader responded, and the leader still has it open: nothing is proven."""
     row = explained_row(excerpt(*LATE, marker(101, ABORT), data(102, pid=1, records=48)))
     assert row["verdict"] == "unknown"
     assert row["missing"] == ["producer state that agrees: there is the ABORT marker at offset 101"]

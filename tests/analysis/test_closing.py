@@ -1,4 +1,4 @@
-"""What shows that a transaction has ended, and what does not; `tests/spark/test_closing.py` asks every place for it."""
+"""What proves that a transaction has ended; `tests/spark/test_closing.py` checks every table for it."""
 
 from dataclasses import replace
 from typing import Any
@@ -31,11 +31,11 @@ def log_transaction(**fields: Any) -> Row:
     }  # fmt: skip
 
 
-# A later look.
+# A later observation.
 
 
 def test_a_transaction_missing_from_a_later_sample_has_ended() -> None:
-    """A page that is written afterwards may not say that something hangs which was ended."""
+    """A report must not call a transaction hanging that was ended before it was written."""
     row = only(reported(finding(2), finding(3)))
     assert (row["verdict"], row["remedy"], row["held_to"]) == ("ended", "None: it has ended.", due(4))
     assert "While it was open it was hanging: It is, look 3." in row["reason"]
@@ -50,7 +50,7 @@ def test_a_sample_with_another_row_of_the_partition_has_read_it() -> None:
 
 
 def test_a_partition_without_producer_state_is_not_read() -> None:
-    """Its offsets may have come all the same: then the finding names what is missing, and has no error."""
+    """Its offsets may have arrived anyway: then the finding names what is missing, and has no error."""
     denied = "TOPIC_AUTHORIZATION_FAILED: no."
     here = partition(lso=100, observed_at=NOW)
     hanging = observation(
@@ -154,7 +154,7 @@ def test_an_earlier_observation_does_not_end_a_transaction_of_a_newer_log() -> N
     assert row["missing"] == ["why the sample of 2026-11-21 12:00:40 UTC does not have what is open after it"]
 
 
-# What of it is told.
+# What is reported of it.
 
 
 def test_ended_healthy_transactions_are_reported_only_after_long_holds() -> None:

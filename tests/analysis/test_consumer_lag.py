@@ -48,7 +48,7 @@ def test_aborted_and_compacted_records_are_never_consumed() -> None:
     ],
 )
 def test_the_lag_of_a_share_group_is_reported_by_the_broker(lag: int | None, read_committed: bool, parts: Row) -> None:
-    """It acknowledges single records, so its start offset does not tell what is done."""
+    """It acknowledges single records, so its start offset does not show which are done."""
     found = share_group_lag(
         lag, start_offset=2, last_stable_offset=10, high_watermark=21, ranges=LOG, read_committed=read_committed
     )

@@ -167,9 +167,9 @@ def test_a_transaction_only_in_the_last_observation_is_not_hanging() -> None:
 
 
 def test_a_fence_in_progress_is_not_hanging_until_it_is_logged() -> None:
-    """The coordinator raises the epoch before it writes PrepareAbort; the state still reads Ongoing.
+    """The coordinator raises the epoch before it writes PrepareAbort; the state is still Ongoing.
 
-    Once seen over seconds, in both looks, while the log of the coordinator waited for a dead follower.
+    Observed over seconds, in both observations, while the coordinator's log waited for a dead follower.
     """
     row = only(findings(twice(observation(transaction(epoch=1)))))
     assert row["verdict"] == "unknown"
@@ -254,7 +254,7 @@ def test_an_unreadable_partition_is_a_row_and_others_are_diagnosed() -> None:
 
 
 def test_a_partition_that_recovers_during_the_observation_has_no_finding() -> None:
-    """Seen on a broker with new topics: NOT_LEADER_OR_FOLLOWER for a moment made whole clusters `unknown`."""
+    """Observed on a broker with new topics: a short NOT_LEADER_OR_FOLLOWER made whole clusters `unknown`."""
     moved = partition(lso=None, hw=None, error="NOT_LEADER_OR_FOLLOWER: not yet")
     settled = observation(partitions=[moved], partitions_after=[partition(lso=150)], producers=[], after=[])
     assert findings([settled]) == []

@@ -35,7 +35,7 @@ def finding(number: int, verdict: str = "hanging", **fields: Any) -> Row:
 
 
 def reported(*rows: Row, samples: Any = range(10)) -> list[Row]:
-    """What is told where these looks were taken: numbers, or rows."""
+    """Findings of these samples: numbers, or rows."""
     known = {
         observation["sampled_at"]: observation
         for observation in observation_times(each if isinstance(each, dict) else sample(each) for each in samples)

@@ -1,4 +1,4 @@
-"""Holds to findings: who was behind a hold, why, and what is told of it."""
+"""Findings of holds: the owner, the cause, and the text."""
 
 import datetime as dt
 from typing import Any
@@ -134,7 +134,7 @@ def test_records_before_and_after_prove_that_the_coordinator_did_not_own_it() ->
     ).was_known
 
 
-# What is told of it.
+# The text of a finding.
 
 
 def test_an_ended_hold() -> None:
@@ -249,7 +249,7 @@ def test_short_holds_are_left_out() -> None:
     assert "for an unknown time until" in only(held_findings([{**unknown, "least_ms": None}]))["reason"]
 
 
-# What is open.
+# Open transactions.
 
 
 def answer(**fields: Any) -> Row:

@@ -37,7 +37,7 @@ def marker(epoch: int = 0, kind: int = COMMIT, *, coordinator_epoch: int = 3, **
 
 
 def log(*batches: dict[str, Any]) -> Headers:
-    """Headers one after the other, with whatever else a batch says of itself."""
+    """Consecutive headers with arbitrary other fields."""
     headers = np.zeros(len(batches), HEADER)
     headers["magic"], headers["crc_ok"], headers["size"] = 2, 1, 100
     position, offset = 0, 0
@@ -51,7 +51,7 @@ def log(*batches: dict[str, Any]) -> Headers:
 
 
 def broken(headers: Headers, **options: Any) -> list[tuple[str, int]]:
-    """Names and offsets of what is broken, in a file; and the rows fit their table."""
+    """Names and offsets of the violations in a file; the rows fit their table."""
     rows = batch_violations(headers, topic="orders", partition=0, broker_id=1, file="0.log", **options)
     assert len(VIOLATIONS.arrow(rows)) == len(rows)
     assert {row["invariant"] for row in rows} <= INVARIANTS.keys()

@@ -1,4 +1,4 @@
-"""Transactions from batches: against a slow reference, whatever the cuts, and case by case."""
+"""Transactions from batches: against a slow reference, for any split, and case by case."""
 
 import pickle
 from typing import Any
@@ -39,7 +39,7 @@ opened_before = st.none() | st.dictionaries(
 
 
 def by_the_book(headers: Headers, *, from_start: bool, opened: Opened | None) -> list[dict[str, Any]]:
-    """One batch after the other, a dictionary of what is open: slow, and right at sight."""
+    """Batch by batch with a dictionary of open transactions: slow, and evidently right."""
     done: list[dict[str, Any]] = []
     known = from_start or opened is not None
     observed: set[int] = set()
@@ -217,7 +217,7 @@ def test_nothing_is_claimed_about_the_time_before_the_log() -> None:
     unknown = of(*steps, from_start=False)
     assert [(row["outcome"], row["truncated"]) for row in unknown] == [
         (ABORT, -1),
-        (OPEN, 0),  # its producer was seen before
+        (OPEN, 0),  # its producer is known from before
         (NO_DATA, -1),
         (NO_DATA, 0),
     ]

@@ -16,7 +16,7 @@ from toolkit.formats.log.headers import ABORT, COMMIT, UNREAD_MARKER, Headers
 from toolkit.schema import ABORTED, LSO_TIMELINE, utc
 
 FAR = 1_000_000
-BASE = 50  # what is said to be open before begins below it
+BASE = 50  # transactions open before the log begin below it
 opened_before = st.dictionaries(
     st.sampled_from([1000, 2000, 3000, 9000]), st.tuples(st.integers(0, BASE - 1), st.integers(0, 2)), max_size=3
 ).filter(lambda opened: len({start for start, _ in opened.values()}) == len(opened))

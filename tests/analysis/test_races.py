@@ -1,4 +1,4 @@
-"""A model of Kafka's transaction protocol, looked at between any two of its steps: a healthy one never hangs.
+"""A model of Kafka's transaction protocol, observed between any two of its steps: a healthy transaction never hangs.
 
 The model keeps what matters here: producer state on two partitions, coordinator state, epochs that do or do not grow
 with each transaction (TV1, TV2), fencing with its moment of raised epoch, and markers written one partition at a time.
@@ -129,7 +129,7 @@ some_steps = st.lists(usual_step | usual_step | odd_step, max_size=12)
 
 
 def take(model: Model, steps: Callable[[], None], at: dt.datetime) -> Observation:
-    """Look while the world goes on between any two requests."""
+    """Observe while other steps happen between any two requests."""
     partitions = model.partitions()
     steps()
     producers = model.producers()

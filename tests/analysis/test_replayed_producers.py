@@ -1,4 +1,4 @@
-"""Producer state from batches: against the broker's own rules batch by batch, whatever the cuts."""
+"""Producer state from batches: against the broker's own rules batch by batch, for any split."""
 
 import datetime as dt
 from typing import Any

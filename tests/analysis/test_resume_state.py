@@ -1,4 +1,4 @@
-"""A log that is read in sections, with its state written down in between, tells what a single read tells."""
+"""A log that is read in ranges, with its state stored in between, gives the result of a single read."""
 
 from __future__ import annotations
 

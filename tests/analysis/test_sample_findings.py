@@ -1,4 +1,4 @@
-"""Two samples in a row are judged as two looks are, and one alone proves nothing."""
+"""Two consecutive samples are diagnosed like two observations, and one alone proves nothing."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Figures of transactions: against plain Python, and added up in pieces."""
+"""Statistics of transactions: against plain Python, and added up over chunks."""
 
 import math
 import statistics as python

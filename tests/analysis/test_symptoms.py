@@ -192,7 +192,7 @@ def test_every_repetition_in_a_pattern_is_bounded(pattern: re.Pattern[str]) -> N
 
 @pytest.mark.parametrize("pattern", PATTERNS, ids=lambda pattern: pattern.pattern[:60])
 def test_no_pattern_backtracks_catastrophically(pattern: re.Pattern[str]) -> None:
-    """Its own words, without their end, over and over: that ends, or pytest ends it."""
+    """Its own literals, without their end, repeated: the search ends, or pytest's timeout ends it."""
     words = re.sub(r"\\[bSdws]|\(\?[:<!=P]*|[\\(){}\[\]|?^$]", " ", pattern.pattern)
     for unit in (words[:-2], words.split(" ", 1)[0] + " a", "a-", "1 ", "in partition a-1", "lag 0 read_committed "):
         text = (unit * (200_000 // max(len(unit), 1)))[:200_000]

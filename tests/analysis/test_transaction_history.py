@@ -146,7 +146,7 @@ def test_an_older_client_of_a_newer_broker_shows_in_its_ongoing_record() -> None
 
 
 def test_a_client_that_raised_its_epoch_is_of_version_2() -> None:
-    """AddPartitionsToTxn by hand, as before version 2, and EndTxn of version 2: seen on 4.3.1."""
+    """AddPartitionsToTxn as before version 2, and EndTxn of version 2: observed on 4.3.1."""
     first = transaction("Commit", decide=100, epochs=(4, 5))
     second = transaction("Abort", begin=200, decide=300, epochs=(5, 6), offset=10)
     rows = transaction_history([*first, *second])
@@ -159,7 +159,7 @@ def test_kafka_4_0_0_raises_the_epoch_twice_in_its_own_aborts() -> None:
 
 
 def test_an_end_without_a_transaction_is_the_clients() -> None:
-    """Transaction version 2, from CompleteAbort: seen on 4.3.1."""
+    """Transaction version 2, from CompleteAbort: observed on 4.3.1."""
     events = version_2(transaction("Abort", begin=5, decide=5, epochs=(3, 3))[1:])
     row = only([{**events[0], "topic_partitions": []}, events[1]])
     assert (row["ended"], row["truncated"], row["producer_epoch"]) == ("abort", False, 2)
@@ -228,7 +228,7 @@ def test_a_missing_end_record() -> None:
     rows = transaction_history([first[0], *second])
     assert [(row["ended"], row["truncated"]) for row in rows] == [(None, False), ("commit", False)]
     assert rows[0]["reason"] == "No record of its end could be read."
-    assert transaction_history([*first[:2], *second])[0]["ended"] == "commit"  # decided, whatever came of it
+    assert transaction_history([*first[:2], *second])[0]["ended"] == "commit"  # decided, with any outcome
 
 
 def test_a_record_retried_after_a_failed_append_is_the_same_transaction() -> None:
@@ -295,7 +295,7 @@ def test_a_single_complete_record_keeps_the_previous_producer_id() -> None:
 
 
 def dumped(events: list[Row]) -> list[Row]:
-    """As text of kafka-dump-log.sh before Kafka 4.1 tells it: no start, no version."""
+    """As text of kafka-dump-log.sh before Kafka 4.1: no start time, no client version."""
     return [{**event, "start_time": None, "value_version": None} for event in events]
 
 
@@ -308,7 +308,7 @@ def test_a_dump_without_start_times_gives_the_other_columns() -> None:
 
     committed = transaction("Commit", begin=5, decide=8, epochs=(4, 4), offset=1)
     fenced = transaction_history(dumped([init, *committed, *aborted]))[-1]
-    assert (fenced["ended"], fenced["ongoing_ms"]) == ("fence", 100)  # the commit has shown the client's version
+    assert (fenced["ended"], fenced["ongoing_ms"]) == ("fence", 100)  # the commit has proven the client's version
 
     soon = then(aborted, "soon")
     fields = transaction_history(dumped([init, *soon]))[1]

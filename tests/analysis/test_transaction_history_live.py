@@ -86,7 +86,7 @@ class NewProducer(TxnProducer):
         self._sequences.clear()
 
     def end(self, *, commit: bool) -> None:
-        """Once is enough: what comes next waits for the markers, and EndTxn again would be another end."""
+        """Send it once: the next step waits for the markers, and another EndTxn would be another end."""
         self.decide(commit=commit)
 
 
@@ -163,7 +163,7 @@ def stage(cluster: BrokerClient, kind: type[TxnProducer], *, prefix: str) -> Non
 
 
 def settled(cluster: Cluster) -> bool:
-    """Whether only what is to stay open is open, and what is to expire has."""
+    """Whether only the transactions that should stay open are open, and the others have expired."""
     rows = cluster.transaction_rows()
     left_open = {row["transactional_id"] for row in rows if row["state"] not in {"Empty", *COMPLETE}}
     return left_open <= {"open", "new-open"} and "fence" not in {row["transactional_id"] for row in rows}
@@ -236,14 +236,14 @@ def test_an_id_begins_with_init_and_ends_with_a_tombstone(left: Left) -> None:
 
 
 def test_endings_match_those_of_the_workload(left: Left) -> None:
-    """librdkafka, at random: what it did is what the log says."""
+    """Random librdkafka producers: the log matches what they did."""
     for worker in left.workers:
         rows = [row for row in left.of(worker.name) if row["kind"] == "transaction"]
         by_client = [row for row in rows if row["ended"] == "abort" and "the epoch stayed" in row["reason"]]
         commits = sum(row["ended"] == "commit" for row in rows)
         did, failed = worker.endings, worker.endings["failed"]
         assert abs(commits - did["commit"]) <= failed
-        # An abort purges what is not sent yet; where that is everything, no coordinator ever hears of it.
+        # An abort purges unsent records; if there are no others, no coordinator is involved.
         assert len(by_client) <= did["abort"] + failed
         assert abs(len(rows) - commits - len(by_client) - did["fence"] - did["timeout"]) <= failed
         assert {row["ended"] for row in rows} <= {"commit", "abort", "fence", "timeout"}

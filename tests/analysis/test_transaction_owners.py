@@ -1,4 +1,4 @@
-"""Whose a transactional id is: each framework's form, what proves it, and what only looks like it."""
+"""The owner of a transactional id: each framework's form, its proof, and lookalikes."""
 
 import datetime as dt
 from collections.abc import Sequence

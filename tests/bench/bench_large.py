@@ -1,4 +1,4 @@
-"""One look at a large cluster, and a recording of it: processor time and memory of the client by size.
+"""One observation of a large cluster, and a recording of it: client processor time and memory by size.
 
     python tests/bench/bench_large.py [--sizes 1000:1000:1 20000:100000:100 200000:1000000:100] [--record SAMPLES]
 

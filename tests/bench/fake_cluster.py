@@ -1,4 +1,4 @@
-"""Brokers that answer as Kafka 4.3.1 does, by real sockets: a cluster of any size in one process.
+"""Brokers that respond like Kafka 4.3.1 over real sockets: a cluster of any size in one process.
 
     python tests/bench/fake_cluster.py --brokers 100 --partitions 200000 --ids 1000000
 
@@ -268,7 +268,7 @@ def list_groups(cluster: FakeCluster, broker: int, request: Any, version: int) -
 
 
 def fetch(cluster: FakeCluster, broker: int, request: Any, version: int) -> Any:
-    """Nothing: what is held is named without its first batch."""
+    """Nothing: a held partition is reported without its first batch."""
     topic = consumer.FetchResponse.FetchableTopicResponse
     partition = topic.PartitionData
     return consumer.FetchResponse(

@@ -55,7 +55,7 @@ def panel_in(
     height: int = 1000,
     dark: bool = False,
 ) -> Iterator[Locator]:
-    """Open a notebook, run it, and give its panel.
+    """Open a notebook, run it, and return its panel.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ def panel_in(
 
 
 def _run_all(page: Page) -> None:
-    """Run all cells; a kernel that is not quite connected yet loses what it is asked, and is asked again."""
+    """Run all cells; a kernel that is not quite connected loses the request, so it is repeated."""
     from playwright.sync_api import TimeoutError as NothingRuns
 
     page.get_by_text("| Idle").wait_for(timeout=START)  # of the kernel, in the status bar

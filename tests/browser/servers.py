@@ -1,4 +1,4 @@
-"""JupyterLab and Voila on a free port of this machine, each with settings of its own, ended by their process id."""
+"""JupyterLab and Voila on a free port of this machine, each with its own settings, ended by process id."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SECONDS = 60
 
 @contextmanager
 def jupyter_lab(notebook: Path, folder: Path, *, dark: bool = False) -> Iterator[str]:
-    """Serve a notebook; gives the address that opens it.
+    """Serve a notebook and return the address that opens it.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def jupyter_lab(notebook: Path, folder: Path, *, dark: bool = False) -> Iterator
 
 @contextmanager
 def voila(notebook: Path, folder: Path, *, dark: bool = False) -> Iterator[str]:
-    """Serve what a notebook shows; gives the address. The notebook runs each time that it is opened."""
+    """Serve the outputs of a notebook and return the address. The notebook runs each time it is opened."""
     port = _free_port()
     options = [
         str(notebook),

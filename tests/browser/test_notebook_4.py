@@ -1,4 +1,4 @@
-"""A person with a browser and notebook 4: a refusal is seen, and what hangs is ended with a few clicks.
+"""Notebook 4 in a browser: a refusal is shown, and a hanging transaction is aborted with a few clicks.
 
 ``python -m tests.browser.screenshot`` takes the picture of it that the README shows.
 """

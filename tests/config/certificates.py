@@ -46,7 +46,7 @@ def tls(**keys: object) -> ClientConfig:
 
 
 def shake_hands(config: ClientConfig, certificates: Certificates, *, host: str = "broker.example.com") -> str:
-    """Both sides of a handshake in memory; the common name that the server saw of the client."""
+    """Both sides of a handshake in memory; returns the client's common name as the server received it."""
     server_side = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server_side.maximum_version = ssl.TLSVersion.TLSv1_2  # 1.3 checks the client only after its handshake
     server_side.load_cert_chain(certificates.server, certificates.key("server"))

@@ -1,4 +1,4 @@
-"""What a person may have: the same configurations in Java's and in librdkafka's words."""
+"""Typical configurations of users: the same ones with Java's and with librdkafka's keys."""
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"

@@ -1,4 +1,4 @@
-"""What is refused, and in which words."""
+"""Rejected configurations, and the text of the errors."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Widgets and secret scopes, of a stand-in for Databricks' ``dbutils``: it is nowhere but there."""
+"""Widgets and secret scopes of a fake ``dbutils``: Databricks does not run here."""
 
 import subprocess
 import sys
@@ -15,7 +15,7 @@ LOGIN = {"bootstrap.servers": "b1:9093", "security.protocol": "SASL_SSL", "sasl.
 
 
 class Py4JJavaError(Exception):
-    """Like the one of py4j: what Java said is only text."""
+    """Like py4j's error: Java's message is only text."""
 
 
 class Widgets:

@@ -1,4 +1,4 @@
-"""Never a secret in what is shown."""
+"""No secret in any representation."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -52,7 +52,7 @@ def test_no_error_shows_a_secret(secret: str, data: st.DataObject) -> None:
             ClientConfig(form())
         except UsageError as caught:  # and nothing else
             error = caught
-        while error is not None:  # whatever a traceback would print
+        while error is not None:  # everything that a traceback would print
             assert "Zq9" not in str(error)
             error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
 

@@ -1,4 +1,4 @@
-"""The log directory of a real broker of each format generation, and what that broker and its tools say of it."""
+"""The log directory of a real broker of each format generation, and the output of that broker and its tools."""
 
 import contextlib
 import functools
@@ -55,7 +55,7 @@ class BrokerFiles:
 
 @functools.cache
 def broker_files(version: str) -> BrokerFiles:
-    """Stage them; once, whoever asks."""
+    """Stage them once per process."""
     with Kafka(version, properties=PROPERTIES) as kafka:
         producers = stage(kafka)
         log_dir = kafka.log_dirs[1]

@@ -1,4 +1,4 @@
-"""Files of a real broker and what its own kafka-dump-log.sh prints of them.
+"""Files of a real broker, and the output of its kafka-dump-log.sh for them.
 
 ``python -m tests.formats.dumped 2.8.2 3.5.2 3.9.2`` records both under ``data/dumps``, for versions too many to
 start in every run; ``data/README.md`` tells what is in there.
@@ -27,7 +27,7 @@ from toolkit.lab.queries import until
 from toolkit.sources.live.client.broker_client import BrokerClient
 
 RECORDED = Path(__file__).parent / "data" / "dumps"
-HOME = "/var/lib/kafka"  # where the recorded dumps say their files were
+HOME = "/var/lib/kafka"  # original paths of the recorded dumps
 PROPERTIES = {
     "transaction.state.log.num.partitions": 1,
     "offsets.topic.num.partitions": 1,
@@ -154,7 +154,7 @@ def ended(kafka: Kafka, producer_id: int) -> bool | None:
 
 
 def is_cleaned(kafka: Kafka, producer: Producer) -> bool | None:
-    """Whether the cleaner has taken records; each look writes one more, so that a segment is rolled."""
+    """Whether the cleaner has removed records; each check writes one more, so that a segment is rolled."""
     producer.produce("state", key="new", value="new")
     producer.flush(30)
     found = list(batches(kafka, "state-0"))

@@ -1,4 +1,4 @@
-"""Logs made by hand, with everything a broker fills in, and ways to check what a scan says of them."""
+"""Handmade logs, with everything that a broker fills in, and checks of scans of them."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def positions(headers: Headers) -> list[int]:
 
 
 def assert_accounted(scanned: ScanResult, start: int, end: int) -> None:
-    """Every byte belongs to one header or to one damage, and both come in order."""
+    """Every byte belongs to one header or one damaged range, and both are in order."""
     log_transactions = list(zip(scanned.headers["position"].tolist(), scanned.headers["size"].tolist(), strict=True))
     damaged = [(each.position, each.size) for each in scanned.damage]
     assert log_transactions == sorted(log_transactions)

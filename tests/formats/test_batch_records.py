@@ -116,7 +116,7 @@ def test_every_truncation_is_a_decode_error(found: list[Record], codec: str) -> 
         with pytest.raises(DecodeError) as caught:
             read_records(batch[:end])
         assert 0 <= caught.value.position <= end
-        shortened = bytearray(batch[: max(end, HEADER_SIZE)])  # a batch whose length says that it ends here
+        shortened = bytearray(batch[: max(end, HEADER_SIZE)])  # a batch whose length ends here
         shortened[8:12] = struct.pack(">i", len(shortened) - 12)
         with pytest.raises(DecodeError):
             list(read_records(shortened))

@@ -249,7 +249,7 @@ def test_a_broker_accepts_written_batches(kafka: Kafka) -> None:
         )
     assert produced.responses[0].partition_responses[0].base_offset == 0
     (written,) = read_headers(segment_of(kafka, topic))
-    assert given.producer_id >= 0  # else the broker would not have looked at epoch and sequence
+    assert given.producer_id >= 0  # else the broker would not have checked epoch and sequence
     assert (written.producer_id, written.producer_epoch, written.base_sequence) == (
         given.producer_id,
         given.producer_epoch,

@@ -112,7 +112,7 @@ def test_a_real_clean_shutdown(files: BrokerFiles) -> None:
 
 
 def test_real_files_truncated_at_every_byte(files: BrokerFiles) -> None:
-    """What was cut is said, and nothing is read that was not written; a file without a byte is one just created."""
+    """Truncation is an error, and no row has a value that was not written; an empty file was just created."""
     for name in known(files):
         data = content(files, name)
         whole = checkpoint_rows(name, data)

@@ -1,4 +1,4 @@
-"""Codecs: what goes in comes out, and no more than the limit; damage is an error. Real bytes: test_batch_records."""
+"""Codecs round trip, within the limit; damage is an error. Real bytes: test_batch_records."""
 
 import subprocess
 import sys
@@ -125,7 +125,7 @@ def test_a_codec_of_a_newer_kafka() -> None:
 
 @pytest.mark.parametrize("codec", CODECS[1:])
 def test_every_truncation_is_a_decode_error(codec: str) -> None:
-    """But for framed snappy cut between its blocks, which is shorter and whole; the record count tells it."""
+    """Framed snappy that is truncated between its blocks is shorter and valid; the record count reveals it."""
     data = bytes(range(256)) * 300
     stored = compress(codec, data)
     whole = [end for end in range(len(stored)) if reads_or_says_so(codec, stored[:end]) is not None]

@@ -107,7 +107,7 @@ def test_a_control_batch_has_no_rows(rows_of: Callable[[bytes], list[Row]]) -> N
     batch = pack_batch([Record(8, TIME, b"\0\0\0\1", bytes(6))], attributes=TRANSACTIONAL | CONTROL)
     assert rows_of(batch) == []
     unseen = bytearray(pack_batch([Record(8, TIME, ID_KEY, ONGOING)]))
-    unseen[22] |= CONTROL  # damage that makes a batch look like a marker
+    unseen[22] |= CONTROL  # damage that turns a batch into a marker
     (row,) = rows_of(bytes(unseen))
     assert row["error"].startswith("CORRUPT_BATCH: The checksum of the batch at offset 8 does not match its bytes.")
 
@@ -133,7 +133,7 @@ def test_an_unreadable_record_is_a_row(rows_of: Callable[[bytes], list[Row]]) ->
     errors = [row["error"] or "" for row in rows]
     assert all(error.startswith("CORRUPT_RECORD: ") for error in errors[1:-1])
     assert "ends early" in errors[1]
-    assert rows[1][other] == rows[0][other]  # what its key says is kept
+    assert rows[1][other] == rows[0][other]  # the columns of its key are kept
     assert "is null" in errors[3]
     assert "of a newer Kafka" in errors[4]
     assert "after the year 9999" in errors[5]
@@ -156,7 +156,7 @@ def test_an_unreadable_batch_is_a_row(rows_of: Callable[[bytes], list[Row]]) -> 
 @fuzzed(300)
 @given(st.data(), st.sampled_from(CODECS), st.booleans())
 def test_damage_gives_error_rows(data: st.DataObject, codec: str, sealed: bool) -> None:
-    """Also where the checksum is right, so that nothing but the reading itself stands in the way."""
+    """The checksum is right in both, so only the decoder can find the damage."""
     values = st.sampled_from([ONGOING, COMMIT, None, b"\0\4"])
     keys = st.sampled_from([ID_KEY, COMMIT_KEY, GROUP_KEY, MEMBER_KEY])
     records = [
@@ -172,7 +172,7 @@ def test_damage_gives_error_rows(data: st.DataObject, codec: str, sealed: bool) 
 
 # Against DumpLogSegments
 
-Said = tuple[int, int, str, str | None]  # offset, time, what it says about key and payload; None is a tombstone
+Said = tuple[int, int, str, str | None]  # offset, time, and the printed key and payload; None is a tombstone
 LINE = re.compile(r"offset: (\d+) CreateTime: (\d+) .*? headerKeys: \[\] key: (.*) payload: (.*)", re.S)
 
 

@@ -63,7 +63,7 @@ def recorded(version: str) -> Files:
 
 
 def lines_of(text: str) -> Iterator[str]:
-    """As a file gives them that was opened with newline="\\n"."""
+    """Lines of a file opened with newline="\n"."""
     yield from (f"{line}\n" for line in text.removesuffix("\n").split("\n"))
 
 
@@ -81,7 +81,7 @@ def reasons(dumps: list[DumpChunk]) -> set[str]:
 @pytest.mark.lab
 @pytest.mark.parametrize("text", TEXTS)
 def test_batches_match_the_segments(files: Files, text: str) -> None:
-    """Every field that is printed, of every batch, whatever else is printed with it."""
+    """Every printed field of every batch, independent of other output."""
     logs = [each for each in files.dumps(text) if each.kind == "log"]
     assert {f"{each.topic}-{each.partition}" for each in logs} == set(TEXTS[text][2])
     for each in logs:
@@ -112,7 +112,7 @@ def test_valid_dumps_have_no_damage(files: Files) -> None:
         "batches": set(),
         "records": {"SKIPPED", "OFFSET_GAPS"},  # of the indexes, and of the compacted topic
         "payloads": set(),
-        "bare": {"PASSED_OVER"},  # the batch lines in the payloads, where no size tells that they are none
+        "bare": {"PASSED_OVER"},  # batch lines in payloads where no size shows that they are not batches
         "transactions": set(),
         "offsets": set(),
         "undecoded": {"NOT_DECODED"},
@@ -157,7 +157,7 @@ def assert_same_rows(found: tuple[Row, ...], expected: list[Row], *, never: set[
 
 
 def in_order(row: Row, never: set[str]) -> dict[str, Any]:
-    """Without what tells the place; partitions are printed in the order of a set."""
+    """Without the file's columns; partitions are printed in the order of a set."""
     kept = {name: value for name, value in row.items() if name not in {"file", "position", *never}}
     partitions = kept.get("topic_partitions")
     if partitions:
@@ -287,7 +287,7 @@ def positions(dump: DumpChunk) -> list[int]:
 
 
 def test_a_payload_that_looks_like_a_batch_line_is_skipped() -> None:
-    """It has every number right; only the sizes of the record tell that it is none."""
+    """Its numbers are all right; only the sizes of the record show that it is no batch."""
     payload = f"first line\n{batch(1)}\n{record(1)}\nDumping /x/y-0/0.log\nproducerId: 1"
     (found,) = read(LOG, batch(0), printed(0, "k", payload), batch(1), printed(1, None, "x"), batch(2, control="true"))
     assert positions(found) == [0, 100, 200]
@@ -323,7 +323,7 @@ def test_header_keys_may_contain_any_characters() -> None:
 
 
 def test_the_output_of_a_value_decoder_is_skipped() -> None:
-    """Then sizes tell nothing, and every line is what it looks like."""
+    """Then sizes show nothing, and every line is taken literally."""
     lines = [line for n in range(40) for line in (batch(n), record(n, f" payload: {n}", value=100_000))]
     (found,) = read(LOG, *lines)
     assert len(found.scanned.headers) == 40
@@ -344,7 +344,7 @@ def test_a_last_line_without_line_end() -> None:
 
 
 def test_user_data_is_no_coordinator_record() -> None:
-    """Neither in a topic of its own nor, where no path tells the topic, in a payload of just that length."""
+    """Neither in its own topic nor, if no path names the topic, in a payload of just that length."""
     key = "transaction_metadata::transactionalId=x"
     value = "producerId:0,producerEpoch:0,state=Ongoing,partitions=[],txnLastUpdateTimestamp=1,txnTimeoutMs=1"
     for start in (LOG, "Starting offset: 0"):
@@ -460,7 +460,7 @@ def test_an_empty_control_batch_has_no_marker() -> None:
     assert found.scanned.headers["marker"].tolist() == [-1]
 
 
-# What is missing or wrong
+# Missing and wrong lines
 
 
 def test_missing_lines_are_damage() -> None:
@@ -552,7 +552,7 @@ def test_a_marker_without_a_batch_line() -> None:
 
 
 def test_a_text_truncated_anywhere() -> None:
-    """Whole lines before the cut keep their rows, and a cut within a row is told."""
+    """Complete lines before the cut keep their rows, and a cut within a row is reported."""
     marked = batch(1, control="true"), record(1, MARKER)
     lines = [LOG, "Log starting offset: 0", batch(0), printed(0, "k", "v"), *marked, batch(2)]
     text = "".join(f"{line}\n" for line in lines)
@@ -615,7 +615,7 @@ def test_damaged_text_never_raises_and_intact_lines_keep_their_rows(
     rows = [tuple(row) for each in dumps for row in each.scanned.headers[["position", "crc"]].tolist()]
     for each in dumps:
         check(each, len(lines))
-    if name[1] in {"batches", "records", "transactions"}:  # no payload in which a sound line would be none
+    if name[1] in {"batches", "records", "transactions"}:  # no payload in which an intact line would be none
         sound = {line: key(line) for line in FUZZED[name].split("\n") if line.startswith("baseOffset: ")}
         expected = Counter(sound[line] for line in lines if line in sound)
         assert expected <= Counter(rows)

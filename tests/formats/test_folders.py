@@ -1,4 +1,4 @@
-"""Names as brokers give them, and names that only look like it."""
+"""Names as brokers give them, and lookalikes."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""What members of groups say of themselves; real ones are read in tests/sources/test_transaction_owners.py."""
+"""User data of group members; real ones are read in tests/sources/test_transaction_owners.py."""
 
 import struct
 import uuid

@@ -40,7 +40,7 @@ def write_txn_index(transactions: list[AbortedTxn]) -> bytes:
 
 
 def covered(found: list[AbortedTxn], damage: list[DamagedRange]) -> bool:
-    """Whether every byte is told of, once."""
+    """Whether every byte is reported once."""
     parts = sorted([(each.position, SIZE) for each in found] + [(each.position, each.size) for each in damage])
     ends = [0, *(position + size for position, size in parts)]
     return [position for position, _ in parts] == ends[:-1]
@@ -103,7 +103,7 @@ def test_aborted_transactions_round_trip(transactions: list[AbortedTxn], zeros: 
 
 @given(aborted(min_size=1), st.data())
 def test_a_damaged_entry_does_not_affect_others(transactions: list[AbortedTxn], data: st.DataObject) -> None:
-    """One that still looks right may outweigh one other, where the order cannot tell which of the two is wrong."""
+    """One that still looks right may displace one other, if the order does not show which of the two is wrong."""
     changed = bytearray(write_txn_index(transactions))
     which = data.draw(st.integers(0, len(transactions) - 1))
     for at in data.draw(st.sets(st.integers(0, SIZE - 1), min_size=1)):
@@ -171,7 +171,7 @@ def test_offset_indexes_of_real_brokers(files: BrokerFiles) -> None:
 
 
 def test_time_indexes_of_real_brokers(files: BrokerFiles) -> None:
-    """No record newer than an entry comes before it."""
+    """No record newer than an entry precedes it."""
     for name, base_offset, headers, running, stopped in of_segments(files, "timeindex"):
         index = read_time_index(stopped, base_offset=base_offset)
         before = read_time_index(running, base_offset=base_offset)  # the stop adds the newest record of the last one
@@ -201,7 +201,7 @@ def test_entries_that_do_not_rise_are_left_out(data: bytes, base_offset: int) ->
 
 @given(st.lists(st.tuples(st.integers(1, 1000), st.integers(1, 1000)), max_size=20), st.integers(0, 2**62), st.data())
 def test_a_damaged_entry_is_left_out(steps: list[tuple[int, int]], base_offset: int, data: st.DataObject) -> None:
-    """What is left is what was written, but for the damaged entry itself where it still fits."""
+    """The remaining entries are the written ones, except for the damaged entry if it still fits."""
     entries = np.cumsum(np.array([(0, 0), *steps]), axis=0).astype(">i4")[1:]
     whole = {(base_offset + int(offset), int(position)) for offset, position in entries}
     assert set(read_offset_index(entries.tobytes() + bytes(40), base_offset=base_offset).tolist()) == whole

@@ -115,7 +115,7 @@ def encoded(key: int, data: st.DataObject) -> tuple[int, bytes]:
 
 
 def same(ours: Any, theirs: Any) -> bool:
-    """Whether each field is kafka-python's; partitions stand in one list here, and there by topic."""
+    """Whether each field is kafka-python's; it groups partitions by topic, and our decoder has them in one list."""
     if isinstance(ours, ListOffsets | DescribeProducers):
         topics = [topic.name for topic in theirs.topics for _ in topic.partitions]
         listed = [each for topic in theirs.topics for each in topic.partitions]

@@ -1,4 +1,4 @@
-"""Scanned headers: of real brokers against `read_header`; the window, the compiled form and the file make no odds."""
+"""Scanned headers: real brokers against `read_header`; window, compiled loop and file do not change the result."""
 
 import os
 import shutil
@@ -31,11 +31,11 @@ def raw(number: int | None) -> int:
     return -1 if number is None else number
 
 
-# What headers say
+# Header values
 
 
 def assert_equals_read_header(data: bytes) -> None:
-    """The scan of sound batches of magic 2 says what `read_header` says of each, and nothing else."""
+    """The scan of intact batches of magic 2 gives exactly the values of `read_header`."""
     found = scan(data, crc=True)
     assert_accounted(found, 0, len(data))
     assert found.damage == ()
@@ -106,7 +106,7 @@ def test_a_marker_has_its_type_and_coordinator_epoch(ends: list[tuple[int, int]]
 
 
 KEY, VALUE = struct.pack(">hh", 0, COMMIT), struct.pack(">hi", 0, 7)
-LONG_TIME = b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"  # a varint of ten bytes, as long as they get
+LONG_TIME = b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"  # a varint of ten bytes, the maximum
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_the_checksum_of_a_large_batch_is_computed_in_chunks() -> None:
     assert scan(b"".join(damaged), crc=True).headers["crc_ok"].tolist() == [1, 0, 1]
 
 
-# Windows, pieces, forms
+# Windows, chunks, compiled and Python loops
 
 
 @given(logs, st.binary(max_size=200), st.integers(1, 1000), st.booleans())

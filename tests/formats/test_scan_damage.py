@@ -1,4 +1,4 @@
-"""Damage: every byte is accounted for, nothing raises or hangs, and what is sound is found again."""
+"""Damage: every byte is accounted for, nothing raises or hangs, and intact batches are found again."""
 
 import gzip
 import os
@@ -226,7 +226,7 @@ def change(data: bytes, what: Change) -> bytes:
 
 
 def assert_sound_batches_are_found(data: bytes, log: list[bytes], found: ScanResult) -> None:
-    """Every whole batch is there, but for one that another covers.
+    """Every complete batch is there, except for one that another covers.
 
     That one has the right checksum too, where a copy cut short goes on in the next by chance; or its length is wrong
     and fits by chance.

@@ -65,7 +65,7 @@ def as_dumped(state: SnapshotEntry) -> dict[str, int]:
 
 
 def test_the_last_snapshot_matches_describe_producers(files: BrokerFiles) -> None:
-    """A clean stop writes the producers that DescribeProducers has shown."""
+    """A clean shutdown writes the producers that DescribeProducers returned."""
     snapshots = files.of_kind("snapshot")
     states = read_snapshot(snapshots[max(snapshots)])
     columns = "last_sequence", "last_timestamp", "coordinator_epoch"

@@ -306,7 +306,7 @@ def test_decode_errors_have_a_reason(data: bytes, says: str) -> None:
     started = time.perf_counter()
     with pytest.raises(DecodeError, match=says):
         read_transaction_value(data)
-    assert time.perf_counter() - started < 1  # whatever length the bytes claim
+    assert time.perf_counter() - started < 1  # any length that the bytes claim
 
 
 @pytest.mark.parametrize(

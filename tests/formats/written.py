@@ -56,7 +56,7 @@ class Segment:
 
 
 def write_and_dump(kafka: Kafka, *, expiring: bool) -> list[Segment]:
-    """Let clients write to every kind of topic; every segment that then holds something, with its dump.
+    """Let clients write to every kind of topic; return every segment that then has records, with its dump.
 
     Parameters
     ----------

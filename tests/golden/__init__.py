@@ -1,4 +1,4 @@
-"""Recorded answers of real brokers, and how they are to be shown."""
+"""Recorded tables of real brokers, and their expected presentation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Java frameworks that write transactions, as they are on Maven Central, run against a broker of the lab.
+"""Java frameworks that write transactions, from Maven Central, run against a broker of the lab.
 
 What they need beyond the jars of Kafka itself is written down beside this file: SHA-256 and path of every jar.
 """
@@ -25,7 +25,7 @@ FOLDER = Path(__file__).parent
 
 
 class JavaClient:
-    """A Java program of a framework, killed without a word at the end of its block.
+    """A Java program of a framework, killed (SIGKILL) at the end of its block.
 
     Parameters
     ----------
