@@ -1,4 +1,4 @@
-"""The command, or another program, as a process of its own that no test waits for without a bound."""
+"""The command, or another program, as a process with a time limit."""
 
 import subprocess
 import sys

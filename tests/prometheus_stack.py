@@ -1,4 +1,4 @@
-"""Prometheus, Alertmanager and who they page, as real processes of this machine, set up as `docs/recording.md` says."""
+"""Prometheus, Alertmanager and a receiver as real processes, set up as in `docs/recording.md`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ QUICK = "1s"
 
 
 class PrometheusStack:
-    """What Prometheus and Alertmanager say, and every notification so far, oldest first."""
+    """The state of Prometheus and Alertmanager, and every notification so far, oldest first."""
 
     def __init__(self, prometheus: str, alertmanager: str, paged: list[dict[str, Any]]) -> None:
         self.prometheus = prometheus
@@ -37,7 +37,7 @@ class PrometheusStack:
         self.paged = paged
 
     def query(self, expr: str) -> list[dict[str, Any]]:
-        """The series of an expression as they are now."""
+        """The current series of an expression."""
         parameters = urllib.parse.urlencode({"query": expr})
         result: list[dict[str, Any]] = _get(f"{self.prometheus}/api/v1/query?{parameters}")["data"]["result"]
         return result

@@ -28,7 +28,7 @@ __all__ = ["PROPERTIES", "Provoked", "create_topics", "impostor", "printed", "pr
 
 HERE, AWAY = 1, 2  # brokers: the second one is stopped for what needs that
 GROUPS_TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
-SHORT_MS = 4_000  # for what is meant to time out
+SHORT_MS = 4_000  # for calls that should time out
 
 PROPERTIES = {
     **EVERYDAY.properties,
@@ -170,7 +170,7 @@ def java_out_of_order(here: Provoked) -> str:
 
 
 def java_failed_earlier(here: Provoked) -> str:
-    """What follows from an error, and its first line alone, as it is often pasted."""
+    """A consequence of an error, and its first line alone, as it is often pasted."""
     producer = here.java.open_producer("earlier", "earlier")
     _write_ahead(impostor(here.cluster, "earlier"), "earlier")
     printed(lambda: here.java.send(producer, "earlier"))

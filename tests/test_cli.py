@@ -25,7 +25,7 @@ def invoke(*arguments: str) -> Result:
 
 
 class Answers:
-    """A cluster that finds what it is told to find."""
+    """A cluster with predefined findings."""
 
     def __init__(self, rows: Sequence[Row]) -> None:
         self.rows = rows

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.lab
 
 
 def at_terminal(kafka: Kafka, *arguments: str, typed: str) -> tuple[int, str]:
-    """Run a command in a terminal, type a line when it asks, and return its exit code and what was seen."""
+    """Run a command in a terminal, type a line at its prompt, and return its exit code and the output."""
     mine, its = pty.openpty()
     command = [*COMMAND, *arguments, "--bootstrap-server", kafka.bootstrap_servers]
     wide = {**os.environ, "COLUMNS": "300"}

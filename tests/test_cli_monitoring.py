@@ -1,4 +1,4 @@
-"""What ``kafka-txn record`` measures on a real Kafka is what rules and dashboard ask for, and it pages somebody."""
+"""The metrics of ``kafka-txn record`` on a real Kafka match rules and dashboard, and alerts are delivered."""
 
 import json
 import re
@@ -24,7 +24,7 @@ from toolkit.views.monitoring import grafana_dashboard, prometheus_rules
 
 pytestmark = pytest.mark.lab
 
-OF_PROMETHEUS = {"up": {"job", "instance"}}  # it says so itself
+OF_PROMETHEUS = {"up": {"job", "instance"}}  # it reports it itself
 ADDED = {"job", "instance"}  # by Prometheus, to every series
 QUICK = "--lso-held 2s --hanging 0s --late 0s --group-held 0s --recorder-blind 3s --recorder-incomplete 1h"
 
@@ -92,7 +92,7 @@ def test_every_expression_uses_exported_metrics(kafka: Kafka, tmp_path: Path) ->
 @pytest.mark.full
 @pytest.mark.skipif(not (PROMETHEUS and ALERTMANAGER), reason="Prometheus and Alertmanager are not installed")
 def test_alerts_of_incidents_fire_and_resolve(tmp_path: Path) -> None:
-    """Hanging, overdue, a group that waits; then a cluster that stands still, and a recorder that is gone."""
+    """Hanging, overdue, a blocked group; then a stopped cluster, and a stopped recorder."""
     (port,) = free_ports(1)
     rules = run("prometheus-rules", *QUICK.split()).stdout
     with (

@@ -1,4 +1,4 @@
-"""``kafka-txn pipeline`` as a process: what it says, where, and how it ends."""
+"""``kafka-txn pipeline`` as a process: its output, where it is written, and the exit code."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LOCAL = ("--master", "local[2]", *(word for name, value in CONF.items() for word
 
 
 def run(*arguments: str, **environment: str) -> Process:
-    """In a process of its own, for it stops the Spark that it started."""
+    """In its own process, as it stops the Spark that it started."""
     return subprocess.run(
         [*COMMAND, "pipeline", *arguments],
         cwd=ROOT,

@@ -1,4 +1,4 @@
-"""``kafka-txn record`` on a real Kafka, and the commands that ask its recording."""
+"""``kafka-txn record`` on a real Kafka, and the commands that read its recording."""
 
 import json
 import os
@@ -42,7 +42,7 @@ def samples(directory: Path) -> list[Any]:
 
 
 def warnings(said: str) -> list[str]:
-    """What was said but for looks that were left out, which a busy machine makes happen."""
+    """The messages except for skipped samples, which a busy machine causes."""
     return [line for line in said.splitlines() if "left out so far" not in line]
 
 
@@ -60,7 +60,7 @@ def hanging(kafka: Kafka) -> Iterator[StagedIncident]:
 
 @pytest.fixture(scope="module")
 def recording(kafka: Kafka, hanging: StagedIncident, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two looks at it."""
+    """Two observations of it."""
     directory = tmp_path_factory.mktemp("recordings") / "new"
     done = on(kafka, "record", "--output", str(directory), "--interval", "3", "--samples", "2")
     assert (done.returncode, done.stdout, warnings(done.stderr)) == (0, "", []), "a log has warnings only"
@@ -69,9 +69,9 @@ def recording(kafka: Kafka, hanging: StagedIncident, tmp_path_factory: pytest.Te
 
 
 def same(recorded: Process, live: Process) -> bool:
-    """Whether both say the same but for times, and for how far a cause is told.
+    """Whether both are equal except for times, and for how much of a cause was found.
 
-    How much is read of the coordinators' log is bounded: a look at all of a cluster can run out of it before one topic.
+    The read of the transaction log is bounded: for the complete cluster it may end before one topic's records.
     """
     reported, now = (re.sub(r"(?m)^(  cause ).*(\([a-z-]+\))$", r"\1\2", each.stdout) for each in (recorded, live))
     return without_times(reported) == without_times(now)
@@ -206,7 +206,7 @@ def test_a_terminal_has_one_status_line(kafka: Kafka, hanging: StagedIncident, t
 def _read(terminal: int) -> bytes:
     try:
         return os.read(terminal, 4096)
-    except OSError:  # what Linux says where the other side has been closed
+    except OSError:  # Linux's message for a closed connection
         return b""
 
 

@@ -97,7 +97,7 @@ def test_a_damaged_file_gives_rows_or_one_error(
 def test_no_byte_of_a_damaged_segment_is_lost(
     changes: list[tuple[str, float, int, bytes]], sound: Path, tmp_path: Path
 ) -> None:
-    """Each is in a batch or in a row that says why it is in none."""
+    """Each is in a batch, or in a row with the reason why not."""
     segment = max(sound.glob("*-0/*.log"), key=lambda path: path.stat().st_size)
     damaged = tmp_path / segment.parent.name / segment.name
     damaged.parent.mkdir(exist_ok=True)
@@ -107,7 +107,7 @@ def test_no_byte_of_a_damaged_segment_is_lost(
     try:
         rows = BATCHES.rows(LogDir(damaged).batches(crc=True))
     except ToolkitError:
-        return  # not even the first bytes are a segment's: it says so
+        return  # even its first bytes are not a segment's
     reached = 0
     for row in sorted(rows, key=lambda row: row["position"]):
         assert row["position"] == reached
@@ -117,7 +117,7 @@ def test_no_byte_of_a_damaged_segment_is_lost(
 
 
 def test_a_damaged_batch_of_transaction_state_is_an_error_row(sound: Path, tmp_path: Path) -> None:
-    """Such a row lacked the columns that it has nothing to say about, and transaction_history() ended in a KeyError."""
+    """Such a row lacked columns without a value, and transaction_history() raised a KeyError."""
     folder = next(path for path in sorted(sound.glob("__transaction_state-*")))
     copy = Path(shutil.copytree(folder, tmp_path / folder.name))
     [log] = copy.glob("*.log")

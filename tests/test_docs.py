@@ -78,7 +78,7 @@ def test_the_docs_url_is_the_same_everywhere() -> None:
 
 
 class Links(HTMLParser):
-    """What a page links to, and the places in it that can be linked to."""
+    """The links of a page, and its anchors."""
 
     def __init__(self, page: Path) -> None:
         super().__init__()

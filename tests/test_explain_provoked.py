@@ -135,7 +135,7 @@ def test_a_stuck_group_is_explained_by_the_transaction_on_its_offsets(here: Prov
 
 
 def test_the_history_decides_between_two_causes(here: Provoked) -> None:
-    """Transaction version 2 raises the epoch with every end, so it is the times that tell."""
+    """Transaction version 2 raises the epoch with every end, so only times decide."""
     for text, transactional_id, reported in (
         (here.texts["broker_rolled_back"], (), "past its timeout of 1 s"),
         (here.texts["java_fenced"], ("fenced",), "a new instance"),

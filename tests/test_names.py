@@ -19,7 +19,7 @@ CITED = re.compile(
     r"(?<![\w/.<*{-])(?:(?:toolkit|tests|docs|notebooks)/[\w./-]+\.(?:py|md|ipynb|html)|[A-Z][A-Z]+\.md)\b"
 )
 
-# Names that the project once used for other words of Kafka's, pandas' and Spark's.
+# Names that the project once used instead of those of Kafka, pandas and Spark.
 GONE = re.compile(
     r"(Wire|Look|Seen|Opening|Places|Spot|Stretch|Piece|Sign|Scene|Audience|Crowd|Figured|knock|bases|as_places|told|asked"
     r"|LOOK_AGAIN|MOST|HOLDS|LOOKS|CROSSED|coordinator_events|group_events|opened_by|start_by|made_by|gather|open_source"

@@ -1,4 +1,4 @@
-"""The broker as the oracle: what its files say to us is what it said itself, on random histories of real clients."""
+"""The broker as the oracle: its files give the values of its responses, on random histories of real clients."""
 
 import datetime as dt
 import uuid
@@ -88,7 +88,7 @@ def differences(ours: Mapping[Any, Row], theirs: Mapping[Any, Row], columns: Seq
 
 
 def was_cleaned(row: Row) -> bool:
-    """The cleaner removes what others still tell of; only a snapshot knows then."""
+    """The cleaner removes markers to which other records still refer; then only a snapshot has the state."""
     return row["topic"].startswith("compacted") or row["topic"] in INTERNAL
 
 

@@ -70,7 +70,7 @@ def test_the_wheel_contains_every_file_of_toolkit() -> None:
 
 @pytest.mark.full
 def test_the_published_package_is_complete_and_its_links_work(tmp_path: Path) -> None:
-    """A source distribution, the wheel that is built from it, and what PyPI would say of both."""
+    """A source distribution, the wheel that is built from it, and PyPI's checks of both."""
     build = [sys.executable, "-m", "build", "--outdir", str(tmp_path), str(ROOT)]
     subprocess.run(build, capture_output=True, check=True, timeout=600)
     [wheel], [source] = tmp_path.glob("*.whl"), tmp_path.glob("*.tar.gz")

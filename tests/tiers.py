@@ -19,9 +19,9 @@ AMOUNT, SEED = "KAFKA_TXN_TEST_AMOUNT", "KAFKA_TXN_TEST_SEED"
 
 
 def set_tier(markers: str) -> None:
-    """Set the tier that a ``-m`` expression asks for, before test modules are imported."""
+    """Set the tier that a ``-m`` expression selects, before test modules are imported."""
     os.environ[TIER] = "full" if re.search(r"(?<!not )\bfull\b", markers) else "first"
-    # What comes out is tested, not how fast this machine is.
+    # Results are tested, not the speed of this machine.
     settings.register_profile(TIER, deadline=None, max_examples=int(amount(50, full=200)))
     settings.load_profile(TIER)
 
@@ -37,11 +37,11 @@ def amount(first: float, *, full: float) -> float:
 
 
 def seed() -> str | None:
-    """What ``KAFKA_TXN_TEST_SEED`` says, to repeat what a test did at random."""
+    """The value of ``KAFKA_TXN_TEST_SEED``, to repeat a random test."""
     return os.environ.get(SEED)
 
 
 def fuzzed(first: int, *, full: int | None = None, **options: Any) -> settings:
-    """A test of hypothesis with so many examples, and in the full tier ten times as many if it is not said."""
+    """A hypothesis test with so many examples, and ten times as many in the full tier by default."""
     examples = int(amount(first, full=full or 10 * first))
     return settings(max_examples=examples, **options)

@@ -1,4 +1,4 @@
-"""What a notebook asks, opened by one word."""
+"""The sources that notebooks open with `connect`."""
 
 import shutil
 import subprocess
@@ -16,7 +16,7 @@ from toolkit.lab.samples import load, names
 
 
 def found_columns(opened: ConnectedSource, of: Any = None) -> dict[str, dict[str, Any]]:
-    """What is found of everything that is expected, with the same columns."""
+    """The findings of the expected transactions, with the same columns."""
     rows = (of or opened.source).finding_rows(**opened.selection)
     return {
         topic: {name: row[name] for name in expected}
@@ -85,7 +85,7 @@ def test_incidents_that_need_their_own_cluster_are_refused() -> None:
 
 @pytest.mark.lab
 def test_open_labs_are_closed_at_exit() -> None:
-    """A notebook's kernel ends without its last cell; the broker is gone, and nothing is said."""
+    """A notebook's kernel ends without its last cell; the broker is stopped, and nothing is printed."""
     code = "from toolkit import connect; o = connect('lab'); print(o.audit.path.parent)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=300)
     assert done.stderr == ""

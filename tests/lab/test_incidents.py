@@ -1,4 +1,4 @@
-"""Every incident is staged for real, shows on the broker as it should, and ends as it should."""
+"""Every incident is staged on a real broker, has the described state, and ends as described."""
 
 import datetime as dt
 import uuid
@@ -77,7 +77,7 @@ COORDINATOR = {  # its state for the transaction of the incident, and whether it
 
 @pytest.fixture
 def cluster(lab: Kafka) -> Iterator[BrokerClient]:
-    """A wire that asks broker 1, which no incident stops."""
+    """A client that queries broker 1, which no incident stops."""
     with SteadyClient(config_of(lab)) as opened:
         yield opened
 
@@ -151,7 +151,7 @@ def coordinator_says(cluster: BrokerClient, staged: StagedIncident) -> tuple[str
 
 
 def abort(cluster: BrokerClient, staged: StagedIncident) -> None:
-    """Write an abort marker, as the leader's own words ask for it; the LSO is the next one's start or the end then."""
+    """Write an abort marker with the leader's values; the LSO is then the next transaction's start or the log end."""
     where = staged.topic, staged.partition
     (opened,) = [each for each in open_transactions(cluster, *where) if each.producer_id == staged.producer_id]
     marker = messages.WriteTxnMarkers.WritableTxnMarker

@@ -1,4 +1,4 @@
-"""Jars are fetched once, whole or not at all, and each failure says which artifact and why."""
+"""Jars are downloaded once, completely or not at all, and each error names the artifact and the reason."""
 
 import subprocess
 import sys
@@ -112,7 +112,7 @@ def test_an_unreachable_repository(cache: Path, monkeypatch: pytest.MonkeyPatch,
 
 
 class Mirror(BaseHTTPRequestHandler):
-    """One that has a page for whatever is asked."""
+    """A repository that serves a page for every path."""
 
     def do_GET(self) -> None:
         self.send_response(200)

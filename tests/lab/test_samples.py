@@ -1,4 +1,4 @@
-"""The recorded samples: each loads, is judged as it has to be, and comes along in a wheel."""
+"""The recorded samples: each loads, has its expected finding, and is in the wheel."""
 
 import datetime as dt
 import io
@@ -18,7 +18,7 @@ from toolkit.schema import LOG_TRANSACTIONS, RECORDED
 from toolkit.sources.logdir import LogDir
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-ANSWERS = {  # verdict, and what the cause has to say where there is one
+ANSWERS = {  # verdict, and a part of the cause if there is one
     "late-message": ("hanging", "late-after-abort"),
     "never-added": ("hanging", "never-added"),
     "superseded-same-partition": ("hanging", "superseded epoch"),

@@ -1,6 +1,6 @@
-"""The notebooks: run as they are, clean in git, and what they store is really compared."""
+"""The notebooks: run unchanged, clean in git, and with stored outputs that are really compared."""
 
 import sys
 
-# With it, jsonschema makes a grammar of IRIs as it is imported: a second in every process, and notebooks have none.
+# With it, jsonschema builds a grammar of IRIs at import: a second in every process, and notebooks have none.
 sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]

@@ -57,7 +57,7 @@ def cleaned(book: NotebookNode) -> NotebookNode:
 
 
 def with_parameters(book: NotebookNode, **values: object) -> NotebookNode:
-    """A copy without stored outputs whose parameters cell gives other values."""
+    """A copy without stored outputs and with other parameters."""
     copy = _node(book)
     for cell in code_cells(copy):
         cell.outputs, cell.execution_count = [], None

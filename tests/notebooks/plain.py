@@ -22,7 +22,7 @@ def pytest_collection_modifyitems(items: list[Any]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: Any) -> Generator[None, None, None]:
-    """Nobody reads a notebook that opens with warnings of what it is made of."""
+    """A notebook must not begin with warnings of its dependencies."""
     yield
     printed = "".join(each.text for each in item.test_outputs if (each.output_type, each.get("name")) == STDERR)
     assert "Warning:" not in printed, printed

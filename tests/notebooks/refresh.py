@@ -19,7 +19,7 @@ def main(names: list[str]) -> int:
         print(f"No notebook is called {' or '.join(names)}; there are {', '.join(path.stem for path in BOOKS)}.")
         return 2
     with tempfile.TemporaryDirectory(prefix="kafka-txn-notebooks-") as folder:
-        os.environ.update(own_folders(Path(folder)))  # before Jupyter looks for its folders
+        os.environ.update(own_folders(Path(folder)))  # before Jupyter searches its folders
         from nbclient import NotebookClient
 
         for path in selected:

@@ -1,4 +1,4 @@
-"""Run a notebook with nbval, in a process and with folders of its own."""
+"""Run a notebook with nbval, in its own process and with its own folders."""
 
 import os
 import subprocess
@@ -15,14 +15,14 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Cells by name (``Cell 3``) with null, or what nbval says where they failed; and all that it printed."""
+    """Cells by name (``Cell 3``) with null, or nbval's message if they failed; and the complete output."""
 
     cells: Mapping[str, str | None]
     printed: str
 
     @property
     def failed(self) -> dict[str, str]:
-        """Cells that failed, with nbval's words."""
+        """Failed cells, with nbval's messages."""
         return {name: text for name, text in self.cells.items() if text is not None}
 
 

@@ -1,4 +1,4 @@
-"""nbval compares what is stored: on notebooks without counts it compares nothing, and says that all is well."""
+"""nbval compares stored outputs: on notebooks without execution counts it compares nothing and passes."""
 
 from pathlib import Path
 
@@ -8,11 +8,11 @@ from tests.notebooks.books import FOLDER, code_cells, is_checked, read, with_par
 from tests.notebooks.running import run
 
 BOOK = FOLDER / "02_lso_timeline.ipynb"
-SAMPLE = "sample:late-message"  # what its lab stages by default: what is stored holds, and no broker is needed
+SAMPLE = "sample:late-message"  # staged by its lab by default: its stored outputs are right, and no broker is needed
 
 
 def of_the_sample() -> NotebookNode:
-    """The notebook as it is, stored outputs included, with the sample for its source."""
+    """The notebook with its stored outputs, and the sample as its source."""
     book, other = read(BOOK), with_parameters(read(BOOK), source=SAMPLE)
     for cell, changed in zip(code_cells(book), code_cells(other), strict=True):
         cell.source = changed.source
@@ -25,7 +25,7 @@ def numbered(book: NotebookNode, cell_id: str) -> tuple[str, NotebookNode]:
 
 
 def test_only_changed_outputs_claims_and_warnings_fail(tmp_path: Path) -> None:
-    """Nor does a checked cell whose count was stripped, which is why the hygiene test asks for counts."""
+    """A checked cell without count is not compared either, which is why the hygiene test requires counts."""
     book = of_the_sample()
     output, cell = numbered(book, "transactions-table")
     assert is_checked(cell)

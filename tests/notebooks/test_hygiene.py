@@ -13,7 +13,7 @@ from tests.notebooks.books import BOOKS, cleaned, code_cells, is_checked, read, 
 MOST_BYTES = 300_000
 MOST_LINES = 12
 UNSEEN = "remove-cell"  # the tag of cells that the docs leave out
-LOCAL = "08_databricks"  # it has a switch of its own in place of a source
+LOCAL = "08_databricks"  # it has its own switch instead of a source
 
 by_name = pytest.mark.parametrize("path", BOOKS, ids=lambda path: path.stem)
 
@@ -64,7 +64,7 @@ def test_cells_are_short_and_check_their_claims(path: Path) -> None:
 
 @by_name
 def test_every_cell_has_a_stable_id(path: Path) -> None:
-    """Ids that are words make a change of a notebook readable, and stay when it is refreshed."""
+    """Readable ids make the diff of a notebook readable, and stay when it is refreshed."""
     ids = [cell.id for cell in read(path).cells]
     assert len(ids) == len(set(ids))
     assert [each for each in ids if not re.fullmatch(r"[a-z][a-z0-9-]*", each)] == []

@@ -1,4 +1,4 @@
-"""Every notebook runs from a clean start, its claims hold, and what it shows is what is stored of it."""
+"""Every notebook runs from a clean start, its claims hold, and its outputs match the stored ones."""
 
 from pathlib import Path
 

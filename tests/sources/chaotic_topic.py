@@ -1,4 +1,4 @@
-"""Partitions with everything that a log can hold, and what real consumers are given of them."""
+"""Partitions with everything that a log can contain, and the records that real consumers get."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def chaos(kafka: Kafka, *, seed: str, steps: int = 60, topic: str = "") -> str:
 
 
 def compacted_chaos(kafka: Kafka, *, seed: str, steps: int = 60) -> str:
-    """The same on a compacted topic, after the cleaner has been there, and with the cleaner at rest."""
+    """The same on a compacted topic, after the cleaner has run, and with the cleaner stopped."""
     topic = f"compacted-{uuid.uuid4().hex[:6]}"
     cleaned = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "delete.retention.ms": "0"}
     _create(kafka, topic, {"segment.ms": "200", **cleaned})
@@ -47,7 +47,7 @@ def compacted_chaos(kafka: Kafka, *, seed: str, steps: int = 60) -> str:
         _interleave(cluster, kafka, topic, random.Random(seed), steps=steps)
 
         def was_cleaned() -> bool | None:
-            _plain(kafka, topic, idempotent=True)  # a segment is rolled by what is written next
+            _plain(kafka, topic, idempotent=True)  # the next write rolls the segment
             rows = _batches(cluster, topic)
             holes = any(after["base_offset"] > one["last_offset"] + 1 for one, after in pairwise(rows))
             partial = any(0 < row["record_count"] <= row["last_offset"] - row["base_offset"] for row in rows)
@@ -69,7 +69,7 @@ def compacted_chaos(kafka: Kafka, *, seed: str, steps: int = 60) -> str:
 
 
 def consumed(kafka: Kafka, topic: str, isolation_level: str, *, start: int | None = None) -> set[int]:
-    """Every offset that a consumer of the whole partition is given, up to where it is told that there is no more."""
+    """Every offset that a consumer of the complete partition gets, up to the end of the partition."""
     settings = kafka.client_config() | QUIET | {"group.id": f"reads-{uuid.uuid4().hex}", "enable.partition.eof": True}
     settings |= {"isolation.level": isolation_level, "auto.offset.reset": "earliest", "enable.auto.commit": False}
     consumer = Consumer(settings)

@@ -1,4 +1,4 @@
-"""A wire to a cluster that answers as a test tells it to, for what no real cluster does on demand."""
+"""A client of a cluster whose responses a test defines, for errors that no real cluster produces on demand."""
 
 import datetime as dt
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Kill what writes a recording before each of its file operations in turn, and look at what is left.
+"""Kill a writer of a recording before each of its file operations in turn, and check the result.
 
 A process of its own: each attempt is a child that really is killed (SIGKILL), on a recording of its own.
 """
@@ -73,7 +73,7 @@ def nothing(directory: Path) -> None:
     pass
 
 
-SCENES: dict[str, tuple[Step, Step]] = {  # what was before, and what is killed
+SCENES: dict[str, tuple[Step, Step]] = {  # the previous state, and the killed process
     "write": (nothing, write),
     "merge": (nothing, merge),
     "merge_again": (merge, merge_the_day),
@@ -139,7 +139,7 @@ def check_restarted(directory: Path, where: str) -> None:
 
 
 def main(context: str, scratch: Path) -> None:
-    os.fsync = lambda fd: None  # it takes most of the time, and what is killed here is not the machine
+    os.fsync = lambda fd: None  # it takes most of the time, and only the process is killed here, not the machine
     before, step = SCENES[context]
     written = scratch / "written"
     with SampleWriter(written) as writer:

@@ -109,7 +109,7 @@ def state_record(
     next_producer_id: int | None = None,
     version: int | None = None,
 ) -> bytes:
-    """A record of ``__transaction_state``: value version 1 where it tells the next producer id, else 0."""
+    """A record of ``__transaction_state``: value version 1 if it has the next producer id, else 0."""
     changed = int((updated or at).timestamp() * 1000)
     flexible = next_producer_id is not None
     head = struct.pack(

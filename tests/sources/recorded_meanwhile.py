@@ -1,4 +1,4 @@
-"""Write a recording and merge it all the time, in a process of its own, while somebody reads it."""
+"""Write and merge a recording continuously, in a separate process, while another one reads it."""
 
 import datetime as dt
 import sys

@@ -1,4 +1,4 @@
-"""Connections that fail say which address, what happened and what to check; one broker's failure is its own."""
+"""Failed connections name address, error and what to check; one broker's failure does not affect others."""
 
 import logging
 import socket

@@ -215,7 +215,7 @@ def test_a_topic_deleted_between_the_checks_is_not_hanging(cluster: Cluster, kaf
 @pytest.mark.usefixtures("groups")
 @pytest.mark.parametrize("incident", ["several_open", "late_message", "late_after_commit"])
 def test_groups_blocked_by_a_held_lso_are_named(cluster: Cluster, kafka: Kafka, incident: str) -> None:
-    """Markers and aborted records stand between the offset that librdkafka commits and the LSO."""
+    """Markers and aborted records are between the offset that librdkafka commits and the LSO."""
     with INCIDENTS[incident](kafka) as staged:
         topic = staged.topic
         write_committed(cluster.client, topic, 1)

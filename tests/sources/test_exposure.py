@@ -15,7 +15,7 @@ from toolkit.sources.live.state.kip890_exposure import MEANING
 
 pytestmark = pytest.mark.lab
 
-BUGS = {  # of the minor release, as brokers tell no more; those in brackets depend on the patch
+BUGS = {  # of the minor release, as brokers report no more; those in brackets depend on the patch release
     "2.8.2": "14055 14402 15449 16352 17507",
     "3.5.2": "14402 15449 16352 17507",
     "3.9.2": "(17507) (19690)",

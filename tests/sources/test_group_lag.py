@@ -1,4 +1,4 @@
-"""The lag of a group on a real broker: what is held from it, and what is only a marker."""
+"""The lag of a group on a real broker: held records, and markers."""
 
 import json
 from typing import Any
@@ -79,7 +79,7 @@ def test_a_group_missing_from_the_files_is_not_found() -> None:
 
 @pytest.mark.lab
 def test_kafkas_tool_and_the_client_lag_differ_as_documented(kafka: Kafka) -> None:
-    """Kafka's tool measures to the high watermark, a read_committed client to the LSO; neither knows of markers."""
+    """Kafka's tool measures to the high watermark, a read_committed client to the LSO; neither accounts for markers."""
     staged = INCIDENTS["several_open"](kafka)
     group = f"compared-{staged.topic}"
     with Cluster(kafka.bootstrap_servers) as cluster:
@@ -113,7 +113,7 @@ def test_kafkas_tool_and_the_client_lag_differ_as_documented(kafka: Kafka) -> No
 
 
 def client_statistics(settings: dict[str, Any], row: Row) -> int | None:
-    """What librdkafka's statistics call `consumer_lag` for a consumer that goes on from the committed offset."""
+    """`consumer_lag` in librdkafka's statistics for a consumer that continues from the committed offset."""
     found: list[int] = []
 
     def read(text: str) -> None:

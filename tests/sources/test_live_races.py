@@ -1,4 +1,4 @@
-"""Real producers commit, abort, time out and are fenced while the findings are asked for in a loop."""
+"""Real producers commit, abort, time out and are fenced while findings are read in a loop."""
 
 import random
 import threading
@@ -31,7 +31,7 @@ def busy_kafka(request: pytest.FixtureRequest) -> Iterator[Kafka]:
 
 
 def look_on(kafka: Kafka, *, timeout: float, replicas: int, fits: frozenset[str]) -> tuple[Counter[str], Counter[str]]:
-    """Let workers work, ask for the findings in a loop, and return the verdicts and the endings.
+    """Run the workers, read findings in a loop, and return the verdicts and the endings.
 
     Parameters
     ----------

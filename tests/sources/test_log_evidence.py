@@ -1,4 +1,4 @@
-"""What the logs of staged incidents tell: the cause of each, and what waits behind it, on real brokers."""
+"""Log evidence of staged incidents on real brokers: the cause of each, and the records behind it."""
 
 import contextlib
 import datetime as dt
@@ -217,7 +217,7 @@ def test_groups_with_held_offsets_are_read_from_the_log(cluster: Cluster, kafka:
 
 
 def alone(cluster: Cluster, name: str) -> str:
-    """A group whose partition of ``__consumer_offsets`` is held by nobody: groups are told of the lowest one."""
+    """A group whose partition of ``__consumer_offsets`` no transaction holds."""
     rows = [row for row in cluster.partition_rows() if row["topic"] == OFFSETS_TOPIC]
     held = {row["partition"] for row in rows if row["last_stable_offset"] < row["high_watermark"]}
     groups = (f"{name}-{number}" for number in itertools.count())
@@ -298,7 +298,7 @@ def test_the_number_of_partitions_read_is_limited(
 
 
 def test_a_marker_written_before_the_log_is_read_ends_it(cluster: Cluster, kafka: Kafka) -> None:
-    """What the looks called hanging has ended by then: it is not said to hang, and nothing is to be aborted."""
+    """A hanging transaction has ended before the log is read: its finding is `ending`, nothing is to be aborted."""
     with INCIDENTS["late_message"](kafka) as staged:
         observations = [cluster.observe(topics=[staged.topic], partitions=[0])] * 2
         rows = diagnosed_rows(observations)

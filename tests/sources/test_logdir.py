@@ -1,4 +1,4 @@
-"""The tables of files: what is meant by topics, partitions and bounds; texts, loose files, and files that go away."""
+"""The tables of files: topics, partitions, offset specs; dump texts, loose files, and files that disappear."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_topics_and_partitions_are_selected_as_for_a_cluster(root: Path) -> None
     ("start", "stop", "expected"),
     [
         (None, None, [0, 2, 3, 4, 5]),
-        (1, 4, [0, 2, 3]),  # a batch comes whole
+        (1, 4, [0, 2, 3]),  # a batch is read completely
         (4, None, [4, 5]),
         ("lso", "high_watermark", [3, 4, 5]),
         ("log_end", None, []),
@@ -200,7 +200,7 @@ def test_reading_begins_at_the_newest_intact_snapshot(root: Path) -> None:
     folder = root / "orders-0"
     write_snapshot(folder, 3, {7: None, 6: 1})
     (state,) = (row for row in LogDir(root).producer_rows(topics=["orders"]) if row["producer_id"] == 6)
-    assert state["current_txn_start_offset"] == 1  # it stands in no batch: the snapshot knows it
+    assert state["current_txn_start_offset"] == 1  # it is in no batch: the snapshot has it
     assert LogDir(root).partition_rows(topics=["orders"])[0]["last_stable_offset"] == 1
     snapshot = folder / "00000000000000000003.snapshot"
     snapshot.write_bytes(snapshot.read_bytes()[:-1])

@@ -1,4 +1,4 @@
-"""Log directories of real brokers, while they run and once they have stopped: the files tell what the broker told."""
+"""Log directories of real brokers, running and stopped: the files match the brokers' responses."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STAGED = [incident for incident in INCIDENTS.values() if incident.setup is EVERY
 
 @dataclass(kw_only=True)
 class Played:
-    """What a broker told before it was stopped, and where its files are.
+    """The responses of a broker before it was stopped, and its files.
 
     Parameters
     ----------
@@ -57,11 +57,11 @@ class Played:
 
 @pytest.fixture(scope="module", params=[pytest.param("3.5.2", marks=pytest.mark.full), "4.3.1"])
 def played(request: pytest.FixtureRequest) -> Iterator[Played]:
-    """Every incident of a single broker, seen by its files while it runs, by requests, and then stopped."""
+    """Every incident of a single broker, from its files while it runs, by requests, and from files after the stop."""
     with Kafka(request.param, properties=EVERYDAY.properties) as kafka, Cluster(kafka.bootstrap_servers) as cluster:
         broker = Played(root=kafka.log_dirs[1], version=request.param, staged=[incident(kafka) for incident in STAGED])
         read_live(broker)
-        write_committed(cluster.client, broker.staged[0].topic, broker.staged[0].partition + 1)  # the broker goes on
+        write_committed(cluster.client, broker.staged[0].topic, broker.staged[0].partition + 1)  # it keeps running
         broker.partitions, broker.producers = cluster.partition_rows(), cluster.producer_rows()
         broker.transactions = cluster.transaction_rows()
         broker.findings = cluster.finding_rows(partitions=broker.topic_partitions, recheck_after=0)
@@ -189,12 +189,12 @@ def test_findings_match_the_live_cluster_with_cause_and_impact(played: Played) -
     assert len(rows) == len(played.findings)
     for mine, broker in zip(rows, played.findings, strict=True):
         assert verdict_columns(mine) == verdict_columns(broker)
-        # Who asks a cluster does not wait for all of the coordinators' log.
+        # A query of a cluster does not read the complete transaction log.
         assert set(cause_names(broker)) <= set(cause_names(mine))
 
 
 def verdict_columns(row: Row) -> Row:
-    """What must be the same; what is deleted before the log start offset still stands in the segment."""
+    """The columns that must be equal; records deleted before the log start offset are still in the segment."""
     same = {name: row[name] for name in JUDGED}
     return same | ({"opened_at": None, "opened_at_clock": None} if row["topic"].startswith("head-deleted") else {})
 

@@ -1,4 +1,4 @@
-"""When files prove that a transaction hangs, and each thing without which they do not.
+"""When files prove that a transaction hangs, and each piece of evidence without which they do not.
 
 One staged: producer 7 of id OWNER wrote to orders-0 at noon, a minute after its transaction had been aborted. Ten
 minutes later another producer committed there, and ten minutes after that another id was written to the same partition

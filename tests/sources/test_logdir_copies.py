@@ -1,4 +1,4 @@
-"""Copies of a live broker's files, taken in the worst order: a healthy transaction never hangs in them.
+"""Copies of a live broker's files in the worst order: a healthy transaction never hangs in them.
 
 The margin for clocks is none here: all brokers are one, so that content proves what it can prove within milliseconds.
 """
@@ -61,7 +61,7 @@ def cluster(busy: Kafka) -> Iterator[Cluster]:
 
 
 def copy(root: Path, to: Path, names: Sequence[str]) -> None:
-    """Copy folders and files one after the other, as a copier does that nobody told of a broker."""
+    """Copy folders and files one after the other, as a copy tool does while the broker writes."""
     to.mkdir(exist_ok=True)
     for name in names:
         if not (root / name).is_dir():
@@ -135,7 +135,7 @@ def test_a_coordinator_copied_before_the_start_of_a_transaction_and_its_partitio
     wait_for_checkpoint(cluster, root, topic)
     copy(root, tmp_path, [*folders(root, of_coordinators=False), *MARKS])
     row = finding(LogDir(tmp_path, consistent_copy=True), topic, producer.producer_id)
-    assert row["verdict"] == "hanging", row["missing"]  # a false word
+    assert row["verdict"] == "hanging", row["missing"]  # a false assertion
     row = finding(LogDir(tmp_path), topic, producer.producer_id)
     assert row["verdict"] == "unknown"
     assert "copied at one moment" in row["missing"][0]

@@ -68,7 +68,7 @@ def past(request: pytest.FixtureRequest) -> Iterator[Past]:
 
 
 def of(past: Past, producer_id: int | None = None, **fields: Any) -> Row:
-    """The finding of what is over."""
+    """The finding of the ended transaction."""
     wanted = {"verdict": "ended", **fields} | ({} if producer_id is None else {"producer_id": producer_id})
     (row,) = [row for row in past.findings if all(row[name] == value for name, value in wanted.items())]
     return row
@@ -85,7 +85,7 @@ def test_current_findings_are_included_unchanged(past: Past) -> None:
 
 
 def without_holding(row: Row) -> Row:
-    """What the end of a log tells: since when it holds may be shown by nothing but all of the log."""
+    """The end of a log does not show since when it holds; only the complete log may."""
     evidence = [entry for entry in row["evidence"] if not entry["name"].startswith("held_")]
     holding = {"held_from", "held_ms", "records_held", "bytes_held"}
     return {name: value for name, value in row.items() if name not in holding} | {"evidence": evidence}

@@ -1,4 +1,4 @@
-"""What a path holds: log directories, partitions, loose files, texts; and what is set aside."""
+"""The content of a path: log directories, partitions, loose files, dump texts; and skipped files."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_a_finished_swap_file_replaces_the_segments_it_covers(tmp_path: Path) ->
     (folder / SEGMENT).rename(folder / f"{SEGMENT}.swap")  # holds the offsets 0 to 2
     listing = list_files(discover([folder]).replicas[0])
     assert [file.path.name for file in listing.segments] == [f"{SEGMENT}.swap", "00000000000000000003.log"]
-    (folder / f"{SEGMENT}.cleaned").touch()  # there was more to come: the swap does not count
+    (folder / f"{SEGMENT}.cleaned").touch()  # unfinished: the swap file does not count
     listing = list_files(discover([folder]).replicas[0])
     assert [file.offset for file in listing.segments] == [1, 3]
 

@@ -1,4 +1,4 @@
-"""Findings read each byte of a log once, whatever is open, held, late or counted, plus a little around what is open."""
+"""Findings read each byte of a log once, in every case, and a little around open transactions."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def size_of(root: Path) -> int:
 def test_each_byte_is_read_once(logs: dict[str, Path], name: str, verdict: str, min_held_ms: int | None) -> None:
     files = LogDir(logs[name], consistent_copy=True)
     read = []
-    for _ in range(3):  # what is imported, and compiled once enough has been read, is read once
+    for _ in range(3):  # imports, and code that is compiled later, are read once
         before = bytes_read()
         rows = files.finding_rows(min_held_ms=min_held_ms)
         read.append(bytes_read() - before)

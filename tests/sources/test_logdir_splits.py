@@ -1,4 +1,4 @@
-"""Stretches of segments give, one after the other, exactly what the whole log gives; whatever is wrong with it."""
+"""Consecutive splits of segments give exactly the rows of the complete log, also of damaged ones."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_a_segment_without_index_stays_whole(folder: Path) -> None:
 
 
 def test_an_index_that_points_into_a_record_is_not_trusted(folder: Path) -> None:
-    """There is a batch, and its checksum is right: but its offset is not the one that the index tells."""
+    """A batch with a right checksum, but its offset is not that of the index."""
     log = (folder / f"{0:020}.log").read_bytes()
     inside = log.index(data(200, 7, after()))
     for before, at in ((200, 400), (150, 199)):
@@ -162,7 +162,7 @@ def test_damage_is_never_lost_or_reported_twice(folder: Path) -> None:
         (folder / f"{480:020}.index").write_bytes(entries)
         bounds = {name: chance.choice([None, chance.randrange(400, 1000)]) for name in ("start", "stop")}
         offsets = [offset for header in found(read_parts(listing(folder)))[0] for offset in header[2:4]]
-        if offsets != sorted(offsets):  # checksums are not asked for: where such a batch belongs is not known
+        if offsets != sorted(offsets):  # without checksums, the owner of such a batch is unknown
             bounds = {}
         try:
             assert_the_same(folder, chance.choice([300, 1500, 6000]), **bounds)

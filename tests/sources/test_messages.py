@@ -1,4 +1,4 @@
-"""What `client` takes from kafka-python. When kafka-python moves, this fails first and says where."""
+"""What `client` uses of kafka-python. If a new kafka-python changes it, these tests fail first and name it."""
 
 import copy
 import inspect

@@ -32,7 +32,7 @@ Ranges = list[tuple[int, int, str | None]]
 def log_dir(
     path: Path, batches: Iterable[bytes], *, cleaned: bool | None = False, end: int, broker_id: int = 1
 ) -> Path:
-    """A log directory whose cleaner has been at the partition, has not, or has left no word of it."""
+    """A log directory whose cleaner has cleaned the partition, has not, or has left no checkpoint."""
     root = write_root(path, broker_id=broker_id)
     write_log(root, "orders-0", batches)
     write_checkpoint(root, HIGH_WATERMARK, {("orders", 0): end})
@@ -68,7 +68,7 @@ def test_unreadable_bytes_are_not_compaction(tmp_path: Path) -> None:
 
 
 def test_truncation_by_a_newer_leader_is_named(tmp_path: Path) -> None:
-    """The replica of the newest epoch counts; a longer one of an older epoch has what nobody is given any more."""
+    """The replica of the newest epoch counts; a longer one of an older epoch has records that no consumer gets."""
 
     def batch(offset: int, epoch: int) -> bytes:
         found = bytearray(write_batch([(None, b"value")], timestamp=NOON, base_offset=offset))

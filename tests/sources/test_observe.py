@@ -1,4 +1,4 @@
-"""A look at a cluster that moves, contradicts itself or keeps silent: gaps and errors, never a wrong answer."""
+"""Observing a cluster that changes, contradicts itself or does not respond: gaps and errors, never a wrong verdict."""
 
 from types import SimpleNamespace
 from typing import Any, cast
@@ -84,7 +84,7 @@ def test_a_loading_coordinator_is_a_gap() -> None:
 
 @pytest.mark.parametrize("asked_when", [0, 1])
 def test_a_leader_that_is_still_loading_is_a_gap(asked_when: int) -> None:
-    """It lists without an error and without the ids to come: once, their live transactions were called hanging."""
+    """It lists without an error and without ids that still load: their live transactions were once `hanging`."""
     cluster = FakeCluster()
     answered, probed = cluster.DescribeTransactions, []
 
@@ -232,7 +232,7 @@ def test_impossible_responses_are_unknown() -> None:
 
 
 def test_the_last_update_of_a_decided_transaction_is_read_from_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No request tells it; without it nobody knows for how long PrepareCommit has lasted (KIP-994)."""
+    """No response has it; without it the age of PrepareCommit is unknown (KIP-994)."""
     cluster = FakeCluster()
     cluster.ids[1] = [("payments", 7, "PrepareCommit")]
     sent_requests = []

@@ -1,4 +1,4 @@
-"""Every offset of a log with everything in it, against what real consumers are given; live and from files."""
+"""Every offset of a complex log, against the records that real consumers get; live and from files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STEPS = int(amount(60, full=300))
 
 @dataclass(frozen=True, kw_only=True)
 class Topic:
-    """A topic, what consumers were given of it, and what the live cluster told of each offset and of the gaps."""
+    """A topic, the records that consumers got, and the live cluster's rows of each offset and of the gaps."""
 
     name: str
     partition: Row

@@ -159,7 +159,7 @@ def test_an_unresponsive_broker_delays_only_its_own_requests(spread: Kafka) -> N
 
 
 def test_reading_a_log_continues_on_the_new_leader(three: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Batch by batch, as the leader dies; of what nobody else has the missing offsets are named."""
+    """Batch by batch, while the leader dies; offsets that no other replica has are reported as missing."""
     monkeypatch.setattr(partition_log, "FETCH_BYTES", 1)
     with Cluster(three.bootstrap_servers, timeout=10) as cluster, Cluster(three.bootstrap_servers, timeout=1) as hasty:
         producer = TxnProducer(cluster.client, "moving-producer").init()

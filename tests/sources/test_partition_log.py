@@ -78,7 +78,7 @@ def test_every_header_matches_the_brokers_file(cluster: Cluster, kafka: Kafka, s
 def test_any_fetch_size_gives_the_same_tables(
     cluster: Cluster, staged: StagedIncident, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The smallest are smaller than any batch, which then comes whole (KIP-74)."""
+    """The smallest are smaller than any batch, which is then returned completely (KIP-74)."""
     whole = [
         table(topics=staged.topic, partitions=0)
         for table in (cluster.batches, cluster.log_transactions, cluster.lso_timeline)
@@ -170,7 +170,7 @@ def test_the_timeline_ends_at_the_brokers_lso(cluster: Cluster, staged: StagedIn
 
 
 def test_a_response_of_the_old_leader_is_not_used(cluster: Cluster, staged: StagedIncident) -> None:
-    """FENCED_LEADER_EPOCH, and a broker that is gone: the metadata is read again, and the new leader asked."""
+    """FENCED_LEADER_EPOCH, and a stopped broker: the metadata is read again, and the new leader is queried."""
     row = row_of(cluster, staged.topic)
     for stale in ({"leader_epoch": -1 if not row["leader_epoch"] else row["leader_epoch"] - 1}, {"leader": 9}):
         section = fetch_range(cluster.client, {**row, **stale}, "log_start", "high_watermark")
@@ -214,7 +214,7 @@ def test_retention_during_the_read(cluster: Cluster, kafka: Kafka, monkeypatch: 
 
 
 def test_a_log_shorter_than_its_high_watermark_is_reported(cluster: Cluster, staged: StagedIncident) -> None:
-    """As right after an election, or for what is not replicated yet: it is waited for, then said."""
+    """As after an election, or for unreplicated batches: it is awaited, then reported."""
     row = row_of(cluster, staged.topic)
     end = row["high_watermark"]
     with Cluster(cluster.config, timeout=1) as hasty:

@@ -1,4 +1,4 @@
-"""The bar of a long read: seen by a person only."""
+"""The progress bar of a long read: only in a terminal."""
 
 import sys
 from types import ModuleType

@@ -61,7 +61,7 @@ def test_a_partition_added_by_the_next_epoch_is_not_the_dead_ones() -> None:
 
 @pytest.mark.parametrize("name", ["orphan", "late-message", "open-young"])
 def test_without_coordinators_nothing_is_an_orphan(name: str) -> None:
-    """Files of the partition alone know no id at all; that an id may not be seen looks the same on a live cluster."""
+    """Files of the partition alone contain no id; a hidden id gives the same rows on a live cluster."""
     sample = load(name)
     folder = sample.path / "log-dir" / f"{sample.topic}-{sample.partition}"
     (row,) = both_sides(sample, LogDir(folder, consistent_copy=True))
@@ -70,7 +70,7 @@ def test_without_coordinators_nothing_is_an_orphan(name: str) -> None:
 
 
 def test_a_transaction_that_ends_between_two_responses_is_not_late() -> None:
-    """The leader still has it open, and its coordinator, asked a moment later, has ended it: as late messages look."""
+    """The leader still has it open, and its coordinator, queried a moment later, has ended it: like a late message."""
     sample = load("open-young")
     files = sample.log_dir()
     producers = files.producer_rows(topics=[sample.topic], partitions=[sample.partition])

@@ -21,7 +21,7 @@ SECOND = dt.timedelta(seconds=1)
 
 
 class Told:
-    """What a recorder has said."""
+    """The messages of a recorder."""
 
     def __init__(self, *, after: Callable[[], object] = lambda: None) -> None:
         self.samples: list[Sample] = []

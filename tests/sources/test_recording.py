@@ -1,4 +1,4 @@
-"""What is written of samples, and what is read of it: of a cluster that is not there."""
+"""Writing and reading the samples of a simulated cluster."""
 
 import datetime as dt
 import resource
@@ -41,7 +41,7 @@ def write(directory: Path, samples: Sequence[Sample]) -> Path:
 
 @pytest.fixture
 def six(tmp_path: Path) -> Path:
-    """Samples of 9:00 to 9:50; that of 9:40 saw nothing."""
+    """Samples of 9:00 to 9:50; that of 9:40 failed."""
     samples = every(10, 6)
     samples[4] = failed(samples[4].due)
     return write(tmp_path / "recording", samples)

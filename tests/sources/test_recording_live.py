@@ -1,4 +1,4 @@
-"""Samples of a real Kafka with real incidents, and what their recording tells afterwards."""
+"""Samples of a real Kafka with real incidents, and the tables of their recording."""
 
 import datetime as dt
 import threading

@@ -187,7 +187,7 @@ def test_metric_names_follow_prometheus_rules() -> None:
 
 @pytest.mark.lab
 def test_a_group_has_series_while_it_is_blocked(kafka: Kafka) -> None:
-    """Without markers told from records: the recorder reads no log for it."""
+    """Markers are not distinguished from records: the recorder reads no log for it."""
     metrics, due = Metrics(), dt.datetime.now(dt.UTC)
     with Cluster(kafka.bootstrap_servers) as cluster:
         staged = INCIDENTS["never_added"](kafka, records=5)

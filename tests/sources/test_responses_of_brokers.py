@@ -1,4 +1,4 @@
-"""What brokers send to a look: kafka-python makes the same bytes, and our decoders read what it reads."""
+"""Responses to an observation: kafka-python encodes the same bytes, and our decoders read the same values."""
 
 import asyncio
 import re

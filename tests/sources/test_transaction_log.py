@@ -1,4 +1,4 @@
-"""``__transaction_state`` in the place of coordinators, for brokers too old to be asked and what none of them tells."""
+"""``__transaction_state`` instead of coordinators: for old brokers, and for columns that no response has."""
 
 import datetime as dt
 import uuid

@@ -1,4 +1,4 @@
-"""Everything that Spark shows and writes while it reads a cluster with a password, searched for the password.
+"""Everything that Spark prints and writes while it reads a cluster with a password, searched for the password.
 
 ``CANARY=password python tests/spark/canary.py classic|connect HOST:PORT USER FOLDER`` prints what was shown, as JSON;
 the topic ``watched`` has to be there. In a process of its own, for a process has one kind of session.
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 CANARY = os.environ["CANARY"]
-CONTROLS = {"kafka.client.id": "seen-as-an-option"}  # what is no secret, and shows that the search would have found one
+CONTROLS = {"kafka.client.id": "seen-as-an-option"}  # not a secret: proves that the search would have found one
 FEW = {
     "jaas": ("explain", "count"),
     "refused": ("count", "a wrong value", "stream"),
@@ -185,7 +185,7 @@ def free_port() -> int:
 
 
 def main(mode: str, server: str, user: str, folder: Path) -> None:
-    tempfile.tempdir = str(folder)  # where what Java says goes
+    tempfile.tempdir = str(folder)  # Java's output
     (folder / "events").mkdir()
     port = free_port()
     settings = {

@@ -41,7 +41,7 @@ def assert_rows(found: DataFrame, expected: pa.Table, table: Table) -> None:
 
 
 def damaged(history: Path, folder: Path) -> Path:
-    """A copy with a stretch of wrong bytes in the middle of its larger segments, and ends cut off."""
+    """A copy with wrong bytes in the middle of its larger segments, and truncated ends."""
     shutil.copytree(history, folder)
     for log in sorted(folder.glob("*/*.log")):
         data = bytearray(log.read_bytes())

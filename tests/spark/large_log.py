@@ -1,4 +1,4 @@
-"""A log too large for its workers: ``python -m tests.spark.large_log FOLDER MEGABYTES``.
+"""A log larger than the memory of its workers: ``python -m tests.spark.large_log FOLDER MEGABYTES``.
 
 In a process of its own, for what workers may have is said when a session starts. Prints whether the transactions were
 all found, and what became of the plain way: all batches of a partition in one group.
@@ -78,7 +78,7 @@ def in_one_group(batches: pa.Table) -> pa.Table:
 
 
 def pieces(segments: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """What the tasks that read these segments give."""
+    """The rows of the tasks that read these segments."""
     for segment in (number for batch in segments for number in batch["id"].to_pylist()):
         headers = large_log(segment * IN_EACH, (segment + 1) * IN_EACH)
         part = ScanChunk(ScanResult(headers=headers, end=0), file_of(segment))

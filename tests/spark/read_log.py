@@ -29,7 +29,7 @@ def planned(path: Path | str | None, **options: object) -> tuple[DataSourceReade
 
 
 def read(reader: DataSourceReader, works: Sequence[InputPartition]) -> pa.Table:
-    """What the tasks give together."""
+    """The rows of all tasks."""
     schema: pa.Schema = reader.columns  # type: ignore[attr-defined]
     batches: list[Any] = [batch for work in works for batch in pickle.loads(pickle.dumps(reader)).read(work)]
     assert all(batch.schema == schema for batch in batches)
@@ -43,7 +43,7 @@ def rows(path: Path | str | None, **options: object) -> list[Row]:
 
 
 def fold_rows(pieces: pa.Table, random: Random, *, min_held_ms: int = 0) -> list[Row]:
-    """Pieces folded as a task of Spark gets them: in the order of sections, in none within them, cut anywhere."""
+    """Partial transactions folded as in a task of Spark: sections in order, rows within them in any order and split."""
     pieces = pieces.take(pa.array(random.sample(range(len(pieces)), len(pieces)), pa.int64()))
     pieces = pieces.sort_by([(name, "ascending") for name in (*KEY, "section")])
     batches = pieces.to_batches(max_chunksize=random.randint(1, 20))
@@ -52,13 +52,13 @@ def fold_rows(pieces: pa.Table, random: Random, *, min_held_ms: int = 0) -> list
 
 
 def folded(path: Path, table: str = "log_transactions", **options: object) -> list[Row]:
-    """Rows of a table, from the pieces of all tasks."""
+    """Rows of a table, from the partial transactions of all tasks."""
     pieces = read(*planned(path, table=PIECES, **options))
     return [row[table] for row in fold_rows(pieces, Random(1)) if row["table"] == table]
 
 
 def same(found: Sequence[Mapping[str, Any]], frame: Any, table: str) -> None:
-    """Whether rows are those of a frame of `LogDir`, in whatever order."""
+    """Whether rows are those of a frame of `LogDir`, in any order."""
     ours, theirs = sorted(map(repr, found)), sorted(map(repr, TABLES[table].rows(frame)))
     alone = [row for row in ours if row not in theirs][:2], [row for row in theirs if row not in ours][:2]
     assert ours == theirs, (table, len(ours), len(theirs), alone)

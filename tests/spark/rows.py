@@ -40,7 +40,7 @@ READ = (
     *("partitions", "producers", "transactions", "coordinators", "statistics", "violations", "findings", "snapshots"),
     "segments",
 )
-"""Tables that the data source gives."""
+"""Tables of the data source."""
 MADE = ("log_transactions", "lso_timeline", "transaction_history", "findings")
 """Tables that the pipeline writes."""
 CLASSES = {"classic": "pyspark.sql.session", "connect": "pyspark.sql.connect.session"}
@@ -74,7 +74,7 @@ def made(spark: SparkSession, folder: str, out: str, *, format: str) -> Mapping[
 
 
 def arrow(frame: DataFrame, table: str) -> pa.Table:
-    """What Spark gave, with times in milliseconds, as they are declared; a rest would be an error."""
+    """Spark's table with times in milliseconds, as declared; a remainder would be an error."""
     found = frame.toArrow()
     assert found.column_names == TABLES[table].names, table
     return found.cast(pa.schema([field.remove_metadata() for field in TABLES[table].arrow_schema]))

@@ -1,4 +1,4 @@
-"""Settings of the Sparks that tests start: little data, so nothing is compiled or planned anew for it."""
+"""Settings of the Spark sessions of tests: with little data, compiling and planning cost more than they save."""
 
 from toolkit.spark.session.local_session import SMALL
 
@@ -6,7 +6,7 @@ __all__ = ["QUICK"]
 
 QUICK = {
     **SMALL,
-    "spark.sql.shuffle.partitions": "2",  # more than one, as rows come in any order then
+    "spark.sql.shuffle.partitions": "2",  # more than one, so that rows are in any order
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }

@@ -1,4 +1,4 @@
-"""``kafka_log_live``: the rows of `Cluster.batches`, from many tasks, whatever the borders between them."""
+"""``kafka_log_live``: the rows of `Cluster.batches`, from many tasks, for any borders between them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One closing rule: what the sample flight-recording saw hang and then end is `ended` wherever it is told."""
+"""One closing rule: a transaction that hangs and ends in the sample flight-recording is `ended` in every table."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MINE: Row = {"topic": "orders", "partition": 0, "producer_id": 1, "start_offset"
 
 
 class Given:
-    """The sample, and what the places are asked with."""
+    """The sample, and the arguments of the tables."""
 
     def __init__(self, spark: SparkSession, tmp_path: Path) -> None:
         self.spark, self.tmp_path = spark, tmp_path
@@ -52,7 +52,7 @@ class Given:
         return list(table.cast(FINDINGS.arrow_schema).to_pylist())
 
     def panel(self) -> list[Row]:
-        """What the panel lists of a source that tells of the past, after it was asked to abort each."""
+        """The findings of the panel for a source of the past, after an attempt to abort each."""
         from toolkit.views.panel import AbortPanel
 
         panel = AbortPanel(cast(Cluster, Told(self.recording, self.log)), audit=Audit(self.tmp_path / "audit.jsonl"))
@@ -128,7 +128,7 @@ def test_a_hanging_transaction_that_ended_is_ended_in_every_table(place: str, gi
         assert "has been held" not in text
     with pytest.raises(ActionRefused, match="orders-0 is ended"):
         plan_abort(cast(Cluster, None), row)
-    if place != "LogDir.findings":  # the log alone does not know what a recorder said of it
+    if place != "LogDir.findings":  # the log alone does not have the recorder's verdict
         assert "Last seen open at 2026-11-22 01:09:0" in row["reason"]
         assert "While it was open it was hanging" in row["reason"]
         (before,) = [entry["value"] for entry in row["evidence"] if entry["name"] == "verdict_before"]
@@ -150,7 +150,7 @@ def test_the_report_command_shows_it_as_ended(suffix: str, options: list[str], t
 
 
 def test_while_open_it_is_hanging_in_every_table() -> None:
-    """A recording up to then has seen no end, and says so."""
+    """A recording up to that time has no end of it."""
     sample = load(SAMPLE)
     recording = sample.recording()
     assert recording

@@ -1,4 +1,4 @@
-"""What is told of rows that differ."""
+"""The report of rows that differ."""
 
 import datetime as dt
 

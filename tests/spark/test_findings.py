@@ -1,4 +1,4 @@
-"""Findings of who held which LSO: those of Spark are those of pandas, whatever the sections, logs and replicas."""
+"""Findings of past holds: those of Spark match those of pandas, for any sections, logs and replicas."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ PARTITIONS = range(24)
 
 
 def random_headers(seed: int) -> Headers:
-    """Up to 60 batches of up to three producers of its own."""
+    """Up to 60 batches of up to three producers."""
     rng = random.Random(seed)
     steps = [
         Step(
@@ -62,7 +62,7 @@ def random_headers(seed: int) -> Headers:
 
 
 def log(headers: Headers, **place: Any) -> pa.Table:
-    """LogTransactions of one log, with what is known to be open before it."""
+    """LogTransactions of one log, with the transactions open before it."""
     before = place.pop("opened_before", {})
     file = "/data/orders-0/00000000000000000000.log"
     where = {"topic": "orders", "partition": 0, "broker_id": 1, **place}
@@ -86,7 +86,7 @@ def held(
 def frame(spark: SparkSession, tables: Sequence[pa.Table]) -> DataFrame:
     """Arrow tables as a DataFrame, in several partitions.
 
-    In one chunk: Spark 4.3 leaves out what follows an empty one, and says nothing.
+    In one chunk: Spark 4.3 silently drops rows that follow an empty one.
     """
     return spark.createDataFrame(spark_table(pa.concat_tables(tables)).combine_chunks()).repartition(3)
 
@@ -128,7 +128,7 @@ def test_findings_match_the_rules_run_per_partition(spark: SparkSession, logs: l
 
 
 def random_transaction_history(partition: int, log_transactions: pa.Table) -> list[Row]:
-    """Of some of its transactions as their coordinators saw them, and of others hours before and after."""
+    """Samples of some of its transactions by their coordinators, and of others hours before and after."""
     rng = random.Random(partition)
     found = []
     with_data = [row for row in log_transactions.to_pylist() if row["first_offset"] is not None]

@@ -1,4 +1,4 @@
-"""Histories of transactional ids from records that come in any runs: those of the library."""
+"""Histories of transactional ids from records split over runs: those of the library."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Stored:
     states: dict[int, Row] = field(default_factory=dict)
 
     def run(self, events: Iterable[Row]) -> None:
-        """Read on as tasks of Spark do: each id in order, behind what is remembered of it."""
+        """Continue as tasks of Spark do: each id in order, after its stored state."""
         rows = [{**event, "role": NEW, LOG: str(event["txn_state_partition"])} for event in events]
         partitions = {row["txn_state_partition"] for row in rows}
         packed = [state["remembered"] for partition, state in self.states.items() if partition in partitions]

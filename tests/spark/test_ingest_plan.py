@@ -21,7 +21,7 @@ GREW: Any = {"listing": "other"}
 
 
 def plan(state: Row | None = None, *, epochs: Mapping[int, int] | None = None, **listed: Any) -> LogPlan | None:
-    """The plan of a log that was read up to offset 80 when epoch 3 led, by what is said of it otherwise now."""
+    """The plan of a log that was read up to offset 80 in epoch 3, with changes of its listing."""
     row = {"log": LOG, "begin": 0, "listing": "first", "topic_id": "a", **listed}
     row["leader_epochs"] = json.dumps({3: 0} if epochs is None else epochs)
     known = {"log_end_offset": 80, "leader_epoch": 3, "listing": "first", "topic_id": "a", "is_unread": False}
@@ -54,7 +54,7 @@ def test_a_changed_log_is_read_from_its_last_offset(listed: dict[str, Any]) -> N
 
 
 def test_a_lagging_replica_is_not_read_again() -> None:
-    """Its newest segment begins before the end that is known: nothing was truncated, as its epochs tell."""
+    """Its newest segment begins before the known end: nothing was truncated, as its epochs show."""
     assert plan({}, **GREW, begin=0, segments=1, bytes=10) == READ_ON
 
 

@@ -1,4 +1,4 @@
-"""From sections of logs to transactions, LSO and holds: what a single read gives, whatever tasks and runs read."""
+"""From sections of logs to transactions, LSO and holds: the result of a single read, for any tasks and runs."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ CORRUPT, TORN = "CORRUPT_BATCH: no.", "TORN_TAIL: half."
 
 
 class Unit(NamedTuple):
-    """A batch, a stretch of bytes that is none, or neither: where a file begins."""
+    """A batch, damaged bytes, or neither: the beginning of a file."""
 
     file: str
     base_offset: int  # of the file
@@ -152,7 +152,7 @@ def section_rows(
     before: PartialTransactions = EMPTY,
     reach: int | None = None,
 ) -> list[pa.RecordBatch]:
-    """What a task gives."""
+    """The rows of a task."""
     parts = parts_of(units, random)
     return [*piece_batches(parts, WHERE, log=LOG, section=section, before=before, log_end_offset=reach)]
 
@@ -169,7 +169,7 @@ class Stored:
     bytes_read: int = 0
 
     def run(self, rows: Iterable[pa.RecordBatch], *, plan: str = REMEMBERED, **said: object) -> None:
-        """Fold sections behind what is remembered."""
+        """Fold sections after the stored state."""
         rows = list(rows)
         if self.state is not None:
             remembered = {**PLACE, "section": -1, "kind": plan, "packed": self.state["remembered"], **said}
@@ -207,7 +207,7 @@ def listed(table: pa.Table) -> list[Row]:
 def assert_single_read(
     found: Stored, units: Sequence[Unit], before: PartialTransactions, *, reach: int | None = None
 ) -> None:
-    """Whether it is what a single read of all of it tells."""
+    """Assert that the result is that of a single read."""
     headers = np.concatenate([NO_HEADERS, *(unit.headers for unit in units)])
     files: list[str | None] = list(dict.fromkeys(unit.file for unit in units)) or [None]
     whole = finish(

@@ -1,4 +1,4 @@
-"""``kafka_log_dir`` gives the rows of ``LogDir``, however its work is shared out, and whatever is asked for."""
+"""``kafka_log_dir`` gives the rows of ``LogDir``, for any split of its work and any selection."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def test_spark_reads_the_tables(kafka_log_dir: Any, history: Path) -> None:
 
 
 def test_one_data_frame_is_right_for_every_filter(kafka_log_dir: Any, history: Path) -> None:
-    """A data source that takes filters gives those of the first query to the next one, without a word."""
+    """A data source with pushed filters silently applies those of the first query to the next one."""
     expected = TABLES["batches"].rows(LogDir(history).batches())
     frame = kafka_log_dir().option("maxPartitionBytes", "3m").load(str(history))
     topics = topics_of(history)[-3:]

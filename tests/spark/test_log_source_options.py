@@ -1,4 +1,4 @@
-"""Options of ``kafka_log_dir``: what they may say, and that nothing said is ignored."""
+"""Options of ``kafka_log_dir``: accepted values; no option is ignored."""
 
 from __future__ import annotations
 

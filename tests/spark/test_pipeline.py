@@ -1,4 +1,4 @@
-"""All of it, on the directories of a real broker: a run adds what is new, and a killed one leaves nothing behind."""
+"""The pipeline on directories of a real broker: a run adds new rows, and a killed one leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def stages(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 def put(stage: Path, logs: Path) -> None:
-    """Make a log directory what it was at a stage; a path is part of what is stored."""
+    """Restore a log directory to a stage; its path is part of the stored rows."""
     shutil.rmtree(logs, ignore_errors=True)
     shutil.copytree(stage, logs, copy_function=shutil.copy2)
 
@@ -151,7 +151,7 @@ def logs(stages: list[Path], tmp_path: Path) -> Path:
 def test_several_runs_match_pandas(
     spark: SparkSession, stages: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_jobs: tuple[bool, bool]
 ) -> None:
-    """Whether Spark's jobs read what is new, or the driver does because it is little."""
+    """Whether Spark's jobs read the new data, or the driver, as there is little."""
     logs, out = tmp_path / "logs", tmp_path / "out"
     put(stages[0], logs)
     monkeypatch.setattr(from_files, "SMALL", NOTHING if by_jobs[0] else ALL)
@@ -224,18 +224,18 @@ def test_a_killed_run_is_completed_by_the_next(spark: SparkSession, stages: list
                 shutil.copytree(before, out)
             for path in out.iterdir() if out.exists() else ():
                 if (path / "_delta_log").exists() and any((path / "_delta_log").glob("*.json")):
-                    DeltaTable(path).to_pyarrow_table()  # whole, whatever was going on
+                    DeltaTable(path).to_pyarrow_table()  # complete, whatever ran at that time
         go(spark, logs, out)
         same(out, of_pandas(logs))
 
 
 def kill(logs: Path, out: Path, *, writes: int, small: int) -> int:
-    """Run it with a Spark of its own, and kill all of that while or after some commits; 0 if it was done before."""
+    """Run it with its own Spark, and kill that while or after some commits; 0 if it had finished before."""
     numbers = map(str, (MIN_HELD_MS, COORDINATORS, small))
     command = [sys.executable, "-c", KILLED, str(logs), str(out), *numbers]
     before = set(out.glob("*/_delta_log/*.json"))
     end = time.monotonic() + LONG_S
-    with tempfile.TemporaryFile() as stderr:  # a pipe that nobody reads fills up, and all stands still
+    with tempfile.TemporaryFile() as stderr:  # an unread pipe fills up, and blocks the process
         process = subprocess.Popen(command, cwd=ROOT, start_new_session=True, stderr=stderr)
         try:
             while len(set(out.glob("*/_delta_log/*.json")) - before) < writes and process.poll() is None:

@@ -21,7 +21,7 @@ from toolkit import LogDir
 from toolkit.schema import TABLES, Row
 
 ROOT = Path(__file__).resolve().parents[2]
-pytestmark = [pytest.mark.full, pytest.mark.timeout(1800)]  # a new venv, and a Spark of its own that reads every table
+pytestmark = [pytest.mark.full, pytest.mark.timeout(1800)]  # a new venv, and its own Spark that reads every table
 
 ROWS = Path(__file__).with_name("rows.py")
 PACKAGES = ("pyspark[connect]==4.0.0", "pandas==2.2.3", "pyarrow==18.1.0", "numpy<2.3", "setuptools")
@@ -58,7 +58,7 @@ def oldest(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module", params=[f"{mode}-{age}" for age in ("newest", "oldest") for mode in CLASSES])
 def current_findings(request: pytest.FixtureRequest, history: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What a process with a session of its own made of the history."""
+    """The history as read by a process with its own session."""
     out = tmp_path_factory.mktemp(request.param)
     mode, age = request.param.split("-")
     python = request.getfixturevalue("oldest") if age == "oldest" else Path(sys.executable)

@@ -72,7 +72,7 @@ def test_a_password_appears_nowhere(found: dict[str, Any]) -> None:
 @pytest.mark.lab
 @pytest.mark.full
 def test_the_search_finds_a_leaked_password(found: dict[str, Any]) -> None:
-    """An option that is no secret is shown: by Connect wherever it is said, by classic Spark in a statement."""
+    """An option that is no secret is shown: by Connect everywhere, by classic Spark in a statement."""
     kinds = {place.split(" ")[0] for place in found["controls"]}
     assert {"page", "file"} <= kinds
     assert any(place.startswith("page /connect/") for place in found["controls"]) == (found["mode"] == "connect")

@@ -1,4 +1,4 @@
-"""Where tables are kept: what a target names, and columns that come later."""
+"""The store of tables: what a target names, and later columns."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_run_replaces_provisional_rows_of_changed_logs(spark: SparkSession, tm
 
 @pytest.mark.parametrize("is_folder", [True, False])
 def test_files_of_a_killed_run_are_not_read(spark: SparkSession, tmp_path: Path, is_folder: bool) -> None:
-    """It wrote its rows, and was killed before the first commit: every run after it said that the table exists."""
+    """It wrote its rows and was killed before the first commit: every later run failed, as the table existed."""
     schema = f"s{uuid.uuid4().hex[:8]}"
     spark.sql(f"CREATE SCHEMA {schema} LOCATION '{tmp_path}/tables'")
     try:

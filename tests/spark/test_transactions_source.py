@@ -1,4 +1,4 @@
-"""``kafka_txn_samples``: the flight recorder as a stream that outlives its brokers, and one look as a batch."""
+"""``kafka_txn_samples``: the flight recorder as a stream that survives its brokers, and one sample as a batch."""
 
 from __future__ import annotations
 
@@ -264,10 +264,10 @@ def connections() -> set[int | None]:
 
 @pytest.mark.lab
 def test_a_stream_writes_a_recording(spark: SparkSession, three: Kafka, tmp_path: Path) -> None:
-    """One sample for each run, none twice: not when it is asked again, not when Spark repeats a micro-batch."""
+    """One sample for each run and none twice, even if Spark repeats a micro-batch."""
 
     def run(**trigger: bool) -> list[dt.datetime]:
-        # Samples are due at multiples of the interval: within an hour one came due meanwhile.
+        # Samples are due at multiples of the interval: within an hour one was due meanwhile.
         writer = write_recording(everything(spark, three, interval="10000h"), tmp_path / "recording")
         query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(**trigger).start()
         assert query.awaitTermination(120)
@@ -311,7 +311,7 @@ def test_every_use_of_a_micro_batch_reads_the_same_sample(spark: SparkSession, t
 
 @dataclass
 class Trouble:
-    """What is done to a cluster and to the stream, and when; in seconds since 1970."""
+    """Actions on the cluster and on the stream, and their times in seconds since 1970."""
 
     three: Kafka
     outages: list[tuple[float, float]] = field(default_factory=list)
@@ -351,9 +351,9 @@ class Trouble:
 @pytest.mark.xdist_group("outages")
 @pytest.mark.timeout(SECONDS + 900)
 def test_a_stream_survives_outages(spark: SparkSession, three: Kafka, tmp_path: Path) -> None:
-    """Brokers are killed, silenced and started again, the query is stopped and started again from its checkpoint.
+    """Brokers are killed, paused and restarted; the query is stopped and restarted from its checkpoint.
 
-    Into plain files, which would show every sample that the source gives twice.
+    Into plain files, in which a repeated sample would show.
     """
     trouble, slowest = Trouble(three), 0.0
 

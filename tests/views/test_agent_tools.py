@@ -1,4 +1,4 @@
-"""What an agent is told: names are data, escaped and cut, whatever a client calls itself."""
+"""Results for an agent: names are data, escaped and shortened."""
 
 import datetime as dt
 from typing import Any

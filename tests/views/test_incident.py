@@ -54,7 +54,7 @@ def test_a_recording_alone_gives_start_and_end() -> None:
 
 @pytest.mark.parametrize("kind", ["log directory", "cluster"])
 def test_a_transaction_that_ended_after_the_last_sample_is_ended(kind: str, tmp_path: Path) -> None:
-    """The log leaves it out, as it was held for 14 s only, and a cluster has nothing of it any more."""
+    """The log leaves it out, as it was held for only 14 s, and a cluster has nothing of it any more."""
     sample = load("flight-recording")
     recording = _stopped(sample, tmp_path / "recording")
     assert [row["verdict"] for row in recording.lso_hold_rows()] == ["hanging"]
@@ -80,7 +80,7 @@ def _stopped(sample: IncidentSample, path: Path) -> Recording:
 
 
 class _Afterwards:
-    """The cluster of a sample, as its recorder saw it last; its log is that of the log directory."""
+    """The cluster of a sample in its last recorded state; its log is that of the log directory."""
 
     def __init__(self, sample: IncidentSample) -> None:
         self.recording, self.log = sample.recording(), sample.log_dir()

@@ -1,4 +1,4 @@
-"""The postmortem: it answers, it asks nobody for anything, and nothing in it is taken for markup."""
+"""The postmortem report: complete, without network access, and without injected markup."""
 
 import datetime as dt
 import re
@@ -21,7 +21,7 @@ VOID = {"meta", "rect", "path"}  # elements of the page that have no end tag
 
 
 class Page(HTMLParser):
-    """Elements that are well nested, the text between them, and whatever they refer to."""
+    """Elements that are properly nested, the text between them, and all references."""
 
     def __init__(self, source: str) -> None:
         super().__init__(convert_charrefs=True)
@@ -92,7 +92,7 @@ def plain(markdown: str) -> str:
 
 
 def check_markdown_tables(text: str) -> int:
-    """Every row of a table has as many cells as its heading; gives the number of tables."""
+    """Assert that every row of a table has as many cells as its heading; returns the number of tables."""
     tables = 0
     width = 0
     for line in text.splitlines():

@@ -18,7 +18,7 @@ NOW = dt.datetime(2026, 11, 22, 3, 0, tzinfo=dt.UTC)
 
 
 class Page(HTMLParser):
-    """The cells and headings of a table, its attributes, and whatever is not text."""
+    """The cells and headings of a table, its attributes, and everything that is not text."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -63,7 +63,7 @@ def test_findings_are_sorted_worst_first_and_explained(rows: list[Row]) -> None:
 
 
 def test_headings_sort_by_value(rows: list[Row]) -> None:
-    """A key for each cell: 1,226 records come behind 21, and null last; the page of a browser test clicks on them."""
+    """A key for each cell: 1,226 records sort after 21, and null last; the browser test clicks on them."""
     table_page = page(rows, now=NOW)
     headings = [attrs for tag, attrs in table_page.tags if tag == "th"]
     assert [("data-number" in heading) for heading in headings] == [False, False, True, True, True]

@@ -14,7 +14,7 @@ OPENED = dt.datetime(2026, 11, 21, 9, 58, 11, tzinfo=dt.UTC)
 
 
 def finding(**fields: Any) -> Row:
-    """A hanging transaction that holds the LSO of orders-0, with other values where given."""
+    """A hanging transaction that holds the LSO of orders-0; `fields` replace values."""
     row: dict[str, Any] = dict.fromkeys(FINDINGS.names)
     row |= {
         "topic": "orders",
@@ -180,7 +180,7 @@ def test_a_client_clock_is_named_and_a_time_in_the_future_gives_no_age() -> None
 
 
 def test_a_record_may_be_younger_than_its_file() -> None:
-    """A broker wrote it within the clock's tick of 4 ms before; the line said "held", and not for how long."""
+    """A broker wrote it within the clock's tick of 4 ms before; the line had "held" without a duration."""
     (line, *_) = finding_lines([finding(opened_at=NOW + dt.timedelta(milliseconds=2))], now=NOW)
     assert line.startswith("orders-0   LSO 913095344 held for under 1 s · ")
 

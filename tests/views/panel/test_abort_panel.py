@@ -211,7 +211,7 @@ def test_the_panel_works_without_plotly(
 
 
 class Faulty(Cluster):
-    """It fails in a way that nobody foresaw, as often as it is told to."""
+    """It raises an unexpected error as often as requested."""
 
     fails: BaseException | None = None
     requests = 0

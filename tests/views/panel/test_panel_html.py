@@ -1,4 +1,4 @@
-"""What the panel says, without a broker: nothing from elsewhere becomes markup, and figures carry all they need."""
+"""The panel's content without a broker: external text never becomes markup, and figures are self-contained."""
 
 import base64
 import datetime as dt

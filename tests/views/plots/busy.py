@@ -11,7 +11,7 @@ FIRST = 913_000_000
 
 
 def finding(**fields: Any) -> dict[str, Any]:
-    """A hanging transaction that holds the LSO of orders-0 for three hours, with other values where given."""
+    """A hanging transaction that holds the LSO of orders-0 for three hours; `fields` replace values."""
     row: dict[str, Any] = dict.fromkeys(FINDINGS.names)
     row |= {
         "topic": "orders",
@@ -40,7 +40,7 @@ def finding(**fields: Any) -> dict[str, Any]:
 
 
 def history(**fields: Any) -> dict[str, Any]:
-    """A committed transaction of payments-7, with other values where given."""
+    """A committed transaction of payments-7; `fields` replace values."""
     start = NOW - dt.timedelta(hours=4)
     row: dict[str, Any] = dict.fromkeys(TRANSACTION_HISTORY.names)
     row |= {

@@ -1,4 +1,4 @@
-"""A timeline that grows while a cluster runs, and one that a recording saw."""
+"""A timeline that grows while a cluster runs, and one from a recording."""
 
 import datetime as dt
 from pathlib import Path

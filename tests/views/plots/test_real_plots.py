@@ -1,4 +1,4 @@
-"""Plots of what a real broker left behind, and of what it says while it runs."""
+"""Plots of a real broker, stopped and running."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

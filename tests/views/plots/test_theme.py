@@ -1,4 +1,4 @@
-"""Both palettes can be read, and every kind can be told from the others in grey."""
+"""Both palettes are readable, and kinds are distinguishable in grey."""
 
 import dataclasses
 
