@@ -58,10 +58,10 @@ def send_folder(node: WorkerController) -> None:
 
 def write_groups(config: pytest.Config, items: Iterable[pytest.Item]) -> None:
     """Write the groups of a worker's tests."""
-    said: Mapping[str, Any] = getattr(config, "workerinput", {})
-    if "groups_folder" in said:
+    worker: Mapping[str, Any] = getattr(config, "workerinput", {})
+    if "groups_folder" in worker:
         groups = {item.nodeid: group_of(item) for item in items}
-        Path(said["groups_folder"], f"{said['workerid']}.json").write_text(json.dumps(groups))
+        Path(worker["groups_folder"], f"{worker['workerid']}.json").write_text(json.dumps(groups))
 
 
 class GroupScheduling(LoadScopeScheduling):  # type: ignore[misc]

@@ -95,7 +95,7 @@ class _Play:
         with self._failing():
             if self.staged and self.staged.later and not self._failure:
                 with self._cluster() as cluster:
-                    self._verdicts.append(_until_judged(cluster, self.staged))
+                    self._verdicts.append(_await_verdict(cluster, self.staged))
 
     def close(self) -> None:
         if self.staged:
@@ -137,7 +137,7 @@ def _judge(cluster: Cluster, staged: StagedIncident, *, expected: str, long_ms: 
     return str(row["verdict"])
 
 
-def _until_judged(cluster: Cluster, staged: StagedIncident) -> str:
+def _await_verdict(cluster: Cluster, staged: StagedIncident) -> str:
     """Query until the later verdict is due."""
     deadline = time.monotonic() + PATIENCE_S
     while True:

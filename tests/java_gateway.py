@@ -35,8 +35,8 @@ class JavaClients:
     def producer(self, transactional_id: str, **settings: object) -> Any:
         """A KafkaProducer of strings; underscores of settings are dots."""
         serializer = f"{TEXT}Serializer"
-        given = {"key.serializer": serializer, "value.serializer": serializer, "transactional.id": transactional_id}
-        return self.clients.producer.KafkaProducer(self._settings({**given, "max.block.ms": 20_000} | settings))
+        keys = {"key.serializer": serializer, "value.serializer": serializer, "transactional.id": transactional_id}
+        return self.clients.producer.KafkaProducer(self._settings({**keys, "max.block.ms": 20_000} | settings))
 
     def open_producer(self, transactional_id: str, topic: str, **settings: object) -> Any:
         """A producer in a transaction with one record."""
@@ -53,9 +53,9 @@ class JavaClients:
     def consumer(self, group: str, **settings: object) -> Any:
         """A read_committed KafkaConsumer of strings."""
         deserializer = f"{TEXT}Deserializer"
-        given = {"key.deserializer": deserializer, "value.deserializer": deserializer, "group.id": group}
+        keys = {"key.deserializer": deserializer, "value.deserializer": deserializer, "group.id": group}
         return self.clients.consumer.KafkaConsumer(
-            self._settings({**given, "isolation_level": "read_committed"} | settings)
+            self._settings({**keys, "isolation_level": "read_committed"} | settings)
         )
 
     def partition(self, topic: str, number: int = 0) -> Any:
@@ -68,9 +68,9 @@ class JavaClients:
         offsets.put(self.partition(topic), self.clients.consumer.OffsetAndMetadata(offset))
         return offsets
 
-    def _settings(self, given: dict[str, object]) -> Any:
+    def _settings(self, keys: dict[str, object]) -> Any:
         settings = self.java.java.util.HashMap()
-        for key, value in {"bootstrap.servers": self.bootstrap_servers, **given}.items():
+        for key, value in {"bootstrap.servers": self.bootstrap_servers, **keys}.items():
             settings.put(key.replace("_", "."), str(value))
         return settings
 

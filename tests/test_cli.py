@@ -38,7 +38,7 @@ class Answers:
 
 @pytest.fixture
 def answers(monkeypatch: pytest.MonkeyPatch) -> Callable[[Sequence[Row]], Answers]:
-    def given(rows: Sequence[Row]) -> Answers:
+    def make(rows: Sequence[Row]) -> Answers:
         cluster = Answers(rows)
 
         @contextmanager
@@ -48,7 +48,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Callable[[Sequence[Row]], Answer
         monkeypatch.setattr(diagnose_commands, "source_from_options", connect)
         return cluster
 
-    return given
+    return make
 
 
 UNKNOWN = finding(partition=1, verdict="unknown", missing=["broker 2"])

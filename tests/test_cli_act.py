@@ -75,8 +75,8 @@ def test_fence_is_a_dry_run_unless_confirmed_by_name(kafka: Kafka, tmp_path: Pat
     assert "It would be refused: it is ongoing." in dry.stdout
     assert "FLIP-572" in dry.stdout
     assert f"--confirm {staged.transactional_id} --override ongoing" in " ".join(dry.stdout.split())
-    for asked_for in ([], ["--override", "ongoing"]):
-        zero = on(kafka, *fence, "--max-transaction-timeout", "0", *asked_for, "--confirm", staged.transactional_id)
+    for option in ([], ["--override", "ongoing"]):
+        zero = on(kafka, *fence, "--max-transaction-timeout", "0", *option, "--confirm", staged.transactional_id)
         assert zero.returncode == 2, "it is called long, and is alive within its own timeout all the same"
         assert "is long now" in zero.stderr
     refused = on(kafka, *fence, "--confirm", staged.transactional_id)

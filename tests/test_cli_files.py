@@ -209,6 +209,6 @@ def test_the_history_of_an_id_is_the_same_from_cluster_and_files(
     assert "Its client aborted it" in run(*arguments[:-2], "--log-dir", str(folder)).stdout
     unknown = run("history", "--transactional-id", "no-such-id", "--log-dir", str(folder))
     assert (unknown.exit_code, unknown.stdout) == (2, "")
-    place = run("coordinator", *arguments[1:], "--log-dir", str(folder))
-    [by_hash] = json.loads(place.stdout)
+    coordinator = run("coordinator", *arguments[1:], "--log-dir", str(folder))
+    [by_hash] = json.loads(coordinator.stdout)
     assert by_hash["partition"] == copied[0]["txn_state_partition"]

@@ -91,8 +91,8 @@ def test_an_agent_reads_an_incident_and_changes_nothing(kafka: Kafka) -> None:
             assert (found["summary"], found["left_out"]) == ("1 partition hangs", 0)
             assert staged.transactional_id not in row["reason"]
 
-            place = {"topic": staged.topic, "partition": staged.partition, "start_offset": staged.start_offset}
-            plan = await ask("plan_abort", **place)
+            target = {"topic": staged.topic, "partition": staged.partition, "start_offset": staged.start_offset}
+            plan = await ask("plan_abort", **target)
             assert plan["command"] == (
                 f"kafka-txn abort --bootstrap-server {kafka.bootstrap_servers} --topic {staged.topic} "
                 f"--partition {staged.partition} --start-offset {staged.start_offset}"
@@ -120,11 +120,11 @@ def test_errors_are_tool_results(kafka: Kafka) -> None:
             assert "within a topic" in (await ask("diagnose", partition=0))["error"]["what"]
             assert "has no record" in (await ask("history", transactional_id="nobody"))["error"]["what"]
             assert "No broker lists" in (await ask("lag", group="nobody"))["error"]["what"]
-            place = {"topic": staged.topic, "partition": staged.partition}
-            refused = (await ask("plan_abort", **place, start_offset=staged.start_offset))["error"]
+            target = {"topic": staged.topic, "partition": staged.partition}
+            refused = (await ask("plan_abort", **target, start_offset=staged.start_offset))["error"]
             assert "ongoing" in refused["what"]
             assert staged.transactional_id not in json.dumps(refused)
-            assert "no transaction open" in (await ask("plan_abort", **place, start_offset=10**9))["error"]["what"]
+            assert "no transaction open" in (await ask("plan_abort", **target, start_offset=10**9))["error"]["what"]
             wrong = await session.call_tool("plan_abort", {"topic": staged.topic})
             assert wrong.is_error
 

@@ -41,9 +41,9 @@ def samples(directory: Path) -> list[Any]:
     return list(Recording(directory).samples()["sampled_at"])
 
 
-def warnings(said: str) -> list[str]:
+def warnings(output: str) -> list[str]:
     """The messages except for skipped samples, which a busy machine causes."""
-    return [line for line in said.splitlines() if "left out so far" not in line]
+    return [line for line in output.splitlines() if "left out so far" not in line]
 
 
 def wait_for(condition: Callable[[], object], awaited: str) -> None:
@@ -106,7 +106,7 @@ def test_a_recording_is_diagnosed_as_of_a_time(hanging: StagedIncident, recordin
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ("diagnose --recording {0} --at yesterday", "'yesterday' is no time."),
         ("diagnose --recording {0} --at 2026-11-21T12:00:00", "The time 2026-11-21T12:00:00 has no zone."),
@@ -119,11 +119,11 @@ def test_a_recording_is_diagnosed_as_of_a_time(hanging: StagedIncident, recordin
         ("record --output {0}/new", "No cluster is named."),
     ],
 )
-def test_invalid_usage_is_one_sentence(recording: Path, arguments: str, said: str) -> None:
+def test_invalid_usage_is_one_sentence(recording: Path, arguments: str, message: str) -> None:
     done = run(*arguments.format(recording).split())
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("kafka-txn: ")
-    assert said in done.stderr
+    assert message in done.stderr
     assert not (recording / "new").exists()
 
 
@@ -193,11 +193,11 @@ def test_a_terminal_has_one_status_line(kafka: Kafka, hanging: StagedIncident, t
     command = [*COMMAND, "record", "--bootstrap-server", kafka.bootstrap_servers, "--output", str(tmp_path / "new")]
     with started([*command, "--interval", "1", "--samples", "2"], cwd=ROOT, stdout=theirs, stderr=theirs):
         os.close(theirs)
-        said = b""
+        output = b""
         while chunk := _read(ours):
-            said += chunk
+            output += chunk
     os.close(ours)
-    lines = said.decode().split("\r\x1b[2K")
+    lines = output.decode().split("\r\x1b[2K")
     assert any(line.startswith("no sample yet · next at ") for line in lines)
     assert re.match(r"2 samples · last \d\d:\d\d:\d\d: \d+ open, \d+ hanging, \d+ late", lines[-1])
     assert lines[-1].count("\n") == 1, "and stays when it is over"
@@ -216,8 +216,8 @@ def test_a_lost_cluster_is_reported_once(tmp_path: Path) -> None:
         kafka.kill(1)
         threading.Event().wait(3.5)
         process.send_signal(signal.SIGTERM)
-        _, said = process.communicate(timeout=PATIENCE_S)
-    (warning,) = warnings(said)
+        _, stderr = process.communicate(timeout=PATIENCE_S)
+    (warning,) = warnings(stderr)
     assert "on nothing can be seen: NETWORK_EXCEPTION" in warning
     assert process.returncode == 0
     done = run("diagnose", "--recording", str(tmp_path / "recording"))

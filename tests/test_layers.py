@@ -70,8 +70,8 @@ def test_analysis_is_pure(path: Path) -> None:
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_each_heavy_import_is_in_one_package(path: Path) -> None:
-    place = path.relative_to(ROOT).as_posix()
+    module = path.relative_to(ROOT).as_posix()
     for name, _ in imports(path):
         homes = HEAVY.get(name.split(".")[0])
-        ours = {place, *map(str, PurePosixPath(place).parents)}
-        assert homes is None or not homes.isdisjoint(ours), f"{place} imports {name}"
+        ours = {module, *map(str, PurePosixPath(module).parents)}
+        assert homes is None or not homes.isdisjoint(ours), f"{module} imports {name}"

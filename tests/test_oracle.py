@@ -61,8 +61,8 @@ def left(request: pytest.FixtureRequest) -> Iterator[Left]:
                 "producers": cluster.producer_rows(),
                 "transactions": cluster.transaction_rows(),
             }
-            places = [(f"plain-{name}", 0), (f"plain-{name}", 1), (f"copies-{name}", 0), (f"append-time-{name}", 0)]
-            live = {place: rows_of(BATCHES, cluster.batches(partitions=[place])) for place in places}
+            partitions = [(f"plain-{name}", 0), (f"plain-{name}", 1), (f"copies-{name}", 0), (f"append-time-{name}", 0)]
+            live = {tp: rows_of(BATCHES, cluster.batches(partitions=[tp])) for tp in partitions}
         kafka.stop_broker(1)
         print(f"seed {name}: {dict(load.endings)}")
         yield Left(kafka=kafka, load=load, folder=kafka.log_dirs[1], live=live, **answers)
@@ -180,9 +180,9 @@ def test_every_header_field_matches_kafka_dump_log(left: Left, tmp_path: Path) -
 def test_a_live_partition_matches_its_files(left: Left) -> None:
     from_files = by(rows_of(BATCHES, left.files.batches()), "topic", "partition", "base_offset")
     columns = [name for name in BATCHES.names if name not in {"broker_id", "file", "position", "crc_ok"}]
-    for place, live in left.live.items():
-        ours = {key: row for key, row in from_files.items() if key[:2] == place}
-        assert len(ours) == len(left.files.batches(partitions=[place])), "asked for in the same way"
+    for tp, live in left.live.items():
+        ours = {key: row for key, row in from_files.items() if key[:2] == tp}
+        assert len(ours) == len(left.files.batches(partitions=[tp])), "asked for in the same way"
         assert not differences(by(live, "topic", "partition", "base_offset"), ours, columns)
 
 

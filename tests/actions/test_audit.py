@@ -141,8 +141,8 @@ def test_a_full_disk_after_the_action_is_reported(audit: Audit, *, fails: bool) 
 
 
 def test_times_and_evidence_round_trip(audit: Audit) -> None:
-    seen_at = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
-    entry = {"source": "Fetch", "broker_id": 1, "observed_at": seen_at, "name": "note", "value": "text"}
+    observed_at = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
+    entry = {"source": "Fetch", "broker_id": 1, "observed_at": observed_at, "name": "note", "value": "text"}
     with audit.recording(**ABOUT, evidence=[entry]):
         pass
     assert audit.rows()[0]["evidence"] == [entry]

@@ -181,8 +181,8 @@ def test_times_come_from_the_log_and_verdicts_from_the_recording() -> None:
         "payments",
         "late-after-commit",
     )
-    seen_open = "Last seen open at 2026-11-21 12:00:21 UTC. While it was open it was hanging."
-    assert row["reason"] == f"It ended. {seen_open}"
+    last_seen = "Last seen open at 2026-11-21 12:00:21 UTC. While it was open it was hanging."
+    assert row["reason"] == f"It ended. {last_seen}"
     assert (row["held_from"], row["held_to"], row["held_ms"]) == (due(1), due(6), 50_000)
     assert row["high_watermark"] is None
     assert ("verdict", "hanging: It is, look 2.") in entries(row)

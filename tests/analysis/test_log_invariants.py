@@ -19,9 +19,9 @@ from toolkit.schema import VIOLATIONS, Row
 LAST_SEQUENCE = 2**31 - 1
 
 
-def batch_violations(headers: Headers, *, file: str | None = None, **place: Any) -> Sequence[Row]:
+def batch_violations(headers: Headers, *, file: str | None = None, **columns: Any) -> Sequence[Row]:
     """All batches of a partition at once."""
-    return InvariantChecker(**place).check(headers, file=file)
+    return InvariantChecker(**columns).check(headers, file=file)
 
 
 def data(epoch: int = 0, sequence: int = 0, *, records: int = 1, producer_id: int = 7, **more: Any) -> dict[str, Any]:

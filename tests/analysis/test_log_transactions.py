@@ -89,11 +89,11 @@ def by_the_book(headers: Headers, *, from_start: bool, opened: Opened | None) ->
         log_transaction["records"] += int(batch["record_count"])
         log_transaction["bytes"] += int(batch["size"])
 
-    def place(log_transaction: dict[str, Any]) -> tuple[int, ...]:
+    def order(log_transaction: dict[str, Any]) -> tuple[int, ...]:
         first, marker = log_transaction["first_offset"], log_transaction["marker_offset"]
         return (LAST if first < 0 else first, LAST if marker < 0 else marker, log_transaction["producer_id"])
 
-    return sorted([*done, *open_.values()], key=place)
+    return sorted([*done, *open_.values()], key=order)
 
 
 def rows(log_transactions: LogTransactions) -> list[dict[str, Any]]:

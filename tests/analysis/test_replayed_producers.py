@@ -130,12 +130,12 @@ def test_a_transaction_open_in_the_snapshot_stays_open() -> None:
 def test_rows_have_the_columns_of_producers() -> None:
     headers = batches([Step("data", 1), Step("commit", 2)])
     rows = producer_rows(replay(headers), topic="orders", partition=0, broker_id=1, observed_at=NOW)
-    place = {"topic": "orders", "partition": 0, "broker_id": 1, "observed_at": NOW, "error": None}
+    columns = {"topic": "orders", "partition": 0, "broker_id": 1, "observed_at": NOW, "error": None}
     assert rows == [
-        place
+        columns
         | {"producer_id": 1000, "producer_epoch": 0, "last_sequence": 2**31 - 2, "coordinator_epoch": None}
         | {"current_txn_start_offset": 0, "last_timestamp": utc(1002)},
-        place
+        columns
         | {"producer_id": 2000, "producer_epoch": 0, "last_sequence": None, "coordinator_epoch": 7}
         | {"current_txn_start_offset": None, "last_timestamp": utc(1002)},
     ]

@@ -26,7 +26,7 @@ KAFKA_TXN = Path(sys.executable).with_name("kafka-txn")
 SERVER = Path(__file__).with_name("fake_cluster.py")
 
 
-def look(cluster: Cluster) -> tuple[float, float]:
+def timed_observation(cluster: Cluster) -> tuple[float, float]:
     """Wall and processor seconds."""
     start, used = time.perf_counter(), time.process_time()
     cluster.finding_rows(recheck_after=0)
@@ -35,12 +35,12 @@ def look(cluster: Cluster) -> tuple[float, float]:
 
 def child(server: str) -> None:
     with Cluster(server, timeout=300) as cluster:
-        (first, _), (second, used) = look(cluster), look(cluster)
+        (first, _), (second, used) = timed_observation(cluster), timed_observation(cluster)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(json.dumps({"first": first, "second": second, "used": used, "peak": peak}))
 
 
-def looks(server: str) -> str:
+def observation_times(server: str) -> str:
     command = [sys.executable, __file__, "--child", server]
     found = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     times = "".join(f"{found[name]:9.2f} s" for name in ("first", "second", "used"))
@@ -65,7 +65,7 @@ def measure(size: str, samples: int) -> None:
     assert server.stdout is not None
     try:
         address = server.stdout.readline().strip()
-        found = recording(address, samples) if samples else looks(address)
+        found = recording(address, samples) if samples else observation_times(address)
     finally:
         server.kill()
         server.wait()

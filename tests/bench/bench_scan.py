@@ -123,9 +123,9 @@ def log_directory(folder: Path, logs: Path, topic: str) -> Path:
 def partitions(folder: Path, segment: Path, count: int) -> Path:
     """A log directory of so many partitions, each with the segment."""
     for number in range(count):
-        place = folder / f"{HEALTHY}-{number}"
-        place.mkdir(parents=True)
-        os.link(segment, place / f"{0:020}.log")
+        partition_folder = folder / f"{HEALTHY}-{number}"
+        partition_folder.mkdir(parents=True)
+        os.link(segment, partition_folder / f"{0:020}.log")
     return folder
 
 

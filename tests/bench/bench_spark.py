@@ -124,10 +124,10 @@ def pipeline(logs: Path, out: Path) -> tuple[float, float, str]:
     process = subprocess.Popen([*command, "--master", "local[2]"], stdout=subprocess.PIPE, text=True)
     memory = Memory(process.pid)
     memory.start()
-    said, _ = process.communicate()
+    output, _ = process.communicate()
     if process.returncode not in {0, 1, 3}:  # 3: evidence incomplete, as where no coordinator is among the files
-        raise SystemExit(said)
-    return time.perf_counter() - start, memory.peak, said
+        raise SystemExit(output)
+    return time.perf_counter() - start, memory.peak, output
 
 
 def start_session() -> None:
@@ -164,7 +164,7 @@ def processes(logs: Path, small: Path, runs: int, scratch: Path, java: Sequence[
             times["deep"].append(timed(lambda out=out, deep=deep: subprocess.run(deep, stdout=out, check=True)))
         times["session"].append(timed(start_session))
         target = scratch / f"tables{number}"
-        seconds, megabytes, said = pipeline(logs, target)
+        seconds, megabytes, output = pipeline(logs, target)
         times["first"].append(seconds)
         peaks.append(megabytes)
         times["again"].append(pipeline(logs, target)[0])
@@ -179,7 +179,7 @@ def processes(logs: Path, small: Path, runs: int, scratch: Path, java: Sequence[
     megabytes = sum(path.stat().st_size for path in small.glob("*/*.log")) / 1e6
     row(f"kafka-txn pipeline, {megabytes:.0f} MB in {many} segments", times["small"])
     stored = sum(path.stat().st_size for path in (scratch / "tables0").rglob("*.parquet"))
-    print(f"    stored {stored / 1e6:.1f} MB\n{said}")
+    print(f"    stored {stored / 1e6:.1f} MB\n{output}")
 
 
 def linked(logs: Path, folder: Path, count: int) -> Path:

@@ -33,5 +33,9 @@ def take(target: Path, *, width: int, dark: bool) -> None:
 
 
 if __name__ == "__main__":
-    _, *given = sys.argv
-    take(Path(given[0]) if given else TARGET, width=int(given[1]) if len(given) > 1 else 1440, dark="dark" in given[2:])
+    _, *arguments = sys.argv
+    take(
+        Path(arguments[0]) if arguments else TARGET,
+        width=int(arguments[1]) if len(arguments) > 1 else 1440,
+        dark="dark" in arguments[2:],
+    )

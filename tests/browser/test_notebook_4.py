@@ -43,15 +43,15 @@ def test_the_abort_panel_from_finding_to_released_lso(server: str, tmp_path: Pat
         back = INCIDENTS["never_added"](bootstrap_servers, topic="back-to-life")
         gone = INCIDENTS["never_added"](bootstrap_servers, topic="left-alone")
         panel.get_by_role("button", name="Refresh").click()
-        chosen_and_checked(panel, back)
+        choose_and_check(panel, back)
         refused_by_a_wrong_confirmation(panel, back)
         refused_because_it_came_back_to_life(panel, back, bootstrap_servers)
-        chosen_and_checked(panel, gone)
+        choose_and_check(panel, gone)
         ended(panel, gone)
         assert not [url for url in requests if urlsplit(url).hostname not in (None, "127.0.0.1")]
 
 
-def chosen_and_checked(panel: "Locator", staged: StagedIncident) -> None:
+def choose_and_check(panel: "Locator", staged: StagedIncident) -> None:
     """Selection, with its timeline; then the dry run."""
     from playwright.sync_api import expect
 

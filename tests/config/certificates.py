@@ -41,8 +41,8 @@ class Certificates:
 
 
 def tls(**keys: object) -> ClientConfig:
-    given = {key.replace("_", "."): str(value) for key, value in keys.items()}
-    return ClientConfig({"bootstrap.servers": "b:9092", "security.protocol": "SSL"} | given)
+    settings = {key.replace("_", "."): str(value) for key, value in keys.items()}
+    return ClientConfig({"bootstrap.servers": "b:9092", "security.protocol": "SSL"} | settings)
 
 
 def shake_hands(config: ClientConfig, certificates: Certificates, *, host: str = "broker.example.com") -> str:

@@ -88,8 +88,8 @@ REFUSED: dict[str, tuple[dict[str, object], str]] = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_rejected_configurations_and_their_reasons(name: str) -> None:
-    given, says = REFUSED[name]
-    with pytest.raises(UsageError, match=says) as caught:
-        ClientConfig({"bootstrap.servers": "b:9092"} | given)
+    properties, message = REFUSED[name]
+    with pytest.raises(UsageError, match=message) as caught:
+        ClientConfig({"bootstrap.servers": "b:9092"} | properties)
     assert "s3cr3t" not in str(caught.value)
     assert caught.value.do

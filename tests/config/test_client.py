@@ -47,10 +47,15 @@ def test_bootstrap_servers_alone() -> None:
 def test_other_librdkafka_keys_are_passed_through() -> None:
     def on_error(error: object) -> None: ...
 
-    given = {"metadata.broker.list": "b:9092", "statistics.interval.ms": 5, "debug": "broker", "error_cb": on_error}
+    properties = {
+        "metadata.broker.list": "b:9092",
+        "statistics.interval.ms": 5,
+        "debug": "broker",
+        "error_cb": on_error,
+    }
     expected = DEFAULTS | {"statistics.interval.ms": "5", "debug": "broker", "error_cb": on_error}
-    assert ClientConfig(given).librdkafka() == expected
-    assert ClientConfig(given).masked()["error_cb"] == "(callable)"
+    assert ClientConfig(properties).librdkafka() == expected
+    assert ClientConfig(properties).masked()["error_cb"] == "(callable)"
 
 
 def test_a_configuration_is_immutable() -> None:
@@ -64,8 +69,12 @@ def test_a_configuration_is_immutable() -> None:
 
 
 def test_numbers_are_limited_to_librdkafkas_ranges() -> None:
-    given = {"bootstrap.servers": "b:9092", "request.timeout.ms": "900000", "socket.connection.setup.timeout.ms": 5}
-    config = ClientConfig(given | {"default.api.timeout.ms": 90_000})
+    properties = {
+        "bootstrap.servers": "b:9092",
+        "request.timeout.ms": "900000",
+        "socket.connection.setup.timeout.ms": 5,
+    }
+    config = ClientConfig(properties | {"default.api.timeout.ms": 90_000})
     assert config.api_timeout == 90
     assert ClientConfig("b:9092").api_timeout == 60
     expected = {"socket.timeout.ms": "300000", "socket.connection.setup.timeout.ms": "1000"}

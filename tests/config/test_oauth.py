@@ -45,9 +45,9 @@ def test_a_token_is_kept_until_shortly_before_it_expires(clock: Clock) -> None:
 
 
 def provider_of(**keys: object) -> Any:
-    given: dict[str, object] = {"bootstrap.servers": "b:9092", **TOKEN, "security.protocol": "SASL_PLAINTEXT"}
-    given |= {key if key == "oauth_cb" else key.replace("_", "."): value for key, value in keys.items()}
-    return ClientConfig(given).kafka_python()["sasl_oauth_token_provider"]
+    properties: dict[str, object] = {"bootstrap.servers": "b:9092", **TOKEN, "security.protocol": "SASL_PLAINTEXT"}
+    properties |= {key if key == "oauth_cb" else key.replace("_", "."): value for key, value in keys.items()}
+    return ClientConfig(properties).kafka_python()["sasl_oauth_token_provider"]
 
 
 def test_a_callback_serves_every_client() -> None:
@@ -57,8 +57,8 @@ def test_a_callback_serves_every_client() -> None:
     keys = {"oauth_cb": callback, "sasl_oauthbearer_config": "me", "sasl_oauthbearer_extensions": "a=1,b=2"}
     assert provider_of(**keys).token() == "token for me"
     assert provider_of(**keys).extensions() == {"a": "1", "b": "2"}
-    given = {"bootstrap.servers": "b:9092", **TOKEN, "oauth_cb": callback}
-    assert ClientConfig(given).librdkafka()["oauth_cb"] is callback
+    properties = {"bootstrap.servers": "b:9092", **TOKEN, "oauth_cb": callback}
+    assert ClientConfig(properties).librdkafka()["oauth_cb"] is callback
 
 
 def test_an_unsecured_token() -> None:
@@ -131,11 +131,11 @@ def test_client_credentials(issuer: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "secret", "says"),
+    ("path", "secret", "message"),
     [("/token", "s3cr3t-wrong", "answered HTTP 401"), ("/empty", "s3cr3t", r"returned no token \(KeyError\)")],
 )
-def test_failing_client_credentials(issuer: str, path: str, secret: str, says: str) -> None:
-    with pytest.raises(AuthenticationFailed, match=says) as caught:
+def test_failing_client_credentials(issuer: str, path: str, secret: str, message: str) -> None:
+    with pytest.raises(AuthenticationFailed, match=message) as caught:
         provider_of(**credentials(issuer + path, secret=secret)).token()
     assert "s3cr3t" not in str(caught.value)
 

@@ -44,9 +44,9 @@ def test_no_error_shows_a_secret(secret: str, data: st.DataObject) -> None:
     jaas = f'{PLAIN} required username="ann" password={quoted(secret)};'
     cut = data.draw(st.integers(0, len(jaas)))
     damaged = jaas[:cut] + data.draw(st.sampled_from(["", '"', "=", ";", "'", " "])) + jaas[cut + 1 :]
-    given = {"bootstrap.servers": "b:9092", "security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}
-    text = "\n".join(f"{key}={value}" for key, value in given.items()) + f"\nsasl.jaas.config={damaged}"
-    for form in (lambda: given | {"sasl.jaas.config": damaged}, lambda: read(text)):
+    properties = {"bootstrap.servers": "b:9092", "security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}
+    text = "\n".join(f"{key}={value}" for key, value in properties.items()) + f"\nsasl.jaas.config={damaged}"
+    for form in (lambda: properties | {"sasl.jaas.config": damaged}, lambda: read(text)):
         error: BaseException | None = None
         try:
             ClientConfig(form())

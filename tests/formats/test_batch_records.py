@@ -130,10 +130,10 @@ def test_damage_is_a_decode_error_or_records(
     damaged = bytearray(pack_batch(found, codec=codec, headers=headers))
     for _ in range(data.draw(st.integers(1, 4))):
         damaged[data.draw(st.integers(12, len(damaged) - 1))] = data.draw(st.integers(0, 255))
-    reads_or_says_where(bytes(damaged))
+    read_or_located_error(bytes(damaged))
 
 
-def reads_or_says_where(buf: bytes) -> None:
+def read_or_located_error(buf: bytes) -> None:
     position = 0
     try:
         for record in read_records(buf, limit=100_000):

@@ -30,7 +30,7 @@ RECORDS = st.lists(st.tuples(NULLABLE, NULLABLE), min_size=1, max_size=80)
 
 def header_of(**fields: int) -> bytes:
     """A header with these fields, and nothing after it."""
-    given = {
+    fields = {
         "base_offset": 0,
         "batch_length": 49,
         "partition_leader_epoch": -1,
@@ -45,7 +45,7 @@ def header_of(**fields: int) -> bytes:
         "base_sequence": -1,
         "record_count": 0,
     } | fields
-    return struct.pack(">qiibIhiqqqhii", *given.values())
+    return struct.pack(">qiibIhiqqqhii", *fields.values())
 
 
 def test_a_header_is_61_bytes() -> None:
@@ -227,7 +227,7 @@ def test_a_broker_accepts_written_batches(kafka: Kafka) -> None:
     topic = new_topic(kafka, "test-batches-written")
     records = [(b"key", b"value"), (None, b"no key"), (b"tombstone", None)]
     with broker_client.BrokerClient(ClientConfig(kafka.client_config())) as cluster:
-        given = answer(
+        response = answer(
             cluster,
             lambda: messages.InitProducerId(transactional_id=None, transaction_timeout_ms=0, max_version=2),
             of=topic,
@@ -236,8 +236,8 @@ def test_a_broker_accepts_written_batches(kafka: Kafka) -> None:
         data = write_batch(
             records,
             timestamp=NOON,
-            producer_id=given.producer_id,
-            producer_epoch=given.producer_epoch,
+            producer_id=response.producer_id,
+            producer_epoch=response.producer_epoch,
             base_sequence=0,
         )
         produced = answer(
@@ -249,10 +249,10 @@ def test_a_broker_accepts_written_batches(kafka: Kafka) -> None:
         )
     assert produced.responses[0].partition_responses[0].base_offset == 0
     (written,) = read_headers(segment_of(kafka, topic))
-    assert given.producer_id >= 0  # else the broker would not have checked epoch and sequence
+    assert response.producer_id >= 0  # else the broker would not have checked epoch and sequence
     assert (written.producer_id, written.producer_epoch, written.base_sequence) == (
-        given.producer_id,
-        given.producer_epoch,
+        response.producer_id,
+        response.producer_epoch,
         0,
     )
     assert written.crc == read_header(data).crc  # the broker fills in offset and leader epoch, and checks the rest

@@ -83,11 +83,11 @@ def test_offset_checkpoints_of_real_brokers(files: BrokerFiles, name: str) -> No
 
 
 def test_files_of_a_real_partition(files: BrokerFiles) -> None:
-    place: Any = {"topic": TOPIC, "partition": 0}
-    rows = checkpoint_rows("leader-epoch-checkpoint", content(files, "leader-epoch-checkpoint"), **place)
+    columns: Any = {"topic": TOPIC, "partition": 0}
+    rows = checkpoint_rows("leader-epoch-checkpoint", content(files, "leader-epoch-checkpoint"), **columns)
     assert [(row["topic"], row["partition"], row["leader_epoch"], row["offset"]) for row in rows] == [(TOPIC, 0, 0, 4)]
     if files.version != "2.8.2":
-        rows = checkpoint_rows("partition.metadata", content(files, "partition.metadata"), **place)
+        rows = checkpoint_rows("partition.metadata", content(files, "partition.metadata"), **columns)
         assert [(row["topic"], row["partition"], row["key"]) for row in rows] == [
             (TOPIC, 0, "version"),
             (TOPIC, 0, "topic_id"),

@@ -128,8 +128,8 @@ def test_every_truncation_is_a_decode_error(codec: str) -> None:
     """Framed snappy that is truncated between its blocks is shorter and valid; the record count reveals it."""
     data = bytes(range(256)) * 300
     stored = compress(codec, data)
-    whole = [end for end in range(len(stored)) if reads_or_says_so(codec, stored[:end]) is not None]
-    assert all(data.startswith(reads_or_says_so(codec, stored[:end]) or b"") for end in whole)
+    whole = [end for end in range(len(stored)) if decompressed_or_error(codec, stored[:end]) is not None]
+    assert all(data.startswith(decompressed_or_error(codec, stored[:end]) or b"") for end in whole)
     assert len(whole) <= (3 if codec == "snappy" else 0)
 
 
@@ -139,16 +139,16 @@ def test_damage_is_a_decode_error_or_bytes(data: st.DataObject, original: bytes,
     damaged = bytearray(compress(codec, original))
     for _ in range(data.draw(st.integers(1, 4))):
         damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
-    reads_or_says_so(codec, bytes(damaged))
+    decompressed_or_error(codec, bytes(damaged))
 
 
 @fuzzed(300)
 @given(st.binary(max_size=300), st.sampled_from(CODECS[1:]))
 def test_random_bytes_are_a_decode_error_or_bytes(noise: bytes, codec: str) -> None:
-    reads_or_says_so(codec, noise)
+    decompressed_or_error(codec, noise)
 
 
-def reads_or_says_so(codec: str, stored: bytes) -> bytes | None:
+def decompressed_or_error(codec: str, stored: bytes) -> bytes | None:
     try:
         found = decompress(codec, stored, limit=SMALL)
     except DecodeError:

@@ -49,8 +49,8 @@ def filled(row: Row) -> dict[str, Any]:
 def test_a_row_of_a_transactional_id() -> None:
     batch = pack_batch([Record(8, TIME, ID_KEY, ONGOING), Record(9, TIME, ID_KEY, None)])
     rows = list(transaction_log(b"before" + batch, 6, txn_state_partition=4, broker_id=1, file="0.log"))
-    place = {"txn_state_partition": 4, "broker_id": 1, "file": "0.log", "position": 6, "leader_epoch": 7}
-    named = {**place, "timestamp": AT, "transactional_id": "golden"}
+    location = {"txn_state_partition": 4, "broker_id": 1, "file": "0.log", "position": 6, "leader_epoch": 7}
+    named = {**location, "timestamp": AT, "transactional_id": "golden"}
     assert filled(rows[0]) == {
         **named,
         "offset": 8,
@@ -176,7 +176,7 @@ Said = tuple[int, int, str, str | None]  # offset, time, and the printed key and
 LINE = re.compile(r"offset: (\d+) CreateTime: (\d+) .*? headerKeys: \[\] key: (.*) payload: (.*)", re.S)
 
 
-def said(segment: Segment) -> Iterator[Said]:
+def printed_rows(segment: Segment) -> Iterator[Said]:
     for line in segment.dumped:
         if "endTxnMarker" not in line:
             found = LINE.fullmatch(line)
@@ -191,7 +191,7 @@ def rows_and_said(
     for segment in segments:
         if segment.topic == topic:
             rows = [row for position, _ in segment.batches() for row in rows_of(segment.data, position)]
-            yield from zip(rows, said(segment), strict=True)
+            yield from zip(rows, printed_rows(segment), strict=True)
 
 
 @pytest.mark.lab
@@ -214,7 +214,7 @@ def of_json(key: str, payload: str | None) -> Row:
         return named
     value = json.loads(payload)
     data = value["data"]
-    places = [
+    partitions = [
         (each["topic"], number) for each in data["transactionPartitions"] or () for number in each["partitionIds"]
     ]
     return {
@@ -227,7 +227,7 @@ def of_json(key: str, payload: str | None) -> Row:
         "next_producer_epoch": known(data.get("nextProducerEpoch", -1)),
         "timeout_ms": data["transactionTimeoutMs"],
         "state": STATES[data["transactionStatus"]],
-        "topic_partitions": [{"topic": topic, "partition": number} for topic, number in places],
+        "topic_partitions": [{"topic": topic, "partition": number} for topic, number in partitions],
         "last_update_time": utc(data["transactionLastUpdateTimestampMs"]),
         "start_time": utc(data["transactionStartTimestampMs"]),
         "client_transaction_version": data.get("clientTransactionVersion", 0),
@@ -250,13 +250,13 @@ def of_text(key: str, payload: str | None) -> Row:
     )
     assert found
     producer_id, epoch, state, partitions, update, timeout = found.groups()
-    places = [place.rpartition("-") for place in partitions.split(",") if place]
+    partitions = [location.rpartition("-") for location in partitions.split(",") if location]
     return {
         **named,
         "producer_id": int(producer_id),
         "producer_epoch": int(epoch),
         "state": state,
-        "topic_partitions": [{"topic": topic, "partition": int(number)} for topic, _, number in places],
+        "topic_partitions": [{"topic": topic, "partition": int(number)} for topic, _, number in partitions],
         "last_update_time": utc(int(update)),
         "timeout_ms": int(timeout),
     }
@@ -316,8 +316,8 @@ def of_group_text(key: str, payload: str | None) -> Row:
             "generation": data["generationId"],
         }
         return {**group, **values, "member_ids": members}
-    group_id, _, place = about.partition(",partition=")
-    topic, _, partition = place.rpartition("-")
+    group_id, _, location = about.partition(",partition=")
+    topic, _, partition = location.rpartition("-")
     commit = {"kind": kind, "group_id": group_id, "topic": topic, "partition": int(partition)}
     offset = None if payload is None else int(payload.removeprefix("offset=").partition(",")[0])
     return {**commit, "committed_offset": offset}

@@ -85,10 +85,10 @@ def test_batches_match_the_segments(files: Files, text: str) -> None:
     logs = [each for each in files.dumps(text) if each.kind == "log"]
     assert {f"{each.topic}-{each.partition}" for each in logs} == set(TEXTS[text][2])
     for each in logs:
-        bytes_say = scanned(files.source(each))
-        assert len(bytes_say) or each.topic == "state"
+        decoded = scanned(files.source(each))
+        assert len(decoded) or each.topic == "state"
         assert each.scanned.end == files.source(each).stat().st_size
-        expected = as_printed(bytes_say, markers=text not in {"batches", "bare"}, version=files.version)
+        expected = as_printed(decoded, markers=text not in {"batches", "bare"}, version=files.version)
         for name in HEADER.names or ():
             assert each.scanned.headers[name].tolist() == expected[name].tolist(), (each.path, name)
 

@@ -112,8 +112,8 @@ def test_damage_is_a_row_with_only_an_error() -> None:
     rows = damage_rows([DamagedRange(10, 5, "TORN_TAIL: the bytes end.")], **PLACE)  # type: ignore[arg-type]
     table = BATCHES.arrow(rows)
     (row,) = table.to_pylist()
-    said = {name: value for name, value in row.items() if value is not None}
-    assert said == PLACE | {"position": 10, "size": 5, "error": "TORN_TAIL: the bytes end."}
+    values = {name: value for name, value in row.items() if value is not None}
+    assert values == PLACE | {"position": 10, "size": 5, "error": "TORN_TAIL: the bytes end."}
 
 
 def kept(headers: Headers) -> Headers:

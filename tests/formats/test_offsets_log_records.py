@@ -298,16 +298,16 @@ def test_damage_is_a_decode_error_or_a_value(
         damaged = bytearray(written)
         for _ in range(data.draw(st.integers(1, 4))):
             damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
-        read_or_says_where(bytes(damaged))
+        read_or_located_error(bytes(damaged))
 
 
 @fuzzed(300)
 @given(st.integers(0, 23), st.binary(max_size=200))
 def test_random_bytes_are_a_decode_error_or_a_value(version: int, noise: bytes) -> None:
-    read_or_says_where(struct.pack(">h", version) + noise)
+    read_or_located_error(struct.pack(">h", version) + noise)
 
 
-def read_or_says_where(buf: bytes) -> None:
+def read_or_located_error(buf: bytes) -> None:
     for read in READERS:
         position = 0
         try:

@@ -256,15 +256,15 @@ def test_damage_is_a_decode_error_or_a_value(data: st.DataObject, state: Transac
     damaged = bytearray(write_value(state))
     for _ in range(data.draw(st.integers(1, 4))):
         damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
-    assert_reads_or_says_where(bytes(damaged))
+    assert_read_or_located_error(bytes(damaged))
 
 
 @given(st.binary(max_size=200), st.sampled_from([b"", b"\0\0", b"\0\1"]))
 def test_random_bytes_are_a_decode_error_or_a_value(noise: bytes, version: bytes) -> None:
-    assert_reads_or_says_where(version + noise)
+    assert_read_or_located_error(version + noise)
 
 
-def assert_reads_or_says_where(data: bytes) -> None:
+def assert_read_or_located_error(data: bytes) -> None:
     for read in (read_transaction_value, read_transaction_key):
         try:
             read(data)
@@ -281,7 +281,7 @@ TIMES = bytes(16)
 
 
 @pytest.mark.parametrize(
-    ("data", "says"),
+    ("data", "message"),
     [
         (b"", "ends early"),
         (b"\0\2" + bytes(40), "has version 2"),
@@ -302,9 +302,9 @@ TIMES = bytes(16)
         (V1 + b"\0" + TIMES + b"\xff\xff\xff\xff\x0f", "ends early"),
     ],
 )
-def test_decode_errors_have_a_reason(data: bytes, says: str) -> None:
+def test_decode_errors_have_a_reason(data: bytes, message: str) -> None:
     started = time.perf_counter()
-    with pytest.raises(DecodeError, match=says):
+    with pytest.raises(DecodeError, match=message):
         read_transaction_value(data)
     assert time.perf_counter() - started < 1  # any length that the bytes claim
 

@@ -124,8 +124,8 @@ def consume_in_transactions(config: dict[str, str], group: str, protocol: str) -
         producer.begin_transaction()
         producer.produce("by-librdkafka", b"of a transaction")
         producer.flush(30)  # an abort drops what has not been sent
-        place = TopicPartition("by-librdkafka", 0, offset, "SECRET")
-        producer.send_offsets_to_transaction([place], consumer.consumer_group_metadata())
+        offset_commit = TopicPartition("by-librdkafka", 0, offset, "SECRET")
+        producer.send_offsets_to_transaction([offset_commit], consumer.consumer_group_metadata())
         end(60)
     consumer.commit(offsets=[TopicPartition("by-librdkafka", 0, 11, "SECRET")], asynchronous=False)
     consumer.close()

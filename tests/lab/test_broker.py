@@ -207,10 +207,10 @@ def test_the_broker_ends_with_the_python_process(end: signal.Signals) -> None:
         address, directory = child.stdout.readline().split()
         assert is_listening(address)
         child.send_signal(end)
-        _, said = child.communicate(timeout=PATIENCE_S)
+        _, stderr = child.communicate(timeout=PATIENCE_S)
     assert child.returncode in (-end, 130)
-    assert ("KeyboardInterrupt" in said) == (end == signal.SIGINT)
-    assert "Warning" not in said
+    assert ("KeyboardInterrupt" in stderr) == (end == signal.SIGINT)
+    assert "Warning" not in stderr
     assert until(lambda: not is_listening(address))
     assert until(lambda: not Path(directory).parent.parent.exists())
 
@@ -231,15 +231,15 @@ def test_an_exception_in_the_with_block_ends_the_broker() -> None:
 
 
 @pytest.mark.parametrize(
-    ("properties", "says"),
+    ("properties", "message"),
     [
         ({"unstable.api.versions.enable": "soon"}, r"could not format its storage.*unstable\.api\.versions"),
         ({"log.retention.ms": "soon"}, r"ended with exit code 1.*log\.retention\.ms"),
         ({"ssl.client.auth": "required", "listener.security.protocol.map": "CLIENT:SSL"}, r"No security protocol"),
     ],
 )
-def test_a_failed_start_shows_the_brokers_log(properties: dict[str, str], says: str) -> None:
-    with pytest.raises(LabError, match=f"(?s)^Broker 1 of Kafka 4.3.1 .*{says}"):
+def test_a_failed_start_shows_the_brokers_log(properties: dict[str, str], message: str) -> None:
+    with pytest.raises(LabError, match=f"(?s)^Broker 1 of Kafka 4.3.1 .*{message}"):
         Kafka(properties=properties).start()
 
 
@@ -296,7 +296,7 @@ def test_the_exit_of_a_forked_child_does_not_end_the_broker() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "message"),
     [
         ({"version": "4.3"}, "'4.3' is not a Kafka version"),
         ({"version": "2.7.2"}, "'2.7.2' is not a Kafka version"),
@@ -304,6 +304,6 @@ def test_the_exit_of_a_forked_child_does_not_end_the_broker() -> None:
         ({"super_users": ["admin"]}, "super_users names admin"),
     ],
 )
-def test_invalid_arguments(arguments: dict[str, object], says: str) -> None:
-    with pytest.raises(UsageError, match=says):
+def test_invalid_arguments(arguments: dict[str, object], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         Kafka(**arguments)  # type: ignore[arg-type]

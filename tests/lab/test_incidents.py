@@ -96,7 +96,7 @@ def test_a_coordinator_that_never_checks_leaves_a_transaction_overdue(lab: Kafka
             return dt.datetime.now(dt.UTC) - dt.datetime.fromtimestamp(started / 1000, dt.UTC)
 
         until(lambda: True if age() > dt.timedelta(seconds=2) else None, awaited="twenty times its timeout")
-        assert coordinator_says(cluster, staged) == ("Ongoing", True)
+        assert coordinator_state(cluster, staged) == ("Ongoing", True)
 
 
 @pytest.mark.lab
@@ -121,7 +121,7 @@ def test_each_incident_is_staged_as_described_and_ends_properly(
             assert stable < high
             assert stable == staged.start_offset or start > staged.start_offset
         if incident.name != "coordinator_gone" and lab.version != "2.8.2":
-            assert coordinator_says(cluster, staged) == COORDINATOR[incident.name]
+            assert coordinator_state(cluster, staged) == COORDINATOR[incident.name]
         if staged.expected == "prepared":
             assert transaction(cluster, staged.transactional_id).transaction_timeout_ms == 2**31 - 1
 
@@ -142,7 +142,7 @@ def open_in_words(opened: LeaderTransaction) -> tuple[int, int, int]:
     return opened.producer_id, opened.producer_epoch, opened.start_offset
 
 
-def coordinator_says(cluster: BrokerClient, staged: StagedIncident) -> tuple[str | None, bool]:
+def coordinator_state(cluster: BrokerClient, staged: StagedIncident) -> tuple[str | None, bool]:
     found = transaction(cluster, staged.transactional_id)
     if found is None:
         return None, False

@@ -17,16 +17,16 @@ def nothing_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("toolkit.java.java_runtime.find_spec", lambda name: None)
 
 
-def fake_java(home: Path, says: str, *, exit_code: int = 0) -> Path:
+def fake_java(home: Path, text: str, *, exit_code: int = 0) -> Path:
     java = home / "bin" / "java"
     java.parent.mkdir(parents=True)
-    java.write_text(f"#!/bin/sh\necho '{says}' >&2\nexit {exit_code}\n")
+    java.write_text(f"#!/bin/sh\necho '{text}' >&2\nexit {exit_code}\n")
     java.chmod(0o755)
     return java
 
 
 @pytest.mark.parametrize(
-    ("says", "version"),
+    ("text", "version"),
     [
         ('openjdk version "17.0.15" 2025-04-15', 17),
         ('java version "1.8.0_292"', 8),
@@ -35,8 +35,8 @@ def fake_java(home: Path, says: str, *, exit_code: int = 0) -> Path:
         ("No Java runtime present, requesting install.", None),
     ],
 )
-def test_the_version_of_java(tmp_path: Path, says: str, version: int | None) -> None:
-    assert java_version(fake_java(tmp_path, says)) == version
+def test_the_version_of_java(tmp_path: Path, text: str, version: int | None) -> None:
+    assert java_version(fake_java(tmp_path, text)) == version
 
 
 def test_a_failing_or_missing_java_has_no_version(tmp_path: Path) -> None:

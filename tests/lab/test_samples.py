@@ -55,9 +55,9 @@ def test_a_sample_gives_the_expected_finding(name: str) -> None:
 @pytest.mark.parametrize("name", ANSWERS)
 def test_the_log_directory_contains_no_other_finding(name: str) -> None:
     sample = samples.load(name)
-    places = {(row["topic"], row["partition"]) for row in sample.log_dir().finding_rows()}
+    partitions = {(row["topic"], row["partition"]) for row in sample.log_dir().finding_rows()}
     over = sample.expected["verdict"] == "ended" or sample.recording()
-    assert places == (set() if over else {(sample.topic, sample.partition)})
+    assert partitions == (set() if over else {(sample.topic, sample.partition)})
 
 
 @pytest.mark.parametrize("name", ANSWERS)

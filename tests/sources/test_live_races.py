@@ -30,7 +30,9 @@ def busy_kafka(request: pytest.FixtureRequest) -> Iterator[Kafka]:
         yield kafka
 
 
-def look_on(kafka: Kafka, *, timeout: float, replicas: int, fits: frozenset[str]) -> tuple[Counter[str], Counter[str]]:
+def diagnose_in_a_loop(
+    kafka: Kafka, *, timeout: float, replicas: int, fits: frozenset[str]
+) -> tuple[Counter[str], Counter[str]]:
     """Run the workers, read findings in a loop, and return the verdicts and the endings.
 
     Parameters
@@ -68,7 +70,7 @@ def look_on(kafka: Kafka, *, timeout: float, replicas: int, fits: frozenset[str]
 @pytest.mark.longer
 def test_no_live_transaction_is_ever_hanging(busy_kafka: Kafka) -> None:
     fits = frozenset({"ongoing", "ending", "unknown"})
-    verdicts, endings = look_on(busy_kafka, timeout=30, replicas=1, fits=fits)
+    verdicts, endings = diagnose_in_a_loop(busy_kafka, timeout=30, replicas=1, fits=fits)
     assert verdicts["ongoing"] >= SECONDS, "the loop must have looked at open transactions"
     assert min(endings[kind] for kind in ("commit", "abort", "fence", "timeout")) > 0, endings
 
@@ -93,7 +95,7 @@ def test_no_live_transaction_is_hanging_while_brokers_die() -> None:
         killer.start()
         try:
             fits = frozenset({"ongoing", "ending", "unknown", "overdue", "unreplicated", "stuck_ending"})
-            verdicts, endings = look_on(kafka, timeout=3, replicas=3, fits=fits)
+            verdicts, endings = diagnose_in_a_loop(kafka, timeout=3, replicas=3, fits=fits)
         finally:
             stop.set()
             killer.join(PATIENCE_S)

@@ -127,8 +127,8 @@ OFFSETS = ("log_start_offset", "last_stable_offset", "high_watermark", "log_end_
 
 
 def test_partitions_match_list_offsets(played: Played) -> None:
-    files = by_place(LogDir(played.root).partition_rows())
-    listed = by_place(played.partitions)
+    files = by_partition(LogDir(played.root).partition_rows())
+    listed = by_partition(played.partitions)
     assert files.keys() == listed.keys()
     differing = {tp: (files[tp], listed[tp]) for tp in files if files[tp] != listed[tp]}
     if played.version.startswith("4"):  # it names the start of the batch that the log start offset lies in
@@ -136,7 +136,7 @@ def test_partitions_match_list_offsets(played: Played) -> None:
     assert differing == {}
 
 
-def by_place(rows: Sequence[Row]) -> Mapping[tuple[str, int], Row]:
+def by_partition(rows: Sequence[Row]) -> Mapping[tuple[str, int], Row]:
     return {(row["topic"], row["partition"]): {name: row[name] for name in OFFSETS} for row in rows}
 
 

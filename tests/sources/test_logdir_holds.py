@@ -137,10 +137,10 @@ def test_a_transaction_of_a_dead_epoch_is_ended_by_the_next(past: Past) -> None:
 def test_exactly_the_long_holds_are_reported(past: Past) -> None:
     """By a walk over the batches of each partition."""
     found = {(row["topic"], row["partition"], row["start_offset"]): row for row in past.findings if row["held_to"]}
-    by_place: defaultdict[tuple[str, int], list[Row]] = defaultdict(list)
+    by_partition: defaultdict[tuple[str, int], list[Row]] = defaultdict(list)
     for batch in BATCHES.rows(past.files.batches()):
-        by_place[batch["topic"], batch["partition"]].append(batch)
-    for tp, batches in by_place.items():
+        by_partition[batch["topic"], batch["partition"]].append(batch)
+    for tp, batches in by_partition.items():
         for first, marker, held_ms in walked(batches):
             row = found.pop((*tp, first), None)
             assert (row is not None) == (held_ms >= MIN_HELD_MS), (tp, first, held_ms)

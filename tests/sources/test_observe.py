@@ -82,8 +82,8 @@ def test_a_loading_coordinator_is_a_gap() -> None:
     assert (failed["broker_id"], failed["source"]) == (2, "ListTransactions")
 
 
-@pytest.mark.parametrize("asked_when", [0, 1])
-def test_a_leader_that_is_still_loading_is_a_gap(asked_when: int) -> None:
+@pytest.mark.parametrize("loading_at", [0, 1])
+def test_a_leader_that_is_still_loading_is_a_gap(loading_at: int) -> None:
     """It lists without an error and without ids that still load: their live transactions were once `hanging`."""
     cluster = FakeCluster()
     answered, probed = cluster.DescribeTransactions, []
@@ -91,7 +91,7 @@ def test_a_leader_that_is_still_loading_is_a_gap(asked_when: int) -> None:
     def describe(broker: int, request: Any) -> Any:
         if broker == 2:
             probed.append(broker)
-            if len(probed) == asked_when + 1:
+            if len(probed) == loading_at + 1:
                 states = [described(name, 7, "Ongoing", error=16) for name in request.transactional_ids]
                 return SimpleNamespace(transaction_states=states)
         return answered(broker, request)

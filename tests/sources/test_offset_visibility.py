@@ -32,7 +32,7 @@ class Topic:
 
     name: str
     partition: Row
-    given: Mapping[str, set[int]]
+    delivered: Mapping[str, set[int]]
     offsets: Sequence[Row]
     gaps: Mapping[str, Sequence[Row]]
 
@@ -60,7 +60,7 @@ def live_topic(kafka: Kafka, name: str) -> Topic:
         return Topic(
             name=name,
             partition=partition,
-            given={level: consumed(kafka, name, level) for level in LEVELS},
+            delivered={level: consumed(kafka, name, level) for level in LEVELS},
             offsets=[row for at in range(stop) for row in cluster.offset_visibility_rows(name, 0, at)],
             gaps={
                 level: cluster.missing_offset_rows(name, 0, start=0, stop=stop, read_committed=level == LEVELS[0])
@@ -77,7 +77,7 @@ def test_each_offset_is_delivered_as_its_row_states(left: Left) -> None:
     for topic in left.topics:
         for level in LEVELS:
             ours = {row["offset"] for row in topic.offsets if row[level]}
-            assert ours == topic.given[level], (topic.name, level, ours ^ topic.given[level])
+            assert ours == topic.delivered[level], (topic.name, level, ours ^ topic.delivered[level])
         assert [row for row in topic.offsets if row["status"] is None or row["error"]] == []
 
 
@@ -93,8 +93,11 @@ def test_missing_and_consumed_offsets_cover_the_range(left: Left) -> None:
         for level, rows in topic.gaps.items():
             missing = [at for row in rows for at in range(row["first_offset"], row["last_offset"] + 1)]
             assert len(missing) == len(set(missing)) == sum(row["offsets"] for row in rows)
-            assert topic.given[level].isdisjoint(missing)
-            assert topic.given[level] | set(missing) == {row["offset"] for row in topic.offsets}, (topic.name, level)
+            assert topic.delivered[level].isdisjoint(missing)
+            assert topic.delivered[level] | set(missing) == {row["offset"] for row in topic.offsets}, (
+                topic.name,
+                level,
+            )
             assert not any(row["status"] in {None, "unexplained"} for row in rows)
             by_offset = {row["offset"]: row["status"] for row in topic.offsets}
             for row in rows:

@@ -34,7 +34,7 @@ FEW = {
     "jaas": ("explain", "count"),
     "refused": ("count", "a wrong value", "stream"),
     "file": ("explain", "count"),
-    "registered": ("explain", "count", "look", "stream"),
+    "registered": ("explain", "count", "sample", "stream"),
 }
 LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 
@@ -43,31 +43,31 @@ class Search:
     """What was searched, and what was found in it."""
 
     def __init__(self) -> None:
-        self.places: list[str] = []
+        self.locations: list[str] = []
         self.output: dict[str, str] = {}
         self.errors: dict[str, str] = {}
         self.controls: list[str] = []
 
-    def look(self, place: str, text: str) -> None:
-        self.places.append(place)
+    def search_in(self, location: str, text: str) -> None:
+        self.locations.append(location)
         if CANARY in text:
             at = text.index(CANARY)
-            self.output.setdefault(place, text[max(0, at - 100) : at].replace("\n", " "))
+            self.output.setdefault(location, text[max(0, at - 100) : at].replace("\n", " "))
         if CONTROLS["kafka.client.id"] in text:
-            self.controls.append(place)
+            self.controls.append(location)
 
     def during(self, name: str, action: Callable[[], object]) -> bool:
         """What an action returns, raises and prints; whether it went well."""
         printed = io.StringIO()
         try:
             with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
-                self.look(f"result of {name}", str(action()))
+                self.search_in(f"result of {name}", str(action()))
         except Exception as error:  # noqa: BLE001
-            self.look(f"error of {name}", "".join(traceback.format_exception(error)))
+            self.search_in(f"error of {name}", "".join(traceback.format_exception(error)))
             self.errors[name] = "".join(traceback.format_exception_only(error))[-2000:]
             return False
         finally:
-            self.look(f"output of {name}", printed.getvalue())
+            self.search_in(f"output of {name}", printed.getvalue())
         return True
 
 
@@ -81,8 +81,8 @@ def ways(server: str, user: str, folder: Path) -> Mapping[str, Mapping[str, str]
     unused = {"kafka.ssl.key.pem": f"-----BEGIN PRIVATE KEY-----\n{CANARY}\n", "kafka.ssl.key.password": CANARY}
     jaas = f'{LOGIN} username="{user}" password="{CANARY}";'
     path = folder / "client.properties"
-    said = {name.removeprefix("kafka."): value for name, value in base.items()} | {"sasl.jaas.config": jaas}
-    path.write_text("".join(f"{name}={value}\n" for name, value in said.items()))
+    properties = {name.removeprefix("kafka."): value for name, value in base.items()} | {"sasl.jaas.config": jaas}
+    path.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
     return {
         "password": {**base, **CONTROLS, **unused, "kafka.sasl.username": user, "kafka.sasl.password": CANARY},
         "jaas": {**base, **CONTROLS, **unused, "kafka.sasl.jaas.config": jaas},
@@ -115,7 +115,7 @@ def use(spark: SparkSession, search: Search, name: str, options: Mapping[str, st
         "a wrong option": lambda: read(spark, options, such="none").count(),
         "a wrong value": lambda: read(spark, options, startingOffsets="nowhere").count(),
         "a failing task": lambda: read(spark, options).selectExpr("assert_true(1 = 2)").collect(),
-        "look": lambda: spark.read.format("kafka_txn_samples").options(**options).load().collect(),
+        "sample": lambda: spark.read.format("kafka_txn_samples").options(**options).load().collect(),
         "stream": lambda: patient_stream(spark, options, folder / name),
     }
     return [action for action in FEW.get(name, actions) if not search.during(f"{name}: {action}", actions[action])]
@@ -141,8 +141,8 @@ def stream(spark: SparkSession, options: Mapping[str, str], folder: Path) -> str
 
 
 def use_sql(spark: SparkSession, search: Search, options: Mapping[str, str]) -> list[str]:
-    said = ", ".join(f"'{name}' '{value}'" for name, value in {**options, "subscribe": "watched"}.items())
-    create = f"CREATE OR REPLACE TEMPORARY VIEW by_sql USING kafka_log_live OPTIONS ({said})"
+    options_clause = ", ".join(f"'{name}' '{value}'" for name, value in {**options, "subscribe": "watched"}.items())
+    create = f"CREATE OR REPLACE TEMPORARY VIEW by_sql USING kafka_log_live OPTIONS ({options_clause})"
     texts = (create, "SELECT count(*) FROM by_sql", f"EXPLAIN EXTENDED {create}")
     return [text[:20] for text in texts if not search.during(f"sql: {text[:20]}", lambda: spark.sql(text).collect())]  # noqa: B023
 
@@ -206,19 +206,19 @@ def main(mode: str, server: str, user: str, folder: Path) -> None:
     spark.dataSource.register(KafkaBatches)  # by hand: nothing is hidden, so a secret has to be refused
     before = search.during("by hand", lambda: read(spark, {**options, "kafka.sasl.password": "not-a-canary"}))
     register(spark, config={name.removeprefix("kafka."): value for name, value in options.items()})
-    failed = {name: use(spark, search, name, given, folder) for name, given in all_ways.items()}
+    failed = {name: use(spark, search, name, options, folder) for name, options in all_ways.items()}
     failed["sql"] = use_sql(spark, search, all_ways["jaas"])
     time.sleep(1)  # what listens for events is late
     for path, body in pages(f"http://127.0.0.1:{port}"):
-        search.look(f"page {path}", body)
-    said = f"{type(spark).__module__} {spark.version}"
+        search.search_in(f"page {path}", body)
+    version = f"{type(spark).__module__} {spark.version}"
     spark.stop()
     for file in sorted(folder.rglob("*")):
         if file.is_file() and file.name != "client.properties":
-            search.look(f"file {file.relative_to(folder)}", file.read_text(errors="replace"))
-    found = {"spark": said, "by_hand": before, "failed": failed, "shown": search.output, "controls": search.controls}
+            search.search_in(f"file {file.relative_to(folder)}", file.read_text(errors="replace"))
+    found = {"spark": version, "by_hand": before, "failed": failed, "shown": search.output, "controls": search.controls}
     found["errors"] = search.errors
-    print(json.dumps(found | {"places": search.places}))
+    print(json.dumps(found | {"locations": search.locations}))
 
 
 if __name__ == "__main__":

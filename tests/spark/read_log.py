@@ -22,8 +22,8 @@ __all__ = ["fold_rows", "folded", "planned", "read", "rows", "same"]
 
 def planned(path: Path | str | None, **options: object) -> tuple[DataSourceReader, Sequence[InputPartition]]:
     """The reader, and what its tasks read, sent through pickle as Spark sends it."""
-    said = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in options.items()}
-    source = KafkaLog({**said, **({} if path is None else {"path": str(path)})})
+    values = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in options.items()}
+    source = KafkaLog({**values, **({} if path is None else {"path": str(path)})})
     reader = pickle.loads(pickle.dumps(source)).reader(schema=source.schema())
     return reader, pickle.loads(pickle.dumps(reader.partitions()))
 

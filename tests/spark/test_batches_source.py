@@ -73,14 +73,14 @@ def delete(cluster: Cluster, topic: str, *, before: int) -> None:
     assert cluster.partition_rows(topics=[topic])[0]["log_start_offset"] == before
 
 
-def options(two: Kafka, **given: object) -> dict[str, str]:
-    said = {"kafka.bootstrap.servers": two.bootstrap_servers} | given
-    return {name: str(value) for name, value in said.items()}
+def options(two: Kafka, **changed: object) -> dict[str, str]:
+    values = {"kafka.bootstrap.servers": two.bootstrap_servers} | changed
+    return {name: str(value) for name, value in values.items()}
 
 
-def read(spark: SparkSession, two: Kafka, **given: object) -> DataFrame:
+def read(spark: SparkSession, two: Kafka, **changed: object) -> DataFrame:
     register(spark)
-    return spark.read.format("kafka_log_live").options(**options(two, **given)).load()
+    return spark.read.format("kafka_log_live").options(**options(two, **changed)).load()
 
 
 def rows_of(frame: DataFrame, table: Table) -> list[Row]:
@@ -176,10 +176,10 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("given", "says"), WRONG)
-def test_an_invalid_option_fails_in_load(given: dict[str, str], says: str) -> None:
-    with pytest.raises(Exception, match=says) as caught:
-        KafkaBatches(CaseInsensitiveDict({"kafka.bootstrap.servers": "127.0.0.1:1", **given})).schema()
+@pytest.mark.parametrize(("changed", "message"), WRONG)
+def test_an_invalid_option_fails_in_load(changed: dict[str, str], message: str) -> None:
+    with pytest.raises(Exception, match=message) as caught:
+        KafkaBatches(CaseInsensitiveDict({"kafka.bootstrap.servers": "127.0.0.1:1", **changed})).schema()
     assert type(caught.value).__name__ == "UsageError"
 
 

@@ -29,7 +29,7 @@ LATER = dt.datetime(2026, 11, 22, 1, 9, 12, tzinfo=dt.UTC)  # the marker is from
 MINE: Row = {"topic": "orders", "partition": 0, "producer_id": 1, "start_offset": 15}
 
 
-class Given:
+class SampleSources:
     """The sample, and the arguments of the tables."""
 
     def __init__(self, spark: SparkSession, tmp_path: Path) -> None:
@@ -55,7 +55,9 @@ class Given:
         """The findings of the panel for a source of the past, after an attempt to abort each."""
         from toolkit.views.panel import AbortPanel
 
-        panel = AbortPanel(cast(Cluster, Told(self.recording, self.log)), audit=Audit(self.tmp_path / "audit.jsonl"))
+        panel = AbortPanel(
+            cast(Cluster, RecordedCluster(self.recording, self.log)), audit=Audit(self.tmp_path / "audit.jsonl")
+        )
         for row in panel.findings:
             panel.select(row)
             assert panel.buttons["dry_run"].layout.display is None
@@ -66,7 +68,7 @@ class Given:
         return panel.findings
 
 
-class Told:
+class RecordedCluster:
     """A cluster whose findings are the holds of a recording; all else is read from the log directory."""
 
     bootstrap_servers = "recorded:9092"
@@ -84,35 +86,39 @@ class Told:
         return self.recording.partition_rows(topics=[MINE["topic"]], partitions=[MINE["partition"]])
 
 
-PLACES: dict[str, Callable[[Given], list[Row]]] = {
-    "Recording.lso_holds": lambda given: FINDINGS.rows(given.recording.lso_holds()),
-    "Recording.holds of the partition": lambda given: given.recording.lso_hold_rows(topics=["orders"], partitions=[0]),
-    "Recording.findings": lambda given: given.recording.finding_rows(min_held_ms=0),
-    "Recording.findings at a later time": lambda given: given.recording.finding_rows(at=LATER, min_held_ms=0),
-    "LogDir.findings": lambda given: given.log.finding_rows(min_held_ms=10_000),
-    "collect_incident(recording)": lambda given: collect_incident(given.recording, min_held_ms=10_000)["findings"],
-    "collect_incident(log, recording)": lambda given: collect_incident(given.log, given.recording, min_held_ms=10_000)[
+TABLES: dict[str, Callable[[SampleSources], list[Row]]] = {
+    "Recording.lso_holds": lambda sources: FINDINGS.rows(sources.recording.lso_holds()),
+    "Recording.holds of the partition": lambda sources: sources.recording.lso_hold_rows(
+        topics=["orders"], partitions=[0]
+    ),
+    "Recording.findings": lambda sources: sources.recording.finding_rows(min_held_ms=0),
+    "Recording.findings at a later time": lambda sources: sources.recording.finding_rows(at=LATER, min_held_ms=0),
+    "LogDir.findings": lambda sources: sources.log.finding_rows(min_held_ms=10_000),
+    "collect_incident(recording)": lambda sources: collect_incident(sources.recording, min_held_ms=10_000)["findings"],
+    "collect_incident(log, recording)": lambda sources: collect_incident(
+        sources.log, sources.recording, min_held_ms=10_000
+    )["findings"],
+    "a log that leaves it out": lambda sources: collect_incident(sources.log, sources.recording, min_held_ms=60_000)[
         "findings"
     ],
-    "a log that leaves it out": lambda given: collect_incident(given.log, given.recording, min_held_ms=60_000)[
-        "findings"
-    ],
-    "pipeline of the recording": lambda given: given.stored("recording"),
-    "pipeline of the log, then of the recording": lambda given: given.stored("log", "recording", min_held_ms=10_000),
-    "panel": lambda given: given.panel(),
+    "pipeline of the recording": lambda sources: sources.stored("recording"),
+    "pipeline of the log, then of the recording": lambda sources: sources.stored(
+        "log", "recording", min_held_ms=10_000
+    ),
+    "panel": lambda sources: sources.panel(),
 }
 
 
 @pytest.fixture
-def given(spark: SparkSession, tmp_path: Path) -> Given:
-    return Given(spark, tmp_path)
+def sources(spark: SparkSession, tmp_path: Path) -> SampleSources:
+    return SampleSources(spark, tmp_path)
 
 
 @pytest.mark.parametrize(
-    "place", [pytest.param(each, marks=pytest.mark.full if "then of" in each else ()) for each in PLACES]
+    "table", [pytest.param(each, marks=pytest.mark.full if "then of" in each else ()) for each in TABLES]
 )
-def test_a_hanging_transaction_that_ended_is_ended_in_every_table(place: str, given: Given) -> None:
-    rows = PLACES[place](given)
+def test_a_hanging_transaction_that_ended_is_ended_in_every_table(table: str, sources: SampleSources) -> None:
+    rows = TABLES[table](sources)
     assert {row["verdict"] for row in rows} == {"ended"}
     (row,) = [row for row in rows if {name: row[name] for name in MINE} == MINE]
     assert (row["queue_position"], row["expires_at"], row["missing"], row["remedy"]) == (
@@ -128,7 +134,7 @@ def test_a_hanging_transaction_that_ended_is_ended_in_every_table(place: str, gi
         assert "has been held" not in text
     with pytest.raises(ActionRefused, match="orders-0 is ended"):
         plan_abort(cast(Cluster, None), row)
-    if place != "LogDir.findings":  # the log alone does not have the recorder's verdict
+    if table != "LogDir.findings":  # the log alone does not have the recorder's verdict
         assert "Last seen open at 2026-11-22 01:09:0" in row["reason"]
         assert "While it was open it was hanging" in row["reason"]
         (before,) = [entry["value"] for entry in row["evidence"] if entry["name"] == "verdict_before"]

@@ -61,11 +61,11 @@ def random_headers(seed: int) -> Headers:
     return headers
 
 
-def log(headers: Headers, **place: Any) -> pa.Table:
+def log(headers: Headers, **columns: Any) -> pa.Table:
     """LogTransactions of one log, with the transactions open before it."""
-    before = place.pop("opened_before", {})
+    before = columns.pop("opened_before", {})
     file = "/data/orders-0/00000000000000000000.log"
-    where = {"topic": "orders", "partition": 0, "broker_id": 1, **place}
+    where = {"topic": "orders", "partition": 0, "broker_id": 1, **columns}
     return log_transaction_table(finish(partial_transactions(headers), opened_before=before), **where, files=(file,))
 
 
@@ -206,9 +206,9 @@ def by_verdict(found: Iterable[Row]) -> list[Row]:
 
 def test_of_several_replicas_the_longest_is_diagnosed() -> None:
     def state(broker_id: int, **other: Any) -> Row:
-        place = {"log": f"{broker_id}:/orders-0/", "topic": "orders", "partition": 0, "broker_id": broker_id}
+        columns = {"log": f"{broker_id}:/orders-0/", "topic": "orders", "partition": 0, "broker_id": broker_id}
         known = {"log_end_offset": 9, "leader_epoch": 4, "is_damaged": False, "is_held": True}
-        return {**place, **known, **other}
+        return {**columns, **known, **other}
 
     logs = [
         state(0, is_damaged=True),

@@ -94,14 +94,14 @@ def log(random: Random, *, in_files: bool) -> list[Row]:
     for offset in range(random.randint(1, 30)):
         ms += random.choice([1, 5, 3000, -2000])
         kind = random.choice(["record"] * 8 + ["damage", "nobody's"])
-        place = {"file": f"{offset // 10 * 10:020d}.log", "position": offset // 2 * 100} if in_files else {}
+        location = {"file": f"{offset // 10 * 10:020d}.log", "position": offset // 2 * 100} if in_files else {}
         if kind == "damage" and in_files:
-            place["position"] = offset * 50 + 50
-            found.append({**NOTHING, **place, **PARTITION, "error": "CORRUPT_BATCH: no."})
+            location["position"] = offset * 50 + 50
+            found.append({**NOTHING, **location, **PARTITION, "error": "CORRUPT_BATCH: no."})
             continue
         start, name = random.choice([None, 0, ms]), random.choice("abc")
         row: Row = record(
-            offset, ms, random.choice(STATES), random.randint(0, 2), start=start, transactional_id=name, **place
+            offset, ms, random.choice(STATES), random.randint(0, 2), start=start, transactional_id=name, **location
         )
         known: Row = {"producer_id": row["producer_id"] and random.randint(7, 8), "leader_epoch": offset // 9}
         nobodys = {"transactional_id": None, "error": "CORRUPT_RECORD: no."} if kind == "nobody's" else {}

@@ -140,9 +140,9 @@ def test_nothing_is_planned_for_an_empty_transaction_state_partition() -> None:
     row = {**row, "is_best": True}
     of_ids = LOG + IDS
 
-    def planned(states: Mapping[str, Row], **said: Any) -> set[str]:
+    def planned(states: Mapping[str, Row], **columns: Any) -> set[str]:
         options: Any = {"paths": [], "topics": None, "is_consistent": False, "txn_state_partitions": None}
-        return set(LogFiles(spark=None, logs=[{**row, **said}], **options).plans(states))  # type: ignore[arg-type]
+        return set(LogFiles(spark=None, logs=[{**row, **columns}], **options).plans(states))  # type: ignore[arg-type]
 
     assert planned({}) == {LOG}
     assert planned({}, bytes=9) == planned({}, begin=None) == {LOG, of_ids}

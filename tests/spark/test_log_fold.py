@@ -63,7 +63,7 @@ T = TypeVar("T")
 
 WHERE = LogId(topic="orders", partition=3, broker_id=1)
 LOG = "1:/kafka/orders-3/"
-PLACE = {**WHERE.columns, "log": LOG}
+LOG_COLUMNS = {**WHERE.columns, "log": LOG}
 BASE = 50
 NO_HEADERS = np.zeros(0, HEADER)
 CORRUPT, TORN = "CORRUPT_BATCH: no.", "TORN_TAIL: half."
@@ -168,11 +168,11 @@ class Stored:
     state: Row | None = None
     bytes_read: int = 0
 
-    def run(self, rows: Iterable[pa.RecordBatch], *, plan: str = REMEMBERED, **said: object) -> None:
+    def run(self, rows: Iterable[pa.RecordBatch], *, plan: str = REMEMBERED, **columns: object) -> None:
         """Fold sections after the stored state."""
         rows = list(rows)
         if self.state is not None:
-            remembered = {**PLACE, "section": -1, "kind": plan, "packed": self.state["remembered"], **said}
+            remembered = {**LOG_COLUMNS, "section": -1, "kind": plan, "packed": self.state["remembered"], **columns}
             rows.append(piece_rows(remembered, rows=1))
         table = pa.Table.from_batches(rows, PIECES_SCHEMA)
         found = fold_rows(table, self.random, min_held_ms=self.min_held_ms)
@@ -190,8 +190,8 @@ class Stored:
 
     def lso_holds(self) -> list[Row]:
         assert self.state is not None
-        place: dict[str, object] = WHERE.columns
-        state = LogState.from_bytes(self.state["remembered"], **place, min_held_ms=self.min_held_ms)  # type: ignore[arg-type]
+        log_id: dict[str, object] = WHERE.columns
+        state = LogState.from_bytes(self.state["remembered"], **log_id, min_held_ms=self.min_held_ms)  # type: ignore[arg-type]
         rows: list[Row] = state.lso_holds().to_pylist()
         return rows
 
@@ -303,10 +303,10 @@ def read_tasks(
             reach=reach if is_last else None,
         )
         if number == stop:
-            failure = {**PLACE, "section": number, "kind": STOP, "error": "NOT_LEADER: it moved."}
+            failure = {**LOG_COLUMNS, "section": number, "kind": STOP, "error": "NOT_LEADER: it moved."}
             rows.append(piece_rows(failure, rows=1))
-    said = {"plan": TRUNCATED, "log_end_offset": BASE} if is_new else {}
-    stored.run(rows, **said)  # type: ignore[arg-type]
+    columns = {"plan": TRUNCATED, "log_end_offset": BASE} if is_new else {}
+    stored.run(rows, **columns)  # type: ignore[arg-type]
     reported = [row for row in stored.rows() if "it moved" in (row["error"] or "")]
     assert len(reported) == (stop is not None)
 
@@ -325,8 +325,8 @@ def test_transactions_open_at_lost_offsets_are_reported_unchanged(random: Random
     still_open = [row for row in ended.rows() if row["outcome"] == "open"]
     ended.current = []
     unread = {"outcome": None, "error": "OFFSETS_LOST: Its end was deleted from the log before it was read."}
-    said = {**dict.fromkeys(LOG_TRANSACTIONS.names), **WHERE.columns, "error": lost}
-    reported = [*ended.rows(), *({**row, **unread} for row in still_open), said, *other.rows()]
+    lost_row = {**dict.fromkeys(LOG_TRANSACTIONS.names), **WHERE.columns, "error": lost}
+    reported = [*ended.rows(), *({**row, **unread} for row in still_open), lost_row, *other.rows()]
     assert stored.rows() == sorted(reported, key=repr)
     steps = [*ended.rows(LSO_TIMELINE.name), *other.rows(LSO_TIMELINE.name)]
     assert stored.rows(LSO_TIMELINE.name) == sorted(steps, key=repr)
@@ -436,8 +436,8 @@ def test_growing_real_logs_are_read_incrementally(history: Path, tmp_path: Path)
         pieces = [read(*planned(logs, table="pieces", starts=starts, maxPartitionBytes=20_000))]
         for log in set(plans) & set(states):
             assert plans[log].remembered == REMEMBERED
-            place = {name: states[log][name] for name in ("topic", "partition", "broker_id", "log")}
-            remembered = {**place, "section": -1, "kind": REMEMBERED, "packed": states[log]["remembered"]}
+            log_columns = {name: states[log][name] for name in ("topic", "partition", "broker_id", "log")}
+            remembered = {**log_columns, "section": -1, "kind": REMEMBERED, "packed": states[log]["remembered"]}
             pieces.append(pa.Table.from_batches([piece_rows(remembered, rows=1)]))
         found = fold_rows(pa.concat_tables(pieces), random)
         kept += [row for row in found if row["is_final"]]

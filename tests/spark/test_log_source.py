@@ -113,9 +113,9 @@ def test_only_selected_rows_are_read(history: Path) -> None:
             getattr(files, table)(topics=topic, partitions=0),
             table,
         )
-        places = [(topic, 0), (other, 0)]
-        options = ",".join(f"{name}-{number}" for name, number in places)
-        same(rows(history, table=table, partitions=options), getattr(files, table)(partitions=places), table)
+        partitions = [(topic, 0), (other, 0)]
+        options = ",".join(f"{name}-{number}" for name, number in partitions)
+        same(rows(history, table=table, partitions=options), getattr(files, table)(partitions=partitions), table)
     ids = [row["transactional_id"] for row in files.transaction_rows()][:3]
     for table in ("transaction_log", "transaction_history", "transactions"):
         expected = getattr(files, table)(transactional_ids=ids)
@@ -147,14 +147,14 @@ def test_ranges_match_log_dir(history: Path) -> None:
     middle = min(times) + (max(times) - min(times)) / 2
     for start, stop in ((3, 40), (40, None), ("log_start", "lso"), (middle, None)):
         options = {name: bound for name, bound in (("start", start), ("stop", stop)) if bound is not None}
-        said = {"startingOffsets": start, "endingOffsets": stop}
-        said = {
+        bounds = {"startingOffsets": start, "endingOffsets": stop}
+        bounds = {
             name: bound.isoformat() if isinstance(bound, dt.datetime) else bound
-            for name, bound in said.items()
+            for name, bound in bounds.items()
             if bound is not None
         }
         for table in ("batches", "log_transactions", "lso_timeline", "aborted", "statistics", "violations"):
-            found = rows(history, table=table, maxPartitionBytes=10_000, **said)
+            found = rows(history, table=table, maxPartitionBytes=10_000, **bounds)
             same(found, getattr(files, table)(**options), table)
 
 
@@ -218,8 +218,8 @@ def test_several_paths_are_read_together(kafka_log_dir: Any, two_brokers: Path, 
     paths = [str(two_brokers / f"data-{number}") for number in (1, 2)]
     expected = len(LogDir(*paths).segments())
     assert kafka_log_dir().option("table", "segments").load(paths).count() == expected
-    for said in (",".join(paths), f'["{paths[0]}", "file:{paths[1]}"]'):
-        assert len(rows(None, table="segments", paths=said)) == expected
+    for text in (",".join(paths), f'["{paths[0]}", "file:{paths[1]}"]'):
+        assert len(rows(None, table="segments", paths=text)) == expected
     assert len(rows(f"file://{paths[0]}", table="segments")) == len(LogDir(paths[0]).segments())
     assert len(rows(paths[0], paths=paths[1], table="segments")) == expected
 
@@ -258,9 +258,9 @@ def test_errors_reach_the_user_as_one_sentence(kafka_log_dir: Any, history: Path
     ):
         with pytest.raises(Exception, match=r"toolkit\.errors") as failed:
             load()  # type: ignore[no-untyped-call]
-        said = str(failed.value).partition("JVM stacktrace")[0]
-        assert expected in said
-        assert said.count('File "') == 1, "the way through the code is not shown"
+        message = str(failed.value).partition("JVM stacktrace")[0]
+        assert expected in message
+        assert message.count('File "') == 1, "the way through the code is not shown"
 
 
 def test_dump_texts_are_read_completely(kafka: Kafka, tmp_path: Path, history: Path) -> None:

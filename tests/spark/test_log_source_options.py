@@ -14,7 +14,7 @@ from toolkit.spark.datasources.log.log_options import INTERNAL, PIECES, TAKES, L
 from toolkit.spark.datasources.log.log_source import KafkaLog
 
 
-def said(**options: str) -> LogOptions:
+def parsed(**options: str) -> LogOptions:
     return read_options({"path": "/logs", **options})
 
 
@@ -36,27 +36,27 @@ def test_every_table_of_files_is_available() -> None:
 
 def test_names_are_accepted_as_any_list() -> None:
     for text in ("a,b", " a , b ", '["a", "b"]', "['a', 'b']"):
-        assert said(subscribe=text).topics == ["a", "b"]
-    assert said(subscribe='["a"]').topics == ["a"]
+        assert parsed(subscribe=text).topics == ["a", "b"]
+    assert parsed(subscribe='["a"]').topics == ["a"]
     for text in ("", "a,,b", "[", "[]", '["a"'):
         with pytest.raises(UsageError, match="The option subscribe is not a list"):
-            said(subscribe=text)
+            parsed(subscribe=text)
 
 
 def test_partitions_are_numbers_or_folder_names() -> None:
-    assert said(subscribe="a", partitions="3").partitions == [3]
-    assert said(subscribe="a", partitions="[0, 2]").partitions == [0, 2]
-    assert said(partitions="orders-0,my-orders-12").partitions == [("orders", 0), ("my-orders", 12)]
-    assert said(table="transaction_history", partitions="7").partitions == [7]
+    assert parsed(subscribe="a", partitions="3").partitions == [3]
+    assert parsed(subscribe="a", partitions="[0, 2]").partitions == [0, 2]
+    assert parsed(partitions="orders-0,my-orders-12").partitions == [("orders", 0), ("my-orders", 12)]
+    assert parsed(table="transaction_history", partitions="7").partitions == [7]
     for options in (
         {"partitions": "0"},
         {"subscribe": "a", "partitions": "a-0"},
         {"table": "transaction_history", "partitions": "a-0"},
     ):
         with pytest.raises(UsageError, match="partitions are either numbers"):
-            said(**options)
+            parsed(**options)
     with pytest.raises(UsageError, match="The option partitions is invalid: 0, x"):
-        said(subscribe="a", partitions="0,x")
+        parsed(subscribe="a", partitions="0,x")
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_partitions_are_numbers_or_folder_names() -> None:
     ],
 )
 def test_start_and_stop_are_offsets_names_or_times(text: str, bound: Any) -> None:
-    assert (said(startingOffsets=text).start, said(endingOffsets=text).stop) == (bound, bound)
+    assert (parsed(startingOffsets=text).start, parsed(endingOffsets=text).stop) == (bound, bound)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_start_and_stop_are_offsets_names_or_times(text: str, bound: Any) -> Non
 )
 def test_invalid_options_are_rejected(options: dict[str, str], sentence: str) -> None:
     with pytest.raises(UsageError) as refused:
-        said(**options)
+        parsed(**options)
     assert sentence in str(refused.value)
 
 
@@ -116,8 +116,8 @@ def test_a_source_without_paths_is_rejected() -> None:
 def test_sizes_have_sparks_units() -> None:
     sizes = {"134217728": 1 << 27, "128m": 1 << 27, "128MB": 1 << 27, "1g": 1 << 30, "64 KiB": 1 << 16, "7b": 7}
     for text, size in sizes.items():
-        assert said(maxPartitionBytes=text).max_partition_bytes == size
-    assert said().max_partition_bytes == 1 << 27
+        assert parsed(maxPartitionBytes=text).max_partition_bytes == size
+    assert parsed().max_partition_bytes == 1 << 27
 
 
 @pytest.mark.parametrize(

@@ -60,8 +60,8 @@ from toolkit.spark.pipeline import from_files
 from toolkit.spark.pipeline.pipeline_run import run
 from_files.SMALL = int(sys.argv[5])
 spark = local_session(master="local[2]", config={{**QUICK, **delta_settings()}})
-said = {{"min_held_ms": int(sys.argv[3]), "txn_state_partitions": int(sys.argv[4])}}
-run(spark, sys.argv[1], sys.argv[2], consistent_copy=True, with_batches=True, **said)
+options = {{"min_held_ms": int(sys.argv[3]), "txn_state_partitions": int(sys.argv[4])}}
+run(spark, sys.argv[1], sys.argv[2], consistent_copy=True, with_batches=True, **options)
 """
 
 
@@ -97,13 +97,13 @@ def put(stage: Path, logs: Path) -> None:
 
 
 def go(spark: SparkSession, logs: Path, out: Path | str, **options: object) -> RunSummary:
-    said: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "consistent_copy": True,
         "txn_state_partitions": COORDINATORS,
         "with_batches": True,
         **options,
     }
-    return run(spark, logs, str(out), min_held_ms=MIN_HELD_MS, **said)
+    return run(spark, logs, str(out), min_held_ms=MIN_HELD_MS, **arguments)
 
 
 def kept(out: Path, name: str) -> list[str]:

@@ -62,20 +62,20 @@ def found(request: pytest.FixtureRequest, guarded: Kafka, tmp_path_factory: pyte
 def test_a_password_appears_nowhere(found: dict[str, Any]) -> None:
     assert found["shown"] == {}
     assert CANARY not in found["output"]
-    kinds = {place.split(" ")[0] for place in found["places"]}
+    kinds = {location.split(" ")[0] for location in found["locations"]}
     assert kinds == {"result", "error", "output", "page", "file"}
-    assert any("events/" in place for place in found["places"])
-    assert any("java.log" in place for place in found["places"])
-    assert any("checkpoint/offsets" in place for place in found["places"])
+    assert any("events/" in location for location in found["locations"])
+    assert any("java.log" in location for location in found["locations"])
+    assert any("checkpoint/offsets" in location for location in found["locations"])
 
 
 @pytest.mark.lab
 @pytest.mark.full
 def test_the_search_finds_a_leaked_password(found: dict[str, Any]) -> None:
     """An option that is no secret is shown: by Connect everywhere, by classic Spark in a statement."""
-    kinds = {place.split(" ")[0] for place in found["controls"]}
+    kinds = {location.split(" ")[0] for location in found["controls"]}
     assert {"page", "file"} <= kinds
-    assert any(place.startswith("page /connect/") for place in found["controls"]) == (found["mode"] == "connect")
+    assert any(location.startswith("page /connect/") for location in found["controls"]) == (found["mode"] == "connect")
 
 
 @pytest.mark.lab

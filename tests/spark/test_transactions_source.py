@@ -65,19 +65,19 @@ def three() -> Iterator[Kafka]:
         yield kafka
 
 
-def source(three: Kafka, **given: object) -> KafkaTransactions:
-    said = {"kafka.bootstrap.servers": three.bootstrap_servers, **given}
-    return KafkaTransactions(CaseInsensitiveDict({name: str(value) for name, value in said.items()}))
+def source(three: Kafka, **changed: object) -> KafkaTransactions:
+    values = {"kafka.bootstrap.servers": three.bootstrap_servers, **changed}
+    return KafkaTransactions(CaseInsensitiveDict({name: str(value) for name, value in values.items()}))
 
 
-def observation(spark: SparkSession, three: Kafka, **given: object) -> DataFrame:
+def observation(spark: SparkSession, three: Kafka, **changed: object) -> DataFrame:
     register(spark)
-    return spark.read.format("kafka_txn_samples").options(**source(three, **given).options).load()
+    return spark.read.format("kafka_txn_samples").options(**source(three, **changed).options).load()
 
 
-def everything(spark: SparkSession, three: Kafka, **given: object) -> DataFrame:
+def everything(spark: SparkSession, three: Kafka, **changed: object) -> DataFrame:
     register(spark)
-    return spark.readStream.format("kafka_txn_samples").options(**source(three, **given).options).load()
+    return spark.readStream.format("kafka_txn_samples").options(**source(three, **changed).options).load()
 
 
 def due_times(tasks: Sequence[InputPartition]) -> list[int]:
@@ -136,10 +136,10 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("given", "says"), WRONG)
-def test_an_invalid_option_fails_in_load(given: dict[str, str], says: str) -> None:
-    with pytest.raises(UsageError, match=says):
-        KafkaTransactions(CaseInsensitiveDict({"kafka.bootstrap.servers": "127.0.0.1:1", **given})).schema()
+@pytest.mark.parametrize(("changed", "message"), WRONG)
+def test_an_invalid_option_fails_in_load(changed: dict[str, str], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        KafkaTransactions(CaseInsensitiveDict({"kafka.bootstrap.servers": "127.0.0.1:1", **changed})).schema()
 
 
 @pytest.mark.parametrize(
@@ -207,8 +207,8 @@ def test_executors_get_rows_and_no_credentials() -> None:
         "import pickle, sys; reader, tasks = map(pickle.loads, pickle.load(sys.stdin.buffer));"
         "print(sum(batch.num_rows for task in tasks for batch in reader.read(task)))"
     )
-    given = cloudpickle.dumps([executors_get, cloudpickle.dumps(tasks)])  # type: ignore[no-untyped-call]
-    assert without_the_package(script, given) == "1"
+    pickled = cloudpickle.dumps([executors_get, cloudpickle.dumps(tasks)])  # type: ignore[no-untyped-call]
+    assert without_the_package(script, pickled) == "1"
 
 
 def test_a_pickled_source_needs_no_installed_package() -> None:

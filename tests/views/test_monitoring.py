@@ -128,9 +128,9 @@ def test_the_dashboard_is_portable_and_its_panels_do_not_overlap() -> None:
     assert len({panel["id"] for panel in panels}) == len({panel["title"] for panel in panels}) == len(panels)
     cells = [
         (x, y)
-        for place in (panel["gridPos"] for panel in panels)
-        for x in range(place["x"], place["x"] + place["w"])
-        for y in range(place["y"], place["y"] + place["h"])
+        for position in (panel["gridPos"] for panel in panels)
+        for x in range(position["x"], position["x"] + position["w"])
+        for y in range(position["y"], position["y"] + position["h"])
     ]
     assert len(cells) == len(set(cells)) == 24 * (max(y for _, y in cells) + 1), "no gap either"
     for panel in panels:

@@ -116,12 +116,14 @@ def test_a_figure_is_self_contained_with_one_script() -> None:
 
 
 def test_without_scripts_a_static_chart_is_shown() -> None:
-    look = {**dict.fromkeys(PARTITIONS.names), "topic": "orders", "partition": 0, "last_stable_offset": 100}
-    looks = [{**look, "observed_at": NOW + dt.timedelta(seconds=each), "high_watermark": 100 + each} for each in (0, 9)]
+    row = {**dict.fromkeys(PARTITIONS.names), "topic": "orders", "partition": 0, "last_stable_offset": 100}
+    samples = [
+        {**row, "observed_at": NOW + dt.timedelta(seconds=each), "high_watermark": 100 + each} for each in (0, 9)
+    ]
     frame = FigureFrame()
     frame.show(
         TimelinePicture(
-            figures={}, still=gap_chart(finding(), steps=[], log_transactions=[], samples=looks), problems=[]
+            figures={}, still=gap_chart(finding(), steps=[], log_transactions=[], samples=samples), problems=[]
         )
     )
     still = frame.children[1].value.partition("</script>")[2]

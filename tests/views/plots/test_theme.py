@@ -21,16 +21,16 @@ def test_every_colour_has_enough_contrast(name: str) -> None:
 def test_every_verdict_has_its_own_symbol_and_the_worst_are_first() -> None:
     assert VERDICT_APPEARANCE.keys() == VERDICTS.keys()
     assert next(iter(VERDICT_APPEARANCE)) == "hanging"
-    assert len({look.symbol for look in VERDICT_APPEARANCE.values()}) == len(VERDICT_APPEARANCE)
+    assert len({appearance.symbol for appearance in VERDICT_APPEARANCE.values()}) == len(VERDICT_APPEARANCE)
 
 
 def test_every_kind_has_its_own_symbol_and_hanging_is_the_widest() -> None:
-    assert len({look.symbol for look in KINDS.values()}) == len(KINDS)
+    assert len({appearance.symbol for appearance in KINDS.values()}) == len(KINDS)
     assert max(KINDS, key=lambda kind: KINDS[kind].width) == "hanging"
 
 
 def test_every_state_has_its_own_hatch() -> None:
-    assert len({look.hatch for look in STATES.values()}) == len(STATES)
+    assert len({appearance.hatch for appearance in STATES.values()}) == len(STATES)
 
 
 def test_an_unknown_theme_is_rejected() -> None:

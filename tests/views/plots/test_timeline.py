@@ -27,12 +27,12 @@ def test_the_title_is_the_result() -> None:
 @pytest.mark.parametrize("as_frames", [False, True])
 def test_every_hanging_one_of_50_000_transactions_is_drawn(as_frames: bool) -> None:
     log_transactions, findings = busy(50_000, hanging=60)
-    given = (
+    tables = (
         (LOG_TRANSACTIONS.frame(log_transactions), FINDINGS.frame(findings))
         if as_frames
         else (log_transactions, findings)
     )
-    figure = plot_timeline(given[0], findings=given[1])
+    figure = plot_timeline(tables[0], findings=tables[1])
     drawn = {offset for _, _, offset in bars(traces(figure)["HANGING ◆"])}
     assert drawn == {row["start_offset"] for row in findings}
     assert all(end.startswith("2026-11-21 12:58:30") for _, end, _ in bars(traces(figure)["HANGING ◆"]))
