@@ -104,7 +104,7 @@ class AbortPanel(PanelLayout):
         self.topics, self.partitions = topics, partitions
         self.audit = audit or Audit()
         self.recheck_after = recheck_after
-        self._looks: dict[tuple[str, int], deque[Row]] = {}
+        self._samples: dict[tuple[str, int], deque[Row]] = {}
         self._at_work = threading.Lock()  # JupyterLab runs callbacks on another thread than cells
         self._last: tuple[str, float] = ("", 0.0)
         self.observe(self._forget_last, "typed")
