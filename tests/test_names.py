@@ -23,7 +23,8 @@ CITED = re.compile(
 GONE = re.compile(
     r"(Wire|Look|Seen|Opening|Places|Spot|Stretch|Piece|Sign|Scene|Audience|Crowd|Figured|knock|bases|as_places|told|asked"
     r"|LOOK_AGAIN|MOST|HOLDS|LOOKS|CROSSED|coordinator_events|group_events|opened_by|start_by|made_by|gather|open_source"
-    r"|ship|looks_apart|at_rest|yes_i_checked|force_past|blast|blast_radius|strangers|keeper)"
+    r"|ship|looks_apart|at_rest|yes_i_checked|force_past|blast|blast_radius|strangers|keeper"
+    r"|test_(?:\w+_)?(?:told|tells?|asked|says?|said|given|judged)(?:_\w+)?)"
 )
 
 

@@ -183,7 +183,7 @@ def test_a_stopped_broker_is_shown(trail: Audit) -> None:
             assert isinstance(panel.error, ConnectionFailed)
             assert "No answer" in panel_text(panel)
             assert (panel.step, panel.result, panel.busy) == ("chosen", None, "")
-            assert "What became of it is not known" in " ".join(panel.problems)
+            assert "The current state is not known" in " ".join(panel.problems)
             panel.refresh()
             assert isinstance(panel.error, ConnectionFailed)
 

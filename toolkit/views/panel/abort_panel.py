@@ -249,7 +249,7 @@ class AbortPanel(PanelLayout):
 
     def _recheck_selected(self) -> None:
         """Diagnose the selected finding's partition again, since it has changed."""
-        self._beside("What has changed", self._refresh_selected)
+        self._beside("The current state", self._refresh_selected)
         self._draw_timeline()
 
     def _refresh_selected(self) -> None:
