@@ -43,15 +43,15 @@ def test_an_operator_types_the_name_to_confirm(kafka: Kafka, tmp_path: Path) -> 
     arguments = ["abort", *where, "--recheck-after", "0.2", "--audit-file", str(audit.path)]
     code, screen = at_terminal(kafka, *arguments, typed="\n")
     assert code == 0
-    assert "Dry run, nothing is changed." in screen
-    assert "records of it that are never read: 1" in screen
+    assert "Dry run: nothing was changed." in screen
+    assert "its records, which are never read: 1" in screen
     assert audit.rows() == []
     code, screen = at_terminal(kafka, *arguments, typed="yes\n")
     assert code == 2
     assert "does not name" in screen
     code, screen = at_terminal(kafka, *arguments, typed=f"{staged.topic}-0@{staged.start_offset}\n")
     assert code == 0
-    assert f"It is written down in {audit.path}." in screen
+    assert f"Audit trail: {audit.path}." in screen
     assert [row["step"] for row in audit.rows()] == ["refused", "intent", "outcome"]
 
 

@@ -110,7 +110,7 @@ def test_abort_is_a_dry_run_unless_confirmed_by_name(kafka: Kafka) -> None:
     target = f"{staged.topic}-0@{start}"
     dry = on(kafka, "abort", *where)
     assert dry.returncode == 0, dry.stderr
-    assert "Dry run, nothing is changed." in dry.stdout
+    assert "Dry run: nothing was changed." in dry.stdout
     assert f"--confirm {target}" in dry.stdout
     wrong = on(kafka, "abort", *where, "--confirm", "orders-0@1")
     assert wrong.returncode == 2
@@ -119,7 +119,7 @@ def test_abort_is_a_dry_run_unless_confirmed_by_name(kafka: Kafka) -> None:
     done = on(kafka, "abort", *where, "--confirm", target)
     assert done.returncode == 0, done.stderr
     assert (
-        f"{staged.topic}-0: the LSO went from {start} to {staged.start_offset + 2}, and nothing else is open on it."
+        f"{staged.topic}-0: the LSO moved from {start} to {staged.start_offset + 2}, and nothing else is open on it."
         in done.stdout
     )
     assert on(kafka, "find-hanging", "--topic", staged.topic, "--recheck-after", "0").returncode == 0

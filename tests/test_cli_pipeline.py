@@ -122,7 +122,7 @@ def test_an_unreadable_path_is_an_error_sentence(tmp_path: Path) -> None:
                 "--input",
                 ".",
             ),
-            "lies in ., which is only read.",
+            "is in ., which is never written to.",
         ),
     ],
 )

@@ -43,7 +43,7 @@ def samples(directory: Path) -> list[Any]:
 
 def warnings(output: str) -> list[str]:
     """The messages except for skipped samples, which a busy machine causes."""
-    return [line for line in output.splitlines() if "left out so far" not in line]
+    return [line for line in output.splitlines() if "skipped so far" not in line]
 
 
 def wait_for(condition: Callable[[], object], awaited: str) -> None:
@@ -99,7 +99,7 @@ def test_a_recording_is_diagnosed_as_of_a_time(hanging: StagedIncident, recordin
     first, _ = samples(recording)
     arguments = ("diagnose", "--recording", str(recording), "--topic", hanging.topic, "--at")
     done = run(*arguments, first.isoformat())
-    assert done.returncode == 3, "one look proves nothing"
+    assert done.returncode == 3, "one sample proves nothing"
     assert "a second sample: it was seen in one only" in done.stdout
     none = run(*arguments, "2020-01-01T00:00:00Z")
     assert (none.returncode, none.stderr.startswith("kafka-txn: No successful sample in")) == (2, True)
@@ -108,7 +108,7 @@ def test_a_recording_is_diagnosed_as_of_a_time(hanging: StagedIncident, recordin
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("diagnose --recording {0} --at yesterday", "'yesterday' is no time."),
+        ("diagnose --recording {0} --at yesterday", "'yesterday' is not a time."),
         ("diagnose --recording {0} --at 2026-11-21T12:00:00", "The time 2026-11-21T12:00:00 has no zone."),
         ("diagnose --at 2026-11-21T12:00:00Z", "--at is a time of a recording."),
         ("diagnose --recording {0} --log-dir {0}", "--recording cannot be combined with a cluster"),
@@ -134,7 +134,7 @@ def test_a_recorder_can_start_before_its_cluster(recording: Path, tmp_path: Path
     goes_on = shutil.copytree(recording, tmp_path / "goes on")
     done = run("record", "--output", str(goes_on), *nobody)
     (warning,) = warnings(done.stderr)
-    assert (done.returncode, "on nothing can be seen: NETWORK_EXCEPTION" in warning) == (0, True)
+    assert (done.returncode, "the cluster cannot be read: NETWORK_EXCEPTION" in warning) == (0, True)
     assert Recording(goes_on).samples()["error"].notna().to_list() == [False, False, True]
 
 
@@ -156,7 +156,7 @@ def test_a_kill_loses_at_most_the_current_sample(kafka: Kafka, hanging: StagedIn
     assert len(found) == len(set(found))
     assert set(observed) < set(found)
     last = run("find-hanging", "--recording", str(directory), "--topic", hanging.topic)
-    assert last.returncode == 1, "samples before and after a restart are two looks"
+    assert last.returncode == 1, "samples before and after a restart are two observations"
     verdicts = Recording(directory).findings_over_time(topics=hanging.topic)
     first = verdicts["sampled_at"].min()
     hangs = verdicts[(verdicts["partition"] == 0) & (verdicts["sampled_at"] > first)]
@@ -218,7 +218,7 @@ def test_a_lost_cluster_is_reported_once(tmp_path: Path) -> None:
         process.send_signal(signal.SIGTERM)
         _, stderr = process.communicate(timeout=PATIENCE_S)
     (warning,) = warnings(stderr)
-    assert "on nothing can be seen: NETWORK_EXCEPTION" in warning
+    assert "the cluster cannot be read: NETWORK_EXCEPTION" in warning
     assert process.returncode == 0
     done = run("diagnose", "--recording", str(tmp_path / "recording"))
     assert done.returncode == 3

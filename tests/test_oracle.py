@@ -182,7 +182,7 @@ def test_a_live_partition_matches_its_files(left: Left) -> None:
     columns = [name for name in BATCHES.names if name not in {"broker_id", "file", "position", "crc_ok"}]
     for tp, live in left.live.items():
         ours = {key: row for key, row in from_files.items() if key[:2] == tp}
-        assert len(ours) == len(left.files.batches(partitions=[tp])), "asked for in the same way"
+        assert len(ours) == len(left.files.batches(partitions=[tp])), "read with the same selection"
         assert not differences(by(live, "topic", "partition", "base_offset"), ours, columns)
 
 

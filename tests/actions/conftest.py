@@ -1,4 +1,4 @@
-"""No test writes to the audit file of whoever runs it."""
+"""Tests never write to the user's own audit file."""
 
 from pathlib import Path
 
@@ -9,6 +9,6 @@ from toolkit.actions.audit import AUDIT_FILE, Audit
 
 @pytest.fixture(autouse=True)
 def audit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Audit:
-    """The audit trail that actions of this test write to."""
+    """The audit trail of the test, in its temporary folder."""
     monkeypatch.setenv(AUDIT_FILE, str(tmp_path / "audit" / "trail.jsonl"))
     return Audit()

@@ -1,4 +1,4 @@
-"""The one safe road to an abort marker, on a real broker: it frees the LSO, and refuses everything else."""
+"""The abort of a hanging transaction on a real broker: it releases the LSO, and everything else is refused."""
 
 import re
 from collections.abc import Iterator
@@ -24,7 +24,9 @@ pytestmark = pytest.mark.lab
 HANGING = [
     name for name, incident in INCIDENTS.items() if incident.expected == "hanging" and incident.setup is EVERYDAY
 ]
-ALIVE = [name for name, incident in INCIDENTS.items() if incident.expected == "ongoing" and incident.setup is EVERYDAY]
+ONGOING = [
+    name for name, incident in INCIDENTS.items() if incident.expected == "ongoing" and incident.setup is EVERYDAY
+]
 
 
 @pytest.fixture
@@ -52,14 +54,14 @@ def read_committed(kafka: Kafka, topic: str, partition: int) -> int:
         }
     )
     consumer.assign([TopicPartition(topic, partition, 0)])
-    observed = 0
+    count = 0
     try:
         while True:
             message = consumer.poll(60)
-            assert message is not None, "no answer within 60 s"
+            assert message is not None, "no response within 60 s"
             if message.error():
-                return observed
-            observed += 1
+                return count
+            count += 1
     finally:
         consumer.close()
 
@@ -73,24 +75,24 @@ def test_an_abort_marker_ends_the_hanging_transaction_and_releases_the_lso(lab: 
     """The marker carries the partition's own epoch, its coordinator epoch (or 0), and version 0."""
     with INCIDENTS[name](lab) as staged, Cluster(lab.bootstrap_servers) as cluster:
         plan = plan_abort(cluster, finding(cluster, staged))
-        done = plan.execute(confirm=plan.target, recheck_after=1.1)
-        assert done.next_start_offset == next((other.start_offset for other in _behind(staged)), None)
-        before, after = done.last_stable_offset_before, done.last_stable_offset_after
+        result = plan.execute(confirm=plan.target, recheck_after=1.1)
+        assert result.next_start_offset == next((other.start_offset for other in _later_on_partition(staged)), None)
+        before, after = result.last_stable_offset_before, result.last_stable_offset_after
         assert after is not None
         assert before is not None
         assert after > before
-        assert after == (done.high_watermark if done.next_start_offset is None else done.next_start_offset)
+        assert after == (result.high_watermark if result.next_start_offset is None else result.next_start_offset)
         rows = cluster.finding_rows(topics=[staged.topic], partitions=[staged.partition], recheck_after=0)
         assert staged.start_offset not in [row["start_offset"] for row in rows]
 
 
-def _behind(staged: StagedIncident) -> list[StagedIncident]:
+def _later_on_partition(staged: StagedIncident) -> list[StagedIncident]:
     return [other for other in staged.also if other.partition == staged.partition and other.topic == staged.topic]
 
 
-@pytest.mark.parametrize("name", ALIVE)
+@pytest.mark.parametrize("name", ONGOING)
 def test_a_live_transaction_is_refused_and_commits_completely(kafka: Kafka, cluster: Cluster, name: str) -> None:
-    """The broker would take the marker, and the commit would still return success, with half the data gone."""
+    """The broker would accept the marker, and the commit would still return success, with half the data lost."""
     with INCIDENTS[name](kafka) as staged:
         row = finding(cluster, staged)
         with pytest.raises(ActionRefused, match="has an owner"):
@@ -98,7 +100,7 @@ def test_a_live_transaction_is_refused_and_commits_completely(kafka: Kafka, clus
         forged = plan_abort(cluster, {**row, "verdict": "hanging"})
         with pytest.raises(ActionRefused, match="not proven to be hanging"):
             forged.execute(confirm=forged.target, recheck_after=0)
-    if name != "superseded_written":  # its owner aborts, which is the remedy
+    if name != "superseded_written":  # its owner aborts it, which is the remedy
         assert read_committed(kafka, staged.topic, staged.partition) == 2
 
 
@@ -119,7 +121,7 @@ def test_a_transaction_that_ended_after_the_plan_is_refused(kafka: Kafka, cluste
 
 
 def test_a_transaction_that_resumed_after_the_plan_is_refused(kafka: Kafka, cluster: Cluster) -> None:
-    """Its owner adds the partition after the plan was made: from then on a marker would lose half of it."""
+    """Its owner adds the partition after the plan was made: a marker would then lose half of the transaction."""
     from toolkit.config import ClientConfig
     from toolkit.lab.producer import TxnProducer
     from toolkit.sources.live.client.broker_client import BrokerClient
@@ -151,8 +153,8 @@ def test_the_plan_prints_the_command_of_kafka_transactions_sh(kafka: Kafka, clus
         f"--partition 0 --start-offset {staged.start_offset}"
     )
     arguments = plan.command.split()[1:]
-    done = kafka.run_tool("org.apache.kafka.tools.TransactionsCommand", *arguments)
-    assert done.returncode == 0, done.stderr
+    completed = kafka.run_tool("org.apache.kafka.tools.TransactionsCommand", *arguments)
+    assert completed.returncode == 0, completed.stderr
     with pytest.raises(ActionRefused):
         plan.preflight(recheck_after=0)
 
@@ -162,7 +164,7 @@ def test_every_step_is_in_the_audit_trail(kafka: Kafka, cluster: Cluster, audit:
     plan = plan_abort(cluster, finding(cluster, staged))
     with pytest.raises(ActionRefused, match="confirm with exactly"):
         plan.execute(confirm="orders-0@1")
-    done = plan.execute(confirm=plan.target, recheck_after=0)
+    result = plan.execute(confirm=plan.target, recheck_after=0)
     refused, intent, outcome = audit.rows()
     assert (refused["step"], refused["target"], refused["verdict"]) == ("refused", plan.target, None)
     assert (intent["step"], intent["verdict"], intent["response"]) == ("intent", "hanging", None)
@@ -170,7 +172,7 @@ def test_every_step_is_in_the_audit_trail(kafka: Kafka, cluster: Cluster, audit:
     assert {"coverage", "DescribeProducers"} <= {entry["source"] for entry in intent["evidence"]}
     assert (outcome["step"], outcome["response"], outcome["error"]) == ("outcome", "NONE", None)
     assert outcome["last_stable_offset_before"] == staged.start_offset
-    assert outcome["last_stable_offset_after"] == done.last_stable_offset_after
+    assert outcome["last_stable_offset_after"] == result.last_stable_offset_after
     assert plan.verify().next_start_offset is None
 
 
@@ -185,14 +187,14 @@ def test_without_an_audit_trail_nothing_is_aborted(kafka: Kafka, cluster: Cluste
         plan.verify()
 
 
-def test_the_impact_of_an_abort(kafka: Kafka, cluster: Cluster) -> None:
-    """Behind the hanging one: committed records, aborted ones, one outside of transactions, and one that is open."""
+def test_the_impact_counts_dropped_and_released_records(kafka: Kafka, cluster: Cluster) -> None:
+    """Behind the hanging transaction are committed and aborted ones, records without transaction, and an open one."""
     from toolkit.config import ClientConfig
     from toolkit.lab.producer import TxnProducer, write_committed
     from toolkit.sources.live.client.broker_client import BrokerClient
 
     staged = INCIDENTS["never_added"](kafka)
-    already = read_committed(kafka, staged.topic, staged.partition)
+    visible_before = read_committed(kafka, staged.topic, staged.partition)
     with BrokerClient(ClientConfig(kafka.bootstrap_servers)) as client:
         write_committed(client, staged.topic, staged.partition, records=3)
         other = TxnProducer(client, f"{staged.transactional_id}-other").init()
@@ -204,11 +206,11 @@ def test_the_impact_of_an_abort(kafka: Kafka, cluster: Cluster) -> None:
         write_committed(client, staged.topic, staged.partition, records=7)
         plan = plan_abort(cluster, finding(cluster, staged))
         impact = plan.impact
-        behind = impact.records_released
-        assert behind is not None
+        released = impact.records_released
+        assert released is not None
         assert impact == AbortImpact(
             records_dropped=1,
-            records_released=behind,
+            records_released=released,
             groups=(),
             last_stable_offset=staged.start_offset,
             next_stable_offset=start,
@@ -216,7 +218,7 @@ def test_the_impact_of_an_abort(kafka: Kafka, cluster: Cluster) -> None:
             next_producer_id=other.producer_id,
         )
         plan.execute(confirm=plan.target, recheck_after=0)
-        assert read_committed(kafka, staged.topic, staged.partition) == already + behind
+        assert read_committed(kafka, staged.topic, staged.partition) == visible_before + released
         other.end(commit=True)
 
 
@@ -231,7 +233,7 @@ def test_the_impact_does_not_count_unread_records(
     with BrokerClient(ClientConfig(kafka.bootstrap_servers)) as client:
         write_committed(client, staged.topic, staged.partition)
     monkeypatch.setattr("toolkit.actions.abort_impact.MAX_BYTES", 1)
-    monkeypatch.setattr("toolkit.sources.live.logs.partition_log.FETCH_BYTES", 1)  # of which a broker makes a batch
+    monkeypatch.setattr("toolkit.sources.live.logs.partition_log.FETCH_BYTES", 1)  # a broker returns one batch
     impact = plan_abort(cluster, finding(cluster, staged)).impact
     assert (impact.records_dropped, impact.records_released) == (None, None)
     first, end = staged.start_offset, impact.next_stable_offset
@@ -251,7 +253,7 @@ def test_a_row_of_a_data_frame_is_accepted_as_a_finding(kafka: Kafka, cluster: C
 
 
 def test_a_transaction_with_new_records_is_refused(kafka: Kafka, cluster: Cluster, audit: Audit) -> None:
-    """A zombie that writes on may be the beginning of a live transaction."""
+    """New records of a zombie may be the start of a live transaction."""
     from toolkit.config import ClientConfig
     from toolkit.lab.producer import TxnProducer
     from toolkit.sources.live.client.broker_client import BrokerClient
@@ -269,11 +271,11 @@ def test_a_transaction_with_new_records_is_refused(kafka: Kafka, cluster: Cluste
 
 
 def test_an_unknown_verdict_is_overridden_only_by_name(kafka: Kafka, cluster: Cluster, audit: Audit) -> None:
-    """Evidence is made to be missing; all requests go to a real broker."""
+    """The missing evidence is simulated; all requests go to a real broker."""
     staged = INCIDENTS["never_added"](kafka)
     row = finding(cluster, staged)
     unknown = {**row, "verdict": "unknown", "missing": ["the answer of broker 2"]}
-    plan = plan_abort(Blind(kafka.bootstrap_servers), unknown)
+    plan = plan_abort(ClusterWithGap(kafka.bootstrap_servers), unknown)
     assert plan.refusal == "the answer of broker 2"
     with pytest.raises(ActionRefused, match="not proven to be hanging: the answer of broker 2"):
         plan.execute(confirm=plan.target, recheck_after=0)
@@ -291,8 +293,8 @@ def test_an_unknown_verdict_is_overridden_only_by_name(kafka: Kafka, cluster: Cl
     ]
 
 
-class Blind(Cluster):
-    """An observation that lacks one response."""
+class ClusterWithGap(Cluster):
+    """A cluster whose findings lack the response of one broker."""
 
     def finding_rows(self, **arguments: Any) -> list[Row]:
         missing = {"verdict": "unknown", "missing": ["the answer of broker 2"]}
@@ -315,7 +317,7 @@ def test_a_live_or_decided_transaction_is_never_overridden(kafka: Kafka, cluster
         ({"evidence": [{"name": "timeout_ms", "value": "2147483647"}]}, "two-phase commit"),
     ],
 )
-def test_findings_that_no_override_allows(changed: Row, why: str) -> None:
+def test_findings_that_cannot_be_overridden(changed: Row, why: str) -> None:
     row = {"topic": "orders", "verdict": "unknown", "missing": ["x"], "reason": "y", "remedy": "z", "evidence": []}
     check_override(row, "unknown", target="orders-0@1")
     with pytest.raises(ActionRefused, match=f"cannot be overridden: .*{why}"):

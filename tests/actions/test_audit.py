@@ -12,36 +12,36 @@ from toolkit.actions.audit import Audit
 from toolkit.errors import ActionRefused, AuditFailed
 from toolkit.schema import ACTIONS
 
-ABOUT = {"action": "abort", "bootstrap_servers": "localhost:9092", "target": "orders-0@7"}
-KILLED = f"""
+ABORT_ACTION = {"action": "abort", "bootstrap_servers": "localhost:9092", "target": "orders-0@7"}
+KILLED_SCRIPT = f"""
 import os, signal
 from toolkit.actions.audit import Audit
-with Audit().recording(**{ABOUT}, verdict="hanging"):
+with Audit().recording(**{ABORT_ACTION}, verdict="hanging"):
     os.kill(os.getpid(), signal.SIGKILL)
 """
-MANY = f"""
+WRITING_SCRIPT = f"""
 from toolkit.actions.audit import Audit
 for _ in range(50):
-    with Audit().recording(**{ABOUT}) as outcome:
+    with Audit().recording(**{ABORT_ACTION}) as outcome:
         outcome["response"] = "NONE" * 2000
 """
 
 
 def test_an_action_writes_an_intent_and_an_outcome(audit: Audit) -> None:
-    with audit.recording(**ABOUT, last_stable_offset_before=7) as outcome:
+    with audit.recording(**ABORT_ACTION, last_stable_offset_before=7) as outcome:
         assert [row["step"] for row in audit.rows()] == ["intent"]
         outcome["last_stable_offset_after"] = 9
-    intent, ended = audit.rows()
-    assert intent["action_id"] == ended["action_id"]
-    assert (ended["step"], ended["last_stable_offset_before"], ended["last_stable_offset_after"]) == ("outcome", 7, 9)
-    assert "@" in ended["who"]
+    intent, final = audit.rows()
+    assert intent["action_id"] == final["action_id"]
+    assert (final["step"], final["last_stable_offset_before"], final["last_stable_offset_after"]) == ("outcome", 7, 9)
+    assert "@" in final["who"]
     assert audit.unfinished() == []
     assert list(audit.frame()["step"]) == ["intent", "outcome"]
     assert list(audit.frame().columns) == ACTIONS.names
 
 
 def test_only_the_owner_can_read_the_file(audit: Audit) -> None:
-    with audit.recording(**ABOUT):
+    with audit.recording(**ABORT_ACTION):
         pass
     assert audit.path.stat().st_mode & 0o777 == 0o600
     assert audit.path.parent.stat().st_mode & 0o777 == 0o700
@@ -54,16 +54,16 @@ def test_a_missing_file_has_no_rows(audit: Audit) -> None:
 
 
 def test_a_killed_process_leaves_an_intent_without_outcome(audit: Audit) -> None:
-    done = subprocess.run([sys.executable, "-c", KILLED], check=False, timeout=60)
-    assert done.returncode == -9
-    (left,) = audit.unfinished()
-    assert (left["target"], left["verdict"], left["step"]) == ("orders-0@7", "hanging", "intent")
+    completed = subprocess.run([sys.executable, "-c", KILLED_SCRIPT], check=False, timeout=60)
+    assert completed.returncode == -9
+    (intent,) = audit.unfinished()
+    assert (intent["target"], intent["verdict"], intent["step"]) == ("orders-0@7", "hanging", "intent")
 
 
 def test_a_failure_is_written_as_the_outcome(audit: Audit) -> None:
-    with pytest.raises(RuntimeError, match="lost"), audit.recording(**ABOUT):
+    with pytest.raises(RuntimeError, match="lost"), audit.recording(**ABORT_ACTION):
         raise RuntimeError("the connection was lost")
-    with pytest.raises(KeyboardInterrupt), audit.recording(**ABOUT):
+    with pytest.raises(KeyboardInterrupt), audit.recording(**ABORT_ACTION):
         raise KeyboardInterrupt
     errors = [row["error"] for row in audit.rows() if row["step"] == "outcome"]
     assert errors == ["RuntimeError: the connection was lost", "KeyboardInterrupt: interrupted"]
@@ -71,8 +71,8 @@ def test_a_failure_is_written_as_the_outcome(audit: Audit) -> None:
 
 
 def test_two_processes_write_whole_lines(audit: Audit) -> None:
-    running = [subprocess.Popen([sys.executable, "-c", MANY]) for _ in range(2)]
-    assert [each.wait(timeout=60) for each in running] == [0, 0]
+    processes = [subprocess.Popen([sys.executable, "-c", WRITING_SCRIPT]) for _ in range(2)]
+    assert [process.wait(timeout=60) for process in processes] == [0, 0]
     rows = audit.rows()
     assert len(rows) == 200
     assert {row["step"] for row in rows} == {"intent", "outcome"}
@@ -80,11 +80,11 @@ def test_two_processes_write_whole_lines(audit: Audit) -> None:
 
 
 def test_a_torn_line_is_reported_and_the_next_line_is_read(audit: Audit) -> None:
-    with audit.recording(**ABOUT):
+    with audit.recording(**ABORT_ACTION):
         pass
     whole = audit.path.read_bytes()
     audit.path.write_bytes(whole[:-9])
-    with audit.recording(**ABOUT):
+    with audit.recording(**ABORT_ACTION):
         pass
     steps = [(row["step"], row["error"]) for row in audit.rows()]
     torn = ("unreadable", "TORN_LINE: line 2 is cut off, or was changed.")
@@ -103,17 +103,17 @@ def test_an_invalid_line_is_reported(audit: Audit, line: str) -> None:
 
 
 def test_the_former_name_of_a_column_is_read(audit: Audit) -> None:
-    audit.refused(ActionRefused("It is ongoing."), **ABOUT, override="unknown")
+    audit.refused(ActionRefused("It is ongoing."), **ABORT_ACTION, override="unknown")
     audit.path.write_text(audit.path.read_text().replace("override", "forced_past"))
     assert [row["override"] for row in audit.rows()] == ["unknown"]
 
 
 def test_a_refusal_is_written_and_never_raises(audit: Audit, tmp_path: Path) -> None:
-    audit.refused(ActionRefused("It is ongoing."), **ABOUT)
+    audit.refused(ActionRefused("It is ongoing."), **ABORT_ACTION)
     (row,) = audit.rows()
     assert (row["step"], row["error"]) == ("refused", "ActionRefused: It is ongoing.")
     assert audit.unfinished() == []
-    Audit(tmp_path).refused(ActionRefused("It is ongoing."), **ABOUT)
+    Audit(tmp_path).refused(ActionRefused("It is ongoing."), **ABORT_ACTION)
 
 
 @pytest.mark.parametrize("path", [".", "/dev/full", "/proc/none/audit.jsonl", "a-file/audit.jsonl"])
@@ -121,16 +121,16 @@ def test_an_unwritable_file_stops_the_action(tmp_path: Path, path: str) -> None:
     (tmp_path / "a-file").touch()
     with (
         pytest.raises(ActionRefused, match=r"cannot be written: .*Nothing was sent.*--audit-file"),
-        Audit(tmp_path / path).recording(**ABOUT),
+        Audit(tmp_path / path).recording(**ABORT_ACTION),
     ):
-        pytest.fail("the action went on")
+        pytest.fail("the action was not stopped")
 
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_full_disk_after_the_action_is_reported(audit: Audit, *, fails: bool) -> None:
-    with (  # noqa: PT012  what is done in between is the test
+    with (  # noqa: PT012  the statements of the block are the test
         pytest.raises(AuditFailed, match="It failed: ValueError: no" if fails else "It was done") as raised,
-        audit.recording(**ABOUT),
+        audit.recording(**ABORT_ACTION),
     ):
         audit.path.rename(audit.path.with_suffix(".kept"))
         audit.path.symlink_to("/dev/full")
@@ -143,16 +143,16 @@ def test_a_full_disk_after_the_action_is_reported(audit: Audit, *, fails: bool) 
 def test_times_and_evidence_round_trip(audit: Audit) -> None:
     observed_at = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
     entry = {"source": "Fetch", "broker_id": 1, "observed_at": observed_at, "name": "note", "value": "text"}
-    with audit.recording(**ABOUT, evidence=[entry]):
+    with audit.recording(**ABORT_ACTION, evidence=[entry]):
         pass
     assert audit.rows()[0]["evidence"] == [entry]
 
 
 def test_a_user_without_a_name_is_a_number(audit: Audit, monkeypatch: pytest.MonkeyPatch) -> None:
-    def nobody() -> str:
+    def unknown_user() -> str:
         raise KeyError("getpwuid(): uid not found: 4711")
 
-    monkeypatch.setattr(getpass, "getuser", nobody)
-    with audit.recording(**ABOUT):
+    monkeypatch.setattr(getpass, "getuser", unknown_user)
+    with audit.recording(**ABORT_ACTION):
         pass
     assert audit.rows()[0]["who"].startswith("uid ")

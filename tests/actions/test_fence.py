@@ -35,7 +35,7 @@ def cluster(kafka: Kafka) -> Iterator[Cluster]:
 
 @pytest.fixture
 def staged(kafka: Kafka) -> StagedIncident:
-    """Open, with an owner that is not going to end it."""
+    """An open transaction whose owner does not end it."""
     return INCIDENTS["open_young"](kafka)
 
 
@@ -64,10 +64,10 @@ def test_a_long_transaction_is_fenced_only_with_override(
     plan = plan_fence(cluster, staged.transactional_id, max_transaction_timeout_ms=LONG_MS)
     assert list(plan.topic_partitions) == [(staged.topic, staged.partition)]
     assert any("FLIP-572" in text for text in plan.warnings)
-    done = plan.execute(confirm=staged.transactional_id, override="long")
-    assert done.still_open == []
-    assert done.state in {"Empty", "CompleteAbort"}
-    assert (done.producer_id, done.producer_epoch) != (staged.producer_id, staged.producer_epoch)
+    result = plan.execute(confirm=staged.transactional_id, override="long")
+    assert result.still_open == []
+    assert result.state in {"Empty", "CompleteAbort"}
+    assert (result.producer_id, result.producer_epoch) != (staged.producer_id, staged.producer_epoch)
     assert (
         cluster.finding_rows(topics=[staged.topic], partitions=[staged.partition], recheck_after=0)[0]["verdict"]
         == "clear"
@@ -80,7 +80,7 @@ def test_a_long_transaction_is_fenced_only_with_override(
     assert read_committed(kafka, staged.topic, staged.partition) == 1
     intent, outcome = audit.rows()
     assert (intent["action"], intent["target"], intent["verdict"]) == ("fence", staged.transactional_id, "long")
-    assert outcome["response"] == f"NONE: producer_id={done.producer_id}, producer_epoch={done.producer_epoch}"
+    assert outcome["response"] == f"NONE: producer_id={result.producer_id}, producer_epoch={result.producer_epoch}"
 
 
 def test_a_live_owner_is_fenced_only_with_override(cluster: Cluster, staged: StagedIncident, audit: Audit) -> None:
@@ -117,11 +117,11 @@ def test_a_transaction_that_ended_or_began_after_the_plan_is_refused(
 
 
 def test_an_abandoned_id_is_fenced(cluster: Cluster, kafka: Kafka) -> None:
-    """Its late message hangs on, as that is not the coordinator's: only an abort marker ends it."""
+    """Its late batch still hangs, as the coordinator does not own it: only an abort marker ends it."""
     staged = INCIDENTS["late_message"](kafka)
     plan = plan_fence(cluster, staged.transactional_id)
-    done = plan.execute(confirm=plan.target)
-    assert done.producer_epoch != staged.producer_epoch
+    result = plan.execute(confirm=plan.target)
+    assert result.producer_epoch != staged.producer_epoch
     rows = cluster.finding_rows(topics=[staged.topic], partitions=[staged.partition], recheck_after=1.1)
     assert rows[0]["verdict"] == "hanging"
     abort = plan_abort(cluster, rows[0])
@@ -136,7 +136,7 @@ def test_without_an_audit_trail_nothing_is_fenced(cluster: Cluster, staged: Stag
     staged.close()
 
 
-def test_an_id_that_does_not_exist(cluster: Cluster) -> None:
+def test_an_unknown_transactional_id_is_not_found(cluster: Cluster) -> None:
     with pytest.raises(NotFound, match="There is no transactional id 'nobody'"):
         plan_fence(cluster, "nobody")
 
@@ -156,13 +156,13 @@ def test_an_id_that_does_not_exist(cluster: Cluster) -> None:
         ({"state": "CompleteAbort"}, "idle"),
     ],
 )
-def test_the_state_of_each_owner(changed: Row, verdict: str) -> None:
+def test_the_verdict_of_each_transaction_state(changed: Row, verdict: str) -> None:
     owner = {"state": "Ongoing", "timeout_ms": 1_000, "start_time": NOW, "observed_at": NOW}
     assert _verdict({**owner, **changed}, 900_000) == verdict
 
 
 @pytest.mark.parametrize("lab", [on_cluster(NEWEST, TWO_PHASE, id="two-phase")], indirect=True)
-def test_a_prepared_transaction_is_fenced_only_by_name(lab: Kafka) -> None:
+def test_a_prepared_transaction_is_fenced_only_with_override(lab: Kafka) -> None:
     with Cluster(lab.bootstrap_servers) as cluster:
         staged = INCIDENTS["prepared"](lab)
         plan = plan_fence(cluster, staged.transactional_id)
@@ -175,8 +175,8 @@ def test_the_plan_prints_the_command_of_kafka_transactions_sh(
     kafka: Kafka, cluster: Cluster, staged: StagedIncident
 ) -> None:
     plan = plan_fence(cluster, staged.transactional_id)
-    done = kafka.run_tool("org.apache.kafka.tools.TransactionsCommand", *plan.command.split()[1:])
-    assert done.returncode == 0, done.stderr
+    completed = kafka.run_tool("org.apache.kafka.tools.TransactionsCommand", *plan.command.split()[1:])
+    assert completed.returncode == 0, completed.stderr
     with pytest.raises(ActionRefused, match="changed since it was planned"):
         plan.preflight()
 

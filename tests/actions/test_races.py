@@ -1,11 +1,11 @@
 """Abort markers raced against live producers on a real broker: no healthy transaction is ever aborted.
 
 Producers of every kind work at random on the same partitions: they begin, write, commit and abort, at once or slowly,
-are fenced by a newer instance of themselves, leave a message that hangs, or come back to life with it. Meanwhile plans
-are made from findings, forged ones among them, and executed a random while later.
+are fenced by a newer instance, leave a hanging transaction, or resume it. Meanwhile abort plans are made from findings,
+forged ones among them, and executed after a random delay.
 
-What comes back to life after the last question and before its marker, a few milliseconds, no tool can tell; whatever
-came back before the audit trail had the intent must not be aborted.
+No tool can detect a transaction that resumes within the few milliseconds between the last query and its marker; one
+that resumed before the audit trail had the intent must not be aborted.
 """
 
 import datetime as dt
@@ -38,10 +38,10 @@ pytestmark = pytest.mark.lab
 RACES = int(amount(40, full=400))
 SEED = seed() or uuid.uuid4().hex[:8]
 PARTITIONS, PRODUCERS, OPERATORS = 8, 4, 2
-PATIENCE = 240 + RACES  # seconds
+TIMEOUT_S = 240 + RACES  # seconds
 
 OutcomeCounts = Counter[tuple[str, str]]
-"""How often a read_committed consumer sees a record: by transactional id and value."""
+"""How often a read_committed consumer reads a record, by transactional id and value."""
 
 
 @dataclass
@@ -51,9 +51,9 @@ class Race:
     topic: str
     visible: OutcomeCounts = field(default_factory=Counter)
     hanging: set[int] = field(default_factory=set)  # producer ids; only an abort marker ends them
-    revived: dict[int, tuple[dt.datetime, OutcomeCounts]] = field(default_factory=dict)  # when; what its commit shows
-    is_over: threading.Event = field(default_factory=threading.Event)
-    refused: Counter[str] = field(default_factory=Counter)
+    resumed: dict[int, tuple[dt.datetime, OutcomeCounts]] = field(default_factory=dict)  # when; its committed output
+    is_done: threading.Event = field(default_factory=threading.Event)
+    refusals: Counter[str] = field(default_factory=Counter)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def commits(self, producer: TxnProducer, *values: int) -> None:
@@ -61,20 +61,20 @@ class Race:
             self.visible.update((producer.transactional_id, f"record {value}") for value in values)
 
 
-def pause(dice: random.Random, most: float) -> None:
-    time.sleep(dice.random() * most)
+def pause(rng: random.Random, max_seconds: float) -> None:
+    time.sleep(rng.random() * max_seconds)
 
 
-def healthy(race: Race, producer: TxnProducer, dice: random.Random) -> None:
+def healthy(race: Race, producer: TxnProducer, rng: random.Random) -> None:
     """One or two partitions, one or more batches, committed or aborted."""
     values: list[int] = []
-    commit, partitions = dice.random() < 0.7, dice.sample(range(PARTITIONS), dice.choice([1, 2]))
+    commit, partitions = rng.random() < 0.7, rng.sample(range(PARTITIONS), rng.choice([1, 2]))
     for number, partition in enumerate(partitions):
         producer.add(race.topic, partition)
         producer.send(race.topic, partition)
         values += [0]
-        pause(dice, dice.choice([0.01, 0.2, 1.5]))
-        if number == 0 and dice.random() < 0.5:
+        pause(rng, rng.choice([0.01, 0.2, 1.5]))
+        if number == 0 and rng.random() < 0.5:
             producer.send(race.topic, partition, records=2)
             values += [1, 2]
     producer.end(commit=commit)
@@ -82,55 +82,55 @@ def healthy(race: Race, producer: TxnProducer, dice: random.Random) -> None:
         race.commits(producer, *values)
 
 
-def fenced(race: Race, producer: TxnProducer, dice: random.Random) -> None:
+def fenced(race: Race, producer: TxnProducer, rng: random.Random) -> None:
     """A newer instance has the coordinator abort the open transaction, and commits its own on the same partition."""
-    partition = dice.randrange(PARTITIONS)
+    partition = rng.randrange(PARTITIONS)
     producer.add(race.topic, partition)
     producer.send(race.topic, partition)
-    pause(dice, 0.5)
+    pause(rng, 0.5)
     newer = TxnProducer(producer.cluster, producer.transactional_id).init()
     with pytest.raises(RequestRefused):
         producer.send(race.topic, partition)
     newer.add(race.topic, partition)
     newer.send(race.topic, partition)
-    pause(dice, 0.5)
+    pause(rng, 0.5)
     newer.end(commit=True)
     race.commits(newer, 0)
 
 
-def late(race: Race, producer: TxnProducer, dice: random.Random) -> None:
-    """A message that arrives after the end of its transaction hangs."""
-    commit, partition = dice.random() < 0.5, dice.randrange(PARTITIONS)
+def late(race: Race, producer: TxnProducer, rng: random.Random) -> None:
+    """A batch that arrives after the end of its transaction hangs."""
+    commit, partition = rng.random() < 0.5, rng.randrange(PARTITIONS)
     producer.add(race.topic, partition)
     producer.send(race.topic, partition)
     producer.end(commit=commit)
     if commit:
         race.commits(producer, 0)
-    pause(dice, 0.2)
+    pause(rng, 0.2)
     producer.send(race.topic, partition)
     race.hanging.add(producer.producer_id)
 
 
-def never_added(race: Race, producer: TxnProducer, dice: random.Random) -> None:
+def never_added(race: Race, producer: TxnProducer, rng: random.Random) -> None:
     """A write to a partition that is not in the transaction hangs, independent of its producer's other partitions."""
-    one, other = dice.sample(range(PARTITIONS), 2)
+    one, other = rng.sample(range(PARTITIONS), 2)
     producer.send(race.topic, one, records=3)
     race.hanging.add(producer.producer_id)
     producer.add(race.topic, other)
     producer.send(race.topic, other)
-    pause(dice, 0.5)
+    pause(rng, 0.5)
     producer.end(commit=True)
     race.commits(producer, 0)
 
 
-def revived(race: Race, producer: TxnProducer, dice: random.Random) -> None:
-    """What hung is added to a transaction after all, and committed; unless it was aborted before that."""
-    partition = dice.randrange(PARTITIONS)
+def resumed(race: Race, producer: TxnProducer, rng: random.Random) -> None:
+    """A hanging transaction is added to its coordinator after all, and committed, unless it was aborted before that."""
+    partition = rng.randrange(PARTITIONS)
     producer.send(race.topic, partition)
-    pause(dice, 1.5)
+    pause(rng, 1.5)
     producer.add(race.topic, partition)
-    race.revived[producer.producer_id] = dt.datetime.now(dt.UTC), Counter({(producer.transactional_id, "record 0"): 1})
-    pause(dice, 0.3)
+    race.resumed[producer.producer_id] = dt.datetime.now(dt.UTC), Counter({(producer.transactional_id, "record 0"): 1})
+    pause(rng, 0.3)
     producer.end(commit=True)
 
 
@@ -139,59 +139,59 @@ KINDS: Mapping[Callable[[Race, TxnProducer, random.Random], None], int] = {
     fenced: 1,
     late: 2,
     never_added: 1,
-    revived: 2,
+    resumed: 2,
 }
-"""What producers do, and how often."""
+"""The kinds of transactions, and their weights."""
 
 
 def produce(kafka: Kafka, race: Race, numbers: range) -> None:
-    dice = random.Random(f"{SEED}-{numbers.start}")
-    with BrokerClient(ClientConfig(kafka.bootstrap_servers)) as mine:
+    rng = random.Random(f"{SEED}-{numbers.start}")
+    with BrokerClient(ClientConfig(kafka.bootstrap_servers)) as client:
         for number in numbers:
-            (kind,) = dice.choices(list(KINDS), list(KINDS.values()))
-            kind(race, TxnProducer(mine, f"{race.topic}-{kind.__name__}-{number}").init(), dice)
+            (kind,) = rng.choices(list(KINDS), list(KINDS.values()))
+            kind(race, TxnProducer(client, f"{race.topic}-{kind.__name__}-{number}").init(), rng)
 
 
 def operate(kafka: Kafka, race: Race, number: int, audit: Audit) -> None:
     """Abort hanging transactions, and try to abort others, until all have ended."""
-    dice = random.Random(f"{SEED}-operator-{number}")
-    deadline = time.monotonic() + PATIENCE
+    rng = random.Random(f"{SEED}-operator-{number}")
+    deadline = time.monotonic() + TIMEOUT_S
     with Cluster(kafka.bootstrap_servers) as cluster:
         while time.monotonic() < deadline:
-            was_over = race.is_over.is_set()
+            was_done = race.is_done.is_set()
             rows = cluster.finding_rows(
-                topics=[race.topic], recheck_after=dice.choice([0, 0.1, 0.5]), log_evidence=False
+                topics=[race.topic], recheck_after=rng.choice([0, 0.1, 0.5]), log_evidence=False
             )
-            found = [row for row in rows if row["start_offset"] is not None]
-            if was_over and not found:
+            open_rows = [row for row in rows if row["start_offset"] is not None]
+            if was_done and not open_rows:
                 return
-            for row in dice.sample(found, min(len(found), 3)):
-                if row["verdict"] == "hanging" or dice.random() < 0.3:
-                    act(cluster, race, {**row, "verdict": "hanging"}, dice, audit)
-    pytest.fail(f"something is open after {PATIENCE} s")
+            for row in rng.sample(open_rows, min(len(open_rows), 3)):
+                if row["verdict"] == "hanging" or rng.random() < 0.3:
+                    try_abort(cluster, race, {**row, "verdict": "hanging"}, rng, audit)
+    pytest.fail(f"a transaction is still open after {TIMEOUT_S} s")
 
 
-def act(cluster: Cluster, race: Race, row: Mapping[str, object], dice: random.Random, audit: Audit) -> None:
+def try_abort(cluster: Cluster, race: Race, row: Mapping[str, object], rng: random.Random, audit: Audit) -> None:
     try:
         plan = plan_abort(cluster, row)
-        pause(dice, dice.choice([0.01, 0.3]))
-        plan.execute(confirm=plan.target, audit=audit, recheck_after=dice.choice([0, 0.1]))
-    except ActionRefused as refused:
-        race.refused[refused.what.partition(" is ")[2][:20]] += 1
+        pause(rng, rng.choice([0.01, 0.3]))
+        plan.execute(confirm=plan.target, audit=audit, recheck_after=rng.choice([0, 0.1]))
+    except ActionRefused as error:
+        race.refusals[error.what.partition(" is ")[2][:20]] += 1
 
 
 def create(kafka: Kafka, topic: str) -> None:
     new = messages.CreateTopics.CreatableTopic(
         name=topic, num_partitions=PARTITIONS, replication_factor=1, assignments=[], configs=[]
     )
-    with BrokerClient(ClientConfig(kafka.bootstrap_servers)) as mine:
+    with BrokerClient(ClientConfig(kafka.bootstrap_servers)) as client:
         answer(
-            mine,
+            client,
             lambda: messages.CreateTopics(topics=[new], timeout_ms=10_000, validate_only=False),
             of=topic,
             codes=lambda message: [each.error_code for each in message.topics],
         )
-        until(lambda: True if len(partitions(mine, topic)) == PARTITIONS else None, awaited="the leaders")
+        until(lambda: True if len(partitions(client, topic)) == PARTITIONS else None, awaited="the leaders")
 
 
 def read_committed(kafka: Kafka, topic: str) -> OutcomeCounts:
@@ -202,7 +202,7 @@ def read_committed(kafka: Kafka, topic: str) -> OutcomeCounts:
     ends = 0
     while ends < PARTITIONS:
         message = consumer.poll(10)
-        assert message is not None, "no answer within 10 s"
+        assert message is not None, "no response within 10 s"
         if message.error():
             ends += 1
         else:
@@ -212,7 +212,7 @@ def read_committed(kafka: Kafka, topic: str) -> OutcomeCounts:
 
 
 @pytest.mark.longer
-@pytest.mark.timeout(2 * PATIENCE)
+@pytest.mark.timeout(2 * TIMEOUT_S)
 def test_no_healthy_transaction_is_ever_aborted(kafka: Kafka, audit: Audit) -> None:
     race = Race(topic=f"races-{uuid.uuid4().hex[:6]}")
     create(kafka, race.topic)
@@ -224,7 +224,7 @@ def test_no_healthy_transaction_is_ever_aborted(kafka: Kafka, audit: Audit) -> N
             for number in range(PRODUCERS)
         ]
         failures = [failure for each in producers if (failure := each.exception())]
-        race.is_over.set()
+        race.is_done.set()
         failures += [failure for each in operators if (failure := each.exception())]
     assert failures == [], f"seed {SEED}: {failures}"
     check(race, audit, read_committed(kafka, race.topic))
@@ -237,12 +237,12 @@ def check(race: Race, audit: Audit, observed: OutcomeCounts) -> None:
     aborted = {row["producer_id"] for row in sent}
     assert audit.unfinished() == []
     assert race.hanging <= aborted, f"seed {SEED}: not ended"
-    assert aborted <= race.hanging | race.revived.keys(), f"seed {SEED}: a healthy one was aborted"
+    assert aborted <= race.hanging | race.resumed.keys(), f"seed {SEED}: a healthy transaction was aborted"
     expected = Counter(race.visible)
-    for producer_id, (added_at, output) in race.revived.items():
-        planned = [intents[row["action_id"]]["at"] for row in sent if row["producer_id"] == producer_id]
-        if not planned:
+    for producer_id, (added_at, output) in race.resumed.items():
+        intent_times = [intents[row["action_id"]]["at"] for row in sent if row["producer_id"] == producer_id]
+        if not intent_times:
             expected.update(output)
-        assert all(at < added_at for at in planned), f"seed {SEED}: it was alive when the intent was written"
+        assert all(at < added_at for at in intent_times), f"seed {SEED}: it had resumed when the intent was written"
     assert observed == expected, f"seed {SEED}"
-    print(f"{RACES} races, seed {SEED}: {len(sent)} markers, {sum(race.refused.values())} refusals: {race.refused}")
+    print(f"{RACES} races, seed {SEED}: {len(sent)} markers, {sum(race.refusals.values())} refusals: {race.refusals}")

@@ -1,4 +1,4 @@
-"""Observations for the tests of the verdicts, one word per fact."""
+"""Observations for the tests of verdicts."""
 
 import datetime as dt
 from dataclasses import replace
@@ -11,8 +11,8 @@ NOW = dt.datetime(2026, 11, 21, 12, 0, 0, tzinfo=dt.UTC)
 COMPLETE = Coverage(brokers=(1, 2, 3), proofs=("no broker has an authorizer",))
 
 
-def ago(**log_transaction: float) -> dt.datetime:
-    return NOW - dt.timedelta(**log_transaction)
+def ago(**duration: float) -> dt.datetime:
+    return NOW - dt.timedelta(**duration)
 
 
 def partition(
@@ -75,7 +75,7 @@ def twice(one: Observation, *, apart: float = 5.0) -> list[Observation]:
 
 
 def only(rows: list[Row]) -> Row:
-    """The one finding, which must also be a row of the declared table."""
+    """The only finding; it must fit the declared table."""
     FINDINGS.arrow(rows)
     assert len(rows) == 1, [(row["topic"], row["verdict"]) for row in rows]
     return rows[0]

@@ -1,4 +1,4 @@
-"""Batches and records of coordinators for the tests of causes and impact, one word per fact."""
+"""Batches and records of coordinators for the tests of causes and impact."""
 
 import datetime as dt
 from typing import Any
@@ -39,21 +39,21 @@ def marker(offset: int, kind: int, *, pid: int = 7, epoch: int = 0, **more: Any)
 
 
 def headers(*rows: dict[str, Any]) -> Headers:
-    """A batch a second from T0 on, 100 bytes each, in leader epoch 4."""
-    made = np.zeros(len(rows), HEADER)
+    """One batch per second from T0, 100 bytes each, in leader epoch 4."""
+    array = np.zeros(len(rows), HEADER)
     for number, row in enumerate(rows):
         time = milliseconds(row.pop("second", number))
         fields = {"size": 100, "leader_epoch": 4, "base_timestamp": time, "max_timestamp": time, "magic": 2, **row}
         for name, value in fields.items():
-            made[name][number] = value
-    return made
+            array[name][number] = value
+    return array
 
 
 def excerpt(*rows: dict[str, Any], start: int = 90, **more: Any) -> Excerpt:
-    found = headers(*rows)
-    stop = int(found["last_offset"][-1]) + 1 if len(found) else start
+    batches = headers(*rows)
+    stop = int(batches["last_offset"][-1]) + 1 if len(batches) else start
     fields = {"log_start_offset": 0, "observed_at": NOW, "broker_id": 1}
-    return Excerpt(headers=found, start=start, stop=stop, **{**fields, **more})
+    return Excerpt(headers=batches, start=start, stop=stop, **{**fields, **more})
 
 
 def record(

@@ -1,4 +1,4 @@
-"""Random histories of one partition, as the headers of its batches."""
+"""Random logs of one partition, as batch headers."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ LEADER_CHANGE = 2  # a control record that ends no transaction
 
 
 class Step(NamedTuple):
-    """What one producer does next."""
+    """The next action of a producer."""
 
     kind: str  # data, plain (not transactional), commit, abort, fence (a new epoch), unread, other, cleaned
     producer: int
     records: int = 1
-    gap: int = 0  # offsets that compaction has taken out of the batch
+    gap: int = 0  # offsets that compaction has removed from the batch
     version: int = 1  # 2: the marker has epoch + 1, and the producer continues with it
-    attributes: int = 0  # more bits
-    wait: int = 1  # ms since the batch before; may be negative, as clients' clocks are
+    attributes: int = 0  # additional bits
+    wait: int = 1  # ms since the previous batch; may be negative, as clients' clocks differ
 
 
 KINDS = ["data"] * 6 + ["plain", "commit", "commit", "commit", "abort", "abort", "fence", "unread", "other", "cleaned"]
@@ -41,19 +41,19 @@ steps = st.builds(
     st.integers(-2, 5),
 )
 step_lists = st.lists(steps, max_size=40)
-transaction_history = step_lists.map(lambda found: batches(found))
+random_headers = step_lists.map(lambda drawn: batches(drawn))
 """Headers of up to 40 batches of up to four producers, and of batches without one (producer 0)."""
 
 
 @st.composite
-def cuts(draw: st.DrawFn, headers: Headers) -> list[Headers]:
+def splits(draw: st.DrawFn, headers: Headers) -> list[Headers]:
     """The same headers in consecutive parts, some of them empty."""
     points = sorted(draw(st.lists(st.integers(0, len(headers)), max_size=6)))
     return [headers[start:stop] for start, stop in zip([0, *points], [*points, len(headers)], strict=True)]
 
 
 def batches(steps: Sequence[Step], *, base_offset: int = 0) -> Headers:
-    """The headers that these steps write.
+    """Headers of the batches that these steps write.
 
     Producer 0 has no producer id; sequences begin just before their overflow.
     """

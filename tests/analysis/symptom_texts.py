@@ -1,9 +1,9 @@
-"""Errors as clients print them that cannot be provoked here, and texts that have nothing to do with transactions."""
-# ruff: noqa: E501  they are printed like this
+"""Errors as clients print them that cannot be reproduced here, and texts that are unrelated to transactions."""
+# ruff: noqa: E501  lines as printed
 
 __all__ = ["CITED", "UNRELATED"]
 
-CITED = [  # expected symptoms, who prints the text, where, and the text
+CITED = [  # expected symptom, client that prints the text, source, and the text
     (
         "unstable-offset-commit",
         "any client",

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.analysis.build import NOW, observation, partition, producer, transaction
-from tests.analysis.test_findings_over_time import due, entries, finding, of_log, only, reported, sample
+from tests.analysis.test_findings_over_time import due, entries, finding, log_finding, only, recorded_findings, sample
 from toolkit.analysis.history.closing import (
     close_by_log,
     close_by_observation,
@@ -21,7 +21,7 @@ from toolkit.analysis.history.merged_findings import merge_findings
 from toolkit.analysis.history.sample_findings import diagnose_sample
 from toolkit.schema import FINDINGS, Row
 
-OF_PARTITION = {"producer_id": None, "producer_epoch": None, "start_offset": None, "queue_position": None}
+PARTITION_ROW = {"producer_id": None, "producer_epoch": None, "start_offset": None, "queue_position": None}
 
 
 def log_transaction(**fields: Any) -> Row:
@@ -31,34 +31,36 @@ def log_transaction(**fields: Any) -> Row:
     }  # fmt: skip
 
 
-# A later observation.
+# Closing by a later observation.
 
 
 def test_a_transaction_missing_from_a_later_sample_has_ended() -> None:
     """A report must not call a transaction hanging that was ended before it was written."""
-    row = only(reported(finding(2), finding(3)))
+    row = only(recorded_findings(finding(2), finding(3)))
     assert (row["verdict"], row["remedy"], row["held_to"]) == ("ended", "None: it has ended.", due(4))
-    assert "While it was open it was hanging: It is, look 3." in row["reason"]
+    assert "While it was open it was hanging: It is, sample 3." in row["reason"]
     assert verdict_before(row) == "hanging"
-    still = only(reported(finding(8), finding(9)))
-    assert (still["verdict"], verdict_before(still)) == ("hanging", None)
+    open_row = only(recorded_findings(finding(8), finding(9)))
+    assert (open_row["verdict"], verdict_before(open_row)) == ("hanging", None)
 
 
 def test_a_sample_with_another_row_of_the_partition_has_read_it() -> None:
-    row = reported(finding(2), finding(3, "unreplicated", **OF_PARTITION))[0]
+    row = recorded_findings(finding(2), finding(3, "unreplicated", **PARTITION_ROW))[0]
     assert (row["verdict"], row["held_to"]) == ("ended", due(3))
 
 
 def test_a_partition_without_producer_state_is_not_read() -> None:
     """Its offsets may have arrived anyway: then the finding names what is missing, and has no error."""
     denied = "TOPIC_AUTHORIZATION_FAILED: no."
-    here = partition(lso=100, observed_at=NOW)
+    partition_row = partition(lso=100, observed_at=NOW)
     hanging = observation(
-        transaction(8, state="Empty", on=()), partitions=[here], producers=[producer(8, observed_at=NOW)]
+        transaction(8, state="Empty", on=()), partitions=[partition_row], producers=[producer(8, observed_at=NOW)]
     )
-    failed = observation(partitions=[here], producers=[{**producer(start=None, error=denied), "producer_id": None}])
+    unread = observation(
+        partitions=[partition_row], producers=[{**producer(start=None, error=denied), "producer_id": None}]
+    )
     observations = [
-        replace(each, observed_at=due(number)) for number, each in enumerate((hanging, hanging, failed, failed))
+        replace(each, observed_at=due(number)) for number, each in enumerate((hanging, hanging, unread, unread))
     ]
     rows = [
         {**row, "sampled_at": due(number)}
@@ -77,99 +79,101 @@ def test_a_partition_without_producer_state_is_not_read() -> None:
 
 def test_a_missing_partition_proves_nothing_if_topics_may_be_hidden() -> None:
     gap = "DESCRIBE on Topic '*' for this principal"
-    hidden = [0, 1, 2, *(sample(number, topic_gaps=[gap]) for number in (3, 4))]
-    row = only(reported(finding(2), samples=hidden))
+    samples = [0, 1, 2, *(sample(number, topic_gaps=[gap]) for number in (3, 4))]
+    row = only(recorded_findings(finding(2), samples=samples))
     assert (row["verdict"], row["held_to"]) == ("hanging", None)
     assert entries(row)[-1] == ("missed", f"the sample of 2026-11-21 12:00:30 UTC could not read the partition ({gap})")
     other = finding(3, producer_id=8, start_offset=200)
-    assert reported(finding(2), other, samples=hidden)[0]["verdict"] == "ended", "that look was shown the partition"
+    assert recorded_findings(finding(2), other, samples=samples)[0]["verdict"] == "ended", (
+        "that observation has the partition"
+    )
 
 
 @pytest.mark.parametrize("samples", [[0, 1, 2], [0, 1, 2, sample(3, "TIMED_OUT: nobody answered.")]])
 def test_without_a_later_sample_the_finding_is_unchanged(samples: Any) -> None:
-    assert only(reported(finding(2), samples=samples))["verdict"] == "hanging"
+    assert only(recorded_findings(finding(2), samples=samples))["verdict"] == "hanging"
 
 
-def now(*rows: Row, at: int = 20) -> list[Row]:
-    return [{**row, "observed_at": due(at)} for row in rows or [finding(0, "clear", **OF_PARTITION)]]
+def current(*rows: Row, at: int = 20) -> list[Row]:
+    return [{**row, "observed_at": due(at)} for row in rows or [finding(0, "clear", **PARTITION_ROW)]]
 
 
 def test_a_current_observation_ends_findings_of_a_recording() -> None:
-    recorded = reported(finding(8), finding(9))
-    row = only(close_by_observation(recorded, now()))
+    recorded = recorded_findings(finding(8), finding(9))
+    row = only(close_by_observation(recorded, current()))
     assert (row["verdict"], row["held_to"], row["held_ms"]) == ("ended", due(20), 120_000)
     assert row["reason"].startswith("The sample of 2026-11-21 12:03:20 UTC no longer has it. Last seen open at")
-    assert close_by_observation([row], now()) == [row]
+    assert close_by_observation([row], current()) == [row]
 
 
 @pytest.mark.parametrize(
     "later",
     [
         [],
-        now(finding(0)),
-        now(finding(0, "ongoing", producer_epoch=1)),
-        now(finding(0, "unknown", error="NOT_LEADER: moved.", **OF_PARTITION)),
-        now(finding(0, "unknown", missing=["an answer"], **OF_PARTITION)),
-        now(finding(0, "clear", **{**OF_PARTITION, "partition": 1})),
-        now(at=3),
+        current(finding(0)),
+        current(finding(0, "ongoing", producer_epoch=1)),
+        current(finding(0, "unknown", error="NOT_LEADER: moved.", **PARTITION_ROW)),
+        current(finding(0, "unknown", missing=["an answer"], **PARTITION_ROW)),
+        current(finding(0, "clear", **{**PARTITION_ROW, "partition": 1})),
+        current(at=3),
     ],
 )
-def test_an_observation_that_has_it_or_lacks_its_partition_or_is_older_ends_nothing(later: list[Row]) -> None:
-    recorded = reported(finding(8), finding(9))
+def test_an_observation_without_proof_of_an_end_ends_no_finding(later: list[Row]) -> None:
+    recorded = recorded_findings(finding(8), finding(9))
     assert close_by_observation(recorded, later) == recorded
 
 
-# A log.
+# Closing by a log.
 
 
 def test_a_marker_in_a_log_ends_a_finding_of_a_recording() -> None:
-    row = only(close_by_log(reported(finding(8), finding(9)), [log_transaction(end=due(10))]))
+    row = only(close_by_log(recorded_findings(finding(8), finding(9)), [log_transaction(end=due(10))]))
     assert (row["verdict"], row["held_to"], row["held_ms"], row["observed_at"]) == ("ended", due(10), 20_000, due(10))
     assert row["reason"].startswith("Its ABORT marker is at offset 110 of the log. Last seen open at")
     FINDINGS.arrow([row])
-    assert only(close_by_log([row], [log_transaction()])) == row, "it is closed already"
+    assert only(close_by_log([row], [log_transaction()])) == row, "it is already closed"
 
 
 @pytest.mark.parametrize(
     "fields", [{"marker_offset": None}, {"first_offset": 101}, {"producer_id": 8}, {"partition": 1}]
 )
-def test_the_end_of_another_transaction_does_not_count(fields: Any) -> None:
-    recorded = reported(finding(8), finding(9))
+def test_the_end_of_another_transaction_ends_no_finding(fields: Any) -> None:
+    recorded = recorded_findings(finding(8), finding(9))
     assert close_by_log(recorded, [log_transaction(**fields)]) == recorded
 
 
 def test_an_observation_after_the_log_ends_its_open_transaction() -> None:
-    still = of_log(verdict="hanging", queue_position=1, held_to=None, held_ms=90_000, observed_at=due(3))
-    row = only(merge_findings([still], reported(finding(2), finding(3))))
+    open_row = log_finding(verdict="hanging", queue_position=1, held_to=None, held_ms=90_000, observed_at=due(3))
+    row = only(merge_findings([open_row], recorded_findings(finding(2), finding(3))))
     assert (row["verdict"], row["held_from"], row["held_to"], row["held_ms"]) == ("ended", due(1), due(4), 30_000)
     assert (row["queue_position"], row["observed_at"], verdict_before(row)) == (None, due(4), "hanging")
     FINDINGS.arrow([row])
 
 
 def test_an_earlier_observation_does_not_end_a_transaction_of_a_newer_log() -> None:
-    still = of_log(verdict="hanging", queue_position=1, held_to=None, observed_at=due(9))
-    row = only(merge_findings([still], reported(finding(2), finding(3))))
+    open_row = log_finding(verdict="hanging", queue_position=1, held_to=None, observed_at=due(9))
+    row = only(merge_findings([open_row], recorded_findings(finding(2), finding(3))))
     assert (row["verdict"], row["held_to"], row["queue_position"]) == ("unknown", None, 1)
     assert row["reason"].startswith("It is open as of 2026-11-21 12:01:30 UTC. The sample of 2026-11-21 12:00:40")
     assert row["missing"] == ["why the sample of 2026-11-21 12:00:40 UTC does not have what is open after it"]
 
 
-# What is reported of it.
+# Which findings are reported.
 
 
 def test_ended_healthy_transactions_are_reported_only_after_long_holds() -> None:
-    short = reported(finding(2, "ongoing"))
+    short = recorded_findings(finding(2, "ongoing"))
     assert without_short(short, min_held_ms=60_000) == []
     assert without_short(short, min_held_ms=10_000) == short
-    behind = reported(finding(2, "ongoing", queue_position=2))
-    assert without_short(behind, min_held_ms=10_000) == []
-    hung, still = reported(finding(2), finding(3)), reported(finding(9, "ongoing"))
-    for rows in (hung, still, [of_log(held_ms=1)]):
+    second_in_queue = recorded_findings(finding(2, "ongoing", queue_position=2))
+    assert without_short(second_in_queue, min_held_ms=10_000) == []
+    was_hanging, open_rows = recorded_findings(finding(2), finding(3)), recorded_findings(finding(9, "ongoing"))
+    for rows in (was_hanging, open_rows, [log_finding(held_ms=1)]):
         assert without_short(rows, min_held_ms=60_000) == rows
 
 
 def test_the_latest_sample_of_a_partition_wins() -> None:
-    early, late = (reported(finding(number, "unknown", **OF_PARTITION)) for number in (3, 9))
+    early, late = (recorded_findings(finding(number, "unknown", **PARTITION_ROW)) for number in (3, 9))
     assert without_stale(early, sampled_at=due(9)) == []
     assert without_stale(late, sampled_at=due(9)) == late
-    assert without_stale(reported(finding(3)), sampled_at=due(9)) != []
+    assert without_stale(recorded_findings(finding(3)), sampled_at=due(9)) != []

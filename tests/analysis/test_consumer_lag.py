@@ -1,4 +1,4 @@
-"""A lag in three parts that add up to it."""
+"""Consumer lag and the three parts that add up to it."""
 
 import pytest
 from hypothesis import given
@@ -49,10 +49,10 @@ def test_aborted_and_compacted_records_are_never_consumed() -> None:
 )
 def test_the_lag_of_a_share_group_is_reported_by_the_broker(lag: int | None, read_committed: bool, parts: Row) -> None:
     """It acknowledges single records, so its start offset does not show which are done."""
-    found = share_group_lag(
+    row = share_group_lag(
         lag, start_offset=2, last_stable_offset=10, high_watermark=21, ranges=LOG, read_committed=read_committed
     )
-    assert found == {**parts, "client_lag": None}
+    assert row == {**parts, "client_lag": None}
 
 
 def test_without_the_log_markers_are_not_counted() -> None:
@@ -79,7 +79,7 @@ def test_the_reason_as_a_sentence(committed: int, lso: int, ranges: list[StatusC
 
 
 @given(st.integers(0, 25), st.integers(0, 21), st.booleans())
-def test_the_parts_add_up_to_the_lag(committed: int, lso: int, read: bool) -> None:
-    split = lag_of(committed, lso=lso, ranges=LOG if read else None)
-    assert split["behind"] + split["held"] + (split["markers"] or 0) == split["lag"]
-    assert min(split["behind"], split["held"], split["markers"] or 0) >= 0
+def test_the_parts_add_up_to_the_lag(committed: int, lso: int, log_was_read: bool) -> None:
+    row = lag_of(committed, lso=lso, ranges=LOG if log_was_read else None)
+    assert row["behind"] + row["held"] + (row["markers"] or 0) == row["lag"]
+    assert min(row["behind"], row["held"], row["markers"] or 0) >= 0

@@ -1,4 +1,4 @@
-"""The verdict table and what a pure rule can fall into."""
+"""The verdict of each rule, and the pitfalls of rules."""
 
 import datetime as dt
 from dataclasses import replace
@@ -86,7 +86,7 @@ def test_the_reason_names_a_single_observation() -> None:
     assert ("observations", "1") in {(entry["name"], entry["value"]) for entry in row["evidence"]}
 
 
-def test_held_partition_with_nothing_open_is_unreplicated() -> None:
+def test_a_held_partition_with_nothing_open_is_unreplicated() -> None:
     row = only(findings([observation(producers=[], partitions=[partition(isr=[1], log_end_offset=151)])]))
     assert (row["verdict"], row["producer_id"]) == ("unreplicated", None)
     assert "in sync 1 of 2" in row["remedy"]
@@ -125,8 +125,8 @@ def test_missing_permissions_give_unknown_and_are_named() -> None:
 
 
 def test_hidden_topics_are_a_finding_of_the_cluster() -> None:
-    hidden = replace(COMPLETE, topic_gaps=("DESCRIBE on Topic '*'",))
-    row = only(findings([observation(producers=[], partitions=[partition(lso=150)], coverage=hidden)]))
+    incomplete = replace(COMPLETE, topic_gaps=("DESCRIBE on Topic '*'",))
+    row = only(findings([observation(producers=[], partitions=[partition(lso=150)], coverage=incomplete)]))
     assert (row["topic"], row["verdict"], row["missing"]) == (None, "unknown", ["DESCRIBE on Topic '*'"])
 
 
@@ -144,14 +144,14 @@ def test_the_producers_clock_decides_nothing(clock: dt.datetime | None) -> None:
 
 
 def test_a_transaction_that_ends_between_two_requests_has_no_finding() -> None:
-    done = transaction(state="CompleteCommit", on=())
-    rows = findings([observation(done, after=[producer(start=None)], partitions_after=[partition(lso=150)])])
+    completed = transaction(state="CompleteCommit", on=())
+    rows = findings([observation(completed, after=[producer(start=None)], partitions_after=[partition(lso=150)])])
     assert rows == []
 
 
 def test_the_producers_next_transaction_is_another_one() -> None:
-    done = transaction(state="CompleteCommit", on=())
-    row = only(findings([observation(done, after=[producer(start=130)], partitions_after=[partition(lso=130)])]))
+    completed = transaction(state="CompleteCommit", on=())
+    row = only(findings([observation(completed, after=[producer(start=130)], partitions_after=[partition(lso=130)])]))
     assert row["verdict"] == "ending"
 
 
@@ -226,13 +226,13 @@ def test_an_expired_id_leaves_an_orphan() -> None:
 
 
 def test_the_start_offset_may_be_below_the_log_start() -> None:
-    deleted = partition(lso=6, log_start_offset=9)
-    row = only(findings(twice(observation(partitions=[deleted], producers=[producer(start=0)]))))
+    partition_row = partition(lso=6, log_start_offset=9)
+    row = only(findings(twice(observation(partitions=[partition_row], producers=[producer(start=0)]))))
     assert (row["verdict"], row["start_offset"], row["last_stable_offset"]) == ("hanging", 0, 6)
 
 
 def test_a_first_batch_of_another_producer_is_ignored() -> None:
-    unknown_user = FirstBatch(
+    other_batch = FirstBatch(
         base_offset=103,
         last_offset=104,
         producer_id=99,
@@ -240,7 +240,7 @@ def test_a_first_batch_of_another_producer_is_ignored() -> None:
         base_timestamp=ago(hours=2),
         log_append_time=False,
     )
-    assert only(findings([observation(first_batches={("orders", 0, 100): unknown_user})]))["opened_at"] is None
+    assert only(findings([observation(first_batches={("orders", 0, 100): other_batch})]))["opened_at"] is None
 
 
 def test_an_unreadable_partition_is_a_row_and_others_are_diagnosed() -> None:
@@ -255,11 +255,13 @@ def test_an_unreadable_partition_is_a_row_and_others_are_diagnosed() -> None:
 
 def test_a_partition_that_recovers_during_the_observation_has_no_finding() -> None:
     """Observed on a broker with new topics: a short NOT_LEADER_OR_FOLLOWER made whole clusters `unknown`."""
-    moved = partition(lso=None, hw=None, error="NOT_LEADER_OR_FOLLOWER: not yet")
-    settled = observation(partitions=[moved], partitions_after=[partition(lso=150)], producers=[], after=[])
-    assert findings([settled]) == []
-    held = observation(partitions=[moved], partitions_after=[partition()], producers=[], after=[producer()])
-    assert verdict([held]) == "unknown"
+    unavailable = partition(lso=None, hw=None, error="NOT_LEADER_OR_FOLLOWER: not yet")
+    recovered = observation(partitions=[unavailable], partitions_after=[partition(lso=150)], producers=[], after=[])
+    assert findings([recovered]) == []
+    with_open_transaction = observation(
+        partitions=[unavailable], partitions_after=[partition()], producers=[], after=[producer()]
+    )
+    assert verdict([with_open_transaction]) == "unknown"
 
 
 def test_an_id_that_cannot_be_described_is_unknown() -> None:
@@ -275,8 +277,10 @@ def test_a_start_in_the_future_has_no_age() -> None:
 
 
 def test_transactions_on_transaction_state_are_never_aborted() -> None:
-    tsl = partition("__transaction_state")
-    row = only(findings(twice(observation(partitions=[tsl], producers=[producer(topic="__transaction_state")]))))
+    partition_row = partition("__transaction_state")
+    row = only(
+        findings(twice(observation(partitions=[partition_row], producers=[producer(topic="__transaction_state")])))
+    )
     assert row["verdict"] == "unknown"
 
 
@@ -305,7 +309,7 @@ def test_two_coordinators_for_one_producer_prove_nothing() -> None:
     assert "coordinator 2" in row["missing"][0]
 
 
-def test_a_prepare_state_without_the_partition_is_ending() -> None:
+def test_a_prepare_state_without_the_partition_is_unknown() -> None:
     assert verdict(twice(observation(transaction(state="PrepareCommit", on=ELSEWHERE)))) == "unknown"
 
 
@@ -371,6 +375,6 @@ def test_a_verdict_from_files_names_their_broker_and_age() -> None:
 
 @pytest.mark.parametrize(("row_time", "expected"), [(ago(seconds=280), "ongoing"), (ago(seconds=100), "overdue")])
 def test_files_prove_the_coordinators_state_up_to_its_last_record(row_time: dt.datetime, expected: str) -> None:
-    """A copy may be much older than the time its files were written at: nothing is overdue by that time alone."""
+    """A copy may be much newer than the coordinator's last record: its time alone makes nothing overdue."""
     row = transaction(start_time=ago(seconds=300), observed_at=row_time)
     assert only(findings([from_files(observation(row))]))["verdict"] == expected

@@ -29,9 +29,9 @@ def hold(**fields: Any) -> Row:
     }  # fmt: skip
 
 
-def still(**fields: Any) -> Row:
-    over = ("marker_offset", "marker_epoch", "coordinator_epoch", "marker", "end", "held_to", "held_ms", "least_ms")
-    return hold(**{**dict.fromkeys(over), "outcome": "open", "log_end_offset": 110, **fields})
+def open_hold(**fields: Any) -> Row:
+    unset = ("marker_offset", "marker_epoch", "coordinator_epoch", "marker", "end", "held_to", "held_ms", "least_ms")
+    return hold(**{**dict.fromkeys(unset), "outcome": "open", "log_end_offset": 110, **fields})
 
 
 def history(ended: str | None = "commit", **fields: Any) -> Row:
@@ -50,11 +50,11 @@ def only(rows: list[Row]) -> Row:
     return row
 
 
-def ended(one: Row, *histories: Row) -> Row:
+def finding_of(one: Row, *histories: Row) -> Row:
     return only(held_findings([one], transaction_history=by_producer(histories), current_findings=[]))
 
 
-# Who was behind it.
+# The owner of a hold.
 
 
 @pytest.mark.parametrize(
@@ -62,11 +62,11 @@ def ended(one: Row, *histories: Row) -> Row:
     [
         history(producer_epoch=2, start_time=at(-50), decided_at=at(-40), end_time=at(-39), first_offset=1),
         history(start_time=at(-50), decided_at=at(-2), end_time=at(-1), first_offset=1),
-        history(start_time=at(122), decided_at=at(123), end_time=at(124), first_offset=8),  # too short, too late
+        history(start_time=at(122), decided_at=at(123), end_time=at(124), first_offset=8),  # too short and too late
         history(topic_partitions=ELSEWHERE, first_offset=8),
         history("abort", first_offset=8),
         history("open", first_offset=8, start_time=at(200), decided_at=None, end_time=None),
-        history("commit", first_offset=8, topic_partitions=None, producer_epoch=None),  # less is known of it
+        history("commit", first_offset=8, topic_partitions=None, producer_epoch=None),  # two columns are unknown
         history(kind="init", first_offset=8),
         history(producer_id=8, first_offset=8),
         history(),  # of another replica
@@ -75,11 +75,11 @@ def ended(one: Row, *histories: Row) -> Row:
 @pytest.mark.parametrize("first", [True, False])
 def test_the_matching_transaction_is_found_among_others(other: Row, first: bool) -> None:
     histories = [other, history(reason="This one.")]
-    found = attribute(hold(), histories if first else histories[::-1])
-    assert found.transactional_id == "payments"
-    assert found.history is not None
+    owner = attribute(hold(), histories if first else histories[::-1])
+    assert owner.transactional_id == "payments"
+    assert owner.history is not None
     if other != history():
-        assert found.sentence == "This one."
+        assert owner.sentence == "This one."
 
 
 def test_a_match_by_the_brokers_clock_wins_over_other_clocks() -> None:
@@ -91,20 +91,20 @@ def test_a_match_by_the_brokers_clock_wins_over_other_clocks() -> None:
 
 
 def test_two_matches_give_no_owner() -> None:
-    found = attribute(hold(), [history(first_offset=8), history()])
-    assert (found.transactional_id, found.history) == ("payments", None)
-    assert found.sentence == "2 transactions of its transactional id fit; the records do not show which it was."
+    owner = attribute(hold(), [history(first_offset=8), history()])
+    assert (owner.transactional_id, owner.history) == ("payments", None)
+    assert owner.sentence == "2 transactions of its transactional id fit; the records do not show which it was."
 
 
 def test_an_id_is_named_by_any_record_that_has_its_producer_id() -> None:
     assert attribute(hold(), [history(producer_id=9, previous_producer_id=7)]).transactional_id == "payments"
-    found = attribute(hold(), [history(producer_id=9)])
-    assert (found.transactional_id, found.sentence) == (
+    owner = attribute(hold(), [history(producer_id=9)])
+    assert (owner.transactional_id, owner.sentence) == (
         None,
         "No record read from __transaction_state has its producer id.",
     )
-    found = attribute(hold(), [history(), history(transactional_id="other")])
-    assert found.transactional_id is None, "Kafka gives a producer id to one id only"
+    owner = attribute(hold(), [history(), history(transactional_id="other")])
+    assert owner.transactional_id is None, "Kafka gives a producer id to one id only"
 
 
 def test_the_marker_of_transaction_version_2_has_the_next_epoch() -> None:
@@ -116,9 +116,9 @@ def test_the_marker_of_transaction_version_2_has_the_next_epoch() -> None:
 def test_a_late_batch_does_not_belong_to_the_ended_transaction() -> None:
     before = history(start_time=at(117.9), decided_at=at(118), end_time=at(118))
     assert attribute(hold(opened_at=at(118.1)), [before]).history is None
-    found = attribute(hold(), [before])
-    assert (found.history, found.was_known) == (None, True)
-    assert "did not know of it, or its records are gone" in found.sentence
+    owner = attribute(hold(), [before])
+    assert (owner.history, owner.was_known) == (None, True)
+    assert "did not know of it, or its records are gone" in owner.sentence
 
 
 def test_records_before_and_after_prove_that_the_coordinator_did_not_own_it() -> None:
@@ -127,7 +127,7 @@ def test_records_before_and_after_prove_that_the_coordinator_did_not_own_it() ->
     elsewhere = history(topic_partitions=ELSEWHERE)
     assert not attribute(hold(), [before, elsewhere, after]).was_known
     assert attribute(hold(), [before, elsewhere]).was_known, "its records of that time may not have been read"
-    assert attribute(hold(), [elsewhere, after]).was_known, "compaction may have taken them"
+    assert attribute(hold(), [elsewhere, after]).was_known, "compaction may have removed them"
     assert attribute(hold(), [{**before, "error": "CORRUPT_RECORD: one."}, after]).was_known
     assert attribute(
         hold(), [before, history(topic_partitions=None, start_time=at(60), end_time=at(63)), after]
@@ -137,8 +137,8 @@ def test_records_before_and_after_prove_that_the_coordinator_did_not_own_it() ->
 # The text of a finding.
 
 
-def test_an_ended_hold() -> None:
-    row = ended(hold(), history())
+def test_an_ended_hold_names_its_owner_marker_and_times() -> None:
+    row = finding_of(hold(), history())
     assert row["reason"] == (
         '"payments" (producer 7 epoch 3) held the LSO for 2 min until its COMMIT marker at offset 110. '
         "Its client did what it did."
@@ -198,13 +198,13 @@ def test_an_ended_hold() -> None:
     ],
 )
 def test_the_cause_of_an_ended_hold(fields: Any, histories: Row, cause: str | None) -> None:
-    assert ended(hold(**fields), histories)["cause"] == cause
+    assert finding_of(hold(**fields), histories)["cause"] == cause
 
 
 def test_a_hold_without_owner_has_a_cause() -> None:
     before = history(start_time=at(-99), decided_at=at(-90), end_time=at(-90), first_offset=1)
     after = history(start_time=at(200), decided_at=at(201), end_time=at(201), first_offset=9)
-    row = ended(hold(marker="ABORT"), before, after)
+    row = finding_of(hold(marker="ABORT"), before, after)
     assert row["cause"].endswith(
         "a batch came late or was resent, or its partition was never added "
         "(late-after-commit, late-after-abort, never-added)"
@@ -213,7 +213,7 @@ def test_a_hold_without_owner_has_a_cause() -> None:
 
 
 def test_holds_of_group_offsets_name_their_cause() -> None:
-    assert ended(hold(topic="__consumer_offsets"))["cause"] == "it held offsets of consumer groups (group-offsets)"
+    assert finding_of(hold(topic="__consumer_offsets"))["cause"] == "it held offsets of consumer groups (group-offsets)"
 
 
 def test_a_hold_is_reported_without_the_coordinators_records() -> None:
@@ -228,12 +228,12 @@ def test_a_hold_is_reported_without_the_coordinators_records() -> None:
 
 def test_the_coordinators_start_time_corrects_the_producers_clock() -> None:
     backfill = hold(opened_at=at(-9999), held_from=at(-9999), start=at(-9999), held_ms=10_119_000)
-    row = ended(backfill, history())
+    row = finding_of(backfill, history())
     assert (row["held_from"], row["held_ms"]) == (at(0), 120_000)
     unknown = hold(opened_at=None, opened_at_clock=None, held_from=None, held_ms=None)
-    assert ended(unknown, history())["held_ms"] == 120_000
+    assert finding_of(unknown, history())["held_ms"] == 120_000
     behind_another = hold(after_offset=105, held_from=at(90), held_ms=30_000)
-    row = ended(behind_another, history())
+    row = finding_of(behind_another, history())
     assert (row["held_from"], row["held_ms"]) == (at(90), 30_000)
     assert "held_since" in [entry["name"] for entry in row["evidence"]]
 
@@ -252,7 +252,7 @@ def test_short_holds_are_left_out() -> None:
 # Open transactions.
 
 
-def answer(**fields: Any) -> Row:
+def current_finding(**fields: Any) -> Row:
     return {
         **dict.fromkeys(FINDINGS.names),
         "topic": "orders", "partition": 0, "queue_position": 1, "producer_id": 7, "producer_epoch": 3, "start_offset":
@@ -263,45 +263,47 @@ def answer(**fields: Any) -> Row:
 
 
 def test_an_open_hold_combines_the_diagnosis_with_the_log() -> None:
-    row = only(held_findings([still()], current_findings=[answer()]))
-    filled = {"held_from": at(0), "held_ms": (NOW - at(0)) // dt.timedelta(milliseconds=1)}
-    assert row == {**answer(), **filled, "records_held": 9, "bytes_held": 900}
-    known = answer(held_from=at(1), held_ms=5, records_held=3, bytes_held=300)
-    assert only(held_findings([still()], current_findings=[known])) == known
+    row = only(held_findings([open_hold()], current_findings=[current_finding()]))
+    from_log = {"held_from": at(0), "held_ms": (NOW - at(0)) // dt.timedelta(milliseconds=1)}
+    assert row == {**current_finding(), **from_log, "records_held": 9, "bytes_held": 900}
+    with_impact = current_finding(held_from=at(1), held_ms=5, records_held=3, bytes_held=300)
+    assert only(held_findings([open_hold()], current_findings=[with_impact])) == with_impact
 
 
 def test_the_complete_log_wins_over_an_excerpt() -> None:
     since = {"name": "held_at_least_since", "value": "offset 105", "source": "Fetch"}
-    known = answer(held_from=at(60), held_ms=5, evidence=[since])
-    row = only(held_findings([still()], current_findings=[known]))
+    from_excerpt = current_finding(held_from=at(60), held_ms=5, evidence=[since])
+    row = only(held_findings([open_hold()], current_findings=[from_excerpt]))
     assert (row["held_from"], row["evidence"]) == (at(0), [])
-    row = only(held_findings([still(after_offset=103, held_from=at(30))], current_findings=[known]))
+    row = only(held_findings([open_hold(after_offset=103, held_from=at(30))], current_findings=[from_excerpt]))
     assert (row["held_from"], [entry["name"] for entry in row["evidence"]]) == (at(30), ["held_since"])
 
 
 def test_a_clock_ahead_of_now_is_replaced_by_the_previous_marker() -> None:
-    ahead = still(opened_at=NOW + dt.timedelta(hours=1), held_from=NOW + dt.timedelta(hours=1), not_before=at(-1))
-    assert only(held_findings([ahead], current_findings=[answer()]))["held_from"] == at(-1)
-    row = only(held_findings([{**ahead, "not_before": None}], current_findings=[answer()]))
+    ahead = open_hold(opened_at=NOW + dt.timedelta(hours=1), held_from=NOW + dt.timedelta(hours=1), not_before=at(-1))
+    assert only(held_findings([ahead], current_findings=[current_finding()]))["held_from"] == at(-1)
+    row = only(held_findings([{**ahead, "not_before": None}], current_findings=[current_finding()]))
     assert (row["held_from"], row["held_ms"]) == (None, None)
-    owned = answer(opened_at_clock="coordinator", opened_at=at(2))
-    assert only(held_findings([{**ahead, "not_before": None}], current_findings=[owned]))["held_from"] == at(2)
+    with_owner = current_finding(opened_at_clock="coordinator", opened_at=at(2))
+    assert only(held_findings([{**ahead, "not_before": None}], current_findings=[with_owner]))["held_from"] == at(2)
 
 
 def test_other_findings_are_unchanged() -> None:
     others = [
-        answer(queue_position=2, producer_id=8, start_offset=105),
-        answer(queue_position=None, producer_id=None, start_offset=None, verdict="unreplicated"),
-        answer(queue_position=None, producer_id=9, start_offset=None, verdict="ongoing"),
+        current_finding(queue_position=2, producer_id=8, start_offset=105),
+        current_finding(queue_position=None, producer_id=None, start_offset=None, verdict="unreplicated"),
+        current_finding(queue_position=None, producer_id=9, start_offset=None, verdict="ongoing"),
     ]
     assert held_findings([], current_findings=others) == others
-    assert held_findings([still()], current_findings=[answer(start_offset=90)]) == [answer(start_offset=90)]
-    (row,) = held_findings([hold()], current_findings=[answer()], min_held_ms=120_001)
+    assert held_findings([open_hold()], current_findings=[current_finding(start_offset=90)]) == [
+        current_finding(start_offset=90)
+    ]
+    (row,) = held_findings([hold()], current_findings=[current_finding()], min_held_ms=120_001)
     assert row["verdict"] == "ended", "its marker is in the log, however short it was held"
 
 
 def test_a_transaction_that_has_ended_since_is_reported_once() -> None:
-    row = only(held_findings([hold()], current_findings=[answer(transactional_id="payments")]))
+    row = only(held_findings([hold()], current_findings=[current_finding(transactional_id="payments")]))
     assert (row["verdict"], row["transactional_id"], row["remedy"]) == ("ended", "payments", "None: it has ended.")
     before = row["evidence"][-1]
     assert (before["name"], before["value"], before["observed_at"]) == ("verdict_before", "hanging", NOW)
@@ -310,13 +312,13 @@ def test_a_transaction_that_has_ended_since_is_reported_once() -> None:
 @pytest.mark.parametrize(
     ("current_findings", "missing"),
     [
-        (None, "the coordinators' answer: there is no current finding"),
-        ([], "the coordinators' answer: the current findings do not include this transaction"),
+        (None, "the coordinators' response: there is no current finding"),
+        ([], "the coordinators' response: the current findings do not include this transaction"),
     ],
 )
 def test_a_log_alone_gives_no_remedy_for_open_transactions(current_findings: Any, missing: str) -> None:
     histories = by_producer([history("open", reason="Ongoing.", decided_at=None, end_time=None)])
-    row = only(held_findings([still()], transaction_history=histories, current_findings=current_findings))
+    row = only(held_findings([open_hold()], transaction_history=histories, current_findings=current_findings))
     assert (row["verdict"], row["missing"], row["queue_position"]) == ("unknown", [missing], 1)
     assert row["reason"] == '"payments" (producer 7 epoch 3) held the LSO at the end of the log that was read. Ongoing.'
     assert (row["held_from"], row["held_to"], row["held_ms"]) == (at(0), None, 500_000)
@@ -324,10 +326,10 @@ def test_a_log_alone_gives_no_remedy_for_open_transactions(current_findings: Any
     assert row["remedy"].startswith("Do not abort.")
 
 
-def test_held_records_are_counted() -> None:
+def test_held_offsets_are_unknown_unless_the_log_was_read_to_their_end() -> None:
     assert held_offsets(hold()) == (100, 110)
     assert held_offsets(hold(truncated=True)) is None
-    assert held_offsets(still()) == (100, 110)
-    assert held_offsets(still(), lso=103, high_watermark=109) == (103, 109)
-    assert held_offsets(still(), lso=90, high_watermark=111) is None, "it was not read so far"
-    assert held_offsets(still(log_end_offset=None)) is None
+    assert held_offsets(open_hold()) == (100, 110)
+    assert held_offsets(open_hold(), lso=103, high_watermark=109) == (103, 109)
+    assert held_offsets(open_hold(), lso=90, high_watermark=111) is None, "the log was not read that far"
+    assert held_offsets(open_hold(log_end_offset=None)) is None

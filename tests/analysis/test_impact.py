@@ -1,4 +1,4 @@
-"""What waits behind a held LSO, and when a transaction opened."""
+"""The records behind a held LSO, and when a transaction opened."""
 
 import datetime as dt
 from typing import Any
@@ -59,112 +59,114 @@ BETWEEN = (marker(98, COMMIT, pid=1, second=0), data(100, second=5), marker(101,
 def test_a_producers_time_counts_within_the_markers_around_it(
     at_time: dt.datetime, expected: tuple[dt.datetime, str]
 ) -> None:
-    found = opening_time(
+    columns = opening_time(
         row(opened_at=at_time, opened_at_clock="producer"), producer_batches(excerpt(*BETWEEN), 7, 100)
     )
-    assert (found["opened_at"], found["opened_at_clock"]) == expected
+    assert (columns["opened_at"], columns["opened_at_clock"]) == expected
 
 
 def test_a_future_time_without_a_previous_marker_is_null() -> None:
-    alone = producer_batches(excerpt(data(100)), 7, 100)
-    found = opening_time(row(opened_at=NOW + dt.timedelta(hours=1), opened_at_clock="producer"), alone)
-    assert found == {"opened_at": None, "opened_at_clock": None}
-    found = opening_time(row(opened_at=at(-3600), opened_at_clock="producer"), alone)
-    assert found == {"opened_at": at(-3600), "opened_at_clock": "producer"}
+    without_marker = producer_batches(excerpt(data(100)), 7, 100)
+    columns = opening_time(row(opened_at=NOW + dt.timedelta(hours=1), opened_at_clock="producer"), without_marker)
+    assert columns == {"opened_at": None, "opened_at_clock": None}
+    columns = opening_time(row(opened_at=at(-3600), opened_at_clock="producer"), without_marker)
+    assert columns == {"opened_at": at(-3600), "opened_at_clock": "producer"}
 
 
 def test_a_log_append_time_is_a_bound_too() -> None:
     appended = data(98, pid=1, second=3) | {"attributes": TRANSACTIONAL | LOG_APPEND_TIME}
-    found = opening_time(
+    columns = opening_time(
         row(opened_at=at(-3600), opened_at_clock="producer"), producer_batches(excerpt(appended, data(100)), 7, 100)
     )
-    assert found == {"opened_at": at(3), "opened_at_clock": "broker"}
+    assert columns == {"opened_at": at(3), "opened_at_clock": "broker"}
 
 
-@pytest.mark.parametrize("by", ["coordinator", "broker", None])
-def test_other_clocks_are_not_corrected(by: str | None) -> None:
-    at_time = None if by is None else at(-3600)
-    found = opening_time(row(opened_at=at_time, opened_at_clock=by), producer_batches(excerpt(*BETWEEN), 7, 100))
-    assert found == {"opened_at": at_time, "opened_at_clock": by}
+@pytest.mark.parametrize("clock", ["coordinator", "broker", None])
+def test_other_clocks_are_not_corrected(clock: str | None) -> None:
+    at_time = None if clock is None else at(-3600)
+    columns = opening_time(row(opened_at=at_time, opened_at_clock=clock), producer_batches(excerpt(*BETWEEN), 7, 100))
+    assert columns == {"opened_at": at_time, "opened_at_clock": clock}
 
 
-def holding(**fields: Any) -> Row:
-    """A row of the transaction at offset 100 of producer 7, which holds the LSO."""
-    at_time = {
+def holder(**fields: Any) -> Row:
+    """The finding of producer 7's transaction at offset 100, which holds the LSO."""
+    columns = {
         "queue_position": 1,
         "producer_id": 7,
         "producer_epoch": 0,
         "start_offset": 100,
         "last_stable_offset": 100,
     }
-    return row(**at_time | {"evidence": [], "observed_at": NOW, "high_watermark": 101, **fields})
+    return row(**columns | {"evidence": [], "observed_at": NOW, "high_watermark": 101, **fields})
 
 
-def held(*batches: Any, start: int = 90, **fields: Any) -> tuple[dt.datetime | None, list[str]]:
-    """Since when it holds the LSO, and the names of the evidence."""
-    found = held_since(holding(**fields), producer_batches(excerpt(*map(dict, batches), start=start), 7, 100))
-    assert found["held_ms"] == (found["held_from"] and (NOW - found["held_from"]) // dt.timedelta(milliseconds=1))
-    return found["held_from"], [entry["name"] for entry in found.get("evidence", ())]
+def hold_start(*batches: Any, start: int = 90, **fields: Any) -> tuple[dt.datetime | None, list[str]]:
+    """The time since which it holds the LSO, and the names of the evidence."""
+    columns = held_since(holder(**fields), producer_batches(excerpt(*map(dict, batches), start=start), 7, 100))
+    assert columns["held_ms"] == (columns["held_from"] and (NOW - columns["held_from"]) // dt.timedelta(milliseconds=1))
+    return columns["held_from"], [entry["name"] for entry in columns.get("evidence", ())]
 
 
 def test_a_single_transaction_holds_from_its_first_batch() -> None:
-    assert held(data(99, pid=1), marker(99, COMMIT, pid=1), data(100, second=30)) == (at(30), [])
-    assert held(data(100, second=30), start=0) == (at(30), [])
+    assert hold_start(data(99, pid=1), marker(99, COMMIT, pid=1), data(100, second=30)) == (at(30), [])
+    assert hold_start(data(100, second=30), start=0) == (at(30), [])
 
 
-def test_it_holds_once_all_earlier_transactions_have_ended() -> None:
+def test_a_transaction_holds_once_all_earlier_transactions_have_ended() -> None:
     before = (data(91, pid=1), data(92, pid=2), data(100, second=30))
     ended = (marker(101, COMMIT, pid=2, second=40), marker(102, ABORT, pid=1, second=50))
     later = (data(103, pid=3), marker(104, COMMIT, pid=3, second=60))
-    assert held(*before, *ended, *later, high_watermark=105) == (at(50), ["held_since"])
-    assert held(*before, *ended[:1], high_watermark=102) == (None, []), "the log and the broker contradict each other"
+    assert hold_start(*before, *ended, *later, high_watermark=105) == (at(50), ["held_since"])
+    assert hold_start(*before, *ended[:1], high_watermark=102) == (None, []), (
+        "the log and the broker contradict each other"
+    )
 
 
 def test_a_transaction_that_may_precede_the_excerpt_counts_as_holder() -> None:
     behind = (data(100, second=30), marker(101, COMMIT, pid=2, second=40))
-    assert held(*behind, high_watermark=102) == (at(40), ["held_at_least_since"])
-    assert held(*behind, start=0, high_watermark=102) == (at(30), []), "nothing is before offset 0"
-    goes_on = (data(100, second=30), data(101, pid=2, sequence=8), marker(102, COMMIT, pid=2, second=40))
-    assert held(*goes_on, high_watermark=103) == (at(40), ["held_at_least_since"])
-    begins = (data(100, second=30), data(101, pid=2, sequence=0), marker(102, COMMIT, pid=2, second=40))
-    assert held(*begins, high_watermark=103) == (at(30), [])
-    known = (data(92, pid=2, sequence=5), marker(93, ABORT, pid=2), *goes_on)
-    assert held(*known, high_watermark=103) == (at(30), [])
+    assert hold_start(*behind, high_watermark=102) == (at(40), ["held_at_least_since"])
+    assert hold_start(*behind, start=0, high_watermark=102) == (at(30), []), "no offset is before 0"
+    continued = (data(100, second=30), data(101, pid=2, sequence=8), marker(102, COMMIT, pid=2, second=40))
+    assert hold_start(*continued, high_watermark=103) == (at(40), ["held_at_least_since"])
+    first_of_epoch = (data(100, second=30), data(101, pid=2, sequence=0), marker(102, COMMIT, pid=2, second=40))
+    assert hold_start(*first_of_epoch, high_watermark=103) == (at(30), [])
+    after_its_marker = (data(92, pid=2, sequence=5), marker(93, ABORT, pid=2), *continued)
+    assert hold_start(*after_its_marker, high_watermark=103) == (at(30), [])
 
 
 def test_an_excerpt_below_the_high_watermark_gives_no_hold_time() -> None:
-    assert held(data(100, second=30), high_watermark=102) == (None, [])
-    assert held(data(100, second=30), high_watermark=None) == (None, [])
-    assert held(data(100, second=30), start=0, high_watermark=102) == (at(30), [])
+    assert hold_start(data(100, second=30), high_watermark=102) == (None, [])
+    assert hold_start(data(100, second=30), high_watermark=None) == (None, [])
+    assert hold_start(data(100, second=30), start=0, high_watermark=102) == (at(30), [])
 
 
 def test_a_deleted_first_batch_takes_its_time_from_the_coordinator() -> None:
     rest = (data(105, second=30), data(106, pid=2), marker(107, COMMIT, pid=2))
-    assert held(*rest, start=105, high_watermark=108) == (None, [])
-    known: Row = {"opened_at": at(3), "opened_at_clock": "coordinator", "high_watermark": 108}
-    assert held(*rest, start=105, **known) == (at(3), [])
+    assert hold_start(*rest, start=105, high_watermark=108) == (None, [])
+    with_owner: Row = {"opened_at": at(3), "opened_at_clock": "coordinator", "high_watermark": 108}
+    assert hold_start(*rest, start=105, **with_owner) == (at(3), [])
 
 
 def test_an_impossible_producer_time_is_replaced_in_held_from() -> None:
     early = marker(98, COMMIT, pid=1, second=0)
-    assert held(early, data(100, second=-3600)) == (at(0), [])
-    assert held(early, data(100, second=3600)) == (at(0), [])
-    assert held(data(100, second=3600)) == (None, [])
-    owned: Row = {"opened_at": at(7), "opened_at_clock": "coordinator"}
-    assert held(data(100, second=3600), **owned) == (at(7), [])
-    assert held(data(100, second=-3600), **owned) == (at(7), [])
-    assert held(data(100, second=30), **owned) == (at(30), [])
+    assert hold_start(early, data(100, second=-3600)) == (at(0), [])
+    assert hold_start(early, data(100, second=3600)) == (at(0), [])
+    assert hold_start(data(100, second=3600)) == (None, [])
+    with_owner: Row = {"opened_at": at(7), "opened_at_clock": "coordinator"}
+    assert hold_start(data(100, second=3600), **with_owner) == (at(7), [])
+    assert hold_start(data(100, second=-3600), **with_owner) == (at(7), [])
+    assert hold_start(data(100, second=30), **with_owner) == (at(30), [])
 
 
 def test_a_hold_ends_at_its_marker() -> None:
     batches = (data(100, second=30), marker(101, ABORT, second=90))
-    found = held_since(holding(high_watermark=102), producer_batches(excerpt(*batches), 7, 100))
-    assert (found["held_from"], found["held_to"], found["held_ms"]) == (at(30), at(90), 60_000)
+    columns = held_since(holder(high_watermark=102), producer_batches(excerpt(*batches), 7, 100))
+    assert (columns["held_from"], columns["held_to"], columns["held_ms"]) == (at(30), at(90), 60_000)
 
 
 def test_a_broker_clock_ahead_gives_no_negative_duration() -> None:
     batches = producer_batches(excerpt(data(91, pid=1), data(100), marker(101, COMMIT, pid=1)), 7, 100)
-    row = holding(high_watermark=102, observed_at=at(0))
+    row = holder(high_watermark=102, observed_at=at(0))
     assert held_since(row, batches)["held_ms"] == 0
-    found = held_since({**row, "observed_at": at(-60)}, batches)
-    assert (found["held_from"], found["held_ms"]) == (at(2), None)
+    columns = held_since({**row, "observed_at": at(-60)}, batches)
+    assert (columns["held_from"], columns["held_ms"]) == (at(2), None)

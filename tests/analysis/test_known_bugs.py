@@ -1,4 +1,4 @@
-"""Known bugs by release: the bounds of each row, and what a minor release leaves open."""
+"""Known bugs by release: the bounds of each row, and minor releases that are partly affected."""
 
 import re
 
@@ -10,8 +10,8 @@ from toolkit.errors import UsageError
 BY_KEY = {bug.key: bug for bug in KNOWN_BUGS}
 
 
-def before(release: Release) -> Release:
-    """The patch before, or one of the minor release before."""
+def previous_release(release: Release) -> Release:
+    """The previous patch release, or one of the previous minor release."""
     major, minor, patch = release
     if patch:
         return major, minor, patch - 1
@@ -27,11 +27,11 @@ def test_a_bug_affects_releases_from_its_first_to_before_its_fix(bug: KnownBug) 
     for since, until in bug.affected:
         assert bug.affects(since) is True
         if until:
-            assert bug.affects(before(until)) is True
+            assert bug.affects(previous_release(until)) is True
             assert bug.affects(until) is (until in others)
             assert ".".join(map(str, until)) in bug.fixed_in
     first = bug.affected[0][0]
-    assert bug.affects(before(first)) is False
+    assert bug.affects(previous_release(first)) is False
     assert bug.affects((99, 0, 0)) is (bug.affected[-1][1] is None)
 
 
@@ -67,7 +67,7 @@ def test_the_bugs_of_a_release(version: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "4", "four", "4.x", "4.3.1-rc0", "-4.3"])
-def test_no_version(text: str) -> None:
+def test_an_invalid_version_is_rejected(text: str) -> None:
     with pytest.raises(UsageError, match="is not a Kafka version"):
         release_of(text)
     assert release_of("3.9") == (3, 9)

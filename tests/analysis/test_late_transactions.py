@@ -1,4 +1,4 @@
-"""Late transactions: who is one, by whose clock, and since when."""
+"""Late transactions: which ones, by whose clock, and since when."""
 
 import datetime as dt
 from typing import Any
@@ -65,8 +65,8 @@ def test_a_superseded_transaction_is_late_by_the_timeout_of_its_id() -> None:
     assert (row["opened_at_clock"], row["timeout_ms"]) == ("producer", 60_000)
 
 
-@pytest.mark.parametrize("time", [None, NOW + dt.timedelta(minutes=50)], ids=["nobody tells", "a clock that is ahead"])
-def test_without_a_start_time_it_counts_from_its_first_sample(time: dt.datetime | None) -> None:
+@pytest.mark.parametrize("time", [None, NOW + dt.timedelta(minutes=50)], ids=["no time", "clock ahead"])
+def test_without_a_start_time_a_transaction_counts_from_its_first_sample(time: dt.datetime | None) -> None:
     one = observation(first_batches=first_batch(time))
     (row,) = late(one, first_seen_at=ago(minutes=30))
     assert (row["opened_at"], row["opened_at_clock"]) == (ago(minutes=30), "recorder")
@@ -83,8 +83,8 @@ def test_without_an_open_transaction_nothing_is_late() -> None:
         late(observation(producers=[], partitions=[partition(error="LEADER_NOT_AVAILABLE: x", lso=None, hw=None)]))
         == []
     )
-    announced = observation(transaction(start_time=ago(days=1)), producers=[], partitions=[partition(hw=100)])
-    assert late(announced) == [], "it has not written to this partition yet"
+    without_records = observation(transaction(start_time=ago(days=1)), producers=[], partitions=[partition(hw=100)])
+    assert late(without_records) == [], "it has not written to this partition yet"
 
 
 def test_the_first_sample_is_kept_while_the_transaction_is_open() -> None:
@@ -94,5 +94,5 @@ def test_the_first_sample_is_kept_while_the_transaction_is_open() -> None:
     other = observation(producers=[producer(start=140)])
     assert first_seen(other, before) == {("orders", 0, 7, 140): NOW}
     unread = observation(producers=[producer(None, start=None, error="NETWORK_EXCEPTION: gone")])  # type: ignore[arg-type]
-    assert first_seen(unread, before) == before, "it may well be open still"
-    assert first_seen(observation(producers=[], partitions=[]), before) == {}, "the topic is gone"
+    assert first_seen(unread, before) == before, "it may still be open"
+    assert first_seen(observation(producers=[], partitions=[]), before) == {}, "the topic was deleted"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.analysis.random_logs import Step, batches, cuts, transaction_history
+from tests.analysis.random_logs import Step, batches, random_headers, splits
 from tests.inverse import log_transactions_of
 from toolkit.analysis.log.log_transactions import (
     EMPTY,
@@ -38,9 +38,9 @@ opened_before = st.none() | st.dictionaries(
 )
 
 
-def by_the_book(headers: Headers, *, from_start: bool, opened: Opened | None) -> list[dict[str, Any]]:
-    """Batch by batch with a dictionary of open transactions: slow, and evidently right."""
-    done: list[dict[str, Any]] = []
+def reference_model(headers: Headers, *, from_start: bool, opened: Opened | None) -> list[dict[str, Any]]:
+    """Batch by batch, with a dictionary of open transactions: slow, and obviously correct."""
+    closed: list[dict[str, Any]] = []
     known = from_start or opened is not None
     observed: set[int] = set()
     open_: dict[int, dict[str, Any]] = {}
@@ -70,7 +70,7 @@ def by_the_book(headers: Headers, *, from_start: bool, opened: Opened | None) ->
             log_transaction["outcome"] = log_transaction["marker"] if log_transaction["first_offset"] >= 0 else NO_DATA
             if log_transaction["first_offset"] < 0:
                 log_transaction["producer_epoch"] = log_transaction["marker_epoch"]
-            done.append(open_.pop(producer))
+            closed.append(open_.pop(producer))
             continue
         last = int(batch["base_sequence"]) + int(batch["last_offset"] - batch["base_offset"])
         if log_transaction["first_offset"] < 0:
@@ -93,97 +93,98 @@ def by_the_book(headers: Headers, *, from_start: bool, opened: Opened | None) ->
         first, marker = log_transaction["first_offset"], log_transaction["marker_offset"]
         return (LAST if first < 0 else first, LAST if marker < 0 else marker, log_transaction["producer_id"])
 
-    return sorted([*done, *open_.values()], key=order)
+    return sorted([*closed, *open_.values()], key=order)
 
 
 def rows(log_transactions: LogTransactions) -> list[dict[str, Any]]:
     return [dict(zip(NAMES, each, strict=True)) for each in log_transactions.tolist()]
 
 
-def in_order(log_transactions: LogTransactions) -> list[dict[str, Any]]:
-    """Rows, those of the same offsets by producer id: only made-up snapshots have such."""
-    found = rows(log_transactions)
+def sorted_rows(log_transactions: LogTransactions) -> list[dict[str, Any]]:
+    """Rows, sorted; by producer id if offsets are equal, as only in artificial snapshots."""
+    unsorted = rows(log_transactions)
     return sorted(
-        found, key=lambda row: [row[name] % 2**63 for name in ("first_offset", "marker_offset")] + [row["producer_id"]]
+        unsorted,
+        key=lambda row: [row[name] % 2**63 for name in ("first_offset", "marker_offset")] + [row["producer_id"]],
     )
 
 
-def of(*steps: Step, from_start: bool = True, opened: Opened | None = None) -> list[dict[str, Any]]:
+def transactions_of(*steps: Step, from_start: bool = True, opened: Opened | None = None) -> list[dict[str, Any]]:
     return rows(finish(partial_transactions(batches(steps)), from_start=from_start, opened_before=opened))
 
 
-def merged_by(pieces: list[PartialTransactions], data: st.DataObject) -> PartialTransactions:
-    """Merge neighbours, two or three at a time, in an order that is drawn."""
-    while len(pieces) > 1:
+def merge_in_random_order(parts: list[PartialTransactions], data: st.DataObject) -> PartialTransactions:
+    """Merge neighbours, two or three at a time, in a random order."""
+    while len(parts) > 1:
         size = data.draw(st.integers(2, 3))
-        at = data.draw(st.integers(0, max(0, len(pieces) - size)))
-        pieces[at : at + size] = [merge(*pieces[at : at + size])]
-    return pieces[0] if pieces else EMPTY
+        at = data.draw(st.integers(0, max(0, len(parts) - size)))
+        parts[at : at + size] = [merge(*parts[at : at + size])]
+    return parts[0] if parts else EMPTY
 
 
-@given(transaction_history, st.booleans(), opened_before)
+@given(random_headers, st.booleans(), opened_before)
 def test_log_transactions_match_a_batch_by_batch_model(
     headers: Headers, from_start: bool, opened: Opened | None
 ) -> None:
-    found = finish(partial_transactions(headers), from_start=from_start, opened_before=opened)
-    assert in_order(found) == by_the_book(headers, from_start=from_start, opened=opened)
+    log_transactions = finish(partial_transactions(headers), from_start=from_start, opened_before=opened)
+    assert sorted_rows(log_transactions) == reference_model(headers, from_start=from_start, opened=opened)
 
 
-@given(transaction_history, st.booleans(), opened_before, st.data())
+@given(random_headers, st.booleans(), opened_before, st.data())
 def test_splits_and_merge_order_do_not_change_the_result(
     headers: Headers, from_start: bool, opened: Opened | None, data: st.DataObject
 ) -> None:
-    parts = [partial_transactions(part) for part in data.draw(cuts(headers))]
+    parts = [partial_transactions(part) for part in data.draw(splits(headers))]
     whole = finish(partial_transactions(headers), from_start=from_start, opened_before=opened)
     known = from_start or opened is not None
     if known and data.draw(st.booleans()):
         parts = [begin(opened_before=None if from_start else opened), *parts]
-    found = finish(merged_by(parts, data), from_start=from_start, opened_before=opened)
-    assert in_order(found) == in_order(whole)
+    log_transactions = finish(merge_in_random_order(parts, data), from_start=from_start, opened_before=opened)
+    assert sorted_rows(log_transactions) == sorted_rows(whole)
 
 
-@given(transaction_history, st.booleans(), opened_before, st.data())
+@given(random_headers, st.booleans(), opened_before, st.data())
 def test_closed_transactions_can_be_taken_early(
     headers: Headers, from_start: bool, opened: Opened | None, data: st.DataObject
 ) -> None:
     known = from_start or opened is not None
     rest = begin(opened_before=None if from_start else opened) if known else EMPTY
-    handed_out = []
-    for part in data.draw(cuts(headers)):
+    taken_early = []
+    for part in data.draw(splits(headers)):
         closed, rest = (rest + partial_transactions(part)).take_closed()
-        handed_out.append(closed)
+        taken_early.append(closed)
         assert not known or all(row["outcome"] == OPEN for row in rows(rest.edges))
-    found = np.concatenate([*handed_out, finish(rest)])
-    assert in_order(found) == by_the_book(headers, from_start=from_start, opened=opened)
+    log_transactions = np.concatenate([*taken_early, finish(rest)])
+    assert sorted_rows(log_transactions) == reference_model(headers, from_start=from_start, opened=opened)
 
 
-@given(transaction_history, st.booleans(), opened_before)
+@given(random_headers, st.booleans(), opened_before)
 def test_table_rows_match_the_log_transactions(headers: Headers, from_start: bool, opened: Opened | None) -> None:
-    found = finish(partial_transactions(headers), from_start=from_start, opened_before=opened)
-    table = log_transaction_table(found, topic="orders", partition=3)
-    assert log_transactions_of(table).tolist() == found.tolist()
+    log_transactions = finish(partial_transactions(headers), from_start=from_start, opened_before=opened)
+    table = log_transaction_table(log_transactions, topic="orders", partition=3)
+    assert log_transactions_of(table).tolist() == log_transactions.tolist()
     times = [name for name in table.column_names if pa.types.is_timestamp(table.schema.field(name).type)]
-    for name in times:  # as Spark has them
+    for name in times:  # as in Spark
         at = table.column_names.index(name)
         table = table.set_column(at, name, table.column(name).cast(pa.timestamp("us", tz="UTC")))
-    assert log_transactions_of(table).tolist() == found.tolist()
+    assert log_transactions_of(table).tolist() == log_transactions.tolist()
 
 
 def test_table_rows_number_their_files_and_errors_are_no_transactions() -> None:
-    found = finish(partial_transactions(batches([Step("data", 1), Step("data", 2)])))
-    found["file"] = [1, 0]
-    table = log_transaction_table(found, topic="orders", partition=3, files=["a.log", "b.log"])
+    log_transactions = finish(partial_transactions(batches([Step("data", 1), Step("data", 2)])))
+    log_transactions["file"] = [1, 0]
+    table = log_transaction_table(log_transactions, topic="orders", partition=3, files=["a.log", "b.log"])
     failure = LOG_TRANSACTIONS.arrow(
         [{"topic": "orders", "partition": 3, "file": "c.log", "error": "TORN_TAIL: The end."}]
     )
-    again = log_transactions_of(pa.concat_tables([failure, table]))
-    assert again["file"].tolist() == [0, 1]
-    assert again["first_offset"].tolist() == [0, 1]
+    from_table = log_transactions_of(pa.concat_tables([failure, table]))
+    assert from_table["file"].tolist() == [0, 1]
+    assert from_table["first_offset"].tolist() == [0, 1]
     assert log_transactions_of(failure).size == 0
 
 
 def test_a_commit_an_abort_an_empty_and_an_open_transaction() -> None:
-    found = of(
+    result = transactions_of(
         Step("data", 1, records=3),
         Step("data", 2),
         Step("commit", 1),
@@ -191,54 +192,54 @@ def test_a_commit_an_abort_an_empty_and_an_open_transaction() -> None:
         Step("abort", 2),
         Step("commit", 2),
     )
-    assert [OUTCOMES[row["outcome"]] for row in found] == ["commit", "abort", "open", "empty"]
-    assert [(row["first_offset"], row["marker_offset"]) for row in found] == [(0, 4), (3, 6), (5, -1), (-1, 7)]
-    assert [row["records"] for row in found] == [3, 1, 1, 0]
+    assert [OUTCOMES[row["outcome"]] for row in result] == ["commit", "abort", "open", "empty"]
+    assert [(row["first_offset"], row["marker_offset"]) for row in result] == [(0, 4), (3, 6), (5, -1), (-1, 7)]
+    assert [row["records"] for row in result] == [3, 1, 1, 0]
 
 
 def test_a_marker_of_the_next_epoch_ends_the_transaction() -> None:
-    (found,) = of(Step("data", 1), Step("commit", 1, version=2))
-    assert found["outcome"] == COMMIT
-    assert (found["producer_epoch"], found["marker_epoch"]) == (0, 1)
+    (row,) = transactions_of(Step("data", 1), Step("commit", 1, version=2))
+    assert row["outcome"] == COMMIT
+    assert (row["producer_epoch"], row["marker_epoch"]) == (0, 1)
 
 
 def test_a_batch_after_the_marker_opens_another_transaction() -> None:
-    found = of(Step("data", 1), Step("abort", 1), Step("data", 1))
-    assert [row["outcome"] for row in found] == [ABORT, OPEN]
+    result = transactions_of(Step("data", 1), Step("abort", 1), Step("data", 1))
+    assert [row["outcome"] for row in result] == [ABORT, OPEN]
 
 
 def test_a_newer_epoch_stays_in_the_open_transaction_as_it_does_on_the_broker() -> None:
-    (found,) = of(Step("data", 1), Step("fence", 1), Step("data", 1), Step("commit", 1))
-    assert (found["first_epoch"], found["producer_epoch"], found["batches"]) == (0, 1, 2)
+    (row,) = transactions_of(Step("data", 1), Step("fence", 1), Step("data", 1), Step("commit", 1))
+    assert (row["first_epoch"], row["producer_epoch"], row["batches"]) == (0, 1, 2)
 
 
 def test_nothing_is_claimed_about_the_time_before_the_log() -> None:
     steps = [Step("commit", 1), Step("data", 2), Step("abort", 2), Step("data", 1), Step("commit", 2)]
-    unknown = of(*steps, from_start=False)
+    unknown = transactions_of(*steps, from_start=False)
     assert [(row["outcome"], row["truncated"]) for row in unknown] == [
         (ABORT, -1),
         (OPEN, 0),  # its producer is known from before
         (NO_DATA, -1),
         (NO_DATA, 0),
     ]
-    assert {row["truncated"] for row in of(*steps)} == {0}
+    assert {row["truncated"] for row in transactions_of(*steps)} == {0}
 
 
 def test_a_snapshot_gives_the_start_of_open_transactions() -> None:
     steps = [Step("commit", 1), Step("data", 2), Step("abort", 3)]
-    found = of(*steps, from_start=False, opened={1000: (-1 + 5, 3), 9000: (2, 0)})
-    assert [(row["producer_id"], row["first_offset"], row["outcome"], row["truncated"]) for row in found] == [
+    result = transactions_of(*steps, from_start=False, opened={1000: (-1 + 5, 3), 9000: (2, 0)})
+    assert [(row["producer_id"], row["first_offset"], row["outcome"], row["truncated"]) for row in result] == [
         (2000, 1, OPEN, 0),
-        (9000, 2, OPEN, 1),  # of which nothing was read
+        (9000, 2, OPEN, 1),  # none of its batches was read
         (1000, 4, COMMIT, 1),
         (3000, -1, NO_DATA, 0),
     ]
-    assert found[2] | {"records": 0, "batches": 0, "start": -1, "producer_epoch": 3, "position": 0} == found[2]
+    assert result[2] | {"records": 0, "batches": 0, "start": -1, "producer_epoch": 3, "position": 0} == result[2]
 
 
 def test_an_unread_marker_ends_a_transaction_with_unknown_outcome() -> None:
-    found = of(Step("data", 1), Step("unread", 1), Step("data", 1))
-    assert [row["outcome"] for row in found] == [UNREAD_MARKER, OPEN]
+    result = transactions_of(Step("data", 1), Step("unread", 1), Step("data", 1))
+    assert [row["outcome"] for row in result] == [UNREAD_MARKER, OPEN]
 
 
 def test_an_empty_control_batch_ends_nothing() -> None:
@@ -248,14 +249,14 @@ def test_an_empty_control_batch_ends_nothing() -> None:
 
 
 def test_offsets_of_compacted_batches_are_those_as_written() -> None:
-    (found,) = of(Step("data", 1, records=1, gap=4), Step("commit", 1))
-    assert (found["last_offset"], found["marker_offset"], found["records"]) == (4, 5, 1)
+    (row,) = transactions_of(Step("data", 1, records=1, gap=4), Step("commit", 1))
+    assert (row["last_offset"], row["marker_offset"], row["records"]) == (4, 5, 1)
 
 
 def test_partial_transactions_keep_their_file() -> None:
     headers = batches([Step("data", 1), Step("commit", 1), Step("data", 1), Step("commit", 1)])
-    pieces = partial_transactions(headers[:1], file_id=3) + partial_transactions(headers[1:], file_id=4)
-    assert finish(pieces)["file"].tolist() == [3, 4]
+    parts = partial_transactions(headers[:1], file_id=3) + partial_transactions(headers[1:], file_id=4)
+    assert finish(parts)["file"].tolist() == [3, 4]
 
 
 def test_nothing_precedes_the_first_part_of_a_log() -> None:
@@ -267,9 +268,9 @@ def test_nothing_precedes_the_first_part_of_a_log() -> None:
 
 def test_partial_transactions_can_be_pickled() -> None:
     steps = [Step("data", 1), Step("commit", 1), Step("data", 2)]
-    pieces = [EMPTY, begin(), partial_transactions(batches(steps)), EMPTY]
-    sent = merge(*(pickle.loads(pickle.dumps(each)) for each in pieces))
-    assert finish(sent).tolist() == finish(merge(*pieces)).tolist()
+    parts = [EMPTY, begin(), partial_transactions(batches(steps)), EMPTY]
+    unpickled = merge(*(pickle.loads(pickle.dumps(each)) for each in parts))
+    assert finish(unpickled).tolist() == finish(merge(*parts)).tolist()
 
 
 def test_no_batches_give_no_transactions() -> None:
@@ -279,8 +280,8 @@ def test_no_batches_give_no_transactions() -> None:
 
 def test_unknown_values_are_null_in_the_table() -> None:
     steps = [Step("data", 1), Step("data", 2, attributes=LOG_APPEND_TIME), Step("commit", 1), Step("abort", 3)]
-    found = finish(partial_transactions(batches([*steps, Step("unread", 2)])))
-    table = log_transaction_table(found, topic="orders", partition=3, broker_id=1, files=["a.log"])
+    log_transactions = finish(partial_transactions(batches([*steps, Step("unread", 2)])))
+    table = log_transaction_table(log_transactions, topic="orders", partition=3, broker_id=1, files=["a.log"])
     assert table.schema.equals(LOG_TRANSACTIONS.arrow_schema, check_metadata=True)
     commit, unread, empty = table.to_pylist()
     assert commit == {
@@ -309,7 +310,7 @@ def test_rows_from_a_broker_have_no_file() -> None:
     assert (row["file"], row["outcome"], row["marker_offset"]) == (None, "open", None)
 
 
-@given(transaction_history, st.booleans())
+@given(random_headers, st.booleans())
 def test_the_table_is_sorted_as_declared(headers: Headers, from_start: bool) -> None:
     table = log_transaction_table(
         finish(partial_transactions(headers), from_start=from_start), topic="orders", partition=0

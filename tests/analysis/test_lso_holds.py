@@ -1,4 +1,4 @@
-"""Who held the LSO from when to when: against a walk over the offsets, in sections, and case by case."""
+"""Holds of the LSO: against an offset-by-offset model, split into ranges, and case by case."""
 
 from typing import Any
 
@@ -38,33 +38,33 @@ def table(log_transactions: LogTransactions) -> pa.Table:
     return log_transaction_table(log_transactions, topic="orders", partition=0, broker_id=1, files=("00.log",))
 
 
-def of(*steps: Step, **options: Any) -> list[Row]:
+def holds_of(*steps: Step, **options: Any) -> list[Row]:
     rows: list[Row] = lso_holds(
         table(finish(partial_transactions(batches(steps)), from_start=True)), **options
     ).to_pylist()
     return rows
 
 
-def walked(headers: Headers, opened: dict[int, tuple[int, int]]) -> list[Any]:
-    """Offset by offset, who is the lowest: first offset, where it became the lowest, and where it ended."""
+def holders_by_offset(headers: Headers, opened: dict[int, tuple[int, int]]) -> list[Any]:
+    """Offset by offset, each lowest transaction: its first offset, where it became the lowest, and where it ended."""
     open_ = {producer: start for producer, (start, _) in opened.items()}
-    found: list[Any] = []
+    holders: list[Any] = []
     holder = min(((start, producer) for producer, start in open_.items()), default=None)
     if holder:
-        found.append([holder[0], holder[0], None])
+        holders.append([holder[0], holder[0], None])
     for batch in headers:
         producer, control = int(batch["producer_id"]), batch["attributes"] & CONTROL
         if producer >= 0 and control and int(batch["marker"]) in {COMMIT, ABORT, UNREAD_MARKER}:
             open_.pop(producer, None)
         elif producer >= 0 and not control and batch["attributes"] & TRANSACTIONAL:
             open_.setdefault(producer, int(batch["base_offset"]))
-        now = min(((start, producer) for producer, start in open_.items()), default=None)
-        if holder and now != holder:
-            found[-1][2] = int(batch["base_offset"])
-        if now and now != holder:
-            found.append([now[0], int(batch["base_offset"]), None])
-        holder = now
-    return [tuple(each) for each in found]
+        lowest = min(((start, producer) for producer, start in open_.items()), default=None)
+        if holder and lowest != holder:
+            holders[-1][2] = int(batch["base_offset"])
+        if lowest and lowest != holder:
+            holders.append([lowest[0], int(batch["base_offset"]), None])
+        holder = lowest
+    return [tuple(each) for each in holders]
 
 
 def became_at(row: Row) -> int:
@@ -75,10 +75,12 @@ def became_at(row: Row) -> int:
 @given(step_lists, opened_before)
 def test_the_holders_match_an_offset_by_offset_model(steps: list[Step], opened: dict[int, tuple[int, int]]) -> None:
     headers = batches(steps, base_offset=BASE)
-    found = lso_holds(table(finish(partial_transactions(headers), opened_before=opened)))
-    assert found.schema.equals(LSO_HOLDS.arrow_schema, check_metadata=True)
-    rows = found.to_pylist()
-    assert [(row["first_offset"], became_at(row), row["marker_offset"]) for row in rows] == walked(headers, opened)
+    holds = lso_holds(table(finish(partial_transactions(headers), opened_before=opened)))
+    assert holds.schema.equals(LSO_HOLDS.arrow_schema, check_metadata=True)
+    rows = holds.to_pylist()
+    assert [(row["first_offset"], became_at(row), row["marker_offset"]) for row in rows] == holders_by_offset(
+        headers, opened
+    )
     for row in rows:
         assert (row["held_to"] is None) == (row["marker_offset"] is None)
         assert row["held_ms"] is None or row["held_ms"] >= 0
@@ -103,20 +105,22 @@ def test_the_holders_match_the_steps_of_the_lso(steps: list[Step], opened: dict[
 @given(step_lists, st.sampled_from([0, 2, 5]), st.sampled_from([3, 7, 20]), st.randoms(use_true_random=False))
 def test_split_ranges_give_the_holds_of_the_complete_log(steps: list[Step], least: int, width: int, order: Any) -> None:
     log_transactions = table(finish(partial_transactions(batches(steps)), from_start=True))
-    sections = [
-        candidates(section(log_transactions, start, start + width), start=start, stop=start + width, min_held_ms=least)
+    ranges = [
+        candidates(
+            overlapping(log_transactions, start, start + width), start=start, stop=start + width, min_held_ms=least
+        )
         for start in range(0, 200, width)
     ]
-    order.shuffle(sections)
+    order.shuffle(ranges)
     whole = lso_holds(log_transactions, min_held_ms=least)
-    assert without_short_holds(pa.concat_tables(sections), min_held_ms=least).equals(whole)
-    for each in sections:
+    assert without_short_holds(pa.concat_tables(ranges), min_held_ms=least).equals(whole)
+    for each in ranges:
         short = pc.less(each["held_ms"], least).to_pylist().count(True)
-        assert short <= 2, "few of those go on that are too short"
+        assert short <= 2, "a range keeps at most two holds that are too short"
 
 
-def section(log_transactions: pa.Table, start: int, stop: int) -> pa.Table:
-    """What touches a section, in another order."""
+def overlapping(log_transactions: pa.Table, start: int, stop: int) -> pa.Table:
+    """Transactions that overlap a range, in reverse order."""
     first, marker = log_transactions["first_offset"], log_transactions["marker_offset"]
     begins = pc.less(pc.coalesce(first, marker), stop)
     ends = pc.or_kleene(pc.is_null(marker), pc.greater_equal(marker, start))
@@ -124,7 +128,7 @@ def section(log_transactions: pa.Table, start: int, stop: int) -> pa.Table:
 
 
 def test_the_next_transaction_holds_from_the_marker_of_the_first() -> None:
-    first, second = of(
+    first, second = holds_of(
         Step("data", 1, records=2),  # 0, 1
         Step("data", 2, wait=MINUTE),  # 2
         Step("commit", 1, wait=MINUTE),  # 3
@@ -148,18 +152,20 @@ def test_the_next_transaction_holds_from_the_marker_of_the_first() -> None:
 
 def test_a_producers_time_counts_once_the_earlier_transaction_has_ended() -> None:
     for wait, opened_at in ((1, 1002), (4_000, 5001), (-900, 101), (10_000, None)):
-        _, row = of(Step("data", 1), Step("data", 2, wait=wait), Step("commit", 1, wait=2 - wait), Step("commit", 2))
+        _, row = holds_of(
+            Step("data", 1), Step("data", 2, wait=wait), Step("commit", 1, wait=2 - wait), Step("commit", 2)
+        )
         assert (row["opened_at"], row["held_from"]) == (utc(opened_at), utc(1003))
 
 
 def test_a_transaction_that_was_never_lowest_held_nothing() -> None:
-    rows = of(Step("data", 1), Step("data", 2), Step("commit", 2), Step("data", 2), Step("commit", 2))
+    rows = holds_of(Step("data", 1), Step("data", 2), Step("commit", 2), Step("data", 2), Step("commit", 2))
     assert [(row["producer_id"], row["held_to"]) for row in rows] == [(1000, None)]
 
 
 def test_only_long_or_open_holds_are_kept() -> None:
     steps = (Step("data", 1), Step("commit", 1, wait=5), Step("data", 2), Step("commit", 2, wait=6), Step("data", 3))
-    assert [row["producer_id"] for row in of(*steps, min_held_ms=6)] == [2000, 3000]
+    assert [row["producer_id"] for row in holds_of(*steps, min_held_ms=6)] == [2000, 3000]
 
 
 BEFORE = (Step("data", 3), Step("commit", 3))  # a marker at 1002
@@ -169,29 +175,29 @@ BEFORE = (Step("data", 3), Step("commit", 3))  # a marker at 1002
     ("wait", "opened_at", "opened_at_clock", "held_ms"),
     [
         (1, 1003, "producer", MINUTE),
-        (-3_600_000, 1002, "broker", MINUTE + 1),  # a backfill, or a clock that is behind
-        (3_600_000, 1002, "broker", MINUTE + 1),  # a clock that is ahead
-        (MINUTE + 1_000, 1002 + MINUTE + 1_000, "producer", 0),  # a little: it cannot be later than the marker
+        (-3_600_000, 1002, "broker", MINUTE + 1),  # a backfill, or a clock behind
+        (3_600_000, 1002, "broker", MINUTE + 1),  # a clock ahead
+        (MINUTE + 1_000, 1002 + MINUTE + 1_000, "producer", 0),  # slightly ahead: the hold has no negative duration
     ],
 )
 def test_a_producers_clock_counts_within_the_markers(
     wait: int, opened_at: int, opened_at_clock: str, held_ms: int
 ) -> None:
     steps = (*BEFORE, Step("data", 1, wait=wait), Step("commit", 1, wait=MINUTE + 1 - wait))
-    (row,) = [row for row in of(*steps) if row["producer_id"] == 1000]
+    (row,) = [row for row in holds_of(*steps) if row["producer_id"] == 1000]
     assert (row["opened_at"], row["opened_at_clock"], row["held_ms"]) == (utc(opened_at), opened_at_clock, held_ms)
     assert row["held_from"] <= row["held_to"] == utc(1003 + MINUTE)
 
 
 def test_a_brokers_clock_is_trusted() -> None:
     data = Step("data", 1, wait=-500, attributes=LOG_APPEND_TIME)
-    (row,) = [row for row in of(*BEFORE, data, Step("commit", 1)) if row["producer_id"] == 1000]
+    (row,) = [row for row in holds_of(*BEFORE, data, Step("commit", 1)) if row["producer_id"] == 1000]
     assert (row["opened_at_clock"], row["held_from"]) == ("broker", utc(503))
 
 
 def test_a_future_time_without_a_previous_marker_is_left_open() -> None:
     steps = (Step("data", 1, wait=3_600_000), Step("data", 2), Step("commit", 2, wait=-3_590_000), Step("commit", 1))
-    (row,) = of(*steps, min_held_ms=MINUTE)
+    (row,) = holds_of(*steps, min_held_ms=MINUTE)
     assert (row["opened_at"], row["held_from"], row["held_ms"], row["least_ms"]) == (None, None, None, 1)
 
 
@@ -216,6 +222,6 @@ def test_other_control_records_and_damage_make_no_hold() -> None:
 
 
 def test_a_log_is_observed_as_of_its_last_marker() -> None:
-    rows = of(*BEFORE, Step("commit", 3, wait=-100), Step("data", 1))
+    rows = holds_of(*BEFORE, Step("commit", 3, wait=-100), Step("data", 1))
     assert {row["as_of"] for row in rows} == {utc(902)}
-    assert [row["as_of"] for row in of(Step("data", 1))] == [None]
+    assert [row["as_of"] for row in holds_of(Step("data", 1))] == [None]

@@ -1,4 +1,4 @@
-"""Steps of the LSO: against a reading batch by batch, and case by case."""
+"""Steps of the LSO: against a batch-by-batch model, and case by case."""
 
 from itertools import pairwise
 from random import Random
@@ -22,12 +22,12 @@ opened_before = st.dictionaries(
 ).filter(lambda opened: len({start for start, _ in opened.values()}) == len(opened))
 
 
-def by_the_book(headers: Headers, opened: dict[int, tuple[int, int]]) -> tuple[list[Any], list[Any], list[Any]]:
+def reference_model(headers: Headers, opened: dict[int, tuple[int, int]]) -> tuple[list[Any], list[Any], list[Any]]:
     """Log end, LSO and open transactions after every batch; steps of the holder; aborted transactions."""
     open_ = {producer: start for producer, (start, _) in opened.items()}
-    every: list[Any] = []
+    after_each_batch: list[Any] = []
     steps: list[Any] = []
-    gone: list[Any] = []
+    aborted_rows: list[Any] = []
     holder = min(((start, producer) for producer, start in open_.items()), default=None)
     if holder:
         steps.append((holder[0] + 1, "open", holder))
@@ -39,27 +39,27 @@ def by_the_book(headers: Headers, opened: dict[int, tuple[int, int]]) -> tuple[l
             event = {COMMIT: "commit", ABORT: "abort"}.get(marker)
             first = open_.pop(producer, None)
             if first is not None and marker == ABORT:
-                gone.append((producer, first, end - 1, min(open_.values(), default=end)))
+                aborted_rows.append((producer, first, end - 1, min(open_.values(), default=end)))
         elif producer >= 0 and not control and batch["attributes"] & TRANSACTIONAL:
             open_.setdefault(producer, int(batch["base_offset"]))
-        now = min(((start, producer) for producer, start in open_.items()), default=None)
-        if now != holder:
-            steps.append((end, event, now))
-        holder = now
-        every.append((end, holder[0] if holder else end, len(open_)))
-    return every, steps, gone
+        lowest = min(((start, producer) for producer, start in open_.items()), default=None)
+        if lowest != holder:
+            steps.append((end, event, lowest))
+        holder = lowest
+        after_each_batch.append((end, holder[0] if holder else end, len(open_)))
+    return after_each_batch, steps, aborted_rows
 
 
 def end_of(headers: Headers) -> int:
     return int(headers["last_offset"][-1]) + 1 if len(headers) else BASE
 
 
-def of(*steps: Step) -> tuple[LogTransactions, int]:
+def log_of(*steps: Step) -> tuple[LogTransactions, int]:
     headers = batches(steps)
     return finish(partial_transactions(headers), from_start=True), end_of(headers)
 
 
-def listed(rows: Any) -> list[Any]:
+def as_tuples(rows: Any) -> list[Any]:
     return [
         (
             row["offset"],
@@ -77,31 +77,31 @@ def test_steps_and_aborted_transactions_match_a_batch_by_batch_model(
     headers = batches(steps, base_offset=BASE)
     end = end_of(headers)
     log_transactions = finish(partial_transactions(headers), opened_before=opened)
-    every, expected, gone = by_the_book(headers, opened)
-    found = lso_steps(log_transactions, log_end_offset=end)
-    assert listed(found) == [*expected, (end, "end", expected[-1][2] if expected else None)]
-    right_after = {log_end: (lso, open_count) for log_end, lso, open_count in every}
-    for row in found[found["offset"] > BASE]:
+    after_each_batch, expected, aborted_rows = reference_model(headers, opened)
+    result = lso_steps(log_transactions, log_end_offset=end)
+    assert as_tuples(result) == [*expected, (end, "end", expected[-1][2] if expected else None)]
+    right_after = {log_end: (lso, open_count) for log_end, lso, open_count in after_each_batch}
+    for row in result[result["offset"] > BASE]:
         assert (row["last_stable_offset"], row["open_count"]) == right_after[int(row["offset"])]
-    assert aborted(log_transactions).tolist() == gone
+    assert aborted(log_transactions).tolist() == aborted_rows
 
 
 @given(step_lists, opened_before, st.lists(st.integers(0, BASE + 120), max_size=6), st.randoms())
 def test_a_range_needs_only_the_transactions_that_overlap_it(
-    steps: list[Step], opened: dict[int, tuple[int, int]], cuts: list[int], random: Random
+    steps: list[Step], opened: dict[int, tuple[int, int]], splits: list[int], random: Random
 ) -> None:
     headers = batches(steps, base_offset=BASE)
     end = end_of(headers)
     log_transactions = finish(partial_transactions(headers), opened_before=opened)
     marker = np.where(log_transactions["marker_offset"] < 0, FAR, log_transactions["marker_offset"])
-    found = []
-    for start, stop in pairwise([None, *sorted(cuts), None]):
-        touching = (log_transactions["first_offset"] < (FAR if stop is None else stop)) & (marker >= (start or 0))
-        rows = np.flatnonzero(touching).tolist()
+    parts = []
+    for start, stop in pairwise([None, *sorted(splits), None]):
+        overlaps = (log_transactions["first_offset"] < (FAR if stop is None else stop)) & (marker >= (start or 0))
+        rows = np.flatnonzero(overlaps).tolist()
         random.shuffle(rows)
         log_end_offset = end if stop is None else None
-        found.append(lso_steps(log_transactions[rows], log_end_offset=log_end_offset, start=start, stop=stop))
-    assert np.concatenate(found).tolist() == lso_steps(log_transactions, log_end_offset=end).tolist()
+        parts.append(lso_steps(log_transactions[rows], log_end_offset=log_end_offset, start=start, stop=stop))
+    assert np.concatenate(parts).tolist() == lso_steps(log_transactions, log_end_offset=end).tolist()
 
 
 @given(step_lists, opened_before)
@@ -109,8 +109,8 @@ def test_the_lso_at_the_log_end_is_right_after_every_batch(
     steps: list[Step], opened: dict[int, tuple[int, int]]
 ) -> None:
     headers = batches(steps, base_offset=BASE)
-    every, _, _ = by_the_book(headers, opened)
-    for log_end, lso, open_count in every:
+    after_each_batch, _, _ = reference_model(headers, opened)
+    for log_end, lso, open_count in after_each_batch:
         log_transactions = finish(partial_transactions(headers[headers["last_offset"] < log_end]), opened_before=opened)
         assert last_stable_offset(log_transactions, log_end_offset=log_end) == lso
         last = lso_steps(log_transactions, log_end_offset=log_end)[-1]
@@ -118,27 +118,29 @@ def test_the_lso_at_the_log_end_is_right_after_every_batch(
 
 
 def test_the_lso_moves_to_the_next_open_transaction_and_then_to_the_log_end() -> None:
-    log_transactions, end = of(
+    log_transactions, end = log_of(
         Step("data", 1, records=2),  # 0, 1
         Step("data", 2),  # 2
         Step("commit", 1),  # 3
         Step("abort", 2),  # 4
         Step("plain", 3),  # 5
     )
-    found = lso_steps(log_transactions, log_end_offset=end, end_time=1_006)
-    output = [(row["at"], row["offset"], row["last_stable_offset"], EVENTS[row["event"]]) for row in found]
+    steps = lso_steps(log_transactions, log_end_offset=end, end_time=1_006)
+    output = [(row["at"], row["offset"], row["last_stable_offset"], EVENTS[row["event"]]) for row in steps]
     assert output == [(1001, 2, 0, "open"), (1003, 4, 2, "commit"), (1004, 5, 5, "abort"), (1006, 6, 6, "end")]
-    assert found["open_count"].tolist() == [1, 1, 0, 0]
-    assert found["holder_first_offset"].tolist() == [0, 2, -1, -1]
+    assert steps["open_count"].tolist() == [1, 1, 0, 0]
+    assert steps["holder_first_offset"].tolist() == [0, 2, -1, -1]
 
 
 def test_a_transaction_that_is_never_lowest_makes_no_step() -> None:
-    log_transactions, end = of(Step("data", 1), Step("data", 2), Step("commit", 2), Step("data", 2), Step("commit", 2))
+    log_transactions, end = log_of(
+        Step("data", 1), Step("data", 2), Step("commit", 2), Step("data", 2), Step("commit", 2)
+    )
     assert [EVENTS[event] for event in lso_steps(log_transactions, log_end_offset=end)["event"]] == ["open", "end"]
 
 
 def test_the_table_is_as_declared() -> None:
-    log_transactions, end = of(Step("data", 1), Step("unread", 1))
+    log_transactions, end = log_of(Step("data", 1), Step("unread", 1))
     table = lso_table(lso_steps(log_transactions, log_end_offset=end), topic="orders", partition=0, broker_id=2)
     assert table.schema.equals(LSO_TIMELINE.arrow_schema, check_metadata=True)
     assert table.to_pylist()[1] == {
@@ -149,7 +151,7 @@ def test_the_table_is_as_declared() -> None:
 
 
 def test_aborted_transactions_have_the_lso_after_their_marker() -> None:
-    log_transactions, _ = of(
+    log_transactions, _ = log_of(
         Step("data", 1), Step("data", 2), Step("abort", 2), Step("abort", 2), Step("data", 3), Step("abort", 1)
     )
     assert aborted(log_transactions).tolist() == [(2000, 1, 2, 0), (1000, 0, 5, 4)]
@@ -159,7 +161,7 @@ def test_aborted_transactions_have_the_lso_after_their_marker() -> None:
 
 
 def test_an_empty_log_has_no_steps() -> None:
-    none = finish(EMPTY)
-    assert last_stable_offset(none, log_end_offset=7) == 7
-    assert listed(lso_steps(none, log_end_offset=7)) == [(7, "end", None)]
-    assert aborted(none).size == 0
+    no_transactions = finish(EMPTY)
+    assert last_stable_offset(no_transactions, log_end_offset=7) == 7
+    assert as_tuples(lso_steps(no_transactions, log_end_offset=7)) == [(7, "end", None)]
+    assert aborted(no_transactions).size == 0

@@ -1,7 +1,7 @@
 """A model of Kafka's transaction protocol, observed between any two of its steps: a healthy transaction never hangs.
 
 The model keeps what matters here: producer state on two partitions, coordinator state, epochs that do or do not grow
-with each transaction (TV1, TV2), fencing with its moment of raised epoch, and markers written one partition at a time.
+with each transaction (TV1, TV2), fencing with the epoch raised before it is logged, and markers written one by one.
 """
 
 import datetime as dt
@@ -81,13 +81,13 @@ class Model:
             self.client_epoch = self.epoch
 
     def advance(self, number: int) -> None:
-        """The next step of a client that does nothing unusual."""
+        """The next step of a normal transaction."""
         if self.fencing:
             self.fenced(number)
         elif self.state.startswith("Prepare"):
-            where = min(self.listed, default=number)
-            self.complete(where) if not self.listed else self.mark(where)
-            self.acknowledge(where)
+            target = min(self.listed, default=number)
+            self.complete(target) if not self.listed else self.mark(target)
+            self.acknowledge(target)
         elif self.state == "Ongoing" and number in self.listed:
             self.end(number) if self.open_from[number] is not None else self.append(number)
         else:
@@ -95,7 +95,7 @@ class Model:
             self.write(number)
 
     def late(self, number: int) -> None:
-        """A retried batch lands after its transaction ended: what the toolkit exists for."""
+        """A retried batch arrives after its transaction ended, and hangs."""
         if self.open_from[number] is None:
             self.open_from[number] = self.ends[number]
             self.ends[number] += 1
@@ -123,13 +123,13 @@ STEPS: tuple[Callable[[Model, int], None], ...] = (
     Model.write, Model.append, Model.end, Model.fence, Model.fenced, Model.mark, Model.acknowledge, Model.complete,
     Model.resume,
 )  # fmt: skip
-odd_step = st.tuples(st.sampled_from(STEPS), st.sampled_from(PARTITIONS))
-usual_step = st.tuples(st.just(Model.advance), st.sampled_from(PARTITIONS))
-some_steps = st.lists(usual_step | usual_step | odd_step, max_size=12)
+arbitrary_step = st.tuples(st.sampled_from(STEPS), st.sampled_from(PARTITIONS))
+normal_step = st.tuples(st.just(Model.advance), st.sampled_from(PARTITIONS))
+some_steps = st.lists(normal_step | normal_step | arbitrary_step, max_size=12)
 
 
-def take(model: Model, steps: Callable[[], None], at: dt.datetime) -> Observation:
-    """Observe while other steps happen between any two requests."""
+def observe(model: Model, steps: Callable[[], None], at: dt.datetime) -> Observation:
+    """Observe the model, with other steps between any two requests."""
     partitions = model.partitions()
     steps()
     producers = model.producers()
@@ -159,26 +159,26 @@ def test_no_interleaving_makes_a_healthy_transaction_hang(data: st.DataObject, v
             step(model, number)
 
     steps()
-    taken = []
+    observed = []
     for i in range(observations):
-        taken.append(take(model, steps, NOW + dt.timedelta(seconds=5 * i)))
+        observed.append(observe(model, steps, NOW + dt.timedelta(seconds=5 * i)))
         steps()
-    assert [row for row in findings(taken) if row["verdict"] in {"hanging", "unreplicated"}] == []
+    assert [row for row in findings(observed) if row["verdict"] in {"hanging", "unreplicated"}] == []
 
 
 @settings(max_examples=150)
 @given(st.data(), st.sampled_from((1, 2)), st.sampled_from(PARTITIONS))
 def test_a_late_batch_is_found_once_its_transaction_has_ended(data: st.DataObject, version: int, number: int) -> None:
     model = Model(version)
-    for step, where in data.draw(some_steps):
-        step(model, where)
+    for step, target in data.draw(some_steps):
+        step(model, target)
     model.fenced(0)
     model.state = "PrepareAbort" if model.state == "Ongoing" else model.state
-    for where in PARTITIONS:
-        model.mark(where)
-        model.acknowledge(where)
+    for target in PARTITIONS:
+        model.mark(target)
+        model.acknowledge(target)
     model.complete(0)
     model.late(number)
-    observations = [take(model, lambda: None, NOW + dt.timedelta(seconds=5 * i)) for i in range(2)]
+    observations = [observe(model, lambda: None, NOW + dt.timedelta(seconds=5 * i)) for i in range(2)]
     verdicts = {row["partition"]: row["verdict"] for row in findings(observations)}
     assert verdicts == {number: "hanging"}

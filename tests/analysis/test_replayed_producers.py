@@ -1,4 +1,4 @@
-"""Producer state from batches: against the broker's own rules batch by batch, for any split."""
+"""Producer state from batches: against the broker's rules batch by batch, for any split."""
 
 import datetime as dt
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.analysis.random_logs import Step, batches, cuts, step_lists
+from tests.analysis.random_logs import Step, batches, splits, step_lists
 from toolkit.analysis.log.producer_state import NOTHING, ProducerReplay, join, producer_rows, replay, resume
 from toolkit.formats.files.snapshot_files import SnapshotEntry
 from toolkit.formats.log.batches import CONTROL, TRANSACTIONAL
@@ -15,7 +15,7 @@ from toolkit.schema import PRODUCERS, utc
 
 NOW = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
 
-SHOWN = (
+STATE_COLUMNS = (
     "producer_id",
     "producer_epoch",
     "last_sequence",
@@ -39,12 +39,12 @@ entries = st.builds(
 snapshots = st.lists(entries, max_size=3, unique_by=lambda entry: entry.producer_id)
 
 
-def by_the_book(headers: Headers, snapshot: list[SnapshotEntry]) -> list[dict[str, Any]]:
-    """``ProducerStateEntry``, one batch after the other."""
-    nothing: dict[str, Any] = dict.fromkeys(SHOWN, -1) | {"offset_delta": 0}
+def reference_model(headers: Headers, snapshot: list[SnapshotEntry]) -> list[dict[str, Any]]:
+    """The rules of ``ProducerStateEntry``, batch by batch."""
+    unknown: dict[str, Any] = dict.fromkeys(STATE_COLUMNS, -1) | {"offset_delta": 0}
     states: dict[int, dict[str, Any]] = {}
     for entry in snapshot:
-        values = {name: getattr(entry, name, None) for name in SHOWN}
+        values = {name: getattr(entry, name, None) for name in STATE_COLUMNS}
         values["current_txn_start_offset"] = entry.current_txn_first_offset
         states[entry.producer_id] = {name: -1 if value is None else value for name, value in values.items()}
     for batch in headers:
@@ -53,7 +53,7 @@ def by_the_book(headers: Headers, snapshot: list[SnapshotEntry]) -> list[dict[st
         cleaned = control and not batch["record_count"]
         if producer < 0 or (control and not cleaned and batch["marker"] not in {COMMIT, ABORT, UNREAD_MARKER}):
             continue
-        state = states.setdefault(producer, nothing | {"producer_id": producer})
+        state = states.setdefault(producer, unknown | {"producer_id": producer})
         if epoch != state["producer_epoch"]:
             state |= {"producer_epoch": epoch, "last_sequence": -1, "last_offset": -1, "offset_delta": 0}
         state["last_timestamp"] = int(batch["max_timestamp"])
@@ -72,18 +72,18 @@ def by_the_book(headers: Headers, snapshot: list[SnapshotEntry]) -> list[dict[st
 
 
 def rows_of(replayed: ProducerReplay) -> list[dict[str, Any]]:
-    return [{name: int(row[name]) for name in SHOWN} for row in replayed.producers]
+    return [{name: int(row[name]) for name in STATE_COLUMNS} for row in replayed.producers]
 
 
-def of(*steps: Step, snapshot: tuple[SnapshotEntry, ...] = ()) -> list[dict[str, Any]]:
+def producers_of(*steps: Step, snapshot: tuple[SnapshotEntry, ...] = ()) -> list[dict[str, Any]]:
     return rows_of(resume(snapshot) + replay(batches(steps)))
 
 
 @given(step_lists, snapshots)
 def test_the_state_follows_the_brokers_rules(steps: list[Step], snapshot: list[SnapshotEntry]) -> None:
     headers = batches(steps, base_offset=50)
-    assert rows_of(replay(headers)) == by_the_book(headers, [])
-    assert rows_of(resume(snapshot) + replay(headers)) == by_the_book(headers, snapshot)
+    assert rows_of(replay(headers)) == reference_model(headers, [])
+    assert rows_of(resume(snapshot) + replay(headers)) == reference_model(headers, snapshot)
 
 
 @given(step_lists, snapshots, st.data())
@@ -91,40 +91,40 @@ def test_splits_and_merge_order_do_not_change_the_result(
     steps: list[Step], snapshot: list[SnapshotEntry], data: st.DataObject
 ) -> None:
     headers = batches(steps, base_offset=50)
-    parts = [resume(snapshot), *(replay(part) for part in data.draw(cuts(headers)))]
+    parts = [resume(snapshot), *(replay(part) for part in data.draw(splits(headers)))]
     while len(parts) > 1:
         size = data.draw(st.integers(2, 3))
         at = data.draw(st.integers(0, max(0, len(parts) - size)))
         parts[at : at + size] = [join(*parts[at : at + size])]
-    assert rows_of(parts[0]) == by_the_book(headers, snapshot)
+    assert rows_of(parts[0]) == reference_model(headers, snapshot)
 
 
 def test_only_a_marker_of_the_next_epoch_resets_the_sequence() -> None:
-    same, next_ = of(Step("data", 1), Step("commit", 1), Step("data", 2), Step("commit", 2, version=2))
+    same, next_ = producers_of(Step("data", 1), Step("commit", 1), Step("data", 2), Step("commit", 2, version=2))
     assert (same["last_sequence"], same["producer_epoch"]) == (2**31 - 2, 0)
     assert (next_["last_sequence"], next_["last_offset"], next_["producer_epoch"]) == (-1, -1, 1)
 
 
 def test_a_cleaned_marker_has_the_epoch_and_ends_nothing() -> None:
-    (found,) = of(Step("data", 1), Step("cleaned", 1, version=2))
-    assert (found["producer_epoch"], found["last_sequence"], found["last_timestamp"]) == (1, -1, 1002)
-    assert (found["coordinator_epoch"], found["current_txn_start_offset"]) == (-1, 0)
+    (row,) = producers_of(Step("data", 1), Step("cleaned", 1, version=2))
+    assert (row["producer_epoch"], row["last_sequence"], row["last_timestamp"]) == (1, -1, 1002)
+    assert (row["coordinator_epoch"], row["current_txn_start_offset"]) == (-1, 0)
 
 
 def test_idempotent_producers_are_included_and_others_are_not() -> None:
-    (found,) = of(Step("plain", 1), Step("plain", 0), Step("other", 0))
-    assert (found["producer_id"], found["current_txn_start_offset"], found["coordinator_epoch"]) == (1000, -1, -1)
+    (row,) = producers_of(Step("plain", 1), Step("plain", 0), Step("other", 0))
+    assert (row["producer_id"], row["current_txn_start_offset"], row["coordinator_epoch"]) == (1000, -1, -1)
 
 
 def test_sequences_wrap_as_on_the_broker() -> None:
-    (found,) = of(Step("data", 1, records=3))  # from 2**31 - 2 on
-    assert found["last_sequence"] == 0
+    (row,) = producers_of(Step("data", 1, records=3))  # the first has sequence 2**31 - 2
+    assert row["last_sequence"] == 0
 
 
 def test_a_transaction_open_in_the_snapshot_stays_open() -> None:
     entry = SnapshotEntry(1000, 0, 4, 9, 0, 900, 3, 7)
-    (found,) = of(Step("data", 1), snapshot=(entry,))
-    assert (found["current_txn_start_offset"], found["coordinator_epoch"]) == (7, 3)
+    (row,) = producers_of(Step("data", 1), snapshot=(entry,))
+    assert (row["current_txn_start_offset"], row["coordinator_epoch"]) == (7, 3)
 
 
 def test_rows_have_the_columns_of_producers() -> None:

@@ -1,4 +1,4 @@
-"""A log that is read in ranges, with its state stored in between, gives the result of a single read."""
+"""Reading a log in ranges, with its state stored in between, gives the result of a single read."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.analysis.random_logs import cuts, transaction_history
+from tests.analysis.random_logs import random_headers, splits
 from toolkit.analysis.history.lso_holds import lso_holds
 from toolkit.analysis.log.log_transactions import (
     EMPTY,
@@ -27,12 +27,12 @@ from toolkit.formats.log.headers import Headers
 from toolkit.schema import LOG_TRANSACTIONS, Row
 from toolkit.schema.derived import LSO_HOLDS
 
-PLACE: dict[str, Any] = {"topic": "orders", "partition": 0, "broker_id": 1}
+PARTITION: dict[str, Any] = {"topic": "orders", "partition": 0, "broker_id": 1}
 
 
-def section(headers: Headers, before: PartialTransactions = EMPTY) -> LogSection:
-    found = merge(before, partial_transactions(headers))
-    closed, rest = found.take_closed()
+def log_section(headers: Headers, before: PartialTransactions = EMPTY) -> LogSection:
+    partial = merge(before, partial_transactions(headers))
+    closed, rest = partial.take_closed()
     totals = RunningTotals()
     bounds = [each[name] for each in (closed, rest.edges) for name in ("first_offset", "marker_offset")]
     if not len(headers):
@@ -56,45 +56,47 @@ def section(headers: Headers, before: PartialTransactions = EMPTY) -> LogSection
 def expected_holds(
     headers: Headers, log_transactions: pa.Table, min_held_ms: int, log_end_offset: int | None
 ) -> list[Row]:
-    """The holds of a whole log, and what waited behind them."""
+    """The holds of a complete log, with the records that they held."""
     totals = RunningTotals()
     if len(headers):
         totals.add(headers, headers["base_offset"])
-    found = []
+    holds = []
     for row in lso_holds(log_transactions, min_held_ms=min_held_ms).to_pylist():
         is_open = row["marker_offset"] is None
         stop = log_end_offset if is_open else row["marker_offset"]
-        counted = None if row["truncated"] or stop is None else totals.between(row["first_offset"], stop)
-        row["records_held"], row["bytes_held"] = counted or (None, None)
+        totals_held = None if row["truncated"] or stop is None else totals.between(row["first_offset"], stop)
+        row["records_held"], row["bytes_held"] = totals_held or (None, None)
         row["log_end_offset"] = log_end_offset if is_open else None
-        found.append(row)
-    rows: list[Row] = pa.Table.from_pylist(found, schema=LSO_HOLDS.arrow_schema).to_pylist()
+        holds.append(row)
+    rows: list[Row] = pa.Table.from_pylist(holds, schema=LSO_HOLDS.arrow_schema).to_pylist()
     return rows
 
 
-@given(st.data(), transaction_history, st.sampled_from([0, 3]), st.booleans(), st.booleans())
+@given(st.data(), random_headers, st.sampled_from([0, 3]), st.booleans(), st.booleans())
 def test_ranges_give_the_result_of_a_single_read(
-    data: st.DataObject, headers: Headers, least: int, known: bool, remembered: bool
+    data: st.DataObject, headers: Headers, least: int, from_start: bool, serialized: bool
 ) -> None:
-    parts = data.draw(cuts(headers))
-    before = begin() if known else EMPTY
-    state = LogState(**PLACE, min_held_ms=least)
+    parts = data.draw(splits(headers))
+    before = begin() if from_start else EMPTY
+    state = LogState(**PARTITION, min_held_ms=least)
     log_transactions, steps = [], []
     for number, part in enumerate(parts):
-        rows = state.add(section(part, EMPTY if number else before))
+        rows = state.add(log_section(part, EMPTY if number else before))
         log_transactions.append(rows.log_transactions)
         steps.append(rows.steps)
-        if remembered:
-            state = LogState.from_bytes(state.to_bytes(), **PLACE, min_held_ms=least)
+        if serialized:
+            state = LogState.from_bytes(state.to_bytes(), **PARTITION, min_held_ms=least)
     rest = state.open_rows()
     whole = finish(merge(before, partial_transactions(headers)))
-    expected = log_transaction_table(whole, **PLACE).to_pylist()
+    expected = log_transaction_table(whole, **PARTITION).to_pylist()
     assert sorted(map(repr, pa.concat_tables([*log_transactions, rest.log_transactions]).to_pylist())) == sorted(
         map(repr, expected)
     )
     end = int(headers["last_offset"][-1]) + 1 if len(headers) else None
     last = int(headers["max_timestamp"][-1]) if len(headers) else -1
-    reported = np.concatenate([*steps, rest.steps])
-    assert reported.tolist() == lso_steps(whole, log_end_offset=end, end_time=last).tolist()
-    assert state.lso_holds().to_pylist() == expected_holds(headers, log_transaction_table(whole, **PLACE), least, end)
+    all_steps = np.concatenate([*steps, rest.steps])
+    assert all_steps.tolist() == lso_steps(whole, log_end_offset=end, end_time=last).tolist()
+    assert state.lso_holds().to_pylist() == expected_holds(
+        headers, log_transaction_table(whole, **PARTITION), least, end
+    )
     assert LOG_TRANSACTIONS.names == rest.log_transactions.column_names

@@ -1,4 +1,4 @@
-"""Pasted errors to symptoms: texts of the clients, texts of others, and texts that are made to harm."""
+"""Symptoms of pasted errors: texts of clients, unrelated texts, and hostile texts."""
 
 import random
 import re
@@ -22,7 +22,7 @@ def symptoms(text: str) -> list[str]:
     return [each.symptom.name for each in recognize(text)[0]]
 
 
-def named(text: str) -> NamedResources:
+def resources_in(text: str) -> NamedResources:
     return named_resources(searchable(text))
 
 
@@ -107,26 +107,26 @@ def test_consequences_of_an_error_are_left_out_if_the_error_is_present() -> None
     ],
 )
 def test_resources_named_in_a_text_are_found(text: str, expected: dict[str, Any]) -> None:
-    assert named(text) == NamedResources(**expected)
+    assert resources_in(text) == NamedResources(**expected)
 
 
-def test_resources_named_by_the_caller_come_first() -> None:
-    given = named("transactionalId=b, groupId=g").with_more(
+def test_resources_named_by_the_caller_are_listed_first() -> None:
+    resources = resources_in("transactionalId=b, groupId=g").with_more(
         transactional_ids=["a"], topics=["orders"], partitions=[1, 2]
     )
-    assert given.transactional_ids == ("a", "b")
-    assert given.partitions == (("orders", 1), ("orders", 2))
-    assert given.topics == ()
+    assert resources.transactional_ids == ("a", "b")
+    assert resources.partitions == (("orders", 1), ("orders", 2))
+    assert resources.topics == ()
     assert NamedResources().with_more(topics=["orders"]).topics == ("orders",)
     assert not NamedResources()
 
 
-def test_a_log_with_thousands_of_ids_queries_only_a_few() -> None:
-    found = named(
+def test_a_log_with_thousands_of_ids_gives_only_a_few_resources() -> None:
+    resources = resources_in(
         "\n".join(f"transactionalId=id-{each}, producerId={each}, in partition t-{each}" for each in range(9999))
     )
-    assert len(found.transactional_ids) == len(found.producer_ids) == len(found.partitions) == MAX_NAMED
-    assert found.transactional_ids[0] == "id-0"
+    assert len(resources.transactional_ids) == len(resources.producer_ids) == len(resources.partitions) == MAX_NAMED
+    assert resources.transactional_ids[0] == "id-0"
 
 
 SECRETS = [
@@ -144,8 +144,8 @@ SECRETS = [
 @pytest.mark.parametrize("secret", SECRETS)
 def test_secrets_are_never_taken_for_resources(secret: str) -> None:
     for text in (secret, f"transactionalId={secret}", f"groupId={secret} ProducerFencedException {secret}"):
-        recognized, found = recognize(text)
-        assert "hunter2" not in repr((recognized, found))
+        recognized, resources = recognize(text)
+        assert "hunter2" not in repr((recognized, resources))
 
 
 def test_hostile_text_is_read_up_to_a_limit_and_is_unknown() -> None:
@@ -193,8 +193,8 @@ def test_every_repetition_in_a_pattern_is_bounded(pattern: re.Pattern[str]) -> N
 @pytest.mark.parametrize("pattern", PATTERNS, ids=lambda pattern: pattern.pattern[:60])
 def test_no_pattern_backtracks_catastrophically(pattern: re.Pattern[str]) -> None:
     """Its own literals, without their end, repeated: the search ends, or pytest's timeout ends it."""
-    words = re.sub(r"\\[bSdws]|\(\?[:<!=P]*|[\\(){}\[\]|?^$]", " ", pattern.pattern)
-    for unit in (words[:-2], words.split(" ", 1)[0] + " a", "a-", "1 ", "in partition a-1", "lag 0 read_committed "):
+    parts = re.sub(r"\\[bSdws]|\(\?[:<!=P]*|[\\(){}\[\]|?^$]", " ", pattern.pattern)
+    for unit in (parts[:-2], parts.split(" ", 1)[0] + " a", "a-", "1 ", "in partition a-1", "lag 0 read_committed "):
         text = (unit * (200_000 // max(len(unit), 1)))[:200_000]
         sum(1 for _ in pattern.finditer(text))
 

@@ -1,4 +1,4 @@
-"""Histories of transactional ids from records like those that real brokers wrote (test_transaction_history_live.py)."""
+"""Histories of transactional ids, from records as real brokers write them (see test_transaction_history_live.py)."""
 
 import datetime as dt
 from typing import Any
@@ -11,7 +11,7 @@ from toolkit.schema import TRANSACTION_HISTORY, TRANSACTION_LOG, TRANSACTIONS, R
 
 T0 = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
 ORDERS = [{"topic": "orders", "partition": 0}]
-HOLDING = {"Ongoing", "PrepareCommit", "PrepareAbort"}  # states that list partitions
+STATES_WITH_PARTITIONS = {"Ongoing", "PrepareCommit", "PrepareAbort"}  # states that list partitions
 
 
 def at(milliseconds: int) -> dt.datetime:
@@ -19,7 +19,7 @@ def at(milliseconds: int) -> dt.datetime:
 
 
 def record(offset: int, ms: int, state: str | None, epoch: int | None = 0, **more: Any) -> Row:
-    """A record written `ms` after T0; `start` and `updated` in the same way."""
+    """A record written `ms` after T0; `start` and `updated` are also relative to T0."""
     updated, start = more.pop("updated", ms), more.pop("start", None)
     known = state is not None
     return {
@@ -27,7 +27,7 @@ def record(offset: int, ms: int, state: str | None, epoch: int | None = 0, **mor
         "txn_state_partition": 3, "offset": offset, "timestamp": at(ms), "transactional_id": "payments",
         "producer_id": 7 if known else None, "producer_epoch": epoch, "state": state,
         "timeout_ms": 2000 if known else None,
-        "topic_partitions": (ORDERS if state in HOLDING else []) if known else None,
+        "topic_partitions": (ORDERS if state in STATES_WITH_PARTITIONS else []) if known else None,
         "start_time": None if start is None else at(start), "last_update_time": at(updated) if known else None,
         "tombstone": state is None, "value_version": 0 if known else None, "broker_id": 1, **more,
     }  # fmt: skip
@@ -36,7 +36,7 @@ def record(offset: int, ms: int, state: str | None, epoch: int | None = 0, **mor
 def transaction(
     end: str, *, begin: int = 0, decide: int, epochs: tuple[int, int] = (0, 0), offset: int = 0, **more: Any
 ) -> list[Row]:
-    """Ongoing, Prepare*, Complete* 5 ms later, made up 1 ms after the decision as brokers do."""
+    """Ongoing, Prepare*, and 5 ms later Complete*, whose update time is 1 ms after the decision, as on brokers."""
     return [
         record(offset, begin, "Ongoing", epochs[0], start=begin, **more),
         record(offset + 1, decide, f"Prepare{end}", epochs[1], start=begin, **more),
@@ -49,7 +49,7 @@ def version_2(events: list[Row]) -> list[Row]:
 
 
 def only(events: list[Row], **options: Any) -> Row:
-    """The only transaction in them; and the rows fit their table."""
+    """The only transaction; the rows must fit their table."""
     rows = transaction_history(events, **options)
     assert len(TRANSACTION_HISTORY.arrow(rows)) == len(rows)
     [row] = [row for row in rows if row["kind"] == "transaction"]
@@ -85,13 +85,13 @@ BEFORE_VERSION_2 = {  # (end, epoch after the end, when it was decided, InitProd
     (1, 100, None): "fence",  # Admin.fenceProducers of Kafka 3.5
     (1, 2001, None): "timeout",
     (1, 2001, "later"): "timeout",
-    (1, 2000, None): "fence",  # the coordinator waits until the timeout is over
-    (1, 2500, "soon"): "abort",  # by the coordinator, but for which of the two?
+    (1, 2000, None): "fence",  # the coordinator aborts only after the timeout
+    (1, 2500, "soon"): "abort",  # by the coordinator, for its timeout or for the fence
 }
 
 
-def then(events: list[Row], after: str | None) -> list[Row]:
-    """The same, and InitProducerId if it follows."""
+def with_next_init(events: list[Row], after: str | None) -> list[Row]:
+    """The records, followed by InitProducerId if `after` is set."""
     if after is None:
         return events
     last = events[-1]
@@ -101,7 +101,7 @@ def then(events: list[Row], after: str | None) -> list[Row]:
 
 @pytest.mark.parametrize(("raised", "decide", "after"), BEFORE_VERSION_2)
 def test_the_initiator_of_an_abort_before_transaction_version_2(raised: int, decide: int, after: str | None) -> None:
-    row = only(then(transaction("Abort", decide=decide, epochs=(4, 4 + raised)), after))
+    row = only(with_next_init(transaction("Abort", decide=decide, epochs=(4, 4 + raised)), after))
     assert row["ended"] == BEFORE_VERSION_2[raised, decide, after]
     assert row["producer_epoch"] == 4
     if raised == 0:
@@ -112,7 +112,7 @@ def test_the_initiator_of_an_abort_before_transaction_version_2(raised: int, dec
 
 
 def test_a_timeout_and_a_fence_at_once_are_indistinguishable() -> None:
-    row = only(then(transaction("Abort", decide=2500, epochs=(4, 5)), "soon"))
+    row = only(with_next_init(transaction("Abort", decide=2500, epochs=(4, 5)), "soon"))
     assert row["reason"].startswith(
         "Aborted 2.5 s after its start, past its timeout of 2 s: by the coordinator for its timeout or by the "
         "fence of a new instance, which followed 120 ms later. The records do not decide: the epoch was raised from 4 "
@@ -120,7 +120,7 @@ def test_a_timeout_and_a_fence_at_once_are_indistinguishable() -> None:
     )
 
 
-VERSION_2 = {  # what the reason leaves to choose from
+VERSION_2 = {  # the possible endings that the reason names
     (100, None): ["by its client"],
     (100, "later"): ["by its client"],
     (100, "soon"): ["by its client", "by the fence of a new instance"],
@@ -131,17 +131,17 @@ VERSION_2 = {  # what the reason leaves to choose from
 
 @pytest.mark.parametrize(("decide", "after"), VERSION_2)
 def test_transaction_version_2_writes_every_abort_alike(decide: int, after: str | None) -> None:
-    row = only(then(version_2(transaction("Abort", decide=decide, epochs=(4, 5))), after))
+    row = only(with_next_init(version_2(transaction("Abort", decide=decide, epochs=(4, 5))), after))
     assert row["ended"] == "abort"
     choices = ["by its client", "by the coordinator for its timeout", "by the fence of a new instance"]
     assert [choice for choice in choices if choice in row["reason"]] == VERSION_2[decide, after]
     assert (row["producer_epoch"], row["client_transaction_version"]) == (4, 2)
 
 
-def test_an_older_client_of_a_newer_broker_shows_in_its_ongoing_record() -> None:
-    """The server writes its own version into the PrepareAbort that is its doing."""
-    begun, *rest = transaction("Abort", decide=100, epochs=(4, 5))
-    row = only([{**begun, "client_transaction_version": 0}, *version_2(rest)])
+def test_the_ongoing_record_has_the_version_of_an_older_client() -> None:
+    """The coordinator writes its own transaction version into a PrepareAbort of its own."""
+    ongoing, *rest = transaction("Abort", decide=100, epochs=(4, 5))
+    row = only([{**ongoing, "client_transaction_version": 0}, *version_2(rest)])
     assert (row["ended"], row["client_transaction_version"]) == ("fence", 0)
 
 
@@ -176,20 +176,20 @@ def test_right_after_the_end_a_fence_cannot_be_excluded() -> None:
 
 
 def test_open_transactions_last_until_the_read_time() -> None:
-    begun = transaction("Commit", decide=100)[:1]
-    row = only(begun, as_of=at(1500))
+    ongoing = transaction("Commit", decide=100)[:1]
+    row = only(ongoing, as_of=at(1500))
     assert (row["ended"], row["ongoing_ms"], row["prepare_ms"]) == ("open", 1500, None)
     assert row["reason"] == "Ongoing for 1.5 s as of the last read."
-    late = only(begun, as_of=at(10_000))
+    late = only(ongoing, as_of=at(10_000))
     assert late["reason"] == "Ongoing for 10 s as of the last read, past its timeout of 2 s."
-    prepared = only([{**begun[0], "timeout_ms": 2**31 - 1}], as_of=at(10_000))
+    prepared = only([{**ongoing[0], "timeout_ms": 2**31 - 1}], as_of=at(10_000))
     assert prepared["reason"].endswith("in two-phase commit, which has no timeout.")
 
 
-def test_without_a_read_time_they_last_to_the_newest_record() -> None:
-    begun = transaction("Commit", decide=100)[:1]
+def test_without_a_read_time_open_transactions_last_to_the_newest_record() -> None:
+    ongoing = transaction("Commit", decide=100)[:1]
     other = record(9, 700, "Empty", transactional_id="other")
-    assert only([*begun, other])["ongoing_ms"] == 700
+    assert only([*ongoing, other])["ongoing_ms"] == 700
 
 
 def test_a_prepare_state_is_ending_and_later_stuck() -> None:
@@ -203,7 +203,7 @@ def test_a_prepare_state_is_ending_and_later_stuck() -> None:
 
 @pytest.mark.parametrize("end", ["Commit", "Abort"])
 def test_a_single_complete_record_gives_most_columns(end: str) -> None:
-    """What compaction leaves."""
+    """As left by compaction."""
     row = only(transaction(end, begin=10, decide=500)[2:])
     assert (row["ended"], row["truncated"], row["records"]) == (end.lower(), True, 1)
     assert (row["start_time"], row["decided_at"], row["end_time"]) == (at(10), at(501), at(505))
@@ -223,28 +223,28 @@ def test_a_single_record_of_version_2_has_the_raised_epoch() -> None:
     assert (row["producer_epoch"], row["client_transaction_version"]) == (4, 2)
 
 
-def test_a_missing_end_record() -> None:
+def test_a_missing_end_record_leaves_the_ending_unknown() -> None:
     first, second = transaction("Commit", decide=100), transaction("Commit", begin=300, decide=400, offset=10)
     rows = transaction_history([first[0], *second])
     assert [(row["ended"], row["truncated"]) for row in rows] == [(None, False), ("commit", False)]
     assert rows[0]["reason"] == "No record of its end could be read."
-    assert transaction_history([*first[:2], *second])[0]["ended"] == "commit"  # decided, with any outcome
+    assert transaction_history([*first[:2], *second])[0]["ended"] == "commit"  # decided: no end needed
 
 
 def test_a_record_retried_after_a_failed_append_is_the_same_transaction() -> None:
-    begun, prepared, complete = transaction("Commit", decide=100)
-    row = only([begun, prepared, {**prepared, "offset": 7, "last_update_time": at(130)}, complete])
+    ongoing, prepared, complete = transaction("Commit", decide=100)
+    row = only([ongoing, prepared, {**prepared, "offset": 7, "last_update_time": at(130)}, complete])
     assert (row["records"], row["decided_at"]) == (4, at(100))
 
 
-def test_successive_producer_ids_of_an_id() -> None:
-    """As 4.3.1 wrote them: epochs used up under version 2, then by InitProducerId, then expiry."""
-    used_up = version_2(transaction("Commit", decide=10, epochs=(32766, 32767)))
-    used_up[1] = {**used_up[1], "next_producer_id": 9}
-    used_up[2] = {**used_up[2], "producer_id": 9, "producer_epoch": 0, "previous_producer_id": 7}
+def test_successive_producer_ids_of_an_id_are_linked() -> None:
+    """As written by 4.3.1: epochs exhausted by version 2, then by InitProducerId, then expiry."""
+    exhausted = version_2(transaction("Commit", decide=10, epochs=(32766, 32767)))
+    exhausted[1] = {**exhausted[1], "next_producer_id": 9}
+    exhausted[2] = {**exhausted[2], "producer_id": 9, "producer_epoch": 0, "previous_producer_id": 7}
     events = [
         record(0, 0, "Empty", 32766),
-        *used_up,
+        *exhausted,
         *version_2(transaction("Commit", begin=20, decide=30, epochs=(0, 1), offset=10, producer_id=9)),
         record(20, 40, "Empty", 32766, producer_id=9),
         record(21, 50, "Empty", 0, producer_id=11, previous_producer_id=9),
@@ -269,7 +269,10 @@ def test_successive_producer_ids_of_an_id() -> None:
     assert rows[6]["reason"] == "InitProducerId assigned producer id 13: the transactional id had expired."
 
     owners = producer_ids(events)
-    assert {pid: [(o.transactional_id, o.now, o.producer_epoch) for o in found] for pid, found in owners.items()} == {
+    assert {
+        pid: [(o.transactional_id, o.now, o.producer_epoch) for o in owners_of_id]
+        for pid, owners_of_id in owners.items()
+    } == {
         7: [("payments", "replaced", 32767)],
         9: [("payments", "replaced", 32766)],
         11: [("payments", "expired", 0)],
@@ -278,12 +281,12 @@ def test_successive_producer_ids_of_an_id() -> None:
 
 
 def test_a_next_producer_id_already_has_an_owner() -> None:
-    begun, prepared, _ = version_2(transaction("Commit", decide=10, epochs=(32766, 32767)))
-    owners = producer_ids([begun, {**prepared, "next_producer_id": 9}])
-    assert {pid: found[0].now for pid, found in owners.items()} == {7: "owner", 9: "next"}
+    ongoing, prepared, _ = version_2(transaction("Commit", decide=10, epochs=(32766, 32767)))
+    owners = producer_ids([ongoing, {**prepared, "next_producer_id": 9}])
+    assert {pid: owners_of_id[0].now for pid, owners_of_id in owners.items()} == {7: "owner", 9: "next"}
 
 
-def test_an_epoch_reassigned_after_a_lost_response() -> None:
+def test_an_epoch_that_is_returned_twice_is_reported() -> None:
     [_, row] = transaction_history([record(0, 0, "Empty", 3), record(1, 50, "Empty", 3)])
     assert row["reason"] == "InitProducerId returned epoch 3 again."
 
@@ -294,7 +297,7 @@ def test_a_single_complete_record_keeps_the_previous_producer_id() -> None:
     assert (row["producer_id"], row["producer_epoch"]) == (7, 32766)
 
 
-def dumped(events: list[Row]) -> list[Row]:
+def as_dump(events: list[Row]) -> list[Row]:
     """As text of kafka-dump-log.sh before Kafka 4.1: no start time, no client version."""
     return [{**event, "start_time": None, "value_version": None} for event in events]
 
@@ -302,21 +305,21 @@ def dumped(events: list[Row]) -> list[Row]:
 def test_a_dump_without_start_times_gives_the_other_columns() -> None:
     init = record(0, 0, "Empty", 4)
     aborted = transaction("Abort", begin=10, decide=110, epochs=(4, 5), offset=1)
-    unknown = only(dumped([init, *aborted]))
+    unknown = only(as_dump([init, *aborted]))
     assert (unknown["ended"], unknown["start_time"], unknown["truncated"]) == ("abort", at(10), False)
     assert unknown["reason"].startswith("Aborted by its client ")
 
     committed = transaction("Commit", begin=5, decide=8, epochs=(4, 4), offset=1)
-    fenced = transaction_history(dumped([init, *committed, *aborted]))[-1]
+    fenced = transaction_history(as_dump([init, *committed, *aborted]))[-1]
     assert (fenced["ended"], fenced["ongoing_ms"]) == ("fence", 100)  # the commit has proven the client's version
 
-    soon = then(aborted, "soon")
-    fields = transaction_history(dumped([init, *soon]))[1]
+    soon = with_next_init(aborted, "soon")
+    fields = transaction_history(as_dump([init, *soon]))[1]
     assert "the epoch was raised from 4 to 5, maybe by a client of transaction version 2" in fields["reason"]
 
 
 def test_a_dump_that_begins_mid_transaction_has_no_start() -> None:
-    events = dumped(transaction("Abort", begin=10, decide=110, epochs=(4, 5)))
+    events = as_dump(transaction("Abort", begin=10, decide=110, epochs=(4, 5)))
     row = only([{**event, "value_version": 0} for event in events])
     assert (row["ended"], row["start_time"], row["ongoing_ms"], row["truncated"]) == ("abort", None, None, None)
     assert row["reason"].startswith(
@@ -325,30 +328,30 @@ def test_a_dump_that_begins_mid_transaction_has_no_start() -> None:
     assert only(events[:1])["reason"] == "Ongoing as of the last read."
 
 
-def test_a_dump_shows_an_end_without_a_transaction() -> None:
+def test_an_end_without_a_transaction_is_recognized_in_a_dump() -> None:
     [_, *end] = transaction("Abort", begin=20, decide=20, epochs=(5, 5), offset=1)
-    row = only(dumped([record(0, 0, "Empty", 4), {**end[0], "topic_partitions": []}, end[1]]))
+    row = only(as_dump([record(0, 0, "Empty", 4), {**end[0], "topic_partitions": []}, end[1]]))
     assert (row["ended"], row["truncated"], row["start_time"]) == ("abort", False, at(20))
     assert "it had no partition" in row["reason"]
 
 
 def test_unread_records_give_an_error() -> None:
-    begun, prepared, complete = transaction("Abort", decide=2500, epochs=(4, 5))
-    broken = {**record(5, 0, None, None), "tombstone": False, "error": "CORRUPT_RECORD: no."}
-    nobody = {**broken, "transactional_id": None}
+    ongoing, prepared, complete = transaction("Abort", decide=2500, epochs=(4, 5))
+    damaged = {**record(5, 0, None, None), "tombstone": False, "error": "CORRUPT_RECORD: no."}
+    without_id = {**damaged, "transactional_id": None}
 
-    for after in (broken, nobody):
-        row = only([begun, after])
+    for after in (damaged, without_id):
+        row = only([ongoing, after])
         assert (row["ended"], row["error"]) == (None, "CORRUPT_RECORD: no.")
-        assert only([begun, prepared, complete, after])["ended"] == "abort"  # the record may be a fencing instance's
-    row = only([broken, complete])
+        assert only([ongoing, prepared, complete, after])["ended"] == "abort"  # it may be of a fencing instance
+    row = only([damaged, complete])
     assert (row["truncated"], row["error"]) == (True, "CORRUPT_RECORD: no.")
-    assert only([nobody, begun, prepared, complete])["error"] is None
-    assert only([begun, {**nobody, "txn_state_partition": 4}])["ended"] == "open"
+    assert only([without_id, ongoing, prepared, complete])["error"] is None
+    assert only([ongoing, {**without_id, "txn_state_partition": 4}])["ended"] == "open"
 
-    [alone] = transaction_history([broken])
+    [alone] = transaction_history([damaged])
     assert (alone["reason"], alone["error"]) == ("No record of the id could be read.", "CORRUPT_RECORD: no.")
-    assert transaction_history([nobody]) == []
+    assert transaction_history([without_id]) == []
 
 
 def test_damage_before_the_last_record_is_no_loss() -> None:
@@ -357,15 +360,17 @@ def test_damage_before_the_last_record_is_no_loss() -> None:
         for event in transaction("Commit", decide=100, offset=1)
     ]
     damage = {**dict.fromkeys(TRANSACTION_LOG.names), "txn_state_partition": 3, "broker_id": 1, "file": "0.log"}
-    before, after = ({**damage, "position": at, "error": f"CORRUPT_BATCH: at {at}."} for at in (50, 150))
-    begun, *_ = events
-    assert only([begun, before])["error"] is None
-    assert only([begun, after, before])["error"] == "CORRUPT_BATCH: at 150."
-    assert only([after, begun])["error"] == "CORRUPT_BATCH: at 150."
+    before, after = (
+        {**damage, "position": position, "error": f"CORRUPT_BATCH: at {position}."} for position in (50, 150)
+    )
+    ongoing, *_ = events
+    assert only([ongoing, before])["error"] is None
+    assert only([ongoing, after, before])["error"] == "CORRUPT_BATCH: at 150."
+    assert only([after, ongoing])["error"] == "CORRUPT_BATCH: at 150."
     assert only([*events, before, after])["error"] is None
-    unplaced = {**before, "position": None}
-    assert only([begun, unplaced])["error"] == "CORRUPT_BATCH: at 50."
-    assert only([unplaced, begun])["error"] is None
+    without_position = {**before, "position": None}
+    assert only([ongoing, without_position])["error"] == "CORRUPT_BATCH: at 50."
+    assert only([without_position, ongoing])["error"] is None
 
 
 def test_partitions_read_one_by_one_share_the_newest_time() -> None:
@@ -389,7 +394,7 @@ def test_ids_and_replicas_are_kept_apart() -> None:
     ]
 
 
-def test_the_newest_state_of_each_id() -> None:
+def test_the_newest_record_of_each_id_gives_its_state() -> None:
     events = [
         *transaction("Commit", decide=100),
         record(20, 300, "Ongoing", 1, start=300, transactional_id="open"),
@@ -400,9 +405,9 @@ def test_the_newest_state_of_each_id() -> None:
     ]
     rows = newest(events, broker_id=2, observed_at=at(1000))
     assert len(TRANSACTIONS.arrow(rows)) == 4
-    nobody, bad, still_open, payments = rows
-    assert (nobody["transactional_id"], nobody["txn_state_partition"]) == (None, 3)
-    assert nobody["error"] == "CORRUPT_BATCH: no."
+    without_id, bad, still_open, payments = rows
+    assert (without_id["transactional_id"], without_id["txn_state_partition"]) == (None, 3)
+    assert without_id["error"] == "CORRUPT_BATCH: no."
     assert (bad["transactional_id"], bad["state"], bad["error"]) == ("bad", None, "CORRUPT_RECORD: no.")
     assert (still_open["state"], still_open["start_time"], still_open["topic_partitions"]) == (
         "Ongoing",

@@ -1,4 +1,4 @@
-"""Every ending staged on real brokers, and read back from the files that they wrote."""
+"""Every ending of a transaction, staged on real brokers and read back from their files."""
 
 import datetime as dt
 import threading
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.lab
 COMPLETE = ("CompleteCommit", "CompleteAbort")
 VERSIONS = [pytest.param("3.5.2", marks=pytest.mark.full), "4.3.1"]
 TOPIC = "staged"
-EXPIRE = {
+EXPIRATION = {
     "transactional.id.expiration.ms": 4000,
     "transaction.remove.expired.transaction.cleanup.interval.ms": 500,
     "transaction.state.log.num.partitions": 5,
@@ -41,10 +41,10 @@ EXPIRE = {
 
 
 class NewProducer(TxnProducer):
-    """A producer of transaction version 2, in the raw: partitions are added by writing, an end raises the epoch."""
+    """A protocol-level producer of transaction version 2: a write adds the partition, and an end raises the epoch."""
 
     def send(self, topic: str, partition: int, **_: Any) -> int:
-        """Produce v12, which adds the partition on its way."""
+        """Produce v12, which also adds the partition."""
         sequence = self._sequences.get((topic, partition), 0)
         batch = write_batch(
             [(b"key", b"value")],
@@ -56,7 +56,7 @@ class NewProducer(TxnProducer):
         )
         request = messages.Produce.TopicProduceData
         data = request(name=topic, partition_data=[request.PartitionProduceData(index=partition, records=batch)])
-        produced = self._ask(
+        response = self._ask(
             lambda: messages.Produce(
                 transactional_id=self.transactional_id,
                 acks=-1,
@@ -68,11 +68,11 @@ class NewProducer(TxnProducer):
             codes=lambda message: [message.responses[0].partition_responses[0].error_code],
         )
         self._sequences[topic, partition] = sequence + 1
-        return int(produced.responses[0].partition_responses[0].base_offset)
+        return int(response.responses[0].partition_responses[0].base_offset)
 
     def decide(self, *, commit: bool) -> None:
-        """EndTxn v5, which answers with the next epoch."""
-        ended = self._ask(
+        """EndTxn v5, whose response has the next epoch."""
+        response = self._ask(
             lambda: messages.EndTxn(
                 transactional_id=self.transactional_id,
                 producer_id=self.producer_id,
@@ -82,17 +82,17 @@ class NewProducer(TxnProducer):
             ),
             codes=lambda message: [message.error_code],
         )
-        self.producer_id, self.producer_epoch = int(ended.producer_id), int(ended.producer_epoch)
+        self.producer_id, self.producer_epoch = int(response.producer_id), int(response.producer_epoch)
         self._sequences.clear()
 
     def end(self, *, commit: bool) -> None:
-        """Send it once: the next step waits for the markers, and another EndTxn would be another end."""
+        """Send it only once: the next step waits for the markers, and a second EndTxn would be a second end."""
         self.decide(commit=commit)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Left:
-    """What a broker answered before it was stopped, the files that it left, and how its clients ended."""
+class StoppedBroker:
+    """Responses of a broker before it was stopped, its files, and how its clients ended their transactions."""
 
     version: str
     folder: Path
@@ -100,13 +100,13 @@ class Left:
     workers: Sequence[Worker]
     events: Sequence[Row]
 
-    def of(self, transactional_id: str) -> list[Row]:
+    def history_of(self, transactional_id: str) -> list[Row]:
         return [row for row in transaction_history(self.events) if row["transactional_id"] == transactional_id]
 
 
 @pytest.fixture(scope="module", params=VERSIONS)
-def left(request: pytest.FixtureRequest) -> Iterator[Left]:
-    with Kafka(request.param, properties={**BUSY, **EXPIRE}) as kafka:
+def stopped_broker(request: pytest.FixtureRequest) -> Iterator[StoppedBroker]:
+    with Kafka(request.param, properties={**BUSY, **EXPIRATION}) as kafka:
         with BrokerClient(config_of(kafka)) as cluster:
             create(kafka)
             stage(cluster, TxnProducer, prefix="")
@@ -121,11 +121,14 @@ def left(request: pytest.FixtureRequest) -> Iterator[Left]:
             for worker in workers:
                 worker.join(PATIENCE_S)
         with Cluster(kafka.bootstrap_servers) as requests:
-            until(lambda: True if settled(requests) else None, awaited="the timeouts of what was left")
+            until(
+                lambda: True if only_expected_are_open(requests) else None,
+                awaited="the timeouts of abandoned transactions",
+            )
             transactions = requests.transaction_rows()
         kafka.stop_broker(1)
         folder = kafka.log_dirs[1]
-        yield Left(
+        yield StoppedBroker(
             version=request.param,
             folder=folder,
             transactions=transactions,
@@ -162,7 +165,7 @@ def stage(cluster: BrokerClient, kind: type[TxnProducer], *, prefix: str) -> Non
         producer("unused").end(commit=False)
 
 
-def settled(cluster: Cluster) -> bool:
+def only_expected_are_open(cluster: Cluster) -> bool:
     """Whether only the transactions that should stay open are open, and the others have expired."""
     rows = cluster.transaction_rows()
     left_open = {row["transactional_id"] for row in rows if row["state"] not in {"Empty", *COMPLETE}}
@@ -192,7 +195,7 @@ ENDED = {
     "abort": ["abort", "abort"],
     "fence": ["fence", "commit"],
 }
-REASONS = {  # of the first transaction in version 2, where every abort is written alike
+REASONS = {  # of the first transaction; version 2 writes every abort alike
     "open": "Ongoing for ",
     "timeout": ": by its client or by the coordinator for its timeout. The records do not decide: transaction version",
     "commit": "Its client committed it ",
@@ -202,21 +205,26 @@ REASONS = {  # of the first transaction in version 2, where every abort is writt
 }
 
 
-def test_every_ending_is_recognized_before_transaction_version_2(left: Left) -> None:
-    found = {name: [row["ended"] for row in left.of(name) if row["kind"] == "transaction"] for name in ENDED}
-    assert found == ENDED
-    rows = transaction_history(left.events)
+def test_every_ending_is_recognized_before_transaction_version_2(stopped_broker: StoppedBroker) -> None:
+    endings = {
+        name: [row["ended"] for row in stopped_broker.history_of(name) if row["kind"] == "transaction"]
+        for name in ENDED
+    }
+    assert endings == ENDED
+    rows = transaction_history(stopped_broker.events)
     assert len(TRANSACTION_HISTORY.frame(rows)) == len(rows)
     assert not any(row["truncated"] or row["error"] for row in rows)
     written = [{"topic": TOPIC, "partition": number} for number in (0, 1)]
-    assert all(row["topic_partitions"] == written for name in ENDED for row in left.of(name) if row["ended"])
+    assert all(
+        row["topic_partitions"] == written for name in ENDED for row in stopped_broker.history_of(name) if row["ended"]
+    )
 
 
-def test_endings_of_transaction_version_2_are_narrowed_correctly(left: Left) -> None:
-    if left.version == "3.5.2":
+def test_endings_of_transaction_version_2_are_narrowed_correctly(stopped_broker: StoppedBroker) -> None:
+    if stopped_broker.version == "3.5.2":
         return
     for name, reason in REASONS.items():
-        transactions = [row for row in left.of(f"new-{name}") if row["kind"] == "transaction"]
+        transactions = [row for row in stopped_broker.history_of(f"new-{name}") if row["kind"] == "transaction"]
         first = transactions[0]
         assert first["ended"] == (name if name in {"commit", "open"} else "abort"), first
         assert reason in first["reason"]
@@ -225,48 +233,49 @@ def test_endings_of_transaction_version_2_are_narrowed_correctly(left: Left) -> 
         assert epochs == {"commit": [0, 1], "abort": [0, 1], "fence": [0, 2]}.get(name, [0])
 
 
-def test_an_id_begins_with_init_and_ends_with_a_tombstone(left: Left) -> None:
-    rows = left.of("fence")
+def test_an_id_begins_with_init_and_ends_with_a_tombstone(stopped_broker: StoppedBroker) -> None:
+    rows = stopped_broker.history_of("fence")
     assert [row["kind"] for row in rows] == ["init", "transaction", "init", "transaction", "expired"]
     assert rows[2]["reason"].startswith("InitProducerId raised the epoch from 1 to 2")
-    owners = producer_ids(left.events)
-    assert all(len(found) == 1 for found in owners.values())
+    owners = producer_ids(stopped_broker.events)
+    assert all(len(owners_of_id) == 1 for owners_of_id in owners.values())
     [owner] = owners[rows[0]["producer_id"]]
     assert (owner.transactional_id, owner.now) == ("fence", "expired")
 
 
-def test_endings_match_those_of_the_workload(left: Left) -> None:
+def test_endings_match_those_of_the_workload(stopped_broker: StoppedBroker) -> None:
     """Random librdkafka producers: the log matches what they did."""
-    for worker in left.workers:
-        rows = [row for row in left.of(worker.name) if row["kind"] == "transaction"]
+    for worker in stopped_broker.workers:
+        rows = [row for row in stopped_broker.history_of(worker.name) if row["kind"] == "transaction"]
         by_client = [row for row in rows if row["ended"] == "abort" and "the epoch stayed" in row["reason"]]
         commits = sum(row["ended"] == "commit" for row in rows)
-        did, failed = worker.endings, worker.endings["failed"]
-        assert abs(commits - did["commit"]) <= failed
+        endings, failed = worker.endings, worker.endings["failed"]
+        assert abs(commits - endings["commit"]) <= failed
         # An abort purges unsent records; if there are no others, no coordinator is involved.
-        assert len(by_client) <= did["abort"] + failed
-        assert abs(len(rows) - commits - len(by_client) - did["fence"] - did["timeout"]) <= failed
+        assert len(by_client) <= endings["abort"] + failed
+        assert abs(len(rows) - commits - len(by_client) - endings["fence"] - endings["timeout"]) <= failed
         assert {row["ended"] for row in rows} <= {"commit", "abort", "fence", "timeout"}
 
 
-def test_the_newest_states_match_describe_transactions(left: Left) -> None:
+def test_the_newest_states_match_describe_transactions(stopped_broker: StoppedBroker) -> None:
     rows = {
-        row["transactional_id"]: row for row in newest(left.events, broker_id=1, observed_at=dt.datetime.now(dt.UTC))
+        row["transactional_id"]: row
+        for row in newest(stopped_broker.events, broker_id=1, observed_at=dt.datetime.now(dt.UTC))
     }
     assert len(TRANSACTIONS.frame(rows.values())) == len(rows)
-    answered = {row["transactional_id"]: row for row in left.transactions if row["transactional_id"] in rows}
-    assert {"open"} <= rows.keys() == answered.keys()
-    same = ("producer_id", "producer_epoch", "state", "timeout_ms", "start_time", "coordinator_id", "error")
+    described = {row["transactional_id"]: row for row in stopped_broker.transactions if row["transactional_id"] in rows}
+    assert {"open"} <= rows.keys() == described.keys()
+    columns = ("producer_id", "producer_epoch", "state", "timeout_ms", "start_time", "coordinator_id", "error")
     for name, row in rows.items():
-        assert [row[column] for column in same] == [answered[name][column] for column in same], name
-        assert sorted(map(str, row["topic_partitions"])) == sorted(map(str, answered[name]["topic_partitions"]))
+        assert [row[column] for column in columns] == [described[name][column] for column in columns], name
+        assert sorted(map(str, row["topic_partitions"])) == sorted(map(str, described[name]["topic_partitions"]))
 
 
-def test_a_real_broker_breaks_no_invariant(left: Left) -> None:
-    assert event_violations(left.events) == []
+def test_the_log_of_a_real_broker_violates_no_invariant(stopped_broker: StoppedBroker) -> None:
+    assert event_violations(stopped_broker.events) == []
     checkers: dict[tuple[str, int], InvariantChecker] = {}
     batches = 0
-    for topic, partition, path in segments(left.folder):
+    for topic, partition, path in segments(stopped_broker.folder):
         checker = checkers.setdefault(
             (topic, partition), InvariantChecker(topic=topic, partition=partition, compacted=topic.startswith("__"))
         )

@@ -2,10 +2,10 @@
 
     python tests/bench/bench_large.py [--sizes 1000:1000:1 20000:100000:100 200000:1000000:100] [--record SAMPLES]
 
-A size is partitions, transactional ids and brokers. The brokers are those of `fake_cluster`, in a process of their own.
-Prints of each size: seconds of the first look and of the second one, processor seconds of the client in the second one,
-and the client's peak memory. The first look waits while the server encodes its answers. With ``--record``: of so many
-samples of ``kafka-txn record --interval 10``, processor seconds and bytes on disk of each, and peak memory.
+A size is partitions, transactional ids and brokers. The brokers are those of `fake_cluster`, in a separate process.
+Prints for each size: seconds of the first and second observation, the client's processor seconds in the second one, and
+the client's peak memory. The first observation waits while the server encodes its responses. With ``--record``: for so
+many samples of ``kafka-txn record --interval 10``, processor seconds and bytes on disk of each, and peak memory.
 """
 
 from __future__ import annotations

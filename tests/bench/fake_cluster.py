@@ -2,8 +2,8 @@
 
     python tests/bench/fake_cluster.py --brokers 100 --partitions 200000 --ids 1000000
 
-One partition in a thousand is held by a transaction that is open; all ids but those have committed. An answer is
-encoded once for each request, so that a second look waits for the client, not for this server.
+One partition in a thousand is held by an open transaction; all other ids have committed. A response is encoded once for
+each request, so that a second observation waits for the client, not for this server.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.analysis.random_logs import transaction_history
+from tests.analysis.random_logs import random_headers
 from tests.formats.logs import NOON, batch, control_batch, logs, marker, placed
 from tests.formats.written import Segment
 from tests.inverse import headers_of
@@ -140,7 +140,7 @@ def test_rows_of_any_log_round_trip(log: list[bytes], crc: bool) -> None:
     assert headers_of(in_microseconds(header_table(headers))).tolist() == kept(headers).tolist()
 
 
-@given(transaction_history)
+@given(random_headers)
 def test_rows_of_any_history_round_trip(headers: Headers) -> None:
     assert headers_of(header_table(headers)).tolist() == kept(headers).tolist()
 

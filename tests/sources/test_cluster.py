@@ -190,7 +190,7 @@ def test_a_second_check_covers_only_doubtful_partitions(cluster: Cluster, opened
     ongoing, clear = cluster.finding_rows(topics=[opened.topic], recheck_after=60)
     assert time.monotonic() - started < 30
     assert (ongoing["verdict"], ongoing["queue_position"], ongoing["groups_held"]) == ("ongoing", 1, None)
-    assert clear["verdict"] == "clear", "a partition that was asked for has a row"
+    assert clear["verdict"] == "clear", "a requested partition has a row"
 
 
 def test_findings_of_the_whole_cluster_have_no_clear_rows(cluster: Cluster, opened: StagedIncident) -> None:

@@ -134,10 +134,10 @@ def test_the_command_exits_with_3_for_an_unexplained_offset(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["why", "orders@1"], "'orders' is no partition."),
-        (["why", "orders-0"], "'orders-0' is no offset of a partition."),
+        (["why", "orders@1"], "'orders' is not TOPIC-PARTITION."),
+        (["why", "orders-0"], "'orders-0' is not TOPIC-PARTITION@OFFSET."),
         (["why", "orders-1@1"], "do not contain partition 1 of topic"),
-        (["gaps", "orders"], "'orders' is no partition."),
+        (["gaps", "orders"], "'orders' is not TOPIC-PARTITION."),
         (["gaps", "orders-0", "--start-offset", "soon"], "'soon' is not an offset"),
         (["lag", "--group", "nobody"], "have no committed offset of the group 'nobody'"),
     ],

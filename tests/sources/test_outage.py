@@ -155,7 +155,7 @@ def test_an_unresponsive_broker_delays_only_its_own_requests(spread: Kafka) -> N
             assert time.monotonic() - started < 12, "its silence is waited for once in a while, not at every step"
         finally:
             os.kill(process, signal.SIGCONT)
-        until(lambda: True if complete(cluster) else None, awaited="broker 3 to be asked again")
+        until(lambda: True if complete(cluster) else None, awaited="a retry of broker 3")
 
 
 def test_reading_a_log_continues_on_the_new_leader(three: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:

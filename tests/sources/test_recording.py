@@ -74,7 +74,7 @@ def test_an_existing_sample_is_not_written_again(six: Path) -> None:
     before = files(six)
     with SampleWriter(six) as writer:
         assert not writer.write(sample(NINE))
-        assert not writer.write(sample(NINE + 40 * MINUTE)), "what saw nothing is a sample too"
+        assert not writer.write(sample(NINE + 40 * MINUTE)), "a failed sample is a sample too"
         assert files(six) == before
         writer.merge(now=NINE + dt.timedelta(days=2))
         assert not writer.write(sample(NINE))
@@ -122,7 +122,7 @@ def test_old_samples_are_deleted_on_request(tmp_path: Path) -> None:
         writer.retire(before=samples[5].due)
     for name in ("samples", "producers"):
         kept = sorted({row["sampled_at"] for row in read(tmp_path, name).to_pylist()})
-        assert kept == [each.due for each in samples[3:]], "an hour goes as a whole"
+        assert kept == [each.due for each in samples[3:]], "an hour is deleted completely"
 
 
 @contextmanager
@@ -288,7 +288,7 @@ def test_findings_name_partitions_without_later_samples(six: Path) -> None:
     )  # fmt: skip
     assert "the sample of 2026-11-21 09:40:00 UTC failed" in unknown["reason"]
     (row,) = recording.finding_rows()
-    assert row["verdict"] == "hanging", "9:30 and 9:50 are two looks"
+    assert row["verdict"] == "hanging", "9:30 and 9:50 are two observations"
 
 
 def test_the_first_sample_proves_nothing(six: Path) -> None:
@@ -326,7 +326,7 @@ def test_holds_have_start_and_end_times(six: Path) -> None:
     recording = Recording(six)
     (row,) = recording.lso_hold_rows()
     assert (row["topic"], row["partition"], row["verdict"], row["start_offset"]) == ("orders", 0, "hanging", 100)
-    assert row["held_to"] is None, "the last look still saw it"
+    assert row["held_to"] is None, "the last sample still has it"
     assert row["held_from"] < row["observed_at"]
     assert recording.lso_holds(topics="orders", partitions=[0])["start_offset"].tolist() == [100]
     assert recording.lso_hold_rows(topics=["others"]) == []

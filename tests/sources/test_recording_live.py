@@ -123,7 +123,7 @@ def test_a_known_cause_is_not_read_again_for_a_minute(
 
 
 def test_late_transactions_name_their_clock(kafka: Kafka, cluster: Cluster, sampled: Callable[..., Sample]) -> None:
-    assert longest_timeout_ms(cluster.client) == 3_600_000, "as this Kafka was told"
+    assert longest_timeout_ms(cluster.client) == 3_600_000, "as this Kafka is configured"
     hanging = INCIDENTS["late_after_commit"](kafka)
     producers = [TxnProducer(cluster.client, f"{hanging.topic}-{each}", timeout_ms=1_000).init() for each in range(2)]
     producers[0].send(hanging.topic, 1)

@@ -203,7 +203,7 @@ def test_a_group_has_series_while_it_is_blocked(kafka: Kafka) -> None:
         assert output["kafka_txn_group_behind_offsets", labels] == lag["client_lag"]
         assert output["kafka_txn_group_series_omitted", ()] == 0
         metrics.on_sample(replace(second, held_groups=None), written=True)
-        assert numbers(metrics)["kafka_txn_group_held_offsets", labels], "groups that could not be asked keep theirs"
+        assert numbers(metrics)["kafka_txn_group_held_offsets", labels], "unreachable groups keep theirs"
         metrics.on_sample(replace(second, held_groups=[]), written=True)
         assert ("kafka_txn_group_held_offsets", labels) not in numbers(metrics)
 

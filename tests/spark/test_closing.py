@@ -61,7 +61,7 @@ class SampleSources:
         for row in panel.findings:
             panel.select(row)
             assert panel.buttons["dry_run"].layout.display is None
-            assert panel._steps.layout.display == "none", "no way to an abort marker is shown"
+            assert panel._steps.layout.display == "none", "the steps to an abort marker are hidden"
             panel.dry_run()
             assert isinstance(panel.error, ActionRefused)
         assert panel.buttons["next"].layout.display == "none"
@@ -164,6 +164,6 @@ def test_while_open_it_is_hanging_in_every_table() -> None:
     soon = sample.at + dt.timedelta(milliseconds=1)
     for rows in (recording.lso_hold_rows(stop=soon), recording.finding_rows(at=sample.at, min_held_ms=0)):
         assert [row["verdict"] for row in rows] == ["hanging"]
-    assert recording.finding_rows(at=LATER) == [], "that look is judged anew, and has nothing open"
+    assert recording.finding_rows(at=LATER) == [], "that sample is diagnosed again, and has nothing open"
     history = recording.findings_over_time(topics=["orders"])
-    assert "ended" not in set(history["verdict"]), "what was recorded stays as it was said"
+    assert "ended" not in set(history["verdict"]), "recorded verdicts are unchanged"

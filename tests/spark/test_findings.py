@@ -196,7 +196,7 @@ def test_a_log_alone_gives_partial_findings() -> None:
     assert over["reason"].endswith("No record read from __transaction_state has its producer id.")
     assert (still["verdict"], still["missing"]) == (
         "unknown",
-        ["the coordinators' answer: the current findings do not include this transaction"],
+        ["the coordinators' response: the current findings do not include this transaction"],
     )
 
 

@@ -260,7 +260,7 @@ def test_errors_reach_the_user_as_one_sentence(kafka_log_dir: Any, history: Path
             load()  # type: ignore[no-untyped-call]
         message = str(failed.value).partition("JVM stacktrace")[0]
         assert expected in message
-        assert message.count('File "') == 1, "the way through the code is not shown"
+        assert message.count('File "') == 1, "there is no traceback of the toolkit"
 
 
 def test_dump_texts_are_read_completely(kafka: Kafka, tmp_path: Path, history: Path) -> None:

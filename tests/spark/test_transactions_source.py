@@ -105,7 +105,7 @@ def test_a_batch_read_is_one_sample(spark: SparkSession, three: Kafka) -> None:
     }
     assert all_of_it.select("sampled_at").distinct().count() == 1
     (first,) = (row.verdict for row in sample_table(all_of_it, "findings").where(f"topic = '{HANGING}'").collect())
-    assert first == "unknown", "one look alone"
+    assert first == "unknown", "one sample alone"
     producers = sample_table(all_of_it, "producers")
     assert [(field.name, field.dataType) for field in producers.schema] == [
         (field.name, field.dataType) for field in struct_type(RECORDED["producers"])
@@ -252,7 +252,7 @@ def test_connections_are_reused_between_samples_and_closed(three: Kafka) -> None
         start = end
     assert (len(clusters), len(clients)) == (1, 1)
     verdicts = {row["topic"]: row["verdict"] for row in reader._sample.tables["findings"]}
-    assert verdicts == {HANGING: "hanging", ALIVE: "ongoing"}, "each look is judged with the one before"
+    assert verdicts == {HANGING: "hanging", ALIVE: "ongoing"}, "each sample is diagnosed with the one before"
     reader.stop()
     assert connections() == before
 

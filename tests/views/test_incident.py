@@ -25,8 +25,8 @@ def test_a_log_and_a_recording_are_combined_into_one_incident() -> None:
     )
     assert one == other, "in any order"
     (row,) = one["findings"]
-    assert row["verdict"] == "ended", "the log has seen its end"
-    assert row["groups_held"] == ["billing"], "which the recorder alone has seen"
+    assert row["verdict"] == "ended", "the log has its end"
+    assert row["groups_held"] == ["billing"], "only the recorder has them"
     assert row["reason"].endswith("While it was open it was hanging.")
     assert {name: bool(rows) for name, rows in one.items()} == dict.fromkeys(
         ("findings", "log_transactions", "lso_timeline", "transaction_history", "partitions"), True
@@ -44,7 +44,7 @@ def test_a_recording_alone_gives_start_and_end() -> None:
     tables = collect_incident(recording)
     (row,) = tables["findings"]
     assert row["held_from"] < row["held_to"]
-    assert row["verdict"] == "ended", "no page may say that it hangs, for the recorder saw it end"
+    assert row["verdict"] == "ended", "no report may call it hanging, as the recorder has its end"
     assert "While it was open it was hanging" in row["reason"]
     assert set(tables) == {"findings", "partitions"}
     assert (

@@ -111,7 +111,7 @@ ANSWERS = [
     'orders-0 has been held since 2026-11-21 07:58:11 UTC for 2 h by producer 171100 epoch 1 of "payments-7".',
     "2,000 records wait behind it.",
     "2026-11-21 07:58:11 UTC, by the broker's clock",
-    "open when this was seen, at 2026-11-21 09:58:11 UTC",
+    "open at the time of observation, 2026-11-21 09:58:11 UTC",
     "producer id 171100, epoch 1",
     "Nobody will end it.",
     "a late batch (late-after-abort)",
@@ -214,7 +214,7 @@ def test_the_chart_shows_the_gap_and_the_hold() -> None:
     assert 150 < chart["held"]["width"] < 700
     assert chart["gap"].startswith("M")
     assert chart["gap"].count("M") == 1
-    assert len(chart["ends"]) < 60_000, "as many points as a picture has places for"
+    assert len(chart["ends"]) < 60_000, "as many points as the chart has pixels"
     assert "<svg" in made.html
 
 
@@ -243,7 +243,7 @@ def test_a_figure_replaces_the_chart_with_one_script() -> None:
     one = of_sample("late-message", figure=Drawn())
     both = of_sample("late-message", figure=lambda theme: Drawn(theme))
     assert "figure one" in one.html
-    assert one.html.count("<svg") == one.html.count('<svg class="paper"') == 1, "what paper shows in its place"
+    assert one.html.count("<svg") == one.html.count('<svg class="paper"') == 1, "the static chart for print"
     assert one.html.count("<script>plotly</script>") == both.html.count("<script>plotly</script>") == 1
     assert "figure light" in both.html
     assert "figure dark" in both.html

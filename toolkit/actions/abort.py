@@ -249,7 +249,7 @@ class AbortPlan:
     def _changed(self, how: str) -> ActionRefused:
         return ActionRefused(
             f"{self.target} changed since it was planned: {how}.",
-            means=f"Somebody still uses it. {NOTHING_WRITTEN}",
+            means=f"It is still in use. {NOTHING_WRITTEN}",
             do="Run kafka-txn diagnose, and plan again.",
         )
 
@@ -268,7 +268,7 @@ class AbortPlan:
             if row["error"]:
                 if is_overridden or row["error"].startswith(TOO_OLD):
                     continue
-                raise ActionRefused(f"A coordinator does not answer any more: {row['error']}.", means=NOTHING_WRITTEN)
+                raise ActionRefused(f"A coordinator no longer responds: {row['error']}.", means=NOTHING_WRITTEN)
             here = {"topic": self.topic, "partition": self.partition} in (row["topic_partitions"] or ())
             alive = row["state"] == "Ongoing" and row["producer_epoch"] == self.producer_epoch
             if here and (alive or (row["state"] or "").startswith("Prepare")):

@@ -28,5 +28,5 @@ def check_confirmation(confirm: str, target: str, *, means: str) -> None:
         raise ActionRefused(
             f"The confirmation {confirm!r} does not name {target!r}.",
             means=means,
-            do=f"To go on, confirm with exactly {target}.",
+            do=f"To continue, confirm with exactly {target}.",
         )

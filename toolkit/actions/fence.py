@@ -42,19 +42,19 @@ ENDED = {"Empty", "CompleteAbort", "CompleteCommit"}
 SAFE = {"overdue", "idle"}
 OVERRIDABLE = {"ongoing", "long", "prepared"}  # live within its own timeout, or not ours to decide
 MEANINGS: Mapping[str, str] = {
-    "ongoing": "It is alive, and within its own timeout: wait, or fence it by choice.",
-    "long": "It is alive, and within its own timeout, which is long: wait, or fence it by choice.",
+    "ongoing": "It is alive, and within its own timeout: wait, or fence it deliberately.",
+    "long": "It is alive, and within its own timeout, which is long: wait, or fence it deliberately.",
     "overdue": "It is open past its own timeout.",
     "prepared": "It is part of a two-phase commit: only its external coordinator may decide.",
     "decided": "Its outcome is decided, and fencing does not change it: what is committed is completed.",
-    "idle": "Nothing is open under it; the next epoch only shuts its present producer out.",
+    "idle": "Nothing is open under it; the next epoch only fences its present producer.",
 }
 """What each verdict on an id means."""
 FENCED = "The producer that uses the id gets ProducerFenced at its next request, and must be restarted."
 LOST = "The open transaction is aborted on all of its partitions: its records are never read by read_committed."
 FLINK = (
     "If it is a Flink job's, its checkpoint decides between commit and abort: once that is complete, an abort loses "
-    "its data (FLIP-572). Ask the job first; do not fence an id that it will come back to commit."
+    "its data (FLIP-572). Check the job first; do not fence an id that it will come back to commit."
 )
 
 
@@ -144,7 +144,7 @@ class FencePlan:
                 raise ActionRefused(
                     f"{self.transactional_id!r} changed since it was planned: its {name} is {fresh[name]}, and was "
                     f"{self.owner[name]}.",
-                    means=f"Somebody uses it. {NOTHING_SENT}",
+                    means=f"It is in use. {NOTHING_SENT}",
                     do="Run kafka-txn describe, and plan again.",
                 )
         verdict = _verdict(fresh, self.max_transaction_timeout_ms)
@@ -155,7 +155,7 @@ class FencePlan:
         raise ActionRefused(
             f"{self.transactional_id!r} is {verdict} now{why}. {MEANINGS[verdict]}",
             means=NOTHING_SENT,
-            do=f"To fence it all the same, override {verdict!r} by that name." if verdict in OVERRIDABLE else "",
+            do=f"To fence it anyway, override {verdict!r} by that name." if verdict in OVERRIDABLE else "",
         )
 
     def execute(self, *, confirm: str, audit: Audit | None = None, override: str | None = None) -> FenceResult:

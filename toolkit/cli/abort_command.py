@@ -58,7 +58,7 @@ def abort(
         row = next((row for row in rows if row["start_offset"] == start_offset), None)
         if row is None:
             raise NotFound(
-                f"{topic}-{partition} has no transaction open that starts at offset {start_offset}.",
+                f"{topic}-{partition} has no open transaction that starts at offset {start_offset}.",
                 do="Run kafka-txn diagnose; it may have ended.",
             )
         plan = plan_abort(cluster, row)
@@ -70,42 +70,42 @@ def abort(
             audit = Audit(audit_file)
             progress("Checking it again ...")
             done = plan.execute(confirm=confirmed, audit=audit, override=override, recheck_after=recheck_after)
-            print_notice([*_done(plan, done), f"It is written down in {audit.path}."])
+            print_notice([*_done(plan, done), f"Audit trail: {audit.path}."])
 
 
 def _dry_run(plan: AbortPlan) -> Iterator[str]:
     yield (
-        f"Dry run, nothing is changed. An abort marker would end producer {plan.producer_id} epoch "
-        f"{plan.producer_epoch} on {plan.topic}-{plan.partition}; its records there stay unread for ever by "
-        "read_committed consumers."
+        f"Dry run: nothing was changed. An abort marker would end producer {plan.producer_id} epoch "
+        f"{plan.producer_epoch} on {plan.topic}-{plan.partition}; read_committed consumers will "
+        "never read its records there."
     )
     yield from (f"- {text}" for text in _consequences(plan.impact))
     if plan.refusal is None:
         yield f"To do it, add: --confirm {plan.target}"
     else:
         yield f"It would be refused: {plan.refusal}"
-        yield f"To do it all the same: --confirm {plan.target} --override unknown"
-    yield f"Kafka's own tool would do the same, unchecked: {plan.command}"
+        yield f"To do it anyway: --confirm {plan.target} --override unknown"
+    yield f"Kafka's tool does the same without these checks: {plan.command}"
 
 
 def _consequences(impact: AbortImpact) -> Iterator[str]:
     if impact.unread:
-        yield f"How many records is not known. {impact.unread}"
+        yield f"The number of records is unknown. {impact.unread}"
     else:
-        yield f"records of it that are never read: {impact.records_dropped}"
-        yield f"records behind it that are read at last: {impact.records_released}"
+        yield f"its records, which are never read: {impact.records_dropped}"
+        yield f"records behind it that can then be read: {impact.records_released}"
     moves = f"from {impact.last_stable_offset} to {impact.next_stable_offset}"
     stays = f"stays at {impact.last_stable_offset}"
     yield f"the LSO {stays if impact.next_stable_offset == impact.last_stable_offset else f'goes {moves}'}"
     if impact.next_start_offset is not None:
         yield f"then held by producer {impact.next_producer_id}, from offset {impact.next_start_offset} on"
     groups = "not known" if impact.groups is None else ", ".join(impact.groups) or "none"
-    yield f"groups that go on: {groups}"
+    yield f"groups that continue: {groups}"
 
 
 def _done(plan: AbortPlan, done: AbortResult) -> list[str]:
     name = f"{plan.topic}-{plan.partition}"
-    moved = f"{name}: the LSO went from {done.last_stable_offset_before} to {done.last_stable_offset_after}"
+    moved = f"{name}: the LSO moved from {done.last_stable_offset_before} to {done.last_stable_offset_after}"
     if done.next_start_offset is not None:
         return [f"{moved}.", f"The next transaction open on it starts at offset {done.next_start_offset}."]
     return [f"{moved}, and nothing else is open on it. The high watermark is {done.high_watermark}."]

@@ -37,8 +37,8 @@ __all__ = ["PANELS", "app", "run"]
 
 BROKEN_PIPE, INTERRUPTED = 141, 130  # 128 + SIGPIPE, 128 + SIGINT: what a shell expects of either
 EXIT_CODES = (
-    "Exit codes: 0 answered and nothing hangs, 1 something hangs, 2 wrong use or no connection, 3 evidence incomplete, "
-    "4 explain does not know the text."
+    "Exit codes: 0 nothing hangs, 1 something hangs, 2 invalid usage or no connection, 3 evidence incomplete, "
+    "4 explain does not recognize the text."
 )
 
 

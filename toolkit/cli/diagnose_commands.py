@@ -154,7 +154,7 @@ def read_findings(
 
         assert isinstance(source, Recording)
         options["at"] = time_option(at)
-        progress(f"What was seen at {source.sample_row(at=options['at'])['observed_at']:%Y-%m-%d %H:%M:%S} UTC:")
+        progress(f"Sample of {source.sample_row(at=options['at'])['observed_at']:%Y-%m-%d %H:%M:%S} UTC:")
     elif not log_dir:
         options["recheck_after"] = recheck_after
         if recheck_after:

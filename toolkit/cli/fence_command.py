@@ -58,7 +58,7 @@ def fence(
             audit = Audit(audit_file)
             progress("Checking it again ...")
             done = plan.execute(confirm=confirmed, audit=audit, override=override)
-            print_notice([*_done(plan, done), f"It is written down in {audit.path}."])
+            print_notice([*_done(plan, done), f"Audit trail: {audit.path}."])
 
 
 def _owner(plan: FencePlan) -> Iterator[str]:
@@ -71,21 +71,21 @@ def _owner(plan: FencePlan) -> Iterator[str]:
 
 
 def _dry_run(plan: FencePlan) -> Iterator[str]:
-    yield "Dry run, nothing is changed. A fence would do this:"
+    yield "Dry run: nothing was changed. A fence would do this:"
     yield from (f"- {text}" for text in plan.warnings)
     if plan.refusal is None:
         yield f"To do it, add: --confirm {plan.target}"
     else:
         yield f"It would be refused: {plan.refusal}"
         if plan.needed_override:
-            yield f"To do it all the same: --confirm {plan.target} --override {plan.needed_override}"
-    yield f"Kafka's own tool (newer than 4.0) would do the same, unchecked: {plan.command}"
+            yield f"To do it anyway: --confirm {plan.target} --override {plan.needed_override}"
+    yield f"Kafka's tool (newer than 4.0) does the same without these checks: {plan.command}"
 
 
 def _done(plan: FencePlan, done: FenceResult) -> Iterator[str]:
     yield (
         f"{plan.transactional_id} is {done.state}: epoch {done.producer_epoch_before} of producer "
-        f"{done.producer_id_before} is shut out, and epoch {done.producer_epoch} of {done.producer_id} owns the id."
+        f"{done.producer_id_before} is fenced, and epoch {done.producer_epoch} of {done.producer_id} owns the id."
     )
     if done.still_open:
         partitions = ", ".join(f"{topic}-{partition}" for topic, partition in done.still_open)

@@ -264,4 +264,4 @@ def _outside(file: Path, paths: Sequence[Path]) -> None:
     target = file.resolve()
     for path in paths:
         if path.is_dir() and path.resolve() in target.parents:
-            raise UsageError(f"{file} lies in {path}, which is only read.", do="Write to another folder.")
+            raise UsageError(f"{file} is in {path}, which is never written to.", do="Write to another folder.")

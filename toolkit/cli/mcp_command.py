@@ -54,7 +54,7 @@ def mcp(
         "consistent_copy": consistent_copy,
         "recording": recording,
     }
-    check_source_options(ctx, **options)  # wrong use ends it here, not in an answer to the agent
+    check_source_options(ctx, **options)  # invalid usage ends it here, not in a result for the agent
     source = partial(source_from_options, ctx, timeout=timeout, **options)
     if log_dir or recording:
         source()

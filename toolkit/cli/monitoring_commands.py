@@ -16,7 +16,7 @@ LsoHeld = Annotated[
     float, duration_option("--lso-held", "Alert when a transaction holds an LSO for longer.", default="15m")
 ]
 RecorderBlind = Annotated[
-    float, duration_option("--recorder-blind", "Alert when the recorder sees nothing for longer.", default="2m")
+    float, duration_option("--recorder-blind", "Alert when the recorder reads nothing for longer.", default="2m")
 ]
 
 
@@ -30,7 +30,7 @@ def prometheus_rules(
         float, duration_option("--late", "Alert when a transaction is late for longer.", default="5m")
     ] = 300,
     group_held: Annotated[
-        float, duration_option("--group-held", "Alert when a consumer group is held for longer.", default="10m")
+        float, duration_option("--group-held", "Alert when a consumer group is blocked for longer.", default="10m")
     ] = 600,
     recorder_blind: RecorderBlind = 120,
     recorder_incomplete: Annotated[

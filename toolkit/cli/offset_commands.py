@@ -55,7 +55,7 @@ def why(
     """
     name, _, number = offset.rpartition("@")
     if not number.isdigit():
-        raise UsageError(f"{offset!r} is no offset of a partition.", do="Use TOPIC-PARTITION@OFFSET: orders-0@4711.")
+        raise UsageError(f"{offset!r} is not TOPIC-PARTITION@OFFSET.", do="For example orders-0@4711.")
     topic, partition = topic_partition(name)
     options = {"at": time_option(at)} if recording else {}
     with source_from_options(
@@ -127,7 +127,7 @@ def topic_partition(text: str) -> tuple[str, int]:
     """
     topic, _, number = text.rpartition("-")
     if not topic or not number.isdigit():
-        raise UsageError(f"{text!r} is no partition.", do="Use TOPIC-PARTITION: orders-0.")
+        raise UsageError(f"{text!r} is not TOPIC-PARTITION.", do="For example orders-0.")
     return topic, int(number)
 
 

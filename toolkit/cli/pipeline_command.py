@@ -162,7 +162,7 @@ def _target(output: str, inputs: Sequence[str], *, is_here: bool) -> str:
     path = _path(output, is_here=is_here)
     for each in inputs:
         if is_here and Path(path).resolve().is_relative_to(Path(each).resolve()):
-            raise UsageError(f"{output} lies in {each}, which is only read.", do="Write to another folder.")
+            raise UsageError(f"{output} is in {each}, which is never written to.", do="Write to another folder.")
     return path if "/" in path else f"./{path}"
 
 
@@ -227,7 +227,7 @@ def _lines(summary: RunSummary) -> Iterator[str]:
     for name, counts in summary.tables.items():
         yield f"        {name:<26}  {_counted(counts)}"
     found = ", ".join(f"{number:,} {verdict}" for verdict, number in summary.verdicts.items())
-    yield f"found   {found or 'nothing that is or was held'}"
+    yield f"found   {found or 'no LSO is or was held'}"
     bytes_read = sum(read.bytes_read for read in summary.read)
     speed = f", {bytes_read / summary.seconds / 1e9:.2f} GB/s" if bytes_read else ""
     yield f"took    {summary.seconds:.1f} s{speed}"

@@ -142,9 +142,9 @@ class RecorderScreen:
         self._samples += written
         if sample.error is not None and self._failed_since is None:
             self._failed_since = sample.due
-            self.on_warning(f"From {sample.due:%Y-%m-%d %H:%M:%S} UTC on nothing can be seen: {sample.error}")
+            self.on_warning(f"Since {sample.due:%Y-%m-%d %H:%M:%S} UTC the cluster cannot be read: {sample.error}")
         elif sample.error is None and self._failed_since is not None:
-            self.on_warning(f"At {sample.due:%Y-%m-%d %H:%M:%S} UTC the cluster can be seen again.")
+            self.on_warning(f"At {sample.due:%Y-%m-%d %H:%M:%S} UTC the cluster can be read again.")
             self._failed_since = None
         self._last = f"{self._samples:,} samples · last {sample.due:%H:%M:%S}: {_sample_text(sample)}"
         self._show(self._last)
@@ -157,7 +157,7 @@ class RecorderScreen:
         if self._skipped >= 10 * self._skipped_warned:  # a warning at 1, 10, 100, ... skipped samples
             self._skipped_warned = self._skipped
             many = f"{self._skipped} samples were" if self._skipped > 1 else "A sample was"
-            self.on_warning(f"{many} left out so far, since others took longer than the interval.")
+            self.on_warning(f"{many} skipped so far, as others took longer than the interval.")
 
     def on_warning(self, text: str) -> None:
         """Print a line of its own."""
@@ -184,7 +184,7 @@ class RecorderScreen:
 
 def _sample_text(sample: Sample) -> str:
     if sample.error is not None:
-        return "nothing was seen"
+        return "failed"
     verdicts = Counter(row["verdict"] for row in sample.tables["findings"])
     opened = sum(row["producer_id"] is not None for row in sample.tables["findings"])
     text = f"{opened:,} open, {verdicts['hanging']:,} hanging, {len(sample.tables['late_transactions']):,} late"

@@ -145,7 +145,7 @@ def _check_output(output: Path, read_only: Sequence[Path]) -> None:
         raise UsageError(f"{output} ends in none of {', '.join(SUFFIXES)}.", do="The suffix selects the format.")
     for path in read_only:
         if path.resolve() in output.resolve().parents:
-            raise UsageError(f"{output} lies in {path}, which is only read.", do="Write to another folder.")
+            raise UsageError(f"{output} is in {path}, which is never written to.", do="Write to another folder.")
 
 
 def _actions(audit_file: Path | None) -> list[Row] | None:

@@ -176,7 +176,7 @@ def time_option(text: str | None) -> dt.datetime | None:
     try:
         time = None if text is None else dt.datetime.fromisoformat(text)
     except ValueError:
-        raise UsageError(f"{text!r} is no time.", do="Write it as 2026-11-21T12:00:00Z.") from None
+        raise UsageError(f"{text!r} is not a time.", do="Write it as 2026-11-21T12:00:00Z.") from None
     if time is not None and time.tzinfo is None:
         raise UsageError(
             f"The time {text} has no zone.", do="Write it as 2026-11-21T12:00:00Z, or with +02:00 at its end."

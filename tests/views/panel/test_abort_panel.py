@@ -181,7 +181,7 @@ def test_a_stopped_broker_is_shown(trail: Audit) -> None:
             own.stop_broker(1)
             panel.execute(f"{staged.topic}-0@{staged.start_offset}")
             assert isinstance(panel.error, ConnectionFailed)
-            assert "No answer" in panel_text(panel)
+            assert "No response" in panel_text(panel)
             assert (panel.step, panel.result, panel.busy) == ("chosen", None, "")
             assert "The current state is not known" in " ".join(panel.problems)
             panel.refresh()

@@ -94,7 +94,7 @@ def _transaction(
         missing = _doubts(txn, rule, history, observations)
         if missing:
             verdict, remedy = "unknown", "Do not abort. Get what is missing, and diagnose again."
-            why = f"It would be hanging if it were proven: {why}."
+            why = f"Not proven to be hanging: {why}."
         else:
             why = f"{why} ({by_observations(observations)})."
     if verdict == "ongoing" and txn.age is not None and txn.age > long_after:

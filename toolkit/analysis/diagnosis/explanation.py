@@ -141,7 +141,7 @@ def _with_contradictions(row: Row, txn: OpenTransaction, batches: ProducerBatche
 
 
 def _doubted(row: Row, missing: str) -> Row:
-    why = f"It would be hanging if it were proven: {row['reason'].rstrip('.')}."
+    why = f"Not proven to be hanging: {row['reason'].rstrip('.')}."
     remedy = "Do not abort. Get what is missing, and diagnose again."
     return {**row, "verdict": "unknown", "reason": why, "cause": None, "remedy": remedy, "missing": [missing]}
 

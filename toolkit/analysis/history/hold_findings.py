@@ -25,8 +25,8 @@ NOTHING = dict.fromkeys(FINDINGS.names)
 MILLISECOND = dt.timedelta(milliseconds=1)
 COPIED = ("topic", "partition", "producer_id", "producer_epoch", "records_held", "bytes_held", "broker_id", "error")
 AT_LEAST = "held_at_least_since"  # evidence name of `toolkit.analysis.diagnosis.impact.held_since`
-NO_FINDINGS = "the coordinators' answer: there is no current finding"
-NOT_IN_FINDINGS = "the coordinators' answer: the current findings do not include this transaction"
+NO_FINDINGS = "the coordinators' response: there is no current finding"
+NOT_IN_FINDINGS = "the coordinators' response: the current findings do not include this transaction"
 
 
 def held_findings(

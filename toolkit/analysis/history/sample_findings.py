@@ -129,7 +129,7 @@ def _in_one_sample(row: Row) -> Row:
     return {
         **row,
         "verdict": "unknown",
-        "reason": f"It would be hanging if it were proven: {row['reason']}",
+        "reason": f"Not proven to be hanging: {row['reason']}",
         "cause": None,
         "remedy": "Do not abort. Get what is missing, and diagnose again.",
         "missing": ["a second sample: it was seen in one only"],

@@ -152,7 +152,7 @@ TRANSACTION_SYMPTOMS = (
             "No broker can be reached: address, security.protocol, firewall.",
         ),
         checks=(
-            "kafka-txn coordinator --transactional-id ID: which partition, which broker, whether it answers.",
+            "kafka-txn coordinator --transactional-id ID: which partition, which broker, whether it responds.",
             "kafka-txn partitions --topic __transaction_state: leader and offsets of that partition.",
             "kafka-txn describe --transactional-id ID: PrepareCommit or PrepareAbort.",
         ),

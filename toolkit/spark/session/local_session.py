@@ -158,7 +158,7 @@ def _connected(remote: str, config: Mapping[str, str]) -> SparkSession:
         session.range(1).count()
     except (PySparkException, OSError) as exc:
         raise ConnectionFailed(
-            f"No Spark Connect server answers at {remote.partition(';')[0]}: {_first_line(exc)}",
+            f"No Spark Connect server responds at {remote.partition(';')[0]}: {_first_line(exc)}",
             do="Check the address; the server's Spark must not be older than pyspark on this machine.",
         ) from None
     return cast("SparkSession", session)

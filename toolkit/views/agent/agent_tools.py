@@ -155,7 +155,7 @@ class AgentTools:
             found = [row for row in self._findings(source, topic, partition) if row["start_offset"] == start_offset]
             if not found:
                 raise NotFound(
-                    f"{topic}-{partition} has no transaction open that starts at offset {start_offset}.",
+                    f"{topic}-{partition} has no open transaction that starts at offset {start_offset}.",
                     do="Call diagnose; it may have ended.",
                 )
             plan = plan_abort(source, inert_finding(found[0]))

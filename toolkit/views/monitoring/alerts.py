@@ -90,16 +90,16 @@ def alerts(settings: AlertSettings) -> list[Alert]:
             severity="critical",
             summary=f"LSO of {ON_PARTITION} held for {{{{ $value | humanizeDuration }}}}",
             description="An open transaction holds the last stable offset, and read_committed consumers wait behind "
-            f"it. It may be alive: do not abort before you know. Who and why: {DIAGNOSE}",
+            f"it. It may be alive: diagnose before you abort. Owner and reason: {DIAGNOSE}",
         ),
         Alert(
             name="KafkaTxnGroupHeld",
             expr="kafka_txn_group_held_partitions > 0",
             pending=settings.group_held,
             severity="critical",
-            summary="Consumer group {{ $labels.group }} is held by a transaction on {{ $value }} partition(s)",
-            description="The group has read all that read_committed lets it; its client reports a lag of 0. "
-            "Restarting it changes nothing. Who holds it: kafka-txn diagnose",
+            summary="Consumer group {{ $labels.group }} is blocked by a transaction on {{ $value }} partition(s)",
+            description="The group has read everything up to the LSO; its client reports a lag of 0. "
+            "Restarting it does not help. Find the transaction: kafka-txn diagnose",
         ),
         Alert(
             name="KafkaTxnLate",
@@ -108,7 +108,7 @@ def alerts(settings: AlertSettings) -> list[Alert]:
             severity="warning",
             summary=f"Transaction on {ON_PARTITION} is open past its own timeout",
             description="Its coordinator should have aborted it (KIP-664): it hangs, its coordinator is in trouble, or "
-            f"its markers cannot be written. Which of them: {DIAGNOSE}",
+            f"its markers cannot be written. Find out: {DIAGNOSE}",
         ),
         Alert(
             name="KafkaTxnRecorderDown",
@@ -116,15 +116,15 @@ def alerts(settings: AlertSettings) -> list[Alert]:
             pending=settings.recorder_blind,
             severity="critical",
             summary="kafka-txn record cannot be scraped",
-            description=f"Prometheus' job {settings.job} has no recorder that answers, so no other alert about "
-            "transactions can fire, and those that fired have resolved without being over.",
+            description=f"Prometheus' job {settings.job} has no recorder that responds, so no other alert about "
+            "transactions can fire, and firing ones have resolved although their cause may persist.",
         ),
         Alert(
             name="KafkaTxnRecorderBlind",
             expr="time() - kafka_txn_last_sample_timestamp_seconds > 3 * kafka_txn_sample_interval_seconds",
             pending=settings.recorder_blind,
             severity="critical",
-            summary="kafka-txn record has not seen the cluster for more than three intervals",
+            summary="kafka-txn record has not read the cluster for more than three intervals",
             description="All numbers about transactions are those of its last successful sample. It cannot reach the "
             "cluster, or takes too long to.",
         ),
@@ -133,9 +133,9 @@ def alerts(settings: AlertSettings) -> list[Alert]:
             expr="kafka_txn_last_sample_gaps > 0 or kafka_txn_last_sample_unread_partitions > 0",
             pending=settings.recorder_incomplete,
             severity="warning",
-            summary="kafka-txn record does not get every answer of the cluster",
-            description="Where an answer is missing the verdict is unknown, and KafkaTxnHanging cannot fire. A right "
-            "that is missing, a coordinator that is loading, or a partition without a leader: kafka-txn diagnose",
+            summary="kafka-txn record gets incomplete responses from the cluster",
+            description="Where a response is missing the verdict is unknown, and KafkaTxnHanging cannot fire. A "
+            "permission is missing, a coordinator is loading, or a partition has no leader: kafka-txn diagnose",
         ),
         Alert(
             name="KafkaTxnRecorderUnwritten",
@@ -144,6 +144,6 @@ def alerts(settings: AlertSettings) -> list[Alert]:
             severity="warning",
             summary="kafka-txn record cannot write its samples",
             description="The recording has a gap from here on, and no postmortem will show it: the disk is full or "
-            "read-only. The metrics go on.",
+            "read-only. The metrics continue.",
         ),
     ]

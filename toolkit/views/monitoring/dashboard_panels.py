@@ -93,22 +93,22 @@ def _now(settings: AlertSettings) -> list[DashboardPanel]:
             red=None,
         ),
         stat(
-            "Consumer groups held",
+            "Consumer groups blocked",
             f"count(count by (group) (kafka_txn_group_held_partitions)) or {SEEN}",
-            "Groups that have read all that read_committed lets them, on one partition at least.",
+            "Groups that are blocked at the LSO of at least one partition.",
             red=1,
         ),
         stat(
             "Unknown transactions",
             'sum(kafka_txn_transactions{verdict="unknown"})',
-            "An answer is missing, so that they may hang and may not: do not abort them.",
+            "A response is missing, so whether they hang is unknown: do not abort them.",
             yellow=1,
             red=None,
         ),
         stat(
             "Age of the last sample",
             "max(time() - kafka_txn_last_sample_timestamp_seconds)",
-            "Every other panel is as old as this. No data: no recorder answers.",
+            "Every other panel is as old as this. No data: no recorder responds.",
             unit="s",
             yellow=settings.recorder_blind / 2,
             red=settings.recorder_blind,
@@ -122,7 +122,7 @@ def _over_time(settings: AlertSettings) -> list[DashboardPanel]:
             kind="timeseries",
             title="Held LSO by partition (top 10)",
             description="For how long one transaction has held it: a line that climbs is a partition whose "
-            "read_committed consumers stop. The line across is the alert KafkaTxnLsoHeld.",
+            "read_committed consumers stop. The horizontal line is the alert KafkaTxnLsoHeld.",
             queries={PARTITION: "topk(10, kafka_txn_partition_lso_held_seconds > 0)"},
             width=24,
             height=10,
@@ -161,7 +161,7 @@ def _over_time(settings: AlertSettings) -> list[DashboardPanel]:
         ),
         DashboardPanel(
             kind="timeseries",
-            title="Partitions on which a group is held (top 10)",
+            title="Partitions on which a group is blocked (top 10)",
             description="By consumer group.",
             queries={"{{group}}": "topk(10, kafka_txn_group_held_partitions)"},
             width=12,
@@ -170,7 +170,7 @@ def _over_time(settings: AlertSettings) -> list[DashboardPanel]:
         ),
         DashboardPanel(
             kind="timeseries",
-            title="Offsets held from a group (top 10)",
+            title="Offsets that a group cannot read (top 10)",
             description="Offsets from the LSO on, which no client counts as lag; and those the group can read now.",
             queries={
                 "held {{group}} {{topic}}-{{partition}}": "topk(10, kafka_txn_group_held_offsets)",
@@ -205,7 +205,7 @@ def _recorder() -> list[DashboardPanel]:
             "not be written; and what the last sample misses, without which a verdict is unknown.",
             queries={
                 **{f"{name} {{{{instance}}}}": expr for name, expr in counts.items()},
-                "answers missing {{instance}}": "kafka_txn_last_sample_gaps",
+                "responses missing {{instance}}": "kafka_txn_last_sample_gaps",
                 "partitions unread {{instance}}": "kafka_txn_last_sample_unread_partitions",
                 "partitions not listed {{instance}}": "kafka_txn_last_sample_omitted_partitions",
                 "groups not listed {{instance}}": "kafka_txn_group_series_omitted",

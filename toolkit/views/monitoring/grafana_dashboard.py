@@ -29,7 +29,7 @@ def grafana_dashboard(settings: AlertSettings | None = None) -> str:
     placed = _placed(dashboard_panels(settings or AlertSettings()))
     dashboard = {
         "title": "Kafka transactions",
-        "description": "Who holds which last stable offset, as kafka-txn record sees it.",
+        "description": "Who holds which last stable offset, as recorded by kafka-txn record.",
         "tags": ["kafka", "transactions"],
         "schemaVersion": 41,
         "timezone": "browser",

@@ -17,20 +17,20 @@ __all__ = ["problem_html", "traceback_html"]
 
 _HEADS = (
     (ActionRefused, "Refused"),
-    (AuditFailed, "It happened, and is not written down"),
-    (AuthenticationFailed, "Not let in"),
-    (ConnectionFailed, "No answer"),
-    (ToolkitError, "This did not work"),
+    (AuditFailed, "Done, but missing from the audit trail"),
+    (AuthenticationFailed, "Authentication failed"),
+    (ConnectionFailed, "No response"),
+    (ToolkitError, "Failed"),
 )
-_UNEXPECTED = "This is a fault of the toolkit, not an answer about the cluster. What happened before it is unsure."
-_LOOK = "Diagnose again before anything else; the traceback below shows where it happened."
+_UNEXPECTED = "This is a bug in the toolkit, not a result about the cluster. What was done before it is uncertain."
+_NEXT = "Diagnose again before anything else; the traceback below shows where it happened."
 
 
 def problem_html(error: BaseException) -> str:
     """Any error as HTML."""
     if not isinstance(error, ToolkitError):
         text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        return _card("Unexpected error", text, _UNEXPECTED, _LOOK)
+        return _card("Unexpected error", text, _UNEXPECTED, _NEXT)
     head = next(text for kind, text in _HEADS if isinstance(error, kind))
     return _card(head, error.what, error.means, error.do)
 

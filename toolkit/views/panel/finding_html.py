@@ -66,7 +66,7 @@ def fence_html(plan: FencePlan) -> str:
     refused = [] if plan.refusal is None else [f"<p><b>It would be refused now</b>: {line(plan.refusal)}</p>"]
     return card(
         "plain",
-        f"<h3>If it has to end: fence its id “{line(plan.transactional_id)}”</h3>",
+        f"<h3>To end it: fence its id “{line(plan.transactional_id)}”</h3>",
         paragraph("In a terminal, a dry run until it is confirmed there:"),
         command(section),
         *refused,

@@ -65,11 +65,11 @@ class PanelLayout(widgets.VBox):  # type: ignore[misc]
             "next": widgets.Button(description="Next", button_style="primary"),
         }
         # Sent when the field loses focus: single letters could arrive after the click that follows.
-        self.confirmation = widgets.Text(continuous_update=False, placeholder="what is to be ended")
+        self.confirmation = widgets.Text(continuous_update=False, placeholder="name of the transaction")
         names = ("head", "answer", "why_not", "planned", "confirm", "status", "problem", "done", "beside")
         self._areas = {name: widgets.HTML() for name in names}
         self._choices = widgets.VBox()
-        self._evidence = _folded("Everything that was seen")
+        self._evidence = _folded("All evidence")
         self._traceback = _folded("Traceback")
         self._audit = _folded("Audit trail")
         self._figure = FigureFrame()

@@ -25,7 +25,7 @@ def plan_html(plan: AbortPlan) -> str:
             f"epoch {plan.producer_epoch} on {plan.topic}-{plan.partition} at offset {plan.start_offset}:"
         ),
         bullets(_changes(plan.impact)),
-        paragraph("Kafka's own tool would write the same marker, unchecked:"),
+        paragraph("Kafka's tool writes the same marker without these checks:"),
         command(plan.command),
     )
 
@@ -40,18 +40,18 @@ def done_html(plan: AbortPlan, done: AbortResult, audit: str) -> str:
         f'<h3><span class="badge done">ended</span> {line(f"{plan.topic}-{plan.partition}")}</h3>',
         f'<p class="moved">{line(head)}</p>',
         bullets(_rest(done)),
-        paragraph(f"Written down in {audit}.", kind="soft"),
+        paragraph(f"Audit trail: {audit}.", kind="soft"),
         role="status",
     )
 
 
 def _changes(impact: AbortImpact) -> Iterator[str]:
     if impact.unread:
-        yield f"How many records is not known. {impact.unread}"
+        yield f"The number of records is unknown. {impact.unread}"
     else:
         dropped, released = impact.records_dropped or 0, impact.records_released or 0
         yield f"{counted(dropped, 'record', 'records')} of it: never read by any read_committed consumer."
-        yield f"{counted(released, 'record', 'records')} behind it: read at last."
+        yield f"{counted(released, 'record', 'records')} behind it: can then be read."
     if impact.next_stable_offset == impact.last_stable_offset:
         yield f"The LSO stays at {impact.last_stable_offset}."
     else:
@@ -59,7 +59,7 @@ def _changes(impact: AbortImpact) -> Iterator[str]:
     if impact.next_start_offset is not None:
         yield f"Then producer {impact.next_producer_id} holds it, from offset {impact.next_start_offset} on."
     groups = "not known" if impact.groups is None else ", ".join(impact.groups) or "none"
-    yield f"Groups that go on: {groups}."
+    yield f"Groups that continue: {groups}."
 
 
 def _rest(done: AbortResult) -> Iterator[str]:

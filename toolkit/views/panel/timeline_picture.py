@@ -71,7 +71,7 @@ def picture(cluster: Cluster, selected: Row, *, findings: Sequence[Row], samples
     steps = rows(LSO_TIMELINE, cluster.lso_timeline, "How the LSO moved")
     ids = sorted({row["transactional_id"] for row in (selected, *findings) if row["transactional_id"] is not None})
     events = (
-        attempt("What the coordinators wrote", lambda: cluster.transaction_log(transactional_ids=ids), None)
+        attempt("Records of the coordinators", lambda: cluster.transaction_log(transactional_ids=ids), None)
         if ids
         else None
     )

@@ -153,7 +153,7 @@ def _until(row: Row) -> str:
     if row["queue_position"] is None:
         return "it does not hold the LSO"
     expires = f"; it expires at {moment(row['expires_at'])}" if row["expires_at"] else ""
-    return f"open when this was seen, at {moment(row['observed_at'])}{expires}"
+    return f"open at the time of observation, {moment(row['observed_at'])}{expires}"
 
 
 def _who(row: Row) -> Iterator[str]:

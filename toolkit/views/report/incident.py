@@ -150,7 +150,7 @@ def tables_around(
             )
     names = sorted({row["transactional_id"] for row in shown if row["transactional_id"] is not None})
     if names:
-        with _left_out("what the coordinators wrote", remark):
+        with _left_out("the records of the coordinators", remark):
             tables["transaction_history"] = TRANSACTION_HISTORY.rows(
                 source.transaction_history(transactional_ids=names)
             )

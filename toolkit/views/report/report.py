@@ -284,4 +284,4 @@ def _missing(shown: Sequence[Row], held: ReportTables) -> Iterator[str]:
             row["error"] for row in getattr(held, name) or () if name != "actions" and row.get("error")
         )
         missing += [f"{name}: {error}" for error in errors]
-    yield f"Not read: {'; '.join(missing)}." if missing else "No verdict lacks anything."
+    yield f"Not read: {'; '.join(missing)}." if missing else "No evidence is missing."

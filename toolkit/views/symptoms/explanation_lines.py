@@ -25,7 +25,7 @@ __all__ = [
     "said_of_ids",
 ]
 
-TITLE_OF_UNKNOWN = "No known error of Kafka transactions is in this text."
+TITLE_OF_UNKNOWN = "This text contains no known error of Kafka transactions."
 WHAT_TO_COLLECT = (
     "The first error of the client, with its `Caused by:` lines and 20 lines before it: later errors follow from it.",
     "Name and version of the client (Java, librdkafka, franz-go, Flink ...) and of the brokers.",

@@ -113,11 +113,11 @@ def answer_cells(rows: Sequence[Row], *, now: dt.datetime | None) -> tuple[list[
 
 
 ANSWERS = (
-    ("verdict", "What is the matter; explained below."),
-    ("partition", "Whose LSO it is, and the offset that it is held at."),
+    ("verdict", "The verdict; explained below."),
+    ("partition", "The partition, and the offset at which its LSO is held."),
     ("held for", "How long it has held the LSO, or has been open where it does not hold it yet; times are UTC."),
     ("waiting", "Data records from the LSO to the high watermark; offsets where the log was not read so far."),
-    ("transaction", "Who is open, and where it begins."),
+    ("transaction", "The producer, and the start offset of its transaction."),
 )
 
 
