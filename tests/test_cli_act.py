@@ -84,7 +84,7 @@ def test_fence_is_a_dry_run_unless_confirmed_by_name(kafka: Kafka, tmp_path: Pat
     assert "override 'ongoing' by that name" in refused.stderr
     code, screen = at_terminal(kafka, *fence, "--override", "ongoing", typed=f"{staged.transactional_id}\n")
     assert code == 0, screen
-    assert "is shut out" in screen
+    assert "is fenced" in screen
     assert [row["step"] for row in audit.rows()] == ["refused"] * 3 + ["intent", "outcome"]
     assert audit.rows()[-1]["override"] == "ongoing"
     gone = on(kafka, "fence", "--transactional-id", "nobody")

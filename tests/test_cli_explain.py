@@ -48,7 +48,7 @@ def test_json_and_csv_have_every_column() -> None:
 def test_an_unknown_text_has_its_exit_code_and_lists_what_to_collect(output: str) -> None:
     result = invoke("java.lang.NullPointerException", "--format", output)
     assert result.exit_code == 4
-    assert "No known error of Kafka transactions" in result.stdout
+    assert "no known error of Kafka transactions" in result.stdout
     assert "Caused by:" in result.stdout
     assert "--transactional-id" in result.stdout
 

@@ -125,7 +125,7 @@ def test_abort_is_a_dry_run_unless_confirmed_by_name(kafka: Kafka) -> None:
     assert on(kafka, "find-hanging", "--topic", staged.topic, "--recheck-after", "0").returncode == 0
     gone = on(kafka, "abort", *where, "--confirm", target)
     assert gone.returncode == 2
-    assert f"no transaction open that starts at offset {start}" in gone.stderr
+    assert f"no open transaction that starts at offset {start}" in gone.stderr
 
 
 def test_abort_refuses_a_live_transaction(kafka: Kafka) -> None:

@@ -124,7 +124,7 @@ def test_errors_are_tool_results(kafka: Kafka) -> None:
             refused = (await ask("plan_abort", **target, start_offset=staged.start_offset))["error"]
             assert "ongoing" in refused["what"]
             assert staged.transactional_id not in json.dumps(refused)
-            assert "no transaction open" in (await ask("plan_abort", **target, start_offset=10**9))["error"]["what"]
+            assert "no open transaction" in (await ask("plan_abort", **target, start_offset=10**9))["error"]["what"]
             wrong = await session.call_tool("plan_abort", {"topic": staged.topic})
             assert wrong.is_error
 

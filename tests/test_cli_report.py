@@ -71,7 +71,7 @@ def test_a_report_from_a_recording(tmp_path: Path) -> None:
     [
         (["--output", "report.pdf"], "ends in none of .html, .md"),
         (["--output", "no/report.md"], "cannot be written"),
-        (["--output", "{files}/report.md"], "which is only read"),
+        (["--output", "{files}/report.md"], "which is never written to"),
         (["--output", "report.md", "--audit-file", "no.jsonl"], "no.jsonl does not exist"),
         (["--output", "report.md", "--partition", "0"], "--topic"),
     ],
