@@ -1,4 +1,4 @@
-"""Notebook 4 in a real browser: opened and run under JupyterLab or Voila, until its panel is there."""
+"""Open notebook 4 in a real browser under JupyterLab or Voila, run it, and wait for its panel."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tests.browser.servers import jupyter_lab, voila
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator, Page
 
-__all__ = ["CHROMIUM", "NOTEBOOK", "SERVERS", "browser", "panel_in"]
+__all__ = ["CHROMIUM", "NOTEBOOK", "SERVERS", "browser", "open_panel"]
 
 CHROMIUM = "/usr/bin/chromium"
 NOTEBOOK = Path(__file__).resolve().parents[2] / "notebooks/04_abort.ipynb"
 SERVERS = {"JupyterLab": jupyter_lab, "Voila": voila}
-QUIET = (
+CHROMIUM_ARGUMENTS = (
     "--no-sandbox",
     "--disable-gpu",
     "--disable-quic",
@@ -29,7 +29,7 @@ QUIET = (
     "--disable-sync",
     "--disable-dev-shm-usage",
 )
-START = 90_000  # ms, for a Kafka to start and all cells to run
+START_TIMEOUT_MS = 90_000  # to start Kafka and run all cells
 
 
 @contextmanager
@@ -39,13 +39,13 @@ def browser() -> Iterator[Browser]:
 
     with (
         sync_playwright() as playwright,
-        playwright.chromium.launch(executable_path=CHROMIUM, headless=True, args=list(QUIET)) as chromium,
+        playwright.chromium.launch(executable_path=CHROMIUM, headless=True, args=list(CHROMIUM_ARGUMENTS)) as chromium,
     ):
         yield chromium
 
 
 @contextmanager
-def panel_in(
+def open_panel(
     server: str,
     chromium: Browser,
     folder: Path,
@@ -62,41 +62,41 @@ def panel_in(
     server
         One of `SERVERS`.
     folder
-        For a copy of the notebook, settings and the log.
+        For a copy of the notebook, settings and the log of the server.
     width, height
-        Of the window in pixels.
+        Of the browser window, in pixels.
     dark
-        In dark colours.
+        Use the dark theme.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    copy = Path(shutil.copy(notebook, folder))
+    notebook_copy = Path(shutil.copy(notebook, folder))
     with (
         chromium.new_context(viewport={"width": width, "height": height}) as context,
-        SERVERS[server](copy, folder / "server", dark=dark) as address,
+        SERVERS[server](notebook_copy, folder / "server", dark=dark) as address,
     ):
         page = context.new_page()
-        page.goto(address, timeout=START)
+        page.goto(address, timeout=START_TIMEOUT_MS)
         if server == "JupyterLab":
-            _run_all(page)
+            _run_all_cells(page)
         panel = page.locator(".kafka-txn-panel")
-        failed = page.locator("[data-mime-type='application/vnd.jupyter.stderr'], .jp-RenderedText.jp-mod-error")
-        panel.or_(failed).first.wait_for(timeout=START)
-        assert not failed.count(), failed.first.inner_text()[-2000:]
+        errors = page.locator("[data-mime-type='application/vnd.jupyter.stderr'], .jp-RenderedText.jp-mod-error")
+        panel.or_(errors).first.wait_for(timeout=START_TIMEOUT_MS)
+        assert not errors.count(), errors.first.inner_text()[-2000:]
         panel.get_by_role("button", name="Refresh").wait_for()
         yield panel
 
 
-def _run_all(page: Page) -> None:
-    """Run all cells; a kernel that is not quite connected loses the request, so it is repeated."""
-    from playwright.sync_api import TimeoutError as NothingRuns
+def _run_all_cells(page: Page) -> None:
+    """Run all cells; a kernel that is still connecting loses the request, so it is repeated."""
+    from playwright.sync_api import TimeoutError as PlaywrightTimeoutError
 
-    page.get_by_text("| Idle").wait_for(timeout=START)  # of the kernel, in the status bar
-    ran = page.locator(".jp-InputPrompt").filter(has_text=re.compile(r"\[[*\d]")).first
+    page.get_by_text("| Idle").wait_for(timeout=START_TIMEOUT_MS)  # of the kernel, in the status bar
+    first_started = page.locator(".jp-InputPrompt").filter(has_text=re.compile(r"\[[*\d]")).first
     for _ in range(5):
         page.locator(".lm-MenuBar-itemLabel").get_by_text("Run", exact=True).click()
         page.locator(".lm-Menu-itemLabel").get_by_text("Run All Cells", exact=True).click()
         try:
-            return ran.wait_for(timeout=3_000)
-        except NothingRuns:
+            return first_started.wait_for(timeout=3_000)
+        except PlaywrightTimeoutError:
             continue
-    raise AssertionError("No cell runs.")
+    raise AssertionError("No cell was started.")

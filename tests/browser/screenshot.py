@@ -1,6 +1,6 @@
-"""The picture of the panel in the README: ``python -m tests.browser.screenshot`` writes ``docs/panel.png``.
+"""Take the screenshot of the panel for the README: ``python -m tests.browser.screenshot`` writes ``docs/panel.png``.
 
-Another file, width or dark colours: ``python -m tests.browser.screenshot FILE 800 dark``.
+For another file, another width or the dark theme: ``python -m tests.browser.screenshot FILE 800 dark``.
 """
 
 from __future__ import annotations
@@ -9,23 +9,23 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.browser.opened import browser, panel_in
+from tests.browser.opened import browser, open_panel
 
 TARGET = Path(__file__).resolve().parents[2] / "docs/panel.png"
-LONGEST = 60_000  # ms, for a step
+STEP_TIMEOUT_MS = 60_000
 
 
-def take(target: Path, *, width: int, dark: bool) -> None:
-    """Choose what hangs, do the dry run, type the confirmation, and take the picture."""
+def take_screenshot(target: Path, *, width: int, dark: bool) -> None:
+    """Select the hanging transaction, do the dry run, type the confirmation, and take the screenshot."""
     with (
         TemporaryDirectory() as folder,
         browser() as chromium,
-        panel_in("Voila", chromium, Path(folder), width=width, height=2200, dark=dark) as panel,
+        open_panel("Voila", chromium, Path(folder), width=width, height=2200, dark=dark) as panel,
     ):
         panel.get_by_role("button", name="HANGING").first.click()
-        panel.locator("iframe[data-drawn]").wait_for(timeout=LONGEST)
+        panel.locator("iframe[data-drawn]").wait_for(timeout=STEP_TIMEOUT_MS)
         panel.get_by_role("button", name="Dry run").click()
-        panel.get_by_text("The dry run passed").wait_for(timeout=LONGEST)
+        panel.get_by_text("The dry run passed").wait_for(timeout=STEP_TIMEOUT_MS)
         panel.get_by_role("textbox").fill(panel.locator("b.number").inner_text())
         target.parent.mkdir(exist_ok=True)
         panel.screenshot(path=target, animations="disabled")
@@ -34,7 +34,7 @@ def take(target: Path, *, width: int, dark: bool) -> None:
 
 if __name__ == "__main__":
     _, *arguments = sys.argv
-    take(
+    take_screenshot(
         Path(arguments[0]) if arguments else TARGET,
         width=int(arguments[1]) if len(arguments) > 1 else 1440,
         dark="dark" in arguments[2:],

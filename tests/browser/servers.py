@@ -1,4 +1,4 @@
-"""JupyterLab and Voila on a free port of this machine, each with its own settings, ended by process id."""
+"""Run JupyterLab or Voila on a free local port, each with its own settings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pathlib import Path
 
 __all__ = ["jupyter_lab", "voila"]
 
-SECONDS = 60
+TIMEOUT_S = 60
 
 
 @contextmanager
@@ -30,10 +30,10 @@ def jupyter_lab(notebook: Path, folder: Path, *, dark: bool = False) -> Iterator
     folder
         For settings and the log.
     dark
-        In dark colours.
+        Use the dark theme.
     """
-    _set(folder, "themes", {"theme": "JupyterLab Dark" if dark else "JupyterLab Light"})
-    _set(folder, "notification", {"fetchNews": "false"})
+    _write_settings(folder, "themes", {"theme": "JupyterLab Dark" if dark else "JupyterLab Light"})
+    _write_settings(folder, "notification", {"fetchNews": "false"})
     port = _free_port()
     options = [
         f"--ServerApp.root_dir={notebook.parent}",
@@ -47,13 +47,13 @@ def jupyter_lab(notebook: Path, folder: Path, *, dark: bool = False) -> Iterator
         "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
         "--LabApp.news_url=None",
     ]
-    with _running(["jupyterlab", *options], folder, f"http://127.0.0.1:{port}/api"):
+    with _run_server(["jupyterlab", *options], folder, f"http://127.0.0.1:{port}/api"):
         yield f"http://127.0.0.1:{port}/lab/tree/{notebook.name}?reset"
 
 
 @contextmanager
 def voila(notebook: Path, folder: Path, *, dark: bool = False) -> Iterator[str]:
-    """Serve the outputs of a notebook and return the address. The notebook runs each time it is opened."""
+    """Serve the outputs of a notebook and return the address. The notebook runs at each request."""
     port = _free_port()
     options = [
         str(notebook),
@@ -62,14 +62,14 @@ def voila(notebook: Path, folder: Path, *, dark: bool = False) -> Iterator[str]:
         "--no-browser",
         f"--theme={'dark' if dark else 'light'}",
     ]
-    with _running(["voila", *options], folder, f"http://127.0.0.1:{port}/voila/static/voila.js"):
+    with _run_server(["voila", *options], folder, f"http://127.0.0.1:{port}/voila/static/voila.js"):
         yield f"http://127.0.0.1:{port}/"
 
 
 @contextmanager
-def _running(module: Sequence[str], folder: Path, probe: str) -> Iterator[None]:
+def _run_server(command: Sequence[str], folder: Path, probe_url: str) -> Iterator[None]:
     folder.mkdir(parents=True, exist_ok=True)
-    own = {
+    own_folders = {
         "IPYTHONDIR": str(folder / "ipython"),
         "JUPYTER_CONFIG_DIR": str(folder / "config"),
         "JUPYTER_DATA_DIR": str(folder / "data"),
@@ -81,38 +81,42 @@ def _running(module: Sequence[str], folder: Path, probe: str) -> Iterator[None]:
     log = folder / "server.log"
     with log.open("wb") as out:
         server = subprocess.Popen(
-            [sys.executable, "-m", *module], env=os.environ | own, cwd=folder, stdout=out, stderr=subprocess.STDOUT
+            [sys.executable, "-m", *command],
+            env=os.environ | own_folders,
+            cwd=folder,
+            stdout=out,
+            stderr=subprocess.STDOUT,
         )
         try:
-            _wait(server, probe, log)
+            _wait_until_ready(server, probe_url, log)
             yield
         finally:
-            server.terminate()  # it ends its kernels, and a kernel the Kafka that it runs
+            server.terminate()  # the server stops its kernels, and each kernel stops its Kafka
             try:
-                server.wait(SECONDS)
+                server.wait(TIMEOUT_S)
             except subprocess.TimeoutExpired:
                 server.kill()
-                server.wait(SECONDS)
+                server.wait(TIMEOUT_S)
 
 
-def _set(folder: Path, name: str, settings: dict[str, str]) -> None:
+def _write_settings(folder: Path, name: str, settings: dict[str, str]) -> None:
     path = folder / f"settings/@jupyterlab/apputils-extension/{name}.jupyterlab-settings"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(settings))
 
 
-def _wait(server: subprocess.Popen[bytes], probe: str, log: Path) -> None:
-    deadline = time.monotonic() + SECONDS
+def _wait_until_ready(server: subprocess.Popen[bytes], probe_url: str, log: Path) -> None:
+    deadline = time.monotonic() + TIMEOUT_S
     while True:
         try:
-            with urllib.request.urlopen(probe, timeout=5):
+            with urllib.request.urlopen(probe_url, timeout=5):
                 return
         except urllib.error.HTTPError:
-            return  # it answers
+            return  # any HTTP status: the server is up
         except OSError:
             log_text = log.read_text(errors="replace")[-3000:]
             assert server.poll() is None, f"The server ended:\n{log_text}"
-            assert time.monotonic() < deadline, f"The server does not answer:\n{log_text}"
+            assert time.monotonic() < deadline, f"The server does not respond:\n{log_text}"
             time.sleep(0.2)
 
 

@@ -1,6 +1,6 @@
-"""Notebook 4 in a browser: a refusal is shown, and a hanging transaction is aborted with a few clicks.
+"""Notebook 4 in a browser: the panel displays refusals, and aborts a hanging transaction in a few clicks.
 
-``python -m tests.browser.screenshot`` takes the picture of it that the README shows.
+``python -m tests.browser.screenshot`` takes the screenshot for the README.
 """
 
 import importlib.util
@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.browser.opened import CHROMIUM, browser, panel_in
+from tests.browser.opened import CHROMIUM, browser, open_panel
 from toolkit.config import ClientConfig
 from toolkit.lab.incidents import INCIDENTS, StagedIncident
 from toolkit.lab.producer import TxnProducer
@@ -20,39 +20,39 @@ from toolkit.sources.live.client.broker_client import BrokerClient
 if TYPE_CHECKING:
     from playwright.sync_api import Locator
 
-MISSING = [name for name in ("playwright", "jupyterlab", "voila") if importlib.util.find_spec(name) is None]
-WORKS = 30_000  # ms, for a step of the panel on a machine that does other things, too
+MISSING_PACKAGES = [name for name in ("playwright", "jupyterlab", "voila") if importlib.util.find_spec(name) is None]
+STEP_TIMEOUT_MS = 30_000  # for a step of the panel on a busy machine
 
 pytestmark = [
     pytest.mark.lab,
     pytest.mark.skipif(not Path(CHROMIUM).exists(), reason=f"no {CHROMIUM}: apt-get install chromium"),
-    pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}"),
+    pytest.mark.skipif(bool(MISSING_PACKAGES), reason=f"not installed: {', '.join(MISSING_PACKAGES)}"),
 ]
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("server", ["JupyterLab", "Voila"])
-def test_the_abort_panel_from_finding_to_released_lso(server: str, tmp_path: Path) -> None:
+def test_the_abort_panel_refuses_unsafe_aborts_and_releases_the_lso(server: str, tmp_path: Path) -> None:
     from playwright.sync_api import expect
 
-    expect.set_options(timeout=WORKS)
-    with browser() as chromium, panel_in(server, chromium, tmp_path) as panel:
+    expect.set_options(timeout=STEP_TIMEOUT_MS)
+    with browser() as chromium, open_panel(server, chromium, tmp_path) as panel:
         requests: list[str] = []
         panel.page.on("request", lambda request: requests.append(request.url))
         bootstrap_servers = panel.get_by_text("checked").inner_text().split()[0]
-        back = INCIDENTS["never_added"](bootstrap_servers, topic="back-to-life")
-        gone = INCIDENTS["never_added"](bootstrap_servers, topic="left-alone")
+        resumed = INCIDENTS["never_added"](bootstrap_servers, topic="back-to-life")
+        hanging = INCIDENTS["never_added"](bootstrap_servers, topic="left-alone")
         panel.get_by_role("button", name="Refresh").click()
-        choose_and_check(panel, back)
-        refused_by_a_wrong_confirmation(panel, back)
-        refused_because_it_came_back_to_life(panel, back, bootstrap_servers)
-        choose_and_check(panel, gone)
-        ended(panel, gone)
+        select_and_dry_run(panel, resumed)
+        assert_a_wrong_confirmation_is_refused(panel, resumed)
+        assert_a_resumed_transaction_is_refused(panel, resumed, bootstrap_servers)
+        select_and_dry_run(panel, hanging)
+        abort_and_release_lso(panel, hanging)
         assert not [url for url in requests if urlsplit(url).hostname not in (None, "127.0.0.1")]
 
 
-def choose_and_check(panel: "Locator", staged: StagedIncident) -> None:
-    """Selection, with its timeline; then the dry run."""
+def select_and_dry_run(panel: "Locator", staged: StagedIncident) -> None:
+    """Select a finding, check its timeline, and do the dry run."""
     from playwright.sync_api import expect
 
     execute = panel.get_by_role("button", name="Write the abort marker")
@@ -67,25 +67,25 @@ def choose_and_check(panel: "Locator", staged: StagedIncident) -> None:
     expect(execute).to_be_enabled()
 
 
-def refused_by_a_wrong_confirmation(panel: "Locator", staged: StagedIncident) -> None:
+def assert_a_wrong_confirmation_is_refused(panel: "Locator", staged: StagedIncident) -> None:
     from playwright.sync_api import expect
 
-    confirmed(panel, "orders-0@1")
+    confirm(panel, "orders-0@1")
     refusal = panel.get_by_role("alert")
     expect(refusal).to_contain_text(f"does not name '{staged.topic}-0@{staged.start_offset}'")
     expect(refusal).to_contain_text("Nothing was written.")
     expect(panel.get_by_role("textbox")).to_have_value("")
 
 
-def refused_because_it_came_back_to_life(panel: "Locator", staged: StagedIncident, bootstrap_servers: str) -> None:
-    """Its owner adds the partition between plan and execute, and can commit all of it afterwards."""
+def assert_a_resumed_transaction_is_refused(panel: "Locator", staged: StagedIncident, bootstrap_servers: str) -> None:
+    """Its owner adds the partition between plan and execute, and can still commit the transaction afterwards."""
     from playwright.sync_api import expect
 
     with BrokerClient(ClientConfig(bootstrap_servers)) as client:
         owner = TxnProducer(client, staged.transactional_id)
         owner.producer_id, owner.producer_epoch = staged.producer_id, staged.producer_epoch
         owner.add(staged.topic, staged.partition)
-        confirmed(panel, f"{staged.topic}-0@{staged.start_offset}")
+        confirm(panel, f"{staged.topic}-0@{staged.start_offset}")
         refusal = panel.get_by_role("alert")
         expect(refusal).to_contain_text("is ongoing now, not proven to be hanging")
         expect(refusal).to_contain_text("Nothing was written.")
@@ -94,17 +94,17 @@ def refused_because_it_came_back_to_life(panel: "Locator", staged: StagedInciden
         owner.end(commit=True)
 
 
-def ended(panel: "Locator", staged: StagedIncident) -> None:
-    """The right confirmation, and the LSO moves."""
+def abort_and_release_lso(panel: "Locator", staged: StagedIncident) -> None:
+    """Confirm correctly; the LSO moves."""
     from playwright.sync_api import expect
 
-    confirmed(panel, f"{staged.topic}-0@{staged.start_offset}")
-    moved = re.compile(rf"The LSO moved: {staged.start_offset} → \d+")
-    expect(panel.get_by_text(moved)).to_be_visible()
+    confirm(panel, f"{staged.topic}-0@{staged.start_offset}")
+    lso_moved = re.compile(rf"The LSO moved: {staged.start_offset} → \d+")
+    expect(panel.get_by_text(lso_moved)).to_be_visible()
     expect(panel.get_by_role("alert")).to_be_hidden()
     expect(panel.get_by_role("button", name=f"HANGING · {staged.topic}-0")).to_be_hidden()
 
 
-def confirmed(panel: "Locator", text: str) -> None:
+def confirm(panel: "Locator", text: str) -> None:
     panel.get_by_role("textbox").fill(text)
     panel.get_by_role("button", name="Write the abort marker").click()

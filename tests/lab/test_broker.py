@@ -1,4 +1,4 @@
-"""Real brokers of every supported kind: what they answer, what survives, and that nothing of them does."""
+"""Real brokers of every supported version: start, restart, failures, and cleanup."""
 
 import random
 import signal
@@ -23,10 +23,10 @@ from toolkit.lab.server_properties import free_ports
 
 pytestmark = pytest.mark.lab
 
-QUIET: dict[str, str | int | float | bool] = {"log_level": 0}
+NO_CLIENT_LOGS: dict[str, str | int | float | bool] = {"log_level": 0}
 
 
-def until(condition: Callable[[], bool], *, seconds: float = 120) -> bool:
+def wait_until(condition: Callable[[], bool], *, seconds: float = 120) -> bool:
     deadline = time.monotonic() + seconds
     while not condition() and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -34,7 +34,7 @@ def until(condition: Callable[[], bool], *, seconds: float = 120) -> bool:
 
 
 def admin(kafka: Kafka, user: str | None = None) -> AdminClient:
-    return AdminClient({**kafka.client_config(user), **QUIET})
+    return AdminClient({**kafka.client_config(user), **NO_CLIENT_LOGS})
 
 
 def create_topic(kafka: Kafka, name: str, *, user: str | None = None) -> None:
@@ -43,17 +43,17 @@ def create_topic(kafka: Kafka, name: str, *, user: str | None = None) -> None:
     client.create_topics([topic])[name].result(timeout=30)
 
 
-def commit_one(kafka: Kafka, topic: str, value: str) -> None:
-    producer = Producer({**kafka.client_config(), **QUIET, "transactional.id": topic})
+def commit_record(kafka: Kafka, topic: str, value: str) -> None:
+    producer = Producer({**kafka.client_config(), **NO_CLIENT_LOGS, "transactional.id": topic})
     producer.init_transactions(30)
     producer.begin_transaction()
     producer.produce(topic, value=value)
     producer.commit_transaction(30)
 
 
-def committed(kafka: Kafka, topic: str, count: int) -> list[str]:
+def read_committed(kafka: Kafka, topic: str, count: int) -> list[str]:
     settings = {"group.id": f"group-{topic}", "auto.offset.reset": "earliest", "isolation.level": "read_committed"}
-    consumer = Consumer({**kafka.client_config(), **QUIET, **settings})
+    consumer = Consumer({**kafka.client_config(), **NO_CLIENT_LOGS, **settings})
     consumer.subscribe([topic])
     try:
         return [(message.value() or b"").decode() for message in consumer.consume(count, timeout=30)]
@@ -76,16 +76,16 @@ VERSIONS = [*by_tier("2.8.2", "3.3.2", "3.9.2", "4.3.1"), pytest.param("3.5.2", 
 
 
 def test_processes_with_one_seed_take_different_ports() -> None:
-    """``--random-order`` seeds all workers alike, and a client of one talked to the broker of another."""
-    found = []
+    """``--random-order`` seeds all workers alike; a client of one worker once connected to the broker of another."""
+    ports = []
     state = random.getstate()
     try:
         for _ in range(2):
             random.seed(1)
-            found.append(free_ports(9))
+            ports.append(free_ports(9))
     finally:
         random.setstate(state)
-    assert found[0] != found[1]
+    assert ports[0] != ports[1]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -93,47 +93,47 @@ def test_every_version_works_and_leaves_nothing_behind(version: str) -> None:
     with Kafka(version) as kafka:
         address, directory = kafka.bootstrap_servers, kafka.log_dirs[1]
         create_topic(kafka, "orders")
-        commit_one(kafka, "orders", "paid")
-        assert committed(kafka, "orders", 1) == ["paid"]
+        commit_record(kafka, "orders", "paid")
+        assert read_committed(kafka, "orders", 1) == ["paid"]
         assert (directory / "orders-0" / "00000000000000000000.log").stat().st_size > 0
         assert f"Kafka version: {version}" in kafka.logs(1, lines=10_000)
         kafka.kill(1)
         kafka.start_broker(1)
         assert kafka.bootstrap_servers == address
-        commit_one(kafka, "orders", "paid again")
-        assert committed(kafka, "orders", 1) == ["paid again"]
+        commit_record(kafka, "orders", "paid again")
+        assert read_committed(kafka, "orders", 1) == ["paid again"]
     assert not is_listening(address)
     assert not directory.parent.parent.exists()
     jars = fetch_jars(version)
-    assert list(jars.parent.glob(f"{version}-java*.jsa")), "the next one loads its classes from an archive"
+    assert list(jars.parent.glob(f"{version}-java*.jsa")), "the next broker loads its classes from an archive"
 
 
 @pytest.mark.full
-def test_three_brokers_work_without_any_one_of_them() -> None:
+def test_three_brokers_survive_the_loss_of_one() -> None:
     with Kafka(brokers=3) as kafka:
         assert kafka.broker_ids == [1, 2, 3]
         create_topic(kafka, "orders")
-        commit_one(kafka, "orders", "with three")
+        commit_record(kafka, "orders", "with three")
         kafka.kill(1)
-        assert until(lambda: set(admin(kafka).list_topics(timeout=10).brokers) == {2, 3})
-        commit_one(kafka, "orders", "with two")
+        assert wait_until(lambda: set(admin(kafka).list_topics(timeout=10).brokers) == {2, 3})
+        commit_record(kafka, "orders", "with two")
         kafka.start_broker(1)
         assert set(admin(kafka).list_topics(timeout=10).brokers) == {1, 2, 3}
-        assert committed(kafka, "orders", 2) == ["with three", "with two"]
+        assert read_committed(kafka, "orders", 2) == ["with three", "with two"]
         kafka.restart(3)
         assert all((log_dir / "orders-0").is_dir() for log_dir in kafka.log_dirs.values())
 
 
 @pytest.mark.full
-def test_two_brokers_have_one_controller() -> None:
+def test_two_brokers_survive_the_loss_of_the_one_without_a_controller() -> None:
     with Kafka(brokers=2) as kafka:
         create_topic(kafka, "orders")
         kafka.kill(2)
-        commit_one(kafka, "orders", "alone")
-        assert committed(kafka, "orders", 1) == ["alone"]
+        commit_record(kafka, "orders", "alone")
+        assert read_committed(kafka, "orders", 1) == ["alone"]
 
 
-def test_one_broker_is_stopped_killed_paused_and_restarted() -> None:
+def test_a_broker_restarts_with_its_data_and_a_new_cluster_starts_empty() -> None:
     kafka = Kafka(properties={"transaction.partition.verification.enable": False, "num.partitions": 3})
     with pytest.raises(LabError, match="not running"):
         _ = kafka.bootstrap_servers
@@ -148,18 +148,18 @@ def test_one_broker_is_stopped_killed_paused_and_restarted() -> None:
         assert settings["group.initial.rebalance.delay.ms"].value == "0"
 
         create_topic(kafka, "orders")
-        commit_one(kafka, "orders", "paid")
+        commit_record(kafka, "orders", "paid")
         kafka.stop_broker(1)
         assert list((kafka.log_dirs[1] / "orders-0").glob("*.snapshot"))
         kafka.start_broker(1)
-        kafka.start_broker(1)  # it runs already
+        kafka.start_broker(1)  # already running
 
-        listed = kafka.run_tool(
+        process = kafka.run_tool(
             "org.apache.kafka.tools.TransactionsCommand", "--bootstrap-server", kafka.bootstrap_servers, "list"
         )
-        assert listed.returncode == 0, listed.stderr
-        title, line = (line.split() for line in listed.stdout.splitlines())
-        assert title == ["TransactionalId", "Coordinator", "ProducerId", "TransactionState"]
+        assert process.returncode == 0, process.stderr
+        header, line = (line.split() for line in process.stdout.splitlines())
+        assert header == ["TransactionalId", "Coordinator", "ProducerId", "TransactionState"]
         assert (line[0], line[1], line[3]) == ("orders", "1", "CompleteCommit")
 
         with pytest.raises(NotFound, match=r"no broker 7; it has \[1\]"):
@@ -173,7 +173,7 @@ def test_one_broker_is_stopped_killed_paused_and_restarted() -> None:
         after = meta_properties(kafka)
     assert after["node.id"] == before["node.id"] == "1"
     for name in ("cluster.id", "directory.id"):
-        assert after[name] != before[name], "storage that was formatted before serves again, under ids of its own"
+        assert after[name] != before[name], "formatted storage is reused, with new ids"
 
 
 @pytest.mark.parametrize(("version", "brokers"), [pytest.param("2.8.2", 1, marks=pytest.mark.full), ("4.3.1", 2)])
@@ -182,18 +182,18 @@ def test_users_log_in_and_need_acls(version: str, brokers: int) -> None:
     with Kafka(version, brokers=brokers, users=users, super_users=["admin"]) as kafka:
         assert kafka.client_config()["sasl.username"] == "admin"
         create_topic(kafka, "orders")
-        commit_one(kafka, "orders", "paid")
-        assert committed(kafka, "orders", 1) == ["paid"]
+        commit_record(kafka, "orders", "paid")
+        assert read_committed(kafka, "orders", 1) == ["paid"]
         with pytest.raises(KafkaException, match="AUTHORIZATION_FAILED"):
             create_topic(kafka, "hers", user="alice")
         assert "orders" not in admin(kafka, "alice").list_topics(timeout=30).topics
-        unknown_user = AdminClient({**kafka.client_config("alice"), **QUIET, "sasl.password": "wrong"})
+        with_wrong_password = AdminClient({**kafka.client_config("alice"), **NO_CLIENT_LOGS, "sasl.password": "wrong"})
         with pytest.raises(KafkaException):
-            unknown_user.list_topics(timeout=3)
+            with_wrong_password.list_topics(timeout=3)
 
 
-@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL])
-def test_the_broker_ends_with_the_python_process(end: signal.Signals) -> None:
+@pytest.mark.parametrize("sent_signal", [signal.SIGINT, signal.SIGKILL])
+def test_the_broker_stops_with_its_python_process(sent_signal: signal.Signals) -> None:
     program = (
         "import signal\n"
         "from toolkit.lab import Kafka\n"
@@ -206,25 +206,25 @@ def test_the_broker_ends_with_the_python_process(end: signal.Signals) -> None:
         assert child.stdout
         address, directory = child.stdout.readline().split()
         assert is_listening(address)
-        child.send_signal(end)
+        child.send_signal(sent_signal)
         _, stderr = child.communicate(timeout=PATIENCE_S)
-    assert child.returncode in (-end, 130)
-    assert ("KeyboardInterrupt" in stderr) == (end == signal.SIGINT)
+    assert child.returncode in (-sent_signal, 130)
+    assert ("KeyboardInterrupt" in stderr) == (sent_signal == signal.SIGINT)
     assert "Warning" not in stderr
-    assert until(lambda: not is_listening(address))
-    assert until(lambda: not Path(directory).parent.parent.exists())
+    assert wait_until(lambda: not is_listening(address))
+    assert wait_until(lambda: not Path(directory).parent.parent.exists())
 
 
-def test_an_exception_in_the_with_block_ends_the_broker() -> None:
+def test_an_exception_in_the_with_block_stops_the_broker() -> None:
     observed: list[tuple[str, Path]] = []
 
-    def work() -> None:
+    def fail_in_block() -> None:
         with Kafka("3.5.2") as kafka:
             observed.append((kafka.bootstrap_servers, kafka.log_dirs[1]))
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        work()
+        fail_in_block()
     [(address, directory)] = observed
     assert not is_listening(address)
     assert not directory.parent.parent.exists()
@@ -251,7 +251,7 @@ def test_a_broker_that_ends_while_starting_shows_its_log() -> None:
 
 
 def test_a_broker_that_is_not_ready_in_time_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("toolkit.lab.broker.is_ready", lambda *_: False)  # an idle machine starts one in a second
+    monkeypatch.setattr("toolkit.lab.broker.is_ready", lambda *_: False)  # an idle machine needs a second
     with pytest.raises(LabError, match=r"^Broker 1 of Kafka 4.3.1 was not ready after 0.1 s\. "):
         Kafka(timeout=0.1).start()
 
@@ -259,15 +259,15 @@ def test_a_broker_that_is_not_ready_in_time_is_an_error(monkeypatch: pytest.Monk
 @pytest.mark.full
 def test_a_port_in_use_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     selected: list[list[int]] = []
-    with socket.create_server(("127.0.0.1", 0)) as somebody:
+    with socket.create_server(("127.0.0.1", 0)) as occupied:
 
-        def unlucky(count: int) -> list[int]:
+        def ports_with_an_occupied_one(count: int) -> list[int]:
             selected.append(free_ports(count))
             if len(selected) == 1:
-                selected[0][1] = somebody.getsockname()[1]
+                selected[0][1] = occupied.getsockname()[1]
             return selected[-1]
 
-        monkeypatch.setattr("toolkit.lab.broker.free_ports", unlucky)
+        monkeypatch.setattr("toolkit.lab.broker.free_ports", ports_with_an_occupied_one)
         with Kafka("3.5.2") as kafka:
             assert kafka.bootstrap_servers == f"127.0.0.1:{selected[1][1]}"
 
@@ -280,7 +280,7 @@ def test_missing_java_is_reported_before_any_download(monkeypatch: pytest.Monkey
         Kafka().start()
 
 
-def test_the_exit_of_a_forked_child_does_not_end_the_broker() -> None:
+def test_the_exit_of_a_forked_child_does_not_stop_the_broker() -> None:
     program = (
         "import os, socket, sys\n"
         "from toolkit.lab import Kafka\n"
@@ -291,8 +291,8 @@ def test_the_exit_of_a_forked_child_does_not_end_the_broker() -> None:
         "    host, port = kafka.bootstrap_servers.split(':')\n"
         "    socket.create_connection((host, int(port))).close()\n"
     )
-    child = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
-    assert child.returncode == 0, child.stderr
+    process = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert process.returncode == 0, process.stderr
 
 
 @pytest.mark.parametrize(
@@ -304,6 +304,6 @@ def test_the_exit_of_a_forked_child_does_not_end_the_broker() -> None:
         ({"super_users": ["admin"]}, "super_users names admin"),
     ],
 )
-def test_invalid_arguments(arguments: dict[str, object], message: str) -> None:
+def test_invalid_arguments_are_refused(arguments: dict[str, object], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         Kafka(**arguments)  # type: ignore[arg-type]

@@ -43,13 +43,13 @@ CASES = [
         incident.setup,
         incident,
         id=f"{version}-{name}",
-        marks=[] if version == NEWEST else [pytest.mark.full],  # the matrix stages them on 3.5.2, too
+        marks=[] if version == NEWEST else [pytest.mark.full],  # the matrix also stages them on 3.5.2
     )
     for name, incident in INCIDENTS.items()
     for version in (VERSIONS if incident.setup is EVERYDAY else (NEWEST,))
 ]
 
-COORDINATOR = {  # its state for the transaction of the incident, and whether it still expects to end it there
+COORDINATOR = {  # the state of the transaction, and whether the coordinator still lists its partition
     "never_added": ("Empty", False),
     "late_message": ("CompleteAbort", False),
     "late_after_commit": ("CompleteCommit", False),
@@ -69,7 +69,7 @@ COORDINATOR = {  # its state for the transaction of the incident, and whether it
     "prepared": ("Ongoing", True),
     "committing": ("PrepareCommit", True),
     "unreplicated": ("PrepareCommit", True),
-    "coordinator_gone": ("Ongoing", True),  # once it is back
+    "coordinator_gone": ("Ongoing", True),  # after the coordinator is back
     "marker_only": ("CompleteCommit", False),
     "fenced_by_timeout": ("CompleteAbort", False),
 }
@@ -78,16 +78,16 @@ COORDINATOR = {  # its state for the transaction of the incident, and whether it
 @pytest.fixture
 def cluster(lab: Kafka) -> Iterator[BrokerClient]:
     """A client that queries broker 1, which no incident stops."""
-    with SteadyClient(config_of(lab)) as opened:
-        yield opened
+    with SteadyClient(config_of(lab)) as client:
+        yield client
 
 
-def on(setup: ClusterSetup) -> pytest.MarkDecorator:
+def on_setup(setup: ClusterSetup) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("lab", [on_cluster(NEWEST, setup, id=setup.name)], indirect=True)
 
 
 @pytest.mark.lab
-@on(NEGLECTFUL)
+@on_setup(NEGLECTFUL)
 def test_a_coordinator_that_never_checks_leaves_a_transaction_overdue(lab: Kafka, cluster: BrokerClient) -> None:
     with INCIDENTS["overdue"](lab, timeout_ms=100) as staged:
 
@@ -105,92 +105,96 @@ def test_each_incident_is_staged_as_described_and_ends_properly(
     lab: Kafka, cluster: BrokerClient, incident: Incident
 ) -> None:
     with incident(lab) as staged:
-        everything = (staged, *staged.also)
-        start, stable, high = offsets(cluster, staged.topic, staged.partition)
-        opened = open_transactions(cluster, staged.topic, staged.partition)
+        all_staged = (staged, *staged.also)
+        log_start, lso, high_watermark = offsets(cluster, staged.topic, staged.partition)
+        open_now = open_transactions(cluster, staged.topic, staged.partition)
 
         if staged.expected == "clear":
-            assert (opened, stable) == ([], high)
+            assert (open_now, lso) == ([], high_watermark)
         elif staged.expected == "unreplicated":
-            assert opened == []
-            assert stable == staged.start_offset < high
+            assert open_now == []
+            assert lso == staged.start_offset < high_watermark
         else:
-            for each in everything:
-                assert in_words(each) in map(open_in_words, open_transactions(cluster, each.topic, each.partition))
-            assert opened[0].start_offset == staged.start_offset
-            assert stable < high
-            assert stable == staged.start_offset or start > staged.start_offset
+            for each in all_staged:
+                assert staged_identity(each) in map(
+                    open_identity, open_transactions(cluster, each.topic, each.partition)
+                )
+            assert open_now[0].start_offset == staged.start_offset
+            assert lso < high_watermark
+            assert lso == staged.start_offset or log_start > staged.start_offset
         if incident.name != "coordinator_gone" and lab.version != "2.8.2":
             assert coordinator_state(cluster, staged) == COORDINATOR[incident.name]
         if staged.expected == "prepared":
             assert transaction(cluster, staged.transactional_id).transaction_timeout_ms == 2**31 - 1
 
-        for each in everything:
+        for each in all_staged:
             if each.expected == "hanging":
                 abort(cluster, each)
-    for each in everything:
+    for each in all_staged:
         assert open_transactions(cluster, each.topic, each.partition) == []
-        _, stable, high = offsets(cluster, each.topic, each.partition)
-        assert stable == high
+        _, lso, high_watermark = offsets(cluster, each.topic, each.partition)
+        assert lso == high_watermark
 
 
-def in_words(staged: StagedIncident) -> tuple[int, int, int]:
+def staged_identity(staged: StagedIncident) -> tuple[int, int, int]:
     return staged.producer_id, staged.producer_epoch, staged.start_offset
 
 
-def open_in_words(opened: LeaderTransaction) -> tuple[int, int, int]:
-    return opened.producer_id, opened.producer_epoch, opened.start_offset
+def open_identity(open_transaction: LeaderTransaction) -> tuple[int, int, int]:
+    return open_transaction.producer_id, open_transaction.producer_epoch, open_transaction.start_offset
 
 
 def coordinator_state(cluster: BrokerClient, staged: StagedIncident) -> tuple[str | None, bool]:
-    found = transaction(cluster, staged.transactional_id)
-    if found is None:
+    description = transaction(cluster, staged.transactional_id)
+    if description is None:
         return None, False
-    listed = {(each.topic, partition) for each in found.topics for partition in each.partitions}
-    return found.transaction_state, (staged.topic, staged.partition) in listed
+    topic_partitions = {(each.topic, partition) for each in description.topics for partition in each.partitions}
+    return description.transaction_state, (staged.topic, staged.partition) in topic_partitions
 
 
 def abort(cluster: BrokerClient, staged: StagedIncident) -> None:
     """Write an abort marker with the leader's values; the LSO is then the next transaction's start or the log end."""
-    where = staged.topic, staged.partition
-    (opened,) = [each for each in open_transactions(cluster, *where) if each.producer_id == staged.producer_id]
-    marker = messages.WriteTxnMarkers.WritableTxnMarker
-    one = marker(
-        producer_id=opened.producer_id,
-        producer_epoch=opened.producer_epoch,
+    topic_partition = staged.topic, staged.partition
+    (open_transaction,) = [
+        each for each in open_transactions(cluster, *topic_partition) if each.producer_id == staged.producer_id
+    ]
+    marker_type = messages.WriteTxnMarkers.WritableTxnMarker
+    marker = marker_type(
+        producer_id=open_transaction.producer_id,
+        producer_epoch=open_transaction.producer_epoch,
         transaction_result=False,
-        topics=[marker.WritableTxnMarkerTopic(name=staged.topic, partition_indexes=[staged.partition])],
-        coordinator_epoch=max(opened.coordinator_epoch, 0),
+        topics=[marker_type.WritableTxnMarkerTopic(name=staged.topic, partition_indexes=[staged.partition])],
+        coordinator_epoch=max(open_transaction.coordinator_epoch, 0),
     )
     answer(
         cluster,
-        lambda: messages.WriteTxnMarkers(markers=[one], max_version=1),
+        lambda: messages.WriteTxnMarkers(markers=[marker], max_version=1),
         of=staged.name,
-        to=lambda: leader(cluster, *where),
+        to=lambda: leader(cluster, *topic_partition),
         codes=lambda message: [message.markers[0].topics[0].partitions[0].error_code],
     )
-    remaining = open_transactions(cluster, *where)
-    assert opened not in remaining
-    _, stable, high = offsets(cluster, *where)
-    assert stable == min([each.start_offset for each in remaining], default=high)
+    remaining = open_transactions(cluster, *topic_partition)
+    assert open_transaction not in remaining
+    _, lso, high_watermark = offsets(cluster, *topic_partition)
+    assert lso == min([each.start_offset for each in remaining], default=high_watermark)
 
 
 @pytest.mark.lab
-@on(EVERYDAY)
+@on_setup(EVERYDAY)
 def test_a_read_committed_consumer_is_blocked_until_the_marker(lab: Kafka, cluster: BrokerClient) -> None:
     staged = INCIDENTS["late_message"](lab)
-    behind = write_committed(cluster, staged.topic, staged.partition, records=3)
+    base_offset = write_committed(cluster, staged.topic, staged.partition, records=3)
     with blocked_consumer(lab, staged.topic, "billing") as billing:
-        assert billing.position == staged.start_offset - 3, "what precedes it is an aborted record and two markers"
-        assert billing.lag == 3 + 1 + 3 + 1, "those three offsets, the late record, three committed ones, their marker"
-        assert billing.read() == [], "it stays where it is"
+        assert billing.position == staged.start_offset - 3, "an aborted record and two markers precede it"
+        assert billing.lag == 3 + 1 + 3 + 1, "those three, the late record, three committed records, a marker"
+        assert billing.read() == [], "its position does not change"
         abort(cluster, staged)
-        assert [record.offset() for record in billing.read()] == [behind, behind + 1, behind + 2]
+        assert [record.offset() for record in billing.read()] == [base_offset, base_offset + 1, base_offset + 2]
         assert billing.lag == 2, "two markers"
 
 
 @pytest.mark.lab
-@on(EVERYDAY)
+@on_setup(EVERYDAY)
 def test_the_committed_offset_of_a_group_is_at_the_marker(lab: Kafka, cluster: BrokerClient) -> None:
     staged = INCIDENTS["marker_only"](lab, group="reader")
     with BlockedConsumer(lab, staged.topic, group="reader") as reader:
@@ -202,8 +206,8 @@ def test_the_committed_offset_of_a_group_is_at_the_marker(lab: Kafka, cluster: B
 
 
 @pytest.mark.lab
-@on(EVERYDAY)
-def test_the_new_epochs_commit_makes_the_dead_epochs_record_visible(lab: Kafka) -> None:
+@on_setup(EVERYDAY)
+def test_a_commit_of_the_new_epoch_makes_the_superseded_record_visible(lab: Kafka) -> None:
     staged = INCIDENTS["superseded_same_partition"](lab)
     staged.close()
     with blocked_consumer(lab, staged.topic, "reader") as reader:
@@ -211,40 +215,43 @@ def test_the_new_epochs_commit_makes_the_dead_epochs_record_visible(lab: Kafka) 
 
 
 @pytest.mark.lab
-@on(EVERYDAY)
-def test_record_timestamps_do_not_give_the_age(lab: Kafka, cluster: BrokerClient) -> None:
+@on_setup(EVERYDAY)
+def test_record_timestamps_do_not_indicate_the_age_of_a_transaction(lab: Kafka, cluster: BrokerClient) -> None:
     now = dt.datetime.now(dt.UTC)
-    for name, away in {"old_event_times": dt.timedelta(days=-7), "future_clock": dt.timedelta(minutes=50)}.items():
+    for name, clock_offset in {
+        "old_event_times": dt.timedelta(days=-7),
+        "future_clock": dt.timedelta(minutes=50),
+    }.items():
         with INCIDENTS[name](lab) as staged:
             request = messages.DescribeProducers(partitions={staged.topic: [staged.partition]})
             broker_id = leader(cluster, staged.topic, staged.partition)
-            described = cluster.send_one(request, broker_id=broker_id)
-            producers = {each.producer_id: each for each in described.partitions[0].active_producers}
-            last = dt.datetime.fromtimestamp(producers[staged.producer_id].last_timestamp / 1000, dt.UTC)
-            assert abs(last - now - away) < dt.timedelta(minutes=1)
+            response = cluster.send_one(request, broker_id=broker_id)
+            producers = {each.producer_id: each for each in response.partitions[0].active_producers}
+            last_timestamp = dt.datetime.fromtimestamp(producers[staged.producer_id].last_timestamp / 1000, dt.UTC)
+            assert abs(last_timestamp - now - clock_offset) < dt.timedelta(minutes=1)
 
 
 @pytest.mark.lab
-@on(EVERYDAY)
+@on_setup(EVERYDAY)
 def test_a_transaction_still_hangs_with_all_its_records_deleted(lab: Kafka, cluster: BrokerClient) -> None:
     staged = INCIDENTS["head_deleted"](lab, all_of_it=True)
     end = staged.start_offset + 7
     assert offsets(cluster, staged.topic, staged.partition) == (end, end, end), "as if nothing were open"
     write_committed(cluster, staged.topic, staged.partition)
-    assert offsets(cluster, staged.topic, staged.partition) == (end, end, end + 2), "what is committed next is held"
+    assert offsets(cluster, staged.topic, staged.partition) == (end, end, end + 2), "records committed later are held"
     abort(cluster, staged)
 
 
 @pytest.mark.lab
-@on(EVERYDAY)
-def test_refused_steps_have_kafkas_error_names(lab: Kafka, cluster: BrokerClient) -> None:
+@on_setup(EVERYDAY)
+def test_refused_requests_have_kafkas_error_names(lab: Kafka, cluster: BrokerClient) -> None:
     with INCIDENTS["open_young"](lab) as staged:
         fenced = TxnProducer(cluster, staged.transactional_id)
         fenced.producer_id, fenced.producer_epoch = staged.producer_id, staged.producer_epoch
         TxnProducer(cluster, staged.transactional_id).init()
-        with pytest.raises(RequestRefused, match=r"EndTxn.*PRODUCER_FENCED.*is fenced") as refused:
+        with pytest.raises(RequestRefused, match=r"EndTxn.*PRODUCER_FENCED.*is fenced") as error:
             fenced.end(commit=True)
-        assert refused.value.error == "PRODUCER_FENCED"
+        assert error.value.error == "PRODUCER_FENCED"
     with pytest.raises(RequestRefused, match=r"EndTxn.*INVALID_TXN_STATE.*no open transaction to end"):
         TxnProducer(cluster, "idle").init().end(commit=True)
     with pytest.raises(LabError, match=r"INVALID_TRANSACTION_TIMEOUT.*Raise transaction\.max\.timeout\.ms"):
@@ -252,7 +259,7 @@ def test_refused_steps_have_kafkas_error_names(lab: Kafka, cluster: BrokerClient
 
 
 @pytest.mark.lab
-@on(EVERYDAY)
+@on_setup(EVERYDAY)
 def test_an_incident_is_staged_on_the_requested_partition(lab: Kafka, cluster: BrokerClient) -> None:
     topic = f"orders-{uuid.uuid4().hex[:6]}"
     first = INCIDENTS["never_added"](lab.bootstrap_servers, topic=topic, partition=2, records=5)
@@ -264,25 +271,25 @@ def test_an_incident_is_staged_on_the_requested_partition(lab: Kafka, cluster: B
 
 @pytest.mark.lab
 def test_a_verifying_broker_rejects_hanging_transactions() -> None:
-    """KIP-890 at work: the reason why hanging transactions are rare from Kafka 3.6 on."""
+    """KIP-890: why hanging transactions are rare from Kafka 3.6 on."""
     with Kafka(NEWEST) as kafka:
         for name in ("never_added", "late_message", "offsets_never_added", "superseded_elsewhere"):
             with pytest.raises(
                 RequestRefused, match=r"INVALID_TXN_STATE.*KIP-890.*verification\.enable=false"
-            ) as refused:
+            ) as error:
                 INCIDENTS[name](kafka)
-            assert refused.value.error == "INVALID_TXN_STATE"
+            assert error.value.error == "INVALID_TXN_STATE"
         INCIDENTS["open_young"](kafka).close()
 
 
 def test_the_registry_is_complete_and_has_known_verdicts() -> None:
-    staged = {name for name in incidents.__all__ if name.startswith("stage_")}
-    assert {f"stage_{name}" for name in INCIDENTS} == staged
+    stage_functions = {name for name in incidents.__all__ if name.startswith("stage_")}
+    assert {f"stage_{name}" for name in INCIDENTS} == stage_functions
     assert {name: incident.name for name, incident in INCIDENTS.items()} == {name: name for name in INCIDENTS}
     assert INCIDENTS.keys() == COORDINATOR.keys()
     for incident in INCIDENTS.values():
         assert {incident.expected, incident.later or "clear"} <= VERDICTS.keys()
-        assert incident.what.endswith("."), f"{incident.name} says in one line what it is"
+        assert incident.what.endswith("."), f"{incident.name} has a one-line description"
 
 
 def test_an_unsuitable_cluster_is_refused() -> None:

@@ -18,7 +18,7 @@ from toolkit.spark.session import delta_jars
 from toolkit.spark.session.delta_jars import delta_settings
 
 NOT_LISTED = "4.0.0"
-NOBODY = "https://127.0.0.1:1/maven/"
+UNREACHABLE = "https://127.0.0.1:1/maven/"
 
 
 @pytest.fixture
@@ -29,10 +29,10 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_two_threads_download_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fetched = []
+    fetched_versions = []
 
     def fetch(version: str, directory: Path) -> None:
-        fetched.append(version)
+        fetched_versions.append(version)
         (directory / "jars").mkdir(parents=True)
 
     monkeypatch.setattr(jars, "_fetch", fetch)
@@ -41,11 +41,11 @@ def test_two_threads_download_once(cache: Path, monkeypatch: pytest.MonkeyPatch)
         thread.start()
     for thread in threads:
         thread.join(120)
-    assert fetched == ["4.3.1"]
+    assert fetched_versions == ["4.3.1"]
     assert fetch_jars("4.3.1") == cache / "4.3.1"
 
 
-FETCHES = """
+FETCH_PROGRAM = """
 import sys, time
 from pathlib import Path
 from toolkit.lab import jars
@@ -64,38 +64,38 @@ print(jars.fetch_jars("4.3.1"))
 
 
 def test_two_processes_download_once(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", FETCHES, str(tmp_path)]
+    command = [sys.executable, "-c", FETCH_PROGRAM, str(tmp_path)]
     with ExitStack() as stack:
         processes = [stack.enter_context(started(command, stdout=subprocess.PIPE, text=True)) for _ in range(4)]
-        outputs = [each.stdout for each in processes if each.stdout]
-        assert [output.readline() for output in outputs] == ["asks\n"] * 4
+        stdouts = [each.stdout for each in processes if each.stdout]
+        assert [output.readline() for output in stdouts] == ["asks\n"] * 4
         (tmp_path / "all have asked").touch()
-        found = [each.communicate(timeout=PATIENCE_S)[0] for each in processes]
-    assert found == [f"{tmp_path / 'kafka' / '4.3.1'}\n"] * 4
+        outputs = [each.communicate(timeout=PATIENCE_S)[0] for each in processes]
+    assert outputs == [f"{tmp_path / 'kafka' / '4.3.1'}\n"] * 4
     assert (tmp_path / "fetched").read_text() == "4.3.1"
 
 
 def test_an_incomplete_download_is_not_cached(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def breaks(version: str, directory: Path) -> None:
+    def interrupted_fetch(version: str, directory: Path) -> None:
         (directory / "jars").mkdir(parents=True)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(jars, "_fetch", breaks)
+    monkeypatch.setattr(jars, "_fetch", interrupted_fetch)
     with pytest.raises(KeyboardInterrupt):
         fetch_jars("4.3.1")
     assert [each.name for each in cache.iterdir()] == ["4.3.1.lock"]
 
-    def works(version: str, directory: Path) -> None:
+    def complete_fetch(version: str, directory: Path) -> None:
         (directory / "jars").mkdir(parents=True)
         (directory / "jars" / "kafka.jar").touch()
 
-    (cache / "4.3.1.partial" / "jars").mkdir(parents=True)  # what a killed process leaves
+    (cache / "4.3.1.partial" / "jars").mkdir(parents=True)  # leftovers of a killed process
     (cache / "4.3.1.partial" / "jars" / "half.jar").touch()
-    monkeypatch.setattr(jars, "_fetch", works)
+    monkeypatch.setattr(jars, "_fetch", complete_fetch)
     assert [each.name for each in fetch_jars("4.3.1").iterdir()] == ["kafka.jar"]
 
 
-def test_without_pyspark(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_pyspark_is_reported(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jars, "find_spec", lambda name: None)
     with pytest.raises(LabError, match=r"pyspark is not installed.* pip install 'kafka-txn-toolkit\[lab\]'"):
         fetch_jars(NOT_LISTED)
@@ -103,16 +103,16 @@ def test_without_pyspark(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.lab
 @pytest.mark.parametrize("version", ["4.3.1", NOT_LISTED])
-def test_an_unreachable_repository(cache: Path, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
-    monkeypatch.setenv("KAFKA_TXN_MAVEN", NOBODY)
+def test_an_unreachable_repository_is_reported(cache: Path, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+    monkeypatch.setenv("KAFKA_TXN_MAVEN", UNREACHABLE)
     with pytest.raises(SetupError, match=r"https://127\.0\.0\.1:1/maven/.*Connection refused") as error:
         fetch_jars(version)
     assert "could not be fetched" in error.value.what
     assert [each.name for each in cache.iterdir()] == [f"{version}.lock"]
 
 
-class Mirror(BaseHTTPRequestHandler):
-    """A repository that serves a page for every path."""
+class LoginPage(BaseHTTPRequestHandler):
+    """A repository that serves a login page for every path."""
 
     def do_GET(self) -> None:
         self.send_response(200)
@@ -124,7 +124,7 @@ class Mirror(BaseHTTPRequestHandler):
 
 
 def test_a_jar_with_a_wrong_digest_is_not_kept(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with ThreadingHTTPServer(("127.0.0.1", 0), Mirror) as server:
+    with ThreadingHTTPServer(("127.0.0.1", 0), LoginPage) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:
@@ -136,8 +136,8 @@ def test_a_jar_with_a_wrong_digest_is_not_kept(cache: Path, monkeypatch: pytest.
         finally:
             server.shutdown()
             thread.join(60)
-    kept = {each.name for each in [*cache.iterdir(), *(cache.parent / "delta").iterdir()]}
-    assert kept == {"4.3.1.lock", "lock"}
+    cached_files = {each.name for each in [*cache.iterdir(), *(cache.parent / "delta").iterdir()]}
+    assert cached_files == {"4.3.1.lock", "lock"}
 
 
 @pytest.mark.full
@@ -151,15 +151,15 @@ def test_the_mirror_of_the_maven_settings_is_used(cache: Path, tmp_path: Path, m
     (tmp_path / ".m2").mkdir()
     (tmp_path / ".m2" / "settings.xml").write_text(
         '<settings xmlns="http://maven.apache.org/SETTINGS/1.0.0"><mirrors><mirror><id>ours</id>'
-        f"<mirrorOf>central</mirrorOf><url>{NOBODY}</url></mirror></mirrors></settings>"
+        f"<mirrorOf>central</mirrorOf><url>{UNREACHABLE}</url></mirror></mirrors></settings>"
     )
     monkeypatch.setattr(Path, "home", lambda: tmp_path)
-    with pytest.raises(SetupError, match=NOBODY):
+    with pytest.raises(SetupError, match=UNREACHABLE):
         fetch_jars("4.3.1")
 
 
 @pytest.mark.lab
-def test_a_version_that_does_not_exist(cache: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_version_that_does_not_exist_is_reported(cache: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(LabError, match=r"has no org\.apache\.kafka:kafka_2\.13:9\.9\.9, .*never released"):
         fetch_jars("9.9.9")
     assert [each.name for each in cache.iterdir()] == ["9.9.9.lock"]

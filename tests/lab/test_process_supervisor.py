@@ -1,4 +1,4 @@
-"""Nothing that the keeper started survives its Python, however that one ends."""
+"""No process of the supervisor survives its Python process, however that ends."""
 
 import os
 import signal
@@ -13,19 +13,19 @@ import pytest
 from tests.process import started
 from toolkit.lab.process_supervisor import ProcessSupervisor
 
-STARTS_A_SLEEPER = """
+SLEEPER_PROGRAM = """
 import os, signal, sys
 from pathlib import Path
 from toolkit.lab.process_supervisor import ProcessSupervisor
 
 directory = Path(sys.argv[1])
-keeper = ProcessSupervisor(directory)
-sleeper = keeper.start(["sleep", "600"], log=directory / "log")
+supervisor = ProcessSupervisor(directory)
+sleeper = supervisor.start(["sleep", "600"], log=directory / "log")
 print(sleeper.pid, flush=True)
 """
 
 
-def until(condition: Callable[[], bool], *, seconds: float = 60) -> bool:
+def wait_until(condition: Callable[[], bool], *, seconds: float = 60) -> bool:
     deadline = time.monotonic() + seconds
     while not condition() and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -33,15 +33,15 @@ def until(condition: Callable[[], bool], *, seconds: float = 60) -> bool:
 
 
 def is_running(pid: int) -> bool:
-    """Whether a process runs; one that is dead and only waits for its parent does not."""
+    """Whether a process runs; a zombie does not."""
     state = subprocess.run(["ps", "-o", "state=", "-p", str(pid)], capture_output=True, text=True, timeout=60).stdout
     return bool(state.strip()) and not state.startswith("Z")
 
 
 @pytest.mark.parametrize(
-    "end",
+    "exit_statement",
     [
-        "keeper.stop()",
+        "supervisor.stop()",
         "sys.exit(3)",
         "raise RuntimeError",
         "os._exit(0)",
@@ -49,15 +49,15 @@ def is_running(pid: int) -> bool:
         "os.kill(os.getpid(), signal.SIGTERM)",
         "os.kill(os.getpid(), signal.SIGKILL)",
         "os.killpg(0, signal.SIGTERM); signal.pause()",
-        "os.fork() or signal.pause(); keeper.stop()",
+        "os.fork() or signal.pause(); supervisor.stop()",
         "os.fork() or signal.pause(); os.kill(os.getpid(), signal.SIGKILL)",
     ],
 )
-def test_all_processes_end_with_the_parent(tmp_path: Path, end: str) -> None:
+def test_all_processes_end_with_the_parent(tmp_path: Path, exit_statement: str) -> None:
     directory = tmp_path / "lab"
     directory.mkdir()
     with started(
-        [sys.executable, "-c", STARTS_A_SLEEPER + end, str(directory)],
+        [sys.executable, "-c", SLEEPER_PROGRAM + exit_statement, str(directory)],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
@@ -65,9 +65,9 @@ def test_all_processes_end_with_the_parent(tmp_path: Path, end: str) -> None:
         assert parent.stdout
         sleeper = int(parent.stdout.readline())
         parent.wait(timeout=60)
-        assert until(lambda: not directory.exists())
-        assert until(lambda: not is_running(sleeper))
-        if "fork" in end:
+        assert wait_until(lambda: not directory.exists())
+        assert wait_until(lambda: not is_running(sleeper))
+        if "fork" in exit_statement:
             os.killpg(parent.pid, signal.SIGKILL)
 
 
@@ -81,7 +81,7 @@ def test_stop_returns_when_processes_and_directory_are_gone(tmp_path: Path) -> N
     assert not directory.exists()
 
 
-def test_stop_works_without_its_helper(tmp_path: Path) -> None:
+def test_stop_works_after_its_helper_was_killed(tmp_path: Path) -> None:
     directory = tmp_path / "lab"
     directory.mkdir()
     supervisor = ProcessSupervisor(directory)

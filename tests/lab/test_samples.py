@@ -18,7 +18,7 @@ from toolkit.schema import LOG_TRANSACTIONS, RECORDED
 from toolkit.sources.logdir import LogDir
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-ANSWERS = {  # verdict, and a part of the cause if there is one
+EXPECTED = {  # verdict, and part of the cause, if there is one
     "late-message": ("hanging", "late-after-abort"),
     "never-added": ("hanging", "never-added"),
     "superseded-same-partition": ("hanging", "superseded epoch"),
@@ -34,13 +34,13 @@ ANSWERS = {  # verdict, and a part of the cause if there is one
 
 
 def test_every_script_has_a_sample_and_is_tested() -> None:
-    assert samples.names() == sorted(scripts.SCRIPTS) == sorted(ANSWERS)
+    assert samples.names() == sorted(scripts.SCRIPTS) == sorted(EXPECTED)
 
 
-@pytest.mark.parametrize("name", ANSWERS)
-def test_a_sample_gives_the_expected_finding(name: str) -> None:
+@pytest.mark.parametrize("name", EXPECTED)
+def test_a_sample_has_the_expected_finding(name: str) -> None:
     sample = samples.load(name)
-    verdict, cause = ANSWERS[name]
+    verdict, cause = EXPECTED[name]
     rows = sample.finding_rows()
     (row,) = [row for row in rows if row["start_offset"] == sample.expected["start_offset"]]
     assert {key: row[key] for key in sample.expected} == sample.expected
@@ -52,15 +52,15 @@ def test_a_sample_gives_the_expected_finding(name: str) -> None:
     assert len(sample.log_dir().log_transactions(topics=[sample.topic], partitions=[sample.partition]))
 
 
-@pytest.mark.parametrize("name", ANSWERS)
+@pytest.mark.parametrize("name", EXPECTED)
 def test_the_log_directory_contains_no_other_finding(name: str) -> None:
     sample = samples.load(name)
     partitions = {(row["topic"], row["partition"]) for row in sample.log_dir().finding_rows()}
-    over = sample.expected["verdict"] == "ended" or sample.recording()
-    assert partitions == (set() if over else {(sample.topic, sample.partition)})
+    has_ended = sample.expected["verdict"] == "ended" or sample.recording()
+    assert partitions == (set() if has_ended else {(sample.topic, sample.partition)})
 
 
-@pytest.mark.parametrize("name", ANSWERS)
+@pytest.mark.parametrize("name", EXPECTED)
 def test_a_sample_is_small(name: str) -> None:
     archive = resources.files(samples) / "data" / f"{name}.tar.xz"
     assert len(archive.read_bytes()) < (300_000 if name in {"long-history", "flight-recording"} else 20_000)
@@ -86,11 +86,11 @@ def test_the_recording_has_clear_then_hanging_then_clear_samples() -> None:
     assert recording
     assert len(recording.samples()) >= 18
     times = sorted(recording.samples()["sampled_at"])
-    hung = [row for row in RECORDED["findings"].rows(recording.findings_over_time(topics=["orders"]))
+    hanging_rows = [row for row in RECORDED["findings"].rows(recording.findings_over_time(topics=["orders"]))
             if row["verdict"] == "hanging"]  # fmt: skip
-    assert len(hung) >= 5
-    assert hung[-1]["groups_held"] == [scripts.GROUP]
-    assert times[2] < hung[0]["sampled_at"] < hung[-1]["sampled_at"] < times[-2]
+    assert len(hanging_rows) >= 5
+    assert hanging_rows[-1]["groups_held"] == [scripts.GROUP]
+    assert times[2] < hanging_rows[0]["sampled_at"] < hanging_rows[-1]["sampled_at"] < times[-2]
     assert sample.at is not None
     assert sample.at.tzinfo == dt.UTC
 
@@ -105,15 +105,18 @@ def test_the_abort_is_in_the_samples_audit_trail(name: str) -> None:
     assert samples.load("late-message").audit() is None
 
 
-def test_the_dump_reads_back() -> None:
+def test_the_dump_of_a_sample_matches_its_log_directory() -> None:
     sample = samples.load("late-message")
     dump = sample.dump_text()
     assert dump
-    where, marks = [(sample.topic, sample.partition)], ["first_offset", "marker_offset", "producer_id", "outcome"]
+    partitions, columns = (
+        [(sample.topic, sample.partition)],
+        ["first_offset", "marker_offset", "producer_id", "outcome"],
+    )
     assert (
         LogDir(dump)
-        .log_transactions(partitions=where)[marks]
-        .equals(sample.log_dir().log_transactions(partitions=where)[marks])
+        .log_transactions(partitions=partitions)[columns]
+        .equals(sample.log_dir().log_transactions(partitions=partitions)[columns])
     )
     assert samples.load("never-added").dump_text() is None
     assert samples.load("never-added").recording() is None
@@ -121,12 +124,12 @@ def test_the_dump_reads_back() -> None:
 
 def test_a_sample_is_unpacked_once_and_read_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    first = samples.load("late-message").path
-    files = sorted(path for path in first.rglob("*") if path.is_file())
-    assert tmp_path in first.parents
-    assert samples.load("late-message").path == first
+    folder = samples.load("late-message").path
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    assert tmp_path in folder.parents
+    assert samples.load("late-message").path == folder
     assert [path for path in files if path.stat().st_mode & 0o222] == []
-    assert list(first.parent.iterdir()) == [first], "nothing half unpacked stays"
+    assert list(folder.parent.iterdir()) == [folder], "no partially unpacked folder remains"
 
 
 def test_without_a_writable_cache_samples_are_unpacked_to_temporary_files(
@@ -146,13 +149,13 @@ def test_packing_keeps_files_and_times(tmp_path: Path, monkeypatch: pytest.Monke
     path = samples.load("late-message").path
     archive = archives.packed(path)
     assert archives.packed(path) == archive
-    again = archives.unpacked(archive, name="again")
+    unpacked_again = archives.unpacked(archive, name="again")
 
     def files_of(folder: Path) -> list[tuple[Path, bytes, float]]:
         files = sorted(each for each in folder.rglob("*") if each.is_file())
         return [(each.relative_to(folder), each.read_bytes(), each.stat().st_mtime) for each in files]
 
-    assert files_of(again) == files_of(path)
+    assert files_of(unpacked_again) == files_of(path)
 
 
 @pytest.mark.parametrize("member", ["../outside", "/outside"])
@@ -160,11 +163,11 @@ def test_unpacking_writes_nothing_outside_its_folder(
     member: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    into = io.BytesIO()
-    with tarfile.open(fileobj=into, mode="w:xz") as archive:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:xz") as archive:
         archive.addfile(tarfile.TarInfo(member))
     with pytest.raises(UsageError, match="damaged"):
-        archives.unpacked(into.getvalue(), name="bad")
+        archives.unpacked(buffer.getvalue(), name="bad")
     assert not list(tmp_path.rglob("outside"))
 
 
@@ -180,7 +183,7 @@ def test_samples_are_in_the_wheel_and_load_from_a_zip(tmp_path: Path) -> None:
             if path.is_file() and "__pycache__" not in path.parts:
                 archive.write(path, path.relative_to(ROOT))
     code = "from toolkit.lab import samples; print(samples.__file__, samples.load('orphan').path)"
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code],
         cwd=tmp_path,
         env={"PYTHONPATH": str(wheel), "XDG_CACHE_HOME": str(tmp_path), "PATH": ""},
@@ -189,6 +192,6 @@ def test_samples_are_in_the_wheel_and_load_from_a_zip(tmp_path: Path) -> None:
         check=True,
         timeout=120,
     )
-    module, unpacked = done.stdout.split()
+    module, unpacked = process.stdout.split()
     assert module.startswith(str(wheel))
     assert (Path(unpacked) / "log-dir" / "meta.properties").is_file()

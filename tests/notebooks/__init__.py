@@ -1,6 +1,6 @@
-"""The notebooks: run unchanged, clean in git, and with stored outputs that are really compared."""
+"""Tests of the notebooks: they run unchanged, are clean in git, and their stored outputs are compared."""
 
 import sys
 
-# With it, jsonschema builds a grammar of IRIs at import: a second in every process, and notebooks have none.
+# With this package, jsonschema builds a grammar of IRIs at import, for a second; notebooks contain no IRIs.
 sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]

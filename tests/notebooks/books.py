@@ -1,4 +1,4 @@
-"""The notebooks of the project, what of them belongs in git, and copies with other parameters."""
+"""The notebooks of the project, their form in git, and copies with other parameters."""
 
 import re
 from collections.abc import Mapping
@@ -37,17 +37,17 @@ def code_cells(book: NotebookNode) -> list[NotebookNode]:
 
 
 def is_checked(cell: NotebookNode) -> bool:
-    """Whether nbval compares the cell's output with what is stored."""
+    """Whether nbval compares the output of the cell with the stored one."""
     return bool(cell.cell_type == "code" and cell.source.split("\n", 1)[0] == CHECK)
 
 
 def cleaned(book: NotebookNode) -> NotebookNode:
-    """The notebook as it belongs in git: plain text of the checked cells, with a count, and no other output."""
-    book = _node({**book, "metadata": METADATA})
+    """The notebook as stored in git: plain text outputs of the checked cells, with a count, and no other output."""
+    book = _copy({**book, "metadata": METADATA})
     for number, cell in enumerate(code_cells(book), start=1):
-        kept = [_plain(output) for output in cell.outputs] if is_checked(cell) else []
-        cell.outputs = [output for output in kept if output is not None]
-        cell.execution_count = number if cell.outputs else None  # without a count nbval compares nothing
+        outputs = [_plain_text(output) for output in cell.outputs] if is_checked(cell) else []
+        cell.outputs = [output for output in outputs if output is not None]
+        cell.execution_count = number if cell.outputs else None  # nbval compares nothing without a count
         for output in cell.outputs:
             if output.output_type == "execute_result":
                 output.execution_count = number
@@ -58,7 +58,7 @@ def cleaned(book: NotebookNode) -> NotebookNode:
 
 def with_parameters(book: NotebookNode, **values: object) -> NotebookNode:
     """A copy without stored outputs and with other parameters."""
-    copy = _node(book)
+    copy = _copy(book)
     for cell in code_cells(copy):
         cell.outputs, cell.execution_count = [], None
     (parameters,) = (cell for cell in copy.cells if "parameters" in cell.metadata.get("tags", ()))
@@ -68,15 +68,15 @@ def with_parameters(book: NotebookNode, **values: object) -> NotebookNode:
     return copy
 
 
-def _plain(output: NotebookNode) -> NotebookNode | None:
-    """An output with nothing but its text; null for what warns or draws."""
+def _plain_text(output: NotebookNode) -> NotebookNode | None:
+    """The output with only its plain text; None for warnings and plots."""
     if output.output_type == "stream":
-        return _node(output) if output.name == "stdout" else None
+        return _copy(output) if output.name == "stdout" else None
     data = {kind: text for kind, text in output.get("data", {}).items() if kind == "text/plain"}
-    return _node({**output, "data": data, "metadata": {}}) if data else None
+    return _copy({**output, "data": data, "metadata": {}}) if data else None
 
 
-def _node(content: Mapping[str, object]) -> NotebookNode:
-    """A copy that is a node all the way down."""
+def _copy(content: Mapping[str, object]) -> NotebookNode:
+    """A deep copy, as a NotebookNode."""
     node: NotebookNode = nbformat.from_dict(content)  # type: ignore[no-untyped-call]
     return node

@@ -1,6 +1,6 @@
-"""``python -m tests.notebooks.clean [FILE ...]``: take out of notebooks what does not belong in git.
+"""``python -m tests.notebooks.clean [FILE ...]``: remove from notebooks what does not belong in git.
 
-Exits with 1 if it changed one, as a hook of pre-commit does.
+Exits with 1 if it changed a notebook, as a pre-commit hook does.
 """
 
 import sys

@@ -13,13 +13,13 @@ from tests.notebooks.running import own_folders
 
 
 def main(names: list[str]) -> int:
-    """Run and store; what a cell raises ends it, and nothing of that notebook is stored."""
+    """Run notebooks and store them; an exception in a cell ends the run, and that notebook is not stored."""
     selected = [path for path in BOOKS if not names or path.stem.startswith(tuple(names))]
     if not selected:
         print(f"No notebook is called {' or '.join(names)}; there are {', '.join(path.stem for path in BOOKS)}.")
         return 2
     with tempfile.TemporaryDirectory(prefix="kafka-txn-notebooks-") as folder:
-        os.environ.update(own_folders(Path(folder)))  # before Jupyter searches its folders
+        os.environ.update(own_folders(Path(folder)))  # before Jupyter reads its folders
         from nbclient import NotebookClient
 
         for path in selected:

@@ -18,7 +18,7 @@ class Outcome:
     """Cells by name (``Cell 3``) with null, or nbval's message if they failed; and the complete output."""
 
     cells: Mapping[str, str | None]
-    printed: str
+    output: str
 
     @property
     def failed(self) -> dict[str, str]:
@@ -27,12 +27,12 @@ class Outcome:
 
 
 def own_folders(folder: Path) -> dict[str, str]:
-    """Environment of a kernel that neither sees nor touches what its user has of Jupyter, nor writes to their audit."""
+    """Environment variables that isolate a kernel from the user's Jupyter folders and audit file."""
     names = ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR", "TMPDIR")
     for name in names:
         (folder / name.lower()).mkdir(parents=True, exist_ok=True)
-    mine = {name: str(folder / name.lower()) for name in names}
-    return {**mine, "JUPYTER_PLATFORM_DIRS": "1", "KAFKA_TXN_AUDIT_FILE": str(folder / "audit.jsonl")}
+    variables = {name: str(folder / name.lower()) for name in names}
+    return {**variables, "JUPYTER_PLATFORM_DIRS": "1", "KAFKA_TXN_AUDIT_FILE": str(folder / "audit.jsonl")}
 
 
 def run(path: Path, folder: Path, *, seconds: float = 900) -> Outcome:
@@ -43,23 +43,23 @@ def run(path: Path, folder: Path, *, seconds: float = 900) -> Outcome:
     path
         The notebook.
     folder
-        For whatever is written meanwhile.
+        For the files that the run writes.
     seconds
-        How long it may take.
+        Timeout of the run.
     """
     report = folder / "nbval.xml"
     plugins = ("tests.notebooks.plain", "nbval", "no:cacheprovider", "no:hypothesispytest")
-    line = ["-m", "pytest", "-q", "-n0", *(f"-p{each}" for each in plugins), "--nbval-lax", "--nbval-current-env",
-            "--color=no", "--rootdir", str(ROOT), f"--junitxml={report}", str(path)]  # fmt: skip
+    arguments = ["-m", "pytest", "-q", "-n0", *(f"-p{each}" for each in plugins), "--nbval-lax", "--nbval-current-env",
+                 "--color=no", "--rootdir", str(ROOT), f"--junitxml={report}", str(path)]  # fmt: skip
     environment = {**os.environ, **own_folders(folder), "PYTEST_ADDOPTS": ""}
-    done = subprocess.run(
-        [sys.executable, *line], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=seconds
+    process = subprocess.run(
+        [sys.executable, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=seconds
     )
-    assert report.is_file(), done.stdout + done.stderr
+    assert report.is_file(), process.stdout + process.stderr
     cases = ET.parse(report).getroot().iter("testcase")
-    return Outcome({case.get("name", ""): _failure(case) for case in cases}, done.stdout + done.stderr)
+    return Outcome({case.get("name", ""): _failure(case) for case in cases}, process.stdout + process.stderr)
 
 
 def _failure(case: ET.Element) -> str | None:
-    found = [*case.iter("failure"), *case.iter("error")]
-    return "\n".join(each.text or "" for each in found) if found else None
+    failures = [*case.iter("failure"), *case.iter("error")]
+    return "\n".join(each.text or "" for each in failures) if failures else None

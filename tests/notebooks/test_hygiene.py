@@ -1,4 +1,4 @@
-"""What of a notebook is in git: no more than can be read, compared and reviewed."""
+"""Form of the notebooks in git: readable, comparable and reviewable."""
 
 import ast
 import re
@@ -10,9 +10,9 @@ from nbformat import NotebookNode
 
 from tests.notebooks.books import BOOKS, cleaned, code_cells, is_checked, read, write
 
-MOST_BYTES = 300_000
-MOST_LINES = 12
-UNSEEN = "remove-cell"  # the tag of cells that the docs leave out
+MAX_BYTES = 300_000
+MAX_LINES = 12
+HIDDEN_TAG = "remove-cell"  # the tag of cells that the docs leave out
 LOCAL = "08_databricks"  # it has its own switch instead of a source
 
 by_name = pytest.mark.parametrize("path", BOOKS, ids=lambda path: path.stem)
@@ -42,7 +42,7 @@ def test_a_notebook_begins_with_number_and_parameters(path: Path) -> None:
 
 @by_name
 def test_only_compared_outputs_are_stored(path: Path, tmp_path: Path) -> None:
-    assert path.stat().st_size < MOST_BYTES
+    assert path.stat().st_size < MAX_BYTES
     book = read(path)
     nbformat.validate(book)
     assert not book.metadata.get("widgets")
@@ -50,15 +50,15 @@ def test_only_compared_outputs_are_stored(path: Path, tmp_path: Path) -> None:
         assert bool(cell.outputs) == (cell.execution_count is not None) == is_checked(cell), cell.source
         kinds = {kind for output in cell.outputs for kind in output.get("data", {"text/plain": ""})}
         assert kinds <= {"text/plain"}, cell.source
-    as_it_should_be = write(cleaned(book), tmp_path / path.name)
-    assert path.read_text() == as_it_should_be.read_text(), f"python -m tests.notebooks.clean {path}"
+    expected = write(cleaned(book), tmp_path / path.name)
+    assert path.read_text() == expected.read_text(), f"python -m tests.notebooks.clean {path}"
 
 
 @by_name
-def test_cells_are_short_and_check_their_claims(path: Path) -> None:
+def test_cells_are_short_and_a_notebook_has_assertions(path: Path) -> None:
     cells = code_cells(read(path))
     assert any(re.search(r"(?m)^\s*assert ", cell.source) for cell in cells)
-    assert [cell.source for cell in cells if len(lines(cell)) > MOST_LINES] == []
+    assert [cell.source for cell in cells if len(lines(cell)) > MAX_LINES] == []
     assert [line for cell in cells for line in cell.source.splitlines() if len(line) > 120] == []
 
 
@@ -77,17 +77,17 @@ def test_a_notebook_ends_by_closing_its_source(path: Path) -> None:
 
 
 @by_name
-def test_hidden_cells_have_the_assertions_and_no_used_names(path: Path) -> None:
-    """What proves a notebook is left out of its page, whose other cells do without it."""
+def test_only_hidden_cells_have_assertions_and_no_other_cell_needs_them(path: Path) -> None:
+    """The docs omit the cells with assertions, and the other cells work without them."""
     cells = code_cells(read(path))
-    proofs = [cell for cell in cells if UNSEEN in cell.metadata.get("tags", ())]
-    assert [cell.id for cell in proofs] == [cell.id for cell in cells if cell.id.endswith("-claims")]
-    assert not any(cell.outputs for cell in proofs)
-    observed = [cell for cell in cells if cell not in proofs]
-    asserted = [line for cell in observed for line in lines(cell) if line.lstrip().startswith("assert ")]
-    assert [line for line in asserted if "stop here" not in line] == []  # that one is for the reader
-    assert names([cell.source for cell in proofs], ast.Store) & names([cell.source for cell in observed], ast.Load) <= (
-        names([cell.source for cell in observed], ast.Store)
+    hidden = [cell for cell in cells if HIDDEN_TAG in cell.metadata.get("tags", ())]
+    assert [cell.id for cell in hidden] == [cell.id for cell in cells if cell.id.endswith("-claims")]
+    assert not any(cell.outputs for cell in hidden)
+    visible = [cell for cell in cells if cell not in hidden]
+    visible_assertions = [line for cell in visible for line in lines(cell) if line.lstrip().startswith("assert ")]
+    assert [line for line in visible_assertions if "stop here" not in line] == []  # that assertion is for the reader
+    assert names([cell.source for cell in hidden], ast.Store) & names([cell.source for cell in visible], ast.Load) <= (
+        names([cell.source for cell in visible], ast.Store)
     )
 
 
@@ -95,6 +95,6 @@ def names(sources: list[str], context: type[ast.expr_context]) -> set[str]:
     """Names that code sets, imports included, or reads."""
     python = [re.sub(r"(?m)^( *)%.*", r"\1pass", source) for source in sources]
     nodes = [node for source in python for node in ast.walk(ast.parse(source))]
-    found = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, context)}
+    variables = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, context)}
     imports = [alias for node in nodes if isinstance(node, ast.Import | ast.ImportFrom) for alias in node.names]
-    return found | {each.asname or each.name for each in imports} if context is ast.Store else found
+    return variables | {each.asname or each.name for each in imports} if context is ast.Store else variables

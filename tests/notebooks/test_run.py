@@ -1,4 +1,4 @@
-"""Every notebook runs from a clean start, its claims hold, and its outputs match the stored ones."""
+"""Every notebook runs from a clean start, its assertions hold, and its outputs match the stored ones."""
 
 from pathlib import Path
 
@@ -12,5 +12,5 @@ from tests.notebooks.running import run
 @pytest.mark.parametrize("path", BOOKS, ids=lambda path: path.stem)
 def test_a_notebook_runs_unchanged(path: Path, tmp_path: Path) -> None:
     outcome = run(path, tmp_path)
-    assert outcome.failed == {}, outcome.printed
+    assert outcome.failed == {}, outcome.output
     assert len(outcome.cells) == len(code_cells(read(path)))

@@ -1,4 +1,4 @@
-"""What explains, and what needs no broker, runs from a recorded sample."""
+"""Notebooks that need no broker run from a recorded sample."""
 
 from pathlib import Path
 
@@ -24,6 +24,6 @@ CASES = [
 @pytest.mark.parametrize(("path", "sample"), CASES)
 def test_a_notebook_runs_from_a_sample(path: Path, sample: str, tmp_path: Path) -> None:
     book = with_parameters(read(path), source=f"sample:{sample}")
-    code_cells(book)[-1].source += "\nassert opened.kafka is None"  # it needed no broker
+    code_cells(book)[-1].source += "\nassert opened.kafka is None"  # no broker was started
     outcome = run(write(book, tmp_path / path.name), tmp_path)
-    assert outcome.failed == {}, outcome.printed
+    assert outcome.failed == {}, outcome.output

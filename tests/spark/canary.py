@@ -1,7 +1,7 @@
-"""Everything that Spark prints and writes while it reads a cluster with a password, searched for the password.
+"""Search all that Spark prints and writes while it reads a cluster with a password for the password.
 
-``CANARY=password python tests/spark/canary.py classic|connect HOST:PORT USER FOLDER`` prints what was shown, as JSON;
-the topic ``watched`` has to be there. In a process of its own, for a process has one kind of session.
+``CANARY=password python tests/spark/canary.py classic|connect HOST:PORT USER FOLDER`` prints the matches as JSON.
+The topic ``watched`` must exist. Runs in its own process, because a process has one kind of session.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 CANARY = os.environ["CANARY"]
-CONTROLS = {"kafka.client.id": "seen-as-an-option"}  # not a secret: proves that the search would have found one
-FEW = {
+CONTROLS = {"kafka.client.id": "seen-as-an-option"}  # not a secret; finding it proves that the search works
+SELECTED_ACTIONS = {
     "jaas": ("explain", "count"),
     "refused": ("count", "a wrong value", "stream"),
     "file": ("explain", "count"),
@@ -40,11 +40,11 @@ LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 
 
 class Search:
-    """What was searched, and what was found in it."""
+    """The searched locations, and the matches."""
 
     def __init__(self) -> None:
         self.locations: list[str] = []
-        self.output: dict[str, str] = {}
+        self.matches: dict[str, str] = {}
         self.errors: dict[str, str] = {}
         self.controls: list[str] = []
 
@@ -52,12 +52,12 @@ class Search:
         self.locations.append(location)
         if CANARY in text:
             at = text.index(CANARY)
-            self.output.setdefault(location, text[max(0, at - 100) : at].replace("\n", " "))
+            self.matches.setdefault(location, text[max(0, at - 100) : at].replace("\n", " "))
         if CONTROLS["kafka.client.id"] in text:
             self.controls.append(location)
 
-    def during(self, name: str, action: Callable[[], object]) -> bool:
-        """What an action returns, raises and prints; whether it went well."""
+    def run(self, name: str, action: Callable[[], object]) -> bool:
+        """Run an action, search what it returns, raises and prints, and return whether it succeeded."""
         printed = io.StringIO()
         try:
             with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
@@ -71,8 +71,8 @@ class Search:
         return True
 
 
-def ways(server: str, user: str, folder: Path) -> Mapping[str, Mapping[str, str]]:
-    """Options that connect, each with the password in another way."""
+def connection_options(server: str, user: str, folder: Path) -> Mapping[str, Mapping[str, str]]:
+    """Connection options by the name of the means that passes the password."""
     base = {
         "kafka.bootstrap.servers": server,
         "kafka.security.protocol": "SASL_PLAINTEXT",
@@ -96,8 +96,8 @@ def read(spark: SparkSession, options: Mapping[str, str], **more: str) -> DataFr
     return spark.read.format("kafka_log_live").options(**options, subscribe="watched", **more).load()
 
 
-def use(spark: SparkSession, search: Search, name: str, options: Mapping[str, str], folder: Path) -> list[str]:
-    """Do with a source what people do; which of it did not go well."""
+def use_source(spark: SparkSession, search: Search, name: str, options: Mapping[str, str], folder: Path) -> list[str]:
+    """Run the actions of typical users on a source; return the names of those that failed."""
 
     def view() -> list[Any]:
         read(spark, options).createOrReplaceTempView("watched")
@@ -116,12 +116,14 @@ def use(spark: SparkSession, search: Search, name: str, options: Mapping[str, st
         "a wrong value": lambda: read(spark, options, startingOffsets="nowhere").count(),
         "a failing task": lambda: read(spark, options).selectExpr("assert_true(1 = 2)").collect(),
         "sample": lambda: spark.read.format("kafka_txn_samples").options(**options).load().collect(),
-        "stream": lambda: patient_stream(spark, options, folder / name),
+        "stream": lambda: stream_with_retry(spark, options, folder / name),
     }
-    return [action for action in FEW.get(name, actions) if not search.during(f"{name}: {action}", actions[action])]
+    return [
+        action for action in SELECTED_ACTIONS.get(name, actions) if not search.run(f"{name}: {action}", actions[action])
+    ]
 
 
-def patient_stream(spark: SparkSession, options: Mapping[str, str], folder: Path) -> str:
+def stream_with_retry(spark: SparkSession, options: Mapping[str, str], folder: Path) -> str:
     """Spark gives the process of a batch function 10 seconds to connect (PythonWorkerFactory)."""
     try:
         return stream(spark, options, folder)
@@ -132,50 +134,50 @@ def patient_stream(spark: SparkSession, options: Mapping[str, str], folder: Path
 
 
 def stream(spark: SparkSession, options: Mapping[str, str], folder: Path) -> str:
-    everything = spark.readStream.format("kafka_txn_samples").options(**options).load()
-    writer = write_recording(everything, folder / "recording").option("checkpointLocation", str(folder / "checkpoint"))
+    samples = spark.readStream.format("kafka_txn_samples").options(**options).load()
+    writer = write_recording(samples, folder / "recording").option("checkpointLocation", str(folder / "checkpoint"))
     query = writer.queryName(folder.name).trigger(availableNow=True).start()
     assert query.awaitTermination(600), f"{query.status} {query.lastProgress}"
     assert query.exception() is None, query.exception()
     return f"{query.lastProgress} {query.recentProgress} {query.status}"
 
 
-def use_sql(spark: SparkSession, search: Search, options: Mapping[str, str]) -> list[str]:
+def use_source_in_sql(spark: SparkSession, search: Search, options: Mapping[str, str]) -> list[str]:
     options_clause = ", ".join(f"'{name}' '{value}'" for name, value in {**options, "subscribe": "watched"}.items())
     create = f"CREATE OR REPLACE TEMPORARY VIEW by_sql USING kafka_log_live OPTIONS ({options_clause})"
     texts = (create, "SELECT count(*) FROM by_sql", f"EXPLAIN EXTENDED {create}")
-    return [text[:20] for text in texts if not search.during(f"sql: {text[:20]}", lambda: spark.sql(text).collect())]  # noqa: B023
+    return [text[:20] for text in texts if not search.run(f"sql: {text[:20]}", lambda: spark.sql(text).collect())]  # noqa: B023
 
 
 def pages(root: str) -> Iterator[tuple[str, str]]:
-    """All pages of the UI, and all that its REST interface answers."""
+    """All pages of the UI, and all responses of its REST API."""
     application = json.loads(get(f"{root}/api/v1/applications"))[0]["id"]
-    current_findings = (
+    endpoints = (
         "sql?details=true&planDescription=true&length=1000",
         "jobs",
         "stages?details=true",
         "environment",
     )
-    waiting = [
+    pending = [
         f"/{name}/" for name in ("jobs", "SQL", "stages", "environment", "executors", "connect", "StreamingQuery")
     ]
-    waiting += [f"/api/v1/applications/{application}/{answer}" for answer in current_findings]
-    observed: set[str] = set()
-    while waiting:
-        path = waiting.pop()
-        if path in observed:
+    pending += [f"/api/v1/applications/{application}/{endpoint}" for endpoint in endpoints]
+    visited: set[str] = set()
+    while pending:
+        path = pending.pop()
+        if path in visited:
             continue
-        observed.add(path)
-        with contextlib.suppress(OSError):  # there is no page of that name
+        visited.add(path)
+        with contextlib.suppress(OSError):  # no such page
             body = get(root + path)
             yield path, body
             links = (link.replace("&amp;", "&") for link in re.findall(r'href="(/[^"#]+)"', body))
-            waiting += [link for link in links if not re.search(r"kill|/static/|log", link)]
+            pending += [link for link in links if not re.search(r"kill|/static/|log", link)]
 
 
 def get(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=30) as answer:
-        return str(answer.read().decode(errors="replace"))
+    with urllib.request.urlopen(url, timeout=30) as response:
+        return str(response.read().decode(errors="replace"))
 
 
 def free_port() -> int:
@@ -185,7 +187,7 @@ def free_port() -> int:
 
 
 def main(mode: str, server: str, user: str, folder: Path) -> None:
-    tempfile.tempdir = str(folder)  # Java's output
+    tempfile.tempdir = str(folder)  # for the output of Java
     (folder / "events").mkdir()
     port = free_port()
     settings = {
@@ -201,14 +203,14 @@ def main(mode: str, server: str, user: str, folder: Path) -> None:
     }
     spark = local_session(master="local[2]", remote="local[2]" if mode == "connect" else None, config=settings)
     search = Search()
-    all_ways = ways(server, user, folder)
-    options = all_ways["password"]
-    spark.dataSource.register(KafkaBatches)  # by hand: nothing is hidden, so a secret has to be refused
-    before = search.during("by hand", lambda: read(spark, {**options, "kafka.sasl.password": "not-a-canary"}))
+    options_by_name = connection_options(server, user, folder)
+    options = options_by_name["password"]
+    spark.dataSource.register(KafkaBatches)  # without redaction: a secret must be refused
+    secret_was_accepted = search.run("by hand", lambda: read(spark, {**options, "kafka.sasl.password": "not-a-canary"}))
     register(spark, config={name.removeprefix("kafka."): value for name, value in options.items()})
-    failed = {name: use(spark, search, name, options, folder) for name, options in all_ways.items()}
-    failed["sql"] = use_sql(spark, search, all_ways["jaas"])
-    time.sleep(1)  # what listens for events is late
+    failed = {name: use_source(spark, search, name, options, folder) for name, options in options_by_name.items()}
+    failed["sql"] = use_source_in_sql(spark, search, options_by_name["jaas"])
+    time.sleep(1)  # event listeners are asynchronous
     for path, body in pages(f"http://127.0.0.1:{port}"):
         search.search_in(f"page {path}", body)
     version = f"{type(spark).__module__} {spark.version}"
@@ -216,9 +218,15 @@ def main(mode: str, server: str, user: str, folder: Path) -> None:
     for file in sorted(folder.rglob("*")):
         if file.is_file() and file.name != "client.properties":
             search.search_in(f"file {file.relative_to(folder)}", file.read_text(errors="replace"))
-    found = {"spark": version, "by_hand": before, "failed": failed, "shown": search.output, "controls": search.controls}
-    found["errors"] = search.errors
-    print(json.dumps(found | {"locations": search.locations}))
+    report = {
+        "spark": version,
+        "by_hand": secret_was_accepted,
+        "failed": failed,
+        "matches": search.matches,
+        "controls": search.controls,
+    }
+    report["errors"] = search.errors
+    print(json.dumps(report | {"locations": search.locations}))
 
 
 if __name__ == "__main__":

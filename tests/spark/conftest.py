@@ -1,4 +1,4 @@
-"""One Spark session, and one history of real clients, for every test that needs them."""
+"""One Spark session, and one history of real clients, shared by the tests."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ STAGED = ("never_added", "late_message", "superseded_elsewhere", "open_young")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Warnings are errors, but for pyspark's own that no one here can cure."""
-    # pyspark warns of every pandas from 3 on, the ones that it works with included.
+    """Ignore warnings of pyspark itself; all others are errors."""
+    # pyspark warns of every pandas from 3 on, even of versions that it supports.
     config.addinivalue_line("filterwarnings", "ignore:.*pandas.*:FutureWarning:pyspark.*")
     config.addinivalue_line("filterwarnings", "ignore:The copy keyword is deprecated:Warning:pyspark.*")
 
@@ -40,11 +40,11 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A log directory that a broker left in good order: random transactions of real clients, and hanging ones.
+    """A log directory of a cleanly stopped broker: random transactions of real clients, and hanging ones.
 
     Topics of all kinds in many segments, compaction, deleted records; see `toolkit.lab.workload`.
     """
-    from toolkit.lab.incidents import EVERYDAY, INCIDENTS  # with kafka-python, which has to wait for the filters
+    from toolkit.lab.incidents import EVERYDAY, INCIDENTS  # imports kafka-python, which needs the filters
     from toolkit.lab.workload import BUSY, random_workload
 
     folder = tmp_path_factory.mktemp("history") / "logs"
@@ -55,5 +55,5 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
             stack.enter_context(INCIDENTS[name](kafka))
         kafka.stop_broker(1)
         shutil.copytree(kafka.log_dirs[1], folder, copy_function=shutil.copy2)
-        kafka.start_broker(1)  # the incidents end their transactions
+        kafka.start_broker(1)  # so that the incidents can end their transactions
     return folder

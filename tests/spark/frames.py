@@ -1,4 +1,4 @@
-"""Tables as Spark's frames in any row order, and what Spark made of them against what pandas has."""
+"""Tables as Spark data frames in random row order, and comparison of the rows of Spark with those of pandas."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from toolkit.schema import Row, Table
 from toolkit.spark.datasources.arrow_types import spark_table
 
-__all__ = ["arrow", "assert_rows", "damaged", "listed", "shuffled"]
+__all__ = ["arrow", "assert_rows", "damaged_copy", "shuffled", "sorted_rows"]
 
 
 def arrow(frame: object, table: Table) -> pa.Table:
@@ -20,27 +20,30 @@ def arrow(frame: object, table: Table) -> pa.Table:
     return pa.Table.from_pandas(frame, schema=table.arrow_schema, preserve_index=False)
 
 
-def shuffled(spark: SparkSession, found: pa.Table, *, seed: int = 0) -> DataFrame:
-    """The rows of a declared table, in an order that is drawn."""
-    order = np.random.default_rng(seed).permutation(found.num_rows)
-    return spark.createDataFrame(spark_table(found.take(pa.array(order))))
+def shuffled(spark: SparkSession, rows: pa.Table, *, seed: int = 0) -> DataFrame:
+    """The rows of a declared table in random order."""
+    order = np.random.default_rng(seed).permutation(rows.num_rows)
+    return spark.createDataFrame(spark_table(rows.take(pa.array(order))))
 
 
-def listed(found: pa.Table, table: Table) -> list[Row]:
-    """Rows in one order, with times in milliseconds; a rest would be an error."""
-    assert found.column_names == table.names
-    rows = found.cast(pa.schema([field.remove_metadata() for field in table.arrow_schema])).to_pylist()
-    return sorted(rows, key=repr)
+def sorted_rows(rows: pa.Table, table: Table) -> list[Row]:
+    """Sorted rows with times in milliseconds; a remainder is an error."""
+    assert rows.column_names == table.names
+    records = rows.cast(pa.schema([field.remove_metadata() for field in table.arrow_schema])).to_pylist()
+    return sorted(records, key=repr)
 
 
-def assert_rows(found: DataFrame, expected: pa.Table, table: Table) -> None:
-    """Exactly these rows, in any order."""
-    ours, theirs = listed(found.toArrow(), table), listed(expected, table)
-    alone = [row for row in ours if row not in theirs], [row for row in theirs if row not in ours]
-    assert ours == theirs, (len(ours), len(theirs), [rows[:3] for rows in alone])
+def assert_rows(frame: DataFrame, expected: pa.Table, table: Table) -> None:
+    """Assert exactly these rows, in any order."""
+    actual_rows, expected_rows = sorted_rows(frame.toArrow(), table), sorted_rows(expected, table)
+    unmatched = (
+        [row for row in actual_rows if row not in expected_rows],
+        [row for row in expected_rows if row not in actual_rows],
+    )
+    assert actual_rows == expected_rows, (len(actual_rows), len(expected_rows), [rows[:3] for rows in unmatched])
 
 
-def damaged(history: Path, folder: Path) -> Path:
+def damaged_copy(history: Path, folder: Path) -> Path:
     """A copy with wrong bytes in the middle of its larger segments, and truncated ends."""
     shutil.copytree(history, folder)
     for log in sorted(folder.glob("*/*.log")):

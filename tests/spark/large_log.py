@@ -1,7 +1,7 @@
 """A log larger than the memory of its workers: ``python -m tests.spark.large_log FOLDER MEGABYTES``.
 
-In a process of its own, for what workers may have is said when a session starts. Prints whether the transactions were
-all found, and what became of the plain way: all batches of a partition in one group.
+Runs in its own process, because the memory limit of workers is set when a session starts. Prints whether all
+transactions were found, and the result of the naive alternative: all batches of a partition in one group.
 """
 
 from __future__ import annotations
@@ -36,72 +36,78 @@ from toolkit.spark.session.local_session import local_session
 from toolkit.spark.transforms.log_fold import fold
 from toolkit.spark.transforms.partial_transactions import PIECES, piece_batches
 
-SEGMENTS, IN_EACH = 8, 1 << 18
-PRODUCERS, IN_TRANSACTION = 50, 20
-WHERE = LogId(topic="large", partition=0, broker_id=1)
+SEGMENTS, BATCHES_PER_SEGMENT = 8, 1 << 18
+PRODUCERS, BATCHES_PER_TRANSACTION = 50, 20
+LOG_ID = LogId(topic="large", partition=0, broker_id=1)
 
 
-def large_log(start: int = 0, stop: int = SEGMENTS * IN_EACH) -> Headers:
+def large_log(start: int = 0, stop: int = SEGMENTS * BATCHES_PER_SEGMENT) -> Headers:
     """Batches of one record; producers take turns, and each of their transactions ends with a marker."""
     number = np.arange(start, stop)
     turn = number // PRODUCERS
-    ends = turn % IN_TRANSACTION == IN_TRANSACTION - 1
+    is_end = turn % BATCHES_PER_TRANSACTION == BATCHES_PER_TRANSACTION - 1
     headers = np.zeros(len(number), HEADER)
     headers["base_offset"] = headers["last_offset"] = number
-    headers["position"], headers["size"] = (number % IN_EACH) * 100, 100
-    headers["producer_id"], headers["base_sequence"] = number % PRODUCERS, np.where(ends, -1, turn)
+    headers["position"], headers["size"] = (number % BATCHES_PER_SEGMENT) * 100, 100
+    headers["producer_id"], headers["base_sequence"] = number % PRODUCERS, np.where(is_end, -1, turn)
     headers["base_timestamp"] = headers["max_timestamp"] = 1_760_000_000_000 + number
-    headers["attributes"] = np.where(ends, TRANSACTIONAL | CONTROL, TRANSACTIONAL)
-    headers["marker"] = np.where(ends, COMMIT, NO_MARKER)
+    headers["attributes"] = np.where(is_end, TRANSACTIONAL | CONTROL, TRANSACTIONAL)
+    headers["marker"] = np.where(is_end, COMMIT, NO_MARKER)
     headers["record_count"], headers["magic"] = 1, 2
     return headers
 
 
 def file_of(segment: int) -> str:
-    return f"/kafka/large-0/{segment * IN_EACH:020d}.log"
+    return f"/kafka/large-0/{segment * BATCHES_PER_SEGMENT:020d}.log"
 
 
 def write(headers: Headers, folder: Path) -> None:
     for segment in range(SEGMENTS):
-        part = headers[segment * IN_EACH : (segment + 1) * IN_EACH]
-        table = spark_table(header_table(part, topic="large", partition=0, broker_id=1, file=file_of(segment)))
+        segment_headers = headers[segment * BATCHES_PER_SEGMENT : (segment + 1) * BATCHES_PER_SEGMENT]
+        table = spark_table(
+            header_table(segment_headers, topic="large", partition=0, broker_id=1, file=file_of(segment))
+        )
         pa.parquet.write_table(table, folder / f"{SEGMENTS - segment}.parquet")
 
 
-def in_order(found: LogTransactions) -> LogTransactions:
-    return found[np.lexsort((found["producer_id"], found["marker_offset"], found["first_offset"]))]
+def sort_by_offset(transactions: LogTransactions) -> LogTransactions:
+    return transactions[
+        np.lexsort((transactions["producer_id"], transactions["marker_offset"], transactions["first_offset"]))
+    ]
 
 
-def in_one_group(batches: pa.Table) -> pa.Table:
-    found = finish(begin() + partial_transactions(headers_of(batches.sort_by("base_offset"))))
-    return spark_table(log_transaction_table(found, topic="large", partition=0))
+def fold_in_one_group(batches: pa.Table) -> pa.Table:
+    transactions = finish(begin() + partial_transactions(headers_of(batches.sort_by("base_offset"))))
+    return spark_table(log_transaction_table(transactions, topic="large", partition=0))
 
 
-def pieces(segments: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def partials_of_segments(segments: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The rows of the tasks that read these segments."""
     for segment in (number for batch in segments for number in batch["id"].to_pylist()):
-        headers = large_log(segment * IN_EACH, (segment + 1) * IN_EACH)
-        part = ScanChunk(ScanResult(headers=headers, end=0), file_of(segment))
+        headers = large_log(segment * BATCHES_PER_SEGMENT, (segment + 1) * BATCHES_PER_SEGMENT)
+        chunk = ScanChunk(ScanResult(headers=headers, end=0), file_of(segment))
         before = begin() if segment == 0 else EMPTY
-        yield from piece_batches([part], WHERE, log="1:/kafka/large-0/", section=segment, before=before)
+        yield from piece_batches([chunk], LOG_ID, log="1:/kafka/large-0/", section=segment, before=before)
 
 
 def main(folder: str, megabytes: str) -> None:
-    # Other pools, and a heap for each thread, reserve addresses that they never use.
+    # Other memory pools, and one heap per thread, reserve address space that they never use.
     os.environ |= {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "1"}
-    small = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "4"}
-    spark = local_session(master="local[2]", config={**small, "spark.executor.pyspark.memory": f"{megabytes}m"})
+    settings = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "4"}
+    spark = local_session(master="local[2]", config={**settings, "spark.executor.pyspark.memory": f"{megabytes}m"})
     headers = large_log()
     write(headers, Path(folder))
-    staged = fold(spark.range(SEGMENTS).mapInArrow(pieces, PIECES), min_held_ms=0)
-    found = in_order(log_transactions_of(rows_of(staged, "log_transactions").select(*LOG_TRANSACTIONS.names).toArrow()))
-    expected = in_order(finish(begin() + partial_transactions(headers)))
-    found["file"] = expected["file"] = 0
-    assert found.tolist() == expected.tolist()
-    print("in pieces: all", len(found))
+    staged = fold(spark.range(SEGMENTS).mapInArrow(partials_of_segments, PIECES), min_held_ms=0)
+    actual = sort_by_offset(
+        log_transactions_of(rows_of(staged, "log_transactions").select(*LOG_TRANSACTIONS.names).toArrow())
+    )
+    expected = sort_by_offset(finish(begin() + partial_transactions(headers)))
+    actual["file"] = expected["file"] = 0
+    assert actual.tolist() == expected.tolist()
+    print("in pieces: all", len(actual))
     batches = spark.read.parquet(folder)
     try:
-        grouped = batches.groupBy("topic", "partition").applyInArrow(in_one_group, struct_type(LOG_TRANSACTIONS))
+        grouped = batches.groupBy("topic", "partition").applyInArrow(fold_in_one_group, struct_type(LOG_TRANSACTIONS))
         print("in one group: all", grouped.count())
     except PySparkException as exc:
         print("in one group:", "out of memory" if "MemoryError" in str(exc) or "crashed" in str(exc) else exc)

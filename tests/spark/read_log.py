@@ -1,4 +1,4 @@
-"""``kafka_log_dir`` read in this process, as Spark's workers read it, where a test needs no Spark for what it shows."""
+"""Read ``kafka_log_dir`` in this process as the workers of Spark do, for tests that need no Spark."""
 
 from __future__ import annotations
 
@@ -17,48 +17,51 @@ from toolkit.spark.datasources.log.log_source import KafkaLog
 from toolkit.spark.pipeline.staging_table import STAGE_SCHEMA
 from toolkit.spark.transforms.log_fold import KEY, _folded
 
-__all__ = ["fold_rows", "folded", "planned", "read", "rows", "same"]
+__all__ = ["assert_same_rows", "fold_rows", "plan_read", "read", "read_and_fold", "rows"]
 
 
-def planned(path: Path | str | None, **options: object) -> tuple[DataSourceReader, Sequence[InputPartition]]:
-    """The reader, and what its tasks read, sent through pickle as Spark sends it."""
+def plan_read(path: Path | str | None, **options: object) -> tuple[DataSourceReader, Sequence[InputPartition]]:
+    """The reader and the inputs of its tasks, pickled and unpickled as by Spark."""
     values = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in options.items()}
     source = KafkaLog({**values, **({} if path is None else {"path": str(path)})})
     reader = pickle.loads(pickle.dumps(source)).reader(schema=source.schema())
     return reader, pickle.loads(pickle.dumps(reader.partitions()))
 
 
-def read(reader: DataSourceReader, works: Sequence[InputPartition]) -> pa.Table:
+def read(reader: DataSourceReader, tasks: Sequence[InputPartition]) -> pa.Table:
     """The rows of all tasks."""
     schema: pa.Schema = reader.columns  # type: ignore[attr-defined]
-    batches: list[Any] = [batch for work in works for batch in pickle.loads(pickle.dumps(reader)).read(work)]
+    batches: list[Any] = [batch for task in tasks for batch in pickle.loads(pickle.dumps(reader)).read(task)]
     assert all(batch.schema == schema for batch in batches)
     return pa.Table.from_batches(batches, schema=schema)
 
 
 def rows(path: Path | str | None, **options: object) -> list[Row]:
     """Plan and read."""
-    found: list[Row] = read(*planned(path, **options)).to_pylist()
-    return found
+    result: list[Row] = read(*plan_read(path, **options)).to_pylist()
+    return result
 
 
-def fold_rows(pieces: pa.Table, random: Random, *, min_held_ms: int = 0) -> list[Row]:
-    """Partial transactions folded as in a task of Spark: sections in order, rows within them in any order and split."""
-    pieces = pieces.take(pa.array(random.sample(range(len(pieces)), len(pieces)), pa.int64()))
-    pieces = pieces.sort_by([(name, "ascending") for name in (*KEY, "section")])
-    batches = pieces.to_batches(max_chunksize=random.randint(1, 20))
-    found: list[Row] = pa.Table.from_batches(_folded(batches, min_held_ms=min_held_ms), STAGE_SCHEMA).to_pylist()
-    return found
+def fold_rows(partials: pa.Table, random: Random, *, min_held_ms: int = 0) -> list[Row]:
+    """Fold partial transactions as a Spark task does: sections in order, the rows of each in any order and batches."""
+    partials = partials.take(pa.array(random.sample(range(len(partials)), len(partials)), pa.int64()))
+    partials = partials.sort_by([(name, "ascending") for name in (*KEY, "section")])
+    batches = partials.to_batches(max_chunksize=random.randint(1, 20))
+    result: list[Row] = pa.Table.from_batches(_folded(batches, min_held_ms=min_held_ms), STAGE_SCHEMA).to_pylist()
+    return result
 
 
-def folded(path: Path, table: str = "log_transactions", **options: object) -> list[Row]:
-    """Rows of a table, from the partial transactions of all tasks."""
-    pieces = read(*planned(path, table=PIECES, **options))
-    return [row[table] for row in fold_rows(pieces, Random(1)) if row["table"] == table]
+def read_and_fold(path: Path, table: str = "log_transactions", **options: object) -> list[Row]:
+    """Rows of a table, folded from the partial transactions of all tasks."""
+    partials = read(*plan_read(path, table=PIECES, **options))
+    return [row[table] for row in fold_rows(partials, Random(1)) if row["table"] == table]
 
 
-def same(found: Sequence[Mapping[str, Any]], frame: Any, table: str) -> None:
-    """Whether rows are those of a frame of `LogDir`, in any order."""
-    ours, theirs = sorted(map(repr, found)), sorted(map(repr, TABLES[table].rows(frame)))
-    alone = [row for row in ours if row not in theirs][:2], [row for row in theirs if row not in ours][:2]
-    assert ours == theirs, (table, len(ours), len(theirs), alone)
+def assert_same_rows(actual: Sequence[Mapping[str, Any]], frame: Any, table: str) -> None:
+    """Assert that rows match those of a frame of `LogDir`, in any order."""
+    actual_rows, expected_rows = sorted(map(repr, actual)), sorted(map(repr, TABLES[table].rows(frame)))
+    unmatched = (
+        [row for row in actual_rows if row not in expected_rows][:2],
+        [row for row in expected_rows if row not in actual_rows][:2],
+    )
+    assert actual_rows == expected_rows, (table, len(actual_rows), len(expected_rows), unmatched)

@@ -1,7 +1,7 @@
 """Every table of a log directory by Spark, as Arrow files: ``python tests/spark/rows.py classic|connect LOGS OUT``.
 
-In a process of its own, for a process has one kind of session. Under Connect the executors do not have the package:
-they get it sent.
+Runs in its own process, because a process has one kind of session. Under Connect the executors do not have the package:
+it is shipped to them.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 SETTINGS = {**SMALL, "spark.sql.shuffle.partitions": "2"}
-SPLIT = "512k"  # a few dozen tasks for each table: a task costs more than what it reads here
-READ = (
+SPLIT = "512k"  # a few dozen tasks for each table; a task costs more than its reading here
+READ_TABLES = (
     *(
         "batches",
         "log_transactions",
@@ -41,20 +41,20 @@ READ = (
     "segments",
 )
 """Tables of the data source."""
-MADE = ("log_transactions", "lso_timeline", "transaction_history", "findings")
+PIPELINE_TABLES = ("log_transactions", "lso_timeline", "transaction_history", "findings")
 """Tables that the pipeline writes."""
-CLASSES = {"classic": "pyspark.sql.session", "connect": "pyspark.sql.connect.session"}
+SESSION_MODULES = {"classic": "pyspark.sql.session", "connect": "pyspark.sql.connect.session"}
 MIN_HELD_MS = 50
 
 
 def has_package(spark: SparkSession) -> bool:
-    """Whether executors have it without being sent it."""
+    """Whether executors have the package before it is shipped."""
 
-    def observation(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def find_package(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in batches:
             yield pa.RecordBatch.from_pydict({"found": [find_spec("toolkit") is not None]})
 
-    return any(spark.range(1).mapInArrow(observation, "found boolean").toArrow()["found"].to_pylist())
+    return any(spark.range(1).mapInArrow(find_package, "found boolean").toArrow()["found"].to_pylist())
 
 
 def read(spark: SparkSession, folder: str, table: str) -> DataFrame:
@@ -64,35 +64,35 @@ def read(spark: SparkSession, folder: str, table: str) -> DataFrame:
     return reader.load(folder)
 
 
-def made(spark: SparkSession, folder: str, out: str, *, format: str) -> Mapping[str, DataFrame]:
+def run_pipeline(spark: SparkSession, folder: str, out: str, *, format: str) -> Mapping[str, DataFrame]:
     from toolkit.spark.pipeline import from_files, kept_tables
     from toolkit.spark.pipeline.pipeline_run import run
 
-    from_files.SMALL = -1  # by Spark's jobs
+    from_files.SMALL = -1  # read by Spark jobs, not by the driver
     run(spark, folder, out, format=format, consistent_copy=True, min_held_ms=MIN_HELD_MS)
-    return {table: kept_tables.read(spark, out, table, format=format) for table in MADE}
+    return {table: kept_tables.read(spark, out, table, format=format) for table in PIPELINE_TABLES}
 
 
 def arrow(frame: DataFrame, table: str) -> pa.Table:
-    """Spark's table with times in milliseconds, as declared; a remainder would be an error."""
-    found = frame.toArrow()
-    assert found.column_names == TABLES[table].names, table
-    return found.cast(pa.schema([field.remove_metadata() for field in TABLES[table].arrow_schema]))
+    """Spark's table with times in milliseconds, as declared; a remainder is an error."""
+    rows = frame.toArrow()
+    assert rows.column_names == TABLES[table].names, table
+    return rows.cast(pa.schema([field.remove_metadata() for field in TABLES[table].arrow_schema]))
 
 
 def main(mode: str, folder: str, out: str) -> None:
     is_connect = mode == "connect"
     config = SETTINGS if is_connect else {**SETTINGS, **delta_settings()}
     spark = local_session(master="local[2]", remote="local[2]" if is_connect else None, config=config)
-    assert type(spark).__module__ == CLASSES[mode], type(spark)
+    assert type(spark).__module__ == SESSION_MODULES[mode], type(spark)
     if is_connect:
         assert not has_package(spark)
         ship_package(spark)
     register(spark)
-    for table in READ:
+    for table in READ_TABLES:
         pyarrow.feather.write_feather(arrow(read(spark, folder, table), table), Path(out, f"read-{table}.arrow"))
-    frames = made(spark, folder, f"{out}/made", format="parquet" if is_connect else "delta")
-    for table in MADE:
+    frames = run_pipeline(spark, folder, f"{out}/made", format="parquet" if is_connect else "delta")
+    for table in PIPELINE_TABLES:
         pyarrow.feather.write_feather(arrow(frames[table], table), Path(out, f"made-{table}.arrow"))
     print(f"{type(spark).__module__} {spark.version} {dt.datetime.now(dt.UTC)}")
     spark.stop()

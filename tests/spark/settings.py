@@ -1,4 +1,4 @@
-"""Settings of the Spark sessions of tests: with little data, compiling and planning cost more than they save."""
+"""Settings of Spark sessions in tests: for little data, compiling and planning cost more than they save."""
 
 from toolkit.spark.session.local_session import SMALL
 
@@ -10,4 +10,4 @@ QUICK = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
-"""A fifth less of processor time; `tests.spark.rows` plans and compiles as Spark does."""
+"""Saves a fifth of the processor time; `tests.spark.rows` plans and compiles with the defaults of Spark."""

@@ -1,4 +1,4 @@
-"""``kafka_log_live``: the rows of `Cluster.batches`, from many tasks, for any borders between them."""
+"""``kafka_log_live`` returns the rows of `Cluster.batches`, for any split into tasks."""
 
 from __future__ import annotations
 
@@ -31,134 +31,155 @@ from toolkit.spark.transforms.log_fold import fold
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("spark")]  # its cluster is started once
+pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("spark")]  # so that its cluster is started once
 
-PLACES = [("many", 0), ("many", 1), ("many", 2), ("cut", 0), ("empty", 0)]
+TOPIC_PARTITIONS = [("many", 0), ("many", 1), ("many", 2), ("cut", 0), ("empty", 0)]
 TOPICS = "many,cut,empty"
 TRANSACTIONS, DELETED = 60, 30
 
 
 @pytest.fixture(scope="module")
-def two() -> Iterator[Kafka]:
+def two_brokers() -> Iterator[Kafka]:
     with Kafka("4.3.1", brokers=2, properties=EVERYDAY.properties) as kafka:
         yield kafka
 
 
 @pytest.fixture(scope="module")
-def cluster(two: Kafka) -> Iterator[Cluster]:
-    """With topics of transactions that commit, abort and stay open, one whose beginning is deleted, an empty one."""
-    with Cluster(two.bootstrap_servers, timeout=20) as cluster:
+def cluster(two_brokers: Kafka) -> Iterator[Cluster]:
+    """With topics of committed, aborted and open transactions, one with deleted first offsets, and an empty one."""
+    with Cluster(two_brokers.bootstrap_servers, timeout=20) as cluster:
         for topic, replicas in (("many", [[1], [2], [1]]), ("cut", [[1]]), ("empty", [[2]])):
             create(cluster.client, topic, replicas)
             until(partial(is_led, cluster.client, topic), awaited=f"the leader of {topic}")
-        chance = random.Random("batches")
+        rng = random.Random("batches")
         producers = [TxnProducer(cluster.client, f"producer-{number}").init() for number in range(3)]
         for number in range(TRANSACTIONS):
-            producer, topic_partitions = producers[number % 3], chance.sample(PLACES[:4], 2)
+            producer, topic_partitions = producers[number % 3], rng.sample(TOPIC_PARTITIONS[:4], 2)
             for topic, partition in topic_partitions:
                 producer.add(topic, partition)
-                for _ in range(chance.randint(1, 3)):
-                    producer.send(topic, partition, records=chance.randint(1, 5))
+                for _ in range(rng.randint(1, 3)):
+                    producer.send(topic, partition, records=rng.randint(1, 5))
             if number < TRANSACTIONS - 3:
-                producer.end(commit=chance.random() < 0.7)
-        delete(cluster, "cut", before=DELETED)
+                producer.end(commit=rng.random() < 0.7)
+        delete_records(cluster, "cut", before=DELETED)
         yield cluster
 
 
-def delete(cluster: Cluster, topic: str, *, before: int) -> None:
-    request = messages.DeleteRecords
-    part = request.DeleteRecordsTopic.DeleteRecordsPartition(partition_index=0, offset=before)
-    options = request(topics=[request.DeleteRecordsTopic(name=topic, partitions=[part])], timeout_ms=10_000)
-    cluster.client.send_one(options, broker_id=1)
+def delete_records(cluster: Cluster, topic: str, *, before: int) -> None:
+    request_type = messages.DeleteRecords
+    partition = request_type.DeleteRecordsTopic.DeleteRecordsPartition(partition_index=0, offset=before)
+    request = request_type(
+        topics=[request_type.DeleteRecordsTopic(name=topic, partitions=[partition])], timeout_ms=10_000
+    )
+    cluster.client.send_one(request, broker_id=1)
     assert cluster.partition_rows(topics=[topic])[0]["log_start_offset"] == before
 
 
-def options(two: Kafka, **changed: object) -> dict[str, str]:
-    values = {"kafka.bootstrap.servers": two.bootstrap_servers} | changed
+def options(two_brokers: Kafka, **overrides: object) -> dict[str, str]:
+    values = {"kafka.bootstrap.servers": two_brokers.bootstrap_servers} | overrides
     return {name: str(value) for name, value in values.items()}
 
 
-def read(spark: SparkSession, two: Kafka, **changed: object) -> DataFrame:
+def read(spark: SparkSession, two_brokers: Kafka, **overrides: object) -> DataFrame:
     register(spark)
-    return spark.read.format("kafka_log_live").options(**options(two, **changed)).load()
+    return spark.read.format("kafka_log_live").options(**options(two_brokers, **overrides)).load()
 
 
 def rows_of(frame: DataFrame, table: Table) -> list[Row]:
-    return in_order(frame.toArrow().cast(table.arrow_schema).to_pylist(), table)
+    return sort_rows(frame.toArrow().cast(table.arrow_schema).to_pylist(), table)
 
 
-def in_order(rows: Sequence[Row], table: Table) -> list[Row]:
+def sort_rows(rows: Sequence[Row], table: Table) -> list[Row]:
     return sorted(rows, key=lambda row: [(row[name] is None, row[name]) for name in (*table.key, "error")])
 
 
-def expected(cluster: Cluster, topic_partitions: Sequence[tuple[str, int]], **bounds: Any) -> list[Row]:
+def rows_of_cluster(cluster: Cluster, topic_partitions: Sequence[tuple[str, int]], **bounds: Any) -> list[Row]:
     frames = [cluster.batches(partitions=[tp], **bounds) for tp in topic_partitions]
-    return in_order([row for frame in frames for row in BATCHES.rows(frame)], BATCHES)
+    return sort_rows([row for frame in frames for row in BATCHES.rows(frame)], BATCHES)
 
 
-@pytest.mark.parametrize("most", [1_000_000, 30])
-def test_the_rows_match_those_of_cluster(spark: SparkSession, two: Kafka, cluster: Cluster, most: int) -> None:
-    frame = read(spark, two, subscribe=TOPICS, maxRecordsPerPartition=most)
+@pytest.mark.parametrize("max_records", [1_000_000, 30])
+def test_the_rows_match_those_of_cluster(
+    spark: SparkSession, two_brokers: Kafka, cluster: Cluster, max_records: int
+) -> None:
+    frame = read(spark, two_brokers, subscribe=TOPICS, maxRecordsPerPartition=max_records)
     assert [(field.name, field.dataType) for field in frame.schema] == [
         (field.name, field.dataType) for field in struct_type(BATCHES)
     ]
     rows = rows_of(frame, BATCHES)
-    assert rows == expected(cluster, PLACES)
-    assert {(row["topic"], row["partition"]) for row in rows} == set(PLACES[:4])
+    assert rows == rows_of_cluster(cluster, TOPIC_PARTITIONS)
+    assert {(row["topic"], row["partition"]) for row in rows} == set(TOPIC_PARTITIONS[:4])
 
 
-def test_every_offset_spec(spark: SparkSession, two: Kafka, cluster: Cluster) -> None:
-    lso = read(spark, two, subscribe=TOPICS, startingOffsets="lso", endingOffsets="log_end")
-    assert rows_of(lso, BATCHES) == expected(cluster, PLACES, start="lso", stop="log_end")
+def test_every_offset_spec_selects_the_rows_of_cluster(
+    spark: SparkSession, two_brokers: Kafka, cluster: Cluster
+) -> None:
+    lso = read(spark, two_brokers, subscribe=TOPICS, startingOffsets="lso", endingOffsets="log_end")
+    assert rows_of(lso, BATCHES) == rows_of_cluster(cluster, TOPIC_PARTITIONS, start="lso", stop="log_end")
 
-    tp = PLACES[0]
-    whole = expected(cluster, [tp])
-    middle = whole[len(whole) // 2]
-    inside = next(row for row in whole if row["last_offset"] > row["base_offset"])
-    start, stop = inside["last_offset"], middle["last_offset"]
+    tp = TOPIC_PARTITIONS[0]
+    all_rows = rows_of_cluster(cluster, [tp])
+    middle = all_rows[len(all_rows) // 2]
+    batch_of_several_records = next(row for row in all_rows if row["last_offset"] > row["base_offset"])
+    start, stop = batch_of_several_records["last_offset"], middle["last_offset"]
     by_offset = {"startingOffsets": {tp[0]: {tp[1]: start}}, "endingOffsets": {tp[0]: {tp[1]: stop}}}
     options = {name: json.dumps(value) for name, value in by_offset.items()}
-    for most in (1_000_000, 3):
-        frame = read(spark, two, assign=json.dumps({tp[0]: [tp[1]]}), maxRecordsPerPartition=most, crc=True, **options)
-        assert rows_of(frame, BATCHES) == expected(cluster, [tp], start=start, stop=stop, crc=True)
+    for max_records in (1_000_000, 3):
+        frame = read(
+            spark,
+            two_brokers,
+            assign=json.dumps({tp[0]: [tp[1]]}),
+            maxRecordsPerPartition=max_records,
+            crc=True,
+            **options,
+        )
+        assert rows_of(frame, BATCHES) == rows_of_cluster(cluster, [tp], start=start, stop=stop, crc=True)
 
     time: dt.datetime = middle["max_timestamp"]
     milliseconds = int(time.timestamp() * 1000)
-    in_time = read(spark, two, subscribePattern=f"{tp[0]}|nothing", startingTimestamp=milliseconds, minPartitions=9)
-    of_topic = PLACES[:3]
-    assert rows_of(in_time, BATCHES) == expected(cluster, of_topic, start=time)
+    by_time = read(
+        spark, two_brokers, subscribePattern=f"{tp[0]}|nothing", startingTimestamp=milliseconds, minPartitions=9
+    )
+    topic_partitions = TOPIC_PARTITIONS[:3]
+    assert rows_of(by_time, BATCHES) == rows_of_cluster(cluster, topic_partitions, start=time)
     producer_id = middle["producer_id"]
-    of_one = read(spark, two, subscribe=tp[0], producerId=producer_id, endingTimestamp=time.isoformat())
-    assert rows_of(of_one, BATCHES) == expected(cluster, of_topic, stop=time, producer_id=producer_id)
+    by_producer = read(spark, two_brokers, subscribe=tp[0], producerId=producer_id, endingTimestamp=time.isoformat())
+    assert rows_of(by_producer, BATCHES) == rows_of_cluster(
+        cluster, topic_partitions, stop=time, producer_id=producer_id
+    )
 
 
-def test_partial_transactions_fold_to_those_of_cluster(spark: SparkSession, two: Kafka, cluster: Cluster) -> None:
-    pieces = read(spark, two, subscribe=TOPICS, table="pieces", maxRecordsPerPartition=100)
-    frames = [cluster.log_transactions(partitions=[tp]) for tp in PLACES]
-    found = staged_rows(fold(pieces, min_held_ms=0), "log_transactions").select(*LOG_TRANSACTIONS.names)
-    assert rows_of(found, LOG_TRANSACTIONS) == in_order(
+def test_partial_transactions_fold_to_those_of_cluster(
+    spark: SparkSession, two_brokers: Kafka, cluster: Cluster
+) -> None:
+    partials = read(spark, two_brokers, subscribe=TOPICS, table="pieces", maxRecordsPerPartition=100)
+    frames = [cluster.log_transactions(partitions=[tp]) for tp in TOPIC_PARTITIONS]
+    transactions = staged_rows(fold(partials, min_held_ms=0), "log_transactions").select(*LOG_TRANSACTIONS.names)
+    assert rows_of(transactions, LOG_TRANSACTIONS) == sort_rows(
         [row for each in frames for row in LOG_TRANSACTIONS.rows(each)], LOG_TRANSACTIONS
     )
 
 
-def test_deleted_offsets_are_one_row_handled_by_each_mode(spark: SparkSession, two: Kafka, cluster: Cluster) -> None:
+def test_deleted_offsets_are_one_row_handled_by_each_mode(
+    spark: SparkSession, two_brokers: Kafka, cluster: Cluster
+) -> None:
     options = {"subscribe": "cut", "startingOffsets": '{"cut": {"0": 0}}', "maxRecordsPerPartition": 20}
-    of_cluster = expected(cluster, [("cut", 0)], start=0)
-    assert [row["error"].partition("; ")[2] for row in of_cluster if row["error"]] == [
+    expected = rows_of_cluster(cluster, [("cut", 0)], start=0)
+    assert [row["error"].partition("; ")[2] for row in expected if row["error"]] == [
         f"offsets 0 to {DELETED - 1} are deleted, by retention or DeleteRecords"
     ]
-    assert rows_of(read(spark, two, **options), BATCHES) == of_cluster
-    dropped = rows_of(read(spark, two, mode="dropmalformed", **options), BATCHES)
-    assert dropped == [row for row in of_cluster if not row["error"]]
+    assert rows_of(read(spark, two_brokers, **options), BATCHES) == expected
+    valid_rows = rows_of(read(spark, two_brokers, mode="dropmalformed", **options), BATCHES)
+    assert valid_rows == [row for row in expected if not row["error"]]
     with pytest.raises(PySparkException, match="OFFSET_OUT_OF_RANGE"):
-        read(spark, two, mode="FAILFAST", **options).count()
+        read(spark, two_brokers, mode="FAILFAST", **options).count()
 
 
-def test_an_empty_range_has_no_rows(spark: SparkSession, two: Kafka, cluster: Cluster) -> None:
-    assert read(spark, two, subscribe="many", startingOffsets="latest").count() == 0
+def test_an_empty_range_has_no_rows(spark: SparkSession, two_brokers: Kafka, cluster: Cluster) -> None:
+    assert read(spark, two_brokers, subscribe="many", startingOffsets="latest").count() == 0
 
 
-WRONG = [
+INVALID_OPTIONS = [
     ({"subscribe": "a", "starting_offsets": "latest"}, r"kafka_log_live has no option .*startingOffsets"),
     ({}, r"0 of the options assign, subscribe, subscribePattern are set"),
     ({"subscribe": "a", "assign": "{}"}, r"2 of the options .* are set"),
@@ -176,28 +197,30 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("changed", "message"), WRONG)
-def test_an_invalid_option_fails_in_load(changed: dict[str, str], message: str) -> None:
-    with pytest.raises(Exception, match=message) as caught:
-        KafkaBatches(CaseInsensitiveDict({"kafka.bootstrap.servers": "127.0.0.1:1", **changed})).schema()
-    assert type(caught.value).__name__ == "UsageError"
+@pytest.mark.parametrize(("overrides", "message"), INVALID_OPTIONS)
+def test_an_invalid_option_fails_in_load(overrides: dict[str, str], message: str) -> None:
+    with pytest.raises(Exception, match=message) as error:
+        KafkaBatches(CaseInsensitiveDict({"kafka.bootstrap.servers": "127.0.0.1:1", **overrides})).schema()
+    assert type(error.value).__name__ == "UsageError"
 
 
-def test_a_missing_topic_is_an_error_sentence(spark: SparkSession, two: Kafka, cluster: Cluster) -> None:
+def test_an_invalid_topic_option_or_server_is_reported(
+    spark: SparkSession, two_brokers: Kafka, cluster: Cluster
+) -> None:
     with pytest.raises(PySparkException, match=r"has no topic 'nowhere'"):
-        read(spark, two, subscribe="nowhere").count()
+        read(spark, two_brokers, subscribe="nowhere").count()
     with pytest.raises(PySparkException, match=r"startingOffsets lacks partitions: 3, such as many-0"):
-        read(spark, two, subscribe="many", startingOffsets='{"other": {"0": 5}}').count()
+        read(spark, two_brokers, subscribe="many", startingOffsets='{"other": {"0": 5}}').count()
     with pytest.raises(PySparkException, match=r"starting_offsets"):
-        read(spark, two, subscribe="many", starting_offsets="latest")
+        read(spark, two_brokers, subscribe="many", starting_offsets="latest")
     with pytest.raises(PySparkException, match=r"No bootstrap server|cannot be used"):
         spark.read.format("kafka_log_live").options(subscribe="a").option(
             "kafka.bootstrap.servers", "127.0.0.1:1"
         ).load().count()
 
 
-def test_an_abandoned_task_closes_its_connections(two: Kafka, cluster: Cluster) -> None:
-    reader = KafkaBatches(CaseInsensitiveDict(options(two, subscribe="many"))).reader(struct_type(BATCHES))
+def test_an_abandoned_task_closes_its_connections(two_brokers: Kafka, cluster: Cluster) -> None:
+    reader = KafkaBatches(CaseInsensitiveDict(options(two_brokers, subscribe="many"))).reader(struct_type(BATCHES))
     before = set(threading.enumerate())
     first, *_ = reader.partitions()
     batches: Any = reader.read(first)
@@ -206,34 +229,39 @@ def test_an_abandoned_task_closes_its_connections(two: Kafka, cluster: Cluster) 
     assert not [thread for thread in set(threading.enumerate()) - before if "kafka-txn-toolkit" in thread.name]
 
 
-def test_a_broker_that_dies_during_a_task_gives_an_error_row(two: Kafka, cluster: Cluster) -> None:
-    """One partition moves to another leader; the other has none any more. Both were planned when all was well."""
+def test_a_broker_killed_after_planning_gives_error_rows(two_brokers: Kafka, cluster: Cluster) -> None:
+    """One partition moves to another leader; the other has no leader left. Both were planned before the kill."""
     producer = TxnProducer(cluster.client, "dying-producer").init()
     for topic, replicas in (("moves", [2, 1]), ("stays", [2])):
         create(cluster.client, topic, [replicas])
         until(partial(is_led, cluster.client, topic), awaited=f"the leader of {topic}")
         for _ in range(10):
             producer.send(topic, 0)
-    requested = options(two, subscribe="moves,stays", maxRecordsPerPartition=4, timeout=2)
-    reader = KafkaBatches(CaseInsensitiveDict(requested)).reader(struct_type(BATCHES))
+    reader_options = options(two_brokers, subscribe="moves,stays", maxRecordsPerPartition=4, timeout=2)
+    reader = KafkaBatches(CaseInsensitiveDict(reader_options)).reader(struct_type(BATCHES))
     tasks = reader.partitions()
     assert len(tasks) == 6
-    two.kill(2)
+    two_brokers.kill(2)
     try:
-        moved = KafkaBatches(CaseInsensitiveDict({**requested, "timeout": "30"})).reader(struct_type(BATCHES))
-        rows = [row for task in tasks if task.value.tp[0] == "moves" for row in rows_in(moved, task)]
+        patient_reader = KafkaBatches(CaseInsensitiveDict({**reader_options, "timeout": "30"})).reader(
+            struct_type(BATCHES)
+        )
+        rows = [row for task in tasks if task.value.tp[0] == "moves" for row in read_task(patient_reader, task)]
         assert [row["base_offset"] for row in rows] == list(range(10))
         assert {row["broker_id"] for row in rows} == {1}
-        errors = [row["error"] for task in tasks if task.value.tp[0] == "stays" for row in rows_in(reader, task)]
+        errors = [row["error"] for task in tasks if task.value.tp[0] == "stays" for row in read_task(reader, task)]
         assert [error.partition("; ")[2] for error in errors] == [
             f"offsets {start} to {stop} were not read" for start, stop in ((0, 2), (3, 5), (6, 9))
         ]
         until(lambda: None if is_led(cluster.client, "stays") else True, awaited="the end of its leader")
-        (unread,) = [row for task in reader.partitions() for row in rows_in(reader, task) if row["error"]]
-        assert (unread["topic"], unread["error"]) == ("stays", "LEADER_NOT_AVAILABLE: the partition has no leader")
+        (error_row,) = [row for task in reader.partitions() for row in read_task(reader, task) if row["error"]]
+        assert (error_row["topic"], error_row["error"]) == (
+            "stays",
+            "LEADER_NOT_AVAILABLE: the partition has no leader",
+        )
     finally:
-        two.start_broker(2)
+        two_brokers.start_broker(2)
 
 
-def rows_in(reader: Any, task: Any) -> list[Row]:
+def read_task(reader: Any, task: Any) -> list[Row]:
     return [row for batch in reader.read(task) for row in batch.to_pylist()]

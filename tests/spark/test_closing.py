@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SAMPLE = "flight-recording"
-LATER = dt.datetime(2026, 11, 22, 1, 9, 12, tzinfo=dt.UTC)  # the marker is from 01:09:08
-MINE: Row = {"topic": "orders", "partition": 0, "producer_id": 1, "start_offset": 15}
+LATER = dt.datetime(2026, 11, 22, 1, 9, 12, tzinfo=dt.UTC)  # the marker was written at 01:09:08
+HANGING_TRANSACTION: Row = {"topic": "orders", "partition": 0, "producer_id": 1, "start_offset": 15}
 
 
 class SampleSources:
-    """The sample, and the arguments of the tables."""
+    """The sample, and what the tables are made from."""
 
     def __init__(self, spark: SparkSession, tmp_path: Path) -> None:
         self.spark, self.tmp_path = spark, tmp_path
@@ -41,8 +41,8 @@ class SampleSources:
         self.log: LogDir = self.sample.log_dir()
         self.paths = {"recording": self.sample.path / "recording", "log": self.sample.path / "log-dir"}
 
-    def stored(self, *runs: str, min_held_ms: int = 0) -> list[Row]:
-        """The findings that the pipeline keeps after runs over the log directory and the recording."""
+    def pipeline_findings(self, *runs: str, min_held_ms: int = 0) -> list[Row]:
+        """The findings that the pipeline stores after runs over the log directory or the recording."""
         out = self.tmp_path / "out"
         for names in runs:
             paths = [self.paths[name] for name in names.split()]
@@ -51,8 +51,8 @@ class SampleSources:
         table = DeltaTable(out / "findings").to_pyarrow_table(columns=FINDINGS.names)
         return list(table.cast(FINDINGS.arrow_schema).to_pylist())
 
-    def panel(self) -> list[Row]:
-        """The findings of the panel for a source of the past, after an attempt to abort each."""
+    def panel_findings(self) -> list[Row]:
+        """The findings of the panel for recorded data, after an attempt to abort each."""
         from toolkit.views.panel import AbortPanel
 
         panel = AbortPanel(
@@ -83,12 +83,14 @@ class RecordedCluster:
         return self.recording.lso_hold_rows()
 
     def partition_rows(self, **selection: object) -> list[Row]:
-        return self.recording.partition_rows(topics=[MINE["topic"]], partitions=[MINE["partition"]])
+        return self.recording.partition_rows(
+            topics=[HANGING_TRANSACTION["topic"]], partitions=[HANGING_TRANSACTION["partition"]]
+        )
 
 
 TABLES: dict[str, Callable[[SampleSources], list[Row]]] = {
     "Recording.lso_holds": lambda sources: FINDINGS.rows(sources.recording.lso_holds()),
-    "Recording.holds of the partition": lambda sources: sources.recording.lso_hold_rows(
+    "Recording.lso_holds of the partition": lambda sources: sources.recording.lso_hold_rows(
         topics=["orders"], partitions=[0]
     ),
     "Recording.findings": lambda sources: sources.recording.finding_rows(min_held_ms=0),
@@ -98,14 +100,14 @@ TABLES: dict[str, Callable[[SampleSources], list[Row]]] = {
     "collect_incident(log, recording)": lambda sources: collect_incident(
         sources.log, sources.recording, min_held_ms=10_000
     )["findings"],
-    "a log that leaves it out": lambda sources: collect_incident(sources.log, sources.recording, min_held_ms=60_000)[
-        "findings"
-    ],
-    "pipeline of the recording": lambda sources: sources.stored("recording"),
-    "pipeline of the log, then of the recording": lambda sources: sources.stored(
+    "collect_incident(log without it, recording)": lambda sources: collect_incident(
+        sources.log, sources.recording, min_held_ms=60_000
+    )["findings"],
+    "pipeline of the recording": lambda sources: sources.pipeline_findings("recording"),
+    "pipeline of the log, then of the recording": lambda sources: sources.pipeline_findings(
         "log", "recording", min_held_ms=10_000
     ),
-    "panel": lambda sources: sources.panel(),
+    "panel": lambda sources: sources.panel_findings(),
 }
 
 
@@ -120,7 +122,7 @@ def sources(spark: SparkSession, tmp_path: Path) -> SampleSources:
 def test_a_hanging_transaction_that_ended_is_ended_in_every_table(table: str, sources: SampleSources) -> None:
     rows = TABLES[table](sources)
     assert {row["verdict"] for row in rows} == {"ended"}
-    (row,) = [row for row in rows if {name: row[name] for name in MINE} == MINE]
+    (row,) = [row for row in rows if {name: row[name] for name in HANGING_TRANSACTION} == HANGING_TRANSACTION]
     assert (row["queue_position"], row["expires_at"], row["missing"], row["remedy"]) == (
         None,
         None,
@@ -143,27 +145,27 @@ def test_a_hanging_transaction_that_ended_is_ended_in_every_table(table: str, so
 
 @pytest.mark.parametrize("suffix", [".md", ".html"])
 @pytest.mark.parametrize("options", [[], ["--at", LATER.isoformat()]])
-def test_the_report_command_shows_it_as_ended(suffix: str, options: list[str], tmp_path: Path) -> None:
+def test_the_report_command_reports_the_transaction_as_ended(suffix: str, options: list[str], tmp_path: Path) -> None:
     page = tmp_path / f"page{suffix}"
     recording = str(load(SAMPLE).path / "recording")
     options = ["report", "--recording", recording, "--min-held", "10", "--output", str(page), *options]
-    done = CliRunner().invoke(app, options)
-    assert done.exit_code == 0, done.output
+    result = CliRunner().invoke(app, options)
+    assert result.exit_code == 0, result.output
     text = page.read_text()
     assert "It is over." in text
     assert "While it was open it was hanging" in text
     assert "has been held" not in text
 
 
-def test_while_open_it_is_hanging_in_every_table() -> None:
-    """A recording up to that time has no end of it."""
+def test_an_open_transaction_is_hanging_in_every_table() -> None:
+    """The recording up to that time does not contain its end."""
     sample = load(SAMPLE)
     recording = sample.recording()
     assert recording
     assert sample.at
-    soon = sample.at + dt.timedelta(milliseconds=1)
-    for rows in (recording.lso_hold_rows(stop=soon), recording.finding_rows(at=sample.at, min_held_ms=0)):
+    just_after = sample.at + dt.timedelta(milliseconds=1)
+    for rows in (recording.lso_hold_rows(stop=just_after), recording.finding_rows(at=sample.at, min_held_ms=0)):
         assert [row["verdict"] for row in rows] == ["hanging"]
-    assert recording.finding_rows(at=LATER) == [], "that sample is diagnosed again, and has nothing open"
+    assert recording.finding_rows(at=LATER) == [], "the later sample is diagnosed again, and has no open transaction"
     history = recording.findings_over_time(topics=["orders"])
     assert "ended" not in set(history["verdict"]), "recorded verdicts are unchanged"

@@ -61,29 +61,33 @@ def random_headers(seed: int) -> Headers:
     return headers
 
 
-def log(headers: Headers, **columns: Any) -> pa.Table:
-    """LogTransactions of one log, with the transactions open before it."""
-    before = columns.pop("opened_before", {})
+def transactions_of_log(headers: Headers, **columns: Any) -> pa.Table:
+    """The log transactions of one log; ``opened_before`` has the transactions that were open before it."""
+    opened_before = columns.pop("opened_before", {})
     file = "/data/orders-0/00000000000000000000.log"
-    where = {"topic": "orders", "partition": 0, "broker_id": 1, **columns}
-    return log_transaction_table(finish(partial_transactions(headers), opened_before=before), **where, files=(file,))
+    log_columns = {"topic": "orders", "partition": 0, "broker_id": 1, **columns}
+    return log_transaction_table(
+        finish(partial_transactions(headers), opened_before=opened_before), **log_columns, files=(file,)
+    )
 
 
-def held(
+def hold_rows(
     log_transactions: pa.Table, headers: Headers, current_findings: Sequence[Row] = (), *, min_held_ms: int = 0
 ) -> list[Row]:
-    """Who held the LSO of the log, with what waited behind them."""
-    found = []
-    now: Row = next((row for row in current_findings if row["last_stable_offset"] is not None), {})
+    """The LSO holds of the log, with the records and bytes held."""
+    holds = []
+    current: Row = next((row for row in current_findings if row["last_stable_offset"] is not None), {})
     for row in rules.lso_holds(log_transactions, min_held_ms=min_held_ms).to_pylist():
         hold = row | {"log_end_offset": int(headers["last_offset"][-1]) + 1}
-        section = held_offsets(hold, lso=now.get("last_stable_offset"), high_watermark=now.get("high_watermark"))
-        counts = amounts(headers, *section) if section else (None, None)
-        found.append(hold | dict(zip(("records_held", "bytes_held"), counts, strict=True)))
-    return found
+        offset_range = held_offsets(
+            hold, lso=current.get("last_stable_offset"), high_watermark=current.get("high_watermark")
+        )
+        counts = amounts(headers, *offset_range) if offset_range else (None, None)
+        holds.append(hold | dict(zip(("records_held", "bytes_held"), counts, strict=True)))
+    return holds
 
 
-def frame(spark: SparkSession, tables: Sequence[pa.Table]) -> DataFrame:
+def data_frame(spark: SparkSession, tables: Sequence[pa.Table]) -> DataFrame:
     """Arrow tables as a DataFrame, in several partitions.
 
     In one chunk: Spark 4.3 silently drops rows that follow an empty one.
@@ -92,13 +96,13 @@ def frame(spark: SparkSession, tables: Sequence[pa.Table]) -> DataFrame:
 
 
 def rows(frame: DataFrame, table: Table = FINDINGS) -> list[Row]:
-    """What Spark found, as the declared table has it."""
-    found = frame.select(*table.names).toArrow()
-    return table.arrow(found.cast(table.arrow_schema).to_pylist()).to_pylist()  # type: ignore[no-any-return]
+    """The rows of a Spark frame, with the types of a declared table."""
+    selected = frame.select(*table.names).toArrow()
+    return table.arrow(selected.cast(table.arrow_schema).to_pylist()).to_pylist()  # type: ignore[no-any-return]
 
 
-def same(found: Iterable[Row], expected: Iterable[Row]) -> None:
-    assert sorted(map(repr, found)) == sorted(map(repr, expected))
+def assert_same_rows(actual: Iterable[Row], expected: Iterable[Row]) -> None:
+    assert sorted(map(repr, actual)) == sorted(map(repr, expected))
 
 
 @pytest.fixture(scope="module")
@@ -107,42 +111,46 @@ def logs() -> list[Headers]:
 
 
 def test_findings_match_the_rules_run_per_partition(spark: SparkSession, logs: list[Headers]) -> None:
-    found = [log(headers, partition=partition) for partition, headers in zip(PARTITIONS, logs, strict=True)]
-    histories = [row for partition in PARTITIONS for row in random_transaction_history(partition, found[partition])]
-    current_findings = [row for partition in PARTITIONS for row in random_answers(partition, found[partition])]
+    tables = [
+        transactions_of_log(headers, partition=partition) for partition, headers in zip(PARTITIONS, logs, strict=True)
+    ]
+    histories = [row for partition in PARTITIONS for row in random_transaction_history(partition, tables[partition])]
+    current_findings = [
+        row for partition in PARTITIONS for row in random_current_findings(partition, tables[partition])
+    ]
     expected = [row for row in current_findings if row["topic"] is None]
-    all_held = []
+    all_holds = []
     for partition in PARTITIONS:
-        mine = [row for row in current_findings if row["partition"] == partition]
-        holds = held(found[partition], logs[partition], mine, min_held_ms=2_000)
-        all_held += holds
+        partition_findings = [row for row in current_findings if row["partition"] == partition]
+        holds = hold_rows(tables[partition], logs[partition], partition_findings, min_held_ms=2_000)
+        all_holds += holds
         expected += held_findings(
-            holds, transaction_history=by_producer(histories), current_findings=mine, min_held_ms=2_000
+            holds, transaction_history=by_producer(histories), current_findings=partition_findings, min_held_ms=2_000
         )
-    near = near_transaction_history(all_held, frame(spark, [TRANSACTION_HISTORY.arrow(histories)]))
+    near = near_transaction_history(all_holds, data_frame(spark, [TRANSACTION_HISTORY.arrow(histories)]))
     assert len(near) < len(histories)
-    made = findings(all_held, transaction_history=near, current_findings=current_findings, min_held_ms=2_000)
-    same(FINDINGS.arrow(made).to_pylist(), FINDINGS.arrow(expected).to_pylist())
-    output = {(row["verdict"], row["transactional_id"] is None, row["cause"] is None) for row in expected}
-    assert {("ended", False, False), ("ended", True, True), ("hanging", True, True), ("unknown", False, True)} <= output
+    spark_findings = findings(all_holds, transaction_history=near, current_findings=current_findings, min_held_ms=2_000)
+    assert_same_rows(FINDINGS.arrow(spark_findings).to_pylist(), FINDINGS.arrow(expected).to_pylist())
+    kinds = {(row["verdict"], row["transactional_id"] is None, row["cause"] is None) for row in expected}
+    assert {("ended", False, False), ("ended", True, True), ("hanging", True, True), ("unknown", False, True)} <= kinds
 
 
 def random_transaction_history(partition: int, log_transactions: pa.Table) -> list[Row]:
-    """Samples of some of its transactions by their coordinators, and of others hours before and after."""
+    """Transaction history of some of its transactions; that of others is shifted by hours."""
     rng = random.Random(partition)
-    found = []
+    history_rows = []
     with_data = [row for row in log_transactions.to_pylist() if row["first_offset"] is not None]
     for number, row in enumerate(with_data if partition % 3 else ()):
-        ended = {"COMMIT": ["commit"], "ABORT": ["abort", "timeout", "fence"], None: ["open"]}[row["marker"]]
+        outcomes = {"COMMIT": ["commit"], "ABORT": ["abort", "timeout", "fence"], None: ["open"]}[row["marker"]]
         start, end = row["start"], row["end"]
         if end is not None:
             start = min(start, end)
         if rng.random() < 0.4:
-            away = dt.timedelta(hours=rng.choice([2, 200]))
-            start, end = start + away, end and end + away
-        found.append(
+            shift = dt.timedelta(hours=rng.choice([2, 200]))
+            start, end = start + shift, end and end + shift
+        history_rows.append(
             history(
-                rng.choice(ended),
+                rng.choice(outcomes),
                 transactional_id=f"id-{partition}-{row['producer_id']}",
                 topic_partitions=[{"topic": "orders", "partition": partition}],
                 producer_id=row["producer_id"],
@@ -154,14 +162,20 @@ def random_transaction_history(partition: int, log_transactions: pa.Table) -> li
                 last_offset=partition * 100 + number * 3 + 2,
             )
         )
-    return found
+    return history_rows
 
 
-def random_answers(partition: int, log_transactions: pa.Table) -> list[Row]:
-    """What some cluster answered: of one that is open, of one that has ended, of others, of none."""
-    nothing: Row = {**dict.fromkeys(FINDINGS.names), "reason": "So.", "remedy": "None.", "missing": [], "evidence": []}
+def random_current_findings(partition: int, log_transactions: pa.Table) -> list[Row]:
+    """Current findings of a cluster: of an open transaction, of an ended one, or none."""
+    empty_row: Row = {
+        **dict.fromkeys(FINDINGS.names),
+        "reason": "So.",
+        "remedy": "None.",
+        "missing": [],
+        "evidence": [],
+    }
     if partition == 0:
-        return [{**nothing, "verdict": "unknown", "observed_at": utc(1_000_070_000), "missing": ["the right"]}]
+        return [{**empty_row, "verdict": "unknown", "observed_at": utc(1_000_070_000), "missing": ["the right"]}]
     with_data = [row for row in log_transactions.to_pylist() if row["first_offset"] is not None]
     if partition % 3 == 0 or not with_data:
         return []
@@ -170,7 +184,7 @@ def random_answers(partition: int, log_transactions: pa.Table) -> list[Row]:
     row = open_now[0] if open_now and partition % 2 else row
     return [
         {
-            **nothing,
+            **empty_row,
             "topic": "orders",
             "partition": partition,
             "queue_position": 1,
@@ -189,22 +203,27 @@ def random_answers(partition: int, log_transactions: pa.Table) -> list[Row]:
 
 def test_a_log_alone_gives_partial_findings() -> None:
     headers = batches([Step("data", 1), Step("data", 2), Step("commit", 1, wait=90_000)])
-    over, still = by_verdict(
-        findings(held(log(headers), headers), transaction_history=(), current_findings=(), min_held_ms=60_000)
+    ended, still_open = by_verdict(
+        findings(
+            hold_rows(transactions_of_log(headers), headers),
+            transaction_history=(),
+            current_findings=(),
+            min_held_ms=60_000,
+        )
     )
-    assert (over["verdict"], over["held_ms"], over["transactional_id"]) == ("ended", 90_001, None)
-    assert over["reason"].endswith("No record read from __transaction_state has its producer id.")
-    assert (still["verdict"], still["missing"]) == (
+    assert (ended["verdict"], ended["held_ms"], ended["transactional_id"]) == ("ended", 90_001, None)
+    assert ended["reason"].endswith("No record read from __transaction_state has its producer id.")
+    assert (still_open["verdict"], still_open["missing"]) == (
         "unknown",
         ["the coordinators' response: the current findings do not include this transaction"],
     )
 
 
-def by_verdict(found: Iterable[Row]) -> list[Row]:
-    return sorted(found, key=lambda row: str(row["verdict"]))
+def by_verdict(findings_rows: Iterable[Row]) -> list[Row]:
+    return sorted(findings_rows, key=lambda row: str(row["verdict"]))
 
 
-def test_of_several_replicas_the_longest_is_diagnosed() -> None:
+def test_the_longest_of_several_replicas_is_diagnosed() -> None:
     def state(broker_id: int, **other: Any) -> Row:
         columns = {"log": f"{broker_id}:/orders-0/", "topic": "orders", "partition": 0, "broker_id": broker_id}
         known = {"log_end_offset": 9, "leader_epoch": 4, "is_damaged": False, "is_held": True}
@@ -224,8 +243,8 @@ def test_of_several_replicas_the_longest_is_diagnosed() -> None:
 
 def test_a_transaction_only_in_a_snapshot_holds_the_lso() -> None:
     headers = batches([Step("data", 1), Step("commit", 1, wait=90_000)], base_offset=50)
-    log_transactions = log(headers, opened_before={9000: (3, 0)})
-    holds = held(log_transactions, headers, min_held_ms=100_000)
+    log_transactions = transactions_of_log(headers, opened_before={9000: (3, 0)})
+    holds = hold_rows(log_transactions, headers, min_held_ms=100_000)
     (row,) = findings(holds, transaction_history=(), current_findings=(), min_held_ms=60_000)
     assert (row["producer_id"], row["start_offset"], row["verdict"]) == (9000, 3, "unknown")
     assert (row["held_from"], row["records_held"], row["offsets_held"]) == (None, None, 49)
@@ -245,56 +264,69 @@ def test_many_transactions_of_a_producer_id_are_matched_by_time(spark: SparkSess
         )
         for number in range(2_000)
     ]
-    mine: Row = {"start_time": utc(1_000), "decided_at": utc(91_001), "end_time": utc(91_002), "first_offset": 9_999}
-    histories = [*others, history(producer_id=1000, producer_epoch=0, reason="This one.", **mine)]
-    holds = held(log(headers), headers)
-    near = near_transaction_history(holds, frame(spark, [TRANSACTION_HISTORY.arrow(histories)]))
+    matching: Row = {
+        "start_time": utc(1_000),
+        "decided_at": utc(91_001),
+        "end_time": utc(91_002),
+        "first_offset": 9_999,
+    }
+    histories = [*others, history(producer_id=1000, producer_epoch=0, reason="This one.", **matching)]
+    holds = hold_rows(transactions_of_log(headers), headers)
+    near = near_transaction_history(holds, data_frame(spark, [TRANSACTION_HISTORY.arrow(histories)]))
     assert len(near) < 5
     (row,) = findings(holds, transaction_history=near, current_findings=(), min_held_ms=60_000)
     assert row["reason"].endswith("This one.")
     assert row["opened_at"] == dt.datetime(1970, 1, 1, 0, 0, 1, tzinfo=dt.UTC)
 
 
-def test_findings_over_time_of_a_recording(spark: SparkSession) -> None:
+def test_findings_over_time_of_a_recording_match_pandas(spark: SparkSession) -> None:
     recorded = [
         *(finding(number, partition=0) for number in (1, 2, 5)),
         *(finding(number, "ongoing", partition=1, producer_id=8) for number in (5, 9)),
         finding(3, "unknown", topic=None, partition=None, producer_id=None, start_offset=None, queue_position=None),
     ]
     samples = [sample(number, "DOWN: all." if number == 3 else None) for number in (*range(6), 8, 9)]
-    whole = [{**row, "observed_at": row["sampled_at"], "seconds": 0.1} for row in samples]
-    found = {row["sampled_at"]: row for row in observation_times(samples)}
+    sample_rows = [{**row, "observed_at": row["sampled_at"], "seconds": 0.1} for row in samples]
+    times_by_sample = {row["sampled_at"]: row for row in observation_times(samples)}
     expected = [
         row
         for partition in (0, 1)
-        for row in over_time({**row, **found[row["sampled_at"]]} for row in recorded if row["partition"] == partition)
+        for row in over_time(
+            {**row, **times_by_sample[row["sampled_at"]]} for row in recorded if row["partition"] == partition
+        )
     ]
     table = RECORDED["findings"]
-    over = findings_over_time(frame(spark, [table.arrow(recorded)]), frame(spark, [SAMPLES.arrow(whole)]))
-    same(rows(over), FINDINGS.arrow(expected).to_pylist())
+    spark_findings = findings_over_time(
+        data_frame(spark, [table.arrow(recorded)]), data_frame(spark, [SAMPLES.arrow(sample_rows)])
+    )
+    assert_same_rows(rows(spark_findings), FINDINGS.arrow(expected).to_pylist())
 
 
 def test_a_marker_in_a_log_closes_a_finding_of_a_recording(spark: SparkSession) -> None:
     recorded = [finding(number, partition=partition) for number in (8, 9) for partition in (0, 1, 2)]
-    brief = finding(2, "ongoing", partition=3)
-    over = rows(findings_over_time(frame(spark, [RECORDED["findings"].arrow([*recorded, brief])])))
-    log: list[Row] = [{"partition": 0, "first_offset": 90}, {"partition": 1, "marker_offset": None}, {"partition": 0}]
-    mine = {"topic": "orders", "producer_id": 7, "first_offset": 100, "marker_offset": 110, "marker": "ABORT"}
-    log_transactions: list[Row] = [
-        {**dict.fromkeys(LOG_TRANSACTIONS.names), "end": due(10), **mine, **fields}
-        for fields in (*log, log[-1])  # two replicas have it
+    short_hold = finding(2, "ongoing", partition=3)
+    spark_findings = rows(findings_over_time(data_frame(spark, [RECORDED["findings"].arrow([*recorded, short_hold])])))
+    changes: list[Row] = [
+        {"partition": 0, "first_offset": 90},
+        {"partition": 1, "marker_offset": None},
+        {"partition": 0},
     ]
-    ends = markers(over, frame(spark, [LOG_TRANSACTIONS.arrow(log_transactions)]))
-    assert [row["marker_offset"] for row in ends] == [110, 110]
-    found = without_short(close_by_log(over, ends), min_held_ms=60_001)
-    verdicts = {row["partition"]: row["verdict"] for row in found}
+    transaction = {"topic": "orders", "producer_id": 7, "first_offset": 100, "marker_offset": 110, "marker": "ABORT"}
+    log_transactions: list[Row] = [
+        {**dict.fromkeys(LOG_TRANSACTIONS.names), "end": due(10), **transaction, **fields}
+        for fields in (*changes, changes[-1])  # two replicas have it
+    ]
+    marker_rows = markers(spark_findings, data_frame(spark, [LOG_TRANSACTIONS.arrow(log_transactions)]))
+    assert [row["marker_offset"] for row in marker_rows] == [110, 110]
+    closed = without_short(close_by_log(spark_findings, marker_rows), min_held_ms=60_001)
+    verdicts = {row["partition"]: row["verdict"] for row in closed}
     assert verdicts == {0: "ended", 1: "hanging", 2: "hanging"}
 
 
-def test_without_samples_each_finding_has_its_observation(spark: SparkSession) -> None:
+def test_without_samples_the_findings_define_the_observation_times(spark: SparkSession) -> None:
     recorded = [finding(1), finding(2), finding(3, partition=1), finding(4, partition=1)]
-    over = findings_over_time(frame(spark, [RECORDED["findings"].arrow(recorded)]))
-    assert [(row["partition"], row["held_from"], row["held_to"]) for row in rows(over)] == [
+    spark_findings = findings_over_time(data_frame(spark, [RECORDED["findings"].arrow(recorded)]))
+    assert [(row["partition"], row["held_from"], row["held_to"]) for row in rows(spark_findings)] == [
         (0, due(1), due(3)),
         (1, due(3), None),
     ]

@@ -1,4 +1,4 @@
-"""Histories of transactional ids from records split over runs: those of the library."""
+"""Transaction history folded from records that are split over runs matches that of the library."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from tests.analysis.test_transaction_history import record, transaction
-from tests.spark.frames import arrow, assert_rows, damaged, shuffled
+from tests.spark.frames import arrow, assert_rows, damaged_copy, shuffled
 from tests.spark.read_log import rows
 from tests.tiers import fuzzed, seed
 from toolkit import LogDir
@@ -45,28 +45,30 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PARTITION = {"txn_state_partition": 3, "broker_id": 1}
-NOTHING: Row = dict.fromkeys(TRANSACTION_LOG.names)
+EMPTY_ROW: Row = dict.fromkeys(TRANSACTION_LOG.names)
 STATES = ["Ongoing"] * 3 + ["PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Empty", None]
 
 
 @dataclass(slots=True)
 class Stored:
-    """What runs have made of records."""
+    """Results of several runs."""
 
     random: Random
     final: list[Row] = field(default_factory=list)
     states: dict[int, Row] = field(default_factory=dict)
 
     def run(self, events: Iterable[Row]) -> None:
-        """Continue as tasks of Spark do: each id in order, after its stored state."""
+        """Fold new records as Spark tasks do: those of each id in order, after its stored state."""
         rows = [{**event, "role": NEW, LOG: str(event["txn_state_partition"])} for event in events]
         partitions = {row["txn_state_partition"] for row in rows}
         packed = [state["remembered"] for partition, state in self.states.items() if partition in partitions]
         rows += remembered_records(pa.table({"remembered": pa.array(packed, pa.binary())})).to_pylist()
         self.random.shuffle(rows)
         rows.sort(key=lambda row: row["txn_state_partition"])
-        cut = pa.Table.from_pylist(rows, schema=RECORDS_SCHEMA).to_batches(max_chunksize=self.random.randint(1, 20))
-        for row in pa.Table.from_batches(_folded(cut), STAGE_SCHEMA).to_pylist():
+        record_batches = pa.Table.from_pylist(rows, schema=RECORDS_SCHEMA).to_batches(
+            max_chunksize=self.random.randint(1, 20)
+        )
+        for row in pa.Table.from_batches(_folded(record_batches), STAGE_SCHEMA).to_pylist():
             if row["table"] == STATE.name:
                 self.states[row["state"]["partition"]] = row["state"]
             else:
@@ -76,98 +78,97 @@ class Stored:
     def rows(self) -> list[str]:
         latest = max((state["latest"] for state in self.states.values() if state["latest"]), default=None)
         states = pa.table({name: [state[name] for state in self.states.values()] for name in ("log", "remembered")})
-        found = current_transaction_history(states, latest=latest).to_pylist()
-        return sorted(repr({name: row[name] for name in TRANSACTION_HISTORY.names}) for row in (*self.final, *found))
+        current = current_transaction_history(states, latest=latest).to_pylist()
+        return sorted(repr({name: row[name] for name in TRANSACTION_HISTORY.names}) for row in (*self.final, *current))
 
-    def end(self, partition: int) -> int:
+    def log_end_offset(self, partition: int) -> int:
         return self.states.get(partition, {}).get("log_end_offset") or 0
 
 
-def listed(rows: Sequence[Row]) -> list[str]:
+def sorted_rows(rows: Sequence[Row]) -> list[str]:
     return sorted(map(repr, spark_table(TRANSACTION_HISTORY.arrow(rows)).to_pylist()))
 
 
-def log(random: Random, *, in_files: bool) -> list[Row]:
-    """Records of one partition, and what could not be read of it: in files, or sent by brokers."""
-    found: list[Row] = []
+def random_log(random: Random, *, in_files: bool) -> list[Row]:
+    """Records of one partition, some of them unreadable, from files or from brokers."""
+    events: list[Row] = []
     ms = 0
     for offset in range(random.randint(1, 30)):
         ms += random.choice([1, 5, 3000, -2000])
-        kind = random.choice(["record"] * 8 + ["damage", "nobody's"])
+        kind = random.choice(["record"] * 8 + ["damage", "without id"])
         location = {"file": f"{offset // 10 * 10:020d}.log", "position": offset // 2 * 100} if in_files else {}
         if kind == "damage" and in_files:
             location["position"] = offset * 50 + 50
-            found.append({**NOTHING, **location, **PARTITION, "error": "CORRUPT_BATCH: no."})
+            events.append({**EMPTY_ROW, **location, **PARTITION, "error": "CORRUPT_BATCH: no."})
             continue
         start, name = random.choice([None, 0, ms]), random.choice("abc")
         row: Row = record(
             offset, ms, random.choice(STATES), random.randint(0, 2), start=start, transactional_id=name, **location
         )
         known: Row = {"producer_id": row["producer_id"] and random.randint(7, 8), "leader_epoch": offset // 9}
-        nobodys = {"transactional_id": None, "error": "CORRUPT_RECORD: no."} if kind == "nobody's" else {}
-        found.append({**row, **known, **nobodys})
+        without_id = {"transactional_id": None, "error": "CORRUPT_RECORD: no."} if kind == "without id" else {}
+        events.append({**row, **known, **without_id})
     if not in_files and random.random() < 0.5:
-        found.append({**NOTHING, **PARTITION, "error": "LOST: it is."})
-    return found
+        events.append({**EMPTY_ROW, **PARTITION, "error": "LOST: it is."})
+    return events
 
 
 @fuzzed(60)
 @given(st.booleans(), st.randoms(use_true_random=True))
 def test_records_split_over_runs_give_the_complete_history(in_files: bool, random: Random) -> None:
-    events = log(random, in_files=in_files)
+    events = random_log(random, in_files=in_files)
     stored, start = Stored(random), 0
     while start < len(events) - 1 and random.random() < 0.7:
         end = random.randint(start + 1, len(events) - 1)
-        torn = {name: events[end][name] for name in ("txn_state_partition", "broker_id", "file", "position")}
-        unread = {**NOTHING, **torn, "error": "TORN_TAIL: half." if in_files else "DOWN: it is."}
-        more = [unread] if random.random() < 0.5 else []
-        stored.run([*events[start:end], *more])
-        known = range(stored.end(3))
-        start = max((number + 1 for number, event in enumerate(events) if event["offset"] in known), default=0)
-    again = [] if in_files else random.choices(events, k=3)[: len(events) - start]
-    stored.run([*events[start:], *(event for event in again if event in events[start:])])
-    assert stored.rows() == listed(transaction_history(events))
+        location = {name: events[end][name] for name in ("txn_state_partition", "broker_id", "file", "position")}
+        unread_row = {**EMPTY_ROW, **location, "error": "TORN_TAIL: half." if in_files else "DOWN: it is."}
+        unread_rows = [unread_row] if random.random() < 0.5 else []
+        stored.run([*events[start:end], *unread_rows])
+        known_offsets = range(stored.log_end_offset(3))
+        start = max((number + 1 for number, event in enumerate(events) if event["offset"] in known_offsets), default=0)
+    repeated = [] if in_files else random.choices(events, k=3)[: len(events) - start]
+    stored.run([*events[start:], *(event for event in repeated if event in events[start:])])
+    assert stored.rows() == sorted_rows(transaction_history(events))
 
 
-def test_an_unopened_file_is_read_again() -> None:
-    unread = {**NOTHING, **PARTITION, "file": "0.log", "position": 0, "error": "UNREADABLE: no permission."}
+def test_an_unopened_file_is_marked_unread_until_it_is_read() -> None:
+    unread_row = {**EMPTY_ROW, **PARTITION, "file": "0.log", "position": 0, "error": "UNREADABLE: no permission."}
     stored = Stored(Random(1))
-    stored.run([unread, *transaction("Commit", decide=100)])
+    stored.run([unread_row, *transaction("Commit", decide=100)])
     assert stored.states[3]["is_unread"]
     stored.run([record(9, 300, "Empty")])
     assert not stored.states[3]["is_unread"]
 
 
-# What real coordinators wrote.
+# Records of real coordinators.
 
 
 @pytest.fixture
-def in_another_zone(spark: SparkSession) -> Iterator[None]:
-    before = spark.conf.get("spark.sql.session.timeZone")
+def other_time_zone(spark: SparkSession) -> Iterator[None]:
+    previous = spark.conf.get("spark.sql.session.timeZone")
     spark.conf.set("spark.sql.session.timeZone", "America/St_Johns")
     yield
-    spark.conf.set("spark.sql.session.timeZone", str(before))
+    spark.conf.set("spark.sql.session.timeZone", str(previous))
 
 
 @pytest.mark.lab
-@pytest.mark.usefixtures("in_another_zone")
-def test_spark_gives_the_history_of_real_ids(spark: SparkSession, history: Path) -> None:
-    """In two runs."""
+@pytest.mark.usefixtures("other_time_zone")
+def test_spark_folds_the_history_of_real_ids_in_two_runs(spark: SparkSession, history: Path) -> None:
     files = LogDir(history)
     events = shuffled(spark, arrow(files.transaction_log(), TRANSACTION_LOG)).withColumn(
         LOG, sf.col("txn_state_partition").cast("string")
     )
     (middle,) = events.agg(sf.median("offset").cast("long")).toArrow()[0].to_pylist()
     states = spark.createDataFrame([], struct_type(STATE))
-    found = []
-    for new in (events.where(sf.col("offset") < middle), events.where(sf.col("offset") >= middle)):
-        staged = fold_transaction_history(new, mapped(states, remembered_records, RECORDS)).persist()
-        found.append(rows_of(staged, "transaction_history"))
+    parts = []
+    for new_events in (events.where(sf.col("offset") < middle), events.where(sf.col("offset") >= middle)):
+        staged = fold_transaction_history(new_events, mapped(states, remembered_records, RECORDS)).persist()
+        parts.append(rows_of(staged, "transaction_history"))
         states = rows_of(staged, STATE.name)
     (latest,) = states.agg(sf.max("latest")).toArrow()[0].to_pylist()
-    found.append(mapped(states, partial(current_transaction_history, latest=latest), CURRENT))
+    parts.append(mapped(states, partial(current_transaction_history, latest=latest), CURRENT))
     assert_rows(
-        reduce(DataFrame.union, found).select(*TRANSACTION_HISTORY.names),
+        reduce(DataFrame.union, parts).select(*TRANSACTION_HISTORY.names),
         arrow(files.transaction_history(), TRANSACTION_HISTORY),
         TRANSACTION_HISTORY,
     )
@@ -178,11 +179,11 @@ def test_spark_gives_the_history_of_real_ids(spark: SparkSession, history: Path)
 def test_real_records_split_over_runs_give_the_complete_history(
     history: Path, tmp_path: Path, is_damaged: bool
 ) -> None:
-    """Damaged in the middle, and at the end of what was written last."""
-    folder = damaged(history, tmp_path / "logs") if is_damaged else history
-    for log in folder.glob(f"{STATE_TOPIC}-*[02468]/*.log") if is_damaged else ():
-        data = log.read_bytes()
-        log.write_bytes(data[:-20] + bytes(len(data[-20:])))
+    """``is_damaged``: in the middle and at the end of segments."""
+    folder = damaged_copy(history, tmp_path / "logs") if is_damaged else history
+    for segment in folder.glob(f"{STATE_TOPIC}-*[02468]/*.log") if is_damaged else ():
+        data = segment.read_bytes()
+        segment.write_bytes(data[:-20] + bytes(len(data[-20:])))
     files, random = LogDir(folder), Random(seed())
     events = TRANSACTION_LOG.rows(files.transaction_log())
     assert is_damaged == ("CORRUPT_BATCH" in {str(event["error"]).partition(":")[0] for event in events})
@@ -191,22 +192,24 @@ def test_real_records_split_over_runs_give_the_complete_history(
     runs = sorted(random.choices(range(1, 5), k=len(events)))
     for number in range(1, 5):
         stored.run(event for event, run in zip(events, runs, strict=True) if run == number)
-    assert stored.rows() == listed(TRANSACTION_HISTORY.rows(files.transaction_history()))
+    assert stored.rows() == sorted_rows(TRANSACTION_HISTORY.rows(files.transaction_history()))
 
 
 @pytest.mark.lab
-def test_of_several_replicas_the_longest_is_read(history: Path, tmp_path: Path) -> None:
-    """Each of two brokers lacks the end of some logs."""
-    written = sorted({log.parent.name for log in history.glob(f"{STATE_TOPIC}-*/*.log") if log.stat().st_size})
-    assert len(written) > 2
+def test_the_longest_of_several_replicas_is_read(history: Path, tmp_path: Path) -> None:
+    """Each of two brokers lacks the last records of some logs."""
+    non_empty = sorted(
+        {segment.parent.name for segment in history.glob(f"{STATE_TOPIC}-*/*.log") if segment.stat().st_size}
+    )
+    assert len(non_empty) > 2
     for number in (1, 2):
         copy = Path(shutil.copytree(history, tmp_path / str(number) / "logs"))
         properties = copy / "meta.properties"
         properties.write_text(properties.read_text().replace("node.id=1", f"node.id={number}"))
-        for name in (*written[number - 1 :: 3], *written[2::3]):
+        for name in (*non_empty[number - 1 :: 3], *non_empty[2::3]):
             folder = copy / name
-            log = max(folder.glob("*.log"))
-            log.write_bytes(log.read_bytes()[: log.stat().st_size // number // 2])
+            segment = max(folder.glob("*.log"))
+            segment.write_bytes(segment.read_bytes()[: segment.stat().st_size // number // 2])
             for snapshot in folder.glob("*.snapshot"):
                 snapshot.unlink()
     best = {row["log"]: None for row in rows(tmp_path, table="listing") if row["is_best"]}
@@ -214,4 +217,4 @@ def test_of_several_replicas_the_longest_is_read(history: Path, tmp_path: Path) 
     stored.run(rows(tmp_path, table="transaction_log", starts=json.dumps(best)))
     expected = TRANSACTION_HISTORY.rows(LogDir(tmp_path).transaction_history())
     assert {row["broker_id"] for row in expected} == {1, 2}
-    assert stored.rows() == listed(expected)
+    assert stored.rows() == sorted_rows(expected)

@@ -1,4 +1,4 @@
-"""From where logs are read on that have grown, were cleaned, truncated, deleted; without Spark."""
+"""Where reading continues in logs that grew, or were cleaned, truncated or deleted; without Spark."""
 
 from __future__ import annotations
 
@@ -16,16 +16,18 @@ from toolkit.spark.transforms.partial_transactions import LOST, REMEMBERED, TRUN
 
 LOG = "1:/data/orders-0/"
 FROM_BEGINNING = LogPlan()
-READ_ON = LogPlan(start=80, remembered=REMEMBERED)
-GREW: Any = {"listing": "other"}
+CONTINUED = LogPlan(start=80, remembered=REMEMBERED)
+CHANGED_LISTING: Any = {"listing": "other"}
 
 
-def plan(state: Row | None = None, *, epochs: Mapping[int, int] | None = None, **listed: Any) -> LogPlan | None:
+def plan(
+    state: Row | None = None, *, epochs: Mapping[int, int] | None = None, **listing_changes: Any
+) -> LogPlan | None:
     """The plan of a log that was read up to offset 80 in epoch 3, with changes of its listing."""
-    row = {"log": LOG, "begin": 0, "listing": "first", "topic_id": "a", **listed}
+    row = {"log": LOG, "begin": 0, "listing": "first", "topic_id": "a", **listing_changes}
     row["leader_epochs"] = json.dumps({3: 0} if epochs is None else epochs)
-    known = {"log_end_offset": 80, "leader_epoch": 3, "listing": "first", "topic_id": "a", "is_unread": False}
-    return plan_logs([row], {} if state is None else {LOG: {**known, **state}}).get(LOG)
+    stored = {"log_end_offset": 80, "leader_epoch": 3, "listing": "first", "topic_id": "a", "is_unread": False}
+    return plan_logs([row], {} if state is None else {LOG: {**stored, **state}}).get(LOG)
 
 
 def test_a_new_log_is_read_from_its_start() -> None:
@@ -38,47 +40,47 @@ def test_an_unchanged_log_is_not_read() -> None:
 
 
 @pytest.mark.parametrize(
-    "listed",
+    "listing_changes",
     [
-        pytest.param({}, id="grown, or its cleaner rewrote old segments"),
-        pytest.param({"begin": 50}, id="retention took old segments"),
-        pytest.param({"begin": 80}, id="retention took all that was read"),
-        pytest.param({"epochs": {3: 0, 4: 80}}, id="another leader from the end on"),
-        pytest.param({"epochs": {2: 0, 3: 60}}, id="an older leader"),
+        pytest.param({}, id="grown, or old segments were cleaned"),
+        pytest.param({"begin": 50}, id="retention deleted old segments"),
+        pytest.param({"begin": 80}, id="retention deleted all offsets that were read"),
+        pytest.param({"epochs": {3: 0, 4: 80}}, id="a new leader epoch after the known end"),
+        pytest.param({"epochs": {2: 0, 3: 60}}, id="an additional older leader epoch"),
         pytest.param({"topic_id": None}, id="no partition.metadata"),
         pytest.param({"begin": None, "epochs": {}}, id="a folder that cannot be read now"),
     ],
 )
-def test_a_changed_log_is_read_from_its_last_offset(listed: dict[str, Any]) -> None:
-    assert plan({}, **GREW, **listed) == READ_ON
+def test_a_changed_log_is_read_from_its_last_offset(listing_changes: dict[str, Any]) -> None:
+    assert plan({}, **CHANGED_LISTING, **listing_changes) == CONTINUED
 
 
 def test_a_lagging_replica_is_not_read_again() -> None:
-    """Its newest segment begins before the known end: nothing was truncated, as its epochs show."""
-    assert plan({}, **GREW, begin=0, segments=1, bytes=10) == READ_ON
+    """Its newest segment begins before the known end, but its leader epochs prove that nothing was truncated."""
+    assert plan({}, **CHANGED_LISTING, begin=0, segments=1, bytes=10) == CONTINUED
 
 
 def test_a_truncated_log_is_read_again() -> None:
     for begin, epochs, offset in ((0, {3: 0, 4: 60}, 0), (20, {3: 20, 5: 79}, 20), (60, {3: 0, 4: 40}, 40)):
-        found = plan({}, **GREW, begin=begin, epochs=epochs)
-        assert found == LogPlan(remembered=TRUNCATED, offset=offset), "what is stored from there on is false"
-    assert plan({}, **GREW, begin=90, epochs={4: 70}) == LogPlan(remembered=TRUNCATED, offset=70)
+        actual = plan({}, **CHANGED_LISTING, begin=begin, epochs=epochs)
+        assert actual == LogPlan(remembered=TRUNCATED, offset=offset), "stored rows from that offset on are invalid"
+    assert plan({}, **CHANGED_LISTING, begin=90, epochs={4: 70}) == LogPlan(remembered=TRUNCATED, offset=70)
 
 
 def test_a_recreated_topic_is_a_new_log() -> None:
-    assert plan({}, **GREW, topic_id="b") == LogPlan(remembered=TRUNCATED, offset=0)
+    assert plan({}, **CHANGED_LISTING, topic_id="b") == LogPlan(remembered=TRUNCATED, offset=0)
 
 
 @pytest.mark.parametrize("state", [{}, {"leader_epoch": -1}])
 def test_without_leader_epochs_a_changed_log_is_read_again(state: Row) -> None:
     epochs: dict[int, int] | None = {} if not state else None
-    assert plan(state, **GREW, begin=20, epochs=epochs) == LogPlan(remembered=TRUNCATED, offset=20)
+    assert plan(state, **CHANGED_LISTING, begin=20, epochs=epochs) == LogPlan(remembered=TRUNCATED, offset=20)
 
 
 def test_an_empty_log_continues_without_leader_epochs() -> None:
     for end in (0, 50):
-        found = plan({"log_end_offset": end, "leader_epoch": -1}, **GREW, begin=end)
-        assert found == LogPlan(start=end, remembered=REMEMBERED)
+        actual = plan({"log_end_offset": end, "leader_epoch": -1}, **CHANGED_LISTING, begin=end)
+        assert actual == LogPlan(start=end, remembered=REMEMBERED)
 
 
 def test_an_unopened_log_is_read_again_even_if_unchanged() -> None:
@@ -86,14 +88,16 @@ def test_an_unopened_log_is_read_again_even_if_unchanged() -> None:
 
 
 def test_a_log_that_was_never_read_is_read_from_its_start() -> None:
-    """What held its LSO before it was truncated stays."""
+    """Stored rows of offsets before its start are kept."""
     assert plan({"log_end_offset": None, "is_unread": True}, begin=20) == LogPlan(remembered=TRUNCATED, offset=20)
 
 
 def test_offsets_deleted_before_they_were_read_are_lost() -> None:
     error = "OFFSETS_LOST: Offsets 80 to 1,299 were deleted from the log before they were read."
-    assert plan({}, **GREW, begin=1300) == LogPlan(remembered=LOST, error=error)
-    assert plan({}, **GREW, begin=81, epochs={4: 81}) == LogPlan(remembered=LOST, error=error.replace("1,299", "80"))
+    assert plan({}, **CHANGED_LISTING, begin=1300) == LogPlan(remembered=LOST, error=error)
+    assert plan({}, **CHANGED_LISTING, begin=81, epochs={4: 81}) == LogPlan(
+        remembered=LOST, error=error.replace("1,299", "80")
+    )
 
 
 @pytest.mark.parametrize(
@@ -103,9 +107,15 @@ def test_offsets_deleted_before_they_were_read_are_lost() -> None:
         pytest.param(40, 40, None, None, id="new and empty"),
         pytest.param(10, 40, 40, None, id="nothing new"),
         pytest.param(10, 70, 40, LogPlan(start=40, stop=70, remembered=REMEMBERED), id="grown"),
-        pytest.param(40, 70, 40, LogPlan(start=40, stop=70, remembered=REMEMBERED), id="retention took all before"),
-        pytest.param(0, 30, 40, LogPlan(start=0, stop=30, remembered=TRUNCATED, offset=0), id="created again"),
-        pytest.param(0, 0, 40, LogPlan(start=0, stop=0, remembered=TRUNCATED, offset=0), id="created again, empty"),
+        pytest.param(
+            40,
+            70,
+            40,
+            LogPlan(start=40, stop=70, remembered=REMEMBERED),
+            id="retention deleted all offsets that were read",
+        ),
+        pytest.param(0, 30, 40, LogPlan(start=0, stop=30, remembered=TRUNCATED, offset=0), id="recreated"),
+        pytest.param(0, 0, 40, LogPlan(start=0, stop=0, remembered=TRUNCATED, offset=0), id="recreated and empty"),
         pytest.param(
             90,
             100,
@@ -118,7 +128,7 @@ def test_offsets_deleted_before_they_were_read_are_lost() -> None:
             ),
             id="lost",
         ),
-        pytest.param(None, None, 40, None, id="no answer"),
+        pytest.param(None, None, 40, None, id="no response"),
     ],
 )
 def test_a_live_partition_is_read_from_its_known_end(
@@ -135,16 +145,16 @@ def test_a_live_partition_after_a_gap_is_read_with_its_state() -> None:
 
 
 def test_nothing_is_planned_for_an_empty_transaction_state_partition() -> None:
-    """Nothing is remembered of it, so it would be new for ever."""
+    """It would have no stored state, and every run would plan it again."""
     row: Row = {"log": LOG, "begin": 0, "bytes": 0, "listing": "first", "topic_id": "a", "leader_epochs": "{}"}
     row = {**row, "is_best": True}
-    of_ids = LOG + IDS
+    ids_log = LOG + IDS
 
     def planned(states: Mapping[str, Row], **columns: Any) -> set[str]:
         options: Any = {"paths": [], "topics": None, "is_consistent": False, "txn_state_partitions": None}
         return set(LogFiles(spark=None, logs=[{**row, **columns}], **options).plans(states))  # type: ignore[arg-type]
 
     assert planned({}) == {LOG}
-    assert planned({}, bytes=9) == planned({}, begin=None) == {LOG, of_ids}
-    known = {"log_end_offset": 80, "leader_epoch": 3, "listing": "before", "topic_id": "a", "is_unread": False}
-    assert planned({LOG: known, of_ids: known}) == {LOG, of_ids}
+    assert planned({}, bytes=9) == planned({}, begin=None) == {LOG, ids_log}
+    stored = {"log_end_offset": 80, "leader_epoch": 3, "listing": "before", "topic_id": "a", "is_unread": False}
+    assert planned({LOG: stored, ids_log: stored}) == {LOG, ids_log}

@@ -1,4 +1,4 @@
-"""``kafka_log_dir`` gives the rows of ``LogDir``, for any split of its work and any selection."""
+"""``kafka_log_dir`` returns the rows of `LogDir`, for any split into tasks and any selection."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from tests.spark.read_log import folded, planned, read, rows, same
+from tests.spark.read_log import assert_same_rows, plan_read, read, read_and_fold, rows
 from toolkit import LogDir
 from toolkit.lab import Kafka
 from toolkit.schema import TABLES
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.lab
 
-AS_ONE = {"transaction_history", "transactions", "coordinators", "statistics"}
+SINGLE_TASK_TABLES = {"transaction_history", "transactions", "coordinators", "statistics"}
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def kafka_log_dir(spark: SparkSession) -> Any:
 
 @pytest.fixture(scope="module")
 def two_brokers(history: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two log directories with replicas, one of which lags, and a text of what a third had."""
+    """Log directories of two brokers with the same replicas; some logs of the second broker lag."""
     folder = tmp_path_factory.mktemp("brokers")
     for broker_id in (1, 2):
         shutil.copytree(history, folder / f"data-{broker_id}", copy_function=shutil.copy2)
@@ -59,38 +59,38 @@ def topics_of(folder: Path) -> list[str]:
 @pytest.mark.parametrize("table", [table for table in TAKES if table not in INTERNAL])
 @pytest.mark.parametrize("max_partition_bytes", [1500, 300_000])
 def test_every_table_matches_log_dir(history: Path, table: str, max_partition_bytes: int) -> None:
-    reader, works = planned(history, table=table, maxPartitionBytes=max_partition_bytes)
-    assert (len(works) == 1) == (table in AS_ONE)
-    same(read(reader, works).to_pylist(), getattr(LogDir(history), table)(), table)
+    reader, tasks = plan_read(history, table=table, maxPartitionBytes=max_partition_bytes)
+    assert (len(tasks) == 1) == (table in SINGLE_TASK_TABLES)
+    assert_same_rows(read(reader, tasks).to_pylist(), getattr(LogDir(history), table)(), table)
 
 
 @pytest.mark.parametrize(
     "table", ["batches", "log_transactions", "lso_timeline", "partitions", "producers", "checkpoints"]
 )
 def test_every_replica_has_its_own_rows(two_brokers: Path, table: str) -> None:
-    found = rows(two_brokers, table=table, maxPartitionBytes=5000)
-    same(found, getattr(LogDir(two_brokers), table)(), table)
-    assert {1, 2} <= {row["broker_id"] for row in found}
+    actual = rows(two_brokers, table=table, maxPartitionBytes=5000)
+    assert_same_rows(actual, getattr(LogDir(two_brokers), table)(), table)
+    assert {1, 2} <= {row["broker_id"] for row in actual}
 
 
 @pytest.mark.parametrize("options", [{}, {"consistentCopy": True}, {"consistentCopy": True, "minHeld": "50ms"}])
 def test_findings_of_many_tasks_match_those_of_one(two_brokers: Path, options: dict[str, Any]) -> None:
     for path in (two_brokers / "data-1", two_brokers)[bool(options) :]:
-        reader, works = planned(path, table="findings", maxPartitionBytes=20_000, **options)
-        assert len(works) > 1
-        held: dict[str, Any] = {"min_held_ms": 50} if "minHeld" in options else {}
-        same(
-            read(reader, works).to_pylist(),
-            LogDir(path, consistent_copy="consistentCopy" in options).findings(**held),
+        reader, tasks = plan_read(path, table="findings", maxPartitionBytes=20_000, **options)
+        assert len(tasks) > 1
+        arguments: dict[str, Any] = {"min_held_ms": 50} if "minHeld" in options else {}
+        assert_same_rows(
+            read(reader, tasks).to_pylist(),
+            LogDir(path, consistent_copy="consistentCopy" in options).findings(**arguments),
             "findings",
         )
 
 
 def test_a_requested_partition_has_a_finding_even_if_clear(history: Path) -> None:
     topics = topics_of(history)
-    found = rows(history, table="findings", subscribe=", ".join(topics), consistentCopy=True, maxPartitionBytes=20_000)
-    same(found, LogDir(history, consistent_copy=True).findings(topics=topics), "findings")
-    assert {row["topic"] for row in found} == set(topics)
+    actual = rows(history, table="findings", subscribe=", ".join(topics), consistentCopy=True, maxPartitionBytes=20_000)
+    assert_same_rows(actual, LogDir(history, consistent_copy=True).findings(topics=topics), "findings")
+    assert {row["topic"] for row in actual} == set(topics)
 
 
 def test_only_selected_rows_are_read(history: Path) -> None:
@@ -107,24 +107,28 @@ def test_only_selected_rows_are_read(history: Path) -> None:
         "checkpoints",
     ):
         both = rows(history, table=table, subscribe=f"{topic}, {other}", maxPartitionBytes=1000)
-        same(both, getattr(files, table)(topics=[topic, other]), table)
-        same(
+        assert_same_rows(both, getattr(files, table)(topics=[topic, other]), table)
+        assert_same_rows(
             rows(history, table=table, subscribe=topic, partitions=0),
             getattr(files, table)(topics=topic, partitions=0),
             table,
         )
         partitions = [(topic, 0), (other, 0)]
         options = ",".join(f"{name}-{number}" for name, number in partitions)
-        same(rows(history, table=table, partitions=options), getattr(files, table)(partitions=partitions), table)
+        assert_same_rows(
+            rows(history, table=table, partitions=options), getattr(files, table)(partitions=partitions), table
+        )
     ids = [row["transactional_id"] for row in files.transaction_rows()][:3]
     for table in ("transaction_log", "transaction_history", "transactions"):
         expected = getattr(files, table)(transactional_ids=ids)
-        same(rows(history, table=table, transactionalIds=str(ids)), expected, table)
+        assert_same_rows(rows(history, table=table, transactionalIds=str(ids)), expected, table)
     group = next(row["group_id"] for row in TABLES["offsets_log"].rows(files.offsets_log()) if row["group_id"])
-    same(rows(history, table="offsets_log", groups=group), files.offsets_log(groups=[group]), "offsets_log")
+    assert_same_rows(rows(history, table="offsets_log", groups=group), files.offsets_log(groups=[group]), "offsets_log")
     expected = files.coordinators(transactional_ids=ids, groups=[group])
-    same(rows(history, table="coordinators", transactionalIds=",".join(ids), groups=group), expected, "coordinators")
-    same(rows(history, table="offsets_log", partitions=3), files.offsets_log(partitions=[3]), "offsets_log")
+    assert_same_rows(
+        rows(history, table="coordinators", transactionalIds=",".join(ids), groups=group), expected, "coordinators"
+    )
+    assert_same_rows(rows(history, table="offsets_log", partitions=3), files.offsets_log(partitions=[3]), "offsets_log")
     producer_id = files.transaction_rows()[0]["producer_id"]
     for table in (
         "batches",
@@ -135,10 +139,12 @@ def test_only_selected_rows_are_read(history: Path) -> None:
         "transaction_history",
         "offsets_log",
     ):
-        same(rows(history, table=table, producerId=producer_id), getattr(files, table)(producer_id=producer_id), table)
+        assert_same_rows(
+            rows(history, table=table, producerId=producer_id), getattr(files, table)(producer_id=producer_id), table
+        )
     expected = files.transactions(producer_ids=[producer_id])
-    same(rows(history, table="transactions", producerId=producer_id), expected, "transactions")
-    same(rows(history, crc=True, maxPartitionBytes=9000), files.batches(crc=True), "batches")
+    assert_same_rows(rows(history, table="transactions", producerId=producer_id), expected, "transactions")
+    assert_same_rows(rows(history, crc=True, maxPartitionBytes=9000), files.batches(crc=True), "batches")
 
 
 def test_ranges_match_log_dir(history: Path) -> None:
@@ -154,8 +160,8 @@ def test_ranges_match_log_dir(history: Path) -> None:
             if bound is not None
         }
         for table in ("batches", "log_transactions", "lso_timeline", "aborted", "statistics", "violations"):
-            found = rows(history, table=table, maxPartitionBytes=10_000, **bounds)
-            same(found, getattr(files, table)(**options), table)
+            actual = rows(history, table=table, maxPartitionBytes=10_000, **bounds)
+            assert_same_rows(actual, getattr(files, table)(**options), table)
 
 
 def test_a_segment_of_a_running_broker_is_split_by_its_index(kafka: Kafka) -> None:
@@ -166,12 +172,12 @@ def test_a_segment_of_a_running_broker_is_split_by_its_index(kafka: Kafka) -> No
         producer.produce("cut", b"%d" % number * 20)
     producer.flush(30)
     folder = kafka.log_dirs[1] / "cut-0"
-    reader, works = planned(folder, maxPartitionBytes="20k")
-    assert len(works) > 3
-    assert all(isinstance(work, SegmentRanges) and len(work.runs) == 1 for work in works)
-    found = read(reader, works).to_pylist()
-    same(found, LogDir(folder).batches(), "batches")
-    assert found[-1]["last_offset"] == 2999
+    reader, tasks = plan_read(folder, maxPartitionBytes="20k")
+    assert len(tasks) > 3
+    assert all(isinstance(task, SegmentRanges) and len(task.runs) == 1 for task in tasks)
+    actual = read(reader, tasks).to_pylist()
+    assert_same_rows(actual, LogDir(folder).batches(), "batches")
+    assert actual[-1]["last_offset"] == 2999
 
 
 def test_spark_reads_the_tables(kafka_log_dir: Any, history: Path) -> None:
@@ -179,16 +185,16 @@ def test_spark_reads_the_tables(kafka_log_dir: Any, history: Path) -> None:
     expected = LogDir(history).batches()
     assert frame.count() == len(expected)
     assert frame.schema == KafkaLog({"path": "x"}).schema()
-    found: pa.Table = frame.toArrow()
-    assert {str(field.type) for field in found.schema if "timestamp" in field.name} == {
+    actual: pa.Table = frame.toArrow()
+    assert {str(field.type) for field in actual.schema if "timestamp" in field.name} == {
         "string",
         "timestamp[us, tz=UTC]",
     }
-    same(found.to_pylist(), expected, "batches")
+    assert_same_rows(actual.to_pylist(), expected, "batches")
 
 
-def test_one_data_frame_is_right_for_every_filter(kafka_log_dir: Any, history: Path) -> None:
-    """A data source with pushed filters silently applies those of the first query to the next one."""
+def test_a_reused_data_frame_is_correct_for_every_filter(kafka_log_dir: Any, history: Path) -> None:
+    """With pushed filters, Spark would silently apply those of the first query to the next one."""
     expected = TABLES["batches"].rows(LogDir(history).batches())
     frame = kafka_log_dir().option("maxPartitionBytes", "3m").load(str(history))
     topics = topics_of(history)[-3:]
@@ -201,17 +207,17 @@ def test_one_data_frame_is_right_for_every_filter(kafka_log_dir: Any, history: P
     }
 
 
-def test_a_worker_does_not_scan_its_modules_after_each_task(
+def test_a_worker_excludes_its_modules_from_garbage_collection(
     spark: SparkSession, kafka_log_dir: Any, history: Path
 ) -> None:
     assert kafka_log_dir().load(str(history)).count()
 
-    def frozen(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def count_frozen(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in batches:
             yield pa.RecordBatch.from_pydict({"frozen": [gc.get_freeze_count()]})
 
-    found = spark.range(2).mapInArrow(frozen, "frozen long").toArrow()["frozen"].to_pylist()
-    assert max(found) > 10_000
+    freeze_counts = spark.range(2).mapInArrow(count_frozen, "frozen long").toArrow()["frozen"].to_pylist()
+    assert max(freeze_counts) > 10_000
 
 
 def test_several_paths_are_read_together(kafka_log_dir: Any, two_brokers: Path, history: Path) -> None:
@@ -229,12 +235,12 @@ def test_sql_reads_the_tables(spark: SparkSession, kafka_log_dir: Any, history: 
     spark.sql(
         f"CREATE TEMPORARY VIEW transactions USING kafka_log_dir OPTIONS (path '{history}', table 'log_transactions')"
     )
-    found = spark.sql("SELECT outcome, count(*) AS n FROM transactions GROUP BY outcome").collect()
+    counts = spark.sql("SELECT outcome, count(*) AS n FROM transactions GROUP BY outcome").collect()
     expected = LogDir(history).log_transactions()["outcome"].value_counts().to_dict()
-    assert {row["outcome"]: row["n"] for row in found} == expected
+    assert {row["outcome"]: row["n"] for row in counts} == expected
 
 
-def test_a_schema_chooses_columns(kafka_log_dir: Any, history: Path) -> None:
+def test_a_schema_selects_columns(kafka_log_dir: Any, history: Path) -> None:
     selected = kafka_log_dir().schema("last_offset long, topic string").load(str(history)).toArrow()
     assert selected.column_names == ["last_offset", "topic"]
     assert selected.num_rows == len(LogDir(history).batches())
@@ -256,9 +262,9 @@ def test_errors_reach_the_user_as_one_sentence(kafka_log_dir: Any, history: Path
             "The schema has topic int; the table batches",
         ),
     ):
-        with pytest.raises(Exception, match=r"toolkit\.errors") as failed:
+        with pytest.raises(Exception, match=r"toolkit\.errors") as error:
             load()  # type: ignore[no-untyped-call]
-        message = str(failed.value).partition("JVM stacktrace")[0]
+        message = str(error.value).partition("JVM stacktrace")[0]
         assert expected in message
         assert message.count('File "') == 1, "there is no traceback of the toolkit"
 
@@ -269,11 +275,11 @@ def test_dump_texts_are_read_completely(kafka: Kafka, tmp_path: Path, history: P
     text.write_text(kafka.run_tool("org.apache.kafka.tools.DumpLogSegments", "--files", ",".join(logs[:20])).stdout)
     topic = sorted({row["topic"] for row in TABLES["batches"].rows(LogDir(text).batches())})[0]
     for table in ("batches", "log_transactions", "lso_timeline", "segments", "partitions", "findings"):
-        found = rows(text, table=table, maxPartitionBytes=1)
-        same(found, getattr(LogDir(text), table)(), table)
-        same(rows(text, table=table, subscribe=topic), getattr(LogDir(text), table)(topics=[topic]), table)
+        actual = rows(text, table=table, maxPartitionBytes=1)
+        assert_same_rows(actual, getattr(LogDir(text), table)(), table)
+        assert_same_rows(rows(text, table=table, subscribe=topic), getattr(LogDir(text), table)(topics=[topic]), table)
     for table in ("log_transactions", "lso_timeline"):
-        same(folded(text, table), getattr(LogDir(text), table)(), table)
+        assert_same_rows(read_and_fold(text, table), getattr(LogDir(text), table)(), table)
     both = LogDir(text, history)
     for table in ("batches", "checkpoints"):
-        same(rows(None, paths=f"{text},{history}", table=table), getattr(both, table)(), table)
+        assert_same_rows(rows(None, paths=f"{text},{history}", table=table), getattr(both, table)(), table)

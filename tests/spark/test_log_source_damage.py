@@ -1,4 +1,4 @@
-"""Files that are damaged, that go away or grow between planning and reading, and what the modes make of that."""
+"""Files that are damaged, or deleted or extended between planning and reading, in each mode."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.sources.log_files import (
     write_snapshot,
 )
 from tests.sources.test_logdir_splits import batches, write_index
-from tests.spark.read_log import folded, planned, read, rows, same
+from tests.spark.read_log import assert_same_rows, plan_read, read, read_and_fold, rows
 from toolkit import LogDir
 from toolkit.errors import DecodeError, NotFound, UsageError
 from toolkit.schema import Row
@@ -32,7 +32,7 @@ from toolkit.spark.datasources.log.log_source import KafkaLog
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SEGMENT, NEXT = f"{0:020}.log", f"{480:020}.log"
+FIRST_SEGMENT, SECOND_SEGMENT = f"{0:020}.log", f"{480:020}.log"
 
 
 @pytest.fixture
@@ -40,9 +40,9 @@ def root(tmp_path: Path) -> Path:
     """orders-0 with two segments that have indexes, payments-0 with a small one, empty-0 with an empty one."""
     root = write_root(tmp_path / "data")
     for base_offset in (0, 480):
-        whole = list(batches(base_offset))
-        folder = write_log(root, "orders-0", whole, base_offset=base_offset)
-        write_index(folder / f"{base_offset:020}.index", base_offset, whole)
+        segment_batches = list(batches(base_offset))
+        folder = write_log(root, "orders-0", segment_batches, base_offset=base_offset)
+        write_index(folder / f"{base_offset:020}.index", base_offset, segment_batches)
     write_log(root, "payments-0", [data(0, 7, after()), marker(1, 7, after())])
     write_log(root, "empty-0", [])
     write_snapshot(root / "orders-0", 480, {1: 470, 2: None})
@@ -56,45 +56,45 @@ def damage(log: Path, at: int, *, size: int = 200) -> None:
     log.write_bytes(content)
 
 
-def errors(found: Sequence[Row]) -> list[str]:
-    return [row["error"].partition(":")[0] for row in found if row["error"]]
+def errors(result_rows: Sequence[Row]) -> list[str]:
+    return [row["error"].partition(":")[0] for row in result_rows if row["error"]]
 
 
-def test_damage_is_a_row_of_its_split(root: Path) -> None:
-    damage(root / "orders-0" / SEGMENT, 5000)
-    damage(root / "orders-0" / NEXT, 0)
+def test_damage_is_an_error_row_of_its_split(root: Path) -> None:
+    damage(root / "orders-0" / FIRST_SEGMENT, 5000)
+    damage(root / "orders-0" / SECOND_SEGMENT, 0)
     for table in ("batches", "log_transactions"):
-        found = rows(root, table=table, maxPartitionBytes=4000)
-        same(found, getattr(LogDir(root), table)(), table)
-        assert errors(found) == ["CORRUPT_BATCH"] * 2
-    same(folded(root, maxPartitionBytes=4000), LogDir(root).log_transactions(), "log_transactions")
+        actual = rows(root, table=table, maxPartitionBytes=4000)
+        assert_same_rows(actual, getattr(LogDir(root), table)(), table)
+        assert errors(actual) == ["CORRUPT_BATCH"] * 2
+    assert_same_rows(read_and_fold(root, maxPartitionBytes=4000), LogDir(root).log_transactions(), "log_transactions")
 
 
 def test_the_modes_behave_as_in_spark(root: Path) -> None:
-    whole = rows(root)
-    damage(root / "orders-0" / SEGMENT, 5000)
+    undamaged = rows(root)
+    damage(root / "orders-0" / FIRST_SEGMENT, 5000)
     permissive = rows(root, mode="permissive", maxPartitionBytes=4000)
     assert len(errors(permissive)) == 1
-    dropped = rows(root, mode="DROPMALFORMED", maxPartitionBytes=4000)
-    assert sorted(map(repr, dropped)) == sorted(repr(row) for row in permissive if not row["error"])
-    assert 0 < len(whole) - len(dropped) < 5
-    with pytest.raises(DecodeError) as failed:
+    valid_rows = rows(root, mode="DROPMALFORMED", maxPartitionBytes=4000)
+    assert sorted(map(repr, valid_rows)) == sorted(repr(row) for row in permissive if not row["error"])
+    assert 0 < len(undamaged) - len(valid_rows) < 5
+    with pytest.raises(DecodeError) as error:
         rows(root, mode="FailFast", maxPartitionBytes=4000)
-    log = root / "orders-0" / SEGMENT
-    assert str(failed.value).startswith(f"{log} cannot be read at {failed.value.position}: CORRUPT_BATCH: ")
-    assert 4900 < failed.value.position < 5100
+    log = root / "orders-0" / FIRST_SEGMENT
+    assert str(error.value).startswith(f"{log} cannot be read at {error.value.position}: CORRUPT_BATCH: ")
+    assert 4900 < error.value.position < 5100
     assert rows(root, mode="FAILFAST", subscribe="payments") == rows(root, subscribe="payments")
 
 
 def test_failfast_accepts_the_torn_tail_of_a_running_broker(root: Path) -> None:
-    with (root / "orders-0" / NEXT).open("ab") as log:
+    with (root / "orders-0" / SECOND_SEGMENT).open("ab") as log:
         log.write(data(960, 1, after())[:70])
-    found = rows(root, mode="FAILFAST", maxPartitionBytes=4000)
-    assert errors(found) == ["TORN_TAIL"]
-    same(found, LogDir(root).batches(), "batches")
+    actual = rows(root, mode="FAILFAST", maxPartitionBytes=4000)
+    assert errors(actual) == ["TORN_TAIL"]
+    assert_same_rows(actual, LogDir(root).batches(), "batches")
     assert errors(rows(root, mode="FAILFAST", table="log_transactions")) == ["TORN_TAIL"]
     assert set(errors(rows(root, mode="FAILFAST", table="statistics"))) == {"TORN_TAIL"}
-    os.truncate(root / "orders-0" / SEGMENT, 5000)
+    os.truncate(root / "orders-0" / FIRST_SEGMENT, 5000)
     with pytest.raises(DecodeError, match="The segment ends within a batch, but another segment follows"):
         rows(root, mode="FAILFAST", maxPartitionBytes=4000)
     with pytest.raises(DecodeError, match=r"orders-0 cannot be read: CORRUPT_BATCH: .*; TORN_TAIL: "):
@@ -103,17 +103,17 @@ def test_failfast_accepts_the_torn_tail_of_a_running_broker(root: Path) -> None:
 
 @pytest.mark.parametrize("table", list(TAKES))
 def test_files_deleted_after_planning_do_not_fail_the_job(root: Path, table: str) -> None:
-    reader, works = planned(root, table=table, maxPartitionBytes=4000)
+    reader, tasks = plan_read(root, table=table, maxPartitionBytes=4000)
     shutil.rmtree(root / "payments-0")
-    (root / "orders-0" / NEXT).unlink()
-    found = read(reader, works).to_pylist()
+    (root / "orders-0" / SECOND_SEGMENT).unlink()
+    actual = read(reader, tasks).to_pylist()
     if table in {"batches", "log_transactions", "aborted", "snapshots", "segments", PIECES}:
-        unread = {Path(row["file"]).name for row in found if (row["error"] or "").startswith("UNREADABLE")}
+        unreadable = {Path(row["file"]).name for row in actual if (row["error"] or "").startswith("UNREADABLE")}
         assert (
-            unread
+            unreadable
             == {
-                "batches": {SEGMENT, NEXT},
-                PIECES: {SEGMENT, NEXT},
+                "batches": {FIRST_SEGMENT, SECOND_SEGMENT},
+                PIECES: {FIRST_SEGMENT, SECOND_SEGMENT},
                 "log_transactions": {"payments-0"},
                 "aborted": {"payments-0"},
                 "snapshots": {"payments-0"},
@@ -121,15 +121,15 @@ def test_files_deleted_after_planning_do_not_fail_the_job(root: Path, table: str
             }[table]
         )
     if table == "partitions":
-        assert next(row["error"] for row in found if row["topic"] == "payments").startswith("UNREADABLE")
+        assert next(row["error"] for row in actual if row["topic"] == "payments").startswith("UNREADABLE")
 
 
 def test_files_that_grow_after_planning_are_read(root: Path) -> None:
-    reader, works = planned(root, maxPartitionBytes=4000)
-    with (root / "orders-0" / NEXT).open("ab") as log:
+    reader, tasks = plan_read(root, maxPartitionBytes=4000)
+    with (root / "orders-0" / SECOND_SEGMENT).open("ab") as log:
         log.write(data(960, 1, after()))
-    (root / "empty-0" / SEGMENT).write_bytes(data(0, 1, after()))
-    same(read(reader, works).to_pylist(), LogDir(root).batches(), "batches")
+    (root / "empty-0" / FIRST_SEGMENT).write_bytes(data(0, 1, after()))
+    assert_same_rows(read(reader, tasks).to_pylist(), LogDir(root).batches(), "batches")
 
 
 def test_many_small_folders_share_tasks_in_log_order(tmp_path: Path) -> None:
@@ -138,14 +138,14 @@ def test_many_small_folders_share_tasks_in_log_order(tmp_path: Path) -> None:
         for base_offset in (0, 2):
             write_log(root, f"orders-{number}", [data(base_offset, 7, after(), records=2)], base_offset=base_offset)
     for table in ("batches", "log_transactions", "segments", PIECES):
-        reader, works = planned(root, table=table, maxPartitionBytes="8m")
-        assert len(works) == (2 if table == "segments" else 4) or table == "log_transactions"
-        assert 1 < len(works) < 8
-        found = read(reader, works).to_pylist()
+        reader, tasks = plan_read(root, table=table, maxPartitionBytes="8m")
+        assert len(tasks) == (2 if table == "segments" else 4) or table == "log_transactions"
+        assert 1 < len(tasks) < 8
+        actual = read(reader, tasks).to_pylist()
         if table != PIECES:
-            same(found, getattr(LogDir(root), table)(), table)
+            assert_same_rows(actual, getattr(LogDir(root), table)(), table)
         if table == "batches":
-            assert [(row["partition"], row["base_offset"]) for row in found if row["partition"] == 17] == [
+            assert [(row["partition"], row["base_offset"]) for row in actual if row["partition"] == 17] == [
                 (17, 0),
                 (17, 2),
             ]
@@ -153,19 +153,23 @@ def test_many_small_folders_share_tasks_in_log_order(tmp_path: Path) -> None:
 
 def test_a_folder_with_another_name_is_read_if_its_name_is_not_needed(root: Path) -> None:
     (root / "orders-0").rename(root.parent / "copied")
-    loose = root.parent / "copied"
-    same(rows(loose, maxPartitionBytes=4000), LogDir(loose).batches(), "batches")
-    same(rows(loose / NEXT, table="log_transactions"), LogDir(loose / NEXT).log_transactions(), "log_transactions")
+    copied_folder = root.parent / "copied"
+    assert_same_rows(rows(copied_folder, maxPartitionBytes=4000), LogDir(copied_folder).batches(), "batches")
+    assert_same_rows(
+        rows(copied_folder / SECOND_SEGMENT, table="log_transactions"),
+        LogDir(copied_folder / SECOND_SEGMENT).log_transactions(),
+        "log_transactions",
+    )
     with pytest.raises(UsageError, match="The topic and partition of"):
-        rows(loose, table="partitions")
+        rows(copied_folder, table="partitions")
 
 
 def test_a_log_directory_without_logs_has_checkpoints(tmp_path: Path) -> None:
     root = write_root(tmp_path / "data")
-    same(rows(root, table="checkpoints"), LogDir(root).checkpoints(), "checkpoints")
+    assert_same_rows(rows(root, table="checkpoints"), LogDir(root).checkpoints(), "checkpoints")
     for table in TAKES:
-        found = rows(root, table=table)
-        assert table in {"checkpoints", "statistics"} or not found
+        actual = rows(root, table=table)
+        assert table in {"checkpoints", "statistics"} or not actual
     (root / META).unlink()
     with pytest.raises(NotFound, match="no Kafka files"):
         rows(root)
@@ -173,7 +177,7 @@ def test_a_log_directory_without_logs_has_checkpoints(tmp_path: Path) -> None:
 
 def test_spark_gets_rows_or_one_error_sentence(spark: SparkSession, root: Path) -> None:
     spark.dataSource.register(KafkaLog)
-    damage(root / "orders-0" / SEGMENT, 5000)
+    damage(root / "orders-0" / FIRST_SEGMENT, 5000)
 
     def load(mode: str) -> Any:
         reader = spark.read.format("kafka_log_dir").option("mode", mode).option("maxPartitionBytes", 100_000)

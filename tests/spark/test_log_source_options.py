@@ -14,13 +14,13 @@ from toolkit.spark.datasources.log.log_options import INTERNAL, PIECES, TAKES, L
 from toolkit.spark.datasources.log.log_source import KafkaLog
 
 
-def parsed(**options: str) -> LogOptions:
+def parse(**options: str) -> LogOptions:
     return read_options({"path": "/logs", **options})
 
 
 def test_every_table_of_files_is_available() -> None:
-    elsewhere = {"samples", "late_transactions", "actions", "exposure"}
-    elsewhere |= {
+    not_in_files = {"samples", "late_transactions", "actions", "exposure"}
+    not_in_files |= {
         "group_lag",
         "reconciliation",
         "lso_holds",
@@ -29,34 +29,34 @@ def test_every_table_of_files_is_available() -> None:
         "offset_visibility",
         "missing_offsets",
     }
-    assert set(TAKES) == set(TABLES) - elsewhere | INTERNAL
+    assert set(TAKES) == set(TABLES) - not_in_files | INTERNAL
     for table in TAKES:
         assert KafkaLog({"path": "/logs", "table": table}).schema().fieldNames()
 
 
-def test_names_are_accepted_as_any_list() -> None:
+def test_names_are_accepted_in_any_list_syntax() -> None:
     for text in ("a,b", " a , b ", '["a", "b"]', "['a', 'b']"):
-        assert parsed(subscribe=text).topics == ["a", "b"]
-    assert parsed(subscribe='["a"]').topics == ["a"]
+        assert parse(subscribe=text).topics == ["a", "b"]
+    assert parse(subscribe='["a"]').topics == ["a"]
     for text in ("", "a,,b", "[", "[]", '["a"'):
         with pytest.raises(UsageError, match="The option subscribe is not a list"):
-            parsed(subscribe=text)
+            parse(subscribe=text)
 
 
 def test_partitions_are_numbers_or_folder_names() -> None:
-    assert parsed(subscribe="a", partitions="3").partitions == [3]
-    assert parsed(subscribe="a", partitions="[0, 2]").partitions == [0, 2]
-    assert parsed(partitions="orders-0,my-orders-12").partitions == [("orders", 0), ("my-orders", 12)]
-    assert parsed(table="transaction_history", partitions="7").partitions == [7]
+    assert parse(subscribe="a", partitions="3").partitions == [3]
+    assert parse(subscribe="a", partitions="[0, 2]").partitions == [0, 2]
+    assert parse(partitions="orders-0,my-orders-12").partitions == [("orders", 0), ("my-orders", 12)]
+    assert parse(table="transaction_history", partitions="7").partitions == [7]
     for options in (
         {"partitions": "0"},
         {"subscribe": "a", "partitions": "a-0"},
         {"table": "transaction_history", "partitions": "a-0"},
     ):
         with pytest.raises(UsageError, match="partitions are either numbers"):
-            parsed(**options)
+            parse(**options)
     with pytest.raises(UsageError, match="The option partitions is invalid: 0, x"):
-        parsed(subscribe="a", partitions="0,x")
+        parse(subscribe="a", partitions="0,x")
 
 
 @pytest.mark.parametrize(
@@ -70,11 +70,11 @@ def test_partitions_are_numbers_or_folder_names() -> None:
     ],
 )
 def test_start_and_stop_are_offsets_names_or_times(text: str, bound: Any) -> None:
-    assert (parsed(startingOffsets=text).start, parsed(endingOffsets=text).stop) == (bound, bound)
+    assert (parse(startingOffsets=text).start, parse(endingOffsets=text).stop) == (bound, bound)
 
 
 @pytest.mark.parametrize(
-    ("options", "sentence"),
+    ("options", "message"),
     [
         ({"startingOffsets": "yesterday"}, "'yesterday' is not an offset"),
         ({"endingOffsets": "2026-11-21"}, "has no time zone"),
@@ -101,10 +101,10 @@ def test_start_and_stop_are_offsets_names_or_times(text: str, bound: Any) -> Non
         ({"path": "s3://bucket/logs"}, "s3://bucket/logs is not a local path."),
     ],
 )
-def test_invalid_options_are_rejected(options: dict[str, str], sentence: str) -> None:
-    with pytest.raises(UsageError) as refused:
-        parsed(**options)
-    assert sentence in str(refused.value)
+def test_invalid_options_are_rejected(options: dict[str, str], message: str) -> None:
+    with pytest.raises(UsageError) as error:
+        parse(**options)
+    assert message in str(error.value)
 
 
 def test_a_source_without_paths_is_rejected() -> None:
@@ -116,8 +116,8 @@ def test_a_source_without_paths_is_rejected() -> None:
 def test_sizes_have_sparks_units() -> None:
     sizes = {"134217728": 1 << 27, "128m": 1 << 27, "128MB": 1 << 27, "1g": 1 << 30, "64 KiB": 1 << 16, "7b": 7}
     for text, size in sizes.items():
-        assert parsed(maxPartitionBytes=text).max_partition_bytes == size
-    assert parsed().max_partition_bytes == 1 << 27
+        assert parse(maxPartitionBytes=text).max_partition_bytes == size
+    assert parse().max_partition_bytes == 1 << 27
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """The same rows from pandas, classic Spark and Spark Connect, for every table, on the histories of real clients.
 
-By the newest pyspark, which is installed here, and by the oldest that is supported, with the oldest pandas and pyarrow
-that it goes with, in an environment of its own.
+Both with the installed newest pyspark, and in a separate environment with the oldest supported pyspark, pandas and
+pyarrow.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from pathlib import Path
 import pyarrow.feather
 import pytest
 
-from tests.spark.rows import CLASSES, MADE, MIN_HELD_MS, READ
+from tests.spark.rows import MIN_HELD_MS, PIPELINE_TABLES, READ_TABLES, SESSION_MODULES
 from toolkit import LogDir
 from toolkit.schema import TABLES, Row
 
 ROOT = Path(__file__).resolve().parents[2]
-pytestmark = [pytest.mark.full, pytest.mark.timeout(1800)]  # a new venv, and its own Spark that reads every table
+pytestmark = [pytest.mark.full, pytest.mark.timeout(1800)]  # creates a venv, and reads every table with its Spark
 
-ROWS = Path(__file__).with_name("rows.py")
+ROWS_PROGRAM = Path(__file__).with_name("rows.py")
 PACKAGES = ("pyspark[connect]==4.0.0", "pandas==2.2.3", "pyarrow==18.1.0", "numpy<2.3", "setuptools")
 
-WITHOUT_THE_PACKAGE = """\
+PYTHON_WITHOUT_PACKAGE = """\
 #!/bin/sh
 # Without site, an editable installation is not found.
 export PYTHONPATH="{site}:$PYTHONPATH"
@@ -35,7 +35,7 @@ exec "{python}" -S "$@"
 
 
 @pytest.fixture(scope="module")
-def oldest(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def oldest_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Python of an environment with the oldest Spark that is supported."""
     folder = tmp_path_factory.mktemp("oldest")
     venv.create(folder, with_pip=True)
@@ -51,28 +51,28 @@ def oldest(tmp_path_factory: pytest.TempPathFactory) -> Path:
         str(ROOT),
         *PACKAGES,
     ]
-    done = subprocess.run(install, capture_output=True, text=True, timeout=900)
-    assert done.returncode == 0, done.stderr
+    process = subprocess.run(install, capture_output=True, text=True, timeout=900)
+    assert process.returncode == 0, process.stderr
     return python
 
 
-@pytest.fixture(scope="module", params=[f"{mode}-{age}" for age in ("newest", "oldest") for mode in CLASSES])
-def current_findings(request: pytest.FixtureRequest, history: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The history as read by a process with its own session."""
+@pytest.fixture(scope="module", params=[f"{mode}-{age}" for age in ("newest", "oldest") for mode in SESSION_MODULES])
+def spark_output(request: pytest.FixtureRequest, history: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder with the tables that a process with its own session read and wrote."""
     out = tmp_path_factory.mktemp(request.param)
     mode, age = request.param.split("-")
-    python = request.getfixturevalue("oldest") if age == "oldest" else Path(sys.executable)
+    python = request.getfixturevalue("oldest_python") if age == "oldest" else Path(sys.executable)
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK_", "SPARK_"))}
     if mode == "connect":
-        bare = out / "python"
-        bare.write_text(WITHOUT_THE_PACKAGE.format(site=site_packages(python), python=python))
-        bare.chmod(0o755)
-        environment["PYSPARK_PYTHON"] = str(bare)
-    command = [str(python), str(ROWS), mode, str(history), str(out)]
-    done = subprocess.run(command, cwd=out, env=environment, capture_output=True, text=True, timeout=1500)
-    assert done.returncode == 0, done.stderr
+        wrapper = out / "python"
+        wrapper.write_text(PYTHON_WITHOUT_PACKAGE.format(site=site_packages(python), python=python))
+        wrapper.chmod(0o755)
+        environment["PYSPARK_PYTHON"] = str(wrapper)
+    command = [str(python), str(ROWS_PROGRAM), mode, str(history), str(out)]
+    process = subprocess.run(command, cwd=out, env=environment, capture_output=True, text=True, timeout=1500)
+    assert process.returncode == 0, process.stderr
     version = "4.0.0" if age == "oldest" else importlib.metadata.version("pyspark")
-    assert done.stdout.startswith(f"{CLASSES[mode]} {version} "), done.stdout
+    assert process.stdout.startswith(f"{SESSION_MODULES[mode]} {version} "), process.stdout
     return out
 
 
@@ -82,18 +82,18 @@ def site_packages(python: Path) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout.strip()
 
 
-@pytest.mark.parametrize("table", READ)
-def test_the_data_source_matches_pandas(current_findings: Path, history: Path, table: str) -> None:
+@pytest.mark.parametrize("table", READ_TABLES)
+def test_the_data_source_matches_pandas(spark_output: Path, history: Path, table: str) -> None:
     expected = rows_of_log_dir(history, table)
     assert expected or table == "violations", "nothing to compare"
-    compare(current_findings / f"read-{table}.arrow", expected)
+    assert_same_rows(spark_output / f"read-{table}.arrow", expected)
 
 
-@pytest.mark.parametrize("table", MADE)
-def test_the_pipeline_matches_pandas(current_findings: Path, history: Path, table: str) -> None:
+@pytest.mark.parametrize("table", PIPELINE_TABLES)
+def test_the_pipeline_matches_pandas(spark_output: Path, history: Path, table: str) -> None:
     files = LogDir(history, consistent_copy=True)
     expected = files.findings(min_held_ms=MIN_HELD_MS) if table == "findings" else getattr(files, table)()
-    compare(current_findings / f"made-{table}.arrow", TABLES[table].rows(expected))
+    assert_same_rows(spark_output / f"made-{table}.arrow", TABLES[table].rows(expected))
 
 
 def rows_of_log_dir(folder: Path, table: str) -> list[Row]:
@@ -101,7 +101,7 @@ def rows_of_log_dir(folder: Path, table: str) -> list[Row]:
     return TABLES[table].rows(getattr(files, table)())
 
 
-def compare(file: Path, expected: list[Row]) -> None:
-    """Row by row, every column; the order is no one's promise."""
-    found = pyarrow.feather.read_table(file).to_pylist()
-    assert sorted(map(repr, found)) == sorted(map(repr, expected))
+def assert_same_rows(file: Path, expected: list[Row]) -> None:
+    """Compare all columns of all rows, in any order."""
+    actual = pyarrow.feather.read_table(file).to_pylist()
+    assert sorted(map(repr, actual)) == sorted(map(repr, expected))

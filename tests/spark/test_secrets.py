@@ -1,4 +1,4 @@
-"""Credentials never show: not in plans, pages, logs, events, errors or checkpoints, under classic Spark and Connect."""
+"""Credentials appear in no plan, page, log, event, error or checkpoint, under classic Spark and Connect."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql.datasource import CaseInsensitiveDict
 
 from tests.sources.test_outage import create, is_led
-from tests.spark.rows import CLASSES
+from tests.spark.rows import SESSION_MODULES
 from toolkit import Cluster
 from toolkit.config import ClientConfig
 from toolkit.errors import UsageError
@@ -28,11 +28,11 @@ from toolkit.spark.datasources.secret_options import connecting
 
 ROOT = Path(__file__).resolve().parents[2]
 USER, CANARY = "alice", "cAnArY-9f8e7d"
-MEANT_TO_FAIL = {"a wrong column", "a wrong option", "a wrong value", "a failing task"}
+EXPECTED_FAILURES = {"a wrong column", "a wrong option", "a wrong value", "a failing task"}
 
 
 @pytest.fixture(scope="module")
-def guarded() -> Iterator[Kafka]:
+def secured_kafka() -> Iterator[Kafka]:
     users = {USER: CANARY}
     with Kafka("4.3.1", properties=EVERYDAY.properties, users=users, super_users=[USER]) as kafka:
         with Cluster(kafka.client_config(USER), timeout=20) as cluster:
@@ -43,59 +43,65 @@ def guarded() -> Iterator[Kafka]:
 
 
 @pytest.fixture(scope="module", params=["connect", "classic"])
-def found(request: pytest.FixtureRequest, guarded: Kafka, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def search_report(
+    request: pytest.FixtureRequest, secured_kafka: Kafka, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp(request.param)
     script = str(Path(__file__).with_name("canary.py"))
-    command = [sys.executable, script, request.param, guarded.bootstrap_servers, USER, str(folder)]
+    command = [sys.executable, script, request.param, secured_kafka.bootstrap_servers, USER, str(folder)]
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK_", "SPARK_"))}
-    done = subprocess.run(
+    process = subprocess.run(
         command, cwd=ROOT, env=environment | {"CANARY": CANARY}, capture_output=True, text=True, timeout=1100
     )
-    assert done.returncode == 0, done.stderr.replace(CANARY, "[the canary]")
-    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    assert answer["spark"].startswith(CLASSES[request.param])
-    return answer | {"mode": request.param, "output": done.stdout + done.stderr}
+    assert process.returncode == 0, process.stderr.replace(CANARY, "[the canary]")
+    report: dict[str, Any] = json.loads(process.stdout.splitlines()[-1])
+    assert report["spark"].startswith(SESSION_MODULES[request.param])
+    return report | {"mode": request.param, "output": process.stdout + process.stderr}
 
 
 @pytest.mark.lab
 @pytest.mark.full
-def test_a_password_appears_nowhere(found: dict[str, Any]) -> None:
-    assert found["shown"] == {}
-    assert CANARY not in found["output"]
-    kinds = {location.split(" ")[0] for location in found["locations"]}
+def test_a_password_appears_nowhere(search_report: dict[str, Any]) -> None:
+    assert search_report["matches"] == {}
+    assert CANARY not in search_report["output"]
+    kinds = {location.split(" ")[0] for location in search_report["locations"]}
     assert kinds == {"result", "error", "output", "page", "file"}
-    assert any("events/" in location for location in found["locations"])
-    assert any("java.log" in location for location in found["locations"])
-    assert any("checkpoint/offsets" in location for location in found["locations"])
+    assert any("events/" in location for location in search_report["locations"])
+    assert any("java.log" in location for location in search_report["locations"])
+    assert any("checkpoint/offsets" in location for location in search_report["locations"])
 
 
 @pytest.mark.lab
 @pytest.mark.full
-def test_the_search_finds_a_leaked_password(found: dict[str, Any]) -> None:
-    """An option that is no secret is shown: by Connect everywhere, by classic Spark in a statement."""
-    kinds = {location.split(" ")[0] for location in found["controls"]}
+def test_the_search_finds_a_leaked_password(search_report: dict[str, Any]) -> None:
+    """An option that is not secret appears in pages and files, and under Connect also on its own page."""
+    kinds = {location.split(" ")[0] for location in search_report["controls"]}
     assert {"page", "file"} <= kinds
-    assert any(location.startswith("page /connect/") for location in found["controls"]) == (found["mode"] == "connect")
+    assert any(location.startswith("page /connect/") for location in search_report["controls"]) == (
+        search_report["mode"] == "connect"
+    )
 
 
 @pytest.mark.lab
 @pytest.mark.full
-def test_every_way_of_connecting_works(found: dict[str, Any]) -> None:
-    failed = {name: set(actions) for name, actions in found["failed"].items()}
-    assert failed.pop("sql") == set(), found["errors"]
-    assert failed.pop("password") == MEANT_TO_FAIL, found["errors"]
-    assert failed.pop("refused") == {"count", "a wrong value"}, found["errors"]  # a stream has a row with error instead
-    assert failed == {"jaas": set(), "file": set(), "registered": set()}, found["errors"]
-    assert not found["by_hand"], "a secret in an option of a source that was not registered by us"
+def test_all_kinds_of_connection_options_work(search_report: dict[str, Any]) -> None:
+    failed = {name: set(actions) for name, actions in search_report["failed"].items()}
+    assert failed.pop("sql") == set(), search_report["errors"]
+    assert failed.pop("password") == EXPECTED_FAILURES, search_report["errors"]
+    assert failed.pop("refused") == {"count", "a wrong value"}, search_report[
+        "errors"
+    ]  # a stream has an error row instead
+    assert failed == {"jaas": set(), "file": set(), "registered": set()}, search_report["errors"]
+    assert not search_report["by_hand"], "a secret option of a source that was registered without redaction"
 
 
 def test_a_secret_option_is_rejected_where_spark_would_show_it() -> None:
     options = CaseInsensitiveDict({"Kafka.bootstrap.servers": "b:1", "Kafka.SASL.Password": CANARY})
-    with pytest.raises(UsageError, match=r"(?i)the option kafka\.sasl\.password is a secret") as caught:
+    with pytest.raises(UsageError, match=r"(?i)the option kafka\.sasl\.password is a secret") as error:
         client_config(options, KafkaBatches(options))
-    assert CANARY not in str(caught.value)
-    hiding = connecting(KafkaBatches, config=None, hides_secrets=True)
-    assert client_config(options, hiding(options)) == ClientConfig(
+    assert CANARY not in str(error.value)
+    redacting = connecting(KafkaBatches, config=None, hides_secrets=True)
+    assert client_config(options, redacting(options)) == ClientConfig(
         {"bootstrap.servers": "b:1", "sasl.password": CANARY}
     )
 
@@ -111,9 +117,9 @@ def test_registered_connections_are_used_without_connection_options(tmp_path: Pa
         client_config({"kafka.client.id": "me"}, source({}))
     path = tmp_path / "client.properties"
     path.write_text("bootstrap.servers=of-the-file:1\nclient.id=me\n")
-    of_file = client_config({"commandConfig": str(path)}, source({}))
-    assert of_file == ClientConfig({"bootstrap.servers": "of-the-file:1", "client.id": "me"})
-    elsewhere = client_config({"commandConfig": str(path), "kafka.bootstrap.servers": "said:1"}, source({}))
-    assert elsewhere.bootstrap_servers == ("said:1",)
+    from_file = client_config({"commandConfig": str(path)}, source({}))
+    assert from_file == ClientConfig({"bootstrap.servers": "of-the-file:1", "client.id": "me"})
+    with_other_server = client_config({"commandConfig": str(path), "kafka.bootstrap.servers": "said:1"}, source({}))
+    assert with_other_server.bootstrap_servers == ("said:1",)
     with pytest.raises(UsageError, match=r"commandConfig and kafka\.client\.id both configure the client"):
         client_config({"commandConfig": str(path), "kafka.client.id": "you"}, source({}))

@@ -1,4 +1,4 @@
-"""The store of tables: what a target names, and later columns."""
+"""The table store: targets, repeated runs, and added columns."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SMALL = Table("small", "a row's story", (Column("topic", STRING, "Topic."), Colu
 GROWN = Table("small", "a row", (*SMALL.columns, Column("later", INT64, "Came later.")), (), ())
 
 
-def put(
+def write_rows(
     store: TableStore, *rows: tuple[Any, ...], run_id: int, table: Table = SMALL, changed: str = "", **options: Any
 ) -> None:
     types = "topic string, n long, log string, is_final boolean" + (", later long" if table is GROWN else "")
@@ -35,29 +35,29 @@ def rows(store: TableStore, table: Table = SMALL) -> list[tuple[Any, ...]]:
 def test_a_run_replaces_provisional_rows_of_changed_logs(spark: SparkSession, tmp_path: Path) -> None:
     store = open_store(spark, f"{tmp_path}/tables")
     assert store.load("small", SMALL).collect() == []
-    put(store, ("a", 1, "x", True), ("a", 2, "x", False), ("a", 3, "y", False), run_id=1)
-    put(store, ("a", 4, "x", True), run_id=2, changed="x")
+    write_rows(store, ("a", 1, "x", True), ("a", 2, "x", False), ("a", 3, "y", False), run_id=1)
+    write_rows(store, ("a", 4, "x", True), run_id=2, changed="x")
     assert rows(store) == [("a", 1, 1, "x", True), ("a", 3, 1, "y", False), ("a", 4, 2, "x", True)]
-    # The run was killed, and is made again: its rows go, and those that it carried over stay.
-    put(store, ("a", 5, "x", True), ("a", 6, "x", False), run_id=2, changed="x")
-    kept = [("a", 1, 1, "x", True), ("a", 3, 1, "y", False), ("a", 5, 2, "x", True), ("a", 6, 2, "x", False)]
-    assert rows(store) == kept
-    put(store, ("b", 7, "z", True), run_id=3, changed="x z", obsolete=["log = 'x' AND n >= 5"])
+    # The run was killed and is repeated: its own rows are replaced, and those of earlier runs are kept.
+    write_rows(store, ("a", 5, "x", True), ("a", 6, "x", False), run_id=2, changed="x")
+    expected = [("a", 1, 1, "x", True), ("a", 3, 1, "y", False), ("a", 5, 2, "x", True), ("a", 6, 2, "x", False)]
+    assert rows(store) == expected
+    write_rows(store, ("b", 7, "z", True), run_id=3, changed="x z", obsolete=["log = 'x' AND n >= 5"])
     assert rows(store) == [("a", 1, 1, "x", True), ("a", 3, 1, "y", False), ("b", 7, 3, "z", True)]
 
 
 @pytest.mark.parametrize("is_folder", [True, False])
 def test_files_of_a_killed_run_are_not_read(spark: SparkSession, tmp_path: Path, is_folder: bool) -> None:
-    """It wrote its rows and was killed before the first commit: every later run failed, as the table existed."""
+    """A run that was killed before its first commit once made all later runs fail, as the table existed."""
     schema = f"s{uuid.uuid4().hex[:8]}"
     spark.sql(f"CREATE SCHEMA {schema} LOCATION '{tmp_path}/tables'")
     try:
         store = open_store(spark, f"{tmp_path}/tables" if is_folder else schema)
-        left = tmp_path / "tables" / "small" / "is_final=true" / "part-0.parquet"
-        left.parent.mkdir(parents=True)
-        left.write_bytes(b"PAR1")
+        leftover = tmp_path / "tables" / "small" / "is_final=true" / "part-0.parquet"
+        leftover.parent.mkdir(parents=True)
+        leftover.write_bytes(b"PAR1")
         (tmp_path / "tables" / "small" / "_delta_log").mkdir()
-        put(store, ("a", 1, "x", True), run_id=1)
+        write_rows(store, ("a", 1, "x", True), run_id=1)
         assert rows(store) == [("a", 1, 1, "x", True)]
     finally:
         spark.sql(f"DROP SCHEMA {schema} CASCADE")
@@ -65,9 +65,9 @@ def test_files_of_a_killed_run_are_not_read(spark: SparkSession, tmp_path: Path,
 
 def test_a_newer_column_is_null_in_older_rows(spark: SparkSession, tmp_path: Path) -> None:
     store = open_store(spark, f"{tmp_path}/tables")
-    put(store, ("a", 1, "x", True), run_id=1)
+    write_rows(store, ("a", 1, "x", True), run_id=1)
     assert rows(store, GROWN) == [("a", 1, None, 1, "x", True)]
-    put(store, ("a", 2, "x", True, 5), run_id=2, table=GROWN)
+    write_rows(store, ("a", 2, "x", True, 5), run_id=2, table=GROWN)
     assert rows(store, GROWN) == [("a", 1, None, 1, "x", True), ("a", 2, 5, 2, "x", True)]
     assert rows(store) == [("a", 1, 1, "x", True), ("a", 2, 2, "x", True)]
 

@@ -1,4 +1,4 @@
-"""``kafka_txn_samples``: the flight recorder as a stream that survives its brokers, and one sample as a batch."""
+"""``kafka_txn_samples``: the flight recorder as a stream that survives broker outages, and one sample as a batch."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-pytestmark = pytest.mark.xdist_group("spark")  # its cluster is started once
+pytestmark = pytest.mark.xdist_group("spark")  # so that its cluster is started once
 
-SECONDS = amount(30, full=300)
-INTERVAL = 5.0
+OUTAGE_TEST_S = amount(30, full=300)
+INTERVAL_S = 5.0
 HANGING, ALIVE = "hanging", "alive"
 
 
 @pytest.fixture(scope="module")
-def three() -> Iterator[Kafka]:
-    """With a transaction that hangs, and one that is open and well."""
+def three_brokers() -> Iterator[Kafka]:
+    """With a hanging transaction, and a healthy open one."""
     properties = {**EVERYDAY.properties, "broker.session.timeout.ms": "6000", "transaction.max.timeout.ms": "86400000"}
     with Kafka("4.3.1", brokers=3, properties=properties) as kafka:
         with Cluster(kafka.bootstrap_servers, timeout=30) as cluster:
@@ -65,19 +65,19 @@ def three() -> Iterator[Kafka]:
         yield kafka
 
 
-def source(three: Kafka, **changed: object) -> KafkaTransactions:
-    values = {"kafka.bootstrap.servers": three.bootstrap_servers, **changed}
+def source(three_brokers: Kafka, **overrides: object) -> KafkaTransactions:
+    values = {"kafka.bootstrap.servers": three_brokers.bootstrap_servers, **overrides}
     return KafkaTransactions(CaseInsensitiveDict({name: str(value) for name, value in values.items()}))
 
 
-def observation(spark: SparkSession, three: Kafka, **changed: object) -> DataFrame:
+def batch_frame(spark: SparkSession, three_brokers: Kafka, **overrides: object) -> DataFrame:
     register(spark)
-    return spark.read.format("kafka_txn_samples").options(**source(three, **changed).options).load()
+    return spark.read.format("kafka_txn_samples").options(**source(three_brokers, **overrides).options).load()
 
 
-def everything(spark: SparkSession, three: Kafka, **changed: object) -> DataFrame:
+def stream_frame(spark: SparkSession, three_brokers: Kafka, **overrides: object) -> DataFrame:
     register(spark)
-    return spark.readStream.format("kafka_txn_samples").options(**source(three, **changed).options).load()
+    return spark.readStream.format("kafka_txn_samples").options(**source(three_brokers, **overrides).options).load()
 
 
 def due_times(tasks: Sequence[InputPartition]) -> list[int]:
@@ -91,41 +91,43 @@ def source_reader() -> Any:
 
 
 @pytest.mark.lab
-def test_a_batch_read_is_one_sample(spark: SparkSession, three: Kafka) -> None:
+def test_a_batch_read_is_one_sample(spark: SparkSession, three_brokers: Kafka) -> None:
     for table in RECORDED_TABLES:
-        schema = observation(spark, three, table=table).schema
+        schema = batch_frame(spark, three_brokers, table=table).schema
         assert [(field.name, field.dataType) for field in schema] == [
             (field.name, field.dataType) for field in recorded_schema(table)
         ]
-    verdicts = observation(spark, three, table="findings", recheckAfter=0.5).select("topic", "verdict").collect()
+    verdicts = (
+        batch_frame(spark, three_brokers, table="findings", recheckAfter=0.5).select("topic", "verdict").collect()
+    )
     assert {tuple(row) for row in verdicts} == {(HANGING, "hanging"), (ALIVE, "ongoing")}
-    all_of_it = observation(spark, three, recheckAfter=0).cache()
-    assert {name: sample_table(all_of_it, name).count() > 0 for name in RECORDED} == {
+    sample_rows = batch_frame(spark, three_brokers, recheckAfter=0).cache()
+    assert {name: sample_table(sample_rows, name).count() > 0 for name in RECORDED} == {
         name: name != "late_transactions" for name in RECORDED
     }
-    assert all_of_it.select("sampled_at").distinct().count() == 1
-    (first,) = (row.verdict for row in sample_table(all_of_it, "findings").where(f"topic = '{HANGING}'").collect())
-    assert first == "unknown", "one sample alone"
-    producers = sample_table(all_of_it, "producers")
+    assert sample_rows.select("sampled_at").distinct().count() == 1
+    (verdict,) = (row.verdict for row in sample_table(sample_rows, "findings").where(f"topic = '{HANGING}'").collect())
+    assert verdict == "unknown", "a single sample proves nothing"
+    producers = sample_table(sample_rows, "producers")
     assert [(field.name, field.dataType) for field in producers.schema] == [
         (field.name, field.dataType) for field in struct_type(RECORDED["producers"])
     ]
-    all_of_it.unpersist()
+    sample_rows.unpersist()
     with pytest.raises(UsageError, match="The table 'elsewhere' is not recorded"):
-        sample_table(all_of_it, "elsewhere")
+        sample_table(sample_rows, "elsewhere")
     with pytest.raises(UsageError, match="does not have the columns of the table everything"):
         write_recording(producers, "anywhere")
 
 
 @pytest.mark.lab
-def test_an_unreachable_cluster_is_an_error_and_no_empty_table(spark: SparkSession) -> None:
+def test_a_batch_read_of_an_unreachable_cluster_fails(spark: SparkSession) -> None:
     register(spark)
     reader = spark.read.format("kafka_txn_samples").option("kafka.bootstrap.servers", "127.0.0.1:1")
     with pytest.raises(PySparkException, match=r"127\.0\.0\.1:1 cannot be used"):
         reader.option("table", "findings").load().count()
 
 
-WRONG = [
+INVALID_OPTIONS = [
     ({"subscribe": "a"}, r"kafka_txn_samples has no option 'subscribe'"),
     ({"table": "everyone"}, r"The option table has an invalid value\. Use one of everything, samples"),
     ({"interval": "often"}, r"interval is not a duration"),
@@ -136,10 +138,10 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("changed", "message"), WRONG)
-def test_an_invalid_option_fails_in_load(changed: dict[str, str], message: str) -> None:
+@pytest.mark.parametrize(("overrides", "message"), INVALID_OPTIONS)
+def test_an_invalid_option_fails_in_load(overrides: dict[str, str], message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        KafkaTransactions(CaseInsensitiveDict({"kafka.bootstrap.servers": "127.0.0.1:1", **changed})).schema()
+        KafkaTransactions(CaseInsensitiveDict({"kafka.bootstrap.servers": "127.0.0.1:1", **overrides})).schema()
 
 
 @pytest.mark.parametrize(
@@ -164,27 +166,27 @@ def stream_reader(interval: str = "1h") -> Any:
     return KafkaTransactions(options).streamReader(recorded_schema(EVERYTHING))
 
 
-def test_offsets_only_grow() -> None:
+def test_offsets_never_decrease() -> None:
     reader = stream_reader()
     assert reader.initialOffset() == {"due": 0}
     first = reader.latestOffset()
     assert first["due"] % 3_600_000 == 0
-    assert reader.latestOffset(first, None) == first, "the same as the start says that there is nothing new"
+    assert reader.latestOffset(first, None) == first, "the start offset means that there is nothing new"
     later = {"due": first["due"] + 86_400_000}  # the clock was set back, or the interval was shorter before a restart
     assert reader.latestOffset(later, None) == later
     assert reader.latestOffset() == later
     assert reader.partitions(later, later) == []
 
     restarted = stream_reader()
-    assert restarted.partitions(later, later) == [], "so does Spark 4.0 tell where it was"
+    assert restarted.partitions(later, later) == [], "Spark 4.0 passes its last offset by this call"
     assert restarted.latestOffset() == later
-    for_now = stream_reader()
-    for_now.prepareForTriggerAvailableNow()
-    assert for_now.latestOffset({"due": 0}, None) == first
-    assert for_now.latestOffset(first, None) == first
+    available_now = stream_reader()
+    available_now.prepareForTriggerAvailableNow()
+    assert available_now.latestOffset({"due": 0}, None) == first
+    assert available_now.latestOffset(first, None) == first
 
 
-def test_a_cluster_without_brokers_is_a_failed_sample() -> None:
+def test_an_unreachable_cluster_gives_a_failed_sample() -> None:
     reader = stream_reader("2s")
     end = reader.latestOffset({"due": 0}, None)
     tasks = reader.partitions({"due": 0}, end)
@@ -200,15 +202,15 @@ def test_executors_get_rows_and_no_credentials() -> None:
     config = ClientConfig({"bootstrap.servers": "127.0.0.1:1", **login, "sasl.password": "s3cr3t"})
     source = connecting(KafkaTransactions, config=config, hides_secrets=True)
     reader = source({"timeout": "1"}).streamReader(recorded_schema(EVERYTHING))
-    executors_get = cloudpickle.dumps(reader)  # type: ignore[no-untyped-call]
-    assert b"s3cr3t" not in executors_get
+    pickled_reader = cloudpickle.dumps(reader)  # type: ignore[no-untyped-call]
+    assert b"s3cr3t" not in pickled_reader
     tasks = reader.partitions({"due": 0}, {"due": 1000})
     script = (
         "import pickle, sys; reader, tasks = map(pickle.loads, pickle.load(sys.stdin.buffer));"
         "print(sum(batch.num_rows for task in tasks for batch in reader.read(task)))"
     )
-    pickled = cloudpickle.dumps([executors_get, cloudpickle.dumps(tasks)])  # type: ignore[no-untyped-call]
-    assert without_the_package(script, pickled) == "1"
+    stdin = cloudpickle.dumps([pickled_reader, cloudpickle.dumps(tasks)])  # type: ignore[no-untyped-call]
+    assert run_without_package(script, stdin) == "1"
 
 
 def test_a_pickled_source_needs_no_installed_package() -> None:
@@ -217,15 +219,15 @@ def test_a_pickled_source_needs_no_installed_package() -> None:
         "import pickle, sys; source = pickle.load(sys.stdin.buffer)({'kafka.bootstrap.servers': 'b:1'});"
         "schema = source.schema(); print(source.name(), source.streamReader(schema).initialOffset(), len(schema))"
     )
-    found = without_the_package(script, cloudpickle.dumps(source))  # type: ignore[no-untyped-call]
-    assert found == f"kafka_txn_samples {{'due': 0}} {2 + len(RECORDED)}"
+    printed = run_without_package(script, cloudpickle.dumps(source))  # type: ignore[no-untyped-call]
+    assert printed == f"kafka_txn_samples {{'due': 0}} {2 + len(RECORDED)}"
 
 
-def without_the_package(script: str, stdin: bytes) -> str:
-    """What a process prints that cannot import this package."""
+def run_without_package(script: str, stdin: bytes) -> str:
+    """The output of a process that cannot import this package."""
     paths = os.pathsep.join({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
     check = "import importlib.util; assert importlib.util.find_spec('toolkit') is None;"
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-S", "-c", check + script],
         input=stdin,
         cwd="/",
@@ -233,14 +235,14 @@ def without_the_package(script: str, stdin: bytes) -> str:
         capture_output=True,
         timeout=60,
     )
-    assert done.returncode == 0, done.stderr.decode()
-    return done.stdout.decode().strip()
+    assert process.returncode == 0, process.stderr.decode()
+    return process.stdout.decode().strip()
 
 
 @pytest.mark.lab
-def test_connections_are_reused_between_samples_and_closed(three: Kafka) -> None:
+def test_connections_are_reused_between_samples_and_closed(three_brokers: Kafka) -> None:
     before = connections()
-    reader: Any = source(three, interval="0.2s").streamReader(recorded_schema(EVERYTHING))
+    reader: Any = source(three_brokers, interval="0.2s").streamReader(recorded_schema(EVERYTHING))
     start, clusters, clients = {"due": 0}, set(), set[int | None]()
     for _ in range(3):
         end = reader.latestOffset(start, None)
@@ -258,109 +260,111 @@ def test_connections_are_reused_between_samples_and_closed(three: Kafka) -> None
 
 
 def connections() -> set[int | None]:
-    """Threads that drive some."""
+    """The ids of the threads that serve connections."""
     return {thread.ident for thread in threading.enumerate() if "kafka-txn-toolkit" in thread.name}
 
 
 @pytest.mark.lab
-def test_a_stream_writes_a_recording(spark: SparkSession, three: Kafka, tmp_path: Path) -> None:
-    """One sample for each run and none twice, even if Spark repeats a micro-batch."""
+def test_a_stream_writes_a_recording(spark: SparkSession, three_brokers: Kafka, tmp_path: Path) -> None:
+    """Each run adds at most one sample, even if Spark repeats a micro-batch."""
 
     def run(**trigger: bool) -> list[dt.datetime]:
-        # Samples are due at multiples of the interval: within an hour one was due meanwhile.
-        writer = write_recording(everything(spark, three, interval="10000h"), tmp_path / "recording")
+        # Samples are due at multiples of the interval; a short one could end during the test.
+        writer = write_recording(stream_frame(spark, three_brokers, interval="10000h"), tmp_path / "recording")
         query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(**trigger).start()
         assert query.awaitTermination(120)
         assert query.exception() is None
         return list(Recording(tmp_path / "recording").samples()["sampled_at"])
 
-    (first,) = run(availableNow=True)
-    observed = Recording(tmp_path / "recording").samples()["observed_at"].tolist()
-    assert run(once=True) == [first]
-    assert run(availableNow=True) == [first]
+    (sampled_at,) = run(availableNow=True)
+    observed_at = Recording(tmp_path / "recording").samples()["observed_at"].tolist()
+    assert run(once=True) == [sampled_at]
+    assert run(availableNow=True) == [sampled_at]
     (commit,) = (tmp_path / "checkpoint" / "commits").glob("[0-9]*")
     commit.unlink()
     (commit.parent / f".{commit.name}.crc").unlink()
-    assert run(availableNow=True) == [first]
+    assert run(availableNow=True) == [sampled_at]
     assert commit.exists(), "the micro-batch was repeated"
     recording = Recording(tmp_path / "recording")
-    assert recording.samples()["observed_at"].tolist() == observed
+    assert recording.samples()["observed_at"].tolist() == observed_at
     assert set(recording.partitions()["topic"]) >= {HANGING, ALIVE}
     offsets = [path.read_text() for path in (tmp_path / "checkpoint" / "offsets").glob("[0-9]*")]
-    assert [f'{{"due": {round(first.timestamp() * 1000)}}}' in text for text in offsets] == [True]
+    assert [f'{{"due": {round(sampled_at.timestamp() * 1000)}}}' in text for text in offsets] == [True]
 
 
 @pytest.mark.lab
-def test_every_use_of_a_micro_batch_reads_the_same_sample(spark: SparkSession, three: Kafka, tmp_path: Path) -> None:
-    found_rows: list[Any] = []
+def test_every_use_of_a_micro_batch_reads_the_same_sample(
+    spark: SparkSession, three_brokers: Kafka, tmp_path: Path
+) -> None:
+    reads: list[Any] = []
 
-    def twice(batch: DataFrame, number: int) -> None:
-        found_rows.append([sample_table(batch, "samples").select("observed_at").collect() for _ in range(2)])
+    def read_twice(batch: DataFrame, number: int) -> None:
+        reads.append([sample_table(batch, "samples").select("observed_at").collect() for _ in range(2)])
 
     query = (
-        everything(spark, three)
-        .writeStream.foreachBatch(twice)
+        stream_frame(spark, three_brokers)
+        .writeStream.foreachBatch(read_twice)
         .option("checkpointLocation", str(tmp_path))
         .trigger(availableNow=True)
         .start()
     )
     assert query.awaitTermination(120)
-    ((first, second),) = found_rows
+    ((first, second),) = reads
     assert first == second
 
 
 @dataclass
-class Trouble:
-    """Actions on the cluster and on the stream, and their times in seconds since 1970."""
+class Outages:
+    """Causes outages of the cluster or the stream, and records their times in seconds since 1970."""
 
-    three: Kafka
-    outages: list[tuple[float, float]] = field(default_factory=list)
+    three_brokers: Kafka
+    periods: list[tuple[float, float]] = field(default_factory=list)
 
-    def lasting(self, begin: Callable[[], object], end: Callable[[], object], seconds: float) -> None:
+    def record(self, begin: Callable[[], object], end: Callable[[], object], seconds: float) -> None:
         started = time.time()
         begin()
         threading.Event().wait(seconds)
         end()
-        self.outages.append((started, time.time()))
+        self.periods.append((started, time.time()))
 
-    def one_dies(self, broker_id: int) -> None:
-        self.lasting(lambda: self.three.kill(broker_id), lambda: self.three.start_broker(broker_id), 6)
+    def kill_one(self, broker_id: int) -> None:
+        self.record(lambda: self.three_brokers.kill(broker_id), lambda: self.three_brokers.start_broker(broker_id), 6)
 
-    def one_is_silent(self, broker_id: int) -> None:
-        self.lasting(lambda: self.three.pause(broker_id), lambda: self.three.resume(broker_id), 6)
+    def pause_one(self, broker_id: int) -> None:
+        self.record(lambda: self.three_brokers.pause(broker_id), lambda: self.three_brokers.resume(broker_id), 6)
 
-    def all_die(self) -> None:
+    def kill_all(self) -> None:
         def kill() -> None:
-            for broker_id in self.three.broker_ids:
-                self.three.kill(broker_id)
+            for broker_id in self.three_brokers.broker_ids:
+                self.three_brokers.kill(broker_id)
 
         def start() -> None:
-            for broker_id in self.three.broker_ids:
-                self.three._launch(broker_id)  # one alone is not ready
-            self.three._wait_until_ready(*self.three.broker_ids)
+            for broker_id in self.three_brokers.broker_ids:
+                self.three_brokers._launch(broker_id)  # a single one does not become ready
+            self.three_brokers._wait_until_ready(*self.three_brokers.broker_ids)
 
-        self.lasting(kill, start, 8)
+        self.record(kill, start, 8)
 
-    def within(self, start: float, stop: float) -> float:
-        """Seconds of trouble between two times."""
-        return sum(max(0.0, min(stop, until) - max(start, since)) for since, until in self.outages)
+    def seconds_between(self, start: float, stop: float) -> float:
+        """Seconds of outages between two times."""
+        return sum(max(0.0, min(stop, until) - max(start, since)) for since, until in self.periods)
 
 
 @pytest.mark.lab
 @pytest.mark.full
 @pytest.mark.xdist_group("outages")
-@pytest.mark.timeout(SECONDS + 900)
-def test_a_stream_survives_outages(spark: SparkSession, three: Kafka, tmp_path: Path) -> None:
+@pytest.mark.timeout(OUTAGE_TEST_S + 900)
+def test_a_stream_survives_outages(spark: SparkSession, three_brokers: Kafka, tmp_path: Path) -> None:
     """Brokers are killed, paused and restarted; the query is stopped and restarted from its checkpoint.
 
-    Into plain files, in which a repeated sample would show.
+    It writes plain files, in which a repeated sample would be visible.
     """
-    trouble, slowest = Trouble(three), 0.0
+    outages, slowest = Outages(three_brokers), 0.0
 
     def start() -> StreamingQuery:
-        frame = everything(spark, three, interval=f"{INTERVAL:g}s")
-        kept = frame.writeStream.format("parquet").option("path", str(tmp_path / "files"))
-        return kept.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+        frame = stream_frame(spark, three_brokers, interval=f"{INTERVAL_S:g}s")
+        writer = frame.writeStream.format("parquet").option("path", str(tmp_path / "files"))
+        return writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
 
     def samples() -> DataFrame:
         return sample_table(spark.read.parquet(str(tmp_path / "files")), "samples").orderBy("sampled_at")
@@ -368,65 +372,65 @@ def test_a_stream_survives_outages(spark: SparkSession, three: Kafka, tmp_path: 
     query = start()
     try:
         until(lambda: True if query.lastProgress else None, awaited="the first sample")
-        deadline = time.time() + SECONDS
+        deadline = time.time() + OUTAGE_TEST_S
         for number in itertools.count():
             if time.time() > deadline and number > 4:
                 break
             if number % 4 == 0:
-                trouble.one_dies(1 + number // 4 % 3)
+                outages.kill_one(1 + number // 4 % 3)
             elif number % 4 == 1:
-                trouble.one_is_silent(1 + (number // 4 + 1) % 3)
+                outages.pause_one(1 + (number // 4 + 1) % 3)
             elif number % 4 == 2:
                 slowest = max([slowest, *durations(query)])
                 stopping = query
-                trouble.lasting(stopping.stop, lambda: None, 2)
+                outages.record(stopping.stop, lambda: None, 2)
                 query = start()
             else:
-                trouble.all_die()
+                outages.kill_all()
             threading.Event().wait(3)
             assert query.exception() is None
-        healthy = dt.datetime.now(dt.UTC)
+        recovered_at = dt.datetime.now(dt.UTC)
         until(
-            lambda: True if seen_well(spark, tmp_path / "files", since=healthy) else None,
-            awaited="a sample of all that is well again",
+            lambda: True if has_healthy_sample(spark, tmp_path / "files", since=recovered_at) else None,
+            awaited="a sample of the recovered cluster",
         )
         slowest = max([slowest, *durations(query)])
     finally:
         query.stop()
     rows = samples().collect()
     due = [row.sampled_at.timestamp() for row in rows]
-    assert len(set(due)) == len(due), "a sample twice"
-    assert len(due) > SECONDS / (INTERVAL + slowest) / 2
+    assert len(set(due)) == len(due), "a sample is repeated"
+    assert len(due) > OUTAGE_TEST_S / (INTERVAL_S + slowest) / 2
     for before, after in itertools.pairwise(due):
-        assert after - before <= INTERVAL + trouble.within(before, after) + slowest, (before, after)
+        assert after - before <= INTERVAL_S + outages.seconds_between(before, after) + slowest, (before, after)
     failed = [row for row in rows if row.error]
-    assert failed, "all brokers were down for a while"
+    assert failed, "no sample failed while all brokers were down"
     for row in failed:
         at = row.observed_at.timestamp()
-        assert trouble.within(at - row.seconds - 5, at) > 0, row
+        assert outages.seconds_between(at - row.seconds - 5, at) > 0, row
     verdicts = (
         sample_table(spark.read.parquet(str(tmp_path / "files")), "findings").select("topic", "verdict").distinct()
     )
-    wrong = [row for row in verdicts.collect() if row.topic == ALIVE and row.verdict in {"hanging", "clear"}]
-    assert wrong == []
+    wrong_verdicts = [row for row in verdicts.collect() if row.topic == ALIVE and row.verdict in {"hanging", "clear"}]
+    assert wrong_verdicts == []
     longest = max(after - before for before, after in itertools.pairwise(due))
     print(
-        f"{len(rows)} samples in {due[-1] - due[0]:.0f} s, {len(failed)} saw nothing; {len(trouble.outages)} outages, "
-        f"{sum(until - since for since, until in trouble.outages):.0f} s; "
+        f"{len(rows)} samples in {due[-1] - due[0]:.0f} s, {len(failed)} failed; {len(outages.periods)} outages, "
+        f"{sum(until - since for since, until in outages.periods):.0f} s; "
         f"longest gap {longest:.0f} s, slowest micro-batch {slowest:.1f} s"
     )
 
 
 def durations(query: StreamingQuery) -> list[float]:
-    """Seconds of each micro-batch so far, those that waited for the next time left out."""
+    """Seconds of each micro-batch so far, without empty ones."""
     return [
         progress.durationMs["triggerExecution"] / 1000 for progress in query.recentProgress if progress.numInputRows
     ]
 
 
-def seen_well(spark: SparkSession, files: Path, *, since: dt.datetime) -> bool:
-    found = sample_table(spark.read.parquet(str(files)), "findings").where(
+def has_healthy_sample(spark: SparkSession, files: Path, *, since: dt.datetime) -> bool:
+    findings = sample_table(spark.read.parquet(str(files)), "findings").where(
         f"sampled_at > timestamp '{since.isoformat()}'"
     )
-    verdicts = {(row.topic, row.verdict) for row in found.select("topic", "verdict").collect()}
+    verdicts = {(row.topic, row.verdict) for row in findings.select("topic", "verdict").collect()}
     return (HANGING, "hanging") in verdicts and not verdicts.isdisjoint({(ALIVE, "ongoing"), (ALIVE, "long")})
