@@ -29,7 +29,7 @@ from toolkit.config import ClientConfig
 from toolkit.errors import ActionRefused
 from toolkit.lab import Kafka
 from toolkit.lab.producer import TxnProducer
-from toolkit.lab.queries import RequestRefused, answer, partitions, until
+from toolkit.lab.queries import RequestRefused, partitions, send_until_accepted, until
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
 
@@ -185,7 +185,7 @@ def create(kafka: Kafka, topic: str) -> None:
         name=topic, num_partitions=PARTITIONS, replication_factor=1, assignments=[], configs=[]
     )
     with BrokerClient(ClientConfig(kafka.bootstrap_servers)) as client:
-        answer(
+        send_until_accepted(
             client,
             lambda: messages.CreateTopics(topics=[new], timeout_ms=10_000, validate_only=False),
             of=topic,

@@ -22,7 +22,7 @@ from toolkit.analysis.log.log_transactions import (
 )
 from toolkit.analysis.log.lso_timeline import lso_steps
 from toolkit.analysis.log.record_counts import RunningTotals
-from toolkit.analysis.log.resume_state import COUNTED, LogSection, LogState
+from toolkit.analysis.log.resume_state import COUNTED, LogState, RangeSummary
 from toolkit.formats.log.headers import Headers
 from toolkit.schema import LOG_TRANSACTIONS, Row
 from toolkit.schema.derived import LSO_HOLDS
@@ -30,17 +30,17 @@ from toolkit.schema.derived import LSO_HOLDS
 PARTITION: dict[str, Any] = {"topic": "orders", "partition": 0, "broker_id": 1}
 
 
-def log_section(headers: Headers, before: PartialTransactions = EMPTY) -> LogSection:
+def range_summary_of(headers: Headers, before: PartialTransactions = EMPTY) -> RangeSummary:
     partial = merge(before, partial_transactions(headers))
     closed, rest = partial.take_closed()
     totals = RunningTotals()
     bounds = [each[name] for each in (closed, rest.edges) for name in ("first_offset", "marker_offset")]
     if not len(headers):
-        return LogSection(closed=closed, edges=rest.edges, is_settled=rest.settled)
+        return RangeSummary(closed=closed, edges=rest.edges, is_settled=rest.settled)
     totals.add(headers, np.concatenate(bounds))
     counts = np.array(list(map(tuple, totals.samples.tolist())), COUNTED)
     records, size = totals.total
-    return LogSection(
+    return RangeSummary(
         closed=closed,
         edges=rest.edges,
         is_settled=rest.settled,
@@ -81,7 +81,7 @@ def test_ranges_give_the_result_of_a_single_read(
     state = LogState(**PARTITION, min_held_ms=least)
     log_transactions, steps = [], []
     for number, part in enumerate(parts):
-        rows = state.add(log_section(part, EMPTY if number else before))
+        rows = state.add(range_summary_of(part, EMPTY if number else before))
         log_transactions.append(rows.log_transactions)
         steps.append(rows.steps)
         if serialized:

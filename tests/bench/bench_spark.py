@@ -7,7 +7,7 @@ topic behind a transaction that hangs, on a broker started for it; what the brok
 four such partitions (hard links), page-cached. As whole processes, on local[2]: DumpLogSegments over the same bytes,
 the start of Spark's session alone, `kafka-txn pipeline` for the first time and with nothing new, the same over 30 MB,
 and its memory over 4 and 40 GB. Within a session, after the first job: findings in one read beside those of the
-library, and sections that merge (`fold`) on one core and on two.
+library, and ranges that merge (`fold`) on one core and on two.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ def findings_read(spark: SparkSession, logs: str) -> DataFrame:
 
 
 def folded(spark: SparkSession, logs: str) -> DataFrame:
-    """Transactions, steps and holds of the LSO from sections that merge, where one log is read by many tasks."""
+    """Transactions, steps and holds of the LSO from ranges that merge, where one log is read by many tasks."""
     from toolkit.spark.transforms.log_fold import fold
 
-    read = spark.read.format("kafka_log_dir").options(table="pieces", maxPartitionBytes="128m")
+    read = spark.read.format("kafka_log_dir").options(table="partial_transactions", maxPartitionBytes="128m")
     return fold(read.load(logs), min_held_ms=60_000)
 
 

@@ -19,7 +19,7 @@ from toolkit.config import ClientConfig
 from toolkit.errors import DecodeError, UsageError
 from toolkit.formats.log.batches import HEADER_SIZE, BatchHeader, read_header, write_batch
 from toolkit.lab import Kafka
-from toolkit.lab.queries import answer, leader
+from toolkit.lab.queries import leader, send_until_accepted
 from toolkit.sources.live.client import broker_client, messages
 
 NOON = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
@@ -227,7 +227,7 @@ def test_a_broker_accepts_written_batches(kafka: Kafka) -> None:
     topic = new_topic(kafka, "test-batches-written")
     records = [(b"key", b"value"), (None, b"no key"), (b"tombstone", None)]
     with broker_client.BrokerClient(ClientConfig(kafka.client_config())) as cluster:
-        response = answer(
+        response = send_until_accepted(
             cluster,
             lambda: messages.InitProducerId(transactional_id=None, transaction_timeout_ms=0, max_version=2),
             of=topic,
@@ -240,7 +240,7 @@ def test_a_broker_accepts_written_batches(kafka: Kafka) -> None:
             producer_epoch=response.producer_epoch,
             base_sequence=0,
         )
-        produced = answer(
+        produced = send_until_accepted(
             cluster,
             lambda: produce_request(topic, data),
             of=topic,

@@ -25,11 +25,11 @@ from toolkit.lab.producer import TxnProducer, write_committed
 from toolkit.lab.queries import (
     LeaderTransaction,
     RequestRefused,
-    answer,
     config_of,
     leader,
     offsets,
     open_transactions,
+    send_until_accepted,
     transaction,
     until,
 )
@@ -166,7 +166,7 @@ def abort(cluster: BrokerClient, staged: StagedIncident) -> None:
         topics=[marker_type.WritableTxnMarkerTopic(name=staged.topic, partition_indexes=[staged.partition])],
         coordinator_epoch=max(open_transaction.coordinator_epoch, 0),
     )
-    answer(
+    send_until_accepted(
         cluster,
         lambda: messages.WriteTxnMarkers(markers=[marker], max_version=1),
         of=staged.name,

@@ -173,9 +173,9 @@ def test_a_response_of_the_old_leader_is_not_used(cluster: Cluster, staged: Stag
     """FENCED_LEADER_EPOCH, and a stopped broker: the metadata is read again, and the new leader is queried."""
     row = row_of(cluster, staged.topic)
     for stale in ({"leader_epoch": -1 if not row["leader_epoch"] else row["leader_epoch"] - 1}, {"leader": 9}):
-        section = fetch_range(cluster.client, {**row, **stale}, "log_start", "high_watermark")
+        fetched = fetch_range(cluster.client, {**row, **stale}, "log_start", "high_watermark")
         pd.testing.assert_frame_equal(
-            BATCHES.frame(batch_tables_of(section)), cluster.batches(topics=staged.topic, partitions=0)
+            BATCHES.frame(batch_tables_of(fetched)), cluster.batches(topics=staged.topic, partitions=0)
         )
 
 
@@ -218,8 +218,8 @@ def test_a_log_shorter_than_its_high_watermark_is_reported(cluster: Cluster, sta
     row = row_of(cluster, staged.topic)
     end = row["high_watermark"]
     with Cluster(cluster.config, timeout=1) as hasty:
-        section = fetch_range(hasty.client, {**row, "log_end_offset": end + 2}, end - 1, "log_end")
-        frame = BATCHES.frame(batch_tables_of(section))
+        fetched = fetch_range(hasty.client, {**row, "log_end_offset": end + 2}, end - 1, "log_end")
+        frame = BATCHES.frame(batch_tables_of(fetched))
     assert frame["error"].dropna().tolist() == [
         f"OFFSET_NOT_AVAILABLE: the high watermark stays at {end}, so later offsets are not replicated yet; "
         f"offsets {end} to {end + 1} were not read",

@@ -34,7 +34,7 @@ from toolkit.spark.datasources.arrow_types import spark_table, struct_type
 from toolkit.spark.pipeline.staging_table import rows_of
 from toolkit.spark.session.local_session import local_session
 from toolkit.spark.transforms.log_fold import fold
-from toolkit.spark.transforms.partial_transactions import PIECES, piece_batches
+from toolkit.spark.transforms.partial_transactions import PARTIAL_TRANSACTIONS_SCHEMA, partial_transaction_batches
 
 SEGMENTS, BATCHES_PER_SEGMENT = 8, 1 << 18
 PRODUCERS, BATCHES_PER_TRANSACTION = 50, 20
@@ -87,7 +87,9 @@ def partials_of_segments(segments: Iterable[pa.RecordBatch]) -> Iterator[pa.Reco
         headers = large_log(segment * BATCHES_PER_SEGMENT, (segment + 1) * BATCHES_PER_SEGMENT)
         chunk = ScanChunk(ScanResult(headers=headers, end=0), file_of(segment))
         before = begin() if segment == 0 else EMPTY
-        yield from piece_batches([chunk], LOG_ID, log="1:/kafka/large-0/", section=segment, before=before)
+        yield from partial_transaction_batches(
+            [chunk], LOG_ID, log="1:/kafka/large-0/", range_order=segment, before=before
+        )
 
 
 def main(folder: str, megabytes: str) -> None:
@@ -97,14 +99,14 @@ def main(folder: str, megabytes: str) -> None:
     spark = local_session(master="local[2]", config={**settings, "spark.executor.pyspark.memory": f"{megabytes}m"})
     headers = large_log()
     write(headers, Path(folder))
-    staged = fold(spark.range(SEGMENTS).mapInArrow(partials_of_segments, PIECES), min_held_ms=0)
+    staged = fold(spark.range(SEGMENTS).mapInArrow(partials_of_segments, PARTIAL_TRANSACTIONS_SCHEMA), min_held_ms=0)
     actual = sort_by_offset(
         log_transactions_of(rows_of(staged, "log_transactions").select(*LOG_TRANSACTIONS.names).toArrow())
     )
     expected = sort_by_offset(finish(begin() + partial_transactions(headers)))
     actual["file"] = expected["file"] = 0
     assert actual.tolist() == expected.tolist()
-    print("in pieces: all", len(actual))
+    print("in ranges: all", len(actual))
     batches = spark.read.parquet(folder)
     try:
         grouped = batches.groupBy("topic", "partition").applyInArrow(fold_in_one_group, struct_type(LOG_TRANSACTIONS))

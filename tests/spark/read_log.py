@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from toolkit.schema import TABLES, Row
-from toolkit.spark.datasources.log.log_options import PIECES
+from toolkit.spark.datasources.log.log_options import PARTIAL_TRANSACTIONS
 from toolkit.spark.datasources.log.log_source import KafkaLog
 from toolkit.spark.pipeline.staging_table import STAGE_SCHEMA
 from toolkit.spark.transforms.log_fold import KEY, _folded
@@ -43,9 +43,9 @@ def rows(path: Path | str | None, **options: object) -> list[Row]:
 
 
 def fold_rows(partials: pa.Table, random: Random, *, min_held_ms: int = 0) -> list[Row]:
-    """Fold partial transactions as a Spark task does: sections in order, the rows of each in any order and batches."""
+    """Fold partial transactions as a Spark task does: ranges in order, the rows of each in any order and batches."""
     partials = partials.take(pa.array(random.sample(range(len(partials)), len(partials)), pa.int64()))
-    partials = partials.sort_by([(name, "ascending") for name in (*KEY, "section")])
+    partials = partials.sort_by([(name, "ascending") for name in (*KEY, "range_order")])
     batches = partials.to_batches(max_chunksize=random.randint(1, 20))
     result: list[Row] = pa.Table.from_batches(_folded(batches, min_held_ms=min_held_ms), STAGE_SCHEMA).to_pylist()
     return result
@@ -53,7 +53,7 @@ def fold_rows(partials: pa.Table, random: Random, *, min_held_ms: int = 0) -> li
 
 def read_and_fold(path: Path, table: str = "log_transactions", **options: object) -> list[Row]:
     """Rows of a table, folded from the partial transactions of all tasks."""
-    partials = read(*plan_read(path, table=PIECES, **options))
+    partials = read(*plan_read(path, table=PARTIAL_TRANSACTIONS, **options))
     return [row[table] for row in fold_rows(partials, Random(1)) if row["table"] == table]
 
 

@@ -152,7 +152,7 @@ def test_every_offset_spec_selects_the_rows_of_cluster(
 def test_partial_transactions_fold_to_those_of_cluster(
     spark: SparkSession, two_brokers: Kafka, cluster: Cluster
 ) -> None:
-    partials = read(spark, two_brokers, subscribe=TOPICS, table="pieces", maxRecordsPerPartition=100)
+    partials = read(spark, two_brokers, subscribe=TOPICS, table="partial_transactions", maxRecordsPerPartition=100)
     frames = [cluster.log_transactions(partitions=[tp]) for tp in TOPIC_PARTITIONS]
     transactions = staged_rows(fold(partials, min_held_ms=0), "log_transactions").select(*LOG_TRANSACTIONS.names)
     assert rows_of(transactions, LOG_TRANSACTIONS) == sort_rows(
@@ -193,7 +193,10 @@ INVALID_OPTIONS = [
     ({"subscribe": "a", "minPartitions": "0"}, r"not a whole number of at least 1"),
     ({"subscribe": "a", "mode": "CAREFUL"}, r"Use one of PERMISSIVE, DROPMALFORMED, FAILFAST"),
     ({"subscribe": "a", "timeout": "soon"}, r"timeout is not a duration"),
-    ({"subscribe": "a", "table": "pieces", "producerId": "1"}, r"The table pieces does not support producerId"),
+    (
+        {"subscribe": "a", "table": "partial_transactions", "producerId": "1"},
+        r"The table partial_transactions does not support producerId",
+    ),
 ]
 
 

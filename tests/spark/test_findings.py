@@ -1,4 +1,4 @@
-"""Findings of past holds: those of Spark match those of pandas, for any sections, logs and replicas."""
+"""Findings of past holds: those of Spark match those of pandas, for any ranges, logs and replicas."""
 
 from __future__ import annotations
 

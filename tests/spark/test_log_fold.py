@@ -1,4 +1,4 @@
-"""Folding sections of logs into transactions, LSO and holds matches a single read, for any tasks and runs."""
+"""Folding ranges of logs into transactions, LSO and holds matches a single read, for any tasks and runs."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ from toolkit.spark.pipeline.staging_table import STATE
 from toolkit.spark.transforms.log_fold import fold
 from toolkit.spark.transforms.partial_transactions import (
     LOST,
-    PIECES_SCHEMA,
+    PARTIAL_TRANSACTIONS_ARROW,
     REMEMBERED,
     STOP,
     TRUNCATED,
-    piece_batches,
-    piece_rows,
+    partial_transaction_batches,
+    partial_transaction_rows,
 )
 
 if TYPE_CHECKING:
@@ -148,13 +148,17 @@ def rows_of_task(
     units: Sequence[Unit],
     random: Random,
     *,
-    section: int = 0,
+    range_order: int = 0,
     before: PartialTransactions = EMPTY,
     last_base_offset: int | None = None,
 ) -> list[pa.RecordBatch]:
     """The rows of a task."""
     chunks = scan_chunks(units, random)
-    return [*piece_batches(chunks, LOG_ID, log=LOG, section=section, before=before, log_end_offset=last_base_offset)]
+    return [
+        *partial_transaction_batches(
+            chunks, LOG_ID, log=LOG, range_order=range_order, before=before, log_end_offset=last_base_offset
+        )
+    ]
 
 
 @dataclass(slots=True)
@@ -172,9 +176,9 @@ class Stored:
         """Fold the rows of tasks, after the stored state."""
         rows = list(rows)
         if self.state is not None:
-            remembered = {**LOG_COLUMNS, "section": -1, "kind": plan, "packed": self.state["remembered"], **columns}
-            rows.append(piece_rows(remembered, rows=1))
-        table = pa.Table.from_batches(rows, PIECES_SCHEMA)
+            remembered = {**LOG_COLUMNS, "range_order": -1, "kind": plan, "packed": self.state["remembered"], **columns}
+            rows.append(partial_transaction_rows(remembered, rows=1))
+        table = pa.Table.from_batches(rows, PARTIAL_TRANSACTIONS_ARROW)
         staged_rows = fold_rows(table, self.random, min_held_ms=self.min_held_ms)
         if rows:
             (row,) = (row for row in staged_rows if row["table"] == STATE.name)
@@ -302,13 +306,13 @@ def read_tasks(
         rows += rows_of_task(
             units or empty_units,
             random,
-            section=number,
+            range_order=number,
             before=before if is_new and number == 0 else EMPTY,
             last_base_offset=last_base_offset if is_last else None,
         )
         if number == stop:
-            failure = {**LOG_COLUMNS, "section": number, "kind": STOP, "error": "NOT_LEADER: it moved."}
-            rows.append(piece_rows(failure, rows=1))
+            failure = {**LOG_COLUMNS, "range_order": number, "kind": STOP, "error": "NOT_LEADER: it moved."}
+            rows.append(partial_transaction_rows(failure, rows=1))
     columns = {"plan": TRUNCATED, "log_end_offset": BASE} if is_new else {}
     stored.run(rows, **columns)  # type: ignore[arg-type]
     stop_errors = [row for row in stored.rows() if "it moved" in (row["error"] or "")]
@@ -361,10 +365,12 @@ def test_responses_of_several_brokers_are_folded_into_one_log() -> None:
     for broker_id, broker_headers in ((1, headers[:2]), (2, headers[2:])):
         log_id = LogId(topic="orders", partition=3, broker_id=broker_id)
         chunk = ScanChunk(ScanResult(headers=broker_headers, end=0))
-        rows += piece_batches([chunk], log_id, log=LOG, section=broker_id, before=begin() if broker_id == 1 else EMPTY)
-    failure = {"topic": "orders", "partition": 3, "log": LOG, "section": 3, "kind": STOP, "error": "DOWN: it is."}
+        rows += partial_transaction_batches(
+            [chunk], log_id, log=LOG, range_order=broker_id, before=begin() if broker_id == 1 else EMPTY
+        )
+    failure = {"topic": "orders", "partition": 3, "log": LOG, "range_order": 3, "kind": STOP, "error": "DOWN: it is."}
     stored = Stored(Random(1))
-    stored.run([piece_rows(failure, rows=1), *rows])
+    stored.run([partial_transaction_rows(failure, rows=1), *rows])
     offsets_and_errors = [(row["first_offset"], row["marker_offset"], row["error"]) for row in stored.rows()]
     assert sorted(offsets_and_errors, key=repr) == [(0, 2, None), (1, 3, None), (None, None, "DOWN: it is.")]
     assert stored.log_end_offset == 4
@@ -386,7 +392,9 @@ def test_an_unopened_file_is_marked_in_the_state() -> None:
 @pytest.mark.lab
 def test_spark_folds_real_logs(spark: SparkSession, history: Path) -> None:
     register(spark)
-    reader = spark.read.format("kafka_log_dir").option("table", "pieces").option("maxPartitionBytes", "64k")
+    reader = (
+        spark.read.format("kafka_log_dir").option("table", "partial_transactions").option("maxPartitionBytes", "64k")
+    )
     staged = fold(reader.load(str(history)), min_held_ms=0).toArrow()
     files = LogDir(history)
     for table, frame in ((LOG_TRANSACTIONS, files.log_transactions()), (LSO_TIMELINE, files.lso_timeline())):
@@ -414,7 +422,10 @@ def replicas(history: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.lab
 def test_damaged_logs_and_logs_without_a_beginning_are_folded(replicas: Path) -> None:
-    files, partials = LogDir(replicas), read(*plan_read(replicas, table="pieces", maxPartitionBytes=20_000))
+    files, partials = (
+        LogDir(replicas),
+        read(*plan_read(replicas, table="partial_transactions", maxPartitionBytes=20_000)),
+    )
     log_transactions = files.log_transactions()
     folded = fold_rows(partials, Random(1))
     for table, frame in ((LOG_TRANSACTIONS, log_transactions), (LSO_TIMELINE, files.lso_timeline())):
@@ -441,12 +452,12 @@ def test_growing_real_logs_are_read_incrementally(history: Path, tmp_path: Path)
         listing = rows(logs, table="listing")
         plans = plan_logs(listing, states)
         starts = json.dumps({log: plan.start for log, plan in plans.items()})
-        partials = [read(*plan_read(logs, table="pieces", starts=starts, maxPartitionBytes=20_000))]
+        partials = [read(*plan_read(logs, table="partial_transactions", starts=starts, maxPartitionBytes=20_000))]
         for log in set(plans) & set(states):
             assert plans[log].remembered == REMEMBERED
             log_columns = {name: states[log][name] for name in ("topic", "partition", "broker_id", "log")}
-            remembered = {**log_columns, "section": -1, "kind": REMEMBERED, "packed": states[log]["remembered"]}
-            partials.append(pa.Table.from_batches([piece_rows(remembered, rows=1)]))
+            remembered = {**log_columns, "range_order": -1, "kind": REMEMBERED, "packed": states[log]["remembered"]}
+            partials.append(pa.Table.from_batches([partial_transaction_rows(remembered, rows=1)]))
         folded = fold_rows(pa.concat_tables(partials), random)
         final += [row for row in folded if row["is_final"]]
         provisional = [row for row in provisional if row["log"] not in plans] + [
@@ -469,4 +480,4 @@ def test_a_partition_larger_than_a_workers_memory_is_folded(tmp_path: Path) -> N
     command = [sys.executable, "-m", "tests.spark.large_log", str(tmp_path), "600"]
     process = subprocess.run(command, capture_output=True, text=True, timeout=1100)
     assert process.returncode == 0, process.stderr
-    assert process.stdout.splitlines()[-2:] == ["in pieces: all 104900", "in one group: out of memory"], process.stdout
+    assert process.stdout.splitlines()[-2:] == ["in ranges: all 104900", "in one group: out of memory"], process.stdout

@@ -26,7 +26,7 @@ from tests.spark.read_log import assert_same_rows, plan_read, read, read_and_fol
 from toolkit import LogDir
 from toolkit.errors import DecodeError, NotFound, UsageError
 from toolkit.schema import Row
-from toolkit.spark.datasources.log.log_options import PIECES, TAKES
+from toolkit.spark.datasources.log.log_options import PARTIAL_TRANSACTIONS, TAKES
 from toolkit.spark.datasources.log.log_source import KafkaLog
 
 if TYPE_CHECKING:
@@ -107,13 +107,13 @@ def test_files_deleted_after_planning_do_not_fail_the_job(root: Path, table: str
     shutil.rmtree(root / "payments-0")
     (root / "orders-0" / SECOND_SEGMENT).unlink()
     actual = read(reader, tasks).to_pylist()
-    if table in {"batches", "log_transactions", "aborted", "snapshots", "segments", PIECES}:
+    if table in {"batches", "log_transactions", "aborted", "snapshots", "segments", PARTIAL_TRANSACTIONS}:
         unreadable = {Path(row["file"]).name for row in actual if (row["error"] or "").startswith("UNREADABLE")}
         assert (
             unreadable
             == {
                 "batches": {FIRST_SEGMENT, SECOND_SEGMENT},
-                PIECES: {FIRST_SEGMENT, SECOND_SEGMENT},
+                PARTIAL_TRANSACTIONS: {FIRST_SEGMENT, SECOND_SEGMENT},
                 "log_transactions": {"payments-0"},
                 "aborted": {"payments-0"},
                 "snapshots": {"payments-0"},
@@ -137,12 +137,12 @@ def test_many_small_folders_share_tasks_in_log_order(tmp_path: Path) -> None:
     for number in range(200):
         for base_offset in (0, 2):
             write_log(root, f"orders-{number}", [data(base_offset, 7, after(), records=2)], base_offset=base_offset)
-    for table in ("batches", "log_transactions", "segments", PIECES):
+    for table in ("batches", "log_transactions", "segments", PARTIAL_TRANSACTIONS):
         reader, tasks = plan_read(root, table=table, maxPartitionBytes="8m")
         assert len(tasks) == (2 if table == "segments" else 4) or table == "log_transactions"
         assert 1 < len(tasks) < 8
         actual = read(reader, tasks).to_pylist()
-        if table != PIECES:
+        if table != PARTIAL_TRANSACTIONS:
             assert_same_rows(actual, getattr(LogDir(root), table)(), table)
         if table == "batches":
             assert [(row["partition"], row["base_offset"]) for row in actual if row["partition"] == 17] == [

@@ -10,7 +10,7 @@ import pytest
 from toolkit.errors import UsageError
 from toolkit.schema import TABLES
 from toolkit.spark.datasources.local_paths import local_path
-from toolkit.spark.datasources.log.log_options import INTERNAL, PIECES, TAKES, LogOptions, read_options
+from toolkit.spark.datasources.log.log_options import INTERNAL, PARTIAL_TRANSACTIONS, TAKES, LogOptions, read_options
 from toolkit.spark.datasources.log.log_source import KafkaLog
 
 
@@ -94,7 +94,10 @@ def test_start_and_stop_are_offsets_names_or_times(text: str, bound: Any) -> Non
             "The table transaction_history has no option subscribe.",
         ),
         ({"table": "lso_timeline", "mode": "FAILFAST"}, "The mode FAILFAST does not apply to the table lso_timeline"),
-        ({"table": PIECES, "mode": "DROPMALFORMED"}, "The mode DROPMALFORMED does not apply to the table pieces"),
+        (
+            {"table": PARTIAL_TRANSACTIONS, "mode": "DROPMALFORMED"},
+            "DROPMALFORMED does not apply to the table partial_transactions",
+        ),
         ({"maxPartitionBytes": "much"}, "The option maxPartitionBytes is not a size: 'much'"),
         ({"maxPartitionBytes": "0"}, "The option maxPartitionBytes is not a size"),
         ({"table": "findings", "txnStatePartitions": "0"}, "not a whole number of at least 1"),

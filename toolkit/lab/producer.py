@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from toolkit.formats.log.batches import write_batch
-from toolkit.lab.queries import answer, coordinator, leader
+from toolkit.lab.queries import coordinator, leader, send_until_accepted
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
 
@@ -178,7 +178,7 @@ class TxnProducer:
         codes: Callable[[Any], Iterable[int]],
         to: Callable[[], int] | None = None,
     ) -> Any:
-        return answer(
+        return send_until_accepted(
             self.cluster,
             request,
             of=f"{self.transactional_id!r} (producer {self.producer_id}, epoch {self.producer_epoch})",

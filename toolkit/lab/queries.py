@@ -18,13 +18,13 @@ __all__ = [
     "ClusterAddress",
     "LeaderTransaction",
     "RequestRefused",
-    "answer",
     "config_of",
     "coordinator",
     "leader",
     "offsets",
     "open_transactions",
     "partitions",
+    "send_until_accepted",
     "transaction",
     "until",
 ]
@@ -123,7 +123,7 @@ def until(condition: Callable[[], T | None], *, awaited: str, timeout: float = 6
     return found
 
 
-def answer(
+def send_until_accepted(
     cluster: BrokerClient,
     request: Callable[[], Any],
     *,
@@ -192,7 +192,7 @@ def leader(cluster: BrokerClient, topic: str, partition: int) -> int:
 
 def coordinator(cluster: BrokerClient, key: str, *, group: bool = False) -> int:
     """Broker id of the coordinator of a transactional id, or of a group."""
-    found = answer(
+    found = send_until_accepted(
         cluster,
         lambda: messages.FindCoordinator(key=key, key_type=0 if group else 1, max_version=2),
         of=key,
@@ -203,7 +203,7 @@ def coordinator(cluster: BrokerClient, key: str, *, group: bool = False) -> int:
 
 def open_transactions(cluster: BrokerClient, topic: str, partition: int) -> list[LeaderTransaction]:
     """Open transactions in the producer state of a partition's leader, the one that holds the LSO first."""
-    described = answer(
+    described = send_until_accepted(
         cluster,
         lambda: messages.DescribeProducers(partitions={topic: [partition]}),
         of=f"{topic}-{partition}",
@@ -228,7 +228,7 @@ def offsets(cluster: BrokerClient, topic: str, partition: int) -> tuple[int, int
 
 
 def _offset(cluster: BrokerClient, topic: str, partition: int, *, timestamp: int, isolation_level: int) -> int:
-    found = answer(
+    found = send_until_accepted(
         cluster,
         lambda: messages.ListOffsets(
             partitions={topic: [partition]},
@@ -247,7 +247,7 @@ def _offset(cluster: BrokerClient, topic: str, partition: int, *, timestamp: int
 def transaction(cluster: BrokerClient, transactional_id: str) -> Any:
     """The coordinator's state of a transactional id (DescribeTransactions), or None if the id is unknown."""
     try:
-        described = answer(
+        described = send_until_accepted(
             cluster,
             lambda: messages.DescribeTransactions(transactional_ids=[transactional_id]),
             of=transactional_id,

@@ -11,7 +11,15 @@ from typing import Any
 from toolkit.errors import UsageError
 from toolkit.lab.broker import Kafka
 from toolkit.lab.producer import TxnProducer, write_committed
-from toolkit.lab.queries import ClusterAddress, RequestRefused, answer, config_of, coordinator, partitions, until
+from toolkit.lab.queries import (
+    ClusterAddress,
+    RequestRefused,
+    config_of,
+    coordinator,
+    partitions,
+    send_until_accepted,
+    until,
+)
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
 
@@ -234,7 +242,7 @@ class Stage:
             ],
             configs=[new.CreatableTopicConfig(name=key, value=value) for key, value in config.items()],
         )
-        answer(
+        send_until_accepted(
             self.cluster,
             lambda: messages.CreateTopics(topics=[topic], timeout_ms=10_000, validate_only=False, max_version=4),
             of=self.topic,

@@ -14,14 +14,13 @@ from toolkit.analysis.diagnosis.open_transactions import (
     OpenTransaction,
     is_held,
 )
-from toolkit.analysis.diagnosis.verdicts import Rule, rule_for
+from toolkit.analysis.diagnosis.verdicts import OWNED, Rule, rule_for
 from toolkit.schema import FINDINGS, Row
 from toolkit.schema.table import TopicPartition
 
 __all__ = ["findings"]
 
 _EMPTY = dict.fromkeys(FINDINGS.names)
-OWNED = {"ongoing", "long", "overdue", "ending", "stuck_ending", "prepared"}
 
 
 def findings(

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from toolkit.analysis.coordinator.transaction_states import OPEN_STATES
+from toolkit.analysis.diagnosis.verdicts import OWNED
 from toolkit.schema import Row
 
 __all__ = ["COMBINATIONS", "reconcile"]
@@ -28,7 +29,6 @@ COMBINATIONS: Mapping[str, str] = MappingProxyType(
 )
 """The combinations of partition and coordinator state, and what each means; ``its own`` if it has an owner."""
 
-OWNED = {"ongoing", "long", "overdue", "ending", "stuck_ending", "prepared"}
 FINDING_KEY = ("topic", "partition", "producer_id", "start_offset")
 PRODUCER_KEY = ("topic", "partition", "producer_id", "current_txn_start_offset")
 

@@ -20,6 +20,7 @@ from toolkit.schema import Row
 __all__ = [
     "BRIEF",
     "HEALTHY",
+    "OWNED",
     "PREPARE_GRACE",
     "RULES",
     "TIMEOUT_GRACE",
@@ -50,6 +51,9 @@ BRIEF = HEALTHY - {"long"}
 
 EXPLAINED = frozenset({"hanging", "unknown", "overdue", "stuck_ending", "prepared", "long"})
 """Verdicts whose transaction the log is read to explain."""
+
+OWNED = HEALTHY - {"clear"} | {"overdue", "stuck_ending", "prepared"}
+"""Verdicts of a transaction that its coordinator will end, or that another system has to decide."""
 
 TIMEOUT_GRACE = dt.timedelta(seconds=15)  # transaction.abort.timed.out.transaction.cleanup.interval.ms is 10 s
 PREPARE_GRACE = dt.timedelta(seconds=60)

@@ -35,10 +35,10 @@ from toolkit.formats.log.headers import Array
 from toolkit.schema import Row
 from toolkit.schema.derived import LOG_TRANSACTION_COLUMNS, LSO_HOLDS
 
-__all__ = ["COUNTED", "LogSection", "LogState", "SectionRows"]
+__all__ = ["COUNTED", "LogState", "RangeRows", "RangeSummary"]
 
 COUNTED = np.dtype([("offset", "i8"), ("records", "i8"), ("bytes", "i8")])
-"""Data records and bytes of a `LogSection` before one of its batches."""
+"""Data records and bytes of a `RangeSummary` before one of its batches."""
 
 NEVER = np.iinfo(np.int64).max
 NO_HOLDS: pa.Table = LSO_HOLDS.arrow_schema.empty_table()
@@ -63,7 +63,7 @@ VERSION = 1  # changes with `STATE_SCHEMA`, `LOG_TRANSACTION`, `COUNTED` and `LS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class LogSection:
+class RangeSummary:
     """Summary of consecutive batches of a log.
 
     Parameters
@@ -97,7 +97,7 @@ class LogSection:
     leader_epoch: int | None = None
 
 
-class SectionRows(NamedTuple):
+class RangeRows(NamedTuple):
     """Rows of ``schema.LOG_TRANSACTIONS``, and an array of `toolkit.analysis.log.lso_timeline.LSO_STEP`."""
 
     log_transactions: pa.Table
@@ -146,35 +146,35 @@ class LogState:
     )  # candidates that are open, by producer and offset
     _holds: list[pa.Table] = field(default_factory=list)  # those that have ended, and markers
 
-    def add(self, section: LogSection) -> SectionRows:
+    def add(self, summary: RangeSummary) -> RangeRows:
         """Add the next range and return the rows that later ones do not change."""
         start = self.log_end_offset
-        edges = self._renumbered(section.edges, section.files)
-        merged = merge(self._partial, PartialTransactions(edges=edges, settled=section.is_settled))
+        edges = self._renumbered(summary.edges, summary.files)
+        merged = merge(self._partial, PartialTransactions(edges=edges, settled=summary.is_settled))
         closed, self._partial = merged.take_closed()
         # An ended transaction that may have begun before the log stays an edge: it shows that its producer is not new.
         edges = self._partial.edges
         first_ends = edges[edges["marker_offset"] >= (0 if start is None else start)]
-        ended = np.concatenate((self._renumbered(section.closed, section.files), closed, first_ends))
+        ended = np.concatenate((self._renumbered(summary.closed, summary.files), closed, first_ends))
         touching = np.concatenate((ended, self._open))
         table = self._table(touching)
-        self._add_holds(table, len(ended), start=start or 0, counts=section.counts)
+        self._add_holds(table, len(ended), start=start or 0, counts=summary.counts)
         steps = lso_steps(touching, log_end_offset=None, start=self._steps_from if start is None else start)
-        self._records += section.records
-        self._bytes += section.bytes
-        if section.log_end_offset is not None:
-            self.log_end_offset = max(section.log_end_offset, self.log_end_offset or 0)
-            self.end_time = -1 if section.end_time is None else section.end_time
-            self.leader_epoch = max(self.leader_epoch, -1 if section.leader_epoch is None else section.leader_epoch)
+        self._records += summary.records
+        self._bytes += summary.bytes
+        if summary.log_end_offset is not None:
+            self.log_end_offset = max(summary.log_end_offset, self.log_end_offset or 0)
+            self.end_time = -1 if summary.end_time is None else summary.end_time
+            self.leader_epoch = max(self.leader_epoch, -1 if summary.leader_epoch is None else summary.leader_epoch)
         elif start is None and len(touching):
             self._steps_from = int(touching["first_offset"].max()) + 1
-        return SectionRows(table.slice(0, len(ended)), steps)
+        return RangeRows(table.slice(0, len(ended)), steps)
 
-    def open_rows(self) -> SectionRows:
+    def open_rows(self) -> RangeRows:
         """The transactions open at the log end, and the LSO there."""
         end = self.log_end_offset
         steps = lso_steps(self._open, log_end_offset=end, end_time=self.end_time, start=NEVER if end is None else end)
-        return SectionRows(self._table(self._open), steps)
+        return RangeRows(self._table(self._open), steps)
 
     @property
     def is_held(self) -> bool:

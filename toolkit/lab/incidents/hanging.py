@@ -9,7 +9,7 @@ from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import coordinator_partition
 from toolkit.lab.incidents.setups import EVERYDAY, NEGLECTFUL
 from toolkit.lab.producer import TxnProducer
-from toolkit.lab.queries import LeaderTransaction, answer, leader, open_transactions, partitions, until
+from toolkit.lab.queries import LeaderTransaction, leader, open_transactions, partitions, send_until_accepted, until
 from toolkit.lab.staging import Stage, StagedIncident, incident
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
@@ -157,7 +157,7 @@ def stage_orphan(stage: Stage) -> StagedIncident:
 
 def _listed(cluster: BrokerClient, broker_id: int) -> set[int]:
     """Producer id of every transactional id that a coordinator lists."""
-    listing = answer(
+    listing = send_until_accepted(
         cluster,
         lambda: messages.ListTransactions(state_filters=[], producer_id_filters=[], max_version=0),
         of=f"broker {broker_id}",
@@ -185,7 +185,7 @@ def stage_head_deleted(stage: Stage, *, all_of_it: bool = False) -> StagedIncide
 def _delete_records(stage: Stage, *, before: int) -> None:
     request = messages.DeleteRecords.DeleteRecordsTopic
     one = request.DeleteRecordsPartition(partition_index=stage.partition, offset=before)
-    answer(
+    send_until_accepted(
         stage.cluster,
         lambda: messages.DeleteRecords(
             topics=[request(name=stage.topic, partitions=[one])], timeout_ms=10_000, max_version=1

@@ -85,9 +85,9 @@ class LivePartitions:
                     found[name] = plan
         return found
 
-    def pieces(self, plans: Mapping[str, LogPlan]) -> DataFrame | None:
+    def partial_transactions(self, plans: Mapping[str, LogPlan]) -> DataFrame | None:
         """Partial transactions of the new ranges."""
-        return self._read(plans, "pieces")
+        return self._read(plans, "partial_transactions")
 
     def events(self, plans: Mapping[str, LogPlan]) -> DataFrame | None:
         """New records of ``__transaction_state``."""

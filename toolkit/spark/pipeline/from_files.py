@@ -39,8 +39,8 @@ ON_ONE_MACHINE = 128
 """Factor of `SMALL` for a local master: there the driver has as many cores as Spark's tasks."""
 
 AT_ONCE = 2  # partitions read in parallel by the driver, as in the library
-PIECES_KEPT = 256 << 20
-"""Maximum bytes of the table pieces in the driver; beyond it, tasks read the logs again, in bounded memory."""
+MAX_PARTIALS_BYTES = 256 << 20
+"""Of the table partial_transactions in the driver; beyond it, tasks read the logs again, in bounded memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,10 +99,10 @@ class LogFiles:
         id_logs = [row for row in best if row["bytes"] or row["begin"] is None or row["log"] in states]
         return plan_logs([*self.logs, *id_logs], states)
 
-    def pieces(self, plans: Mapping[str, LogPlan]) -> DataFrame | None:
+    def partial_transactions(self, plans: Mapping[str, LogPlan]) -> DataFrame | None:
         """Partial transactions of the new ranges."""
         starts, _ = _starts(plans)
-        return self._load("pieces", starts=json.dumps(starts)) if starts else None
+        return self._load("partial_transactions", starts=json.dumps(starts)) if starts else None
 
     def events(self, plans: Mapping[str, LogPlan]) -> DataFrame | None:
         """New records of ``__transaction_state``."""
@@ -129,17 +129,17 @@ class LogFiles:
         return self.bytes_listed <= SMALL * (ON_ONE_MACHINE if is_local else 1)
 
     def tables(self, plans: Mapping[str, LogPlan]) -> tuple[pa.Table, pa.Table] | None:
-        """The rows of `pieces` and `events`, read by this process; null if there is too much to read."""
+        """The rows of `partial_transactions` and `events`, read by this process; null if there is too much to read."""
         if not self.is_small:
             return None
         log_starts, id_starts = _starts(plans)
-        pieces = self._read("pieces", starts=json.dumps(log_starts))
-        if pieces.nbytes > PIECES_KEPT:
+        partials = self._read("partial_transactions", starts=json.dumps(log_starts))
+        if partials.nbytes > MAX_PARTIALS_BYTES:
             return None
         events = self._read("transaction_log", starts=json.dumps(id_starts))
         best = self._best
         logs = [best[partition] for partition in events["txn_state_partition"].to_pylist()]
-        return pieces, events.append_column(LOG, pa.array(logs, pa.string()))
+        return partials, events.append_column(LOG, pa.array(logs, pa.string()))
 
     @property
     def _best(self) -> dict[int, str]:

@@ -14,9 +14,15 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from toolkit.schema import Row
-from toolkit.spark.transforms.partial_transactions import LOST, PIECES_SCHEMA, REMEMBERED, TRUNCATED, piece_rows
+from toolkit.spark.transforms.partial_transactions import (
+    LOST,
+    PARTIAL_TRANSACTIONS_ARROW,
+    REMEMBERED,
+    TRUNCATED,
+    partial_transaction_rows,
+)
 
-__all__ = ["LogPlan", "plan_live", "plan_logs", "remembered_pieces"]
+__all__ = ["LogPlan", "plan_live", "plan_logs", "remembered_partials"]
 
 LOST_SENTENCE = "OFFSETS_LOST: Offsets {:,} to {:,} were deleted from the log before they were read."
 
@@ -100,8 +106,8 @@ def _plan_changed(row: Row, state: Row) -> LogPlan:
     return LogPlan(start=end, remembered=REMEMBERED)
 
 
-def remembered_pieces(states: pa.Table, plans: Mapping[str, LogPlan]) -> pa.Table:
-    """The states of logs, as rows of ``pieces`` that precede those of the new ranges.
+def remembered_partials(states: pa.Table, plans: Mapping[str, LogPlan]) -> pa.Table:
+    """The states of logs, as rows of ``partial_transactions`` that precede those of the new ranges.
 
     Parameters
     ----------
@@ -113,6 +119,6 @@ def remembered_pieces(states: pa.Table, plans: Mapping[str, LogPlan]) -> pa.Tabl
     rows = []
     for state in states.to_pylist():
         plan = plans[state["log"]]
-        columns = {"kind": plan.remembered, "section": -1, "log_end_offset": plan.offset, "error": plan.error}
-        rows.append(piece_rows({**state, **columns, "packed": state["remembered"]}, rows=1))
-    return pa.Table.from_batches(rows, PIECES_SCHEMA)
+        columns = {"kind": plan.remembered, "range_order": -1, "log_end_offset": plan.offset, "error": plan.error}
+        rows.append(partial_transaction_rows({**state, **columns, "packed": state["remembered"]}, rows=1))
+    return pa.Table.from_batches(rows, PARTIAL_TRANSACTIONS_ARROW)

@@ -31,7 +31,7 @@ from toolkit.spark.datasources.registration import register
 from toolkit.spark.pipeline.from_cluster import list_partitions
 from toolkit.spark.pipeline.from_files import list_files
 from toolkit.spark.pipeline.from_recording import RecordedSamples, is_recording, list_samples, store_samples
-from toolkit.spark.pipeline.ingest_plan import LogPlan, remembered_pieces
+from toolkit.spark.pipeline.ingest_plan import LogPlan, remembered_partials
 from toolkit.spark.pipeline.jobs import Job, Progress, run_jobs
 from toolkit.spark.pipeline.kept_tables import KEPT, RECORDED_AS
 from toolkit.spark.pipeline.pipeline_source import IDS, PipelineSource
@@ -49,7 +49,7 @@ from toolkit.spark.transforms.history_fold import (
     remembered_records,
 )
 from toolkit.spark.transforms.log_fold import fold, fold_table
-from toolkit.spark.transforms.partial_transactions import PIECES, TRUNCATED
+from toolkit.spark.transforms.partial_transactions import PARTIAL_TRANSACTIONS_SCHEMA, TRUNCATED
 from toolkit.spark.transforms.stored_findings import (
     best_logs,
     findings,
@@ -300,17 +300,17 @@ class _PipelineRun:
         id_logs_with_state = [
             log for log, plan in plans.items() if plan.remembered not in (None, TRUNCATED) and log.endswith(IDS)
         ]
-        remember = partial(remembered_pieces, plans={log: plans[log] for log in logs_with_state})
+        remember = partial(remembered_partials, plans={log: plans[log] for log in logs_with_state})
         tables = logs.tables(plans)
         if tables is not None:
-            pieces, events = tables
-            pieces = pa.concat_tables([pieces, remember(states.remembered_table(logs_with_state))])
+            partials, events = tables
+            partials = pa.concat_tables([partials, remember(states.remembered_table(logs_with_state))])
             records = remembered_records(states.remembered_table(id_logs_with_state))
-            folded = fold_table(pieces, min_held_ms=self.min_held_ms), fold_history_table(events, records)
+            folded = fold_table(partials, min_held_ms=self.min_held_ms), fold_history_table(events, records)
             return pa.concat_tables(folded)
         frames = []
-        if (read := logs.pieces(plans)) is not None:
-            remembered = mapped(states.remembered(logs_with_state), remember, PIECES)
+        if (read := logs.partial_transactions(plans)) is not None:
+            remembered = mapped(states.remembered(logs_with_state), remember, PARTIAL_TRANSACTIONS_SCHEMA)
             frames.append(fold(read.unionByName(remembered), min_held_ms=self.min_held_ms))
         if (records := logs.events(plans)) is not None:
             remembered = mapped(states.remembered(id_logs_with_state), remembered_records, RECORDS)

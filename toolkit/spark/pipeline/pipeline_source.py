@@ -48,8 +48,8 @@ class PipelineSource(Protocol):
     def plans(self, states: Mapping[str, Row]) -> dict[str, LogPlan]:
         """How to read the new data of each changed log; with `IDS`, the records of ``__transaction_state``."""
 
-    def pieces(self, plans: Mapping[str, LogPlan]) -> DataFrame | None:
-        """Rows of `toolkit.spark.transforms.partial_transactions.PIECES`; null if there is nothing to read."""
+    def partial_transactions(self, plans: Mapping[str, LogPlan]) -> DataFrame | None:
+        """Rows of the table partial_transactions; null if there is nothing to read."""
 
     def events(self, plans: Mapping[str, LogPlan]) -> DataFrame | None:
         """Rows of ``schema.TRANSACTION_LOG``, with the name of their log."""
@@ -58,7 +58,7 @@ class PipelineSource(Protocol):
         """Rows of ``schema.BATCHES``, with the name of their log."""
 
     def tables(self, plans: Mapping[str, LogPlan]) -> tuple[pa.Table, pa.Table] | None:
-        """`pieces` and `events`, read by this process if that is faster than Spark's jobs; else null."""
+        """`partial_transactions` and `events`, read by this process if that is faster than Spark's jobs; else null."""
 
     def current_findings(self) -> pa.Table:
         """Rows of ``schema.FINDINGS`` for the present holds of the LSO."""

@@ -29,7 +29,7 @@ from toolkit.spark.transforms.partial_transactions import (
     STOP,
     TAIL,
     TRUNCATED,
-    section_of,
+    range_summary,
 )
 
 if TYPE_CHECKING:
@@ -38,20 +38,20 @@ if TYPE_CHECKING:
 __all__ = ["fold", "fold_table"]
 
 KEY = ("topic", "partition", "log")
-ORDER = (*KEY, "section")
+ORDER = (*KEY, "range_order")
 LOG_COLUMNS = ("topic", "partition", "broker_id")
 ENDED_UNREAD = "OFFSETS_LOST: Its end was deleted from the log before it was read."
 STATES = (REMEMBERED, LOST, TRUNCATED)
 OTHERS = (*STATES, DAMAGE, TAIL, REACH, STOP)  # all other kinds describe the batches of a range
 
 
-def fold(pieces: DataFrame, *, min_held_ms: int) -> DataFrame:
+def fold(partials: DataFrame, *, min_held_ms: int) -> DataFrame:
     """Merge the ranges of logs, each log in one task, in bounded memory.
 
     Parameters
     ----------
-    pieces
-        Rows of `partial_transactions.PIECES`, in any order, including the states of their logs.
+    partials
+        Rows of `partial_transactions.PARTIAL_TRANSACTIONS_SCHEMA`, in any order, including the states of their logs.
     min_held_ms
         Shorter holds of the LSO are dropped when they end.
 
@@ -60,13 +60,13 @@ def fold(pieces: DataFrame, *, min_held_ms: int) -> DataFrame:
     DataFrame
         Rows of `staging_table.STAGE`: ``log_transactions``, ``lso_timeline``, and one of ``state`` for each log.
     """
-    sorted_pieces = pieces.repartition(*KEY).sortWithinPartitions(*ORDER)
-    return sorted_pieces.mapInArrow(partial(_folded, min_held_ms=min_held_ms), STAGE)
+    sorted_partials = partials.repartition(*KEY).sortWithinPartitions(*ORDER)
+    return sorted_partials.mapInArrow(partial(_folded, min_held_ms=min_held_ms), STAGE)
 
 
-def fold_table(pieces: pa.Table, *, min_held_ms: int) -> pa.Table:
+def fold_table(partials: pa.Table, *, min_held_ms: int) -> pa.Table:
     """`fold` in this process."""
-    in_order = pieces.sort_by([(name, "ascending") for name in ORDER])
+    in_order = partials.sort_by([(name, "ascending") for name in ORDER])
     return pa.Table.from_batches(_folded(in_order.to_batches(), min_held_ms=min_held_ms), STAGE_SCHEMA)
 
 
@@ -163,12 +163,12 @@ class _FoldedLog:
             yield from self._damage([{"error": row["error"]}], is_final=True)
 
     def _add_range(self, rows: pa.Table) -> Iterator[pa.RecordBatch]:
-        log_range = section_of(rows)
-        if log_range.log_end_offset is not None and self.tail:
+        summary = range_summary(rows)
+        if summary.log_end_offset is not None and self.tail:
             tail, self.tail = self.tail, []
             yield from self._damage(tail, is_final=True)
-        found = self.state.add(log_range)
-        self.bytes_read += log_range.bytes
+        found = self.state.add(summary)
+        self.bytes_read += summary.bytes
         yield from self._log_transactions(found.log_transactions, is_final=True)
         yield from self._steps(found.steps, is_final=True)
 

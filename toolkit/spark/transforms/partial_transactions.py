@@ -1,4 +1,4 @@
-"""The table ``pieces``: partial transactions of ranges of logs, as rows for Spark.
+"""The table ``partial_transactions``: partial transactions of ranges of logs, as rows for Spark.
 
 Each task folds the range that it reads into these rows; `log_fold.fold` merges the rows of all tasks, in any order,
 with the log's state.
@@ -24,7 +24,7 @@ from toolkit.analysis.log.log_transactions import (
     partial_transactions,
 )
 from toolkit.analysis.log.record_counts import RunningTotals
-from toolkit.analysis.log.resume_state import COUNTED, LogSection
+from toolkit.analysis.log.resume_state import COUNTED, RangeSummary
 from toolkit.analysis.log.stable_sort import run_starts, take_rows
 from toolkit.formats.columns import labels
 from toolkit.schema import Row
@@ -34,8 +34,8 @@ from toolkit.spark.transforms.packing import pack, pack_starts, unpack
 __all__ = [
     "DAMAGE",
     "LOST",
-    "PIECES",
-    "PIECES_SCHEMA",
+    "PARTIAL_TRANSACTIONS_ARROW",
+    "PARTIAL_TRANSACTIONS_SCHEMA",
     "REACH",
     "REMEMBERED",
     "REMEMBERED_COLUMNS",
@@ -43,18 +43,18 @@ __all__ = [
     "TAIL",
     "TRUNCATED",
     "log_name",
-    "piece_batches",
-    "piece_rows",
-    "section_of",
+    "partial_transaction_batches",
+    "partial_transaction_rows",
+    "range_summary",
 ]
 
-PIECES = StructType(
+PARTIAL_TRANSACTIONS_SCHEMA = StructType(
     [
         StructField("topic", StringType()),
         StructField("partition", IntegerType()),
         StructField("log", StringType()),  # name of the log: `log_name`
         StructField("broker_id", IntegerType()),
-        StructField("section", LongType()),  # order of the range in its log
+        StructField("range_order", LongType()),  # order of the range in its log
         StructField("kind", StringType()),  # one of the kinds below
         StructField("file", StringType()),  # file of all the packed rows
         StructField("packed", BinaryType()),  # rows of a structured array, see `toolkit.spark.transforms.packing`
@@ -69,8 +69,8 @@ PIECES = StructType(
 )
 """Spark's schema of the table."""
 
-PIECES_SCHEMA: pa.Schema = to_arrow_schema(PIECES)
-"""`PIECES` for Arrow."""
+PARTIAL_TRANSACTIONS_ARROW: pa.Schema = to_arrow_schema(PARTIAL_TRANSACTIONS_SCHEMA)
+"""`PARTIAL_TRANSACTIONS_SCHEMA` for Arrow."""
 
 BEGIN = "begin"  # the range begins the log; its edges include the transactions open before it
 CLOSED = "closed"  # transactions that begin and end in the range (`LOG_TRANSACTION`)
@@ -97,12 +97,12 @@ def log_name(file: str | None, broker_id: int | None) -> str | None:
     return f"{'' if broker_id is None else broker_id}:{folder}"
 
 
-def piece_batches(
+def partial_transaction_batches(
     parts: Iterable[ScanChunk],
     where: LogId,
     *,
     log: str,
-    section: int = 0,
+    range_order: int = 0,
     before: PartialTransactions = EMPTY,
     log_end_offset: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
@@ -116,7 +116,7 @@ def piece_batches(
         Topic, partition and broker.
     log
         A unique name of the log, the same in every task.
-    section
+    range_order
         Order of the range among the ranges of the log.
     before
         For the first range of the log, the transactions known to be open before it
@@ -125,7 +125,7 @@ def piece_batches(
         End of the log, if its newest segment may be empty.
     """
     partial_fold = _PartialFold(now=before)
-    log_columns = {**where.columns, "log": log, "section": section}
+    log_columns = {**where.columns, "log": log, "range_order": range_order}
     for chunk in parts:
         partial_fold.add(chunk)
         if partial_fold.closed_rows >= LOG_TRANSACTIONS_AT_ONCE:
@@ -190,24 +190,24 @@ class _PartialFold:
         if log_end_offset is not None:
             others.append(log_columns | {"kind": REACH, "log_end_offset": log_end_offset})
         if others:
-            yield pa.RecordBatch.from_pylist(others, schema=PIECES_SCHEMA)
+            yield pa.RecordBatch.from_pylist(others, schema=PARTIAL_TRANSACTIONS_ARROW)
         if len(self.now.edges):
             yield _log_transaction_rows(self.now.edges, log_columns | {"kind": EDGES}, files=files)
         samples = self.totals.samples
         if len(samples):
             counts = np.ascontiguousarray(samples).view(COUNTED).reshape(-1)
             packed = pack(counts, pack_starts(np.zeros(1, np.int64), len(counts)))
-            yield piece_rows({**log_columns, "kind": COUNTS, "packed": packed}, rows=len(packed))
+            yield partial_transaction_rows({**log_columns, "kind": COUNTS, "packed": packed}, rows=len(packed))
 
 
-def section_of(rows: pa.Table) -> LogSection:
+def range_summary(rows: pa.Table) -> RangeSummary:
     """The summary of a range, from its rows in any order."""
     by_kind = {kind: rows.filter(pa.compute.equal(rows["kind"], kind)) for kind in (BEGIN, CLOSED, COUNTS, EDGES, END)}
     files: dict[str | None, int] = {None: 0}
     (closed, edges) = (_log_transactions_in(by_kind[kind], files) for kind in (CLOSED, EDGES))
     counts = unpack(by_kind[COUNTS]["packed"].combine_chunks(), COUNTED)[0]
     end: Row = next(iter(by_kind[END].to_pylist()), {})
-    return LogSection(
+    return RangeSummary(
         closed=closed,
         edges=edges,
         is_settled=by_kind[BEGIN].num_rows > 0,
@@ -221,16 +221,16 @@ def section_of(rows: pa.Table) -> LogSection:
     )
 
 
-def piece_rows(columns: Mapping[str, Any], *, rows: int) -> pa.RecordBatch:
+def partial_transaction_rows(columns: Mapping[str, Any], *, rows: int) -> pa.RecordBatch:
     """Rows of the table; a column is an Arrow array, or one value for all rows, or null if missing."""
     arrays = []
-    for column in PIECES_SCHEMA:
+    for column in PARTIAL_TRANSACTIONS_ARROW:
         values = columns.get(column.name)
         if isinstance(values, pa.Array):
             arrays.append(values.cast(column.type))
         else:
             arrays.append(pa.repeat(pa.scalar(values, column.type), rows))
-    return pa.RecordBatch.from_arrays(arrays, schema=PIECES_SCHEMA)
+    return pa.RecordBatch.from_arrays(arrays, schema=PARTIAL_TRANSACTIONS_ARROW)
 
 
 def _log_transaction_rows(
@@ -242,7 +242,7 @@ def _log_transaction_rows(
         run_starts(changes=log_transactions["file"][1:] != log_transactions["file"][:-1]), len(log_transactions)
     )
     columns = {"file": labels(log_transactions["file"][starts], files), "packed": pack(log_transactions, starts)}
-    return piece_rows({**log_columns, **columns}, rows=len(starts))
+    return partial_transaction_rows({**log_columns, **columns}, rows=len(starts))
 
 
 def _log_transactions_in(rows: pa.Table, files: dict[str | None, int]) -> LogTransactions:

@@ -18,9 +18,9 @@ from toolkit.spark.datasources.offset_options import (
 )
 from toolkit.spark.datasources.reader_options import Options, choice, flag, refuse_unknown, seconds, whole_number
 
-__all__ = ["PIECES", "BatchesOptions", "batches_options"]
+__all__ = ["PARTIAL_TRANSACTIONS", "BatchesOptions", "batches_options"]
 
-PIECES = "pieces"
+PARTIAL_TRANSACTIONS = "partial_transactions"
 OWN = ("crc", "maxRecordsPerPartition", "minPartitions", "mode", "producerId", "table")
 MAX_OFFSETS = 1_000_000  # per task: from 70 MB, if every batch has one record, to some gigabytes
 
@@ -40,7 +40,7 @@ class BatchesOptions:
     tasks
         Approximate minimum number of tasks.
     table
-        ``batches`` or ``pieces``.
+        ``batches`` or ``partial_transactions``.
     producer_id
         Only batches of this producer.
     crc
@@ -72,10 +72,11 @@ def batches_options(options: Options) -> BatchesOptions:
         For an unknown option, or an invalid value.
     """
     refuse_unknown(options, {*OWN, *CONNECTION, *SELECTION, *OFFSETS}, source="kafka_log_live", prefix=PREFIX)
-    table = choice(options, "table", ("batches", PIECES), default="batches")
-    if table == PIECES and options.get("producerId") is not None:
+    table = choice(options, "table", ("batches", PARTIAL_TRANSACTIONS), default="batches")
+    if table == PARTIAL_TRANSACTIONS and options.get("producerId") is not None:
         raise UsageError(
-            "The table pieces does not support producerId.", do="Remove producerId, and filter the transactions."
+            "The table partial_transactions does not support producerId.",
+            do="Remove producerId, and filter the transactions.",
         )
     return BatchesOptions(
         selection=selection(options),

@@ -30,11 +30,11 @@ from toolkit.sources.live.state.cluster_metadata import (
 )
 from toolkit.sources.live.state.partition_offsets import partition_rows
 from toolkit.sources.log_tables import LogId
-from toolkit.spark.datasources.batches.batches_options import PIECES, BatchesOptions
+from toolkit.spark.datasources.batches.batches_options import PARTIAL_TRANSACTIONS, BatchesOptions
 from toolkit.spark.datasources.log.row_batches import record_batches, selected, without_damage
 from toolkit.spark.datasources.offset_options import PartitionSelection
 from toolkit.spark.spark_errors import each_without_traceback, without_traceback
-from toolkit.spark.transforms.partial_transactions import STOP, piece_batches, piece_rows
+from toolkit.spark.transforms.partial_transactions import STOP, partial_transaction_batches, partial_transaction_rows
 
 __all__ = ["BatchesReader", "live_log"]
 
@@ -87,20 +87,20 @@ class BatchesReader(DataSourceReader):
         yield from record_batches(tables, self._columns)
 
     def _tables(self, item: LogRange | _UnreadPartition) -> Iterator[pa.Table]:
-        error_table: Any = _stop_table if self._options.table == PIECES else BATCHES.arrow
+        error_table: Any = _stop_table if self._options.table == PARTIAL_TRANSACTIONS else BATCHES.arrow
         if isinstance(item, _UnreadPartition):
             yield error_table([item.row])
             return
         try:
             with BrokerClient(self._config, timeout=self._options.timeout) as client:
                 fetched = read_range(client, item, crc=self._options.crc)
-                if self._options.table == PIECES:
-                    yield from _piece_tables(fetched, item)
+                if self._options.table == PARTIAL_TRANSACTIONS:
+                    yield from _partial_tables(fetched, item)
                 else:
                     yield from batch_tables_of(fetched, producer_id=self._options.producer_id)
         except ToolkitError as error:
-            section = {"section": item.start} if self._options.table == PIECES else {}
-            yield error_table([{**_unread(item, error), **section}])
+            range_order = {"range_order": item.start} if self._options.table == PARTIAL_TRANSACTIONS else {}
+            yield error_table([{**_unread(item, error), **range_order}])
 
 
 def _selected(client: BrokerClient, selection: PartitionSelection) -> tuple[ClusterMetadata, list[TopicPartition]]:
@@ -141,28 +141,28 @@ def live_log(topic: str | None, partition: int | None) -> str:
     return f"live:{topic}-{partition}"
 
 
-def _piece_tables(fetched: FetchedRange, log_range: LogRange) -> Iterator[pa.Table]:
+def _partial_tables(fetched: FetchedRange, log_range: LogRange) -> Iterator[pa.Table]:
     failures: list[Row] = []
     chunks = scan_chunks(fetched, failures)
     topic, partition = fetched.tp
-    batches = piece_batches(
+    batches = partial_transaction_batches(
         chunks,
         LogId(topic=topic, partition=partition, broker_id=fetched.broker_id),
         log=live_log(topic, partition),
-        section=log_range.start,
+        range_order=log_range.start,
         before=begin() if fetched.start == 0 else EMPTY,
         log_end_offset=max(log_range.start, log_range.stop),
     )
     for rows in batches:
         yield pa.Table.from_batches([rows])
     if failures:
-        yield _stop_table([{**row, "section": log_range.start} for row in failures])
+        yield _stop_table([{**row, "range_order": log_range.start} for row in failures])
 
 
 def _stop_table(rows: Sequence[Row]) -> pa.Table:
     """Rows for the unread rest of partitions, which the next run reads."""
-    named = [{"section": 0, **row, "log": live_log(row["topic"], row["partition"]), "kind": STOP} for row in rows]
-    return pa.Table.from_batches([piece_rows(row, rows=1) for row in named])
+    named = [{"range_order": 0, **row, "log": live_log(row["topic"], row["partition"]), "kind": STOP} for row in rows]
+    return pa.Table.from_batches([partial_transaction_rows(row, rows=1) for row in named])
 
 
 def _unread(log_range: LogRange, error: ToolkitError) -> Row:

@@ -23,12 +23,12 @@ from toolkit.spark.datasources.local_paths import local_path
 from toolkit.spark.datasources.offset_options import WORDS
 from toolkit.spark.datasources.reader_options import Options, choice, flag, milliseconds, refuse_unknown, whole_number
 
-__all__ = ["INTERNAL", "LISTING", "PIECES", "LogOptions", "read_options"]
+__all__ = ["INTERNAL", "LISTING", "PARTIAL_TRANSACTIONS", "LogOptions", "read_options"]
 
 SOURCE = "kafka_log_dir"
-PIECES = "pieces"
+PARTIAL_TRANSACTIONS = "partial_transactions"
 LISTING = "listing"
-INTERNAL = {PIECES, LISTING}
+INTERNAL = {PARTIAL_TRANSACTIONS, LISTING}
 """Tables that only the pipeline reads."""
 FOR_ALL = ("path", "paths", "table", "mode", "maxPartitionBytes")
 SELECTION = ("subscribe", "partitions")
@@ -57,7 +57,7 @@ TAKES: Mapping[str, Sequence[str]] = {
     "findings": (*SELECTION, "consistentCopy", "maxTransactionTimeout", "minHeld", *COUNT),
     "snapshots": SELECTION,
     "segments": SELECTION,
-    PIECES: (*SELECTION, STARTS),
+    PARTIAL_TRANSACTIONS: (*SELECTION, STARTS),
     LISTING: SELECTION,
 }
 """The options of each table, besides `FOR_ALL`."""

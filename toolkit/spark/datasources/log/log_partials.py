@@ -1,4 +1,4 @@
-"""The table ``pieces`` of logs in files: each task folds its ranges (`transforms.partial_transactions`)."""
+"""The table ``partial_transactions`` of logs in files: each task folds its ranges."""
 
 from __future__ import annotations
 
@@ -13,37 +13,37 @@ from toolkit.sources.logdir.state.log_window import known_before
 from toolkit.spark.datasources.log.log_listing import name_of
 from toolkit.spark.datasources.log.log_options import LogOptions
 from toolkit.spark.datasources.log.task_input import SegmentRun
-from toolkit.spark.transforms.partial_transactions import TAIL, piece_batches, piece_rows
+from toolkit.spark.transforms.partial_transactions import TAIL, partial_transaction_batches, partial_transaction_rows
 
-__all__ = ["pieces_of_logs", "pieces_of_run"]
+__all__ = ["partials_of_logs", "partials_of_run"]
 
 
-def pieces_of_run(run: SegmentRun, options: LogOptions) -> Iterator[pa.Table]:
+def partials_of_run(run: SegmentRun, options: LogOptions) -> Iterator[pa.Table]:
     """The partial transactions of one range of a log; the first range includes those open before the log."""
-    begins = run.section == 0 and run.start is None
+    begins = run.range_order == 0 and run.start is None
     return _tables(
-        piece_batches(
+        partial_transaction_batches(
             run.parts(stop=None),
             run.where,
             log=run.log,
-            section=run.section,
+            range_order=run.range_order,
             before=known_before(FolderLog(run.replica), None) if begins else EMPTY,
             log_end_offset=run.log_end_offset if run.is_last else None,
         )
     )
 
 
-def pieces_of_logs(logs: Sequence[ReplicaLog], options: LogOptions) -> Iterator[pa.Table]:
+def partials_of_logs(logs: Sequence[ReplicaLog], options: LogOptions) -> Iterator[pa.Table]:
     """The partial transactions of complete logs: texts, and folders without segments to read."""
     for log in logs:
         name = name_of(log)
         start = None if options.starts is None else options.starts[name]
         if log.error:
-            row = {**log.where.columns, "log": name, "section": 0, "kind": TAIL, "file": log.name, "error": log.error}
-            yield pa.Table.from_batches([piece_rows(row, rows=1)])
+            failure = {"log": name, "range_order": 0, "kind": TAIL, "file": log.name, "error": log.error}
+            yield pa.Table.from_batches([partial_transaction_rows({**log.where.columns, **failure}, rows=1)])
             continue
         yield from _tables(
-            piece_batches(
+            partial_transaction_batches(
                 log.parts(start=start),
                 log.where,
                 log=name,

@@ -20,12 +20,12 @@ from toolkit.sources.logdir.files.replica_log import ReplicaLog
 from toolkit.sources.logdir.files.segment_splits import SegmentSplit, splits
 from toolkit.sources.logdir.subset import found_in
 from toolkit.spark.datasources.log.log_listing import name_of
-from toolkit.spark.datasources.log.log_options import LISTING, PIECES, LogOptions
+from toolkit.spark.datasources.log.log_options import LISTING, PARTIAL_TRANSACTIONS, LogOptions
 from toolkit.spark.datasources.log.task_input import SegmentRanges, SegmentRun, WholeLogs
 
 __all__ = ["plan"]
 
-BY_SEGMENT = {"batches", PIECES}
+BY_SEGMENT = {"batches", PARTIAL_TRANSACTIONS}
 AS_ONE = {
     "transaction_history",
     "transactions",
@@ -65,8 +65,8 @@ def plan(options: LogOptions) -> list[InputPartition]:
         return list(_of_logs(contents, logs, options))
     in_folders = [log for log in logs if isinstance(log, FolderLog) and not log.error]
     cut = _cut(in_folders, options)
-    # The table pieces needs logs without splits, too: a snapshot may have open transactions.
-    complete = [log for log in logs if log not in cut or (options.table == PIECES and not cut[log])]
+    # The table partial_transactions needs logs without splits, too: a snapshot may have open transactions.
+    complete = [log for log in logs if log not in cut or (options.table == PARTIAL_TRANSACTIONS and not cut[log])]
     return [*_of_segments(cut, options), *_of_logs(contents, complete, options)]
 
 
@@ -119,7 +119,7 @@ def _run(
         replica=log.replica,
         start=start,
         splits=splits,
-        section=of_log.index(splits[0]),
+        range_order=of_log.index(splits[0]),
         is_last=splits[-1] == of_log[-1],
         log_end_offset=log.base_offsets[-1],
     )

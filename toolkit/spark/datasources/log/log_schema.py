@@ -6,17 +6,17 @@ from pyspark.sql.types import StructType
 
 from toolkit.schema import TABLES
 from toolkit.spark.datasources.arrow_types import struct_type
-from toolkit.spark.datasources.log.log_options import LISTING, PIECES
+from toolkit.spark.datasources.log.log_options import LISTING, PARTIAL_TRANSACTIONS
 
 __all__ = ["schema_of"]
 
 
 def schema_of(table: str) -> StructType:
     """Spark's schema of a table."""
-    if table == PIECES:
+    if table == PARTIAL_TRANSACTIONS:
         from toolkit.spark.transforms import partial_transactions
 
-        return partial_transactions.PIECES
+        return partial_transactions.PARTIAL_TRANSACTIONS_SCHEMA
     if table == LISTING:
         from toolkit.spark.datasources.log import log_listing
 

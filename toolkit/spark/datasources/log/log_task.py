@@ -17,8 +17,8 @@ from toolkit.sources.logdir.replica_tables import OffsetRange
 from toolkit.sources.logdir.state.replica_state import partition_row, producer_rows
 from toolkit.sources.logdir.subset import Subset
 from toolkit.spark.datasources.log.log_listing import listing_rows, name_of
-from toolkit.spark.datasources.log.log_options import LISTING, PIECES, LogOptions
-from toolkit.spark.datasources.log.log_partials import pieces_of_logs, pieces_of_run
+from toolkit.spark.datasources.log.log_options import LISTING, PARTIAL_TRANSACTIONS, LogOptions
+from toolkit.spark.datasources.log.log_partials import partials_of_logs, partials_of_run
 from toolkit.spark.datasources.log.task_input import SegmentRanges, SegmentRun, WholeLogs
 
 __all__ = ["read_work"]
@@ -86,7 +86,7 @@ def _lso_timeline(contents: Contents, logs: list[ReplicaLog], options: LogOption
 
 
 def _partials(contents: Contents, logs: list[ReplicaLog], options: LogOptions) -> Iterator[pa.Table]:
-    return pieces_of_logs(logs, options)
+    return partials_of_logs(logs, options)
 
 
 def _listing(contents: Contents, logs: list[ReplicaLog], options: LogOptions) -> Iterator[pa.Table]:
@@ -158,13 +158,13 @@ def _findings(subset: Subset, options: LogOptions) -> Iterable[Row]:
 
 BY_RUN: Mapping[str, Callable[[SegmentRun, LogOptions], Iterator[pa.Table]]] = {
     "batches": _batches_of_run,
-    PIECES: pieces_of_run,
+    PARTIAL_TRANSACTIONS: partials_of_run,
 }
 IN_TABLES: Mapping[str, Callable[[Contents, list[ReplicaLog], LogOptions], Iterator[pa.Table]]] = {
     "batches": _batches,
     "lso_timeline": _lso_timeline,
     "log_transactions": _log_transactions,
-    PIECES: _partials,
+    PARTIAL_TRANSACTIONS: _partials,
     LISTING: _listing,
 }
 IN_ROWS: Mapping[str, Callable[[Contents, list[ReplicaLog], LogOptions], Iterator[Row]]] = {

@@ -32,7 +32,7 @@ class SegmentRun:
         First offset to read; null for the beginning of the log.
     splits
         The splits, in the order of the log.
-    section
+    range_order
         Index of the first one among all splits of the log.
     is_last
         Whether the last one ends the log.
@@ -45,7 +45,7 @@ class SegmentRun:
     replica: Replica
     start: int | None
     splits: Sequence[SegmentSplit]
-    section: int
+    range_order: int
     is_last: bool
     log_end_offset: int
 
