@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from toolkit.lazy_exports import lazy_exports
+from toolkit.version import __version__
 
 if TYPE_CHECKING:
     from toolkit.connections import connect
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from toolkit.views.symptoms import explain
 
 __all__ = ["Cluster", "LogDir", "Recording", "__version__", "connect", "explain"]
-__version__ = "0.1.0"
 
 __getattr__ = lazy_exports(
     __name__,

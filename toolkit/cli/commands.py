@@ -10,7 +10,6 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from toolkit import __version__
 from toolkit.cli import (
     abort_command,
     diagnose_commands,
@@ -32,6 +31,7 @@ from toolkit.cli.common_options import BootstrapServer, CommandConfig
 from toolkit.cli.output import remark
 from toolkit.cli.source_options import LeadingOptions
 from toolkit.errors import ToolkitError
+from toolkit.version import __version__
 
 __all__ = ["PANELS", "app", "run"]
 

@@ -11,10 +11,10 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from toolkit import __version__
 from toolkit.errors import UsageError
 from toolkit.sources.recording.metric_series import MAX_PARTITIONS, MetricSeries, measure
 from toolkit.sources.recording.sample import Sample
+from toolkit.version import __version__
 
 __all__ = ["Metrics"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mcp.server import MCPServer
 from mcp_types import ToolAnnotations
 
-from toolkit import __version__
+from toolkit.version import __version__
 from toolkit.views.agent.agent_tools import AgentTools
 
 __all__ = ["mcp_server"]

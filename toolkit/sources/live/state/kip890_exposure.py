@@ -6,7 +6,6 @@ import datetime as dt
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from toolkit import __version__
 from toolkit.analysis.diagnosis.known_bugs import Release
 from toolkit.analysis.diagnosis.open_transactions import MAX_TRANSACTION_TIMEOUT_MS
 from toolkit.errors import ToolkitError
@@ -18,6 +17,7 @@ from toolkit.sources.live.client.broker_response import BrokerResponse
 from toolkit.sources.live.client.error_codes import error_text
 from toolkit.sources.live.logs.coordinator_logs import event_rows, read_coordinator_topic
 from toolkit.sources.live.state.known_bug_rows import known_bug_rows
+from toolkit.version import __version__
 
 __all__ = ["exposure_rows"]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterator
 
-from toolkit import __version__
 from toolkit.analysis.diagnosis.known_bugs import Release, bugs_of, release_text
 from toolkit.errors import ToolkitError
 from toolkit.schema import Row
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
+from toolkit.version import __version__
 
 __all__ = ["known_bug_rows"]
 
