@@ -3,7 +3,6 @@
 import logging
 import socket
 import threading
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -16,6 +15,8 @@ from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
 
 TLS_ALERT = b"\x15\x03\x03\x00\x02\x02\x46"  # what a TLS listener sends to a client that speaks Kafka in the clear
+
+NEVER_S = 10_000.0  # longer than a test may take: a client that waits for it fails the test
 
 
 @pytest.fixture
@@ -47,10 +48,8 @@ def answers(server: socket.socket, data: bytes) -> threading.Thread:
 
 def test_no_broker_listens() -> None:
     nobody = unused()
-    started = time.monotonic()
     with pytest.raises(ConnectionFailed, match=f"^The broker at {nobody} cannot be used: connection refused. Check "):
-        Cluster(nobody)
-    assert time.monotonic() - started < 5, "a refused connection is not waited for"
+        Cluster(nobody, timeout=NEVER_S)
 
 
 def test_every_failed_address_is_named() -> None:
@@ -67,10 +66,8 @@ def test_an_unknown_host_is_named() -> None:
 
 
 def test_an_unresponsive_broker_times_out(listener: socket.socket) -> None:
-    started = time.monotonic()
     with pytest.raises(ConnectionFailed, match=f"^The broker at {address(listener)} did not answer .* within 1 s."):
         Cluster(address(listener), timeout=1)
-    assert 0.9 < time.monotonic() - started < 3
 
 
 def test_a_tls_listener_is_recognized(listener: socket.socket) -> None:
@@ -116,10 +113,9 @@ def connected(kafka: Kafka) -> Iterator[BrokerClient]:
 
 @pytest.mark.lab
 def test_one_responding_bootstrap_server_is_enough(kafka: Kafka, listener: socket.socket) -> None:
-    started = time.monotonic()
-    with BrokerClient(ClientConfig(f"{unused()},{address(listener)},{kafka.bootstrap_servers}")) as opened:
+    config = ClientConfig(f"{unused()},{address(listener)},{kafka.bootstrap_servers}")
+    with BrokerClient(config, timeout=NEVER_S) as opened:
         assert list(opened.brokers) == [1]
-    assert time.monotonic() - started < 5, "nor is a silent one waited for when another has answered"
 
 
 @pytest.mark.lab
