@@ -39,7 +39,7 @@ def fence(
     command_config: CommandConfig = None,
     timeout: Timeout = 30,
 ) -> None:
-    """Fence a transactional id: abort its transaction everywhere and shut its producer out. Dry run unless confirmed.
+    """Fence a transactional id: abort its transaction everywhere, and fence its producer. Dry run unless confirmed.
 
     The remedy for an owner that is overdue or abandoned. One that is live within its own timeout (ongoing, long) or
     prepared is refused unless --override names that verdict; one whose outcome is decided always is.
