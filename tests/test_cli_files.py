@@ -13,8 +13,10 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from tests import process
+from toolkit import connect
 from toolkit.cli.commands import app
 from toolkit.cli.file_commands import TableName
+from toolkit.formats.coordinator.transaction_log_records import coordinator_partition
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import INCIDENTS
 from toolkit.lab.staging import StagedIncident
@@ -56,6 +58,32 @@ def test_hanging_from_files_needs_consistent_copy(folder: Path, hanging: StagedI
     output = run("find-hanging", "--log-dir", str(folder), "--consistent-copy").stdout
     assert f"kafka-txn abort --topic {hanging.topic}" in output
     assert "ongoing" not in output.splitlines()[0]
+
+
+def test_the_number_of_coordinator_partitions_of_a_copy_is_an_option(tmp_path: Path) -> None:
+    incident = INCIDENTS["late_message"]
+    properties = {**incident.properties, "transaction.state.log.num.partitions": "3"}
+    with Kafka("4.3.1", properties=properties) as kafka:
+        staged = incident(kafka)
+        copied = str(shutil.copytree(kafka.log_dirs[1], tmp_path / "data"))
+    arguments = ["diagnose", "--log-dir", copied, "--consistent-copy", "--topic", staged.topic]
+    unsure = run(*arguments)
+    assert unsure.exit_code == 3
+    missing = " ".join(unsure.stdout.split())
+    assert "if transaction.state.log.num.partitions is not 50, set txn_state_partitions" in missing
+    assert run(*arguments, "--txn-state-partitions", "3").exit_code == 1
+    assert run(*arguments, "--txn-state-partitions", "4").exit_code == 3
+    line = ["--producer-id", str(staged.producer_id), "--producer-epoch", str(staged.producer_epoch)]
+    abort = run("abort-command", copied, *line, "--consistent-copy", "--txn-state-partitions", "3")
+    assert abort.exit_code == 0, abort.stderr
+    assert abort.stdout.startswith("kafka-transactions.sh")
+    with connect(copied, consistent_copy=True, txn_state_partitions=3) as connection:
+        assert "hanging" in set(connection.source.findings(topics=staged.topic)["verdict"])
+    owner = ["coordinator", "--log-dir", copied, "--transactional-id", "new-id", "--format", "json"]
+    (row,) = json.loads(run(*owner, "--txn-state-partitions", "3").stdout)
+    assert row["partition"] == coordinator_partition("new-id", 3)
+    other = run("diagnose", "--txn-state-partitions", "3", "--bootstrap-server", "127.0.0.1:1")
+    assert "--txn-state-partitions applies to files. Add --log-dir PATH." in other.stderr
 
 
 def test_a_partition_alone_is_unknown(partition: Path) -> None:

@@ -114,7 +114,8 @@ def test_an_unreadable_path_is_an_error_sentence(tmp_path: Path) -> None:
     [
         ((), "Nothing to read is named. Add --input PATH, or --bootstrap-server HOST:PORT."),
         (("--input", "a", "--bootstrap-server", "b:1"), "--input names files. Use one of them."),
-        (("--bootstrap-server", "b:1", "--consistent-copy"), "--consistent-copy applies to files."),
+        (("--bootstrap-server", "b:1", "--consistent-copy"), "apply to files. Add --input PATH."),
+        (("--bootstrap-server", "b:1", "--txn-state-partitions", "9"), "apply to files. Add --input PATH."),
         (("--input", "a", "--master", "local", "--remote", "sc://b"), "Use one of them."),
         (("--input", "a", "--conf", "spark"), "--conf spark is not KEY=VALUE."),
         (

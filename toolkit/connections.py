@@ -29,6 +29,7 @@ def connect(
     version: str = "4.3.1",
     command_config: str = "",
     consistent_copy: bool = False,
+    txn_state_partitions: int | None = None,
 ) -> ConnectedSource:
     """Open a source by its address, path or name.
 
@@ -44,7 +45,7 @@ def connect(
         For the lab: Kafka version.
     command_config
         For a cluster: path of the client properties file, as for ``--command-config``.
-    consistent_copy
+    consistent_copy, txn_state_partitions
         For a log directory: as for `toolkit.LogDir`.
 
     Returns
@@ -78,9 +79,10 @@ def connect(
             f"{source!r} does not exist.",
             do='Use a broker\'s host:port, the path of a log directory or recording, "lab" or "sample:NAME".',
         )
-    return ConnectedSource(
-        Recording(path) if is_recording(path) else LogDir(path, consistent_copy=consistent_copy), audit=Audit()
-    )
+    if is_recording(path):
+        return ConnectedSource(Recording(path), audit=Audit())
+    files = LogDir(path, consistent_copy=consistent_copy, txn_state_partitions=txn_state_partitions)
+    return ConnectedSource(files, audit=Audit())
 
 
 def _cluster(bootstrap_servers: str, command_config: str) -> ConnectedSource:

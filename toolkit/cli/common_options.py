@@ -28,6 +28,7 @@ __all__ = [
     "Timeout",
     "Topic",
     "Topics",
+    "TxnStatePartitions",
     "duration_option",
 ]
 
@@ -113,6 +114,16 @@ ConsistentCopy = Annotated[
     typer.Option(
         "--consistent-copy",
         help="Assert that this is a consistent copy: brokers shut down cleanly, replicas in sync.",
+        rich_help_panel=FILES,
+    ),
+]
+TxnStatePartitions = Annotated[
+    int | None,
+    typer.Option(
+        "--txn-state-partitions",
+        metavar="N",
+        min=1,
+        help="Partitions of __transaction_state, if transaction.state.log.num.partitions of the brokers is not 50.",
         rich_help_panel=FILES,
     ),
 ]

@@ -25,6 +25,7 @@ from toolkit.cli.common_options import (
     RecordingDir,
     Timeout,
     Topics,
+    TxnStatePartitions,
 )
 from toolkit.cli.output import answer, progress, show, width
 from toolkit.cli.source_options import partition_options, source_from_options, time_option
@@ -51,6 +52,7 @@ def diagnose(
     timeout: Timeout = 30,
     log_dir: LogDirs = None,
     consistent_copy: ConsistentCopy = False,
+    txn_state_partitions: TxnStatePartitions = None,
     recording: RecordingDir = None,
     at: AtTime = None,
 ) -> None:
@@ -67,6 +69,7 @@ def diagnose(
         timeout=timeout,
         log_dir=log_dir,
         consistent_copy=consistent_copy,
+        txn_state_partitions=txn_state_partitions,
         recording=recording,
         at=at,
     ) as source:
@@ -100,6 +103,7 @@ def find_hanging(
     timeout: Timeout = 30,
     log_dir: LogDirs = None,
     consistent_copy: ConsistentCopy = False,
+    txn_state_partitions: TxnStatePartitions = None,
     recording: RecordingDir = None,
     at: AtTime = None,
 ) -> None:
@@ -118,6 +122,7 @@ def find_hanging(
         timeout=timeout,
         log_dir=log_dir,
         consistent_copy=consistent_copy,
+        txn_state_partitions=txn_state_partitions,
         recording=recording,
         at=at,
     ) as source:

@@ -18,6 +18,7 @@ from toolkit.cli.common_options import (
     Output,
     RecheckAfter,
     Timeout,
+    TxnStatePartitions,
 )
 from toolkit.cli.diagnose_commands import verdict_exit_code
 from toolkit.cli.output import answer, progress, show, width
@@ -61,6 +62,7 @@ def explain(
     timeout: Timeout = 30,
     log_dir: LogDirs = None,
     consistent_copy: ConsistentCopy = False,
+    txn_state_partitions: TxnStatePartitions = None,
 ) -> None:
     """Explain a pasted error: its causes, what to check, what is safe, and what not to do.
 
@@ -84,7 +86,8 @@ def explain(
         partitions=partition or (),
         recheck_after=recheck_after,
     )
-    if not (log_dir or consistent_copy or cluster_is_named(ctx, bootstrap_server, command_config)):
+    files = log_dir or consistent_copy or txn_state_partitions
+    if not (files or cluster_is_named(ctx, bootstrap_server, command_config)):
         _answer(explain_pasted(), output)
     try:
         with source_from_options(
@@ -94,6 +97,7 @@ def explain(
             timeout=timeout,
             log_dir=log_dir,
             consistent_copy=consistent_copy,
+            txn_state_partitions=txn_state_partitions,
         ) as source:
             progress("Looking up what the text names ...")
             explained = explain_pasted(source)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from toolkit.cli.common_options import ConsistentCopy, Format, Output, Partitions, Topics
+from toolkit.cli.common_options import ConsistentCopy, Format, Output, Partitions, Topics, TxnStatePartitions
 from toolkit.cli.output import answer, exit_code, remark, show, width
 from toolkit.cli.source_options import offset_spec, partition_options
 from toolkit.errors import UsageError
@@ -167,6 +167,7 @@ def abort_command(
     topic: Topics = None,
     partition: Partitions = None,
     consistent_copy: ConsistentCopy = False,
+    txn_state_partitions: TxnStatePartitions = None,
     bootstrap_server: Annotated[
         str, typer.Option("--bootstrap-server", metavar="HOST:PORT", help="Broker to name in the command.")
     ] = "HOST:PORT",
@@ -180,7 +181,7 @@ def abort_command(
     from toolkit.views.findings_text import wrap
 
     partition_options(topic, partition)
-    files = _open(paths, consistent_copy=consistent_copy)
+    files = _open(paths, consistent_copy=consistent_copy, txn_state_partitions=txn_state_partitions)
     advice = abort_advice(
         files,
         producer_id=producer_id,
@@ -198,10 +199,10 @@ def abort_command(
     raise typer.Exit(0 if all(one.proven for one in advice) else 3)
 
 
-def _open(paths: Sequence[Path], *, consistent_copy: bool = False) -> LogDir:
+def _open(paths: Sequence[Path], *, consistent_copy: bool = False, txn_state_partitions: int | None = None) -> LogDir:
     from toolkit.sources.logdir import LogDir
 
-    return LogDir(*paths, consistent_copy=consistent_copy)
+    return LogDir(*paths, consistent_copy=consistent_copy, txn_state_partitions=txn_state_partitions)
 
 
 def _bound(text: str | None) -> int | dt.datetime | str | None:

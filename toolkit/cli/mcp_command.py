@@ -16,6 +16,7 @@ from toolkit.cli.common_options import (
     RecheckAfter,
     RecordingDir,
     Timeout,
+    TxnStatePartitions,
 )
 from toolkit.cli.source_options import check_source_options, source_from_options
 from toolkit.errors import UsageError
@@ -32,6 +33,7 @@ def mcp(
     timeout: Timeout = 30,
     log_dir: LogDirs = None,
     consistent_copy: ConsistentCopy = False,
+    txn_state_partitions: TxnStatePartitions = None,
     recording: RecordingDir = None,
 ) -> None:
     """Serve agents over the Model Context Protocol on stdin and stdout: read-only tools over one source.
@@ -52,6 +54,7 @@ def mcp(
         "command_config": command_config,
         "log_dir": log_dir,
         "consistent_copy": consistent_copy,
+        "txn_state_partitions": txn_state_partitions,
         "recording": recording,
     }
     check_source_options(ctx, **options)  # invalid usage ends it here, not in a result for the agent

@@ -18,9 +18,11 @@ from toolkit.cli.common_options import (
     FILES,
     BootstrapServer,
     CommandConfig,
+    ConsistentCopy,
     Format,
     Timeout,
     Topics,
+    TxnStatePartitions,
     duration_option,
 )
 from toolkit.cli.diagnose_commands import answer_findings, in_doubt, verdict_exit_code
@@ -53,12 +55,6 @@ Inputs = Annotated[
         rich_help_panel=FILES,
     ),
 ]
-ConsistentCopy = Annotated[
-    bool,
-    typer.Option(
-        "--consistent-copy", help="Assert that this is a consistent copy, as for diagnose.", rich_help_panel=FILES
-    ),
-]
 
 
 def pipeline(
@@ -81,6 +77,7 @@ def pipeline(
         duration_option("--min-held", "Leave out ended transactions that held an LSO for less.", default="1m"),
     ] = 60,
     consistent_copy: ConsistentCopy = False,
+    txn_state_partitions: TxnStatePartitions = None,
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     timeout: Timeout = 30,
@@ -103,7 +100,9 @@ def pipeline(
     """
     inputs = [*(source or ()), *(more or ())]
     has_cluster = bool(bootstrap_server or command_config or ctx.obj.bootstrap_server or ctx.obj.command_config)
-    _check(inputs, has_cluster=has_cluster, consistent_copy=consistent_copy, master=master, remote=remote)
+    _check(inputs, has_cluster=has_cluster, master=master, remote=remote)
+    if not inputs and (consistent_copy or txn_state_partitions):
+        raise UsageError("--consistent-copy and --txn-state-partitions apply to files.", do="Add --input PATH.")
     target = _target(output, inputs, is_here=remote is None)
     settings = _settings(conf or [])
 
@@ -134,6 +133,7 @@ def pipeline(
                 topics=topic,
                 min_held_ms=int(min_held * 1000),
                 consistent_copy=consistent_copy,
+                txn_state_partitions=txn_state_partitions,
                 with_batches=with_batches,
                 progress=report,
             )
@@ -142,15 +142,11 @@ def pipeline(
     raise typer.Exit(verdict_exit_code(summary.findings))
 
 
-def _check(
-    inputs: Sequence[str], *, has_cluster: bool, consistent_copy: bool, master: str | None, remote: str | None
-) -> None:
+def _check(inputs: Sequence[str], *, has_cluster: bool, master: str | None, remote: str | None) -> None:
     if inputs and has_cluster:
         raise UsageError("--bootstrap-server names a cluster, --input names files.", do="Use one of them.")
     if not inputs and not has_cluster:
         raise UsageError("Nothing to read is named.", do="Add --input PATH, or --bootstrap-server HOST:PORT.")
-    if consistent_copy and not inputs:
-        raise UsageError("--consistent-copy applies to files.", do="Add --input PATH.")
     if master and remote:
         raise UsageError("--master starts Spark, --remote uses one that runs.", do="Use one of them.")
 

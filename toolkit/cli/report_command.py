@@ -20,6 +20,7 @@ from toolkit.cli.common_options import (
     RecordingDir,
     Timeout,
     Topics,
+    TxnStatePartitions,
     duration_option,
 )
 from toolkit.cli.diagnose_commands import read_findings, verdict_exit_code
@@ -72,6 +73,7 @@ def report(
     timeout: Timeout = 30,
     log_dir: LogDirs = None,
     consistent_copy: ConsistentCopy = False,
+    txn_state_partitions: TxnStatePartitions = None,
     recording: RecordingDir = None,
     at: AtTime = None,
 ) -> None:
@@ -97,6 +99,7 @@ def report(
         timeout=timeout,
         log_dir=log_dir,
         consistent_copy=consistent_copy,
+        txn_state_partitions=txn_state_partitions,
         recording=recording,
         at=at,
     )

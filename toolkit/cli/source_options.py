@@ -71,6 +71,7 @@ def check_source_options(
     command_config: str | None,
     log_dir: Sequence[Path] | None = None,
     consistent_copy: bool = False,
+    txn_state_partitions: int | None = None,
     recording: Path | None = None,
     at: str | None = None,
 ) -> None:
@@ -88,6 +89,8 @@ def check_source_options(
         raise UsageError("--recording cannot be combined with a cluster or --log-dir.", do="Use one of them.")
     if consistent_copy and not log_dir:
         raise UsageError("--consistent-copy applies to files.", do="Add --log-dir PATH.")
+    if txn_state_partitions is not None and not log_dir:
+        raise UsageError("--txn-state-partitions applies to files.", do="Add --log-dir PATH.")
     if cluster and log_dir:
         raise UsageError("--bootstrap-server names a cluster, --log-dir names files.", do="Use one of them.")
     if not (cluster or log_dir or recording):
@@ -102,6 +105,7 @@ def source_from_options(
     timeout: float,
     log_dir: Sequence[Path] | None = None,
     consistent_copy: bool = False,
+    txn_state_partitions: int | None = None,
     recording: Path | None = None,
     at: str | None = None,
 ) -> AnySource:
@@ -118,6 +122,7 @@ def source_from_options(
         command_config=command_config,
         log_dir=log_dir,
         consistent_copy=consistent_copy,
+        txn_state_partitions=txn_state_partitions,
         recording=recording,
         at=at,
     )
@@ -129,6 +134,7 @@ def source_from_options(
             timeout=timeout,
             log_dir=log_dir,
             consistent_copy=consistent_copy,
+            txn_state_partitions=txn_state_partitions,
         )
     from toolkit.sources.recording import Recording
 
@@ -143,6 +149,7 @@ def logs_from_options(
     timeout: float,
     log_dir: Sequence[Path] | None,
     consistent_copy: bool = False,
+    txn_state_partitions: int | None = None,
 ) -> Cluster | LogDir:
     """Return the cluster or the log directories that the options name, for tables that a recording does not have.
 
@@ -157,12 +164,13 @@ def logs_from_options(
         command_config=command_config,
         log_dir=log_dir,
         consistent_copy=consistent_copy,
+        txn_state_partitions=txn_state_partitions,
     )
     if not log_dir:
         return connect(ctx, bootstrap_server, command_config, timeout=timeout)
     from toolkit.sources.logdir import LogDir
 
-    return LogDir(*log_dir, consistent_copy=consistent_copy)
+    return LogDir(*log_dir, consistent_copy=consistent_copy, txn_state_partitions=txn_state_partitions)
 
 
 def time_option(text: str | None) -> dt.datetime | None:

@@ -16,6 +16,7 @@ from toolkit.cli.common_options import (
     Partitions,
     Timeout,
     Topics,
+    TxnStatePartitions,
     duration_option,
 )
 from toolkit.cli.output import answer, exit_code
@@ -153,6 +154,7 @@ def coordinator(
     command_config: CommandConfig = None,
     timeout: Timeout = 30,
     log_dir: LogDirs = None,
+    txn_state_partitions: TxnStatePartitions = None,
 ) -> None:
     """Show the coordinator of an id or group: by hash and by FindCoordinator.
 
@@ -161,7 +163,12 @@ def coordinator(
     if not transactional_id and not group:
         raise UsageError("coordinator needs an id or a group.", do="Add --transactional-id ID or --group GROUP.")
     with logs_from_options(
-        ctx, bootstrap_server=bootstrap_server, command_config=command_config, timeout=timeout, log_dir=log_dir
+        ctx,
+        bootstrap_server=bootstrap_server,
+        command_config=command_config,
+        timeout=timeout,
+        log_dir=log_dir,
+        txn_state_partitions=txn_state_partitions,
     ) as source:
         rows = source.coordinator_rows(transactional_ids=transactional_id or (), groups=group or ())
     from toolkit.schema import COORDINATORS

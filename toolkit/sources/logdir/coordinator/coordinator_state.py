@@ -135,7 +135,7 @@ def _gaps(partitions: Mapping[int, TransactionLogPartition], expected: int) -> I
         numbers = ", ".join(map(str, missing[:5])) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
         yield (
             f"a complete {STATE_TOPIC}: {len(partitions)} of its {expected} partitions are among the files, not "
-            f"{numbers} (txn_state_partitions sets their number)"
+            f"{numbers} (if transaction.state.log.num.partitions is not {expected}, set txn_state_partitions)"
         )
     elif (highest := max(partitions)) >= expected:
         yield (
