@@ -2,7 +2,7 @@
 
 import re
 
-from toolkit.analysis.diagnosis.cause_table import CAUSES
+from toolkit.analysis.diagnosis.evidence.cause_table import CAUSES
 from toolkit.schema import Row
 
 __all__ = ["cause_names"]

@@ -19,7 +19,7 @@ import yaml
 
 from tests.process import ROOT, started
 from toolkit.lab.queries import until
-from toolkit.lab.server_properties import free_ports
+from toolkit.lab.server.server_properties import free_ports
 
 __all__ = ["ALERTMANAGER", "PROMETHEUS", "PrometheusStack", "prometheus_stack"]
 

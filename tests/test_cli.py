@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 from tests.process import run
 from tests.views.test_text import finding, healthy
 from toolkit import __version__
-from toolkit.cli import diagnose_commands
+from toolkit.cli.command_groups import diagnose_commands
 from toolkit.cli.commands import app
 from toolkit.schema import Row
 from toolkit.schema.docs_links import verdict_page

@@ -22,7 +22,7 @@ from toolkit import Recording
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import INCIDENTS, StagedIncident
 from toolkit.lab.queries import until
-from toolkit.sources.recording.sample_writer import SampleWriter
+from toolkit.sources.recording.sample_files.sample_writer import SampleWriter
 
 pytestmark = pytest.mark.lab
 

@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 import typer
 
-from toolkit.analysis.diagnosis.cause_table import CAUSES
+from toolkit.analysis.diagnosis.evidence.cause_table import CAUSES
 from toolkit.analysis.diagnosis.verdicts import VERDICTS
 from toolkit.cli.commands import app
 from toolkit.config import ClientConfig

@@ -14,7 +14,7 @@ HEAVY = {
     "numba": {"formats"},
     "mcp": {"views/agent"},
     "ipywidgets": {"views/panel"},
-    "prometheus_client": {"sources/recording/metrics.py"},
+    "prometheus_client": {"sources/recording/sampling/metrics.py"},
 }
 MODULES = sorted(ROOT.rglob("*.py"))
 

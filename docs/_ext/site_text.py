@@ -6,8 +6,9 @@ import re
 from collections.abc import Mapping
 
 from tests.incident_matrix import VERSIONS, cells_in_page
-from toolkit.analysis.diagnosis.cause_table import CAUSES
-from toolkit.analysis.diagnosis.verdicts import PREPARE_GRACE, TIMEOUT_GRACE, VERDICTS
+from toolkit.analysis.coordinator.transaction_states import PREPARE_GRACE
+from toolkit.analysis.diagnosis.evidence.cause_table import CAUSES
+from toolkit.analysis.diagnosis.verdicts import TIMEOUT_GRACE, VERDICTS
 from toolkit.lab.incidents import INCIDENTS
 
 __all__ = ["substitutions"]

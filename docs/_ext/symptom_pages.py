@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 
 from toolkit.analysis.diagnosis.verdicts import VERDICTS
+from toolkit.analysis.symptoms.recognition import SYMPTOMS
 from toolkit.analysis.symptoms.symptom import Symptom
-from toolkit.analysis.symptoms.symptom_table import SYMPTOMS
 
 __all__ = ["symptom_pages"]
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from tests.analysis.build import NOW
-from toolkit.analysis.diagnosis.log_excerpts import Excerpt
+from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt
 from toolkit.formats.log.batches import CONTROL, TRANSACTIONAL
 from toolkit.formats.log.headers import HEADER, NO_MARKER, Headers
 from toolkit.schema import TRANSACTION_LOG, Row

@@ -7,10 +7,10 @@ import pytest
 
 from tests.analysis.build import observation, only, partition, producer, transaction, twice
 from tests.analysis.logged import data, excerpt, marker, record
-from toolkit.analysis.diagnosis.causes import cause
 from toolkit.analysis.diagnosis.diagnose import findings
-from toolkit.analysis.diagnosis.explanation import explain
-from toolkit.analysis.diagnosis.log_excerpts import Excerpt, LogEvidence
+from toolkit.analysis.diagnosis.evidence.causes import cause
+from toolkit.analysis.diagnosis.evidence.explanation import explain
+from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt, LogEvidence
 from toolkit.analysis.diagnosis.open_transactions import IndexedObservation, OpenTransaction
 from toolkit.formats.log.headers import ABORT, COMMIT
 from toolkit.schema import Row

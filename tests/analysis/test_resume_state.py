@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.analysis.random_logs import random_headers, splits
 from toolkit.analysis.history.lso_holds import lso_holds
+from toolkit.analysis.history.resume_state import COUNTED, LogState, RangeSummary
 from toolkit.analysis.log.log_transactions import (
     EMPTY,
     PartialTransactions,
@@ -22,7 +23,6 @@ from toolkit.analysis.log.log_transactions import (
 )
 from toolkit.analysis.log.lso_timeline import lso_steps
 from toolkit.analysis.log.record_counts import RunningTotals
-from toolkit.analysis.log.resume_state import COUNTED, LogState, RangeSummary
 from toolkit.formats.log.headers import Headers
 from toolkit.schema import LOG_TRANSACTIONS, Row
 from toolkit.schema.derived import LSO_HOLDS

@@ -9,11 +9,9 @@ import pytest
 
 from tests.analysis.symptom_texts import CITED, UNRELATED
 from toolkit.analysis.symptoms import named_resources as named_resources_module
-from toolkit.analysis.symptoms import pasted_text
+from toolkit.analysis.symptoms import recognition
 from toolkit.analysis.symptoms.named_resources import MAX_NAMED, NamedResources, named_resources
-from toolkit.analysis.symptoms.pasted_text import MAX_CHARACTERS, searchable
-from toolkit.analysis.symptoms.recognition import recognize
-from toolkit.analysis.symptoms.symptom_table import SYMPTOMS
+from toolkit.analysis.symptoms.recognition import MAX_CHARACTERS, SYMPTOMS, recognize, searchable
 
 WORDINGS = [each for symptom in SYMPTOMS.values() for each in symptom.wordings]
 
@@ -173,7 +171,7 @@ def test_the_ends_of_a_huge_log_are_read() -> None:
 
 def patterns() -> Iterator[re.Pattern[str]]:
     yield from (each.pattern for each in WORDINGS)
-    for module in (named_resources_module, pasted_text):
+    for module in (named_resources_module, recognition):
         for value in vars(module).values():
             for each in value if isinstance(value, tuple) else (value,):
                 if isinstance(each, re.Pattern):

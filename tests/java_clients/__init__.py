@@ -17,7 +17,7 @@ from toolkit.java.jar_download import Download, download
 from toolkit.java.java_runtime import UNVERIFIED, find_java, java_command
 from toolkit.java.maven import locked, repository_url
 from toolkit.lab import Kafka
-from toolkit.lab.process_supervisor import ProcessSupervisor
+from toolkit.lab.server.process_supervisor import ProcessSupervisor
 
 __all__ = ["JavaClient"]
 

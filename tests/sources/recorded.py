@@ -10,8 +10,8 @@ import pyarrow as pa
 from tests.analysis.build import observation, partition, producer, transaction
 from toolkit.analysis.history.sample_findings import diagnose_sample
 from toolkit.schema import RECORDED
-from toolkit.sources.recording.observation_rows import observation_rows
-from toolkit.sources.recording.sample import Sample
+from toolkit.sources.recording.sample_files.observation_rows import observation_rows
+from toolkit.sources.recording.sampling.sample import Sample
 
 __all__ = ["NINE", "rows_of", "sample"]
 

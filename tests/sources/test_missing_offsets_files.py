@@ -24,7 +24,7 @@ from toolkit.cli.commands import app
 from toolkit.errors import UsageError
 from toolkit.formats.log.batches import write_batch
 from toolkit.lab.samples import load
-from toolkit.sources import offset_scan
+from toolkit.sources.offset_queries import offset_scan
 
 Ranges = list[tuple[int, int, str | None]]
 

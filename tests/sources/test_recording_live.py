@@ -15,8 +15,8 @@ from toolkit.lab.incidents import INCIDENTS, StagedIncident
 from toolkit.lab.producer import TxnProducer
 from toolkit.schema import RECORDED, Row
 from toolkit.sources.live.logs.log_evidence import read_log_evidence
-from toolkit.sources.recording.sample import Sample, take_sample
-from toolkit.sources.recording.sample_writer import SampleWriter
+from toolkit.sources.recording.sample_files.sample_writer import SampleWriter
+from toolkit.sources.recording.sampling.sample import Sample, take_sample
 from toolkit.sources.recording.transaction_timeouts import longest_timeout_ms
 
 pytestmark = pytest.mark.lab

@@ -26,6 +26,7 @@ from tests.spark.frames import damaged_copy
 from tests.spark.read_log import assert_same_rows, fold_rows, plan_read, read, rows
 from tests.tiers import fuzzed, seed
 from toolkit import LogDir
+from toolkit.analysis.history.resume_state import LogState
 from toolkit.analysis.log.log_transactions import (
     EMPTY,
     PartialTransactions,
@@ -36,7 +37,6 @@ from toolkit.analysis.log.log_transactions import (
     partial_transactions,
 )
 from toolkit.analysis.log.lso_timeline import lso_steps, lso_table
-from toolkit.analysis.log.resume_state import LogState
 from toolkit.formats.log.batches import DELETE_HORIZON, LOG_APPEND_TIME
 from toolkit.formats.log.headers import HEADER, DamagedRange, Headers, ScanResult
 from toolkit.schema import LOG_TRANSACTIONS, LSO_TIMELINE, Row

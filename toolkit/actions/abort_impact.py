@@ -74,7 +74,7 @@ def abort_impact(client: BrokerClient, finding: Row, *, partition: Row, producer
     headers, unread = _headers(client, partition, first, high_watermark)
     dropped = released = None
     if not unread:
-        from toolkit.analysis.diagnosis.abort_effects import (
+        from toolkit.analysis.diagnosis.evidence.abort_effects import (
             abort_effects,  # imports numpy, which a refused plan does not need
         )
 

@@ -10,15 +10,13 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from toolkit.cli import (
+from toolkit.cli.command_groups import (
     abort_command,
     diagnose_commands,
     explain_command,
-    exposure_command,
     fence_command,
     file_commands,
     lab_commands,
-    lag_command,
     mcp_command,
     monitoring_commands,
     offset_commands,
@@ -86,8 +84,8 @@ PANELS: Mapping[str, Mapping[str, Callable[..., None]]] = {
         "describe": table_commands.describe,
         "describe-producers": table_commands.describe_producers,
         "partitions": table_commands.partitions,
-        "lag": lag_command.lag,
-        "exposure": exposure_command.exposure,
+        "lag": table_commands.lag,
+        "exposure": table_commands.exposure,
         "coordinator": table_commands.coordinator,
         "history": table_commands.history,
     },

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from toolkit.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from toolkit.lab.broker import Kafka
+    from toolkit.lab.server.broker import Kafka
 
 __all__ = ["Kafka"]
 
 __getattr__ = lazy_exports(
     __name__,
     {
-        "Kafka": "toolkit.lab.broker",
+        "Kafka": "toolkit.lab.server.broker",
     },
 )

@@ -14,10 +14,10 @@ from toolkit.actions.audit import Audit
 from toolkit.actions.connected_source import ConnectedSource
 from toolkit.errors import UsageError
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
-from toolkit.lab.broker import Kafka
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS
 from toolkit.lab.queries import until
 from toolkit.lab.samples import IncidentSample
+from toolkit.lab.server.broker import Kafka
 from toolkit.lab.staged_traffic import stage_between
 from toolkit.lab.staging import ClusterSetup, StagedIncident
 from toolkit.sources.live.cluster import Cluster
@@ -26,7 +26,7 @@ from toolkit.sources.live.state.coordinator_readiness import loading_coordinator
 from toolkit.sources.live.state.coordinators import CoordinatorTopic
 from toolkit.sources.logdir import LogDir
 from toolkit.sources.recording import Recording
-from toolkit.sources.recording.recording_folder import is_recording
+from toolkit.sources.recording.sample_files.recording_folder import is_recording
 
 __all__ = ["STAGED", "LabSource", "SampleSource", "open_lab", "open_sample"]
 

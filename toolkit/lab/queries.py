@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from toolkit.config import ClientConfig
 from toolkit.errors import LabError
-from toolkit.lab.broker import Kafka
+from toolkit.lab.server.broker import Kafka
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.client.error_codes import error_name

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from toolkit.lab.broker import Kafka
 from toolkit.lab.consumer import blocked_consumer
 from toolkit.lab.incidents import INCIDENTS, StagedIncident
 from toolkit.lab.producer import write_committed
 from toolkit.lab.queries import config_of
+from toolkit.lab.server.broker import Kafka
 from toolkit.sources.live.client.broker_client import BrokerClient
 
 __all__ = ["BEFORE", "BEHIND", "create_topic", "stage_between"]

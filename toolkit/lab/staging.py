@@ -9,7 +9,6 @@ from types import TracebackType
 from typing import Any
 
 from toolkit.errors import UsageError
-from toolkit.lab.broker import Kafka
 from toolkit.lab.producer import TxnProducer, write_committed
 from toolkit.lab.queries import (
     ClusterAddress,
@@ -20,6 +19,7 @@ from toolkit.lab.queries import (
     send_until_accepted,
     until,
 )
+from toolkit.lab.server.broker import Kafka
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
 

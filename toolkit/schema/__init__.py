@@ -8,8 +8,15 @@ from collections.abc import Mapping
 
 from toolkit.schema.actions import ACTIONS
 from toolkit.schema.derived import LSO_HOLDS, OBSERVATION_TIMES, RECONCILIATION
-from toolkit.schema.exposure import EXPOSURE
-from toolkit.schema.live import COORDINATORS, FINDINGS, PARTITIONS, PRODUCERS, TRANSACTIONS
+from toolkit.schema.live import (
+    COORDINATORS,
+    EXPOSURE,
+    FINDINGS,
+    PARTITIONS,
+    PRODUCERS,
+    TRANSACTION_OWNERS,
+    TRANSACTIONS,
+)
 from toolkit.schema.log import (
     ABORTED,
     BATCHES,
@@ -25,7 +32,6 @@ from toolkit.schema.log import (
     VIOLATIONS,
 )
 from toolkit.schema.offsets import GROUP_LAG, MISSING_OFFSETS, OFFSET_VISIBILITY
-from toolkit.schema.owners import TRANSACTION_OWNERS
 from toolkit.schema.recorded import LATE_TRANSACTIONS, RECORDED, SAMPLES
 from toolkit.schema.table import Column, ListOf, Row, StructOf, Table, arrow_type, utc
 

@@ -1,10 +1,11 @@
-"""Durations as users write them: ``30s``, ``15m``, ``2h``."""
+"""Durations as users write them (``30s``, ``15m``, ``2h``), and as texts show them (``2 h 14 min``)."""
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 
-__all__ = ["duration_s"]
+__all__ = ["duration", "duration_s"]
 
 UNITS = {
     **dict.fromkeys(("ms", "millisecond", "milliseconds"), 0.001),
@@ -13,6 +14,7 @@ UNITS = {
     **dict.fromkeys(("h", "hour", "hours"), 3600.0),
     **dict.fromkeys(("d", "day", "days"), 86_400.0),
 }
+TEXT_UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 PART = r"(\d+(?:\.\d+)?)\s*([a-z]*)"
 
 
@@ -34,3 +36,14 @@ def duration_s(text: str, *, unit: str = "s") -> float:
     if not re.fullmatch(rf"({PART}\s*)+", text) or any((name or unit) not in UNITS for _, name in parts):
         raise ValueError(f"{text!r} is not a duration")
     return sum(float(number) * UNITS[name or unit] for number, name in parts)
+
+
+def duration(elapsed: dt.timedelta) -> str:
+    """A duration in its two largest units: ``2 h 14 min``."""
+    rest = round(abs(elapsed).total_seconds())
+    parts: list[str] = []
+    for unit, size in TEXT_UNITS:
+        count, rest = divmod(rest, size)
+        if count or parts:
+            parts.append(f"{count} {unit}" if count else "")
+    return " ".join(part for part in parts[:2] if part) or "under 1 s"

@@ -16,7 +16,16 @@ from toolkit.schema.table import (
     Table,
 )
 
-__all__ = ["COORDINATORS", "EVIDENCE", "FINDINGS", "PARTITIONS", "PRODUCERS", "TRANSACTIONS"]
+__all__ = [
+    "COORDINATORS",
+    "EVIDENCE",
+    "EXPOSURE",
+    "FINDINGS",
+    "PARTITIONS",
+    "PRODUCERS",
+    "TRANSACTIONS",
+    "TRANSACTION_OWNERS",
+]
 
 _TOPIC = Column("topic", STRING, "Topic name.", nullable=False)
 _PARTITION = Column("partition", INT32, "Partition number.", nullable=False)
@@ -165,4 +174,48 @@ FINDINGS = Table(
     ),
     key=("topic", "partition", "producer_id"),
     sort=("topic", "partition", "queue_position", "start_offset", "producer_id"),
+)
+
+EXPOSURE = Table(
+    "exposure",
+    "one setting that decides whether transactions can hang, or one client that can leave a transaction hanging",
+    (
+        Column("subject", STRING, "cluster, broker, known bug or transactional_id.", nullable=False),
+        Column("name", STRING, "Kafka's name of the feature or setting; Jira issue of a known bug.", nullable=False),
+        Column("transactional_id", STRING, "Transactional id of the client; null for the cluster and brokers."),
+        Column("value", STRING, "Its value; null if it does not exist there or could not be read."),
+        Column("exposed", BOOL, "Whether it lets transactions hang or hold an LSO for long; null if unknown."),
+        Column("means", STRING, "What that means, as a sentence.", nullable=False),
+        Column("broker_id", INT32, "Broker that answered or should have answered."),
+        Column("observed_at", TIME, "When the response arrived, by this machine's clock.", nullable=False),
+        Column("error", STRING, "Kafka error name and message if the response is missing; null if it is complete."),
+    ),
+    key=("subject", "broker_id", "name", "transactional_id"),
+    sort=("subject", "broker_id", "name", "transactional_id"),
+)
+
+TRANSACTION_OWNERS = Table(
+    "transaction_owners",
+    "a transactional id, and who runs it: framework, application, task, member and host",
+    (
+        Column("transactional_id", STRING, "The id; null where a broker's ids could not be read."),
+        Column("framework", STRING, "Kafka Streams, Kafka Connect, Apache Flink, Spring Kafka or ksqlDB."),
+        Column("application", STRING, "application.id, group.id of a Connect cluster or of consumers, or prefix."),
+        Column("task", STRING, "Which part of it: thread, connector and task, or subtask."),
+        Column("member_id", STRING, "Member of the group that is this part."),
+        Column("client_id", STRING, "Client id of that member."),
+        Column("host", STRING, "Address of that member; the REST URL of a Connect worker."),
+        Column(
+            "confidence",
+            STRING,
+            "certain: the members of a group prove it; likely: by the form of the id; unknown.",
+            nullable=False,
+        ),
+        Column("reason", STRING, "Why, as a sentence.", nullable=False),
+        Column("broker_id", INT32, "Broker that returned the id, or should have."),
+        Column("observed_at", TIME, "When that answer arrived, by this machine's clock.", nullable=False),
+        Column("error", STRING, "Kafka error name and text where the answer is missing; null where it is whole."),
+    ),
+    key=("transactional_id",),
+    sort=("transactional_id", "broker_id"),
 )

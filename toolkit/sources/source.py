@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 
 from toolkit import schema
 from toolkit.schema.table import TopicPartition
-from toolkit.sources.offset_spec import OffsetSpec
+from toolkit.sources.offset_queries.offset_spec import OffsetSpec
 from toolkit.sources.source_table import arrow_tables_of, rows_of_table, source_table
 
 __all__ = ["Partitions", "Source", "Topics"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from toolkit.analysis.diagnosis.cause_table import CAUSES
+from toolkit.analysis.diagnosis.evidence.cause_table import CAUSES
 from toolkit.schema import FINDINGS, Column, Table
 from toolkit.schema.docs_links import cause_page, verdict_page
 from toolkit.schema.table import STRING

@@ -14,8 +14,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from toolkit.analysis.diagnosis.evidence_text import at, duration
+from toolkit.analysis.diagnosis.evidence_text import at
 from toolkit.analysis.diagnosis.verdicts import HEALTHY
+from toolkit.schema.durations import duration
 from toolkit.views.finding_links import finding_page
 from toolkit.views.row_formats import printable
 

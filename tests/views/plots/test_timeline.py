@@ -7,12 +7,12 @@ import pytest
 
 from tests.views.plots.busy import FIRST, NOW, busy, finding, history
 from tests.views.plots.drawn import bars, hovers, traces, words
-from toolkit.analysis.diagnosis.evidence_text import duration
 from toolkit.schema import FINDINGS, LOG_TRANSACTIONS
+from toolkit.schema.durations import duration
 from toolkit.views.plots import plot_timeline
-from toolkit.views.plots.lso_curve import LsoCurve
 from toolkit.views.plots.plot_text import when
 from toolkit.views.plots.state_intervals import MANY, intervals, merged
+from toolkit.views.plots.timeline.lso_curve import LsoCurve
 
 HOUR = dt.timedelta(hours=1)
 

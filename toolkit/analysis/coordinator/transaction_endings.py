@@ -29,9 +29,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from toolkit.analysis.diagnosis.evidence_text import duration
-from toolkit.analysis.diagnosis.open_transactions import TWO_PHASE_COMMIT
+from toolkit.analysis.coordinator.transaction_states import TWO_PHASE_COMMIT
 from toolkit.schema import Row
+from toolkit.schema.durations import duration
 
 __all__ = ["LAST_EPOCH", "Ending", "TransactionRecords", "ending"]
 

@@ -17,8 +17,14 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from toolkit.analysis.coordinator.transaction_endings import LAST_EPOCH, TransactionRecords, ending
-from toolkit.analysis.coordinator.transaction_states import EXPIRED, OPEN_STATES, IdReplica, replica_of, state_of
-from toolkit.analysis.diagnosis.verdicts import PREPARE_GRACE
+from toolkit.analysis.coordinator.transaction_states import (
+    EXPIRED,
+    OPEN_STATES,
+    PREPARE_GRACE,
+    IdReplica,
+    replica_of,
+    state_of,
+)
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema import TRANSACTION_HISTORY, TRANSACTIONS, Row
 

@@ -7,15 +7,29 @@ version 2).
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
 from toolkit.schema import Row
 
-__all__ = ["EXPIRED", "FIRST_VERSION", "OPEN_STATES", "IdReplica", "is_allowed", "replica_of", "state_of"]
+__all__ = [
+    "EXPIRED",
+    "FIRST_VERSION",
+    "OPEN_STATES",
+    "PREPARE_GRACE",
+    "TWO_PHASE_COMMIT",
+    "IdReplica",
+    "is_allowed",
+    "replica_of",
+    "state_of",
+]
 
 OPEN_STATES = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
+
+TWO_PHASE_COMMIT = 2**31 - 1  # KIP-939 has no wire state of its own: the timeout is the only sign
+PREPARE_GRACE = dt.timedelta(seconds=60)  # for the markers, once the outcome is decided
 
 EXPIRED = "Dead"
 """The state of a tombstone; Kafka has it in memory only."""

@@ -10,10 +10,10 @@ from toolkit.analysis.diagnosis.observation import Observation
 from toolkit.analysis.diagnosis.open_transactions import OpenTransaction
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema import Row
+from toolkit.schema.durations import duration
 
-__all__ = ["at", "by_observations", "coordinator_says", "duration", "evidence", "number"]
+__all__ = ["at", "by_observations", "coordinator_says", "evidence", "number"]
 
-_UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 _TIMES = {1: "seen once", 2: "seen twice"}
 
 
@@ -27,17 +27,6 @@ class _Sources(NamedTuple):
 
 REQUESTS = _Sources("ListOffsets", "DescribeProducers", "Fetch")
 FILES = _Sources("log and checkpoints", "log and .snapshot", "log")
-
-
-def duration(elapsed: dt.timedelta) -> str:
-    """A duration in its two largest units: ``2 h 14 min``."""
-    rest = round(abs(elapsed).total_seconds())
-    parts: list[str] = []
-    for unit, size in _UNITS:
-        count, rest = divmod(rest, size)
-        if count or parts:
-            parts.append(f"{count} {unit}" if count else "")
-    return " ".join(part for part in parts[:2] if part) or "under 1 s"
 
 
 def at(time: dt.datetime) -> str:

@@ -7,14 +7,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from toolkit.analysis.coordinator.transaction_states import OPEN_STATES
+from toolkit.analysis.coordinator.transaction_states import OPEN_STATES, TWO_PHASE_COMMIT
 from toolkit.analysis.diagnosis.observation import FirstBatch, Observation
 from toolkit.schema import Row
 from toolkit.schema.table import TopicPartition
 
 __all__ = [
     "MAX_TRANSACTION_TIMEOUT_MS",
-    "TWO_PHASE_COMMIT",
     "IndexedObservation",
     "OpenTransaction",
     "TopicPartition",
@@ -22,7 +21,6 @@ __all__ = [
 ]
 
 MAX_TRANSACTION_TIMEOUT_MS = 900_000  # the brokers' default of transaction.max.timeout.ms
-TWO_PHASE_COMMIT = 2**31 - 1  # KIP-939 has no wire state of its own: the timeout is the only sign
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

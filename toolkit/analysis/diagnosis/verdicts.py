@@ -11,17 +11,18 @@ import datetime as dt
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from toolkit.analysis.diagnosis.evidence_text import at, coordinator_says, duration, number
+from toolkit.analysis.coordinator.transaction_states import PREPARE_GRACE
+from toolkit.analysis.diagnosis.evidence_text import at, coordinator_says, number
 from toolkit.analysis.diagnosis.open_transactions import OpenTransaction
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema import Row
+from toolkit.schema.durations import duration
 
 __all__ = [
     "BRIEF",
     "HEALTHY",
     "OWNED",
-    "PREPARE_GRACE",
     "RULES",
     "TIMEOUT_GRACE",
     "VERDICTS",
@@ -56,7 +57,6 @@ OWNED = HEALTHY - {"clear"} | {"overdue", "stuck_ending", "prepared"}
 """Verdicts of a transaction that its coordinator will end, or that another system has to decide."""
 
 TIMEOUT_GRACE = dt.timedelta(seconds=15)  # transaction.abort.timed.out.transaction.cleanup.interval.ms is 10 s
-PREPARE_GRACE = dt.timedelta(seconds=60)
 
 Text = Callable[[OpenTransaction], str]
 

@@ -10,7 +10,7 @@ import datetime as dt
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from toolkit.analysis.diagnosis.log_excerpts import CLOCKS_DIFFER
+from toolkit.analysis.diagnosis.evidence.log_excerpts import CLOCKS_DIFFER
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema import Row
 

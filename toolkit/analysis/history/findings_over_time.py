@@ -12,9 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from toolkit.analysis.diagnosis.evidence_text import at, duration
+from toolkit.analysis.diagnosis.evidence_text import at
 from toolkit.analysis.history.closing import close, unread
 from toolkit.schema import FINDINGS, Row
+from toolkit.schema.durations import duration
 
 __all__ = ["observation_times", "over_time", "recorded_over_time"]
 

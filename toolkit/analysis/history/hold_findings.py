@@ -11,13 +11,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from toolkit.analysis.diagnosis.evidence_text import duration
-from toolkit.analysis.diagnosis.log_excerpts import CLOCKS_DIFFER
-from toolkit.analysis.diagnosis.past_causes import past_cause
+from toolkit.analysis.diagnosis.evidence.log_excerpts import CLOCKS_DIFFER
 from toolkit.analysis.history.attribution import NOT_READ, Attribution, attribute
 from toolkit.analysis.history.closing import close
+from toolkit.analysis.history.past_causes import past_cause
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema import FINDINGS, Row
+from toolkit.schema.durations import duration
 
 __all__ = ["by_producer", "held_findings", "held_offsets"]
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from toolkit.analysis.coordinator.transaction_states import TWO_PHASE_COMMIT
 from toolkit.analysis.diagnosis.observation import Observation
-from toolkit.analysis.diagnosis.open_transactions import MAX_TRANSACTION_TIMEOUT_MS, TWO_PHASE_COMMIT
+from toolkit.analysis.diagnosis.open_transactions import MAX_TRANSACTION_TIMEOUT_MS
 from toolkit.schema import Row
 
 __all__ = ["LATE_PADDING_MS", "TransactionKey", "first_seen", "late_transactions"]

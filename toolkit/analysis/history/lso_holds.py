@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from toolkit.analysis.diagnosis.log_excerpts import CLOCKS_DIFFER
+from toolkit.analysis.diagnosis.evidence.log_excerpts import CLOCKS_DIFFER
 from toolkit.analysis.log.stable_sort import stable_order
 from toolkit.formats.columns import integers, labels, milliseconds, numbers, times
 from toolkit.formats.log.headers import Array

@@ -17,10 +17,10 @@ from typing import Any
 
 from toolkit.actions.audit import AUDIT_FILE
 from toolkit.errors import LabError
-from toolkit.lab.broker import Kafka
 from toolkit.lab.samples.archives import packed
 from toolkit.lab.samples.incident_sample import AUDIT, DUMP, INDEX, LOG_DIR, IncidentSample
 from toolkit.lab.samples.scripts import SCRIPTS, VERSION, SampleScript
+from toolkit.lab.server.broker import Kafka
 from toolkit.schema import Row
 from toolkit.sources.logdir import LogDir
 

@@ -14,16 +14,16 @@ from pathlib import Path
 from confluent_kafka import Producer
 
 from toolkit.actions.abort import plan_abort
-from toolkit.lab.broker import Kafka
 from toolkit.lab.consumer import blocked_consumer
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS
 from toolkit.lab.producer import write_committed
 from toolkit.lab.queries import config_of, until
 from toolkit.lab.samples.incident_sample import RECORDING
+from toolkit.lab.server.broker import Kafka
 from toolkit.lab.staged_traffic import BEFORE, BEHIND, create_topic, stage_between
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.cluster import Cluster
-from toolkit.sources.recording.fixed_recording import record_samples
+from toolkit.sources.recording.sampling.fixed_recording import record_samples
 
 __all__ = ["GROUP", "SCRIPTS", "TOPIC", "VERSION", "SampleScript", "ScriptResult"]
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
+import gc
 import os
 import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -19,34 +21,33 @@ from toolkit.config import ClientConfig
 from toolkit.errors import NotFound
 from toolkit.schema import Row
 from toolkit.schema.table import TopicPartition
-from toolkit.sources.group_lag import group_lag_rows, share_group_lag_rows
 from toolkit.sources.live.client.broker_client import BrokerClient
-from toolkit.sources.live.client.gc_pause import pause_gc
-from toolkit.sources.live.observe import observe
-from toolkit.sources.live.state.client_groups import client_groups
-from toolkit.sources.live.state.cluster_metadata import read_metadata, resolve_partitions
-from toolkit.sources.live.state.consumer_groups import (
+from toolkit.sources.live.groups.client_groups import client_groups
+from toolkit.sources.live.groups.consumer_groups import (
     WITH_OFFSETS,
     committed_offsets,
     group_ids,
     listed_groups,
     with_groups,
 )
+from toolkit.sources.live.groups.share_groups import SHARE, share_group_offsets, share_isolation_level
+from toolkit.sources.live.observe import observe
+from toolkit.sources.live.state.cluster_metadata import read_metadata, resolve_partitions
 from toolkit.sources.live.state.coordinators import GROUP, TRANSACTION, coordinator_rows
 from toolkit.sources.live.state.leader_producers import producer_rows, producer_rows_at
 from toolkit.sources.live.state.partition_offsets import partition_rows
-from toolkit.sources.live.state.share_groups import SHARE, share_group_offsets, share_isolation_level
 from toolkit.sources.live.state.transaction_listing import TransactionFilters
-from toolkit.sources.live.state.transactional_ids import all_ids, filtered_rows, named_rows
-from toolkit.sources.offset_tables import OffsetTables
+from toolkit.sources.live.transactional_ids import all_ids, filtered_rows, named_rows
+from toolkit.sources.offset_queries.group_lag import group_lag_rows, share_group_lag_rows
+from toolkit.sources.offset_queries.offset_tables import OffsetTables
 from toolkit.sources.source import Source
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from toolkit.sources.live.logs.partition_log import FetchedChunk, FetchedRange
-    from toolkit.sources.offset_reader import OffsetReader
-    from toolkit.sources.offset_spec import OffsetSpec
+    from toolkit.sources.offset_queries.offset_reader import OffsetReader
+    from toolkit.sources.offset_queries.offset_spec import OffsetSpec
 
 __all__ = ["Cluster"]
 
@@ -54,6 +55,18 @@ __all__ = ["Cluster"]
 RECHECK_VERDICTS = {"hanging", "unknown", "unreplicated", "ending", "stuck_ending"}
 
 TopicPartitions = Sequence[int] | Sequence[TopicPartition]
+
+
+@contextlib.contextmanager
+def _pause_gc() -> Iterator[None]:
+    """Pause garbage collection: scanning a million rows again and again takes a third of an observation's time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 class Cluster(Source, OffsetTables):
@@ -164,17 +177,17 @@ class Cluster(Source, OffsetTables):
 
     def observe(self, *, topics: Sequence[str] | None = None, partitions: TopicPartitions | None = None) -> Observation:
         """Everything the verdicts need, observed once (`analysis.diagnosis.observation.Observation`)."""
-        with pause_gc():
+        with _pause_gc():
             metadata = self._metadata(topics, partitions)
             return observe(self.client, self.config, metadata, whole_cluster=topics is None and partitions is None)
 
-    @pause_gc()
+    @_pause_gc()
     def _partitions(
         self, *, topics: Sequence[str] | None = None, partitions: TopicPartitions | None = None
     ) -> Iterable[Row]:
         return partition_rows(self.client, self._metadata(topics, partitions))
 
-    @pause_gc()
+    @_pause_gc()
     def _producers(
         self,
         *,
@@ -215,11 +228,11 @@ class Cluster(Source, OffsetTables):
         return rows + coordinator_rows(self.client, groups, GROUP)
 
     def _exposure(self, *, kafka_version: str | None = None) -> Iterable[Row]:
-        from toolkit.sources.live.state.kip890_exposure import exposure_rows  # imports numpy
+        from toolkit.sources.live.kip890_exposure import exposure_rows  # imports numpy
 
         return exposure_rows(self.client, release=release_of(kafka_version) if kafka_version else None)
 
-    @pause_gc()
+    @_pause_gc()
     def _findings(
         self,
         *,

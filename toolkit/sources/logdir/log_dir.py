@@ -22,15 +22,15 @@ from toolkit.sources.logdir.files.replica_log import ReplicaLog
 from toolkit.sources.logdir.replica_tables import OffsetRange, PartitionStats
 from toolkit.sources.logdir.state.log_window import ReadLimit
 from toolkit.sources.logdir.state.replica_state import partition_row, producer_rows
-from toolkit.sources.offset_spec import OffsetSpec
-from toolkit.sources.offset_tables import OffsetTables
+from toolkit.sources.offset_queries.offset_spec import OffsetSpec
+from toolkit.sources.offset_queries.offset_tables import OffsetTables
 from toolkit.sources.source import Source
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from toolkit.sources.logdir.observe_files import FileObservation
-    from toolkit.sources.offset_reader import OffsetReader
+    from toolkit.sources.offset_queries.offset_reader import OffsetReader
 
 __all__ = ["LogDir"]
 
@@ -109,8 +109,8 @@ class LogDir(Source, OffsetTables):
 
     def group_lag_rows(self, group: str, *, max_offsets: int = 1_000_000) -> list[Row]:
         """`group_lag` as rows; a partition whose log is not among the files is left out."""
-        from toolkit.sources.group_lag import group_lag_rows
         from toolkit.sources.logdir.coordinator.committed_offsets import committed_in_files
+        from toolkit.sources.offset_queries.group_lag import group_lag_rows
 
         found = committed_in_files(self, group)
         if not found:

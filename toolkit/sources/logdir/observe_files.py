@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from toolkit.analysis.diagnosis.explanation import explain
-from toolkit.analysis.diagnosis.log_excerpts import Excerpt, LogEvidence, have_ended
+from toolkit.analysis.diagnosis.evidence.explanation import explain
+from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt, LogEvidence, have_ended
 from toolkit.analysis.diagnosis.observation import Coverage, FirstBatch, Observation
 from toolkit.analysis.diagnosis.open_transactions import IndexedObservation
 from toolkit.analysis.diagnosis.verdicts import is_to_explain, rule_for

@@ -26,7 +26,7 @@ from toolkit.sources.logdir.files.log_dir_layout import checkpoint_rows_in
 from toolkit.sources.logdir.files.offset_bounds import offset_of
 from toolkit.sources.logdir.files.replica_log import ReplicaLog
 from toolkit.sources.logdir.state.log_window import ReadLimit, known_before
-from toolkit.sources.offset_spec import OffsetSpec, check_offset_spec
+from toolkit.sources.offset_queries.offset_spec import OffsetSpec, check_offset_spec
 from toolkit.sources.progress_bar import progress
 
 __all__ = [

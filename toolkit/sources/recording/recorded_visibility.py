@@ -7,7 +7,7 @@ from typing import Any
 from toolkit.analysis.diagnosis.observation import Observation
 from toolkit.analysis.log.offset_text import visibility_reason
 from toolkit.schema import OFFSET_VISIBILITY, Row
-from toolkit.sources.offset_reader import PARTITION_COLUMNS
+from toolkit.sources.offset_queries.offset_reader import PARTITION_COLUMNS
 
 __all__ = ["recorded_visibility"]
 

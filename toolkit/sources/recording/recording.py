@@ -21,12 +21,17 @@ from toolkit.schema import Row
 from toolkit.schema.coerce import in_utc
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.partition_selection import requested_partitions
-from toolkit.sources.recording.observation_rows import observation_of
 from toolkit.sources.recording.recorded_visibility import recorded_visibility
-from toolkit.sources.recording.recording_folder import is_recording, read, sample_times
-from toolkit.sources.recording.sample_names import AN_INSTANT
+from toolkit.sources.recording.sample_files.observation_rows import observation_of
+from toolkit.sources.recording.sample_files.recording_folder import is_recording, read, sample_times
+from toolkit.sources.recording.sample_files.sample_names import AN_INSTANT
+from toolkit.sources.recording.sample_files.sample_reader import (
+    FoundSamples,
+    find_samples,
+    read_observation,
+    read_sample,
+)
 from toolkit.sources.recording.sample_queries import coordinator_rows, named_rows, select_partitions
-from toolkit.sources.recording.sample_reader import FoundSamples, find_samples, read_observation, read_sample
 from toolkit.sources.source import Partitions, Source, Topics
 from toolkit.sources.source_table import as_list
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from toolkit.errors import UsageError
 from toolkit.schema.table import EPOCH, TopicPartition
-from toolkit.sources.offset_spec import NAMED, OffsetSpec
+from toolkit.sources.offset_queries.offset_spec import NAMED, OffsetSpec
 from toolkit.spark.datasources.reader_options import Options
 
 __all__ = ["OFFSETS", "SELECTION", "OffsetBounds", "PartitionSelection", "ending", "selection", "starting"]

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from toolkit.analysis.history.resume_state import LogState
 from toolkit.analysis.log.lso_timeline import lso_table
-from toolkit.analysis.log.resume_state import LogState
 from toolkit.formats.files.file_names import parse_file_name
 from toolkit.formats.log.headers import DamagedRange
 from toolkit.schema import LOG_TRANSACTIONS, Row, utc

@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
+from toolkit.analysis.history.resume_state import COUNTED, RangeSummary
 from toolkit.analysis.log.log_transactions import (
     EMPTY,
     LOG_TRANSACTION,
@@ -24,7 +25,6 @@ from toolkit.analysis.log.log_transactions import (
     partial_transactions,
 )
 from toolkit.analysis.log.record_counts import RunningTotals
-from toolkit.analysis.log.resume_state import COUNTED, RangeSummary
 from toolkit.analysis.log.stable_sort import run_starts, take_rows
 from toolkit.formats.columns import labels
 from toolkit.schema import Row

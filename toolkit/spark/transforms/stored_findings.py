@@ -18,7 +18,7 @@ from toolkit.analysis.history.findings_over_time import (
     over_time,
 )
 from toolkit.analysis.history.hold_findings import by_producer, held_findings
-from toolkit.analysis.log.resume_state import LogState
+from toolkit.analysis.history.resume_state import LogState
 from toolkit.schema import FINDINGS, LOG_TRANSACTIONS, TRANSACTION_HISTORY, Row
 from toolkit.schema.derived import OBSERVATION_TIMES
 from toolkit.spark.datasources.arrow_types import spark_table, struct_type

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from toolkit.sources.recording.metrics import LATE
+from toolkit.sources.recording.sampling.metrics import LATE
 from toolkit.views.monitoring.alerts import AlertSettings
 
 __all__ = ["SELECTED", "DashboardPanel", "dashboard_panels"]

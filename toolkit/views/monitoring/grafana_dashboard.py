@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from toolkit.sources.recording.metrics import LATE
+from toolkit.sources.recording.sampling.metrics import LATE
 from toolkit.views.monitoring.alerts import AlertSettings
 from toolkit.views.monitoring.dashboard_panels import SELECTED, DashboardPanel, dashboard_panels
 

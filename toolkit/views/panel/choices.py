@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from toolkit.analysis.diagnosis.evidence_text import duration
+from toolkit.schema.durations import duration
 from toolkit.views.report.finding_sections import by_weight
 from toolkit.views.report.report_parts import counted, named
 from toolkit.views.row_formats import printable

@@ -12,9 +12,9 @@ from typing import Any
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from toolkit.analysis.diagnosis.evidence_text import duration
 from toolkit.schema import FINDINGS, PARTITIONS, Row
 from toolkit.schema.coerce import Data, rows_of
+from toolkit.schema.durations import duration
 from toolkit.views.plots.plot_text import count, finding_facts, hover, plain, row_axis
 from toolkit.views.plots.plot_text import lines as wrapped
 from toolkit.views.plots.plot_theme import VERDICT_APPEARANCE, Theme, ThemeName, apply_theme, empty_figure, theme_named

@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from toolkit.analysis.diagnosis.evidence_text import duration
+from toolkit.schema.durations import duration
 from toolkit.views.row_formats import printable
 
 if TYPE_CHECKING:

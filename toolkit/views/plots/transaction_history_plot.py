@@ -9,9 +9,10 @@ from collections.abc import Sequence
 import plotly.graph_objects as go
 
 from toolkit.analysis.coordinator.transaction_states import OPEN_STATES
-from toolkit.analysis.diagnosis.evidence_text import at, duration
+from toolkit.analysis.diagnosis.evidence_text import at
 from toolkit.schema import TRANSACTION_HISTORY, TRANSACTION_LOG, Row
 from toolkit.schema.coerce import Data, rows_of
+from toolkit.schema.durations import duration
 from toolkit.views.plots.plot_text import count, lines, plain, when
 from toolkit.views.plots.plot_theme import STATES, Appearance, Theme, ThemeName, apply_theme, empty_figure, theme_named
 from toolkit.views.plots.state_intervals import MANY, StateInterval, intervals, merged

@@ -6,8 +6,8 @@ import datetime as dt
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from toolkit.analysis.diagnosis.evidence_text import duration
 from toolkit.analysis.diagnosis.verdicts import HEALTHY, VERDICTS
+from toolkit.schema.durations import duration
 from toolkit.views.finding_links import finding_page
 from toolkit.views.report.report_parts import UNKNOWN, Fact, Grid, ReportSection, counted, moment, named, text
 from toolkit.views.row_formats import printable

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from toolkit.analysis.diagnosis.evidence_text import at, duration
+from toolkit.analysis.diagnosis.evidence_text import at
 from toolkit.analysis.diagnosis.verdicts import HEALTHY
+from toolkit.schema.durations import duration
 from toolkit.schema.table import INT16, INT32, INT64, TIME
 from toolkit.views.finding_links import finding_page
 from toolkit.views.row_formats import cell_text, printable

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from toolkit.analysis.diagnosis.log_excerpts import Excerpt, have_ended
+from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt, have_ended
 from toolkit.formats.coordinator.coordinator_log_rows import offsets_log
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.log.batches import CONTROL

@@ -18,8 +18,8 @@ from toolkit.sources.live.logs.partition_log import FetchedChunk, read_offsets
 from toolkit.sources.live.state.compacted_topics import compacted_topics
 from toolkit.sources.live.state.leader_producers import producer_rows
 from toolkit.sources.live.state.transaction_listing import TransactionFilters
-from toolkit.sources.live.state.transactional_ids import filtered_rows
-from toolkit.sources.offset_spec import OffsetSpec
+from toolkit.sources.live.transactional_ids import filtered_rows
+from toolkit.sources.offset_queries.offset_spec import OffsetSpec
 
 if TYPE_CHECKING:
     from toolkit.config import ClientConfig

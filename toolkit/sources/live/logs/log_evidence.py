@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import groupby
 
 from toolkit.analysis.coordinator.producer_id_owners import names_any
-from toolkit.analysis.diagnosis.explanation import explain
-from toolkit.analysis.diagnosis.log_excerpts import Excerpt, LogEvidence
+from toolkit.analysis.diagnosis.evidence.explanation import explain
+from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt, LogEvidence
 from toolkit.analysis.diagnosis.observation import Observation
 from toolkit.analysis.diagnosis.verdicts import is_to_explain
 from toolkit.errors import ToolkitError

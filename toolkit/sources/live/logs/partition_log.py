@@ -18,7 +18,7 @@ from toolkit.sources.live.logs.fetch import FetchedBatches, FetchPosition, fetch
 from toolkit.sources.live.logs.offset_lookup import offset_of
 from toolkit.sources.live.state.cluster_metadata import is_missing, read_metadata
 from toolkit.sources.live.state.partition_offsets import partition_rows
-from toolkit.sources.offset_spec import OffsetSpec
+from toolkit.sources.offset_queries.offset_spec import OffsetSpec
 from toolkit.sources.progress_bar import progress
 
 __all__ = ["FetchedChunk", "FetchedRange", "fetch_range", "read_offsets", "resolve_range"]

@@ -9,7 +9,7 @@ import numpy as np
 
 from toolkit.sources.logdir.files.replica_log import ReplicaLog
 from toolkit.sources.logdir.state.replica_state import ReplicaState
-from toolkit.sources.offset_spec import NAMED, OffsetSpec, milliseconds
+from toolkit.sources.offset_queries.offset_spec import NAMED, OffsetSpec, milliseconds
 
 __all__ = ["offset_of"]
 

@@ -34,10 +34,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from toolkit.analysis.diagnosis.evidence_text import at, duration
+from toolkit.analysis.diagnosis.evidence_text import at
 from toolkit.analysis.diagnosis.open_transactions import OpenTransaction
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema import Row, utc
+from toolkit.schema.durations import duration
 from toolkit.sources.logdir.contents import ReplicaWithCheckpoints
 from toolkit.sources.logdir.coordinator.coordinator_state import CLOCKS_APART, CoordinatorState, TransactionLogPartition
 from toolkit.sources.logdir.files.log_dir_layout import LogDirRoot

@@ -18,7 +18,7 @@ from toolkit.sources.logdir.files.offset_bounds import offset_of
 from toolkit.sources.logdir.files.replica_files import bytes_at
 from toolkit.sources.logdir.replica_tables import COMPACTED
 from toolkit.sources.logdir.state.replica_state import partition_row
-from toolkit.sources.offset_spec import NAMED, OffsetSpec
+from toolkit.sources.offset_queries.offset_spec import NAMED, OffsetSpec
 
 __all__ = ["ReplicaOffsetReader"]
 

@@ -14,7 +14,7 @@ from toolkit.errors import UsageError
 from toolkit.formats.files.file_names import parse_folder_name
 from toolkit.schema import TABLES
 from toolkit.schema.table import TopicPartition
-from toolkit.sources.offset_spec import OffsetSpec, check_offset_spec
+from toolkit.sources.offset_queries.offset_spec import OffsetSpec, check_offset_spec
 from toolkit.sources.partition_selection import (
     requested_partitions,
 )

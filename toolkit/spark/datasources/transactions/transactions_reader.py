@@ -13,8 +13,8 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Inp
 from toolkit.config import ClientConfig
 from toolkit.schema.table import EPOCH
 from toolkit.sources.live.cluster import RECHECK_VERDICTS, Cluster
-from toolkit.sources.recording.sample import Sample
-from toolkit.sources.recording.sampler import Sampler
+from toolkit.sources.recording.sampling.sample import Sample
+from toolkit.sources.recording.sampling.sampler import Sampler
 from toolkit.spark.datasources.recorded_schema import recorded_table
 from toolkit.spark.datasources.transactions.transactions_options import TransactionsOptions
 from toolkit.spark.spark_errors import without_traceback

@@ -1,0 +1,1 @@
+"""What the log shows about a finding: cause, since when, impact."""

@@ -1,0 +1,351 @@
+"""Root causes of a held transaction, as far as the log shows them, with the batches and records that prove them.
+
+With transaction version 1 a late batch has the same bytes as the first batch of a healthy producer's next transaction.
+So causes that require that no coordinator owns the transaction apply to `hanging` findings only.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from toolkit.analysis.coordinator.producer_id_owners import producer_ids
+from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext
+from toolkit.analysis.diagnosis.evidence.log_excerpts import LogEvidence
+from toolkit.analysis.diagnosis.open_transactions import OpenTransaction
+from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
+from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
+from toolkit.formats.log.headers import COMMIT
+from toolkit.schema import Row
+
+__all__ = ["Cause", "CauseIndicator", "cause", "habit"]
+
+
+FLINK_ID = re.compile(r".+-\d+-\d+")  # prefix, subtask, checkpoint
+RANDOM_ID = re.compile(r".*[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}.*", re.IGNORECASE)
+FLINK_TIMEOUT_MS = 3_600_000  # KafkaSink
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cause:
+    """Why a transaction is held.
+
+    Parameters
+    ----------
+    names
+        Keys of `CAUSES`, the deciding one first; empty if the cause has no name, or none was found.
+    sentence
+        The cause, followed by the names.
+    evidence
+        The batches and records that prove it, as rows of the evidence column.
+    is_committed
+        Whether its coordinator completed a commit, so that an abort marker would discard committed records.
+    """
+
+    names: tuple[str, ...]
+    sentence: str
+    evidence: tuple[Row, ...] = ()
+    is_committed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CauseIndicator:
+    """One indication of a cause."""
+
+    text: str
+    names: tuple[str, ...] = ()
+    evidence: tuple[Row, ...] = ()
+    is_committed: bool = False
+
+
+def cause(txn: OpenTransaction, verdict: str, log: LogEvidence) -> Cause | None:
+    """The root cause of a held transaction, as far as the log shows it.
+
+    Parameters
+    ----------
+    txn
+        The open transaction.
+    verdict
+        Its verdict.
+    log
+        The log evidence.
+
+    Returns
+    -------
+    Cause or None
+        Null if there is nothing to explain. A hanging transaction always has one: if no cause was found, it states
+        what was read.
+    """
+    context = DiagnosisContext(txn, log)
+    indicators = [found for check in CHECKS.get(verdict, ()) if (found := check(context)) is not None]
+    if not indicators:
+        return Cause(names=(), sentence=_no_cause_found(context)) if verdict == "hanging" else None
+    names = tuple(dict.fromkeys(name for indicator in indicators for name in indicator.names))
+    suffix = f" ({', '.join(names)})" if names else ""
+    evidence = tuple(entry for indicator in indicators for entry in indicator.evidence)
+    return Cause(
+        names=names,
+        sentence="; ".join(indicator.text for indicator in indicators) + suffix,
+        evidence=evidence,
+        is_committed=any(indicator.is_committed for indicator in indicators),
+    )
+
+
+def _head_deleted(context: DiagnosisContext) -> CauseIndicator | None:
+    start, log_start = context.txn.start, context.txn.leader_row.get("log_start_offset")
+    if start is None or log_start is None or start >= log_start:
+        return None
+    text = (
+        f"its head is deleted: it begins at {start}, and the log starts at {log_start} now; deleting records ends no "
+        "transaction"
+    )
+    return CauseIndicator(text=text, names=("head-deleted",))
+
+
+def _mixed_epochs(context: DiagnosisContext) -> CauseIndicator | None:
+    if context.first_batch is None:
+        return None
+    batches = context.first_batch.open_data
+    later = batches[batches["producer_epoch"] > context.epoch]
+    if not len(later):
+        return None
+    text = (
+        f"mixed epochs in one transaction: epoch {context.epoch}, which is dead, opened it, and epoch "
+        f"{later['producer_epoch'][0]} writes into it from offset {later['base_offset'][0]} on"
+    )
+    evidence = (
+        context.first_batch.entry("first_batch", batches),
+        context.first_batch.entry("first_of_new_epoch", later),
+    )
+    return CauseIndicator(text=text, evidence=evidence)
+
+
+def _no_owner(context: DiagnosisContext) -> CauseIndicator | None:
+    if context.txn.owner:
+        return None
+    for owner in producer_ids(context.events).get(context.txn.producer["producer_id"], ()):
+        last = [row for row in context.events if row["transactional_id"] == owner.transactional_id][-1]
+        if owner.now == "expired":
+            text = (
+                f'its id "{owner.transactional_id}" has expired: {STATE_TOPIC}-{owner.txn_state_partition} has its '
+                "tombstone"
+            )
+            return CauseIndicator(text=text, names=("no-owner",), evidence=(_record(last),))
+        if owner.now == "replaced":
+            text = f'its id "{owner.transactional_id}" now has producer id {last["producer_id"]}'
+            return CauseIndicator(text=text, names=("no-owner",), evidence=(_record(last),))
+    return CauseIndicator(text="no owner: its id has expired or moved on to another producer id", names=("no-owner",))
+
+
+def _superseded(context: DiagnosisContext) -> CauseIndicator | None:
+    if context.txn.owner_epoch <= context.epoch:
+        return None
+    name = context.txn.owner["transactional_id"]
+    return CauseIndicator(
+        text=f'superseded epoch: "{name}" is at epoch {context.txn.owner_epoch}, this transaction at {context.epoch}'
+    )
+
+
+def _late(context: DiagnosisContext) -> CauseIndicator | None:
+    if not context.is_late or context.first_batch is None:
+        return None
+    producer_batches = context.first_batch
+    committed = int(producer_batches.marker_before["marker"][0]) == COMMIT
+    text = (
+        f"a batch of the same producer came after the {'COMMIT' if committed else 'ABORT'} marker at offset "
+        f"{producer_batches.marker_before['base_offset'][0]}"
+    )
+    if producer_batches.sequence_follows:
+        text += f", with the next sequence number ({producer_batches.first_batch['base_sequence'][0]})"
+    text += ": late, or sent again" if committed else ": in flight, or sent again, when the marker overtook it"
+    evidence = (
+        *(
+            (producer_batches.entry("batch_before", producer_batches.data_before),)
+            if len(producer_batches.data_before)
+            else ()
+        ),
+        producer_batches.entry("marker_before", producer_batches.marker_before),
+        producer_batches.entry("first_batch", producer_batches.first_batch),
+        *map(_record, context.events[-1:]),
+    )
+    return CauseIndicator(
+        text=text, names=("late-after-commit" if committed else "late-after-abort",), evidence=evidence
+    )
+
+
+def _never_added(context: DiagnosisContext) -> CauseIndicator | None:
+    txn = context.txn
+    topic, partition = txn.tp
+    records = context.of_epoch
+    if context.was_never_added:
+        text = (
+            f"written but never added: the coordinator wrote {_count(records)} of producer "
+            f"{txn.producer['producer_id']} epoch {context.epoch}, and none includes {topic}-{partition}"
+        )
+    elif context.is_late or context.epoch != txn.owner_epoch:
+        return None
+    elif txn.state == "Empty":
+        text = "written but never added: no transaction of this epoch has begun"
+    elif txn.state == "Ongoing" and not txn.listed:
+        text = "written but not added to the transaction that is open elsewhere"
+    else:
+        return None
+    return CauseIndicator(
+        text=text, names=("never-added",), evidence=(*_first_batch(context), *map(_record, records[-3:]))
+    )
+
+
+def _marker_lost(context: DiagnosisContext) -> CauseIndicator | None:
+    if not context.lost_its_marker or context.first_batch is None:
+        return None
+    last = context.transactions[-1]
+    text = (
+        f"its marker is lost: the coordinator completed the {last['state'].removeprefix('Complete').lower()}, and the "
+    )
+    text += "log has no marker of it"
+    evidence = (*_first_batch(context), *map(_record, context.events[-2:]))
+    is_committed = last["state"] == "CompleteCommit"
+    for code, why in (_compacted(context), _led_by_another(context), _refused(context)):
+        if why:
+            return CauseIndicator(text=f"{text}; {why}", names=(code,), evidence=evidence, is_committed=is_committed)
+    text += "; a coordinator skips the marker of a partition that has no leader (KAFKA-20734)"
+    return CauseIndicator(text=text, names=("marker-skipped",), evidence=evidence, is_committed=is_committed)
+
+
+def _compacted(context: DiagnosisContext) -> tuple[str, str]:
+    compacted = context.first_batch is not None and context.first_batch.excerpt.is_compacted
+    return "marker-compacted", "the topic is compacted, and the cleaner may have removed it" if compacted else ""
+
+
+def _led_by_another(context: DiagnosisContext) -> tuple[str, str]:
+    """The cause name, and the reason if leadership changed since the transaction opened; else empty text."""
+    if context.first_batch is None:
+        return "marker-lost", ""
+    opened_in = int(context.first_batch.first_batch["leader_epoch"][0])
+    later = context.first_batch.excerpt.headers
+    epochs = later["leader_epoch"][
+        (later["base_offset"] > context.first_batch.start) & (later["leader_epoch"] > opened_in)
+    ]
+    now = int(epochs[0]) if len(epochs) else context.txn.leader_row.get("leader_epoch") or -1
+    if now <= opened_in:
+        return "marker-lost", ""
+    return (
+        "marker-lost",
+        f"another leader took over (leader epoch {opened_in}, then {now}), perhaps without the last records",
+    )
+
+
+def _refused(context: DiagnosisContext) -> tuple[str, str]:
+    """The cause name, and the reason if the partition refuses the coordinator's epoch as too old; else empty text."""
+    known = context.txn.producer.get("coordinator_epoch")
+    coordinator_epoch = max(
+        (row["leader_epoch"] for row in context.events if row["leader_epoch"] is not None), default=None
+    )
+    if known is None or coordinator_epoch is None or known <= coordinator_epoch:
+        return "marker-refused", ""
+    return (
+        "marker-refused",
+        f"the partition knows coordinator epoch {known} and refuses the coordinator, which is at {coordinator_epoch}",
+    )
+
+
+def _of_groups(context: DiagnosisContext) -> CauseIndicator | None:
+    if context.txn.tp[0] != OFFSETS_TOPIC:
+        return None
+    producer_id = context.txn.producer["producer_id"]
+    groups = context.producer_batches.excerpt.groups.get(producer_id, ()) if context.producer_batches else ()
+    groups_text = f"group{'s' if len(groups) > 1 else ''} {', '.join(groups)}" if groups else "consumer groups"
+    return CauseIndicator(text=f"it holds offsets of {groups_text}", names=("group-offsets",))
+
+
+def _not_ended(context: DiagnosisContext) -> CauseIndicator | None:
+    isr, replicas = context.txn.leader_row.get("isr"), context.txn.leader_row.get("replicas")
+    if isr is not None and replicas is not None and len(isr) < len(replicas):
+        text = f"its marker cannot be written while replicas are missing: {len(isr)} of {len(replicas)} are in sync"
+        return CauseIndicator(text=text)
+    last = context.events[-1] if context.events else None
+    if last is not None and last["client_transaction_version"] == 2:
+        text = "its coordinator has lost the marker that it has to write, or the partition's leader refuses it as old"
+        return CauseIndicator(text=text, names=("marker-not-written", "marker-not-sent"), evidence=(_record(last),))
+    return CauseIndicator(
+        text="its coordinator has lost the marker that it has to write, or cannot send it",
+        names=("marker-not-written",),
+    )
+
+
+def _two_phase(context: DiagnosisContext) -> CauseIndicator | None:
+    return CauseIndicator(
+        text="prepared by two-phase commit; its external coordinator has not decided", names=("two-phase-commit",)
+    )
+
+
+def _habit(context: DiagnosisContext) -> CauseIndicator | None:
+    return habit(context.txn.owner.get("transactional_id") or "", context.txn.owner.get("timeout_ms"))
+
+
+def habit(name: str, timeout_ms: int | None) -> CauseIndicator | None:
+    """A hint from the format of a transactional id."""
+    if FLINK_ID.fullmatch(name) and timeout_ms == FLINK_TIMEOUT_MS:
+        text = f'a hint: "{name}" with a timeout of 1 h looks like Apache Flink, whose checkpoint decides what to do'
+        return CauseIndicator(text=text, names=("flink-timeout",))
+    if RANDOM_ID.fullmatch(name):
+        text = f'a hint: "{name}" looks random; if its client is gone, no later instance will fence it'
+        return CauseIndicator(text=text, names=("random-id",))
+    return None
+
+
+def _no_cause_found(context: DiagnosisContext) -> str:
+    excerpt = context.log.excerpts.get(context.txn.tp)
+    if excerpt is None:
+        read = "the log was not read"
+    elif excerpt.start >= excerpt.stop:
+        read = f"the log could not be read ({(excerpt.error or 'it is empty').partition(':')[0]})"
+    else:
+        read = f"offsets {excerpt.start} to {excerpt.stop - 1} were read and do not show what opened it"
+    return "no cause found: " + "; ".join([read, *context.log.unread])
+
+
+def _count(records: Sequence[Row]) -> str:
+    return f"{len(records)} record{'' if len(records) == 1 else 's'}"
+
+
+def _first_batch(context: DiagnosisContext) -> tuple[Row, ...]:
+    return (context.first_batch.entry("first_batch", context.first_batch.first_batch),) if context.first_batch else ()
+
+
+def _record(row: Row) -> Row:
+    """A coordinator's record as a row of the evidence column."""
+    partitions = ", ".join(f"{each['topic']}-{each['partition']}" for each in row["topic_partitions"] or ())
+    what = f"{row['state']}, producer {row['producer_id']} epoch {row['producer_epoch']}"
+    text = f"{STATE_TOPIC}-{row['txn_state_partition']} offset {row['offset']}: "
+    text += "tombstone" if row["tombstone"] else what + (f", partitions {partitions}" if partitions else "")
+    return {
+        "source": STATE_TOPIC,
+        "broker_id": row["broker_id"],
+        "observed_at": row["last_update_time"] or row["timestamp"],
+        "name": "record",
+        "value": text,
+    }
+
+
+CauseCheck = Callable[[DiagnosisContext], CauseIndicator | None]
+
+DISOWNED: tuple[CauseCheck, ...] = (
+    _head_deleted,
+    _no_owner,
+    _superseded,
+    _late,
+    _never_added,
+    _marker_lost,
+    _of_groups,
+)
+CHECKS: Mapping[str, tuple[CauseCheck, ...]] = {  # by verdict
+    "hanging": DISOWNED,
+    "unknown": (_head_deleted, _mixed_epochs),
+    "ongoing": (_mixed_epochs,),
+    "long": (_mixed_epochs, _head_deleted, _habit),
+    "overdue": (_head_deleted, _habit),
+    "prepared": (_two_phase,),
+    "stuck_ending": (_not_ended,),
+}

@@ -1,0 +1,278 @@
+"""Commands that show a table as the brokers answer it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from toolkit.cli.common_options import (
+    BootstrapServer,
+    Brokers,
+    CommandConfig,
+    Format,
+    LogDirs,
+    Output,
+    Partitions,
+    Timeout,
+    Topics,
+    TxnStatePartitions,
+    duration_option,
+)
+from toolkit.cli.output import answer, exit_code, show, width
+from toolkit.cli.source_options import connect, logs_from_options, partition_options
+from toolkit.errors import NotFound, UsageError
+
+if TYPE_CHECKING:
+    from toolkit.schema import Row
+
+__all__ = [
+    "coordinator",
+    "describe",
+    "describe_producers",
+    "exposure",
+    "history",
+    "lag",
+    "list_transactions",
+    "partitions",
+]
+
+# What a person reads a history for is who, when, how and why; JSON and CSV have all.
+DETAILS = (
+    *("txn_state_partition", "broker_id", "state", "decided_at", "timeout_ms", "client_transaction_version"),
+    *("previous_producer_id", "records", "first_offset", "last_offset", "truncated"),
+)
+
+TransactionalIds = Annotated[
+    list[str] | None,
+    typer.Option("--transactional-id", metavar="ID", help="Transactional id; may be repeated."),
+]
+
+
+def list_transactions(
+    ctx: typer.Context,
+    *,
+    state: Annotated[
+        list[str] | None,
+        typer.Option("--state", metavar="STATE", help="Only ids in this state (Ongoing, ...); may be repeated."),
+    ] = None,
+    producer_id: Annotated[
+        list[int] | None,
+        typer.Option("--producer-id", metavar="ID", help="Only this producer id; may be repeated."),
+    ] = None,
+    duration_filter: Annotated[
+        float | None,
+        duration_option(
+            "--duration-filter", "Only transactions open for longer. A bare number is milliseconds.", unit="ms"
+        ),
+    ] = None,
+    transactional_id_pattern: Annotated[
+        str | None,
+        typer.Option(
+            "--transactional-id-pattern", metavar="REGEX", help="Only ids that this expression matches as a whole."
+        ),
+    ] = None,
+    output: Output = Format.TABLE,
+    bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
+    timeout: Timeout = 30,
+) -> None:
+    """List the transactional ids of all coordinators, with their state."""
+    with connect(ctx, bootstrap_server, command_config, timeout=timeout) as cluster:
+        rows = cluster.transaction_rows(
+            states=state,
+            producer_ids=producer_id,
+            min_duration_ms=None if duration_filter is None else round(duration_filter * 1000),
+            transactional_id_pattern=transactional_id_pattern,
+        )
+    from toolkit.schema import TRANSACTIONS
+
+    answer(TRANSACTIONS, rows, output, without=("source", "broker_id"))
+    raise typer.Exit(exit_code(rows))
+
+
+def describe(
+    ctx: typer.Context,
+    *,
+    transactional_id: TransactionalIds = None,
+    output: Output = Format.TABLE,
+    bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
+    timeout: Timeout = 30,
+) -> None:
+    """Describe transactional ids: state, timeout, start, partitions."""
+    if not transactional_id:
+        raise UsageError("describe needs an id.", do="Add --transactional-id ID.")
+    with connect(ctx, bootstrap_server, command_config, timeout=timeout) as cluster:
+        rows = cluster.transaction_rows(transactional_ids=transactional_id)
+    if all((row["error"] or "").startswith("TRANSACTIONAL_ID_NOT_FOUND") for row in rows):
+        raise NotFound(f"The cluster has no transactional id {', '.join(map(repr, transactional_id))}.")
+    from toolkit.schema import TRANSACTIONS
+
+    answer(TRANSACTIONS, rows, output, without=("source", "broker_id"))
+    raise typer.Exit(exit_code(rows))
+
+
+def describe_producers(
+    ctx: typer.Context,
+    *,
+    topic: Topics = None,
+    partition: Partitions = None,
+    broker_id: Brokers = None,
+    output: Output = Format.TABLE,
+    bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
+    timeout: Timeout = 30,
+) -> None:
+    """Show producer state of partitions on their leaders, or on the replicas of --broker-id."""
+    partition_options(topic, partition)
+    with connect(ctx, bootstrap_server, command_config, timeout=timeout) as cluster:
+        rows = cluster.producer_rows(topics=topic, partitions=partition, broker_id=broker_id)
+    from toolkit.schema import PRODUCERS
+
+    answer(PRODUCERS, rows, output)
+    raise typer.Exit(exit_code(rows))
+
+
+def partitions(
+    ctx: typer.Context,
+    *,
+    topic: Topics = None,
+    partition: Partitions = None,
+    output: Output = Format.TABLE,
+    bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
+    timeout: Timeout = 30,
+) -> None:
+    """Show the offsets of partitions: log start, LSO, high watermark, log end."""
+    partition_options(topic, partition)
+    with connect(ctx, bootstrap_server, command_config, timeout=timeout) as cluster:
+        rows = cluster.partition_rows(topics=topic, partitions=partition)
+    from toolkit.schema import PARTITIONS
+
+    answer(PARTITIONS, rows, output, without=("broker_id",))
+    raise typer.Exit(exit_code(rows))
+
+
+def coordinator(
+    ctx: typer.Context,
+    *,
+    transactional_id: TransactionalIds = None,
+    group: Annotated[
+        list[str] | None, typer.Option("--group", metavar="GROUP", help="Consumer group; may be repeated.")
+    ] = None,
+    output: Output = Format.TABLE,
+    bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
+    timeout: Timeout = 30,
+    log_dir: LogDirs = None,
+    txn_state_partitions: TxnStatePartitions = None,
+) -> None:
+    """Show the coordinator of an id or group: by hash and by FindCoordinator.
+
+    Files only give the partition, by hash. kafka-txn history shows the transactions of an id.
+    """
+    if not transactional_id and not group:
+        raise UsageError("coordinator needs an id or a group.", do="Add --transactional-id ID or --group GROUP.")
+    with logs_from_options(
+        ctx,
+        bootstrap_server=bootstrap_server,
+        command_config=command_config,
+        timeout=timeout,
+        log_dir=log_dir,
+        txn_state_partitions=txn_state_partitions,
+    ) as source:
+        rows = source.coordinator_rows(transactional_ids=transactional_id or (), groups=group or ())
+    from toolkit.schema import COORDINATORS
+
+    answer(COORDINATORS, rows, output)
+    raise typer.Exit(exit_code(rows))
+
+
+def history(
+    ctx: typer.Context,
+    *,
+    transactional_id: TransactionalIds = None,
+    output: Output = Format.TABLE,
+    bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
+    timeout: Timeout = 30,
+    log_dir: LogDirs = None,
+) -> None:
+    """Show the history of transactional ids: transactions and how they ended, new producer ids and epochs, expiry.
+
+    Read from __transaction_state, as far back as compaction has left it: of a cluster that needs READ on that topic.
+    """
+    if not transactional_id:
+        raise UsageError("history needs an id.", do="Add --transactional-id ID.")
+    with logs_from_options(
+        ctx, bootstrap_server=bootstrap_server, command_config=command_config, timeout=timeout, log_dir=log_dir
+    ) as source:
+        rows = source.transaction_history_rows(transactional_ids=transactional_id)
+    from toolkit.schema import TRANSACTION_HISTORY
+
+    if not rows:
+        raise NotFound(f"__transaction_state has no record of {', '.join(map(repr, transactional_id))}.")
+    answer(TRANSACTION_HISTORY, rows, output, without=DETAILS)
+    raise typer.Exit(exit_code(rows))
+
+
+def exposure(
+    ctx: typer.Context,
+    *,
+    output: Output = Format.TABLE,
+    kafka_version: Annotated[
+        str | None,
+        typer.Option(help="Release of the brokers, as 4.2.1. Brokers report 4.2 only, and some bugs need the rest."),
+    ] = None,
+    bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
+    timeout: Timeout = 30,
+) -> None:
+    """Show how far this cluster is protected from hanging transactions (KIP-890), and which clients are not.
+
+    With the known bugs of the brokers that touch transactions, by the release that they answer like.
+    """
+    with connect(ctx, bootstrap_server, command_config, timeout=timeout) as cluster:
+        rows = cluster.exposure_rows(kafka_version=kafka_version)
+    from toolkit.schema import EXPOSURE
+
+    answer(EXPOSURE, rows, output)
+    raise typer.Exit(exit_code(rows))
+
+
+def lag(
+    ctx: typer.Context,
+    *,
+    group: Annotated[
+        list[str], typer.Option("--group", metavar="GROUP", help="Consumer group; may be repeated.", show_default=False)
+    ],
+    output: Output = Format.TABLE,
+    bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
+    timeout: Timeout = 30,
+    log_dir: LogDirs = None,
+) -> None:
+    """Show how far a group is behind, and why: records to read now, records held behind the LSO, markers.
+
+    A read_committed client measures its lag to the LSO: a lag of 0 can hide held records. Kafka's tool measures to the
+    high watermark: a lag that stays can be nothing but markers.
+    """
+    with logs_from_options(
+        ctx, bootstrap_server=bootstrap_server, command_config=command_config, timeout=timeout, log_dir=log_dir
+    ) as source:
+        rows = [row for each in group for row in source.group_lag_rows(each)]
+    from toolkit.schema import GROUP_LAG
+
+    answer(GROUP_LAG, rows, output, without=("reason", "broker_id"))
+    if output is Format.TABLE:
+        from toolkit.views.findings_text import wrap
+
+        for row in filter(_needs_a_sentence, rows):
+            show(wrap(row["reason"], before=f"{row['topic']}-{row['partition']}  ", width=width()))
+    raise typer.Exit(exit_code(rows))
+
+
+def _needs_a_sentence(row: Row) -> bool:
+    """Whether the numbers alone mislead: something is held, or all of a lag is nothing to read."""
+    return bool(row["reason"] and (row["held"] or (row["lag"] and not row["behind"])))

@@ -1,0 +1,1 @@
+"""The processes of a Kafka on this machine: jars, properties, storage, brokers."""

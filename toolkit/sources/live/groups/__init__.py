@@ -1,0 +1,1 @@
+"""Consumer groups, share groups and their members, from the brokers."""

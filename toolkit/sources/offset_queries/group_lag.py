@@ -1,0 +1,113 @@
+"""The lag of a consumer or share group, and its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from toolkit.analysis.diagnosis.consumer_lag import group_lag, lag_reason, share_group_lag
+from toolkit.errors import ToolkitError
+from toolkit.schema import GROUP_LAG, Row
+
+if TYPE_CHECKING:
+    from toolkit.analysis.log.offset_status import StatusRange
+    from toolkit.schema.table import TopicPartition
+    from toolkit.sources.live.groups.share_groups import SharePartition
+    from toolkit.sources.offset_queries.offset_reader import OffsetReader
+
+    CommittedOffsets: TypeAlias = Mapping[TopicPartition, tuple[int | None, str | None]]
+
+__all__ = ["group_lag_rows", "share_group_lag_rows"]
+
+READ_COMMITTED = "read_committed"
+NO_LEVEL = "UNKNOWN: share.isolation.level of the share group is not visible, so it is unknown whether the group waits"
+
+
+def group_lag_rows(
+    readers: Iterable[OffsetReader], group: str, committed: CommittedOffsets, *, max_offsets: int
+) -> list[Row]:
+    """The lag of a consumer group on partitions with a committed offset, and its reason.
+
+    An offset whose commit is pending in an open transaction is a row with an error. If a partition has only such an
+    offset, Kafka does not return it and there is no row; a finding on ``__consumer_offsets`` shows the transaction.
+
+    Parameters
+    ----------
+    readers
+        One per partition.
+    group
+        Group id. It is assumed to use read_committed, since brokers do not know its isolation level.
+    committed
+        Committed offset and error by partition.
+    max_offsets
+        Up to this lag, the log is read to distinguish records from markers.
+    """
+    return _sorted(_row(each, group, *committed[each.tp], max_offsets) for each in readers)
+
+
+def share_group_lag_rows(
+    readers: Iterable[OffsetReader],
+    group: str,
+    partitions: Mapping[TopicPartition, SharePartition],
+    *,
+    level: str | None,
+    max_offsets: int,
+) -> list[Row]:
+    """The same of a share group, which reads from its start offset.
+
+    Parameters
+    ----------
+    level
+        Its ``share.isolation.level``; null where that is not visible.
+    """
+    return _sorted(_share_row(each, group, level, partitions[each.tp], max_offsets) for each in readers)
+
+
+def _row(reader: OffsetReader, group: str, committed: int | None, error: str | None, max_offsets: int) -> Row:
+    row = _partition_row(reader, group, committed, error)
+    if error or committed is None or row["last_stable_offset"] is None or row["high_watermark"] is None:
+        return row
+    ranges, unread = _ranges(reader, committed, max_offsets)
+    offsets = {name: row[name] for name in ("last_stable_offset", "high_watermark")}
+    row |= group_lag(committed, **offsets, ranges=ranges)
+    return row | {"reason": lag_reason(row), "error": unread or row["error"]}
+
+
+def _share_row(reader: OffsetReader, group: str, level: str | None, share: SharePartition, max_offsets: int) -> Row:
+    row = _partition_row(reader, group, share.start_offset, share.error) | {"isolation_level": level}
+    if level is None:
+        return row | {"lag": share.lag, "error": row["error"] or NO_LEVEL}
+    start, lso = share.start_offset, row["last_stable_offset"]
+    if share.error or start is None or lso is None or row["high_watermark"] is None:
+        return row | {"lag": share.lag}
+    ranges, unread = _ranges(reader, start, max_offsets) if level == READ_COMMITTED else (None, None)
+    offsets = {name: row[name] for name in ("last_stable_offset", "high_watermark")}
+    row |= share_group_lag(
+        share.lag, start_offset=start, **offsets, ranges=ranges, read_committed=level == READ_COMMITTED
+    )
+    return row | {"reason": lag_reason(row), "error": unread or row["error"]}
+
+
+def _partition_row(reader: OffsetReader, group: str, committed: int | None, error: str | None) -> dict[str, Any]:
+    names = ("topic", "partition", "last_stable_offset", "high_watermark", "broker_id", "observed_at")
+    row: dict[str, Any] = dict.fromkeys(GROUP_LAG.names) | {name: reader.partition[name] for name in names}
+    return row | {"group_id": group, "committed_offset": committed, "error": error or reader.partition["error"]}
+
+
+def _sorted(rows: Iterable[Row]) -> list[Row]:
+    return sorted(rows, key=lambda row: (row["topic"], row["partition"]))
+
+
+def _ranges(reader: OffsetReader, committed: int, max_offsets: int) -> tuple[Sequence[StatusRange] | None, str | None]:
+    """The status of the offsets from the committed one on, and a read error; both null for too many offsets."""
+    if reader.partition["high_watermark"] - committed > max_offsets:
+        return None, None
+    from toolkit.sources.offset_queries.missing_offset_ranges import (
+        classified_ranges,  # imports numpy, which takes time
+    )
+
+    try:
+        ranges, errors = classified_ranges(reader, committed, reader.partition["high_watermark"])
+    except ToolkitError as error:
+        return None, f"the log was not read: {error}"
+    return (None, errors[0]) if errors else (ranges, None)

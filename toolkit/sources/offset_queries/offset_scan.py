@@ -1,0 +1,150 @@
+"""Read as much of a partition's log as the status of some offsets depends on."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+import numpy as np
+
+from toolkit.analysis.log.log_transactions import markers
+from toolkit.analysis.log.offset_status import LogSlice, StatusRange, batch_statuses, status_ranges
+from toolkit.formats.log.headers import concatenate
+from toolkit.sources.offset_queries.offset_reader import OffsetReader
+
+__all__ = ["add_slices", "outside_log", "ranges_of", "read_back", "read_range", "read_until_ended", "unknown_status"]
+
+BACK = (1_000, 20_000)  # offsets before a transaction's record in which to search its first one
+FORWARD = 200_000  # offsets after it in which to search its marker
+
+
+def outside_log(reader: OffsetReader, start: int, stop: int) -> tuple[list[StatusRange], list[StatusRange]]:
+    """The ranges of ``start <= offset < stop`` before the log start, and at or after the high watermark."""
+    partition = reader.partition
+    log_start, high_watermark = partition["log_start_offset"], partition["high_watermark"]
+    end = partition["log_end_offset"]
+    truncated_end = reader.truncated_end or end
+    bounds = (
+        [(log_start, "deleted")],
+        [
+            (high_watermark if end is None else end, "beyond_high_watermark"),
+            (truncated_end, "truncated"),
+            (stop, "beyond_high_watermark" if end is None else "beyond_log_end"),
+        ],
+    )
+    found: tuple[list[StatusRange], list[StatusRange]] = [], []
+    for ranges, named, first in zip(found, bounds, (start, max(start, high_watermark)), strict=True):
+        at = first
+        for bound, status in named:
+            if bound is not None and at < min(bound, stop):
+                ranges.append(StatusRange(at, min(bound, stop) - 1, status))
+                at = min(bound, stop)
+    return found
+
+
+def read_range(reader: OffsetReader, start: int, stop: int) -> LogSlice:
+    """The batches with an offset in ``start <= offset < stop``."""
+    return add_slices(reader.slices(start, stop))
+
+
+def read_back(reader: OffsetReader, offset: int, producer_id: int | None) -> tuple[LogSlice, bool]:
+    """The batches before an offset, back to a producer's last marker within `BACK`; and whether they reach it.
+
+    Parameters
+    ----------
+    offset
+        Base offset of a batch.
+    producer_id
+        The producer; null reads the smallest range of `BACK` only.
+    """
+    log_start = reader.partition["log_start_offset"]
+    found = LogSlice()
+    for offsets in BACK:
+        first = max(log_start, offset - offsets)
+        if first >= offset:
+            return found, True
+        found = read_range(reader, first, offset)
+        batches = found.batches
+        own = markers(batches) & (batches["producer_id"] == producer_id)
+        if producer_id is None or first == log_start or own.any():
+            return found, True
+    return found, False
+
+
+def read_until_ended(
+    reader: OffsetReader, offset: int, producer_ids: Collection[int], *, limit: int | None = FORWARD
+) -> tuple[LogSlice, bool]:
+    """The batches from an offset on, until each producer has a marker; and whether they reach the high watermark.
+
+    Parameters
+    ----------
+    offset
+        Offset after a batch.
+    producer_ids
+        The producers.
+    limit
+        Maximum number of offsets to read; null for no limit.
+    """
+    high_watermark = reader.partition["high_watermark"]
+    stop = high_watermark if limit is None else min(high_watermark, offset + limit)
+    missing, found = set(producer_ids), list[LogSlice]()
+    if offset < stop and missing:
+        for each in reader.slices(offset, stop):
+            found.append(each)
+            batches = each.batches
+            missing -= set(batches["producer_id"][markers(batches)].tolist())
+            if not missing:
+                return add_slices(found), False
+    return add_slices(found), stop == high_watermark or offset >= high_watermark
+
+
+def ranges_of(reader: OffsetReader, start: int, stop: int) -> tuple[list[StatusRange], list[str]]:
+    """The status of offsets between log start and high watermark, and read errors."""
+    log = read_range(reader, start, stop)
+    opened: Mapping[int, int] = {}
+    undecided = _undecided(reader, log, opened)
+    if undecided:  # open transactions are only requested if they matter
+        opened = reader.opened
+        undecided = _undecided(reader, log, opened)
+    reaches_end = False
+    if undecided:
+        behind = int(log.batches["last_offset"][-1]) + 1
+        rest, reaches_end = read_until_ended(reader, behind, undecided, limit=None)
+        log = add_slices([log, rest])
+    ranges = status_ranges(
+        log,
+        start=start,
+        stop=stop,
+        last_stable_offset=reader.partition["last_stable_offset"],
+        opened=opened,
+        reaches_end=reaches_end,
+        is_compacted=reader.is_compacted,
+    )
+    return ranges, log.errors
+
+
+def _undecided(reader: OffsetReader, log: LogSlice, opened: Mapping[int, int]) -> set[int]:
+    """Producers whose next marker decides a status and was not read."""
+    batches, lso = log.batches, reader.partition["last_stable_offset"]
+    statuses = batch_statuses(batches, log, last_stable_offset=lso, opened=opened, reaches_end=False)
+    return set(np.unique(batches["producer_id"][statuses < 0]).tolist())
+
+
+def unknown_status(reader: OffsetReader, errors: Sequence[str]) -> str:
+    """Why the status of an offset is unknown, as ``NAME: sentence``."""
+    if errors:
+        return errors[0]
+    if reader.is_compacted is None:
+        return "UNKNOWN: the deciding marker was not read, or the topic's cleanup policy is unknown"
+    return "UNKNOWN: the deciding marker was not read"
+
+
+def add_slices(slices: Iterable[LogSlice]) -> LogSlice:
+    """Consecutive slices as one."""
+    slices = list(slices)
+    merged = LogSlice(headers=[concatenate(part for each in slices for part in each.headers)])
+    for each in slices:
+        merged.record_offsets |= each.record_offsets
+        merged.aborted |= each.aborted
+        merged.is_index_complete &= each.is_index_complete
+        merged.errors += [error for error in each.errors if error not in merged.errors]
+    return merged

@@ -1,0 +1,1 @@
+"""The Parquet files of a recording: names, reading, writing, compaction."""

@@ -1,0 +1,1 @@
+"""Take samples of a cluster: once, or periodically, with metrics for Prometheus."""

@@ -1,0 +1,167 @@
+"""One sample of the flight recorder: an observation of a cluster, diagnosed with the previous one."""
+
+from __future__ import annotations
+
+import datetime as dt
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from toolkit.analysis.diagnosis.observation import Observation
+from toolkit.analysis.diagnosis.open_transactions import MAX_TRANSACTION_TIMEOUT_MS
+from toolkit.analysis.history.late_transactions import LATE_PADDING_MS, TransactionKey, first_seen, late_transactions
+from toolkit.analysis.history.sample_findings import diagnose_sample
+from toolkit.errors import ToolkitError
+from toolkit.schema import RECORDED, Row
+from toolkit.sources.live.client.connection_errors import row_text
+from toolkit.sources.live.cluster import Cluster
+from toolkit.sources.recording.sample_files.observation_rows import observation_of, observation_rows
+from toolkit.sources.recording.sampling.evidence_cache import CachedEvidence, cached_evidence
+from toolkit.sources.recording.sampling.held_groups import held_groups
+
+__all__ = ["Sample", "failed_sample", "take_sample"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """An observation of a cluster and its findings at one time.
+
+    Parameters
+    ----------
+    due
+        When it was due; `sampled_at` of every row.
+    tables
+        Rows by the names of ``schema.RECORDED``. ``samples`` has exactly one row. If the sample failed, that row's
+        `error` says why and the other tables are empty.
+    observation
+        The newest observation, of this sample or an earlier one; the next sample is diagnosed with it.
+    first_seen
+        When each open transaction was first observed.
+    evidence
+        Log evidence of held transactions, and when it was read.
+    held_groups
+        Rows of ``schema.GROUP_LAG`` of groups with offsets beyond a held LSO; null if they were not requested or could
+        not be read.
+    """
+
+    due: dt.datetime
+    tables: Mapping[str, Sequence[Row]]
+    observation: Observation | None = None
+    first_seen: Mapping[TransactionKey, dt.datetime] = field(default_factory=dict)
+    evidence: Mapping[TransactionKey, CachedEvidence] = field(default_factory=dict)
+    held_groups: Sequence[Row] | None = None
+
+    @property
+    def row(self) -> Row:
+        """Its row of ``samples``."""
+        return self.tables["samples"][0]
+
+    @property
+    def error(self) -> str | None:
+        """Why the sample failed, as ``"NAME: sentence"``; null on success."""
+        error: str | None = self.row["error"]
+        return error
+
+
+def take_sample(
+    cluster: Cluster,
+    *,
+    due: dt.datetime,
+    interval_ms: int,
+    before: Sample | None = None,
+    max_transaction_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS,
+    late_padding_ms: int = LATE_PADDING_MS,
+    longest_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS,
+    log_evidence: bool = True,
+    with_held_groups: bool = False,
+) -> Sample:
+    """Observe a cluster once and diagnose the observation with the previous one, without waiting for a recheck.
+
+    Parameters
+    ----------
+    cluster
+        Its timeout bounds each round of requests; a sample takes several rounds.
+    due
+        When the sample is due, with time zone.
+    interval_ms
+        Time between samples; only recorded.
+    before
+        The previous sample, successful or failed. Without one no verdict is `hanging`.
+    max_transaction_timeout_ms
+        Older live transactions are ``long``.
+    late_padding_ms, longest_timeout_ms
+        As for `analysis.history.late_transactions.late_transactions`.
+    log_evidence
+        Read the log around held LSOs; at most once a minute for the same transaction and verdict.
+    with_held_groups
+        Read the committed offsets of the groups while an LSO is held.
+
+    Returns
+    -------
+    Sample
+        With an error instead of rows if the cluster cannot be reached.
+    """
+    started = time.monotonic()
+    due = due.astimezone(dt.UTC)
+    try:
+        tables = observation_rows(cluster.observe(), due=due)
+    except ToolkitError as error:
+        return failed_sample(error, due=due, interval_ms=interval_ms, before=before, seconds=time.monotonic() - started)
+    observation = observation_of(tables)
+    assert observation
+    earlier = before.observation if before else None
+    rows = diagnose_sample(observation, earlier, max_transaction_timeout_ms=max_transaction_timeout_ms)
+    evidence = before.evidence if before else {}
+    if log_evidence:
+        with suppress(ToolkitError):  # the observation is valid without it
+            rows, evidence = cached_evidence(
+                cluster.client, [earlier, observation] if earlier else [observation], rows, evidence
+            )
+    groups = held_groups(cluster.client, rows) if with_held_groups else None
+    times = first_seen(observation, before.first_seen if before else {})
+    late = late_transactions(
+        rows, observation, first_seen=times, padding_ms=late_padding_ms, longest_timeout_ms=longest_timeout_ms
+    )
+    tables["findings"] = [{"sampled_at": due, **row} for row in rows]
+    tables["late_transactions"] = [{"sampled_at": due, **row} for row in late]
+    (sample,) = tables["samples"]
+    tables["samples"] = [{**sample, "interval_ms": interval_ms, "seconds": time.monotonic() - started}]
+    return Sample(
+        due=due,
+        tables=tables,
+        observation=observation,
+        first_seen=times,
+        evidence=evidence,
+        held_groups=groups,
+    )
+
+
+def failed_sample(
+    error: ToolkitError, *, due: dt.datetime, interval_ms: int, before: Sample | None = None, seconds: float = 0.0
+) -> Sample:
+    """A sample with an error instead of rows; it keeps the observation and evidence of the previous sample.
+
+    Parameters
+    ----------
+    error
+        Why the cluster cannot be reached.
+    due, interval_ms, before
+        As for `take_sample`.
+    seconds
+        Duration until the error.
+    """
+    row = {
+        **dict.fromkeys(RECORDED["samples"].names),
+        "sampled_at": due.astimezone(dt.UTC),
+        "observed_at": dt.datetime.now(dt.UTC),
+        "interval_ms": interval_ms,
+        "seconds": seconds,
+        "error": row_text(error),
+    }
+    tables: dict[str, Sequence[Row]] = {name: [] for name in RECORDED} | {"samples": [row]}
+    if before is None:
+        return Sample(due=due, tables=tables)
+    return Sample(
+        due=due, tables=tables, observation=before.observation, first_seen=before.first_seen, evidence=before.evidence
+    )
