@@ -17,7 +17,7 @@ from toolkit.schema import RECORDED, Row
 from toolkit.sources.live.logs.log_evidence import read_log_evidence
 from toolkit.sources.recording.sample_files.sample_writer import SampleWriter
 from toolkit.sources.recording.sampling.sample import Sample, take_sample
-from toolkit.sources.recording.transaction_timeouts import longest_timeout_ms
+from toolkit.sources.recording.sampling.sampler import longest_timeout_ms
 
 pytestmark = pytest.mark.lab
 

@@ -54,7 +54,7 @@ class ExplainedError:
 
     @property
     def symptoms(self) -> tuple[str, ...]:
-        """Names of the symptoms, as in `toolkit.analysis.symptoms.symptom_table.SYMPTOMS`."""
+        """Names of the symptoms, as in `toolkit.analysis.symptoms.recognition.SYMPTOMS`."""
         return tuple(each.symptom.name for each in self.recognized)
 
     def rows(self) -> list[Row]:

@@ -15,7 +15,7 @@ from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.cluster import Cluster
 from toolkit.sources.recording.sampling.sample import Sample, failed_sample, take_sample
 
-__all__ = ["Sampler"]
+__all__ = ["Sampler", "longest_timeout_ms"]
 
 BROKER = 4  # resource type
 MAX_TIMEOUT = "transaction.max.timeout.ms"
@@ -77,7 +77,7 @@ class Sampler:
         """
         if self._cluster is None:
             self._cluster = self.connect()
-            self._longest_timeout_ms = _longest_timeout_ms(self._cluster.client) or self._longest_timeout_ms
+            self._longest_timeout_ms = longest_timeout_ms(self._cluster.client) or self._longest_timeout_ms
         return self._cluster
 
     def close(self) -> None:
@@ -87,7 +87,7 @@ class Sampler:
         self._cluster = None
 
 
-def _longest_timeout_ms(client: BrokerClient) -> int | None:
+def longest_timeout_ms(client: BrokerClient) -> int | None:
     """The longest timeout that a broker allows; null if one may not be described."""
     request = messages.DescribeConfigs
     brokers = sorted(client.brokers)
