@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from toolkit.errors import DecodeError, UsageError
 from toolkit.formats.protocol.primitives import known
+from toolkit.schema.coerce import in_utc
 from toolkit.schema.table import EPOCH
 
 __all__ = ["HEADER_SIZE", "BatchHeader", "read_header", "write_batch"]
@@ -172,9 +173,7 @@ def write_batch(
 
     if not records:
         raise UsageError("A batch needs at least one record.")
-    if timestamp.tzinfo is None:
-        raise UsageError(f"The time {timestamp} has no time zone.", do="Add one: datetime.now(timezone.utc).")
-    milliseconds = (timestamp - EPOCH) // dt.timedelta(milliseconds=1)
+    milliseconds = (in_utc(timestamp) - EPOCH) // dt.timedelta(milliseconds=1)
     body = b"".join(_record(delta, key, value) for delta, (key, value) in enumerate(records))
     header = HEADER.pack(
         base_offset,
