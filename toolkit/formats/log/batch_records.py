@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from toolkit.errors import DecodeError
-from toolkit.formats.log.batches import HEADER_SIZE, BatchHeader, read_header
+from toolkit.formats.log.batches import HEADER_SIZE, BatchHeader, read_header, read_varint
 from toolkit.formats.protocol.primitives import Buffer
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def _records(header: BatchHeader, data: bytes, position: int) -> Iterator[Record
         start = at
         try:
             timestamp_delta, offset_delta, key, value, at = _read_record(data, start, deltas)
-        except (IndexError, _Malformed) as exc:
+        except (IndexError, ValueError) as exc:
             why = "the batch ends within it" if isinstance(exc, IndexError) else exc
             raise _damaged(header, position, start, f"a record is malformed: {why}") from None
         deltas = range(offset_delta + 1, deltas.stop)
@@ -108,61 +108,44 @@ def _records(header: BatchHeader, data: bytes, position: int) -> Iterator[Record
 
 def _read_record(data: bytes, at: int, deltas: range) -> tuple[int, int, bytes | None, bytes | None, int]:
     """Timestamp delta, offset delta, key, value and where the next record starts."""
-    size, at = _varint(data, at)
+    size, at = read_varint(data, at)
     end = at + size
     if size < 0 or end > len(data):
-        raise _Malformed(f"its size is {size}, and {len(data) - at} bytes are left")
-    timestamp_delta, at = _varint(data, at + 1, 70)  # one byte of attributes, all unused
-    offset_delta, at = _varint(data, at)
+        raise ValueError(f"its size is {size}, and {len(data) - at} bytes are left")
+    timestamp_delta, at = read_varint(data, at + 1, 70)  # one byte of attributes, all unused
+    offset_delta, at = read_varint(data, at)
     if offset_delta not in deltas:
-        raise _Malformed(f"its offset delta is {offset_delta}, outside {deltas.start} to {deltas.stop - 1}")
+        raise ValueError(f"its offset delta is {offset_delta}, outside {deltas.start} to {deltas.stop - 1}")
     key, at = _bytes(data, at, end)
     value, at = _bytes(data, at, end)
-    headers, at = _varint(data, at)
+    headers, at = read_varint(data, at)
     if headers:
         at = _pass_over_headers(data, at, end, headers)
     if at != end:
-        raise _Malformed(f"its size is {size}, and its fields take {size + at - end}")
+        raise ValueError(f"its size is {size}, and its fields take {size + at - end}")
     return timestamp_delta, offset_delta, key, value, at
 
 
 def _bytes(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:
-    size, at = _varint(data, at)
+    size, at = read_varint(data, at)
     if size < 0:
         if size == -1:
             return None, at
-        raise _Malformed(f"a length is {size}")
+        raise ValueError(f"a length is {size}")
     if at + size > end:
-        raise _Malformed(f"{size} bytes of it reach past its end")
+        raise ValueError(f"{size} bytes of it reach past its end")
     return data[at : at + size], at + size
 
 
 def _pass_over_headers(data: bytes, at: int, end: int, count: int) -> int:
     if count < 0:
-        raise _Malformed(f"it has {count} headers")
+        raise ValueError(f"it has {count} headers")
     for _ in range(count):
         key, at = _bytes(data, at, end)
         if key is None:
-            raise _Malformed("the key of a header is null")
+            raise ValueError("the key of a header is null")
         _, at = _bytes(data, at, end)
     return at
-
-
-def _varint(data: bytes, at: int, bits: int = 35) -> tuple[int, int]:
-    """Zigzag varint of at most so many bits, seven in a byte, and where it ends."""
-    number = data[at]
-    at += 1
-    if number >= 0x80:
-        number &= 0x7F
-        for shift in range(7, bits, 7):
-            byte = data[at]
-            at += 1
-            number |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                break
-        else:
-            raise _Malformed(f"a varint is longer than {bits // 7} bytes")
-    return (number >> 1) ^ -(number & 1), at
 
 
 def _damaged(header: BatchHeader, position: int, at: int, why: str) -> DecodeError:
@@ -173,10 +156,6 @@ def _damaged(header: BatchHeader, position: int, at: int, why: str) -> DecodeErr
         position=position if compressed else position + HEADER_SIZE + at,
         means="The bytes are damaged, or were never a batch.",
     )
-
-
-class _Malformed(Exception):
-    """A malformed record; the caller adds its position."""
 
 
 def decompress(codec: str, data: Buffer, *, limit: int, position: int = 0) -> bytes:

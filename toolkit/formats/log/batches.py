@@ -15,7 +15,7 @@ from toolkit.formats.protocol.primitives import known
 from toolkit.schema.coerce import in_utc
 from toolkit.schema.table import EPOCH
 
-__all__ = ["HEADER_SIZE", "BatchHeader", "read_header", "write_batch"]
+__all__ = ["HEADER_SIZE", "BatchHeader", "read_header", "read_varint", "write_batch"]
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
 HEADER_SIZE = HEADER.size  # 61 bytes
@@ -214,3 +214,26 @@ def _varint(number: int) -> bytes:
         zigzag >>= 7
     out.append(zigzag)
     return bytes(out)
+
+
+def read_varint(data: bytes, at: int, bits: int = 35) -> tuple[int, int]:
+    """A zigzag varint of at most so many bits, seven in a byte, and where it ends (``ByteUtils.readVarlong``).
+
+    Raises
+    ------
+    ValueError, IndexError
+        If it is longer, or the bytes end within it.
+    """
+    number = data[at]
+    at += 1
+    if number >= 0x80:
+        number &= 0x7F
+        for shift in range(7, bits, 7):
+            byte = data[at]
+            at += 1
+            number |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                break
+        else:
+            raise ValueError(f"a varint is longer than {bits // 7} bytes")
+    return (number >> 1) ^ -(number & 1), at

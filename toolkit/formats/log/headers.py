@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from toolkit.formats.log.batches import CONTROL, HEADER_SIZE, LENGTH_END
+from toolkit.formats.log.batches import CONTROL, HEADER_SIZE, LENGTH_END, read_varint
 
 __all__ = [
     "ABORT",
@@ -220,13 +220,13 @@ def _read_marker(data: bytes) -> tuple[int, int]:
     """Type and coordinator epoch of a control batch whose record has any form that Kafka allows."""
     data = data[: LENGTH_END + int.from_bytes(data[8:LENGTH_END])]
     try:
-        _, at = _varint(data, HEADER_SIZE)
-        _, at = _varint(data, at + 1)  # time
-        _, at = _varint(data, at)  # offset
-        key_size, key_at = _varint(data, at)
+        _, at = read_varint(data, HEADER_SIZE)
+        _, at = read_varint(data, at + 1, 70)  # time
+        _, at = read_varint(data, at)  # offset
+        key_size, key_at = read_varint(data, at)
         key = data[key_at : key_at + 4]
-        value_size, at = _varint(data, key_at + max(key_size, 0))
-    except IndexError:
+        value_size, at = read_varint(data, key_at + max(key_size, 0))
+    except (IndexError, ValueError):
         return UNREAD_MARKER, -1
     type_ = int.from_bytes(key[2:], signed=True)
     if key_size < 4 or int.from_bytes(key[:2], signed=True) < 0:
@@ -234,18 +234,6 @@ def _read_marker(data: bytes) -> tuple[int, int]:
     if type_ not in (ABORT, COMMIT) or value_size < 6 or len(data) < at + 6 or data[at] >= 0x80:
         return type_, -1
     return type_, int.from_bytes(data[at + 2 : at + 6], signed=True)
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """A zigzag varint and where it ends (``ByteUtils.readVarlong``)."""
-    number = 0
-    for shift in range(0, 70, 7):
-        byte = data[at]
-        at += 1
-        number |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            break
-    return (number >> 1) ^ -(number & 1), at
 
 
 def _fill_in_messages(headers: Headers, raw: npt.NDArray[Any], rows: npt.NDArray[np.intp]) -> None:

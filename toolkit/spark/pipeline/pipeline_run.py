@@ -207,7 +207,7 @@ class _PipelineRun:
         states = FoldStates.load(store)
         plans = sources.logs.plans(states.before) if sources.logs else {}
         listings = sources.logs.listings if sources.logs else {}
-        states.gone = _replaced(plans, listings, states.before)
+        states.obsolete_logs = _replaced(plans, listings, states.before)
         return _PipelineRun(
             store=store, sources=sources, states=states, plans=plans, listings=listings, min_held_ms=min_held_ms
         )
@@ -356,7 +356,7 @@ class _PipelineRun:
             if plan.remembered == TRUNCATED and log.endswith(IDS) is (name == "transaction_history"):
                 found.append(f"{_has_log(log)} AND {FROM_OFFSET[name].format(offset=plan.offset)}")
         if name == "transaction_history":
-            found += [_has_log(log) for log in self.states.gone]
+            found += [_has_log(log) for log in self.states.obsolete_logs]
         return found
 
     # Findings.

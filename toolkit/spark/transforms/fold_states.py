@@ -35,7 +35,7 @@ class FoldStates:
         States of earlier runs, without ``remembered``, which may be large.
     new
         States of this run, with ``remembered`` if this process made it.
-    gone
+    obsolete_logs
         Logs that no longer exist or are no longer read.
     staged
         Rows of `staging_table.STAGE` with ``remembered`` of `new`, if Spark's tasks made them.
@@ -45,7 +45,7 @@ class FoldStates:
     run_id: int
     before: Mapping[str, Row]
     new: dict[str, Row] = field(default_factory=dict)
-    gone: Collection[str] = ()
+    obsolete_logs: Collection[str] = ()
     staged: DataFrame | None = None
 
     @staticmethod
@@ -57,8 +57,8 @@ class FoldStates:
 
     @property
     def all(self) -> dict[str, Row]:
-        """The newest state of each log, without `gone`."""
-        return {**{log: row for log, row in self.before.items() if log not in self.gone}, **self.new}
+        """The newest state of each log, without `obsolete_logs`."""
+        return {**{log: row for log, row in self.before.items() if log not in self.obsolete_logs}, **self.new}
 
     def add(self, staged: DataFrame | pa.Table, listed: Mapping[str, Row]) -> None:
         """Add the states of the logs that this run has read.
@@ -112,7 +112,7 @@ class FoldStates:
             rows = joined.withColumn("remembered", sf.coalesce("remembered", "of_tasks")).select(*STATE.names)
         if self.before:
             before = self.store.load(STATE.name, STATE).select(*STATE.names)
-            rows = rows.unionByName(_select(before, [*self.new, *self.gone], how="left_anti"))
+            rows = rows.unionByName(_select(before, [*self.new, *self.obsolete_logs], how="left_anti"))
         self.store.replace(STATE.name, STATE, rows, run_id=self.run_id)
 
 

@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from toolkit.schema import RECORDED
-from toolkit.schema.table import EPOCH
 from toolkit.sources.recording.sample_files import durable_files
 from toolkit.sources.recording.sample_files.recording_folder import (
     damaged,
@@ -33,7 +32,14 @@ from toolkit.sources.recording.sample_files.recording_folder import (
     old_folder,
     sample_times,
 )
-from toolkit.sources.recording.sample_files.sample_names import HIDDEN, ONE_DAY, ONE_HOUR, TableFile, merged_name
+from toolkit.sources.recording.sample_files.sample_names import (
+    HIDDEN,
+    ONE_DAY,
+    ONE_HOUR,
+    TableFile,
+    floor_time,
+    merged_name,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -104,14 +110,14 @@ def _groups(files: Iterable[TableFile], now: dt.datetime) -> Mapping[MergeWindow
     """Files by day or hour."""
     days: dict[dt.datetime, list[TableFile]] = {}
     for file in files:
-        days.setdefault(_floor(file.start, ONE_DAY), []).append(file)
+        days.setdefault(floor_time(file.start, ONE_DAY), []).append(file)
     groups: dict[MergeWindow, list[TableFile]] = {}
     for day, of_day in days.items():
         if day + ONE_DAY <= now and sum(file.path.stat().st_size for file in of_day) <= MAX_DAY_BYTES:
             groups[day, ONE_DAY] = of_day
             continue
         for file in of_day:
-            hour = _floor(file.start, ONE_HOUR)
+            hour = floor_time(file.start, ONE_HOUR)
             if hour + ONE_HOUR <= now and file.stop - file.start <= ONE_HOUR:
                 groups.setdefault((hour, ONE_HOUR), []).append(file)
     return groups
@@ -172,7 +178,3 @@ def _replace_folder(directory: Path, table: str) -> None:
     new.rename(current)
     durable_files.flush(directory)
     durable_files.remove(old)
-
-
-def _floor(time: dt.datetime, length: dt.timedelta) -> dt.datetime:
-    return EPOCH + (time - EPOCH) // length * length

@@ -16,7 +16,19 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["EMPTY", "HIDDEN", "ONE_DAY", "ONE_HOUR", "TableFile", "merged_name", "sample_name", "table_file"]
+from toolkit.schema.table import EPOCH
+
+__all__ = [
+    "EMPTY",
+    "HIDDEN",
+    "ONE_DAY",
+    "ONE_HOUR",
+    "TableFile",
+    "floor_time",
+    "merged_name",
+    "sample_name",
+    "table_file",
+]
 
 EMPTY = "00000000.empty.parquet"
 HIDDEN = "."  # prefix that Spark, pyarrow's datasets and globs ignore
@@ -64,6 +76,11 @@ def table_file(path: Path) -> TableFile | None:
     except ValueError:
         return None
     return TableFile(start, start + length, path)
+
+
+def floor_time(time: dt.datetime, interval: dt.timedelta) -> dt.datetime:
+    """The last multiple of an interval since 1970 that is not after a time."""
+    return EPOCH + (time - EPOCH) // interval * interval
 
 
 def sample_name(due: dt.datetime) -> str:

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from toolkit.errors import ToolkitError
 from toolkit.schema.table import EPOCH
-from toolkit.sources.recording.sample_files.sample_names import ONE_HOUR
+from toolkit.sources.recording.sample_files.sample_names import ONE_HOUR, floor_time
 from toolkit.sources.recording.sample_files.sample_writer import SampleWriter
 from toolkit.sources.recording.sampling.recorder_resume import resume
 from toolkit.sources.recording.sampling.sample import Sample
@@ -137,7 +137,7 @@ class Recorder:
         """Merge files and remove expired ones, once an hour."""
         if due - self._compacted_at < ONE_HOUR:
             return
-        self._compacted_at = self._floor(due, ONE_HOUR)
+        self._compacted_at = floor_time(due, ONE_HOUR)
         try:
             if self.retention is not None:
                 self.writer.retire(before=due - self.retention)
@@ -148,21 +148,21 @@ class Recorder:
     def _first(self) -> dt.datetime:
         """The last multiple if it is recent and not recorded; else the next one."""
         now = _now()
-        last = self._floor(now, self.interval)
+        last = floor_time(now, self.interval)
         if now - last < self.interval / 2 and not self.writer.has(last):
             return last
         return self._next()
 
     def _next(self) -> dt.datetime:
         """The next multiple that is not recorded; after the clock was set back, some are."""
-        due = self._floor(_now(), self.interval) + self.interval
+        due = floor_time(_now(), self.interval) + self.interval
         while self.writer.has(due):
             due += self.interval
         return due
 
     def _latest_due(self, due: dt.datetime) -> dt.datetime:
         """`due`, or the last multiple if this machine was suspended."""
-        last = max(due, self._floor(_now(), self.interval))
+        last = max(due, floor_time(_now(), self.interval))
         self._skip((last - due) // self.interval)
         return last
 
@@ -175,10 +175,6 @@ class Recorder:
     def _skip(self, count: int) -> None:
         if count > 0:
             self.listener.on_skip(count)
-
-    @staticmethod
-    def _floor(time: dt.datetime, interval: dt.timedelta) -> dt.datetime:
-        return EPOCH + (time - EPOCH) // interval * interval
 
 
 def _now() -> dt.datetime:
