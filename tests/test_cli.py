@@ -23,7 +23,7 @@ def invoke(*arguments: str) -> Result:
     return CliRunner().invoke(app, arguments)
 
 
-class Answers:
+class FixedCluster:
     """A cluster with predefined findings."""
 
     def __init__(self, rows: Sequence[Row]) -> None:
@@ -36,12 +36,12 @@ class Answers:
 
 
 @pytest.fixture
-def answers(monkeypatch: pytest.MonkeyPatch) -> Callable[[Sequence[Row]], Answers]:
-    def make(rows: Sequence[Row]) -> Answers:
-        cluster = Answers(rows)
+def fixed_findings(monkeypatch: pytest.MonkeyPatch) -> Callable[[Sequence[Row]], FixedCluster]:
+    def make(rows: Sequence[Row]) -> FixedCluster:
+        cluster = FixedCluster(rows)
 
         @contextmanager
-        def connect(*arguments: Any, **options: Any) -> Iterator[Answers]:
+        def connect(*arguments: Any, **options: Any) -> Iterator[FixedCluster]:
             yield cluster
 
         monkeypatch.setattr(diagnose_commands, "source_from_options", connect)
@@ -61,16 +61,16 @@ UNREPLICATED = finding(partition=2, verdict="unreplicated", producer_id=None, qu
 @pytest.mark.parametrize("command", ["diagnose", "find-hanging"])
 @pytest.mark.parametrize("output", ["table", "json", "csv"])
 def test_the_exit_code_is_the_verdict(
-    answers: Callable[[Sequence[Row]], Answers], rows: Sequence[Row], code: int, command: str, output: str
+    fixed_findings: Callable[[Sequence[Row]], FixedCluster], rows: Sequence[Row], code: int, command: str, output: str
 ) -> None:
-    answers(rows)
+    fixed_findings(rows)
     assert invoke(command, "--format", output).exit_code == code
 
 
 def test_find_hanging_shows_hanging_and_unknown_and_counts_others(
-    answers: Callable[[Sequence[Row]], Answers],
+    fixed_findings: Callable[[Sequence[Row]], FixedCluster],
 ) -> None:
-    answers([finding(), UNKNOWN, UNREPLICATED, healthy(partition=7)])
+    fixed_findings([finding(), UNKNOWN, UNREPLICATED, healthy(partition=7)])
     displayed = invoke("find-hanging").stdout
     assert "orders-0   LSO" in displayed
     assert "orders-1   LSO" in displayed
@@ -80,26 +80,26 @@ def test_find_hanging_shows_hanging_and_unknown_and_counts_others(
 
 
 def test_find_hanging_lists_other_open_transactions_of_the_partition(
-    answers: Callable[[Sequence[Row]], Answers],
+    fixed_findings: Callable[[Sequence[Row]], FixedCluster],
 ) -> None:
-    answers([finding(), healthy(queue_position=2, producer_id=5, start_offset=913095350)])
+    fixed_findings([finding(), healthy(queue_position=2, producer_id=5, start_offset=913095350)])
     displayed = invoke("find-hanging").stdout
     assert "next     the LSO goes to 913095350" in displayed
     assert "nothing else is open" not in displayed
 
 
 def test_json_is_one_array_with_the_columns_of_the_table(
-    answers: Callable[[Sequence[Row]], Answers],
+    fixed_findings: Callable[[Sequence[Row]], FixedCluster],
 ) -> None:
-    answers([finding(), healthy(partition=7)])
+    fixed_findings([finding(), healthy(partition=7)])
     parsed = json.loads(invoke("diagnose", "--format", "json").stdout)
     assert [list(row) for row in parsed] == [LINKED_FINDINGS.names] * 2
     assert [row["docs"] for row in parsed] == [verdict_page("hanging"), verdict_page("ongoing")]
     assert len(json.loads(invoke("find-hanging", "--format", "json").stdout)) == 1
 
 
-def test_the_options_reach_the_cluster(answers: Callable[[Sequence[Row]], Answers]) -> None:
-    cluster = answers([])
+def test_the_options_reach_the_cluster(fixed_findings: Callable[[Sequence[Row]], FixedCluster]) -> None:
+    cluster = fixed_findings([])
     invoke("diagnose", "--topic", "a", "--topic", "b", "--partition", "3", "--recheck-after", "0.5",
            "--max-transaction-timeout", "60")  # fmt: skip
     assert cluster.arguments == {

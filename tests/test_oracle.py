@@ -24,7 +24,7 @@ from toolkit.schema import ABORTED, BATCHES, Row, Table
 
 pytestmark = [pytest.mark.lab, pytest.mark.longer]
 
-SECONDS = amount(6, full=60)
+DURATION_S = amount(6, full=60)
 NOW = dt.datetime(2026, 11, 21, tzinfo=dt.UTC)
 INTERNAL = {"__transaction_state", "__consumer_offsets"}
 DUMP = {"3.5.2": "kafka.tools.DumpLogSegments", "4.3.1": "org.apache.kafka.tools.DumpLogSegments"}
@@ -53,7 +53,7 @@ def left(request: pytest.FixtureRequest) -> Iterator[Left]:
     name = seed() or uuid.uuid4().hex[:6]
     with (
         Kafka(request.param, properties=BUSY) as kafka,
-        random_workload(kafka, seed=name, seconds=SECONDS, every_ending=True) as load,
+        random_workload(kafka, seed=name, seconds=DURATION_S, every_ending=True) as load,
     ):
         with Cluster(kafka.bootstrap_servers) as cluster:
             answers = {

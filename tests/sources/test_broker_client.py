@@ -34,7 +34,7 @@ def unused() -> str:
         return address(server)
 
 
-def answers(server: socket.socket, data: bytes) -> threading.Thread:
+def serve_bytes(server: socket.socket, data: bytes) -> threading.Thread:
     def serve() -> None:
         client, _ = server.accept()
         with client:
@@ -71,13 +71,13 @@ def test_an_unresponsive_broker_times_out(listener: socket.socket) -> None:
 
 
 def test_a_tls_listener_is_recognized(listener: socket.socket) -> None:
-    answers(listener, TLS_ALERT)
+    serve_bytes(listener, TLS_ALERT)
     with pytest.raises(ConnectionFailed, match=r"seems to use TLS, but security\.protocol is PLAINTEXT"):
         Cluster(address(listener), timeout=5)
 
 
 def test_a_listener_that_closes_the_connection_is_recognized(listener: socket.socket) -> None:
-    answers(listener, b"")
+    serve_bytes(listener, b"")
     with pytest.raises(ConnectionFailed, match=r"closed the connection: wrong security\.protocol \(PLAINTEXT\)\?$"):
         Cluster(address(listener), timeout=5)
 

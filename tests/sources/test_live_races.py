@@ -17,7 +17,7 @@ from toolkit import Cluster
 from toolkit.lab import Kafka
 from toolkit.lab.workload import Worker
 
-SECONDS = amount(10, full=60)
+DURATION_S = amount(10, full=60)
 WORKERS = 6
 ENDINGS = {"commit": 60, "abort": 30, "fence": 5, "timeout": 2}
 PARTITIONS = 4
@@ -52,7 +52,7 @@ def diagnose_in_a_loop(
         for worker in workers:
             worker.start()
         try:
-            deadline = time.monotonic() + SECONDS
+            deadline = time.monotonic() + DURATION_S
             while time.monotonic() < deadline:
                 found = cluster.findings(recheck_after=0 if calls % 3 else 1.1)
                 verdicts.update(found["verdict"])
@@ -71,7 +71,7 @@ def diagnose_in_a_loop(
 def test_no_live_transaction_is_ever_hanging(busy_kafka: Kafka) -> None:
     fits = frozenset({"ongoing", "ending", "unknown"})
     verdicts, endings = diagnose_in_a_loop(busy_kafka, timeout=30, replicas=1, fits=fits)
-    assert verdicts["ongoing"] >= SECONDS, "the loop must have looked at open transactions"
+    assert verdicts["ongoing"] >= DURATION_S, "the loop must have looked at open transactions"
     assert min(endings[kind] for kind in ("commit", "abort", "fence", "timeout")) > 0, endings
 
 

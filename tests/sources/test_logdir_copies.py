@@ -39,7 +39,7 @@ PROPERTIES = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
     "log.cleaner.min.cleanable.ratio": "0.01",
 }
-SECONDS = amount(3, full=60)
+DURATION_S = amount(3, full=60)
 
 
 @pytest.fixture(autouse=True)
@@ -153,7 +153,7 @@ def test_copies_in_any_order_under_load_have_no_false_hanging(busy: Kafka, clust
         worker.start()
     verdicts = set()
     try:
-        deadline = time.monotonic() + SECONDS
+        deadline = time.monotonic() + DURATION_S
         while time.monotonic() < deadline:
             to = tmp_path / "copy"
             names = [*folders(root, of_coordinators=False), *folders(root, of_coordinators=True), *MARKS]
