@@ -1,5 +1,6 @@
 """``kafka-txn record`` on a real Kafka, and the commands that read its recording."""
 
+import datetime as dt
 import json
 import os
 import pty
@@ -7,6 +8,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import threading
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -18,7 +20,9 @@ from typing import Any
 import pytest
 
 from tests.process import COMMAND, PATIENCE_S, ROOT, Process, on, run, started
+from tests.sources.recorded import sample
 from toolkit import Recording
+from toolkit.cli.command_groups.record_command import RecorderScreen
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import INCIDENTS, StagedIncident
 from toolkit.lab.queries import until
@@ -208,6 +212,19 @@ def _read(terminal: int) -> bytes:
         return os.read(terminal, 4096)
     except OSError:  # Linux's message for a closed connection
         return b""
+
+
+def test_a_warning_after_the_last_sample_does_not_replace_the_status_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    screen = RecorderScreen(None)
+    screen.on_sample(sample(dt.datetime(2026, 11, 24, 9, 58, tzinfo=dt.UTC)), written=True)
+    screen.on_skip(1)
+    screen.end()
+    *_, warning, status = capsys.readouterr().err.split("\r\x1b[2K")
+    assert warning.startswith("kafka-txn: A sample was skipped")
+    assert status == "1 sample · last 09:58:00: 1 open, 1 hanging, 0 late\n"
 
 
 def test_a_lost_cluster_is_reported_once(tmp_path: Path) -> None:

@@ -94,6 +94,7 @@ def record(
 
     metrics = _metrics(metrics_host, metrics_port)
     until = None if duration is None else dt.datetime.now(dt.UTC) + dt.timedelta(seconds=duration)
+    screen = RecorderScreen(metrics)
     with closing(metrics) if metrics else nullcontext(), SampleWriter(output) as writer, _until_stopped() as stop:
         sampler = Sampler(
             connect=lambda: connect(ctx, bootstrap_server, command_config, timeout=min(timeout, IN_TIME * interval)),
@@ -108,11 +109,11 @@ def record(
         recorder = Recorder(
             sampler=sampler,
             writer=writer,
-            listener=RecorderScreen(metrics),
+            listener=screen,
             retention=None if retention is None else dt.timedelta(seconds=retention),
         )
         recorder.run(stop, samples=samples, until=until)
-    RecorderScreen.end()
+    screen.end()
 
 
 class RecorderScreen:
@@ -146,7 +147,8 @@ class RecorderScreen:
         elif sample.error is None and self._failed_since is not None:
             self.on_warning(f"At {sample.due:%Y-%m-%d %H:%M:%S} UTC the cluster can be read again.")
             self._failed_since = None
-        self._last = f"{self._samples:,} samples · last {sample.due:%H:%M:%S}: {_sample_text(sample)}"
+        samples = f"{self._samples:,} sample{'' if self._samples == 1 else 's'}"
+        self._last = f"{samples} · last {sample.due:%H:%M:%S}: {_sample_text(sample)}"
         self._show(self._last)
 
     def on_skip(self, count: int) -> None:
@@ -164,9 +166,9 @@ class RecorderScreen:
         self._clear()
         remark(f"kafka-txn: {text}")
 
-    @staticmethod
-    def end() -> None:
-        """Leave the last line standing."""
+    def end(self) -> None:
+        """Leave the last sample's line standing, also after a warning that took its place."""
+        self._show(self._last)
         if sys.stderr.isatty():
             sys.stderr.write("\n")
 
