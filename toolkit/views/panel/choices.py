@@ -51,7 +51,7 @@ def choice(row: Row) -> str:
     if (length := _age(row)) is not None:
         parts.append(f"for {duration(length)}")
     if (row["queue_position"] or 1) > 1:
-        parts.append(f"behind {counted(row['position'] - 1, 'other', 'others')}")
+        parts.append(f"behind {counted(row['queue_position'] - 1, 'other', 'others')}")
     if row["groups_held"]:
         groups = ", ".join(map(printable, row["groups_held"][:3])) + (" and more" if row["groups_held"][3:] else "")
         parts.append(f"{groups} cannot read on")
