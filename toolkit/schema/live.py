@@ -1,7 +1,10 @@
 """Tables of a cluster's state: partitions, producers, transactions, coordinators, findings."""
 
-from __future__ import annotations
+import datetime as dt
+from dataclasses import dataclass
+from typing import Annotated
 
+from toolkit.schema.record import Int16, Int32, Int64, Record, TopicPartition, Unit, declares
 from toolkit.schema.table import (
     BOOL,
     INT16,
@@ -9,7 +12,6 @@ from toolkit.schema.table import (
     INT64,
     STRING,
     TIME,
-    TOPIC_PARTITIONS,
     Column,
     ListOf,
     StructOf,
@@ -25,6 +27,11 @@ __all__ = [
     "PRODUCERS",
     "TRANSACTIONS",
     "TRANSACTION_OWNERS",
+    "EvidenceEntry",
+    "Finding",
+    "Partition",
+    "Producer",
+    "Transaction",
 ]
 
 _TOPIC = Column("topic", STRING, "Topic name.", nullable=False)
@@ -37,66 +44,189 @@ _LIVE = (
     Column("error", STRING, "Kafka error name and message if the response is missing; null if it is complete."),
 )
 
-PARTITIONS = Table(
+
+@declares("evidence", row="one observed value")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvidenceEntry(Record):
+    """One observed value: which API or log has it, where and when."""
+
+    source: Annotated[str | None, "API or log that has the value."] = None
+    broker_id: Annotated[Int32 | None, "Broker that answered."] = None
+    observed_at: Annotated[dt.datetime | None, "When it was observed; for a record, when it was written."] = None
+    name: Annotated[str | None, "Name of the value."] = None
+    value: Annotated[str | None, "The value as text."] = None
+
+
+@declares(
     "partitions",
-    "a partition as its leader reports it",
-    (
-        _TOPIC,
-        _PARTITION,
-        Column("leader", INT32, "Broker id of the leader; null if there is none."),
-        Column("leader_epoch", INT32, "Epoch of that leader."),
-        Column("replicas", ListOf(INT32), "Broker ids of the replicas."),
-        Column("isr", ListOf(INT32), "Broker ids of the in-sync replicas."),
-        Column("log_start_offset", INT64, "First offset still in the log."),
-        Column("last_stable_offset", INT64, "Where read_committed consumers stop."),
-        Column("high_watermark", INT64, "Where read_uncommitted consumers stop."),
-        Column("log_end_offset", INT64, "Next offset the leader will write."),
-        *_LIVE,
-    ),
+    row="a partition as its leader reports it",
     key=("topic", "partition"),
     sort=("topic", "partition"),
 )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partition(Record):
+    """A partition as its leader reports it."""
 
-PRODUCERS = Table(
+    topic: Annotated[str, "Topic name."]
+    partition: Annotated[Int32, "Partition number."]
+    leader: Annotated[Int32 | None, "Broker id of the leader; null if there is none."] = None
+    leader_epoch: Annotated[Int32 | None, "Epoch of that leader."] = None
+    replicas: Annotated[tuple[Int32, ...] | None, "Broker ids of the replicas."] = None
+    isr: Annotated[tuple[Int32, ...] | None, "Broker ids of the in-sync replicas."] = None
+    log_start_offset: Annotated[Int64 | None, "First offset still in the log."] = None
+    last_stable_offset: Annotated[Int64 | None, "Where read_committed consumers stop."] = None
+    high_watermark: Annotated[Int64 | None, "Where read_uncommitted consumers stop."] = None
+    log_end_offset: Annotated[Int64 | None, "Next offset the leader will write."] = None
+    broker_id: Annotated[Int32 | None, "Broker that answered or should have answered."] = None
+    observed_at: Annotated[dt.datetime, "When the response arrived, by this machine's clock."]
+    error: Annotated[str | None, "Kafka error name and message if the response is missing; null if it is complete."] = (
+        None
+    )
+
+
+@declares(
     "producers",
-    "producer state on a replica (DescribeProducers, .snapshot)",
-    (
-        _TOPIC,
-        _PARTITION,
-        _PRODUCER_ID,
-        Column("producer_epoch", INT16, "Newest epoch of this producer on the partition."),
-        Column("last_sequence", INT32, "Last sequence number written."),
-        Column(
-            "last_timestamp", TIME, "Newest record time; only a hint, as it is the producer's clock under CreateTime."
-        ),
-        Column("coordinator_epoch", INT32, "Coordinator epoch of the producer's last marker on the partition."),
-        Column("current_txn_start_offset", INT64, "First offset of the open transaction; null if none is open."),
-        *_LIVE,
-    ),
+    row="producer state on a replica (DescribeProducers, .snapshot)",
     key=("topic", "partition", "broker_id", "producer_id"),
     sort=("topic", "partition", "broker_id", "producer_id"),
 )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Producer(Record):
+    """Producer state on a replica (DescribeProducers, .snapshot)."""
 
-TRANSACTIONS = Table(
+    topic: Annotated[str, "Topic name."]
+    partition: Annotated[Int32, "Partition number."]
+    producer_id: Annotated[Int64 | None, "Producer id (PID)."] = None
+    producer_epoch: Annotated[Int16 | None, "Newest epoch of this producer on the partition."] = None
+    last_sequence: Annotated[Int32 | None, "Last sequence number written."] = None
+    last_timestamp: Annotated[
+        dt.datetime | None, "Newest record time; only a hint, as it is the producer's clock under CreateTime."
+    ] = None
+    coordinator_epoch: Annotated[Int32 | None, "Coordinator epoch of the producer's last marker on the partition."] = (
+        None
+    )
+    current_txn_start_offset: Annotated[Int64 | None, "First offset of the open transaction; null if none is open."] = (
+        None
+    )
+    broker_id: Annotated[Int32 | None, "Broker that answered or should have answered."] = None
+    observed_at: Annotated[dt.datetime, "When the response arrived, by this machine's clock."]
+    error: Annotated[str | None, "Kafka error name and message if the response is missing; null if it is complete."] = (
+        None
+    )
+
+
+@declares(
     "transactions",
-    "coordinator state of a transactional id (ListTransactions and DescribeTransactions, or __transaction_state)",
-    (
-        Column("transactional_id", STRING, "Transactional id; null on an error row for a broker or a partition."),
-        _PRODUCER_ID,
-        _PRODUCER_EPOCH,
-        Column("state", STRING, "Empty, Ongoing, PrepareCommit, PrepareAbort, CompleteCommit, CompleteAbort or Dead."),
-        Column("timeout_ms", INT32, "The transaction's own timeout; Int32.MAX marks two-phase commit.", unit="ms"),
-        Column("start_time", TIME, "Start of the transaction, by the coordinator's clock; null if none is open."),
-        Column("last_update_time", TIME, "Time of the last state change; only __transaction_state has it."),
-        Column("topic_partitions", TOPIC_PARTITIONS, "Partitions that still expect a marker."),
-        Column("coordinator_id", INT32, "Broker id of the coordinator."),
-        Column("txn_state_partition", INT32, "Partition of __transaction_state that holds the id."),
-        Column("source", STRING, "ListTransactions, DescribeTransactions or __transaction_state.", nullable=False),
-        *_LIVE,
-    ),
+    row="coordinator state of a transactional id (ListTransactions and DescribeTransactions, or __transaction_state)",
     key=("transactional_id",),
     sort=("transactional_id", "broker_id", "txn_state_partition"),
 )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transaction(Record):
+    """Coordinator state of a transactional id (ListTransactions and DescribeTransactions, or __transaction_state)."""
+
+    transactional_id: Annotated[str | None, "Transactional id; null on an error row for a broker or a partition."] = (
+        None
+    )
+    producer_id: Annotated[Int64 | None, "Producer id (PID)."] = None
+    producer_epoch: Annotated[Int16 | None, "Producer epoch."] = None
+    state: Annotated[
+        str | None, "Empty, Ongoing, PrepareCommit, PrepareAbort, CompleteCommit, CompleteAbort or Dead."
+    ] = None
+    timeout_ms: Annotated[
+        Int32 | None, "The transaction's own timeout; Int32.MAX marks two-phase commit.", Unit("ms")
+    ] = None
+    start_time: Annotated[
+        dt.datetime | None, "Start of the transaction, by the coordinator's clock; null if none is open."
+    ] = None
+    last_update_time: Annotated[
+        dt.datetime | None, "Time of the last state change; only __transaction_state has it."
+    ] = None
+    topic_partitions: Annotated[tuple[TopicPartition, ...] | None, "Partitions that still expect a marker."] = None
+    coordinator_id: Annotated[Int32 | None, "Broker id of the coordinator."] = None
+    txn_state_partition: Annotated[Int32 | None, "Partition of __transaction_state that holds the id."] = None
+    source: Annotated[str, "ListTransactions, DescribeTransactions or __transaction_state."]
+    broker_id: Annotated[Int32 | None, "Broker that answered or should have answered."] = None
+    observed_at: Annotated[dt.datetime, "When the response arrived, by this machine's clock."]
+    error: Annotated[str | None, "Kafka error name and message if the response is missing; null if it is complete."] = (
+        None
+    )
+
+
+@declares(
+    "findings",
+    row="one verdict: who holds, held or will hold a partition's LSO, why, and what is safe to do",
+    key=("topic", "partition", "producer_id"),
+    sort=("topic", "partition", "queue_position", "start_offset", "producer_id"),
+)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding(Record):
+    """One verdict: who holds, held or will hold a partition's LSO, why, and what is safe to do."""
+
+    topic: Annotated[str | None, "Topic name; null if the finding is about the cluster."] = None
+    partition: Annotated[Int32 | None, "Partition number; null if the finding is about the cluster."] = None
+    queue_position: Annotated[
+        Int32 | None, "1 holds the LSO now, 2 holds it after 1 has ended; null if it holds nothing."
+    ] = None
+    producer_id: Annotated[Int64 | None, "Producer id (PID)."] = None
+    producer_epoch: Annotated[Int16 | None, "Producer epoch."] = None
+    transactional_id: Annotated[
+        str | None, "Transactional id that owns the producer id, if the coordinator has one."
+    ] = None
+    owner: Annotated[str | None, "Application that uses that id, by its form and the groups (transaction_owners)."] = (
+        None
+    )
+    start_offset: Annotated[Int64 | None, "First offset of the open transaction on this partition."] = None
+    verdict: Annotated[str, "One of analysis.diagnosis.verdicts.VERDICTS."]
+    outcome: Annotated[
+        str | None,
+        "What was decided about these records: undecided, abort, commit, unknown; null if nothing is open.",
+    ] = None
+    reason: Annotated[str, "Reason for the verdict, as a sentence."]
+    cause: Annotated[str | None, "Root cause, if the log shows it."] = None
+    remedy: Annotated[str, "What is safe to do, as a sentence."]
+    missing: Annotated[tuple[str, ...], "What is missing to reach a verdict; empty if nothing is."]
+    evidence: Annotated[tuple[EvidenceEntry, ...], "Observed values, with source and time."]
+    opened_at: Annotated[dt.datetime | None, "When the transaction opened, by the clock in opened_at_clock."] = None
+    opened_at_clock: Annotated[
+        str | None,
+        "coordinator, producer (CreateTime), or broker: LogAppendTime, or the time of the last marker before "
+        "the transaction if the producer's time cannot be right.",
+    ] = None
+    expires_at: Annotated[dt.datetime | None, "When the coordinator aborts the transaction by its timeout."] = None
+    last_stable_offset: Annotated[Int64 | None, "LSO of the partition."] = None
+    high_watermark: Annotated[Int64 | None, "High watermark of the partition."] = None
+    offsets_held: Annotated[
+        Int64 | None, "Offsets from the LSO to the high watermark, markers included.", Unit("offsets")
+    ] = None
+    records_held: Annotated[
+        Int64 | None, "Data records among them; null if the log was not read that far.", Unit("records")
+    ] = None
+    bytes_held: Annotated[
+        Int64 | None, "Bytes from the LSO to the high watermark; null if records_held is.", Unit("bytes")
+    ] = None
+    groups_held: Annotated[tuple[str, ...] | None, "Groups that this LSO blocks; null if not read."] = None
+    compaction_held: Annotated[bool | None, "Whether the LSO blocks the log cleaner; null if unknown."] = None
+    held_from: Annotated[
+        dt.datetime | None,
+        "When it began to hold the LSO: when it opened, or when the last transaction before it ended; null "
+        "if it has not held the LSO yet or the log was not read that far.",
+    ] = None
+    held_to: Annotated[
+        dt.datetime | None, "When it stopped holding the LSO, by its marker's time; null if it still holds it."
+    ] = None
+    held_ms: Annotated[
+        Int64 | None, "How long it held the LSO; up to observed_at if it still holds it.", Unit("ms")
+    ] = None
+    broker_id: Annotated[Int32 | None, "Broker that answered or should have answered."] = None
+    observed_at: Annotated[dt.datetime, "When the response arrived, by this machine's clock."]
+    error: Annotated[str | None, "Kafka error name and message if the response is missing; null if it is complete."] = (
+        None
+    )
+
+
+PARTITIONS, PRODUCERS, TRANSACTIONS, FINDINGS = Partition.table, Producer.table, Transaction.table, Finding.table
+EVIDENCE = ListOf(StructOf(tuple((column.name, column.type) for column in EvidenceEntry.table.columns)))
 
 COORDINATORS = Table(
     "coordinators",
@@ -115,66 +245,6 @@ COORDINATORS = Table(
     sort=("key_type", "key"),
 )
 
-EVIDENCE = ListOf(
-    StructOf(
-        (
-            ("source", STRING),  # the API or log that answered
-            ("broker_id", INT32),
-            ("observed_at", TIME),
-            ("name", STRING),
-            ("value", STRING),
-        )
-    )
-)
-
-FINDINGS = Table(
-    "findings",
-    "one verdict: who holds, held or will hold a partition's LSO, why, and what is safe to do",
-    (
-        Column("topic", STRING, "Topic name; null if the finding is about the cluster."),
-        Column("partition", INT32, "Partition number; null if the finding is about the cluster."),
-        Column("queue_position", INT32, "1 holds the LSO now, 2 holds it after 1 has ended; null if it holds nothing."),
-        _PRODUCER_ID,
-        _PRODUCER_EPOCH,
-        Column("transactional_id", STRING, "Transactional id that owns the producer id, if the coordinator has one."),
-        Column("owner", STRING, "Application that uses that id, by its form and the groups (transaction_owners)."),
-        Column("start_offset", INT64, "First offset of the open transaction on this partition."),
-        Column("verdict", STRING, "One of analysis.verdicts.VERDICTS.", nullable=False),
-        Column("reason", STRING, "Reason for the verdict, as a sentence.", nullable=False),
-        Column("cause", STRING, "Root cause, if the log shows it."),
-        Column("remedy", STRING, "What is safe to do, as a sentence.", nullable=False),
-        Column("missing", ListOf(STRING), "What is missing to reach a verdict; empty if nothing is.", nullable=False),
-        Column("evidence", EVIDENCE, "Observed values, with source and time.", nullable=False),
-        Column("opened_at", TIME, "When the transaction opened, by the clock in opened_at_clock."),
-        Column(
-            "opened_at_clock",
-            STRING,
-            "coordinator, producer (CreateTime), or broker: LogAppendTime, or the time of the last marker before the "
-            "transaction if the producer's time cannot be right.",
-        ),
-        Column("expires_at", TIME, "When the coordinator aborts the transaction by its timeout."),
-        Column("last_stable_offset", INT64, "LSO of the partition."),
-        Column("high_watermark", INT64, "High watermark of the partition."),
-        Column("offsets_held", INT64, "Offsets from the LSO to the high watermark, markers included.", unit="offsets"),
-        Column(
-            "records_held", INT64, "Data records among them; null if the log was not read that far.", unit="records"
-        ),
-        Column("bytes_held", INT64, "Bytes from the LSO to the high watermark; null if records_held is.", unit="bytes"),
-        Column("groups_held", ListOf(STRING), "Groups that this LSO blocks; null if not read."),
-        Column("compaction_held", BOOL, "Whether the LSO blocks the log cleaner; null if unknown."),
-        Column(
-            "held_from",
-            TIME,
-            "When it began to hold the LSO: when it opened, or when the last transaction before it ended; null if it "
-            "has not held the LSO yet or the log was not read that far.",
-        ),
-        Column("held_to", TIME, "When it stopped holding the LSO, by its marker's time; null if it still holds it."),
-        Column("held_ms", INT64, "How long it held the LSO; up to observed_at if it still holds it.", unit="ms"),
-        *_LIVE,
-    ),
-    key=("topic", "partition", "producer_id"),
-    sort=("topic", "partition", "queue_position", "start_offset", "producer_id"),
-)
 
 EXPOSURE = Table(
     "exposure",

@@ -1,7 +1,10 @@
 """Tables of what logs hold: batches, transactions, steps of the LSO, records of the coordinators, checkpoints."""
 
-from __future__ import annotations
+import datetime as dt
+from dataclasses import dataclass
+from typing import Annotated
 
+from toolkit.schema.record import Int16, Int32, Int64, Record, TopicPartition, Unit, declares
 from toolkit.schema.table import (
     BOOL,
     FLOAT64,
@@ -11,7 +14,6 @@ from toolkit.schema.table import (
     INT64,
     STRING,
     TIME,
-    TOPIC_PARTITIONS,
     Column,
     ListOf,
     Table,
@@ -30,6 +32,8 @@ __all__ = [
     "TRANSACTION_HISTORY",
     "TRANSACTION_LOG",
     "VIOLATIONS",
+    "PastTransaction",
+    "TransactionLogRecord",
 ]
 
 _TOPIC = Column("topic", STRING, "Topic name; null for a loose file whose path does not name it.")
@@ -228,68 +232,98 @@ SEGMENTS = Table(
     sort=("topic", "partition", "broker_id", "file"),
 )
 
-TRANSACTION_LOG = Table(
+
+@declares(
     "transaction_log",
-    "a record of __transaction_state",
-    (
-        Column("txn_state_partition", INT32, "Partition of __transaction_state; null where that is not known."),
-        Column("offset", INT64, "Offset of the record."),
-        Column("timestamp", TIME, "Time of the record, by the coordinator's clock."),
-        Column("transactional_id", STRING, "Transactional id."),
-        _PRODUCER_ID,
-        Column("producer_epoch", INT16, "Producer epoch; version 2 raises it in PrepareCommit and PrepareAbort."),
-        Column("previous_producer_id", INT64, "Producer id of the last transaction (value version 1)."),
-        Column("next_producer_id", INT64, "The client's next producer id (value version 1)."),
-        Column("next_producer_epoch", INT16, "Epoch that goes with it (KIP-939)."),
-        Column("state", STRING, "Empty, Ongoing, PrepareCommit, ...; null on a tombstone."),
-        Column("timeout_ms", INT32, "The transaction's own timeout; Int32.MAX marks two-phase commit.", unit="ms"),
-        Column("topic_partitions", TOPIC_PARTITIONS, "Partitions whose marker is still expected."),
-        Column("start_time", TIME, "Start of the transaction, by the coordinator's clock; stays after its end."),
-        Column("last_update_time", TIME, "When the coordinator changed to this state."),
-        Column("client_transaction_version", INT16, "2: the epoch grows with every transaction; null in version 0."),
-        Column("tombstone", BOOL, "Whether the record deletes the id (expired)."),
-        Column("value_version", INT16, "Version of the value: 0 or 1."),
-        Column("leader_epoch", INT32, "Leader epoch of the batch: the coordinator epoch at that time."),
-        _BROKER,
-        _FILE,
-        _POSITION,
-        _ERROR,
-    ),
+    row="a record of __transaction_state",
     key=("txn_state_partition", "offset"),
     sort=("txn_state_partition", "broker_id", "file", "position", "offset"),
 )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionLogRecord(Record):
+    """A record of __transaction_state."""
 
-TRANSACTION_HISTORY = Table(
+    txn_state_partition: Annotated[Int32 | None, "Partition of __transaction_state; null where that is not known."] = (
+        None
+    )
+    offset: Annotated[Int64 | None, "Offset of the record."] = None
+    timestamp: Annotated[dt.datetime | None, "Time of the record, by the coordinator's clock."] = None
+    transactional_id: Annotated[str | None, "Transactional id."] = None
+    producer_id: Annotated[Int64 | None, "Producer id (PID)."] = None
+    producer_epoch: Annotated[
+        Int16 | None, "Producer epoch; version 2 raises it in PrepareCommit and PrepareAbort."
+    ] = None
+    previous_producer_id: Annotated[Int64 | None, "Producer id of the last transaction (value version 1)."] = None
+    next_producer_id: Annotated[Int64 | None, "The client's next producer id (value version 1)."] = None
+    next_producer_epoch: Annotated[Int16 | None, "Epoch that goes with it (KIP-939)."] = None
+    state: Annotated[str | None, "Empty, Ongoing, PrepareCommit, ...; null on a tombstone."] = None
+    timeout_ms: Annotated[
+        Int32 | None, "The transaction's own timeout; Int32.MAX marks two-phase commit.", Unit("ms")
+    ] = None
+    topic_partitions: Annotated[tuple[TopicPartition, ...] | None, "Partitions whose marker is still expected."] = None
+    start_time: Annotated[
+        dt.datetime | None, "Start of the transaction, by the coordinator's clock; stays after its end."
+    ] = None
+    last_update_time: Annotated[dt.datetime | None, "When the coordinator changed to this state."] = None
+    client_transaction_version: Annotated[
+        Int16 | None, "2: the epoch grows with every transaction; null in version 0."
+    ] = None
+    tombstone: Annotated[bool | None, "Whether the record deletes the id (expired)."] = None
+    value_version: Annotated[Int16 | None, "Version of the value: 0 or 1."] = None
+    leader_epoch: Annotated[Int32 | None, "Leader epoch of the batch: the coordinator epoch at that time."] = None
+    broker_id: Annotated[
+        Int32 | None, "Broker that sent it, or whose log directory it was found in; null if not known."
+    ] = None
+    file: Annotated[str | None, "File it was read from; null where a broker sent it."] = None
+    position: Annotated[Int64 | None, "Byte in that file, or line of a text.", Unit("bytes")] = None
+    error: Annotated[str | None, "What could not be read, as NAME: sentence; null where the row is whole."] = None
+
+
+TRANSACTION_LOG = TransactionLogRecord.table
+
+
+@declares(
     "transaction_history",
-    "what became of a transactional id: a transaction, a new producer id or epoch, or its expiry",
-    (
-        Column("transactional_id", STRING, "Transactional id.", nullable=False),
-        Column("txn_state_partition", INT32, "Partition of __transaction_state."),
-        Column("kind", STRING, "transaction, init (InitProducerId), expired (tombstone).", nullable=False),
-        _PRODUCER_ID,
-        Column("producer_epoch", INT16, "Epoch that the transaction was written with."),
-        Column("ended", STRING, "commit, abort, timeout, fence, open or stuck; null where kind is not transaction."),
-        Column("reason", STRING, "What shows that, as a sentence.", nullable=False),
-        Column("state", STRING, "Last state that was read."),
-        Column("start_time", TIME, "When it became Ongoing, by the coordinator's clock."),
-        Column("decided_at", TIME, "When it became Prepare*; null while nothing is decided."),
-        Column("end_time", TIME, "When it became Complete*; for init and expired, when that was written."),
-        Column("ongoing_ms", INT64, "Time as Ongoing, to the last record read where it is open.", unit="ms"),
-        Column("prepare_ms", INT64, "Time as Prepare*, likewise.", unit="ms"),
-        Column("timeout_ms", INT32, "Its own timeout.", unit="ms"),
-        Column("topic_partitions", TOPIC_PARTITIONS, "Every partition that it ever had."),
-        Column("client_transaction_version", INT16, "Transaction version of the client, where recorded."),
-        Column("previous_producer_id", INT64, "Producer id before, where it changed."),
-        Column("records", INT64, "Records of __transaction_state that it is made of.", unit="records"),
-        Column("first_offset", INT64, "Offset of the first of them."),
-        Column("last_offset", INT64, "Offset of the last of them."),
-        Column("truncated", BOOL, "Whether compaction or retention took records of it before it was read."),
-        _BROKER,
-        _ERROR,
-    ),
+    row="what became of a transactional id: a transaction, a new producer id or epoch, or its expiry",
     key=("transactional_id", "first_offset"),
     sort=("transactional_id", "broker_id", "first_offset"),
 )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastTransaction(Record):
+    """What became of a transactional id: a transaction, a new producer id or epoch, or its expiry."""
+
+    transactional_id: Annotated[str, "Transactional id."]
+    txn_state_partition: Annotated[Int32 | None, "Partition of __transaction_state."] = None
+    kind: Annotated[str, "transaction, init (InitProducerId), expired (tombstone)."]
+    producer_id: Annotated[Int64 | None, "Producer id (PID)."] = None
+    producer_epoch: Annotated[Int16 | None, "Epoch that the transaction was written with."] = None
+    ended: Annotated[
+        str | None, "commit, abort, timeout, fence, open or stuck; null where kind is not transaction."
+    ] = None
+    reason: Annotated[str, "What shows that, as a sentence."]
+    state: Annotated[str | None, "Last state that was read."] = None
+    start_time: Annotated[dt.datetime | None, "When it became Ongoing, by the coordinator's clock."] = None
+    decided_at: Annotated[dt.datetime | None, "When it became Prepare*; null while nothing is decided."] = None
+    end_time: Annotated[
+        dt.datetime | None, "When it became Complete*; for init and expired, when that was written."
+    ] = None
+    ongoing_ms: Annotated[Int64 | None, "Time as Ongoing, to the last record read where it is open.", Unit("ms")] = None
+    prepare_ms: Annotated[Int64 | None, "Time as Prepare*, likewise.", Unit("ms")] = None
+    timeout_ms: Annotated[Int32 | None, "Its own timeout.", Unit("ms")] = None
+    topic_partitions: Annotated[tuple[TopicPartition, ...] | None, "Every partition that it ever had."] = None
+    client_transaction_version: Annotated[Int16 | None, "Transaction version of the client, where recorded."] = None
+    previous_producer_id: Annotated[Int64 | None, "Producer id before, where it changed."] = None
+    records: Annotated[Int64 | None, "Records of __transaction_state that it is made of.", Unit("records")] = None
+    first_offset: Annotated[Int64 | None, "Offset of the first of them."] = None
+    last_offset: Annotated[Int64 | None, "Offset of the last of them."] = None
+    truncated: Annotated[bool | None, "Whether compaction or retention took records of it before it was read."] = None
+    broker_id: Annotated[
+        Int32 | None, "Broker that sent it, or whose log directory it was found in; null if not known."
+    ] = None
+    error: Annotated[str | None, "What could not be read, as NAME: sentence; null where the row is whole."] = None
+
+
+TRANSACTION_HISTORY = PastTransaction.table
 
 OFFSETS_LOG = Table(
     "offsets_log",
