@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 from toolkit.actions.audit import Audit
 from toolkit.actions.confirmation import check_confirmation
 from toolkit.analysis.coordinator.transaction_states import TWO_PHASE_COMMIT
+from toolkit.analysis.diagnosis.decision import TIMEOUT_GRACE
 from toolkit.analysis.diagnosis.open_transactions import MAX_TRANSACTION_TIMEOUT_MS
-from toolkit.analysis.diagnosis.verdicts import TIMEOUT_GRACE
 from toolkit.errors import ActionRefused, BrokerError, NotFound
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.error_codes import error_text

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from toolkit.analysis.diagnosis.evidence_text import by_observations, evidence, number
+from toolkit.analysis.diagnosis.decision import Decision, decide, needs_log, needs_recheck
+from toolkit.analysis.diagnosis.evidence_kinds import (
+    Evidence,
+    GapEvidence,
+    LogFacts,
+    OpenEvidence,
+    PartitionEvidence,
+    TransactionKey,
+)
+from toolkit.analysis.diagnosis.evidence_text import coverage_evidence, partition_evidence, transaction_evidence
 from toolkit.analysis.diagnosis.observation import Observation
 from toolkit.analysis.diagnosis.open_transactions import (
     MAX_TRANSACTION_TIMEOUT_MS,
@@ -14,13 +23,16 @@ from toolkit.analysis.diagnosis.open_transactions import (
     OpenTransaction,
     is_held,
 )
-from toolkit.analysis.diagnosis.verdicts import OWNED, Rule, rule_for
-from toolkit.schema import FINDINGS, Row
+from toolkit.analysis.diagnosis.verdicts import OWNED
+from toolkit.schema.live import EvidenceEntry, Finding, Partition
 from toolkit.schema.table import TopicPartition
 
-__all__ = ["findings"]
+__all__ = ["Diagnosis", "TransactionKey", "diagnose", "findings", "transaction_key"]
 
-_EMPTY = dict.fromkeys(FINDINGS.names)
+
+def transaction_key(finding: Finding) -> TransactionKey:
+    """The key of a finding's transaction."""
+    return finding.topic, finding.partition, finding.producer_id, finding.start_offset
 
 
 def findings(
@@ -28,8 +40,11 @@ def findings(
     *,
     requested: Iterable[TopicPartition] = (),
     max_transaction_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS,
-) -> list[Row]:
-    """Diagnose one or more observations.
+    log: Mapping[TransactionKey, LogFacts] | None = None,
+    recorded: Iterable[Finding] = (),
+    is_single_sample: bool = False,
+) -> list[Finding]:
+    """Decide on one or more observations.
 
     Parameters
     ----------
@@ -40,175 +55,239 @@ def findings(
         Partitions that get a row even if nothing is held (`clear`).
     max_transaction_timeout_ms
         A live transaction older than this is `long`; the default is the broker's default transaction.max.timeout.ms.
+    log
+        What the logs show of open transactions, read after the last observation.
+    recorded
+        For a recording: the findings that were recorded with the last observation.
+    is_single_sample
+        Whether it is a sample without one before it.
 
     Returns
     -------
-    list of dict
-        Rows of ``schema.FINDINGS``: one per open transaction, one per partition whose LSO is below its high
-        watermark with nothing open at it, one per partition that could not be read, one with null topic if topics may
-        be hidden.
+    list of Finding
+        One per open transaction, one per partition whose LSO is below its high watermark with nothing open at it, one
+        per partition that could not be read, one with null topic if topics may be hidden.
     """
-    indexed = [IndexedObservation(observation) for observation in observations]
-    long_after = dt.timedelta(milliseconds=max_transaction_timeout_ms)
-    requested = set(requested)
-    rows: list[Row] = []
-    for tp in sorted(requested.union(*(one.notable() for one in indexed))):
-        covering = [one for one in indexed if tp in one.before]
-        if not covering:
-            continue
-        found = _transactions(tp, covering, long_after) + _partition(tp, covering)
-        rows += found or ([_clear(tp, covering[-1])] if tp in requested else [])
-    if gaps := list(observations[-1].coverage.topic_gaps):
-        why = "The cluster may have topics that this principal cannot see."
-        remedy = "Diagnose as a principal that may describe all topics."
-        hidden = {"topic": None, "partition": None}
-        rows.append(_partition_row(hidden, observations[-1], "unknown", why, remedy, gaps))
-    return [{**_EMPTY, **row} for row in rows]
+    diagnosis = diagnose(
+        observations, max_transaction_timeout_ms=max_transaction_timeout_ms, is_single_sample=is_single_sample
+    )
+    return diagnosis.findings(requested=requested, log=log, recorded=recorded)
 
 
-def _transactions(tp: TopicPartition, indexed: Sequence[IndexedObservation], long_after: dt.timedelta) -> list[Row]:
-    """Rows of the open transactions, in the order in which they will hold the LSO; those without data last."""
-    observations = [one.observation for one in indexed]
-    found = []
-    for txn in indexed[-1].cases.get(tp, ()):
-        history = [one.same(txn) for one in indexed]
-        alike = [each for each in history if each and each.state == txn.state]
-        seen_for = txn.observation.observed_at - (alike or [txn])[0].observation.observed_at
-        found.append(_transaction(replace(txn, seen_for=seen_for), history, observations, long_after))
-    holding = sorted((row for row in found if row["start_offset"] is not None), key=lambda row: row["start_offset"])
-    idle = [row for row in found if row["start_offset"] is None]
-    return [{**row, "queue_position": i} for i, row in enumerate(holding, start=1)] + idle
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis:
+    """The observations of each partition, before the logs are read and anything is decided.
 
+    Parameters
+    ----------
+    observations
+        In order of time.
+    indexed
+        The observations by partition.
+    opened
+        The evidence of the open transactions of each partition, as far as it does not need the logs.
+    """
 
-def _transaction(
-    txn: OpenTransaction,
-    history: Sequence[OpenTransaction | None],
-    observations: Sequence[Observation],
-    long_after: dt.timedelta,
-) -> Row:
-    rule = rule_for(txn)
-    missing = [rule.needs(txn)] if rule.needs else []
-    verdict, why, remedy = rule.verdict, rule.why(txn), rule.remedy(txn)
-    if verdict == "hanging":
-        missing = _doubts(txn, rule, history, observations)
-        if missing:
-            verdict, remedy = "unknown", "Do not abort. Get what is missing, and diagnose again."
-            why = f"Not proven to be hanging: {why}."
-        else:
-            why = f"{why} ({by_observations(observations)})."
-    if verdict == "ongoing" and txn.age is not None and txn.age > long_after:
-        verdict = "long"
-    return {
-        **_partition_columns(txn.leader_row),
-        "producer_id": txn.producer["producer_id"],
-        "producer_epoch": txn.producer.get("producer_epoch"),
-        "transactional_id": txn.owner.get("transactional_id"),
-        "start_offset": txn.start,
-        "verdict": verdict,
-        "reason": why,
-        "cause": rule.cause if verdict != "unknown" else None,
-        "remedy": remedy,
-        "missing": missing,
-        "evidence": evidence(txn, observations),
-        **_opened(txn, owned=verdict in OWNED),
-        "expires_at": txn.expires_at if verdict in {"ongoing", "long", "overdue"} else None,
-        "broker_id": txn.producer.get("broker_id"),
-        "observed_at": txn.observation.observed_at,
-    }
+    observations: Sequence[Observation]
+    indexed: Sequence[IndexedObservation]
+    opened: Mapping[TopicPartition, Sequence[OpenEvidence]] = field(default_factory=dict)
 
+    def to_recheck(self) -> list[TopicPartition]:
+        """Partitions on which one observation does not decide."""
+        last = self.indexed[-1]
+        return sorted(
+            tp
+            for tp in set().union(*(one.notable() for one in self.indexed))
+            if any(map(needs_recheck, self.opened.get(tp, ())))
+            or bool(last.errors(tp))
+            or _partition(tp, self._covering(tp)).is_held
+        )
 
-def _doubts(
-    txn: OpenTransaction,
-    rule: Rule,
-    history: Sequence[OpenTransaction | None],
-    observations: Sequence[Observation],
-) -> list[str]:
-    """What is missing to prove that the transaction hangs; empty if it is proven."""
-    doubts = list(dict.fromkeys(gap for observation in observations for gap in observation.coverage.gaps))
-    doubts += txn.observation.doubts.get((*txn.tp, txn.producer["producer_id"]), ())
-    if txn.leader_moved:
-        doubts.append("a response of the partition's leader: leadership moved during the observation")
-    if txn.leader_row.get("error"):
-        doubts.append(f"the leader's offsets: {txn.leader_row['error']}")
-    if any(earlier is None for earlier in history):
-        doubts.append("a second observation: it was open in the last one only")
-    elif any(
-        earlier and (rule_for(earlier).verdict, earlier.epoch) != (rule.verdict, txn.epoch) for earlier in history
-    ):
-        doubts.append("observations that agree: the coordinator answered differently before")
-    return doubts
+    def to_read(self) -> list[OpenEvidence]:
+        """Open transactions whose logs have to be read, in the order of their partitions and start offsets."""
+        return [each for tp in sorted(self.opened) for each in self.opened[tp] if needs_log(each)]
 
-
-def _opened(txn: OpenTransaction, *, owned: bool) -> Row:
-    if owned and txn.owner.get("start_time"):
-        return {"opened_at": txn.owner["start_time"], "opened_at_clock": "coordinator"}
-    if txn.first_epoch is None or txn.first_batch is None:
-        return {}
-    return {
-        "opened_at": txn.first_batch.base_timestamp,
-        "opened_at_clock": "broker" if txn.first_batch.log_append_time else "producer",
-    }
-
-
-def _partition(tp: TopicPartition, indexed: Sequence[IndexedObservation]) -> list[Row]:
-    """The finding of a partition that could not be read, or whose LSO no open transaction explains."""
-    last = indexed[-1]
-    row = last.after[tp]
-    failed = last.errors(tp)
-    if failed:
-        return [
-            _partition_row(
-                row, last.observation, "unknown", "The partition could not be read.", "Diagnose again.", failed
+    def findings(
+        self,
+        *,
+        requested: Iterable[TopicPartition] = (),
+        log: Mapping[TransactionKey, LogFacts] | None = None,
+        recorded: Iterable[Finding] = (),
+    ) -> list[Finding]:
+        """Complete the evidence, and decide; see `findings`."""
+        requested, log = set(requested), log or {}
+        by_key = {(transaction_key(finding), finding.producer_epoch): finding for finding in recorded}
+        rows: list[Finding] = []
+        for tp in sorted(requested.union(*(one.notable() for one in self.indexed))):
+            covering = self._covering(tp)
+            if not covering:
+                continue
+            held = [_transaction(_complete(each, log, by_key)) for each in self.opened.get(tp, ())]
+            found = [*_in_order(held), *self._of_partition(tp, covering, is_requested=tp in requested and not held)]
+            rows += found
+        if gaps := tuple(self.observations[-1].coverage.topic_gaps):
+            hidden = GapEvidence(
+                reason="The cluster may have topics that this principal cannot see.",
+                remedy="Diagnose as a principal that may describe all topics.",
+                missing=gaps,
+                is_open=False,
             )
+            rows.append(gap_finding(hidden, self.observations[-1]))
+        return rows
+
+    def _covering(self, tp: TopicPartition) -> list[IndexedObservation]:
+        return [one for one in self.indexed if tp in one.before]
+
+    def _of_partition(
+        self, tp: TopicPartition, covering: Sequence[IndexedObservation], *, is_requested: bool
+    ) -> Iterator[Finding]:
+        evidence = _partition(tp, covering)
+        if evidence.errors or evidence.is_held or is_requested:
+            observation = covering[-1].observation
+            yield _of_partition(evidence, observation)
+
+
+def diagnose(
+    observations: Sequence[Observation],
+    *,
+    max_transaction_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS,
+    is_single_sample: bool = False,
+) -> Diagnosis:
+    """Index observations, so that it is known what else has to be read; see `findings`."""
+    indexed = [IndexedObservation(observation) for observation in observations]
+    opened: dict[TopicPartition, Sequence[OpenEvidence]] = {}
+    for tp in set().union(*(one.cases for one in indexed)):
+        covering = [one for one in indexed if tp in one.before]
+        opened[tp] = [
+            OpenEvidence(
+                txn=_with_time_in_state(txn, history),
+                history=history,
+                observations=[one.observation for one in covering],
+                is_single_sample=is_single_sample,
+                long_after=dt.timedelta(milliseconds=max_transaction_timeout_ms),
+            )
+            for txn in covering[-1].cases.get(tp, ())
+            for history in [[one.same(txn) for one in covering]]
         ]
-    if not is_held(row) or not is_held(indexed[0].before[tp]):
-        return []
-    lso, high_watermark = row["last_stable_offset"], row["high_watermark"]
-    if any(txn.start is not None and txn.start <= lso for txn in last.cases.get(tp, ())):
-        return []
-    earlier = indexed[0].before[tp].get("last_stable_offset")
-    if not last.observation.from_files and (earlier != lso or last.open_at_any_time(tp)):
-        why = f"The transaction that held the LSO at {number(earlier)} ended in the meantime."
-        remedy = "None: the blocking transaction ended normally."
-        return [_partition_row(row, last.observation, "ending", why, remedy, [])]
-    why = (
-        f"Nothing is open at the LSO {lso}, which stays below the high watermark {high_watermark} "
-        f"(log end {number(row.get('log_end_offset'))}): a marker is written and waits for replication."
+    return Diagnosis(observations=observations, indexed=indexed, opened=opened)
+
+
+def _with_time_in_state(txn: OpenTransaction, history: Sequence[OpenTransaction | None]) -> OpenTransaction:
+    alike = [each for each in history if each and each.state == txn.state]
+    return replace(txn, seen_for=txn.observation.observed_at - (alike or [txn])[0].observation.observed_at)
+
+
+def _complete(
+    evidence: OpenEvidence,
+    log: Mapping[TransactionKey, LogFacts],
+    recorded: Mapping[tuple[TransactionKey, int | None], Finding],
+) -> OpenEvidence:
+    epoch = evidence.txn.producer.producer_epoch
+    return replace(evidence, log=log.get(evidence.key), recorded=recorded.get((evidence.key, epoch)))
+
+
+def _in_order(found: Sequence[Finding]) -> list[Finding]:
+    """Findings of a partition in the order in which they will hold the LSO; those without data last."""
+    started = [(each.start_offset, each) for each in found if each.start_offset is not None]
+    holding = [each for _, each in sorted(started, key=lambda pair: pair[0])]
+    idle = [each for each in found if each.start_offset is None]
+    return [replace(each, queue_position=i) for i, each in enumerate(holding, start=1)] + idle
+
+
+def _transaction(evidence: OpenEvidence) -> Finding:
+    txn, decision = evidence.txn, decide(evidence)
+    opened_at, clock = _opened(txn, owned=decision.verdict in OWNED)
+    return replace(
+        _decided(decision, txn.leader),
+        producer_id=txn.producer_id,
+        producer_epoch=txn.producer.producer_epoch,
+        transactional_id=txn.transactional_id,
+        start_offset=txn.start,
+        cause=decision.cause,
+        evidence=(*transaction_evidence(txn, evidence.observations), *_of_logs(evidence)),
+        opened_at=opened_at,
+        opened_at_clock=clock,
+        expires_at=txn.expires_at if decision.verdict in {"ongoing", "long", "overdue"} else None,
+        broker_id=txn.producer.broker_id,
+        observed_at=txn.observation.observed_at,
     )
-    remedy = f"Check the replicas: in sync {number(row.get('isr'))} of {number(row.get('replicas'))}. Abort nothing."
-    return [_partition_row(row, last.observation, "unreplicated", why, remedy, [])]
 
 
-def _clear(tp: TopicPartition, indexed: IndexedObservation) -> Row:
-    row = indexed.after[tp]
-    why = (
-        f"The LSO {number(row.get('last_stable_offset'))} is the high watermark: nothing is held back. A consumer that "
-        "shows a lag of 1 here is at a transaction marker, which is never delivered to it."
+def _of_logs(evidence: OpenEvidence) -> Iterator[EvidenceEntry]:
+    if evidence.log is None:
+        return
+    outcome = evidence.log.outcome
+    yield EvidenceEntry(
+        source="__transaction_state",
+        observed_at=evidence.txn.observation.observed_at,
+        name="outcome",
+        value=f"{outcome.name}: {outcome.reason}",
     )
-    return _partition_row(row, indexed.observation, "clear", why, "None.", [])
+    yield from outcome.evidence
+    if evidence.log.marker_entry is not None:
+        yield evidence.log.marker_entry
 
 
-def _partition_row(row: Row, observation: Observation, verdict: str, why: str, remedy: str, missing: list[str]) -> Row:
-    return {
-        **_partition_columns(row),
-        "verdict": verdict,
-        "reason": why,
-        "remedy": remedy,
-        "missing": missing,
-        "evidence": evidence(row, [observation]),
-        "broker_id": row.get("broker_id"),
-        "observed_at": observation.observed_at,
-        "error": row.get("error"),
-    }
+def _opened(txn: OpenTransaction, *, owned: bool) -> tuple[dt.datetime | None, str | None]:
+    if owned and txn.owner and txn.owner.start_time:
+        return txn.owner.start_time, "coordinator"
+    if txn.first_epoch is None or txn.first_batch is None:
+        return None, None
+    return txn.first_batch.base_timestamp, "broker" if txn.first_batch.log_append_time else "producer"
 
 
-def _partition_columns(row: Row) -> Row:
-    lso, high_watermark = row.get("last_stable_offset"), row.get("high_watermark")
-    offsets_held = None if lso is None or high_watermark is None else max(high_watermark - lso, 0)
-    return {
-        "topic": row["topic"],
-        "partition": row["partition"],
-        "last_stable_offset": lso,
-        "high_watermark": high_watermark,
-        "offsets_held": offsets_held,
-    }
+def _partition(tp: TopicPartition, covering: Sequence[IndexedObservation]) -> PartitionEvidence:
+    first, last = covering[0], covering[-1]
+    row = last.after[tp]
+    lso, lso_before = row.get("last_stable_offset"), first.before[tp].get("last_stable_offset")
+    is_explained = lso is not None and any(txn.start is not None and txn.start <= lso for txn in last.cases.get(tp, ()))
+    return PartitionEvidence(
+        partition=Partition.of(row),
+        errors=last.errors(tp),
+        lso_before=lso_before,
+        is_held=is_held(row) and is_held(first.before[tp]) and not is_explained,
+        has_moved=not last.observation.from_files and (lso_before != lso or last.open_at_any_time(tp)),
+    )
+
+
+def _of_partition(evidence: PartitionEvidence, observation: Observation) -> Finding:
+    return replace(
+        _decided(decide(evidence), evidence.partition),
+        evidence=partition_evidence(evidence.partition, [observation]),
+        broker_id=evidence.partition.broker_id,
+        observed_at=observation.observed_at,
+        error=evidence.partition.error,
+    )
+
+
+def gap_finding(evidence: Evidence, observation: Observation) -> Finding:
+    """The finding about a whole cluster."""
+    decision = decide(evidence)
+    return Finding(
+        verdict=decision.verdict,
+        outcome=decision.outcome,
+        reason=decision.reason,
+        remedy=decision.remedy,
+        missing=decision.missing,
+        evidence=coverage_evidence(observation),
+        observed_at=observation.observed_at,
+    )
+
+
+def _decided(decision: Decision, partition: Partition) -> Finding:
+    lso, high_watermark = partition.last_stable_offset, partition.high_watermark
+    return Finding(
+        topic=partition.topic,
+        partition=partition.partition,
+        verdict=decision.verdict,
+        outcome=decision.outcome,
+        reason=decision.reason,
+        remedy=decision.remedy,
+        action=decision.action,
+        missing=decision.missing,
+        evidence=(),
+        last_stable_offset=lso,
+        high_watermark=high_watermark,
+        offsets_held=None if lso is None or high_watermark is None else max(high_watermark - lso, 0),
+        observed_at=partition.observed_at,
+    )

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from toolkit.analysis.diagnosis.observation import Observation
 from toolkit.analysis.diagnosis.open_transactions import OpenTransaction
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
-from toolkit.schema import Row
 from toolkit.schema.durations import duration
+from toolkit.schema.live import EvidenceEntry, Partition, Transaction
+from toolkit.schema.log import TransactionLogRecord
+from toolkit.schema.table import TopicPartition
 
-__all__ = ["at", "by_observations", "coordinator_says", "evidence", "number"]
+__all__ = [
+    "at",
+    "by_observations",
+    "coordinator_says",
+    "coverage_evidence",
+    "number",
+    "partition_evidence",
+    "record_entry",
+    "transaction_evidence",
+]
 
 _TIMES = {1: "seen once", 2: "seen twice"}
 
@@ -41,12 +52,12 @@ def number(value: object) -> str:
     return "unknown" if value is None else str(value)
 
 
-def coordinator_says(owner: Row) -> str:
+def coordinator_says(owner: Transaction) -> str:
     """``coordinator 3: id "payments-7" is CompleteAbort``; names the log's partition if the log was read instead."""
-    who = f"coordinator {number(owner.get('coordinator_id'))}"
-    if owner.get("source") == STATE_TOPIC:
-        who = f"__transaction_state-{number(owner.get('txn_state_partition'))}"
-    return f'{who}: id "{owner["transactional_id"]}" is {owner.get("state") or "in no known state"}'
+    who = f"coordinator {number(owner.coordinator_id)}"
+    if owner.source == STATE_TOPIC:
+        who = f"__transaction_state-{number(owner.txn_state_partition)}"
+    return f'{who}: id "{owner.transactional_id}" is {owner.state or "in no known state"}'
 
 
 def by_observations(observations: Sequence[Observation]) -> str:
@@ -65,38 +76,94 @@ def _brokers(observation: Observation) -> str:
     return f"broker{'s' if len(ids) > 1 else ''} {', '.join(ids)}" if ids else "an unknown broker"
 
 
-def evidence(subject: OpenTransaction | Row, observations: Sequence[Observation]) -> list[dict[str, object]]:
-    """Observed values as rows of the evidence column: source, broker, time, name and value."""
+def transaction_evidence(txn: OpenTransaction, observations: Sequence[Observation]) -> tuple[EvidenceEntry, ...]:
+    """Observed values of an open transaction, of its partition and of its coordinator."""
+    sources = FILES if observations[-1].from_files else REQUESTS
+    of_partition = _partition_entries(txn.leader, sources)
+    return (*of_partition, *_of_transaction(txn, sources), *_of_observations(txn.tp, observations, sources))
+
+
+def partition_evidence(partition: Partition, observations: Sequence[Observation]) -> tuple[EvidenceEntry, ...]:
+    """Observed values of a partition."""
+    sources = FILES if observations[-1].from_files else REQUESTS
+    tp = partition.topic, partition.partition
+    return (*_partition_entries(partition, sources), *_of_observations(tp, observations, sources))
+
+
+def coverage_evidence(observation: Observation) -> tuple[EvidenceEntry, ...]:
+    """Whether the responses are complete, for a finding about the cluster."""
+    return tuple(_of_observations(None, [observation], REQUESTS))
+
+
+def record_entry(record: TransactionLogRecord, *, name: str = "record") -> EvidenceEntry:
+    """A coordinator's record as evidence."""
+    partitions = ", ".join(f"{topic}-{partition}" for topic, partition in record.topic_partitions or ())
+    what = f"{record.state}, producer {record.producer_id} epoch {record.producer_epoch}"
+    text = f"{STATE_TOPIC}-{record.txn_state_partition} offset {record.offset}: "
+    text += "tombstone" if record.tombstone else what + (f", partitions {partitions}" if partitions else "")
+    return EvidenceEntry(
+        source=STATE_TOPIC,
+        broker_id=record.broker_id,
+        observed_at=record.last_update_time or record.timestamp,
+        name=name,
+        value=text,
+    )
+
+
+def _partition_entries(partition: Partition, sources: _Sources) -> Iterator[EvidenceEntry]:
+    values = {
+        "log_start_offset": partition.log_start_offset,
+        "last_stable_offset": partition.last_stable_offset,
+        "high_watermark": partition.high_watermark,
+        "log_end_offset": partition.log_end_offset,
+        "isr": None if partition.isr is None else list(partition.isr),
+        "leader_epoch": partition.leader_epoch,
+    }
+    return _entries(sources.offsets, partition.broker_id, partition.observed_at, values)
+
+
+def _of_observations(
+    tp: TopicPartition | None, observations: Sequence[Observation], sources: _Sources
+) -> Iterator[EvidenceEntry]:
     last = observations[-1]
-    sources = FILES if last.from_files else REQUESTS
-    txn, partition = (subject, subject.leader_row) if isinstance(subject, OpenTransaction) else (None, subject)
-    names = ("log_start_offset", "last_stable_offset", "high_watermark", "log_end_offset", "isr", "leader_epoch")
-    rows = [*_entries(sources.offsets, partition, names), *(_of_transaction(txn, sources) if txn else ())]
     apart = (last.observed_at - observations[0].observed_at).total_seconds()
     texts: dict[str, object] = {"observations": len(observations), "seconds_apart": f"{apart:.1f}"}
     if last.from_files:
         texts = {"as_of": last.observed_at}
-    rows += [_entry("observations", None, last.observed_at, name, value) for name, value in texts.items()]
-    tp = partition["topic"], partition["partition"]
-    rows += [_entry(sources.log, None, last.observed_at, "note", note) for note in last.notes.get(tp, ())]
-    rows += [_entry("coverage", None, last.observed_at, "proof", proof) for proof in last.coverage.proofs]
-    rows += [_entry("coverage", None, last.observed_at, "gap", gap) for gap in last.coverage.gaps]
-    return rows
+    for name, value in texts.items():
+        yield _entry("observations", None, last.observed_at, name, value)
+    for note in () if tp is None else last.notes.get(tp, ()):
+        yield _entry(sources.log, None, last.observed_at, "note", note)
+    for proof in last.coverage.proofs:
+        yield _entry("coverage", None, last.observed_at, "proof", proof)
+    for gap in last.coverage.gaps:
+        yield _entry("coverage", None, last.observed_at, "gap", gap)
 
 
-def _of_transaction(txn: OpenTransaction, sources: _Sources) -> Iterator[dict[str, object]]:
-    yield from _entries(
-        sources.producers,
-        txn.producer,
-        ("producer_epoch", "current_txn_start_offset", "coordinator_epoch", "last_sequence", "last_timestamp"),
-    )
+def _of_transaction(txn: OpenTransaction, sources: _Sources) -> Iterator[EvidenceEntry]:
+    producer = txn.producer
+    values: dict[str, object] = {
+        "producer_epoch": producer.producer_epoch,
+        "current_txn_start_offset": producer.current_txn_start_offset,
+        "coordinator_epoch": producer.coordinator_epoch,
+        "last_sequence": producer.last_sequence,
+        "last_timestamp": producer.last_timestamp,
+    }
+    yield from _entries(sources.producers, producer.broker_id, producer.observed_at, values)
     for owner in txn.owners:
-        names = ("transactional_id", "producer_epoch", "state", "timeout_ms", "start_time")
-        yield from _entries(owner["source"], owner, names)
-        yield from _entries(STATE_TOPIC, owner, ("last_update_time",))
-        yield _entry(owner["source"], owner.get("broker_id"), owner.get("observed_at"), "expects_marker_here",
-                     str(txn.listed).lower())  # fmt: skip
-    start = txn.owner.get("start_time")
+        values = {
+            "transactional_id": owner.transactional_id,
+            "producer_epoch": owner.producer_epoch,
+            "state": owner.state,
+            "timeout_ms": owner.timeout_ms,
+            "start_time": owner.start_time,
+        }
+        yield from _entries(owner.source, owner.broker_id, owner.observed_at, values)
+        changed = {"last_update_time": owner.last_update_time}
+        yield from _entries(STATE_TOPIC, owner.broker_id, owner.observed_at, changed)
+        listed = str(txn.listed).lower()
+        yield _entry(owner.source, owner.broker_id, owner.observed_at, "expects_marker_here", listed)
+    start = txn.owner.start_time if txn.owner else None
     if start is not None and start > txn.observation.observed_at:
         ahead = duration(start - txn.observation.observed_at)
         yield _entry("clock", None, txn.observation.observed_at, "coordinator_ahead_by_at_least", ahead)
@@ -108,21 +175,19 @@ def _of_transaction(txn: OpenTransaction, sources: _Sources) -> Iterator[dict[st
             f"first_batch_time_by_{clock}": txn.first_batch.base_timestamp,
         }
         for name, value in texts.items():
-            yield _entry(
-                sources.log,
-                txn.producer.get("broker_id"),
-                txn.observation.observed_at,
-                name,
-                value,
-            )
+            yield _entry(sources.log, txn.producer.broker_id, txn.observation.observed_at, name, value)
 
 
-def _entries(source: str, row: Row, names: Sequence[str]) -> Iterator[dict[str, object]]:
-    for name in names:
-        if row.get(name) is not None:
-            yield _entry(source, row.get("broker_id"), row.get("observed_at"), name, row[name])
+def _entries(
+    source: str, broker_id: int | None, observed_at: dt.datetime, values: Mapping[str, object]
+) -> Iterator[EvidenceEntry]:
+    for name, value in values.items():
+        if value is not None:
+            yield _entry(source, broker_id, observed_at, name, value)
 
 
-def _entry(source: str, broker_id: object, observed_at: object, name: str, value: object) -> dict[str, object]:
+def _entry(
+    source: str, broker_id: int | None, observed_at: dt.datetime | None, name: str, value: object
+) -> EvidenceEntry:
     text = value.isoformat(timespec="milliseconds") if isinstance(value, dt.datetime) else str(value)
-    return {"source": source, "broker_id": broker_id, "observed_at": observed_at, "name": name, "value": text}
+    return EvidenceEntry(source=source, broker_id=broker_id, observed_at=observed_at, name=name, value=text)

@@ -10,6 +10,7 @@ from itertools import chain
 from toolkit.analysis.coordinator.transaction_states import OPEN_STATES, TWO_PHASE_COMMIT
 from toolkit.analysis.diagnosis.observation import FirstBatch, Observation
 from toolkit.schema import Row
+from toolkit.schema.live import Partition, Producer, Transaction
 from toolkit.schema.table import TopicPartition
 
 __all__ = [
@@ -42,7 +43,7 @@ class OpenTransaction:
     owners
         Coordinator rows with this producer id: none, one, or several that contradict each other.
     owner, state, owner_epoch
-        The first of them, its state and its epoch; empty, ``""`` and -1 if no id has this producer id.
+        The first of them, its state and its epoch; null, ``""`` and -1 if no id has this producer id.
     listed
         Whether the coordinator still expects to write a marker to this partition.
     two_phase
@@ -53,8 +54,8 @@ class OpenTransaction:
         Time from the coordinator's start time to `now`; null if that is unknown, or the clocks contradict.
     expires_at
         Start time plus timeout; null if one is unknown or the transaction does not expire.
-    leader_row
-        The partition's row, read after the coordinators answered.
+    leader
+        The partition, read after the coordinators answered.
     leader_moved
         Whether the partition's leader or its epoch changed during the observation, or another replica answered.
     seen_for
@@ -62,12 +63,12 @@ class OpenTransaction:
     """
 
     tp: TopicPartition
-    producer: Row
+    producer: Producer
     start: int | None
     epoch: int
     first_epoch: int | None
-    owners: Sequence[Row]
-    owner: Row
+    owners: Sequence[Transaction]
+    owner: Transaction | None
     state: str
     owner_epoch: int
     listed: bool
@@ -75,11 +76,27 @@ class OpenTransaction:
     now: dt.datetime
     age: dt.timedelta | None
     expires_at: dt.datetime | None
-    leader_row: Row
+    leader: Partition
     leader_moved: bool
     observation: Observation
     first_batch: FirstBatch | None = None
     seen_for: dt.timedelta = dt.timedelta(0)
+
+    @property
+    def producer_id(self) -> int:
+        """Id of its producer."""
+        assert self.producer.producer_id is not None
+        return self.producer.producer_id
+
+    @property
+    def transactional_id(self) -> str | None:
+        """The id that owns its producer id; null if none does."""
+        return None if self.owner is None else self.owner.transactional_id
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether the batch that opened it has an older epoch than its newest one."""
+        return self.first_epoch is not None and self.first_epoch < self.epoch
 
 
 class IndexedObservation:
@@ -109,10 +126,8 @@ class IndexedObservation:
 
     def same(self, txn: OpenTransaction) -> OpenTransaction | None:
         """The open transaction of the same partition, producer and start offset, if this observation has it."""
-        key = txn.producer["producer_id"], txn.start
-        return next(
-            (each for each in self.cases.get(txn.tp, ()) if (each.producer["producer_id"], each.start) == key), None
-        )
+        key = txn.producer_id, txn.start
+        return next((each for each in self.cases.get(txn.tp, ()) if (each.producer_id, each.start) == key), None)
 
     def errors(self, tp: TopicPartition) -> list[str]:
         """The partition's distinct errors; none if it recovered, and nothing is open or held on it."""
@@ -151,52 +166,51 @@ class IndexedObservation:
                 tp = listed["topic"], listed["partition"]
                 if tp in self.before and not self.errors(tp) and producer_id not in self._open_before.get(tp, {}):
                     written = self._open_after.get(tp, {}).get(producer_id)
-                    without_data = {
+                    without_data: Row = {
                         "topic": tp[0],
                         "partition": tp[1],
                         "producer_id": producer_id,
                         "producer_epoch": owner.get("producer_epoch"),
                         "broker_id": self.after[tp].get("leader"),
-                        "observed_at": owner.get("observed_at"),
+                        "observed_at": owner.get("observed_at") or self.observation.observed_at,
                     }
                     yield self._txn(written or without_data)
 
-    def _txn(self, producer: Row) -> OpenTransaction:
-        tp = producer["topic"], producer["partition"]
+    def _txn(self, row: Row) -> OpenTransaction:
+        producer = Producer.of(row)
+        tp = producer.topic, producer.partition
         before, after = self.before[tp], self.after[tp]
         same_leader = all(before.get(name) == after.get(name) for name in ("leader", "leader_epoch"))
-        producer_id, epoch = producer["producer_id"], producer.get("producer_epoch")
-        start: int | None = producer.get("current_txn_start_offset")
-        first = first_epoch = None
-        if start is not None and (first := self.observation.first_batches.get((*tp, start))):
-            is_own = first.producer_id == producer_id and first.base_offset <= start <= first.last_offset
-            first_epoch = first.producer_epoch if is_own else None
-        owners = self._owners.get(producer_id, ())
-        owner: Row = owners[0] if owners else {}
-        owner_epoch, timeout_ms = owner.get("producer_epoch"), owner.get("timeout_ms")
-        started: dt.datetime | None = owner.get("start_time")
-        now = (owner.get("observed_at") if self.observation.from_files else None) or self.observation.observed_at
+        assert producer.producer_id is not None
+        producer_id, start = producer.producer_id, producer.current_txn_start_offset
+        first = None if start is None else self.observation.first_batches.get((*tp, start))
+        first_epoch = None
+        if first is not None and start is not None and first.producer_id == producer_id:
+            first_epoch = first.producer_epoch if first.base_offset <= start <= first.last_offset else None
+        owners = [Transaction.of(owner) for owner in self._owners.get(producer_id, ())]
+        owner = owners[0] if owners else None
+        started, timeout_ms = (owner.start_time, owner.timeout_ms) if owner else (None, None)
+        now = owner.observed_at if owner and self.observation.from_files else self.observation.observed_at
         expires_at = None
         if started is not None and timeout_ms is not None and timeout_ms != TWO_PHASE_COMMIT:
             expires_at = started + dt.timedelta(milliseconds=timeout_ms)
-        listed = ((each["topic"], each["partition"]) for each in owner.get("topic_partitions") or ())
         return OpenTransaction(
             tp=tp,
             producer=producer,
             start=start,
-            epoch=-1 if epoch is None else epoch,
+            epoch=-1 if producer.producer_epoch is None else producer.producer_epoch,
             first_epoch=first_epoch,
             owners=owners,
             owner=owner,
-            state=owner.get("state") or "",
-            owner_epoch=-1 if owner_epoch is None else owner_epoch,
-            listed=tp in listed,
+            state=(owner and owner.state) or "",
+            owner_epoch=-1 if owner is None or owner.producer_epoch is None else owner.producer_epoch,
+            listed=owner is not None and tp in (owner.topic_partitions or ()),
             two_phase=timeout_ms == TWO_PHASE_COMMIT,
             now=now,
             age=None if started is None or started > now else now - started,
             expires_at=expires_at,
-            leader_row=after,
-            leader_moved=not same_leader or producer.get("broker_id") != before.get("leader"),
+            leader=Partition.of(after),
+            leader_moved=not same_leader or producer.broker_id != before.get("leader"),
             observation=self.observation,
             first_batch=first,
         )

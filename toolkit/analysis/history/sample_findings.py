@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from toolkit.analysis.diagnosis.diagnose import findings
+from toolkit.analysis.diagnosis.diagnose import Diagnosis, TransactionKey, diagnose, transaction_key
+from toolkit.analysis.diagnosis.evidence_kinds import LogFacts
 from toolkit.analysis.diagnosis.observation import Observation
-from toolkit.analysis.diagnosis.open_transactions import (
-    MAX_TRANSACTION_TIMEOUT_MS,
-)
+from toolkit.analysis.diagnosis.open_transactions import MAX_TRANSACTION_TIMEOUT_MS
 from toolkit.schema import FINDINGS, Row
+from toolkit.schema.live import Finding
 from toolkit.schema.table import TopicPartition
 
-__all__ = ["diagnose_sample", "with_recorded"]
-
-VERDICT = ("verdict", "reason", "remedy", "missing")
-LOG_EVIDENCE = ("cause", "evidence", "opened_at", "opened_at_clock")
-IMPACT = (
-    *("records_held", "bytes_held", "groups_held", "compaction_held"),
-    *("held_from", "held_to", "held_ms"),
-)
+__all__ = ["diagnose_sample", "sample_diagnoses", "sample_findings", "with_recorded"]
 
 
 def diagnose_sample(
@@ -29,8 +22,34 @@ def diagnose_sample(
     *,
     requested: Iterable[TopicPartition] = (),
     max_transaction_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS,
-) -> list[Row]:
+    recorded: Iterable[Finding] = (),
+) -> list[Finding]:
     """Diagnose one sample, together with the one before it.
+
+    Parameters
+    ----------
+    observation, before
+        As for `sample_diagnoses`.
+    requested, max_transaction_timeout_ms, recorded
+        As for `diagnose.findings`.
+
+    Returns
+    -------
+    list of Finding
+        In their declared order. A transaction in one observation only is `unknown`, never `hanging`, until the next
+        sample.
+    """
+    diagnoses = sample_diagnoses(observation, before, max_transaction_timeout_ms=max_transaction_timeout_ms)
+    return sample_findings(diagnoses, requested=requested, recorded=recorded)
+
+
+def sample_diagnoses(
+    observation: Observation,
+    before: Observation | None = None,
+    *,
+    max_transaction_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS,
+) -> list[Diagnosis]:
+    """The partitions of a sample that the previous sample has too, and the others.
 
     Parameters
     ----------
@@ -38,66 +57,88 @@ def diagnose_sample(
         The sample's observation. Only its partitions get findings: a deleted topic holds nothing.
     before
         The previous sample's observation, however old; null if there is none.
-    requested, max_transaction_timeout_ms
+    max_transaction_timeout_ms
         As for `diagnose.findings`.
-
-    Returns
-    -------
-    list of dict
-        Sorted rows of ``schema.FINDINGS``. A transaction in one observation only is `unknown`, never `hanging`, until
-        the next sample.
     """
-    requested = set(requested)
     topic_partitions = _topic_partitions(observation)
     twice = topic_partitions & _topic_partitions(before) if before else set()
-    rows: list[Row] = []
+    found: list[Diagnosis] = []
     if before and twice:
         observations = [_at(before, twice), _at(observation, twice)]
-        rows += findings(
-            observations, requested=requested & twice, max_transaction_timeout_ms=max_transaction_timeout_ms
-        )
+        found.append(diagnose(observations, max_transaction_timeout_ms=max_transaction_timeout_ms))
     if topic_partitions - twice or not topic_partitions:
         once = _at(observation, topic_partitions - twice)
         if twice:
             once = replace(once, coverage=replace(once.coverage, topic_gaps=()))  # reported by the findings above
-        found = findings([once], requested=requested - twice, max_transaction_timeout_ms=max_transaction_timeout_ms)
-        rows += map(_in_one_sample, found)
+        found.append(diagnose([once], max_transaction_timeout_ms=max_transaction_timeout_ms, is_single_sample=True))
+    return found
+
+
+def sample_findings(
+    diagnoses: Sequence[Diagnosis],
+    *,
+    requested: Iterable[TopicPartition] = (),
+    log: Mapping[TransactionKey, LogFacts] | None = None,
+    recorded: Iterable[Finding] = (),
+) -> list[Finding]:
+    """Decide on a sample.
+
+    Parameters
+    ----------
+    diagnoses
+        From `sample_diagnoses`.
+    requested, log, recorded
+        As for `diagnose.findings`.
+    """
+    requested, recorded = set(requested), list(recorded)
+    rows: list[Finding] = []
+    for diagnosis in diagnoses:
+        of_diagnosis = requested & _topic_partitions(diagnosis.observations[-1])
+        rows += diagnosis.findings(requested=of_diagnosis, log=log, recorded=recorded)
     return sorted(rows, key=_order)
 
 
-def with_recorded(rows: Iterable[Row], recorded: Iterable[Row]) -> list[Row]:
+def with_recorded(findings: Iterable[Finding], recorded: Iterable[Finding]) -> list[Finding]:
     """Add the recorded log evidence to a sample's findings: the log of that time cannot be read again.
 
     Parameters
     ----------
-    rows
-        New rows of ``schema.FINDINGS``.
+    findings
+        New findings, decided with the recorded ones as evidence.
     recorded
-        Rows recorded with the same sample; rows of other transactions are ignored.
+        Findings that were recorded with the same sample; those of other transactions are ignored.
 
     Returns
     -------
-    list of dict
-        The new rows with recorded cause and impact. A `hanging` row that was recorded with another verdict, because the
-        log contradicted it, gets the recorded verdict.
+    list of Finding
+        The new findings with recorded impact, and with recorded cause where the verdict is the same.
     """
-    known = {_transaction(row): row for row in recorded}
-    return [_with(row, known.get(_transaction(row))) for row in rows]
+    known = {(transaction_key(each), each.producer_epoch): each for each in recorded}
+    return [_with(each, known.get((transaction_key(each), each.producer_epoch))) for each in findings]
 
 
-def _transaction(row: Row) -> tuple[object, ...]:
-    return tuple(row[name] for name in ("topic", "partition", "producer_id", "producer_epoch", "start_offset"))
-
-
-def _with(row: Row, recorded: Row | None) -> Row:
+def _with(finding: Finding, recorded: Finding | None) -> Finding:
     if recorded is None:
-        return row
-    names: tuple[str, ...] = IMPACT
-    if row["verdict"] == "hanging" != recorded["verdict"]:
-        names += VERDICT + LOG_EVIDENCE
-    elif row["verdict"] == recorded["verdict"]:
-        names += LOG_EVIDENCE
-    return {**row, **{name: recorded[name] for name in names}}
+        return finding
+    finding = replace(
+        finding,
+        records_held=recorded.records_held,
+        bytes_held=recorded.bytes_held,
+        groups_held=recorded.groups_held,
+        compaction_held=recorded.compaction_held,
+        held_from=recorded.held_from,
+        held_to=recorded.held_to,
+        held_ms=recorded.held_ms,
+    )
+    if finding.verdict != recorded.verdict:
+        return finding
+    return replace(
+        finding,
+        cause=recorded.cause,
+        evidence=recorded.evidence,
+        opened_at=recorded.opened_at,
+        opened_at_clock=recorded.opened_at_clock,
+    )
 
 
 def _topic_partitions(observation: Observation) -> set[TopicPartition]:
@@ -123,19 +164,7 @@ def _at(observation: Observation, topic_partitions: Collection[TopicPartition]) 
     )
 
 
-def _in_one_sample(row: Row) -> Row:
-    if row["verdict"] != "hanging":
-        return row
-    return {
-        **row,
-        "verdict": "unknown",
-        "reason": f"Not proven to be hanging: {row['reason']}",
-        "cause": None,
-        "remedy": "Do not abort. Get what is missing, and diagnose again.",
-        "missing": ["a second sample: it was seen in one only"],
-    }
-
-
-def _order(row: Row) -> list[tuple[bool, object]]:
+def _order(finding: Finding) -> list[tuple[bool, object]]:
     """The declared order, unknown values last."""
-    return [(row[name] is None, 0 if row[name] is None else row[name]) for name in FINDINGS.sort]
+    values = (getattr(finding, name) for name in FINDINGS.sort)
+    return [(value is None, 0 if value is None else value) for value in values]

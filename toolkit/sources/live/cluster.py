@@ -12,11 +12,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
 from toolkit.analysis.coordinator.transaction_owners import owner_clauses, transaction_owners
-from toolkit.analysis.diagnosis.diagnose import findings
+from toolkit.analysis.diagnosis.diagnose import diagnose
 from toolkit.analysis.diagnosis.known_bugs import release_of
 from toolkit.analysis.diagnosis.observation import Observation
 from toolkit.analysis.diagnosis.open_transactions import MAX_TRANSACTION_TIMEOUT_MS
-from toolkit.analysis.diagnosis.verdicts import is_to_explain
 from toolkit.config import ClientConfig
 from toolkit.errors import NotFound
 from toolkit.schema import Row
@@ -50,9 +49,6 @@ if TYPE_CHECKING:
     from toolkit.sources.offset_queries.offset_spec import OffsetSpec
 
 __all__ = ["Cluster"]
-
-# Verdicts that need a second observation.
-RECHECK_VERDICTS = {"hanging", "unknown", "unreplicated", "ending", "stuck_ending"}
 
 TopicPartitions = Sequence[int] | Sequence[TopicPartition]
 
@@ -248,19 +244,18 @@ class Cluster(Source, OffsetTables):
         requested = () if whole_cluster else list(metadata)
         first = observe(self.client, self.config, metadata, whole_cluster=whole_cluster, idle_producers=False)
         observations = [first]
-        rows = findings(observations, requested=requested, max_transaction_timeout_ms=max_transaction_timeout_ms)
-        to_recheck = {
-            (row["topic"], row["partition"]) for row in rows if row["verdict"] in RECHECK_VERDICTS and row["topic"]
-        }
-        if to_recheck and recheck_after > 0:
+        diagnosis = diagnose(observations, max_transaction_timeout_ms=max_transaction_timeout_ms)
+        if recheck_after > 0 and (to_recheck := diagnosis.to_recheck()):
             threading.Event().wait(recheck_after)
-            observations.append(self._recheck(first, sorted(to_recheck)))
-            rows = findings(observations, requested=requested, max_transaction_timeout_ms=max_transaction_timeout_ms)
-        if log_evidence and any(is_to_explain(row) for row in rows):
-            from toolkit.sources.live.logs.log_evidence import with_log_evidence  # imports numpy and Arrow
+            observations.append(self._recheck(first, to_recheck))
+            diagnosis = diagnose(observations, max_transaction_timeout_ms=max_transaction_timeout_ms)
+        if log_evidence and diagnosis.to_read():
+            from toolkit.sources.live.logs.explained_findings import explained_findings  # imports numpy and Arrow
 
-            rows = with_log_evidence(self.client, observations, rows)
-        return self._with_owners(with_groups(self.client, rows), observations)
+            found = explained_findings(self.client, diagnosis, requested=requested)
+        else:
+            found = diagnosis.findings(requested=requested)
+        return self._with_owners([each.row() for each in with_groups(self.client, found)], observations)
 
     def _with_owners(self, rows: Sequence[Row], observations: Sequence[Observation]) -> list[Row]:
         """Findings with the owners of their transactional ids."""

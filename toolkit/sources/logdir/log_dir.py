@@ -178,19 +178,20 @@ class LogDir(Source, OffsetTables):
         log_evidence: bool = True,
         min_held_ms: int | None = None,
     ) -> Iterable[Row]:
-        from toolkit.analysis.diagnosis.diagnose import findings
-        from toolkit.sources.logdir.observe_files import with_log_evidence
+        from toolkit.analysis.diagnosis.diagnose import diagnose
+        from toolkit.sources.logdir.observe_files import explained_findings
 
         reach = ReadLimit.OPEN if min_held_ms is None else ReadLimit.WHOLE
         observed = self._observe(topics, partitions, reach=reach)
         everything = topics is None and partitions is None
         requested = () if everything else list(observed.replicas)
-        rows = findings(
-            [observed.observation], requested=requested, max_transaction_timeout_ms=max_transaction_timeout_ms
-        )
-        rows = with_log_evidence(observed, rows) if log_evidence else rows
+        diagnosis = diagnose([observed.observation], max_transaction_timeout_ms=max_transaction_timeout_ms)
+        if log_evidence:
+            found = explained_findings(observed, diagnosis, requested=requested)
+        else:
+            found = diagnosis.findings(requested=requested)
         owners = owner_clauses(observed.observation.transactions)
-        rows = [{**row, "owner": owners.get(row["transactional_id"])} for row in rows]
+        rows = [{**each.row(), "owner": owners.get(each.transactional_id or "")} for each in found]
         if min_held_ms is None:
             return rows
         from toolkit.sources.logdir.state.replica_holds import with_holds

@@ -10,16 +10,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from toolkit.analysis.diagnosis.evidence.explanation import explain
+from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog
+from toolkit.analysis.diagnosis.decision import is_disowned
+from toolkit.analysis.diagnosis.diagnose import Diagnosis, diagnose
+from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext
+from toolkit.analysis.diagnosis.evidence.explanation import explain, log_facts
 from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt, LogEvidence, have_ended
+from toolkit.analysis.diagnosis.evidence_kinds import OpenEvidence
 from toolkit.analysis.diagnosis.observation import Coverage, FirstBatch, Observation
-from toolkit.analysis.diagnosis.open_transactions import IndexedObservation
-from toolkit.analysis.diagnosis.verdicts import is_to_explain, rule_for
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.log.batches import CONTROL, DELETE_HORIZON, LOG_APPEND_TIME
 from toolkit.formats.log.headers import Headers, concatenate
 from toolkit.schema import Row, utc
+from toolkit.schema.live import Finding
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.logdir.contents import (
     Contents,
@@ -33,9 +37,8 @@ from toolkit.sources.logdir.state.consistency import check_consistency
 from toolkit.sources.logdir.state.log_window import BACK, FORWARD, ReadLimit
 from toolkit.sources.logdir.state.replica_state import partition_row, producer_rows
 
-__all__ = ["FileObservation", "observe_files", "with_log_evidence"]
+__all__ = ["FileObservation", "explained_findings", "observe_files"]
 
-MAX_PARTITIONS = 50
 FAR_BACK = 100_000  # offsets before the first one to search if `BACK` contains no marker of the producers
 
 
@@ -116,12 +119,12 @@ def _with_doubts(
             by_log[id(log)] = log.changes(appending=False)
         return by_log[id(log)]
 
-    for tp, cases in IndexedObservation(observation).cases.items():
-        hanging = [txn for txn in cases if txn.start is not None and rule_for(txn).verdict == "hanging"]
-        if not hanging:
+    for tp, opened in diagnose([observation]).opened.items():
+        disowned = [each.txn for each in opened if each.txn.start is not None and is_disowned(each)]
+        if not disowned:
             continue
-        lowest = min(start for txn in hanging if (start := txn.start) is not None)
-        for txn in hanging:
+        lowest = min(start for txn in disowned if (start := txn.start) is not None)
+        for txn in disowned:
             found = check_consistency(
                 txn, replicas[tp][0], side, lowest=lowest, changes=changes if consistent_copy else None
             )
@@ -130,7 +133,7 @@ def _with_doubts(
                     f"replicas of one topic: {tp[0]} was deleted and created again; the replicas have {len(ids)} topic "
                     "ids"
                 )
-            doubts[*tp, txn.producer["producer_id"]] = found.doubts
+            doubts[*tp, txn.producer_id] = found.doubts
             notes.setdefault(tp, []).extend(note for note in found.notes if note not in notes[tp])
     return replace(observation, doubts=doubts, notes=notes)
 
@@ -190,33 +193,36 @@ def _first_batches(
             )
 
 
-def with_log_evidence(observed: FileObservation, rows: Sequence[Row]) -> list[Row]:
-    """Rows of ``schema.FINDINGS``; those that need an explanation have the evidence of the logs."""
-    excerpts = dict(_excerpts(observed, rows))
-    to_explain = [row for row in rows if (row["topic"], row["partition"]) in excerpts and is_to_explain(row)]
-    if not to_explain:
-        return list(rows)
-    events = list(_events(observed.side, to_explain))
-    errors = sorted({row["error"].partition(":")[0] for row in events if row.get("error")})
-    unread = [*observed.side.gaps, *([f"{STATE_TOPIC} could not be read ({', '.join(errors)})"] if errors else [])]
-    readable = [row for row in events if not row.get("error")]
-    return explain(rows, [observed.observation], LogEvidence(excerpts=excerpts, events=readable, unread=unread))
+def explained_findings(
+    observed: FileObservation, diagnosis: Diagnosis, *, requested: Iterable[TopicPartition] = ()
+) -> list[Finding]:
+    """Findings with the evidence of the logs.
+
+    Parameters
+    ----------
+    observed
+        The observation and its files.
+    diagnosis
+        Of that observation.
+    requested
+        As for `diagnose.findings`.
+    """
+    to_read = diagnosis.to_read()
+    log = LogEvidence(excerpts=dict(_excerpts(observed, to_read)), coordinators=_coordinators(observed.side, to_read))
+    contexts = {each.key: DiagnosisContext(each.txn, log) for each in to_read}
+    facts = {key: log_facts(context) for key, context in contexts.items()}
+    return explain(diagnosis.findings(requested=requested, log=facts), contexts)
 
 
-def _excerpts(observed: FileObservation, rows: Sequence[Row]) -> Iterator[tuple[TopicPartition, Excerpt]]:
-    """Excerpts around the lowest open transaction, for the first `MAX_PARTITIONS` partitions that need explanation."""
-    count = 0
-    for tp, group in groupby(rows, key=lambda row: (row["topic"], row["partition"])):
-        found = [row for row in group if row["start_offset"] is not None]
-        producer_ids = {row["producer_id"] for row in found if is_to_explain(row)}
-        if not producer_ids or tp not in observed.replicas:
+def _excerpts(observed: FileObservation, to_read: Sequence[OpenEvidence]) -> Iterator[tuple[TopicPartition, Excerpt]]:
+    """Excerpts around the lowest open transaction of each partition."""
+    for tp, group in groupby(to_read, key=lambda each: each.txn.tp):
+        found = [each.txn for each in group]
+        if tp not in observed.replicas:
             continue
         read = observed.replicas[tp][0]
-        offset = max(read.state.log_start_offset or 0, min(row["start_offset"] for row in found))
-        yield tp, _excerpt(read, offset, producer_ids)
-        count += 1
-        if count == MAX_PARTITIONS:
-            return
+        offset = max(read.state.log_start_offset or 0, min(txn.start for txn in found if txn.start is not None))
+        yield tp, _excerpt(read, offset, {txn.producer_id for txn in found})
 
 
 def _excerpt(read: ReplicaWithCheckpoints, offset: int, producer_ids: Collection[int]) -> Excerpt:
@@ -283,12 +289,16 @@ def _groups(
     return {producer_id: sorted(groups) for producer_id, groups in found.items()}
 
 
-def _events(side: CoordinatorState, rows: Iterable[Row]) -> Iterator[Row]:
+def _coordinators(side: CoordinatorState, to_read: Iterable[OpenEvidence]) -> CoordinatorLog:
     """Records of the transactions' owners; of former owners, if no id owns a transaction."""
-    rows = list(rows)
-    owners = {row["transactional_id"] for row in rows} - {None}
-    orphans = {row["producer_id"] for row in rows if row["transactional_id"] is None}
+    owners = {each.txn.transactional_id for each in to_read if each.txn.transactional_id is not None}
+    orphans = {each.txn.producer_id for each in to_read if each.txn.owner is None}
+    rows: list[Row] = []
     for partition in side.partitions.values():
         ids = (owners & partition.newest.keys()) | partition.read.state.window.records.ids_of(orphans)
         if ids:
-            yield from partition.read.state.window.records.records(ids)
+            rows += partition.read.state.window.records.records(ids)
+    errors = sorted({row["error"].partition(":")[0] for row in rows if row.get("error")})
+    unread = [f"{STATE_TOPIC} could not be read ({', '.join(errors)})"] if errors else []
+    readable = [row for row in rows if not row.get("error")]
+    return CoordinatorLog(rows=readable, unread=[*side.gaps, *unread])

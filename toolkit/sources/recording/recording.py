@@ -19,6 +19,7 @@ from toolkit.analysis.history.sample_findings import diagnose_sample, with_recor
 from toolkit.errors import NotFound, UsageError
 from toolkit.schema import Row
 from toolkit.schema.coerce import in_utc
+from toolkit.schema.live import Finding
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.partition_selection import requested_partitions
 from toolkit.sources.recording.recorded_visibility import recorded_visibility
@@ -270,14 +271,15 @@ class Recording(Source):
         assert whole_cluster
         observation = select_partitions(whole_cluster, topics, partitions, broker_id=broker_id)
         everything = topics is None and partitions is None and broker_id is None
-        rows = diagnose_sample(
+        recorded = [Finding.of(row) for row in tables["findings"]] if log_evidence else []
+        diagnosed = diagnose_sample(
             observation,
             read_observation(self.path, found.before, idle_producers=False) if found.before else None,
             requested=() if everything else [_tp(row) for row in observation.partitions],
             max_transaction_timeout_ms=max_transaction_timeout_ms,
+            recorded=recorded,
         )
-        if log_evidence:
-            rows = with_recorded(rows, tables["findings"])
+        rows: list[Row] = [each.row() for each in with_recorded(diagnosed, recorded)]
         owners = owner_clauses(whole_cluster.transactions)
         rows = [{**row, "owner": owners.get(row["transactional_id"])} for row in rows]
         if min_held_ms is not None:

@@ -11,6 +11,7 @@ from toolkit.analysis.symptoms.recognition import RecognizedSymptom
 from toolkit.analysis.symptoms.symptom import Symptom
 from toolkit.schema import Row
 from toolkit.schema.docs_links import symptom_page
+from toolkit.schema.live import Transaction
 from toolkit.sources.resource_checks import ResourceChecks
 from toolkit.views.findings_text import finding_lines, summary, wrap
 from toolkit.views.row_formats import printable
@@ -116,7 +117,8 @@ def _unknown(*, width: int | None) -> Iterator[str]:
 def _transaction(row: Row) -> str:
     if row["error"] or row["transactional_id"] is None:
         return printable(f"transactional id {number(row['transactional_id'])}: {row['error']}")
-    text = f"{coordinator_says(row)}, producer {number(row['producer_id'])} epoch {number(row['producer_epoch'])}"
+    owner = Transaction.of(row)
+    text = f"{coordinator_says(owner)}, producer {number(owner.producer_id)} epoch {number(owner.producer_epoch)}"
     return printable(text + (f", since {at(row['start_time'])}" if row["start_time"] else ""))
 
 

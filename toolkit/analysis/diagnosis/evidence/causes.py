@@ -12,14 +12,14 @@ from dataclasses import dataclass
 
 from toolkit.analysis.coordinator.producer_id_owners import producer_ids
 from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext
-from toolkit.analysis.diagnosis.evidence.log_excerpts import LogEvidence
-from toolkit.analysis.diagnosis.open_transactions import OpenTransaction
+from toolkit.analysis.diagnosis.evidence_text import record_entry
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.log.headers import COMMIT
-from toolkit.schema import Row
+from toolkit.schema.live import EvidenceEntry
+from toolkit.schema.log import TransactionLogRecord
 
-__all__ = ["Cause", "CauseIndicator", "cause", "habit"]
+__all__ = ["CHECKS", "DISOWNED", "Cause", "CauseIndicator", "cause", "habit"]
 
 
 FLINK_ID = re.compile(r".+-\d+-\d+")  # prefix, subtask, checkpoint
@@ -38,15 +38,12 @@ class Cause:
     sentence
         The cause, followed by the names.
     evidence
-        The batches and records that prove it, as rows of the evidence column.
-    is_committed
-        Whether its coordinator completed a commit, so that an abort marker would discard committed records.
+        The batches and records that prove it.
     """
 
     names: tuple[str, ...]
     sentence: str
-    evidence: tuple[Row, ...] = ()
-    is_committed: bool = False
+    evidence: tuple[EvidenceEntry, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,45 +52,39 @@ class CauseIndicator:
 
     text: str
     names: tuple[str, ...] = ()
-    evidence: tuple[Row, ...] = ()
-    is_committed: bool = False
+    evidence: tuple[EvidenceEntry, ...] = ()
 
 
-def cause(txn: OpenTransaction, verdict: str, log: LogEvidence) -> Cause | None:
+def cause(context: DiagnosisContext, checks: Sequence[CauseCheck]) -> Cause | None:
     """The root cause of a held transaction, as far as the log shows it.
 
     Parameters
     ----------
-    txn
-        The open transaction.
-    verdict
-        Its verdict.
-    log
-        The log evidence.
+    context
+        The open transaction and its log evidence.
+    checks
+        `DISOWNED` for a transaction that no coordinator will end, else some of `CHECKS`.
 
     Returns
     -------
     Cause or None
-        Null if there is nothing to explain. A hanging transaction always has one: if no cause was found, it states
-        what was read.
+        Null if there is nothing to explain. A transaction that no coordinator will end always has one: if no cause was
+        found, it states what was read.
     """
-    context = DiagnosisContext(txn, log)
-    indicators = [found for check in CHECKS.get(verdict, ()) if (found := check(context)) is not None]
+    indicators = [found for check in checks if (found := check(context)) is not None]
     if not indicators:
-        return Cause(names=(), sentence=_no_cause_found(context)) if verdict == "hanging" else None
+        return Cause(names=(), sentence=_no_cause_found(context)) if checks is DISOWNED else None
     names = tuple(dict.fromkeys(name for indicator in indicators for name in indicator.names))
     suffix = f" ({', '.join(names)})" if names else ""
-    evidence = tuple(entry for indicator in indicators for entry in indicator.evidence)
     return Cause(
         names=names,
         sentence="; ".join(indicator.text for indicator in indicators) + suffix,
-        evidence=evidence,
-        is_committed=any(indicator.is_committed for indicator in indicators),
+        evidence=tuple(entry for indicator in indicators for entry in indicator.evidence),
     )
 
 
 def _head_deleted(context: DiagnosisContext) -> CauseIndicator | None:
-    start, log_start = context.txn.start, context.txn.leader_row.get("log_start_offset")
+    start, log_start = context.txn.start, context.txn.leader.log_start_offset
     if start is None or log_start is None or start >= log_start:
         return None
     text = (
@@ -104,9 +95,9 @@ def _head_deleted(context: DiagnosisContext) -> CauseIndicator | None:
 
 
 def _mixed_epochs(context: DiagnosisContext) -> CauseIndicator | None:
-    if context.first_batch is None:
+    if context.opening is None:
         return None
-    batches = context.first_batch.open_data
+    batches = context.opening.open_data
     later = batches[batches["producer_epoch"] > context.epoch]
     if not len(later):
         return None
@@ -115,8 +106,8 @@ def _mixed_epochs(context: DiagnosisContext) -> CauseIndicator | None:
         f"{later['producer_epoch'][0]} writes into it from offset {later['base_offset'][0]} on"
     )
     evidence = (
-        context.first_batch.entry("first_batch", batches),
-        context.first_batch.entry("first_of_new_epoch", later),
+        context.opening.entry("first_batch", batches),
+        context.opening.entry("first_of_new_epoch", later),
     )
     return CauseIndicator(text=text, evidence=evidence)
 
@@ -124,33 +115,32 @@ def _mixed_epochs(context: DiagnosisContext) -> CauseIndicator | None:
 def _no_owner(context: DiagnosisContext) -> CauseIndicator | None:
     if context.txn.owner:
         return None
-    for owner in producer_ids(context.events).get(context.txn.producer["producer_id"], ()):
-        last = [row for row in context.events if row["transactional_id"] == owner.transactional_id][-1]
+    rows = [row for history in context.histories for row in history.rows]
+    for owner in producer_ids(rows).get(context.txn.producer_id, ()):
+        last = [record for record in context.events if record.transactional_id == owner.transactional_id][-1]
         if owner.now == "expired":
             text = (
                 f'its id "{owner.transactional_id}" has expired: {STATE_TOPIC}-{owner.txn_state_partition} has its '
                 "tombstone"
             )
-            return CauseIndicator(text=text, names=("no-owner",), evidence=(_record(last),))
+            return CauseIndicator(text=text, names=("no-owner",), evidence=(record_entry(last),))
         if owner.now == "replaced":
-            text = f'its id "{owner.transactional_id}" now has producer id {last["producer_id"]}'
-            return CauseIndicator(text=text, names=("no-owner",), evidence=(_record(last),))
+            text = f'its id "{owner.transactional_id}" now has producer id {last.producer_id}'
+            return CauseIndicator(text=text, names=("no-owner",), evidence=(record_entry(last),))
     return CauseIndicator(text="no owner: its id has expired or moved on to another producer id", names=("no-owner",))
 
 
 def _superseded(context: DiagnosisContext) -> CauseIndicator | None:
     if context.txn.owner_epoch <= context.epoch:
         return None
-    name = context.txn.owner["transactional_id"]
-    return CauseIndicator(
-        text=f'superseded epoch: "{name}" is at epoch {context.txn.owner_epoch}, this transaction at {context.epoch}'
-    )
+    name, epoch = context.txn.transactional_id, context.txn.owner_epoch
+    return CauseIndicator(text=f'superseded epoch: "{name}" is at epoch {epoch}, this transaction at {context.epoch}')
 
 
 def _late(context: DiagnosisContext) -> CauseIndicator | None:
-    if not context.is_late or context.first_batch is None:
+    if not context.is_late or context.opening is None:
         return None
-    producer_batches = context.first_batch
+    producer_batches = context.opening
     committed = int(producer_batches.marker_before["marker"][0]) == COMMIT
     text = (
         f"a batch of the same producer came after the {'COMMIT' if committed else 'ABORT'} marker at offset "
@@ -167,7 +157,7 @@ def _late(context: DiagnosisContext) -> CauseIndicator | None:
         ),
         producer_batches.entry("marker_before", producer_batches.marker_before),
         producer_batches.entry("first_batch", producer_batches.first_batch),
-        *map(_record, context.events[-1:]),
+        *map(record_entry, context.events[-1:]),
     )
     return CauseIndicator(
         text=text, names=("late-after-commit" if committed else "late-after-abort",), evidence=evidence
@@ -181,7 +171,7 @@ def _never_added(context: DiagnosisContext) -> CauseIndicator | None:
     if context.was_never_added:
         text = (
             f"written but never added: the coordinator wrote {_count(records)} of producer "
-            f"{txn.producer['producer_id']} epoch {context.epoch}, and none includes {topic}-{partition}"
+            f"{txn.producer_id} epoch {context.epoch}, and none includes {topic}-{partition}"
         )
     elif context.is_late or context.epoch != txn.owner_epoch:
         return None
@@ -192,42 +182,35 @@ def _never_added(context: DiagnosisContext) -> CauseIndicator | None:
     else:
         return None
     return CauseIndicator(
-        text=text, names=("never-added",), evidence=(*_first_batch(context), *map(_record, records[-3:]))
+        text=text, names=("never-added",), evidence=(*_first_batch(context), *map(record_entry, records[-3:]))
     )
 
 
 def _marker_lost(context: DiagnosisContext) -> CauseIndicator | None:
-    if not context.lost_its_marker or context.first_batch is None:
+    if context.outcome.transaction is None:
         return None
-    last = context.transactions[-1]
-    text = (
-        f"its marker is lost: the coordinator completed the {last['state'].removeprefix('Complete').lower()}, and the "
-    )
-    text += "log has no marker of it"
-    evidence = (*_first_batch(context), *map(_record, context.events[-2:]))
-    is_committed = last["state"] == "CompleteCommit"
+    text = f"its marker is lost: {context.outcome.reason}"
+    evidence = _first_batch(context)
     for code, why in (_compacted(context), _led_by_another(context), _refused(context)):
         if why:
-            return CauseIndicator(text=f"{text}; {why}", names=(code,), evidence=evidence, is_committed=is_committed)
+            return CauseIndicator(text=f"{text}; {why}", names=(code,), evidence=evidence)
     text += "; a coordinator skips the marker of a partition that has no leader (KAFKA-20734)"
-    return CauseIndicator(text=text, names=("marker-skipped",), evidence=evidence, is_committed=is_committed)
+    return CauseIndicator(text=text, names=("marker-skipped",), evidence=evidence)
 
 
 def _compacted(context: DiagnosisContext) -> tuple[str, str]:
-    compacted = context.first_batch is not None and context.first_batch.excerpt.is_compacted
+    compacted = context.opening is not None and context.opening.excerpt.is_compacted
     return "marker-compacted", "the topic is compacted, and the cleaner may have removed it" if compacted else ""
 
 
 def _led_by_another(context: DiagnosisContext) -> tuple[str, str]:
     """The cause name, and the reason if leadership changed since the transaction opened; else empty text."""
-    if context.first_batch is None:
+    if context.opening is None:
         return "marker-lost", ""
-    opened_in = int(context.first_batch.first_batch["leader_epoch"][0])
-    later = context.first_batch.excerpt.headers
-    epochs = later["leader_epoch"][
-        (later["base_offset"] > context.first_batch.start) & (later["leader_epoch"] > opened_in)
-    ]
-    now = int(epochs[0]) if len(epochs) else context.txn.leader_row.get("leader_epoch") or -1
+    opened_in = int(context.opening.first_batch["leader_epoch"][0])
+    later = context.opening.excerpt.headers
+    epochs = later["leader_epoch"][(later["base_offset"] > context.opening.start) & (later["leader_epoch"] > opened_in)]
+    now = int(epochs[0]) if len(epochs) else context.txn.leader.leader_epoch or -1
     if now <= opened_in:
         return "marker-lost", ""
     return (
@@ -238,9 +221,9 @@ def _led_by_another(context: DiagnosisContext) -> tuple[str, str]:
 
 def _refused(context: DiagnosisContext) -> tuple[str, str]:
     """The cause name, and the reason if the partition refuses the coordinator's epoch as too old; else empty text."""
-    known = context.txn.producer.get("coordinator_epoch")
+    known = context.txn.producer.coordinator_epoch
     coordinator_epoch = max(
-        (row["leader_epoch"] for row in context.events if row["leader_epoch"] is not None), default=None
+        (record.leader_epoch for record in context.events if record.leader_epoch is not None), default=None
     )
     if known is None or coordinator_epoch is None or known <= coordinator_epoch:
         return "marker-refused", ""
@@ -253,21 +236,23 @@ def _refused(context: DiagnosisContext) -> tuple[str, str]:
 def _of_groups(context: DiagnosisContext) -> CauseIndicator | None:
     if context.txn.tp[0] != OFFSETS_TOPIC:
         return None
-    producer_id = context.txn.producer["producer_id"]
+    producer_id = context.txn.producer_id
     groups = context.producer_batches.excerpt.groups.get(producer_id, ()) if context.producer_batches else ()
     groups_text = f"group{'s' if len(groups) > 1 else ''} {', '.join(groups)}" if groups else "consumer groups"
     return CauseIndicator(text=f"it holds offsets of {groups_text}", names=("group-offsets",))
 
 
 def _not_ended(context: DiagnosisContext) -> CauseIndicator | None:
-    isr, replicas = context.txn.leader_row.get("isr"), context.txn.leader_row.get("replicas")
+    isr, replicas = context.txn.leader.isr, context.txn.leader.replicas
     if isr is not None and replicas is not None and len(isr) < len(replicas):
         text = f"its marker cannot be written while replicas are missing: {len(isr)} of {len(replicas)} are in sync"
         return CauseIndicator(text=text)
     last = context.events[-1] if context.events else None
-    if last is not None and last["client_transaction_version"] == 2:
+    if last is not None and last.client_transaction_version == 2:
         text = "its coordinator has lost the marker that it has to write, or the partition's leader refuses it as old"
-        return CauseIndicator(text=text, names=("marker-not-written", "marker-not-sent"), evidence=(_record(last),))
+        return CauseIndicator(
+            text=text, names=("marker-not-written", "marker-not-sent"), evidence=(record_entry(last),)
+        )
     return CauseIndicator(
         text="its coordinator has lost the marker that it has to write, or cannot send it",
         names=("marker-not-written",),
@@ -281,7 +266,7 @@ def _two_phase(context: DiagnosisContext) -> CauseIndicator | None:
 
 
 def _habit(context: DiagnosisContext) -> CauseIndicator | None:
-    return habit(context.txn.owner.get("transactional_id") or "", context.txn.owner.get("timeout_ms"))
+    return habit(context.txn.transactional_id or "", context.txn.owner.timeout_ms if context.txn.owner else None)
 
 
 def habit(name: str, timeout_ms: int | None) -> CauseIndicator | None:
@@ -296,37 +281,23 @@ def habit(name: str, timeout_ms: int | None) -> CauseIndicator | None:
 
 
 def _no_cause_found(context: DiagnosisContext) -> str:
-    excerpt = context.log.excerpts.get(context.txn.tp)
+    excerpt = None if context.log is None else context.log.excerpts.get(context.txn.tp)
+    unread = () if context.coordinators is None else context.coordinators.unread
     if excerpt is None:
         read = "the log was not read"
     elif excerpt.start >= excerpt.stop:
         read = f"the log could not be read ({(excerpt.error or 'it is empty').partition(':')[0]})"
     else:
         read = f"offsets {excerpt.start} to {excerpt.stop - 1} were read and do not show what opened it"
-    return "no cause found: " + "; ".join([read, *context.log.unread])
+    return "no cause found: " + "; ".join([read, *unread])
 
 
-def _count(records: Sequence[Row]) -> str:
+def _count(records: Sequence[TransactionLogRecord]) -> str:
     return f"{len(records)} record{'' if len(records) == 1 else 's'}"
 
 
-def _first_batch(context: DiagnosisContext) -> tuple[Row, ...]:
-    return (context.first_batch.entry("first_batch", context.first_batch.first_batch),) if context.first_batch else ()
-
-
-def _record(row: Row) -> Row:
-    """A coordinator's record as a row of the evidence column."""
-    partitions = ", ".join(f"{each['topic']}-{each['partition']}" for each in row["topic_partitions"] or ())
-    what = f"{row['state']}, producer {row['producer_id']} epoch {row['producer_epoch']}"
-    text = f"{STATE_TOPIC}-{row['txn_state_partition']} offset {row['offset']}: "
-    text += "tombstone" if row["tombstone"] else what + (f", partitions {partitions}" if partitions else "")
-    return {
-        "source": STATE_TOPIC,
-        "broker_id": row["broker_id"],
-        "observed_at": row["last_update_time"] or row["timestamp"],
-        "name": "record",
-        "value": text,
-    }
+def _first_batch(context: DiagnosisContext) -> tuple[EvidenceEntry, ...]:
+    return (context.opening.entry("first_batch", context.opening.first_batch),) if context.opening else ()
 
 
 CauseCheck = Callable[[DiagnosisContext], CauseIndicator | None]
@@ -340,8 +311,9 @@ DISOWNED: tuple[CauseCheck, ...] = (
     _marker_lost,
     _of_groups,
 )
-CHECKS: Mapping[str, tuple[CauseCheck, ...]] = {  # by verdict
-    "hanging": DISOWNED,
+"""Causes of a transaction that no coordinator will end."""
+
+CHECKS: Mapping[str, tuple[CauseCheck, ...]] = {
     "unknown": (_head_deleted, _mixed_epochs),
     "ongoing": (_mixed_epochs,),
     "long": (_mixed_epochs, _head_deleted, _habit),
@@ -349,3 +321,4 @@ CHECKS: Mapping[str, tuple[CauseCheck, ...]] = {  # by verdict
     "prepared": (_two_phase,),
     "stuck_ending": (_not_ended,),
 }
+"""Causes of the others, by verdict."""

@@ -1,4 +1,4 @@
-"""Add log evidence to findings: cause, opening time, impact. It never makes a finding `hanging`.
+"""Add log evidence to findings: cause, opening time, impact. It changes no decision.
 
 Markers and batches under LogAppendTime have the time of the partition's leader; other batches have their producer's.
 """
@@ -7,213 +7,185 @@ from __future__ import annotations
 
 import datetime as dt
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from toolkit.analysis.diagnosis.evidence.causes import cause
-from toolkit.analysis.diagnosis.evidence.log_excerpts import (
-    CLOCKS_DIFFER,
-    Excerpt,
-    LogEvidence,
-    ProducerBatches,
-    producer_batches,
-)
-from toolkit.analysis.diagnosis.observation import Observation
-from toolkit.analysis.diagnosis.open_transactions import IndexedObservation, OpenTransaction
-from toolkit.analysis.diagnosis.verdicts import is_to_explain
+from toolkit.analysis.diagnosis.diagnose import TransactionKey, transaction_key
+from toolkit.analysis.diagnosis.evidence.causes import CHECKS, DISOWNED, cause
+from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext
+from toolkit.analysis.diagnosis.evidence.log_excerpts import CLOCKS_DIFFER, Excerpt, ProducerBatches
+from toolkit.analysis.diagnosis.evidence_kinds import LogFacts
 from toolkit.analysis.log.log_transactions import OPEN, LogTransactions, finish, partial_transactions
 from toolkit.analysis.log.lso_timeline import lso_steps
 from toolkit.analysis.log.record_counts import amounts
 from toolkit.formats.log.headers import COMMIT
-from toolkit.schema import Row, utc
+from toolkit.schema import utc
+from toolkit.schema.live import EvidenceEntry, Finding
+from toolkit.schema.table import TopicPartition
 
-__all__ = ["explain", "held_back", "held_since", "opening_time"]
+__all__ = ["explain", "held_back", "held_since", "log_facts", "opening_time"]
 
 
-def explain(rows: Sequence[Row], observations: Sequence[Observation], log: LogEvidence) -> list[Row]:
-    """Add log evidence to findings.
+def log_facts(context: DiagnosisContext) -> LogFacts:
+    """What the logs show of an open transaction, for the decision.
 
     Parameters
     ----------
-    rows
-        Rows of ``schema.FINDINGS``, from `diagnose.findings`.
-    observations
-        The observations that the findings are based on.
-    log
-        Read after the last observation. Without an excerpt of a partition, the evidence of its findings states so
-        (``left_out``).
-
-    Returns
-    -------
-    list of dict
-        The rows with ``cause``, ``opened_at``, ``records_held``, ``bytes_held``, ``compaction_held``, ``held_from`` and
-        further evidence. A `hanging` row gets another verdict if the log contradicts it, or shows that the transaction
-        is committed or has ended.
+    context
+        The open transaction and its log evidence.
     """
-    transactions = {
-        (txn.tp, txn.producer["producer_id"]): txn
-        for observation in observations
-        for found in IndexedObservation(observation).cases.values()
-        for txn in found
-        if txn.tp in log.excerpts
-    }
-    return [
-        _explained(row, transactions.get(((row["topic"], row["partition"]), row["producer_id"])), log) for row in rows
-    ]
-
-
-def _explained(row: Row, txn: OpenTransaction | None, log: LogEvidence) -> Row:
-    excerpt = log.excerpts.get((row["topic"], row["partition"]))
-    if excerpt is None:
-        return _left_out(row) if is_to_explain(row) else row
-    row = {**row, **held_back(row, excerpt)}
-    if row["queue_position"] == 1:
-        groups = excerpt.groups.get(row["producer_id"])
-        row = {**row, "compaction_held": excerpt.is_compacted, "groups_held": groups}
-    if txn is None or txn.start is None:
-        return row
-    batches = producer_batches(excerpt, txn.producer["producer_id"], txn.start)
-    row = {**row, **opening_time(row, batches)}
-    if row["queue_position"] == 1:
-        row = {**row, **held_since(row, batches)}
-    row = _with_contradictions(row, txn, batches)
-    if row["verdict"] == "hanging" and txn.state == "CompleteCommit" and log.unread:
-        return _doubted(row, f"{log.unread[0]}: whether the completed commit includes these records (KAFKA-20734)")
-    why = cause(txn, row["verdict"], log)
-    if why is None:
-        return row
-    row = {**row, "cause": why.sentence, "evidence": [*row["evidence"], *why.evidence]}
-    return _committed(row) if why.is_committed and row["verdict"] == "hanging" else row
-
-
-def _committed(row: Row) -> Row:
-    """The row as `stuck_ending`: an abort marker would discard records that the coordinator committed."""
-    where = f"{row['topic']}-{row['partition']} from offset {row['start_offset']}"
-    return {
-        **row,
-        "verdict": "stuck_ending",
-        "reason": "Its coordinator completed the commit, but the log has no marker, and none will be written.",
-        "remedy": (
-            "Never an abort marker yet: these records are committed, and it would discard them. Read "
-            f"{where} with read_uncommitted and keep the records of producer {row['producer_id']}; then end the "
-            "transaction with kafka-transactions.sh abort, and produce them again."
-        ),
-    }
-
-
-def _left_out(row: Row) -> Row:
-    entry = {
-        "source": "log",
-        "broker_id": row["broker_id"],
-        "observed_at": row["observed_at"],
-        "name": "left_out",
-        "value": "the log around it was not read for cause, opening time and impact: too many partitions are held, or "
-        "too little time was left; diagnose this partition alone",
-    }
-    return {**row, "evidence": [*row["evidence"], entry]}
-
-
-def _with_contradictions(row: Row, txn: OpenTransaction, batches: ProducerBatches) -> Row:
-    """The row; no longer `hanging` if the log contradicts that."""
-    if row["verdict"] != "hanging":
-        return row
-    if len(batches.foreign_opening):
-        other = batches.foreign_opening[0]
-        return _doubted(row, f"a log that agrees: the batch at {batches.start} is of producer {other['producer_id']}")
+    batches = context.producer_batches
+    if batches is None:
+        return LogFacts(outcome=context.outcome)
+    other = batches.foreign_opening
     if not len(batches.markers_after):
-        return row
+        return LogFacts(outcome=context.outcome, other_producer_id=int(other["producer_id"][0]) if len(other) else None)
     marker = batches.markers_after[0]
-    marker_text = f"{'COMMIT' if marker['marker'] == COMMIT else 'ABORT'} marker at offset {marker['base_offset']}"
-    ended = [*row["evidence"], batches.entry("marker_after", batches.markers_after)]
-    if marker["base_offset"] < _high_watermark_before(txn):
-        return _doubted({**row, "evidence": ended}, f"producer state that agrees: there is the {marker_text}")
-    why = f"The {marker_text} has ended it in the meantime."
-    return {
-        **row,
-        "verdict": "ending",
-        "reason": why,
-        "cause": None,
-        "remedy": "None: it has ended.",
-        "evidence": ended,
-    }
+    return LogFacts(
+        outcome=context.outcome,
+        other_producer_id=int(other["producer_id"][0]) if len(other) else None,
+        marker_after=f"{'COMMIT' if marker['marker'] == COMMIT else 'ABORT'} marker at offset {marker['base_offset']}",
+        marker_contradicts=bool(marker["base_offset"] < _high_watermark_before(context)),
+        marker_entry=batches.entry("marker_after", batches.markers_after),
+    )
 
 
-def _doubted(row: Row, missing: str) -> Row:
-    why = f"Not proven to be hanging: {row['reason'].rstrip('.')}."
-    remedy = "Do not abort. Get what is missing, and diagnose again."
-    return {**row, "verdict": "unknown", "reason": why, "cause": None, "remedy": remedy, "missing": [missing]}
-
-
-def _high_watermark_before(txn: OpenTransaction) -> int:
+def _high_watermark_before(context: DiagnosisContext) -> int:
     """The partition's high watermark before its producers were last read; records below it were in the log then."""
-    tp = txn.tp
-    before = next((row for row in txn.observation.partitions if (row["topic"], row["partition"]) == tp), {})
+    tp = context.txn.tp
+    partitions = context.txn.observation.partitions
+    before = next((row for row in partitions if (row["topic"], row["partition"]) == tp), {})
     known: int | None = before.get("high_watermark")
     return -1 if known is None else known
 
 
-def held_back(row: Row, excerpt: Excerpt) -> Row:
+def explain(findings: Sequence[Finding], contexts: Mapping[TransactionKey, DiagnosisContext]) -> list[Finding]:
+    """Add log evidence to findings.
+
+    Parameters
+    ----------
+    findings
+        From `diagnose.findings`.
+    contexts
+        The open transactions whose logs had to be read. Without an excerpt of a partition, the evidence of its findings
+        states so (``left_out``).
+
+    Returns
+    -------
+    list of Finding
+        The findings with ``cause``, ``opened_at``, ``records_held``, ``bytes_held``, ``compaction_held``, ``held_from``
+        and further evidence.
+    """
+    excerpts = {tp: excerpt for each in contexts.values() if each.log for tp, excerpt in each.log.excerpts.items()}
+    return [_explained(each, contexts.get(transaction_key(each)), excerpts) for each in findings]
+
+
+def _explained(
+    finding: Finding, context: DiagnosisContext | None, excerpts: Mapping[TopicPartition, Excerpt]
+) -> Finding:
+    if finding.topic is None or finding.partition is None:
+        return finding
+    excerpt = excerpts.get((finding.topic, finding.partition))
+    if excerpt is None:
+        return finding if context is None else _left_out(finding)
+    finding = held_back(finding, excerpt)
+    if finding.queue_position == 1:
+        groups = excerpt.groups.get(finding.producer_id or -1)
+        held = None if groups is None else tuple(groups)
+        finding = replace(finding, compaction_held=excerpt.is_compacted, groups_held=held)
+    if context is None or context.producer_batches is None:
+        return finding
+    finding = opening_time(finding, context.producer_batches)
+    if finding.queue_position == 1:
+        finding = held_since(finding, context.producer_batches)
+    is_ended = context.txn.state.startswith("Prepare")
+    is_disowned = finding.verdict == "hanging" or (finding.verdict == "stuck_ending" and not is_ended)
+    why = cause(context, DISOWNED if is_disowned else CHECKS.get(finding.verdict, ()))
+    if why is None:
+        return finding
+    return replace(finding, cause=why.sentence, evidence=(*finding.evidence, *why.evidence))
+
+
+def _left_out(finding: Finding) -> Finding:
+    entry = EvidenceEntry(
+        source="log",
+        broker_id=finding.broker_id,
+        observed_at=finding.observed_at,
+        name="left_out",
+        value="the log around it was not read for cause, opening time and impact: too many partitions are held, or "
+        "too little time was left; diagnose this partition alone",
+    )
+    return replace(finding, evidence=(*finding.evidence, entry))
+
+
+def held_back(finding: Finding, excerpt: Excerpt) -> Finding:
     """Count data records and bytes between the LSO and the high watermark.
 
     Parameters
     ----------
-    row
-        A row of ``schema.FINDINGS``.
+    finding
+        The finding.
     excerpt
         The excerpt of its partition.
 
     Returns
     -------
-    Row
-        ``records_held`` and ``bytes_held``; null if the range was not read completely. Bytes are those of complete
+    Finding
+        With ``records_held`` and ``bytes_held``; null if the range was not read completely. Bytes are those of complete
         batches, including markers.
     """
-    lso, high_watermark = row["last_stable_offset"], row["high_watermark"]
-    unknown = {"records_held": None, "bytes_held": None}
+    lso, high_watermark = finding.last_stable_offset, finding.high_watermark
     if lso is None or high_watermark is None:
-        return unknown
+        return replace(finding, records_held=None, bytes_held=None)
     first = max(lso, excerpt.log_start_offset or 0)  # the LSO may be below the log start
     if first >= high_watermark:
-        return {"records_held": 0, "bytes_held": 0}
+        return replace(finding, records_held=0, bytes_held=0)
     if excerpt.held is None and (excerpt.start > first or excerpt.stop < high_watermark):
-        return unknown
+        return replace(finding, records_held=None, bytes_held=None)
     records, size = excerpt.held or amounts(excerpt.headers, first, high_watermark)
-    return {"records_held": records, "bytes_held": size}
+    return replace(finding, records_held=records, bytes_held=size)
 
 
-def opening_time(row: Row, batches: ProducerBatches) -> Row:
+def opening_time(finding: Finding, batches: ProducerBatches) -> Finding:
     """Correct a transaction's opening time if a broker's clock contradicts its producer's.
-
-    Broker times before and after the first batch bound the opening time. A producer's time outside these bounds is
-    wrong, or its records have other times on purpose.
 
     Parameters
     ----------
-    row
-        A row of ``schema.FINDINGS``.
+    finding
+        The finding.
     batches
         Its producer's batches in the excerpt.
 
     Returns
     -------
-    Row
-        ``opened_at`` and ``opened_at_clock``: unchanged, or the broker time before the first batch, null if none was
-        read.
+    Finding
+        With ``opened_at`` and ``opened_at_clock``: unchanged, or the broker time before the first batch, null if none
+        was read.
     """
-    opened_at: dt.datetime | None = row["opened_at"]
-    unchanged = {"opened_at": opened_at, "opened_at_clock": row["opened_at_clock"]}
-    if opened_at is None or row["opened_at_clock"] != "producer":
-        return unchanged
+    if finding.opened_at is None or finding.opened_at_clock != "producer":
+        return finding
+    opened_at = _plausible(finding.opened_at, batches)
+    if opened_at == finding.opened_at:
+        return finding
+    return replace(finding, opened_at=opened_at, opened_at_clock=None if opened_at is None else "broker")
+
+
+def _plausible(by_producer: dt.datetime, batches: ProducerBatches) -> dt.datetime | None:
+    """A producer's time if brokers' clocks allow it, else the broker time before the first batch.
+
+    Broker times before and after the first batch bound the opening time. A producer's time outside these bounds is
+    wrong, or its records have other times on purpose.
+    """
     earliest = batches.brokers_time_before
     latest = batches.brokers_time_after or batches.excerpt.observed_at
-    if (earliest or opened_at) - CLOCKS_DIFFER <= opened_at <= latest + CLOCKS_DIFFER:
-        return unchanged
-    return {"opened_at": earliest, "opened_at_clock": None if earliest is None else "broker"}
+    is_plausible = (earliest or by_producer) - CLOCKS_DIFFER <= by_producer <= latest + CLOCKS_DIFFER
+    return by_producer if is_plausible else earliest
 
 
-def held_since(row: Row, batches: ProducerBatches) -> Row:
+def held_since(finding: Finding, batches: ProducerBatches) -> Finding:
     """Since when the lowest open transaction has held the LSO: since its first batch, or since a later marker.
 
     An earlier transaction holds the LSO until its marker. If the excerpt has only the marker of a transaction, that may
@@ -221,23 +193,23 @@ def held_since(row: Row, batches: ProducerBatches) -> Row:
 
     Parameters
     ----------
-    row
-        A row of ``schema.FINDINGS``.
+    finding
+        The finding.
     batches
         Its producer's batches in the excerpt.
 
     Returns
     -------
-    Row
-        ``held_from``, ``held_to`` (if its marker was read) and ``held_ms``, null if the excerpt does not show them or
-        the clocks contradict each other; and ``evidence``, with the marker after which it was the lowest.
+    Finding
+        With ``held_from``, ``held_to`` (if its marker was read) and ``held_ms``, null if the excerpt does not show them
+        or the clocks contradict each other; and ``evidence``, with the marker after which it was the lowest.
     """
-    unknown = {"held_from": None, "held_to": None, "held_ms": None}
-    excerpt, high_watermark = batches.excerpt, row["high_watermark"]
+    unknown = replace(finding, held_from=None, held_to=None, held_ms=None)
+    excerpt, high_watermark = batches.excerpt, finding.high_watermark
     # A transaction that was open before the excerpt may have ended after it.
     if excerpt.start != 0 and (high_watermark is None or excerpt.stop < high_watermark):
         return unknown
-    log_transactions, unsure = _log_transactions_around(row, batches)
+    log_transactions, unsure = _log_transactions_around(finding, batches)
     own = log_transactions[
         (log_transactions["producer_id"] == batches.producer_id) & (log_transactions["first_offset"] == batches.start)
     ]
@@ -245,22 +217,22 @@ def held_since(row: Row, batches: ProducerBatches) -> Row:
     holds = (steps["holder_producer_id"] == batches.producer_id) & (steps["holder_first_offset"] == batches.start)
     if not len(own) or not holds.any():
         return unknown
-    step, evidence = steps[holds][0], list(row["evidence"])
+    step, evidence = steps[holds][0], finding.evidence
     if step["event"] == OPEN:
-        held_from = _first_batch_time(row, own[0], batches)
+        held_from = _first_batch_time(finding, own[0], batches)
     else:
         held_from = utc(int(step["at"]))
         name = "held_at_least_since" if step["offset"] - 1 in unsure else "held_since"
         headers = excerpt.headers
-        evidence.append(batches.entry(name, headers[headers["base_offset"] == step["offset"] - 1]))
+        evidence = (*evidence, batches.entry(name, headers[headers["base_offset"] == step["offset"] - 1]))
     held_to = utc(int(own[0]["end"]))
-    end, held_ms = held_to or row["observed_at"], None
+    end, held_ms = held_to or finding.observed_at, None
     if held_from is not None and held_from <= end + CLOCKS_DIFFER:
         held_ms = max((end - held_from) // dt.timedelta(milliseconds=1), 0)
-    return {"held_from": held_from, "held_to": held_to, "held_ms": held_ms, "evidence": evidence}
+    return replace(finding, held_from=held_from, held_to=held_to, held_ms=held_ms, evidence=evidence)
 
 
-def _log_transactions_around(row: Row, batches: ProducerBatches) -> tuple[LogTransactions, set[int]]:
+def _log_transactions_around(finding: Finding, batches: ProducerBatches) -> tuple[LogTransactions, set[int]]:
     """Transactions in the excerpt, and the marker offsets of those that may have begun before it.
 
     Those are assumed to have begun before it. A first batch with sequence number 0 begins its producer's epoch, and so
@@ -278,19 +250,19 @@ def _log_transactions_around(row: Row, batches: ProducerBatches) -> tuple[LogTra
     if batches.start < start:
         before[batches.producer_id] = (
             batches.start,
-            -1 if row["producer_epoch"] is None else row["producer_epoch"],
+            -1 if finding.producer_epoch is None else finding.producer_epoch,
         )
     return finish(found, opened_before=before), set(unsure["marker_offset"].tolist())
 
 
-def _first_batch_time(row: Row, log_transaction: np.ndarray[Any, Any], batches: ProducerBatches) -> dt.datetime | None:
+def _first_batch_time(
+    finding: Finding, log_transaction: np.ndarray[Any, Any], batches: ProducerBatches
+) -> dt.datetime | None:
     """When its first batch was written; not before its coordinator's start time, which is a broker's clock."""
-    opened_at = {
-        "opened_at": utc(int(log_transaction["start"])),
-        "opened_at_clock": "broker" if log_transaction["start_clock"] == 1 else "producer",
-    }
-    found: dt.datetime | None = opening_time(opened_at, batches)["opened_at"]
-    if row["opened_at_clock"] != "coordinator":
+    found = utc(int(log_transaction["start"]))
+    if found is not None and log_transaction["start_clock"] != 1:
+        found = _plausible(found, batches)
+    if finding.opened_at_clock != "coordinator" or finding.opened_at is None:
         return found
-    started: dt.datetime = row["opened_at"]
+    started = finding.opened_at
     return started if found is None or found < started - CLOCKS_DIFFER else found

@@ -9,10 +9,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog
 from toolkit.analysis.log.log_transactions import last_sequences
 from toolkit.formats.log.batches import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL
 from toolkit.formats.log.headers import ABORT, COMMIT, Headers
-from toolkit.schema import Row, utc
+from toolkit.schema import utc
+from toolkit.schema.live import EvidenceEntry
 from toolkit.schema.table import TopicPartition
 
 __all__ = [
@@ -74,15 +76,12 @@ class LogEvidence:
     ----------
     excerpts
         By partition.
-    events
-        Rows of ``schema.TRANSACTION_LOG`` of the relevant transactional ids, in order within a partition.
-    unread
-        Why events may be missing, one sentence per reason; empty if all were read.
+    coordinators
+        The coordinators' log; null if it was not read.
     """
 
     excerpts: Mapping[TopicPartition, Excerpt]
-    events: Sequence[Row] = ()
-    unread: Sequence[str] = ()
+    coordinators: CoordinatorLog | None = None
 
 
 def have_ended(headers: Headers, producer_ids: Collection[int]) -> bool:
@@ -107,8 +106,8 @@ class ProducerBatches:
         The batch that contains the start offset: one or none.
     open_data
         Its transactional batches from the start offset on.
-    data_before, marker_before
-        Its last transactional batch, and its last COMMIT or ABORT marker, before the start offset: one or none.
+    data_before, markers_before
+        Its last transactional batch before the start offset: one or none; and its COMMIT and ABORT markers before it.
     markers_after
         Its COMMIT and ABORT markers after the start offset; the first one ended the transaction.
     """
@@ -119,8 +118,14 @@ class ProducerBatches:
     first_batch: Headers
     open_data: Headers
     data_before: Headers
-    marker_before: Headers
+    markers_before: Headers
     markers_after: Headers
+
+    @property
+    def marker_before(self) -> Headers:
+        """Its last COMMIT or ABORT marker before the start offset: one or none."""
+        last: Headers = self.markers_before[-1:]
+        return last
 
     @property
     def foreign_opening(self) -> Headers:
@@ -172,8 +177,8 @@ class ProducerBatches:
         """The first broker time in the excerpt."""
         return _broker_time(self.excerpt.headers)
 
-    def entry(self, name: str, batch: Headers) -> Row:
-        """The first batch as a row of the evidence column."""
+    def entry(self, name: str, batch: Headers) -> EvidenceEntry:
+        """The first batch as evidence."""
         (header,) = batch[:1]
         kind = NAMES.get(int(header["marker"]), "batch") if header["attributes"] & CONTROL else "batch"
         text = f"offsets {header['base_offset']}..{header['last_offset']}: {kind}, epoch {header['producer_epoch']}"
@@ -183,13 +188,13 @@ class ProducerBatches:
             text += f", coordinator epoch {header['coordinator_epoch']}"
         time = utc(int(header["max_timestamp"]))
         text += f", leader epoch {header['leader_epoch']}" + (f", {time.isoformat()}" if time else "")
-        return {
-            "source": self.excerpt.source,
-            "broker_id": self.excerpt.broker_id,
-            "observed_at": self.excerpt.observed_at,
-            "name": name,
-            "value": text,
-        }
+        return EvidenceEntry(
+            source=self.excerpt.source,
+            broker_id=self.excerpt.broker_id,
+            observed_at=self.excerpt.observed_at,
+            name=name,
+            value=text,
+        )
 
 
 def producer_batches(excerpt: Excerpt, producer_id: int, start: int) -> ProducerBatches:
@@ -204,7 +209,7 @@ def producer_batches(excerpt: Excerpt, producer_id: int, start: int) -> Producer
         first_batch=data[(data["base_offset"] <= start) & (data["last_offset"] >= start)][:1],
         open_data=data[data["last_offset"] >= start],
         data_before=data[data["last_offset"] < start][-1:],
-        marker_before=markers[markers["base_offset"] < start][-1:],
+        markers_before=markers[markers["base_offset"] < start],
         markers_after=markers[markers["base_offset"] > start],
     )
 

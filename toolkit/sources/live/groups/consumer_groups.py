@@ -10,7 +10,7 @@ from toolkit.analysis.diagnosis.verdicts import BRIEF
 from toolkit.errors import BrokerError, ConnectionFailed, DecodeError
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.log.batches import read_header
-from toolkit.schema import Row
+from toolkit.schema.live import Finding
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
@@ -120,19 +120,21 @@ def offsets_of_groups(
         return None
 
 
-def with_groups(client: BrokerClient, rows: Sequence[Row]) -> list[Row]:
-    """Rows of ``schema.FINDINGS`` with the groups that wait at a held LSO, if these could be read."""
+def with_groups(client: BrokerClient, findings: Sequence[Finding]) -> list[Finding]:
+    """Findings with the groups that wait at a held LSO, if these could be read."""
     held = [
-        FetchPosition((row["topic"], row["partition"]), row["last_stable_offset"], row["broker_id"])
-        for row in rows
-        if row["queue_position"] == 1 and row["verdict"] not in BRIEF and row["last_stable_offset"] is not None
+        FetchPosition((each.topic, each.partition), each.last_stable_offset, each.broker_id)
+        for each in findings
+        if each.queue_position == 1 and each.verdict not in BRIEF
+        if each.topic is not None and each.partition is not None
+        if each.last_stable_offset is not None and each.broker_id is not None
     ]
     groups = groups_held(client, held) if held else {}
     return [
-        {**row, "groups_held": _union(row["groups_held"], groups.get((row["topic"], row["partition"])))}
-        if row["queue_position"] == 1
-        else row
-        for row in rows
+        replace(each, groups_held=_union(each.groups_held, groups.get((each.topic or "", each.partition or 0))))
+        if each.queue_position == 1
+        else each
+        for each in findings
     ]
 
 
@@ -221,9 +223,9 @@ def unstable_groups(client: BrokerClient, partitions: Mapping[int, int]) -> dict
     return {number: sorted(groups) for number, groups in found.items()}
 
 
-def _union(some: Collection[str] | None, others: Collection[str] | None) -> list[str] | None:
+def _union(some: Collection[str] | None, others: Collection[str] | None) -> tuple[str, ...] | None:
     """Names of both, sorted; null if both are null."""
-    return None if some is None and others is None else sorted({*(some or ()), *(others or ())})
+    return None if some is None and others is None else tuple(sorted({*(some or ()), *(others or ())}))
 
 
 def _waiting(client: BrokerClient, lso: FetchPosition, committed: set[int]) -> set[int]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from toolkit.errors import BrokerError, NotFound
 from toolkit.formats.coordinator.coordinator_log_rows import offsets_log, transaction_log, unread_records
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.log.batches import CONTROL
+from toolkit.formats.log.headers import Headers
 from toolkit.schema import Row
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.logs.partition_log import FetchedChunk, fetch_range
@@ -71,6 +75,7 @@ def event_rows(
     partitions: Collection[int] | None = None,
     *,
     newest: int | None = None,
+    start: Mapping[int, int] | None = None,
     having: Collection[bytes] | None = None,
 ) -> Iterator[Row]:
     """Records of a coordinators' topic, partition by partition; what could not be read is a row with `error`.
@@ -84,6 +89,8 @@ def event_rows(
         Only these; null for all.
     newest
         Only this many offsets before the end of each; null for all.
+    start
+        First offset to read of a partition; the log's first one if it has none here.
     having
         Decode only batches that contain one of these byte strings, or are compressed.
 
@@ -105,10 +112,10 @@ def event_rows(
         if row["error"]:
             yield _failed(row, row["leader"], row["error"])
             continue
-        start = row["log_start_offset"] or 0
+        first = max(row["log_start_offset"] or 0, (start or {}).get(row["partition"], 0))
         if newest is not None:
-            start = max(start, row["high_watermark"] - newest)
-        for chunk in fetch_range(client, row, start, "high_watermark").chunks:
+            first = max(first, row["high_watermark"] - newest)
+        for chunk in fetch_range(client, row, first, "high_watermark").chunks:
             yield from _records(row, chunk, having)
 
 
@@ -117,18 +124,30 @@ def _records(row: Row, chunk: FetchedChunk, having: Collection[bytes] | None) ->
         yield _failed(row, chunk.broker_id, chunk.error)
     for damage in chunk.scanned.damage:
         yield _failed(row, chunk.broker_id, damage.reason)
-    for header in chunk.scanned.headers[chunk.scanned.headers["attributes"] & CONTROL == 0]:
-        position = int(header["position"])
-        if having is not None and header["attributes"] & COMPRESSION == 0:
-            end = position + int(header["size"])
-            if all(chunk.records.find(each, position, end) < 0 for each in having):
-                continue
+    headers = chunk.scanned.headers[chunk.scanned.headers["attributes"] & CONTROL == 0]
+    for position in headers["position"][_contain(headers, chunk.records, having)].tolist():
         if row["topic"] == STATE_TOPIC:
             number: dict[str, Any] = {"txn_state_partition": row["partition"]}
             yield from transaction_log(chunk.records, position, **number, broker_id=chunk.broker_id)
         else:
             number = {"group_partition": row["partition"]}
             yield from offsets_log(chunk.records, position, **number, broker_id=chunk.broker_id)
+
+
+def _contain(headers: Headers, records: bytes, needles: Collection[bytes] | None) -> npt.NDArray[np.bool_]:
+    """Whether each batch contains one of the byte strings, or is compressed: then that is not known."""
+    if needles is None:
+        return np.ones(len(headers), bool)
+    found: npt.NDArray[np.bool_] = headers["attributes"] & COMPRESSION != 0
+    positions = headers["position"]
+    for needle in needles:
+        at = records.find(needle)
+        while at >= 0:
+            batch = int(positions.searchsorted(at, side="right")) - 1
+            if batch >= 0:  # not in a control batch before the first one
+                found[batch] = True
+            at = records.find(needle, at + 1)
+    return found
 
 
 def _failed(row: Row, broker_id: int | None, error: str) -> Row:

@@ -23,7 +23,7 @@ __all__ = ["ExcerptPosition", "read_excerpts"]
 
 FETCH_BYTES = 1 << 20
 MAX_BYTES_AFTER = 4 << 20  # from the first offset on
-BEFORE = ((100, FETCH_BYTES), (2_000, FETCH_BYTES))  # offsets and bytes; the second only if the first has no marker
+OFFSETS_BEFORE = (100, 2_000, 20_000)  # the next only if none before has a marker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,12 @@ class ExcerptPosition:
 
 
 def read_excerpts(
-    client: BrokerClient, positions: Sequence[ExcerptPosition], *, compacted: Mapping[str, bool], deadline: float
+    client: BrokerClient,
+    positions: Sequence[ExcerptPosition],
+    *,
+    compacted: Mapping[str, bool],
+    deadline: float,
+    max_bytes: int = MAX_BYTES_AFTER,
 ) -> dict[TopicPartition, Excerpt]:
     """Read from each offset to the high watermark, and back to a marker of the producers, within the byte limits.
 
@@ -66,13 +71,15 @@ def read_excerpts(
         Whether a topic is compacted, where known.
     deadline
         By ``time.monotonic()``; reading stops then.
+    max_bytes
+        To read of each partition from its offset on, and of each step before it.
     """
-    after = [_ExcerptScan(each, each.offset, each.high_watermark, MAX_BYTES_AFTER) for each in positions]
+    after = [_ExcerptScan(each, each.offset, each.high_watermark, max_bytes) for each in positions]
     _read(client, after, deadline)
     before: dict[TopicPartition, _ExcerptScan] = {}
-    for offsets, max_bytes in BEFORE:
+    for offsets in OFFSETS_BEFORE:
         scans = [
-            _ExcerptScan(each, max(each.log_start, each.offset - offsets), each.offset, max_bytes)
+            _ExcerptScan(each, max(each.log_start, each.offset - offsets), each.offset, min(max_bytes, FETCH_BYTES))
             for each in positions
             if each.log_start < each.offset and not _has_marker(before.get(each.tp))
         ]

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import time
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from itertools import groupby
 
+from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog
 from toolkit.analysis.coordinator.producer_id_owners import names_any
-from toolkit.analysis.diagnosis.evidence.explanation import explain
-from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt, LogEvidence
-from toolkit.analysis.diagnosis.observation import Observation
-from toolkit.analysis.diagnosis.verdicts import is_to_explain
+from toolkit.analysis.diagnosis.decision import is_disowned
+from toolkit.analysis.diagnosis.diagnose import TransactionKey
+from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext
+from toolkit.analysis.diagnosis.evidence.log_excerpts import CLOCKS_DIFFER, Excerpt, LogEvidence
+from toolkit.analysis.diagnosis.evidence_kinds import OpenEvidence
+from toolkit.analysis.diagnosis.outcome import UNKNOWN
 from toolkit.errors import ToolkitError
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema import Row
@@ -18,136 +22,208 @@ from toolkit.schema.table import TopicPartition
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.logs.coordinator_logs import event_rows, read_coordinator_topic
 from toolkit.sources.live.logs.excerpt_reader import ExcerptPosition, read_excerpts
+from toolkit.sources.live.logs.offset_lookup import offset_of
 from toolkit.sources.live.state.compacted_topics import compacted_topics
 from toolkit.sources.live.state.coordinators import CoordinatorTopic
+from toolkit.sources.live.state.partition_offsets import partition_rows
 
-__all__ = ["read_log_evidence", "with_log_evidence"]
+__all__ = ["read_contexts"]
 
-MAX_PARTITIONS = 50
+MAX_PARTITIONS = 50  # with an excerpt of megabytes, for cause and impact
 PARTITIONS_AT_ONCE = 10  # bounds memory
-TIMEOUT_S = 10.0  # the rest is left out
+TIMEOUT_S = 10.0  # the rest gets a small excerpt
+SMALL_EXCERPT = 1 << 16  # bytes; enough for the outcome
+SMALL_AT_ONCE = 100
+SMALL_TIMEOUT_S = 20.0
 
-MAX_STATE_PARTITIONS = 8  # of the owners' ids
-NEWEST = 20_000  # offsets of each of them
-NEWEST_OF_EACH = 4_000  # of every partition, if no id has the producer id any more
-
-
-def with_log_evidence(client: BrokerClient, observations: Sequence[Observation], rows: Sequence[Row]) -> list[Row]:
-    """Rows of ``schema.FINDINGS`` with evidence from the logs, where needed."""
-    evidence = read_log_evidence(client, observations, rows)
-    return list(rows) if evidence is None else explain(rows, observations, evidence)
+MARGIN = dt.timedelta(seconds=60)  # before the open records
+MAX_RECORDS = 500_000  # of __transaction_state, for each partition of an owner
+MAX_RECORDS_OF_EACH = 20_000  # of every partition, if no id has the producer id any more
+TOO_LONG = f"{STATE_TOPIC}-{{}} has more than {MAX_RECORDS:,} records since then, which were not read"
 
 
-def read_log_evidence(
-    client: BrokerClient, observations: Sequence[Observation], rows: Sequence[Row]
-) -> LogEvidence | None:
-    """Read evidence for findings around the lowest open transaction of at most `MAX_PARTITIONS` partitions.
+def read_contexts(client: BrokerClient, to_read: Sequence[OpenEvidence]) -> dict[TransactionKey, DiagnosisContext]:
+    """Read the log evidence of open transactions.
 
     Parameters
     ----------
-    observations
-        The observations that the findings rest on.
-    rows
-        Rows of ``schema.FINDINGS`` in their order.
+    to_read
+        From `Diagnosis.to_read`; the logs are read after the last observation.
 
     Returns
     -------
-    LogEvidence or None
-        Null if no finding needs it.
+    dict of TransactionKey to DiagnosisContext
+        The context of each.
     """
-    positions = _excerpt_positions(observations, rows)[:MAX_PARTITIONS]
-    if not positions:
-        return None
-    deadline = time.monotonic() + TIMEOUT_S
+    excerpts = _excerpts(client, _positions(to_read))
+    return _contexts(to_read, excerpts, _CoordinatorReader(client, to_read, excerpts))
+
+
+def _contexts(
+    to_read: Sequence[OpenEvidence], excerpts: Mapping[TopicPartition, Excerpt], reader: _CoordinatorReader
+) -> dict[TransactionKey, DiagnosisContext]:
+    """The contexts; the coordinators' log is read further back if that may prove an outcome."""
+    contexts = _with_log(to_read, LogEvidence(excerpts=excerpts, coordinators=reader.read()))
+    is_open = any(is_disowned(each) and contexts[each.key].outcome.name == UNKNOWN for each in to_read)
+    if is_open and (further := reader.read_further()) is not None:
+        return _with_log(to_read, LogEvidence(excerpts=excerpts, coordinators=further))
+    return contexts
+
+
+def _with_log(to_read: Sequence[OpenEvidence], log: LogEvidence) -> dict[TransactionKey, DiagnosisContext]:
+    return {each.key: DiagnosisContext(each.txn, log) for each in to_read}
+
+
+def _excerpts(client: BrokerClient, positions: Sequence[ExcerptPosition]) -> dict[TopicPartition, Excerpt]:
+    """Excerpts around the lowest open transactions: large ones of the first partitions, small ones of the others."""
     compacted = compacted_topics(client, {each.tp[0] for each in positions})
     excerpts: dict[TopicPartition, Excerpt] = {}
-    for start in range(0, len(positions), PARTITIONS_AT_ONCE):
+    deadline = time.monotonic() + TIMEOUT_S
+    for start in range(0, min(len(positions), MAX_PARTITIONS), PARTITIONS_AT_ONCE):
         if time.monotonic() < deadline:
-            batch = positions[start : start + PARTITIONS_AT_ONCE]
+            batch = positions[start : min(start + PARTITIONS_AT_ONCE, MAX_PARTITIONS)]
             excerpts |= read_excerpts(client, batch, compacted=compacted, deadline=deadline)
-    to_explain = [row for row in rows if (row["topic"], row["partition"]) in excerpts and is_to_explain(row)]
-    events, unread = _events(client, _state_partitions(observations), to_explain)
-    return LogEvidence(excerpts=excerpts, events=events, unread=unread)
+    deadline = time.monotonic() + SMALL_TIMEOUT_S
+    others = [each for each in positions if each.tp not in excerpts]
+    for start in range(0, len(others), SMALL_AT_ONCE):
+        if time.monotonic() < deadline:
+            batch = others[start : start + SMALL_AT_ONCE]
+            excerpts |= read_excerpts(client, batch, compacted=compacted, deadline=deadline, max_bytes=SMALL_EXCERPT)
+    return excerpts
 
 
-def _excerpt_positions(observations: Sequence[Observation], rows: Sequence[Row]) -> list[ExcerptPosition]:
-    leaders = {
-        (row["topic"], row["partition"]): row for observation in observations for row in observation.partitions_after
-    }
+def _positions(to_read: Sequence[OpenEvidence]) -> list[ExcerptPosition]:
+    """Where to read each partition: around the lowest of its transactions that need it."""
+    by_partition: defaultdict[TopicPartition, list[OpenEvidence]] = defaultdict(list)
+    for each in to_read:
+        by_partition[each.txn.tp].append(each)
     positions = []
-    for tp, group in groupby(rows, key=lambda row: (row["topic"], row["partition"])):
-        started = [row for row in group if row["start_offset"] is not None]
-        to_explain = [row for row in started if is_to_explain(row)]
-        leader = leaders.get(tp, {})
-        if not to_explain or leader.get("leader") is None or leader.get("high_watermark") is None:
+    for tp, found in by_partition.items():
+        leader = found[0].txn.leader
+        starts = [each.txn.start for each in found if each.txn.start is not None]
+        if leader.leader is None or leader.high_watermark is None:
             continue
-        log_start, epoch = leader["log_start_offset"] or 0, leader["leader_epoch"]
+        log_start = leader.log_start_offset or 0
         positions.append(
             ExcerptPosition(
                 tp=tp,
-                offset=max(log_start, min(row["start_offset"] for row in started)),
+                offset=max(log_start, min(starts)),
                 log_start=log_start,
-                high_watermark=leader["high_watermark"],
-                producer_ids=frozenset(row["producer_id"] for row in to_explain),
-                broker_id=leader["leader"],
-                leader_epoch=-1 if epoch is None else epoch,
+                high_watermark=leader.high_watermark,
+                producer_ids=frozenset(each.txn.producer_id for each in found),
+                broker_id=leader.leader,
+                leader_epoch=-1 if leader.leader_epoch is None else leader.leader_epoch,
             )
         )
     return positions
 
 
-def _state_partitions(observations: Iterable[Observation]) -> Mapping[str, int]:
-    """Transactional id to its partition of ``__transaction_state``."""
-    return {
-        row["transactional_id"]: row["txn_state_partition"]
-        for observation in observations
-        for row in observation.transactions
-        if row["transactional_id"] is not None and row["txn_state_partition"] is not None
-    }
+class _CoordinatorReader:
+    """Reads the records of the owners of open transactions, or of former owners if they have none.
+
+    The records of each partition are read once for all transactions: from the time of the open records on, as
+    ListOffsets finds it; then, if that does not reach back far enough, from the beginning of the log.
+    """
+
+    def __init__(
+        self, client: BrokerClient, to_read: Sequence[OpenEvidence], excerpts: Mapping[TopicPartition, Excerpt]
+    ) -> None:
+        self._client = client
+        self._producer_ids = {each.txn.producer_id for each in to_read if each.txn.owner is None}
+        self._ids: defaultdict[int, set[str]] = defaultdict(set)
+        self._since: dict[int, dt.datetime | None] = {}
+        for each in to_read:
+            owner = each.txn.owner
+            if owner is not None and owner.transactional_id is not None and owner.txn_state_partition is not None:
+                number = owner.txn_state_partition
+                self._ids[number].add(owner.transactional_id)
+                since = _opened_after(each, excerpts.get(each.txn.tp))
+                known = self._since.get(number, since)
+                self._since[number] = None if since is None or known is None else min(since, known)
+        self._start: dict[int, int] = {}
+
+    def read(self) -> CoordinatorLog:
+        """Read from the time of the open records on."""
+        try:
+            topic = read_coordinator_topic(self._client, STATE_TOPIC)
+            partitions = self._partition_rows(topic, self._ids)
+            self._start = {number: self._first_offset(row) for number, row in partitions.items()}
+            return self._log(topic)
+        except ToolkitError as error:
+            return CoordinatorLog(unread=[f"{STATE_TOPIC} could not be read ({error.what.rstrip('.')})"])
+
+    def read_further(self) -> CoordinatorLog | None:
+        """Read from the beginning of the log on; null if that was done."""
+        if not any(self._start.values()):
+            return None
+        self._start, self._since = {}, dict.fromkeys(self._since)
+        return self.read()
+
+    def _log(self, topic: CoordinatorTopic) -> CoordinatorLog:
+        rows: list[Row] = []
+        since: dict[int, dt.datetime] = {}
+        too_long = []
+        for number, ids in sorted(self._ids.items()):
+            start = self._start.get(number, -1)
+            if start < 0:
+                too_long.append(TOO_LONG.format(number))
+                continue
+            of_partition = self._of_ids(topic, ids, {number}, start={number: start})
+            rows += of_partition
+            if start and (first := next((row["timestamp"] for row in of_partition if row["timestamp"]), None)):
+                since[number] = first
+        if self._producer_ids:
+            rows += self._of_producers(topic)
+        errors = sorted({row["error"].partition(":")[0] for row in rows if row["error"]})
+        unread = [f"{STATE_TOPIC} could not be read ({', '.join(errors)})"] if errors else []
+        readable = [row for row in rows if not row["error"]]
+        return CoordinatorLog(rows=readable, unread=[*too_long, *unread], since=since)
+
+    def _first_offset(self, row: Row) -> int:
+        """The first offset to read of a partition; -1 if that is too far back."""
+        since, end, begin = self._since[row["partition"]], row["high_watermark"] or 0, row["log_start_offset"] or 0
+        if row["error"]:
+            return 0  # the read has the error
+        if since is None:
+            return max(begin, end - MAX_RECORDS) if begin < end - MAX_RECORDS else 0
+        start = offset_of(self._client, since - MARGIN, row)
+        return start if end - start <= MAX_RECORDS else -1
+
+    def _partition_rows(self, topic: CoordinatorTopic, numbers: Iterable[int]) -> dict[int, Row]:
+        metadata = {number: row for (_, number), row in topic.topology.partitions.items()}
+        selected = {(topic.topic, number): metadata[number] for number in numbers if number in metadata}
+        return {row["partition"]: row for row in partition_rows(self._client, selected)}
+
+    def _of_ids(
+        self,
+        topic: CoordinatorTopic,
+        ids: Collection[str],
+        partitions: Collection[int],
+        *,
+        start: Mapping[int, int] | None = None,
+        newest: int | None = None,
+    ) -> list[Row]:
+        needles = [each.encode() for each in ids]
+        rows = event_rows(self._client, topic, partitions, start=start, newest=newest, having=needles)
+        return [row for row in rows if row["error"] or row["transactional_id"] in ids]
+
+    def _of_producers(self, topic: CoordinatorTopic) -> list[Row]:
+        """Records of every id that ever had one of these producer ids, its tombstone included."""
+        needles = [each.to_bytes(8, "big") for each in self._producer_ids]
+        rows = list(event_rows(self._client, topic, newest=MAX_RECORDS_OF_EACH, having=needles))
+        named = [row for row in rows if not row["error"] and names_any(row, self._producer_ids)]
+        owners = {row["transactional_id"]: row["txn_state_partition"] for row in named}
+        errors = [row for row in rows if row["error"]]
+        if not owners:
+            return errors
+        return errors + self._of_ids(topic, set(owners), set(owners.values()), newest=MAX_RECORDS_OF_EACH)
 
 
-def _events(
-    client: BrokerClient, state_partitions: Mapping[str, int], rows: Sequence[Row]
-) -> tuple[list[Row], list[str]]:
-    """Records of the transactions' owners, or of former owners if they have none; and read errors."""
-    try:
-        coordinator_topic = read_coordinator_topic(client, STATE_TOPIC)
-        owners = {row["transactional_id"] for row in rows} - {None}
-        partitions = sorted({state_partitions[each] for each in owners if each in state_partitions})
-        events = _of_ids(client, coordinator_topic, owners, partitions[:MAX_STATE_PARTITIONS], newest=NEWEST)
-        orphans = {
-            row["producer_id"] for row in rows if row["verdict"] == "hanging" and row["transactional_id"] is None
-        }
-        events += _of_producers(client, coordinator_topic, orphans) if orphans else []
-    except ToolkitError as error:
-        return [], [f"{STATE_TOPIC} could not be read ({error.what.rstrip('.')})"]
-    errors = sorted({row["error"].partition(":")[0] for row in events if row["error"]})
-    unread = [f"{STATE_TOPIC} could not be read ({', '.join(errors)})"] if errors else []
-    return events, unread
-
-
-def _of_ids(
-    client: BrokerClient,
-    coordinator_topic: CoordinatorTopic,
-    ids: Collection[str],
-    partitions: Collection[int],
-    *,
-    newest: int,
-) -> list[Row]:
-    needles = [each.encode() for each in ids]
-    return [
-        row
-        for row in event_rows(client, coordinator_topic, partitions, newest=newest, having=needles)
-        if row["error"] or row["transactional_id"] in ids
-    ]
-
-
-def _of_producers(
-    client: BrokerClient, coordinator_topic: CoordinatorTopic, producer_ids: Collection[int]
-) -> list[Row]:
-    """Records of every id that ever had one of these producer ids, its tombstone included."""
-    needles = [each.to_bytes(8, "big") for each in producer_ids]
-    rows = list(event_rows(client, coordinator_topic, newest=NEWEST_OF_EACH, having=needles))
-    owners = {row["transactional_id"]: row["txn_state_partition"] for row in rows if names_any(row, producer_ids)}
-    errors = [row for row in rows if row["error"]]
-    return errors + _of_ids(client, coordinator_topic, set(owners), set(owners.values()), newest=NEWEST_OF_EACH)
+def _opened_after(evidence: OpenEvidence, excerpt: Excerpt | None) -> dt.datetime | None:
+    """A broker's time before the open records; null if the excerpt has none."""
+    if excerpt is None or evidence.txn.start is None:
+        return None
+    context = DiagnosisContext(evidence.txn, LogEvidence(excerpts={evidence.txn.tp: excerpt}))
+    batches = context.producer_batches
+    earlier = None if batches is None else batches.brokers_time_before
+    return None if earlier is None else earlier - CLOCKS_DIFFER

@@ -29,7 +29,7 @@ import datetime as dt
 import os
 import struct
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -37,10 +37,12 @@ import numpy as np
 from toolkit.analysis.diagnosis.evidence_text import at
 from toolkit.analysis.diagnosis.open_transactions import OpenTransaction
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
-from toolkit.schema import Row, utc
+from toolkit.schema import utc
 from toolkit.schema.durations import duration
+from toolkit.schema.live import Transaction
+from toolkit.schema.log import TransactionLogRecord
 from toolkit.sources.logdir.contents import ReplicaWithCheckpoints
-from toolkit.sources.logdir.coordinator.coordinator_state import CLOCKS_APART, CoordinatorState, TransactionLogPartition
+from toolkit.sources.logdir.coordinator.coordinator_state import CLOCKS_APART, CoordinatorState
 from toolkit.sources.logdir.files.log_dir_layout import LogDirRoot
 from toolkit.sources.logdir.files.replica_log import ReplicaLog
 
@@ -79,17 +81,17 @@ def check_consistency(
     Parameters
     ----------
     txn
-        The transaction, which a rule finds ``hanging``.
+        The transaction, which no coordinator owns as far as the files show.
     read
         The replica of its partition, read with checksums from `lowest` on.
     side
         ``__transaction_state``.
     lowest
-        Start offset of the partition's lowest transaction that a rule finds ``hanging``.
+        Start offset of the partition's lowest such transaction.
     changes
         Returns what has changed in a log since it was listed, if the caller asserts a consistent copy; else null.
     """
-    start, producer_id, name = txn.start or 0, txn.producer["producer_id"], read.state.log.where
+    start, producer_id, name = txn.start or 0, txn.producer_id, read.state.log.where
     found = ConsistencyCheck(doubts=[*_segment_doubts(txn, read, start, lowest)])
     found.doubts += [  # although no row shows an id as the owner, it may have this producer id for its next transaction
         f'the state of id "{event["transactional_id"]}", whose next producer id this is'
@@ -107,7 +109,7 @@ def check_consistency(
             f"{CONSISTENT_COPY}: no id has producer {producer_id}, which proves nothing if the files "
             "were copied at different times"
         )
-    elif doubt := _failed_step(txn.owner, read, side.partitions[txn.owner["txn_state_partition"]], start):
+    elif doubt := _failed_step(txn.owner, read, side, start):
         found.doubts.append(
             f"proof that {name} and {STATE_TOPIC} were copied at one moment: {doubt}; or {CONSISTENT_COPY}"
         )
@@ -122,7 +124,7 @@ def check_consistency(
 def _segment_doubts(txn: OpenTransaction, read: ReplicaWithCheckpoints, start: int, lowest: int) -> Iterable[str]:
     """Doubts that the segments show the transaction open from its first batch to the end of the log."""
     state, window, name = read.state, read.state.window, read.state.log.where
-    producer_id = txn.producer["producer_id"]
+    producer_id = txn.producer_id
     if state.log.is_text:
         yield f"the segments of {name}: output of kafka-dump-log.sh shows neither damage nor truncation"
     damage = [each for each in window.damage if not each.is_torn] + window.wrong_checksums
@@ -164,14 +166,15 @@ def _assertion_doubts(
             yield f"{where} without missing offsets: {gap[0] - 1} is followed by {gap[1]}"
 
 
-def _failed_step(
-    owner: Row, read: ReplicaWithCheckpoints, coordinator: TransactionLogPartition, start: int
-) -> str | None:
+def _failed_step(owner: Transaction, read: ReplicaWithCheckpoints, side: CoordinatorState, start: int) -> str | None:
     """The first step of the proof that fails; null if the proof holds (see the module docstring)."""
-    event: Mapping[str, object] = coordinator.newest[owner["transactional_id"]]
-    recorded, offset = event["timestamp"], event["offset"]
+    assert owner.txn_state_partition is not None
+    assert owner.transactional_id is not None
+    coordinator = side.partitions[owner.txn_state_partition]
+    event = TransactionLogRecord.of(coordinator.newest[owner.transactional_id])
+    recorded, offset = event.timestamp, event.offset
     state, name = read.state, coordinator.read.state.log.where
-    if not isinstance(recorded, dt.datetime) or not isinstance(offset, int):
+    if recorded is None or offset is None:
         return f"the last record of the id in {name} has no time"
     if state.high_watermark is None:
         return f"the high watermark of {state.log.where} is not known"

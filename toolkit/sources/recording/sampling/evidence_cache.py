@@ -1,33 +1,23 @@
-"""Cache of log evidence for held transactions, so that logs are not read with every sample."""
+"""Findings of a sample with log evidence, cached so that logs are not read with every sample."""
 
 from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from toolkit.analysis.diagnosis.observation import Observation
-from toolkit.analysis.diagnosis.verdicts import is_to_explain
-from toolkit.analysis.history.late_transactions import TransactionKey
-from toolkit.schema import Row
+from toolkit.analysis.diagnosis.diagnose import Diagnosis, TransactionKey, transaction_key
+from toolkit.analysis.diagnosis.evidence_kinds import LogFacts, OpenEvidence
+from toolkit.analysis.history.sample_findings import sample_findings
+from toolkit.schema.live import EvidenceEntry, Finding
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.groups.consumer_groups import with_groups
 
-__all__ = ["CachedEvidence", "cached_evidence"]
+__all__ = ["CachedEvidence", "cached_findings"]
 
 MAX_AGE = dt.timedelta(seconds=60)
-# Valid as long as the transaction and its verdict are the same.
-TRANSACTION_COLUMNS = (
-    "cause",
-    "opened_at",
-    "opened_at_clock",
-    "compaction_held",
-    "groups_held",
-    "held_from",
-    "held_to",
-)
-OFFSET_COLUMNS = ("records_held", "bytes_held")  # valid until LSO or high watermark moves
+MILLISECOND = dt.timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,94 +26,124 @@ class CachedEvidence:
 
     Parameters
     ----------
-    row
-        Its row of ``schema.FINDINGS``.
+    facts
+        What the logs show.
+    state
+        The state of its coordinator for which they were read.
+    finding
+        Its finding.
     evidence
-        The evidence that the log added.
+        The evidence that the explanation added.
     read_at
         When it was read.
     """
 
-    row: Row
-    evidence: Sequence[Row]
+    facts: LogFacts
+    state: tuple[object, ...]
+    finding: Finding
+    evidence: tuple[EvidenceEntry, ...]
     read_at: dt.datetime
 
 
-def cached_evidence(
-    client: BrokerClient,
-    observations: Sequence[Observation],
-    rows: Sequence[Row],
-    evidence: Mapping[TransactionKey, CachedEvidence],
-) -> tuple[list[Row], dict[TransactionKey, CachedEvidence]]:
-    """Add evidence from logs and groups, from the cache while it is fresh.
+Cache = Mapping[TransactionKey, CachedEvidence]
+
+
+def cached_findings(
+    client: BrokerClient, diagnoses: Sequence[Diagnosis], cache: Cache
+) -> tuple[list[Finding], dict[TransactionKey, CachedEvidence]]:
+    """Decide on a sample with evidence from logs and groups, from the cache while it is fresh.
 
     Parameters
     ----------
-    observations
-        The observations that the findings rest on.
-    rows
-        Rows of ``schema.FINDINGS`` in their order.
-    evidence
+    diagnoses
+        From `sample_findings.sample_diagnoses`.
+    cache
         The cache of the previous sample.
 
     Returns
     -------
     tuple
-        The rows, and the cache for the next sample.
+        The findings, and the cache for the next sample.
     """
-    now = observations[-1].observed_at
-    to_read = {_tp(row) for row in rows if is_to_explain(row) and not _is_fresh(row, evidence, now)}
-    unread = [row for row in rows if _tp(row) in to_read]
-    explained, new = _read(client, observations, unread) if unread else ([], {})
-    fresh = {id(before): after for before, after in zip(unread, explained, strict=True)}
-    cached = {_key(row): evidence[_key(row)] for row in rows if id(row) not in fresh and _key(row) in evidence}
-    return [fresh.get(id(row)) or _with_cached(row, cached.get(_key(row))) for row in rows], cached | new
+    to_read = [each for diagnosis in diagnoses for each in diagnosis.to_read()]
+    now = diagnoses[-1].observations[-1].observed_at
+    states = {each.key: _state(each) for each in to_read}
+    fresh = {
+        key: cached
+        for key, cached in cache.items()
+        if states.get(key) == cached.state and now - cached.read_at < MAX_AGE
+    }
+    partitions = {each.txn.tp for each in to_read if each.key not in fresh}
+    unread = [each for each in to_read if each.txn.tp in partitions]
+    known = {key: cached for key, cached in fresh.items() if key[:2] not in partitions}
+    facts = {key: cached.facts for key, cached in known.items()}
+    if not unread:
+        findings = sample_findings(diagnoses, log=facts)
+        return [_with_cached(each, known.get(transaction_key(each))) for each in findings], dict(known)
+    return _read(client, diagnoses, unread, known, facts, states, now)
 
 
 def _read(
-    client: BrokerClient, observations: Sequence[Observation], rows: Sequence[Row]
-) -> tuple[list[Row], dict[TransactionKey, CachedEvidence]]:
-    from toolkit.analysis.diagnosis.evidence.explanation import explain  # imports numpy and Arrow
-    from toolkit.sources.live.logs.log_evidence import read_log_evidence
+    client: BrokerClient,
+    diagnoses: Sequence[Diagnosis],
+    unread: Sequence[OpenEvidence],
+    known: Cache,
+    facts: Mapping[TransactionKey, LogFacts],
+    states: Mapping[TransactionKey, tuple[object, ...]],
+    now: dt.datetime,
+) -> tuple[list[Finding], dict[TransactionKey, CachedEvidence]]:
+    from toolkit.analysis.diagnosis.evidence.explanation import explain, log_facts  # imports numpy and Arrow
+    from toolkit.sources.live.logs.log_evidence import read_contexts
 
-    log = read_log_evidence(client, observations, rows)
-    explained = rows if log is None else explain(rows, observations, log)
-    explained = with_groups(client, explained)
-    # Unread partitions are not cached, so that the next sample reads them.
-    topic_partitions = {tp for tp, excerpt in log.excerpts.items() if not excerpt.error} if log else set()
-    return explained, {
-        _key(after): CachedEvidence(
-            row=after, evidence=after["evidence"][len(before["evidence"]) :], read_at=observations[-1].observed_at
-        )
-        for before, after in zip(rows, explained, strict=True)
-        if _tp(after) in topic_partitions and before["verdict"] == after["verdict"]
-    }
-
-
-def _is_fresh(row: Row, evidence: Mapping[TransactionKey, CachedEvidence], now: dt.datetime) -> bool:
-    """Whether evidence for the same transaction and verdict was read within `MAX_AGE`."""
-    cached = evidence.get(_key(row))
-    return cached is not None and _is_same(row, cached.row) and now - cached.read_at < MAX_AGE
-
-
-def _is_same(row: Row, other: Row) -> bool:
-    return all(row[name] == other[name] for name in ("producer_epoch", "transactional_id", "verdict", "queue_position"))
-
-
-def _with_cached(row: Row, cached: CachedEvidence | None) -> Row:
-    if cached is None or not _is_same(row, cached.row):
-        return row
-    unmoved = all(row[name] == cached.row[name] for name in ("last_stable_offset", "high_watermark"))
-    names = (*TRANSACTION_COLUMNS, *(OFFSET_COLUMNS if unmoved else ()))
-    added = {name: cached.row[name] for name in names}
-    if added["held_from"] is not None and added["held_to"] is None:
-        added["held_ms"] = (row["observed_at"] - added["held_from"]) // dt.timedelta(milliseconds=1)
-    return {**row, **added, "evidence": [*row["evidence"], *cached.evidence]}
+    contexts = read_contexts(client, unread)
+    new = {key: log_facts(context) for key, context in contexts.items()}
+    before = sample_findings(diagnoses, log={**facts, **new})
+    partitions: set[TopicPartition] = {context.txn.tp for context in contexts.values()}
+    read = [each for each in before if (each.topic, each.partition) in partitions]
+    explained = with_groups(client, explain(read, contexts))
+    after = {id(old): each for old, each in zip(read, explained, strict=True)}
+    cache = dict(known)
+    for finding in read:
+        key, explained_finding = transaction_key(finding), after[id(finding)]
+        context = contexts.get(key)
+        excerpt = None if context is None or context.log is None else context.log.excerpts.get(context.txn.tp)
+        if context is not None and excerpt is not None and not excerpt.error:  # what was not read is read again
+            cache[key] = CachedEvidence(
+                facts=new[key],
+                state=states[key],
+                finding=explained_finding,
+                evidence=explained_finding.evidence[len(finding.evidence) :],
+                read_at=now,
+            )
+    return [after.get(id(each)) or _with_cached(each, known.get(transaction_key(each))) for each in before], cache
 
 
-def _key(row: Row) -> TransactionKey:
-    return row["topic"], row["partition"], row["producer_id"], row["start_offset"]
+def _state(evidence: OpenEvidence) -> tuple[object, ...]:
+    """What the evidence of the logs is valid for."""
+    txn = evidence.txn
+    return txn.producer.producer_epoch, txn.transactional_id, txn.owner_epoch, txn.state, txn.listed
 
 
-def _tp(row: Row) -> TopicPartition:
-    return row["topic"], row["partition"]
+def _with_cached(finding: Finding, cached: CachedEvidence | None) -> Finding:
+    if cached is None or (finding.verdict, finding.queue_position) != (
+        cached.finding.verdict,
+        cached.finding.queue_position,
+    ):
+        return finding
+    known = cached.finding
+    finding = replace(
+        finding,
+        cause=known.cause,
+        opened_at=known.opened_at,
+        opened_at_clock=known.opened_at_clock,
+        compaction_held=known.compaction_held,
+        groups_held=known.groups_held,
+        held_from=known.held_from,
+        held_to=known.held_to,
+        evidence=(*finding.evidence, *cached.evidence),
+    )
+    if known.held_from is not None and known.held_to is None:
+        finding = replace(finding, held_ms=(finding.observed_at - known.held_from) // MILLISECOND)
+    if (finding.last_stable_offset, finding.high_watermark) != (known.last_stable_offset, known.high_watermark):
+        return finding
+    return replace(finding, records_held=known.records_held, bytes_held=known.bytes_held)

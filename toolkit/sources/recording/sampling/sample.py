@@ -8,16 +8,17 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from toolkit.analysis.diagnosis.diagnose import TransactionKey as FindingKey
 from toolkit.analysis.diagnosis.observation import Observation
 from toolkit.analysis.diagnosis.open_transactions import MAX_TRANSACTION_TIMEOUT_MS
 from toolkit.analysis.history.late_transactions import LATE_PADDING_MS, TransactionKey, first_seen, late_transactions
-from toolkit.analysis.history.sample_findings import diagnose_sample
+from toolkit.analysis.history.sample_findings import sample_diagnoses, sample_findings
 from toolkit.errors import ToolkitError
 from toolkit.schema import RECORDED, Row
 from toolkit.sources.live.client.connection_errors import row_text
 from toolkit.sources.live.cluster import Cluster
 from toolkit.sources.recording.sample_files.observation_rows import observation_of, observation_rows
-from toolkit.sources.recording.sampling.evidence_cache import CachedEvidence, cached_evidence
+from toolkit.sources.recording.sampling.evidence_cache import CachedEvidence, cached_findings
 from toolkit.sources.recording.sampling.held_groups import held_groups
 
 __all__ = ["Sample", "failed_sample", "take_sample"]
@@ -49,7 +50,7 @@ class Sample:
     tables: Mapping[str, Sequence[Row]]
     observation: Observation | None = None
     first_seen: Mapping[TransactionKey, dt.datetime] = field(default_factory=dict)
-    evidence: Mapping[TransactionKey, CachedEvidence] = field(default_factory=dict)
+    evidence: Mapping[FindingKey, CachedEvidence] = field(default_factory=dict)
     held_groups: Sequence[Row] | None = None
 
     @property
@@ -111,13 +112,12 @@ def take_sample(
     observation = observation_of(tables)
     assert observation
     earlier = before.observation if before else None
-    rows = diagnose_sample(observation, earlier, max_transaction_timeout_ms=max_transaction_timeout_ms)
-    evidence = before.evidence if before else {}
+    diagnoses = sample_diagnoses(observation, earlier, max_transaction_timeout_ms=max_transaction_timeout_ms)
+    found, evidence = None, before.evidence if before else {}
     if log_evidence:
         with suppress(ToolkitError):  # the observation is valid without it
-            rows, evidence = cached_evidence(
-                cluster.client, [earlier, observation] if earlier else [observation], rows, evidence
-            )
+            found, evidence = cached_findings(cluster.client, diagnoses, evidence)
+    rows = [each.row() for each in (sample_findings(diagnoses) if found is None else found)]
     groups = held_groups(cluster.client, rows) if with_held_groups else None
     times = first_seen(observation, before.first_seen if before else {})
     late = late_transactions(

@@ -10,9 +10,10 @@ from collections.abc import Iterator
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
+from toolkit.analysis.diagnosis.diagnose import diagnose
 from toolkit.config import ClientConfig
 from toolkit.schema.table import EPOCH
-from toolkit.sources.live.cluster import RECHECK_VERDICTS, Cluster
+from toolkit.sources.live.cluster import Cluster
 from toolkit.sources.recording.sampling.sample import Sample
 from toolkit.sources.recording.sampling.sampler import Sampler
 from toolkit.spark.datasources.recorded_schema import recorded_table
@@ -78,9 +79,8 @@ class BatchSampleReader(_PlannedRows, DataSourceReader):
         try:
             sampler.cluster()  # raises if it cannot connect, instead of an error row in samples
             sample = sampler.take(_now(), None)
-            if self._options.recheck_after and any(
-                row["verdict"] in RECHECK_VERDICTS for row in sample.tables["findings"]
-            ):
+            observation = sample.observation
+            if self._options.recheck_after and observation and diagnose([observation]).to_recheck():
                 threading.Event().wait(self._options.recheck_after)
                 sample = sampler.take(_now(), sample)
         finally:

@@ -1,0 +1,161 @@
+"""The evidence of a decision: all that `toolkit.analysis.diagnosis.decision.decide` reads, gathered before it."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from toolkit.analysis.diagnosis.observation import Observation
+from toolkit.analysis.diagnosis.open_transactions import MAX_TRANSACTION_TIMEOUT_MS, OpenTransaction
+from toolkit.analysis.diagnosis.outcome import UNKNOWN, Outcome
+from toolkit.schema.live import EvidenceEntry, Finding, Partition
+
+__all__ = ["EndEvidence", "Evidence", "GapEvidence", "LogFacts", "OpenEvidence", "PartitionEvidence", "TransactionKey"]
+
+TransactionKey = tuple[str | None, int | None, int | None, int | None]
+"""Topic, partition, producer id and start offset; without the epoch, as one transaction may have several."""
+
+NOT_READ = Outcome(
+    name=UNKNOWN,
+    reason="the coordinators' log was not read",
+    missing=("the coordinators' log, which was not read: whether a commit includes these records",),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogFacts:
+    """What the logs show of an open transaction, read after its coordinator answered.
+
+    Parameters
+    ----------
+    outcome
+        What was decided about its records.
+    other_producer_id
+        Producer of the batch at its start offset, if it is another one.
+    marker_after
+        ``COMMIT marker at offset 12``: the producer's first marker after the start; null if there is none.
+    marker_contradicts
+        Whether that marker was in the log before the leader showed the transaction open.
+    marker_entry
+        The marker as evidence.
+    """
+
+    outcome: Outcome
+    other_producer_id: int | None = None
+    marker_after: str | None = None
+    marker_contradicts: bool = False
+    marker_entry: EvidenceEntry | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenEvidence:
+    """Evidence of an open transaction.
+
+    Parameters
+    ----------
+    txn
+        The transaction in the last observation.
+    history
+        The same transaction in every observation, the last one included; null where it was not open.
+    observations
+        The observations.
+    log
+        What the logs show; null if they were not read.
+    recorded
+        The finding that was recorded with this observation, which rests on the logs of that time; null if there is
+        none.
+    is_single_sample
+        Whether the observation is a sample without one before it, so that a second one is still to come.
+    long_after
+        A live transaction older than this is `long`.
+    """
+
+    txn: OpenTransaction
+    history: Sequence[OpenTransaction | None]
+    observations: Sequence[Observation]
+    log: LogFacts | None = None
+    recorded: Finding | None = None
+    is_single_sample: bool = False
+    long_after: dt.timedelta = dt.timedelta(milliseconds=MAX_TRANSACTION_TIMEOUT_MS)
+
+    @property
+    def key(self) -> TransactionKey:
+        """The key of the transaction."""
+        return (*self.txn.tp, self.txn.producer_id, self.txn.start)
+
+    @property
+    def outcome(self) -> Outcome:
+        """What was decided about its records, by the logs, or by the logs of the time of the recording."""
+        if self.log is not None:
+            return self.log.outcome
+        if self.recorded is None or self.recorded.outcome is None:
+            return NOT_READ
+        return Outcome(
+            name=self.recorded.outcome, reason=self.recorded.reason.rstrip("."), missing=self.recorded.missing
+        )
+
+    def earlier(self) -> list[OpenEvidence | None]:
+        """The evidence of each observation alone, in order."""
+        return [None if txn is None else replace(self, txn=txn) for txn in self.history]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionEvidence:
+    """Evidence of a partition whose LSO no open transaction explains.
+
+    Parameters
+    ----------
+    partition
+        The partition, last read.
+    errors
+        Why it could not be read.
+    lso_before
+        Its LSO in the first observation.
+    is_held
+        Whether its LSO was below the high watermark in every observation, without an open transaction at it.
+    has_moved
+        Whether the LSO has moved, or a transaction was open at some time: it is not the same hold.
+    """
+
+    partition: Partition
+    errors: Sequence[str] = ()
+    lso_before: int | None = None
+    is_held: bool = False
+    has_moved: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndEvidence:
+    """Evidence that a transaction has ended: its marker, or a later sample that read its partition without it.
+
+    Parameters
+    ----------
+    proof
+        The proof, in sentences.
+    """
+
+    proof: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GapEvidence:
+    """Evidence that is missing altogether: hidden topics, failed samples, a transaction without coordinators' answers.
+
+    Parameters
+    ----------
+    reason, remedy
+        Sentences for the operator.
+    missing
+        What is missing, a phrase each.
+    is_open
+        Whether it is about an open transaction.
+    """
+
+    reason: str
+    missing: tuple[str, ...]
+    remedy: str = "Do not abort. Get what is missing, and diagnose again."
+    is_open: bool = True
+
+
+Evidence = OpenEvidence | PartitionEvidence | EndEvidence | GapEvidence
