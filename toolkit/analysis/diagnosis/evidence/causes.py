@@ -131,7 +131,7 @@ def _no_owner(context: DiagnosisContext) -> CauseIndicator | None:
 
 
 def _superseded(context: DiagnosisContext) -> CauseIndicator | None:
-    if context.txn.owner_epoch <= context.epoch:
+    if context.txn.owner_epoch <= context.epoch or context.outcome.transaction is not None:
         return None
     name, epoch = context.txn.transactional_id, context.txn.owner_epoch
     return CauseIndicator(text=f'superseded epoch: "{name}" is at epoch {epoch}, this transaction at {context.epoch}')
