@@ -5,7 +5,7 @@ import datetime as dt
 import itertools
 import re
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,6 +14,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from tests.brokers import NEWEST, OLDER, on_cluster
 from tests.causes import cause_names
 from toolkit import Cluster
+from toolkit.analysis.diagnosis.diagnose import diagnose
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import coordinator_partition
 from toolkit.lab import Kafka
@@ -23,6 +24,7 @@ from toolkit.lab.producer import TxnProducer
 from toolkit.schema import Row
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.logs import excerpt_reader, log_evidence
+from toolkit.sources.live.logs.explained_findings import explained_findings
 
 pytestmark = pytest.mark.lab
 
@@ -85,7 +87,9 @@ def test_the_cause_of_each_incident(cluster: Cluster, kafka: Kafka, name: str) -
     with INCIDENTS[name](kafka) as staged:
         row = judge(cluster, staged)
         bare = judge(cluster, staged, log_evidence=False)
-    assert row["verdict"] == bare["verdict"] == "hanging"
+    assert (row["verdict"], row["outcome"], row["action"]) == ("hanging", "undecided", "abort")
+    assert (bare["verdict"], bare["outcome"], bare["action"]) == ("unknown", "unknown", None)
+    assert any("coordinators' log, which was not read" in each for each in bare["missing"])
     assert cause_names(row) == CAUSES[name]
     assert re.search(WHAT_SHOWS.get(name, ""), row["cause"])
     assert "record" in names(row)
@@ -127,7 +131,7 @@ def test_an_id_that_has_expired_is_found_by_its_tombstone(lab: Kafka) -> None:
 def test_logs_of_healthy_partitions_are_not_read(
     cluster: Cluster, kafka: Kafka, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_evidence, "with_log_evidence", None)
+    monkeypatch.setattr(log_evidence, "read_contexts", None)
     with INCIDENTS[name](kafka) as staged:
         rows = cluster.finding_rows(topics=[staged.topic], recheck_after=0.1)
     assert {row["verdict"] for row in rows} <= {"ongoing", "clear"}
@@ -274,7 +278,7 @@ def test_a_marker_is_searched_further_back_in_growing_steps(cluster: Cluster, ka
 def test_without_a_cause_the_range_that_was_read_is_named(
     cluster: Cluster, kafka: Kafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(excerpt_reader, "BEFORE", ())
+    monkeypatch.setattr(excerpt_reader, "OFFSETS_BEFORE", ())
     monkeypatch.setattr(excerpt_reader, "MAX_BYTES_AFTER", 1)
     monkeypatch.setattr(excerpt_reader, "FETCH_BYTES", 1)
     with INCIDENTS["late_message"](kafka) as staged:
@@ -290,6 +294,7 @@ def test_the_number_of_partitions_read_is_limited(
     cluster: Cluster, kafka: Kafka, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
     monkeypatch.setattr(log_evidence, "MAX_PARTITIONS", most)
+    monkeypatch.setattr(log_evidence, "SMALL_TIMEOUT_S", -1.0)
     with INCIDENTS["never_added"](kafka) as staged:
         TxnProducer(cluster.client, f"more-{staged.topic}").init().send(staged.topic, 1)
         rows = cluster.finding_rows(topics=[staged.topic], recheck_after=0.1)
@@ -300,21 +305,15 @@ def test_the_number_of_partitions_read_is_limited(
 def test_a_marker_written_before_the_log_is_read_ends_it(cluster: Cluster, kafka: Kafka) -> None:
     """A hanging transaction has ended before the log is read: its finding is `ending`, nothing is to be aborted."""
     with INCIDENTS["late_message"](kafka) as staged:
-        observations = [cluster.observe(topics=[staged.topic], partitions=[0])] * 2
-        rows = diagnosed_rows(observations)
-        assert [row["verdict"] for row in rows] == ["hanging"]
+        diagnosis = diagnose([cluster.observe(topics=[staged.topic], partitions=[0])] * 2)
+        assert [finding.verdict for finding in explained_findings(cluster.client, diagnosis)] == ["hanging"]
         abort_marker(cluster, staged)
-        (row,) = log_evidence.with_log_evidence(cluster.client, observations, rows)
+        (finding,) = explained_findings(cluster.client, diagnosis)
+    row = finding.row()
     assert row["verdict"] == "ending"
     assert row["reason"] == f"The ABORT marker at offset {staged.start_offset + 1} has ended it in the meantime."
     assert (row["remedy"], row["cause"]) == ("None: it has ended.", None)
     assert "marker_after" in names(row)
-
-
-def diagnosed_rows(observations: Sequence[object]) -> list[Row]:
-    from toolkit.analysis.diagnosis.diagnose import findings
-
-    return findings(observations)  # type: ignore[arg-type]
 
 
 def abort_marker(cluster: Cluster, staged: StagedIncident) -> None:

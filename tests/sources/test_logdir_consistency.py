@@ -47,7 +47,7 @@ class StagedFiles:
         self.root = write_root(path / "data")
         self.orders = [data(0, 7, after()), data(1, 8, after(minutes=10)), marker(2, 8, after(minutes=10))]
         self.states = [
-            state_record(0, OWNER, 7, "CompleteAbort", ABORTED_AT),
+            state_record(0, OWNER, 7, "Empty", ABORTED_AT),
             state_record(1, OTHER, 9, "Empty", after(minutes=20)),
         ]
         self.replicated = {ORDERS: 3, STATES: 2}
@@ -147,9 +147,11 @@ def the_coordinators_word_may_be_a_deposed_leaders(staged: StagedFiles) -> str:
 def the_outcome_was_decided_early_and_its_marker_late(staged: StagedFiles) -> str:
     """A record is stamped when it is written; the time in it, when the outcome was decided."""
     staged.states[:] = [
-        state_record(0, OTHER, 9, "Empty", after(minutes=20)),
-        state_record(1, OWNER, 7, "CompleteAbort", after(minutes=30), updated=ABORTED_AT),
+        state_record(0, OWNER, 7, "Empty", after(minutes=-2)),
+        state_record(1, OTHER, 9, "Empty", after(minutes=20)),
+        state_record(2, OWNER, 7, "Empty", after(minutes=30), updated=ABORTED_AT),
     ]
+    staged.replicated[STATES] = 3
     return "newer than the coordinator's last record of the id (2026-11-21 12:30:00 UTC)"
 
 
@@ -177,7 +179,8 @@ def the_clock_of_the_partitions_leader_went_back(staged: StagedFiles) -> str:
 
 
 def no_id_owns_the_producer(staged: StagedFiles) -> str:
-    staged.states[0] = tombstone(0, OWNER, ABORTED_AT)
+    staged.states[1:] = [tombstone(1, OWNER, ABORTED_AT), state_record(2, OTHER, 9, "Empty", after(minutes=20))]
+    staged.replicated[STATES] = 3
     return f"{WORD}: no id has producer 7"
 
 
@@ -389,7 +392,7 @@ def test_in_a_consistent_copy_only_cleaned_offsets_of_the_coordinator_are_missin
 def test_the_number_of_coordinator_partitions_can_be_set(tmp_path: Path) -> None:
     root = write_root(tmp_path)
     owner = ids_of(2, 1, partitions=4)[0]
-    write_state_topic(root, {2: [state_record(0, owner, 7, "CompleteAbort", ABORTED_AT)]}, partitions=4)
+    write_state_topic(root, {2: [state_record(0, owner, 7, "Empty", ABORTED_AT)]}, partitions=4)
     write_log(root, "orders-0", [data(0, 7, after())])
     for count, verdict in ((4, "hanging"), (5, "unknown"), (3, "unknown"), (None, "unknown")):
         (row,) = LogDir(root, consistent_copy=True, txn_state_partitions=count).finding_rows()

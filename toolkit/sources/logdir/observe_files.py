@@ -39,6 +39,7 @@ from toolkit.sources.logdir.state.replica_state import partition_row, producer_r
 
 __all__ = ["FileObservation", "explained_findings", "observe_files"]
 
+TORN_TAIL = "TORN_TAIL"  # how far the log reaches is a question of `consistency`
 FAR_BACK = 100_000  # offsets before the first one to search if `BACK` contains no marker of the producers
 
 
@@ -298,7 +299,7 @@ def _coordinators(side: CoordinatorState, to_read: Iterable[OpenEvidence]) -> Co
         ids = (owners & partition.newest.keys()) | partition.read.state.window.records.ids_of(orphans)
         if ids:
             rows += partition.read.state.window.records.records(ids)
-    errors = sorted({row["error"].partition(":")[0] for row in rows if row.get("error")})
+    errors = sorted({row["error"].partition(":")[0] for row in rows if row.get("error")} - {TORN_TAIL})
     unread = [f"{STATE_TOPIC} could not be read ({', '.join(errors)})"] if errors else []
     readable = [row for row in rows if not row.get("error")]
     return CoordinatorLog(rows=readable, unread=[*side.gaps, *unread])

@@ -91,6 +91,8 @@ class _Proof:
         found = {self._without_markers(last) for last in self._last_closed()}
         if not found:
             return _unknown(f"markers and records of {self.name} that agree: {self.whether}")
+        if len(found) > 1 and not any(_is_commit(each) for without in found for each in without):
+            return self._undecided()  # if one of them wrote the records, it was aborted
         if len(found) > 1:
             return _unknown(f"{self._what_decides}: {self._transaction_text(self.decided[-1])}, {self.whether}")
         (without,) = found
@@ -267,7 +269,7 @@ class _Proof:
             begins = first.state == "Empty" or (first.client_transaction_version or 0) >= 2
             if first.producer_epoch < epoch or (first.producer_epoch == epoch and begins):
                 return f"{since} begin at epoch {first.producer_epoch}, and these at epoch {epoch}"
-        if self.decided:
+        if self.decided and self._last_closed() == {len(self.decided) - 1}:
             return f"{since} include the transaction whose marker is at offset {self._marker_offset}"
         earlier = None if self.batches is None else self.batches.brokers_time_before
         if earlier is not None and first.timestamp is not None and first.timestamp + CLOCKS_DIFFER <= earlier:

@@ -59,7 +59,7 @@ def read_excerpts(
     *,
     compacted: Mapping[str, bool],
     deadline: float,
-    max_bytes: int = MAX_BYTES_AFTER,
+    max_bytes: int | None = None,
 ) -> dict[TopicPartition, Excerpt]:
     """Read from each offset to the high watermark, and back to a marker of the producers, within the byte limits.
 
@@ -72,8 +72,9 @@ def read_excerpts(
     deadline
         By ``time.monotonic()``; reading stops then.
     max_bytes
-        To read of each partition from its offset on, and of each step before it.
+        To read of each partition from its offset on, and of each step before it; 4 MB and 1 MB if null.
     """
+    max_bytes = MAX_BYTES_AFTER if max_bytes is None else max_bytes
     after = [_ExcerptScan(each, each.offset, each.high_watermark, max_bytes) for each in positions]
     _read(client, after, deadline)
     before: dict[TopicPartition, _ExcerptScan] = {}
