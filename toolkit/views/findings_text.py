@@ -15,6 +15,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from toolkit.analysis.diagnosis.evidence_text import at
+from toolkit.analysis.diagnosis.outcome import OUTCOMES
 from toolkit.analysis.diagnosis.verdicts import HEALTHY
 from toolkit.schema.durations import duration
 from toolkit.views.finding_links import finding_page
@@ -32,17 +33,17 @@ TICK = dt.timedelta(seconds=1)
 
 _LABEL = 9
 _NULLABLE = (
-    "queue_position", "producer_id", "producer_epoch", "transactional_id", "owner", "start_offset", "cause",
+    "queue_position", "producer_id", "producer_epoch", "transactional_id", "owner", "start_offset", "outcome", "cause",
     "opened_at", "opened_at_clock", "expires_at", "last_stable_offset", "offsets_held", "records_held", "bytes_held",
     "groups_held", "compaction_held", "held_from", "held_to", "held_ms", "error",
 )  # fmt: skip
-_COMMAND = re.compile(r"kafka-txn abort --topic \S+ --partition \d+ --start-offset \d+")
+_COMMAND = re.compile(r"kafka-txn (?:abort|complete) --topic \S+ --partition \d+ --start-offset \d+")
 _STYLES = (
     (re.compile(r"^\S+(?= +LSO)", re.MULTILINE), "bold"),
     (re.compile(r"(^  |(?<=^ {11}))hanging\b", re.MULTILINE), "bold red"),
     (re.compile(r"^  (unknown|overdue|stuck_ending|prepared|unreplicated)\b", re.MULTILINE), "bold yellow"),
     (re.compile(r"\b(ongoing|long|ending|ended|clear)(?=  producer)"), "green"),
-    (re.compile(r"^  (owner|why|cause|error|missing|remedy|docs|next)\b", re.MULTILINE), "dim"),
+    (re.compile(r"^  (owner|why|outcome|cause|error|missing|remedy|docs|next)\b", re.MULTILINE), "dim"),
     (_COMMAND, "cyan"),
 )
 
@@ -189,6 +190,8 @@ def _entries(row: Row) -> Iterator[tuple[str, str]]:
     if row["owner"]:
         yield "owner", f'"{printable(row["transactional_id"])}": {printable(row["owner"])}'
     yield "why" if who else row["verdict"], printable(row["reason"])
+    if row["outcome"] and not _is_healthy(row):
+        yield "outcome", f"{row['outcome']}: {OUTCOMES.get(row['outcome'], '')}"
     for label in ("cause", "error"):
         if row[label]:
             yield label, printable(row[label])

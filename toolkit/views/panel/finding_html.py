@@ -31,7 +31,7 @@ _WHY_NOT = {
     "clear": _NOTHING,
     "ended": _NOTHING,
 }
-_FIRST = ("Why", "Cause", "Who was affected", "Missing", "Error")
+_FIRST = ("Outcome", "Why", "Cause", "Who was affected", "Missing", "Error")
 
 
 def answer_html(row: Row) -> str:

@@ -6,6 +6,7 @@ import datetime as dt
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from toolkit.analysis.diagnosis.outcome import OUTCOMES
 from toolkit.analysis.diagnosis.verdicts import HEALTHY, VERDICTS
 from toolkit.schema.durations import duration
 from toolkit.views.finding_links import finding_page
@@ -113,6 +114,8 @@ def _facts(row: Row) -> Iterator[Fact]:
     yield Fact("Until", (_until(row),))
     yield Fact("By whom", tuple(_who(row)))
     yield Fact("Verdict", (f"{row['verdict']}: {VERDICTS.get(row['verdict'], '')}",))
+    if row.get("outcome"):
+        yield Fact("Outcome", (f"{row['outcome']}: {OUTCOMES.get(row['outcome'], '')}",))
     yield Fact("Why", (printable(row["reason"]),))
     yield Fact("Cause", (printable(row["cause"]) if row["cause"] else UNKNOWN,))
     yield Fact("Who was affected", tuple(_affected(row)))

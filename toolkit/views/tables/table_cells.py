@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from toolkit.analysis.diagnosis.evidence_text import at
+from toolkit.analysis.diagnosis.outcome import OUTCOMES
 from toolkit.analysis.diagnosis.verdicts import HEALTHY
 from toolkit.schema.durations import duration
 from toolkit.schema.table import INT16, INT32, INT64, TIME
@@ -164,8 +165,10 @@ def _transaction(row: Row, now: dt.datetime) -> TableCell:
 
 
 def reason_lines(row: Row) -> Iterator[tuple[str, str]]:
-    """Lines below a finding: reason, cause, missing evidence, and remedy."""
+    """Lines below a finding: reason, outcome, cause, missing evidence, and remedy."""
     yield "", printable(row["reason"])
+    if row.get("outcome") and row["verdict"] not in HEALTHY:
+        yield "outcome", f"{row['outcome']}: {OUTCOMES.get(row['outcome'], '')}"
     for label in ("cause", "error"):
         if row[label]:
             yield label, printable(row[label])
