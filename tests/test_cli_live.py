@@ -33,8 +33,8 @@ def test_diagnose_shows_owner_reason_and_remedy(kafka: Kafka, hanging: StagedInc
     assert done.returncode == 1, done.stderr
     lines = done.stdout.splitlines()
     assert lines[0].startswith(f"{hanging.topic}-0  LSO {hanging.start_offset} held")
-    assert [line[2:11].strip() for line in lines[1:5]] == ["hanging", "why", "cause", "remedy"]
-    assert f"kafka-txn abort --topic {hanging.topic} --partition 0 --start-offset {hanging.start_offset}" in lines[4]
+    assert [line[2:11].strip() for line in lines[1:6]] == ["hanging", "why", "outcome", "cause", "remedy"]
+    assert f"kafka-txn abort --topic {hanging.topic} --partition 0 --start-offset {hanging.start_offset}" in lines[5]
     assert any(line.startswith(f"{hanging.topic}-1  ongoing") for line in lines)
     assert lines[-1] == "1 partition hangs, 1 open transaction is healthy"
 
