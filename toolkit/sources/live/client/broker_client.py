@@ -158,6 +158,8 @@ class BrokerClient:
         self.timeout = timeout
         milliseconds = int(timeout * 1000)
         self._timed_out: dict[int, tuple[float, ToolkitError]] = {}  # broker id to the time and the error
+        self._apis: dict[int, dict[int, tuple[int, int]]] = {}  # by broker id, as its newest connection negotiated them
+        self._cluster_id: str | None = None
         self._net = NetworkSelector(client_id=CLIENT, slow_task_threshold_secs=0)
         self._manager = _ConnectionManager(
             self._net,
@@ -195,6 +197,18 @@ class BrokerClient:
     def brokers(self) -> dict[int, str]:
         """Broker id to its advertised address, from the newest metadata response."""
         return {broker.node_id: f"{broker.host}:{broker.port}" for broker in self._manager.cluster.brokers()}
+
+    @property
+    def cluster_id(self) -> str | None:
+        """From the newest metadata response that has one."""
+        return self._cluster_id
+
+    def apis(self, broker_id: int) -> dict[int, tuple[int, int]] | None:
+        """API key to lowest and highest version, from the ApiVersions response of a broker's newest connection.
+
+        It sends nothing; null if there was no connection to this broker yet.
+        """
+        return self._apis.get(broker_id)
 
     def versions(self, broker_id: int) -> dict[str, tuple[int, int]]:
         """API name to lowest and highest version, from this broker's ApiVersions response.
@@ -301,6 +315,8 @@ class BrokerClient:
             connection.close()
             raise
         connection.parser._process_response = partial(_decode, connection.parser)
+        if isinstance(broker_id, int):
+            self._apis[broker_id] = connection.broker_version_data.api_versions
         return connection
 
     async def _send_all(self, requests: Sequence[tuple[int | None, Request]], deadline: float) -> list[BrokerResponse]:
@@ -379,6 +395,7 @@ class BrokerClient:
         if isinstance(message, responses.MetadataResponse):
             brokers = {"brokers": message.brokers, "controller_id": message.controller_id, "topics": []}
             self._manager.cluster.update_metadata(metadata.MetadataResponse(version=1, **brokers))
+            self._cluster_id = message.cluster_id or self._cluster_id
 
     def _error_response(self, exc: Exception, node: int | str, request: Request) -> BrokerResponse:
         api = str(request.name).removesuffix("Request")
