@@ -22,7 +22,7 @@ TABLE = Path(__file__).with_name("api_versions.txt")
 version, highest version with unstable.api.versions.enable."""
 
 # 4.0.0 is a row of its own; 4.0 stands for 4.0.1 and 4.0.2.
-RELEASES = "2.8 3.0 3.1 3.2 3.3 3.4 3.5 3.6 3.7 3.8 3.9 4.0.0 4.0 4.1 4.2 4.3 4.4".split()
+RELEASES = ["2.8", *(f"3.{minor}" for minor in range(10)), "4.0.0", *(f"4.{minor}" for minor in range(5))]
 NEWEST_RELEASE = RELEASES[-1]
 LISTENERS = "kraft", "zookeeper"
 
