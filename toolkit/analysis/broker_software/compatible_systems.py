@@ -53,8 +53,8 @@ SYSTEMS: Sequence[CompatibleSystem] = (
         api_keys=(*range(10_000, 11_000), 32_766, 32_767),
         differs="A mirror topic of Cluster Linking has the producer ids of its source cluster, where the transaction "
         "may be alive.",
-        remedy="If `confluent kafka mirror describe` or `kafka-mirrors --describe` shows the topic, diagnose the source "
-        "cluster, or promote the topic first; else ask Confluent's support.",
+        remedy="If `confluent kafka mirror describe` or `kafka-mirrors --describe` shows the topic, diagnose the "
+        "source cluster, or promote the topic first; else ask Confluent's support.",
     ),
     CompatibleSystem(
         name="AutoMQ",

@@ -228,21 +228,6 @@ class BrokerClient:
             for key, versions in connection.broker_version_data.api_versions.items()
         }
 
-    def release(self, broker_id: int) -> tuple[int, int] | None:
-        """The minor release of Kafka that a broker's API versions match, by kafka-python's table; null if unknown.
-
-        Raises
-        ------
-        ConnectionFailed, NotFound
-            As for `versions`.
-        """
-        try:
-            connection = self._net.run(self._connection, broker_id, time.monotonic() + self.timeout)
-        except _CONNECTION_ERRORS as exc:
-            raise self._failure(exc, broker_id, "ApiVersions") from None
-        release = connection.broker_version_data.broker_version
-        return (release[0], release[1]) if release else None
-
     def send(self, requests: Sequence[tuple[int | None, Request]]) -> list[BrokerResponse]:
         """Send all requests at once and wait for all responses; one per request, in order.
 
