@@ -171,7 +171,7 @@ KNOWN_BUGS: Sequence[KnownBug] = (
     KnownBug(
         key="KAFKA-20785",
         title="With transaction version 2, a commit that comes after the timeout's abort gets INVALID_TXN_STATE.",
-        effect="The transaction is aborted as it should be, but Kafka Streams takes the error for fatal: a thread dies.",
+        effect="The transaction is aborted as it should be, but the error is fatal to a thread of Kafka Streams.",
         remedy="Restart it with the same transactional.id, and raise its transaction.timeout.ms. The fix is merged "
         "(apache/kafka#23204), but in no release up to 4.4.0.",
         affected=(((4, 0, 0), None),),
