@@ -165,7 +165,7 @@ KNOWN_BUGS: Sequence[KnownBug] = (
         remedy="Bring the partition's leader back, and write the marker that was decided (kafka-txn complete); after a "
         "commit never an abort. No release up to 4.4.0 has a fix.",
         affected=(((4, 3, 0), None),),
-        verified="seen on 4.3.1, not on 4.2.1; bytecode of 4.2.2, 4.3.0, 4.3.1 and 4.4.0: from 4.3.0 on, "
+        verified="staged on 4.3.1 and 4.4.0, not on 4.2.1; bytecode of 4.2.2, 4.3.0, 4.3.1 and 4.4.0: from 4.3.0 on, "
         "KRaftMetadataCache.getPartitionLeaderEndpoint returns nothing for a partition without a leader",
     ),
     KnownBug(
