@@ -52,6 +52,8 @@ def test_the_exposure_of_each_kafka_version(version: str) -> None:
             pass
         with Cluster(kafka.bootstrap_servers) as cluster:
             rows = cluster.exposure_rows()
+            stored = (kafka.log_dirs[1] / "meta.properties").read_text().splitlines()
+            assert f"cluster.id={cluster.client.cluster_id}" in stored
             assert len(cluster.exposure()) == len(rows)
             named = cluster.exposure_rows(kafka_version=version)
             contradicted = cluster.exposure_rows(kafka_version="4.1.2")

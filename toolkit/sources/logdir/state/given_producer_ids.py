@@ -45,11 +45,11 @@ def _files(log: FolderLog) -> list[Path]:
     """The newest snapshot, and the segments that may have records after it."""
     snapshots = sorted(log.replica.path.glob("*-*.checkpoint"))
     end = int(snapshots[-1].name.partition("-")[0]) if snapshots else 0
-    bases = [segment.offset for segment in log.listing.segments]
+    following = [*log.base_offsets[1:], None]
     segments = [
         segment.path
-        for segment, following in zip(log.listing.segments, [*bases[1:], None], strict=True)
-        if following is None or following > end
+        for segment, base_offset in zip(log.listing.segments, following, strict=False)
+        if base_offset is None or base_offset > end
     ]
     return [*snapshots[-1:], *segments]
 
