@@ -48,6 +48,13 @@ CITED = [  # expected symptom, client that prints the text, source, and the text
     ),
     (
         "invalid-txn-state",
+        "broker",
+        "apache/kafka#23204 (KAFKA-20785)",
+        "[TransactionCoordinator id=1] TransactionalId: app-1's state is COMPLETE_ABORT, but received transaction marker "
+        "result to send: COMMIT (kafka.coordinator.transaction.TransactionCoordinator)",
+    ),
+    (
+        "invalid-txn-state",
         "Java",
         "apache/seatunnel#4247",
         "org.apache.kafka.common.errors.InvalidTxnStateException: The producer attempted a transactional operation in an "

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from kafka.protocol import admin, consumer, metadata
@@ -38,6 +40,8 @@ REQUESTS = (
     admin.ListGroupsRequest,
 )
 BY_KEY = {each.API_KEY: each for each in REQUESTS}
+# All that a real broker lists, so that it passes for Apache Kafka; a client of this server sends only `REQUESTS`.
+APIS = json.loads(Path(__file__).parents[1].joinpath("sources", "recorded_apis.json").read_text())["4.3.1"]
 
 
 class FakeCluster:
@@ -89,7 +93,9 @@ class FakeCluster:
 
 def api_versions(cluster: FakeCluster, broker: int, request: Any, version: int) -> Any:
     response = metadata.ApiVersionsResponse
-    keys = [response.ApiVersion(api_key=each.API_KEY, min_version=0, max_version=each.max_version) for each in REQUESTS]
+    keys = [
+        response.ApiVersion(api_key=int(key), min_version=low, max_version=high) for key, (low, high) in APIS.items()
+    ]
     return response(error_code=0, api_keys=keys, throttle_time_ms=0)
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
+from tests.sources.recorded_apis import RECORDED_APIS
 from toolkit.errors import ToolkitError
 from toolkit.formats.protocol.responses import ListedOffset, PartitionProducers, ProducerState
 from toolkit.sources.live.client.broker_response import BrokerResponse
@@ -33,6 +34,12 @@ class FakeCluster:
     @property
     def brokers(self) -> dict[int, str]:
         return {1: "one:9092", 2: "two:9092"}
+
+    cluster_id: str | None = "M8XbVDmITl6ZTs4WNdt8eg"
+
+    def apis(self, broker_id: int) -> dict[int, tuple[int, int]] | None:
+        """Those of Kafka 4.3.1, as a real broker listed them; a test replaces them."""
+        return RECORDED_APIS["4.3.1"]
 
     def send(self, requests: Sequence[tuple[int | None, Any]]) -> list[BrokerResponse]:
         return [self._answer(broker, request) for broker, request in requests]

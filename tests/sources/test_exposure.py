@@ -19,13 +19,15 @@ BUGS = {  # of the minor release, as brokers report no more; those in brackets d
     "2.8.2": "14055 14402 15449 16352 17507",
     "3.5.2": "14402 15449 16352 17507",
     "3.9.2": "(17507) (19690)",
-    "4.3.1": "20357",
+    "4.3.1": "20357 20734 20785",
+    "4.4.0": "20357 20734 20785",
 }
 VERSIONS = {  # verification, transaction.version, whether the id's client is known to write as before
     "2.8.2": (None, None),
     "3.5.2": (None, None),
     "3.9.2": ("true", None),
     "4.3.1": ("true", "2"),
+    "4.4.0": ("true", "2"),
 }
 
 
@@ -50,15 +52,18 @@ def test_the_exposure_of_each_kafka_version(version: str) -> None:
             pass
         with Cluster(kafka.bootstrap_servers) as cluster:
             rows = cluster.exposure_rows()
+            stored = (kafka.log_dirs[1] / "meta.properties").read_text().splitlines()
+            assert f"cluster.id={cluster.client.cluster_id}" in stored
             assert len(cluster.exposure()) == len(rows)
             named = cluster.exposure_rows(kafka_version=version)
             contradicted = cluster.exposure_rows(kafka_version="4.1.2")
     assert [row["error"] for row in rows if row["error"]] == []
     assert (bugs(rows), release(rows)) == (BUGS[version], version.rpartition(".")[0])
     assert (bugs(named), release(named)) == (re.sub(r" ?\(\d+\)", "", BUGS[version]), version)
-    assert bugs(contradicted) == "20090 20310 20357"
+    assert bugs(contradicted) == "20090 20310 20357 20785"
     assert "API versions are those of" in next(row["means"] for row in contradicted if row["name"] == "kafka version")
     found = values(rows)
+    assert found["broker software"] == f"Apache Kafka {version.rpartition('.')[0]}"
     verification, transaction_version = VERSIONS[version]
     assert found["transaction.partition.verification.enable"] == verification
     assert found["transaction.version"] == transaction_version
@@ -79,6 +84,7 @@ def cluster(kafka: Kafka) -> Iterator[Cluster]:
 
 def test_disabled_verification_is_exposed(cluster: Cluster) -> None:
     exposed = {row["name"]: row["exposed"] for row in cluster.exposure_rows() if row["subject"] == "broker"}
+    assert exposed.pop("broker software") is None
     assert exposed == {"transaction.partition.verification.enable": True, "transaction.max.timeout.ms": True}
 
 

@@ -6,6 +6,7 @@ from typing import Any, cast
 import pytest
 
 from tests.sources.fake import NOW, STATE_TOPIC, FakeCluster, described, producer
+from toolkit.analysis.diagnosis.diagnose import findings
 from toolkit.analysis.diagnosis.observation import Observation
 from toolkit.config import ClientConfig
 from toolkit.errors import BrokerError, ConnectionFailed
@@ -267,3 +268,29 @@ def test_with_unreachable_coordinators_groups_are_unknown() -> None:
     with pytest.raises(BrokerError, match=r"^Broker 1 did not list its groups: COORDINATOR_LOAD_IN_PROGRESS"):
         group_ids(wire_to(cluster), [1, 2])
     assert groups_at(wire_to(cluster), [1, 2], [FetchPosition(("orders", 0), 100, 1)]) is None
+
+
+def test_without_an_owner_nothing_hangs_where_the_broker_is_not_apache_kafka(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Redpanda's partition aborts by itself what its coordinator has lost; an abort marker there is not Kafka's."""
+    monkeypatch.setattr(FakeCluster, "cluster_id", "redpanda.2d339cd9-b540-484d-80da-16cd0650e49b")
+    (row,) = findings([observation(FakeCluster())])
+    assert (row.verdict, row.action) == ("unknown", None)
+    (missing,) = row.missing
+    assert missing.startswith("a coordinator of Apache Kafka: brokers 1, 2 run Redpanda (its cluster id is redpanda.")
+    assert missing.endswith("Use `rpk cluster txn`, or mark_transaction_expired of its Admin API.")
+
+
+def test_one_broker_of_another_kind_suffices(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = FakeCluster.apis
+    monkeypatch.setattr(FakeCluster, "apis", lambda self, broker: {18: (0, 4)} if broker == 2 else real(self, broker))
+    (gap,) = observation(FakeCluster()).coverage.gaps
+    assert gap.startswith(
+        "a coordinator of Apache Kafka: broker 2 runs software that this version of kafka-txn does not"
+    )
+
+
+def test_the_software_costs_no_request_and_matters_only_where_something_is_open() -> None:
+    cluster = FakeCluster(ListOffsets=lambda broker, request: same_offsets(request))
+    cluster.open, cluster.cluster_id = {}, "redpanda.2d339cd9-b540-484d-80da-16cd0650e49b"
+    assert observation(cluster).coverage.gaps == []
+    assert {"ApiVersions", "DescribeCluster", "DescribeConfigs"}.isdisjoint(api for api, _ in cluster.sent_requests)

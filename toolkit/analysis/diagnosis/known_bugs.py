@@ -2,7 +2,8 @@
 
 Each row states how its releases were verified: in Kafka's git tags, or in the bytecode of the released jars. Not listed
 are bugs that no supported release has (KAFKA-9144, fixed before 2.8; KAFKA-18660 and KAFKA-19999, fixed before a
-release had them), bugs that are not fixed in brokers (KAFKA-19250), and bugs that could not be verified.
+release had them: the check that refused a repeated marker came with its exception, in 4.2.0), bugs that are not fixed
+in brokers (KAFKA-19250), and bugs that could not be verified.
 """
 
 from __future__ import annotations
@@ -128,9 +129,9 @@ KNOWN_BUGS: Sequence[KnownBug] = (
         key="KAFKA-20090",
         title="With transaction version 2, a timeout at epoch 32766 does not rotate the producer id.",
         effect="The transaction can stay Ongoing for good at epoch 32767: overdue.",
-        remedy="Upgrade to 4.3.0; fence the id.",
+        remedy="Upgrade to 4.3.0. Before, the id cannot be fenced at that epoch: its coordinator cannot raise it.",
         affected=(((4, 0, 0), (4, 3, 0)),),
-        verified="apache/kafka#21506; bytecode of 4.0.0, 4.0.1, 4.1.0, 4.2.1 and 4.3.0",
+        verified="apache/kafka#21506 and #21469; bytecode of 4.0.0 to 4.2.2 and of 4.3.0",
     ),
     KnownBug(
         key="KAFKA-20310",
@@ -156,6 +157,25 @@ KNOWN_BUGS: Sequence[KnownBug] = (
         remedy="Restart the producer. The fix is merged (apache/kafka#22096), but in no release up to 4.4.0.",
         affected=(((4, 0, 0), None),),
         verified="apache/kafka#22096 (April 2026); the field is not in the schema of 4.4.0",
+    ),
+    KnownBug(
+        key="KAFKA-20734",
+        title="A coordinator takes a partition whose replicas are all offline for deleted, and skips its marker.",
+        effect="A commit returns success while the transaction stays open on that partition: stuck_ending.",
+        remedy="Bring the partition's leader back, and write the marker that was decided (kafka-txn complete); after a "
+        "commit never an abort. No release up to 4.4.0 has a fix.",
+        affected=(((4, 3, 0), None),),
+        verified="staged on 4.3.1 and 4.4.0, not on 4.2.1; bytecode of 4.2.2, 4.3.0, 4.3.1 and 4.4.0: from 4.3.0 on, "
+        "KRaftMetadataCache.getPartitionLeaderEndpoint returns nothing for a partition without a leader",
+    ),
+    KnownBug(
+        key="KAFKA-20785",
+        title="With transaction version 2, a commit that comes after the timeout's abort gets INVALID_TXN_STATE.",
+        effect="The transaction is aborted as it should be, but the error is fatal to a thread of Kafka Streams.",
+        remedy="Restart it with the same transactional.id, and raise its transaction.timeout.ms. The fix is merged "
+        "(apache/kafka#23204), but in no release up to 4.4.0.",
+        affected=(((4, 0, 0), None),),
+        verified="apache/kafka#23204 (August 2026); bytecode of TransactionCoordinator in 4.0.0 to 4.4.0",
     ),
 )
 """Known bugs, the oldest first."""

@@ -20,8 +20,8 @@ MARKER_SYMPTOMS = (
         causes=(
             "Normal for some milliseconds after each commit: clients retry automatically.",
             "For longer: one of its partitions cannot take its marker (no leader, or below min.insync.replicas).",
-            "Forever: the coordinator lost the marker (KAFKA-16352, before 3.8), brokers of one cluster differ in "
-            "WriteTxnMarkers (KAFKA-20322, 4.2.0), or retried markers are refused (KAFKA-19999).",
+            "Forever: the coordinator lost the marker (KAFKA-16352, before 3.8), or brokers of one cluster differ in "
+            "WriteTxnMarkers (KAFKA-20322, 4.2.0).",
         ),
         checks=(
             "kafka-txn diagnose: `ending` or `stuck_ending`, and on which partition.",
@@ -37,7 +37,7 @@ MARKER_SYMPTOMS = (
             "Write an abort marker during PrepareCommit: it discards records whose commit is decided.",
             "Use a new transactional.id: the old one stays in Prepare, and holds the LSO.",
         ),
-        sources=("confluentinc/librdkafka#3003", "IBM/sarama#2915", "KAFKA-16352", "KAFKA-19999", "KAFKA-20322"),
+        sources=("confluentinc/librdkafka#3003", "IBM/sarama#2915", "KAFKA-16352", "KAFKA-20322"),
     ),
     Symptom(
         name="marker-skipped",
@@ -48,7 +48,7 @@ MARKER_SYMPTOMS = (
         ),
         causes=(
             "All replicas of the partition were offline when the transaction ended, and the coordinator treated the "
-            "partition as deleted (KAFKA-20734; seen on 4.3.1).",
+            "partition as deleted (KAFKA-20734; from 4.3.0 on).",
             "The topic was deleted: nothing is left of it.",
         ),
         checks=(

@@ -77,12 +77,13 @@ TRANSACTION_SYMPTOMS = (
                 r"Partition was not added to the transaction",
             ),
             *wordings("Java", r"\bInvalidTxnStateException\b"),
+            *wordings("broker", r"state is Complete_?Abort, but received transaction marker result to send: COMMIT"),
             *wordings("kafka-python", r"\bInvalidTxnStateError\b"),
         ),
         causes=(
             "The client stalled for longer than transaction.timeout.ms, and the coordinator aborted the transaction. A "
-            "send should then get INVALID_PRODUCER_EPOCH (KAFKA-19690); a commit without a send gets this error. Kafka "
-            "Streams stops.",
+            "send should then get INVALID_PRODUCER_EPOCH (KAFKA-19690), and a commit PRODUCER_FENCED (KAFKA-20785, "
+            "transaction version 2). Kafka Streams stops.",
             "The partition leader refused a batch that belongs to no open transaction (KIP-890, clients before 3.8).",
             "Commit after abort, or abort after commit: a bug in the application or its framework.",
         ),
@@ -92,14 +93,15 @@ TRANSACTION_SYMPTOMS = (
         ),
         safe=(
             "Restart the client with the same transactional.id: it continues from its last committed offsets.",
-            "Raise transaction.timeout.ms or do less in a transaction. Brokers with the fix of KAFKA-19690 (backported "
-            "to 3.9 and 4.1) return the right error.",
+            "Raise transaction.timeout.ms (Kafka Streams: 10 s by default) or do less in a transaction. Brokers with "
+            "the fix of KAFKA-19690 (backported to 3.9 and 4.1) return the right error to a send; that of KAFKA-20785 "
+            "is in no release up to 4.4.0.",
         ),
         never=(
             "Write an abort marker where no finding is `hanging`: the next transaction may already be open.",
             "Use a new random transactional.id.",
         ),
-        sources=("KAFKA-19690", "KIP-890", "KIP-588"),
+        sources=("KAFKA-19690", "KAFKA-20785", "apache/kafka#23204", "KIP-890", "KIP-588"),
     ),
     Symptom(
         name="transaction-timeout-too-large",

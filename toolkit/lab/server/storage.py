@@ -37,13 +37,12 @@ def keep_storage(node: Node, folder: Path) -> None:
 
 def write_storage(folder: Path, nodes: Iterable[Node], *, cluster_id: str) -> None:
     """Format the log directories of the nodes of a cluster: copy the files of a folder, with new ids."""
-    files = {path.name: path.read_bytes() for path in folder.iterdir()}  # meta.properties, bootstrap.checkpoint
     for node in nodes:
         ids = {"cluster.id": cluster_id, "node.id": str(node.broker_id), "directory.id": random_uuid()}
-        node.log_dir.mkdir(parents=True, exist_ok=True)
-        for name, content in files.items():
-            own = _with_ids(content.decode(), ids).encode() if name == "meta.properties" else content
-            (node.log_dir / name).write_bytes(own)
+        if node.log_dir != folder:
+            shutil.copytree(folder, node.log_dir, dirs_exist_ok=True)  # from 4.4 on with a log of the metadata topic
+        properties = node.log_dir / "meta.properties"
+        properties.write_text(_with_ids(properties.read_text(), ids))
 
 
 def random_uuid() -> str:

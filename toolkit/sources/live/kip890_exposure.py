@@ -6,6 +6,7 @@ import datetime as dt
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from toolkit.analysis.broker_software.software import Software, software_of
 from toolkit.analysis.diagnosis.known_bugs import Release
 from toolkit.analysis.diagnosis.open_transactions import MAX_TRANSACTION_TIMEOUT_MS
 from toolkit.errors import ToolkitError
@@ -17,6 +18,7 @@ from toolkit.sources.live.client.broker_response import BrokerResponse
 from toolkit.sources.live.client.error_codes import error_text
 from toolkit.sources.live.known_bug_rows import known_bug_rows
 from toolkit.sources.live.logs.coordinator_logs import event_rows, read_coordinator_topic
+from toolkit.sources.live.state.software_identity import broker_identities
 from toolkit.version import __version__
 
 __all__ = ["exposure_rows"]
@@ -24,18 +26,20 @@ __all__ = ["exposure_rows"]
 BROKER = 4  # resource type
 VERSION, METADATA = "transaction.version", "metadata.version"
 VERIFICATION, MAX_TIMEOUT = "transaction.partition.verification.enable", "transaction.max.timeout.ms"
+SOFTWARE = "broker software"
 CLIENT_VERSION = "client_transaction_version"
 NEWEST = 20_000  # offsets of each partition of __transaction_state
 UNREAD = "It could not be read: exposure is unknown."
 
 
 def exposure_rows(client: BrokerClient, *, release: Release | None = None) -> list[Row]:
-    """Rows of ``schema.EXPOSURE``: of the cluster, every broker, its known bugs, and ids with exposed clients.
+    """Rows of ``schema.EXPOSURE``: of the cluster, every broker, its software and known bugs, ids with exposed clients.
 
     What this principal may not read is a row with `error`. The newest 20,000 offsets of each partition of
     ``__transaction_state`` are read.
     """
-    return [*_features(client), *_settings(client), *known_bug_rows(client, release=release), *_clients(client)]
+    brokers = [*_settings(client), *_software(client)]
+    return [*_features(client), *brokers, *known_bug_rows(client, release=release), *_clients(client)]
 
 
 def _features(client: BrokerClient) -> Iterator[Row]:
@@ -78,6 +82,23 @@ def _settings(client: BrokerClient) -> Iterator[Row]:
             exposed, means = (None, UNREAD) if error else MEANING[name](values.get(name))
             row = _row("broker", name, response, value=values.get(name), exposed=exposed, means=means, error=error)
             yield {**row, "broker_id": broker}
+
+
+def _software(client: BrokerClient) -> Iterator[Row]:
+    """The software of each broker that answered; `_settings` has the error of one that did not."""
+    for broker in broker_identities(client, sorted(client.brokers)):
+        software = software_of(broker)
+        response = BrokerResponse(broker.broker_id, dt.datetime.now(dt.UTC))
+        value = " ".join(filter(None, (software.name, software.release_range)))
+        yield _row("broker", SOFTWARE, response, value=value, exposed=None, means=_means(software), error=None)
+
+
+def _means(software: Software) -> str:
+    evidence = f"{software.evidence[0].upper()}{software.evidence[1:]}."
+    if software.system:
+        differs = f"{software.system.differs} {software.system.remedy}"
+        return f"{evidence} There, a transaction without an owner is never proven to hang. {differs}"
+    return f"{evidence} Its coordinators end every transaction that they own; one without an owner hangs."
 
 
 def _clients(client: BrokerClient) -> Iterator[Row]:

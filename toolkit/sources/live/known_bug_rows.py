@@ -5,11 +5,13 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterator
 
-from toolkit.analysis.diagnosis.known_bugs import Release, bugs_of, release_text
+from toolkit.analysis.broker_software.software import software_of
+from toolkit.analysis.diagnosis.known_bugs import Release, bugs_of, release_of, release_text
 from toolkit.errors import ToolkitError
 from toolkit.schema import Row
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
+from toolkit.sources.live.state.software_identity import broker_identities
 from toolkit.version import __version__
 
 __all__ = ["known_bug_rows"]
@@ -47,11 +49,15 @@ def known_bug_rows(client: BrokerClient, *, release: Release | None = None) -> I
 
 
 def _detected(client: BrokerClient, broker_id: int) -> Release | None:
-    """A broker's minor release, by metadata.version or API versions; null if unknown."""
+    """A broker's minor release, by metadata.version or API versions; null if unknown, or not of Apache Kafka."""
     request = messages.ApiVersions(client_software_name="kafka-txn-toolkit", client_software_version=__version__)
     features = client.send_one(request, broker_id=broker_id).supported_features or ()
     levels = [feature.max_version for feature in features if feature.name == "metadata.version"]
-    return LAST_LEVELS.get(levels[0]) if levels and levels[0] in LAST_LEVELS else client.release(broker_id)
+    (identity,) = broker_identities(client, [broker_id])
+    releases = software_of(identity).releases
+    if levels and levels[0] in LAST_LEVELS:
+        return LAST_LEVELS[levels[0]] if releases else None
+    return release_of(releases[0]) if len(releases) == 1 else None
 
 
 def _means(release: Release | None, detected: Release | None) -> str:

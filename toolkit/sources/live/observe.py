@@ -22,6 +22,7 @@ from toolkit.sources.live.state.coordinator_readiness import loading_coordinator
 from toolkit.sources.live.state.coordinators import CoordinatorTopic
 from toolkit.sources.live.state.leader_producers import open_transactions, producers_query
 from toolkit.sources.live.state.partition_offsets import lso_query, offsets_query
+from toolkit.sources.live.state.software_identity import coordinator_software_gaps
 from toolkit.sources.live.state.transaction_listing import (
     TOO_OLD,
     TransactionFilters,
@@ -135,6 +136,7 @@ def _query_coordinators(
     rows = _with_times(client, config, before, rows, opened, log)
     if opened:
         unloaded += loading_coordinators(client, before)  # loaded before and after the listing means loaded during it
+        gaps += coordinator_software_gaps(client, brokers)
     gaps += closable + _duplicate_ids(listing) + list(dict.fromkeys(unloaded))
     gaps += _leadership_gaps(before, CoordinatorTopic(STATE_TOPIC, read_metadata(client, [STATE_TOPIC])))
     return _CoordinatorResponses(rows=[*rows, *listing.failures], brokers=brokers, proofs=proofs, gaps=gaps)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from itertools import groupby
 from operator import attrgetter
 from typing import NamedTuple
@@ -34,6 +35,7 @@ from toolkit.sources.logdir.coordinator.coordinator_state import CoordinatorStat
 from toolkit.sources.logdir.files.replica_log import ReplicaLog
 from toolkit.sources.logdir.replica_tables import COMPACTED
 from toolkit.sources.logdir.state.consistency import check_consistency
+from toolkit.sources.logdir.state.given_producer_ids import first_free_producer_id, foreign_id_doubts
 from toolkit.sources.logdir.state.log_window import BACK, FORWARD, ReadLimit
 from toolkit.sources.logdir.state.replica_state import partition_row, producer_rows
 
@@ -100,10 +102,12 @@ def observe_files(
         from_files=True,
         notes={tp: list(_notes(found)) for tp, found in replicas.items()},
     )
-    return FileObservation(_with_doubts(observation, replicas, side, consistent_copy=consistent_copy), replicas, side)
+    observation = _with_doubts(contents, observation, replicas, side, consistent_copy=consistent_copy)
+    return FileObservation(observation, replicas, side)
 
 
 def _with_doubts(
+    contents: Contents,
     observation: Observation,
     replicas: Mapping[TopicPartition, Sequence[ReplicaWithCheckpoints]],
     side: CoordinatorState,
@@ -111,6 +115,7 @@ def _with_doubts(
     consistent_copy: bool,
 ) -> Observation:
     """The observation with doubts about transactions that would otherwise be hanging, and with what was proven."""
+    first_free = cache(lambda: first_free_producer_id(contents.logs))
     doubts: dict[tuple[str, int, int], Sequence[str]] = {}
     notes = {tp: list(found) for tp, found in observation.notes.items()}
     by_log: dict[int, list[str]] = {}  # every transaction needs the changes of the coordinators' logs
@@ -134,7 +139,7 @@ def _with_doubts(
                     f"replicas of one topic: {tp[0]} was deleted and created again; the replicas have {len(ids)} topic "
                     "ids"
                 )
-            doubts[*tp, txn.producer_id] = found.doubts
+            doubts[*tp, txn.producer_id] = [*found.doubts, *foreign_id_doubts(first_free(), txn.producer_id)]
             notes.setdefault(tp, []).extend(note for note in found.notes if note not in notes[tp])
     return replace(observation, doubts=doubts, notes=notes)
 

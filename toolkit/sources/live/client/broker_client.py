@@ -158,6 +158,8 @@ class BrokerClient:
         self.timeout = timeout
         milliseconds = int(timeout * 1000)
         self._timed_out: dict[int, tuple[float, ToolkitError]] = {}  # broker id to the time and the error
+        self._apis: dict[int, dict[int, tuple[int, int]]] = {}  # by broker id, as its newest connection negotiated them
+        self._cluster_id: str | None = None
         self._net = NetworkSelector(client_id=CLIENT, slow_task_threshold_secs=0)
         self._manager = _ConnectionManager(
             self._net,
@@ -196,6 +198,18 @@ class BrokerClient:
         """Broker id to its advertised address, from the newest metadata response."""
         return {broker.node_id: f"{broker.host}:{broker.port}" for broker in self._manager.cluster.brokers()}
 
+    @property
+    def cluster_id(self) -> str | None:
+        """From the newest metadata response that has one."""
+        return self._cluster_id
+
+    def apis(self, broker_id: int) -> dict[int, tuple[int, int]] | None:
+        """API key to lowest and highest version, from the ApiVersions response of a broker's newest connection.
+
+        It sends nothing; null if there was no connection to this broker yet.
+        """
+        return self._apis.get(broker_id)
+
     def versions(self, broker_id: int) -> dict[str, tuple[int, int]]:
         """API name to lowest and highest version, from this broker's ApiVersions response.
 
@@ -213,21 +227,6 @@ class BrokerClient:
             ApiKey(key).name if key in known else str(key): versions
             for key, versions in connection.broker_version_data.api_versions.items()
         }
-
-    def release(self, broker_id: int) -> tuple[int, int] | None:
-        """The minor release of Kafka that a broker's API versions match, by kafka-python's table; null if unknown.
-
-        Raises
-        ------
-        ConnectionFailed, NotFound
-            As for `versions`.
-        """
-        try:
-            connection = self._net.run(self._connection, broker_id, time.monotonic() + self.timeout)
-        except _CONNECTION_ERRORS as exc:
-            raise self._failure(exc, broker_id, "ApiVersions") from None
-        release = connection.broker_version_data.broker_version
-        return (release[0], release[1]) if release else None
 
     def send(self, requests: Sequence[tuple[int | None, Request]]) -> list[BrokerResponse]:
         """Send all requests at once and wait for all responses; one per request, in order.
@@ -301,6 +300,8 @@ class BrokerClient:
             connection.close()
             raise
         connection.parser._process_response = partial(_decode, connection.parser)
+        if isinstance(broker_id, int):
+            self._apis[broker_id] = connection.broker_version_data.api_versions
         return connection
 
     async def _send_all(self, requests: Sequence[tuple[int | None, Request]], deadline: float) -> list[BrokerResponse]:
@@ -379,6 +380,7 @@ class BrokerClient:
         if isinstance(message, responses.MetadataResponse):
             brokers = {"brokers": message.brokers, "controller_id": message.controller_id, "topics": []}
             self._manager.cluster.update_metadata(metadata.MetadataResponse(version=1, **brokers))
+            self._cluster_id = message.cluster_id or self._cluster_id
 
     def _error_response(self, exc: Exception, node: int | str, request: Request) -> BrokerResponse:
         api = str(request.name).removesuffix("Request")

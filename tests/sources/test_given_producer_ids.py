@@ -1,0 +1,47 @@
+"""A producer id that the cluster never gave out: by real metadata logs, and by records of other kinds."""
+
+import pytest
+
+from tests.brokers import by_tier
+from toolkit import Cluster, LogDir
+from toolkit.errors import DecodeError
+from toolkit.formats.log.metadata_records import next_producer_id
+from toolkit.lab import Kafka
+from toolkit.lab.incidents import INCIDENTS
+from toolkit.lab.incidents.setups import EVERYDAY
+from toolkit.lab.producer import TxnProducer
+from toolkit.sources.logdir.state.given_producer_ids import foreign_id_doubts
+
+FOREIGN = 4_000_000
+RECORD = bytes([1, 15, 0]) + (1).to_bytes(4) + (5).to_bytes(8) + (2000).to_bytes(8) + b"\0"
+
+
+@pytest.mark.parametrize("version", by_tier("3.5.2", "4.3.1"))
+def test_a_transaction_with_an_id_of_another_cluster_never_hangs(version: str) -> None:
+    """Its start looks as that of a hanging one beside it; only the metadata log tells that it was copied here."""
+    with Kafka(version, properties=EVERYDAY.properties) as kafka:
+        own = INCIDENTS["never_added"](kafka)
+        with Cluster(kafka.bootstrap_servers) as cluster:
+            copied = TxnProducer(cluster.client, "elsewhere")
+            copied.producer_id, copied.producer_epoch = FOREIGN, 0
+            copied.send(own.topic, own.partition)
+        kafka.stop_broker(1)
+        files = LogDir(kafka.log_dirs[1], consistent_copy=True)
+        rows = {row["producer_id"]: row for row in files.finding_rows(topics=[own.topic]) if row["producer_id"]}
+    assert rows[own.producer_id]["verdict"] == "hanging", rows[own.producer_id]["missing"]
+    assert (rows[FOREIGN]["verdict"], rows[FOREIGN]["action"]) == ("unknown", None)
+    (missing,) = rows[FOREIGN]["missing"]
+    assert missing.startswith(f"the cluster that gave out producer id {FOREIGN}: this one has not, by its metadata log")
+
+
+def test_only_the_record_of_producer_ids_has_the_next_one() -> None:
+    assert next_producer_id(RECORD) == 2000
+    assert next_producer_id(bytes([1, 2, 0]) + RECORD[3:]) is None
+    with pytest.raises(DecodeError):
+        next_producer_id(RECORD[:20])
+
+
+def test_an_id_from_the_next_block_on_is_foreign() -> None:
+    assert foreign_id_doubts(None, 5000) == []
+    assert foreign_id_doubts(2000, 1999) == []
+    assert len(foreign_id_doubts(2000, 2000)) == 1

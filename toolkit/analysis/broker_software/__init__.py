@@ -1,0 +1,1 @@
+"""Which software a broker runs, told by what it answers."""
