@@ -7,8 +7,9 @@ from collections.abc import Mapping
 
 from tests.incident_matrix import VERSIONS, cells_in_page
 from toolkit.analysis.coordinator.transaction_states import PREPARE_GRACE
+from toolkit.analysis.diagnosis.decision import TIMEOUT_GRACE
 from toolkit.analysis.diagnosis.evidence.cause_table import CAUSES
-from toolkit.analysis.diagnosis.verdicts import TIMEOUT_GRACE, VERDICTS
+from toolkit.analysis.diagnosis.verdicts import VERDICTS
 from toolkit.lab.incidents import INCIDENTS
 
 __all__ = ["substitutions"]
