@@ -10,6 +10,7 @@
     |-- BrokerError            a broker returned a Kafka error code
     |-- DecodeError            invalid bytes, with their position
     |-- ActionRefused          an action that is unsafe or not proven safe; nothing was written
+    |-- ActionFailed           an action that failed on its way; says whether it was written
     |-- AuditFailed            an action was taken, but its outcome could not be written to the audit file
     `-- SetupError             Java, jars or Spark are missing on this machine or do not start
         `-- LabError           the embedded Kafka could not be fetched, started or staged
@@ -17,7 +18,10 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 __all__ = [
+    "ActionFailed",
     "ActionRefused",
     "AuditFailed",
     "AuthenticationFailed",
@@ -30,6 +34,10 @@ __all__ = [
     "ToolkitError",
     "UsageError",
 ]
+
+
+Effect = Literal["nothing", "written", "uncertain"]
+"""What an action that failed did all the same."""
 
 
 class ToolkitError(Exception):
@@ -98,6 +106,35 @@ class DecodeError(ToolkitError):
 
 class ActionRefused(ToolkitError):
     """An action that is unsafe or not proven safe; nothing was written."""
+
+
+class ActionFailed(ToolkitError):
+    """An action that failed on its way, after it was confirmed.
+
+    Parameters
+    ----------
+    effect
+        ``nothing``: nothing was written. ``written``: it was. ``uncertain``: it may have been, and `do` says how to
+        find out.
+    code
+        Kafka's error name, if a broker returned one.
+    """
+
+    effect: Effect = "uncertain"
+    code: str | None = None
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        effect: Effect,
+        code: str | None = None,
+        means: str = "",
+        do: str = "",
+    ) -> None:
+        self.effect = effect
+        self.code = code
+        super().__init__(what, means=means, do=do)
 
 
 class AuditFailed(ToolkitError):

@@ -38,6 +38,8 @@ def test_records_round_trip(found: list[Record], codec: str, headers: Headers, b
     buf = before + batch + b"and more"
     for form in (buf, bytearray(buf), memoryview(buf)):
         assert list(read_records(form, len(before))) == found
+        with_headers = [record._replace(headers=tuple(headers)) for record in found]
+        assert list(read_records(form, len(before), with_headers=True)) == with_headers
 
 
 @given(records(), st.integers(0, 2**50))

@@ -33,6 +33,7 @@ from toolkit.schema.log import (
 )
 from toolkit.schema.offsets import GROUP_LAG, MISSING_OFFSETS, OFFSET_VISIBILITY
 from toolkit.schema.recorded import LATE_TRANSACTIONS, RECORDED, SAMPLES
+from toolkit.schema.saved import SAVED_RECORDS
 from toolkit.schema.table import Column, ListOf, Row, StructOf, Table, arrow_type, utc
 
 __all__ = [
@@ -57,6 +58,7 @@ __all__ = [
     "RECONCILIATION",
     "RECORDED",
     "SAMPLES",
+    "SAVED_RECORDS",
     "SEGMENTS",
     "SNAPSHOTS",
     "STATISTICS",
@@ -98,6 +100,7 @@ TABLES: Mapping[str, Table] = {
         SAMPLES,
         LATE_TRANSACTIONS,
         ACTIONS,
+        SAVED_RECORDS,
         EXPOSURE,
         TRANSACTION_OWNERS,
         RECONCILIATION,

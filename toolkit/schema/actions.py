@@ -13,7 +13,7 @@ ACTIONS = Table(
     (
         Column("at", TIME, "When the line was written, by the clock of the machine that acts.", nullable=False),
         Column("action_id", STRING, "Id of the action; the same for both its steps.", nullable=False),
-        Column("action", STRING, "abort or fence.", nullable=False),
+        Column("action", STRING, "abort, complete or fence.", nullable=False),
         Column(
             "step",
             STRING,
@@ -37,7 +37,13 @@ ACTIONS = Table(
         Column("transactional_id", STRING, "Transactional id that owns the producer id, if known."),
         Column("verdict", STRING, "Verdict of the check immediately before the request."),
         Column("reason", STRING, "Reason for that verdict, as a sentence."),
+        Column(
+            "outcome", STRING, "What was decided about the records, by that check: undecided, abort, commit, unknown."
+        ),
         Column("override", STRING, "Verdict that the user overrode by name; null if none."),
+        Column(
+            "records_file", STRING, "Parquet file with the records that an abort discards; null if none was written."
+        ),
         Column("evidence", EVIDENCE, "Values that this check observed, with source and time."),
         Column("request", STRING, "Request, with the field names of Kafka's protocol."),
         Column("response", STRING, "Response of the broker."),

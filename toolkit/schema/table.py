@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = [
+    "BINARY",
     "BOOL",
     "FLOAT64",
     "INT8",
@@ -53,7 +54,7 @@ class StructOf:
 Type = str | ListOf | StructOf  # plain names, so that a command that only prints rows need not import Arrow
 
 INT8, INT16, INT32, INT64 = "int8", "int16", "int32", "int64"
-FLOAT64, STRING, BOOL = "float64", "string", "bool"
+FLOAT64, STRING, BOOL, BINARY = "float64", "string", "bool", "binary"
 TIME = "timestamp[ms, UTC]"
 TOPIC_PARTITIONS = ListOf(StructOf((("topic", STRING), ("partition", INT32))))
 

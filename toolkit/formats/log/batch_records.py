@@ -1,4 +1,4 @@
-"""Records of a batch of format v2: offset, time, key and value, decompressed within a limit.
+"""Records of a batch of format v2: offset, time, key, value and headers, decompressed within a limit.
 
 Sources: ``DefaultRecordBatch``, ``DefaultRecord``, ``ByteUtils`` (varints), ``Compression`` and ``CompressionType`` in
 Kafka's clients; the framing of ``SnappyOutputStream`` in snappy-java, which Java writes and librdkafka does not.
@@ -41,18 +41,26 @@ class Record(NamedTuple):
         By the producer's clock; under LogAppendTime by the broker's, the same for the whole batch.
     key, value
         As written; a value of ``None`` is a tombstone.
+    headers
+        Key and value of each, in their order; empty if they were not requested.
     """
 
     offset: int
     timestamp_ms: int | None
     key: bytes | None
     value: bytes | None
+    headers: tuple[tuple[bytes, bytes | None], ...] = ()
 
 
 def read_records(
-    buf: Buffer, position: int = 0, *, header: BatchHeader | None = None, limit: int = LIMIT
+    buf: Buffer,
+    position: int = 0,
+    *,
+    header: BatchHeader | None = None,
+    limit: int = LIMIT,
+    with_headers: bool = False,
 ) -> Iterator[Record]:
-    """The records of the batch at a position, decompressed, without their headers.
+    """The records of the batch at a position, decompressed.
 
     The CRC is not checked. A control batch yields its control record.
 
@@ -66,6 +74,8 @@ def read_records(
         The header of that batch, if it was read.
     limit
         Maximum bytes of its records, compressed or not.
+    with_headers
+        Keep the records' headers; few need them.
 
     Raises
     ------
@@ -82,10 +92,11 @@ def read_records(
             means="A tail still being written, or a fetch response cut at its size limit, looks like this.",
         )
     stored = buf[position + HEADER_SIZE : end]
-    return _records(header, decompress(header.compression, stored, limit=limit, position=position), position)
+    data = decompress(header.compression, stored, limit=limit, position=position)
+    return _records(header, data, position, with_headers=with_headers)
 
 
-def _records(header: BatchHeader, data: bytes, position: int) -> Iterator[Record]:
+def _records(header: BatchHeader, data: bytes, position: int, *, with_headers: bool) -> Iterator[Record]:
     base_timestamp = -1 if header.base_timestamp is None else header.base_timestamp
     appended = header.max_timestamp if header.timestamp_type == "LogAppendTime" else None
     at = 0
@@ -93,21 +104,22 @@ def _records(header: BatchHeader, data: bytes, position: int) -> Iterator[Record
     for _ in range(header.record_count):
         start = at
         try:
-            timestamp_delta, offset_delta, key, value, at = _read_record(data, start, deltas)
+            timestamp_delta, offset_delta, key, value, header_start, at = _read_record(data, start, deltas)
         except (IndexError, ValueError) as exc:
             why = "the batch ends within it" if isinstance(exc, IndexError) else exc
             raise _damaged(header, position, start, f"a record is malformed: {why}") from None
         deltas = range(offset_delta + 1, deltas.stop)
         timestamp = base_timestamp + timestamp_delta if appended is None else appended
-        yield Record(header.base_offset + offset_delta, None if timestamp == -1 else timestamp, key, value)
+        headers = tuple(_read_headers(data, header_start, at)) if with_headers else ()
+        yield Record(header.base_offset + offset_delta, None if timestamp == -1 else timestamp, key, value, headers)
     if at != len(data):
         raise _damaged(
             header, position, at, f"{len(data) - at} bytes are left over after {header.record_count} records"
         )
 
 
-def _read_record(data: bytes, at: int, deltas: range) -> tuple[int, int, bytes | None, bytes | None, int]:
-    """Timestamp delta, offset delta, key, value and where the next record starts."""
+def _read_record(data: bytes, at: int, deltas: range) -> tuple[int, int, bytes | None, bytes | None, int, int]:
+    """Timestamp delta, offset delta, key, value, where the headers start and where the next record does."""
     size, at = read_varint(data, at)
     end = at + size
     if size < 0 or end > len(data):
@@ -118,12 +130,22 @@ def _read_record(data: bytes, at: int, deltas: range) -> tuple[int, int, bytes |
         raise ValueError(f"its offset delta is {offset_delta}, outside {deltas.start} to {deltas.stop - 1}")
     key, at = _bytes(data, at, end)
     value, at = _bytes(data, at, end)
+    header_start = at
     headers, at = read_varint(data, at)
     if headers:
         at = _pass_over_headers(data, at, end, headers)
     if at != end:
         raise ValueError(f"its size is {size}, and its fields take {size + at - end}")
-    return timestamp_delta, offset_delta, key, value, at
+    return timestamp_delta, offset_delta, key, value, header_start, at
+
+
+def _read_headers(data: bytes, at: int, end: int) -> Iterator[tuple[bytes, bytes | None]]:
+    """Key and value of each header of a record that was checked."""
+    count, at = read_varint(data, at)
+    for _ in range(count):
+        key, at = _bytes(data, at, end)
+        value, at = _bytes(data, at, end)
+        yield key or b"", value
 
 
 def _bytes(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:
