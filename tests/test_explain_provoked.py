@@ -93,12 +93,12 @@ def test_committed_records_whose_marker_was_skipped_are_never_aborted(here: Prov
 
     row = until(diagnosed, awaited="a verdict")
     assert (row["verdict"], row["missing"]) == ("stuck_ending", []), row
-    assert "the coordinator completed the commit, and the log has no marker of it" in row["cause"]
+    assert (row["outcome"], row["action"]) == ("commit", "complete")
     without_evidence = here.cluster.findings(topics=["left"], recheck_after=1, log_evidence=False).iloc[0]
-    assert without_evidence["verdict"] == "hanging"
+    assert (without_evidence["verdict"], without_evidence["outcome"]) == ("unknown", "unknown")
     plan = plan_abort(here.cluster, without_evidence)
-    with pytest.raises(ActionRefused, match="Its coordinator completed the commit"):
-        plan.preflight(recheck_after=1)
+    with pytest.raises(ActionRefused, match="is never aborted: its records were committed"):
+        plan.preflight(override="unknown", recheck_after=1)
 
 
 def test_every_provoked_error_is_checked(here: Provoked) -> None:

@@ -12,7 +12,7 @@ from toolkit.actions.abort import plan_abort
 from toolkit.actions.audit import Audit
 from toolkit.actions.fence import MEANINGS, FencePlan, _verdict, plan_fence
 from toolkit.config import ClientConfig
-from toolkit.errors import ActionRefused, BrokerError, NotFound
+from toolkit.errors import ActionFailed, ActionRefused, BrokerError, NotFound
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import INCIDENTS, TWO_PHASE
 from toolkit.lab.producer import TxnProducer
@@ -186,9 +186,11 @@ def test_without_permission_nothing_is_fenced(
 ) -> None:
     """A replaced response of the broker: the session's broker has no authorizer."""
     denied = "TRANSACTIONAL_ID_AUTHORIZATION_FAILED: no"
-    monkeypatch.setattr(FencePlan, "_send", lambda _: denied)
+    monkeypatch.setattr(FencePlan, "_ask", lambda *_: denied)
     plan = plan_fence(cluster, staged.transactional_id)
-    with pytest.raises(BrokerError, match=r"refused to fence .*WRITE on the transactional id"):
+    match = r"refused to fence .*Nothing was sent.*WRITE on the transactional id"
+    with pytest.raises(ActionFailed, match=match) as raised:
         plan.execute(confirm=plan.target, override="ongoing")
+    assert raised.value.effect == "nothing"
     assert Audit().rows()[-1]["response"] == denied
     staged.close()

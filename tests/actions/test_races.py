@@ -40,6 +40,8 @@ SEED = seed() or uuid.uuid4().hex[:8]
 PARTITIONS, PRODUCERS, OPERATORS = 8, 4, 2
 TIMEOUT_S = 240 + RACES  # seconds
 
+HANGING = {"verdict": "hanging", "outcome": "undecided", "action": "abort"}  # forged
+
 OutcomeCounts = Counter[tuple[str, str]]
 """How often a read_committed consumer reads a record, by transactional id and value."""
 
@@ -167,7 +169,7 @@ def operate(kafka: Kafka, race: Race, number: int, audit: Audit) -> None:
                 return
             for row in rng.sample(open_rows, min(len(open_rows), 3)):
                 if row["verdict"] == "hanging" or rng.random() < 0.3:
-                    try_abort(cluster, race, {**row, "verdict": "hanging"}, rng, audit)
+                    try_abort(cluster, race, {**row, **HANGING}, rng, audit)
     pytest.fail(f"a transaction is still open after {TIMEOUT_S} s")
 
 

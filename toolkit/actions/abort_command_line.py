@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from toolkit.actions.refusals import abort_refusal
 from toolkit.errors import NotFound
+from toolkit.schema.live import Finding, Producer
 
 if TYPE_CHECKING:
-    from toolkit.schema import Row
     from toolkit.sources.logdir import LogDir
 
 __all__ = ["AbortAdvice", "abort_advice"]
@@ -78,41 +79,45 @@ def abort_advice(
     NotFound
         If that producer has nothing open there.
     """
-    rows = [
-        row
-        for row in files.finding_rows(topics=topics, partitions=partitions)
-        if row["producer_id"] == producer_id and row["start_offset"] is not None
+    found = [
+        each
+        for each in map(Finding.of, files.finding_rows(topics=topics, partitions=partitions))
+        if each.producer_id == producer_id and each.start_offset is not None
     ]
-    if not rows:
+    if not found:
         raise NotFound(
             f"Producer {producer_id} has no transaction open in these files.",
             do="kafka-txn diagnose --log-dir PATH shows which ones are.",
         )
-    mine = [row for row in files.producer_rows() if row["producer_id"] == producer_id]
-    states = {(row["topic"], row["partition"]): row for row in mine}
+    producers = [each for each in map(Producer.of, files.producer_rows()) if each.producer_id == producer_id]
+    states = {(each.topic, each.partition): each for each in producers}
     return [
-        _advice(row, states.get((row["topic"], row["partition"]), {}), producer_epoch, bootstrap_server) for row in rows
+        _advice(each, states.get((each.topic or "", each.partition or 0)), producer_epoch, bootstrap_server)
+        for each in found
     ]
 
 
-def _advice(row: Row, state: Row, producer_epoch: int, server: str) -> AbortAdvice:
-    other_epoch = row["producer_epoch"] != producer_epoch
-    proven = row["verdict"] == "hanging" and not other_epoch
-    against = [f"Its epoch there is {row['producer_epoch']}, not {producer_epoch}."] if other_epoch else []
-    if row["verdict"] == "unknown":
-        against += [f"Not known: {missing}." for missing in row["missing"]]
-    elif row["verdict"] != "hanging":
-        against.append(f"It is {row['verdict']}: {row['reason']}")
-    where = f"--topic {row['topic']} --partition {row['partition']}"
+def _advice(finding: Finding, state: Producer | None, producer_epoch: int, server: str) -> AbortAdvice:
+    name = f"{finding.topic}-{finding.partition}"
+    other_epoch = finding.producer_epoch != producer_epoch
+    refusal = abort_refusal(finding)
+    against = [f"Its epoch there is {finding.producer_epoch}, not {producer_epoch}."] if other_epoch else []
+    if finding.outcome == "commit":
+        against += [f"Never abort it: {finding.reason}", f"Remedy: {finding.remedy}"]
+    elif finding.verdict == "unknown":
+        against += [f"Not known: {missing}." for missing in finding.missing]
+    elif refusal is not None:
+        against.append(f"It is {finding.verdict}: {finding.reason}")
+    where = f"--topic {finding.topic} --partition {finding.partition}"
     tool = f"kafka-transactions.sh --bootstrap-server {server} abort {where}"
-    coordinator_epoch = state.get("coordinator_epoch")
-    epochs = f"--producer-epoch {row['producer_epoch']} --coordinator-epoch {coordinator_epoch or 0}"
-    speaks_for = [row["reason"]] if row["verdict"] in {"hanging", "unknown"} else []
+    coordinator_epoch = 0 if state is None else state.coordinator_epoch or 0
+    epochs = f"--producer-epoch {finding.producer_epoch} --coordinator-epoch {coordinator_epoch}"
+    speaks_for = [finding.reason] if finding.verdict in {"hanging", "unknown"} else []
     return AbortAdvice(
-        target=f"{row['topic']}-{row['partition']}@{row['start_offset']}",
-        command=f"{tool} --start-offset {row['start_offset']}",
-        old_command=f"{tool} --producer-id {row['producer_id']} {epochs}",
-        proven=proven,
-        speaks_for=[*speaks_for, *([f"Cause: {row['cause']}."] if row["cause"] else [])],
+        target=f"{name}@{finding.start_offset}",
+        command=f"{tool} --start-offset {finding.start_offset}",
+        old_command=f"{tool} --producer-id {finding.producer_id} {epochs}",
+        proven=refusal is None and not other_epoch,
+        speaks_for=[*speaks_for, *([f"Cause: {finding.cause}."] if finding.cause else [])],
         speaks_against=[*against, FILES_AGE],
     )

@@ -13,15 +13,16 @@ import getpass
 import json
 import os
 import socket
+import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from platformdirs import user_state_path
 
-from toolkit.errors import ActionRefused, AuditFailed
+from toolkit.errors import ActionFailed, ActionRefused, AuditFailed
 from toolkit.schema import ACTIONS, Row
 from toolkit.sources.recording.sample_files.durable_files import flush
 
@@ -34,6 +35,7 @@ AUDIT_FILE = "KAFKA_TXN_AUDIT_FILE"
 """Environment variable with the file; by default in the user's state directory."""
 
 INTENT, OUTCOME, REFUSED, UNREADABLE = "intent", "outcome", "refused", "unreadable"
+LOCK_POLL_S = 0.05
 REQUIRED = [column.name for column in ACTIONS.columns if not column.nullable]
 
 
@@ -91,7 +93,36 @@ class Audit:
             raise
         self._end({**about, **outcome}, cause=None)
 
-    def refused(self, error: ActionRefused, **intent: object) -> None:
+    @contextmanager
+    def exclusive(self, check: Callable[[], None] = lambda: None) -> Iterator[None]:
+        """Run the block while no other process or thread with this audit trail does: one of two finds it done.
+
+        Parameters
+        ----------
+        check
+            Called while it waits for the other; what it raises ends the wait.
+
+        Raises
+        ------
+        ActionRefused
+            If the lock file beside the trail cannot be written.
+        """
+        path = self.path.with_name(f"{self.path.name}.lock")
+        try:
+            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise ActionRefused(
+                f"The lock file {path} cannot be written: {error.strerror or error}.", means="Nothing was sent."
+            ) from error
+        try:
+            while not _is_locked(file):
+                check()
+                threading.Event().wait(LOCK_POLL_S)
+            yield
+        finally:
+            os.close(file)
+
+    def refused(self, error: ActionRefused | ActionFailed, **intent: object) -> None:
         """Write that an action was refused; a failure to write it is ignored.
 
         Parameters
@@ -152,6 +183,14 @@ class Audit:
         flush(self.path.parent)  # the name of a new file is on disk once its folder is synced
 
 
+def _is_locked(file: int) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
 def _closing(file: int) -> str:
     """The end of a line that another process could not finish."""
     size = os.fstat(file).st_size
@@ -191,4 +230,5 @@ def _who() -> str:
 
 
 def _text(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error if str(error) else 'interrupted'}"
+    notes = "".join(f". {note}" for note in getattr(error, "__notes__", ()))
+    return f"{type(error).__name__}: {error if str(error) else 'interrupted'}{notes}"

@@ -10,13 +10,16 @@ from __future__ import annotations
 import datetime as dt
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from toolkit.actions.audit import Audit
 from toolkit.actions.confirmation import check_confirmation
+from toolkit.actions.marker_plan import audited_refusal
+from toolkit.actions.progress import Progress
 from toolkit.analysis.coordinator.transaction_states import TWO_PHASE_COMMIT
 from toolkit.analysis.diagnosis.decision import TIMEOUT_GRACE
 from toolkit.analysis.diagnosis.open_transactions import MAX_TRANSACTION_TIMEOUT_MS
@@ -39,6 +42,8 @@ PASSING = {
     "COORDINATOR_NOT_AVAILABLE",
     "NOT_COORDINATOR",
 }
+REFUSED = {"COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "INVALID_REQUEST", "NOT_COORDINATOR"}
+"""Errors after which nothing was fenced; CONCURRENT_TRANSACTIONS also comes while the coordinator does it."""
 ENDED = {"Empty", "CompleteAbort", "CompleteCommit"}
 SAFE = {"overdue", "idle"}
 OVERRIDABLE = {"ongoing", "long", "prepared"}  # live within its own timeout, or not ours to decide
@@ -159,7 +164,14 @@ class FencePlan:
             do=f"To fence it anyway, override {verdict!r} by that name." if verdict in OVERRIDABLE else "",
         )
 
-    def execute(self, *, confirm: str, audit: Audit | None = None, override: str | None = None) -> FenceResult:
+    def execute(
+        self,
+        *,
+        confirm: str,
+        audit: Audit | None = None,
+        override: str | None = None,
+        cancel: threading.Event | None = None,
+    ) -> FenceResult:
         """Check afresh, send InitProducerId to the coordinator until it has ended what was open, and read it back.
 
         Parameters
@@ -171,28 +183,30 @@ class FencePlan:
         override
             The verdict of the fresh check, to fence a live owner by choice: ``"ongoing"``, ``"long"`` or
             ``"prepared"``.
+        cancel
+            Set by another thread to cancel it while it waits; the error says whether the id was fenced.
 
         Raises
         ------
         ActionRefused
             If the confirmation is another one, the fresh check speaks against it, or the audit file cannot be written.
-        BrokerError
-            If the coordinator refuses, or has not ended what was open in time.
+        ActionFailed
+            If the coordinator refuses, has not ended what was open in time, or does not answer: it says whether the id
+            was fenced.
         AuditFailed
             If the request was sent, and the audit file could not be written any more.
         """
-        trail = audit or Audit()
-        try:
+        trail, progress = audit or Audit(), self._progress(cancel)
+        about = {**self._about, "override": override}
+        with audited_refusal(trail, about), progress.stated():
             check_confirmation(confirm, self.target, means=NOTHING_SENT)
-            fresh = self.preflight(override=override)
-        except ActionRefused as error:
-            trail.refused(error, **self._about, override=override)
-            raise
+            fresh = progress.wait(partial(self.preflight, override=override))
+            progress.check_cancelled()
         verdict = _verdict(fresh, self.max_transaction_timeout_ms)
         source = {"verdict": verdict, "reason": MEANINGS[verdict], "evidence": _evidence(fresh)}
         request = f"InitProducerId transactional_id={self.transactional_id}, producer_id=-1, producer_epoch=-1"
-        with trail.recording(**self._about | source, request=request, override=override) as outcome:
-            outcome["response"] = response = self._send()
+        with trail.recording(**about, **source, request=request) as outcome, progress.stated():
+            outcome["response"] = response = self._send(progress)
             code = response.partition(":")[0]
             if code != "NONE":
                 raise BrokerError(
@@ -200,10 +214,16 @@ class FencePlan:
                     code=code,
                     do=RIGHT_TO_FENCE if code.endswith("AUTHORIZATION_FAILED") else "",
                 )
-            return self.verify()
+            progress.effect = "written"
+            return self.verify(check=progress.check_cancelled)
 
-    def verify(self) -> FenceResult:
+    def verify(self, *, check: Callable[[], None] = lambda: None) -> FenceResult:
         """Read back: another epoch owns the id, and nothing of the old one is open.
+
+        Parameters
+        ----------
+        check
+            Called while it waits; what it raises ends the wait.
 
         Raises
         ------
@@ -223,6 +243,7 @@ class FencePlan:
             still_open = [] if row["state"] in ENDED else _places(row)
             if not still_open or time.monotonic() > deadline:
                 break
+            check()
             threading.Event().wait(0.1)
         return FenceResult(
             producer_id_before=self.owner["producer_id"],
@@ -241,27 +262,56 @@ class FencePlan:
         about = {"action": "fence", "bootstrap_servers": self.cluster.bootstrap_servers, "target": self.target}
         return about | {name: self.owner[name] for name in names}
 
-    def _send(self) -> str:
+    def _progress(self, cancel: threading.Event | None) -> Progress:
+        epoch, producer_id = self.owner["producer_epoch"], self.owner["producer_id"]
+        return Progress(
+            nothing=NOTHING_SENT,
+            written="The id was fenced.",
+            uncertain="It is uncertain whether the id was fenced.",
+            find_out=(
+                f"To find out, run kafka-txn describe --transactional-id {self.transactional_id}: it was fenced if its "
+                f"epoch is not {epoch} of producer {producer_id} any more."
+            ),
+            cancel=cancel,
+        )
+
+    def _send(self, progress: Progress) -> str:
         """The coordinator's answer, once it is not one that passes by itself: a loading, a marker being written."""
         deadline = time.monotonic() + self.cluster.timeout
+        request = messages.InitProducerId(
+            transactional_id=self.transactional_id,
+            transaction_timeout_ms=max(1, int(self.cluster.timeout * 1000)),
+            producer_id=-1,
+            producer_epoch=-1,
+            max_version=5,
+        )
+        may_have_fenced = False
         while True:
-            request = messages.InitProducerId(
-                transactional_id=self.transactional_id,
-                transaction_timeout_ms=max(1, int(self.cluster.timeout * 1000)),
-                producer_id=-1,
-                producer_epoch=-1,
-                max_version=5,
-            )
-            response = self._ask(request)
-            if response.partition(":")[0] not in PASSING or time.monotonic() > deadline:
-                return response
+            coordinator = progress.wait(self._coordinator)
+            if isinstance(coordinator, int):
+                progress.sending()
+                response = progress.wait(partial(self._ask, request, coordinator))
+            else:
+                response = coordinator
+            code = response.partition(":")[0]
+            may_have_fenced |= not (code in REFUSED or code.endswith("AUTHORIZATION_FAILED"))
+            if code not in PASSING or time.monotonic() > deadline:
+                break
+            progress.check_cancelled()
             threading.Event().wait(0.1)
+        if not may_have_fenced:
+            progress.effect = "nothing"
+        return response
 
-    def _ask(self, request: Any) -> str:
+    def _coordinator(self) -> int | str:
+        """Broker id of the coordinator, or the error."""
         ((answer, found),) = find_coordinators(self.cluster.client, [self.transactional_id], TRANSACTION)
         if found is None or found.error_code:
             return str(answer.error_text or error_text(found.error_code))
-        message = self.cluster.client.send_one(request, broker_id=found.node_id)
+        return int(found.node_id)
+
+    def _ask(self, request: Any, coordinator: int) -> str:
+        message = self.cluster.client.send_one(request, broker_id=coordinator)
         if message.error_code:
             return error_text(message.error_code)
         return f"NONE: producer_id={message.producer_id}, producer_epoch={message.producer_epoch}"

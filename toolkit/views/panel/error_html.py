@@ -5,6 +5,7 @@ from __future__ import annotations
 import traceback
 
 from toolkit.errors import (
+    ActionFailed,
     ActionRefused,
     AuditFailed,
     AuthenticationFailed,
@@ -22,6 +23,11 @@ _HEADS = (
     (ConnectionFailed, "No response"),
     (ToolkitError, "Failed"),
 )
+_EFFECTS = {
+    "nothing": "Failed: nothing was written",
+    "written": "Written, but not verified",
+    "uncertain": "It is uncertain whether it was written",
+}
 _UNEXPECTED = "This is a bug in the toolkit, not a result about the cluster. What was done before it is uncertain."
 _NEXT = "Diagnose again before anything else; the traceback below shows where it happened."
 
@@ -32,6 +38,8 @@ def problem_html(error: BaseException) -> str:
         text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         return _card("Unexpected error", text, _UNEXPECTED, _NEXT)
     head = next(text for kind, text in _HEADS if isinstance(error, kind))
+    if isinstance(error, ActionFailed):
+        head = _EFFECTS[error.effect]
     return _card(head, error.what, error.means, error.do)
 
 

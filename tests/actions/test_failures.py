@@ -1,0 +1,175 @@
+"""An action that fails on its way says which of three it is: nothing was written, it was, or it is uncertain."""
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tests.actions.test_abort import finding
+from toolkit import Cluster
+from toolkit.actions.abort import AbortPlan, AbortResult, plan_abort
+from toolkit.actions.audit import Audit
+from toolkit.actions.fence import FencePlan, plan_fence
+from toolkit.actions.marker import Marker
+from toolkit.errors import ActionFailed, ActionRefused
+from toolkit.lab import Kafka
+from toolkit.lab.incidents import EVERYDAY, INCIDENTS
+from toolkit.lab.queries import until
+from toolkit.sources.live.client.broker_client import BrokerClient
+
+pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("test_failures")]
+
+TIMEOUT_S = 2.0
+FIND_OUT = "To find out, run kafka-txn diagnose"
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Kafka]:
+    """One that is paused, and in the end killed."""
+    with Kafka("4.3.1", properties=EVERYDAY.properties) as kafka:
+        yield kafka
+
+
+@pytest.fixture
+def plan(broker: Kafka) -> Iterator[AbortPlan]:
+    staged = INCIDENTS["never_added"](broker)
+    with Cluster(broker.bootstrap_servers) as patient:
+        row = finding(patient, staged)
+    with Cluster(broker.bootstrap_servers, timeout=TIMEOUT_S) as cluster:
+        yield plan_abort(cluster, row)
+
+
+def failure(plan: AbortPlan | FencePlan) -> ActionFailed:
+    with pytest.raises(ActionFailed) as raised:
+        plan.execute(confirm=plan.target)
+    return raised.value
+
+
+def around_send(
+    monkeypatch: pytest.MonkeyPatch, broker: Kafka, *, before: Callable[[int], None], after: Callable[[int], None]
+) -> None:
+    """Do something to the broker right before the request is sent, and right after its response or error."""
+    send = Marker.send
+
+    def sent(marker: Marker, client: BrokerClient, leader: int) -> str:
+        before(leader)
+        try:
+            return send(marker, client, leader)
+        finally:
+            after(leader)
+
+    monkeypatch.setattr(Marker, "send", sent)
+
+
+def is_open(broker: Kafka, plan: AbortPlan) -> bool:
+    with Cluster(broker.bootstrap_servers) as cluster:
+        rows = cluster.producer_rows(topics=[plan.topic], partitions=[plan.partition])
+    return plan.start_offset in [row["current_txn_start_offset"] for row in rows]
+
+
+def test_without_a_response_it_is_uncertain(
+    broker: Kafka, plan: AbortPlan, audit: Audit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker got the request, and answered too late: here it wrote the marker all the same."""
+    around_send(monkeypatch, broker, before=broker.pause, after=broker.resume)
+    error = failure(plan)
+    assert error.effect == "uncertain"
+    assert "It is uncertain whether the ABORT marker was written." in str(error)
+    assert f"{FIND_OUT} --topic {plan.topic} --partition 0: the marker was written if" in str(error)
+    until(lambda: None if is_open(broker, plan) else True, awaited="the marker")
+    assert [row["step"] for row in audit.rows()] == ["intent", "outcome"]
+    assert "uncertain" in audit.rows()[-1]["error"]
+    assert plan.records_path(audit).exists(), "the records may have been discarded"
+
+
+def test_a_marker_that_could_not_be_verified_was_written(
+    broker: Kafka, plan: AbortPlan, audit: Audit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    around_send(monkeypatch, broker, before=lambda _: None, after=broker.pause)
+    try:
+        error = failure(plan)
+    finally:
+        broker.resume(1)
+    assert error.effect == "written"
+    assert f"The ABORT marker was written. {FIND_OUT}" in str(error)
+    assert (audit.rows()[-1]["response"], audit.rows()[-1]["last_stable_offset_after"]) == ("NONE", None)
+    assert not is_open(broker, plan)
+
+
+def test_without_a_broker_nothing_is_written(broker: Kafka, plan: AbortPlan, audit: Audit) -> None:
+    broker.pause(1)
+    try:
+        error = failure(plan)
+    finally:
+        broker.resume(1)
+    assert error.effect == "nothing"
+    assert "Nothing was written." in str(error)
+    assert [row["step"] for row in audit.rows()] == ["refused"]
+    until(lambda: True if is_open(broker, plan) else None, awaited="the broker")
+
+
+def test_a_fence_without_a_response_is_uncertain(broker: Kafka, audit: Audit, monkeypatch: pytest.MonkeyPatch) -> None:
+    staged = INCIDENTS["open_young"](broker)
+    with Cluster(broker.bootstrap_servers, timeout=TIMEOUT_S) as cluster:
+        plan = plan_fence(cluster, staged.transactional_id or "")
+        ask = FencePlan._ask
+
+        def ask_paused(plan: FencePlan, request: object, coordinator: int) -> str:
+            broker.pause(coordinator)
+            try:
+                return ask(plan, request, coordinator)
+            finally:
+                broker.resume(coordinator)
+
+        monkeypatch.setattr(FencePlan, "_ask", ask_paused)
+        with pytest.raises(ActionFailed, match="It is uncertain whether the id was fenced") as raised:
+            plan.execute(confirm=plan.target, override=plan.verdict)
+    assert raised.value.effect == "uncertain"
+    assert f"kafka-txn describe --transactional-id {plan.target}: it was fenced if its epoch" in str(raised.value)
+    assert [row["step"] for row in audit.rows()] == ["intent", "outcome"]
+
+
+def test_an_interrupt_names_the_effect(
+    broker: Kafka, plan: AbortPlan, audit: Audit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(leader: int) -> None:
+        raise KeyboardInterrupt
+
+    around_send(monkeypatch, broker, before=lambda _: None, after=interrupted)
+    with pytest.raises(KeyboardInterrupt) as raised:
+        plan.execute(confirm=plan.target, recheck_after=0)
+    assert [note.partition(".")[0] for note in raised.value.__notes__] == [
+        "It is uncertain whether the ABORT marker was written"
+    ]
+    assert "It is uncertain" in audit.rows()[-1]["error"]
+
+
+def test_of_two_aborts_at_once_one_finds_it_ended(broker: Kafka, audit: Audit) -> None:
+    """A leader accepts the second marker, too, and both would report success."""
+    staged = INCIDENTS["never_added"](broker)
+    start = threading.Barrier(2)
+
+    def run(cluster: Cluster) -> AbortResult | ActionRefused:
+        plan = plan_abort(cluster, finding(cluster, staged))
+        start.wait(timeout=60)
+        try:
+            return plan.execute(confirm=plan.target, audit=Audit(audit.path), recheck_after=0)
+        except ActionRefused as refused:
+            return refused
+
+    with (
+        Cluster(broker.bootstrap_servers) as one,
+        Cluster(broker.bootstrap_servers) as other,
+        ThreadPoolExecutor(2) as threads,
+    ):
+        results = list(threads.map(run, (one, other)))
+        batches = one.batches(topics=[staged.topic], partitions=[staged.partition])
+    (refused,) = [each for each in results if isinstance(each, ActionRefused)]
+    assert "ended just now" in str(refused) or "has no transaction open" in str(refused)
+    markers = batches[(batches["producer_id"] == staged.producer_id) & batches["marker"].notna()]
+    assert len(markers) == 1
+    (result,) = [each for each in results if isinstance(each, AbortResult)]
+    assert result.records_file is not None
+    assert result.records_file.exists()
+    assert len(list(result.records_file.parent.iterdir())) == 1, "that of the refused one is gone"

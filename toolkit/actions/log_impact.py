@@ -1,0 +1,146 @@
+"""What a marker changes on its partition, counted from the batches behind the transaction's start."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from toolkit.formats.log.headers import Headers
+    from toolkit.schema.live import Finding, Partition, Producer
+    from toolkit.sources.live.client.broker_client import BrokerClient
+
+__all__ = ["LogImpact", "log_impact"]
+
+MAX_BYTES = 64 << 20
+TIMEOUT_S = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogImpact:
+    """The records of a transaction, those behind it, and the LSO before and after its marker.
+
+    Parameters
+    ----------
+    records, released
+        Data records of the transaction, and those of others behind the LSO that can be read then; null if the log was
+        not read so far.
+    size
+        Bytes of its batches in the log; also known if the read ended behind its last batch.
+    first_offset, last_offset
+        Of its batches that are left in the log; null if there is none, or it is not known.
+    last_stable_offset, next_stable_offset
+        The LSO now, and where it would go.
+    next_start_offset, next_producer_id
+        The transaction that holds the LSO then; null if none does.
+    unread
+        Why a count is null; empty if none is.
+    """
+
+    records: int | None
+    released: int | None
+    size: int | None
+    first_offset: int | None
+    last_offset: int | None
+    last_stable_offset: int
+    next_stable_offset: int
+    next_start_offset: int | None
+    next_producer_id: int | None
+    unread: str
+
+
+def log_impact(
+    client: BrokerClient, finding: Finding, *, partition: Partition, producers: Sequence[Producer]
+) -> LogImpact:
+    """What ending a transaction changes; reads the log from it to the high watermark, at most some megabytes.
+
+    Parameters
+    ----------
+    finding
+        The transaction.
+    partition
+        Its partition, without error.
+    producers
+        The producers of that partition, as its leader has them.
+    """
+    start, lso = finding.start_offset or 0, partition.last_stable_offset or 0
+    high_watermark = partition.high_watermark or 0
+    others = [
+        (each.current_txn_start_offset, each.producer_id)
+        for each in producers
+        if each.current_txn_start_offset is not None and each.producer_id != finding.producer_id
+    ]
+    next_start, next_producer = min(others, default=(None, None))
+    next_lso = max(lso, min(high_watermark, high_watermark if next_start is None else next_start))
+    headers, unread = _headers(client, partition, max(min(start, lso), partition.log_start_offset or 0), high_watermark)
+    records = released = None
+    if not unread:
+        from toolkit.analysis.diagnosis.evidence.abort_effects import (
+            abort_effects,  # imports numpy, which a refused plan does not need
+        )
+
+        records, released = abort_effects(
+            headers,
+            producer_id=finding.producer_id or 0,
+            start_offset=start,
+            last_stable_offset=lso,
+            next_stable_offset=next_lso,
+        )
+    own = _own_batches(headers, finding, producers, is_whole=not unread)
+    return LogImpact(
+        records=records,
+        released=released,
+        size=None if own is None else int(own["size"].sum()),
+        first_offset=int(own["base_offset"][0]) if own is not None and len(own) else None,
+        last_offset=int(own["last_offset"][-1]) if own is not None and len(own) else None,
+        last_stable_offset=lso,
+        next_stable_offset=next_lso,
+        next_start_offset=next_start,
+        next_producer_id=next_producer,
+        unread=unread,
+    )
+
+
+def _own_batches(
+    headers: Headers, finding: Finding, producers: Sequence[Producer], *, is_whole: bool
+) -> Headers | None:
+    """The transaction's batches; null if its last one, by the leader's state, was not read."""
+    from toolkit.formats.log.batches import CONTROL, TRANSACTIONAL
+
+    is_data = (headers["attributes"] & (CONTROL | TRANSACTIONAL)) == TRANSACTIONAL
+    is_own = (headers["producer_id"] == finding.producer_id) & (headers["last_offset"] >= (finding.start_offset or 0))
+    own = headers[is_data & is_own]
+    if is_whole:
+        return own
+    state = next((each for each in producers if each.producer_id == finding.producer_id), None)
+    if state is None or state.last_sequence is None or not len(own):
+        return None
+    last = own[-1]
+    sequence = (int(last["base_sequence"]) + int(last["last_offset"]) - int(last["base_offset"])) % (1 << 31)
+    return own if (int(last["producer_epoch"]), sequence) == (state.producer_epoch, state.last_sequence) else None
+
+
+def _headers(client: BrokerClient, partition: Partition, first: int, stop: int) -> tuple[Headers, str]:
+    """Batches of a range, and why they are incomplete; empty if they are complete."""
+    import numpy as np
+
+    from toolkit.formats.log.headers import HEADER
+    from toolkit.sources.live.logs.partition_log import read_offsets
+
+    parts, size, deadline, unread = [np.empty(0, HEADER)], 0, time.monotonic() + TIMEOUT_S, ""
+    with closing(read_offsets(client, partition.row(), first, stop).chunks) as chunks:  # type: ignore[type-var]
+        for chunk in chunks:
+            errors = [chunk.error] if chunk.error else [each.reason for each in chunk.scanned.damage]
+            if errors:
+                unread = f"The log could not be read: {errors[0]}"
+                break
+            parts.append(chunk.scanned.headers)
+            size += len(chunk.records)
+            reached = int(parts[-1]["last_offset"][-1]) + 1 if len(parts[-1]) else stop
+            if reached < stop and (size >= MAX_BYTES or time.monotonic() > deadline):
+                unread = f"The log was read from offset {first} to {reached} ({size} bytes) and not to {stop}."
+                break
+    return np.concatenate(parts), unread

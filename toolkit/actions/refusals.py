@@ -1,0 +1,128 @@
+"""What the fresh finding has to say for an abort or complete, what a person may override, and what nobody may."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from toolkit.analysis.coordinator.transaction_states import TWO_PHASE_COMMIT
+from toolkit.errors import ActionRefused
+from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
+
+if TYPE_CHECKING:
+    from toolkit.schema.live import Finding
+
+__all__ = ["abort_refusal", "check_abort", "check_complete", "check_saving", "complete_refusal"]
+
+NOTHING_WRITTEN = "Nothing was written."
+DISCARDED = {"undecided", "abort"}
+"""Outcomes of records that an abort marker may discard: nobody was told that they are committed."""
+COMPLETED = {"commit", "abort"}
+"""Outcomes that `complete` carries out."""
+
+
+def abort_refusal(finding: Finding) -> str | None:
+    """Why an abort of it is refused; null where it is not."""
+    if finding.outcome == "commit":
+        return f"its records were committed, and an abort marker would discard them: {_why(finding)}"
+    if finding.action == "abort" and finding.outcome in DISCARDED:
+        return None
+    return _why(finding)
+
+
+def check_abort(fresh: Finding, override: str | None, *, target: str) -> None:
+    """Refuse an abort, unless it is the safe action, or the verdict is ``unknown`` and overridden by that name.
+
+    Parameters
+    ----------
+    fresh
+        Its fresh finding.
+    override
+        The verdict that a person overrides; null for none. Committed records, and what has an owner, are never
+        overridden.
+    target
+        Its name, for the error.
+
+    Raises
+    ------
+    ActionRefused
+        If it is refused.
+    """
+    refusal = abort_refusal(fresh)
+    if fresh.outcome == "commit":
+        what = f"{target} is never aborted: {refusal}"
+    elif override is None and refusal is None:
+        return
+    elif override is None:
+        what = f"{target} is {fresh.verdict} now, not proven to be hanging: {refusal}"
+    elif override != fresh.verdict:
+        what = f"{target} is {fresh.verdict} now, not {override}: {_why(fresh)}"
+    elif never := _never(fresh):
+        what = f"{target} is {fresh.verdict} now, which cannot be overridden: {never}"
+    else:
+        return
+    raise ActionRefused(what, means=NOTHING_WRITTEN, do=f"Remedy: {fresh.remedy}")
+
+
+def check_saving(finding: Finding, override: str | None, *, is_saved: bool) -> None:
+    """Refuse to discard records without a copy, unless their outcome is proven.
+
+    Raises
+    ------
+    ActionRefused
+        If they have to be saved.
+    """
+    if is_saved or (override is None and finding.outcome in DISCARDED):
+        return
+    raise ActionRefused(
+        "The records have to be saved, as what was decided about them is not proven.",
+        means=NOTHING_WRITTEN,
+        do="Leave out --no-save-records.",
+    )
+
+
+def complete_refusal(finding: Finding) -> str | None:
+    """Why the marker that is missing cannot be written; null where it can."""
+    if finding.topic == STATE_TOPIC:
+        return "no marker belongs on the coordinators' own topic."
+    if finding.outcome == "commit" and finding.action == "complete":
+        return None
+    if finding.outcome == "abort" and finding.action in {"abort", "complete"}:
+        return None
+    if finding.outcome in COMPLETED:
+        return f"its coordinator may still write the marker. {_why(finding)}"
+    return f"its outcome is {finding.outcome or 'not known'}, so no marker is known to be missing. {_why(finding)}"
+
+
+def check_complete(fresh: Finding, *, target: str) -> None:
+    """Refuse unless the outcome is proven and nobody will write its marker any more.
+
+    Raises
+    ------
+    ActionRefused
+        If it is refused; nobody can override that.
+    """
+    refusal = complete_refusal(fresh)
+    if refusal is not None:
+        raise ActionRefused(
+            f"{target} is {fresh.verdict} now, and cannot be completed: {refusal}",
+            means=NOTHING_WRITTEN,
+            do=f"Remedy: {fresh.remedy}",
+        )
+
+
+def _why(finding: Finding) -> str:
+    return "; ".join(finding.missing) or finding.reason
+
+
+def _never(fresh: Finding) -> str:
+    """Why not even a person's word is enough; empty where it is."""
+    if fresh.verdict != "unknown":
+        return fresh.reason
+    if fresh.topic == STATE_TOPIC:
+        return "no marker belongs on the coordinators' own topic."
+    values = {(entry.name, entry.value or "") for entry in fresh.evidence}
+    if any(name == "state" and value.startswith("Prepare") for name, value in values):
+        return "its coordinator has decided a transaction of this producer."
+    if ("timeout_ms", str(TWO_PHASE_COMMIT)) in values:
+        return "it belongs to a two-phase commit, which only its external coordinator decides."
+    return ""
