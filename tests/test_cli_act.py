@@ -3,6 +3,8 @@
 import os
 import pty
 import select
+import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,8 +13,11 @@ from tests.process import COMMAND, PATIENCE_S, ROOT, on, started
 from toolkit.actions.audit import Audit
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import INCIDENTS
+from toolkit.lab.queries import until
 
 pytestmark = pytest.mark.lab
+
+CTRL_C, CTRL_D = "\x03", "\x04"
 
 
 def at_terminal(kafka: Kafka, *arguments: str, typed: str) -> tuple[int, str]:
@@ -30,7 +35,10 @@ def at_terminal(kafka: Kafka, *arguments: str, typed: str) -> tuple[int, str]:
             except OSError:  # the other end is closed
                 break
             if b" to confirm; Enter" in screen and typed:
-                os.write(mine, typed.encode())
+                if typed == CTRL_C:
+                    running.send_signal(signal.SIGINT)
+                else:
+                    os.write(mine, typed.encode())
                 typed = ""
         os.close(mine)
         return running.wait(timeout=PATIENCE_S), " ".join(screen.decode().split())
@@ -45,6 +53,7 @@ def test_an_operator_types_the_name_to_confirm(kafka: Kafka, tmp_path: Path) -> 
     assert code == 0
     assert "Dry run: nothing was changed." in screen
     assert "its records, which are never read: 1" in screen
+    assert f"bytes in the log) are saved first: {audit.path.with_name('audit.records')}/" in screen
     assert audit.rows() == []
     code, screen = at_terminal(kafka, *arguments, typed="yes\n")
     assert code == 2
@@ -55,6 +64,58 @@ def test_an_operator_types_the_name_to_confirm(kafka: Kafka, tmp_path: Path) -> 
     assert [row["step"] for row in audit.rows()] == ["refused", "intent", "outcome"]
 
 
+def test_ctrl_c_at_the_confirmation_sends_nothing_and_exits_with_130(kafka: Kafka, tmp_path: Path) -> None:
+    """It said "Aborted.", which reads as if the transaction was, and exited with 1."""
+    staged = INCIDENTS["never_added"](kafka)
+    audit = Audit(tmp_path / "audit.jsonl")
+    where = ["--topic", staged.topic, "--partition", "0", "--start-offset", str(staged.start_offset)]
+    abort = ["abort", *where, "--recheck-after", "0", "--audit-file", str(audit.path)]
+    fence = ["fence", "--transactional-id", staged.transactional_id, "--audit-file", str(audit.path)]
+    for arguments in (abort, fence):
+        code, screen = at_terminal(kafka, *arguments, typed=CTRL_C)
+        assert code == 130, screen
+        assert "nothing was sent" in screen
+        assert "Aborted" not in screen
+    code, screen = at_terminal(kafka, *abort, typed=CTRL_D)
+    assert code == 0, screen
+    assert "nothing was sent" in screen
+    assert audit.rows() == []
+    assert on(kafka, "find-hanging", "--topic", staged.topic, "--recheck-after", "0").returncode == 1
+
+
+def test_ctrl_c_while_it_checks_again_names_the_effect(kafka: Kafka, tmp_path: Path) -> None:
+    """The records are saved by then; the copy goes, as nothing was discarded."""
+    staged = INCIDENTS["never_added"](kafka)
+    target = f"{staged.topic}-0@{staged.start_offset}"
+    where = ["--topic", staged.topic, "--partition", "0", "--start-offset", str(staged.start_offset)]
+    sure = ["--confirm", target, "--audit-file", str(tmp_path / "audit.jsonl"), "--recheck-after", "4"]
+    command = [*COMMAND, "abort", *where, *sure, "--bootstrap-server", kafka.bootstrap_servers]
+    with started(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        folder = tmp_path / "audit.records"
+        until(lambda: True if list(folder.glob("*.parquet")) else None, awaited="the copy", timeout=PATIENCE_S)
+        running.send_signal(signal.SIGINT)
+        _, errors = running.communicate(timeout=PATIENCE_S)
+    assert running.returncode == 130, errors
+    assert "Nothing was written." in errors
+    assert not folder.exists()
+    assert on(kafka, "find-hanging", "--topic", staged.topic, "--recheck-after", "0").returncode == 1
+
+
+def test_a_confirmed_abort_or_complete_that_is_refused_is_audited(kafka: Kafka, tmp_path: Path) -> None:
+    """As a refused fence is, whose plan is made all the same."""
+    staged = INCIDENTS["open_young"](kafka)
+    audit = Audit(tmp_path / "audit.jsonl")
+    where = ["--topic", staged.topic, "--partition", str(staged.partition), "--start-offset", str(staged.start_offset)]
+    sure = ["--confirm", f"{staged.topic}-{staged.partition}@{staged.start_offset}", "--audit-file", str(audit.path)]
+    for action in ("abort", "complete"):
+        refused = on(kafka, action, *where, "--recheck-after", "0", *sure)
+        assert refused.returncode == 2
+        assert on(kafka, action, *where, "--recheck-after", "0", "--audit-file", str(audit.path)).returncode == 2
+    rows = [(row["step"], row["action"], row["verdict"], row["producer_id"]) for row in audit.rows()]
+    assert rows == [("refused", action, "ongoing", staged.producer_id) for action in ("abort", "complete")]
+    staged.close()
+
+
 def test_without_an_audit_trail_nothing_is_done(kafka: Kafka) -> None:
     staged = INCIDENTS["never_added"](kafka)
     where = ["--topic", staged.topic, "--partition", "0", "--start-offset", str(staged.start_offset)]
@@ -62,6 +123,7 @@ def test_without_an_audit_trail_nothing_is_done(kafka: Kafka) -> None:
     done = on(kafka, "abort", *where, "--recheck-after", "0", *sure)
     assert done.returncode == 2
     assert "The audit file /dev/full cannot be written: No space left on device. Nothing was sent" in done.stderr
+    assert not Path("/dev/full.records").exists()
     assert on(kafka, "find-hanging", "--topic", staged.topic, "--recheck-after", "0").returncode == 1
 
 

@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 
 from toolkit.cli.command_groups import (
     abort_command,
+    complete_command,
     diagnose_commands,
     explain_command,
     fence_command,
@@ -55,6 +56,8 @@ class Commands(TyperGroup):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing is left to flush at exit
             raise typer.Exit(BROKEN_PIPE) from error
         except KeyboardInterrupt as error:
+            for note in getattr(error, "__notes__", ()):  # what an action had written when it was interrupted
+                remark(f"kafka-txn: {note}")
             raise typer.Exit(INTERRUPTED) from error
         return result
 
@@ -100,7 +103,11 @@ PANELS: Mapping[str, Mapping[str, Callable[..., None]]] = {
         "txn-stat": file_commands.txn_stat,
         "abort-command": file_commands.abort_command,
     },
-    "Remediate": {"abort": abort_command.abort, "fence": fence_command.fence},
+    "Remediate": {
+        "abort": abort_command.abort,
+        "complete": complete_command.complete,
+        "fence": fence_command.fence,
+    },
     "Try it here": {"demo": lab_commands.demo, "lab": lab_commands.lab},
 }
 for panel, commands in PANELS.items():
@@ -130,8 +137,8 @@ def kafka_txn(
 
     Diagnose a cluster:  kafka-txn diagnose --bootstrap-server broker:9092
 
-    Flags are those of kafka-transactions.sh. Only abort and fence change a cluster, and only when
-    confirmed by name.
+    Flags are those of kafka-transactions.sh. Only abort, complete and fence change a cluster, and only
+    when confirmed by name.
     """
     ctx.obj = LeadingOptions(bootstrap_server=bootstrap_server, command_config=command_config)
 

@@ -11,7 +11,9 @@ import typer
 
 from toolkit.cli.output import show, width
 
-__all__ = ["AuditFile", "Override", "confirmation", "print_notice"]
+__all__ = ["AuditFile", "Override", "confirmation", "is_at_terminal", "print_notice"]
+
+NOT_CONFIRMED = "Not confirmed: nothing was sent."
 
 AuditFile = Annotated[
     Path | None,
@@ -32,12 +34,31 @@ Override = Annotated[
 ]
 
 
+def is_at_terminal() -> bool:
+    """Whether a person can be asked."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
 def confirmation(target: str, option: str | None) -> str | None:
-    """What was confirmed, by an option or by a person at a terminal; null for a dry run."""
-    if option is not None or not (sys.stdin.isatty() and sys.stdout.isatty()):
+    """What was confirmed, by an option or by a person at a terminal; null for a dry run.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        At Ctrl-C, with a note that nothing was sent.
+    """
+    if option is not None or not is_at_terminal():
         return option
     question = f"Type {target} to confirm; Enter cancels"
-    return str(typer.prompt(question, default="", show_default=False)).strip() or None
+    try:
+        return str(typer.prompt(question, default="", show_default=False)).strip() or None
+    except typer.Abort as aborted:
+        if isinstance(aborted.__context__, EOFError):  # Ctrl-D
+            print_notice(["", NOT_CONFIRMED])
+            return None
+        interrupt = KeyboardInterrupt()
+        interrupt.add_note(NOT_CONFIRMED)
+        raise interrupt from aborted
 
 
 def print_notice(texts: Iterable[str]) -> None:

@@ -51,7 +51,7 @@ def report(
         typer.Option(
             "--audit-file",
             metavar="FILE",
-            help="Audit trail of abort and fence to include. Default, for a live cluster: the one that they write.",
+            help="Audit trail of actions to include. Default, for a live cluster: the one that they write.",
         ),
     ] = None,
     min_held: Annotated[
@@ -156,7 +156,7 @@ def _actions(audit_file: Path | None) -> list[Row] | None:
     from toolkit.actions.audit import Audit
 
     if audit_file is not None and not audit_file.exists():
-        raise UsageError(f"{audit_file} does not exist.", do="Use the --audit-file of abort and fence.")
+        raise UsageError(f"{audit_file} does not exist.", do="Use the --audit-file of abort, complete and fence.")
     return Audit(audit_file).rows() if audit_file is not None else None
 
 

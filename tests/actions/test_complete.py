@@ -1,0 +1,281 @@
+"""The marker that is missing, written: committed records whose marker was skipped are delivered at last (KAFKA-20734).
+
+Two brokers of 4.3.1. Broker 1 has the coordinators; the partitions of `left`, and a group's partition of
+``__consumer_offsets``, have broker 2 as their only replica. It is stopped while a transaction ends: the coordinator
+skips the marker there, and the commit returns success.
+"""
+
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from tests.actions.test_abort import read_committed
+from tests.process import on
+from toolkit import Cluster
+from toolkit.actions.abort import plan_abort
+from toolkit.actions.audit import Audit
+from toolkit.actions.complete import plan_complete
+from toolkit.errors import ActionRefused, BrokerError
+from toolkit.lab import Kafka
+from toolkit.lab.incidents import EVERYDAY
+from toolkit.lab.producer import TxnProducer
+from toolkit.lab.queries import coordinator, leader, until
+from toolkit.schema.live import Finding
+from toolkit.sources.live.client import messages
+
+pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("test_complete")]
+
+HERE, AWAY = 1, 2
+PARTITIONS = 8
+PROPERTIES = {
+    **EVERYDAY.properties,
+    "transaction.state.log.replication.factor": "1",
+    "offsets.topic.replication.factor": "1",
+}
+OFFSETS = "__consumer_offsets"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Skipped:
+    """Transactions whose marker was skipped, by what became of them, and the partition of each."""
+
+    kafka: Kafka
+    producers: Mapping[str, TxnProducer]
+    partitions: Mapping[str, tuple[str, int]]
+    group: str
+
+
+@pytest.fixture(scope="module")
+def skipped() -> Iterator[Skipped]:
+    """All of them in one outage."""
+    with (
+        Kafka("4.3.1", brokers=2, properties=PROPERTIES) as kafka,
+        Cluster(kafka.bootstrap_servers) as cluster,
+    ):
+        create(kafka, "left", AWAY, PARTITIONS)
+        create(kafka, "right", HERE, 1)
+        group = until(
+            lambda: next(
+                (name for name in names("group") if coordinator(cluster.client, name, group=True) == AWAY), None
+            ),
+            awaited="a group of the broker that goes away",
+        )
+        producers = {
+            name: producer_here(cluster, name)
+            for name in ("commit", "abort", "epoch", "next", "offsets", "command", "newer")
+        }
+        tps: dict[str, tuple[str, int]] = {}
+        for number, (name, producer) in enumerate(producers.items()):
+            producer.add("right", 0)
+            producer.send("right", 0)
+            if name == "offsets":
+                (row,) = cluster.coordinator_rows(transactional_ids=[], groups=[group])
+                tps[name] = (OFFSETS, row["partition"])
+                add_offsets(producer, group)
+                producer.commit_offset(group, "right", 0, offset=7)
+            else:
+                tps[name] = ("left", number)
+                producer.add("left", number)
+                producer.send("left", number, records=2)
+        kafka.stop_broker(AWAY)
+        for name, producer in producers.items():
+            producer.end(commit=name != "abort")
+        kafka.start_broker(AWAY)
+        for topic, partition in tps.values():
+            leader(cluster.client, topic, partition)
+        yield Skipped(kafka=kafka, producers=producers, partitions=tps, group=group)
+
+
+@pytest.fixture
+def cluster(skipped: Skipped) -> Iterator[Cluster]:
+    with Cluster(skipped.kafka.bootstrap_servers) as connected:
+        yield connected
+
+
+def names(prefix: str) -> list[str]:
+    return [f"{prefix}-{uuid.uuid4().hex[:6]}" for _ in range(40)]
+
+
+def producer_here(cluster: Cluster, name: str) -> TxnProducer:
+    """One whose coordinator stays."""
+    transactional_id = next(each for each in names(name) if coordinator(cluster.client, each) == HERE)
+    return TxnProducer(cluster.client, transactional_id).init()
+
+
+def create(kafka: Kafka, topic: str, broker_id: int, count: int) -> None:
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    for done in admin.create_topics([NewTopic(topic, count, replica_assignment=[[broker_id]] * count)]).values():
+        done.result()
+
+
+def add_offsets(producer: TxnProducer, group: str) -> None:
+    producer._ask(
+        lambda: messages.AddOffsetsToTxn(
+            transactional_id=producer.transactional_id,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            group_id=group,
+            max_version=3,
+        ),
+        codes=lambda message: [message.error_code],
+    )
+
+
+def diagnosed(cluster: Cluster, tp: tuple[str, int]) -> Finding:
+    """The finding, once the coordinators have loaded."""
+
+    def found() -> Finding | None:
+        rows = cluster.finding_rows(topics=[tp[0]], partitions=[tp[1]], recheck_after=0.5)
+        first = Finding.of(rows[0])
+        return None if first.verdict in {"unknown", "clear"} else first
+
+    return until(found, awaited="a verdict")
+
+
+def test_committed_records_without_a_marker_are_delivered(skipped: Skipped, cluster: Cluster, audit: Audit) -> None:
+    """0 records before, 2 after; and no abort, by any override."""
+    tp = skipped.partitions["commit"]
+    found = diagnosed(cluster, tp)
+    assert (found.verdict, found.outcome, found.action) == ("stuck_ending", "commit", "complete")
+    assert read_committed(skipped.kafka, *tp) == 0
+    with pytest.raises(ActionRefused, match="is never aborted"):
+        plan_abort(cluster, found)
+    forged = plan_abort(cluster, replace(found, verdict="hanging", outcome="undecided", action="abort"))
+    for override in (None, "unknown", "stuck_ending"):
+        with pytest.raises(ActionRefused, match="is never aborted: its records were committed"):
+            forged.preflight(override=override, recheck_after=0)
+    plan = plan_complete(cluster, found)
+    assert plan.refusal is None
+    assert (plan.impact.records, plan.impact.first_offset, plan.impact.last_offset) == (2, 0, 1)
+    assert (plan.impact.last_stable_offset, plan.impact.next_stable_offset) == (0, 2)
+    with pytest.raises(ActionRefused, match=f"confirm with exactly {plan.target}"):
+        plan.execute(confirm="orders-0@1")
+    done = plan.execute(confirm=plan.target, recheck_after=0.5)
+    assert (done.outcome, done.records_checked, done.records_delivered) == ("commit", 2, 2)
+    assert read_committed(skipped.kafka, *tp) == 2
+    refused, intent, outcome = audit.rows()
+    assert (refused["step"], refused["action"]) == ("refused", "complete")
+    assert (intent["outcome"], intent["verdict"]) == ("commit", "stuck_ending")
+    assert "transaction_result=True" in intent["request"]
+    assert (outcome["response"], outcome["last_stable_offset_after"]) == ("NONE", 3)
+    with pytest.raises(ActionRefused, match="has no transaction open"):
+        plan.execute(confirm=plan.target, recheck_after=0)
+
+
+def test_aborted_records_without_a_marker_get_their_abort_marker(skipped: Skipped, cluster: Cluster) -> None:
+    tp = skipped.partitions["abort"]
+    found = diagnosed(cluster, tp)
+    assert (found.verdict, found.outcome, found.action) == ("hanging", "abort", "abort")
+    plan = plan_complete(cluster, found)
+    assert plan.marker["transaction_result"] is False
+    done = plan.execute(confirm=plan.target, recheck_after=0)
+    assert (done.outcome, done.records_checked, done.records_delivered) == ("abort", 2, 0)
+    assert done.last_stable_offset_after == 3
+    assert read_committed(skipped.kafka, *tp) == 0
+
+
+def test_committed_offsets_without_a_marker_become_the_groups(skipped: Skipped, cluster: Cluster) -> None:
+    tp = skipped.partitions["offsets"]
+    plan = plan_complete(cluster, diagnosed(cluster, tp))
+    (commit,) = plan.impact.offset_commits
+    assert (commit.group_id, commit.topic, commit.partition, commit.offset) == (skipped.group, "right", 0, 7)
+    with pytest.raises(KafkaException):  # UNSTABLE_OFFSET_COMMIT, again and again
+        committed(skipped, timeout=1)
+    done = plan.execute(confirm=plan.target, recheck_after=0)
+    assert (done.offset_commits, done.unread_groups) == ((commit,), ())
+    assert committed(skipped) == 7
+
+
+def committed(skipped: Skipped, *, timeout: float = 30) -> int:
+    """The group's offset, as a consumer that asks for stable offsets gets it."""
+    consumer = Consumer({**skipped.kafka.client_config(), "group.id": skipped.group})
+    try:
+        (found,) = consumer.committed([TopicPartition("right", 0)], timeout=timeout)
+    finally:
+        consumer.close()
+    return int(found.offset)
+
+
+def test_the_command_shows_what_becomes_visible_and_completes_it(skipped: Skipped, cluster: Cluster) -> None:
+    topic, partition = skipped.partitions["command"]
+    diagnosed(cluster, (topic, partition))
+    where = ["--topic", topic, "--partition", str(partition), "--start-offset", "0", "--recheck-after", "0"]
+    refused = on(skipped.kafka, "abort", *where, "--confirm", f"{topic}-{partition}@0", "--override", "unknown")
+    assert refused.returncode == 2
+    assert "is never aborted: its records were committed" in refused.stderr
+    dry = on(skipped.kafka, "complete", *where)
+    assert dry.returncode == 0, dry.stderr
+    assert "Dry run: nothing was changed. It was decided to commit the transaction. A COMMIT marker would" in dry.stdout
+    assert "its records, which become visible to read_committed consumers: 2 (" in dry.stdout
+    assert read_committed(skipped.kafka, topic, partition) == 0
+    done = on(skipped.kafka, "complete", *where, "--confirm", f"{topic}-{partition}@0")
+    assert done.returncode == 0, done.stderr
+    assert "A read_committed consumer received 2 of 2 records of it." in done.stdout
+    assert read_committed(skipped.kafka, topic, partition) == 2
+
+
+def test_a_newer_epoch_that_has_written_since_is_refused(skipped: Skipped, cluster: Cluster) -> None:
+    """One marker would end the records of both."""
+    tp = skipped.partitions["epoch"]
+    found = diagnosed(cluster, tp)
+    plan = plan_complete(cluster, found)
+    newer = skipped.producers["epoch"].init()
+    newer.send(*tp)
+    with pytest.raises(ActionRefused, match="its epoch is 1, not 0"):
+        plan.preflight(recheck_after=0)
+    forged = replace(found, producer_epoch=newer.producer_epoch)
+    with pytest.raises(ActionRefused, match="has written to left-2 since epoch 0 wrote"):
+        plan_complete(cluster, forged)
+
+
+def test_a_newer_epoch_that_has_not_written_yet_is_unharmed(skipped: Skipped, cluster: Cluster) -> None:
+    """It has the partition in its transaction. If it aborted first, its marker would discard the committed records."""
+    tp = skipped.partitions["newer"]
+    newer = skipped.producers["newer"].init()
+    newer.add(*tp)
+    plan = plan_complete(cluster, diagnosed(cluster, tp))
+    done = plan.execute(confirm=plan.target, recheck_after=0)
+    assert (done.records_checked, done.records_delivered) == (2, 2)
+    newer.send(*tp)
+    newer.end(commit=False)
+    assert read_committed(skipped.kafka, *tp) == 2
+
+
+def test_an_open_transaction_with_the_partition_is_refused(skipped: Skipped, cluster: Cluster) -> None:
+    """With transaction version 1 the next transaction has the same epoch: its own marker ends both."""
+    tp = skipped.partitions["next"]
+    plan = plan_complete(cluster, diagnosed(cluster, tp))
+    before = plan.read_partition()
+    fresh = plan._preflight(0)
+    owner = skipped.producers["next"]
+    owner.add(*tp)
+    with pytest.raises(ActionRefused, match="is Ongoing on it now"):
+        plan._check_again(before, fresh)  # the guards right before the marker
+    with pytest.raises(ActionRefused, match="cannot be completed"):
+        plan.execute(confirm=plan.target, recheck_after=0)
+    owner.end(commit=True)
+    assert read_committed(skipped.kafka, *tp) == 2
+
+
+def test_only_a_proven_outcome_is_completed(kafka: Kafka) -> None:
+    from toolkit.lab.incidents import INCIDENTS
+
+    staged = INCIDENTS["never_added"](kafka)
+    with Cluster(kafka.bootstrap_servers) as cluster:
+        rows = cluster.finding_rows(topics=[staged.topic], partitions=[staged.partition], recheck_after=0)
+        found = Finding.of(rows[0])
+        assert found.outcome == "undecided"
+        with pytest.raises(ActionRefused, match="its outcome is undecided, so no marker is known to be missing"):
+            plan_complete(cluster, found)
+        for changed in ({"outcome": "unknown"}, {"outcome": "commit", "action": None}, {"outcome": None}):
+            with pytest.raises(ActionRefused, match="cannot be completed"):
+                plan_complete(cluster, replace(found, **changed))
+        forged = plan_complete(cluster, replace(found, outcome="commit", action="complete"))
+        with pytest.raises(ActionRefused, match="its outcome is undecided"):
+            forged.execute(confirm=forged.target, recheck_after=0)
+        with pytest.raises(BrokerError, match="is still open"):
+            forged.verify()

@@ -1,0 +1,362 @@
+"""Write the marker that was decided and is missing: COMMIT for committed records, ABORT for aborted ones.
+
+A coordinator may end a transaction without its marker on a partition: the marker is skipped while all replicas are
+offline (KAFKA-20734), lost with an unclean election, compacted away, or refused. The records stay open there, and no
+broker ends them. WriteTxnMarkers can carry the COMMIT, with the epochs of the partition's producer state
+(`toolkit.actions.marker`). It makes visible whatever the producer has open on the partition, so it is refused where
+another transaction of the producer could be among it.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from toolkit.actions.audit import Audit
+from toolkit.actions.complete_impact import CompleteImpact, OffsetCommitted, complete_impact
+from toolkit.actions.confirmation import check_confirmation
+from toolkit.actions.delivery import Delivery, delivered, group_offsets
+from toolkit.actions.marker_plan import (
+    NOTHING_WRITTEN,
+    RECHECK_AFTER,
+    MarkerPlan,
+    audited_refusal,
+    check_columns,
+    finding_of,
+    leader_view,
+    partition_view,
+)
+from toolkit.actions.refusals import check_complete, complete_refusal
+from toolkit.errors import ActionRefused, BrokerError
+from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
+from toolkit.sources.live.logs.transaction_records import LastBatch, open_batches
+
+if TYPE_CHECKING:
+    from toolkit.actions.marker import Marker
+    from toolkit.schema import Row
+    from toolkit.schema.coerce import Finding as AnyFinding
+    from toolkit.schema.live import Finding, Partition, Producer, Transaction
+    from toolkit.sources.live.cluster import Cluster
+
+__all__ = ["CompletePlan", "CompleteResult", "plan_complete"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompleteResult:
+    """What the marker changed.
+
+    Parameters
+    ----------
+    outcome
+        ``commit`` or ``abort``.
+    last_stable_offset_before, last_stable_offset_after, high_watermark
+        The LSO before and after, and the high watermark.
+    next_start_offset
+        First offset of the transaction that holds the LSO next; null if none does.
+    records_checked, records_delivered
+        Records of the transaction that were looked for by a read_committed consumer, and those that it received. After
+        an abort it receives none. Null if the LSO is held before them, so that no such consumer gets that far.
+    offset_commits, unread_groups
+        On ``__consumer_offsets``, the offsets that the groups have now, and the groups that no broker lists to this
+        principal, so that theirs were not read.
+    observed_at
+        When the LSO was read back.
+    """
+
+    outcome: str
+    last_stable_offset_before: int | None
+    last_stable_offset_after: int | None
+    high_watermark: int | None
+    next_start_offset: int | None
+    records_checked: int | None
+    records_delivered: int | None
+    offset_commits: Sequence[OffsetCommitted]
+    unread_groups: Sequence[str]
+    observed_at: dt.datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompletePlan(MarkerPlan):
+    """The marker that is missing, ready to be written once it is confirmed and checked again.
+
+    Parameters
+    ----------
+    impact
+        What becomes visible, and to whom.
+    """
+
+    impact: CompleteImpact = field(compare=False)
+
+    @property
+    def outcome(self) -> str:
+        """What was decided, and what the marker says: ``commit`` or ``abort``."""
+        return self.basis.outcome or "unknown"
+
+    @property
+    def marker(self) -> Mapping[str, Any]:
+        """The fields of the marker, by the names of Kafka's WriteTxnMarkers."""
+        return self._marker.fields
+
+    @property
+    def refusal(self) -> str | None:
+        """Why `execute` would have refused this when it was planned; null if it would not."""
+        return complete_refusal(self.basis)
+
+    def preflight(self, *, recheck_after: float = RECHECK_AFTER) -> Row:
+        """Diagnose the partition again, with a recheck and the logs: everything that justifies the marker.
+
+        Parameters
+        ----------
+        recheck_after
+            Delay in seconds before the recheck.
+
+        Returns
+        -------
+        dict
+            The fresh row of ``schema.FINDINGS``.
+
+        Raises
+        ------
+        ActionRefused
+            If the outcome is not proven again, exactly as it was, or other records of the producer may be open there.
+        BrokerError
+            If the log cannot be read.
+        """
+        return self._preflight(recheck_after).row()
+
+    def execute(
+        self,
+        *,
+        confirm: str,
+        audit: Audit | None = None,
+        recheck_after: float = RECHECK_AFTER,
+        cancel: threading.Event | None = None,
+    ) -> CompleteResult:
+        """Check afresh, write the marker to the partition's leader, and read back what consumers receive.
+
+        Parameters
+        ----------
+        confirm
+            `target`, typed by a person.
+        audit
+            Where it is written down; by default ``Audit()``.
+        recheck_after
+            Delay in seconds before the recheck of the fresh check.
+        cancel
+            Set by another thread to cancel it while it waits; the error says whether the marker was written.
+
+        Raises
+        ------
+        ActionRefused
+            If the confirmation is another one, the fresh check does not prove the outcome, or the audit file cannot
+            be written. Nothing can be overridden.
+        ActionFailed
+            If the leader refuses the marker, or does not answer: it says whether the marker was written.
+        AuditFailed
+            If the marker was sent, and the audit file could not be written any more.
+        """
+        trail, marker, about = audit or Audit(), self._marker, self.about("complete")
+        progress = self.progress(marker.kind, cancel)
+        with audited_refusal(trail, about), progress.stated():
+            check_confirmation(confirm, self.target, means=NOTHING_WRITTEN)
+            before = progress.wait(self.read_partition)
+            fresh = progress.wait(partial(self._preflight, recheck_after))
+            progress.check_cancelled()
+        leader = fresh.broker_id or 0
+        entry = {**about, **check_columns(fresh), "request": marker.request(leader)}
+        with trail.recording(**entry) as outcome, progress.stated():
+            self.write(
+                marker,
+                leader=leader,
+                trail=trail,
+                progress=progress,
+                guards=partial(self._check_again, before, fresh),
+                outcome=outcome,
+            )
+            done = self.verify(since=fresh, check=progress.check_cancelled)
+            outcome["last_stable_offset_after"] = done.last_stable_offset_after
+        return done
+
+    def verify(
+        self, *, since: AnyFinding | Finding | None = None, check: Callable[[], None] = lambda: None
+    ) -> CompleteResult:
+        """Read back: the transaction is closed, and consumers receive its records, or after an abort do not.
+
+        Parameters
+        ----------
+        since
+            The finding to compare with; that of the plan if null.
+        check
+            Called while it waits; what it raises ends the wait.
+
+        Raises
+        ------
+        BrokerError
+            If the transaction is still open, or a read_committed consumer receives something else.
+        """
+        self.check_ended()
+        move = self.wait_for_lso(self.basis if since is None else finding_of(since), check)
+        found = self._delivery(move.after, check)
+        commits, unread = group_offsets(self.cluster, self.impact.offset_commits) if self._are_offsets else ((), ())
+        return CompleteResult(
+            outcome=self.outcome,
+            last_stable_offset_before=move.before,
+            last_stable_offset_after=move.after,
+            high_watermark=move.high_watermark,
+            next_start_offset=move.next_start_offset,
+            records_checked=None if found is None else found.checked,
+            records_delivered=None if found is None else found.delivered,
+            offset_commits=commits,
+            unread_groups=unread,
+            observed_at=move.observed_at,
+        )
+
+    @property
+    def _marker(self) -> Marker:
+        return self.marker_of(is_commit=self.outcome == "commit")
+
+    @property
+    def _last(self) -> LastBatch:
+        return LastBatch(self.producer_epoch, self.last_sequence)
+
+    @property
+    def _are_offsets(self) -> bool:
+        return self.topic == OFFSETS_TOPIC
+
+    def _delivery(self, lso: int | None, check: Callable[[], None]) -> Delivery | None:
+        found = delivered(self, self._last, lso, check)
+        if found is None:
+            return None
+        if self.outcome == "commit" and found.delivered < found.checked:
+            raise BrokerError(
+                f"A read_committed consumer received {found.delivered} of {found.checked} records of {self.target}.",
+                code="NONE",
+                do="Read the partition with a consumer of your own, and keep this output.",
+            )
+        if self.outcome == "abort" and found.delivered:
+            raise BrokerError(
+                f"A read_committed consumer received {found.delivered} records of {self.target} after its abort.",
+                code="NONE",
+            )
+        return found
+
+    def _preflight(self, recheck_after: float) -> Finding:
+        fresh = self.fresh_finding(recheck_after)
+        check_complete(fresh, target=self.target)
+        if fresh.outcome != self.outcome:
+            raise self.changed(f"its outcome is {fresh.outcome}, and was {self.outcome}")
+        self.check_state(fresh.broker_id)
+        check_epochs(self.cluster, self.read_partition(), self.basis, self._last)
+        return fresh
+
+    def _check_again(self, before: Partition, fresh: Finding) -> None:
+        """The guards: coordinators, then the leader, and last its producer state."""
+        self.check_coordinators(self._is_in_use)
+        self.check_leader(before)
+        self.check_state(fresh.broker_id)
+
+    def _is_in_use(self, txn: Transaction) -> bool:
+        """A transaction whose own marker may follow, and may say something else.
+
+        An open one of a newer epoch that has written nothing here yet is none: once it has, the leader refuses this
+        marker. Left alone, its ABORT marker would discard the committed records.
+        """
+        state = txn.state or ""
+        same_epoch = txn.producer_epoch is None or txn.producer_epoch <= self.producer_epoch
+        return state.startswith("Prepare") or (state == "Ongoing" and self.includes_partition(txn) and same_epoch)
+
+
+def plan_complete(cluster: Cluster, finding: AnyFinding | Finding) -> CompletePlan:
+    """Plan the marker that is missing, and what becomes visible by it; nothing is written.
+
+    Parameters
+    ----------
+    cluster
+        Where the finding was made.
+    finding
+        A finding, or a row of ``schema.FINDINGS``: a dict, or a row of a frame.
+
+    Raises
+    ------
+    ActionRefused
+        If the outcome of the finding is not proven, its coordinator may still write the marker, another epoch of the
+        producer has written there since, or nothing is open any more.
+    BrokerError
+        If the leader does not show the partition, its producers or its log.
+    """
+    found = finding_of(finding)
+    name = f"{found.topic}-{found.partition}"
+    refusal = complete_refusal(found)
+    if refusal is not None or found.topic is None or found.partition is None or found.start_offset is None:
+        raise ActionRefused(
+            f"{name} is {found.verdict}, and cannot be completed: {refusal or found.reason}",
+            means="Only a marker that was decided and that nobody else will write is written.",
+            do=f"Remedy: {found.remedy}",
+        )
+    partition = partition_view(cluster, found.topic, found.partition)
+    producers = leader_view(cluster, found.topic, found.partition, partition.leader)
+    state = _state_of(found, producers)
+    if state is None or found.producer_id is None or found.producer_epoch is None:
+        raise ActionRefused(
+            f"Producer {found.producer_id} has no transaction open at {name}@{found.start_offset} any more.",
+            means=f"It ended since it was found. {NOTHING_WRITTEN}",
+        )
+    last = LastBatch(found.producer_epoch, state.last_sequence)
+    check_epochs(cluster, partition, found, last)
+    return CompletePlan(
+        cluster=cluster,
+        topic=found.topic,
+        partition=found.partition,
+        start_offset=found.start_offset,
+        producer_id=found.producer_id,
+        producer_epoch=found.producer_epoch,
+        coordinator_epoch=state.coordinator_epoch,
+        last_sequence=state.last_sequence,
+        last_timestamp=state.last_timestamp,
+        basis=found,
+        impact=complete_impact(cluster.client, found, partition=partition, producers=producers, last=last),
+    )
+
+
+def _state_of(found: Finding, producers: Sequence[Producer]) -> Producer | None:
+    mine = (found.producer_id, found.start_offset)
+    return next((each for each in producers if (each.producer_id, each.current_txn_start_offset) == mine), None)
+
+
+def check_epochs(cluster: Cluster, partition: Partition, found: Finding, last: LastBatch) -> None:
+    """Refuse if more than one epoch of the producer has written records that are still open.
+
+    Each transaction of a client with transaction version 2, and each new instance, has a higher epoch, and a leader
+    takes no lower one. So all open records have the same epoch if the first of them has that of the producer state.
+
+    Raises
+    ------
+    ActionRefused
+        If a newer epoch has written since, or none of the records is left.
+    """
+    batches = open_batches(
+        cluster.client,
+        partition,
+        producer_id=found.producer_id or 0,
+        start_offset=found.start_offset or 0,
+        last=last,
+    )
+    first = next(batches, None)
+    batches.close()
+    name = f"{found.topic}-{found.partition}@{found.start_offset}"
+    if first is None:
+        raise ActionRefused(
+            f"No record of {name} is left in the log, so its epoch is not known.",
+            means=f"Nothing would become visible. {NOTHING_WRITTEN}",
+        )
+    if first.producer_epoch != found.producer_epoch:
+        raise ActionRefused(
+            f"Epoch {found.producer_epoch} of producer {found.producer_id} has written to {found.topic}-"
+            f"{found.partition} since epoch {first.producer_epoch} wrote the records at {name}.",
+            means=f"One marker would end both, whatever was decided about each. {NOTHING_WRITTEN}",
+            do="Save the records of each epoch by kafka-txn scan before anything is ended.",
+        )
