@@ -1,5 +1,6 @@
 """The abort panel on a real broker, by its buttons and traits: the road to a moved LSO, and everything that refuses."""
 
+import contextlib
 import sys
 import threading
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from toolkit.lab import Kafka
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS, StagedIncident
 from toolkit.lab.producer import TxnProducer
 from toolkit.schema import Row
+from toolkit.schema.live import Finding
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.views.panel import AbortPanel
 
@@ -40,15 +42,20 @@ def panel_on(cluster: Cluster, trail: Audit, *staged: StagedIncident) -> AbortPa
     return AbortPanel(cluster, topics=[each.topic for each in staged], audit=trail, recheck_after=1.1)
 
 
-def row_of(panel: AbortPanel, staged: StagedIncident) -> Row:
+def finding_of(panel: AbortPanel, staged: StagedIncident) -> Finding:
     return next(
-        row for row in panel.findings if (row["topic"], row["start_offset"]) == (staged.topic, staged.start_offset)
+        each for each in panel.findings if (each.topic, each.start_offset) == (staged.topic, staged.start_offset)
     )
+
+
+def selected(panel: AbortPanel) -> Finding:
+    assert panel.selected is not None
+    return panel.selected
 
 
 def checked(panel: AbortPanel, staged: StagedIncident) -> None:
     """Choose it, and do the dry run."""
-    panel.select(row_of(panel, staged))
+    panel.select(finding_of(panel, staged))
     panel.dry_run()
     assert panel.step == "checked", panel.error
 
@@ -57,7 +64,7 @@ def test_an_abort_moves_the_lso_and_selects_the_next_finding(kafka: Kafka, clust
     one, other = INCIDENTS["late_message"](kafka), INCIDENTS["never_added"](kafka)
     with INCIDENTS["open_young"](kafka) as healthy:
         panel = panel_on(cluster, trail, one, other, healthy)
-        assert [row["verdict"] for row in panel.findings if row["producer_id"]] == [
+        assert [row.verdict for row in panel.findings if row.producer_id] == [
             each.expected for each in sorted((one, other, healthy), key=lambda each: each.topic)
         ]
         assert "2 partitions hang, 1 open transaction is healthy" in panel_text(panel)
@@ -65,7 +72,7 @@ def test_an_abort_moves_the_lso_and_selects_the_next_finding(kafka: Kafka, clust
 
         button(panel, f"HANGING · {one.topic}-0 at offset {one.start_offset}").click()
         assert panel.step == "chosen"
-        assert panel.selected["reason"] in panel_text(panel)
+        assert selected(panel).reason in panel_text(panel)
         assert panel.buttons["execute"].disabled
         assert panel.picture
         assert panel.picture.figures.keys() == {"light", "dark"}
@@ -77,7 +84,7 @@ def test_an_abort_moves_the_lso_and_selects_the_next_finding(kafka: Kafka, clust
         assert "The dry run passed. Nothing was written." in panel_text(panel)
         assert plan.command in panel_text(panel)
         assert trail.rows() == []
-        assert plan.preflight(recheck_after=0.1)["verdict"] == "hanging"
+        assert plan.preflight(recheck_after=0.1).verdict == "hanging"
 
         panel.confirmation.value = plan.target
         button(panel, "Write the abort marker").click()
@@ -91,13 +98,13 @@ def test_an_abort_moves_the_lso_and_selects_the_next_finding(kafka: Kafka, clust
         assert list(panel.audit.frame()["step"]) == ["intent", "outcome"] == [row["step"] for row in panel.actions]
 
         button(panel, "Next: HANGING").click()
-        assert panel.selected["topic"] == other.topic
+        assert selected(panel).topic == other.topic
         assert "The LSO moved" not in panel_text(panel)
         panel.dry_run()
         panel.execute(f"{other.topic}-0@{other.start_offset}")
         assert "Nothing else hangs." in panel_text(panel)
         assert not is_visible(panel, panel.buttons["next"])
-        assert [row["verdict"] for row in panel.findings if row["start_offset"] is not None] == ["ongoing"]
+        assert [row.verdict for row in panel.findings if row.start_offset is not None] == ["ongoing"]
 
 
 def test_after_a_wrong_confirmation_a_right_one_is_accepted(kafka: Kafka, cluster: Cluster, trail: Audit) -> None:
@@ -135,8 +142,8 @@ def test_a_transaction_that_resumed_after_the_dry_run_is_refused(kafka: Kafka, c
         panel.execute(f"{staged.topic}-0@{staged.start_offset}")
         assert isinstance(panel.error, ActionRefused)
         assert "is ongoing now" in panel_text(panel)
-        assert (panel.step, panel.plan, panel.selected["verdict"]) == ("chosen", None, "ongoing")
-        assert "Not to be aborted: ongoing" in panel_text(panel)
+        assert (panel.step, panel.plan, selected(panel).verdict) == ("chosen", None, "ongoing")
+        assert "No marker here: ongoing" in panel_text(panel)
         assert not is_visible(panel, panel.buttons["execute"])
     assert [row["step"] for row in trail.rows()] == ["refused"]
 
@@ -147,11 +154,11 @@ def test_a_transaction_that_ended_after_the_dry_run_is_refused(
     staged = INCIDENTS["never_added"](kafka)
     panel = panel_on(cluster, trail, staged)
     checked(panel, staged)
-    plan = plan_abort(cluster, row_of(panel, staged))
+    plan = plan_abort(cluster, finding_of(panel, staged))
     plan.execute(confirm=plan.target, audit=Audit(tmp_path / "of-another.jsonl"), recheck_after=0)
     panel.execute(plan.target)
     assert "has no transaction open" in panel_text(panel)
-    assert (panel.step, panel.selected["verdict"]) == ("chosen", "clear")
+    assert (panel.step, selected(panel).verdict) == ("chosen", "clear")
 
 
 def test_an_owned_transaction_is_explained_and_never_aborted(kafka: Kafka, cluster: Cluster, trail: Audit) -> None:
@@ -159,8 +166,8 @@ def test_an_owned_transaction_is_explained_and_never_aborted(kafka: Kafka, clust
         panel = panel_on(cluster, trail, staged)
         button(panel, f"ongoing · {staged.topic}-0").click()
         text = panel_text(panel)
-        assert "Not to be aborted: ongoing" in text
-        assert panel.selected["remedy"] in text
+        assert "No marker here: ongoing" in text
+        assert selected(panel).remedy in text
         assert f"kafka-txn fence --bootstrap-server {kafka.bootstrap_servers} --transactional-id" in text
         assert "It would be refused now" in text
         assert not is_visible(panel, panel.buttons["dry_run"])
@@ -181,7 +188,7 @@ def test_a_stopped_broker_is_shown(trail: Audit) -> None:
             own.stop_broker(1)
             panel.execute(f"{staged.topic}-0@{staged.start_offset}")
             assert isinstance(panel.error, ActionFailed)
-            assert "Failed: nothing was written" in panel_text(panel)
+            assert "Nothing was written." in panel_text(panel)
             assert (panel.step, panel.result, panel.busy) == ("chosen", None, "")
             assert "The current state is not known" in " ".join(panel.problems)
             panel.refresh()
@@ -196,7 +203,7 @@ def test_without_an_audit_trail_nothing_is_aborted(kafka: Kafka, cluster: Cluste
     panel.execute(f"{staged.topic}-0@{staged.start_offset}")
     assert isinstance(panel.error, ActionRefused)
     assert "Nothing was sent: an action that cannot be recorded is not done." in panel_text(panel)
-    assert (panel.step, panel.result, row_of(panel, staged)["verdict"]) == ("chosen", None, "hanging")
+    assert (panel.step, panel.result, finding_of(panel, staged).verdict) == ("chosen", None, "hanging")
 
 
 def test_the_panel_works_without_plotly(
@@ -205,7 +212,7 @@ def test_the_panel_works_without_plotly(
     staged = INCIDENTS["never_added"](kafka)
     panel = panel_on(cluster, trail, staged)
     monkeypatch.setitem(sys.modules, "toolkit.views.plots", None)
-    panel.select(row_of(panel, staged))
+    panel.select(finding_of(panel, staged))
     assert (panel.error, panel.step) == (None, "chosen")
     assert "The timeline is not known" in panel_text(panel)
 
@@ -278,3 +285,26 @@ def test_a_button_does_not_run_twice(kafka: Kafka, faulty: Faulty, trail: Audit)
     assert faulty.requests == before + 2
     assert all(busy[0])
     assert panel.error is None
+
+
+def test_several_open_transactions_on_one_partition_are_listed_in_order(
+    kafka: Kafka, cluster: Cluster, trail: Audit
+) -> None:
+    """Two healthy ones were enough to crash the panel."""
+    with INCIDENTS["several_open"](kafka) as staged, contextlib.ExitStack() as more:
+        for number in range(2):
+            producer = TxnProducer(cluster.client, f"more-{number}-{staged.topic}").init()
+            producer.add(staged.topic, staged.partition)
+            producer.send(staged.topic, staged.partition)
+            more.callback(producer.end, commit=True)
+        panel = panel_on(cluster, trail, staged)
+        assert panel.error is None
+        here = [each for each in panel.findings if each.start_offset is not None]
+        assert [each.queue_position for each in here] == [1, 2, 3, 4, 5]
+        listed = [each.description for each in panel._choices.children]
+        assert sum("behind 1 other" in each for each in listed) == 1
+        assert sum("behind 4 others" in each for each in listed) == 1
+        button(panel, f"HANGING · {staged.topic}-0 at offset {staged.start_offset}").click()
+        panel.dry_run()
+        panel.execute(f"{staged.topic}-0@{staged.start_offset}")
+        assert (panel.step, panel.error) == ("done", None)

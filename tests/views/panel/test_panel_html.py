@@ -14,8 +14,9 @@ from plotly.offline import get_plotlyjs
 
 from toolkit.actions.abort import AbortResult
 from toolkit.errors import ActionRefused, ToolkitError
-from toolkit.schema import FINDINGS, PARTITIONS, Row
-from toolkit.views.panel.choices import choice, next_hanging, rank_findings, tone
+from toolkit.schema import PARTITIONS
+from toolkit.schema.live import Finding
+from toolkit.views.panel.choices import choice, next_actionable, rank_findings, tone
 from toolkit.views.panel.error_html import problem_html, traceback_html
 from toolkit.views.panel.figure_frame import FigureFrame
 from toolkit.views.panel.finding_html import answer_html, evidence_html, why_not_html
@@ -27,8 +28,7 @@ NOW = dt.datetime(2026, 11, 21, 9, 0, tzinfo=dt.UTC)
 EVIL = "<img src=x onerror=alert(1)>"
 
 
-def finding(**changed: object) -> Row:
-    row: Row = dict.fromkeys(FINDINGS.names)
+def finding(**changed: object) -> Finding:
     known = {
         "topic": "orders",
         "partition": 0,
@@ -37,6 +37,8 @@ def finding(**changed: object) -> Row:
         "producer_epoch": 0,
         "start_offset": 100,
         "verdict": "hanging",
+        "outcome": "undecided",
+        "action": "abort",
         "reason": "nobody will ever end it",
         "remedy": "an abort marker",
         "missing": [],
@@ -46,7 +48,7 @@ def finding(**changed: object) -> Row:
         "observed_at": NOW,
         "groups_held": ["billing"],
     }
-    return {**row, **known, **changed}
+    return Finding.of({**known, **changed})
 
 
 def test_a_choice_starts_with_its_verdict() -> None:
@@ -63,19 +65,31 @@ def test_a_choice_starts_with_its_verdict() -> None:
 
 
 def test_the_most_urgent_finding_is_first() -> None:
-    rows = [
-        finding(verdict="ongoing", records_held=900),
+    found = [
+        finding(verdict="ongoing", records_held=900, action=None),
         finding(topic="small", records_held=1),
         finding(topic="big", records_held=50),
-        finding(verdict="unknown"),
+        finding(verdict="unknown", action=None),
     ]
-    assert [row["topic"] for row in rank_findings(rows)][:2] == ["big", "small"]
-    assert [row["verdict"] for row in rank_findings(rows)] == ["hanging", "hanging", "unknown", "ongoing"]
-    following = next_hanging(rows)
+    assert [each.topic for each in rank_findings(found)][:2] == ["big", "small"]
+    assert [each.verdict for each in rank_findings(found)] == ["hanging", "hanging", "unknown", "ongoing"]
+    following = next_actionable(found)
     assert following
-    assert following["topic"] == "big"
-    assert next_hanging(rows[:1]) is None
-    assert [tone(row) for row in rank_findings(rows)] == ["alarm", "alarm", "warn", "calm"]
+    assert following.topic == "big"
+    assert next_actionable(found[:1]) is None
+    assert [tone(each) for each in rank_findings(found)] == ["alarm", "alarm", "warn", "calm"]
+
+
+def test_a_transaction_behind_others_says_so() -> None:
+    """It crashed the panel: the column was renamed, and no type knew of it."""
+    assert "behind 1 other" in choice(finding(queue_position=2))
+    assert "behind 4 others" in choice(finding(queue_position=5))
+
+
+def test_committed_records_say_so() -> None:
+    assert "committed, its marker is missing" in choice(
+        finding(verdict="stuck_ending", outcome="commit", action="complete")
+    )
 
 
 def test_external_text_never_becomes_markup() -> None:
@@ -123,7 +137,7 @@ def test_without_scripts_a_static_chart_is_shown() -> None:
     frame = FigureFrame()
     frame.show(
         TimelinePicture(
-            figures={}, still=gap_chart(finding(), steps=[], log_transactions=[], samples=samples), problems=[]
+            figures={}, still=gap_chart(finding().row(), steps=[], log_transactions=[], samples=samples), problems=[]
         )
     )
     still = frame.children[1].value.partition("</script>")[2]

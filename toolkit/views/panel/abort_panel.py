@@ -11,19 +11,21 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from toolkit.actions.abort import RECHECK_AFTER, plan_abort
+from toolkit.actions.abort import plan_abort
 from toolkit.actions.audit import Audit
+from toolkit.actions.complete import plan_complete
 from toolkit.actions.fence import plan_fence
+from toolkit.actions.marker_plan import RECHECK_AFTER, finding_of
 from toolkit.errors import ActionRefused, ToolkitError, UsageError
-from toolkit.schema.coerce import finding_row
-from toolkit.views.panel.choices import next_hanging, same
+from toolkit.schema.live import Finding
+from toolkit.views.panel.choices import is_same, next_actionable
 from toolkit.views.panel.finding_html import FENCED
 from toolkit.views.panel.layout import PanelLayout
 from toolkit.views.panel.timeline_picture import picture
 
 if TYPE_CHECKING:
     from toolkit.schema import Row
-    from toolkit.schema.coerce import Finding
+    from toolkit.schema.coerce import Finding as AnyFinding
     from toolkit.sources.live.cluster import Cluster
 
 __all__ = ["AbortPanel"]
@@ -33,8 +35,8 @@ MAX_SAMPLES = 500
 WORK: Mapping[str, str] = {
     "refresh": "Reading the cluster; doubtful partitions are checked twice",
     "choose": "Reading the log around it",
-    "dry_run": "Checking again that it hangs; nothing is written",
-    "execute": "Checking once more, writing the abort marker, and watching the LSO",
+    "dry_run": "Checking again what was decided; nothing is written",
+    "execute": "Checking once more, writing the marker, and watching the LSO",
     "next": "Reading the log around it",
 }
 """Text while a step is running."""
@@ -62,21 +64,21 @@ class AbortPanel(PanelLayout):
 
     Attributes
     ----------
-    findings : list of dict
-        Rows of ``schema.FINDINGS``, as of `checked_at`.
-    selected : dict or None
+    findings : list of Finding
+        As of `checked_at`.
+    selected : Finding or None
         The selected finding.
     step : str
         ``choose``, ``chosen``, ``checked`` once a dry run has passed, ``done`` once the marker is written.
-    plan : AbortPlan or None
+    plan : AbortPlan or CompletePlan or None
         What the dry run passed; null again once it is executed or does not hold any more.
     fence : FencePlan or None
         How the owner of the one that is chosen would be fenced.
     typed : str
         The confirmation, as far as it is typed.
-    ended : AbortPlan or None
+    ended : AbortPlan or CompletePlan or None
         What was executed last.
-    result : Aborted or None
+    result : AbortResult or CompleteResult or None
         What that changed.
     error : BaseException or None
         What the last step was refused for, or failed with.
@@ -119,16 +121,16 @@ class AbortPanel(PanelLayout):
         """Diagnose the cluster again."""
         self._begin("refresh")
 
-    def select(self, finding: Finding) -> None:
+    def select(self, finding: AnyFinding | Finding) -> None:
         """Choose a finding: one of `findings`, or any row of ``schema.FINDINGS``."""
-        self._begin("choose", partial(self._select, finding_row(finding)))
+        self._begin("choose", partial(self._select, finding_of(finding)))
 
     def dry_run(self) -> None:
-        """Plan the abort of the selected transaction, with all checks; nothing is written."""
+        """Plan the marker that the selected transaction needs, with all checks; nothing is written."""
         self._begin("dry_run")
 
     def execute(self, confirm: str | None = None) -> None:
-        """Write the abort marker, if the confirmation and a fresh check allow it, and read the LSO back.
+        """Write the marker, if the confirmation and a fresh check allow it, and read the LSO back.
 
         Parameters
         ----------
@@ -154,8 +156,8 @@ class AbortPanel(PanelLayout):
         if (button != name or time.monotonic() - ended > SETTLE) and self._attempt(name, getattr(self, f"_{name}")):
             self._last = name, time.monotonic()
 
-    def _choose(self, row: Row) -> None:
-        self._attempt("choose", partial(self._select, row))
+    def _choose(self, finding: Finding) -> None:
+        self._attempt("choose", partial(self._select, finding))
 
     def _forget_last(self, _: object) -> None:
         self._last = "", 0.0  # a new confirmation is needed
@@ -192,24 +194,26 @@ class AbortPanel(PanelLayout):
     def _refresh(self) -> None:
         self._reset(None)
         self.ended = self.result = self.picture = None
-        self.findings = self.cluster.finding_rows(
+        rows = self.cluster.finding_rows(
             topics=self.topics, partitions=self.partitions, recheck_after=self.recheck_after
         )
+        self.findings = [Finding.of(row) for row in rows]
         self.checked_at = dt.datetime.now(dt.UTC)
         self._read_trail()
 
-    def _select(self, row: Row) -> None:
-        self._reset(row)
-        if row["verdict"] in FENCED and row["transactional_id"] is not None:
-            self._beside("How its owner could be fenced", self._plan_fence)
-        self._draw_timeline()
+    def _select(self, finding: Finding) -> None:
+        self._reset(finding)
+        if finding.verdict in FENCED and finding.transactional_id is not None:
+            self._beside("How its owner could be fenced", partial(self._plan_fence, finding.transactional_id))
+        self._draw_timeline(finding)
 
     def _dry_run(self) -> None:
         if self.selected is None:
             raise UsageError("No finding is chosen.", do="Choose one.")
         self.plan, self.step = None, "chosen"
+        plan_marker = plan_complete if self.selected.action == "complete" else plan_abort
         try:
-            plan = plan_abort(self.cluster, self.selected)
+            plan = plan_marker(self.cluster, self.selected)
             plan.preflight(recheck_after=self.recheck_after)
         except ActionRefused:
             self._recheck_selected()
@@ -234,46 +238,49 @@ class AbortPanel(PanelLayout):
         self._recheck_selected()
 
     def _next(self) -> None:
-        row = next_hanging(self.findings)
-        if row is None:
+        finding = next_actionable(self.findings)
+        if finding is None:
             raise UsageError("Nothing else hangs.", do="Diagnose again.")
-        self._select(row)
+        self._select(finding)
 
-    def _reset(self, row: Row | None) -> None:
-        self.selected, self.step = row, "choose" if row is None else "chosen"
+    def _reset(self, finding: Finding | None) -> None:
+        self.selected, self.step = finding, "choose" if finding is None else "chosen"
         self.plan = self.fence = None
         self.typed = ""
 
-    def _plan_fence(self) -> None:
-        self.fence = plan_fence(self.cluster, self.selected["transactional_id"])
+    def _plan_fence(self, transactional_id: str) -> None:
+        self.fence = plan_fence(self.cluster, transactional_id)
 
     def _recheck_selected(self) -> None:
         """Diagnose the selected finding's partition again, since it has changed."""
-        self._beside("The current state", self._refresh_selected)
-        self._draw_timeline()
+        if self.selected is not None:
+            self._beside("The current state", partial(self._refresh_partition, self.selected))
+        if self.selected is not None:
+            self._draw_timeline(self.selected)
 
-    def _refresh_selected(self) -> None:
-        old, tp = self.selected, _tp(self.selected)
+    def _refresh_partition(self, old: Finding) -> None:
+        tp = _tp(old)
         rows = self.cluster.finding_rows(topics=[tp[0]], partitions=[tp[1]], recheck_after=self.recheck_after)
-        self.findings = [*(row for row in self.findings if _tp(row) != tp), *rows]
-        fresh = next((row for row in rows if same(row, old)), None)
+        found = [Finding.of(row) for row in rows]
+        self.findings = [*(each for each in self.findings if _tp(each) != tp), *found]
+        fresh = next((each for each in found if is_same(each, old)), None)
         if fresh is not None:
             self.selected = fresh
         elif self.step != "done":
-            self._reset(rows[0])
+            self._reset(found[0])
 
-    def _draw_timeline(self) -> None:
+    def _draw_timeline(self, finding: Finding) -> None:
         """Read the timeline of the partition; the panel continues without it."""
         self.picture = None
-        if self.selected["topic"] is not None:
-            self._beside("The timeline", self._read_picture)
+        if finding.topic is not None:
+            self._beside("The timeline", partial(self._read_picture, finding))
 
-    def _read_picture(self) -> None:
-        tp = _tp(self.selected)
+    def _read_picture(self, finding: Finding) -> None:
+        tp = _tp(finding)
         samples = self._samples.setdefault(tp, deque(maxlen=MAX_SAMPLES))
         samples += self.cluster.partition_rows(topics=[tp[0]], partitions=[tp[1]])
-        here = [row for row in self.findings if _tp(row) == tp] or [self.selected]
-        self.picture = picture(self.cluster, self.selected, findings=here, samples=list(samples))
+        here = [each.row() for each in self.findings if _tp(each) == tp] or [finding.row()]
+        self.picture = picture(self.cluster, finding.row(), findings=here, samples=list(samples))
         self.problems = [*self.problems, *self.picture.problems]
 
     def _beside(self, what: str, work: Callable[[], None]) -> None:
@@ -293,5 +300,5 @@ class AbortPanel(PanelLayout):
         self.actions = [row for row in rows if row["bootstrap_servers"] == self.cluster.bootstrap_servers]
 
 
-def _tp(row: Row) -> tuple[str, int]:
-    return row["topic"], row["partition"]
+def _tp(finding: Finding) -> tuple[str, int]:
+    return finding.topic or "", finding.partition or 0

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from toolkit.schema.durations import duration
-from toolkit.views.report.finding_sections import by_weight
-from toolkit.views.report.report_parts import counted, named
+from toolkit.schema.live import Finding
+from toolkit.views.report.finding_sections import urgency
+from toolkit.views.report.report_parts import counted
 from toolkit.views.row_formats import printable
 
-if TYPE_CHECKING:
-    from toolkit.schema import Row
-
-__all__ = ["MAX_CHOICES", "choice", "next_hanging", "rank_findings", "same", "tone"]
+__all__ = ["MAX_CHOICES", "choice", "is_same", "next_actionable", "partition_name", "rank_findings", "tone"]
 
 MAX_CHOICES = 60
 """Maximum number of choices, each a button."""
+
+MARKED = {"abort", "complete"}
+"""Actions that write a marker: the steps of the panel."""
 
 _TONES = {
     "hanging": "alarm",
@@ -29,48 +29,58 @@ _TONES = {
 }
 
 
-def rank_findings(rows: Sequence[Row]) -> list[Row]:
+def rank_findings(findings: Sequence[Finding]) -> list[Finding]:
     """The findings to choose from: the most urgent first, then those that hold the most records."""
-    return by_weight(sorted(rows, key=lambda row: -(row["records_held"] or row["offsets_held"] or 0)))
+    return sorted(findings, key=lambda each: (urgency(each.verdict), -(each.records_held or each.offsets_held or 0)))
 
 
-def tone(row: Row) -> str:
+def tone(finding: Finding) -> str:
     """The colour of a verdict: ``alarm``, ``warn`` or ``calm``."""
-    return _TONES.get(row["verdict"], "calm")
+    return _TONES.get(finding.verdict, "calm")
 
 
-def choice(row: Row) -> str:
-    """``HANGING · orders-0 at offset 12 · 23 records wait · for 2 min · group billing cannot move``."""
-    verdict = row["verdict"].upper() if row["verdict"] == "hanging" else row["verdict"]
-    offset = "" if row["start_offset"] is None else f" at offset {row['start_offset']}"
-    parts = [verdict, f"{named(row)}{offset}"]
-    if row["records_held"]:
-        parts.append(f"{counted(row['records_held'], 'record', 'records')} held")
-    elif row["offsets_held"]:
-        parts.append(f"{counted(row['offsets_held'], 'offset', 'offsets')} held")
-    if (length := _age(row)) is not None:
+def partition_name(finding: Finding) -> str:
+    """``orders-0``, or "the whole cluster"."""
+    return "the whole cluster" if finding.topic is None else f"{printable(finding.topic)}-{finding.partition}"
+
+
+def choice(finding: Finding) -> str:
+    """``HANGING · orders-0 at offset 12 · 23 records held · for 2 min · group billing cannot read on``."""
+    verdict = finding.verdict.upper() if finding.verdict == "hanging" else finding.verdict
+    offset = "" if finding.start_offset is None else f" at offset {finding.start_offset}"
+    parts = [verdict, f"{partition_name(finding)}{offset}"]
+    if finding.outcome == "commit" and finding.action == "complete":
+        parts.append("committed, its marker is missing")
+    if finding.records_held:
+        parts.append(f"{counted(finding.records_held, 'record', 'records')} held")
+    elif finding.offsets_held:
+        parts.append(f"{counted(finding.offsets_held, 'offset', 'offsets')} held")
+    if (length := _age(finding)) is not None:
         parts.append(f"for {duration(length)}")
-    if (row["queue_position"] or 1) > 1:
-        parts.append(f"behind {counted(row['queue_position'] - 1, 'other', 'others')}")
-    if row["groups_held"]:
-        groups = ", ".join(map(printable, row["groups_held"][:3])) + (" and more" if row["groups_held"][3:] else "")
+    if (finding.queue_position or 1) > 1:
+        parts.append(f"behind {counted((finding.queue_position or 1) - 1, 'other', 'others')}")
+    if finding.groups_held:
+        groups = ", ".join(map(printable, finding.groups_held[:3])) + (" and more" if finding.groups_held[3:] else "")
         parts.append(f"{groups} cannot read on")
     return " · ".join(parts)
 
 
-def same(row: Row | None, other: Row | None) -> bool:
+def is_same(finding: Finding | None, other: Finding | None) -> bool:
     """Whether two findings are about the same transaction, or the same partition if none is open."""
-    names = ("topic", "partition", "producer_id", "start_offset")
-    return row is not None and other is not None and all(row[name] == other[name] for name in names)
+    return finding is not None and other is not None and _key(finding) == _key(other)
 
 
-def next_hanging(rows: Sequence[Row]) -> Row | None:
-    """The next finding to choose; null if nothing hangs."""
-    return next((row for row in rank_findings(rows) if row["verdict"] == "hanging"), None)
+def next_actionable(findings: Sequence[Finding]) -> Finding | None:
+    """The next finding that a marker ends; null if there is none."""
+    return next((each for each in rank_findings(findings) if each.action in MARKED), None)
 
 
-def _age(row: Row) -> dt.timedelta | None:
-    if row["held_ms"] is not None:
-        return dt.timedelta(milliseconds=row["held_ms"])
-    since = row["held_from"] or row["opened_at"]
-    return row["observed_at"] - since if since and since <= row["observed_at"] else None
+def _key(finding: Finding) -> tuple[object, ...]:
+    return finding.topic, finding.partition, finding.producer_id, finding.start_offset
+
+
+def _age(finding: Finding) -> dt.timedelta | None:
+    if finding.held_ms is not None:
+        return dt.timedelta(milliseconds=finding.held_ms)
+    since = finding.held_from or finding.opened_at
+    return finding.observed_at - since if since and since <= finding.observed_at else None

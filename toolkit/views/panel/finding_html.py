@@ -13,7 +13,7 @@ from toolkit.views.report.report_tables import evidence_grid
 
 if TYPE_CHECKING:
     from toolkit.actions.fence import FencePlan
-    from toolkit.schema import Row
+    from toolkit.schema.live import Finding
 
 __all__ = ["FENCED", "answer_html", "evidence_html", "fence_html", "why_not_html"]
 
@@ -24,7 +24,7 @@ _OWNED = "It has an owner: an abort marker on this partition would silently lose
 _DECIDED = "Its outcome is decided: an abort marker could contradict it."
 _NOTHING = "Nothing is open here that a marker could end."
 _WHY_NOT = {
-    "unknown": "It is not proven that it hangs, so the panel does not abort it.",
+    "unknown": "It is not proven what was decided, so the panel writes nothing.",
     "ending": _DECIDED,
     "stuck_ending": _DECIDED,
     "unreplicated": _NOTHING,
@@ -34,28 +34,29 @@ _WHY_NOT = {
 _FIRST = ("Outcome", "Why", "Cause", "Who was affected", "Missing", "Error")
 
 
-def answer_html(row: Row) -> str:
+def answer_html(finding: Finding) -> str:
     """The finding in a few lines, verdict first."""
-    section = answer(row)
-    first = [fact for fact in section.facts if fact.label in _FIRST and not _adds_nothing(fact.label, row)]
-    head = f'<h3><span class="badge {tone(row)}">{line(row["verdict"])}</span> {line(section.title)}</h3>'
-    return card(tone(row), head, paragraph(section.lead, kind="lead"), facts(first))
+    section = answer(finding.row())
+    first = [fact for fact in section.facts if fact.label in _FIRST and not _adds_nothing(fact.label, finding)]
+    head = f'<h3><span class="badge {tone(finding)}">{line(finding.verdict)}</span> {line(section.title)}</h3>'
+    return card(tone(finding), head, paragraph(section.lead, kind="lead"), facts(first))
 
 
-def evidence_html(row: Row) -> str:
+def evidence_html(finding: Finding) -> str:
     """Further facts of the finding, and all evidence."""
+    row = finding.row()
     rest = [fact for fact in answer(row).facts if fact.label not in _FIRST]
     return facts(rest) + grid(evidence_grid(row))
 
 
-def why_not_html(row: Row) -> str:
-    """Why no abort marker is possible, and what to do instead."""
-    verdict = row["verdict"]
+def why_not_html(finding: Finding) -> str:
+    """Why no marker is possible, and what to do instead."""
+    verdict = finding.verdict
     return card(
-        tone(row),
-        f"<h3>Not to be aborted: {line(verdict)}</h3>",
+        tone(finding),
+        f"<h3>No marker here: {line(verdict)}</h3>",
         paragraph(f"{VERDICTS.get(verdict, '')} {_WHY_NOT.get(verdict, _OWNED)}".strip()),
-        f"<p><b>Remedy</b> {line(row['remedy'])}</p>",
+        f"<p><b>Remedy</b> {line(finding.remedy)}</p>",
     )
 
 
@@ -74,6 +75,6 @@ def fence_html(plan: FencePlan) -> str:
     )
 
 
-def _adds_nothing(label: str, row: Row) -> bool:
+def _adds_nothing(label: str, finding: Finding) -> bool:
     """Whether a fact would be empty."""
-    return (label == "Cause" and not row["cause"]) or (label == "Missing" and not row["missing"])
+    return (label == "Cause" and not finding.cause) or (label == "Missing" and not finding.missing)

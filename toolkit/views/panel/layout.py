@@ -12,9 +12,11 @@ import ipywidgets as widgets
 import traitlets
 
 from toolkit.actions.abort import AbortPlan, AbortResult
+from toolkit.actions.complete import CompletePlan, CompleteResult
 from toolkit.actions.fence import FencePlan
+from toolkit.schema.live import Finding
 from toolkit.views.findings_text import summary
-from toolkit.views.panel.choices import MAX_CHOICES, choice, next_hanging, rank_findings, same, tone
+from toolkit.views.panel.choices import MARKED, MAX_CHOICES, choice, is_same, next_actionable, rank_findings, tone
 from toolkit.views.panel.error_html import problem_html, traceback_html
 from toolkit.views.panel.figure_frame import FigureFrame
 from toolkit.views.panel.finding_html import answer_html, evidence_html, fence_html, why_not_html
@@ -32,19 +34,25 @@ if TYPE_CHECKING:
 __all__ = ["STEPS", "PanelLayout"]
 
 STEPS = ("choose", "chosen", "checked", "done")
+_MARKER = {"abort": "Write the abort marker", "commit": "Write the COMMIT marker"}
+
+
+def _either(*classes: type) -> Any:
+    """A trait with an instance of one of the classes, or null."""
+    return traitlets.Union([traitlets.Instance(each, allow_none=True) for each in classes], allow_none=True)
 
 
 class PanelLayout(widgets.VBox):  # type: ignore[misc]
     """State of the panel as traits, and its widgets; sends no requests."""
 
-    findings: traitlets.List[Row] = traitlets.List()
-    selected = traitlets.Any(allow_none=True)
+    findings: traitlets.List[Finding] = traitlets.List(traitlets.Instance(Finding))
+    selected = traitlets.Instance(Finding, allow_none=True)
     step = traitlets.Enum(STEPS, default_value="choose")
-    plan = traitlets.Instance(AbortPlan, allow_none=True)
+    plan = _either(AbortPlan, CompletePlan)
     fence = traitlets.Instance(FencePlan, allow_none=True)
     typed = traitlets.Unicode()
-    ended = traitlets.Instance(AbortPlan, allow_none=True)
-    result = traitlets.Instance(AbortResult, allow_none=True)
+    ended = _either(AbortPlan, CompletePlan)
+    result = _either(AbortResult, CompleteResult)
     error = traitlets.Instance(BaseException, allow_none=True)
     problems = traitlets.List(traitlets.Unicode())
     picture = traitlets.Instance(TimelinePicture, allow_none=True)
@@ -55,9 +63,9 @@ class PanelLayout(widgets.VBox):  # type: ignore[misc]
     cluster: Cluster
     audit: Audit
 
-    def __init__(self, choose: Callable[[Row], None]) -> None:
+    def __init__(self, choose: Callable[[Finding], None]) -> None:
         self._choose = choose
-        self._listed: list[Row] = []
+        self._listed: list[Finding] = []
         self.buttons = {
             "refresh": widgets.Button(description="Refresh"),
             "dry_run": widgets.Button(description="Dry run", button_style="primary"),
@@ -92,20 +100,22 @@ class PanelLayout(widgets.VBox):  # type: ignore[misc]
 
     def draw(self) -> None:
         """Show the current state."""
-        row = None if self.step == "done" else self.selected
-        hangs = row is not None and row["verdict"] == "hanging"
+        finding = None if self.step == "done" else self.selected
+        is_marked = finding is not None and finding.action in MARKED
         self._draw_choices()
-        self._set_html("answer", answer_html(row) if row else "")
-        self._set_html("why_not", "" if row is None or hangs else self._why_not(row))
-        self._set_html("planned", plan_html(self.plan) if self.plan and hangs else "")
+        self._set_html("answer", answer_html(finding) if finding else "")
+        self._set_html("why_not", "" if finding is None or is_marked else self._why_not(finding))
+        self._set_html("planned", plan_html(self.plan) if self.plan and is_marked else "")
         self._set_html("confirm", self._confirm())
         self._set_html("done", self._done())
         self._set_html("beside", bullets(self.problems) if self.problems else "")
-        _show(self._steps, hangs)
-        _fold(self._evidence, evidence_html(row) if row else "")
+        _show(self._steps, is_marked)
+        if finding is not None and is_marked:
+            self.buttons["execute"].description = _MARKER[_kind(finding)]
+        _fold(self._evidence, evidence_html(finding) if finding else "")
         _fold(self._audit, grid(action_grid(self.actions)) if self.actions else "")
         self._audit.titles = (f"Audit trail: {counted(len(self.actions), 'line', 'lines')} in {self.audit.path}",)
-        following = next_hanging(self.findings) if self.step == "done" else None
+        following = next_actionable(self.findings) if self.step == "done" else None
         self.buttons["next"].description = f"Next: {choice(following)}" if following else ""
         _show(self.buttons["next"], following is not None)
         if self.picture is None:
@@ -130,20 +140,20 @@ class PanelLayout(widgets.VBox):  # type: ignore[misc]
             control.disabled = not (idle and self.step == "checked")
 
     def _draw_choices(self) -> None:
-        rows = rank_findings(self.findings)[:MAX_CHOICES]
-        if rows != self._listed:
-            old, self._listed = self._choices.children, rows
-            self._choices.children = [self._button(row) for row in rows]
+        listed = rank_findings(self.findings)[:MAX_CHOICES]
+        if listed != self._listed:
+            old, self._listed = self._choices.children, listed
+            self._choices.children = [self._button(finding) for finding in listed]
             for button in old:
                 button.close()
-        for button, row in zip(self._choices.children, rows, strict=True):
-            (button.add_class if same(row, self.selected) else button.remove_class)("chosen")
-        _show(self._choices, bool(rows))
+        for button, finding in zip(self._choices.children, listed, strict=True):
+            (button.add_class if is_same(finding, self.selected) else button.remove_class)("chosen")
+        _show(self._choices, bool(listed))
 
-    def _button(self, row: Row) -> Any:
-        button = widgets.Button(description=choice(row), disabled=bool(self.busy))
-        button.add_class(tone(row))
-        button.on_click(lambda _: self._choose(row))
+    def _button(self, finding: Finding) -> Any:
+        button = widgets.Button(description=choice(finding), disabled=bool(self.busy))
+        button.add_class(tone(finding))
+        button.on_click(lambda _: self._choose(finding))
         return button
 
     def _set_html(self, name: str, text: str) -> None:
@@ -152,7 +162,7 @@ class PanelLayout(widgets.VBox):  # type: ignore[misc]
         _show(widget, bool(text))
 
     def _headline(self) -> str:
-        text = summary(self.findings) if self.checked_at else "not checked yet"
+        text = summary([each.row() for each in self.findings]) if self.checked_at else "not checked yet"
         return line(text[:1].upper() + text[1:])
 
     def _checked(self) -> str:
@@ -161,8 +171,8 @@ class PanelLayout(widgets.VBox):  # type: ignore[misc]
         when = f" · checked {self.checked_at:%Y-%m-%d %H:%M:%S} UTC" if self.checked_at else ""
         return f'<span class="soft">{line(self.cluster.bootstrap_servers)}{when}{more}</span>'
 
-    def _why_not(self, row: Row) -> str:
-        return why_not_html(row) + (fence_html(self.fence) if self.fence else "")
+    def _why_not(self, finding: Finding) -> str:
+        return why_not_html(finding) + (fence_html(self.fence) if self.fence else "")
 
     def _confirm(self) -> str:
         if self.plan is None:
@@ -172,8 +182,12 @@ class PanelLayout(widgets.VBox):  # type: ignore[misc]
     def _done(self) -> str:
         if self.step != "done" or self.ended is None or self.result is None:
             return ""
-        last = "" if next_hanging(self.findings) else paragraph("Nothing else hangs.")
+        last = "" if next_actionable(self.findings) else paragraph("Nothing else hangs.")
         return done_html(self.ended, self.result, str(self.audit.path)) + last
+
+
+def _kind(finding: Finding) -> str:
+    return "commit" if finding.action == "complete" and finding.outcome == "commit" else "abort"
 
 
 def _folded(title: str) -> Any:

@@ -16,7 +16,7 @@ from toolkit.views.row_formats import printable
 if TYPE_CHECKING:
     from toolkit.schema import Row
 
-__all__ = ["MAX_FINDINGS", "answer", "by_weight", "is_answer", "others"]
+__all__ = ["MAX_FINDINGS", "VERDICT_ORDER", "answer", "by_weight", "is_answer", "others", "urgency"]
 
 MAX_FINDINGS = 20
 """Maximum number of findings with a section; the others are in one table."""
@@ -26,7 +26,8 @@ _CLOCKS = {
     "producer": "the producer's clock",
     "broker": "the broker's clock",
 }
-_ORDER = ("hanging", "unknown", "stuck_ending", "overdue", "prepared", "unreplicated", "ended", "ending", "long")
+VERDICT_ORDER = ("hanging", "unknown", "stuck_ending", "overdue", "prepared", "unreplicated", "ended", "ending", "long")
+"""Verdicts, the most urgent first."""
 
 
 def is_answer(row: Row) -> bool:
@@ -36,7 +37,12 @@ def is_answer(row: Row) -> bool:
 
 def by_weight(rows: Sequence[Row]) -> list[Row]:
     """Sort key: the most urgent verdict first, then partition and queue position."""
-    return sorted(rows, key=lambda row: _ORDER.index(row["verdict"]) if row["verdict"] in _ORDER else len(_ORDER))
+    return sorted(rows, key=lambda row: urgency(row["verdict"]))
+
+
+def urgency(verdict: str) -> int:
+    """The place of a verdict in `VERDICT_ORDER`."""
+    return VERDICT_ORDER.index(verdict) if verdict in VERDICT_ORDER else len(VERDICT_ORDER)
 
 
 def answer(row: Row) -> ReportSection:
