@@ -23,6 +23,7 @@ from toolkit.actions.progress import Progress
 from toolkit.analysis.coordinator.transaction_states import TWO_PHASE_COMMIT
 from toolkit.analysis.diagnosis.decision import TIMEOUT_GRACE
 from toolkit.analysis.diagnosis.open_transactions import MAX_TRANSACTION_TIMEOUT_MS
+from toolkit.analysis.diagnosis.outcome import COMMIT
 from toolkit.errors import ActionRefused, BrokerError, NotFound
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.error_codes import error_text
@@ -54,6 +55,8 @@ MEANINGS: Mapping[str, str] = {
     "prepared": "It is part of a two-phase commit: only its external coordinator may decide.",
     "decided": "Its outcome is decided, and fencing does not change it: what is committed is completed.",
     "idle": "Nothing is open under it; the next epoch only fences its present producer.",
+    "committed": "Committed records of an earlier transaction of it are open under it: a fence discards them. Have its "
+    "client commit.",
 }
 """What each verdict on an id means."""
 FENCED = "The producer that uses the id gets ProducerFenced at its next request, and must be restarted."
@@ -91,7 +94,7 @@ class FencePlan:
         Its row of ``schema.TRANSACTIONS``.
     verdict
         ``overdue`` or ``idle``, which are fenced; ``ongoing``, ``long`` or ``prepared``, which are refused unless
-        overridden by that name; ``decided``, which is refused.
+        overridden by that name; ``decided`` and ``committed``, which are refused.
     warnings
         What a fence does, and what may be lost by it, a sentence each.
     max_transaction_timeout_ms
@@ -153,7 +156,7 @@ class FencePlan:
                     means=f"It is in use. {NOTHING_SENT}",
                     do="Run kafka-txn describe, and plan again.",
                 )
-        verdict = _verdict(fresh, self.max_transaction_timeout_ms)
+        verdict = _verdict(self.cluster, fresh, self.max_transaction_timeout_ms)
         by_choice = override == verdict and verdict in OVERRIDABLE
         if by_choice or (override is None and verdict in SAFE):
             return fresh
@@ -202,7 +205,7 @@ class FencePlan:
             check_confirmation(confirm, self.target, means=NOTHING_SENT)
             fresh = progress.wait(partial(self.preflight, override=override))
             progress.check_cancelled()
-        verdict = _verdict(fresh, self.max_transaction_timeout_ms)
+        verdict = _age_verdict(fresh, self.max_transaction_timeout_ms)
         source = {"verdict": verdict, "reason": MEANINGS[verdict], "evidence": _evidence(fresh)}
         request = f"InitProducerId transactional_id={self.transactional_id}, producer_id=-1, producer_epoch=-1"
         with trail.recording(**about, **source, request=request) as outcome, progress.stated():
@@ -339,7 +342,7 @@ def plan_fence(
         If its coordinator does not describe it.
     """
     owner = _owner(cluster, transactional_id)
-    verdict = _verdict(owner, max_transaction_timeout_ms)
+    verdict = _verdict(cluster, owner, max_transaction_timeout_ms)
     return FencePlan(
         cluster=cluster,
         transactional_id=transactional_id,
@@ -360,7 +363,21 @@ def _owner(cluster: Cluster, transactional_id: str) -> Row:
     return row
 
 
-def _verdict(owner: Row, max_transaction_timeout_ms: int) -> str:
+def _verdict(cluster: Cluster, owner: Row, max_transaction_timeout_ms: int) -> str:
+    """``committed`` if committed records lie under the open transaction, else by state and age."""
+    if owner["state"] == "Ongoing" and owner["producer_id"] is not None and (places := _places(owner)):
+        from toolkit.sources.live.logs.producer_outcomes import producer_outcomes  # imports numpy and Arrow
+
+        try:
+            outcomes = producer_outcomes(cluster, owner["producer_id"], places)
+        except NotFound:  # a topic of it is deleted, or hidden
+            outcomes = {}
+        if any(outcome.name == COMMIT for outcome in outcomes.values()):
+            return "committed"
+    return _age_verdict(owner, max_transaction_timeout_ms)
+
+
+def _age_verdict(owner: Row, max_transaction_timeout_ms: int) -> str:
     if owner["state"] != "Ongoing":
         return "decided" if str(owner["state"]).startswith("Prepare") else "idle"
     if owner["timeout_ms"] == TWO_PHASE_COMMIT:
@@ -374,8 +391,8 @@ def _verdict(owner: Row, max_transaction_timeout_ms: int) -> str:
 
 
 def _warnings(verdict: str) -> tuple[str, ...]:
-    if verdict == "decided":
-        return (MEANINGS["decided"], FENCED)
+    if verdict in {"decided", "committed"}:
+        return (MEANINGS[verdict], FENCED)
     return (FENCED,) if verdict == "idle" else (LOST, FENCED, FLINK)
 
 
