@@ -88,8 +88,8 @@ GROUP_LAG = Table(
     "how far a group is behind on a partition, and what that is made of",
     (
         Column("group_id", STRING, "Group id.", nullable=False),
-        _TOPIC,
-        _PARTITION,
+        Column("topic", STRING, "Topic name; null on an error row for topics that may be hidden."),
+        Column("partition", INT32, "Partition number; null on an error row for topics that may be hidden."),
         Column(
             "committed_offset",
             INT64,
