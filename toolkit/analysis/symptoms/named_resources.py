@@ -44,12 +44,15 @@ _PRODUCER_ID = _compiled(
     r"\bPID\{Id:(?P<name>\d{1,19}),",
 )
 _PARTITIONS = _compiled(
-    rf"\btopic-?partition {_TOPIC_PARTITION}",
+    rf"\btopic-?partition:? {_TOPIC_PARTITION}",
+    rf"\bposition for partition {_TOPIC_PARTITION}",
     rf"\b(?:in|for|on|operation on) partition {_TOPIC_PARTITION}",
     rf"at offset \d{{1,19}} in {_TOPIC_PARTITION}",
     rf"record\(s\) for {_TOPIC_PARTITION}:",
     rf"get records for compacted \S{{1,249}} {_TOPIC_PARTITION} after",
     rf"get records for \S{{1,249}} {_TOPIC} {_PARTITION} \d{{1,19}} after",
+    rf"get records for \S{{1,249}} {_TOPIC_PARTITION} \d{{1,19}} after",
+    rf"Got wrong record for (?:\S{{1,249}} )?{_TOPIC_PARTITION} even after",
     rf"\"{_TOPIC}\" \[{_PARTITION}\]",
     rf"(?:OffsetFetchResponse:|ProduceRequest for) {_TOPIC} \[{_PARTITION}\]",
     rf"TopicPartition\{{topic=\"?{_TOPIC}\"?,\s?partition=\"?{_PARTITION}",

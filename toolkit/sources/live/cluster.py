@@ -77,7 +77,7 @@ def _unlisted_group(client: BrokerClient, group: str) -> ToolkitError:
         return NotFound(f"No broker lists the group {group!r}.", do="See kafka-consumer-groups.sh --list.")
     code = error.partition(":")[0]
     do = f"Grant DESCRIBE on Group {group!r} to this principal." if code == "GROUP_AUTHORIZATION_FAILED" else ""
-    return BrokerError(f"The group {group!r} cannot be read: {error}.", code=code, do=do)
+    return BrokerError(f"The group {group!r} cannot be read: {error.rstrip('.')}.", code=code, do=do)
 
 
 class Cluster(Source, OffsetTables):
@@ -205,6 +205,13 @@ class Cluster(Source, OffsetTables):
         for gap in groups_are_visible(self.client, sorted(self.client.brokers)).gaps:
             raise BrokerError(f"Groups may be hidden; missing: {gap}.", code="GROUP_AUTHORIZATION_FAILED")
         return committing_groups(self.client, partitions)
+
+    def topic_gaps(self) -> Sequence[str]:
+        """Rights and proofs that are missing, so that a topic may be hidden from this principal; empty if none is.
+
+        Kafka omits a topic that a principal may not describe from every answer, without an error.
+        """
+        return topics_are_visible(self.client, sorted(self.client.brokers)).gaps
 
     def _pending_offsets(self, group: str, coordinator_id: int) -> dict[TopicPartition, tuple[None, str]]:
         """Partitions with a pending offset of a group, and the error; nothing is asked if no transaction is open."""

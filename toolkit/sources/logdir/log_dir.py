@@ -122,6 +122,18 @@ class LogDir(Source, OffsetTables):
         committed = {tp: offset for tp, offset in found.items() if tp in present}
         return group_lag_rows(self.offset_readers(sorted(committed)), group, committed, max_offsets=max_offsets)
 
+    def committing_groups(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, list[str]]:
+        """Groups that have committed offsets of some partitions, by the records of ``__consumer_offsets`` in the files.
+
+        Raises
+        ------
+        NotFound
+            If ``__consumer_offsets`` is not among the files.
+        """
+        from toolkit.sources.logdir.coordinator.committed_offsets import committing_in_files
+
+        return committing_in_files(self, partitions)
+
     def observe(self, *, topics: Sequence[str] | None = None, partitions: Partitions | None = None) -> Observation:
         """The input of the verdicts (`observation.Observation`), with doubts about the consistency of the files."""
         return self._observe(topics, partitions, reach=ReadLimit.OPEN).observation

@@ -49,6 +49,9 @@ def read_range(reader: OffsetReader, start: int, stop: int) -> LogSlice:
 def read_back(reader: OffsetReader, offset: int, producer_id: int | None) -> tuple[LogSlice, bool]:
     """The batches before an offset, back to a producer's last marker within `BACK`; and whether they reach it.
 
+    The first offset of a log reaches it, too. Where retention or DeleteRecords moved the log start, earlier batches of
+    the transaction may be deleted.
+
     Parameters
     ----------
     offset
@@ -61,12 +64,14 @@ def read_back(reader: OffsetReader, offset: int, producer_id: int | None) -> tup
     for offsets in BACK:
         first = max(log_start, offset - offsets)
         if first >= offset:
-            return found, True
+            return found, log_start == 0
         found = read_range(reader, first, offset)
         batches = found.batches
         own = markers(batches) & (batches["producer_id"] == producer_id)
-        if producer_id is None or first == log_start or own.any():
+        if own.any():
             return found, True
+        if producer_id is None or first == log_start:
+            return found, log_start == 0
     return found, False
 
 

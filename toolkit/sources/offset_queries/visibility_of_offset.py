@@ -128,12 +128,10 @@ def _transaction(
         return {"outcome": outcome}
     if status == "marker":
         outcome = None if at.marker is None else ENDED.get(at.marker)
-    first = at.first_offset if is_start_known else reader.opened.get(producer_id) if status == "open" else None
-    if first is not None:
-        first = max(first, reader.partition["log_start_offset"])
+    own = reader.opened.get(producer_id) if status == "open" and not is_start_known else None
     return {
         "outcome": outcome,
-        "first_offset": first,
+        "first_offset": at.first_offset if is_start_known else own,
         "marker_offset": at.marker_offset,
         "marker_time": None if at.marker_time_ms is None else utc(at.marker_time_ms),
     }

@@ -286,9 +286,7 @@ def unstable_groups(client: BrokerClient, partitions: Mapping[int, int]) -> dict
     return _without_hidden(client, leaders, {number: sorted(groups) for number, groups in found.items()})
 
 
-def _without_hidden(
-    client: BrokerClient, brokers: Sequence[int], found: dict[Key, list[str]]
-) -> dict[Key, list[str]]:
+def _without_hidden(client: BrokerClient, brokers: Sequence[int], found: dict[Key, list[str]]) -> dict[Key, list[str]]:
     """Without keys that have no group, if groups may be hidden: none that is visible is not none."""
     if all(found.values()) or not groups_are_visible(client, brokers).gaps:
         return found
