@@ -1,8 +1,7 @@
-"""A consumer waits for its group's offsets: explain finds the transaction on __consumer_offsets that holds the group."""
+"""A consumer waits for its group's offsets: explain finds the transaction on __consumer_offsets that holds it."""
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 

@@ -161,6 +161,7 @@ READING_SYMPTOMS = (
                 r"Failed to get records for .{1,600}? after polling for",
                 r"Got wrong record for .{1,600}? even after seeking to offset",
                 r"Cannot fetch (?:record for )?offset \d{1,19}",
+                r"Could not read records in offset \[\d{1,19}, \d{1,19}\) for topic partition",
                 r"Some data may have been lost because they are not available in Kafka any more",
             ),
             *wordings("Pinot", r"\bStreamDataLoss\b"),
