@@ -151,6 +151,9 @@ def undescribed_group(client: BrokerClient, group: str) -> str | None:
 
     Kafka omits a group that this principal may not describe, and one whose coordinator is not available.
     """
+    offsets_topic = CoordinatorTopic(OFFSETS_TOPIC, read_metadata(client, [OFFSETS_TOPIC]))
+    if not offsets_topic.count and not offsets_topic.hidden:
+        return None  # FindCoordinator would create the topic
     ((response, coordinator),) = find_coordinators(client, [group], GROUP)
     if coordinator is None:
         return response.error_text
