@@ -197,7 +197,7 @@ def test_a_hostile_id_is_only_data(kafka: Kafka, name: str) -> None:
 
 def test_hundreds_of_findings_come_in_parts(kafka: Kafka) -> None:
     """Each part is bounded, and the cursor leads through all of them, as they were when the first was asked for."""
-    count = 120
+    count = 60
     with Kafka("4.3.1", properties=EVERYDAY.properties) as crowded, BrokerClient(config_of(crowded)) as client:
         admin = AdminClient({"bootstrap.servers": crowded.bootstrap_servers})
         admin.create_topics([NewTopic("crowd", count)])["crowd"].result(60)
