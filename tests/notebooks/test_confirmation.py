@@ -1,4 +1,4 @@
-"""No notebook confirms on the reader's behalf: on a cluster of their own nothing is written until they type the name."""
+"""No notebook confirms on the reader's behalf: on their own cluster nothing is written until they type the name."""
 
 import re
 from pathlib import Path

@@ -218,12 +218,16 @@ def history(
         ctx, bootstrap_server=bootstrap_server, command_config=command_config, timeout=timeout, log_dir=log_dir
     ) as source:
         rows = source.transaction_history_rows(transactional_ids=transactional_id)
+        without = [each for each in transactional_id if each not in {row["transactional_id"] for row in rows}]
+        unread = _unread_ids(source, without) if log_dir else []
     from toolkit.schema import TRANSACTION_HISTORY
 
-    if not rows:
+    if not rows and not unread:
         raise NotFound(f"__transaction_state has no record of {', '.join(map(repr, transactional_id))}.")
     answer(TRANSACTION_HISTORY, rows, output, without=DETAILS)
-    raise typer.Exit(exit_code(rows))
+    if without and not unread:
+        remark(f"__transaction_state has no record of {', '.join(map(repr, without))}.")
+    raise typer.Exit(_exit_code(rows, unread))
 
 
 def exposure(
@@ -280,6 +284,12 @@ def lag(
         for row in filter(_needs_a_sentence, rows):
             show(wrap(row["reason"], before=f"{row['topic']}-{row['partition']}  ", width=width()))
     raise typer.Exit(_exit_code(rows, failed))
+
+
+def _unread_ids(source: Cluster | LogDir, transactional_ids: Sequence[str]) -> list[str]:
+    from toolkit.sources.logdir import LogDir
+
+    return source.unread_ids(transactional_ids) if isinstance(source, LogDir) else []
 
 
 def _lag_of(source: Cluster | LogDir, groups: Sequence[str]) -> tuple[list[Row], list[str]]:

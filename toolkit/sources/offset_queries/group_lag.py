@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     CommittedOffsets: TypeAlias = Mapping[TopicPartition, tuple[int | None, str | None]]
 
-__all__ = ["group_lag_rows", "hidden_topics_row", "share_group_lag_rows"]
+__all__ = ["absent_rows", "group_lag_rows", "hidden_topics_row", "share_group_lag_rows"]
 
 READ_COMMITTED = "read_committed"
 NO_LEVEL = "UNKNOWN: share.isolation.level of the share group is not visible, so it is unknown whether the group waits"
@@ -62,6 +62,25 @@ def share_group_lag_rows(
         Its ``share.isolation.level``; null where that is not visible.
     """
     return _sorted(_share_row(each, group, level, partitions[each.tp], max_offsets) for each in readers)
+
+
+def absent_rows(group: str, committed: Mapping[TopicPartition, int | None], *, taken_at: dt.datetime) -> list[Row]:
+    """Rows for partitions whose log is not among the files: the offset is known, and nothing behind it."""
+    error = "UNKNOWN_TOPIC_OR_PARTITION: its log is not among the files, so its lag is unknown"
+    empty: dict[str, Any] = dict.fromkeys(GROUP_LAG.names)
+    rows = (
+        empty
+        | {
+            "group_id": group,
+            "topic": topic,
+            "partition": partition,
+            "committed_offset": offset,
+            "observed_at": taken_at,
+            "error": error,
+        }
+        for (topic, partition), offset in committed.items()
+    )
+    return _sorted(rows)
 
 
 def hidden_topics_row(group: str, gap: str, *, broker_id: int) -> Row:

@@ -33,6 +33,7 @@ def committed_in_files(files: Source, group: str) -> Mapping[tuple[str, int], tu
     NotFound
         If ``__consumer_offsets`` is not among them.
     """
+    files.partition_rows(topics=[OFFSETS_TOPIC])  # it raises if there are none
     events = [
         row
         for row in OFFSETS_LOG.rows(files.offsets_log(groups=[group]))
@@ -64,6 +65,7 @@ def committing_in_files(files: Source, partitions: Sequence[tuple[str, int]]) ->
         If ``__consumer_offsets`` is not among the files.
     """
     found: dict[tuple[str, int], set[str]] = {tp: set() for tp in partitions}
+    files.partition_rows(topics=[OFFSETS_TOPIC])  # it raises if there are none
     for row in OFFSETS_LOG.rows(files.offsets_log()):
         if row["kind"] == "offset_commit" and row["topic"] is not None and _tp(row) in found:
             found[_tp(row)].add(row["group_id"])
