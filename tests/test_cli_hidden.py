@@ -65,13 +65,13 @@ def acls(admin: Cluster) -> Iterator[Acls]:
 def ask(guarded: Kafka, tmp_path: Path) -> Ask:
     """Run a command as a user."""
 
-    def asked(user: str, *arguments: str) -> Process:
+    def answer(user: str, *arguments: str) -> Process:
         config = tmp_path / f"{user}.properties"
         settings = guarded.client_config(user)
         config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         return run(*arguments, "--bootstrap-server", guarded.bootstrap_servers, "--command-config", str(config))
 
-    return asked
+    return answer
 
 
 def test_list_names_the_right_that_hides_an_open_transaction(ask: Ask, alive: StagedIncident, acls: Acls) -> None:
@@ -112,9 +112,9 @@ def test_partitions_of_hidden_topics_are_missing_from_a_transaction(
 @pytest.mark.parametrize("command", ["partitions", "describe-producers"])
 def test_hidden_topics_are_named(ask: Ask, alive: StagedIncident, acls: Acls, command: str) -> None:
     for options, text in (((), "DESCRIBE on Topic '*'"), (("--topic", DATA), "TOPIC_AUTHORIZATION_FAILED")):
-        asked = ask("watcher", command, *options)
-        assert asked.returncode == 3, asked
-        assert text in asked.stderr
+        answer = ask("watcher", command, *options)
+        assert answer.returncode == 3, answer
+        assert text in answer.stderr
     assert ask("admin", command).returncode == 0
 
 
@@ -189,6 +189,13 @@ def test_groups_that_may_be_hidden_are_unknown_in_a_finding(guarded: Kafka, admi
             watcher.committing_groups([(staged.topic, 0)])
         acls.allow((GROUP_RESOURCE, "hidden-waiting", LITERAL, DESCRIBE))
         assert held(watcher) == ["hidden-waiting"]
+
+
+def test_a_recording_that_is_incomplete_says_so_once(ask: Ask, acls: Acls, tmp_path: Path) -> None:
+    recorded = ask("watcher", "record", "--output", str(tmp_path / "samples"), "--interval", "1s", "--samples", "2")
+    assert recorded.returncode == 0, recorded.stderr
+    (warning,) = recorded.stderr.splitlines()
+    assert "samples are incomplete; missing: DESCRIBE on Topic '*' for this principal." in warning
 
 
 def test_a_range_that_ends_before_it_starts_is_refused(kafka: Kafka) -> None:

@@ -146,9 +146,9 @@ def test_errors_are_errors_of_the_tool(kafka: Kafka) -> None:
                 ("nothing", {}),
             ):
                 assert (await session.call_tool(tool, wrong)).is_error, (tool, wrong)
-            told = (await session.call_tool("diagnose", {"topics": "a"})).content[0]
-            assert told.type == "text"
-            assert "has no argument 'topics'. It has topic, partition, limit, cursor." in told.text
+            refusal = (await session.call_tool("diagnose", {"topics": "a"})).content[0]
+            assert refusal.type == "text"
+            assert "has no argument 'topics'. It has topic, partition, limit, cursor." in refusal.text
             for each in (await session.list_tools()).tools:
                 assert each.input_schema["additionalProperties"] is False
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
@@ -13,10 +14,14 @@ import typer
 from toolkit.cli.output import remark
 from toolkit.errors import BrokerError, ToolkitError
 
-__all__ = ["BROKEN_PIPE", "INCOMPLETE", "INTERRUPTED", "INVALID", "exit_on_failure"]
+__all__ = ["exit_on_failure"]
 
 INVALID, INCOMPLETE = 2, 3
+IMPORTLIB = "<frozen importlib._bootstrap>"
 BROKEN_PIPE, INTERRUPTED = 141, 130  # 128 + SIGPIPE, 128 + SIGINT: what a shell expects of either
+
+NO_PLACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
+STOPPED = "kafka-txn: interrupted."
 
 EXTRAS = {
     "jinja2": "notebooks",
@@ -43,22 +48,36 @@ def exit_on_failure() -> Iterator[None]:
         _drop_output()
         raise typer.Exit(BROKEN_PIPE) from error
     except KeyboardInterrupt as error:
-        raise _exit("kafka-txn: interrupted.", INTERRUPTED) from error
+        raise _interrupted(in_import=_is_in_import(error)) from error
     except ImportError as error:
-        if _is_interrupted(error):
-            raise _exit("kafka-txn: interrupted.", INTERRUPTED) from error
-        extra = EXTRAS.get((error.name or "").partition(".")[0])
-        if extra is None:
-            raise
-        text = f"kafka-txn: {error.name} is not installed. pip install 'kafka-txn-toolkit[{extra}]'."
-        raise _exit(text, INVALID) from error
+        raise _not_imported(error) from error
     except OSError as error:
-        if error.errno not in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}:
-            raise
-        _drop_output()
-        where = f" to {error.filename}" if error.filename else ""
-        text = f"kafka-txn: The output could not be written{where}: {error.strerror}. What was written is incomplete."
-        raise _exit(text, INVALID) from error
+        raise _not_written(error) from error
+
+
+def _interrupted(*, in_import: bool) -> typer.Exit:
+    """The exit after Ctrl-C; whoever presses it while a command works sees what it did so far."""
+    return _exit(STOPPED, INTERRUPTED) if in_import else typer.Exit(INTERRUPTED)
+
+
+def _not_imported(error: ImportError) -> Exception:
+    """The exit where an extra is not installed, or Ctrl-C ended an import; else the error."""
+    if _is_interrupted(error):
+        return _interrupted(in_import=True)
+    extra = EXTRAS.get((error.name or "").partition(".")[0])
+    if extra is None:
+        return error
+    return _exit(f"kafka-txn: {error.name} is not installed. pip install 'kafka-txn-toolkit[{extra}]'.", INVALID)
+
+
+def _not_written(error: OSError) -> Exception:
+    """The exit where the output has no place; else the error."""
+    if error.errno not in NO_PLACE:
+        return error
+    _drop_output()
+    where = f" to {error.filename}" if error.filename else ""
+    text = f"The output could not be written{where}: {error.strerror}. What was written is incomplete."
+    return _exit(f"kafka-txn: {text}", INVALID)
 
 
 def _exit(text: str, code: int) -> typer.Exit:
@@ -73,6 +92,11 @@ def _drop_output() -> None:
     with suppress(OSError, ValueError):  # a stdout that is no file
         os.dup2(null, sys.stdout.fileno())
     os.close(null)
+
+
+def _is_in_import(error: BaseException) -> bool:
+    frames = (frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__))
+    return any(name == IMPORTLIB for name in frames)
 
 
 def _is_interrupted(error: BaseException | None) -> bool:

@@ -136,5 +136,5 @@ class OffsetTables(ABC):
             code, _, text = (reader.partition["error"] or "UNKNOWN").partition(": ")
             if code == "UNKNOWN_TOPIC_OR_PARTITION":
                 raise NotFound(f"The cluster has no partition {topic}-{partition}.")
-            raise BrokerError(f"{topic}-{partition} cannot be read: {text or code}.", code=code)
+            raise BrokerError(f"{topic}-{partition} cannot be read: {code} ({text.rstrip('.')}).", code=code)
         return reader

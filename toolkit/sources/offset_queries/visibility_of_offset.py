@@ -79,7 +79,9 @@ def _in_log(reader: OffsetReader, offset: int) -> dict[str, Any]:
     at_offset = transactions_at(around.batches, offset)
     found = status | _batch_columns(batch)
     if producer_id is not None:
-        found |= _transaction(reader, producer_id, at_offset.get(producer_id), is_start_known, found["status"])
+        at = at_offset.get(producer_id)
+        is_start_known = is_start_known or _has_first_sequence(around, at)
+        found |= _transaction(reader, producer_id, at, is_start_known, found["status"])
         found["transactional_id"], unread = reader.transactional_id(producer_id)
         found["error"] = found["error"] or unread
     ends = [each.marker_time_ms for each in at_offset.values() if each.marker_time_ms is not None]
@@ -100,6 +102,14 @@ def _status(log: LogSlice, reader: OffsetReader, offset: int, *, reaches_end: bo
     )
     error = unknown_status(reader, log.errors) if status is None else next(iter(log.errors), None)
     return {"status": status, "error": error}
+
+
+def _has_first_sequence(log: LogSlice, at: TransactionAtOffset | None) -> bool:
+    """Whether the first batch that was read of a transaction is the producer's first with its epoch."""
+    if at is None or at.first_offset is None:
+        return False
+    batches = log.batches
+    return bool((batches["base_sequence"][batches["base_offset"] == at.first_offset] == 0).any())
 
 
 def _end(log: LogSlice) -> int:

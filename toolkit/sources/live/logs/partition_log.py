@@ -133,7 +133,7 @@ def resolve_range(client: BrokerClient, row: Row, start: OffsetSpec, stop: Offse
     """
     if row["error"]:
         code, _, text = row["error"].partition(": ")
-        raise BrokerError(f"{row['topic']}-{row['partition']} cannot be read: {text or code}.", code=code)
+        raise BrokerError(f"{row['topic']}-{row['partition']} cannot be read: {code} ({text.rstrip('.')}).", code=code)
     first, last = (offset_of(client, bound, row) for bound in (start, stop))
     end = row["log_end_offset"]
     return first, min(last, row["high_watermark"] if end is None else end)
