@@ -191,7 +191,7 @@ def test_groups_that_may_be_hidden_are_unknown_in_a_finding(guarded: Kafka, admi
         assert held(watcher) == ["hidden-waiting"]
 
 
-def test_a_recording_that_is_incomplete_says_so_once(ask: Ask, acls: Acls, tmp_path: Path) -> None:
+def test_an_incomplete_recording_has_one_warning(ask: Ask, acls: Acls, tmp_path: Path) -> None:
     recorded = ask("watcher", "record", "--output", str(tmp_path / "samples"), "--interval", "1s", "--samples", "2")
     assert recorded.returncode == 0, recorded.stderr
     (warning,) = recorded.stderr.splitlines()
