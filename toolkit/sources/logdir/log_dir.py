@@ -114,9 +114,11 @@ class LogDir(Source, OffsetTables):
 
         found = committed_in_files(self, group)
         if not found:
+            is_there = any(not log.error for log in self._contents().of_topic(OFFSETS_TOPIC))
             raise NotFound(
                 f"The files have no committed offset of the group {group!r}.",
-                do="List the groups in the files: LogDir.offsets_log().",
+                means="" if is_there else f"{OFFSETS_TOPIC} is not among them, so the group may have some.",
+                do="List the groups in the files: LogDir.offsets_log()." if is_there else f"Copy {OFFSETS_TOPIC}, too.",
             )
         present = {(row["topic"], row["partition"]) for row in self.partition_rows()}
         committed = {tp: offset for tp, offset in found.items() if tp in present}

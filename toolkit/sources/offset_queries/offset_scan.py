@@ -11,7 +11,16 @@ from toolkit.analysis.log.offset_status import LogSlice, StatusRange, batch_stat
 from toolkit.formats.log.headers import concatenate
 from toolkit.sources.offset_queries.offset_reader import OffsetReader
 
-__all__ = ["add_slices", "outside_log", "ranges_of", "read_back", "read_range", "read_until_ended", "unknown_status"]
+__all__ = [
+    "add_slices",
+    "outside_log",
+    "ranges_of",
+    "reaches_log_start",
+    "read_back",
+    "read_range",
+    "read_until_ended",
+    "unknown_status",
+]
 
 BACK = (1_000, 20_000)  # offsets before a transaction's record in which to search its first one
 FORWARD = 200_000  # offsets after it in which to search its marker
@@ -73,6 +82,11 @@ def read_back(reader: OffsetReader, offset: int, producer_id: int | None) -> tup
         if producer_id is None or first == log_start:
             return found, log_start == 0
     return found, False
+
+
+def reaches_log_start(reader: OffsetReader, offset: int) -> bool:
+    """Whether `read_back` searches all that is left of the log before an offset."""
+    return bool(offset - reader.partition["log_start_offset"] <= BACK[-1])
 
 
 def read_until_ended(

@@ -15,6 +15,7 @@ from toolkit.sources.offset_queries.offset_reader import PARTITION_COLUMNS, Offs
 from toolkit.sources.offset_queries.offset_scan import (
     add_slices,
     outside_log,
+    reaches_log_start,
     read_back,
     read_range,
     read_until_ended,
@@ -80,7 +81,8 @@ def _in_log(reader: OffsetReader, offset: int) -> dict[str, Any]:
     found = status | _batch_columns(batch)
     if producer_id is not None:
         at = at_offset.get(producer_id)
-        is_start_known = is_start_known or _has_first_sequence(around, at)
+        if not is_start_known and reaches_log_start(reader, base):
+            is_start_known = _has_first_sequence(around, at)
         found |= _transaction(reader, producer_id, at, is_start_known, found["status"])
         found["transactional_id"], unread = reader.transactional_id(producer_id)
         found["error"] = found["error"] or unread

@@ -33,7 +33,6 @@ def committed_in_files(files: Source, group: str) -> Mapping[tuple[str, int], tu
     NotFound
         If ``__consumer_offsets`` is not among them.
     """
-    files.partition_rows(topics=[OFFSETS_TOPIC])  # it raises if there are none
     events = [
         row
         for row in OFFSETS_LOG.rows(files.offsets_log(groups=[group]))

@@ -7,7 +7,6 @@ from functools import cached_property
 
 from toolkit.analysis.log.offset_status import AbortedRange, LogSlice
 from toolkit.errors import DecodeError
-from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.log.record_offsets import partial_batches, record_offsets
 from toolkit.schema import Row
 from toolkit.schema.table import TopicPartition
@@ -98,8 +97,6 @@ class ReplicaOffsetReader:
     def transactional_id(self, producer_id: int) -> tuple[str | None, str | None]:
         rows = latest_by_key.transaction_rows(read_coordinator_side(self._contents, count=self._txn_state_partitions))
         found = next((row["transactional_id"] for row in rows if row["producer_id"] == producer_id), None)
-        if found is None and not self._contents.of_topic(STATE_TOPIC):
-            return None, f"UNKNOWN_TOPIC_OR_PARTITION: {STATE_TOPIC} is not among the files, so the id is unknown"
         return found, None
 
     @cached_property
