@@ -206,13 +206,13 @@ def test_hundreds_of_findings_come_in_parts(kafka: Kafka) -> None:
             producer.send("crowd", partition)
 
         async def talk(session: ClientSession, ask: Ask) -> None:
-            part = await ask("diagnose", topic="crowd", limit=50)
+            part = await ask("diagnose", topic="crowd")
             assert part["summary"] == f"{count} partitions hang"
             assert "evidence" in part
             rows, parts = part["rows"], 1
             assert part["left_out"] == count - len(rows)
             while part["next_cursor"]:
-                part = await ask("diagnose", cursor=part["next_cursor"], limit=50)
+                part = await ask("diagnose", cursor=part["next_cursor"])
                 rows, parts = rows + part["rows"], parts + 1
             assert [row["partition"] for row in rows] == list(range(count))
             assert parts > 2
