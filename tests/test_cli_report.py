@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 from typer.testing import CliRunner, Result
 
 from toolkit.cli.commands import app
@@ -64,6 +66,20 @@ def test_a_report_from_a_recording(tmp_path: Path) -> None:
     assert done.exit_code == 1, done.stderr
     assert "consumer groups that could not move: billing" in page.read_text()
     assert "<svg" in page.read_text()
+
+
+@pytest.mark.lab
+def test_a_partition_whose_leader_is_away_is_not_nothing_open(tmp_path: Path) -> None:
+    page = tmp_path / "report.md"
+    with Kafka("4.3.1", brokers=2) as kafka:
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+        admin.create_topics([NewTopic("away", 1, replica_assignment=[[2]])])["away"].result(30)
+        kafka.stop_broker(2)
+        address = ["--bootstrap-server", kafka.bootstrap_servers, "--topic", "away", "--recheck-after", "0"]
+        done = run(*address, "--output", page)
+    assert done.exit_code == 3, done.stderr
+    assert "By whom: not known: it could not be read" in page.read_text()
+    assert "othing is open" not in page.read_text()
 
 
 @pytest.mark.parametrize(

@@ -223,6 +223,27 @@ CITED = [  # expected symptom, client that prints the text, source, and the text
         " topic-changelog-11 after polling for 310000",
     ),
     (
+        "spark-offset-gaps",
+        "Spark",
+        "hankemay/hanke.github.io",
+        "java.lang.IllegalStateException: Cannot fetch offset 356071232 (GroupId: spark-kafka-source-5f4425dc--1654482722-"
+        "executor, TopicPartition: pair_prod_sample-45).",
+    ),
+    (
+        "spark-offset-gaps",
+        "Spark",
+        "apache/spark kafka-error-conditions.json",
+        "[KAFKA_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE] Could not read records in offset [11, 12) for topic partition "
+        "orders-0 with consumer group spark-kafka-source-5f44-executor.",
+    ),
+    (
+        "unstable-offset-commit",
+        "Java",
+        "apache/kafka ClassicKafkaConsumer",
+        "org.apache.kafka.common.errors.TimeoutException: Timeout of 8000ms expired before the position for partition "
+        "orders-1 could be determined",
+    ),
+    (
         "consumer-offsets-grows",
         "broker",
         "apache/kafka LogCleaner",

@@ -98,6 +98,42 @@ def test_consequences_of_an_error_are_left_out_if_the_error_is_present() -> None
             {"groups": ("spark-executor-g",), "partitions": (("my-topic", 0),)},
         ),
         (
+            "Timeout of 8000ms expired before the position for partition orders-1 could be determined",
+            {"partitions": (("orders", 1),)},
+        ),
+        (
+            "Failed to get records for spark-executor-billing orders-0 11 after polling for 120000",
+            {"groups": ("spark-executor-billing",), "partitions": (("orders", 0),)},
+        ),
+        (
+            "Cannot fetch offset 11 (GroupId: billing, TopicPartition: orders-0).",
+            {"groups": ("billing",), "partitions": (("orders", 0),)},
+        ),
+        (
+            "Could not read records in offset [11, 12) for topic partition orders-0 with consumer group billing.",
+            {"groups": ("billing",), "partitions": (("orders", 0),)},
+        ),
+        (
+            "Got wrong record for billing orders 0 even after seeking to offset 11 got offset 12 instead.",
+            {"groups": ("billing",), "partitions": (("orders", 0),)},
+        ),
+        (
+            "Undefined offset with no reset policy for partitions: [orders-0, orders-1]",
+            {"partitions": (("orders", 0), ("orders", 1))},
+        ),
+        (
+            "Timeout of 60000ms expired before successfully committing offsets {orders-0=OffsetAndMetadata{offset=11}}",
+            {"partitions": (("orders", 0),)},
+        ),
+        (
+            "%4|1700000000.1|OFFSET|c-1| [thrd:main]: orders [0]: offset reset (at offset 11) to END",
+            {"partitions": (("orders", 0),)},
+        ),
+        (
+            "Marking its partition (__consumer_offsets-3) as uncleanable",
+            {"partitions": (("__consumer_offsets", 3),)},
+        ),
+        (
             "GROUP TOPIC PARTITION CURRENT-OFFSET LOG-END-OFFSET LAG CONSUMER-ID HOST CLIENT-ID\n"
             "billing orders 0 5 6 1 - - -\nbilling orders 1 - 9 - - - -\n",
             {"groups": ("billing",), "partitions": (("orders", 0), ("orders", 1))},

@@ -5,21 +5,28 @@ from typing import Any
 
 import pytest
 
+from tests.acls import (
+    ALL,
+    CLUSTER,
+    DESCRIBE,
+    DESCRIBE_CONFIGS,
+    LITERAL,
+    PREFIXED,
+    READ,
+    TOPIC,
+    TRANSACTIONAL_ID,
+    Acls,
+    Right,
+)
 from toolkit import Cluster
 from toolkit.errors import AuthenticationFailed, BrokerError
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS, StagedIncident
-from toolkit.lab.queries import until
 from toolkit.schema import Row
-from toolkit.sources.live.client import messages
 
 pytestmark = pytest.mark.lab
 
 SECRETS = {"admin": "admin-secret-1", "watcher": "watcher-secret-2", "nobody": "nobody-secret-3"}
-TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = 2, 3, 4, 5
-ALL, READ, DESCRIBE, DESCRIBE_CONFIGS = 2, 3, 8, 10
-ANY, LITERAL, PREFIXED = 1, 3, 4
-DENY, ALLOW = 2, 3
 STATE_LOG = (TOPIC, "__transaction_state", LITERAL, READ)
 DATA = [(TOPIC, "guarded", PREFIXED, READ)]
 SEE_STATE_TOPIC = (TOPIC, "__transaction_state", LITERAL, DESCRIBE)
@@ -28,7 +35,6 @@ ACLS_AND_AUTHORIZER = [
     (CLUSTER, "kafka-cluster", LITERAL, DESCRIBE_CONFIGS),
 ]
 OR_THE_LOG = "; or READ on Topic '__transaction_state'"
-Right = tuple[int, str, int, int]
 
 
 @pytest.fixture(scope="module")
@@ -58,63 +64,6 @@ def hanging(guarded: Kafka, admin: Cluster) -> StagedIncident:
 def alive(guarded: Kafka, admin: Cluster) -> Iterator[StagedIncident]:
     with INCIDENTS["open_young"](guarded.client_config("admin"), topic="guarded-alive") as staged:
         yield staged
-
-
-class Acls:
-    """ACLs of the principal ``watcher``; gone after the test, and in force when a call returns."""
-
-    def __init__(self, admin: Cluster) -> None:
-        self.admin = admin
-
-    def allow(self, *rights: Right) -> None:
-        self._create(rights, ALLOW)
-
-    def deny(self, *rights: Right) -> None:
-        self._create(rights, DENY)
-
-    def _create(self, rights: tuple[Right, ...], permission: int) -> None:
-        creation = messages.CreateAcls.AclCreation
-        rules = [
-            creation(
-                resource_type=kind,
-                resource_name=name,
-                resource_pattern_type=pattern,
-                principal="User:watcher",
-                host="*",
-                operation=operation,
-                permission_type=permission,
-            )
-            for kind, name, pattern, operation in rights
-        ]
-        before = self.count()
-        created = self.admin.client.send_one(messages.CreateAcls(creations=rules), broker_id=1)
-        assert {each.error_code for each in created.results} <= {0}
-        until(lambda: True if self.count() == before + len(rights) else None, awaited="the ACLs")
-
-    def count(self) -> int:
-        request = messages.DescribeAcls(
-            resource_type_filter=1,
-            resource_name_filter=None,
-            pattern_type_filter=ANY,
-            principal_filter="User:watcher",
-            host_filter=None,
-            operation=1,
-            permission_type=1,
-        )
-        return sum(len(each.acls) for each in self.admin.client.send_one(request, broker_id=1).resources)
-
-    def clear(self) -> None:
-        one = messages.DeleteAcls.DeleteAclsFilter(
-            resource_type_filter=1,
-            resource_name_filter=None,
-            pattern_type_filter=ANY,
-            principal_filter="User:watcher",
-            host_filter=None,
-            operation=1,
-            permission_type=1,
-        )
-        self.admin.client.send_one(messages.DeleteAcls(filters=[one]), broker_id=1)
-        until(lambda: True if self.count() == 0 else None, awaited="the end of the ACLs")
 
 
 @pytest.fixture

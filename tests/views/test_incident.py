@@ -52,6 +52,32 @@ def test_a_recording_alone_gives_start_and_end() -> None:
     )
 
 
+def test_only_a_log_dates_the_marker_and_samples_give_a_range() -> None:
+    """The next sample came after the marker: its time is no time of the marker, and not from the log."""
+    sample = load("flight-recording")
+    recording = sample.recording()
+    assert recording
+    (row,) = collect_incident(recording)["findings"]
+    (log_transaction,) = (
+        each
+        for each in collect_incident(sample.log_dir(), min_held_ms=0)["log_transactions"]
+        if (each["producer_id"], each["first_offset"]) == (row["producer_id"], row["start_offset"])
+    )
+    assert log_transaction["end"] < row["held_to"]
+    recorded = report(**collect_incident(recording)).markdown
+    (end,) = (line for line in recorded.splitlines() if "the first sample without it; it was last seen open" in line)
+    assert end.endswith("| the recording |")
+    assert f"{row['held_to']:%H:%M:%S}" in end
+    assert "marker ended it" not in recorded
+    assert "when it was last seen open, and " in recorded
+    assert " was held for at most " in recorded
+    together = report(**collect_incident(recording, sample.log_dir(), min_held_ms=1000)).markdown
+    (end,) = (line for line in together.splitlines() if "marker at offset" in line and "ended it" in line)
+    assert f"{log_transaction['end']:%H:%M:%S}.{log_transaction['end'].microsecond // 1000:03}" in end
+    assert end.endswith("| the log |")
+    assert " for at most " not in together
+
+
 @pytest.mark.parametrize("kind", ["log directory", "cluster"])
 def test_a_transaction_that_ended_after_the_last_sample_is_ended(kind: str, tmp_path: Path) -> None:
     """The log leaves it out, as it was held for only 14 s, and a cluster has nothing of it any more."""

@@ -279,6 +279,27 @@ def test_a_report_without_open_transactions() -> None:
     assert "no transaction is open" in Page(made.html).text
 
 
+def test_what_could_not_be_read_is_not_nothing_open() -> None:
+    producer = (
+        "producer_id",
+        "producer_epoch",
+        "transactional_id",
+        "start_offset",
+        "queue_position",
+        "last_stable_offset",
+    )
+    row = finding(
+        verdict="unknown", error="NETWORK_EXCEPTION: broker 2", missing=["broker 2"], **dict.fromkeys(producer)
+    )
+    text = report([row]).markdown
+    assert "- By whom: not known: it could not be read" in text
+    assert "- Until: not known" in text
+    assert "It could not be read whether anything was open." in text
+    assert "othing is open" not in text
+    clear = report([{**row, "verdict": "unreplicated", "error": None, "missing": []}]).markdown
+    assert "- By whom: no producer: nothing is open" in clear
+
+
 def test_unknown_values_are_named() -> None:
     unknown = dict.fromkeys(
         ("cause", "groups_held", "records_held", "bytes_held", "opened_at", "held_from", "held_ms", "transactional_id",

@@ -43,6 +43,9 @@ class ConnectedSource:
 
     staged: Mapping[str, Any] = MappingProxyType({})
     """For the lab: staged incident by topic."""
+    confirmations: Mapping[str, str] = MappingProxyType({})
+    """For the lab: by topic, the confirmation that ends its staged transaction. Empty for any other source, where only
+    its reader may type one."""
     kafka: Any = None
     """For the lab: its Kafka."""
     sample: Any = None

@@ -1,6 +1,7 @@
 """The command line ``kafka-txn``."""
 
 import gc
+import sys
 
 __all__ = ["main"]
 
@@ -11,7 +12,11 @@ def main() -> None:
     The garbage collector is off during imports and exit, which leave nothing to collect: a seventh of a short run.
     """
     gc.disable()
-    from toolkit.cli.commands import run
+    try:
+        from toolkit.cli.commands import run
+    except KeyboardInterrupt:
+        sys.stderr.write("kafka-txn: interrupted.\n")
+        sys.exit(130)
 
     gc.freeze()
     gc.enable()

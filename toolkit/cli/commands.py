@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
@@ -27,39 +26,36 @@ from toolkit.cli.command_groups import (
     table_commands,
 )
 from toolkit.cli.common_options import BootstrapServer, CommandConfig
-from toolkit.cli.output import remark
+from toolkit.cli.failures import exit_on_failure
 from toolkit.cli.source_options import LeadingOptions
-from toolkit.errors import ToolkitError
 from toolkit.version import __version__
 
 __all__ = ["PANELS", "app", "run"]
 
-BROKEN_PIPE, INTERRUPTED = 141, 130  # 128 + SIGPIPE, 128 + SIGINT: what a shell expects of either
 EXIT_CODES = (
-    "Exit codes: 0 nothing hangs, 1 something hangs, 2 invalid usage or no connection, 3 evidence incomplete, "
-    "4 explain does not recognize the text."
+    "Exit codes: 0 nothing hangs, 1 something hangs, 2 invalid usage, no connection or no output, 3 evidence "
+    "incomplete, 4 explain does not recognize the text."
 )
 
 
 class Commands(TyperGroup):
     """The commands, with errors as one sentence each and without a traceback."""
 
+    def make_context(self, *args: Any, **kwargs: Any) -> Any:
+        """Read the options; help and version are written here."""
+        with exit_on_failure():
+            return super().make_context(*args, **kwargs)
+
     def invoke(self, ctx: Any) -> Any:
         """Run a command."""
-        try:
-            result = super().invoke(ctx)
+        with exit_on_failure():
+            try:
+                result = super().invoke(ctx)
+            except typer.Exit:
+                sys.stdout.flush()
+                raise
             sys.stdout.flush()
-        except ToolkitError as error:
-            remark(f"kafka-txn: {error}")
-            raise typer.Exit(2) from error
-        except BrokenPipeError as error:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing is left to flush at exit
-            raise typer.Exit(BROKEN_PIPE) from error
-        except KeyboardInterrupt as error:
-            for note in getattr(error, "__notes__", ()):  # what an action had written when it was interrupted
-                remark(f"kafka-txn: {note}")
-            raise typer.Exit(INTERRUPTED) from error
-        return result
+            return result
 
 
 app = typer.Typer(
@@ -146,6 +142,10 @@ def kafka_txn(
 def run() -> None:
     """Run the command line."""
     try:
-        app(prog_name="kafka-txn")
-    except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
+        with exit_on_failure():
+            try:
+                app(prog_name="kafka-txn")
+            finally:
+                sys.stdout.flush()
+    except typer.Exit as failed:
+        sys.exit(failed.exit_code)

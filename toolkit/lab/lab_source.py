@@ -57,6 +57,7 @@ class LabSource(ConnectedSource):
         )
         self.kafka: Kafka = kafka
         self.staged = staged
+        self.confirmations = {topic: f"{topic}-{each.partition}@{each.start_offset}" for topic, each in staged.items()}
 
     def log_dir(self) -> LogDir:
         """A copy of the log directories, for which the brokers are briefly shut down one by one."""

@@ -35,7 +35,11 @@ OFFSET_VISIBILITY = Table(
         Column("producer_epoch", INT16, "Producer epoch of its batch."),
         Column("transactional_id", STRING, "Id that owns the producer id; null where the coordinators know none."),
         Column("outcome", STRING, "commit, abort or open; null outside transactions, and where that is not known."),
-        Column("first_offset", INT64, "First offset of its transaction in the log; null where that was not read."),
+        Column(
+            "first_offset",
+            INT64,
+            "First offset of its transaction, which may be below the log start; null where that is not known.",
+        ),
         Column("marker_offset", INT64, "Offset of the marker of its transaction; null where that was not read."),
         Column("marker_time", TIME, "Time of that marker, by the partition leader's clock."),
         Column(
@@ -88,8 +92,8 @@ GROUP_LAG = Table(
     "how far a group is behind on a partition, and what that is made of",
     (
         Column("group_id", STRING, "Group id.", nullable=False),
-        _TOPIC,
-        _PARTITION,
+        Column("topic", STRING, "Topic name; null on an error row for topics that may be hidden."),
+        Column("partition", INT32, "Partition number; null on an error row for topics that may be hidden."),
         Column(
             "committed_offset",
             INT64,

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from toolkit.analysis.diagnosis.verdicts import BRIEF
-from toolkit.analysis.symptoms.named_resources import NamedResources
-from toolkit.errors import ToolkitError
-from toolkit.schema import Row
+from toolkit.analysis.symptoms.named_resources import MAX_NAMED, NamedResources
+from toolkit.errors import NotFound, ToolkitError
+from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
+from toolkit.schema import GROUP_LAG, Row
 from toolkit.schema.table import TopicPartition
 
 if TYPE_CHECKING:
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ResourceChecks", "check_resources"]
 
+NO_SUCH_GROUP = "GROUP_ID_NOT_FOUND: no broker lists it, so it has no committed offset"
+SPARK_EXECUTOR = "spark-executor-"  # put before the group of a driver of DStreams, which is the one that commits
 NEWEST = 3  # rows of a transactional id's history
 
 
@@ -72,15 +76,20 @@ class _Check:
         self.source: Any = source
         self.named = named
         self.is_recording = isinstance(source, Recording)
-        self.options = {"recheck_after": recheck_after} if isinstance(source, Cluster) else {}
+        self.is_cluster = isinstance(source, Cluster)
+        self.options = {"recheck_after": recheck_after} if self.is_cluster else {}
+        drivers = (each.removeprefix(SPARK_EXECUTOR) for each in named.groups)
+        self.groups = list(dict.fromkeys([*named.groups, *filter(None, drivers)]))
         self.not_checked: list[str] = []
         self.all_partitions = False
 
     def run(self) -> ResourceChecks:
         transactions = list(self._transactions())
         history = list(self._history())
-        lag = list(self._group_lag())
-        partitions = [*self.named.partitions, *self._topics(), *self._offsets_partitions()]
+        data = list(dict.fromkeys([*self.named.partitions, *self._topics()]))
+        committing = self._committing_groups(data)
+        lag = [*self._group_lag(), *self._lag_on(data, committing)]
+        partitions = [*data, *self._offsets_partitions([*self.groups, *committing])]
         partitions += [(row["topic"], row["partition"]) for row in lag if row.get("held")]
         open_on = [each for row in transactions for each in row["topic_partitions"] or ()]
         partitions += [(each["topic"], each["partition"]) for each in open_on]
@@ -117,23 +126,60 @@ class _Check:
             yield from [row for row in rows if row["transactional_id"] == name][-NEWEST:]
 
     def _group_lag(self) -> Iterator[Row]:
-        for group in self.named.groups:
+        for group in self.groups:
             if self.is_recording:
                 self.not_checked.append(f"Group {group}: a recording has no committed offsets.")
             else:
-                rows = self._rows(f"group {group}", partial(self.source.group_lag_rows, group))
-                if not rows:
+                before = len(self.not_checked)
+                rows = self._rows(f"group {group}", partial(self._lag_of, group))
+                if not rows and len(self.not_checked) == before:
                     self.not_checked.append(f"Lag of group {group}: it has no committed offset that can be read.")
                 yield from rows
 
-    def _offsets_partitions(self) -> list[TopicPartition]:
-        if not self.named.groups:
+    def _lag_of(self, group: str) -> Sequence[Row]:
+        """The lag of a group; of one that does not exist a row that says so: that is an answer."""
+        try:
+            rows: Sequence[Row] = self.source.group_lag_rows(group)
+        except NotFound:
+            if not self.is_cluster:
+                raise  # the files may be incomplete
+            row: dict[str, Any] = dict.fromkeys(GROUP_LAG.names)
+            return [row | {"group_id": group, "error": NO_SUCH_GROUP}]
+        return rows
+
+    def _committing_groups(self, partitions: Sequence[TopicPartition]) -> list[str]:
+        """Groups that commit offsets of the named partitions, those with a pending offset first.
+
+        A consumer that waits for a pending offset names its partition, and the transaction is on another one: that of
+        its group.
+        """
+        if not partitions or self.is_recording:
+            return []
+        names = ", ".join(f"{topic}-{number}" for topic, number in partitions[:3])
+        try:
+            found = self.source.committing_groups(partitions)
+        except ToolkitError as error:
+            self.not_checked.append(f"Groups that commit offsets of {names}: {error}")
+            return []
+        return [each for each in dict.fromkeys(chain(*found.values())) if each not in self.groups]
+
+    def _lag_on(self, partitions: Sequence[TopicPartition], groups: Sequence[str]) -> Iterator[Row]:
+        """The lag of some groups on the named partitions."""
+        for group in groups[:MAX_NAMED]:
+            rows = self._rows(f"group {group}", partial(self.source.group_lag_rows, group))
+            yield from (row for row in rows if (row["topic"], row["partition"]) in partitions)
+
+    def _offsets_partitions(self, groups: Sequence[str]) -> list[TopicPartition]:
+        if not groups:
             return []
         rows = self._rows(
             "the partition of __consumer_offsets",
-            lambda: self.source.coordinator_rows(transactional_ids=[], groups=list(self.named.groups)),
+            lambda: self.source.coordinator_rows(transactional_ids=[], groups=list(groups)),
         )
-        return [(row["topic"], row["partition"]) for row in rows if row["partition"] is not None]
+        for row in rows:
+            if row["partition"] is None:
+                self.not_checked.append(f"The partition of __consumer_offsets of group {row['key']}: {row['error']}")
+        return list(dict.fromkeys((row["topic"], row["partition"]) for row in rows if row["partition"] is not None))
 
     def _topics(self) -> Iterator[TopicPartition]:
         for topic in self.named.topics:
@@ -143,7 +189,8 @@ class _Check:
     def _findings(self, partitions: Sequence[TopicPartition], owners: set[int]) -> Iterator[Row]:
         """Findings of the partitions, of the producers on any partition, and of the whole cluster."""
         rows: Sequence[Row] = []
-        if owners or not self.named:
+        offsets = self.is_recording and bool(partitions)  # its groups are not known, only what is open on them
+        if owners or offsets or not self.named:
             before = len(self.not_checked)
             rows = self._rows("all partitions", lambda: self.source.finding_rows(**self.options))
             self.all_partitions = len(self.not_checked) == before
@@ -154,6 +201,7 @@ class _Check:
             if row["topic"] is None
             or (row["topic"], row["partition"]) in partitions
             or row["producer_id"] in owners
+            or (offsets and row["topic"] == OFFSETS_TOPIC and row["verdict"] not in BRIEF)
             or (not self.named and (row["verdict"] not in BRIEF or row["cause"]))
         }
         yield from (row for row in rows if (row["topic"], row["partition"]) in selected)

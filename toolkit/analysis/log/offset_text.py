@@ -100,7 +100,11 @@ def _ended(row: Row) -> str:
 
 
 def _begun(row: Row) -> str:
-    return "" if row["first_offset"] is None else f", which began at {row['first_offset']}"
+    if row["first_offset"] is None:
+        return ", whose start is deleted or was not read"
+    log_start = row["log_start_offset"] or 0
+    deleted = f", before the log start offset {log_start}" if row["first_offset"] < log_start else ""
+    return f", which began at {row['first_offset']}{deleted}"
 
 
 def _time(time: dt.datetime) -> str:

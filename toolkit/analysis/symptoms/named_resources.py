@@ -36,6 +36,8 @@ _GROUP = _compiled(
     rf"\bgroup[._]?id[\"']?\s?[=:]\s?[\"'\[]?{_ID}",
     rf"\bgroup \"{_ID}\"",
     rf"get records for (?:compacted )?{_ID} ",
+    rf"Got wrong record for {_ID} \S{{1,260}}(?: \d{{1,9}})? even after",
+    rf"\bwith consumer group {_ID}",
     rf"GROUP TOPIC PARTITION CURRENT-OFFSET LOG-END-OFFSET LAG (?:CONSUMER-ID HOST CLIENT-ID )?{_ID} ",
 )
 _PRODUCER_ID = _compiled(
@@ -44,20 +46,27 @@ _PRODUCER_ID = _compiled(
     r"\bPID\{Id:(?P<name>\d{1,19}),",
 )
 _PARTITIONS = _compiled(
-    rf"\btopic-?partition {_TOPIC_PARTITION}",
+    rf"\btopic[- ]?partition:? {_TOPIC_PARTITION}",
+    rf"\bits partition \({_TOPIC_PARTITION}\) as uncleanable",
+    rf"\bposition for partition {_TOPIC_PARTITION}",
     rf"\b(?:in|for|on|operation on) partition {_TOPIC_PARTITION}",
     rf"at offset \d{{1,19}} in {_TOPIC_PARTITION}",
     rf"record\(s\) for {_TOPIC_PARTITION}:",
     rf"get records for compacted \S{{1,249}} {_TOPIC_PARTITION} after",
     rf"get records for \S{{1,249}} {_TOPIC} {_PARTITION} \d{{1,19}} after",
+    rf"get records for \S{{1,249}} {_TOPIC_PARTITION} \d{{1,19}} after",
+    rf"Got wrong record for (?:\S{{1,249}} )?{_TOPIC_PARTITION} even after",
+    rf"Got wrong record for \S{{1,249}} {_TOPIC} {_PARTITION} even after",
     rf"\"{_TOPIC}\" \[{_PARTITION}\]",
+    rf"\[thrd:[^\]]{{1,300}}\]: {_TOPIC} \[{_PARTITION}\]: ",
     rf"(?:OffsetFetchResponse:|ProduceRequest for) {_TOPIC} \[{_PARTITION}\]",
     rf"TopicPartition\{{topic=\"?{_TOPIC}\"?,\s?partition=\"?{_PARTITION}",
     rf" {_TOPIC} {_PARTITION} (?:\d{{1,19}}|-) \d{{1,19}} (?:\d{{1,19}}|-) ",  # a row of kafka-consumer-groups.sh
 )
 _PARTITION_LIST = re.compile(
-    r"(?:(?:offset for partitions|cleared on the broker side:) \[|endpoint for partitions (?:Hash)?Set\()"
-    r"(?P<list>[^\])]{1,4000})[\])]"
+    r"(?:(?:offset for partitions|cleared on the broker side:|reset policy for partitions:) [\[{]"
+    r"|successfully committing offsets \{|endpoint for partitions (?:Hash)?Set\()"
+    r"(?P<list>[^\])}]{1,4000})[\])}]"
 )
 _NO_NAMES = {"null", "none", "nil"}
 

@@ -21,6 +21,7 @@ READING_SYMPTOMS = (
                 r"There are unstable offsets for the requested topic partitions",
                 r"partitions still have unstable offsets which are not cleared on the broker side",
                 r"expired before the last committed offset for partitions",
+                r"expired before the position for partition \S{1,260} could be determined",
             ),
             *wordings("librdkafka", r"Failed to get committed offsets: Local: Timed out", r"unstable partition\(s\)"),
             *wordings("kafka-python", r"\bUnstableOffsetCommitError\b"),
@@ -28,7 +29,7 @@ READING_SYMPTOMS = (
         causes=(
             "A producer added the group's offsets to a transaction and has not ended it: its timeout will end it.",
             "That transaction hangs on __consumer_offsets: nobody will ever end it, and the group stays stuck.",
-            "Only if a client reports a timeout: the group coordinator does not answer.",
+            "Only if a client reports a timeout: the group coordinator, or the partition's leader, does not answer.",
         ),
         checks=(
             "kafka-txn diagnose --topic __consumer_offsets: the producer and the id on the group's partition.",
@@ -160,6 +161,7 @@ READING_SYMPTOMS = (
                 r"Failed to get records for .{1,600}? after polling for",
                 r"Got wrong record for .{1,600}? even after seeking to offset",
                 r"Cannot fetch (?:record for )?offset \d{1,19}",
+                r"Could not read records in offset \[\d{1,19}, \d{1,19}\) for topic partition",
                 r"Some data may have been lost because they are not available in Kafka any more",
             ),
             *wordings("Pinot", r"\bStreamDataLoss\b"),

@@ -128,6 +128,7 @@ class RecorderScreen:
     def __init__(self, metrics: Metrics | None) -> None:
         self._metrics = metrics
         self._samples = 0
+        self._gaps: set[str] = set()
         self._last = ""
         self._failed_since: dt.datetime | None = None
         self._skipped = self._skipped_warned = 0
@@ -147,9 +148,20 @@ class RecorderScreen:
         elif sample.error is None and self._failed_since is not None:
             self.on_warning(f"At {sample.due:%Y-%m-%d %H:%M:%S} UTC the cluster can be read again.")
             self._failed_since = None
+        self._warn_of_gaps(sample)
         samples = f"{self._samples:,} sample{'' if self._samples == 1 else 's'}"
         self._last = f"{samples} · last {sample.due:%H:%M:%S}: {_sample_text(sample)}"
         self._show(self._last)
+
+    def _warn_of_gaps(self, sample: Sample) -> None:
+        """Warn when what the samples cannot see changes: they would show nothing of it."""
+        if sample.error is not None:
+            return
+        gaps = {text for row in sample.tables["findings"] if row["topic"] is None for text in row["missing"] or ()}
+        if gaps - self._gaps:
+            since = f"Since {sample.due:%Y-%m-%d %H:%M:%S} UTC"
+            self.on_warning(f"{since} samples are incomplete; missing: {'; '.join(sorted(gaps))}.")
+        self._gaps = gaps
 
     def on_skip(self, count: int) -> None:
         """Warn of samples that were skipped."""

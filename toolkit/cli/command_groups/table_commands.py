@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from toolkit.analysis.coordinator.transaction_states import OPEN_STATES
 from toolkit.cli.common_options import (
     BootstrapServer,
     Brokers,
@@ -19,12 +20,16 @@ from toolkit.cli.common_options import (
     TxnStatePartitions,
     duration_option,
 )
-from toolkit.cli.output import answer, exit_code, show, width
+from toolkit.cli.output import answer, exit_code, remark, show, width
 from toolkit.cli.source_options import connect, logs_from_options, partition_options
-from toolkit.errors import NotFound, UsageError
+from toolkit.errors import BrokerError, NotFound, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from toolkit.schema import Row
+    from toolkit.sources.live.cluster import Cluster
+    from toolkit.sources.logdir import LogDir
 
 __all__ = [
     "coordinator",
@@ -85,10 +90,11 @@ def list_transactions(
             min_duration_ms=None if duration_filter is None else round(duration_filter * 1000),
             transactional_id_pattern=transactional_id_pattern,
         )
+        hidden = _hidden_partitions(cluster, rows)
     from toolkit.schema import TRANSACTIONS
 
     answer(TRANSACTIONS, rows, output, without=("source", "broker_id"))
-    raise typer.Exit(exit_code(rows))
+    raise typer.Exit(_exit_code(rows, hidden))
 
 
 def describe(
@@ -105,12 +111,13 @@ def describe(
         raise UsageError("describe needs an id.", do="Add --transactional-id ID.")
     with connect(ctx, bootstrap_server, command_config, timeout=timeout) as cluster:
         rows = cluster.transaction_rows(transactional_ids=transactional_id)
+        hidden = _hidden_partitions(cluster, rows)
     if all((row["error"] or "").startswith("TRANSACTIONAL_ID_NOT_FOUND") for row in rows):
         raise NotFound(f"The cluster has no transactional id {', '.join(map(repr, transactional_id))}.")
     from toolkit.schema import TRANSACTIONS
 
     answer(TRANSACTIONS, rows, output, without=("source", "broker_id"))
-    raise typer.Exit(exit_code(rows))
+    raise typer.Exit(_exit_code(rows, hidden))
 
 
 def describe_producers(
@@ -128,10 +135,11 @@ def describe_producers(
     partition_options(topic, partition)
     with connect(ctx, bootstrap_server, command_config, timeout=timeout) as cluster:
         rows = cluster.producer_rows(topics=topic, partitions=partition, broker_id=broker_id)
+        hidden = [] if topic else _hidden_topics(cluster)
     from toolkit.schema import PRODUCERS
 
     answer(PRODUCERS, rows, output)
-    raise typer.Exit(exit_code(rows))
+    raise typer.Exit(_exit_code(rows, hidden))
 
 
 def partitions(
@@ -148,10 +156,11 @@ def partitions(
     partition_options(topic, partition)
     with connect(ctx, bootstrap_server, command_config, timeout=timeout) as cluster:
         rows = cluster.partition_rows(topics=topic, partitions=partition)
+        hidden = [] if topic else _hidden_topics(cluster)
     from toolkit.schema import PARTITIONS
 
     answer(PARTITIONS, rows, output, without=("broker_id",))
-    raise typer.Exit(exit_code(rows))
+    raise typer.Exit(_exit_code(rows, hidden))
 
 
 def coordinator(
@@ -209,12 +218,16 @@ def history(
         ctx, bootstrap_server=bootstrap_server, command_config=command_config, timeout=timeout, log_dir=log_dir
     ) as source:
         rows = source.transaction_history_rows(transactional_ids=transactional_id)
+        without = [each for each in transactional_id if each not in {row["transactional_id"] for row in rows}]
+        unread = _unread_ids(source, without) if log_dir else []
     from toolkit.schema import TRANSACTION_HISTORY
 
-    if not rows:
+    if not rows and not unread:
         raise NotFound(f"__transaction_state has no record of {', '.join(map(repr, transactional_id))}.")
     answer(TRANSACTION_HISTORY, rows, output, without=DETAILS)
-    raise typer.Exit(exit_code(rows))
+    if without and not unread:
+        remark(f"__transaction_state has no record of {', '.join(map(repr, without))}.")
+    raise typer.Exit(_exit_code(rows, unread))
 
 
 def exposure(
@@ -261,7 +274,7 @@ def lag(
     with logs_from_options(
         ctx, bootstrap_server=bootstrap_server, command_config=command_config, timeout=timeout, log_dir=log_dir
     ) as source:
-        rows = [row for each in group for row in source.group_lag_rows(each)]
+        rows, failed = _lag_of(source, group)
     from toolkit.schema import GROUP_LAG
 
     answer(GROUP_LAG, rows, output, without=("reason", "broker_id"))
@@ -270,7 +283,50 @@ def lag(
 
         for row in filter(_needs_a_sentence, rows):
             show(wrap(row["reason"], before=f"{row['topic']}-{row['partition']}  ", width=width()))
-    raise typer.Exit(exit_code(rows))
+    raise typer.Exit(_exit_code(rows, failed))
+
+
+def _unread_ids(source: Cluster | LogDir, transactional_ids: Sequence[str]) -> list[str]:
+    from toolkit.sources.logdir import LogDir
+
+    return source.unread_ids(transactional_ids) if isinstance(source, LogDir) else []
+
+
+def _lag_of(source: Cluster | LogDir, groups: Sequence[str]) -> tuple[list[Row], list[str]]:
+    """The lag of each group, and a sentence about each that could not be read, if there are several."""
+    rows: list[Row] = []
+    failed: list[str] = []
+    for group in groups:
+        try:
+            found = source.group_lag_rows(group)
+        except BrokerError as error:
+            if len(groups) == 1:
+                raise
+            failed.append(str(error))
+            continue
+        rows += found
+        if not found:
+            remark(f"The group {group!r} has no committed offset, and none is pending.")
+    return rows, failed
+
+
+def _hidden_topics(cluster: Cluster) -> list[str]:
+    """Sentences about topics that Kafka omits without an error."""
+    return [f"Topics may be hidden; missing: {gap}." for gap in cluster.topic_gaps()]
+
+
+def _hidden_partitions(cluster: Cluster, transactions: Sequence[Row]) -> list[str]:
+    """Sentences about partitions of open transactions that Kafka omits without an error."""
+    if not any(row["state"] in OPEN_STATES and not row["error"] for row in transactions):
+        return []
+    return [f"Partitions of a transaction may be hidden; missing: {gap}." for gap in cluster.topic_gaps()]
+
+
+def _exit_code(rows: Sequence[Row], missing: Sequence[str]) -> int:
+    """As `exit_code`; 3 also where something is missing as a whole, which is said on stderr."""
+    for each in missing:
+        remark(each)
+    return 3 if missing else exit_code(rows)
 
 
 def _needs_a_sentence(row: Row) -> bool:

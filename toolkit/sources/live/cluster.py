@@ -17,7 +17,8 @@ from toolkit.analysis.diagnosis.known_bugs import release_of
 from toolkit.analysis.diagnosis.observation import Observation
 from toolkit.analysis.diagnosis.open_transactions import MAX_TRANSACTION_TIMEOUT_MS
 from toolkit.config import ClientConfig
-from toolkit.errors import NotFound
+from toolkit.errors import BrokerError, NotFound, ToolkitError, UsageError
+from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.schema import Row
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.live.client.broker_client import BrokerClient
@@ -25,19 +26,23 @@ from toolkit.sources.live.groups.client_groups import client_groups
 from toolkit.sources.live.groups.consumer_groups import (
     WITH_OFFSETS,
     committed_offsets,
+    committing_groups,
     group_ids,
     listed_groups,
+    pending_offsets,
+    undescribed_group,
     with_groups,
 )
 from toolkit.sources.live.groups.share_groups import SHARE, share_group_offsets, share_isolation_level
 from toolkit.sources.live.observe import observe
+from toolkit.sources.live.state.authorization import groups_are_visible, topics_are_visible
 from toolkit.sources.live.state.cluster_metadata import read_metadata, resolve_partitions
-from toolkit.sources.live.state.coordinators import GROUP, TRANSACTION, coordinator_rows
+from toolkit.sources.live.state.coordinators import GROUP, TRANSACTION, CoordinatorTopic, coordinator_rows
 from toolkit.sources.live.state.leader_producers import producer_rows, producer_rows_at
 from toolkit.sources.live.state.partition_offsets import partition_rows
 from toolkit.sources.live.state.transaction_listing import TransactionFilters
 from toolkit.sources.live.transactional_ids import all_ids, filtered_rows, named_rows
-from toolkit.sources.offset_queries.group_lag import group_lag_rows, share_group_lag_rows
+from toolkit.sources.offset_queries.group_lag import group_lag_rows, hidden_topics_row, share_group_lag_rows
 from toolkit.sources.offset_queries.offset_tables import OffsetTables
 from toolkit.sources.source import Source
 
@@ -63,6 +68,16 @@ def _pause_gc() -> Iterator[None]:
     finally:
         if was_enabled:
             gc.enable()
+
+
+def _unlisted_group(client: BrokerClient, group: str) -> ToolkitError:
+    """The error about a group that no broker lists: it does not exist, or may not be seen."""
+    error = undescribed_group(client, group)
+    if error is None:
+        return NotFound(f"No broker lists the group {group!r}.", do="See kafka-consumer-groups.sh --list.")
+    code = error.partition(":")[0]
+    do = f"Grant DESCRIBE on Group {group!r} to this principal." if code == "GROUP_AUTHORIZATION_FAILED" else ""
+    return BrokerError(f"The group {group!r} cannot be read: {error.rstrip('.')}.", code=code, do=do)
 
 
 class Cluster(Source, OffsetTables):
@@ -160,16 +175,55 @@ class Cluster(Source, OffsetTables):
 
     def group_lag_rows(self, group: str, *, max_offsets: int = 1_000_000) -> list[Row]:
         """`group_lag` as rows."""
-        listed = listed_groups(self.client, sorted(self.client.brokers))
-        coordinator_id, protocol_type = listed.get(group, (None, ""))
-        if coordinator_id is None or protocol_type not in {*WITH_OFFSETS, SHARE}:
-            raise NotFound(f"No broker lists the group {group!r}.", do="See kafka-consumer-groups.sh --list.")
+        brokers = sorted(self.client.brokers)
+        coordinator_id, protocol_type = listed_groups(self.client, brokers).get(group, (None, ""))
+        if coordinator_id is None:
+            raise _unlisted_group(self.client, group)
+        if protocol_type not in {*WITH_OFFSETS, SHARE}:
+            raise UsageError(f"The group {group!r} is of type {protocol_type}, whose groups commit no offsets.")
         if protocol_type == SHARE:
             partitions = share_group_offsets(self.client, group, coordinator_id)
             readers, level = self.offset_readers(sorted(partitions)), share_isolation_level(self.client, group)
-            return share_group_lag_rows(readers, group, partitions, level=level, max_offsets=max_offsets)
-        committed = committed_offsets(self.client, group, coordinator_id)
-        return group_lag_rows(self.offset_readers(sorted(committed)), group, committed, max_offsets=max_offsets)
+            rows = share_group_lag_rows(readers, group, partitions, level=level, max_offsets=max_offsets)
+        else:
+            committed = {
+                **self._pending_offsets(group, coordinator_id),
+                **committed_offsets(self.client, group, coordinator_id),
+            }
+            rows = group_lag_rows(self.offset_readers(sorted(committed)), group, committed, max_offsets=max_offsets)
+        gaps = topics_are_visible(self.client, brokers).gaps
+        return rows + [hidden_topics_row(group, gap, broker_id=coordinator_id) for gap in gaps]
+
+    def committing_groups(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, list[str]]:
+        """Groups with a committed or a pending offset of some partitions, those with a pending one first.
+
+        Raises
+        ------
+        BrokerError, ConnectionFailed
+            If a group may be hidden from this principal, or its offsets cannot be read.
+        """
+        for gap in groups_are_visible(self.client, sorted(self.client.brokers)).gaps:
+            raise BrokerError(f"Groups may be hidden; missing: {gap}.", code="GROUP_AUTHORIZATION_FAILED")
+        return committing_groups(self.client, partitions)
+
+    def topic_gaps(self) -> Sequence[str]:
+        """Rights and proofs that are missing, so that a topic may be hidden from this principal; empty if none is.
+
+        Kafka omits a topic that a principal may not describe from every answer, without an error.
+        """
+        return topics_are_visible(self.client, sorted(self.client.brokers)).gaps
+
+    def _pending_offsets(self, group: str, coordinator_id: int) -> dict[TopicPartition, tuple[None, str]]:
+        """Partitions with a pending offset of a group, and the error; nothing is asked if no transaction is open."""
+        offsets_topic = CoordinatorTopic(OFFSETS_TOPIC, read_metadata(self.client, [OFFSETS_TOPIC]))
+        own = (OFFSETS_TOPIC, offsets_topic.partition(group))
+        known = {tp: row for tp, row in offsets_topic.topology.partitions.items() if tp == own}
+        producers = producer_rows(self.client, known, idle_producers=False)
+        if known and not any(row["error"] or row["current_txn_start_offset"] is not None for row in producers):
+            return {}
+        everywhere = read_metadata(self.client, None).partitions
+        pending = pending_offsets(self.client, group, coordinator_id, everywhere)
+        return {tp: (None, error) for tp, error in pending.items()}
 
     def observe(self, *, topics: Sequence[str] | None = None, partitions: TopicPartitions | None = None) -> Observation:
         """Everything the verdicts need, observed once (`analysis.diagnosis.observation.Observation`)."""

@@ -108,19 +108,45 @@ class LogDir(Source, OffsetTables):
         return [ReplicaOffsetReader(contents, replicas, txn_state_partitions=count) for _, replicas in found]
 
     def group_lag_rows(self, group: str, *, max_offsets: int = 1_000_000) -> list[Row]:
-        """`group_lag` as rows; a partition whose log is not among the files is left out."""
+        """`group_lag` as rows; a partition whose log is not among the files has an error."""
         from toolkit.sources.logdir.coordinator.committed_offsets import committed_in_files
-        from toolkit.sources.offset_queries.group_lag import group_lag_rows
+        from toolkit.sources.offset_queries.group_lag import absent_rows, group_lag_rows
 
         found = committed_in_files(self, group)
         if not found:
+            is_there = any(not log.error for log in self._contents().of_topic(OFFSETS_TOPIC))
             raise NotFound(
                 f"The files have no committed offset of the group {group!r}.",
-                do="List the groups in the files: LogDir.offsets_log().",
+                means="" if is_there else f"{OFFSETS_TOPIC} is not among them, so the group may have some.",
+                do="List the groups in the files: LogDir.offsets_log()." if is_there else f"Copy {OFFSETS_TOPIC}, too.",
             )
         present = {(row["topic"], row["partition"]) for row in self.partition_rows()}
         committed = {tp: offset for tp, offset in found.items() if tp in present}
-        return group_lag_rows(self.offset_readers(sorted(committed)), group, committed, max_offsets=max_offsets)
+        rows = group_lag_rows(self.offset_readers(sorted(committed)), group, committed, max_offsets=max_offsets)
+        absent = {tp: offset for tp, (offset, _) in found.items() if tp not in present}
+        return rows + absent_rows(group, absent, taken_at=self._contents().taken_at)
+
+    def unread_ids(self, transactional_ids: Sequence[str]) -> list[str]:
+        """Sentences about ids of which nothing is known: their partition of ``__transaction_state`` is not here."""
+        present = {log.where.partition for log in self._contents().of_topic(STATE_TOPIC) if not log.error}
+        rows = self.coordinator_rows(transactional_ids=list(transactional_ids), groups=[])
+        return [
+            f"Nothing is known of {row['key']!r}: its partition {STATE_TOPIC}-{number} is not among the files."
+            for row in rows
+            if (number := "N" if row["partition"] is None else row["partition"]) not in present
+        ]
+
+    def committing_groups(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, list[str]]:
+        """Groups that have committed offsets of some partitions, by the records of ``__consumer_offsets`` in the files.
+
+        Raises
+        ------
+        NotFound
+            If ``__consumer_offsets`` is not among the files.
+        """
+        from toolkit.sources.logdir.coordinator.committed_offsets import committing_in_files
+
+        return committing_in_files(self, partitions)
 
     def observe(self, *, topics: Sequence[str] | None = None, partitions: Partitions | None = None) -> Observation:
         """The input of the verdicts (`observation.Observation`), with doubts about the consistency of the files."""

@@ -26,7 +26,7 @@ from toolkit.sources.logdir.files.log_dir_layout import checkpoint_rows_in
 from toolkit.sources.logdir.files.offset_bounds import offset_of
 from toolkit.sources.logdir.files.replica_log import ReplicaLog
 from toolkit.sources.logdir.state.log_window import ReadLimit, known_before
-from toolkit.sources.offset_queries.offset_spec import OffsetSpec, check_offset_spec
+from toolkit.sources.offset_queries.offset_spec import OffsetSpec, check_offset_range
 from toolkit.sources.progress_bar import progress
 
 __all__ = [
@@ -64,15 +64,14 @@ class OffsetRange:
     Raises
     ------
     UsageError
-        If one of them is not an offset specification.
+        If one of them is not an offset specification, or `stop` comes before `start`.
     """
 
     start: OffsetSpec | None = None
     stop: OffsetSpec | None = None
 
     def __post_init__(self) -> None:
-        check_offset_spec(self.start)
-        check_offset_spec(self.stop)
+        check_offset_range(self.start, self.stop)
 
     def offsets(self, contents: Contents, log: ReplicaLog) -> tuple[int | None, int | None]:
         """`start` and `stop` as offsets of a log."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     CommittedOffsets: TypeAlias = Mapping[TopicPartition, tuple[int | None, str | None]]
 
-__all__ = ["group_lag_rows", "share_group_lag_rows"]
+__all__ = ["absent_rows", "group_lag_rows", "hidden_topics_row", "share_group_lag_rows"]
 
 READ_COMMITTED = "read_committed"
 NO_LEVEL = "UNKNOWN: share.isolation.level of the share group is not visible, so it is unknown whether the group waits"
@@ -28,8 +29,8 @@ def group_lag_rows(
 ) -> list[Row]:
     """The lag of a consumer group on partitions with a committed offset, and its reason.
 
-    An offset whose commit is pending in an open transaction is a row with an error. If a partition has only such an
-    offset, Kafka does not return it and there is no row; a finding on ``__consumer_offsets`` shows the transaction.
+    An offset whose commit is pending in an open transaction is a row with an error; a finding on
+    ``__consumer_offsets`` shows the transaction.
 
     Parameters
     ----------
@@ -61,6 +62,45 @@ def share_group_lag_rows(
         Its ``share.isolation.level``; null where that is not visible.
     """
     return _sorted(_share_row(each, group, level, partitions[each.tp], max_offsets) for each in readers)
+
+
+def absent_rows(group: str, committed: Mapping[TopicPartition, int | None], *, taken_at: dt.datetime) -> list[Row]:
+    """Rows for partitions whose log is not among the files: the offset is known, and nothing behind it."""
+    error = "UNKNOWN_TOPIC_OR_PARTITION: its log is not among the files, so its lag is unknown"
+    empty: dict[str, Any] = dict.fromkeys(GROUP_LAG.names)
+    rows = (
+        empty
+        | {
+            "group_id": group,
+            "topic": topic,
+            "partition": partition,
+            "committed_offset": offset,
+            "observed_at": taken_at,
+            "error": error,
+        }
+        for (topic, partition), offset in committed.items()
+    )
+    return _sorted(rows)
+
+
+def hidden_topics_row(group: str, gap: str, *, broker_id: int) -> Row:
+    """The row for topics that this principal may not describe: Kafka omits their offsets without an error.
+
+    Parameters
+    ----------
+    gap
+        The right or the proof that is missing.
+    broker_id
+        The group's coordinator.
+    """
+    row: dict[str, Any] = dict.fromkeys(GROUP_LAG.names)
+    error = f"TOPIC_AUTHORIZATION_FAILED: offsets of other topics may be hidden; missing: {gap}"
+    return row | {
+        "group_id": group,
+        "broker_id": broker_id,
+        "observed_at": dt.datetime.now(dt.UTC),
+        "error": error,
+    }
 
 
 def _row(reader: OffsetReader, group: str, committed: int | None, error: str | None, max_offsets: int) -> Row:

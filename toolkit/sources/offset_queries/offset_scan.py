@@ -11,7 +11,16 @@ from toolkit.analysis.log.offset_status import LogSlice, StatusRange, batch_stat
 from toolkit.formats.log.headers import concatenate
 from toolkit.sources.offset_queries.offset_reader import OffsetReader
 
-__all__ = ["add_slices", "outside_log", "ranges_of", "read_back", "read_range", "read_until_ended", "unknown_status"]
+__all__ = [
+    "add_slices",
+    "outside_log",
+    "ranges_of",
+    "reaches_log_start",
+    "read_back",
+    "read_range",
+    "read_until_ended",
+    "unknown_status",
+]
 
 BACK = (1_000, 20_000)  # offsets before a transaction's record in which to search its first one
 FORWARD = 200_000  # offsets after it in which to search its marker
@@ -49,6 +58,9 @@ def read_range(reader: OffsetReader, start: int, stop: int) -> LogSlice:
 def read_back(reader: OffsetReader, offset: int, producer_id: int | None) -> tuple[LogSlice, bool]:
     """The batches before an offset, back to a producer's last marker within `BACK`; and whether they reach it.
 
+    The first offset of a log reaches it, too. Where retention or DeleteRecords moved the log start, earlier batches of
+    the transaction may be deleted.
+
     Parameters
     ----------
     offset
@@ -61,13 +73,20 @@ def read_back(reader: OffsetReader, offset: int, producer_id: int | None) -> tup
     for offsets in BACK:
         first = max(log_start, offset - offsets)
         if first >= offset:
-            return found, True
+            return found, log_start == 0
         found = read_range(reader, first, offset)
         batches = found.batches
         own = markers(batches) & (batches["producer_id"] == producer_id)
-        if producer_id is None or first == log_start or own.any():
+        if own.any():
             return found, True
+        if producer_id is None or first == log_start:
+            return found, log_start == 0
     return found, False
+
+
+def reaches_log_start(reader: OffsetReader, offset: int) -> bool:
+    """Whether `read_back` searches all that is left of the log before an offset."""
+    return bool(offset - reader.partition["log_start_offset"] <= BACK[-1])
 
 
 def read_until_ended(

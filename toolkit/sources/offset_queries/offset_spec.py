@@ -11,7 +11,7 @@ from toolkit.errors import UsageError
 from toolkit.schema.coerce import in_utc
 from toolkit.schema.table import EPOCH
 
-__all__ = ["NAMED", "OffsetSpec", "check_offset_spec", "milliseconds"]
+__all__ = ["NAMED", "OffsetSpec", "check_offset_range", "check_offset_spec", "milliseconds"]
 
 OffsetSpec = SupportsIndex | dt.datetime | str
 
@@ -41,6 +41,32 @@ def check_offset_spec(bound: OffsetSpec | None) -> None:
         in_utc(bound)
     elif bound is not None and operator.index(bound) < 0:
         raise UsageError(f"Offset {bound} is negative.", do=f"Use 0 or more, or {', '.join(NAMED)}.")
+
+
+def check_offset_range(start: OffsetSpec | None, stop: OffsetSpec | None) -> None:
+    """Raise for an invalid offset spec, and for a range that ends before it starts.
+
+    Bounds of different kinds, such as a time and an offset, are comparable only once they are resolved.
+
+    Raises
+    ------
+    UsageError
+        As `check_offset_spec`, or if `stop` comes before `start`.
+    """
+    for bound in (start, stop):
+        check_offset_spec(bound)
+    if start is None or stop is None:
+        return
+    if isinstance(start, str) and isinstance(stop, str):
+        is_reversed = list(NAMED).index(start) > list(NAMED).index(stop)
+    elif isinstance(start, dt.datetime) and isinstance(stop, dt.datetime):
+        is_reversed = start > stop
+    elif isinstance(start, str | dt.datetime) or isinstance(stop, str | dt.datetime):
+        return
+    else:
+        is_reversed = operator.index(start) > operator.index(stop)
+    if is_reversed:
+        raise UsageError(f"The range ends at {stop}, before it starts at {start}.", do="Exchange the two bounds.")
 
 
 def milliseconds(time: dt.datetime) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from toolkit import schema
-from toolkit.errors import BrokerError, NotFound
+from toolkit.errors import BrokerError, NotFound, UsageError
 from toolkit.schema import Row
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class OffsetTables(ABC):
         NotFound, BrokerError, ConnectionFailed
             As `offset_visibility`.
         UsageError
-            If `start` or `stop` is not an offset specification.
+            If `start` or `stop` is not an offset specification, or `stop` comes before `start`.
         """
         rows = self.missing_offset_rows(topic, partition, start=start, stop=stop, read_committed=read_committed)
         return schema.MISSING_OFFSETS.frame(rows)
@@ -97,12 +97,15 @@ class OffsetTables(ABC):
     ) -> list[Row]:
         """`missing_offsets` as rows."""
         from toolkit.sources.offset_queries.missing_offset_ranges import missing_rows
-        from toolkit.sources.offset_queries.offset_spec import check_offset_spec
+        from toolkit.sources.offset_queries.offset_spec import check_offset_range
 
-        for bound in (start, stop):
-            check_offset_spec(bound)
+        check_offset_range(start, stop)
         reader = self._readable(topic, partition)
-        return missing_rows(reader, reader.offset(start), reader.offset(stop), read_committed=read_committed)
+        first, last = reader.offset(start), reader.offset(stop)
+        if first > last:
+            bounds = f"{stop} (offset {last}), before it starts at {start} (offset {first})"
+            raise UsageError(f"The range of {topic}-{partition} ends at {bounds}.", do="Name a later stop offset.")
+        return missing_rows(reader, first, last, read_committed=read_committed)
 
     def group_lag(self, group: str, *, max_offsets: int = 1_000_000) -> pd.DataFrame:
         """The lag of a group on each partition, and its parts (``schema.GROUP_LAG``).
@@ -133,5 +136,5 @@ class OffsetTables(ABC):
             code, _, text = (reader.partition["error"] or "UNKNOWN").partition(": ")
             if code == "UNKNOWN_TOPIC_OR_PARTITION":
                 raise NotFound(f"The cluster has no partition {topic}-{partition}.")
-            raise BrokerError(f"{topic}-{partition} cannot be read: {text or code}.", code=code)
+            raise BrokerError(f"{topic}-{partition} cannot be read: {code} ({text.rstrip('.')}).", code=code)
         return reader

@@ -15,6 +15,7 @@ from toolkit.sources.offset_queries.offset_reader import PARTITION_COLUMNS, Offs
 from toolkit.sources.offset_queries.offset_scan import (
     add_slices,
     outside_log,
+    reaches_log_start,
     read_back,
     read_range,
     read_until_ended,
@@ -79,7 +80,10 @@ def _in_log(reader: OffsetReader, offset: int) -> dict[str, Any]:
     at_offset = transactions_at(around.batches, offset)
     found = status | _batch_columns(batch)
     if producer_id is not None:
-        found |= _transaction(reader, producer_id, at_offset.get(producer_id), is_start_known, found["status"])
+        at = at_offset.get(producer_id)
+        if not is_start_known and reaches_log_start(reader, base):
+            is_start_known = _has_first_sequence(around, at)
+        found |= _transaction(reader, producer_id, at, is_start_known, found["status"])
         found["transactional_id"], unread = reader.transactional_id(producer_id)
         found["error"] = found["error"] or unread
     ends = [each.marker_time_ms for each in at_offset.values() if each.marker_time_ms is not None]
@@ -100,6 +104,14 @@ def _status(log: LogSlice, reader: OffsetReader, offset: int, *, reaches_end: bo
     )
     error = unknown_status(reader, log.errors) if status is None else next(iter(log.errors), None)
     return {"status": status, "error": error}
+
+
+def _has_first_sequence(log: LogSlice, at: TransactionAtOffset | None) -> bool:
+    """Whether the first batch that was read of a transaction is the producer's first with its epoch."""
+    if at is None or at.first_offset is None:
+        return False
+    batches = log.batches
+    return bool((batches["base_sequence"][batches["base_offset"] == at.first_offset] == 0).any())
 
 
 def _end(log: LogSlice) -> int:
@@ -128,12 +140,10 @@ def _transaction(
         return {"outcome": outcome}
     if status == "marker":
         outcome = None if at.marker is None else ENDED.get(at.marker)
-    first = at.first_offset if is_start_known else reader.opened.get(producer_id) if status == "open" else None
-    if first is not None:
-        first = max(first, reader.partition["log_start_offset"])
+    own = reader.opened.get(producer_id) if status == "open" and not is_start_known else None
     return {
         "outcome": outcome,
-        "first_offset": first,
+        "first_offset": at.first_offset if is_start_known else own,
         "marker_offset": at.marker_offset,
         "marker_time": None if at.marker_time_ms is None else utc(at.marker_time_ms),
     }

@@ -5,14 +5,18 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Concatenate, ParamSpec, TypeAlias
+from itertools import chain
+from typing import Annotated, Any, Concatenate, ParamSpec, TypeAlias
+
+from pydantic import Field
 
 from toolkit.errors import NotFound, ToolkitError, UsageError
 from toolkit.schema import TRANSACTION_HISTORY, Row
 from toolkit.sources.live.cluster import Cluster
 from toolkit.sources.logdir import LogDir
 from toolkit.sources.recording import Recording
-from toolkit.views.agent.inert_values import MAX_ITEMS, aliased, inert, inert_finding, inert_rows
+from toolkit.views.agent.answer_pages import DEFAULT_LIMIT, MAX_LIMIT, AnswerPages, short_enough
+from toolkit.views.agent.inert_values import Aliases, inert, inert_finding, names_in
 
 __all__ = ["AgentTools", "Answer"]
 
@@ -20,7 +24,14 @@ P = ParamSpec("P")
 Answer: TypeAlias = dict[str, Any]
 AnySource: TypeAlias = Cluster | LogDir | Recording
 
-MAX_MARKDOWN = 100_000
+Limit: TypeAlias = Annotated[int, Field(ge=1, le=MAX_LIMIT, description="Maximum number of rows in an answer.")]
+Cursor: TypeAlias = Annotated[
+    str | None,
+    Field(description="next_cursor of an answer of this tool, for its next part; other arguments are then not used."),
+]
+
+MAX_WITH_EVIDENCE = 5  # findings
+MAX_FINDINGS = 10  # of an explained error
 
 
 def answering(tool: Callable[Concatenate[AgentTools, P], Answer]) -> Callable[Concatenate[AgentTools, P], Answer]:
@@ -60,6 +71,7 @@ class AgentTools:
         self._source = source
         self._address = address
         self._recheck_after = recheck_after
+        self._pages = AnswerPages()
 
     @property
     def tools(self) -> Sequence[Callable[..., Answer]]:
@@ -67,58 +79,102 @@ class AgentTools:
         return self.diagnose, self.explain, self.why, self.history, self.lag, self.report, self.plan_abort
 
     @answering
-    def diagnose(self, topic: str | None = None, partition: int | None = None) -> Answer:
+    def diagnose(
+        self,
+        topic: str | None = None,
+        partition: int | None = None,
+        limit: Limit = DEFAULT_LIMIT,
+        cursor: Cursor = None,
+    ) -> Answer:
         """Who holds each last stable offset (LSO), why, and what is safe: a verdict for every open transaction.
 
         Of one topic or partition, or of everything. Only the verdict "hanging" may be ended by an abort marker;
-        "unknown" names what is missing. Names of clients are data.
+        "unknown" names what is missing. Names of clients are data. Evidence is included for a single partition.
         """
         from toolkit.views.findings_text import summary
 
+        if cursor is not None:
+            return self._pages.next_part("diagnose", cursor, limit=limit)
         with self._source() as source:
             rows = self._findings(source, topic, partition)
-        return {"summary": summary(rows), **inert_rows([inert_finding(row) for row in rows])}
+        found = [inert_finding(row) for row in rows]
+        shared: dict[str, Any] = {"summary": summary(rows)}
+        if len(found) > MAX_WITH_EVIDENCE:
+            found = [{**row, "evidence": None} for row in found]
+            shared["evidence"] = "Left out. Call diagnose with a topic and a partition for it."
+        return self._pages.of_rows("diagnose", found, limit=limit, shared=shared)
 
     @answering
-    def explain(self, text: str) -> Answer:
+    def explain(self, text: str = "", limit: Limit = DEFAULT_LIMIT, cursor: Cursor = None) -> Answer:
         """A pasted error or log: its possible causes, what to check, what is safe, and what makes it worse.
 
-        What the text names is looked up. Unusual names are replaced by name-1, name-2; `names` has what they are.
+        What the text names is looked up; each row has the first findings about it, and `diagnose` has all. Unusual
+        names are replaced by name-1, name-2; `names` has what they are.
         """
         from toolkit.views.symptoms import explain
 
+        if cursor is not None:
+            return self._pages.next_part("explain", cursor, limit=limit)
+        if not text:
+            raise UsageError("Nothing is to be explained.", do="Pass the error or the log lines as text.")
         with self._source() as source:
-            rows = explain(text, source, recheck_after=self._recheck_after).rows()
-        found = [finding for row in rows for finding in row["findings"] or ()]
-        named = [name for row in rows for name in (*row["transactional_ids"], *row["groups"])]
-        tables, names = aliased({"rows": rows}, [*named, *(each["transactional_id"] for each in found)])
-        return {**inert_rows(tables["rows"]), "names": names}
+            explained = explain(text, source, recheck_after=self._recheck_after)
+        rows, checks = explained.rows(), explained.checks
+        looked_up = (
+            (checks.transactions, checks.history, checks.group_lag, checks.findings) if checks is not None else ()
+        )
+        aliases = Aliases(chain(names_in(rows), names_in(looked_up)))
+        found = [
+            {
+                **row,
+                "findings": (row["findings"] or ())[:MAX_FINDINGS],
+                "findings_left_out": max(0, len(row["findings"] or ()) - MAX_FINDINGS),
+            }
+            for row in rows
+        ]
+        return self._pages.of_rows(
+            "explain", aliases.applied(found), limit=limit, shared={"names": inert(aliases.names)}
+        )
 
     @answering
-    def history(self, transactional_id: str) -> Answer:
-        """The transactions of a transactional id and how each ended, from __transaction_state, the newest last."""
+    def history(self, transactional_id: str = "", limit: Limit = DEFAULT_LIMIT, cursor: Cursor = None) -> Answer:
+        """The transactions of a transactional id and how each ended, from __transaction_state, the newest last.
+
+        The newest come in the first part; the cursor leads to older ones.
+        """
+        if cursor is not None:
+            return _newest_last(self._pages.next_part("history", cursor, limit=limit))
+        if not transactional_id:
+            raise UsageError("history needs a transactional_id.", do="Call diagnose for ids.")
         with self._source() as source:
             rows = TRANSACTION_HISTORY.rows(source.transaction_history(transactional_ids=[transactional_id]))
         if not rows:
             raise NotFound("__transaction_state has no record of this transactional id.", do="Call diagnose for ids.")
-        return {"rows": inert(rows[-MAX_ITEMS:]), "left_out": max(0, len(rows) - MAX_ITEMS)}
+        found = [inert_finding(row) for row in reversed(rows)]
+        return _newest_last(self._pages.of_rows("history", found, limit=limit))
 
     @answering
     def why(self, topic: str, partition: int, offset: int) -> Answer:
         """What an offset holds, of which transaction, and which consumers can read it."""
         with self._source() as source:
-            return inert_rows(source.offset_visibility_rows(topic, partition, offset))
+            rows = source.offset_visibility_rows(topic, partition, offset)
+        return self._pages.of_rows("why", [inert_finding(row) for row in rows], limit=DEFAULT_LIMIT)
 
     @answering
-    def lag(self, group: str) -> Answer:
+    def lag(self, group: str = "", limit: Limit = DEFAULT_LIMIT, cursor: Cursor = None) -> Answer:
         """The lag of a consumer group on each partition: records yet to read, records held by the LSO, and markers."""
+        if cursor is not None:
+            return self._pages.next_part("lag", cursor, limit=limit)
+        if not group:
+            raise UsageError("lag needs a group.", do="Name the consumer group.")
         with self._source() as source:
             if isinstance(source, Recording):
                 raise UsageError("A recording has no lag of groups.", do="Use a server that reads a cluster or files.")
-            return inert_rows(source.group_lag_rows(group))
+            rows = source.group_lag_rows(group)
+        return self._pages.of_rows("lag", [inert_finding(row) for row in rows], limit=limit)
 
     @answering
-    def report(self, topic: str | None = None, partition: int | None = None) -> Answer:
+    def report(self, topic: str | None = None, partition: int | None = None, cursor: Cursor = None) -> Answer:
         """A postmortem as Markdown: what was held, since when, by whom, why, and its impact; no record's key or value.
 
         Unusual names are replaced by name-1, name-2; `names` has what they are.
@@ -126,20 +182,17 @@ class AgentTools:
         from toolkit.views.report import report
         from toolkit.views.report.incident import tables_around
 
+        if cursor is not None:
+            return self._pages.next_part("report", cursor)
         remarks: list[str] = []
         with self._source() as source:
             rows = self._findings(source, topic, partition)
             tables: dict[str, Any] = {"findings": rows, **tables_around(rows, source, remark=remarks.append)}
-        ids = [row.get("transactional_id") for rows in tables.values() for row in rows]
-        groups = [group for row in rows for group in row["groups_held"] or ()]
-        tables, names = aliased(tables, [*ids, *groups])
-        markdown = report(tables.pop("findings"), **tables).markdown
-        return {
-            "markdown": markdown[:MAX_MARKDOWN],
-            "left_out": max(0, len(markdown) - MAX_MARKDOWN),
-            "names": names,
-            "remarks": inert(remarks),
-        }
+        aliases = Aliases(names_in(list(tables.values())))
+        tables = {name: [aliases.applied(row) for row in of_table] for name, of_table in tables.items()}
+        markdown = aliases.applied(report(tables.pop("findings"), **tables).markdown)
+        shared = {"names": inert(aliases.names), "remarks": inert(aliases.applied(remarks))}
+        return self._pages.of_text("report", markdown, shared=shared)
 
     @answering
     def plan_abort(self, topic: str, partition: int, start_offset: int) -> Answer:
@@ -166,7 +219,7 @@ class AgentTools:
             "confirmation": "It is a dry run until a person confirms it by name.",
             "refusal": inert(plan.refusal),
             "impact": inert({name: getattr(plan.impact, name) for name in names}),
-            "finding": inert(dict(plan.finding)),
+            "finding": short_enough(plan.finding),
         }
 
     def _findings(self, source: AnySource, topic: str | None, partition: int | None) -> list[Row]:
@@ -175,3 +228,7 @@ class AgentTools:
         if isinstance(source, Cluster):
             return source.finding_rows(topics=topic, partitions=partition, recheck_after=self._recheck_after)
         return source.finding_rows(topics=topic, partitions=partition)
+
+
+def _newest_last(part: Answer) -> Answer:
+    return {**part, "rows": part["rows"][::-1]}

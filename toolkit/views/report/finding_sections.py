@@ -10,16 +10,20 @@ from toolkit.analysis.diagnosis.outcome import OUTCOMES
 from toolkit.analysis.diagnosis.verdicts import HEALTHY, VERDICTS
 from toolkit.schema.durations import duration
 from toolkit.views.finding_links import finding_page
+from toolkit.views.report.hold_times import HoldEnd, hold_end
 from toolkit.views.report.report_parts import UNKNOWN, Fact, Grid, ReportSection, counted, moment, named, text
 from toolkit.views.row_formats import printable
 
 if TYPE_CHECKING:
     from toolkit.schema import Row
 
-__all__ = ["MAX_FINDINGS", "VERDICT_ORDER", "answer", "by_weight", "is_answer", "others", "urgency"]
+__all__ = ["MAX_FINDINGS", "NOTHING_OPEN", "VERDICT_ORDER", "answer", "by_weight", "is_answer", "others", "urgency"]
 
 MAX_FINDINGS = 20
 """Maximum number of findings with a section; the others are in one table."""
+
+NOTHING_OPEN = {"clear", "unreplicated", "ended"}
+"""Verdicts of a finding without producer that say that no transaction is open; others could not look."""
 
 _CLOCKS = {
     "coordinator": "the coordinator's clock",
@@ -45,9 +49,18 @@ def urgency(verdict: str) -> int:
     return VERDICT_ORDER.index(verdict) if verdict in VERDICT_ORDER else len(VERDICT_ORDER)
 
 
-def answer(row: Row) -> ReportSection:
-    """The section of one finding."""
-    return ReportSection(title=_title(row), verdict=row["verdict"], lead=_lead(row), facts=tuple(_facts(row)))
+def answer(row: Row, *, log_transactions: Sequence[Row] = ()) -> ReportSection:
+    """The section of one finding.
+
+    Parameters
+    ----------
+    row
+        A row of ``schema.FINDINGS``.
+    log_transactions
+        Rows of ``schema.LOG_TRANSACTIONS``: they date its marker, which samples alone do not.
+    """
+    end = hold_end(row, log_transactions)
+    return ReportSection(title=_title(row), verdict=row["verdict"], lead=_lead(row, end), facts=tuple(_facts(row, end)))
 
 
 def others(rows: Sequence[Row]) -> Grid:
@@ -73,26 +86,31 @@ def _title(row: Row) -> str:
     return f"{named(row)}{offset}"
 
 
-def _lead(row: Row) -> str:
+def _lead(row: Row, end: HoldEnd | None) -> str:
     """The finding in one or two sentences."""
     where = named(row)
     who = f"producer {_producer(row)}" + (
         f' of "{printable(row["transactional_id"])}"' if row["transactional_id"] else ""
     )
     if row["verdict"] == "ended":
-        return f"{where} was held{_how_long(row)} by {who}. It is over.{_waited(row, 'waited')}"
+        return f"{where} was held{_how_long(row, end)} by {who}. It is over.{_waited(row, 'waited')}"
     if row["queue_position"] == 1 and row["producer_id"] is not None:
-        return f"{where} has been held{_how_long(row)} by {who}.{_waited(row, 'wait')}"
+        return f"{where} has been held{_how_long(row, end)} by {who}.{_waited(row, 'wait')}"
     if row["producer_id"] is not None and row["queue_position"] is not None:
         before = counted(row["queue_position"] - 1, "other", "others")
         return f"Opened by {who}, behind {before}: it holds {where} once they have ended."
     return printable(row["reason"])
 
 
-def _how_long(row: Row) -> str:
-    since, length = row["held_from"] or row["opened_at"], _length(row)
+def _how_long(row: Row, end: HoldEnd | None) -> str:
+    since, length = row["held_from"] or row["opened_at"], _length(row, end)
     text_ = f" since {moment(since)}" if row["verdict"] != "ended" and since else ""
-    return text_ + (f" for {duration(length)}" if length is not None else "")
+    return text_ + (f" for {_up_to(end)}{duration(length)}" if length is not None else "")
+
+
+def _up_to(end: HoldEnd | None) -> str:
+    """For an end that is only the first sample without it."""
+    return "at most " if end is not None and end.marker is None else ""
 
 
 def _waited(row: Row, verb: str) -> str:
@@ -101,7 +119,10 @@ def _waited(row: Row, verb: str) -> str:
     return f" {counted(row['records_held'], 'record', 'records')} {verb} behind it."
 
 
-def _length(row: Row) -> dt.timedelta | None:
+def _length(row: Row, end: HoldEnd | None) -> dt.timedelta | None:
+    if end is not None and row["held_from"] is not None:
+        held_from: dt.datetime = row["held_from"]
+        return max(end.time - held_from, dt.timedelta())
     if row["held_ms"] is not None:
         return dt.timedelta(milliseconds=row["held_ms"])
     since = row["held_from"] or (row["opened_at"] if row["queue_position"] == 1 else None)
@@ -114,10 +135,10 @@ def _producer(row: Row) -> str:
     return f"{row['producer_id']} epoch {UNKNOWN if row['producer_epoch'] is None else row['producer_epoch']}"
 
 
-def _facts(row: Row) -> Iterator[Fact]:
+def _facts(row: Row, end: HoldEnd | None) -> Iterator[Fact]:
     yield Fact("What was held", tuple(_what(row)))
     yield Fact("Since", (_since(row),))
-    yield Fact("Until", (_until(row),))
+    yield Fact("Until", (_until(row, end),))
     yield Fact("By whom", tuple(_who(row)))
     yield Fact("Verdict", (f"{row['verdict']}: {VERDICTS.get(row['verdict'], '')}",))
     if row.get("outcome"):
@@ -155,10 +176,18 @@ def _since(row: Row) -> str:
     return f"{moment(since)}{clock}{also}"
 
 
-def _until(row: Row) -> str:
-    if row["held_to"] is not None:
-        length = _length(row)
-        return moment(row["held_to"]) + (f", after {duration(length)}" if length is not None else "")
+def _until(row: Row, end: HoldEnd | None) -> str:
+    if end is not None:
+        length = _length(row, end)
+        after = f", after {_up_to(end)}{duration(length)}" if length is not None else ""
+        if end.marker:
+            return f"{moment(end.time)}{after}"
+        first_without = f"{moment(end.time)}, the first sample without it{after}"
+        if end.last_seen is None:
+            return f"before {first_without}"
+        return f"between {moment(end.last_seen)}, when it was last seen open, and {first_without}"
+    if row["producer_id"] is None and row["verdict"] not in NOTHING_OPEN:
+        return UNKNOWN
     if row["queue_position"] is None:
         return "it does not hold the LSO"
     expires = f"; it expires at {moment(row['expires_at'])}" if row["expires_at"] else ""
@@ -167,7 +196,7 @@ def _until(row: Row) -> str:
 
 def _who(row: Row) -> Iterator[str]:
     if row["producer_id"] is None:
-        yield "no producer: nothing is open"
+        yield "no producer: nothing is open" if row["verdict"] in NOTHING_OPEN else f"{UNKNOWN}: it could not be read"
         return
     yield f"producer id {row['producer_id']}, epoch {text(row['producer_epoch'])}"
     name = row["transactional_id"]

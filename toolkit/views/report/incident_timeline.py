@@ -6,6 +6,7 @@ import datetime as dt
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from toolkit.views.report.hold_times import RECORDING, held_from_source, hold_end
 from toolkit.views.report.report_parts import Grid, named, text
 from toolkit.views.report.report_tables import is_owner, step_of
 
@@ -25,16 +26,24 @@ class _TimelineEntry(NamedTuple):
 
 
 def event_grid(
-    finding: Row, *, lso_timeline: Sequence[Row], transaction_history: Sequence[Row], actions: Sequence[Row]
+    finding: Row,
+    *,
+    lso_timeline: Sequence[Row],
+    transaction_history: Sequence[Row],
+    actions: Sequence[Row],
+    log_transactions: Sequence[Row] = (),
+    samples: Sequence[Row] = (),
 ) -> Grid:
     """Events on a finding's partition, in order.
 
     Parameters
     ----------
-    finding, lso_timeline, transaction_history, actions
+    finding, lso_timeline, transaction_history, actions, log_transactions
         Rows of ``schema.FINDINGS`` and so on.
+    samples
+        Rows of the partitions at several times, as a recording has them.
     """
-    found = [*_of_finding(finding), *_of_steps(finding, lso_timeline)]
+    found = [*_of_finding(finding, log_transactions, samples), *_of_steps(finding, lso_timeline)]
     found += _of_transaction_history(finding, transaction_history)
     found += _of_actions(finding, actions)
     events = sorted(dict.fromkeys(found), key=lambda event: event.time)
@@ -47,18 +56,26 @@ def event_grid(
     )
 
 
-def _of_finding(row: Row) -> Iterator[_TimelineEntry]:
+def _of_finding(row: Row, log_transactions: Sequence[Row], samples: Sequence[Row]) -> Iterator[_TimelineEntry]:
     who = f"producer {text(row['producer_id'])}"
     clock = f"the log ({row['opened_at_clock']})" if row["opened_at_clock"] else "the log"
+    if row["opened_at_clock"] == "coordinator":
+        clock = "the coordinator"
     if row["opened_at"]:
         offset = "" if row["start_offset"] is None else f" at offset {row['start_offset']}"
         yield _TimelineEntry(row["opened_at"], f"{who} opened the transaction{offset}", clock)
     if row["held_from"] and row["held_from"] != row["opened_at"]:
-        yield _TimelineEntry(row["held_from"], f"it began to hold the LSO of {named(row)}", "the log")
+        source = held_from_source(row, samples)
+        what = "is first seen to hold" if source == RECORDING else "began to hold"
+        yield _TimelineEntry(row["held_from"], f"it {what} the LSO of {named(row)}", source)
     if row["expires_at"]:
         yield _TimelineEntry(row["expires_at"], "its own timeout is over", "the coordinator")
-    if row["held_to"]:
-        yield _TimelineEntry(row["held_to"], "its marker ended it", "the log")
+    end = hold_end(row, log_transactions)
+    if end is not None and end.marker:
+        yield _TimelineEntry(end.time, end.marker, "the log")
+    elif end is not None:
+        since = f"; it was last seen open at {text(end.last_seen)}" if end.last_seen else ""
+        yield _TimelineEntry(end.time, f"the first sample without it{since}", RECORDING)
     else:
         yield _TimelineEntry(row["observed_at"], f"observed and diagnosed as {row['verdict']}", "this report's source")
 

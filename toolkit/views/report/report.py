@@ -14,7 +14,7 @@ from toolkit import schema
 from toolkit.analysis.diagnosis.evidence_text import at
 from toolkit.errors import UsageError
 from toolkit.views.findings_text import summary
-from toolkit.views.report.finding_sections import MAX_FINDINGS, answer, by_weight, is_answer, others
+from toolkit.views.report.finding_sections import MAX_FINDINGS, NOTHING_OPEN, answer, by_weight, is_answer, others
 from toolkit.views.report.gap_chart import gap_chart
 from toolkit.views.report.incident_timeline import event_grid
 from toolkit.views.report.report_html import Figure, html
@@ -209,7 +209,7 @@ def _summary(rows: Sequence[Row], generated_at: dt.datetime) -> Iterator[str]:
 def _sections(
     found: Sequence[Row], shown: Sequence[Row], held: ReportTables, *, has_figure: bool
 ) -> Iterator[ReportSection]:
-    yield from map(answer, shown)
+    yield from (answer(row, log_transactions=held.log_transactions or []) for row in shown)
     rest = [row for row in found if not any(row is each for each in shown)]
     if rest:
         yield ReportSection(title="What else was found" if shown else "What was found", grids=(others(rest),))
@@ -245,12 +245,24 @@ def _timeline(shown: Sequence[Row], held: ReportTables, *, has_figure: bool) -> 
     ]
     grids = [
         event_grid(
-            row, lso_timeline=steps, transaction_history=held.transaction_history or [], actions=held.actions or []
+            row,
+            lso_timeline=steps,
+            transaction_history=held.transaction_history or [],
+            actions=held.actions or [],
+            log_transactions=held.log_transactions or [],
+            samples=held.partitions or [],
         )
         for row in shown
         if row["producer_id"] is not None
     ]
-    lead = "" if grids or has_figure else "Nothing was open."
+    unknown = any(row["verdict"] not in NOTHING_OPEN for row in shown)
+    lead = (
+        ""
+        if grids or has_figure
+        else "It could not be read whether anything was open."
+        if unknown
+        else "Nothing was open."
+    )
     return ReportSection(
         title="Timeline",
         lead=lead,

@@ -95,9 +95,12 @@ def named_line(named: NamedResources) -> str:
 
 def _sum(checks: ResourceChecks, named: NamedResources) -> str:
     if checks.findings:
-        return summary(checks.findings)
+        incomplete = "; not everything was checked" if checks.not_checked else ""
+        return summary(checks.findings) + incomplete
     if not checks.all_partitions:
         return "no partition was checked"
+    if checks.not_checked:
+        return "nothing was found open, but not everything was checked"
     return "nothing of it is open on any partition" if named else "nothing hangs, and nothing holds an LSO for long"
 
 
@@ -129,7 +132,9 @@ def _ended(row: Row) -> str:
 
 
 def _lag(row: Row) -> str:
-    where = f"group {row['group_id']}, {row['topic']}-{row['partition']}"
+    where = f"group {row['group_id']}"
+    if row["topic"] is not None:
+        where += f", {row['topic']}-{row['partition']}"
     if row.get("error"):
         return printable(f"{where}: {row['error']}")
     if row.get("lag") is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from toolkit.analysis.diagnosis.verdicts import BRIEF
 from toolkit.errors import BrokerError, ConnectionFailed, DecodeError
@@ -17,25 +17,32 @@ from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.client.broker_response import BrokerResponse
 from toolkit.sources.live.client.error_codes import error_text
 from toolkit.sources.live.logs.fetch import FetchedBatches, FetchPosition, fetch
+from toolkit.sources.live.state.authorization import groups_are_visible
 from toolkit.sources.live.state.cluster_metadata import read_metadata
-from toolkit.sources.live.state.coordinators import CoordinatorTopic
+from toolkit.sources.live.state.coordinators import GROUP, CoordinatorTopic, find_coordinators
 
 __all__ = [
     "WITH_OFFSETS",
     "committed_offsets",
+    "committing_groups",
     "group_ids",
     "groups_at",
     "groups_held",
     "listed_groups",
     "offsets_of_groups",
+    "pending_offsets",
+    "undescribed_group",
     "unstable_groups",
     "with_groups",
 ]
+
+Key = TypeVar("Key")
 
 GROUPS_PER_REQUEST = 200
 NEAR = 1000  # offsets before the LSO; a group further back is assumed to lag for another reason
 FETCH_BYTES = 1 << 17
 UNSTABLE_OFFSET_COMMIT = 88
+GROUP_ID_NOT_FOUND = 69  # the answer of 4.0 and newer about a group that does not exist; older ones call it Dead
 WITH_OFFSETS = {"consumer", ""}  # protocol types whose groups commit offsets; others are Connect, share groups ...
 
 
@@ -89,19 +96,74 @@ def committed_offsets(
         If the coordinator does not respond.
     """
     ((_, response, message),) = _offset_fetches(client, {group: coordinator_id}, topics=None)
-    if response.error:
-        raise response.error
-    code = message.error_code if message is not None else 0
-    if message is None or code:
-        error = error_text(code) if code else "no response"
-        raise BrokerError(f"The offsets of group {group!r} cannot be read: {error}", code=error.partition(":")[0])
     return {
-        (topic.name, part.partition_index): (None, error_text(part.error_code))
-        if part.error_code
-        else (part.committed_offset if part.committed_offset >= 0 else None, None)
-        for topic in message.topics
-        for part in topic.partitions
+        tp: (None, error_text(code)) if code else (offset if offset >= 0 else None, None)
+        for tp, (offset, code) in _answered(group, response, message).items()
     }
+
+
+def pending_offsets(
+    client: BrokerClient, group: str, coordinator_id: int, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, str]:
+    """Partitions where an open transaction has a pending commit of a group, with the broker's error.
+
+    Kafka returns a partition that has only a pending offset if the request names it, and else omits it.
+
+    Parameters
+    ----------
+    group, coordinator_id
+        Group id, and broker id of its coordinator.
+    partitions
+        The partitions to ask for.
+
+    Raises
+    ------
+    BrokerError, ConnectionFailed
+        If the coordinator does not respond.
+    """
+    ((_, response, message),) = _offset_fetches(
+        client, {group: coordinator_id}, topics=_by_topic(partitions), require_stable=True
+    )
+    return {tp: error_text(code) for tp, (_, code) in _answered(group, response, message).items() if _is_pending(code)}
+
+
+def committing_groups(client: BrokerClient, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, list[str]]:
+    """Groups with a committed or a pending offset of some partitions, those with a pending one first.
+
+    Raises
+    ------
+    BrokerError, ConnectionFailed
+        If a broker does not list its groups, or a coordinator does not respond.
+    """
+    coordinators = group_ids(client, sorted(client.brokers))
+    found: dict[TopicPartition, list[tuple[bool, str]]] = {tp: [] for tp in partitions}
+    for group, response, message in _offset_fetches(
+        client, coordinators, topics=_by_topic(partitions), require_stable=True
+    ):
+        for tp, (offset, code) in _answered(group, response, message).items():
+            if tp in found and (_is_pending(code) or offset >= 0):
+                found[tp].append((not _is_pending(code), group))
+    return {tp: [group for _, group in sorted(groups)] for tp, groups in found.items()}
+
+
+def undescribed_group(client: BrokerClient, group: str) -> str | None:
+    """Why no broker lists a group, as ``NAME: text``; null if it does not exist.
+
+    Kafka omits a group that this principal may not describe, and one whose coordinator is not available.
+    """
+    offsets_topic = CoordinatorTopic(OFFSETS_TOPIC, read_metadata(client, [OFFSETS_TOPIC]))
+    if not offsets_topic.count and not offsets_topic.hidden:
+        return None  # FindCoordinator would create the topic
+    ((response, coordinator),) = find_coordinators(client, [group], GROUP)
+    if coordinator is None:
+        return response.error_text
+    if coordinator.error_code:
+        return error_text(coordinator.error_code, coordinator.error_message)
+    (described,) = client.send([(coordinator.node_id, messages.DescribeGroups(groups=[group]))])
+    if described.error:
+        return described.error_text
+    code = described.message.groups[0].error_code
+    return None if code in (0, GROUP_ID_NOT_FOUND) else error_text(code)
 
 
 def offsets_of_groups(
@@ -114,8 +176,10 @@ def offsets_of_groups(
     partitions
         The partitions; offsets of every group that the brokers list are requested.
     """
+    brokers = sorted(client.brokers)
     try:
-        return _committed(client, group_ids(client, sorted(client.brokers)), partitions)
+        found = _committed(client, group_ids(client, brokers), partitions)
+        return None if not found and groups_are_visible(client, brokers).gaps else found
     except (BrokerError, ConnectionFailed):
         return None
 
@@ -169,9 +233,10 @@ def groups_at(
     Returns
     -------
     dict or None
-        Group ids by partition, sorted; null if the offsets of a group could not be read. Brokers omit groups that this
-        principal may not describe.
+        Group ids by partition, sorted; null if the offsets of a group could not be read. A partition without groups is
+        left out if this principal may not see all groups.
     """
+    brokers = list(brokers)
     try:
         offsets = _committed(client, group_ids(client, brokers), [fetch_position.tp for fetch_position in held])
     except (BrokerError, ConnectionFailed):
@@ -184,7 +249,7 @@ def groups_at(
             client, fetch_position, {at[fetch_position.tp] for _, at in offsets if fetch_position.tp in at}
         )
         found[fetch_position.tp] = sorted(group for group, at in offsets if at.get(fetch_position.tp) in waiting)
-    return found
+    return _without_hidden(client, brokers, found)
 
 
 def unstable_groups(client: BrokerClient, partitions: Mapping[int, int]) -> dict[int, list[str]] | None:
@@ -202,11 +267,12 @@ def unstable_groups(client: BrokerClient, partitions: Mapping[int, int]) -> dict
     Returns
     -------
     dict or None
-        Group ids by partition, sorted; null if the offsets of a group could not be read.
+        Group ids by partition, sorted; null if the offsets of a group could not be read. As `groups_at`.
     """
+    leaders = sorted(set(partitions.values()))
     try:
         coordinator_topic = CoordinatorTopic(OFFSETS_TOPIC, read_metadata(client, [OFFSETS_TOPIC]))
-        listed = group_ids(client, sorted(set(partitions.values())))
+        listed = group_ids(client, leaders)
         selected = {
             group: leader for group, leader in listed.items() if coordinator_topic.partition(group) in partitions
         }
@@ -220,7 +286,14 @@ def unstable_groups(client: BrokerClient, partitions: Mapping[int, int]) -> dict
         codes = {part.error_code for topic in message.topics for part in topic.partitions}
         if UNSTABLE_OFFSET_COMMIT in codes:
             found[coordinator_topic.partition(group) or 0].append(group)
-    return {number: sorted(groups) for number, groups in found.items()}
+    return _without_hidden(client, leaders, {number: sorted(groups) for number, groups in found.items()})
+
+
+def _without_hidden(client: BrokerClient, brokers: Sequence[int], found: dict[Key, list[str]]) -> dict[Key, list[str]]:
+    """Without keys that have no group, if groups may be hidden: none that is visible is not none."""
+    if all(found.values()) or not groups_are_visible(client, brokers).gaps:
+        return found
+    return {key: groups for key, groups in found.items() if groups}
 
 
 def _union(some: Collection[str] | None, others: Collection[str] | None) -> tuple[str, ...] | None:
@@ -264,9 +337,7 @@ def _is_unreadable(found: FetchedBatches, start: int, end: int) -> bool:
 def _committed(
     client: BrokerClient, coordinators: Mapping[str, int], topic_partitions: Sequence[TopicPartition]
 ) -> list[tuple[str, dict[TopicPartition, int]]] | None:
-    topics: dict[str, list[int]] = {}
-    for topic, partition in topic_partitions:
-        topics.setdefault(topic, []).append(partition)
+    topics = _by_topic(topic_partitions)
     committed: list[tuple[str, dict[TopicPartition, int]]] = []
     for group, response, message in _offset_fetches(client, coordinators, topics=topics):
         offsets = _read(response, message)
@@ -276,10 +347,47 @@ def _committed(
     return committed
 
 
+def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    topics: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        topics.setdefault(topic, []).append(partition)
+    return topics
+
+
+def _answered(group: str, response: BrokerResponse, message: Any) -> dict[TopicPartition, tuple[int, int]]:
+    """Committed offset and error code by partition.
+
+    Raises
+    ------
+    BrokerError, ConnectionFailed
+        If the coordinator did not respond.
+    """
+    if response.error:
+        raise response.error
+    code = message.error_code if message is not None else 0
+    if message is None or code:
+        error = error_text(code) if code else "no response"
+        raise BrokerError(f"The offsets of group {group!r} cannot be read: {error}", code=error.partition(":")[0])
+    return {
+        (topic.name, part.partition_index): (part.committed_offset, part.error_code)
+        for topic in message.topics
+        for part in topic.partitions
+    }
+
+
+def _is_pending(code: int) -> bool:
+    return code == UNSTABLE_OFFSET_COMMIT
+
+
 def _offset_fetches(
-    client: BrokerClient, coordinators: Mapping[str, int], *, topics: Mapping[str, list[int]] | None
+    client: BrokerClient,
+    coordinators: Mapping[str, int],
+    *,
+    topics: Mapping[str, list[int]] | None,
+    require_stable: bool = False,
 ) -> Iterator[tuple[str, BrokerResponse, Any]]:
     """Each group, its response, and its part of the message; with null `topics`, stable offsets of all topics."""
+    stable = require_stable or topics is None
     by_broker: dict[int, list[str]] = {}
     for group, broker_id in coordinators.items():
         by_broker.setdefault(broker_id, []).append(group)
@@ -288,30 +396,30 @@ def _offset_fetches(
         for broker_id, groups in by_broker.items()
         for start in range(0, len(groups), GROUPS_PER_REQUEST)
     ]
-    responses = client.send([(broker_id, _many(groups, topics)) for broker_id, groups in batches])
+    responses = client.send([(broker_id, _many(groups, topics, stable)) for broker_id, groups in batches])
     for (broker_id, groups), response in zip(batches, responses, strict=True):
         if response.error_text and response.error_text.startswith("UNSUPPORTED_VERSION"):
-            single = client.send([(broker_id, _one(group, topics)) for group in groups])
+            single = client.send([(broker_id, _one(group, topics, stable)) for group in groups])
             yield from ((group, each, each.message) for group, each in zip(groups, single, strict=True))
         else:
             by_group = {each.group_id: each for each in response.message.groups} if response.message else {}
             yield from ((group, response, by_group.get(group)) for group in groups)
 
 
-def _many(groups: Sequence[str], topics: Mapping[str, list[int]] | None) -> Any:
+def _many(groups: Sequence[str], topics: Mapping[str, list[int]] | None, require_stable: bool) -> Any:
     group = messages.OffsetFetch.OffsetFetchRequestGroup
     requested = _topics(group.OffsetFetchRequestTopics, topics)
     return messages.OffsetFetch(
         groups=[group(group_id=group_id, topics=requested) for group_id in groups],
-        require_stable=topics is None,
+        require_stable=require_stable,
         min_version=8,
         max_version=9,
     )
 
 
-def _one(group: str, topics: Mapping[str, list[int]] | None) -> Any:
+def _one(group: str, topics: Mapping[str, list[int]] | None, require_stable: bool) -> Any:
     requested = _topics(messages.OffsetFetch.OffsetFetchRequestTopic, topics)
-    return messages.OffsetFetch(group_id=group, topics=requested, require_stable=topics is None, max_version=7)
+    return messages.OffsetFetch(group_id=group, topics=requested, require_stable=require_stable, max_version=7)
 
 
 def _topics(kind: Any, topics: Mapping[str, list[int]] | None) -> list[Any] | None:

@@ -65,7 +65,7 @@ def read_coordinator_topic(client: BrokerClient, topic: str) -> CoordinatorTopic
     coordinator_topic = CoordinatorTopic(topic, read_metadata(client, [topic]))
     if coordinator_topic.hidden:
         code, _, text = coordinator_topic.hidden.partition(": ")
-        raise BrokerError(f"Topic {topic!r} cannot be described: {text or code}.", code=code)
+        raise BrokerError(f"Topic {topic!r} cannot be described: {(text or code).rstrip('.')}.", code=code)
     return coordinator_topic
 
 

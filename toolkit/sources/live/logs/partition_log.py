@@ -18,7 +18,7 @@ from toolkit.sources.live.logs.fetch import FetchedBatches, FetchPosition, fetch
 from toolkit.sources.live.logs.offset_lookup import offset_of
 from toolkit.sources.live.state.cluster_metadata import is_missing, read_metadata
 from toolkit.sources.live.state.partition_offsets import partition_rows
-from toolkit.sources.offset_queries.offset_spec import OffsetSpec
+from toolkit.sources.offset_queries.offset_spec import OffsetSpec, check_offset_range
 from toolkit.sources.progress_bar import progress
 
 __all__ = ["FetchedChunk", "FetchedRange", "fetch_range", "read_offsets", "resolve_range"]
@@ -114,10 +114,11 @@ def fetch_range(
     Raises
     ------
     UsageError
-        If `start` or `stop` is not an offset specification.
+        If `start` or `stop` is not an offset specification, or `stop` comes before `start`.
     BrokerError, ConnectionFailed
         If the leader does not return the log start and end, or the offset of a time.
     """
+    check_offset_range(start, stop)
     first, last = resolve_range(client, row, start, stop)
     return read_offsets(client, row, first, last, crc=crc)
 
@@ -132,7 +133,7 @@ def resolve_range(client: BrokerClient, row: Row, start: OffsetSpec, stop: Offse
     """
     if row["error"]:
         code, _, text = row["error"].partition(": ")
-        raise BrokerError(f"{row['topic']}-{row['partition']} cannot be read: {text or code}.", code=code)
+        raise BrokerError(f"{row['topic']}-{row['partition']} cannot be read: {code} ({text.rstrip('.')}).", code=code)
     first, last = (offset_of(client, bound, row) for bound in (start, stop))
     end = row["log_end_offset"]
     return first, min(last, row["high_watermark"] if end is None else end)

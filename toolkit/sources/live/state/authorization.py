@@ -1,8 +1,8 @@
 """Proof that nothing is hidden from this principal.
 
-ListTransactions silently omits ids, and Metadata topics, that a principal may not describe. Kafka's own authorizers
-decide on a name only by the ACLs that match it: literal, prefixed, wildcard. So one probe per literal and per prefix
-of any ACL, and one for all other names, cover every possible name.
+ListTransactions silently omits ids, Metadata topics, and ListGroups groups that a principal may not describe. Kafka's
+own authorizers decide on a name only by the ACLs that match it: literal, prefixed, wildcard. So one probe per literal
+and per prefix of any ACL, and one for all other names, cover every possible name.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.client.broker_response import BrokerResponse
 from toolkit.sources.live.client.error_codes import error_name
 
-__all__ = ["Visibility", "topics_are_visible", "transactional_ids_are_visible"]
+__all__ = ["Visibility", "groups_are_visible", "topics_are_visible", "transactional_ids_are_visible"]
 
 MAX_PROBES = 10_000
 NAMES_PER_REQUEST = 2000
 ANY, LITERAL, BROKER = 1, 3, 4
-TOPIC, TRANSACTIONAL_ID = 2, 5
+TOPIC, GROUP, TRANSACTIONAL_ID = 2, 3, 5
 MAX_TOPIC_LENGTH = 249
 KAFKA_AUTHORIZERS = {
     "kafka.security.auth.SimpleAclAuthorizer",
@@ -57,6 +57,11 @@ def transactional_ids_are_visible(client: BrokerClient, brokers: Iterable[int]) 
 def topics_are_visible(client: BrokerClient, brokers: Iterable[int]) -> Visibility:
     """Whether every topic is visible to this principal."""
     return _prove(client, list(brokers), AclResource(TOPIC, "Topic", _denied_topics, MAX_TOPIC_LENGTH))
+
+
+def groups_are_visible(client: BrokerClient, brokers: Iterable[int]) -> Visibility:
+    """Whether every consumer group is visible to this principal."""
+    return _prove(client, list(brokers), AclResource(GROUP, "Group", _denied_groups))
 
 
 def _prove(client: BrokerClient, brokers: Sequence[int], resource: AclResource) -> Visibility:
@@ -189,6 +194,18 @@ def _denied_ids(client: BrokerClient, broker: int, names: Sequence[str]) -> set[
         for response in responses
         for state in response.message.transaction_states
         if error_name(state.error_code) == "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
+    }
+
+
+def _denied_groups(client: BrokerClient, broker: int, names: Sequence[str]) -> set[str]:
+    """Any broker checks authorization before it checks whether it coordinates the group."""
+    responses = client.send([(broker, messages.DescribeGroups(groups=list(batch))) for batch in _batches(names)])
+    _raise_first(responses)
+    return {
+        group.group_id
+        for response in responses
+        for group in response.message.groups
+        if error_name(group.error_code) == "GROUP_AUTHORIZATION_FAILED"
     }
 
 

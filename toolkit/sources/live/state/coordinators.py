@@ -68,6 +68,7 @@ def coordinator_rows(client: BrokerClient, keys: Sequence[str], key_type: int) -
         partition = coordinator_topic.partition(key)
         leader = coordinator_topic.leader(partition)
         coordinator = result.node_id if result and result.error_code == 0 else None
+        hidden = coordinator_topic.hidden and f"{coordinator_topic.hidden} ({topic}, so its partition is not known)"
         rows.append(
             {
                 "key_type": type_name,
@@ -79,7 +80,7 @@ def coordinator_rows(client: BrokerClient, keys: Sequence[str], key_type: int) -
                 "agrees": None if leader is None or coordinator is None else leader == coordinator,
                 "broker_id": response.broker_id,
                 "observed_at": response.observed_at,
-                "error": _error(response, result),
+                "error": _error(response, result) or hidden,
             }
         )
     return rows

@@ -11,7 +11,7 @@ from toolkit.schema import LOG_TRANSACTIONS, OFFSETS_LOG, Row
 if TYPE_CHECKING:
     from toolkit.sources.source import Source
 
-__all__ = ["committed_in_files"]
+__all__ = ["committed_in_files", "committing_in_files"]
 
 OPEN = "UNSTABLE_OFFSET_COMMIT: an open transaction has committed another offset"
 
@@ -53,6 +53,22 @@ def committed_in_files(files: Source, group: str) -> Mapping[tuple[str, int], tu
         elif counts_from is not None:
             found[tp] = row["committed_offset"], None
     return found | {_tp(row): (None, OPEN) for row in events if _is_open(row, log_transactions)}
+
+
+def committing_in_files(files: Source, partitions: Sequence[tuple[str, int]]) -> dict[tuple[str, int], list[str]]:
+    """Groups with a record about some partitions, sorted; a tombstone or an abort does not take a group out.
+
+    Raises
+    ------
+    NotFound
+        If ``__consumer_offsets`` is not among the files.
+    """
+    found: dict[tuple[str, int], set[str]] = {tp: set() for tp in partitions}
+    files.partition_rows(topics=[OFFSETS_TOPIC])  # it raises if there are none
+    for row in OFFSETS_LOG.rows(files.offsets_log()):
+        if row["kind"] == "offset_commit" and row["topic"] is not None and _tp(row) in found:
+            found[_tp(row)].add(row["group_id"])
+    return {tp: sorted(groups) for tp, groups in found.items()}
 
 
 def _tp(row: Row) -> tuple[str, int]:

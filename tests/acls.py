@@ -1,0 +1,86 @@
+"""ACLs of a principal on a broker with an authorizer."""
+
+from __future__ import annotations
+
+from toolkit import Cluster
+from toolkit.lab.queries import until
+from toolkit.sources.live.client import messages
+
+__all__ = [
+    "ALL",
+    "CLUSTER",
+    "DESCRIBE",
+    "DESCRIBE_CONFIGS",
+    "GROUP",
+    "LITERAL",
+    "PREFIXED",
+    "READ",
+    "TOPIC",
+    "TRANSACTIONAL_ID",
+    "Acls",
+    "Right",
+]
+
+TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = 2, 3, 4, 5
+ALL, READ, DESCRIBE, DESCRIBE_CONFIGS = 2, 3, 8, 10
+ANY, LITERAL, PREFIXED = 1, 3, 4
+DENY, ALLOW = 2, 3
+Right = tuple[int, str, int, int]
+"""Resource type, name, pattern type, operation."""
+
+
+class Acls:
+    """ACLs of the principal ``watcher``; gone after the test, and in force when a call returns."""
+
+    def __init__(self, admin: Cluster) -> None:
+        self.admin = admin
+
+    def allow(self, *rights: Right) -> None:
+        self._create(rights, ALLOW)
+
+    def deny(self, *rights: Right) -> None:
+        self._create(rights, DENY)
+
+    def _create(self, rights: tuple[Right, ...], permission: int) -> None:
+        creation = messages.CreateAcls.AclCreation
+        rules = [
+            creation(
+                resource_type=kind,
+                resource_name=name,
+                resource_pattern_type=pattern,
+                principal="User:watcher",
+                host="*",
+                operation=operation,
+                permission_type=permission,
+            )
+            for kind, name, pattern, operation in rights
+        ]
+        before = self.count()
+        created = self.admin.client.send_one(messages.CreateAcls(creations=rules), broker_id=1)
+        assert {each.error_code for each in created.results} <= {0}
+        until(lambda: True if self.count() == before + len(rights) else None, awaited="the ACLs")
+
+    def count(self) -> int:
+        request = messages.DescribeAcls(
+            resource_type_filter=1,
+            resource_name_filter=None,
+            pattern_type_filter=ANY,
+            principal_filter="User:watcher",
+            host_filter=None,
+            operation=1,
+            permission_type=1,
+        )
+        return sum(len(each.acls) for each in self.admin.client.send_one(request, broker_id=1).resources)
+
+    def clear(self) -> None:
+        one = messages.DeleteAcls.DeleteAclsFilter(
+            resource_type_filter=1,
+            resource_name_filter=None,
+            pattern_type_filter=ANY,
+            principal_filter="User:watcher",
+            host_filter=None,
+            operation=1,
+            permission_type=1,
+        )
+        self.admin.client.send_one(messages.DeleteAcls(filters=[one]), broker_id=1)
+        until(lambda: True if self.count() == 0 else None, awaited="the end of the ACLs")
