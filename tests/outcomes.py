@@ -11,14 +11,13 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import EVERYDAY
 from toolkit.lab.producer import TxnProducer
-from toolkit.lab.queries import config_of, coordinator, leader, open_transactions, partitions, transaction, until
+from toolkit.lab.queries import config_of, coordinator, open_transactions, partitions, transaction, until
 from toolkit.lab.staging import ALWAYS_UP, SteadyClient
 
 __all__ = ["LEFT", "RIGHT", "Case", "Expected", "Loss", "Origin", "OutcomeCluster", "Sequel", "StagedCase", "cases"]
