@@ -17,7 +17,15 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import EVERYDAY
 from toolkit.lab.producer import TxnProducer
-from toolkit.lab.queries import config_of, coordinator, open_transactions, partitions, transaction, until
+from toolkit.lab.queries import (
+    config_of,
+    coordinator,
+    elect_uncleanly,
+    open_transactions,
+    partitions,
+    transaction,
+    until,
+)
 from toolkit.lab.staging import ALWAYS_UP, SteadyClient
 
 __all__ = ["LEFT", "RIGHT", "Case", "Expected", "Loss", "Origin", "OutcomeCluster", "Sequel", "StagedCase", "cases"]
@@ -220,9 +228,8 @@ class OutcomeCluster:
 
 def _create_topics(kafka: Kafka, loss: Loss, *, count: int) -> None:
     replicas = [LEADER] if loss is Loss.SKIPPED else [LEADER, FOLLOWER]
-    unclean = {} if loss is Loss.SKIPPED else {"unclean.leader.election.enable": "true"}
     topics = [
-        NewTopic(LEFT, count, replica_assignment=[replicas] * count, config=unclean),
+        NewTopic(LEFT, count, replica_assignment=[replicas] * count),
         NewTopic(RIGHT, count, replica_assignment=[[ALWAYS_UP]] * count),
     ]
     admin = AdminClient(kafka.client_config())
@@ -281,19 +288,12 @@ def _lose_markers(kafka: Kafka, client: SteadyClient, endings: Sequence[tuple[Tx
         producer.end(commit=commit)
     kafka.kill(LEADER)
     kafka.resume(FOLLOWER)
-    until(
-        lambda: True if _leaders(client) == {FOLLOWER} else None,
-        awaited=f"broker {FOLLOWER} to lead {LEFT}",
-    )
+    elect_uncleanly(client, LEFT, sorted(partitions(client, RIGHT)), broker_id=FOLLOWER)
     kafka.start_broker(LEADER)
 
 
 def _in_sync(client: SteadyClient) -> set[int]:
     return {broker for each in partitions(client, LEFT).values() for broker in each.isr_nodes}
-
-
-def _leaders(client: SteadyClient) -> set[int]:
-    return {each.leader_id for each in partitions(client, LEFT).values()}
 
 
 def _leave_open(producer: TxnProducer, case: Case, number: int) -> int:

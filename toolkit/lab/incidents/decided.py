@@ -7,7 +7,7 @@ import uuid
 from toolkit.lab.consumer import BlockedConsumer
 from toolkit.lab.incidents.setups import EVERYDAY, REPLICATED, STANDSTILL, UNCLEAN
 from toolkit.lab.producer import TxnProducer
-from toolkit.lab.queries import leader, offsets, open_transactions, partitions, until
+from toolkit.lab.queries import elect_uncleanly, leader, offsets, open_transactions, partitions, until
 from toolkit.lab.staging import ALWAYS_UP, Stage, StagedIncident, incident
 
 __all__ = [
@@ -75,9 +75,7 @@ def stage_lost_marker(stage: Stage, *, commit: bool = True) -> StagedIncident:
     The record was on all replicas, the marker on the leader only, which crashed. An abort marker would lose the
     committed record.
     """
-    stage.create_topic(
-        replicas=[OTHER, FOLLOWER], elsewhere=[ALWAYS_UP, FOLLOWER], config={"unclean.leader.election.enable": "true"}
-    )
+    stage.create_topic(replicas=[OTHER, FOLLOWER], elsewhere=[ALWAYS_UP, FOLLOWER])
     producer = stage.producer(coordinator_id=ALWAYS_UP)
     start = _open(stage, producer)
     stage.kafka.pause(FOLLOWER)
@@ -86,10 +84,7 @@ def stage_lost_marker(stage: Stage, *, commit: bool = True) -> StagedIncident:
     producer.end(commit=commit)
     stage.kafka.kill(OTHER)
     stage.kafka.resume(FOLLOWER)
-    until(
-        lambda: True if leader(stage.cluster, stage.topic, stage.partition) == FOLLOWER else None,
-        awaited="the follower to lead",
-    )
+    elect_uncleanly(stage.cluster, stage.topic, [stage.partition], broker_id=FOLLOWER)
     stage.kafka.start_broker(OTHER)
     return _go_on(stage, producer, start, commit=commit)
 
