@@ -1,0 +1,123 @@
+"""What was committed is never aborted: open transactions on real brokers, by what was decided about their records.
+
+Markers are skipped or lost by the brokers themselves; nothing is mocked. See `tests.outcomes`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from tests.outcomes import LEFT, Case, Expected, Loss, Origin, OutcomeCluster, Sequel, StagedCase, cases
+from tests.tiers import is_full
+from toolkit import Cluster
+from toolkit.actions.abort import plan_abort
+from toolkit.errors import ActionRefused
+from toolkit.schema import Row
+
+FEW = [
+    *(
+        Case(origin=Origin.MARKER_MISSING, commit=True, sequel=sequel)
+        for sequel in (Sequel.NOTHING, Sequel.THREE_COMMITS, Sequel.OPEN, Sequel.NEW_INSTANCE)
+    ),
+    Case(origin=Origin.MARKER_MISSING, commit=False, sequel=Sequel.THREE_COMMITS),
+    Case(origin=Origin.LATE_BATCH, commit=True, sequel=Sequel.THREE_COMMITS),
+    Case(origin=Origin.LATE_BATCH, commit=False, sequel=Sequel.NOTHING),
+    Case(origin=Origin.NEVER_ADDED, sequel=Sequel.OPEN),
+    Case(origin=Origin.SUPERSEDED, sequel=Sequel.NEW_INSTANCE),
+]
+FEW_OF_VERSION_2 = [
+    Case(origin=Origin.MARKER_MISSING, commit=True, sequel=sequel, transaction_version=2)
+    for sequel in (Sequel.NOTHING, Sequel.THREE_COMMITS, Sequel.NEW_INSTANCE_OPEN)
+]
+
+FULL = pytest.mark.full
+CLUSTERS = [
+    pytest.param("4.3.1", Loss.SKIPPED, marks=pytest.mark.longer),
+    pytest.param("3.5.2", Loss.ELECTION, marks=pytest.mark.longer),
+    pytest.param("4.4.0", Loss.SKIPPED, marks=FULL),
+    *(
+        pytest.param(version, Loss.ELECTION, marks=FULL)
+        for version in ("2.8.2", "3.3.2", "3.9.2", "4.0.1", "4.1.2", "4.2.1", "4.3.1", "4.4.0")
+    ),
+]
+RETRIED = ("3.5.2", "3.9.2", "4.0.1", "4.1.2", "4.2.1")
+"""Versions whose coordinator writes the marker once the partition has a leader again."""
+
+
+def cases_of(version: str) -> Sequence[Case]:
+    """The cases of this tier that a version can have."""
+    has_version_2 = version >= "4"
+    if is_full():
+        return cases(transaction_versions=(1, 2) if has_version_2 else (1,))
+    return [*FEW, *(FEW_OF_VERSION_2 if has_version_2 else [])]
+
+
+@pytest.mark.lab
+@pytest.mark.parametrize(("version", "loss"), CLUSTERS)
+def test_what_was_committed_is_never_aborted(version: str, loss: Loss) -> None:
+    """Whatever the producer did afterwards: verdict, outcome and action are right, and so is the preflight of abort."""
+    with OutcomeCluster.start(version, loss, cases_of(version)) as staged:
+        assert staged.still_open() == staged.staged, "every case has its transaction open"
+        with Cluster(staged.kafka.bootstrap_servers) as cluster:
+            check_findings(cluster, staged.staged)
+            check_preflights(cluster, staged.staged)
+        if version != "2.8.2":  # its brokers do not tell which ids are left
+            idle = staged.expire_ids()
+            with Cluster(staged.kafka.bootstrap_servers) as cluster:
+                check_findings(cluster, idle)
+                check_preflights(cluster, idle[:3])
+
+
+def check_findings(cluster: Cluster, staged: Sequence[StagedCase]) -> None:
+    """The findings of all partitions in one query."""
+    rows = rows_of(cluster, staged)
+    found = {str(each.case): told(row) for each, row in zip(staged, rows, strict=True)}
+    assert found == {str(each.case): each.case.expected for each in staged}
+    for each, row in zip(staged, rows, strict=True):
+        assert ("kafka-txn abort" in row["remedy"]) == (each.case.expected.action == "abort"), row["remedy"]
+        assert ("kafka-txn complete" in row["remedy"]) == (each.case.expected.action == "complete"), row["remedy"]
+
+
+def rows_of(cluster: Cluster, staged: Sequence[StagedCase]) -> list[Row]:
+    rows: Mapping[tuple[int, int], Row] = {
+        (row["partition"], row["producer_id"]): row
+        for row in cluster.finding_rows(topics=[LEFT], recheck_after=0.1)
+        if row["producer_id"] is not None
+    }
+    return [rows[each.partition, each.producer_id] for each in staged]
+
+
+def told(row: Row) -> Expected:
+    return Expected(verdict=row["verdict"], outcome=row["outcome"], action=row["action"])
+
+
+def check_preflights(cluster: Cluster, staged: Sequence[StagedCase]) -> None:
+    """Even a plan that was made when the finding still said `hanging` is refused for what was committed."""
+    for each, row in zip(staged, rows_of(cluster, staged), strict=True):
+        plan = plan_abort(
+            cluster, {**row, "verdict": "hanging", "outcome": "undecided", "action": "abort", "missing": []}
+        )
+        if each.case.expected.action == "abort":
+            assert plan.preflight(recheck_after=0.1)
+        else:
+            with pytest.raises(ActionRefused):
+                plan.preflight(recheck_after=0.1)
+
+
+@pytest.mark.full
+@pytest.mark.lab
+@pytest.mark.parametrize("version", RETRIED)
+def test_the_marker_of_an_offline_partition_follows_once_it_has_a_leader(version: str) -> None:
+    """The healthy case that looks most like a skipped marker."""
+    retried = [
+        Case(origin=Origin.MARKER_MISSING, commit=commit, sequel=sequel)
+        for commit in (True, False)
+        for sequel in (Sequel.NOTHING, Sequel.OPEN)
+    ]
+    with OutcomeCluster.start(version, Loss.SKIPPED, retried) as staged:
+        assert staged.still_open() == []
+        with Cluster(staged.kafka.bootstrap_servers) as cluster:
+            verdicts = {row["verdict"] for row in cluster.finding_rows(topics=[LEFT])}
+        assert verdicts == {"clear"}
