@@ -100,16 +100,25 @@ class Case:
         How the transaction, or the one before a late batch, was ended; null if none was.
     transaction_version
         Of its producer.
+    earlier
+        Transactions on the same partitions that its producer committed before, with their markers.
     """
 
     origin: Origin
     sequel: Sequel
     commit: bool | None = None
     transaction_version: int = 1
+    earlier: int = 2
 
     def __str__(self) -> str:
         ended = {None: "", True: " commit,", False: " abort,"}[self.commit]
-        return f"{self.origin},{ended} {self.sequel}, version {self.transaction_version}"
+        return f"{self.origin},{ended} {self.sequel}, version {self.transaction_version}, {self.earlier} earlier"
+
+    @property
+    def may_be_unknown(self) -> bool:
+        """Whether only the clocks of two brokers tell which of two commits of one epoch the marker is of."""
+        missing = self.origin is Origin.MARKER_MISSING and bool(self.commit)
+        return missing and self.transaction_version == 1 and self.earlier == 1
 
     @property
     def expected(self) -> Expected:
@@ -139,6 +148,12 @@ def cases(*, transaction_versions: Sequence[int] = (1,)) -> list[Case]:
         for commit in (True, False)
         for version in transaction_versions
         for sequel in Sequel
+    ]
+    missing += [
+        Case(origin=Origin.MARKER_MISSING, sequel=sequel, commit=commit, earlier=earlier)
+        for commit in (True, False)
+        for earlier in (0, 1)
+        for sequel in (Sequel.NOTHING, Sequel.THREE_COMMITS, Sequel.OPEN)
     ]
     undecided = [
         Case(origin=origin, sequel=sequel, commit=commit)
@@ -182,6 +197,11 @@ class OutcomeCluster:
         ):
             _create_topics(kafka, loss, count=len(all_cases))
             producers = [_producer(client, case, number) for number, case in enumerate(all_cases)]
+            for turn in range(max(case.earlier for case in all_cases)):
+                for number, case in enumerate(all_cases):
+                    if turn < case.earlier:
+                        _open(producers[number], number)
+                        producers[number].end(commit=True)
             lost = [number for number, case in enumerate(all_cases) if case.origin is Origin.MARKER_MISSING]
             starts = {number: _open(producers[number], number) for number in lost}
             ids = [producer.producer_id for producer in producers]
@@ -244,13 +264,10 @@ def _create_topics(kafka: Kafka, loss: Loss, *, count: int) -> None:
 
 
 def _producer(client: SteadyClient, case: Case, number: int) -> TxnProducer:
-    """A producer that the broker which stays coordinates, after a transaction that was ended properly."""
+    """A producer that the broker which stays coordinates."""
     names = (f"case-{number}-{attempt}" for attempt in range(1000))
     transactional_id = next(name for name in names if coordinator(client, name) == ALWAYS_UP)
-    producer = TxnProducer(client, transactional_id, transaction_version=case.transaction_version).init()
-    _open(producer, number)
-    producer.end(commit=True)
-    return producer
+    return TxnProducer(client, transactional_id, transaction_version=case.transaction_version).init()
 
 
 def _open(producer: TxnProducer, number: int) -> int:
