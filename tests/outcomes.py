@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from toolkit.lab import Kafka
@@ -27,6 +28,7 @@ from toolkit.lab.queries import (
     until,
 )
 from toolkit.lab.staging import ALWAYS_UP, SteadyClient
+from toolkit.sources.live.client.broker_client import BrokerClient
 
 __all__ = ["LEFT", "RIGHT", "Case", "Expected", "Loss", "Origin", "OutcomeCluster", "Sequel", "StagedCase", "cases"]
 
@@ -181,7 +183,7 @@ class OutcomeCluster:
         The cases.
     """
 
-    def __init__(self, kafka: Kafka, loss: Loss, staged: Sequence[StagedCase], client: SteadyClient) -> None:
+    def __init__(self, kafka: Kafka, loss: Loss, staged: Sequence[StagedCase], client: BrokerClient) -> None:
         self.kafka = kafka
         self.loss = loss
         self.staged = staged
@@ -195,33 +197,7 @@ class OutcomeCluster:
             Kafka(version, brokers=loss.brokers, properties=PROPERTIES) as kafka,
             SteadyClient(config_of(kafka)) as client,
         ):
-            _create_topics(kafka, loss, count=len(all_cases))
-            producers = [_producer(client, case, number) for number, case in enumerate(all_cases)]
-            for turn in range(max(case.earlier for case in all_cases)):
-                for number, case in enumerate(all_cases):
-                    if turn < case.earlier:
-                        _open(producers[number], number)
-                        producers[number].end(commit=True)
-            lost = [number for number, case in enumerate(all_cases) if case.origin is Origin.MARKER_MISSING]
-            starts = {number: _open(producers[number], number) for number in lost}
-            ids = [producer.producer_id for producer in producers]
-            endings = [(producers[number], bool(all_cases[number].commit)) for number in lost]
-            (_skip_markers if loss is Loss.SKIPPED else _lose_markers)(kafka, client, endings)
-            for number, case in enumerate(all_cases):
-                if case.origin is not Origin.MARKER_MISSING:
-                    starts[number] = _leave_open(producers[number], case, number)
-                _go_on(producers[number], case.sequel, number)
-            staged = [
-                StagedCase(
-                    case=case,
-                    partition=number,
-                    producer_id=ids[number],
-                    start_offset=starts[number],
-                    producer=producers[number],
-                )
-                for number, case in enumerate(all_cases)
-            ]
-            yield cls(kafka, loss, staged, client)
+            yield cls(kafka, loss, _stage(kafka, client, loss, all_cases), client)
 
     def still_open(self) -> list[StagedCase]:
         """Those whose transaction the leader of its partition has open."""
@@ -234,36 +210,88 @@ class OutcomeCluster:
             )
         ]
 
+    def received(self) -> set[tuple[int, int]]:
+        """Partition and offset of each record of `LEFT` that a read_committed consumer receives."""
+        settings = {"group.id": "reader", "auto.offset.reset": "earliest", "enable.partition.eof": True}
+        consumer = Consumer({**self.kafka.client_config(), **settings, "isolation.level": "read_committed"})
+        consumer.assign([TopicPartition(LEFT, each.partition, 0) for each in self.staged])
+        received: set[tuple[int, int]] = set()
+        ends: set[int] = set()
+
+        def all_read() -> bool | None:
+            for message in consumer.consume(500, timeout=1):
+                number, offset = message.partition(), message.offset()
+                assert number is not None
+                assert offset is not None
+                if message.error() is None:
+                    received.add((number, offset))
+                else:
+                    ends.add(number)
+            return True if len(ends) == len(self.staged) else None
+
+        try:
+            until(all_read, awaited=f"the end of {LEFT}")
+        finally:
+            consumer.close()
+        return received
+
     def expire_ids(self) -> list[StagedCase]:
         """Let the coordinator forget every id without an open transaction; those cases."""
         self.kafka.restart(ALWAYS_UP, properties={"transactional.id.expiration.ms": "1000"})
         idle = [each for each in self.staged if not each.case.sequel.is_open]
-        for each in idle:
-            until(
-                lambda each=each: True if transaction(self.client, each.producer.transactional_id) is None else None,
-                awaited=f"the coordinator to forget {each.producer.transactional_id}",
-            )
+        ids = [each.producer.transactional_id for each in idle]
+        until(
+            lambda: True if all(transaction(self.client, each) is None for each in ids) else None,
+            awaited="the coordinator to forget ids",
+        )
         return idle
 
 
-def _create_topics(kafka: Kafka, loss: Loss, *, count: int) -> None:
+def _stage(kafka: Kafka, client: BrokerClient, loss: Loss, all_cases: Sequence[Case]) -> list[StagedCase]:
+    _create_topics(kafka, client, loss, count=len(all_cases))
+    producers = [_producer(client, case, number) for number, case in enumerate(all_cases)]
+    for turn in range(max(case.earlier for case in all_cases)):
+        for number, case in enumerate(all_cases):
+            if turn < case.earlier:
+                _open(producers[number], number)
+                producers[number].end(commit=True)
+    ids = [producer.producer_id for producer in producers]
+    missing = [number for number, case in enumerate(all_cases) if case.origin is Origin.MARKER_MISSING]
+    starts = {number: _open(producers[number], number) for number in missing}
+    endings = [(producers[number], bool(all_cases[number].commit)) for number in missing]
+    (_skip_markers if loss is Loss.SKIPPED else _lose_markers)(kafka, client, endings)
+    for number, case in enumerate(all_cases):
+        if number not in starts:
+            starts[number] = _leave_open(producers[number], case, number)
+        _go_on(producers[number], case.sequel, number)
+    return [
+        StagedCase(
+            case=case,
+            partition=number,
+            producer_id=ids[number],
+            start_offset=starts[number],
+            producer=producers[number],
+        )
+        for number, case in enumerate(all_cases)
+    ]
+
+
+def _create_topics(kafka: Kafka, client: BrokerClient, loss: Loss, *, count: int) -> None:
     replicas = [LEADER] if loss is Loss.SKIPPED else [LEADER, FOLLOWER]
     topics = [
         NewTopic(LEFT, count, replica_assignment=[replicas] * count),
         NewTopic(RIGHT, count, replica_assignment=[[ALWAYS_UP]] * count),
     ]
-    admin = AdminClient(kafka.client_config())
-    with contextlib.closing(SteadyClient(config_of(kafka))) as client:
-        for done in admin.create_topics(topics).values():
-            done.result()
-        for topic in (LEFT, RIGHT):
-            until(
-                lambda topic=topic: True if len(partitions(client, topic)) == count else None,
-                awaited=f"the leaders of {topic}",
-            )
+    admin = AdminClient({**kafka.client_config()})
+    for done in admin.create_topics(topics).values():
+        done.result()
+    until(
+        lambda: True if all(len(partitions(client, topic)) == count for topic in (LEFT, RIGHT)) else None,
+        awaited="the leaders of the topics",
+    )
 
 
-def _producer(client: SteadyClient, case: Case, number: int) -> TxnProducer:
+def _producer(client: BrokerClient, case: Case, number: int) -> TxnProducer:
     """A producer that the broker which stays coordinates."""
     names = (f"case-{number}-{attempt}" for attempt in range(1000))
     transactional_id = next(name for name in names if coordinator(client, name) == ALWAYS_UP)
@@ -277,26 +305,25 @@ def _open(producer: TxnProducer, number: int) -> int:
     return producer.send(LEFT, number)
 
 
-def _skip_markers(kafka: Kafka, client: SteadyClient, endings: Sequence[tuple[TxnProducer, bool]]) -> None:
+def _skip_markers(kafka: Kafka, client: BrokerClient, endings: Sequence[tuple[TxnProducer, bool]]) -> None:
     """End transactions while `LEFT` has no leader, and bring it back; on most versions the marker follows then."""
     kafka.kill(LEADER)
     until(lambda: None if partitions(client, LEFT) else True, awaited=f"{LEFT} to have no leader")
     for producer, commit in endings:
         producer.decide(commit=commit)
     kafka.start_broker(LEADER)
-    for producer, _ in endings:
-        until(
-            lambda producer=producer: True if _is_complete(client, producer) else None,
-            awaited=f"the coordinator to complete {producer.transactional_id}",
-        )
+    until(
+        lambda: True if all(_is_complete(client, producer) for producer, _ in endings) else None,
+        awaited="the coordinator to complete all transactions",
+    )
 
 
-def _is_complete(client: SteadyClient, producer: TxnProducer) -> bool:
+def _is_complete(client: BrokerClient, producer: TxnProducer) -> bool:
     state = transaction(client, producer.transactional_id)
     return state is not None and str(state.transaction_state).startswith("Complete")
 
 
-def _lose_markers(kafka: Kafka, client: SteadyClient, endings: Sequence[tuple[TxnProducer, bool]]) -> None:
+def _lose_markers(kafka: Kafka, client: BrokerClient, endings: Sequence[tuple[TxnProducer, bool]]) -> None:
     """End transactions while the follower does not fetch, kill the leader, and elect that follower."""
     kafka.pause(FOLLOWER)
     # The leader has answered its last fetch then, without a marker.
@@ -309,7 +336,7 @@ def _lose_markers(kafka: Kafka, client: SteadyClient, endings: Sequence[tuple[Tx
     kafka.start_broker(LEADER)
 
 
-def _in_sync(client: SteadyClient) -> set[int]:
+def _in_sync(client: BrokerClient) -> set[int]:
     return {broker for each in partitions(client, LEFT).values() for broker in each.isr_nodes}
 
 
