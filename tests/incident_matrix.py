@@ -132,7 +132,7 @@ def _judge(cluster: Cluster, staged: StagedIncident, *, expected: str, long_ms: 
         assert row["start_offset"] == staged.start_offset
     assert row["reason"]
     assert row["evidence"]
-    for action in ("abort", "complete", "fence"):
+    for action in ("abort", "complete"):
         assert (f"kafka-txn {action}" in row["remedy"]) == (row["action"] == action), row["remedy"]
     assert bool(row["missing"]) == (row["verdict"] == "unknown")
     assert row["verdict"] == expected, row

@@ -19,6 +19,7 @@ from toolkit.lab import Kafka
 from toolkit.lab.incidents import EVERYDAY
 from toolkit.lab.producer import TxnProducer
 from toolkit.lab.queries import (
+    await_coordinators,
     config_of,
     coordinator,
     elect_uncleanly,
@@ -238,6 +239,7 @@ class OutcomeCluster:
     def expire_ids(self) -> list[StagedCase]:
         """Let the coordinator forget every id without an open transaction; those cases."""
         self.kafka.restart(ALWAYS_UP, properties={"transactional.id.expiration.ms": "1000"})
+        await_coordinators(self.client)
         idle = [each for each in self.staged if not each.case.sequel.is_open]
         ids = [each.producer.transactional_id for each in idle]
         until(
@@ -260,6 +262,7 @@ def _stage(kafka: Kafka, client: BrokerClient, loss: Loss, all_cases: Sequence[C
     starts = {number: _open(producers[number], number) for number in missing}
     endings = [(producers[number], bool(all_cases[number].commit)) for number in missing]
     (_skip_markers if loss is Loss.SKIPPED else _lose_markers)(kafka, client, endings)
+    await_coordinators(client)
     for number, case in enumerate(all_cases):
         if number not in starts:
             starts[number] = _leave_open(producers[number], case, number)

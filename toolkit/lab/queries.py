@@ -10,15 +10,20 @@ from typing import Any, TypeAlias, TypeVar
 
 from toolkit.config import ClientConfig
 from toolkit.errors import ConnectionFailed, LabError
+from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.lab.server.broker import Kafka
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.client.error_codes import error_name
+from toolkit.sources.live.state.cluster_metadata import read_metadata
+from toolkit.sources.live.state.coordinator_readiness import loading_coordinators
+from toolkit.sources.live.state.coordinators import CoordinatorTopic
 
 __all__ = [
     "ClusterAddress",
     "LeaderTransaction",
     "RequestRefused",
+    "await_coordinators",
     "config_of",
     "coordinator",
     "elect_uncleanly",
@@ -215,6 +220,17 @@ def elect_uncleanly(cluster: BrokerClient, topic: str, numbers: Sequence[int], *
         return None if missing else True
 
     until(leads_all, awaited=f"broker {broker_id} to lead {topic}")
+
+
+def await_coordinators(cluster: BrokerClient) -> None:
+    """Return when every partition of ``__transaction_state`` has a leader that has loaded it, as after a restart."""
+
+    def are_loaded() -> bool | None:
+        topic = CoordinatorTopic(STATE_TOPIC, read_metadata(cluster, [STATE_TOPIC]))
+        has_leaders = all(topic.leader(number) is not None for number in range(topic.count))
+        return True if has_leaders and not loading_coordinators(cluster, topic) else None
+
+    until(are_loaded, awaited=f"the coordinators to load {STATE_TOPIC}")
 
 
 def coordinator(cluster: BrokerClient, key: str, *, group: bool = False) -> int:

@@ -7,7 +7,15 @@ import uuid
 from toolkit.lab.consumer import BlockedConsumer
 from toolkit.lab.incidents.setups import EVERYDAY, REPLICATED, STANDSTILL, UNCLEAN
 from toolkit.lab.producer import TxnProducer
-from toolkit.lab.queries import elect_uncleanly, leader, offsets, open_transactions, partitions, until
+from toolkit.lab.queries import (
+    await_coordinators,
+    elect_uncleanly,
+    leader,
+    offsets,
+    open_transactions,
+    partitions,
+    until,
+)
 from toolkit.lab.staging import ALWAYS_UP, Stage, StagedIncident, incident
 
 __all__ = [
@@ -64,7 +72,6 @@ def stage_skipped_marker(stage: Stage, *, commit: bool = True) -> StagedIncident
     )
     producer.end(commit=commit)
     stage.kafka.start_broker(OTHER)
-    leader(stage.cluster, stage.topic, stage.partition)
     return _go_on(stage, producer, start, commit=commit)
 
 
@@ -99,6 +106,8 @@ def _open(stage: Stage, producer: TxnProducer) -> int:
 
 def _go_on(stage: Stage, producer: TxnProducer, start: int, *, commit: bool) -> StagedIncident:
     """Commit another transaction on the next partition, after which the coordinator's state tells nothing any more."""
+    await_coordinators(stage.cluster)
+    leader(stage.cluster, stage.topic, stage.partition)
     beyond = stage.partition + 1
     producer.add(stage.topic, beyond)
     producer.send(stage.topic, beyond)
