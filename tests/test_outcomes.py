@@ -85,7 +85,7 @@ def test_what_was_committed_is_never_aborted(version: str, loss: Loss) -> None:
 def check_findings(cluster: Cluster, staged: Sequence[StagedCase]) -> None:
     """The findings of all partitions in one query."""
     rows = rows_of(cluster, staged)
-    found = {str(each.case): told(row) for each, row in zip(staged, rows, strict=True)}
+    found = {str(each.case): columns_of(row) for each, row in zip(staged, rows, strict=True)}
     expected = {str(each.case): each.case.expected for each in staged}
     for each in staged:
         if each.case.may_be_unknown and found[str(each.case)] == UNKNOWN:
@@ -105,7 +105,7 @@ def rows_of(cluster: Cluster, staged: Sequence[StagedCase]) -> list[Row]:
     return [rows[each.partition, each.producer_id] for each in staged]
 
 
-def told(row: Row) -> Expected:
+def columns_of(row: Row) -> Expected:
     return Expected(verdict=row["verdict"], outcome=row["outcome"], action=row["action"])
 
 
