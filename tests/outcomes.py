@@ -248,6 +248,14 @@ class OutcomeCluster:
         )
         return idle
 
+    def restart_producers(self, staged: Sequence[StagedCase]) -> None:
+        """Begin transactions elsewhere with ids that were forgotten: they get new producer ids."""
+        for each in staged:
+            each.producer.init()
+            assert each.producer.producer_id != each.producer_id
+            each.producer.add(RIGHT, each.partition)
+            each.producer.send(RIGHT, each.partition)
+
 
 def _stage(kafka: Kafka, client: BrokerClient, loss: Loss, all_cases: Sequence[Case]) -> list[StagedCase]:
     _create_topics(kafka, client, loss, count=len(all_cases))

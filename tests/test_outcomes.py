@@ -77,6 +77,9 @@ def test_what_was_committed_is_never_aborted(version: str, loss: Loss) -> None:
             with Cluster(staged.kafka.bootstrap_servers) as cluster:
                 check_findings(cluster, idle)
                 check_preflights(cluster, idle[:3])
+                staged.restart_producers(idle)
+                check_findings(cluster, idle)
+                check_preflights(cluster, idle[:3])
         if HAS_COMPLETE:
             with Cluster(staged.kafka.bootstrap_servers) as cluster:
                 ended = follow_remedies(cluster, staged.staged)
