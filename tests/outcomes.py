@@ -194,11 +194,14 @@ class OutcomeCluster:
     @contextlib.contextmanager
     def start(cls, version: str, loss: Loss, all_cases: Sequence[Case]) -> Iterator[OutcomeCluster]:
         """Start a cluster, and stage cases on it: markers are lost once, for all of them."""
-        with (
-            Kafka(version, brokers=loss.brokers, properties=PROPERTIES) as kafka,
-            SteadyClient(config_of(kafka)) as client,
-        ):
-            yield cls(kafka, loss, _stage(kafka, client, loss, all_cases), client)
+        with Kafka(version, brokers=loss.brokers, properties=PROPERTIES) as kafka:
+            client = _connect(kafka)
+            staged = cls(kafka, loss, [], client)
+            try:
+                staged.staged = _stage(kafka, client, loss, all_cases)
+                yield staged
+            finally:
+                staged.client.close()
 
     def still_open(self) -> list[StagedCase]:
         """Those whose transaction the leader of its partition has open."""
@@ -239,6 +242,10 @@ class OutcomeCluster:
     def expire_ids(self) -> list[StagedCase]:
         """Let the coordinator forget every id without an open transaction; those cases."""
         self.kafka.restart(ALWAYS_UP, properties={"transactional.id.expiration.ms": "1000"})
+        self.client.close()  # it may know by now that this broker was away
+        self.client = _connect(self.kafka)
+        for each in self.staged:
+            each.producer.cluster = self.client
         await_coordinators(self.client)
         idle = [each for each in self.staged if not each.case.sequel.is_open]
         ids = [each.producer.transactional_id for each in idle]
@@ -255,6 +262,19 @@ class OutcomeCluster:
             assert each.producer.producer_id != each.producer_id
             each.producer.add(RIGHT, each.partition)
             each.producer.send(RIGHT, each.partition)
+
+
+def _connect(kafka: Kafka) -> BrokerClient:
+    """A client that knows every broker."""
+
+    def connected() -> BrokerClient | None:
+        client = SteadyClient(config_of(kafka))
+        if set(client.brokers) == set(kafka.broker_ids):
+            return client
+        client.close()
+        return None
+
+    return until(connected, awaited="every broker in the metadata")
 
 
 def _stage(kafka: Kafka, client: BrokerClient, loss: Loss, all_cases: Sequence[Case]) -> list[StagedCase]:
