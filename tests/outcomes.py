@@ -15,6 +15,7 @@ from enum import StrEnum
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from toolkit.errors import NotFound
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import EVERYDAY
 from toolkit.lab.producer import TxnProducer
@@ -242,11 +243,10 @@ class OutcomeCluster:
     def expire_ids(self) -> list[StagedCase]:
         """Let the coordinator forget every id without an open transaction; those cases."""
         self.kafka.restart(ALWAYS_UP, properties={"transactional.id.expiration.ms": "1000"})
-        self.client.close()  # it may know by now that this broker was away
-        self.client = _connect(self.kafka)
+        self.client.close()
+        self.client = until(self._reconnect, awaited="every broker to know the restarted one")
         for each in self.staged:
             each.producer.cluster = self.client
-        await_coordinators(self.client)
         idle = [each for each in self.staged if not each.case.sequel.is_open]
         ids = [each.producer.transactional_id for each in idle]
         until(
@@ -254,6 +254,16 @@ class OutcomeCluster:
             awaited="the coordinator to forget ids",
         )
         return idle
+
+    def _reconnect(self) -> BrokerClient | None:
+        """A new client once coordinators have loaded; null while a broker answers that the restarted one is away."""
+        client = _connect(self.kafka)
+        try:
+            await_coordinators(client)
+        except NotFound:
+            client.close()
+            return None
+        return client
 
     def restart_producers(self, staged: Sequence[StagedCase]) -> None:
         """Begin transactions elsewhere with ids that were forgotten: they get new producer ids."""
