@@ -6,7 +6,6 @@ Markers are skipped or lost by the brokers themselves; nothing is mocked. See `t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
 
 import pytest
 
@@ -14,6 +13,7 @@ from tests.outcomes import LEFT, Case, Expected, Loss, Origin, OutcomeCluster, S
 from tests.tiers import is_full
 from toolkit import Cluster
 from toolkit.actions.abort import plan_abort
+from toolkit.actions.complete import plan_complete
 from toolkit.errors import ActionRefused
 from toolkit.schema import Row
 
@@ -34,9 +34,6 @@ FEW_OF_VERSION_2 = [
     Case(origin=Origin.MARKER_MISSING, commit=True, sequel=sequel, transaction_version=2)
     for sequel in (Sequel.NOTHING, Sequel.THREE_COMMITS, Sequel.NEW_INSTANCE_OPEN)
 ]
-
-HAS_COMPLETE = find_spec("toolkit.actions.complete") is not None
-"""For the lead: once `plan_complete` is on main, this condition goes, and the import moves to the top."""
 
 UNKNOWN = Expected(verdict="unknown", outcome="unknown", action=None)
 
@@ -80,10 +77,9 @@ def test_what_was_committed_is_never_aborted(version: str, loss: Loss) -> None:
                 staged.restart_producers(idle)
                 check_findings(cluster, idle)
                 check_preflights(cluster, idle[:3])
-        if HAS_COMPLETE:
-            with Cluster(staged.kafka.bootstrap_servers) as cluster:
-                ended = follow_remedies(cluster, few(staged.staged))
-            check_received(staged, ended)
+        with Cluster(staged.kafka.bootstrap_servers) as cluster:
+            ended = follow_remedies(cluster, few(staged.staged))
+        check_received(staged, ended)
 
 
 def few(staged: Sequence[StagedCase]) -> list[StagedCase]:
@@ -133,14 +129,15 @@ def check_preflights(cluster: Cluster, staged: Sequence[StagedCase]) -> None:
 
 def follow_remedies(cluster: Cluster, staged: Sequence[StagedCase]) -> list[StagedCase]:
     """Do what each finding says; those that ended by it."""
-    from toolkit.actions.complete import plan_complete
-
     ended = []
     for each, row in zip(staged, rows_of(cluster, staged), strict=True):
-        plans = {"abort": plan_abort, "complete": plan_complete}
-        if row["action"]:
-            plan = plans[row["action"]](cluster, row)
+        if row["action"] == "complete":
+            missing_marker = plan_complete(cluster, row)
+            missing_marker.execute(confirm=missing_marker.target, recheck_after=0.1)
+        elif row["action"] == "abort":
+            plan = plan_abort(cluster, row)
             plan.execute(confirm=plan.target, recheck_after=0.1)
+        if row["action"]:
             ended.append(each)
     return ended
 
