@@ -15,7 +15,7 @@ from pathlib import Path
 from unittest import mock
 
 from toolkit import Cluster
-from toolkit.analysis.diagnosis import verdicts
+from toolkit.analysis.diagnosis import decision
 from toolkit.errors import ToolkitError
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import INCIDENTS, ClusterSetup, Incident, StagedIncident
@@ -30,6 +30,7 @@ BEGIN, END = "<!-- incidents: written by tests/incident_matrix.py -->", "<!-- en
 VERSIONS = ("2.8.2", "3.5.2", "3.9.2", "4.3.1")
 SETUPS: Mapping[str, ClusterSetup] = {incident.setup.name: incident.setup for incident in INCIDENTS.values()}
 ABSENT = "-"  # the incident does not exist on a version
+LATER_ACTIONS = {"overdue": "fence"}  # by later verdict
 AT_ONCE = 6  # incidents that one broker has at the same time
 PATIENCE_S = 120
 
@@ -44,8 +45,8 @@ def short_graces() -> Iterator[None]:
     """Two seconds instead of 15 and 60, so that later verdicts can be awaited."""
     soon = dt.timedelta(seconds=2)
     with (
-        mock.patch.object(verdicts, "TIMEOUT_GRACE", soon),
-        mock.patch.object(verdicts, "PREPARE_GRACE", soon),
+        mock.patch.object(decision, "TIMEOUT_GRACE", soon),
+        mock.patch.object(decision, "PREPARE_GRACE", soon),
         mock.patch.object(live_observation, "OLD", soon),
     ):
         yield
@@ -131,9 +132,12 @@ def _judge(cluster: Cluster, staged: StagedIncident, *, expected: str, long_ms: 
         assert row["start_offset"] == staged.start_offset
     assert row["reason"]
     assert row["evidence"]
-    assert (row["verdict"] == "hanging") == ("kafka-txn abort" in row["remedy"])
+    for action in ("abort", "complete"):
+        assert (f"kafka-txn {action}" in row["remedy"]) == (row["action"] == action), row["remedy"]
     assert bool(row["missing"]) == (row["verdict"] == "unknown")
     assert row["verdict"] == expected, row
+    assert row["outcome"] == staged.outcome, row
+    assert row["action"] == (staged.action if expected == staged.expected else LATER_ACTIONS.get(expected)), row
     return str(row["verdict"])
 
 

@@ -13,17 +13,13 @@ from typing import Any
 from toolkit.actions.audit import Audit
 from toolkit.actions.connected_source import ConnectedSource
 from toolkit.errors import UsageError
-from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS
-from toolkit.lab.queries import until
+from toolkit.lab.queries import await_coordinators
 from toolkit.lab.samples import IncidentSample
 from toolkit.lab.server.broker import Kafka
 from toolkit.lab.staged_traffic import stage_between
 from toolkit.lab.staging import ClusterSetup, StagedIncident
 from toolkit.sources.live.cluster import Cluster
-from toolkit.sources.live.state.cluster_metadata import read_metadata
-from toolkit.sources.live.state.coordinator_readiness import loading_coordinators
-from toolkit.sources.live.state.coordinators import CoordinatorTopic
 from toolkit.sources.logdir import LogDir
 from toolkit.sources.recording import Recording
 from toolkit.sources.recording.sample_files.recording_folder import is_recording
@@ -76,15 +72,7 @@ class LabSource(ConnectedSource):
             shutil.copytree(self.kafka.log_dirs[broker_id], target, copy_function=shutil.copy2)
         finally:
             self.kafka.start_broker(broker_id)
-            client = self.cluster.client
-            until(
-                lambda: (
-                    None
-                    if loading_coordinators(client, CoordinatorTopic(STATE_TOPIC, read_metadata(client, [STATE_TOPIC])))
-                    else True
-                ),
-                awaited="the coordinators to load __transaction_state again",
-            )
+            await_coordinators(self.cluster.client)
         return target
 
 

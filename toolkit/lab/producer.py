@@ -1,7 +1,8 @@
 """A transactional producer that sends every request explicitly, so that it can also do what a correct one never does.
 
-It behaves like clients before transaction version 2 (the epoch stays from one transaction to the next), which every
-broker from 2.8 to 4.x still accepts.
+By default it behaves like clients before transaction version 2 (the epoch stays from one transaction to the next),
+which every broker from 2.8 to 4.x still accepts. With ``transaction_version=2`` it behaves like a Java client of 4.0 or
+newer: its writes add the partition to the transaction, and each end brings the next epoch.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ class TxnProducer:
         Transactional id.
     timeout_ms
         Transaction timeout.
+    transaction_version
+        1, or 2 (KIP-890, brokers from 4.0 on).
 
     Raises
     ------
@@ -46,10 +49,13 @@ class TxnProducer:
     >>> producer.end(commit=True)  # doctest: +SKIP
     """
 
-    def __init__(self, cluster: BrokerClient, transactional_id: str, *, timeout_ms: int = 600_000) -> None:
+    def __init__(
+        self, cluster: BrokerClient, transactional_id: str, *, timeout_ms: int = 600_000, transaction_version: int = 1
+    ) -> None:
         self.cluster = cluster
         self.transactional_id = transactional_id
         self.timeout_ms = timeout_ms
+        self.transaction_version = transaction_version
         self.producer_id = self.producer_epoch = -1
         self._sequences: dict[tuple[str, int], int] = {}
 
@@ -70,12 +76,13 @@ class TxnProducer:
             ),
             codes=lambda message: [message.error_code],
         )
-        self.producer_id, self.producer_epoch = int(response.producer_id), int(response.producer_epoch)
-        self._sequences.clear()
+        self._adopt(response)
         return self
 
     def add(self, topic: str, *partitions: int) -> None:
-        """AddPartitionsToTxn: add the partition to the transaction."""
+        """AddPartitionsToTxn: add the partition to the transaction; in transaction version 2, `send` does that."""
+        if self.transaction_version == 2:
+            return
         request = messages.AddPartitionsToTxn
         self._ask(
             lambda: request(
@@ -123,7 +130,7 @@ class TxnProducer:
                 topic_data=[
                     request(name=topic, partition_data=[request.PartitionProduceData(index=partition, records=batch)])
                 ],
-                max_version=8,
+                **({"min_version": 12, "max_version": 12} if self.transaction_version == 2 else {"max_version": 8}),
             ),
             to=lambda: leader(self.cluster, topic, partition),
             codes=lambda message: [message.responses[0].partition_responses[0].error_code],
@@ -155,21 +162,34 @@ class TxnProducer:
 
     def decide(self, *, commit: bool) -> None:
         """EndTxn: let the coordinator decide; returns before the markers are written."""
-        self._ask(
+        ended = self._end_txn(commit=commit)
+        if self.transaction_version == 2:
+            self._adopt(ended)
+
+    def end(self, *, commit: bool) -> None:
+        """End the transaction, and return when every marker is written."""
+        self._end_txn(commit=commit)
+        # Until then, a repeated request fails with CONCURRENT_TRANSACTIONS.
+        ended = self._end_txn(commit=commit)
+        if self.transaction_version == 2:
+            self._adopt(ended)
+
+    def _end_txn(self, *, commit: bool) -> Any:
+        return self._ask(
             lambda: messages.EndTxn(
                 transactional_id=self.transactional_id,
                 producer_id=self.producer_id,
                 producer_epoch=self.producer_epoch,
                 committed=commit,
-                max_version=3,
+                **({"min_version": 5} if self.transaction_version == 2 else {"max_version": 3}),
             ),
             codes=lambda message: [message.error_code],
         )
 
-    def end(self, *, commit: bool) -> None:
-        """End the transaction, and return when every marker is written."""
-        self.decide(commit=commit)
-        self.decide(commit=commit)  # until then, a repeated request fails with CONCURRENT_TRANSACTIONS
+    def _adopt(self, response: Any) -> None:
+        """Producer id and epoch of an InitProducerId or EndTxn response, whose sequences begin anew."""
+        self.producer_id, self.producer_epoch = int(response.producer_id), int(response.producer_epoch)
+        self._sequences.clear()
 
     def _ask(
         self,

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
 from toolkit.config import ClientConfig
-from toolkit.errors import LabError
+from toolkit.errors import ConnectionFailed, LabError
+from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.lab.server.broker import Kafka
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.client.error_codes import error_name
+from toolkit.sources.live.state.cluster_metadata import read_metadata
+from toolkit.sources.live.state.coordinator_readiness import loading_coordinators
+from toolkit.sources.live.state.coordinators import CoordinatorTopic
 
 __all__ = [
     "ClusterAddress",
     "LeaderTransaction",
     "RequestRefused",
+    "await_coordinators",
     "config_of",
     "coordinator",
+    "elect_uncleanly",
     "leader",
     "offsets",
     "open_transactions",
@@ -188,6 +195,42 @@ def leader(cluster: BrokerClient, topic: str, partition: int) -> int:
         return None if found is None else int(found.leader_id)
 
     return until(elected, awaited=f"a leader of {topic}-{partition}")
+
+
+def elect_uncleanly(cluster: BrokerClient, topic: str, numbers: Sequence[int], *, broker_id: int) -> None:
+    """Let a replica that is not in sync lead partitions (ElectLeaders), as unclean.leader.election.enable does.
+
+    Before 3.9, controllers in KRaft mode ignore that setting. They need a while to know that the last leader is gone.
+    """
+    of_topic = messages.ElectLeaders.TopicPartitions
+
+    def leads_all() -> bool | None:
+        found = partitions(cluster, topic)
+        missing = [each for each in numbers if each not in found or found[each].leader_id != broker_id]
+        if missing:
+            controller_id = int(cluster.send_one(messages.Metadata(topics=[])).controller_id)
+            request = messages.ElectLeaders(
+                election_type=1,
+                topic_partitions=[of_topic(topic=topic, partitions=missing)],
+                timeout_ms=1_000,
+                min_version=1,
+            )
+            with contextlib.suppress(ConnectionFailed):  # it may be the broker that is gone; other errors pass, too
+                cluster.send_one(request, broker_id=controller_id)
+        return None if missing else True
+
+    until(leads_all, awaited=f"broker {broker_id} to lead {topic}")
+
+
+def await_coordinators(cluster: BrokerClient) -> None:
+    """Return when every partition of ``__transaction_state`` has a leader that has loaded it, as after a restart."""
+
+    def are_loaded() -> bool | None:
+        topic = CoordinatorTopic(STATE_TOPIC, read_metadata(cluster, [STATE_TOPIC]))
+        has_leaders = all(topic.leader(number) is not None for number in range(topic.count))
+        return True if has_leaders and not loading_coordinators(cluster, topic) else None
+
+    until(are_loaded, awaited=f"the coordinators to load {STATE_TOPIC}")
 
 
 def coordinator(cluster: BrokerClient, key: str, *, group: bool = False) -> int:

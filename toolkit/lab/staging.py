@@ -57,6 +57,10 @@ class StagedIncident:
         The expected verdict now.
     later
         The expected verdict after some time; empty if it stays the same.
+    outcome
+        What was decided about its records: undecided, abort, commit, unknown; null if nothing is open.
+    action
+        The command that is safe now: abort, complete or fence; null if none is.
     what
         One sentence for a newcomer.
     group
@@ -74,6 +78,8 @@ class StagedIncident:
     start_offset: int
     expected: str
     later: str = ""
+    outcome: str | None = None
+    action: str | None = None
     what: str = ""
     group: str = ""
     also: tuple[StagedIncident, ...] = ()
@@ -105,6 +111,8 @@ class Incident:
         The steps of the incident.
     expected, later
         Expected verdict now, and after some time.
+    outcome, action
+        Expected outcome, and the command that is safe now.
     setup
         Brokers and properties that it needs.
     since
@@ -115,6 +123,8 @@ class Incident:
     recipe: Callable[..., StagedIncident]
     expected: str
     later: str
+    outcome: str | None
+    action: str | None
     setup: ClusterSetup
     since: str
 
@@ -167,13 +177,27 @@ class Incident:
 
 
 def incident(
-    expected: str, *, setup: ClusterSetup, later: str = "", since: str = "2.8.0"
+    expected: str,
+    *,
+    outcome: str | None,
+    setup: ClusterSetup,
+    action: str | None = None,
+    later: str = "",
+    since: str = "2.8.0",
 ) -> Callable[[Callable[..., StagedIncident]], Incident]:
     """Make an `Incident` of a recipe ``stage_<name>(stage, ...)``; the first line of its docstring describes it."""
 
     def named(recipe: Callable[..., StagedIncident]) -> Incident:
-        name = recipe.__name__.removeprefix("stage_")
-        return Incident(name=name, recipe=recipe, expected=expected, later=later, setup=setup, since=since)
+        return Incident(
+            name=recipe.__name__.removeprefix("stage_"),
+            recipe=recipe,
+            expected=expected,
+            later=later,
+            outcome=outcome,
+            action=action,
+            setup=setup,
+            since=since,
+        )
 
     return named
 
@@ -217,13 +241,17 @@ class Stage:
     def _connect(self) -> BrokerClient:
         return SteadyClient(self.config) if self.plot.brokers > 1 else BrokerClient(self.config)
 
-    def create_topic(self, *, replicas: Sequence[int] = (), config: Mapping[str, str] = NOTHING) -> None:
+    def create_topic(
+        self, *, replicas: Sequence[int] = (), elsewhere: Sequence[int] = (), config: Mapping[str, str] = NOTHING
+    ) -> None:
         """Create the topic if it does not exist, with a committed record and one more partition than needed.
 
         Parameters
         ----------
         replicas
-            Broker ids of each partition's replicas, its leader first; any one broker if null.
+            Broker ids of each partition's replicas, its leader first; any one broker if empty.
+        elsewhere
+            Those of the other partitions, if they differ.
         config
             Topic configuration.
         """
@@ -236,7 +264,10 @@ class Stage:
             num_partitions=-1 if replicas else count,
             replication_factor=-1 if replicas else 1,
             assignments=[
-                new.CreatableReplicaAssignment(partition_index=each, broker_ids=list(replicas))
+                new.CreatableReplicaAssignment(
+                    partition_index=each,
+                    broker_ids=list(replicas if each == self.partition else elsewhere or replicas),
+                )
                 for each in range(count)
                 if replicas
             ],
@@ -289,7 +320,7 @@ class Stage:
         start_offset
             First offset of its transaction.
         partition, expected
-            If other than the incident's.
+            If other than the incident's; with another verdict, no action is expected.
         closing
             Ends the incident properly.
         facts
@@ -304,6 +335,8 @@ class Stage:
             "transactional_id": producer.transactional_id,
             "start_offset": start_offset,
             "expected": expected or self.plot.expected,
+            "outcome": self.plot.outcome,
+            "action": self.plot.action if expected is None else None,
             "_closing": closing,
         }
         return StagedIncident(**fields | facts)

@@ -20,7 +20,9 @@ from toolkit.lab.incidents.decided import (
     stage_committing,
     stage_coordinator_gone,
     stage_fenced_by_timeout,
+    stage_lost_marker,
     stage_marker_only,
+    stage_skipped_marker,
     stage_unreplicated,
 )
 from toolkit.lab.incidents.hanging import (
@@ -36,7 +38,7 @@ from toolkit.lab.incidents.hanging import (
     stage_superseded_elsewhere,
     stage_superseded_same_partition,
 )
-from toolkit.lab.incidents.setups import EVERYDAY, NEGLECTFUL, REPLICATED, STANDSTILL, TWO_PHASE
+from toolkit.lab.incidents.setups import EVERYDAY, NEGLECTFUL, REPLICATED, STANDSTILL, TWO_PHASE, UNCLEAN
 from toolkit.lab.staging import ClusterSetup, Incident, StagedIncident
 
 __all__ = [
@@ -46,6 +48,7 @@ __all__ = [
     "REPLICATED",
     "STANDSTILL",
     "TWO_PHASE",
+    "UNCLEAN",
     "ClusterSetup",
     "Incident",
     "StagedIncident",
@@ -57,6 +60,7 @@ __all__ = [
     "stage_head_deleted",
     "stage_late_after_commit",
     "stage_late_message",
+    "stage_lost_marker",
     "stage_marker_only",
     "stage_never_added",
     "stage_offsets_never_added",
@@ -67,6 +71,7 @@ __all__ = [
     "stage_overdue",
     "stage_prepared",
     "stage_several_open",
+    "stage_skipped_marker",
     "stage_superseded_elsewhere",
     "stage_superseded_same_partition",
     "stage_superseded_written",
@@ -94,6 +99,8 @@ INCIDENTS: Mapping[str, Incident] = {
         stage_overdue,
         stage_prepared,
         stage_committing,
+        stage_skipped_marker,
+        stage_lost_marker,
         stage_unreplicated,
         stage_coordinator_gone,
         stage_marker_only,

@@ -18,13 +18,13 @@ __all__ = [
 ]
 
 
-@incident("ongoing", setup=EVERYDAY)
+@incident("ongoing", outcome="undecided", setup=EVERYDAY)
 def stage_open_young(stage: Stage, *, timeout_ms: int = 600_000) -> StagedIncident:
     """A healthy transaction is open, and will be committed."""
     return _open(stage, timeout_ms=timeout_ms)
 
 
-@incident("ongoing", later="long", setup=EVERYDAY)
+@incident("ongoing", outcome="undecided", later="long", setup=EVERYDAY)
 def stage_open_long(stage: Stage, *, timeout_ms: int = 3_600_000) -> StagedIncident:
     """A healthy transaction may stay open for an hour, as those of Flink may: longer than brokers allow by default.
 
@@ -33,7 +33,7 @@ def stage_open_long(stage: Stage, *, timeout_ms: int = 3_600_000) -> StagedIncid
     return _open(stage, timeout_ms=timeout_ms)
 
 
-@incident("ongoing", setup=EVERYDAY)
+@incident("ongoing", outcome="undecided", setup=EVERYDAY)
 def stage_old_event_times(stage: Stage) -> StagedIncident:
     """A healthy transaction, seconds old, carries records of last week, so that tools that trust their times accuse it.
 
@@ -42,7 +42,7 @@ def stage_old_event_times(stage: Stage) -> StagedIncident:
     return _open(stage, timestamp=dt.datetime.now(dt.UTC) - dt.timedelta(days=7))
 
 
-@incident("ongoing", later="overdue", setup=NEGLECTFUL)
+@incident("ongoing", outcome="undecided", later="overdue", setup=NEGLECTFUL)
 def stage_overdue(stage: Stage, *, timeout_ms: int = 1_000) -> StagedIncident:
     """A transaction is open past its own timeout, because its coordinator does not check.
 
@@ -51,7 +51,7 @@ def stage_overdue(stage: Stage, *, timeout_ms: int = 1_000) -> StagedIncident:
     return _open(stage, timeout_ms=timeout_ms)
 
 
-@incident("prepared", setup=TWO_PHASE, since="4.0.0")
+@incident("prepared", outcome="undecided", setup=TWO_PHASE, since="4.0.0")
 def stage_prepared(stage: Stage) -> StagedIncident:
     """A transaction waits for a two-phase commit: only the external coordinator that prepared it may decide.
 
@@ -60,7 +60,7 @@ def stage_prepared(stage: Stage) -> StagedIncident:
     return _open(stage, two_phase=True)
 
 
-@incident("ongoing", setup=EVERYDAY)
+@incident("ongoing", outcome="undecided", setup=EVERYDAY)
 def stage_superseded_written(stage: Stage) -> StagedIncident:
     """A live transaction was opened by a record of its producer's dead epoch, which its commit would make visible.
 

@@ -5,22 +5,34 @@ from __future__ import annotations
 import uuid
 
 from toolkit.lab.consumer import BlockedConsumer
-from toolkit.lab.incidents.setups import EVERYDAY, REPLICATED, STANDSTILL
-from toolkit.lab.queries import offsets, open_transactions, partitions, until
+from toolkit.lab.incidents.setups import EVERYDAY, REPLICATED, STANDSTILL, UNCLEAN
+from toolkit.lab.producer import TxnProducer
+from toolkit.lab.queries import (
+    await_coordinators,
+    elect_uncleanly,
+    leader,
+    offsets,
+    open_transactions,
+    partitions,
+    until,
+)
 from toolkit.lab.staging import ALWAYS_UP, Stage, StagedIncident, incident
 
 __all__ = [
     "stage_committing",
     "stage_coordinator_gone",
     "stage_fenced_by_timeout",
+    "stage_lost_marker",
     "stage_marker_only",
+    "stage_skipped_marker",
     "stage_unreplicated",
 ]
 
 OTHER = 2  # the broker that is stopped
+FOLLOWER = 3  # of it
 
 
-@incident("ending", later="stuck_ending", setup=REPLICATED)
+@incident("ending", outcome="commit", later="stuck_ending", setup=REPLICATED)
 def stage_committing(stage: Stage, *, commit: bool = True) -> StagedIncident:
     """A transaction is decided, but its marker cannot be written while a replica is missing (min.insync.replicas=2).
 
@@ -40,10 +52,72 @@ def stage_committing(stage: Stage, *, commit: bool = True) -> StagedIncident:
         stage.kafka.start_broker(OTHER)
         finish()
 
-    return stage.staged(producer, start, closing=heal)
+    return stage.staged(producer, start, closing=heal, outcome="commit" if commit else "abort")
 
 
-@incident("unreplicated", setup=STANDSTILL, since="3.3.0")
+@incident("stuck_ending", outcome="commit", action="complete", setup=REPLICATED, since="4.3.0")
+def stage_skipped_marker(stage: Stage, *, commit: bool = True) -> StagedIncident:
+    """A commit succeeded although the partition was offline and its marker was skipped; the producer went on elsewhere.
+
+    KAFKA-20734: the coordinator completes the transaction without the marker, and nobody will write it. An abort marker
+    would lose the committed record.
+    """
+    stage.create_topic(replicas=[OTHER], elsewhere=[ALWAYS_UP])
+    producer = stage.producer(coordinator_id=ALWAYS_UP)
+    start = _open(stage, producer)
+    stage.kafka.stop_broker(OTHER)
+    until(
+        lambda: None if stage.partition in partitions(stage.cluster, stage.topic) else True,
+        awaited="the partition to have no leader",
+    )
+    producer.end(commit=commit)
+    stage.kafka.start_broker(OTHER)
+    return _go_on(stage, producer, start, commit=commit)
+
+
+@incident("stuck_ending", outcome="commit", action="complete", setup=UNCLEAN)
+def stage_lost_marker(stage: Stage, *, commit: bool = True) -> StagedIncident:
+    """A commit's marker was lost: an unclean election chose a replica that had not copied it; the producer went on.
+
+    The record was on all replicas, the marker on the leader only, which crashed. An abort marker would lose the
+    committed record.
+    """
+    stage.create_topic(replicas=[OTHER, FOLLOWER], elsewhere=[ALWAYS_UP, FOLLOWER])
+    producer = stage.producer(coordinator_id=ALWAYS_UP)
+    start = _open(stage, producer)
+    stage.kafka.pause(FOLLOWER)
+    # The leader has answered the follower's last fetch then, without the marker.
+    until(lambda: True if _in_sync(stage) == [OTHER] else None, awaited="the ISR to shrink")
+    producer.end(commit=commit)
+    stage.kafka.kill(OTHER)
+    stage.kafka.resume(FOLLOWER)
+    elect_uncleanly(stage.cluster, stage.topic, [stage.partition], broker_id=FOLLOWER)
+    stage.kafka.start_broker(OTHER)
+    return _go_on(stage, producer, start, commit=commit)
+
+
+def _open(stage: Stage, producer: TxnProducer) -> int:
+    """Open a transaction on the partition and on the next one; its start offset on the former."""
+    beyond = stage.partition + 1
+    producer.add(stage.topic, stage.partition, beyond)
+    producer.send(stage.topic, beyond)
+    return producer.send(stage.topic, stage.partition)
+
+
+def _go_on(stage: Stage, producer: TxnProducer, start: int, *, commit: bool) -> StagedIncident:
+    """Commit another transaction on the next partition, after which the coordinator's state tells nothing any more."""
+    await_coordinators(stage.cluster)
+    leader(stage.cluster, stage.topic, stage.partition)
+    beyond = stage.partition + 1
+    producer.add(stage.topic, beyond)
+    producer.send(stage.topic, beyond)
+    producer.end(commit=True)
+    if commit:
+        return stage.staged(producer, start)
+    return stage.staged(producer, start, expected="hanging", outcome="abort", action="abort")
+
+
+@incident("unreplicated", outcome=None, setup=STANDSTILL, since="3.3.0")
 def stage_unreplicated(stage: Stage) -> StagedIncident:
     """Nothing is open, yet the LSO waits: the marker is written, but a follower in the ISR does not fetch.
 
@@ -81,7 +155,7 @@ def _try_unreplicated(stage: Stage) -> StagedIncident | None:
     return None
 
 
-@incident("unknown", setup=REPLICATED)
+@incident("unknown", outcome="unknown", setup=REPLICATED)
 def stage_coordinator_gone(stage: Stage) -> StagedIncident:
     """A healthy transaction is open while its coordinator is down: whether it hangs is unknown.
 
@@ -102,7 +176,7 @@ def stage_coordinator_gone(stage: Stage) -> StagedIncident:
     return stage.staged(producer, start, closing=come_back)
 
 
-@incident("clear", setup=EVERYDAY)
+@incident("clear", outcome=None, setup=EVERYDAY)
 def stage_marker_only(stage: Stage, *, group: str | None = None) -> StagedIncident:
     """Nothing is wrong: a group has read everything, and its lag of 1 is the marker that ended the last transaction."""
     stage.create_topic()
@@ -116,7 +190,7 @@ def stage_marker_only(stage: Stage, *, group: str | None = None) -> StagedIncide
     return stage.staged(producer, start, group=group)
 
 
-@incident("clear", setup=EVERYDAY)
+@incident("clear", outcome=None, setup=EVERYDAY)
 def stage_fenced_by_timeout(stage: Stage, *, timeout_ms: int = 1_000) -> StagedIncident:
     """A producer stalled past its timeout, so its coordinator aborted the transaction and fenced it; nothing is open.
 

@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 
-@incident("hanging", setup=EVERYDAY)
+@incident("hanging", outcome="undecided", action="abort", setup=EVERYDAY)
 def stage_never_added(stage: Stage, *, records: int = 1) -> StagedIncident:
     """A producer wrote to a partition that it never added to its transaction, so no coordinator will end it there.
 
@@ -40,7 +40,7 @@ def stage_never_added(stage: Stage, *, records: int = 1) -> StagedIncident:
     return stage.staged(producer, producer.send(stage.topic, stage.partition, records=records))
 
 
-@incident("hanging", setup=EVERYDAY)
+@incident("hanging", outcome="undecided", action="abort", setup=EVERYDAY)
 def stage_late_message(stage: Stage) -> StagedIncident:
     """A batch arrived after its transaction was aborted and opened another one that the coordinator knows nothing of.
 
@@ -49,7 +49,7 @@ def stage_late_message(stage: Stage) -> StagedIncident:
     return _late(stage, commit=False)
 
 
-@incident("hanging", setup=EVERYDAY)
+@incident("hanging", outcome="undecided", action="abort", setup=EVERYDAY)
 def stage_late_after_commit(stage: Stage) -> StagedIncident:
     """A batch arrived after its transaction was committed and opened one that the coordinator knows nothing of."""
     return _late(stage, commit=True)
@@ -64,7 +64,7 @@ def _late(stage: Stage, *, commit: bool) -> StagedIncident:
     return stage.staged(producer, producer.send(stage.topic, stage.partition))
 
 
-@incident("hanging", setup=EVERYDAY)
+@incident("hanging", outcome="undecided", action="abort", setup=EVERYDAY)
 def stage_offsets_never_added(stage: Stage, *, group: str | None = None) -> StagedIncident:
     """A producer committed a group's offset without adding the group to its transaction, and now the group is stuck.
 
@@ -98,7 +98,7 @@ def _on_consumer_offsets(cluster: BrokerClient, producer: TxnProducer) -> tuple[
     raise AssertionError("an accepted TxnOffsetCommit is an open transaction")
 
 
-@incident("hanging", setup=EVERYDAY)
+@incident("hanging", outcome="undecided", action="abort", setup=EVERYDAY)
 def stage_superseded_elsewhere(stage: Stage) -> StagedIncident:
     """A producer left a transaction open that nobody knows of, and its successor of the next epoch works elsewhere."""
     stage.create_topic()
@@ -111,7 +111,7 @@ def stage_superseded_elsewhere(stage: Stage) -> StagedIncident:
     return stage.staged(dead, start, also=(also,), closing=stage.finishing(alive))
 
 
-@incident("hanging", setup=EVERYDAY)
+@incident("hanging", outcome="undecided", action="abort", setup=EVERYDAY)
 def stage_superseded_same_partition(stage: Stage) -> StagedIncident:
     """A producer left a transaction open, and its successor has added the same partition: its commit will publish both.
 
@@ -126,7 +126,7 @@ def stage_superseded_same_partition(stage: Stage) -> StagedIncident:
     return stage.staged(dead, start, closing=stage.finishing(alive))
 
 
-@incident("hanging", setup=EVERYDAY)
+@incident("hanging", outcome="undecided", action="abort", setup=EVERYDAY)
 def stage_busy_elsewhere(stage: Stage) -> StagedIncident:
     """A producer wrote to a partition that its transaction, open and healthy on another one, does not have."""
     stage.create_topic()
@@ -138,7 +138,7 @@ def stage_busy_elsewhere(stage: Stage) -> StagedIncident:
     return stage.staged(producer, start, also=(also,), closing=stage.finishing(producer))
 
 
-@incident("hanging", setup=NEGLECTFUL, since="3.0.0")
+@incident("hanging", outcome="undecided", action="abort", setup=NEGLECTFUL, since="3.0.0")
 def stage_orphan(stage: Stage) -> StagedIncident:
     """A transaction stayed open until the coordinator forgot the id that it belongs to.
 
@@ -167,7 +167,7 @@ def _listed(cluster: BrokerClient, broker_id: int) -> set[int]:
     return {each.producer_id for each in listing.transaction_states}
 
 
-@incident("hanging", setup=EVERYDAY)
+@incident("hanging", outcome="undecided", action="abort", setup=EVERYDAY)
 def stage_head_deleted(stage: Stage, *, all_of_it: bool = False) -> StagedIncident:
     """A transaction hangs although the records that it starts with are deleted: retention does not end it.
 
@@ -196,7 +196,7 @@ def _delete_records(stage: Stage, *, before: int) -> None:
     )
 
 
-@incident("hanging", setup=EVERYDAY)
+@incident("hanging", outcome="undecided", action="abort", setup=EVERYDAY)
 def stage_future_clock(stage: Stage) -> StagedIncident:
     """A transaction hangs whose producer's clock is 50 minutes ahead, so that tools that trust it call it young."""
     stage.create_topic()
@@ -205,7 +205,7 @@ def stage_future_clock(stage: Stage) -> StagedIncident:
     return stage.staged(producer, producer.send(stage.topic, stage.partition, timestamp=ahead))
 
 
-@incident("hanging", setup=EVERYDAY)
+@incident("hanging", outcome="undecided", action="abort", setup=EVERYDAY)
 def stage_several_open(stage: Stage) -> StagedIncident:
     """Three transactions are open on one partition: one hangs, a healthy one follows, then another hangs."""
     stage.create_topic()

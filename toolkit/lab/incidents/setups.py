@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from toolkit.lab.staging import ClusterSetup
 
-__all__ = ["EVERYDAY", "NEGLECTFUL", "REPLICATED", "STANDSTILL", "TWO_PHASE"]
+__all__ = ["EVERYDAY", "NEGLECTFUL", "REPLICATED", "STANDSTILL", "TWO_PHASE", "UNCLEAN"]
 
 EVERYDAY = ClusterSetup(
     name="everyday",
@@ -59,5 +59,14 @@ STANDSTILL = ClusterSetup(
         # A paused follower stays in the ISR, and its session does not expire.
         "replica.lag.time.max.ms": "3600000",
         "broker.session.timeout.ms": "3600000",
+    },
+)
+
+UNCLEAN = ClusterSetup(
+    name="unclean",
+    brokers=3,
+    properties={
+        **EVERYDAY.properties,
+        "transaction.state.log.replication.factor": "1",  # every id has one coordinator
     },
 )

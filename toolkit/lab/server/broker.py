@@ -217,9 +217,19 @@ class Kafka:
         self._launch(broker_id)
         self._wait_until_ready(broker_id)
 
-    def restart(self, broker_id: int) -> None:
-        """Shut down a broker cleanly and start it again on the same data and port."""
+    def restart(self, broker_id: int, *, properties: Mapping[str, object] = NOTHING) -> None:
+        """Shut down a broker cleanly and start it again on the same data and port.
+
+        Parameters
+        ----------
+        broker_id
+            The broker.
+        properties
+            Settings that it has from now on, beside those of the cluster.
+        """
         self.stop_broker(broker_id)
+        with self._node(broker_id).settings.open("a") as settings:
+            settings.write(properties_text({key: _text(value) for key, value in properties.items()}))
         self.start_broker(broker_id)
 
     def pause(self, broker_id: int) -> None:

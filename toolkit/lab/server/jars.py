@@ -139,8 +139,8 @@ def _failure(version: str, repository: str, output: str) -> LabError:
     if missing := re.findall(r":: (\S+)#(\S+);(\S+): not found", output):
         return LabError(
             f"{repository} has no {', '.join(':'.join(each) for each in missing)}.",
-            means=f"Kafka {version} was never released, or this mirror does not have it; nothing was kept.",
-            do="Use a released version, such as 4.3.1, 3.9.2, 3.5.2 or 2.8.2.",
+            means=f"Either there is no Kafka {version}, or this mirror lacks a part of it; nothing was kept.",
+            do="Use a released version, such as 4.3.1, 3.9.2, 3.5.2 or 2.8.2, or name a mirror in KAFKA_TXN_MAVEN.",
         )
     return LabError(
         f"{artifact} could not be fetched: {' '.join(output.split())[-600:]}",

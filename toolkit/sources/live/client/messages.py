@@ -33,6 +33,7 @@ __all__ = [
     "DescribeProducers",
     "DescribeShareGroupOffsets",
     "DescribeTransactions",
+    "ElectLeaders",
     "EndTxn",
     "Fetch",
     "FindCoordinator",
@@ -59,6 +60,7 @@ DescribeAcls = admin.DescribeAclsRequest
 DescribeConfigs = admin.DescribeConfigsRequest
 DescribeGroups = admin.DescribeGroupsRequest
 DescribeTransactions = admin.DescribeTransactionsRequest
+ElectLeaders = admin.ElectLeadersRequest
 EndTxn = producer.EndTxnRequest
 Fetch = consumer.FetchRequest
 FindCoordinator = metadata.FindCoordinatorRequest
