@@ -5,6 +5,7 @@ import pty
 import select
 import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -27,15 +28,20 @@ def at_terminal(kafka: Kafka, *arguments: str, typed: str) -> tuple[int, str]:
     wide = {**os.environ, "COLUMNS": "300"}
     with started(command, cwd=ROOT, stdin=its, stdout=its, stderr=its, env=wide) as running:
         os.close(its)
-        screen = b""
+        screen, interrupted, deadline = b"", False, time.monotonic() + PATIENCE_S
         while True:
-            assert select.select([mine], [], [], PATIENCE_S)[0], screen.decode()
+            assert time.monotonic() < deadline, screen.decode()
+            if not select.select([mine], [], [], 1)[0]:
+                if interrupted:  # the first one may come between the prompt and the wait for a line
+                    running.send_signal(signal.SIGINT)
+                continue
             try:
                 screen += os.read(mine, 4096)
             except OSError:  # the other end is closed
                 break
             if b" to confirm; Enter" in screen and typed:
                 if typed == CTRL_C:
+                    interrupted = True
                     running.send_signal(signal.SIGINT)
                 else:
                     os.write(mine, typed.encode())
