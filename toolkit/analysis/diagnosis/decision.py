@@ -396,8 +396,8 @@ OWNED_RULES: tuple[OpenRule, ...] = (
         remedy=lambda e: (
             f"Check coordinator {number(_owner(e).coordinator_id)} (log, load, __transaction_state-"
             f"{_owner(e).txn_state_partition}). kafka-txn fence --transactional-id "
-            f"{shlex.quote(e.txn.transactional_id or '')} ends it; if it may be Flink's, check first that no checkpoint "
-            "is to commit it. Never an abort marker: it has an owner."
+            f"{shlex.quote(e.txn.transactional_id or '')} ends it; if it may be Flink's, check first that no "
+            "checkpoint is to commit it. Never an abort marker: it has an owner."
         ),
         action="fence",
         is_explained=True,
