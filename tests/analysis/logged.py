@@ -52,10 +52,11 @@ def headers(*rows: dict[str, Any]) -> Headers:
     """One batch per second from T0, 100 bytes each, in leader epoch 4."""
     array = np.zeros(len(rows), HEADER)
     for number, row in enumerate(rows):
-        time = milliseconds(row.pop("second", number))
+        time = milliseconds(row.get("second", number))
         fields = {"size": 100, "leader_epoch": 4, "base_timestamp": time, "max_timestamp": time, "magic": 2, **row}
         for name, value in fields.items():
-            array[name][number] = value
+            if name != "second":
+                array[name][number] = value
     return array
 
 

@@ -113,7 +113,7 @@ def holder(**fields: Any) -> Finding:
 
 def hold_start(*batches: Any, start: int = 90, **fields: Any) -> tuple[dt.datetime | None, list[str]]:
     """The time since which it holds the LSO, and the names of the evidence."""
-    held = held_since(holder(**fields), producer_batches(excerpt(*map(dict, batches), start=start), 7, 100))
+    held = held_since(holder(**fields), producer_batches(excerpt(*batches, start=start), 7, 100))
     assert held.held_ms == (held.held_from and (NOW - held.held_from) // dt.timedelta(milliseconds=1))
     return held.held_from, [entry.name or "" for entry in held.evidence]
 
