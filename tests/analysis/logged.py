@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.analysis.build import NOW
+from tests.analysis.build import NOW, observation, partition, producer
 from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog
 from toolkit.analysis.diagnosis.diagnose import Diagnosis, TransactionKey, diagnose
 from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext
@@ -14,6 +14,7 @@ from toolkit.analysis.diagnosis.evidence.explanation import log_facts
 from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt, LogEvidence
 from toolkit.analysis.diagnosis.evidence_kinds import LogFacts
 from toolkit.analysis.diagnosis.observation import Observation
+from toolkit.analysis.diagnosis.open_transactions import IndexedObservation, OpenTransaction
 from toolkit.analysis.history.sample_findings import sample_diagnoses, sample_findings
 from toolkit.formats.log.batches import CONTROL, TRANSACTIONAL
 from toolkit.formats.log.headers import HEADER, NO_MARKER, Headers
@@ -22,6 +23,7 @@ from toolkit.schema.live import Finding
 from toolkit.schema.table import TopicPartition
 
 T0 = NOW - dt.timedelta(minutes=10)
+HERE, ELSEWHERE = ("orders", 0), ("payments", 3)
 
 
 def at(seconds: float) -> dt.datetime:
@@ -29,7 +31,7 @@ def at(seconds: float) -> dt.datetime:
 
 
 def milliseconds(seconds: float) -> int:
-    return int(at(seconds).timestamp() * 1000)
+    return round(at(seconds).timestamp() * 1000)
 
 
 def data(
@@ -78,6 +80,28 @@ def record(
         "topic_partitions": [{"topic": t, "partition": p} for t, p in on], "last_update_time": at(second),
         "start_time": None if started is None else at(started), "tombstone": state is None, "broker_id": 3, **more,
     }  # fmt: skip
+
+
+def ended_records(
+    end: str, *, began: float, at_second: float, on: Any = (HERE,), offset: int = 1, **more: Any
+) -> list[Row]:
+    """The records of a transaction that its coordinator has ended."""
+    return [
+        record(offset, "Ongoing", second=began, started=began, on=on, **more),
+        record(offset + 1, f"Prepare{end}", second=at_second, started=began, on=on, **more),
+        record(offset + 2, f"Complete{end}", second=at_second + 0.1, started=began, **more),
+    ]
+
+
+def init(**more: Any) -> Row:
+    return record(0, "Empty", second=-1, **more)
+
+
+def open_transaction(*owners: Row, start: int = 100, **more: Any) -> OpenTransaction:
+    partition_row = more.pop("leader_row", partition())
+    one = observation(*owners, producers=[producer(start=start, **more)], partitions=[partition_row])
+    ((result,),) = IndexedObservation(one).cases.values()
+    return result
 
 
 def facts(

@@ -6,42 +6,29 @@ from typing import Any
 
 import pytest
 
-from tests.analysis.build import observation, only, partition, producer, transaction, twice
-from tests.analysis.logged import data, diagnosed, excerpt, marker, record
+from tests.analysis.build import observation, only, partition, transaction, twice
+from tests.analysis.logged import (
+    ELSEWHERE,
+    HERE,
+    data,
+    diagnosed,
+    ended_records,
+    excerpt,
+    init,
+    marker,
+    open_transaction,
+    record,
+)
 from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog
 from toolkit.analysis.diagnosis.diagnose import diagnose
 from toolkit.analysis.diagnosis.evidence.causes import CHECKS, DISOWNED, cause
 from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext
 from toolkit.analysis.diagnosis.evidence.explanation import explain, log_facts
 from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt, LogEvidence
-from toolkit.analysis.diagnosis.open_transactions import IndexedObservation, OpenTransaction
+from toolkit.analysis.diagnosis.open_transactions import OpenTransaction
 from toolkit.formats.log.headers import ABORT, COMMIT
 from toolkit.schema import Row
 from toolkit.schema.live import Finding
-
-HERE, ELSEWHERE = ("orders", 0), ("payments", 3)
-
-
-def ended_records(
-    end: str, *, began: float, at_second: float, on: Any = (HERE,), offset: int = 1, **more: Any
-) -> list[Row]:
-    """The records of a transaction that its coordinator has ended."""
-    return [
-        record(offset, "Ongoing", second=began, started=began, on=on, **more),
-        record(offset + 1, f"Prepare{end}", second=at_second, started=began, on=on, **more),
-        record(offset + 2, f"Complete{end}", second=at_second + 0.1, started=began, **more),
-    ]
-
-
-def init(**more: Any) -> Row:
-    return record(0, "Empty", second=-1, **more)
-
-
-def open_transaction(*owners: Row, start: int = 100, **more: Any) -> OpenTransaction:
-    partition_row = more.pop("leader_row", partition())
-    one = observation(*owners, producers=[producer(start=start, **more)], partitions=[partition_row])
-    ((result,),) = IndexedObservation(one).cases.values()
-    return result
 
 
 def context(one: OpenTransaction, log: Excerpt | None, *events: Row, unread: Sequence[str] = ()) -> DiagnosisContext:
