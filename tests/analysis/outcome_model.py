@@ -99,7 +99,6 @@ class World:
     state: str = "Empty"
     on: tuple[tuple[str, int], ...] = ()
     fenced: bool = False
-    changes: int = 0
 
     def __post_init__(self) -> None:
         self._record("Empty")
@@ -119,10 +118,9 @@ class World:
         elif isinstance(step, OtherMarker):
             self._append(marker(self._offset, COMMIT, pid=1))
         elif step.of_partition:
-            self.leader_clock, self.leader_epoch, self.changes = step.clock, self.leader_epoch + 1, self.changes + 1
+            self.leader_clock, self.leader_epoch = step.clock, self.leader_epoch + 1
         else:
             self.coordinator_clock, self.coordinator_epoch = step.clock, self.coordinator_epoch + 1
-            self.changes += 1
 
     def _transaction(self, step: Txn) -> None:
         if self.state == "Ongoing":
@@ -199,6 +197,11 @@ class World:
         if epoch >= self.last_epoch:
             self._append(marker(self._offset, kind, epoch=epoch))
             self.open, self.without_marker, self.last_epoch = [], [], epoch
+
+    @property
+    def is_one_clock(self) -> bool:
+        """Whether one broker leads the partition and coordinates the id now; others may have before."""
+        return self.leader_clock == self.coordinator_clock
 
     @property
     def of_open_records(self) -> set[str]:

@@ -198,11 +198,16 @@ def test_a_producer_id_without_records_has_no_owner() -> None:
 
 
 COMMIT_RECORDS = [init(), *ended_records("Commit", began=9, at_second=11)]
-OPEN_BATCHES = (marker(90, COMMIT, pid=1, second=2), data(100, second=10), data(101, pid=1, second=12, leader_epoch=4))
+OPEN_BATCHES = (
+    marker(90, COMMIT, pid=1, second=2),
+    data(91, pid=1, records=9, second=3),
+    data(100, second=10),
+    data(101, pid=1, second=12),
+)
 
 
 def test_a_leader_change_explains_a_lost_marker() -> None:
-    log = excerpt(*OPEN_BATCHES[:2], data(101, pid=1, second=12, leader_epoch=5))
+    log = excerpt(*OPEN_BATCHES[:3], data(101, pid=1, second=12, leader_epoch=5))
     names, sentence = cause_of_hanging(
         open_transaction(transaction(state="CompleteCommit", on=())), log, *COMMIT_RECORDS
     )
@@ -248,7 +253,7 @@ def test_a_marker_before_the_excerpt_is_not_lost() -> None:
     )
     assert names == ""
     assert sentence.startswith("no cause found: ")
-    whole = excerpt(data(100, second=21), start=0)
+    whole = excerpt(data(0, pid=1, records=100, second=1), data(100, second=21), start=0)
     assert cause_of_hanging(open_transaction(transaction(state="CompleteCommit", on=())), whole, *COMMIT_RECORDS)[
         1
     ].startswith("its marker is lost")

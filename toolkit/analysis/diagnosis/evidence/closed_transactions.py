@@ -79,9 +79,7 @@ class ClosedTransactions:
     Parameters
     ----------
     decided
-        Decided transactions that may have written the open records, in order.
-    others
-        Decided transactions of lower epochs: earlier markers are theirs.
+        Decided transactions that include the partition, or may, in order.
     markers
         The producer's markers before the open records, in order.
     lowest_epoch
@@ -100,7 +98,6 @@ class ClosedTransactions:
     """
 
     decided: Sequence[DecidedTransaction]
-    others: Sequence[DecidedTransaction]
     markers: Sequence[ProducerMarker]
     lowest_epoch: int
     began: float | None
@@ -162,12 +159,7 @@ class ClosedTransactions:
 
     def _candidates(self, marker: ProducerMarker) -> Iterator[tuple[int, DecidedTransaction]]:
         """Transactions that a marker may be of, with their index."""
-        for index, transaction in enumerate(self.decided):
-            if transaction.can_have(marker):
-                yield index, transaction
-        for transaction in self.others:
-            if transaction.can_have(marker):
-                yield -1, transaction
+        return ((index, each) for index, each in enumerate(self.decided) if each.can_have(marker))
 
     def _range(self, time: float, transaction: DecidedTransaction) -> Range:
         """The difference of the clocks if a marker of this time is of the transaction."""

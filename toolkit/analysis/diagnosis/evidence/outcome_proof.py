@@ -88,10 +88,10 @@ class _Proof:
 
     @cached_property
     def outcome(self) -> Outcome:
-        unread = [each.error for each in self.transactions if each.error]
+        unread = [each.error for each in self.transactions if each.error and self._may_have_written(each)]
         if unread:
             return _unknown(f"records of {self.name} that can be read ({unread[0]}): {self.whether}")
-        found = {tuple(self.decided[last + 1 :]) for last in self._last_closed}
+        found = {self._without_markers(last) for last in self._last_closed}
         if not found:
             return _unknown(f"markers and records of {self.name} that agree: {self.whether}")
         decisions = {_is_commit(each) for without in found for each in without}
@@ -119,19 +119,26 @@ class _Proof:
 
     @cached_property
     def transactions(self) -> Sequence[PastTransaction]:
-        """The producer's transactions that may include the partition, and may be the one that wrote these records."""
+        """The producer's transactions that include the partition, or may, in order."""
         return [
             each
-            for each in self.history.transactions
+            for each in sorted(self.history.transactions, key=lambda each: each.first_offset or 0)
             if each.producer_id in {self.txn.producer_id, None}
             and (each.topic_partitions is None or self.txn.tp in each.topic_partitions)
-            and (self.first_epoch is None or each.producer_epoch is None or each.producer_epoch >= self.first_epoch)
         ]
 
     @cached_property
     def decided(self) -> Sequence[PastTransaction]:
         """Those of them that were decided."""
         return [each for each in self.transactions if each.decided_at is not None]
+
+    def _may_have_written(self, transaction: PastTransaction) -> bool:
+        """Whether a transaction can have written the open records, by its epoch."""
+        first, epoch = self.first_epoch, transaction.producer_epoch
+        return first is None or epoch is None or epoch >= first
+
+    def _without_markers(self, last_closed: int) -> tuple[PastTransaction, ...]:
+        return tuple(each for each in self.decided[last_closed + 1 :] if self._may_have_written(each))
 
     @cached_property
     def markers(self) -> Sequence[ProducerMarker]:
@@ -165,7 +172,6 @@ class _Proof:
         began = None if self._begins_the_producer else self.first.timestamp
         return ClosedTransactions(
             decided=[self._compared(each) for each in self.decided],
-            others=[self._compared(each) for each in self._of_lower_epochs],
             markers=self.markers,
             lowest_epoch=self._lowest_epoch,
             began=None if began is None else _milliseconds(began),
@@ -174,18 +180,6 @@ class _Proof:
             is_one_coordinator=self._is_one_coordinator,
             is_one_clock=self._is_one_clock,
         ).last()
-
-    @property
-    def _of_lower_epochs(self) -> Sequence[PastTransaction]:
-        """Decided transactions that cannot have written the records; earlier markers are theirs."""
-        return [
-            each
-            for each in self.history.transactions
-            if each.decided_at is not None
-            and each.producer_id in {self.txn.producer_id, None}
-            and each not in self.transactions
-            and (each.topic_partitions is None or self.txn.tp in each.topic_partitions)
-        ]
 
     def _compared(self, transaction: PastTransaction) -> DecidedTransaction:
         assert transaction.decided_at is not None
@@ -274,7 +268,8 @@ class _Proof:
             begins = first.state == "Empty" or (first.client_transaction_version or 0) >= 2
             if first.producer_epoch < epoch or (first.producer_epoch == epoch and begins):
                 return f"{since} begin at epoch {first.producer_epoch}, and these at epoch {epoch}"
-        earliest = next(iter(self.history.transactions), None)
+        of_producer = (each for each in self.history.transactions if each.producer_id == self.txn.producer_id)
+        earliest = next(of_producer, None)
         if earliest is not None and _is_version_2(earliest) and earliest.producer_epoch == epoch:
             return f"{since} include the transaction of epoch {epoch}, which wrote these"
         if self.decided and min(self._last_closed) >= 0:
