@@ -74,7 +74,15 @@ class Failover:
     gap: int = 1
 
 
-Step = Txn | NewInstance | LateBatch | OperatorAbort | OtherMarker | Failover
+@dataclass(frozen=True, kw_only=True)
+class Expiry:
+    """The id expires, or goes on with another producer id: nobody owns this producer id any more."""
+
+    tombstone: bool = True
+    gap: int = 1
+
+
+Step = Expiry | Txn | NewInstance | LateBatch | OperatorAbort | OtherMarker | Failover
 
 
 @dataclass
@@ -99,6 +107,7 @@ class World:
     state: str = "Empty"
     on: tuple[tuple[str, int], ...] = ()
     fenced: bool = False
+    is_owned: bool = True
 
     def __post_init__(self) -> None:
         self._record("Empty")
@@ -115,6 +124,8 @@ class World:
         elif isinstance(step, OperatorAbort):
             if self.open:
                 self._marker(ABORT, self.last_epoch)
+        elif isinstance(step, Expiry):
+            self._expire(step)
         elif isinstance(step, OtherMarker):
             self._append(marker(self._offset, COMMIT, pid=1))
         elif step.of_partition:
@@ -159,6 +170,13 @@ class World:
             self.client_epoch = self.epoch
             self._record("Empty")
             self.time += 1
+
+    def _expire(self, step: Expiry) -> None:
+        state, pid = (None, 7) if step.tombstone else ("Empty", 8)
+        self.is_owned = False
+        self.records.append(
+            record(len(self.records), state, second=self._now, pid=pid, leader_epoch=self.coordinator_epoch)
+        )
 
     @property
     def _now(self) -> float:
@@ -242,7 +260,7 @@ class World:
     def open_transaction(self) -> OpenTransaction:
         owner = owner_row(state=self.state, epoch=self.epoch, on=self.on, coordinator_id=1)
         return open_transaction(
-            owner,
+            *([owner] if self.is_owned else []),
             start=self.open[0][0],
             epoch=self.last_epoch,
             leader_row=partition(leader=1, leader_epoch=self.leader_epoch),

@@ -85,7 +85,8 @@ class ClosedTransactions:
     lowest_epoch
         Epoch of the first open batch, as far as known.
     began
-        Time of the first record; earlier transactions may be missing. Null if none is, as the producer began with it.
+        When the first transaction of the records began, or their first record was written; earlier transactions, which
+        ended before, may be missing. Null if none is, as the producer began with it.
     read_from
         Earliest broker's time in the excerpt of the partition, in ms; minus infinity if it was read from its beginning,
         infinity if it was not read.

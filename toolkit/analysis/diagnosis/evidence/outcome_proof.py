@@ -169,7 +169,7 @@ class _Proof:
     @cached_property
     def _last_closed(self) -> set[int]:
         """Possible indices in `decided` of the last transaction whose marker is there; -1 for none of them."""
-        began = None if self._begins_the_producer else self.first.timestamp
+        began = None if self._begins_the_producer else self.first.start_time or self.first.timestamp
         return ClosedTransactions(
             decided=[self._compared(each) for each in self.decided],
             markers=self.markers,
