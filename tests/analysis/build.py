@@ -1,11 +1,13 @@
 """Observations for the tests of verdicts."""
 
 import datetime as dt
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 from toolkit.analysis.diagnosis.observation import Coverage, FirstBatch, Observation
 from toolkit.schema import FINDINGS, Row
+from toolkit.schema.live import Finding
 
 NOW = dt.datetime(2026, 11, 21, 12, 0, 0, tzinfo=dt.UTC)
 COMPLETE = Coverage(brokers=(1, 2, 3), proofs=("no broker has an authorizer",))
@@ -74,8 +76,9 @@ def twice(one: Observation, *, apart: float = 5.0) -> list[Observation]:
     return [replace(one, observed_at=one.observed_at - dt.timedelta(seconds=apart)), one]
 
 
-def only(rows: list[Row]) -> Row:
+def only(found: Iterable[Finding]) -> Finding:
     """The only finding; it must fit the declared table."""
-    FINDINGS.arrow(rows)
-    assert len(rows) == 1, [(row["topic"], row["verdict"]) for row in rows]
-    return rows[0]
+    found = list(found)
+    FINDINGS.arrow([each.row() for each in found])
+    assert len(found) == 1, [(each.topic, each.verdict) for each in found]
+    return found[0]

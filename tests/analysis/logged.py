@@ -1,17 +1,29 @@
-"""Batches and records of coordinators for the tests of causes and impact."""
+"""Batches and records of coordinators, and findings decided with them."""
 
 import datetime as dt
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from tests.analysis.build import NOW
-from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt
+from tests.analysis.build import NOW, observation, partition, producer
+from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog
+from toolkit.analysis.diagnosis.diagnose import Diagnosis, TransactionKey, diagnose
+from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext
+from toolkit.analysis.diagnosis.evidence.explanation import log_facts
+from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt, LogEvidence
+from toolkit.analysis.diagnosis.evidence_kinds import LogFacts
+from toolkit.analysis.diagnosis.observation import Observation
+from toolkit.analysis.diagnosis.open_transactions import IndexedObservation, OpenTransaction
+from toolkit.analysis.history.sample_findings import sample_diagnoses, sample_findings
 from toolkit.formats.log.batches import CONTROL, TRANSACTIONAL
 from toolkit.formats.log.headers import HEADER, NO_MARKER, Headers
 from toolkit.schema import TRANSACTION_LOG, Row
+from toolkit.schema.live import Finding
+from toolkit.schema.table import TopicPartition
 
 T0 = NOW - dt.timedelta(minutes=10)
+HERE, ELSEWHERE = ("orders", 0), ("payments", 3)
 
 
 def at(seconds: float) -> dt.datetime:
@@ -19,7 +31,7 @@ def at(seconds: float) -> dt.datetime:
 
 
 def milliseconds(seconds: float) -> int:
-    return int(at(seconds).timestamp() * 1000)
+    return round(at(seconds).timestamp() * 1000)
 
 
 def data(
@@ -42,10 +54,11 @@ def headers(*rows: dict[str, Any]) -> Headers:
     """One batch per second from T0, 100 bytes each, in leader epoch 4."""
     array = np.zeros(len(rows), HEADER)
     for number, row in enumerate(rows):
-        time = milliseconds(row.pop("second", number))
+        time = milliseconds(row.get("second", number))
         fields = {"size": 100, "leader_epoch": 4, "base_timestamp": time, "max_timestamp": time, "magic": 2, **row}
         for name, value in fields.items():
-            array[name][number] = value
+            if name != "second":
+                array[name][number] = value
     return array
 
 
@@ -67,3 +80,60 @@ def record(
         "topic_partitions": [{"topic": t, "partition": p} for t, p in on], "last_update_time": at(second),
         "start_time": None if started is None else at(started), "tombstone": state is None, "broker_id": 3, **more,
     }  # fmt: skip
+
+
+def ended_records(
+    end: str, *, began: float, at_second: float, on: Any = (HERE,), offset: int = 1, **more: Any
+) -> list[Row]:
+    """The records of a transaction that its coordinator has ended."""
+    return [
+        record(offset, "Ongoing", second=began, started=began, on=on, **more),
+        record(offset + 1, f"Prepare{end}", second=at_second, started=began, on=on, **more),
+        record(offset + 2, f"Complete{end}", second=at_second + 0.1, started=began, **more),
+    ]
+
+
+def init(**more: Any) -> Row:
+    return record(0, "Empty", second=-1, **more)
+
+
+def open_transaction(*owners: Row, start: int = 100, **more: Any) -> OpenTransaction:
+    partition_row = more.pop("leader_row", partition())
+    one = observation(*owners, producers=[producer(start=start, **more)], partitions=[partition_row])
+    ((result,),) = IndexedObservation(one).cases.values()
+    return result
+
+
+def facts(
+    diagnosis: Diagnosis, excerpts: Mapping[TopicPartition, Excerpt] | None = None, *events: Row
+) -> dict[TransactionKey, LogFacts]:
+    """What the logs show of the open transactions that need them; see `diagnosed`."""
+    to_read = diagnosis.to_read()
+    owners = {(each.txn.transactional_id or f"id-{each.txn.producer_id}", each.txn.producer_id) for each in to_read}
+    begun = [record(0, "Empty", second=-1, pid=pid, transactional_id=name) for name, pid in sorted(owners)]
+    log = LogEvidence(excerpts=excerpts or {}, coordinators=CoordinatorLog(rows=events or begun))
+    return {each.key: log_facts(DiagnosisContext(each.txn, log)) for each in to_read}
+
+
+def diagnosed(
+    observations: Sequence[Observation],
+    excerpts: Mapping[TopicPartition, Excerpt] | None = None,
+    *events: Row,
+    requested: Iterable[TopicPartition] = (),
+) -> list[Finding]:
+    """Findings with the coordinators' log.
+
+    By default, it has one record of each producer id, which began it: nothing was decided, so no log is in the way of a
+    wrong `hanging`.
+    """
+    diagnosis = diagnose(observations)
+    return diagnosis.findings(requested=requested, log=facts(diagnosis, excerpts, *events))
+
+
+def diagnosed_sample(
+    observation: Observation, before: Observation | None = None, *, requested: Iterable[TopicPartition] = ()
+) -> list[Finding]:
+    """As `diagnosed`, for a sample and the one before it."""
+    diagnoses = sample_diagnoses(observation, before)
+    log = {key: fact for diagnosis in diagnoses for key, fact in facts(diagnosis).items()}
+    return sample_findings(diagnoses, requested=requested, log=log)

@@ -1,50 +1,46 @@
 """Root causes from headers and records, including those that the lab cannot stage: evidence for and against each."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tests.analysis.build import observation, only, partition, producer, transaction, twice
-from tests.analysis.logged import data, excerpt, marker, record
-from toolkit.analysis.diagnosis.diagnose import findings
-from toolkit.analysis.diagnosis.evidence.causes import cause
-from toolkit.analysis.diagnosis.evidence.explanation import explain
+from tests.analysis.build import observation, only, partition, transaction, twice
+from tests.analysis.logged import (
+    ELSEWHERE,
+    HERE,
+    data,
+    diagnosed,
+    ended_records,
+    excerpt,
+    init,
+    marker,
+    open_transaction,
+    record,
+)
+from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog
+from toolkit.analysis.diagnosis.diagnose import diagnose
+from toolkit.analysis.diagnosis.evidence.causes import CHECKS, DISOWNED, cause
+from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext
+from toolkit.analysis.diagnosis.evidence.explanation import explain, log_facts
 from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt, LogEvidence
-from toolkit.analysis.diagnosis.open_transactions import IndexedObservation, OpenTransaction
+from toolkit.analysis.diagnosis.open_transactions import OpenTransaction
 from toolkit.formats.log.headers import ABORT, COMMIT
 from toolkit.schema import Row
-
-HERE, ELSEWHERE = ("orders", 0), ("payments", 3)
-
-
-def ended_records(
-    end: str, *, began: float, at_second: float, on: Any = (HERE,), offset: int = 1, **more: Any
-) -> list[Row]:
-    """The records of a transaction that its coordinator has ended."""
-    return [
-        record(offset, "Ongoing", second=began, started=began, on=on, **more),
-        record(offset + 1, f"Prepare{end}", second=at_second, started=began, on=on, **more),
-        record(offset + 2, f"Complete{end}", second=at_second + 0.1, started=began, **more),
-    ]
+from toolkit.schema.live import Finding
 
 
-def init(**more: Any) -> Row:
-    return record(0, "Empty", second=-1, **more)
+def context(one: OpenTransaction, log: Excerpt | None, *events: Row, unread: Sequence[str] = ()) -> DiagnosisContext:
+    coordinators = CoordinatorLog(rows=events, unread=unread)
+    return DiagnosisContext(one, LogEvidence(excerpts={} if log is None else {HERE: log}, coordinators=coordinators))
 
 
-def open_transaction(*owners: Row, start: int = 100, **more: Any) -> OpenTransaction:
-    partition_row = more.pop("leader_row", partition())
-    one = observation(*owners, producers=[producer(start=start, **more)], partitions=[partition_row])
-    ((result,),) = IndexedObservation(one).cases.values()
-    return result
-
-
-def cause_of_hanging(one: OpenTransaction, log: Excerpt | None, *events: Row, unread: Any = ()) -> tuple[str, str]:
+def cause_of_hanging(
+    one: OpenTransaction, log: Excerpt | None, *events: Row, unread: Sequence[str] = ()
+) -> tuple[str, str]:
     """Names and sentence of the cause."""
-    result = cause(
-        one, "hanging", LogEvidence(excerpts={} if log is None else {HERE: log}, events=events, unread=unread)
-    )
+    result = cause(context(one, log, *events, unread=unread), DISOWNED)
     assert result is not None
     return ", ".join(result.names), result.sentence
 
@@ -202,17 +198,23 @@ def test_a_producer_id_without_records_has_no_owner() -> None:
 
 
 COMMIT_RECORDS = [init(), *ended_records("Commit", began=9, at_second=11)]
-OPEN_BATCHES = (marker(90, COMMIT, pid=1, second=8), data(100, second=10), data(101, pid=1, second=12, leader_epoch=4))
+OPEN_BATCHES = (
+    marker(90, COMMIT, pid=1, second=2),
+    data(91, pid=1, records=9, second=3),
+    data(100, second=10),
+    data(101, pid=1, second=12),
+)
 
 
 def test_a_leader_change_explains_a_lost_marker() -> None:
-    log = excerpt(*OPEN_BATCHES[:2], data(101, pid=1, second=12, leader_epoch=5))
+    log = excerpt(*OPEN_BATCHES[:3], data(101, pid=1, second=12, leader_epoch=5))
     names, sentence = cause_of_hanging(
         open_transaction(transaction(state="CompleteCommit", on=())), log, *COMMIT_RECORDS
     )
     assert names == "marker-lost"
     assert sentence.startswith(
-        "its marker is lost: the coordinator completed the commit, and the log has no marker of it"
+        'its marker is lost: the transaction of "payments-7" in __transaction_state-33 with epoch 0 was committed at '
+        "2026-11-21 11:50:11 UTC, and the log has no marker of it"
     )
     assert "(leader epoch 4, then 5)" in sentence
 
@@ -251,7 +253,7 @@ def test_a_marker_before_the_excerpt_is_not_lost() -> None:
     )
     assert names == ""
     assert sentence.startswith("no cause found: ")
-    whole = excerpt(data(100, second=21), start=0)
+    whole = excerpt(data(0, pid=1, records=100, second=1), data(100, second=21), start=0)
     assert cause_of_hanging(open_transaction(transaction(state="CompleteCommit", on=())), whole, *COMMIT_RECORDS)[
         1
     ].startswith("its marker is lost")
@@ -261,15 +263,15 @@ def test_a_marker_before_the_excerpt_is_not_lost() -> None:
 
 
 def test_a_healthy_transaction_has_no_cause() -> None:
-    log = LogEvidence(excerpts={HERE: excerpt(*LATE_BATCHES)})
+    healthy = context(open_transaction(transaction()), excerpt(*LATE_BATCHES))
     for verdict in ("ongoing", "long", "overdue", "ending", "unknown"):
-        assert cause(open_transaction(transaction()), verdict, log) is None
+        assert cause(healthy, CHECKS.get(verdict, ())) is None
 
 
 def test_an_unknown_finding_only_has_causes_that_the_log_proves() -> None:
     """The next transaction of a healthy producer has the same bytes as a late batch."""
     one = open_transaction(transaction(), leader_row=partition(log_start_offset=101))
-    result = cause(one, "unknown", LogEvidence(excerpts={HERE: excerpt(*LATE_BATCHES)}))
+    result = cause(context(one, excerpt(*LATE_BATCHES)), CHECKS["unknown"])
     assert result is not None
     assert result.names == ("head-deleted",)
 
@@ -288,13 +290,13 @@ def test_an_unknown_finding_only_has_causes_that_the_log_proves() -> None:
 )
 def test_the_causes_of_an_unwritten_marker(more: Any, events: Any, names: tuple[str, ...]) -> None:
     one = open_transaction(transaction(state="PrepareCommit"), **more)
-    result = cause(one, "stuck_ending", LogEvidence(excerpts={}, events=events))
+    result = cause(context(one, None, *events), CHECKS["stuck_ending"])
     assert result is not None
     assert result.names == names
 
 
 def test_the_cause_of_a_prepared_transaction_is_two_phase_commit() -> None:
-    result = cause(open_transaction(transaction(timeout_ms=2**31 - 1)), "prepared", LogEvidence(excerpts={}))
+    result = cause(context(open_transaction(transaction(timeout_ms=2**31 - 1)), None), CHECKS["prepared"])
     assert result is not None
     assert result.names == ("two-phase-commit",)
 
@@ -308,74 +310,86 @@ def test_an_unread_log_is_reported() -> None:
     )
 
 
-# Log evidence can only weaken a verdict
+# Log evidence in findings
 
 
 def explained_rows(
     owner: Row, log: Excerpt, *events: Row, high_watermark: int = 150, unread: Sequence[str] = ()
-) -> list[Row]:
-    one = observation(owner, partitions=[partition(hw=high_watermark)])
-    rows = findings(twice(one))
-    assert only(rows)["verdict"] == "hanging"
-    return explain(rows, twice(one), LogEvidence(excerpts={HERE: log}, events=events, unread=unread))
+) -> list[Finding]:
+    observations = twice(observation(owner, partitions=[partition(hw=high_watermark)]))
+    assert only(diagnosed(observations)).verdict == "hanging"
+    diagnosis = diagnose(observations)
+    contexts = {each.key: context(each.txn, log, *events, unread=unread) for each in diagnosis.to_read()}
+    facts = {key: log_facts(each) for key, each in contexts.items()}
+    return explain(diagnosis.findings(log=facts), contexts)
 
 
-def explained_row(log: Excerpt, *events: Row, high_watermark: int = 150) -> Row:
-    return only(explained_rows(COMPLETE_ABORT, log, *events, high_watermark=high_watermark))
+def explained_row(log: Excerpt, *events: Row, high_watermark: int = 150) -> Finding:
+    return only(explained_rows(COMPLETE_ABORT, log, *(events or [init()]), high_watermark=high_watermark))
 
 
 def test_log_evidence_is_in_the_row() -> None:
-    row = explained_row(excerpt(*LATE_BATCHES, *(data(offset, pid=1) for offset in range(101, 150))))
-    assert row["verdict"] == "hanging"
-    assert row["cause"].endswith("(late-after-abort)")
-    assert (row["records_held"], row["bytes_held"]) == (50, 5_000)
-    assert {"marker_before", "first_batch", "batch_before"} <= {entry["name"] for entry in row["evidence"]}
+    row = explained_row(
+        excerpt(*LATE_BATCHES, *(data(offset, pid=1) for offset in range(101, 150))),
+        init(),
+        *ended_records("Abort", began=0, at_second=1),
+    )
+    assert (row.verdict, row.outcome, row.action) == ("hanging", "undecided", "abort")
+    assert row.cause is not None
+    assert row.cause.endswith("(late-after-abort)")
+    assert (row.records_held, row.bytes_held) == (50, 5_000)
+    assert {"outcome", "outcome_from", "marker_before", "first_batch", "batch_before"} <= {e.name for e in row.evidence}
 
 
 def test_committed_records_whose_marker_was_skipped_are_never_aborted() -> None:
     """A commit that ended while the partition had no leader (KAFKA-20734): an abort marker discards its records."""
     (row,) = explained_rows(transaction(state="CompleteCommit", on=()), excerpt(*OPEN_BATCHES), *COMMIT_RECORDS)
-    assert row["verdict"] == "stuck_ending"
-    assert row["cause"].endswith("(marker-skipped)")
-    assert row["remedy"].startswith("Never an abort marker yet: these records are committed")
+    assert (row.verdict, row.outcome, row.action) == ("stuck_ending", "commit", "complete")
+    assert row.cause is not None
+    assert row.cause.endswith("(marker-skipped)")
+    assert "kafka-txn abort" not in row.remedy
+    assert "Never an abort marker: these records are committed" in row.remedy
     aborted = [init(), *ended_records("Abort", began=9, at_second=11)]
-    (row,) = explained_rows(transaction(state="CompleteAbort", on=()), excerpt(*OPEN_BATCHES), *aborted)
-    assert row["verdict"] == "hanging", "it has no committed records"
+    (row,) = explained_rows(COMPLETE_ABORT, excerpt(*OPEN_BATCHES), *aborted)
+    assert (row.verdict, row.outcome, row.action) == ("hanging", "abort", "abort"), "it has no committed records"
 
 
-def test_a_completed_commit_is_never_hanging_without_the_coordinators_log() -> None:
+@pytest.mark.parametrize("end", ["Commit", "Abort"])
+def test_nothing_is_hanging_if_the_coordinators_log_could_not_be_read(end: str) -> None:
+    """Before the last transaction of the producer, which was aborted, there may be one that was committed."""
     unread = ["__transaction_state could not be read (TOPIC_AUTHORIZATION_FAILED)"]
-    (row,) = explained_rows(transaction(state="CompleteCommit", on=()), excerpt(*OPEN_BATCHES), unread=unread)
-    assert (row["verdict"], row["cause"]) == ("unknown", None)
-    assert row["missing"] == [f"{unread[0]}: whether the completed commit includes these records (KAFKA-20734)"]
-    (row,) = explained_rows(transaction(state="CompleteAbort", on=()), excerpt(*OPEN_BATCHES), unread=unread)
-    assert row["verdict"] == "hanging", "an abort marker discards nothing that was committed"
+    owner = transaction(state=f"Complete{end}", on=())
+    (row,) = explained_rows(owner, excerpt(*OPEN_BATCHES), unread=unread)
+    assert (row.verdict, row.outcome, row.action, row.cause) == ("unknown", "unknown", None, None)
+    assert row.missing == (f"{unread[0]}: whether a commit includes these records of orders-0",)
+    assert "kafka-txn abort" not in row.remedy
 
 
 def test_a_marker_after_the_observations_has_ended_it() -> None:
     row = explained_row(excerpt(*LATE_BATCHES, data(101, pid=1, records=49), marker(150, ABORT)))
-    assert (row["verdict"], row["cause"], row["missing"]) == ("ending", None, [])
-    assert row["reason"] == "The ABORT marker at offset 150 has ended it in the meantime."
+    assert (row.verdict, row.outcome, row.cause, row.missing) == ("ending", None, None, ())
+    assert row.reason == "The ABORT marker at offset 150 has ended it in the meantime."
 
 
 def test_a_marker_missing_from_the_producer_state_is_a_contradiction() -> None:
     """The marker was in the log before the leader responded, and the leader still has it open: nothing is proven."""
     row = explained_row(excerpt(*LATE_BATCHES, marker(101, ABORT), data(102, pid=1, records=48)))
-    assert row["verdict"] == "unknown"
-    assert row["missing"] == ["producer state that agrees: there is the ABORT marker at offset 101"]
-    assert "abort --topic" not in row["remedy"]
+    assert (row.verdict, row.action) == ("unknown", None)
+    assert row.missing == ("producer state that agrees: there is the ABORT marker at offset 101",)
+    assert "kafka-txn abort" not in row.remedy
 
 
 def test_a_batch_of_another_producer_at_its_start_is_a_contradiction() -> None:
     row = explained_row(excerpt(data(98), data(99, pid=9, records=5)))
-    assert row["verdict"] == "unknown"
-    assert row["missing"] == ["a log that agrees: the batch at 100 is of producer 9"]
+    assert (row.verdict, row.action) == ("unknown", None)
+    assert row.missing == ("a log that agrees: the batch at 100 is of producer 9",)
 
 
 def test_rows_of_unread_partitions_are_unchanged_and_marked() -> None:
-    one = observation(COMPLETE_ABORT)
-    rows = findings(twice(one))
-    (row,) = explain(rows, twice(one), LogEvidence(excerpts={}))
-    *evidence, left_out = row["evidence"]
-    assert [{**row, "evidence": evidence}] == rows
-    assert left_out["name"] == "left_out"
+    diagnosis = diagnose(twice(observation(COMPLETE_ABORT)))
+    (evidence,) = diagnosis.to_read()
+    unread = context(evidence.txn, None, init())
+    rows = diagnosis.findings(log={evidence.key: log_facts(unread)})
+    (row,) = explain(rows, {evidence.key: unread})
+    assert [replace(row, evidence=row.evidence[:-1])] == rows
+    assert row.evidence[-1].name == "left_out"

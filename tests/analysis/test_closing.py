@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tests.analysis.build import NOW, observation, partition, producer, transaction
+from tests.analysis.logged import diagnosed_sample
 from tests.analysis.test_findings_over_time import due, entries, finding, log_finding, only, recorded_findings, sample
 from toolkit.analysis.history.closing import (
     close_by_log,
@@ -18,7 +19,6 @@ from toolkit.analysis.history.findings_over_time import (
     recorded_over_time,
 )
 from toolkit.analysis.history.merged_findings import merge_findings
-from toolkit.analysis.history.sample_findings import diagnose_sample
 from toolkit.schema import FINDINGS, Row
 
 PARTITION_ROW = {"producer_id": None, "producer_epoch": None, "start_offset": None, "queue_position": None}
@@ -63,9 +63,9 @@ def test_a_partition_without_producer_state_is_not_read() -> None:
         replace(each, observed_at=due(number)) for number, each in enumerate((hanging, hanging, unread, unread))
     ]
     rows = [
-        {**row, "sampled_at": due(number)}
+        {**row.row(), "sampled_at": due(number)}
         for number in range(1, 4)
-        for row in diagnose_sample(observations[number], observations[number - 1])
+        for row in diagnosed_sample(observations[number], observations[number - 1])
     ]
     assert [(row["verdict"], row["error"]) for row in rows if row["sampled_at"] == due(3)] == [("unknown", None)]
     row, of_partition = recorded_over_time(rows, [sample(number) for number in range(4)])

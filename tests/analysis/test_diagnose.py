@@ -6,48 +6,70 @@ from dataclasses import replace
 import pytest
 
 from tests.analysis.build import COMPLETE, NOW, ago, observation, only, partition, producer, transaction, twice
+from tests.analysis.logged import diagnosed
+from toolkit.analysis.diagnosis.decision import DISOWNED_RULES, OWNED_RULES, PARTITION_RULES
 from toolkit.analysis.diagnosis.diagnose import findings
 from toolkit.analysis.diagnosis.observation import Coverage, FirstBatch, Observation
-from toolkit.analysis.diagnosis.verdicts import RULES, VERDICTS
+from toolkit.analysis.diagnosis.outcome import OUTCOMES
+from toolkit.analysis.diagnosis.verdicts import VERDICTS
 from toolkit.schema import Row
 
 ELSEWHERE = (("payments", 2),)
 
 
 def verdict(observations: list[Observation]) -> str:
-    return str(only(findings(observations))["verdict"])
+    return only(diagnosed(observations)).verdict
 
 
 # The verdict table, row by row
 
 
 @pytest.mark.parametrize(
-    ("owner", "expected"),
+    ("owner", "expected", "outcome", "action"),
     [
-        (transaction(), "ongoing"),
-        (transaction(start_time=ago(minutes=20), timeout_ms=3_600_000), "long"),
-        (transaction(start_time=ago(minutes=2)), "overdue"),
-        (transaction(state="PrepareCommit"), "ending"),
-        (transaction(state="PrepareAbort", epoch=1), "ending"),
-        (transaction(state="PrepareCommit", last_update_time=ago(minutes=5)), "stuck_ending"),
-        (transaction(timeout_ms=2**31 - 1, start_time=ago(days=30)), "prepared"),
-        (None, "hanging"),
-        (transaction(state="Empty", on=()), "hanging"),
-        (transaction(state="CompleteCommit", on=()), "hanging"),
-        (transaction(state="CompleteAbort", on=()), "hanging"),
-        (transaction(state="Dead", on=()), "hanging"),
-        (transaction(on=ELSEWHERE), "hanging"),
-        (transaction(epoch=1, on=ELSEWHERE), "hanging"),
-        (transaction(epoch=1, last_update_time=ago(seconds=10)), "hanging"),
-        (transaction(epoch=1), "unknown"),
+        (transaction(), "ongoing", "undecided", None),
+        (transaction(start_time=ago(minutes=20), timeout_ms=3_600_000), "long", "undecided", None),
+        (transaction(start_time=ago(minutes=2)), "overdue", "undecided", "fence"),
+        (transaction(state="PrepareCommit"), "ending", "commit", None),
+        (transaction(state="PrepareAbort", epoch=1), "ending", "abort", None),
+        (transaction(state="PrepareCommit", last_update_time=ago(minutes=5)), "stuck_ending", "commit", None),
+        (transaction(state="PrepareAbort", last_update_time=ago(minutes=5)), "stuck_ending", "abort", None),
+        (transaction(timeout_ms=2**31 - 1, start_time=ago(days=30)), "prepared", "undecided", None),
+        (None, "hanging", "undecided", "abort"),
+        (transaction(state="Empty", on=()), "hanging", "undecided", "abort"),
+        (transaction(state="CompleteCommit", on=()), "hanging", "undecided", "abort"),
+        (transaction(state="CompleteAbort", on=()), "hanging", "undecided", "abort"),
+        (transaction(state="Dead", on=()), "hanging", "undecided", "abort"),
+        (transaction(on=ELSEWHERE), "hanging", "undecided", "abort"),
+        (transaction(epoch=1, on=ELSEWHERE), "hanging", "undecided", "abort"),
+        (transaction(epoch=1, last_update_time=ago(seconds=10)), "hanging", "undecided", "abort"),
+        (transaction(epoch=1), "unknown", "unknown", None),
     ],
 )
-def test_the_verdict_of_each_rule(owner: Row | None, expected: str) -> None:
-    assert verdict(twice(observation(*([owner] if owner else [])))) == expected
+def test_the_verdict_of_each_rule(owner: Row | None, expected: str, outcome: str, action: str | None) -> None:
+    row = only(diagnosed(twice(observation(*([owner] if owner else [])))))
+    assert (row.verdict, row.outcome, row.action) == (expected, outcome, action)
 
 
-def test_every_verdict_is_explained_and_every_rule_names_one() -> None:
-    assert {rule.verdict for rule in RULES} <= VERDICTS.keys()
+def test_every_verdict_and_outcome_is_explained_and_every_rule_names_one() -> None:
+    rules = (*OWNED_RULES, *DISOWNED_RULES)
+    assert {rule.verdict for rule in rules} | {rule.verdict for rule in PARTITION_RULES} <= VERDICTS.keys()
+    assert {rule.outcome for rule in rules} - {None} == OUTCOMES.keys()
+
+
+@pytest.mark.parametrize("state", [None, "Empty", "CompleteCommit", "CompleteAbort", "Dead", "elsewhere", "superseded"])
+def test_without_the_coordinators_log_nothing_is_hanging(state: str | None) -> None:
+    """A coordinator's current state says nothing about an earlier transaction, which may have been committed."""
+    owners = {
+        "elsewhere": transaction(on=ELSEWHERE),
+        "superseded": transaction(epoch=1, last_update_time=ago(seconds=10)),
+        None: None,
+    }
+    owner = owners.get(state, transaction(state=state, on=()))
+    row = only(findings(twice(observation(*([owner] if owner else [])))))
+    assert (row.verdict, row.outcome, row.action, row.cause) == ("unknown", "unknown", None, None)
+    assert row.missing == ("the coordinators' log, which was not read: whether a commit includes these records",)
+    assert "kafka-txn abort" not in row.remedy
 
 
 def test_a_hanging_finding_names_owner_reason_and_remedy() -> None:
@@ -60,49 +82,49 @@ def test_a_hanging_finding_names_owner_reason_and_remedy() -> None:
         log_append_time=False,
     )
     row = only(
-        findings(
+        diagnosed(
             twice(
                 observation(transaction(state="CompleteAbort", on=()), first_batches={("orders", 0, 100): first_batch})
             )
         )
     )
-    assert row["reason"] == (
+    assert row.reason == (
         'coordinator 3: id "payments-7" is CompleteAbort, so nobody will ever end this transaction '
         "(seen twice, 5 s apart; all 3 brokers answered)."
     )
-    assert row["remedy"] == "kafka-txn abort --topic orders --partition 0 --start-offset 100"
-    assert (row["opened_at"], row["opened_at_clock"]) == (ago(hours=2), "producer")
-    assert (row["queue_position"], row["offsets_held"], row["missing"]) == (1, 50, [])
-    values = {(entry["source"], entry["name"]): entry["value"] for entry in row["evidence"]}
+    assert row.remedy == "kafka-txn abort --topic orders --partition 0 --start-offset 100"
+    assert (row.opened_at, row.opened_at_clock) == (ago(hours=2), "producer")
+    assert (row.queue_position, row.offsets_held, row.missing) == (1, 50, ())
+    values = {(entry.source, entry.name): entry.value for entry in row.evidence}
     assert values["DescribeTransactions", "state"] == "CompleteAbort"
     assert values["DescribeProducers", "current_txn_start_offset"] == "100"
     assert values["observations", "observations"] == "2"
 
 
 def test_the_reason_names_a_single_observation() -> None:
-    row = only(findings([observation()]))
-    assert row["verdict"] == "hanging"
-    assert "seen once" in row["reason"]
-    assert ("observations", "1") in {(entry["name"], entry["value"]) for entry in row["evidence"]}
+    row = only(diagnosed([observation()]))
+    assert row.verdict == "hanging"
+    assert "seen once" in row.reason
+    assert ("observations", "1") in {(entry.name, entry.value) for entry in row.evidence}
 
 
 def test_a_held_partition_with_nothing_open_is_unreplicated() -> None:
-    row = only(findings([observation(producers=[], partitions=[partition(isr=[1], log_end_offset=151)])]))
-    assert (row["verdict"], row["producer_id"]) == ("unreplicated", None)
-    assert "in sync 1 of 2" in row["remedy"]
+    row = only(diagnosed([observation(producers=[], partitions=[partition(isr=[1], log_end_offset=151)])]))
+    assert (row.verdict, row.producer_id) == ("unreplicated", None)
+    assert "in sync 1 of 2" in row.remedy
 
 
 def test_a_clear_partition_has_a_row_only_if_requested() -> None:
     one = observation(producers=[], partitions=[partition(lso=150)])
-    assert findings([one]) == []
-    assert only(findings([one], requested=[("orders", 0)]))["verdict"] == "clear"
+    assert diagnosed([one]) == []
+    assert only(diagnosed([one], requested=[("orders", 0)])).verdict == "clear"
 
 
 def test_open_transactions_are_sorted_as_they_will_hold_the_lso() -> None:
     producers = [producer(9, start=140), producer(7, start=100), producer(8, start=120)]
     owners = [transaction(8, transactional_id="healthy")]
-    rows = findings(twice(observation(*owners, producers=producers)))
-    assert [(row["queue_position"], row["producer_id"], row["verdict"]) for row in rows] == [
+    rows = diagnosed(twice(observation(*owners, producers=producers)))
+    assert [(row.queue_position, row.producer_id, row.verdict) for row in rows] == [
         (1, 7, "hanging"),
         (2, 8, "ongoing"),
         (3, 9, "hanging"),
@@ -110,8 +132,8 @@ def test_open_transactions_are_sorted_as_they_will_hold_the_lso() -> None:
 
 
 def test_an_open_transaction_that_has_written_nothing_holds_nothing() -> None:
-    row = only(findings([observation(transaction(), producers=[], partitions=[partition(lso=150)])]))
-    assert (row["verdict"], row["queue_position"], row["start_offset"]) == ("ongoing", None, None)
+    row = only(diagnosed([observation(transaction(), producers=[], partitions=[partition(lso=150)])]))
+    assert (row.verdict, row.queue_position, row.start_offset) == ("ongoing", None, None)
 
 
 # Pitfalls
@@ -119,15 +141,15 @@ def test_an_open_transaction_that_has_written_nothing_holds_nothing() -> None:
 
 def test_missing_permissions_give_unknown_and_are_named() -> None:
     gap = "DESCRIBE on TransactionalId 'payments-7'"
-    row = only(findings(twice(observation(coverage=Coverage(brokers=(1, 2, 3), gaps=(gap,))))))
-    assert (row["verdict"], row["missing"]) == ("unknown", [gap])
-    assert "abort --topic" not in row["remedy"]
+    row = only(diagnosed(twice(observation(coverage=Coverage(brokers=(1, 2, 3), gaps=(gap,))))))
+    assert (row.verdict, row.missing) == ("unknown", (gap,))
+    assert "abort --topic" not in row.remedy
 
 
 def test_hidden_topics_are_a_finding_of_the_cluster() -> None:
     incomplete = replace(COMPLETE, topic_gaps=("DESCRIBE on Topic '*'",))
-    row = only(findings([observation(producers=[], partitions=[partition(lso=150)], coverage=incomplete)]))
-    assert (row["topic"], row["verdict"], row["missing"]) == (None, "unknown", ["DESCRIBE on Topic '*'"])
+    row = only(diagnosed([observation(producers=[], partitions=[partition(lso=150)], coverage=incomplete)]))
+    assert (row.topic, row.verdict, row.missing) == (None, "unknown", ("DESCRIBE on Topic '*'",))
 
 
 def test_a_gap_in_any_observation_is_a_gap() -> None:
@@ -145,14 +167,14 @@ def test_the_producers_clock_decides_nothing(clock: dt.datetime | None) -> None:
 
 def test_a_transaction_that_ends_between_two_requests_has_no_finding() -> None:
     completed = transaction(state="CompleteCommit", on=())
-    rows = findings([observation(completed, after=[producer(start=None)], partitions_after=[partition(lso=150)])])
+    rows = diagnosed([observation(completed, after=[producer(start=None)], partitions_after=[partition(lso=150)])])
     assert rows == []
 
 
 def test_the_producers_next_transaction_is_another_one() -> None:
     completed = transaction(state="CompleteCommit", on=())
-    row = only(findings([observation(completed, after=[producer(start=130)], partitions_after=[partition(lso=130)])]))
-    assert row["verdict"] == "ending"
+    row = only(diagnosed([observation(completed, after=[producer(start=130)], partitions_after=[partition(lso=130)])]))
+    assert row.verdict == "ending"
 
 
 def test_contradicting_observations_prove_nothing() -> None:
@@ -171,9 +193,9 @@ def test_a_fence_in_progress_is_not_hanging_until_it_is_logged() -> None:
 
     Observed over seconds, in both observations, while the coordinator's log waited for a dead follower.
     """
-    row = only(findings(twice(observation(transaction(epoch=1)))))
-    assert row["verdict"] == "unknown"
-    assert "__transaction_state-33" in row["missing"][0]
+    row = only(diagnosed(twice(observation(transaction(epoch=1)))))
+    assert row.verdict == "unknown"
+    assert "__transaction_state-33" in row.missing[0]
 
 
 def test_a_followers_response_is_no_proof() -> None:
@@ -191,15 +213,15 @@ def test_a_moving_lso_is_not_unreplicated() -> None:
 
 def test_the_transactions_own_timeout_decides() -> None:
     flink = transaction(start_time=ago(minutes=50), timeout_ms=3_600_000)
-    row = only(findings([observation(flink)]))
-    assert (row["verdict"], row["expires_at"]) == ("long", NOW + dt.timedelta(minutes=10))
+    row = only(diagnosed([observation(flink)]))
+    assert (row.verdict, row.expires_at) == ("long", NOW + dt.timedelta(minutes=10))
 
 
 def test_the_remedy_of_overdue_is_the_coordinator_not_a_marker() -> None:
-    row = only(findings([observation(transaction(start_time=ago(minutes=5)))]))
-    assert row["verdict"] == "overdue"
-    assert "coordinator 3" in row["remedy"]
-    assert "kafka-txn abort" not in row["remedy"]
+    row = only(diagnosed([observation(transaction(start_time=ago(minutes=5)))]))
+    assert row.verdict == "overdue"
+    assert "coordinator 3" in row.remedy
+    assert "kafka-txn abort" not in row.remedy
 
 
 def test_within_the_coordinators_abort_interval_nothing_is_overdue() -> None:
@@ -208,10 +230,10 @@ def test_within_the_coordinators_abort_interval_nothing_is_overdue() -> None:
 
 @pytest.mark.parametrize("owner", [transaction(timeout_ms=2**31 - 1), transaction(timeout_ms=2**31 - 1, on=ELSEWHERE)])
 def test_two_phase_commit_never_expires_and_is_never_hanging(owner: Row) -> None:
-    row = only(findings(twice(observation(owner))))
-    assert row["verdict"] in {"prepared", "unknown"}
-    assert row["expires_at"] is None
-    assert "external coordinator" in row["remedy"]
+    row = only(diagnosed(twice(observation(owner))))
+    assert row.verdict in {"prepared", "unknown"}
+    assert row.expires_at is None
+    assert "external coordinator" in row.remedy
 
 
 def test_transaction_version_2_ends_with_the_next_epoch() -> None:
@@ -220,15 +242,15 @@ def test_transaction_version_2_ends_with_the_next_epoch() -> None:
 
 
 def test_an_expired_id_leaves_an_orphan() -> None:
-    row = only(findings(twice(observation())))
-    assert (row["verdict"], row["transactional_id"]) == ("hanging", None)
-    assert "no transactional id has producer 7" in row["reason"]
+    row = only(diagnosed(twice(observation())))
+    assert (row.verdict, row.transactional_id) == ("hanging", None)
+    assert "no transactional id has producer 7" in row.reason
 
 
 def test_the_start_offset_may_be_below_the_log_start() -> None:
     partition_row = partition(lso=6, log_start_offset=9)
-    row = only(findings(twice(observation(partitions=[partition_row], producers=[producer(start=0)]))))
-    assert (row["verdict"], row["start_offset"], row["last_stable_offset"]) == ("hanging", 0, 6)
+    row = only(diagnosed(twice(observation(partitions=[partition_row], producers=[producer(start=0)]))))
+    assert (row.verdict, row.start_offset, row.last_stable_offset) == ("hanging", 0, 6)
 
 
 def test_a_first_batch_of_another_producer_is_ignored() -> None:
@@ -240,16 +262,16 @@ def test_a_first_batch_of_another_producer_is_ignored() -> None:
         base_timestamp=ago(hours=2),
         log_append_time=False,
     )
-    assert only(findings([observation(first_batches={("orders", 0, 100): other_batch})]))["opened_at"] is None
+    assert only(diagnosed([observation(first_batches={("orders", 0, 100): other_batch})])).opened_at is None
 
 
 def test_an_unreadable_partition_is_a_row_and_others_are_diagnosed() -> None:
     denied = "TOPIC_AUTHORIZATION_FAILED: not authorized"
     failed = producer(start=None, partition=1, producer_id=None, error=denied)
-    rows = findings(twice(observation(partitions=[partition(), partition(number=1)], producers=[producer(), failed])))
-    assert [(row["partition"], row["verdict"], row["missing"]) for row in rows] == [
-        (0, "hanging", []),
-        (1, "unknown", [denied]),
+    rows = diagnosed(twice(observation(partitions=[partition(), partition(number=1)], producers=[producer(), failed])))
+    assert [(row.partition, row.verdict, row.missing) for row in rows] == [
+        (0, "hanging", ()),
+        (1, "unknown", (denied,)),
     ]
 
 
@@ -257,7 +279,7 @@ def test_a_partition_that_recovers_during_the_observation_has_no_finding() -> No
     """Observed on a broker with new topics: a short NOT_LEADER_OR_FOLLOWER made whole clusters `unknown`."""
     unavailable = partition(lso=None, hw=None, error="NOT_LEADER_OR_FOLLOWER: not yet")
     recovered = observation(partitions=[unavailable], partitions_after=[partition(lso=150)], producers=[], after=[])
-    assert findings([recovered]) == []
+    assert diagnosed([recovered]) == []
     with_open_transaction = observation(
         partitions=[unavailable], partitions_after=[partition()], producers=[], after=[producer()]
     )
@@ -265,29 +287,29 @@ def test_a_partition_that_recovers_during_the_observation_has_no_finding() -> No
 
 
 def test_an_id_that_cannot_be_described_is_unknown() -> None:
-    row = only(findings(twice(observation(transaction(state=None, error="REQUEST_TIMED_OUT: no answer")))))
-    assert row["verdict"] == "unknown"
-    assert "REQUEST_TIMED_OUT" in row["missing"][0]
+    row = only(diagnosed(twice(observation(transaction(state=None, error="REQUEST_TIMED_OUT: no answer")))))
+    assert row.verdict == "unknown"
+    assert "REQUEST_TIMED_OUT" in row.missing[0]
 
 
 def test_a_start_in_the_future_has_no_age() -> None:
-    row = only(findings([observation(transaction(start_time=NOW + dt.timedelta(minutes=3)))]))
-    assert row["verdict"] == "ongoing"
-    assert ("coordinator_ahead_by_at_least", "3 min") in {(e["name"], e["value"]) for e in row["evidence"]}
+    row = only(diagnosed([observation(transaction(start_time=NOW + dt.timedelta(minutes=3)))]))
+    assert row.verdict == "ongoing"
+    assert ("coordinator_ahead_by_at_least", "3 min") in {(e.name, e.value) for e in row.evidence}
 
 
 def test_transactions_on_transaction_state_are_never_aborted() -> None:
     partition_row = partition("__transaction_state")
     row = only(
-        findings(twice(observation(partitions=[partition_row], producers=[producer(topic="__transaction_state")])))
+        diagnosed(twice(observation(partitions=[partition_row], producers=[producer(topic="__transaction_state")])))
     )
-    assert row["verdict"] == "unknown"
+    assert row.verdict == "unknown"
 
 
 def test_the_remedy_on_consumer_offsets_names_the_dropped_offsets() -> None:
     offsets = partition("__consumer_offsets")
-    row = only(findings(twice(observation(partitions=[offsets], producers=[producer(topic="__consumer_offsets")]))))
-    assert "offsets in it are dropped" in row["remedy"]
+    row = only(diagnosed(twice(observation(partitions=[offsets], producers=[producer(topic="__consumer_offsets")]))))
+    assert "offsets in it are dropped" in row.remedy
 
 
 # Contradictions
@@ -303,10 +325,10 @@ def test_a_coordinator_with_an_older_epoch_is_no_proof() -> None:
 
 def test_two_coordinators_for_one_producer_prove_nothing() -> None:
     other = transaction(state="CompleteAbort", on=(), coordinator_id=2)
-    row = only(findings(twice(observation(transaction(), other))))
-    assert row["verdict"] == "unknown"
-    assert "coordinator 3" in row["missing"][0]
-    assert "coordinator 2" in row["missing"][0]
+    row = only(diagnosed(twice(observation(transaction(), other))))
+    assert row.verdict == "unknown"
+    assert "coordinator 3" in row.missing[0]
+    assert "coordinator 2" in row.missing[0]
 
 
 def test_a_prepare_state_without_the_partition_is_unknown() -> None:
@@ -323,7 +345,7 @@ def test_a_dead_epoch_below_a_live_one_is_reported_and_never_aborted() -> None:
         log_append_time=True,
     )
     row = only(
-        findings(
+        diagnosed(
             [
                 observation(
                     transaction(epoch=1), producers=[producer(epoch=1)], first_batches={("orders", 0, 100): first}
@@ -331,16 +353,16 @@ def test_a_dead_epoch_below_a_live_one_is_reported_and_never_aborted() -> None:
             ]
         )
     )
-    assert (row["verdict"], row["cause"]) == ("ongoing", "mixed epochs in one transaction")
-    assert "Never an abort marker" in row["remedy"]
+    assert (row.verdict, row.cause) == ("ongoing", "mixed epochs in one transaction")
+    assert "Never an abort marker" in row.remedy
 
 
 def test_a_prepare_state_observed_for_a_minute_is_stuck() -> None:
     observations = twice(observation(transaction(state="PrepareAbort")), apart=61)
     assert verdict(observations) == "stuck_ending"
-    row = only(findings(observations))
-    assert "for 1 min 1 s" in row["reason"]
-    assert "Never an abort marker" in row["remedy"]
+    row = only(diagnosed(observations))
+    assert "for 1 min 1 s" in row.reason
+    assert "Never an abort marker" in row.remedy
 
 
 def test_a_second_observation_of_fewer_partitions_keeps_the_other_findings() -> None:
@@ -350,7 +372,7 @@ def test_a_second_observation_of_fewer_partitions_keeps_the_other_findings() -> 
         producers=[producer(), producer(8, partition=1)],
     )
     narrow = replace(observation(), observed_at=NOW + dt.timedelta(seconds=5))
-    assert [(row["partition"], row["verdict"]) for row in findings([wide, narrow])] == [(0, "hanging"), (1, "ongoing")]
+    assert [(row.partition, row.verdict) for row in diagnosed([wide, narrow])] == [(0, "hanging"), (1, "ongoing")]
 
 
 def from_files(one: Observation, *doubts: str) -> Observation:
@@ -360,16 +382,16 @@ def from_files(one: Observation, *doubts: str) -> Observation:
 
 def test_doubts_about_files_are_missing_evidence_not_hanging() -> None:
     doubt = "proof that orders-0 is as new as __transaction_state-33"
-    row = only(findings([from_files(observation(transaction(state="Empty", on=())), doubt)]))
-    assert (row["verdict"], row["missing"]) == ("unknown", [doubt])
-    assert "abort --topic" not in row["remedy"]
+    row = only(diagnosed([from_files(observation(transaction(state="Empty", on=())), doubt)]))
+    assert (row.verdict, row.missing) == ("unknown", (doubt,))
+    assert "abort --topic" not in row.remedy
 
 
 def test_a_verdict_from_files_names_their_broker_and_age() -> None:
-    row = only(findings([from_files(observation(transaction(state="Empty", on=())))]))
-    assert row["verdict"] == "hanging"
-    assert "read from the files of brokers 1, 2, 3 as of 2026-11-21 12:00:00 UTC" in row["reason"]
-    sources = {entry["source"] for entry in row["evidence"]}
+    row = only(diagnosed([from_files(observation(transaction(state="Empty", on=())))]))
+    assert row.verdict == "hanging"
+    assert "read from the files of brokers 1, 2, 3 as of 2026-11-21 12:00:00 UTC" in row.reason
+    sources = {entry.source for entry in row.evidence}
     assert sources.isdisjoint({"ListOffsets", "DescribeProducers", "Fetch"})
 
 
@@ -377,4 +399,4 @@ def test_a_verdict_from_files_names_their_broker_and_age() -> None:
 def test_files_prove_the_coordinators_state_up_to_its_last_record(row_time: dt.datetime, expected: str) -> None:
     """A copy may be much newer than the coordinator's last record: its time alone makes nothing overdue."""
     row = transaction(start_time=ago(seconds=300), observed_at=row_time)
-    assert only(findings([from_files(observation(row))]))["verdict"] == expected
+    assert only(diagnosed([from_files(observation(row))])).verdict == expected

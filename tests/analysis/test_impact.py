@@ -1,6 +1,7 @@
 """The records behind a held LSO, and when a transaction opened."""
 
 import datetime as dt
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,40 +9,57 @@ import pytest
 from tests.analysis.build import NOW
 from tests.analysis.logged import at, data, excerpt, marker
 from toolkit.analysis.diagnosis.evidence.explanation import held_back, held_since, opening_time
-from toolkit.analysis.diagnosis.evidence.log_excerpts import producer_batches
+from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt, ProducerBatches, producer_batches
 from toolkit.formats.log.batches import LOG_APPEND_TIME, TRANSACTIONAL
 from toolkit.formats.log.headers import ABORT, COMMIT
-from toolkit.schema import FINDINGS, Row
+from toolkit.schema.live import Finding
 
 
-def row(**fields: Any) -> Row:
-    return {**dict.fromkeys(FINDINGS.names), "last_stable_offset": 100, "high_watermark": 110, **fields}
+def row(**fields: Any) -> Finding:
+    columns = {"verdict": "hanging", "reason": "", "remedy": "", "missing": (), "evidence": (), "observed_at": NOW}
+    return Finding(**{**columns, "last_stable_offset": 100, "high_watermark": 110, **fields})
+
+
+def counts(finding: Finding, log: Excerpt) -> tuple[int | None, int | None]:
+    """Records and bytes."""
+    held = held_back(finding, log)
+    assert replace(held, records_held=None, bytes_held=None) == finding
+    return held.records_held, held.bytes_held
 
 
 BATCHES = (data(95, records=5), data(100, records=4), marker(104, COMMIT), data(105, pid=1, records=5))
 
 
 def test_records_and_bytes_from_the_lso_to_the_high_watermark() -> None:
-    assert held_back(row(), excerpt(*BATCHES)) == {"records_held": 9, "bytes_held": 300}
-    assert held_back(row(high_watermark=105), excerpt(*BATCHES)) == {"records_held": 4, "bytes_held": 200}
-    assert held_back(row(high_watermark=100), excerpt(*BATCHES)) == {"records_held": 0, "bytes_held": 0}
+    assert counts(row(), excerpt(*BATCHES)) == (9, 300)
+    assert counts(row(high_watermark=105), excerpt(*BATCHES)) == (4, 200)
+    assert counts(row(high_watermark=100), excerpt(*BATCHES)) == (0, 0)
 
 
 def test_a_range_that_was_not_read_completely_is_not_counted() -> None:
-    unknown = {"records_held": None, "bytes_held": None}
-    assert held_back(row(high_watermark=111), excerpt(*BATCHES)) == unknown
-    assert held_back(row(last_stable_offset=80), excerpt(*BATCHES)) == unknown
-    assert held_back(row(last_stable_offset=None), excerpt(*BATCHES)) == unknown
+    assert counts(row(high_watermark=111), excerpt(*BATCHES)) == (None, None)
+    assert counts(row(last_stable_offset=80), excerpt(*BATCHES)) == (None, None)
+    assert counts(row(last_stable_offset=None), excerpt(*BATCHES)) == (None, None)
 
 
 def test_compacted_records_do_not_count() -> None:
     cleaned = data(100, records=4) | {"last_offset": 109}
-    assert held_back(row(), excerpt(data(95, records=5), cleaned))["records_held"] == 4
+    assert counts(row(), excerpt(data(95, records=5), cleaned))[0] == 4
 
 
 def test_a_batch_counts_from_the_log_start_offset() -> None:
     log = excerpt(data(100, records=6), data(106, records=4), start=103, log_start_offset=103)
-    assert held_back(row(), log) == {"records_held": 7, "bytes_held": 200}
+    assert counts(row(), log) == (7, 200)
+
+
+def opening(
+    at_time: dt.datetime | None, batches: ProducerBatches, *, clock: str | None = "producer"
+) -> tuple[dt.datetime | None, str | None]:
+    """Opening time and clock."""
+    finding = row(opened_at=at_time, opened_at_clock=clock)
+    found = opening_time(finding, batches)
+    assert replace(found, opened_at=at_time, opened_at_clock=clock) == finding
+    return found.opened_at, found.opened_at_clock
 
 
 BETWEEN = (marker(98, COMMIT, pid=1, second=0), data(100, second=5), marker(101, COMMIT, pid=1, second=60))
@@ -59,36 +77,29 @@ BETWEEN = (marker(98, COMMIT, pid=1, second=0), data(100, second=5), marker(101,
 def test_a_producers_time_counts_within_the_markers_around_it(
     at_time: dt.datetime, expected: tuple[dt.datetime, str]
 ) -> None:
-    columns = opening_time(
-        row(opened_at=at_time, opened_at_clock="producer"), producer_batches(excerpt(*BETWEEN), 7, 100)
-    )
-    assert (columns["opened_at"], columns["opened_at_clock"]) == expected
+    assert opening(at_time, producer_batches(excerpt(*BETWEEN), 7, 100)) == expected
 
 
 def test_a_future_time_without_a_previous_marker_is_null() -> None:
     without_marker = producer_batches(excerpt(data(100)), 7, 100)
-    columns = opening_time(row(opened_at=NOW + dt.timedelta(hours=1), opened_at_clock="producer"), without_marker)
-    assert columns == {"opened_at": None, "opened_at_clock": None}
-    columns = opening_time(row(opened_at=at(-3600), opened_at_clock="producer"), without_marker)
-    assert columns == {"opened_at": at(-3600), "opened_at_clock": "producer"}
+    assert opening(NOW + dt.timedelta(hours=1), without_marker) == (None, None)
+    assert opening(at(-3600), without_marker) == (at(-3600), "producer")
 
 
 def test_a_log_append_time_is_a_bound_too() -> None:
     appended = data(98, pid=1, second=3) | {"attributes": TRANSACTIONAL | LOG_APPEND_TIME}
-    columns = opening_time(
-        row(opened_at=at(-3600), opened_at_clock="producer"), producer_batches(excerpt(appended, data(100)), 7, 100)
-    )
-    assert columns == {"opened_at": at(3), "opened_at_clock": "broker"}
+    batches = producer_batches(excerpt(appended, data(100)), 7, 100)
+    assert opening(at(-3600), batches) == (at(3), "broker")
 
 
 @pytest.mark.parametrize("clock", ["coordinator", "broker", None])
 def test_other_clocks_are_not_corrected(clock: str | None) -> None:
     at_time = None if clock is None else at(-3600)
-    columns = opening_time(row(opened_at=at_time, opened_at_clock=clock), producer_batches(excerpt(*BETWEEN), 7, 100))
-    assert columns == {"opened_at": at_time, "opened_at_clock": clock}
+    batches = producer_batches(excerpt(*BETWEEN), 7, 100)
+    assert opening(at_time, batches, clock=clock) == (at_time, clock)
 
 
-def holder(**fields: Any) -> Row:
+def holder(**fields: Any) -> Finding:
     """The finding of producer 7's transaction at offset 100, which holds the LSO."""
     columns = {
         "queue_position": 1,
@@ -97,14 +108,14 @@ def holder(**fields: Any) -> Row:
         "start_offset": 100,
         "last_stable_offset": 100,
     }
-    return row(**columns | {"evidence": [], "observed_at": NOW, "high_watermark": 101, **fields})
+    return row(**columns | {"high_watermark": 101, **fields})
 
 
 def hold_start(*batches: Any, start: int = 90, **fields: Any) -> tuple[dt.datetime | None, list[str]]:
     """The time since which it holds the LSO, and the names of the evidence."""
-    columns = held_since(holder(**fields), producer_batches(excerpt(*map(dict, batches), start=start), 7, 100))
-    assert columns["held_ms"] == (columns["held_from"] and (NOW - columns["held_from"]) // dt.timedelta(milliseconds=1))
-    return columns["held_from"], [entry["name"] for entry in columns.get("evidence", ())]
+    held = held_since(holder(**fields), producer_batches(excerpt(*batches, start=start), 7, 100))
+    assert held.held_ms == (held.held_from and (NOW - held.held_from) // dt.timedelta(milliseconds=1))
+    return held.held_from, [entry.name or "" for entry in held.evidence]
 
 
 def test_a_single_transaction_holds_from_its_first_batch() -> None:
@@ -143,7 +154,7 @@ def test_an_excerpt_below_the_high_watermark_gives_no_hold_time() -> None:
 def test_a_deleted_first_batch_takes_its_time_from_the_coordinator() -> None:
     rest = (data(105, second=30), data(106, pid=2), marker(107, COMMIT, pid=2))
     assert hold_start(*rest, start=105, high_watermark=108) == (None, [])
-    with_owner: Row = {"opened_at": at(3), "opened_at_clock": "coordinator", "high_watermark": 108}
+    with_owner: dict[str, Any] = {"opened_at": at(3), "opened_at_clock": "coordinator", "high_watermark": 108}
     assert hold_start(*rest, start=105, **with_owner) == (at(3), [])
 
 
@@ -152,7 +163,7 @@ def test_an_impossible_producer_time_is_replaced_in_held_from() -> None:
     assert hold_start(early, data(100, second=-3600)) == (at(0), [])
     assert hold_start(early, data(100, second=3600)) == (at(0), [])
     assert hold_start(data(100, second=3600)) == (None, [])
-    with_owner: Row = {"opened_at": at(7), "opened_at_clock": "coordinator"}
+    with_owner: dict[str, Any] = {"opened_at": at(7), "opened_at_clock": "coordinator"}
     assert hold_start(data(100, second=3600), **with_owner) == (at(7), [])
     assert hold_start(data(100, second=-3600), **with_owner) == (at(7), [])
     assert hold_start(data(100, second=30), **with_owner) == (at(30), [])
@@ -160,13 +171,12 @@ def test_an_impossible_producer_time_is_replaced_in_held_from() -> None:
 
 def test_a_hold_ends_at_its_marker() -> None:
     batches = (data(100, second=30), marker(101, ABORT, second=90))
-    columns = held_since(holder(high_watermark=102), producer_batches(excerpt(*batches), 7, 100))
-    assert (columns["held_from"], columns["held_to"], columns["held_ms"]) == (at(30), at(90), 60_000)
+    held = held_since(holder(high_watermark=102), producer_batches(excerpt(*batches), 7, 100))
+    assert (held.held_from, held.held_to, held.held_ms) == (at(30), at(90), 60_000)
 
 
 def test_a_broker_clock_ahead_gives_no_negative_duration() -> None:
     batches = producer_batches(excerpt(data(91, pid=1), data(100), marker(101, COMMIT, pid=1)), 7, 100)
-    row = holder(high_watermark=102, observed_at=at(0))
-    assert held_since(row, batches)["held_ms"] == 0
-    columns = held_since({**row, "observed_at": at(-60)}, batches)
-    assert (columns["held_from"], columns["held_ms"]) == (at(2), None)
+    assert held_since(holder(high_watermark=102, observed_at=at(0)), batches).held_ms == 0
+    held = held_since(holder(high_watermark=102, observed_at=at(-60)), batches)
+    assert (held.held_from, held.held_ms) == (at(2), None)

@@ -15,7 +15,7 @@ KEY = ("orders", 0, 7, 100)
 
 
 def late(one: Observation, *, first_seen_at: dt.datetime = NOW, **options: Any) -> list[Row]:
-    rows = late_transactions(findings([one]), one, first_seen={KEY: first_seen_at}, **options)
+    rows = late_transactions([each.row() for each in findings([one])], one, first_seen={KEY: first_seen_at}, **options)
     LATE_TRANSACTIONS.arrow({"sampled_at": NOW, **row} for row in rows)
     return rows
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.analysis.build import COMPLETE, NOW, partition, producer, transaction
-from toolkit.analysis.diagnosis.diagnose import findings
+from tests.analysis.logged import diagnosed
 from toolkit.analysis.diagnosis.observation import Observation
 from toolkit.schema import Row
 
@@ -163,7 +163,7 @@ def test_no_interleaving_makes_a_healthy_transaction_hang(data: st.DataObject, v
     for i in range(observations):
         observed.append(observe(model, steps, NOW + dt.timedelta(seconds=5 * i)))
         steps()
-    assert [row for row in findings(observed) if row["verdict"] in {"hanging", "unreplicated"}] == []
+    assert [row for row in diagnosed(observed) if row.verdict in {"hanging", "unreplicated"} or row.action] == []
 
 
 @settings(max_examples=150)
@@ -180,5 +180,5 @@ def test_a_late_batch_is_found_once_its_transaction_has_ended(data: st.DataObjec
     model.complete(0)
     model.late(number)
     observations = [observe(model, lambda: None, NOW + dt.timedelta(seconds=5 * i)) for i in range(2)]
-    verdicts = {row["partition"]: row["verdict"] for row in findings(observations)}
+    verdicts = {row.partition: row.verdict for row in diagnosed(observations)}
     assert verdicts == {number: "hanging"}

@@ -2,10 +2,13 @@
 
 from dataclasses import replace
 
+import pytest
+
 from tests.analysis.build import COMPLETE, ago, observation, only, partition, producer, transaction, twice
-from toolkit.analysis.diagnosis.diagnose import findings
+from tests.analysis.logged import diagnosed, diagnosed_sample
 from toolkit.analysis.diagnosis.observation import Coverage, Observation
 from toolkit.analysis.history.sample_findings import diagnose_sample, with_recorded
+from toolkit.schema.live import EvidenceEntry, Finding
 
 HANGING = observation(transaction(state="Empty", on=()))
 
@@ -15,76 +18,112 @@ def earlier_sample(one: Observation, *, seconds: float = 10) -> Observation:
 
 
 def test_two_samples_are_two_observations() -> None:
-    assert diagnose_sample(HANGING, earlier_sample(HANGING, seconds=5)) == findings(twice(HANGING))
-    assert only(diagnose_sample(HANGING, earlier_sample(HANGING)))["verdict"] == "hanging"
+    assert diagnosed_sample(HANGING, earlier_sample(HANGING, seconds=5)) == diagnosed(twice(HANGING))
+    assert only(diagnosed_sample(HANGING, earlier_sample(HANGING))).verdict == "hanging"
 
 
 def test_a_transaction_in_only_one_sample_is_never_hanging() -> None:
-    row = only(diagnose_sample(HANGING))
-    assert (row["verdict"], row["cause"]) == ("unknown", None)
-    assert row["missing"] == ["a second sample: it was seen in one only"]
-    assert row["reason"].startswith("Not proven to be hanging: coordinator 3:")
+    row = only(diagnosed_sample(HANGING))
+    assert (row.verdict, row.cause) == ("unknown", None)
+    assert row.missing == ("a second sample: it was seen in one only",)
+    assert row.reason.startswith("Not proven to be hanging: coordinator 3:")
 
 
 def test_a_new_partition_has_only_one_observation() -> None:
     new = [partition(), partition(number=1)]
     producers = [producer(), producer(9, partition=1)]
-    rows = diagnose_sample(
+    rows = diagnosed_sample(
         observation(transaction(state="Empty", on=()), partitions=new, producers=producers), earlier_sample(HANGING)
     )
-    assert [(row["partition"], row["verdict"]) for row in rows] == [(0, "hanging"), (1, "unknown")]
+    assert [(row.partition, row.verdict) for row in rows] == [(0, "hanging"), (1, "unknown")]
 
 
 def test_a_deleted_topic_holds_nothing() -> None:
-    assert diagnose_sample(observation(partitions=[], producers=[]), earlier_sample(HANGING)) == []
+    assert diagnosed_sample(observation(partitions=[], producers=[]), earlier_sample(HANGING)) == []
 
 
 def test_missing_evidence_of_either_sample_is_missing() -> None:
     gap = earlier_sample(replace(HANGING, coverage=Coverage(brokers=(1, 2), gaps=("broker 3 did not answer",))))
-    assert only(diagnose_sample(HANGING, gap))["missing"] == ["broker 3 did not answer"]
+    assert only(diagnosed_sample(HANGING, gap)).missing == ("broker 3 did not answer",)
     hidden_topics = replace(COMPLETE, topic_gaps=("DESCRIBE on all topics",))
-    rows = diagnose_sample(replace(HANGING, coverage=hidden_topics), earlier_sample(HANGING))
-    assert [(row["topic"], row["verdict"]) for row in rows] == [("orders", "hanging"), (None, "unknown")]
-    rows = diagnose_sample(
+    rows = diagnosed_sample(replace(HANGING, coverage=hidden_topics), earlier_sample(HANGING))
+    assert [(row.topic, row.verdict) for row in rows] == [("orders", "hanging"), (None, "unknown")]
+    rows = diagnosed_sample(
         observation(
             transaction(state="Empty", on=()), partitions=[partition(), partition("new")], coverage=hidden_topics
         ),
         earlier_sample(HANGING),
     )
-    assert [row["topic"] for row in rows] == ["new", "orders", None], "reported once"
+    assert [row.topic for row in rows] == ["new", "orders", None], "reported once"
 
 
 def test_requested_partitions_have_a_finding() -> None:
     idle = observation(producers=[], partitions=[partition(hw=100)])
-    assert diagnose_sample(idle) == []
+    assert diagnosed_sample(idle) == []
     for earlier in (None, earlier_sample(idle)):
-        assert only(diagnose_sample(idle, earlier, requested=[("orders", 0)]))["verdict"] == "clear"
+        assert only(diagnosed_sample(idle, earlier, requested=[("orders", 0)])).verdict == "clear"
+
+
+def recorded_again(*recorded: Finding) -> Finding:
+    """The finding of the sample, read again with what was recorded with it."""
+    return only(with_recorded(diagnose_sample(HANGING, earlier_sample(HANGING), recorded=recorded), recorded))
 
 
 def test_cause_and_impact_are_read_from_the_recording() -> None:
-    rows = diagnose_sample(HANGING, earlier_sample(HANGING))
-    recorded = [
-        {**rows[0], "cause": "late (late-after-commit)", "records_held": 7, "groups_held": ["g"], "held_ms": 12}
-    ]
-    row = only(with_recorded(rows, recorded))
-    assert (row["verdict"], row["cause"], row["records_held"], row["held_ms"]) == (
-        "hanging",
-        "late (late-after-commit)",
-        7,
-        12,
-    )
-    assert with_recorded(rows, [{**recorded[0], "start_offset": 99}]) == rows, "another transaction"
-    assert with_recorded(rows, [{**recorded[0], "producer_epoch": 1}]) == rows
+    (found,) = diagnosed_sample(HANGING, earlier_sample(HANGING))
+    recorded = replace(found, cause="late (late-after-commit)", records_held=7, groups_held=("g",), held_ms=12)
+    assert recorded_again(recorded) == recorded
+    unread = recorded_again()
+    assert recorded_again(replace(recorded, start_offset=99)) == unread, "another transaction"
+    assert recorded_again(replace(recorded, producer_epoch=1)) == unread
+
+
+def test_without_the_recorded_outcome_nothing_is_hanging() -> None:
+    """The log of that time cannot be read again, and an older recorder did not read it."""
+    row = recorded_again()
+    assert (row.verdict, row.outcome, row.action) == ("unknown", "unknown", None)
+    assert row.missing == ("the coordinators' log, which was not read: whether a commit includes these records",)
+    (found,) = diagnosed_sample(HANGING, earlier_sample(HANGING))
+    row = recorded_again(replace(found, outcome=None, action=None))
+    assert (row.verdict, row.outcome, row.action) == ("unknown", "unknown", None)
+
+
+@pytest.mark.parametrize("action", ["complete", None])
+def test_a_recorded_commit_is_never_aborted(action: str | None) -> None:
+    """Its marker can be completed only if no newer epoch had written since: what was recorded counts."""
+    (found,) = diagnosed_sample(HANGING, earlier_sample(HANGING))
+    entry = EvidenceEntry(name="outcome", value="commit: the transaction was committed")
+    recorded = replace(found, verdict="stuck_ending", outcome="commit", action=action, evidence=(entry,))
+    row = recorded_again(recorded)
+    assert (row.verdict, row.outcome, row.action) == ("stuck_ending", "commit", action)
+    assert row.reason.startswith("The transaction was committed")
+    assert "kafka-txn abort" not in row.remedy
+
+
+def test_the_reason_of_a_recorded_abort_has_its_facts_once() -> None:
+    (found,) = diagnosed_sample(HANGING, earlier_sample(HANGING))
+    entry = EvidenceEntry(name="outcome", value="abort: the transaction was aborted")
+    row = recorded_again(replace(found, outcome="abort", evidence=(entry,)))
+    assert (row.verdict, row.outcome, row.action) == ("hanging", "abort", "abort")
+    assert row.reason.count("coordinator 3") == 1
+    assert ": the transaction was aborted (seen twice" in row.reason
+
+
+def test_what_was_recorded_as_ended_is_not_hanging() -> None:
+    (found,) = diagnosed_sample(HANGING, earlier_sample(HANGING))
+    row = recorded_again(replace(found, verdict="ending", outcome=None, action=None))
+    assert (row.verdict, row.action) == ("unknown", None)
+    assert row.missing == ("a recorded finding that agrees: it was recorded as ending",)
 
 
 def test_a_recorded_contradiction_of_the_log_still_counts() -> None:
-    rows = diagnose_sample(HANGING, earlier_sample(HANGING))
-    contradicted = {
-        **rows[0], "verdict": "unknown", "reason": "It would be.", "missing": ["a log that agrees"], "cause": None,
-    }  # fmt: skip
-    row = only(with_recorded(rows, [contradicted]))
-    assert (row["verdict"], row["missing"], row["cause"]) == ("unknown", ["a log that agrees"], None)
-    unchanged = only(with_recorded([contradicted], rows))
-    assert (unchanged["verdict"], unchanged["missing"]) == ("unknown", ["a log that agrees"]), (
+    (found,) = diagnosed_sample(HANGING, earlier_sample(HANGING))
+    contradicted = replace(
+        found, verdict="unknown", outcome="unknown", action=None, reason="It would be.", missing=("a log that agrees",)
+    )
+    row = recorded_again(contradicted)
+    assert (row.verdict, row.outcome, row.missing, row.cause) == ("unknown", "unknown", ("a log that agrees",), None)
+    once = only(diagnose_sample(HANGING, recorded=[found]))
+    assert (once.verdict, once.missing) == ("unknown", ("a second sample: it was seen in one only",)), (
         "a recorded hanging never overrides unknown"
     )

@@ -4,7 +4,7 @@ import datetime as dt
 from dataclasses import dataclass
 from typing import Annotated
 
-from toolkit.schema.record import Int16, Int32, Int64, Record, TopicPartition, Unit, declares
+from toolkit.schema.record import Int16, Int32, Int64, TableRow, TopicPartition, Unit, declares
 from toolkit.schema.table import (
     BOOL,
     INT16,
@@ -47,7 +47,7 @@ _LIVE = (
 
 @declares("evidence", row="one observed value")
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EvidenceEntry(Record):
+class EvidenceEntry(TableRow):
     """One observed value: which API or log has it, where and when."""
 
     source: Annotated[str | None, "API or log that has the value."] = None
@@ -64,7 +64,7 @@ class EvidenceEntry(Record):
     sort=("topic", "partition"),
 )
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Partition(Record):
+class Partition(TableRow):
     """A partition as its leader reports it."""
 
     topic: Annotated[str, "Topic name."]
@@ -91,7 +91,7 @@ class Partition(Record):
     sort=("topic", "partition", "broker_id", "producer_id"),
 )
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Producer(Record):
+class Producer(TableRow):
     """Producer state on a replica (DescribeProducers, .snapshot)."""
 
     topic: Annotated[str, "Topic name."]
@@ -122,7 +122,7 @@ class Producer(Record):
     sort=("transactional_id", "broker_id", "txn_state_partition"),
 )
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Transaction(Record):
+class Transaction(TableRow):
     """Coordinator state of a transactional id (ListTransactions and DescribeTransactions, or __transaction_state)."""
 
     transactional_id: Annotated[str | None, "Transactional id; null on an error row for a broker or a partition."] = (
@@ -160,7 +160,7 @@ class Transaction(Record):
     sort=("topic", "partition", "queue_position", "start_offset", "producer_id"),
 )
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding(Record):
+class Finding(TableRow):
     """One verdict: who holds, held or will hold a partition's LSO, why, and what is safe to do."""
 
     topic: Annotated[str | None, "Topic name; null if the finding is about the cluster."] = None

@@ -4,7 +4,7 @@ import datetime as dt
 from dataclasses import dataclass
 from typing import Annotated
 
-from toolkit.schema.record import Int16, Int32, Int64, Record, TopicPartition, Unit, declares
+from toolkit.schema.record import Int16, Int32, Int64, TableRow, TopicPartition, Unit, declares
 from toolkit.schema.table import (
     BOOL,
     FLOAT64,
@@ -240,7 +240,7 @@ SEGMENTS = Table(
     sort=("txn_state_partition", "broker_id", "file", "position", "offset"),
 )
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionLogRecord(Record):
+class TransactionLogRecord(TableRow):
     """A record of __transaction_state."""
 
     txn_state_partition: Annotated[Int32 | None, "Partition of __transaction_state; null where that is not known."] = (
@@ -289,7 +289,7 @@ TRANSACTION_LOG = TransactionLogRecord.table
     sort=("transactional_id", "broker_id", "first_offset"),
 )
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PastTransaction(Record):
+class PastTransaction(TableRow):
     """What became of a transactional id: a transaction, a new producer id or epoch, or its expiry."""
 
     transactional_id: Annotated[str, "Transactional id."]

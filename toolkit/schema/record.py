@@ -2,7 +2,7 @@
 
 >>> @declares("lag", row="the lag of a partition", key=("topic",), sort=("topic",))
 ... @dataclass(frozen=True, slots=True, kw_only=True)
-... class Lag(Record):
+... class Lag(TableRow):
 ...     topic: Annotated[str, "Topic name."]
 ...     lag: Annotated[Int64 | None, "Offsets to read.", Unit("offsets")] = None
 >>> Lag(topic="orders").row()
@@ -33,7 +33,7 @@ from toolkit.schema.table import (
     Type,
 )
 
-__all__ = ["Int8", "Int16", "Int32", "Int64", "Record", "TopicPartition", "Unit", "declares"]
+__all__ = ["Int8", "Int16", "Int32", "Int64", "TableRow", "TopicPartition", "Unit", "declares"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ Int64 = Annotated[int, Width(INT64)]
 PLAIN: Mapping[Any, Type] = {str: STRING, bool: BOOL, float: FLOAT64, dt.datetime: TIME}
 
 
-class Record:
+class TableRow:
     """A row of a table; immutable, changed by a copy (`dataclasses.replace`).
 
     Each field is a column, annotated with its type, its meaning and its unit. A list is a tuple, a struct is another
@@ -67,7 +67,7 @@ class Record:
 
     __slots__ = ()
     table: ClassVar[Table]
-    _structs: ClassVar[Mapping[str, type["Record"]]]
+    _structs: ClassVar[Mapping[str, type["TableRow"]]]
     _pairs: ClassVar[frozenset[str]]  # columns of topic partitions
 
     def row(self) -> dict[str, Any]:
@@ -99,7 +99,7 @@ class Record:
         return cls(**values)
 
 
-R = TypeVar("R", bound=type[Record])
+R = TypeVar("R", bound=type[TableRow])
 
 
 def declares(name: str, *, row: str, key: tuple[str, ...] = (), sort: tuple[str, ...] = ()) -> Callable[[R], R]:
@@ -114,7 +114,7 @@ def declares(name: str, *, row: str, key: tuple[str, ...] = (), sort: tuple[str,
     def declare(cls: R) -> R:
         hints = typing.get_type_hints(cls, include_extras=True)
         columns: list[Column] = []
-        structs: dict[str, type[Record]] = {}
+        structs: dict[str, type[TableRow]] = {}
         for field in fields(cls):  # type: ignore[arg-type]
             column, struct = _column(field.name, hints[field.name])
             columns.append(column)
@@ -126,7 +126,7 @@ def declares(name: str, *, row: str, key: tuple[str, ...] = (), sort: tuple[str,
     return declare
 
 
-def _column(name: str, hint: Any) -> tuple[Column, type[Record] | None]:
+def _column(name: str, hint: Any) -> tuple[Column, type[TableRow] | None]:
     type_, *notes = typing.get_args(hint)
     doc = next(each for each in notes if isinstance(each, str))
     unit = next((each.name for each in notes if isinstance(each, Unit)), "")
@@ -137,9 +137,9 @@ def _column(name: str, hint: Any) -> tuple[Column, type[Record] | None]:
     return Column(name, width or _arrow(inner), doc, nullable=nullable, unit=unit), _struct(inner)
 
 
-def _struct(hint: Any) -> type[Record] | None:
+def _struct(hint: Any) -> type[TableRow] | None:
     item = typing.get_args(hint)[0] if typing.get_origin(hint) is tuple else None
-    return item if isinstance(item, type) and issubclass(item, Record) else None
+    return item if isinstance(item, type) and issubclass(item, TableRow) else None
 
 
 def _arrow(hint: Any) -> Type:
@@ -147,7 +147,7 @@ def _arrow(hint: Any) -> Type:
         return StructOf((("topic", STRING), ("partition", INT32)))
     if typing.get_origin(hint) is tuple:
         return ListOf(_arrow(typing.get_args(hint)[0]))
-    if isinstance(hint, type) and issubclass(hint, Record):
+    if isinstance(hint, type) and issubclass(hint, TableRow):
         return StructOf(tuple((column.name, column.type) for column in hint.table.columns))
     if typing.get_origin(hint) is Annotated:
         width: Width = typing.get_args(hint)[1]
@@ -162,4 +162,4 @@ def _pair(value: Any) -> TopicPartition:
 def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_plain(each) for each in value]
-    return value.row() if isinstance(value, Record) else value
+    return value.row() if isinstance(value, TableRow) else value

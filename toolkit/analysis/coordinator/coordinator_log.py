@@ -60,11 +60,14 @@ class CoordinatorLog:
         for were read.
     since
         For each partition that was not read from its beginning: the time of the first record read.
+    leaders
+        For each partition, where known: its leader and the leader epoch when it was read.
     """
 
     rows: Sequence[Row] = ()
     unread: Sequence[str] = ()
     since: Mapping[int, dt.datetime] = field(default_factory=dict)
+    leaders: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
     @cached_property
     def histories(self) -> Mapping[str, IdHistory]:

@@ -512,11 +512,22 @@ def _is_superseded(e: OpenEvidence) -> bool:
     return e.txn.state == "Ongoing" and e.txn.epoch < e.txn.owner_epoch
 
 
+def _recorded_otherwise(e: OpenEvidence) -> tuple[str, ...]:
+    """What was missing when it was recorded."""
+    if e.recorded is None or e.recorded.missing:
+        return () if e.recorded is None else e.recorded.missing
+    return (f"a recorded finding that agrees: it was recorded as {e.recorded.verdict}",)
+
+
 def _wrote_since(e: OpenEvidence) -> bool:
     """Whether a newer epoch has written into the open transaction since the one whose commit is missing."""
+    if e.log is None:
+        return e.recorded is not None and e.recorded.action is None
     decided = e.outcome.transaction
     return decided is not None and decided.producer_epoch is not None and e.txn.epoch > decided.producer_epoch
 
+
+_DISOWNED_VERDICTS = {"hanging", "stuck_ending"}  # of transactions that no coordinator will end
 
 DISOWNED_RULES: tuple[OpenRule, ...] = (
     OpenRule(
@@ -530,11 +541,12 @@ DISOWNED_RULES: tuple[OpenRule, ...] = (
     ),
     OpenRule(
         name="recorded otherwise",
-        applies=lambda e: e.log is None and e.recorded is not None and e.recorded.verdict != "hanging",
+        applies=lambda e: e.log is None and e.recorded is not None and e.recorded.verdict not in _DISOWNED_VERDICTS,
         verdict="unknown",
         outcome=UNKNOWN,
         why=_not_proven,
         remedy=lambda e: GET_MISSING,
+        needs=_recorded_otherwise,
     ),
     OpenRule(
         name="the log has another producer's batch",

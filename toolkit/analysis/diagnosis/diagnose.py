@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from toolkit.analysis.diagnosis.decision import Decision, decide, needs_log, needs_recheck
 from toolkit.analysis.diagnosis.evidence_kinds import (
+    OUTCOME_ENTRY,
     Evidence,
     GapEvidence,
     LogFacts,
@@ -220,7 +221,7 @@ def _of_logs(evidence: OpenEvidence) -> Iterator[EvidenceEntry]:
     yield EvidenceEntry(
         source="__transaction_state",
         observed_at=evidence.txn.observation.observed_at,
-        name="outcome",
+        name=OUTCOME_ENTRY,
         value=f"{outcome.name}: {outcome.reason}",
     )
     yield from outcome.evidence

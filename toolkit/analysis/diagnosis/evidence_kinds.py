@@ -11,10 +11,22 @@ from toolkit.analysis.diagnosis.open_transactions import MAX_TRANSACTION_TIMEOUT
 from toolkit.analysis.diagnosis.outcome import UNKNOWN, Outcome
 from toolkit.schema.live import EvidenceEntry, Finding, Partition
 
-__all__ = ["EndEvidence", "Evidence", "GapEvidence", "LogFacts", "OpenEvidence", "PartitionEvidence", "TransactionKey"]
+__all__ = [
+    "OUTCOME_ENTRY",
+    "EndEvidence",
+    "Evidence",
+    "GapEvidence",
+    "LogFacts",
+    "OpenEvidence",
+    "PartitionEvidence",
+    "TransactionKey",
+]
 
 TransactionKey = tuple[str | None, int | None, int | None, int | None]
 """Topic, partition, producer id and start offset; without the epoch, as one transaction may have several."""
+
+OUTCOME_ENTRY = "outcome"
+"""Name of the entry of a finding's evidence that has its outcome, as ``abort: the transaction of ... was aborted``."""
 
 NOT_READ = Outcome(
     name=UNKNOWN,
@@ -91,8 +103,11 @@ class OpenEvidence:
             return self.log.outcome
         if self.recorded is None or self.recorded.outcome is None:
             return NOT_READ
+        recorded = next((each.value or "" for each in self.recorded.evidence if each.name == OUTCOME_ENTRY), "")
         return Outcome(
-            name=self.recorded.outcome, reason=self.recorded.reason.rstrip("."), missing=self.recorded.missing
+            name=self.recorded.outcome,
+            reason=recorded.partition(": ")[2] or self.recorded.reason.rstrip("."),
+            missing=self.recorded.missing,
         )
 
     def earlier(self) -> list[OpenEvidence | None]:

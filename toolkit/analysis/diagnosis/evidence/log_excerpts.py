@@ -128,6 +128,18 @@ class ProducerBatches:
         return last
 
     @property
+    def has_gaps(self) -> bool:
+        """Whether the cleaner has removed batches between its last marker before the start offset, or the beginning of
+        the excerpt, and the start offset; a later marker may be among them."""
+        headers, first = self.excerpt.headers, self.excerpt.start
+        if len(self.markers_before):
+            first = int(self.markers_before["last_offset"][-1]) + 1
+        between = headers[(headers["last_offset"] >= first) & (headers["base_offset"] < self.start)]
+        begins = [*between["base_offset"], self.start]
+        ends = [first - 1, *between["last_offset"]]
+        return any(begin > end + 1 for begin, end in zip(begins, ends, strict=True))
+
+    @property
     def foreign_opening(self) -> Headers:
         """The batch of another producer that contains the start offset: one or none."""
         headers = self.excerpt.headers

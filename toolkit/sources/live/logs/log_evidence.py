@@ -177,7 +177,7 @@ class _CoordinatorReader:
         errors = sorted({row["error"].partition(":")[0] for row in rows if row["error"]})
         unread = [f"{STATE_TOPIC} could not be read ({', '.join(errors)})"] if errors else []
         readable = [row for row in rows if not row["error"]]
-        return CoordinatorLog(rows=readable, unread=[*too_long, *unread], since=since)
+        return CoordinatorLog(rows=readable, unread=[*too_long, *unread], since=since, leaders=_leaders(topic))
 
     def _first_offset(self, row: Row) -> int:
         """The first offset to read of a partition; -1 if that is too far back."""
@@ -217,6 +217,15 @@ class _CoordinatorReader:
         if not owners:
             return errors
         return errors + self._of_ids(topic, set(owners), set(owners.values()), newest=MAX_RECORDS_OF_EACH)
+
+
+def _leaders(topic: CoordinatorTopic) -> dict[int, tuple[int, int]]:
+    """Leader and leader epoch of each partition, before its records were read."""
+    return {
+        number: (row["leader"], row["leader_epoch"])
+        for (_, number), row in topic.topology.partitions.items()
+        if row["leader"] is not None and row["leader_epoch"] is not None
+    }
 
 
 def _opened_after(evidence: OpenEvidence, excerpt: Excerpt | None) -> dt.datetime | None:

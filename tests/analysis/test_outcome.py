@@ -1,0 +1,411 @@
+"""What was decided about open records, by the coordinator's log: case by case, and against a model."""
+
+from typing import Any
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from tests.analysis.build import partition, transaction
+from tests.analysis.logged import HERE, data, ended_records, excerpt, init, marker, open_transaction, record
+from tests.analysis.outcome_model import (
+    Expiry,
+    Failover,
+    LateBatch,
+    NewInstance,
+    OperatorAbort,
+    OtherMarker,
+    Step,
+    Txn,
+    World,
+    after,
+)
+from tests.tiers import fuzzed
+from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog
+from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext
+from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt, LogEvidence
+from toolkit.analysis.diagnosis.open_transactions import OpenTransaction
+from toolkit.analysis.diagnosis.outcome import Outcome
+from toolkit.formats.log.headers import ABORT, COMMIT
+from toolkit.schema import Row
+
+# A marker that is missing, and what the producer did then
+
+
+BUSY: list[Step] = [Txn(here=False, gap=20) for _ in range(3)]
+GOES_ON: dict[str, list[Step]] = {
+    "nothing": [],
+    "commits elsewhere": [*BUSY],
+    "aborts elsewhere": [Txn(here=False, end="Abort", gap=20)],
+    "is timed out elsewhere": [Txn(here=False, end="Abort", by_coordinator=True, gap=20)],
+    "open elsewhere": [Txn(here=False, end=None, gap=20)],
+    "a new instance": [NewInstance(gap=20)],
+    "a new instance commits elsewhere": [NewInstance(gap=20), *BUSY],
+    "a new instance is open elsewhere": [NewInstance(gap=20), Txn(here=False, end=None)],
+    "expired": [Expiry(gap=20)],
+    "expired after commits elsewhere": [*BUSY, Expiry(gap=20)],
+    "another producer id": [Expiry(tombstone=False, gap=20)],
+}
+
+
+@pytest.mark.parametrize("goes_on", GOES_ON.values(), ids=GOES_ON)
+@pytest.mark.parametrize("before", [[], [Txn(), Txn(gap=10_000)]], ids=["first", "third"])
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("end", ["Commit", "Abort"])
+def test_what_was_decided_without_a_marker_stays_decided(
+    end: str, version: int, before: list[Step], goes_on: list[Step]
+) -> None:
+    """Whatever the coordinator does then, its current state says nothing about these records."""
+    world = after(*before, Txn(end=end, marker=False, gap=10_000), *goes_on, version=version)
+    found = world.outcome()
+    assert (found.name, found.missing) == (end.lower(), ())
+    assert found.transaction is not None
+    assert found.transaction.producer_epoch == (0 if version == 1 else len(before))
+    assert f"was {end.lower()}ed at" in found.reason.replace("committed", "commited")
+    names = {(entry.source, entry.name) for entry in found.evidence}
+    assert names == {("__transaction_state", "outcome_record")}
+    assert len(found.evidence) == 3
+
+
+def test_an_abort_by_the_coordinator_without_a_marker_is_an_abort() -> None:
+    world = after(Txn(end="Abort", by_coordinator=True, marker=False), NewInstance(), Txn(here=False))
+    assert world.outcome().name == "abort"
+
+
+def test_of_a_commit_and_an_abort_without_a_marker_nothing_is_known() -> None:
+    """Which of them wrote the records? An abort marker might discard committed ones, a COMMIT marker reveal others."""
+    for first, second in (("Commit", "Abort"), ("Abort", "Commit")):
+        found = after(Txn(end=first, marker=False), Txn(end=second, marker=False)).outcome()
+        assert found.name == "unknown"
+        assert found.missing[0].startswith("which of these wrote the records, as both lack their marker here")
+    assert after(Txn(marker=False), Txn(marker=False)).outcome().name == "commit"
+
+
+def test_records_of_a_newer_epoch_after_a_commit_without_its_marker() -> None:
+    """The open transaction has records of two epochs; those of the first are committed."""
+    world = after(Txn(marker=False), NewInstance(), Txn(end=None))
+    assert world.of_open_records == {"commit", "undecided"}
+    found = world.outcome()
+    assert found.name == "commit"
+    assert found.transaction is not None
+    assert (found.transaction.producer_epoch, world.last_epoch) == (0, 1)
+    later = after(NewInstance(), Txn(), Txn(end=None), version=1)
+    assert later.outcome().name == "undecided", "a transaction of an older epoch has its marker"
+
+
+# Healthy, or never decided
+
+
+@pytest.mark.parametrize("leader_clock", [-5_000, -40, 0, 40, 5_000])
+@pytest.mark.parametrize("end", ["Commit", "Abort"])
+def test_a_batch_after_its_transactions_marker_is_undecided(end: str, leader_clock: int) -> None:
+    """Late after a commit, and after an abort, with clocks that differ by up to 5 s."""
+    for before in ([], [Txn(), Txn(gap=10_000)]):
+        world = after(*before, Txn(end=end, gap=10_000), LateBatch(gap=1), leader_clock=leader_clock)
+        assert world.outcome().name == "undecided"
+        assert after(
+            *before, Txn(end=end, gap=10_000), LateBatch(), *BUSY, leader_clock=leader_clock
+        ).outcome().name == ("undecided"), "the commits elsewhere do not include it"
+
+
+@pytest.mark.parametrize("leader_clock", [-5_000, 0, 5_000])
+def test_a_late_batch_in_busy_traffic_is_undecided(leader_clock: int) -> None:
+    """With irregular times, only one difference of the clocks explains all markers."""
+    traffic: list[Step] = [
+        Txn(gap=gap, lasts=lasts) for gap, lasts in ((9_000, 5), (300, 20), (1_100, 30), (450, 7), (2_300, 60))
+    ]
+    assert after(*traffic, LateBatch(), leader_clock=leader_clock).outcome().name == "undecided"
+    lost = after(*traffic[:-1], Txn(gap=2_300, marker=False), leader_clock=leader_clock)
+    assert lost.outcome().name == "commit"
+
+
+def test_regular_traffic_leaves_clocks_that_differ_undecided() -> None:
+    """Each second a commit, and the clocks may differ by a second: is the last marker missing, or is the batch late?"""
+    regular = [Txn(gap=996, lasts=1) for _ in range(30)]
+    late, lost = after(*regular, LateBatch()), after(*regular, Txn(gap=996, lasts=1, marker=False), leader_clock=1_000)
+    assert {late.outcome(first_batch=21).name, lost.outcome(first_batch=21).name} == {"unknown"}
+    assert late.outcome().name == "undecided", "the first marker is of the first transaction"
+    assert late.outcome(first_batch=21, is_one_clock=True).name == "undecided"
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_live_transaction_and_a_superseded_one_are_undecided(version: int) -> None:
+    live = after(Txn(), Txn(gap=10_000, end=None), version=version)
+    assert live.outcome().name == "undecided"
+    zombie = after(Txn(), LateBatch(gap=10_000), NewInstance(), Txn(end=None, here=False))
+    assert zombie.outcome().name == "undecided"
+    assert after(LateBatch()).outcome().name == "undecided", "never added"
+    assert after(*BUSY, LateBatch(), *BUSY).outcome().name == "undecided", "written during transactions without it"
+
+
+def test_a_transaction_without_data_here_is_undecided() -> None:
+    (one,) = [each for each in [open_transaction(transaction(), start=100)] if each.start]
+    assert find(one, None, init()).name == "undecided"
+
+
+# Markers of operators and of coordinators that took over
+
+
+@pytest.mark.parametrize("leader_clock", [-5_000, 0, 5_000])
+def test_an_operators_marker_closes_what_is_before_it(leader_clock: int) -> None:
+    aborted: list[Step] = [Txn(gap=10_000), LateBatch(), OperatorAbort(gap=60_000)]
+    again = after(*aborted, LateBatch(gap=1_000), leader_clock=leader_clock)
+    assert again.outcome().name == "undecided"
+    lost = after(*aborted, Txn(gap=10_000, marker=False), leader_clock=leader_clock)
+    assert lost.outcome().name == "commit"
+
+
+def test_an_operators_marker_says_nothing_about_clocks() -> None:
+    """It may be from before or after the commit, as far as the clocks tell."""
+    world = after(Txn(marker=False), OperatorAbort(gap=900), LateBatch(), coordinator_clock=2_500)
+    assert (world.outcome().name, world.of_open_records) == ("unknown", {"undecided"})
+    world = after(LateBatch(), OperatorAbort(), Txn(gap=900, marker=False), leader_clock=2_500)
+    assert (world.outcome().name, world.of_open_records) == ("unknown", {"commit"})
+
+
+@pytest.mark.parametrize("leader_clock", [-5_000, 0, 5_000])
+def test_a_marker_that_was_written_twice_is_one(leader_clock: int) -> None:
+    assert after(Txn(twice=True, delay=9), LateBatch(), leader_clock=leader_clock).outcome().name == "undecided"
+    world = after(Txn(twice=True, delay=9), Txn(gap=6_000, marker=False), leader_clock=leader_clock)
+    assert world.outcome().name == "commit"
+
+
+def test_another_coordinator_has_another_clock() -> None:
+    """Half a second between two commits, and the new coordinator's clock is behind: the marker fits the second one."""
+    steps: list[Step] = [Txn(gap=10_000), Failover(clock=-500), Txn(gap=500, marker=False)]
+    assert after(*steps).outcome().name == "unknown"
+    assert after(steps[0], *steps[2:]).outcome(is_one_clock=True).name == "commit"
+
+
+def test_one_clock_needs_the_broker_that_wrote_the_records() -> None:
+    """The partition's leader coordinates the id now, but another broker did when the records were written."""
+    world = after(Txn(), Txn(gap=500, marker=False), Failover(clock=500), leader_clock=500)
+    assert world.is_one_clock
+    assert world.outcome(is_one_clock=True).name in {"unknown", "commit"}
+    assert world.outcome(is_one_clock=True).name == world.outcome().name
+
+
+# Logs that do not reach back, or were not read
+
+
+def find(one: OpenTransaction, log: Excerpt | None, *events: Row, **more: Any) -> Outcome:
+    coordinators = CoordinatorLog(rows=events, **more)
+    excerpts = {} if log is None else {HERE: log}
+    return DiagnosisContext(one, LogEvidence(excerpts=excerpts, coordinators=coordinators)).outcome
+
+
+COMPLETE_COMMIT = transaction(state="CompleteCommit", on=())
+SINCE = 'records of "payments-7" in __transaction_state-33 from before'
+
+
+@pytest.mark.parametrize("end", ["Commit", "Abort"])
+def test_a_decision_counts_only_if_the_log_reaches_back(end: str) -> None:
+    """Before the first record that is left, there may have been another decision without a marker."""
+    other = "Abort" if end == "Commit" else "Commit"
+    world = after(Txn(end=other, marker=False), Txn(end=end, marker=False))
+    found = world.outcome(first_record=4)
+    assert found.name == "unknown"
+    assert found.missing[0].startswith(SINCE)
+    assert world.of_open_records == {"commit", "abort"}
+
+
+def test_the_only_record_left_is_complete_commit() -> None:
+    """It has no partitions: with transaction version 1 it may be of a transaction without this partition."""
+    world = after(Txn(gap=10_000), Txn(gap=10_000, marker=False), version=1)
+    assert world.outcome(compacted=len(world.records)).name == "unknown"
+    found = after(Txn(here=False), OtherMarker(gap=6_000), LateBatch()).outcome(compacted=4)
+    assert found.name == "unknown"
+    assert found.missing[0].startswith("the partitions of the transaction of")
+    world = after(Txn(gap=10_000), Txn(gap=10_000, marker=False), version=2)
+    assert world.outcome(compacted=len(world.records)).name == "commit", "each transaction has its own epoch"
+    late = after(Txn(gap=10_000, lasts=20), LateBatch(gap=1))
+    assert late.outcome(compacted=len(late.records), is_one_clock=True).name == "undecided", "its marker is there"
+    assert late.outcome(compacted=len(late.records)).name == "unknown", "or that of a transaction before it"
+    long = after(Txn(gap=10_000, lasts=20_000), LateBatch(gap=1))
+    assert long.outcome(compacted=len(long.records)).name == "undecided"
+
+
+def test_the_only_record_left_may_be_of_a_coordinator_that_took_over() -> None:
+    """It decides again: the time of the decision is later than the marker that the one before it wrote."""
+    log = excerpt(data(98, second=10), marker(99, COMMIT, second=10.2), data(100, second=10.4), start=98)
+    complete = record(9, "CompleteCommit", second=17, started=10, leader_epoch=4)
+    assert find(open_transaction(COMPLETE_COMMIT), log, complete).name == "unknown"
+
+
+def test_an_excerpt_of_the_partition_that_does_not_reach_back() -> None:
+    records = [init(), *ended_records("Commit", began=9, at_second=11)]
+    late = excerpt(data(95, pid=1, records=5), data(100, second=12), start=95)
+    found = find(open_transaction(COMPLETE_COMMIT), late, *records)
+    assert found.name == "unknown"
+    assert found.missing[0].startswith("the log of orders-0 from before offset 100, with its markers")
+    for log in (None, excerpt(data(95, pid=1, records=5), start=95)):
+        assert find(open_transaction(COMPLETE_COMMIT), log, *records).name == "unknown", "it ends before the start"
+        assert find(open_transaction(), log, init()).name == "undecided", "nothing was decided at all"
+        aborted = [init(), *ended_records("Abort", began=9, at_second=11)]
+        assert find(open_transaction(COMPLETE_COMMIT), log, *aborted).name == "undecided", "at most aborted"
+
+
+def test_a_deleted_head() -> None:
+    """The start offset is below the log start, with the markers before it."""
+    records = [init(), *ended_records("Commit", began=9, at_second=11)]
+    one = open_transaction(COMPLETE_COMMIT, start=80, leader_row=partition(log_start_offset=90))
+    rest = excerpt(marker(90, COMMIT, pid=1, second=10), data(91, second=10.1), log_start_offset=90)
+    assert find(one, rest, *records).name == "unknown"
+    earlier = excerpt(marker(90, COMMIT, pid=1, second=3), data(91, second=10.1), log_start_offset=90)
+    assert find(one, earlier, *records).name == "commit", "a marker of the commit is not before the log start"
+
+
+def test_batches_that_the_cleaner_removed_may_have_been_the_marker() -> None:
+    records = [init(), *ended_records("Commit", began=9, at_second=11)]
+    before = (marker(90, COMMIT, pid=1, second=2), data(91, pid=1, records=8, second=3))
+    whole = excerpt(*before, data(99, pid=1, second=9), data(100, second=12))
+    assert find(open_transaction(COMPLETE_COMMIT), whole, *records).name == "commit"
+    assert find(open_transaction(COMPLETE_COMMIT), excerpt(*before, data(100, second=12)), *records).name == "unknown"
+    since_marker = excerpt(data(92), marker(98, COMMIT, second=12), data(99, pid=1, second=13), data(100, second=14))
+    assert find(open_transaction(COMPLETE_COMMIT), since_marker, *records).name == "undecided", (
+        "it was before the marker"
+    )
+
+
+def test_records_that_could_not_be_read() -> None:
+    log = excerpt(data(98), marker(99, ABORT), data(100, sequence=1))
+    unread = ["__transaction_state could not be read (TOPIC_AUTHORIZATION_FAILED)"]
+    found = find(open_transaction(COMPLETE_COMMIT), log, init(), unread=unread)
+    assert (found.name, found.missing) == (
+        "unknown",
+        (f"{unread[0]}: whether a commit includes these records of orders-0",),
+    )
+    not_read = DiagnosisContext(open_transaction(COMPLETE_COMMIT), LogEvidence(excerpts={HERE: log})).outcome
+    assert not_read.missing[0].startswith("the coordinators' log, which was not read")
+
+
+def test_an_unreadable_record_of_the_id_is_in_the_way() -> None:
+    damaged = {**record(4, None, second=20), "error": "CORRUPT: bad.", "tombstone": False}
+    records = [init(), *ended_records("Commit", began=0, at_second=1), damaged]
+    found = find(open_transaction(COMPLETE_COMMIT), None, *records)
+    assert found.name == "unknown"
+
+
+def test_a_producer_id_without_records_or_with_two_ids() -> None:
+    log = excerpt(data(100), start=100)
+    found = find(open_transaction(), log)
+    assert (found.name, found.missing[0].startswith("records of producer 7 in __transaction_state (none is left)")) == (
+        "unknown",
+        True,
+    )
+    other = record(0, "Empty", second=-1, transactional_id="other")
+    found = find(open_transaction(), log, init(), other)
+    assert (found.name, "2 ids have it" in found.missing[0]) == ("unknown", True)
+    assert find(open_transaction(transaction(state="Empty", on=())), log, init(), other).name == "undecided"
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_a_producer_id_at_the_end_of_its_epochs(is_whole: bool) -> None:
+    """With transaction version 2 the last commit gives the client its next producer id, in CompleteCommit."""
+    version_2 = {"client_transaction_version": 2}
+    records = [
+        record(0, "Ongoing", second=9, started=9, on=(HERE,), epoch=32_766, **version_2),
+        record(1, "PrepareCommit", second=11, started=9, on=(HERE,), epoch=32_767, **version_2),
+        record(2, "CompleteCommit", second=11, started=9, pid=8, previous_producer_id=7, **version_2),
+    ]
+    one = open_transaction(epoch=32_766)
+    log = excerpt(data(100, epoch=32_766, second=10), start=100)
+    found = find(one, log, *records[0 if is_whole else 2 :])
+    assert found.name == ("commit" if is_whole else "unknown")
+    next_one = open_transaction(transaction(8, state="CompleteCommit", on=()), pid=8)
+    assert find(next_one, excerpt(data(100, pid=8), start=100), *records[2:]).name == "undecided"
+
+
+def test_the_outcome_names_what_it_rests_on() -> None:
+    world = after(Txn(), LateBatch())
+    found = world.outcome()
+    assert found.reason == (
+        "no transaction with this partition was decided without its marker here, as the records of "
+        '"payments-7" in __transaction_state-33 from 2026-11-21 11:50:00 UTC on begin with its producer id'
+    )
+    assert [entry.name for entry in found.evidence] == ["outcome_from"]
+    long = after(Txn(lasts=10_000), LateBatch())
+    assert "include the transaction whose marker is at offset 1" in long.outcome(first_record=1).reason
+    newer = after(NewInstance(), LateBatch())
+    assert newer.client_epoch == 1
+    assert "begin with its producer id" in newer.outcome().reason
+    assert "begin at epoch 1, and these at epoch 1" in newer.outcome(first_record=1).reason
+    on_version_2 = after(Txn(), Txn(marker=False), version=2)
+    assert "epoch 1 was committed" in on_version_2.outcome(first_record=4).reason
+    busy = after(Txn(here=False), OtherMarker(gap=6_000), LateBatch())
+    assert "begin before the batch of 2026-11-21 11:50:06 UTC" in busy.outcome(first_record=1).reason
+    assert after(Txn(here=False), OtherMarker(gap=4_000), LateBatch()).outcome(first_record=1).name == "unknown"
+
+
+# Against a model
+
+
+gaps = st.one_of(st.integers(1, 60), st.integers(1, 12_000))
+short = st.integers(1, 20)
+clocks = st.one_of(st.just(0), st.integers(-2_500, 2_500))  # of three brokers, so that two differ by 5 s at most
+healthy = st.builds(
+    Txn, end=st.sampled_from(["Commit", "Abort"]), here=st.sampled_from([True, True, False]), gap=gaps,
+    lasts=st.one_of(short, gaps), delay=st.one_of(short, gaps),
+)  # fmt: skip
+faulty = st.builds(
+    Txn,
+    end=st.sampled_from(["Commit", "Abort"]),
+    here=st.sampled_from([True, True, True, False]),
+    writes=st.sampled_from([True, True, False]),
+    by_coordinator=st.booleans(),
+    marker=st.booleans(),
+    twice=st.booleans(),
+    gap=gaps,
+    lasts=st.one_of(short, gaps),
+    delay=st.one_of(short, gaps),
+)
+others = st.one_of(
+    st.builds(LateBatch, gap=gaps),
+    st.builds(OperatorAbort, gap=gaps),
+    st.builds(NewInstance, gap=gaps),
+    st.builds(OtherMarker, gap=gaps),
+    st.builds(Failover, of_partition=st.booleans(), clock=clocks, gap=gaps),
+)
+steps = st.lists(st.one_of(healthy, healthy, faulty, others), max_size=10)
+open_at_end = st.builds(Txn, end=st.none(), here=st.booleans(), writes=st.booleans(), gap=gaps)
+expiry = st.builds(Expiry, tombstone=st.booleans(), gap=gaps)
+last_steps = st.lists(st.one_of(faulty, st.builds(LateBatch, gap=gaps), open_at_end, expiry), min_size=1, max_size=3)
+
+
+def check(world: World, name: str) -> None:
+    """An answer is right, or `unknown`."""
+    truth = world.of_open_records
+    if name in {"undecided", "abort"}:
+        assert "commit" not in truth, f"{name}: committed records would be lost"
+    if name == "commit":
+        assert "commit" in world.decisions, "nothing was committed without a marker"
+        assert "abort" not in truth, "aborted records would become visible"
+    if name == "abort":
+        assert "abort" in world.decisions
+
+
+@fuzzed(500)
+@given(steps, last_steps, st.sampled_from([1, 1, 1, 2]), clocks, clocks, st.data())
+def test_the_outcome_is_right_or_unknown(
+    first: list[Step], last: list[Step], version: int, leader: int, coordinator: int, data: st.DataObject
+) -> None:
+    world = after(*first, *last, version=version, leader_clock=leader, coordinator_clock=coordinator)
+    assume(world.open)
+    records, batches = len(world.records), len(world.batches)
+    name = world.outcome(
+        compacted=data.draw(st.integers(0, records)),
+        first_record=data.draw(st.one_of(st.just(0), st.integers(0, records - 1))),
+        first_batch=data.draw(st.one_of(st.just(0), st.integers(0, batches - 1))),
+        is_one_clock=world.is_one_clock and data.draw(st.booleans()),
+    ).name
+    check(world, name)
+
+
+@fuzzed(200)
+@given(steps, last_steps, st.sampled_from([1, 1, 1, 2]))
+def test_with_all_records_and_one_clock_the_outcome_is_known(first: list[Step], last: list[Step], version: int) -> None:
+    world = after(*first, *last, version=version)
+    assume(world.open and world.is_one_clock)
+    name = world.outcome(is_one_clock=True).name
+    check(world, name)
+    assert name != "unknown" or len(world.decisions) > 1

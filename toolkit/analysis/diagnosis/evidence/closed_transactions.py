@@ -1,0 +1,214 @@
+"""Which decided transactions are closed: a marker on the partition, before the open records, came after the decision.
+
+A marker closes all data of its producer that is in the log before it, whosever marker it is. A transaction's data is in
+the log before its decision. So a transaction is closed if the last marker before the open records is younger than its
+decision. Epochs tell that for certain: a leader appends no batch with an epoch below that of the producer's last
+marker, and with transaction version 2 each transaction has an epoch of its own, and its marker the next one.
+
+With transaction version 1, transactions of one instance share an epoch, and times have to tell. They are times of two
+brokers, whose clocks may differ by `CLOCKS_DIFFER`. Within that, COMMIT markers show by how much they do: each is of a
+transaction, written after its decision and before its completion. ABORT markers show nothing, as an operator may have
+written them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from toolkit.analysis.diagnosis.evidence.log_excerpts import CLOCKS_DIFFER
+
+__all__ = ["COMPARED", "ClosedTransactions", "DecidedTransaction", "ProducerMarker"]
+
+MOST = CLOCKS_DIFFER.total_seconds() * 1000  # ms
+FOR_EVER = float("inf")
+COMPARED = 100_000  # ms before the last marker: of older ones, the clocks may have differed more or less
+DRIFT = 0.0005  # that two clocks, which NTP slews, drift apart
+ROUNDING = 1  # ms: times are cut to milliseconds
+
+Range = tuple[float, float]
+"""Lowest and highest difference in ms: the leader's clock minus the coordinator's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecidedTransaction:
+    """A decided transaction that includes the partition, or may.
+
+    Parameters
+    ----------
+    is_commit, is_version_2
+        The decision; and whether its client raises the epoch with every transaction.
+    epoch
+        Epoch of its data; null if its records do not show it.
+    decided_from, decided_at
+        When it was decided, in ms by the coordinator's clock: not before, and at the latest.
+    ended_at
+        When all of its markers were written; infinite if they are not yet.
+    """
+
+    is_commit: bool
+    is_version_2: bool
+    epoch: int | None
+    decided_from: float
+    decided_at: float
+    ended_at: float = FOR_EVER
+
+    def can_have(self, marker: ProducerMarker) -> bool:
+        """Whether a marker can be of this transaction, by decision and epoch."""
+        return marker.is_commit == self.is_commit and (
+            self.epoch is None or marker.epoch in {self.epoch, self.epoch + 1}
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerMarker:
+    """A marker of the producer on the partition; its time is in ms by the leader's clock, null if unknown."""
+
+    offset: int
+    epoch: int
+    is_commit: bool
+    time: float | None
+    leader_epoch: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClosedTransactions:
+    """Decided transactions, compared with the markers before the open records.
+
+    Parameters
+    ----------
+    decided
+        Decided transactions that include the partition, or may, in order.
+    markers
+        The producer's markers before the open records, in order.
+    lowest_epoch
+        Epoch of the first open batch, as far as known.
+    began
+        When the first transaction of the records began, or their first record was written; earlier transactions, which
+        ended before, may be missing. Null if none is, as the producer began with it.
+    read_from
+        Earliest broker's time in the excerpt of the partition, in ms; minus infinity if it was read from its beginning,
+        infinity if it was not read.
+    has_gaps
+        Whether batches before the open records were removed by the cleaner: markers may be among them.
+    is_one_coordinator
+        Whether one broker has written all records that are compared.
+    is_one_clock
+        Whether that broker has written the markers too.
+    """
+
+    decided: Sequence[DecidedTransaction]
+    markers: Sequence[ProducerMarker]
+    lowest_epoch: int
+    began: float | None
+    read_from: float
+    has_gaps: bool
+    is_one_coordinator: bool
+    is_one_clock: bool
+
+    def last(self) -> set[int]:
+        """Possible indices in `decided` of the last closed transaction, -1 for none; empty if times contradict."""
+        closed = [self._is_closed(each) for each in self.decided]
+        possible = {
+            last
+            for last in range(-1, len(closed))
+            if False not in closed[: last + 1] and True not in closed[last + 1 :]
+        }
+        if not self.markers or self.markers[-1].time is None:
+            return possible
+        return possible & self._by_times(self.markers[-1], self.markers[-1].time)
+
+    def _is_closed(self, transaction: DecidedTransaction) -> bool | None:
+        """By epochs, and by times as far as two clocks allow; null if they do not tell."""
+        marker, epoch = (self.markers[-1] if self.markers else None), transaction.epoch
+        if self._has_own_epoch(transaction) and (marker is None or marker.is_commit or marker.epoch != epoch):
+            return False
+        if marker is None:
+            return None if self.has_gaps or self.read_from >= transaction.decided_from - MOST else False
+        if epoch is not None and marker.epoch > epoch:
+            return True
+        not_closed = None if self.has_gaps else False
+        if epoch is not None and marker.epoch < epoch and marker.is_commit:
+            return not_closed
+        if marker.time is None:
+            return None
+        if marker.time >= transaction.decided_at + MOST:
+            return True
+        return not_closed if marker.time < transaction.decided_from - MOST else None
+
+    def _has_own_epoch(self, transaction: DecidedTransaction) -> bool:
+        """Whether a leader that has appended its marker, which has the next epoch, refuses the open records."""
+        epoch = transaction.epoch
+        return transaction.is_version_2 and epoch is not None and epoch >= self.lowest_epoch
+
+    def _by_times(self, last: ProducerMarker, time: float) -> set[int]:
+        """As `last`, by the differences of the clocks that explain every COMMIT marker; empty if there are none."""
+        differences = self._differences(last, time)
+        if not last.is_commit:
+            return set(self._after_decision(time, differences))
+        found = {
+            index
+            for index, transaction in self._candidates(last)
+            if _meet([self._range(time, transaction)], differences)
+        }
+        if self.began is not None and _meet([(time - self.began, MOST)], differences):
+            found.add(-1)
+        if not found and self.is_one_clock:
+            return set(self._after_decision(time, differences))
+        return found
+
+    def _candidates(self, marker: ProducerMarker) -> Iterator[tuple[int, DecidedTransaction]]:
+        """Transactions that a marker may be of, with their index."""
+        return ((index, each) for index, each in enumerate(self.decided) if each.can_have(marker))
+
+    def _range(self, time: float, transaction: DecidedTransaction) -> Range:
+        """The difference of the clocks if a marker of this time is of the transaction."""
+        exact: float = 0 if self.is_one_clock else ROUNDING
+        exact += 0 if self.is_one_coordinator else 2 * MOST  # one may have decided it, and another ended it
+        return time - transaction.ended_at - exact, time - transaction.decided_from + exact
+
+    def _differences(self, last: ProducerMarker, time: float) -> list[Range]:
+        """The differences of the clocks that explain the COMMIT markers before the last one."""
+        if self.is_one_clock:
+            return [(0, 0)]
+        differences: list[Range] = [(-MOST, MOST)]
+        if not self.is_one_coordinator:
+            return differences
+        for marker in self._compared:
+            assert marker.time is not None
+            drift = (time - marker.time) * DRIFT
+            ranges = [self._range(marker.time, transaction) for _, transaction in self._candidates(marker)]
+            if self.began is not None:
+                ranges.append((marker.time - self.began, FOR_EVER))
+            differences = _meet(differences, [(lowest - drift, highest + drift) for lowest, highest in ranges])
+        return differences
+
+    @cached_property
+    def _compared(self) -> Sequence[ProducerMarker]:
+        """COMMIT markers that the same leader wrote shortly before the last marker."""
+        last = self.markers[-1]
+        return [
+            each
+            for each in self.markers[:-1]
+            if each.is_commit
+            and each.leader_epoch == last.leader_epoch
+            and each.time is not None
+            and last.time is not None
+            and 0 <= last.time - each.time <= COMPARED
+        ]
+
+    def _after_decision(self, time: float, differences: Sequence[Range]) -> Iterator[int]:
+        """Which transaction can be the last one that was decided before a marker of this time, whosever it is."""
+        exact = 0 if self.is_one_clock else ROUNDING
+        for index in range(-1, len(self.decided)):
+            lowest = self.decided[index].decided_from if index >= 0 else -FOR_EVER
+            highest = self.decided[index + 1].decided_at if index + 1 < len(self.decided) else FOR_EVER
+            if any(time - low + exact >= lowest and time - high - exact < highest for low, high in differences):
+                yield index
+
+
+def _meet(some: Sequence[Range], others: Sequence[Range]) -> list[Range]:
+    """The ranges that are in both."""
+    both = ((max(a[0], b[0]), min(a[1], b[1])) for a in some for b in others)
+    return sorted({(lowest, highest) for lowest, highest in both if lowest <= highest})
