@@ -384,7 +384,7 @@ def check(world: World, name: str) -> None:
         assert "abort" in world.decisions
 
 
-@fuzzed(500)
+@fuzzed(300)
 @given(steps, last_steps, st.sampled_from([1, 1, 1, 2]), clocks, clocks, st.data())
 def test_the_outcome_is_right_or_unknown(
     first: list[Step], last: list[Step], version: int, leader: int, coordinator: int, data: st.DataObject
@@ -401,11 +401,11 @@ def test_the_outcome_is_right_or_unknown(
     check(world, name)
 
 
-@fuzzed(200)
+@fuzzed(100)
 @given(steps, last_steps, st.sampled_from([1, 1, 1, 2]))
 def test_with_all_records_and_one_clock_the_outcome_is_known(first: list[Step], last: list[Step], version: int) -> None:
-    world = after(*first, *last, version=version)
-    assume(world.open and world.is_one_clock)
+    world = after(*(step for step in first if not isinstance(step, Failover)), *last, version=version)
+    assume(world.open)
     name = world.outcome(is_one_clock=True).name
     check(world, name)
     assert name != "unknown" or len(world.decisions) > 1
