@@ -82,7 +82,7 @@ def _now(settings: AlertSettings) -> list[DashboardPanel]:
         stat(
             "Hanging transactions",
             'sum(kafka_txn_transactions{verdict="hanging"})',
-            "Nobody will ever end them: kafka-txn abort.",
+            "Nobody will ever end them. What was decided about their records, and the remedy: kafka-txn diagnose.",
             red=1,
         ),
         stat(
@@ -140,11 +140,13 @@ def _over_time(settings: AlertSettings) -> list[DashboardPanel]:
         ),
         DashboardPanel(
             kind="timeseries",
-            title="Hanging and late transactions by partition (top 10)",
-            description="A late one that does not hang is overdue, or its markers cannot be written.",
+            title="Hanging, late and committed transactions by partition (top 10)",
+            description="A late one that does not hang is overdue, or its markers cannot be written. A committed one "
+            "lacks its marker, and no read_committed consumer receives its records: never abort it.",
             queries={
                 f"hanging {PARTITION}": "topk(10, kafka_txn_partition_hanging_transactions > 0)",
                 f"late {PARTITION}": "topk(10, kafka_txn_partition_late_transactions > 0)",
+                f"committed {PARTITION}": "topk(10, kafka_txn_partition_commits_without_marker > 0)",
             },
             width=12,
             height=8,
