@@ -125,7 +125,8 @@ def _clients(client: BrokerClient) -> Iterator[Row]:
                 "value": str(version),
                 "exposed": True,
                 "means": "Its client reuses its epoch across transactions: only verification by the brokers keeps a "
-                "late message from hanging. Upgrade it to a Java client of 4.0 or newer.",
+                "late message from hanging, and nothing keeps a delayed EndTxn from ending its next transaction "
+                "halfway, so that the other half may be committed. Upgrade it to a Java client of 4.0 or newer.",
                 "broker_id": row["broker_id"],
                 "observed_at": now,
                 "error": None,
