@@ -165,9 +165,10 @@ def _row(
 def _version(level: int | None) -> tuple[bool, str]:
     if level is None or level < 2:
         return True, (
-            "Clients reuse their epoch across transactions, so a late message can join the next transaction, or open "
-            "one that never ends; only verification by the brokers prevents that. Upgrade to version 2 (Kafka 4.0): "
-            "kafka-features.sh upgrade --feature transaction.version=2."
+            "Clients reuse their epoch across transactions. A late message can join the next transaction, or open one "
+            "that never ends: only verification by the brokers prevents that. A delayed EndTxn can end the next "
+            "transaction halfway, so that the other half is committed: nothing prevents that. Upgrade to version 2 "
+            "(Kafka 4.0): kafka-features.sh upgrade --feature transaction.version=2."
         )
     return False, (
         "Clients of 4.0 or newer use a new epoch for each transaction, so brokers reject a late message; older clients "
