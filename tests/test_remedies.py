@@ -35,6 +35,7 @@ NO_ADVICE = re.compile(
 )
 """Of a section: keywords, origins, and what it forbids."""
 AT_ONCE = re.compile(r"abort (?:it |them )?at once", re.IGNORECASE)
+GENERATED = {"symptoms", "notebooks", "about"}
 REFERENCES = {"commands.md"}  # lists commands and their output; gives no remedies
 
 
@@ -53,9 +54,8 @@ def sections(path: Path) -> Iterator[tuple[str, str]]:
 def of_docs() -> Iterator[tuple[str, str]]:
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs").glob("[a-z]*/*.md"))]
     for path in pages:
-        if path.parent.name not in {"symptoms", "notebooks", "commands", "tables", "about"}:  # from the code
-            if path.name not in REFERENCES:
-                yield from sections(path)
+        if path.parent.name not in GENERATED and path.name not in REFERENCES:
+            yield from sections(path)
 
 
 def of_notebooks() -> Iterator[tuple[str, str]]:

@@ -88,8 +88,8 @@ MARKER_SYMPTOMS = (
         ),
         checks=("kafka-txn diagnose --topic T --partition P: what is open there, and whether it has an owner.",),
         safe=(
-            "kafka-txn abort, for a `hanging` transaction, and kafka-txn complete, for a committed one whose marker was "
-            "refused, use the coordinator epoch of the partition's leader.",
+            "kafka-txn abort, for a `hanging` transaction, and kafka-txn complete, for a committed one whose marker "
+            "was refused, use the coordinator epoch of the partition's leader.",
         ),
         never=("Try higher coordinator epochs: the real coordinator's markers would be refused from then on.",),
         sources=("KAFKA-9144", "KIP-664"),

@@ -37,9 +37,9 @@ READING_SYMPTOMS = (
         ),
         safe=(
             "`ongoing`: wait, or end it with its client.",
-            "`stuck_ending`, outcome commit: kafka-txn complete, if the remedy names it; the offsets become the group's.",
+            "`stuck_ending`, outcome commit: kafka-txn complete, if the remedy names it; the group gets the offsets.",
             "`hanging`, outcome undecided or abort: kafka-txn abort; the group continues from its last committed "
-            "offsets and reads later records again. Whatever it wrote for them, if that was committed, it writes twice.",
+            "offsets and reads later records again. What it wrote for them, if that was committed, it writes twice.",
         ),
         never=(
             "Recreate the group, or reset its offsets: it loses its position, and the next transaction may hang again.",
