@@ -118,7 +118,7 @@ def test_a_known_cause_is_not_read_again_for_a_minute(
     assert staged.topic not in topics
     for name in ("cause", "opened_at", "opened_at_clock", "records_held", "bytes_held", "held_from", "groups_held"):
         assert evidence[name] == read[name]
-    assert "(late-after-commit)" in evidence["cause"]
+    assert "(late-after-commit, torn-transaction)" in evidence["cause"]
     assert [one["name"] for one in evidence["evidence"]][-4:] == [one["name"] for one in read["evidence"]][-4:]
 
 
