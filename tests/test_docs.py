@@ -46,7 +46,7 @@ def test_each_page_has_origin_proof_remedy_and_warning(folder: str) -> None:
     for name in names(folder):
         text = (DOCS / folder / f"{name}.md").read_text()
         headings = re.findall(r"^## (.+)$", text, re.MULTILINE)
-        assert headings[:3] == ["How it comes", "How to prove it", "What is safe"], name
+        assert headings[:3] == ["How it happens", "How to prove it", "What is safe"], name
         assert "**Never:**" in text, name
 
 

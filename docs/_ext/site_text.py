@@ -9,6 +9,8 @@ from tests.incident_matrix import VERSIONS, cells_in_page
 from toolkit.analysis.coordinator.transaction_states import PREPARE_GRACE
 from toolkit.analysis.diagnosis.decision import TIMEOUT_GRACE
 from toolkit.analysis.diagnosis.evidence.cause_table import CAUSES
+from toolkit.analysis.diagnosis.evidence.log_excerpts import CLOCKS_DIFFER
+from toolkit.analysis.diagnosis.outcome import OUTCOMES
 from toolkit.analysis.diagnosis.verdicts import VERDICTS
 from toolkit.lab.incidents import INCIDENTS
 
@@ -19,10 +21,12 @@ def substitutions() -> dict[str, object]:
     """Names that a page may use, as in ``{{ verdict.hanging }}`` and ``{{ cause["never-added"] }}``."""
     return {
         "verdict": dict(VERDICTS),
+        "outcome": dict(OUTCOMES),
         "cause": dict(CAUSES),
         "staged": {verdict: _staged(verdict) for verdict in VERDICTS},
         "timeout_grace": f"{TIMEOUT_GRACE.seconds} s",
         "prepare_grace": f"{PREPARE_GRACE.seconds} s",
+        "clocks_differ": f"{CLOCKS_DIFFER.seconds} s",
     }
 
 

@@ -37,7 +37,7 @@ def _page(symptom: Symptom) -> Iterator[str]:
     printed = list(_printed(symptom))
     if printed:
         yield from ("## How it is printed", "", "| by | text |", "| --- | --- |", *printed, "")
-    yield from ("## How it comes", "", *_items(symptom.causes, numbered=True), "")
+    yield from ("## How it happens", "", *_items(symptom.causes, numbered=True), "")
     yield from ("## How to prove it", "", *_items(symptom.checks), "")
     yield from ("## What is safe", "", *_items(symptom.safe), "")
     yield from (":::{danger}", "**Never:**", "", *_items(symptom.never), ":::", "")

@@ -53,7 +53,8 @@ COMPLETE_ABORT = transaction(state="CompleteAbort", on=())
 
 
 @pytest.mark.parametrize(
-    ("kind", "end", "expected"), [(ABORT, "Abort", "late-after-abort"), (COMMIT, "Commit", "late-after-commit")]
+    ("kind", "end", "expected"),
+    [(ABORT, "Abort", "late-after-abort"), (COMMIT, "Commit", "late-after-commit, torn-transaction")],
 )
 def test_a_batch_after_the_end_of_its_own_transaction_is_late(kind: int, end: str, expected: str) -> None:
     log = excerpt(data(98), marker(99, kind), data(100, sequence=1))

@@ -8,7 +8,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from tests.analysis.build import observation, partition, producer, transaction
-from toolkit.analysis.history.sample_findings import diagnose_sample
+from toolkit.analysis.diagnosis.evidence_kinds import LogFacts
+from toolkit.analysis.diagnosis.outcome import UNDECIDED, Outcome
+from toolkit.analysis.history.sample_findings import sample_diagnoses, sample_findings
 from toolkit.schema import RECORDED
 from toolkit.sources.recording.sample_files.observation_rows import observation_rows
 from toolkit.sources.recording.sampling.sample import Sample
@@ -32,14 +34,18 @@ def sample(due: dt.datetime, *, partitions: int = 2, error: str | None = None) -
         observed_at=due,
     )
     tables = observation_rows(one, due=due)
-    rows = diagnose_sample(one, replace(one, observed_at=due - dt.timedelta(seconds=10)))
+    facts = LogFacts(outcome=Outcome(name=UNDECIDED, reason="the coordinators' log has all of its transactions"))
+    found = sample_findings(
+        sample_diagnoses(one, replace(one, observed_at=due - dt.timedelta(seconds=10))),
+        log={("orders", 0, 8, 100): facts},
+    )
     (row,) = tables["samples"]
     return Sample(
         due=due,
         observation=one,
         tables={
             **tables,
-            "findings": [{"sampled_at": due, **row} for row in rows],
+            "findings": [{"sampled_at": due, **finding.row()} for finding in found],
             "late_transactions": [],
             "samples": [{**row, "interval_ms": 10_000, "seconds": 0.5, "error": error}],
         },

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.lab
 
 CAUSES = {
     "late_message": ["late-after-abort"],
-    "late_after_commit": ["late-after-commit"],
+    "late_after_commit": ["late-after-commit", "torn-transaction"],
     "never_added": ["never-added"],
     "busy_elsewhere": ["never-added"],
     "superseded_elsewhere": ["never-added"],

@@ -4,17 +4,20 @@ import datetime as dt
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.causes import cause_names
 from toolkit import Cluster, Recording
+from toolkit.analysis.diagnosis.diagnose import TransactionKey
+from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext
+from toolkit.analysis.diagnosis.evidence_kinds import OpenEvidence
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import INCIDENTS, StagedIncident
 from toolkit.lab.producer import TxnProducer
 from toolkit.schema import RECORDED, Row
-from toolkit.sources.live.logs.log_evidence import read_log_evidence
+from toolkit.sources.live.client.broker_client import BrokerClient
+from toolkit.sources.live.logs.log_evidence import read_contexts
 from toolkit.sources.recording.sample_files.sample_writer import SampleWriter
 from toolkit.sources.recording.sampling.sample import Sample, take_sample
 from toolkit.sources.recording.sampling.sampler import longest_timeout_ms
@@ -109,16 +112,16 @@ def test_a_known_cause_is_not_read_again_for_a_minute(
     read = of(sampled().tables["findings"], staged)
     topics: list[str] = []
 
-    def read_others(client: Any, observations: Any, rows: Sequence[Row]) -> Any:
-        topics.extend(row["topic"] for row in rows)
-        return read_log_evidence(client, observations, rows)
+    def read_others(client: BrokerClient, to_read: Sequence[OpenEvidence]) -> dict[TransactionKey, DiagnosisContext]:
+        topics.extend(each.txn.tp[0] for each in to_read)
+        return read_contexts(client, to_read)
 
-    monkeypatch.setattr("toolkit.sources.live.logs.log_evidence.read_log_evidence", read_others)
+    monkeypatch.setattr("toolkit.sources.live.logs.log_evidence.read_contexts", read_others)
     evidence = of(sampled().tables["findings"], staged)
     assert staged.topic not in topics
     for name in ("cause", "opened_at", "opened_at_clock", "records_held", "bytes_held", "held_from", "groups_held"):
         assert evidence[name] == read[name]
-    assert "(late-after-commit)" in evidence["cause"]
+    assert "(late-after-commit, torn-transaction)" in evidence["cause"]
     assert [one["name"] for one in evidence["evidence"]][-4:] == [one["name"] for one in read["evidence"]][-4:]
 
 

@@ -27,6 +27,7 @@ from toolkit.sources.recording.sampling.sample import Sample, take_sample
 
 pytest.importorskip("prometheus_client", reason="metrics are an extra")
 
+OPEN_OUTCOMES = "kafka_txn_open_outcomes"
 Labels = tuple[tuple[str, str], ...]
 
 
@@ -79,7 +80,7 @@ def test_the_hold_duration_of_the_lso() -> None:
 def test_healthy_transactions_appear_after_two_samples() -> None:
     metrics = Metrics()
     observed = observation(transaction(), partitions=[partition()], producers=[producer()])
-    rows = diagnose_sample(observed, observed)
+    rows = [finding.row() for finding in diagnose_sample(observed, observed)]
     one = taken(
         replace(sample(NINE), observation=observed, first_seen={("orders", 0, 7, 100): observed.observed_at}), rows=rows
     )
@@ -89,6 +90,24 @@ def test_healthy_transactions_appear_after_two_samples() -> None:
     assert of_orders(metrics, "open_transactions") == 1
     assert of_orders(metrics, "hanging_transactions") == 0
     assert numbers(metrics)["kafka_txn_transactions", (("verdict", "ongoing"),)] == 1
+
+
+def test_a_commit_without_its_marker_has_a_series_of_its_own() -> None:
+    metrics = Metrics()
+    one = sample(NINE)
+    (row,) = one.tables["findings"]
+    skipped = {**row, "verdict": "stuck_ending", "outcome": "commit"}
+    still_ending = {**row, "partition": 1, "verdict": "ending", "outcome": "commit"}
+    metrics.on_sample(taken(one, rows=[skipped, still_ending]), written=True)
+    assert of_orders(metrics, "commits_without_marker") == 1
+    assert of_orders(metrics, "hanging_transactions") == 0
+    assert of_orders(metrics, "commits_without_marker", 1) is None, "its coordinator is writing the marker"
+    found = numbers(metrics)
+    counts = {dict(labels)["outcome"]: count for (name, labels), count in found.items() if name == OPEN_OUTCOMES}
+    assert counts == {"undecided": 0, "abort": 0, "commit": 2, "unknown": 0}
+    metrics.on_sample(taken(one, rows=[{**row, "outcome": "abort"}]), written=True)
+    assert of_orders(metrics, "commits_without_marker") == 0
+    assert numbers(metrics)[OPEN_OUTCOMES, (("outcome", "abort"),)] == 1
 
 
 def test_late_partitions_have_kafkas_metric_name() -> None:
@@ -159,7 +178,7 @@ def test_ten_thousand_partitions_give_a_bounded_number_of_series() -> None:
     late = [{"topic": "orders", "partition": number, "broker_id": 1 + number % 3} for number in range(10_000)]
     metrics.on_sample(taken(one, rows=alive, late=late), written=True)
     found = numbers(metrics)
-    assert len(found) < 6100, "5 for each of 1,000 partitions, 1 for each of 1,000 groups, and some"
+    assert len(found) < 7100, "6 for each of 1,000 partitions, 1 for each of 1,000 groups, and some"
     parts = {int(dict(labels)["partition"]) for name, labels in found if name == "kafka_txn_partition_lso_held_seconds"}
     assert parts == {*range(100), *range(9100, 10_000)}, "what hangs, and what has been held for longest"
     assert found["kafka_txn_last_sample_omitted_partitions", ()] == 9000

@@ -45,6 +45,7 @@ def test_the_commands_print_the_results_of_the_functions() -> None:
     found = {rule["alert"]: rule for rule in rules_of(done.stdout) if "alert" in rule}
     assert {name: rule["for"] for name, rule in found.items()} == {
         "KafkaTxnHanging": "1500ms",
+        "KafkaTxnCommitNotVisible": "1500ms",
         "KafkaTxnLsoHeld": "0s",
         "KafkaTxnGroupHeld": "90s",
         "KafkaTxnLate": "0s",

@@ -165,7 +165,8 @@ FENCING_SYMPTOMS = (
         ),
         checks=(
             "kafka-txn history --transactional-id ID: `expired`, and when.",
-            "kafka-txn find-hanging: a transaction that an expired id left open has no owner, and never ends.",
+            "kafka-txn find-hanging: a transaction that an expired id left open has no owner, and never ends. Its "
+            "outcome may be `unknown`, as the coordinators' log forgets the id.",
         ),
         safe=("Close the producer and start it again with the same transactional.id: it gets a new producer id.",),
         never=("Fence the id to end what its former producer id left open: fencing affects only the new producer id.",),

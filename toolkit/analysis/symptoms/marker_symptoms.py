@@ -30,8 +30,8 @@ MARKER_SYMPTOMS = (
         ),
         safe=(
             "Wait and let the client retry. Bring back the partition's leader or replicas: the marker follows.",
-            "If it is stuck with all partitions healthy: move the leader of its __transaction_state partition, so that "
-            "the new coordinator sends the markers again.",
+            "Only if it is stuck with all partitions healthy: move the leader of its __transaction_state partition, so "
+            "that the new coordinator sends the markers again. Of a partition without a leader it may skip the marker.",
         ),
         never=(
             "Write an abort marker during PrepareCommit: it discards records whose commit is decided.",
@@ -41,7 +41,7 @@ MARKER_SYMPTOMS = (
     ),
     Symptom(
         name="marker-skipped",
-        title="A transaction was ended without its marker on a partition that had no leader: it hangs there.",
+        title="A transaction was ended without its marker on a partition that had no leader: it stays open there.",
         wordings=wordings(
             "broker",
             r"Couldn't find leader endpoint for partitions .{1,600}? while trying to send transaction markers",
@@ -57,11 +57,15 @@ MARKER_SYMPTOMS = (
             "kafka-txn history --transactional-id ID: whether it was a commit or an abort.",
         ),
         safe=(
-            "After an abort: write the abort marker of the remedy.",
-            "After a commit: read the records from the start offset with read_uncommitted and keep them. Only then "
-            "write the abort marker (kafka-transactions.sh abort), and produce them again.",
+            "Bring the partition's leader back first, and then diagnose: its finding has the outcome.",
+            "Outcome commit: kafka-txn complete writes the COMMIT marker that is missing, and the records become "
+            "visible.",
+            "Outcome abort: kafka-txn abort or kafka-txn complete; both write the ABORT marker.",
         ),
-        never=("Abort at once after a commit: records that the producer committed are lost on this partition.",),
+        never=(
+            "Abort after a commit: records that the producer committed are lost on this partition.",
+            "Go by the id's current state: after the skipped commit its producer may have gone on.",
+        ),
         sources=("KAFKA-20734", "apache/kafka#22680", "KAFKA-5202"),
     ),
     Symptom(
@@ -83,7 +87,10 @@ MARKER_SYMPTOMS = (
             "Producer state on the partition expired too early and the epoch went back (KAFKA-9144, old brokers).",
         ),
         checks=("kafka-txn diagnose --topic T --partition P: what is open there, and whether it has an owner.",),
-        safe=("kafka-txn abort uses the coordinator epoch of the partition's leader, for a `hanging` transaction.",),
+        safe=(
+            "kafka-txn abort, for a `hanging` transaction, and kafka-txn complete, for a committed one whose marker "
+            "was refused, use the coordinator epoch of the partition's leader.",
+        ),
         never=("Try higher coordinator epochs: the real coordinator's markers would be refused from then on.",),
         sources=("KAFKA-9144", "KIP-664"),
     ),

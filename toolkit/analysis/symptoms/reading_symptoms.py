@@ -36,8 +36,10 @@ READING_SYMPTOMS = (
             "kafka-txn coordinator --group GROUP: which partition of __consumer_offsets that is.",
         ),
         safe=(
-            "`ongoing`: wait, or end it with its client. `hanging`: write the abort marker of the remedy; the group "
-            "continues from its last committed offsets and reads later records again.",
+            "`ongoing`: wait, or end it with its client.",
+            "`stuck_ending`, outcome commit: kafka-txn complete, if the remedy names it; the group gets the offsets.",
+            "`hanging`, outcome undecided or abort: kafka-txn abort; the group continues from its last committed "
+            "offsets and reads later records again. What it wrote for them, if that was committed, it writes twice.",
         ),
         never=(
             "Recreate the group, or reset its offsets: it loses its position, and the next transaction may hang again.",
@@ -79,10 +81,11 @@ READING_SYMPTOMS = (
             "Nothing is held: the consumer is slow, paused, rebalancing or gone.",
         ),
         checks=(_DIAGNOSE, "Offsets of a read_uncommitted consumer: does it receive records behind the LSO?"),
-        safe=("Follow the remedy of that partition's finding: each verdict has its own.",),
+        safe=("Follow the remedy of that partition's finding: each verdict and outcome has its own.",),
         never=(
             "Switch to read_uncommitted as a workaround: aborted records are then read as if they were committed.",
-            "Abort before you know what holds the LSO: an abort marker on a live transaction loses half of it.",
+            "Abort before you know what holds the LSO, and its outcome: an abort marker on a live transaction loses "
+            "half of it, and on a committed one its records.",
             "Skip the offsets: committed records behind the LSO are lost to the group.",
         ),
         sources=("KIP-98", "KIP-664", "softwaremill/klag-exporter#104"),

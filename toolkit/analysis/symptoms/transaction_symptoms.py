@@ -213,7 +213,8 @@ TRANSACTION_SYMPTOMS = (
         ),
         safe=("Call the same method again on the same producer: that is safe, and returns the outcome.",),
         never=(
-            "Abort after a commit that timed out, or send its records again: it may have been committed.",
+            "Abort after a commit that timed out, write an abort marker, or send its records again: it may have been "
+            "committed.",
             "Close the producer and never start it again: the transaction stays open until its timeout.",
         ),
         sources=("KIP-588", "KAFKA-18579", "KAFKA-14053", "apache/kafka TransactionalRequestResult"),

@@ -24,7 +24,10 @@ def prometheus_rules(
     *,
     lso_held: LsoHeld = 900,
     hanging: Annotated[
-        float, duration_option("--hanging", "Alert when a transaction hangs for longer.", default="1m")
+        float,
+        duration_option(
+            "--hanging", "Alert when a transaction hangs, or lacks the marker of its commit, for longer.", default="1m"
+        ),
     ] = 60,
     late: Annotated[
         float, duration_option("--late", "Alert when a transaction is late for longer.", default="5m")

@@ -125,7 +125,8 @@ def _clients(client: BrokerClient) -> Iterator[Row]:
                 "value": str(version),
                 "exposed": True,
                 "means": "Its client reuses its epoch across transactions: only verification by the brokers keeps a "
-                "late message from hanging. Upgrade it to a Java client of 4.0 or newer.",
+                "late message from hanging, and nothing keeps a delayed EndTxn from ending its next transaction "
+                "halfway, so that the other half may be committed. Upgrade it to a Java client of 4.0 or newer.",
                 "broker_id": row["broker_id"],
                 "observed_at": now,
                 "error": None,
@@ -164,9 +165,10 @@ def _row(
 def _version(level: int | None) -> tuple[bool, str]:
     if level is None or level < 2:
         return True, (
-            "Clients reuse their epoch across transactions, so a late message can join the next transaction, or open "
-            "one that never ends; only verification by the brokers prevents that. Upgrade to version 2 (Kafka 4.0): "
-            "kafka-features.sh upgrade --feature transaction.version=2."
+            "Clients reuse their epoch across transactions. A late message can join the next transaction, or open one "
+            "that never ends: only verification by the brokers prevents that. A delayed EndTxn can end the next "
+            "transaction halfway, so that the other half is committed: nothing prevents that. Upgrade to version 2 "
+            "(Kafka 4.0): kafka-features.sh upgrade --feature transaction.version=2."
         )
     return False, (
         "Clients of 4.0 or newer use a new epoch for each transaction, so brokers reject a late message; older clients "

@@ -23,7 +23,7 @@ class AlertSettings:
     lso_held
         For how long a transaction may hold an LSO; the brokers' default maximum is 15 minutes.
     hanging, late, group_held
-        For how long a transaction is hanging or late, or a consumer group held.
+        For how long a transaction is hanging (or committed without its marker) or late, or a consumer group held.
     recorder_blind
         For how long the recorder is down, or takes no successful sample.
     recorder_incomplete
@@ -81,7 +81,17 @@ def alerts(settings: AlertSettings) -> list[Alert]:
             severity="critical",
             summary=f"Hanging transaction on {ON_PARTITION}",
             description="No coordinator will ever end it: read_committed consumers stop and the log cannot be "
-            f"compacted until it is aborted. Evidence and remedy: {DIAGNOSE}",
+            f"compacted until it is ended. Its outcome decides how. Evidence and remedy: {DIAGNOSE}",
+        ),
+        Alert(
+            name="KafkaTxnCommitNotVisible",
+            expr="kafka_txn_partition_commits_without_marker > 0",
+            pending=settings.hanging,
+            severity="critical",
+            summary=f"Committed records on {ON_PARTITION} that no read_committed consumer receives",
+            description="A transaction was committed, and its marker is missing on this partition. Never abort it: "
+            "bring the partition's leader back, or write the marker with kafka-txn complete, as the remedy says: "
+            f"{DIAGNOSE}",
         ),
         Alert(
             name="KafkaTxnLsoHeld",

@@ -82,7 +82,7 @@ def _now(settings: AlertSettings) -> list[DashboardPanel]:
         stat(
             "Hanging transactions",
             'sum(kafka_txn_transactions{verdict="hanging"})',
-            "Nobody will ever end them: kafka-txn abort.",
+            "Nobody will ever end them. What was decided about their records, and the remedy: kafka-txn diagnose.",
             red=1,
         ),
         stat(
@@ -134,19 +134,31 @@ def _over_time(settings: AlertSettings) -> list[DashboardPanel]:
             title="Open transactions by verdict",
             description="Of the whole cluster. ongoing and ending are normal; the others need a check.",
             queries={"{{verdict}}": "sum by (verdict) (kafka_txn_transactions)"},
-            width=12,
+            width=8,
             height=8,
             stacked=True,
         ),
         DashboardPanel(
             kind="timeseries",
-            title="Hanging and late transactions by partition (top 10)",
-            description="A late one that does not hang is overdue, or its markers cannot be written.",
+            title="Open transactions by outcome",
+            description="What was decided about their records. commit and abort are normal for a moment, while the "
+            "markers are written; later, a commit lacks its marker.",
+            queries={"{{outcome}}": "sum by (outcome) (kafka_txn_open_outcomes)"},
+            width=8,
+            height=8,
+            stacked=True,
+        ),
+        DashboardPanel(
+            kind="timeseries",
+            title="Hanging, late and committed transactions by partition (top 10)",
+            description="A late one that does not hang is overdue, or its markers cannot be written. A committed one "
+            "lacks its marker, and no read_committed consumer receives its records: never abort it.",
             queries={
                 f"hanging {PARTITION}": "topk(10, kafka_txn_partition_hanging_transactions > 0)",
                 f"late {PARTITION}": "topk(10, kafka_txn_partition_late_transactions > 0)",
+                f"committed {PARTITION}": "topk(10, kafka_txn_partition_commits_without_marker > 0)",
             },
-            width=12,
+            width=8,
             height=8,
             stacked=True,
         ),

@@ -9,6 +9,7 @@ __all__ = ["CAUSES"]
 CAUSES: Mapping[str, str] = {
     "late-after-commit": "A batch, or a retry of it, arrived after the COMMIT marker.",
     "late-after-abort": "A batch, or a retry of it, arrived after the ABORT marker.",
+    "torn-transaction": "An EndTxn request that was delayed may have committed the first half of it.",
     "never-added": "The producer wrote to a partition without AddPartitionsToTxn.",
     "no-owner": "The transactional id has expired, or now has another producer id.",
     "marker-refused": "The partition refuses the marker: it knows a higher coordinator epoch.",

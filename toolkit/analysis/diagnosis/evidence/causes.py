@@ -164,6 +164,24 @@ def _late(context: DiagnosisContext) -> CauseIndicator | None:
     )
 
 
+def _torn(context: DiagnosisContext) -> CauseIndicator | None:
+    """A hint: the late batch may be the rest of a transaction that a delayed EndTxn ended, as nothing in it says whose.
+
+    It needs transaction version 1: with version 2, EndTxn has the epoch of its transaction. Seen on Kafka by Jepsen
+    (Bufstream 0.1.0, 2024).
+    """
+    producer_batches = context.opening
+    if producer_batches is None or not context.is_late or not producer_batches.sequence_follows:
+        return None
+    if int(producer_batches.marker_before["marker"][0]) != COMMIT:
+        return None
+    last = context.events[-1] if context.events else None
+    if last is not None and (last.client_transaction_version or 0) >= 2:
+        return None
+    text = "a hint: an EndTxn that was delayed may have committed the first half of the same transaction"
+    return CauseIndicator(text=text, names=("torn-transaction",))
+
+
 def _never_added(context: DiagnosisContext) -> CauseIndicator | None:
     txn = context.txn
     topic, partition = txn.tp
@@ -307,6 +325,7 @@ DISOWNED: tuple[CauseCheck, ...] = (
     _no_owner,
     _superseded,
     _late,
+    _torn,
     _never_added,
     _marker_lost,
     _of_groups,

@@ -6,6 +6,7 @@ import datetime as dt
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from toolkit.analysis.diagnosis.decision import decide
 from toolkit.analysis.diagnosis.diagnose import Diagnosis, TransactionKey, transaction_key
 from toolkit.analysis.diagnosis.evidence_kinds import LogFacts, OpenEvidence
 from toolkit.analysis.history.sample_findings import sample_findings
@@ -69,9 +70,12 @@ def cached_findings(
     now = diagnoses[-1].observations[-1].observed_at
     states = {each.key: _state(each) for each in to_read}
     fresh = {
-        key: cached
-        for key, cached in cache.items()
-        if states.get(key) == cached.state and now - cached.read_at < MAX_AGE
+        each.key: cached
+        for each in to_read
+        if (cached := cache.get(each.key)) is not None
+        and states[each.key] == cached.state
+        and now - cached.read_at < MAX_AGE
+        and decide(replace(each, log=cached.facts)).verdict == cached.finding.verdict  # what explains it, too
     }
     partitions = {each.txn.tp for each in to_read if each.key not in fresh}
     unread = [each for each in to_read if each.txn.tp in partitions]

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
+from toolkit.analysis.diagnosis.outcome import COMMIT, OUTCOMES
 from toolkit.analysis.diagnosis.verdicts import BRIEF, VERDICTS
 from toolkit.schema import Row
 from toolkit.schema.table import TopicPartition
@@ -32,6 +33,8 @@ class PartitionSeries:
         How long the transaction that holds the LSO has held it.
     open, hanging, late
         Number of transactions.
+    commits_without_marker
+        Number of transactions that were committed, and whose marker is missing here for long or for good.
     groups_held
         Groups that the transaction that holds the LSO blocks.
     """
@@ -41,6 +44,7 @@ class PartitionSeries:
     open: int
     hanging: int
     late: int
+    commits_without_marker: int = 0
     groups_held: Sequence[str] = ()
 
 
@@ -60,11 +64,14 @@ class MetricSeries:
     ----------
     partitions
         Partitions with a transaction that holds the LSO longer than briefly, is late, or was already open in an earlier
-        sample. Hanging ones are first, then late ones, then by how long the LSO is held.
+        sample. Hanging ones and those with a commit without its marker are first, then late ones, then by how long the
+        LSO is held.
     late_partitions
         Partitions with a late transaction, by their leader's broker id; 0 for brokers without.
     transactions
         Open transactions of the cluster by verdict.
+    outcomes
+        The same by what was decided about their records.
     groups
         Number of partitions on which each blocked group is blocked.
     omitted
@@ -85,6 +92,7 @@ class MetricSeries:
     partitions: Mapping[TopicPartition, PartitionSeries] = field(default_factory=dict)
     late_partitions: Mapping[int, int] = field(default_factory=dict)
     transactions: Mapping[str, int] = field(default_factory=dict)
+    outcomes: Mapping[str, int] = field(default_factory=dict)
     groups: Mapping[str, int] = field(default_factory=dict)
     omitted: int = 0
     group_lags: Mapping[tuple[str, str, int], GroupLagSeries] = field(default_factory=dict)
@@ -126,6 +134,7 @@ def measure(sample: Sample, before: MetricSeries) -> MetricSeries:
     groups = Counter(group for series in partitions.values() for group in series.groups_held)
     counts = Counter(leaders.values())
     verdicts = Counter(row["verdict"] for row in findings if row["producer_id"] is not None)
+    outcomes = Counter(row["outcome"] for row in findings if row["producer_id"] is not None)
     group_lags, lags_omitted = before.group_lags, before.group_lags_omitted
     if sample.held_groups is not None:
         group_lags, lags_omitted = _group_lags(sample.held_groups)
@@ -133,6 +142,7 @@ def measure(sample: Sample, before: MetricSeries) -> MetricSeries:
         partitions=dict(islice(partitions.items(), MAX_PARTITIONS)),
         late_partitions={broker_id: counts[broker_id] for broker_id in sample.row["brokers"]},
         transactions={verdict: verdicts[verdict] for verdict in OPEN},
+        outcomes={outcome: outcomes[outcome] for outcome in OUTCOMES},
         groups=dict(groups.most_common(MAX_GROUPS)),
         omitted=max(0, len(partitions) - MAX_PARTITIONS),
         group_lags=group_lags,
@@ -152,7 +162,7 @@ def _interval(sample: Sample) -> float:
 def _by_urgency(item: tuple[TopicPartition, PartitionSeries]) -> tuple[int, int, float, TopicPartition]:
     """Sort key that is stable over time, so that samples do not create new series each time."""
     tp, series = item
-    return -series.hanging, -series.late, -series.held_seconds, tp
+    return -series.hanging - series.commits_without_marker, -series.late, -series.held_seconds, tp
 
 
 def _group_lags(rows: Sequence[Row]) -> tuple[dict[tuple[str, str, int], GroupLagSeries], int]:
@@ -179,6 +189,7 @@ def _partition_series(rows: Iterable[Row], sample: Sample, *, late: int) -> Part
         open=sum(row["producer_id"] is not None for row in rows),
         hanging=sum(row["verdict"] == "hanging" for row in rows),
         late=late,
+        commits_without_marker=sum(row["verdict"] == "stuck_ending" and row["outcome"] == COMMIT for row in rows),
         groups_held=sorted({group for row in rows for group in row["groups_held"] or ()}),
     )
 

@@ -25,6 +25,12 @@ PARTITION_GAUGES = (
     ("open_transactions", "open", "Open transactions on this partition."),
     ("hanging_transactions", "hanging", "Hanging transactions on this partition: nothing will ever end them."),
     ("late_transactions", "late", "Transactions on this partition open past their timeout and a padding."),
+    (
+        "commits_without_marker",
+        "commits_without_marker",
+        "Committed transactions whose marker is missing on this partition: read_committed consumers do not receive "
+        "their records.",
+    ),
 )
 SAMPLE_GAUGES = (
     ("timestamp_seconds", "due", "Due time of the last successful sample; 0 before the first."),
@@ -125,6 +131,12 @@ class Metrics:
             LATE, "Partitions with a late transaction (KIP-664), by their leader.", series.late_partitions, "broker_id"
         )
         yield _gauge("kafka_txn_transactions", "Open transactions by verdict.", series.transactions, "verdict")
+        yield _gauge(
+            "kafka_txn_open_outcomes",
+            "Open transactions by what was decided about their records.",
+            series.outcomes,
+            "outcome",
+        )
         yield from _partitions(series)
         yield _gauge(
             "kafka_txn_group_held_partitions",
