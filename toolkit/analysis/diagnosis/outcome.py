@@ -13,7 +13,7 @@ __all__ = ["ABORT", "COMMIT", "OUTCOMES", "UNDECIDED", "UNKNOWN", "Outcome"]
 UNDECIDED, ABORT, COMMIT, UNKNOWN = "undecided", "abort", "commit", "unknown"
 
 OUTCOMES: Mapping[str, str] = {
-    UNDECIDED: "No transaction with these records was decided without its marker here.",
+    UNDECIDED: "No commit or abort includes these records.",
     ABORT: "The coordinator decided to abort them.",
     COMMIT: "The coordinator decided to commit them.",
     UNKNOWN: "The coordinator's log was not read, or no longer reaches back to before these records.",
