@@ -1,11 +1,20 @@
 """Tables computed from other tables: reconciliation, LSO holds, observation times."""
 
-from __future__ import annotations
+import datetime as dt
+from dataclasses import dataclass
+from typing import Annotated
 
-from toolkit.schema.log import LOG_TRANSACTIONS
-from toolkit.schema.table import BOOL, INT16, INT32, INT64, STRING, TIME, Column, Table
+from toolkit.schema.record import Int16, Int32, Int64, Record, Unit, declares
+from toolkit.schema.table import BOOL, INT16, INT32, INT64, STRING, Column, Table
 
-__all__ = ["LOG_TRANSACTION_COLUMNS", "LSO_HOLDS", "OBSERVATION_TIMES", "RECONCILIATION"]
+__all__ = [
+    "LOG_TRANSACTION_COLUMNS",
+    "LSO_HOLDS",
+    "OBSERVATION_TIMES",
+    "RECONCILIATION",
+    "LsoHold",
+    "ObservationTime",
+]
 
 RECONCILIATION = Table(
     "reconciliation",
@@ -44,48 +53,103 @@ LOG_TRANSACTION_COLUMNS = (
 )
 """Columns of ``schema.LOG_TRANSACTIONS`` that `LSO_HOLDS` includes."""
 
-LSO_HOLDS = Table(
+
+@declares(
     "lso_holds",
-    "a transaction that held the LSO of its partition; a row without first_offset is a marker with its time",
-    (
-        *(column for column in LOG_TRANSACTIONS.columns if column.name in LOG_TRANSACTION_COLUMNS),
-        Column("after_offset", INT64, "Offset of the marker that ended the previous hold; null if nothing was open."),
-        Column("not_before", TIME, "Time of the last marker before its first batch, if nothing else was open."),
-        Column("not_after", TIME, "Time of the first marker after its first batch; of after_offset if it is set."),
-        Column(
-            "opened_at",
-            TIME,
-            "When the transaction opened, by the clock in opened_at_clock; null if no clock can be right.",
-        ),
-        Column(
-            "opened_at_clock",
-            STRING,
-            "producer (CreateTime), or broker: LogAppendTime, or the time of the last marker before the first batch.",
-        ),
-        Column("held_from", TIME, "When it began to hold the LSO; null if the log does not show it."),
-        Column("held_to", TIME, "When its marker was written; null if it is open."),
-        Column("held_ms", INT64, "How long it held the LSO; null if it is open or a time is unknown.", unit="ms"),
-        Column("least_ms", INT64, "How long it held the LSO at least, by marker times alone.", unit="ms"),
-        Column("as_of", TIME, "Time of the last marker in the log: the state is as of then."),
-        Column("log_end_offset", INT64, "Offset after the last batch that was read."),
-        Column("records_held", INT64, "Data records from its first offset to its marker.", unit="records"),
-        Column("bytes_held", INT64, "Bytes of the batches in that range, other markers included.", unit="bytes"),
-    ),
+    row="a transaction that held the LSO of its partition; a row without first_offset is a marker with its time",
     key=("topic", "partition", "first_offset"),
     sort=("topic", "partition", "broker_id", "first_offset"),
 )
-"""The step between log transactions and findings. The last three columns are filled after counting."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LsoHold(Record):
+    """A transaction that held the LSO: the step between log transactions and findings.
 
-OBSERVATION_TIMES = Table(
+    The columns up to ``error`` are those of ``schema.LOG_TRANSACTIONS``. The last three are filled after counting.
+    """
+
+    topic: Annotated[str | None, "Topic name; null for a loose file whose path does not name it."] = None
+    partition: Annotated[Int32 | None, "Partition number; null as topic."] = None
+    producer_id: Annotated[Int64 | None, "Producer id (PID)."] = None
+    producer_epoch: Annotated[Int16 | None, "Epoch of its last data batch; of its marker where it has no data."] = None
+    first_epoch: Annotated[Int16 | None, "Epoch of its first data batch: a lower one is a dead epoch's."] = None
+    first_offset: Annotated[
+        Int64 | None, "Offset of its first record; null where it is empty or that was not read."
+    ] = None
+    marker_offset: Annotated[Int64 | None, "Offset of its marker; null while it is open."] = None
+    marker_epoch: Annotated[Int16 | None, "Producer epoch in the marker: epoch + 1 from transaction version 2 on."] = (
+        None
+    )
+    coordinator_epoch: Annotated[Int32 | None, "Coordinator epoch in the marker."] = None
+    marker: Annotated[str | None, "COMMIT or ABORT; null while it is open."] = None
+    start: Annotated[dt.datetime | None, "Time of its first batch, by the clock that start_clock names."] = None
+    start_clock: Annotated[str | None, "broker (LogAppendTime) or producer (CreateTime)."] = None
+    end: Annotated[dt.datetime | None, "Time of its marker, by the partition leader's clock."] = None
+    first_sequence: Annotated[Int32 | None, "Sequence number of its first record."] = None
+    truncated: Annotated[
+        bool | None,
+        "Whether it begins before the first batch that was read, so that its counts are lower bounds; null where "
+        "that cannot be known.",
+    ] = None
+    broker_id: Annotated[
+        Int32 | None, "Broker that sent it, or whose log directory it was found in; null if not known."
+    ] = None
+    file: Annotated[
+        str | None,
+        "File of its first batch, else of its marker; of the log's first batch where nothing of it was read; null "
+        "where a broker sent it.",
+    ] = None
+    error: Annotated[str | None, "What could not be read, as NAME: sentence; null where the row is whole."] = None
+    after_offset: Annotated[
+        Int64 | None, "Offset of the marker that ended the previous hold; null if nothing was open."
+    ] = None
+    not_before: Annotated[
+        dt.datetime | None, "Time of the last marker before its first batch, if nothing else was open."
+    ] = None
+    not_after: Annotated[
+        dt.datetime | None, "Time of the first marker after its first batch; of after_offset if it is set."
+    ] = None
+    opened_at: Annotated[
+        dt.datetime | None,
+        "When the transaction opened, by the clock in opened_at_clock; null if no clock can be right.",
+    ] = None
+    opened_at_clock: Annotated[
+        str | None,
+        "producer (CreateTime), or broker: LogAppendTime, or the time of the last marker before the first batch.",
+    ] = None
+    held_from: Annotated[dt.datetime | None, "When it began to hold the LSO; null if the log does not show it."] = None
+    held_to: Annotated[dt.datetime | None, "When its marker was written; null if it is open."] = None
+    held_ms: Annotated[
+        Int64 | None, "How long it held the LSO; null if it is open or a time is unknown.", Unit("ms")
+    ] = None
+    least_ms: Annotated[Int64 | None, "How long it held the LSO at least, by marker times alone.", Unit("ms")] = None
+    as_of: Annotated[dt.datetime | None, "Time of the last marker in the log: the state is as of then."] = None
+    log_end_offset: Annotated[Int64 | None, "Offset after the last batch that was read."] = None
+    records_held: Annotated[Int64 | None, "Data records from its first offset to its marker.", Unit("records")] = None
+    bytes_held: Annotated[
+        Int64 | None, "Bytes of the batches in that range, other markers included.", Unit("bytes")
+    ] = None
+
+
+LSO_HOLDS = LsoHold.table
+
+
+@declares(
     "observation_times",
-    "a sample of a recording that did not fail",
-    (
-        Column("sampled_at", TIME, "When the sample was due.", nullable=False),
-        Column("next_sampled_at", TIME, "When the next such sample was due; null for the last one."),
-        Column("missed", STRING, "Samples that failed or are missing after it, before the next one; null if none."),
-        Column("next_topic_gap", STRING, "Why the next sample may lack topics; null if it has all."),
-    ),
+    row="a sample of a recording that did not fail",
     key=("sampled_at",),
     sort=("sampled_at",),
 )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservationTime(Record):
+    """A sample of a recording that did not fail, and what is known about the time up to the next one."""
+
+    sampled_at: Annotated[dt.datetime, "When the sample was due."]
+    next_sampled_at: Annotated[dt.datetime | None, "When the next such sample was due; null for the last one."] = None
+    missed: Annotated[str | None, "Samples that failed or are missing after it, before the next one; null if none."] = (
+        None
+    )
+    next_topic_gap: Annotated[str | None, "Why the next sample may lack topics; null if it has all."] = None
+
+
+OBSERVATION_TIMES = ObservationTime.table
 """Samples in order, without failed ones."""

@@ -1,23 +1,14 @@
 """Tables of a recording: samples of a cluster, what each contains, and late transactions."""
 
-from __future__ import annotations
+import datetime as dt
+from dataclasses import dataclass
+from typing import Annotated
 
 from toolkit.schema.live import FINDINGS, PARTITIONS, PRODUCERS, TRANSACTIONS
-from toolkit.schema.table import (
-    BOOL,
-    FLOAT64,
-    INT16,
-    INT32,
-    INT64,
-    STRING,
-    TIME,
-    Column,
-    ListOf,
-    StructOf,
-    Table,
-)
+from toolkit.schema.record import Int16, Int32, Int64, Record, Unit, declares
+from toolkit.schema.table import STRING, TIME, Column, Table
 
-__all__ = ["LATE_TRANSACTIONS", "RECORDED", "SAMPLES"]
+__all__ = ["LATE_TRANSACTIONS", "RECORDED", "SAMPLES", "LateTransaction", "RecordedFirstBatch", "RecordedSample"]
 
 _SAMPLE = Column("sampled_at", TIME, "When the sample was due: the same on every row of a sample.", nullable=False)
 _PHASE = Column(
@@ -27,63 +18,76 @@ _PHASE = Column(
     nullable=False,
 )
 
-FIRST_BATCHES = ListOf(
-    StructOf(
-        (
-            ("topic", STRING),
-            ("partition", INT32),
-            ("start_offset", INT64),
-            ("base_offset", INT64),
-            ("last_offset", INT64),
-            ("producer_id", INT64),
-            ("producer_epoch", INT16),
-            ("base_timestamp", TIME),
-            ("log_append_time", BOOL),
-        )
-    )
-)
 
-SAMPLES = Table(
+@declares("first_batches", row="the first batch of an open transaction")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedFirstBatch(Record):
+    """The first batch of an open transaction, as a sample has it."""
+
+    topic: Annotated[str | None, "Topic name."] = None
+    partition: Annotated[Int32 | None, "Partition number."] = None
+    start_offset: Annotated[Int64 | None, "First offset of the open transaction."] = None
+    base_offset: Annotated[Int64 | None, "Offset of the batch's first record."] = None
+    last_offset: Annotated[Int64 | None, "Offset of its last record."] = None
+    producer_id: Annotated[Int64 | None, "Producer id (PID)."] = None
+    producer_epoch: Annotated[Int16 | None, "Producer epoch."] = None
+    base_timestamp: Annotated[dt.datetime | None, "Its first time; null if it has none."] = None
+    log_append_time: Annotated[bool | None, "Whether that is the broker's time (LogAppendTime)."] = None
+
+
+@declares(
     "samples",
-    "one sample of the recorder; written last, so a sample without a row here is incomplete",
-    (
-        _SAMPLE,
-        Column("observed_at", TIME, "When the sample ended, by the recorder's clock.", nullable=False),
-        Column("interval_ms", INT64, "Time from one sample to the next.", unit="ms"),
-        Column("seconds", FLOAT64, "How long it took.", unit="s"),
-        Column("brokers", ListOf(INT32), "Brokers queried."),
-        Column("proofs", ListOf(STRING), "What proves the coordinators' answers complete."),
-        Column("gaps", ListOf(STRING), "Missing for that proof."),
-        Column("topic_gaps", ListOf(STRING), "Missing for an answer about the whole cluster."),
-        Column("first_batches", FIRST_BATCHES, "First batches of open transactions."),
-        Column("error", STRING, "Why the sample failed, as NAME: sentence; null where it did not."),
-    ),
+    row="one sample of the recorder; written last, so a sample without a row here is incomplete",
     key=("sampled_at",),
     sort=("sampled_at",),
 )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedSample(Record):
+    """One sample of the recorder."""
 
-LATE_TRANSACTIONS = Table(
+    sampled_at: Annotated[dt.datetime, "When the sample was due: the same on every row of a sample."]
+    observed_at: Annotated[dt.datetime, "When the sample ended, by the recorder's clock."]
+    interval_ms: Annotated[Int64 | None, "Time from one sample to the next.", Unit("ms")] = None
+    seconds: Annotated[float | None, "How long it took.", Unit("s")] = None
+    brokers: Annotated[tuple[Int32, ...] | None, "Brokers queried."] = None
+    proofs: Annotated[tuple[str, ...] | None, "What proves the coordinators' answers complete."] = None
+    gaps: Annotated[tuple[str, ...] | None, "Missing for that proof."] = None
+    topic_gaps: Annotated[tuple[str, ...] | None, "Missing for an answer about the whole cluster."] = None
+    first_batches: Annotated[tuple[RecordedFirstBatch, ...] | None, "First batches of open transactions."] = None
+    error: Annotated[str | None, "Why the sample failed, as NAME: sentence; null where it did not."] = None
+
+
+@declares(
     "late_transactions",
-    "a transaction open for longer than its own timeout plus a margin (the late transactions of KIP-664)",
-    (
-        _SAMPLE,
-        Column("topic", STRING, "Topic name.", nullable=False),
-        Column("partition", INT32, "Partition number.", nullable=False),
-        Column("producer_id", INT64, "Producer id (PID)."),
-        Column("producer_epoch", INT16, "Producer epoch."),
-        Column("transactional_id", STRING, "Id that owns the producer id, where the coordinator knows one."),
-        Column("start_offset", INT64, "First offset of the open transaction."),
-        Column("opened_at", TIME, "When it opened, by the clock that opened_at_clock names."),
-        Column("opened_at_clock", STRING, "coordinator, producer, broker; or recorder: when it was first seen open."),
-        Column("timeout_ms", INT32, "The transaction's own timeout; else the longest that brokers allow.", unit="ms"),
-        Column("late_since", TIME, "When timeout and margin had passed."),
-        Column("late_ms", INT64, "How long ago that was.", unit="ms"),
-        Column("broker_id", INT32, "Leader of the partition."),
-        Column("observed_at", TIME, "When it was seen, by the recorder's clock.", nullable=False),
-    ),
+    row="a transaction open for longer than its own timeout plus a margin (the late transactions of KIP-664)",
     key=("sampled_at", "topic", "partition", "producer_id"),
     sort=("sampled_at", "topic", "partition", "start_offset", "producer_id"),
 )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LateTransaction(Record):
+    """A transaction open for longer than its own timeout plus a margin, in one sample."""
+
+    sampled_at: Annotated[dt.datetime, "When the sample was due: the same on every row of a sample."]
+    topic: Annotated[str, "Topic name."]
+    partition: Annotated[Int32, "Partition number."]
+    producer_id: Annotated[Int64 | None, "Producer id (PID)."] = None
+    producer_epoch: Annotated[Int16 | None, "Producer epoch."] = None
+    transactional_id: Annotated[str | None, "Id that owns the producer id, where the coordinator knows one."] = None
+    start_offset: Annotated[Int64 | None, "First offset of the open transaction."] = None
+    opened_at: Annotated[dt.datetime | None, "When it opened, by the clock that opened_at_clock names."] = None
+    opened_at_clock: Annotated[
+        str | None, "coordinator, producer, broker; or recorder: when it was first seen open."
+    ] = None
+    timeout_ms: Annotated[
+        Int32 | None, "The transaction's own timeout; else the longest that brokers allow.", Unit("ms")
+    ] = None
+    late_since: Annotated[dt.datetime | None, "When timeout and margin had passed."] = None
+    late_ms: Annotated[Int64 | None, "How long ago that was.", Unit("ms")] = None
+    broker_id: Annotated[Int32 | None, "Leader of the partition."] = None
+    observed_at: Annotated[dt.datetime, "When it was seen, by the recorder's clock."]
+
+
+SAMPLES, LATE_TRANSACTIONS = RecordedSample.table, LateTransaction.table
 
 
 def _recorded(table: Table, *leading: Column) -> Table:
