@@ -32,6 +32,7 @@ __all__ = [
     "TRANSACTION_HISTORY",
     "TRANSACTION_LOG",
     "VIOLATIONS",
+    "LogTransaction",
     "PastTransaction",
     "TransactionLogRecord",
 ]
@@ -79,55 +80,66 @@ BATCHES = Table(
     sort=("topic", "partition", "file", "position", "base_offset"),
 )
 
-LOG_TRANSACTIONS = Table(
+
+@declares(
     "log_transactions",
-    "one transaction on one partition",
-    (
-        _TOPIC,
-        _PARTITION,
-        _PRODUCER_ID,
-        Column("producer_epoch", INT16, "Epoch of its last data batch; of its marker where it has no data."),
-        Column("first_epoch", INT16, "Epoch of its first data batch: a lower one is a dead epoch's."),
-        Column("first_offset", INT64, "Offset of its first record; null where it is empty or that was not read."),
-        Column("first_batch_last_offset", INT64, "Offset of the last record of its first batch; null as first_offset."),
-        Column("last_offset", INT64, "Offset of its last record."),
-        Column("marker_offset", INT64, "Offset of its marker; null while it is open."),
-        Column("marker_epoch", INT16, "Producer epoch in the marker: epoch + 1 from transaction version 2 on."),
-        Column("coordinator_epoch", INT32, "Coordinator epoch in the marker."),
-        Column(
-            "outcome",
-            STRING,
-            "commit, abort, open, or empty (a marker without data); null where a marker ended it whose record was not "
-            "read, as error says.",
-        ),
-        Column("marker", STRING, "COMMIT or ABORT; null while it is open."),
-        Column("start", TIME, "Time of its first batch, by the clock that start_clock names."),
-        Column("start_clock", STRING, "broker (LogAppendTime) or producer (CreateTime)."),
-        Column("end", TIME, "Time of its marker, by the partition leader's clock."),
-        Column("batches", INT64, "Data batches.", unit="batches"),
-        Column("records", INT64, "Data records.", unit="records"),
-        Column("bytes", INT64, "Bytes of its data batches.", unit="bytes"),
-        Column("first_sequence", INT32, "Sequence number of its first record."),
-        Column("last_sequence", INT32, "Sequence number of its last record."),
-        Column(
-            "truncated",
-            BOOL,
-            "Whether it begins before the first batch that was read, so that its counts are lower bounds; null where "
-            "that cannot be known.",
-        ),
-        _BROKER,
-        Column(
-            "file",
-            STRING,
-            "File of its first batch, else of its marker; of the log's first batch where nothing of it was read; null "
-            "where a broker sent it.",
-        ),
-        Column("position", INT64, "Byte of that batch in the file.", unit="bytes"),
-        _ERROR,
-    ),
+    row="one transaction on one partition",
     key=("topic", "partition", "producer_id", "first_offset"),
     sort=("topic", "partition", "broker_id", "first_offset", "marker_offset"),
 )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogTransaction(Record):
+    """One transaction on one partition."""
+
+    topic: Annotated[str | None, "Topic name; null for a loose file whose path does not name it."] = None
+    partition: Annotated[Int32 | None, "Partition number; null as topic."] = None
+    producer_id: Annotated[Int64 | None, "Producer id (PID)."] = None
+    producer_epoch: Annotated[Int16 | None, "Epoch of its last data batch; of its marker where it has no data."] = None
+    first_epoch: Annotated[Int16 | None, "Epoch of its first data batch: a lower one is a dead epoch's."] = None
+    first_offset: Annotated[
+        Int64 | None, "Offset of its first record; null where it is empty or that was not read."
+    ] = None
+    first_batch_last_offset: Annotated[
+        Int64 | None, "Offset of the last record of its first batch; null as first_offset."
+    ] = None
+    last_offset: Annotated[Int64 | None, "Offset of its last record."] = None
+    marker_offset: Annotated[Int64 | None, "Offset of its marker; null while it is open."] = None
+    marker_epoch: Annotated[Int16 | None, "Producer epoch in the marker: epoch + 1 from transaction version 2 on."] = (
+        None
+    )
+    coordinator_epoch: Annotated[Int32 | None, "Coordinator epoch in the marker."] = None
+    outcome: Annotated[
+        str | None,
+        "commit, abort, open, or empty (a marker without data); null where a marker ended it whose record "
+        "was not read, as error says.",
+    ] = None
+    marker: Annotated[str | None, "COMMIT or ABORT; null while it is open."] = None
+    start: Annotated[dt.datetime | None, "Time of its first batch, by the clock that start_clock names."] = None
+    start_clock: Annotated[str | None, "broker (LogAppendTime) or producer (CreateTime)."] = None
+    end: Annotated[dt.datetime | None, "Time of its marker, by the partition leader's clock."] = None
+    batches: Annotated[Int64 | None, "Data batches.", Unit("batches")] = None
+    records: Annotated[Int64 | None, "Data records.", Unit("records")] = None
+    bytes: Annotated[Int64 | None, "Bytes of its data batches.", Unit("bytes")] = None
+    first_sequence: Annotated[Int32 | None, "Sequence number of its first record."] = None
+    last_sequence: Annotated[Int32 | None, "Sequence number of its last record."] = None
+    truncated: Annotated[
+        bool | None,
+        "Whether it begins before the first batch that was read, so that its counts are lower bounds; "
+        "null where that cannot be known.",
+    ] = None
+    broker_id: Annotated[
+        Int32 | None, "Broker that sent it, or whose log directory it was found in; null if not known."
+    ] = None
+    file: Annotated[
+        str | None,
+        "File of its first batch, else of its marker; of the log's first batch where nothing of it was "
+        "read; null where a broker sent it.",
+    ] = None
+    position: Annotated[Int64 | None, "Byte of that batch in the file.", Unit("bytes")] = None
+    error: Annotated[str | None, "What could not be read, as NAME: sentence; null where the row is whole."] = None
+
+
+LOG_TRANSACTIONS = LogTransaction.table
 
 LSO_TIMELINE = Table(
     "lso_timeline",

@@ -14,7 +14,7 @@ from __future__ import annotations
 import datetime as dt
 import shlex
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from toolkit.analysis.coordinator.transaction_states import PREPARE_GRACE
 from toolkit.analysis.diagnosis.evidence_kinds import (
@@ -22,6 +22,7 @@ from toolkit.analysis.diagnosis.evidence_kinds import (
     Evidence,
     OpenEvidence,
     PartitionEvidence,
+    TwoSourceEvidence,
 )
 from toolkit.analysis.diagnosis.evidence_text import at, by_observations, coordinator_says, number
 from toolkit.analysis.diagnosis.open_transactions import OpenTransaction
@@ -29,16 +30,18 @@ from toolkit.analysis.diagnosis.outcome import ABORT, COMMIT, UNDECIDED, UNKNOWN
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema.durations import duration
-from toolkit.schema.live import Transaction
+from toolkit.schema.live import Finding, Transaction
 
 __all__ = [
     "DISOWNED_RULES",
     "OWNED_RULES",
     "PARTITION_RULES",
     "TIMEOUT_GRACE",
+    "TWO_SOURCE_RULES",
     "Decision",
     "OpenRule",
     "PartitionRule",
+    "TwoSourceRule",
     "decide",
     "is_disowned",
     "needs_log",
@@ -81,6 +84,45 @@ class Decision:
     cause: str | None = None
     rule: str
 
+    def finding(self, *, observed_at: dt.datetime) -> Finding:
+        """A finding with this decision, and nothing else yet."""
+        return Finding(
+            verdict=self.verdict,
+            outcome=self.outcome,
+            reason=self.reason,
+            remedy=self.remedy,
+            action=self.action,
+            missing=self.missing,
+            evidence=(),
+            observed_at=observed_at,
+        )
+
+    def applied_to(self, finding: Finding) -> Finding:
+        """The finding with this decision as a whole; its cause stays, which is what the logs show."""
+        return replace(
+            finding,
+            verdict=self.verdict,
+            outcome=self.outcome,
+            reason=self.reason,
+            remedy=self.remedy,
+            action=self.action,
+            missing=self.missing,
+        )
+
+
+def _decision_of(finding: Finding, *, rule: str) -> Decision:
+    """The decision that a finding has."""
+    return Decision(
+        verdict=finding.verdict,
+        outcome=finding.outcome,
+        reason=finding.reason,
+        remedy=finding.remedy,
+        action=finding.action,
+        missing=finding.missing,
+        cause=finding.cause,
+        rule=rule,
+    )
+
 
 def decide(evidence: Evidence) -> Decision:
     """Decide by the first rule that applies.
@@ -95,6 +137,8 @@ def decide(evidence: Evidence) -> Decision:
         return rule.decision(evidence)
     if isinstance(evidence, PartitionEvidence):
         return next(rule for rule in PARTITION_RULES if rule.applies(evidence)).decision(evidence)
+    if isinstance(evidence, TwoSourceEvidence):
+        return next(rule for rule in TWO_SOURCE_RULES if rule.applies(evidence)).decision(evidence)
     if isinstance(evidence, EndEvidence):
         return Decision(
             verdict="ended", outcome=None, reason=evidence.proof, remedy="None: it has ended.", rule="it has ended"
@@ -730,3 +774,104 @@ PARTITION_RULES: tuple[PartitionRule, ...] = (
     ),
 )
 """Rules on partitions."""
+
+
+TwoSourceText = Callable[[TwoSourceEvidence], str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TwoSourceRule:
+    """A rule on a transaction that a log and a recording have.
+
+    Parameters
+    ----------
+    name
+        What it is about.
+    applies
+        Whether it applies.
+    source
+        The finding whose decision it is; null if the two contradict each other, so that nothing is proven.
+    why, needs
+        For a contradiction: the reason, and what is missing.
+    """
+
+    name: str
+    applies: Callable[[TwoSourceEvidence], bool]
+    source: Callable[[TwoSourceEvidence], Finding | None]
+    why: TwoSourceText = lambda e: ""
+    needs: TwoSourceText = lambda e: ""
+
+    def decision(self, e: TwoSourceEvidence) -> Decision:
+        """The decision, if the rule applies."""
+        source = self.source(e)
+        if source is not None:
+            return _decision_of(source, rule=self.name)
+        return Decision(
+            verdict="unknown",
+            outcome=UNKNOWN,
+            reason=self.why(e),
+            remedy=GET_MISSING,
+            missing=(self.needs(e),),
+            rule=self.name,
+        )
+
+
+def _contradict_on_a_commit(e: TwoSourceEvidence) -> bool:
+    """Whether one proves a commit, and the other that there was none: what is committed stays committed."""
+    outcomes = {e.log.outcome, e.recorded.outcome}
+    return outcomes == {COMMIT, ABORT} or (e.earlier.outcome == COMMIT and e.later.outcome == UNDECIDED)
+
+
+def _tells_more(e: TwoSourceEvidence) -> bool:
+    """Whether the recording decided what the log alone could not.
+
+    A `hanging` of a version that did not record the outcome may be of committed records, and decides nothing.
+    """
+    return e.log.verdict == "unknown" and not (e.recorded.verdict == "hanging" and e.recorded.outcome is None)
+
+
+TWO_SOURCE_RULES: tuple[TwoSourceRule, ...] = (
+    TwoSourceRule(
+        name="ended in the log",
+        applies=lambda e: e.log.verdict == "ended",
+        source=lambda e: e.log,
+    ),
+    TwoSourceRule(
+        name="open after its recorded end",
+        applies=lambda e: e.recorded.verdict == "ended" and e.log.observed_at > e.recorded.observed_at,
+        source=lambda e: None,
+        why=lambda e: f"It is open as of {at(e.log.observed_at)}. {e.recorded.reason}",
+        needs=lambda e: f"why the sample of {at(e.recorded.observed_at)} does not have what is open after it",
+    ),
+    TwoSourceRule(
+        name="ended in the recording",
+        applies=lambda e: e.recorded.verdict == "ended",
+        source=lambda e: e.recorded,
+    ),
+    TwoSourceRule(
+        name="committed by one source only",
+        applies=_contradict_on_a_commit,
+        source=lambda e: None,
+        why=lambda e: (
+            f"As of {at(e.earlier.observed_at)} its outcome was {e.earlier.outcome}, as of {at(e.later.observed_at)} "
+            f"{e.later.outcome}; what is committed stays committed."
+        ),
+        needs=lambda e: "why the log and the recording prove different outcomes",
+    ),
+    TwoSourceRule(
+        name="decided by the recording only",
+        applies=_tells_more,
+        source=lambda e: e.recorded,
+    ),
+    TwoSourceRule(
+        name="committed since",
+        applies=lambda e: e.recorded.outcome == COMMIT and e.recorded.observed_at > e.log.observed_at,
+        source=lambda e: e.recorded,
+    ),
+    TwoSourceRule(
+        name="decided by the log",
+        applies=lambda e: True,
+        source=lambda e: e.log,
+    ),
+)
+"""Rules on transactions that two sources have."""

@@ -263,32 +263,17 @@ def _of_partition(evidence: PartitionEvidence, observation: Observation) -> Find
 
 def gap_finding(evidence: Evidence, observation: Observation) -> Finding:
     """The finding about a whole cluster."""
-    decision = decide(evidence)
-    return Finding(
-        verdict=decision.verdict,
-        outcome=decision.outcome,
-        reason=decision.reason,
-        remedy=decision.remedy,
-        missing=decision.missing,
-        evidence=coverage_evidence(observation),
-        observed_at=observation.observed_at,
-    )
+    found = decide(evidence).finding(observed_at=observation.observed_at)
+    return replace(found, evidence=coverage_evidence(observation))
 
 
 def _decided(decision: Decision, partition: Partition) -> Finding:
     lso, high_watermark = partition.last_stable_offset, partition.high_watermark
-    return Finding(
+    return replace(
+        decision.finding(observed_at=partition.observed_at),
         topic=partition.topic,
         partition=partition.partition,
-        verdict=decision.verdict,
-        outcome=decision.outcome,
-        reason=decision.reason,
-        remedy=decision.remedy,
-        action=decision.action,
-        missing=decision.missing,
-        evidence=(),
         last_stable_offset=lso,
         high_watermark=high_watermark,
         offsets_held=None if lso is None or high_watermark is None else max(high_watermark - lso, 0),
-        observed_at=partition.observed_at,
     )

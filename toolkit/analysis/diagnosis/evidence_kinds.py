@@ -20,6 +20,7 @@ __all__ = [
     "OpenEvidence",
     "PartitionEvidence",
     "TransactionKey",
+    "TwoSourceEvidence",
 ]
 
 TransactionKey = tuple[str | None, int | None, int | None, int | None]
@@ -173,4 +174,30 @@ class GapEvidence:
     is_open: bool = True
 
 
-Evidence = OpenEvidence | PartitionEvidence | EndEvidence | GapEvidence
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TwoSourceEvidence:
+    """Evidence of one transaction from two sources, each of which was decided by itself.
+
+    Parameters
+    ----------
+    log
+        Its finding by a log, or by the running cluster.
+    recorded
+        Its last finding by a recording.
+    """
+
+    log: Finding
+    recorded: Finding
+
+    @property
+    def earlier(self) -> Finding:
+        """The one that was observed first."""
+        return self.recorded if self.recorded.observed_at <= self.log.observed_at else self.log
+
+    @property
+    def later(self) -> Finding:
+        """The one that was observed last."""
+        return self.log if self.earlier is self.recorded else self.recorded
+
+
+Evidence = OpenEvidence | PartitionEvidence | EndEvidence | GapEvidence | TwoSourceEvidence

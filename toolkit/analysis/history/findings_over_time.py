@@ -9,210 +9,254 @@ from __future__ import annotations
 import datetime as dt
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
 
 from toolkit.analysis.diagnosis.evidence_text import at
 from toolkit.analysis.history.closing import close, unread
-from toolkit.schema import FINDINGS, Row
+from toolkit.schema.derived import ObservationTime
 from toolkit.schema.durations import duration
+from toolkit.schema.live import EvidenceEntry, Finding
+from toolkit.schema.recorded import RecordedSample
 
-__all__ = ["observation_times", "over_time", "recorded_over_time"]
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["observation_times", "over_time"]
 
 MILLISECOND = dt.timedelta(milliseconds=1)
 LATE = 1.5  # a longer gap, in intervals, is reported
 SOURCE = "recording"
 
 
-def observation_times(samples: Iterable[Row]) -> list[Row]:
+def observation_times(samples: Iterable[RecordedSample]) -> list[ObservationTime]:
     """The samples in order, and the gaps between them.
 
     Parameters
     ----------
     samples
-        Rows of ``schema.SAMPLES``; only ``sampled_at``, ``interval_ms``, ``topic_gaps`` and ``error`` are used.
-
-    Returns
-    -------
-    list of Row
-        Rows of `OBSERVATION_TIMES`.
+        Samples of a recorder; only their times, gaps and errors are used.
     """
-    ordered = sorted(samples, key=lambda row: row["sampled_at"])
-    found: list[dict[str, Any]] = []
-    failed: list[Row] = []
+    found: list[ObservationTime] = []
+    failed: list[RecordedSample] = []
     interval: dt.timedelta | None = None
-    for row in ordered:
-        if row["error"]:
-            failed.append(row)
+    for sample in sorted(samples, key=lambda each: each.sampled_at):
+        if sample.error:
+            failed.append(sample)
             continue
         if found:
-            late = interval is not None and row["sampled_at"] - found[-1]["sampled_at"] > LATE * interval
-            found[-1] |= {
-                "next_sampled_at": row["sampled_at"],
-                "missed": _missed(found[-1]["sampled_at"], row["sampled_at"], failed, late),
-                "next_topic_gap": "; ".join(row["topic_gaps"] or ()) or None,
-            }
-        found.append({"sampled_at": row["sampled_at"], "next_sampled_at": None, "missed": None, "next_topic_gap": None})
+            last = found[-1].sampled_at
+            late = interval is not None and sample.sampled_at - last > LATE * interval
+            found[-1] = replace(
+                found[-1],
+                next_sampled_at=sample.sampled_at,
+                missed=_missed(last, sample.sampled_at, failed, late),
+                next_topic_gap="; ".join(sample.topic_gaps or ()) or None,
+            )
+        found.append(ObservationTime(sampled_at=sample.sampled_at))
         failed = []
-        interval = None if row["interval_ms"] is None else row["interval_ms"] * MILLISECOND
+        interval = None if sample.interval_ms is None else sample.interval_ms * MILLISECOND
     if found and failed:
-        found[-1]["missed"] = _missed(found[-1]["sampled_at"], None, failed, late=False)
-    return list(found)
+        found[-1] = replace(found[-1], missed=_missed(found[-1].sampled_at, None, failed, late=False))
+    return found
 
 
-def _missed(start: dt.datetime, end: dt.datetime | None, failed: Sequence[Row], late: bool) -> str | None:
+def _missed(start: dt.datetime, end: dt.datetime | None, failed: Sequence[RecordedSample], late: bool) -> str | None:
     if failed:
         count = f"{len(failed)} samples" if len(failed) > 1 else "a sample"
-        return f"{count} after {at(start)} failed ({failed[0]['error'].partition(':')[0]})"
+        return f"{count} after {at(start)} failed ({(failed[0].error or '').partition(':')[0]})"
     return f"no sample from {at(start)} for {duration(end - start)}" if late and end is not None else None
 
 
-def over_time(findings: Iterable[Row]) -> list[Row]:
-    """One row for each transaction that was open in a recording of one partition.
+def over_time(findings: pa.Table, samples: Iterable[ObservationTime]) -> list[Finding]:
+    """The transactions that were open in a recording, one finding each.
 
     Parameters
     ----------
     findings
-        Rows of ``schema.RECORDED["findings"]`` of the partition, each with its sample's columns of `OBSERVATION_TIMES`.
-
-    Returns
-    -------
-    list of Row
-        Rows of ``schema.FINDINGS``, with ``held_from``, ``held_to`` and ``held_ms``. A transaction held the LSO from
-        the first sample that shows it, or from the earlier time in that sample's evidence, until the first sample that
-        read the partition without it: then it is `ended`. For a transaction still open in the last sample, the row has
-        that sample's verdict. Earlier verdicts are evidence. Each verdict on the partition itself, such as waiting for
-        replication or unreadable, has a row without these times.
-    """
-    verdicts = _ObservedVerdicts.of(findings)
-    rows = [_row(key, found, verdicts) for key, found in verdicts.by_key]
-    return [{name: row.get(name) for name in FINDINGS.names} for row in rows]  # old recordings lack newer columns
-
-
-def recorded_over_time(findings: Iterable[Row], samples: Iterable[Row]) -> list[Row]:
-    """Apply `over_time` to each partition of a recording.
-
-    Parameters
-    ----------
-    findings
-        Rows of ``schema.RECORDED["findings"]``; rows of failed samples are ignored.
+        ``schema.RECORDED["findings"]``, of one partition or of several; those of other samples are ignored. A table of
+        an earlier version may lack newer columns, which are null then.
     samples
-        Rows of ``schema.SAMPLES``.
+        The samples that did not fail.
 
     Returns
     -------
-    list of Row
-        Rows of ``schema.FINDINGS``.
+    list of Finding
+        With ``held_from``, ``held_to`` and ``held_ms``. A transaction held the LSO from the first sample that shows it,
+        or from the earlier time in that sample's evidence, until the first sample that read the partition without it:
+        then it is `ended`. A transaction still open in the last sample has that sample's decision. Earlier verdicts are
+        evidence. Each verdict on the partition itself, such as waiting for replication or unreadable, has a finding
+        without these times.
     """
-    known = {observation["sampled_at"]: observation for observation in observation_times(samples)}
-    by_partition: defaultdict[tuple[Any, ...], list[Row]] = defaultdict(list)
-    for row in findings:
-        if row["sampled_at"] in known:
-            by_partition[row["topic"], row["partition"]].append({**row, **known[row["sampled_at"]]})
-    return [row for rows in by_partition.values() for row in over_time(rows)]
+    known = {each.sampled_at: each for each in samples}
+    by_partition: defaultdict[tuple[str | None, int | None], list[_Sampled]] = defaultdict(list)
+    for sampled in _sampled(findings):
+        if sampled.sampled_at in known:
+            by_partition[sampled.topic, sampled.partition].append(sampled)
+    lifetimes = [lifetime for of_partition in by_partition.values() for lifetime in _lifetimes(of_partition, known)]
+    last = findings.take([each.found[-1].number for each in lifetimes]).to_pylist()
+    return [each.finding(Finding.of(row)) for each, row in zip(lifetimes, last, strict=True)]
+
+
+class _Sampled(NamedTuple):
+    """A finding of a sample, as far as each of them is used; a recording may have hundreds of thousands of them."""
+
+    number: int
+    sampled_at: dt.datetime
+    observed_at: dt.datetime
+    topic: str | None
+    partition: int | None
+    producer_id: int | None
+    start_offset: int | None
+    queue_position: int | None
+    transactional_id: str | None
+    verdict: str
+    reason: str
+    missing: list[str]
+    held_from: dt.datetime | None
+    held_to: dt.datetime | None
+    broker_id: int | None
+    error: str | None
+
+
+def _sampled(findings: pa.Table) -> Iterator[_Sampled]:
+    columns = (findings[name].to_pylist() for name in _Sampled._fields[1:])
+    return map(_Sampled, range(findings.num_rows), *columns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _ObservedVerdicts:
-    """The samples' verdicts on a partition.
+class _Lifetime:
+    """The samples of a transaction, or of a verdict on a partition.
 
     Parameters
     ----------
-    by_key
-        Findings by transaction, or by verdict on the partition; in sample order.
+    found
+        Its findings in sample order.
+    entries
+        Its verdicts and the gaps as evidence.
+    gone
+        The first sample after the last finding that read the partition without it; null if there is none.
+    """
+
+    found: Sequence[_Sampled]
+    entries: Sequence[EvidenceEntry]
+    gone: dt.datetime | None
+
+    def finding(self, last: Finding) -> Finding:
+        """Its finding.
+
+        Parameters
+        ----------
+        last
+            The last of its findings, whole.
+        """
+        ids = [each.transactional_id for each in self.found if each.transactional_id is not None]
+        merged = replace(
+            last,
+            transactional_id=ids[-1] if ids else None,
+            evidence=(*last.evidence, *self.entries),
+            held_from=None,
+            held_to=None,
+            held_ms=None,
+        )
+        if last.start_offset is None:
+            return merged
+        holding = [each for each in self.found if each.queue_position == 1]
+        if holding:
+            merged = self._held(merged, holding, last)
+        if self.gone is None:
+            return merged
+        merged = replace(merged, observed_at=self.gone)
+        return close(merged, end=f"The sample of {at(self.gone)} no longer has it.", before=last)
+
+    def _held(self, merged: Finding, holding: Sequence[_Sampled], last: Finding) -> Finding:
+        known = [each.held_from for each in holding if each.held_from is not None]
+        held_from = known[-1] if known else holding[0].sampled_at
+        held_to = last.held_to or self.gone
+        return replace(
+            merged,
+            queue_position=last.queue_position if held_to is None else None,
+            held_from=held_from,
+            held_to=held_to,
+            held_ms=max(((held_to or last.observed_at) - held_from) // MILLISECOND, 0),
+        )
+
+
+def _lifetimes(findings: Iterable[_Sampled], known: Mapping[dt.datetime, ObservationTime]) -> Iterator[_Lifetime]:
+    """The transactions of a partition and the verdicts on it, in the order of their keys."""
+    by_sample: defaultdict[dt.datetime, list[_Sampled]] = defaultdict(list)
+    by_key: defaultdict[tuple[int | None, int | str | None], list[_Sampled]] = defaultdict(list)
+    for each in sorted(findings, key=lambda each: each.sampled_at):
+        by_sample[each.sampled_at].append(each)
+        if each.start_offset is not None:
+            by_key[each.start_offset, each.producer_id].append(each)  # a superseding epoch does not end it
+        elif each.producer_id is None and each.verdict != "clear":
+            by_key[None, each.verdict].append(each)
+    samples = _Samples(known=known, by_sample=by_sample)
+    for _, found in sorted(by_key.items(), key=lambda item: str(item[0])):
+        yield samples.lifetime(found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Samples:
+    """The samples of a partition.
+
+    Parameters
+    ----------
+    known
+        Every sample that did not fail.
     by_sample
-        Findings by sample.
+        The partition's findings by sample.
     """
 
-    by_key: Sequence[tuple[tuple[Any, ...], Sequence[Row]]]
-    by_sample: Mapping[dt.datetime, Sequence[Row]]
+    known: Mapping[dt.datetime, ObservationTime]
+    by_sample: Mapping[dt.datetime, Sequence[_Sampled]]
 
-    @staticmethod
-    def of(findings: Iterable[Row]) -> _ObservedVerdicts:
-        by_sample: defaultdict[dt.datetime, list[Row]] = defaultdict(list)
-        by_key: defaultdict[tuple[Any, ...], list[Row]] = defaultdict(list)
-        for row in sorted(findings, key=lambda row: row["sampled_at"]):
-            by_sample[row["sampled_at"]].append(row)
-            if row["start_offset"] is not None:
-                by_key[row["start_offset"], row["producer_id"]].append(row)  # a superseding epoch does not end it
-            elif row["producer_id"] is None and row["verdict"] != "clear":
-                by_key[None, row["verdict"]].append(row)
-        return _ObservedVerdicts(by_key=sorted(by_key.items(), key=lambda item: str(item[0])), by_sample=by_sample)
+    def lifetime(self, found: Sequence[_Sampled]) -> _Lifetime:
+        """The lifetime of a transaction with these findings."""
+        entries: list[EvidenceEntry] = []
+        verdict, gone = None, None
+        for each, following in zip(found, [*found[1:], None], strict=True):
+            if each.verdict != verdict or gone is not None:
+                entries.append(_entry(each, "verdict", f"{each.verdict}: {each.reason}"))
+            verdict = each.verdict
+            gone = self._gone(each, following, entries)
+        return _Lifetime(found=found, entries=entries, gone=gone)
 
-    def after(self, sample: dt.datetime) -> Iterator[Row]:
+    def _gone(self, finding: _Sampled, following: _Sampled | None, entries: list[EvidenceEntry]) -> dt.datetime | None:
+        """The first sample that read the partition without a finding; null if `following` comes first, or neither.
+
+        Gaps until then are added to `entries`.
+        """
+        for observation in self._from(finding.sampled_at):
+            sample = observation.next_sampled_at
+            if observation.missed:
+                entries.append(_entry(finding, "missed", observation.missed))
+            if sample is None or (following is not None and sample == following.sampled_at):
+                return None
+            unread = self._unread(observation)
+            if unread is None:
+                entries.append(_entry(finding, "gone", f"the sample of {at(sample)} does not have it"))
+                return sample
+            entries.append(
+                _entry(finding, "missed", f"the sample of {at(sample)} could not read the partition ({unread})")
+            )
+        return None
+
+    def _from(self, sample: dt.datetime | None) -> Iterator[ObservationTime]:
         """Each sample from this one on, until the last, or until one without findings of the partition."""
-        while sample in self.by_sample:
-            observation = self.by_sample[sample][0]
+        while sample is not None and sample in self.by_sample:
+            observation = self.known[sample]
             yield observation
-            if observation["next_sampled_at"] is None:
-                return
-            sample = observation["next_sampled_at"]
+            sample = observation.next_sampled_at
 
-    def unread(self, observation: Row) -> str | None:
+    def _unread(self, observation: ObservationTime) -> str | None:
         """Why the next sample could not read the partition; null if it did."""
-        found = self.by_sample.get(observation["next_sampled_at"], ())
-        return unread(found) if found else observation["next_topic_gap"]
+        found = () if observation.next_sampled_at is None else self.by_sample.get(observation.next_sampled_at, ())
+        return unread(found) if found else observation.next_topic_gap
 
 
-def _row(key: tuple[Any, ...], found: Sequence[Row], verdicts: _ObservedVerdicts) -> Row:
-    entries: list[Row] = []
-    verdict, gone = None, None
-    for row, following in zip(found, [*found[1:], None], strict=True):
-        if row["verdict"] != verdict or gone is not None:
-            entries.append(_entry(row, "verdict", f"{row['verdict']}: {row['reason']}"))
-        verdict = row["verdict"]
-        gone = _gone(row, following, verdicts, entries)
-    ids = [row["transactional_id"] for row in found if row["transactional_id"] is not None]
-    merged: dict[str, Any] = {
-        **found[-1],
-        "transactional_id": ids[-1] if ids else None,
-        "evidence": [*found[-1]["evidence"], *entries],
-        **dict.fromkeys(("held_from", "held_to", "held_ms")),
-    }
-    holding = [row for row in found if row["queue_position"] == 1 and key[0] is not None]
-    if holding:
-        merged |= _held(holding, found[-1], gone)
-    if gone is None or key[0] is None:
-        return merged
-    return close({**merged, "observed_at": gone}, end=f"The sample of {at(gone)} no longer has it.", before=found[-1])
-
-
-def _held(holding: Sequence[Row], last: Row, gone: dt.datetime | None) -> Row:
-    merged = [row["held_from"] for row in holding if row["held_from"] is not None]
-    held_from = merged[-1] if merged else holding[0]["sampled_at"]
-    held_to = last["held_to"] or gone
-    return {
-        "queue_position": last["queue_position"] if held_to is None else None,
-        "held_from": held_from,
-        "held_to": held_to,
-        "held_ms": max(((held_to or last["observed_at"]) - held_from) // MILLISECOND, 0),
-    }
-
-
-def _gone(row: Row, following: Row | None, verdicts: _ObservedVerdicts, entries: list[Row]) -> dt.datetime | None:
-    """The first sample after a row that read the partition without it; null if `following` comes first, or neither.
-
-    Gaps until then are added to `entries`.
-    """
-    for observation in verdicts.after(row["sampled_at"]):
-        sample: dt.datetime | None = observation["next_sampled_at"]
-        if observation["missed"]:
-            entries.append(_entry(row, "missed", observation["missed"]))
-        if sample is None or (following is not None and sample == following["sampled_at"]):
-            return None
-        unread = verdicts.unread(observation)
-        if unread is None:
-            entries.append(_entry(row, "gone", f"the sample of {at(sample)} does not have it"))
-            return sample
-        entries.append(_entry(row, "missed", f"the sample of {at(sample)} could not read the partition ({unread})"))
-    return None
-
-
-def _entry(row: Row, name: str, value: str) -> Row:
-    return {
-        "source": SOURCE,
-        "broker_id": row["broker_id"],
-        "observed_at": row["observed_at"],
-        "name": name,
-        "value": value,
-    }
+def _entry(finding: _Sampled, name: str, value: str) -> EvidenceEntry:
+    return EvidenceEntry(
+        source=SOURCE, broker_id=finding.broker_id, observed_at=finding.observed_at, name=name, value=value
+    )

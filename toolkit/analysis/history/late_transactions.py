@@ -13,6 +13,8 @@ from toolkit.analysis.coordinator.transaction_states import TWO_PHASE_COMMIT
 from toolkit.analysis.diagnosis.observation import Observation
 from toolkit.analysis.diagnosis.open_transactions import MAX_TRANSACTION_TIMEOUT_MS
 from toolkit.schema import Row
+from toolkit.schema.live import Finding
+from toolkit.schema.recorded import LateTransaction
 
 __all__ = ["LATE_PADDING_MS", "TransactionKey", "first_seen", "late_transactions"]
 
@@ -23,21 +25,24 @@ FirstSeen = Mapping[TransactionKey, dt.datetime]
 
 
 def late_transactions(
-    findings: Iterable[Row],
+    findings: Iterable[Finding],
     observation: Observation,
     *,
+    sampled_at: dt.datetime,
     first_seen: FirstSeen,
     padding_ms: int = LATE_PADDING_MS,
     longest_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS,
-) -> list[Row]:
+) -> list[LateTransaction]:
     """The open transactions that are late.
 
     Parameters
     ----------
     findings
-        Rows of ``schema.FINDINGS``.
+        The findings of a sample.
     observation
         The newest observation behind the findings.
+    sampled_at
+        When the sample was due.
     first_seen
         When each transaction was first seen open; used if neither a coordinator nor the log has an opening time, or if
         that time is in the future.
@@ -48,46 +53,62 @@ def late_transactions(
 
     Returns
     -------
-    list of dict
-        Rows of ``schema.LATE_TRANSACTIONS`` without `sampled_at`. Two-phase commit has no timeout, so it is never late.
+    list of LateTransaction
+        Two-phase commit has no timeout, so it is never late.
     """
     timeouts = {
         (row["transactional_id"], row["producer_id"]): row["timeout_ms"]
         for row in observation.transactions
         if row["timeout_ms"] is not None
     }
-    rows: list[Row] = []
-    for row in findings:
-        if row["producer_id"] is None or row["start_offset"] is None:
+    late: list[LateTransaction] = []
+    for finding in findings:
+        key = _key(finding)
+        if key is None:
             continue
-        timeout_ms = timeouts.get((row["transactional_id"], row["producer_id"]), longest_timeout_ms)
-        opened_at, opened_at_clock = _opened(row, observation.observed_at, first_seen)
+        topic, partition, producer_id, start_offset = key
+        timeout_ms = timeouts.get((finding.transactional_id, producer_id), longest_timeout_ms)
+        opened_at, opened_at_clock = _opened(finding, observation.observed_at, first_seen.get(key))
         late_since = opened_at + dt.timedelta(milliseconds=timeout_ms + padding_ms)
         if timeout_ms == TWO_PHASE_COMMIT or observation.observed_at <= late_since:
             continue
-        rows.append(
-            {
-                **{name: row[name] for name in ("topic", "partition", "producer_id", "producer_epoch")},
-                "transactional_id": row["transactional_id"],
-                "start_offset": row["start_offset"],
-                "opened_at": opened_at,
-                "opened_at_clock": opened_at_clock,
-                "timeout_ms": timeout_ms,
-                "late_since": late_since,
-                "late_ms": (observation.observed_at - late_since) // dt.timedelta(milliseconds=1),
-                "broker_id": row["broker_id"],
-                "observed_at": observation.observed_at,
-            }
+        late.append(
+            LateTransaction(
+                sampled_at=sampled_at,
+                topic=topic,
+                partition=partition,
+                producer_id=producer_id,
+                producer_epoch=finding.producer_epoch,
+                transactional_id=finding.transactional_id,
+                start_offset=start_offset,
+                opened_at=opened_at,
+                opened_at_clock=opened_at_clock,
+                timeout_ms=timeout_ms,
+                late_since=late_since,
+                late_ms=(observation.observed_at - late_since) // dt.timedelta(milliseconds=1),
+                broker_id=finding.broker_id,
+                observed_at=observation.observed_at,
+            )
         )
-    return rows
+    return late
 
 
-def _opened(row: Row, observed_at: dt.datetime, first_seen: FirstSeen) -> tuple[dt.datetime, str]:
+def _key(finding: Finding) -> TransactionKey | None:
+    """The key of a finding's transaction; null if it is not of an open transaction."""
+    topic, partition = finding.topic, finding.partition
+    producer_id, start_offset = finding.producer_id, finding.start_offset
+    if topic is None or partition is None or producer_id is None or start_offset is None:
+        return None
+    return topic, partition, producer_id, start_offset
+
+
+def _opened(
+    finding: Finding, observed_at: dt.datetime, first_seen_at: dt.datetime | None
+) -> tuple[dt.datetime, str | None]:
     """When a transaction opened, and by whose clock; a time in the future is not used."""
-    if row["opened_at"] is not None and row["opened_at"] <= observed_at:
-        return row["opened_at"], row["opened_at_clock"]
-    key = row["topic"], row["partition"], row["producer_id"], row["start_offset"]
-    return first_seen.get(key, observed_at), "recorder"
+    if finding.opened_at is not None and finding.opened_at <= observed_at:
+        return finding.opened_at, finding.opened_at_clock
+    return first_seen_at or observed_at, "recorder"
 
 
 def first_seen(observation: Observation, before: FirstSeen) -> dict[TransactionKey, dt.datetime]:

@@ -1,82 +1,106 @@
-"""Merge the findings of a log and of a recording, one row for each transaction."""
+"""Merge the findings of a log and of a recording, one for each transaction."""
 
 from __future__ import annotations
 
 import datetime as dt
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import TypeVar
 
-from toolkit.analysis.diagnosis.evidence_text import at
-from toolkit.analysis.history.closing import close, transaction_key
-from toolkit.schema import Row
+from toolkit.analysis.diagnosis.decision import decide
+from toolkit.analysis.diagnosis.diagnose import transaction_key
+from toolkit.analysis.diagnosis.evidence_kinds import TransactionKey, TwoSourceEvidence
+from toolkit.analysis.history.closing import close
+from toolkit.schema.live import Finding
 
 __all__ = ["merge_findings"]
 
+T = TypeVar("T")
 MILLISECOND = dt.timedelta(milliseconds=1)
-VERDICT = ("verdict", "reason", "remedy", "missing", "queue_position")
-FILLED_COLUMNS = (
-    *("transactional_id", "cause", "opened_at", "opened_at_clock", "offsets_held", "records_held", "bytes_held"),
-    *("groups_held", "compaction_held", "held_from", "held_to"),
-)
-OPEN_COLUMNS = ("expires_at", "last_stable_offset", "high_watermark")
 
 
-def merge_findings(of_log: Iterable[Row], of_recording: Iterable[Row]) -> list[Row]:
-    """Findings of a log and of a recording: one row for each transaction.
+def merge_findings(of_log: Iterable[Finding], of_recording: Iterable[Finding]) -> list[Finding]:
+    """Findings of a log and of a recording: one for each transaction.
 
     Parameters
     ----------
     of_log
-        Rows of ``schema.FINDINGS`` from `toolkit.analysis.history.hold_findings.held_findings`.
+        From `toolkit.analysis.history.hold_findings.held_findings`, or from the running cluster.
     of_recording
-        Rows of ``schema.FINDINGS`` from `toolkit.analysis.history.findings_over_time.over_time`.
+        From `toolkit.analysis.history.findings_over_time.over_time`.
 
     Returns
     -------
-    list of Row
-        Rows of ``schema.FINDINGS``. Where both have a transaction, the log's times and amounts win, if it has them. The
-        recording's verdict becomes evidence if the transaction is over, and the verdict if the log alone could not
-        diagnose it. A transaction that ended in one after it was open in the other is `ended`. A transaction that is
-        open in a newer log, but missing in a sample, is `unknown`.
+    list of Finding
+        Where both have a transaction, the log's times and amounts win, if it has them; which verdict it has is decided
+        on both (`toolkit.analysis.diagnosis.decision.TWO_SOURCE_RULES`). The recording's verdict becomes evidence if
+        the transaction is over.
     """
-    recorded: defaultdict[tuple[Any, ...], list[Row]] = defaultdict(list)
-    rows: list[Row] = []
-    for row in of_recording:
-        if row["start_offset"] is None:
-            rows.append(row)
+    recorded: defaultdict[TransactionKey, list[Finding]] = defaultdict(list)
+    found: list[Finding] = []
+    for each in of_recording:
+        if each.start_offset is None:
+            found.append(each)
         else:
-            recorded[transaction_key(row)].append(row)
-    for row in of_log:
-        recorded_rows = recorded.pop(transaction_key(row), []) if row["start_offset"] is not None else []
-        rows.append(_both(row, recorded_rows) if recorded_rows else row)
-    return [*rows, *(row for recorded_rows in recorded.values() for row in recorded_rows)]
+            recorded[transaction_key(each)].append(each)
+    for each in of_log:
+        same = recorded.pop(transaction_key(each), []) if each.start_offset is not None else []
+        found.append(_both(each, same) if same else each)
+    return [*found, *(each for same in recorded.values() for each in same)]
 
 
-def _both(row: Row, recorded_rows: Sequence[Row]) -> Row:
-    """Merge the log's finding with the recording's last one; the recorded rows may have several epochs."""
-    last = max(recorded_rows, key=lambda each: each["observed_at"])
-    names = FILLED_COLUMNS if row["verdict"] == "ended" else (*FILLED_COLUMNS, *OPEN_COLUMNS)
-    found = {**row, **{name: last[name] for name in names if row[name] is None}}
-    found["evidence"] = [*row["evidence"], *(entry for each in recorded_rows for entry in each["evidence"])]
-    if row["verdict"] == "ended":
-        found |= close(found, end=row["reason"], before=last)
-    elif last["verdict"] == "ended" and row["observed_at"] > last["observed_at"]:
-        return {**found, **_contradiction(row, last), "held_to": row["held_to"]}
-    elif last["verdict"] == "ended":
-        found |= {name: last[name] for name in (*VERDICT, "expires_at", "observed_at", "held_to")} | {"held_ms": None}
-    elif row["verdict"] == "unknown":
-        found |= {name: last[name] for name in VERDICT}
-    if found["held_ms"] is None and found["held_from"] is not None:
-        found["held_ms"] = max(((found["held_to"] or last["observed_at"]) - found["held_from"]) // MILLISECOND, 0)
-    return found
+def _both(log: Finding, recorded: Sequence[Finding]) -> Finding:
+    """Merge the log's finding with the recording's last one; the recorded ones may have several epochs."""
+    last = max(recorded, key=lambda each: each.observed_at)
+    decision = decide(TwoSourceEvidence(log=log, recorded=last))
+    merged = decision.applied_to(_filled(log, recorded, last))
+    if log.verdict == "ended":
+        merged = close(merged, end=log.reason, before=last)
+    elif decision.verdict == "ended":
+        merged = replace(
+            merged,
+            queue_position=None,
+            expires_at=None,
+            observed_at=last.observed_at,
+            held_to=last.held_to,
+            held_ms=None,
+        )
+    elif last.verdict == "ended":
+        return replace(merged, held_to=log.held_to)
+    if merged.held_ms is None and merged.held_from is not None:
+        held_to = merged.held_to or last.observed_at
+        merged = replace(merged, held_ms=max((held_to - merged.held_from) // MILLISECOND, 0))
+    return merged
 
 
-def _contradiction(row: Row, last: Row) -> Row:
-    """Columns for a transaction open in a newer log, but missing in a sample: one of the two times is wrong."""
-    return {
-        "verdict": "unknown",
-        "reason": f"It is open as of {at(row['observed_at'])}. {last['reason']}",
-        "remedy": "Do not abort. Get what is missing, and diagnose again.",
-        "missing": [f"why the sample of {at(last['observed_at'])} does not have what is open after it"],
-    }
+def _filled(log: Finding, recorded: Sequence[Finding], last: Finding) -> Finding:
+    """The log's finding, with what only the recording has."""
+    filled = replace(
+        log,
+        transactional_id=_first(log.transactional_id, last.transactional_id),
+        cause=_first(log.cause, last.cause),
+        opened_at=_first(log.opened_at, last.opened_at),
+        opened_at_clock=_first(log.opened_at_clock, last.opened_at_clock),
+        offsets_held=_first(log.offsets_held, last.offsets_held),
+        records_held=_first(log.records_held, last.records_held),
+        bytes_held=_first(log.bytes_held, last.bytes_held),
+        groups_held=_first(log.groups_held, last.groups_held),
+        compaction_held=_first(log.compaction_held, last.compaction_held),
+        held_from=_first(log.held_from, last.held_from),
+        held_to=_first(log.held_to, last.held_to),
+        evidence=(*log.evidence, *(entry for each in recorded for entry in each.evidence)),
+    )
+    if log.verdict == "ended":
+        return filled
+    return replace(
+        filled,
+        queue_position=_first(log.queue_position, last.queue_position),
+        expires_at=_first(log.expires_at, last.expires_at),
+        last_stable_offset=_first(log.last_stable_offset, last.last_stable_offset),
+        high_watermark=_first(log.high_watermark, last.high_watermark),
+    )
+
+
+def _first(value: T | None, other: T | None) -> T | None:
+    return other if value is None else value

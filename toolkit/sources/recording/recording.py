@@ -5,21 +5,25 @@ from __future__ import annotations
 import datetime as dt
 import os
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from toolkit import schema
 from toolkit.analysis.coordinator.transaction_owners import owner_clauses, transaction_owners
+from toolkit.analysis.diagnosis.decision import decide
+from toolkit.analysis.diagnosis.evidence_kinds import GapEvidence
 from toolkit.analysis.diagnosis.evidence_text import at as at_time
 from toolkit.analysis.diagnosis.observation import Observation
 from toolkit.analysis.diagnosis.open_transactions import MAX_TRANSACTION_TIMEOUT_MS
 from toolkit.analysis.history.closing import without_short
-from toolkit.analysis.history.findings_over_time import recorded_over_time
+from toolkit.analysis.history.findings_over_time import observation_times, over_time
 from toolkit.analysis.history.sample_findings import diagnose_sample, with_recorded
 from toolkit.errors import NotFound, UsageError
 from toolkit.schema import Row
 from toolkit.schema.coerce import in_utc
 from toolkit.schema.live import Finding
+from toolkit.schema.recorded import RecordedSample
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.partition_selection import requested_partitions
 from toolkit.sources.recording.recorded_visibility import recorded_visibility
@@ -189,8 +193,7 @@ class Recording(Source):
         start: dt.datetime | None = None,
         stop: dt.datetime | None = None,
     ) -> Iterable[Row]:
-        findings = self._findings_over_time(topics, partitions, start, stop).to_pylist()
-        return recorded_over_time(findings, self._history("samples", start, stop).to_pylist())
+        return [each.row() for each in self._held_over_time(topics, partitions, start, stop)]
 
     def _partitions(
         self,
@@ -279,15 +282,31 @@ class Recording(Source):
             max_transaction_timeout_ms=max_transaction_timeout_ms,
             recorded=recorded,
         )
-        rows: list[Row] = [each.row() for each in with_recorded(diagnosed, recorded)]
         owners = owner_clauses(whole_cluster.transactions)
-        rows = [{**row, "owner": owners.get(row["transactional_id"])} for row in rows]
+        findings = [
+            replace(each, owner=owners.get(each.transactional_id or "")) for each in with_recorded(diagnosed, recorded)
+        ]
         if min_held_ms is not None:
-            selected = {_tp(row) for row in observation.partitions}
-            holds = self.lso_hold_rows(stop=found.sample["sampled_at"] + AN_INSTANT)
-            ended = [row for row in holds if row["verdict"] == "ended" and (everything or _tp(row) in selected)]
-            rows += without_short(ended, min_held_ms=min_held_ms)
-        return [*rows, *_failed_samples(found)]
+            selected: set[tuple[str | None, int | None]] = {_tp(row) for row in observation.partitions}
+            past = self._held_over_time(None, None, None, found.sample["sampled_at"] + AN_INSTANT)
+            ended = [
+                each
+                for each in past
+                if each.verdict == "ended" and (everything or (each.topic, each.partition) in selected)
+            ]
+            findings += without_short(ended, min_held_ms=min_held_ms)
+        return [each.row() for each in (*findings, *_failed_samples(found))]
+
+    def _held_over_time(
+        self,
+        topics: Sequence[str] | None,
+        partitions: TopicPartitions | None,
+        start: dt.datetime | None,
+        stop: dt.datetime | None,
+    ) -> list[Finding]:
+        findings = self._findings_over_time(topics, partitions, start, stop)
+        samples = [RecordedSample.of(row) for row in self._history("samples", start, stop).to_pylist()]
+        return over_time(findings, observation_times(samples))
 
     def _findings_over_time(
         self,
@@ -328,24 +347,20 @@ def _frame(table: pa.Table) -> pd.DataFrame:
     return frame
 
 
-def _failed_samples(found: FoundSamples) -> list[Row]:
+def _failed_samples(found: FoundSamples) -> list[Finding]:
     """A finding about the whole cluster if later samples failed."""
     if not found.failed:
         return []
     first, last = found.failed[0], found.failed[-1]
     count, since = len(found.failed), at_time(first["sampled_at"])
     failed = f"the sample of {since}" if count == 1 else f"{count} samples since {since}"
-    whole_cluster = {
-        **dict.fromkeys(schema.FINDINGS.names),
-        "verdict": "unknown",
-        "reason": f"The cluster could not be reached any more: {failed} failed.",
-        "remedy": "Diagnose the live cluster.",
-        "missing": list(dict.fromkeys(row["error"] for row in found.failed)),
-        "evidence": [],
-        "observed_at": last["observed_at"],
-        "error": last["error"],
-    }
-    return [whole_cluster]
+    unreachable = GapEvidence(
+        reason=f"The cluster could not be reached any more: {failed} failed.",
+        remedy="Diagnose the live cluster.",
+        missing=tuple(dict.fromkeys(row["error"] for row in found.failed)),
+        is_open=False,
+    )
+    return [replace(decide(unreachable).finding(observed_at=last["observed_at"]), error=last["error"])]
 
 
 def _tp(row: Row) -> TopicPartition:

@@ -20,11 +20,14 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as sf
 from pyspark.sql.dataframe import DataFrame
 
+from toolkit.analysis.diagnosis.diagnose import transaction_key
 from toolkit.analysis.history.closing import close_by_log, without_short
 from toolkit.analysis.history.merged_findings import merge_findings
 from toolkit.errors import UsageError
 from toolkit.formats.columns import from_ipc, to_ipc
 from toolkit.schema import BATCHES, FINDINGS, LOG_TRANSACTIONS, LSO_TIMELINE, RECORDED, TRANSACTION_HISTORY, Row, Table
+from toolkit.schema.derived import LsoHold
+from toolkit.schema.live import Finding
 from toolkit.sources.live.cluster import Cluster
 from toolkit.spark.datasources.arrow_types import mapped, spark_table
 from toolkit.spark.datasources.registration import register
@@ -363,19 +366,19 @@ class _PipelineRun:
 
     def _make_findings(self) -> list[Row]:
         """Make all findings from the stored tables, and replace those stored."""
-        found = self._all_findings()
+        found: list[Row] = [each.row() for each in self._all_findings()]
         rows = self.store.spark.createDataFrame(spark_table(FINDINGS.arrow(found)))
         self.store.replace("findings", FINDINGS, rows, run_id=self.states.run_id)
         return found
 
-    def _all_findings(self) -> list[Row]:
+    def _all_findings(self) -> list[Finding]:
         """Findings of logs and recordings, merged by transaction; `ended` if either source shows the end."""
-        found: list[Row] = []
+        found: list[Finding] = []
         states = self.states.all
         has_logs = CURRENT_FINDINGS in states
         if has_logs:
             current_findings = [
-                row
+                Finding.of(row)
                 for state in self.states.remembered_table([CURRENT_FINDINGS]).to_pylist()
                 for row in from_ipc(state["remembered"]).to_pylist()
             ]
@@ -390,7 +393,7 @@ class _PipelineRun:
             )
         if self._has_samples:
             over_time = findings_over_time(self._stored(RECORDED_AS["findings"]), self._stored(RECORDED_AS["samples"]))
-            recorded: list[Row] = over_time.toArrow().to_pylist()
+            recorded = [Finding.of(row) for row in over_time.toArrow().to_pylist()]
             found = (
                 merge_findings(found, close_by_log(recorded, markers(recorded, self._stored("log_transactions"))))
                 if has_logs
@@ -402,7 +405,7 @@ class _PipelineRun:
     def _has_samples(self) -> bool:
         return bool(self.sources.recordings) or any(log.startswith("recording:") for log in self.states.before)
 
-    def _diagnosable(self, holds: Iterable[Row], current_findings: Iterable[Row]) -> list[Row]:
+    def _diagnosable(self, holds: Iterable[LsoHold], current_findings: Iterable[Finding]) -> list[LsoHold]:
         """The holds of ended transactions, and of open ones that can be diagnosed now.
 
         A partition may be deleted or not selected now. And a transaction that a running broker does not report has
@@ -410,14 +413,15 @@ class _PipelineRun:
         """
         logs = self.sources.logs
         if logs is not None and logs.is_consistent:
-            names: tuple[str, ...] = ("topic", "partition")
-            keys = {tuple(row[name] for name in names) for row in self.listings.values()}
-        else:
-            names = ("topic", "partition", "producer_id", "first_offset")
-            keys = {
-                (row["topic"], row["partition"], row["producer_id"], row["start_offset"]) for row in current_findings
-            }
-        return [row for row in holds if row["marker_offset"] is not None or tuple(row[name] for name in names) in keys]
+            listed = {(row["topic"], row["partition"]) for row in self.listings.values()}
+            return [hold for hold in holds if hold.marker_offset is not None or (hold.topic, hold.partition) in listed]
+        keys = set(map(transaction_key, current_findings))
+        return [
+            hold
+            for hold in holds
+            if hold.marker_offset is not None
+            or (hold.topic, hold.partition, hold.producer_id, hold.first_offset) in keys
+        ]
 
     def _stored(self, name: str) -> DataFrame:
         return self.store.load(name, KEPT[name]).select(*KEPT[name].names)

@@ -13,6 +13,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
+from toolkit.analysis.diagnosis.diagnose import transaction_key
+from toolkit.analysis.history.closing import is_open
 from toolkit.analysis.history.findings_over_time import (
     observation_times,
     over_time,
@@ -20,7 +22,10 @@ from toolkit.analysis.history.findings_over_time import (
 from toolkit.analysis.history.hold_findings import by_producer, held_findings
 from toolkit.analysis.history.resume_state import LogState
 from toolkit.schema import FINDINGS, LOG_TRANSACTIONS, TRANSACTION_HISTORY, Row
-from toolkit.schema.derived import OBSERVATION_TIMES
+from toolkit.schema.derived import OBSERVATION_TIMES, LsoHold, ObservationTime
+from toolkit.schema.live import Finding
+from toolkit.schema.log import LogTransaction, PastTransaction
+from toolkit.schema.recorded import RecordedSample
 from toolkit.spark.datasources.arrow_types import spark_table, struct_type
 from toolkit.spark.pipeline.pipeline_source import IDS
 
@@ -58,8 +63,8 @@ def _rank(state: Row) -> tuple[object, ...]:
     return bool(state["is_damaged"]), -epoch, -end, broker_id, state["log"]
 
 
-def holds_of(states: Iterable[Row], *, min_held_ms: int) -> list[Row]:
-    """Rows of ``schema.LSO_HOLDS``, from the states of logs.
+def holds_of(states: Iterable[Row], *, min_held_ms: int) -> list[LsoHold]:
+    """The holds of the LSO, from the states of logs.
 
     Parameters
     ----------
@@ -68,22 +73,23 @@ def holds_of(states: Iterable[Row], *, min_held_ms: int) -> list[Row]:
     min_held_ms
         Leave out shorter holds that have ended.
     """
-    found: list[Row] = []
+    found: list[LsoHold] = []
     for state in states:
         tp = {name: state[name] for name in (*PARTITION, "broker_id")}
-        found += LogState.from_bytes(state["remembered"], **tp, min_held_ms=min_held_ms).lso_holds().to_pylist()
+        holds = LogState.from_bytes(state["remembered"], **tp, min_held_ms=min_held_ms).lso_holds()
+        found += map(LsoHold.of, holds.to_pylist())
     return found
 
 
-def near_transaction_history(holds: Sequence[Row], transaction_history: DataFrame) -> list[Row]:
-    """History rows that may belong to a hold by producer id and time, and the rows directly before and after.
+def near_transaction_history(holds: Sequence[LsoHold], transaction_history: DataFrame) -> list[PastTransaction]:
+    """History that may belong to a hold by producer id and time, and the rows directly before and after.
 
     `history.attribution` selects among them. A producer id may have millions of other rows.
 
     Parameters
     ----------
     holds
-        Rows of ``schema.LSO_HOLDS``.
+        The holds.
     transaction_history
         Rows of ``schema.TRANSACTION_HISTORY``.
     """
@@ -94,9 +100,9 @@ def near_transaction_history(holds: Sequence[Row], transaction_history: DataFram
     rows = [
         {
             "hold": number,
-            "of_producer": hold["producer_id"],
-            "begins": min((at for at in (hold["opened_at"], hold["held_to"]) if at is not None), default=None),
-            "held_to": hold["held_to"],
+            "of_producer": hold.producer_id,
+            "begins": min((at for at in (hold.opened_at, hold.held_to) if at is not None), default=None),
+            "held_to": hold.held_to,
         }
         for number, hold in enumerate(holds)
     ]
@@ -115,69 +121,70 @@ def near_transaction_history(holds: Sequence[Row], transaction_history: DataFram
         sf.min_by("row", sf.when(sf.col("after"), sf.col("row.start_time"))).alias("after"),
     )
     near_rows = found.select(sf.concat("near", sf.array_compact(sf.array("before", "after"))).alias("rows")).toArrow()
-    rows = [row for each in near_rows["rows"].to_pylist() for row in each]
-    return list({repr(row): row for row in rows}.values())  # a row may be near several holds
+    past = (PastTransaction.of(row) for each in near_rows["rows"].to_pylist() for row in each)
+    return list(dict.fromkeys(past))  # one may be near several holds
 
 
 def findings(
-    holds: Iterable[Row], *, transaction_history: Iterable[Row], current_findings: Iterable[Row], min_held_ms: int
-) -> list[Row]:
+    holds: Iterable[LsoHold],
+    *,
+    transaction_history: Iterable[PastTransaction],
+    current_findings: Iterable[Finding],
+    min_held_ms: int,
+) -> list[Finding]:
     """Findings of each partition: current ones, and past holds of its LSO.
 
     Parameters
     ----------
     holds
-        Rows of ``schema.LSO_HOLDS``, of one log of each partition.
+        The holds in one log of each partition.
     transaction_history
-        Rows of ``schema.TRANSACTION_HISTORY``, for transactional ids and endings.
+        For transactional ids and endings.
     current_findings
-        Current rows of ``schema.FINDINGS`` of the same log directories or cluster: only coordinators know which action
-        is safe for an open transaction. The result includes them, with evidence from the log.
+        Current findings of the same log directories or cluster: only coordinators know which action is safe for an open
+        transaction. The result includes them, with evidence from the log.
     min_held_ms
         Leave out ended transactions that held the LSO for less.
 
     Returns
     -------
-    list of Row
-        Rows of ``schema.FINDINGS``. Ended transactions have the verdict ``ended``; open ones that are not in
-        `current_findings` are ``unknown``.
+    list of Finding
+        Ended transactions have the verdict ``ended``; open ones that are not in `current_findings` are ``unknown``.
     """
     transactions = by_producer(transaction_history)
-    by_partition: dict[tuple[object, ...], tuple[list[Row], list[Row]]] = defaultdict(lambda: ([], []))
-    for which, rows in enumerate((holds, current_findings)):
-        for row in rows:
-            by_partition[row["topic"], row["partition"]][which].append(row)
+    by_partition: dict[tuple[str | None, int | None], tuple[list[LsoHold], list[Finding]]]
+    by_partition = defaultdict(lambda: ([], []))
+    for hold in holds:
+        by_partition[hold.topic, hold.partition][0].append(hold)
+    for finding in current_findings:
+        by_partition[finding.topic, finding.partition][1].append(finding)
     return [
-        row
-        for partition_holds, current in by_partition.values()
-        for row in held_findings(
-            partition_holds, transaction_history=transactions, current_findings=current, min_held_ms=min_held_ms
+        finding
+        for of_partition, current in by_partition.values()
+        for finding in held_findings(
+            of_partition, transaction_history=transactions, current_findings=current, min_held_ms=min_held_ms
         )
     ]
 
 
-def markers(findings: Iterable[Row], log_transactions: DataFrame) -> list[Row]:
-    """Rows of ``schema.LOG_TRANSACTIONS`` with a marker, for transactions that are open in findings.
+def markers(findings: Iterable[Finding], log_transactions: DataFrame) -> list[LogTransaction]:
+    """Transactions of the logs with a marker that are open in findings.
 
     Parameters
     ----------
     findings
-        Rows of ``schema.FINDINGS``.
+        Findings, open and closed.
     log_transactions
         Rows of ``schema.LOG_TRANSACTIONS``.
     """
-    still_open = {
-        (row["topic"], row["partition"], row["producer_id"], row["start_offset"])
-        for row in findings
-        if row["verdict"] != "ended" and row["start_offset"] is not None
-    }
+    still_open = set(map(transaction_key, filter(is_open, findings)))
     if not still_open:
         return []
     types = "topic string, partition int, producer_id long, first_offset long"
     open_frame = log_transactions.sparkSession.createDataFrame(list(still_open), types)
     ended = log_transactions.where("marker_offset is not null").select(*LOG_TRANSACTIONS.names)
-    found: list[Row] = ended.join(sf.broadcast(open_frame), open_frame.columns, "left_semi").toArrow().to_pylist()
-    return found
+    found = ended.join(sf.broadcast(open_frame), open_frame.columns, "left_semi").toArrow().to_pylist()
+    return [LogTransaction.of(row) for row in found]
 
 
 def findings_over_time(findings: DataFrame, samples: DataFrame | None = None) -> DataFrame:
@@ -201,20 +208,24 @@ def findings_over_time(findings: DataFrame, samples: DataFrame | None = None) ->
         types = {"interval_ms": "long", "topic_gaps": "array<string>", "error": "string"}
         null_columns = {name: sf.lit(None).cast(each) for name, each in types.items()}
         samples = findings.select("sampled_at").distinct().withColumns(null_columns)
+        samples = samples.withColumn("observed_at", sf.col("sampled_at"))
     # One row per sample: the samples of a year are few enough for one task.
     times = (
-        samples.select("sampled_at", "interval_ms", "topic_gaps", "error")
+        samples.select("sampled_at", "observed_at", "interval_ms", "topic_gaps", "error")
         .coalesce(1)
         .mapInArrow(_observation_times, struct_type(OBSERVATION_TIMES))
     )
     sampled = findings.join(sf.broadcast(times), "sampled_at")
 
     def of_partition(rows: pa.Table) -> pa.Table:
-        return spark_table(FINDINGS.arrow(over_time(rows.to_pylist())))
+        of_samples = rows.group_by(OBSERVATION_TIMES.names).aggregate([]).to_pylist()
+        found = over_time(rows, map(ObservationTime.of, of_samples))
+        return spark_table(FINDINGS.arrow(each.row() for each in found))
 
     return sampled.groupBy(*PARTITION).applyInArrow(of_partition, struct_type(FINDINGS))
 
 
 def _observation_times(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    rows = [row for batch in batches for row in batch.to_pylist()]
-    yield from spark_table(OBSERVATION_TIMES.arrow(observation_times(rows))).to_batches()
+    samples = (RecordedSample.of(row) for batch in batches for row in batch.to_pylist())
+    times = (each.row() for each in observation_times(samples))
+    yield from spark_table(OBSERVATION_TIMES.arrow(times)).to_batches()

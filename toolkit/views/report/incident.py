@@ -7,17 +7,19 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, TypedDict
 
+from toolkit.analysis.diagnosis.diagnose import TransactionKey, transaction_key
 from toolkit.analysis.history.closing import (
     close_by_log,
     close_by_observation,
     is_open,
-    transaction_key,
     without_short,
     without_stale,
 )
 from toolkit.analysis.history.merged_findings import merge_findings
 from toolkit.errors import NotFound, ToolkitError
 from toolkit.schema import FINDINGS, LOG_TRANSACTIONS, LSO_TIMELINE, RECORDED, TRANSACTION_HISTORY, Row
+from toolkit.schema.live import Finding
+from toolkit.schema.log import LogTransaction
 from toolkit.sources.logdir import LogDir
 from toolkit.sources.recording import Recording
 from toolkit.views.report.report import complete
@@ -94,28 +96,37 @@ def _collect(
     min_held_ms: int,
     remark: ProblemListener,
 ) -> IncidentFindings:
-    found: list[Row] = []
-    keys: list[set[tuple[object, ...]]] = []
+    found: list[Finding] = []
+    keys: list[set[TransactionKey]] = []
     for source in sources:
-        if isinstance(source, LogDir):
-            own = source.finding_rows(topics=topics, partitions=partitions, min_held_ms=min_held_ms)
-            found = merge_findings(own, found)
-        elif isinstance(source, Recording):
-            own = without_stale(
-                source.lso_hold_rows(topics=topics, partitions=partitions), sampled_at=source.sample_row()["sampled_at"]
-            )
-            found = merge_findings(found, own)
-        else:
-            own = source.finding_rows(topics=topics, partitions=partitions)
-            found = merge_findings(own, found)
-        keys.append({transaction_key(row) for row in own})
+        own = _own_findings(source, topics, partitions, min_held_ms=min_held_ms)
+        found = merge_findings(found, own) if isinstance(source, Recording) else merge_findings(own, found)
+        keys.append(set(map(transaction_key, own)))
     for source, known in zip(sources, keys, strict=True):
         found = _closed_by(source, found, known)
-    rows = FINDINGS.ordered(without_short(found, min_held_ms=min_held_ms))
+    rows = FINDINGS.ordered(each.row() for each in without_short(found, min_held_ms=min_held_ms))
     tables: IncidentFindings = {"findings": rows}
     for source in sources:
         tables = {**tables, **tables_around(rows, source, remark=remark)}
     return tables
+
+
+def _own_findings(
+    source: Cluster | LogDir | Recording,
+    topics: Sequence[str] | None,
+    partitions: Sequence[int] | None,
+    *,
+    min_held_ms: int,
+) -> list[Finding]:
+    if isinstance(source, LogDir):
+        return [
+            Finding.of(row)
+            for row in source.finding_rows(topics=topics, partitions=partitions, min_held_ms=min_held_ms)
+        ]
+    if isinstance(source, Recording):
+        over_time = [Finding.of(row) for row in source.lso_hold_rows(topics=topics, partitions=partitions)]
+        return without_stale(over_time, sampled_at=source.sample_row()["sampled_at"])
+    return [Finding.of(row) for row in source.finding_rows(topics=topics, partitions=partitions)]
 
 
 def tables_around(
@@ -191,24 +202,26 @@ def timeline_of(tables: IncidentFindings) -> Figure | None:
     )
 
 
-def _closed_by(source: Cluster | LogDir | Recording, findings: list[Row], known: Collection[object]) -> list[Row]:
+def _closed_by(
+    source: Cluster | LogDir | Recording, findings: list[Finding], known: Collection[TransactionKey]
+) -> list[Finding]:
     """The findings, closed if the source shows their end: its own findings leave out short ones."""
-    for row in findings:
-        if isinstance(source, Recording) or not is_open(row) or transaction_key(row) in known:
+    for finding in findings:
+        if isinstance(source, Recording) or not is_open(finding) or transaction_key(finding) in known:
             continue
+        assert finding.topic is not None
+        assert finding.partition is not None
         with suppress(NotFound):
-            partitions = [(row["topic"], row["partition"])]
+            partitions = [(finding.topic, finding.partition)]
             if isinstance(source, LogDir):
-                log_transactions = source.log_transaction_tables(
-                    partitions=partitions, start=row["start_offset"], producer_id=row["producer_id"]
+                tables = source.log_transaction_tables(
+                    partitions=partitions, start=finding.start_offset, producer_id=finding.producer_id
                 )
-                findings = close_by_log(
-                    findings, [log_transaction for table in log_transactions for log_transaction in table.to_pylist()]
-                )
+                log_transactions = [LogTransaction.of(row) for table in tables for row in table.to_pylist()]
+                findings = close_by_log(findings, log_transactions)
             else:
-                findings = close_by_observation(
-                    findings, source.finding_rows(partitions=partitions, recheck_after=0, log_evidence=False)
-                )
+                later = source.finding_rows(partitions=partitions, recheck_after=0, log_evidence=False)
+                findings = close_by_observation(findings, map(Finding.of, later))
     return findings
 
 

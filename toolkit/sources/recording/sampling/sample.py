@@ -117,14 +117,20 @@ def take_sample(
     if log_evidence:
         with suppress(ToolkitError):  # the observation is valid without it
             found, evidence = cached_findings(cluster.client, diagnoses, evidence)
-    rows = [each.row() for each in (sample_findings(diagnoses) if found is None else found)]
+    findings = sample_findings(diagnoses) if found is None else found
+    rows = [each.row() for each in findings]
     groups = held_groups(cluster.client, rows) if with_held_groups else None
     times = first_seen(observation, before.first_seen if before else {})
     late = late_transactions(
-        rows, observation, first_seen=times, padding_ms=late_padding_ms, longest_timeout_ms=longest_timeout_ms
+        findings,
+        observation,
+        sampled_at=due,
+        first_seen=times,
+        padding_ms=late_padding_ms,
+        longest_timeout_ms=longest_timeout_ms,
     )
     tables["findings"] = [{"sampled_at": due, **row} for row in rows]
-    tables["late_transactions"] = [{"sampled_at": due, **row} for row in late]
+    tables["late_transactions"] = [each.row() for each in late]
     (sample,) = tables["samples"]
     tables["samples"] = [{**sample, "interval_ms": interval_ms, "seconds": time.monotonic() - started}]
     return Sample(
