@@ -68,14 +68,22 @@ class TableRow:
     __slots__ = ()
     table: ClassVar[Table]
     _structs: ClassVar[Mapping[str, type["TableRow"]]]
-    _pairs: ClassVar[frozenset[str]]  # columns of topic partitions
+    _names: ClassVar[tuple[str, ...]]
+    _lists: ClassVar[tuple[str, ...]]  # columns of lists; pairs and structs among them
+    _pairs: ClassVar[tuple[str, ...]]  # columns of topic partitions
 
     def row(self) -> dict[str, Any]:
         """The record as plain values: its form at the borders (JSON, Arrow, pandas, Spark)."""
-        found = {name: _plain(getattr(self, name)) for name in self.table.names}
+        found = {name: getattr(self, name) for name in self._names}
+        for name in self._lists:
+            if found[name] is not None:
+                found[name] = list(found[name])
         for name in self._pairs:
             if found[name] is not None:
                 found[name] = [{"topic": topic, "partition": partition} for topic, partition in found[name]]
+        for name in self._structs:
+            if found[name] is not None:
+                found[name] = [each.row() for each in found[name]]
         return found
 
     @classmethod
@@ -87,15 +95,17 @@ class TableRow:
         TypeError
             If it lacks a column that is never null.
         """
-        values: dict[str, Any] = {name: row[name] for name in cls.table.names if row.get(name) is not None}
-        for name, value in values.items():
-            if name in cls._structs:
-                struct = cls._structs[name]
-                values[name] = tuple(each if isinstance(each, struct) else struct.of(each) for each in value)
-            elif name in cls._pairs:
-                values[name] = tuple(_pair(each) for each in value)
-            elif isinstance(value, list):
-                values[name] = tuple(value)
+        get = row.get
+        values: dict[str, Any] = {name: value for name in cls._names if (value := get(name)) is not None}
+        for name in cls._lists:
+            if name in values:
+                values[name] = tuple(values[name])
+        for name in cls._pairs:
+            if name in values:
+                values[name] = tuple(map(_pair, values[name]))
+        for name, struct in cls._structs.items():
+            if name in values:
+                values[name] = tuple(each if isinstance(each, struct) else struct.of(each) for each in values[name])
         return cls(**values)
 
 
@@ -120,7 +130,9 @@ def declares(name: str, *, row: str, key: tuple[str, ...] = (), sort: tuple[str,
             columns.append(column)
             structs |= {field.name: struct} if struct else {}
         cls.table, cls._structs = Table(name, row, tuple(columns), key=key, sort=sort), structs
-        cls._pairs = frozenset(column.name for column in columns if column.type == TOPIC_PARTITIONS)
+        cls._names = tuple(cls.table.names)
+        cls._lists = tuple(column.name for column in columns if isinstance(column.type, ListOf))
+        cls._pairs = tuple(column.name for column in columns if column.type == TOPIC_PARTITIONS)
         return cls
 
     return declare
@@ -157,9 +169,3 @@ def _arrow(hint: Any) -> Type:
 
 def _pair(value: Any) -> TopicPartition:
     return (value["topic"], value["partition"]) if isinstance(value, Mapping) else (value[0], value[1])
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return [_plain(each) for each in value]
-    return value.row() if isinstance(value, TableRow) else value

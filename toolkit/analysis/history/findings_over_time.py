@@ -150,36 +150,28 @@ class _Lifetime:
         last
             The last of its findings, whole.
         """
+        gone = None if last.start_offset is None else self.gone
+        held_from = self._held_from() if last.start_offset is not None else None
+        held_to = None if held_from is None else last.held_to or gone
+        until = held_to or last.observed_at
         ids = [each.transactional_id for each in self.found if each.transactional_id is not None]
         merged = replace(
             last,
+            queue_position=last.queue_position if held_to is None else None,
             transactional_id=ids[-1] if ids else None,
             evidence=(*last.evidence, *self.entries),
-            held_from=None,
-            held_to=None,
-            held_ms=None,
-        )
-        if last.start_offset is None:
-            return merged
-        holding = [each for each in self.found if each.queue_position == 1]
-        if holding:
-            merged = self._held(merged, holding, last)
-        if self.gone is None:
-            return merged
-        merged = replace(merged, observed_at=self.gone)
-        return close(merged, end=f"The sample of {at(self.gone)} no longer has it.", before=last)
-
-    def _held(self, merged: Finding, holding: Sequence[_Sampled], last: Finding) -> Finding:
-        known = [each.held_from for each in holding if each.held_from is not None]
-        held_from = known[-1] if known else holding[0].sampled_at
-        held_to = last.held_to or self.gone
-        return replace(
-            merged,
-            queue_position=last.queue_position if held_to is None else None,
             held_from=held_from,
             held_to=held_to,
-            held_ms=max(((held_to or last.observed_at) - held_from) // MILLISECOND, 0),
+            held_ms=None if held_from is None else max((until - held_from) // MILLISECOND, 0),
+            observed_at=gone or last.observed_at,
         )
+        return merged if gone is None else close(merged, end=f"The sample of {at(gone)} no longer has it.", before=last)
+
+    def _held_from(self) -> dt.datetime | None:
+        """Since when it has held the LSO; null if it never did."""
+        holding = [each for each in self.found if each.queue_position == 1]
+        known = [each.held_from for each in holding if each.held_from is not None]
+        return known[-1] if known else holding[0].sampled_at if holding else None
 
 
 def _lifetimes(findings: Iterable[_Sampled], known: Mapping[dt.datetime, ObservationTime]) -> Iterator[_Lifetime]:
