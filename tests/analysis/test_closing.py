@@ -15,20 +15,21 @@ from toolkit.analysis.history.closing import (
     without_short,
     without_stale,
 )
-from toolkit.analysis.history.findings_over_time import (
-    recorded_over_time,
-)
+from toolkit.analysis.history.findings_over_time import observation_times, over_time
 from toolkit.analysis.history.merged_findings import merge_findings
-from toolkit.schema import FINDINGS, Row
+from toolkit.schema import FINDINGS, RECORDED, Row
+from toolkit.schema.live import Finding
+from toolkit.schema.log import LogTransaction
 
 PARTITION_ROW = {"producer_id": None, "producer_epoch": None, "start_offset": None, "queue_position": None}
 
 
-def log_transaction(**fields: Any) -> Row:
-    return {
+def log_transaction(**fields: Any) -> LogTransaction:
+    row: Row = {
         "topic": "orders", "partition": 0, "producer_id": 7, "first_offset": 100, "marker_offset": 110,
         "marker": "ABORT", "end": due(6), **fields,
     }  # fmt: skip
+    return LogTransaction.of(row)
 
 
 # Closing by a later observation.
@@ -36,17 +37,18 @@ def log_transaction(**fields: Any) -> Row:
 
 def test_a_transaction_missing_from_a_later_sample_has_ended() -> None:
     """A report must not call a transaction hanging that was ended before it was written."""
-    row = only(recorded_findings(finding(2), finding(3)))
-    assert (row["verdict"], row["remedy"], row["held_to"]) == ("ended", "None: it has ended.", due(4))
-    assert "While it was open it was hanging: It is, sample 3." in row["reason"]
+    row = only(recorded_findings(finding(2), finding(3, outcome="undecided", action="abort")))
+    assert (row.verdict, row.outcome, row.action) == ("ended", None, None)
+    assert (row.remedy, row.held_to) == ("None: it has ended.", due(4))
+    assert "While it was open it was hanging: It is, sample 3." in row.reason
     assert verdict_before(row) == "hanging"
     open_row = only(recorded_findings(finding(8), finding(9)))
-    assert (open_row["verdict"], verdict_before(open_row)) == ("hanging", None)
+    assert (open_row.verdict, verdict_before(open_row)) == ("hanging", None)
 
 
 def test_a_sample_with_another_row_of_the_partition_has_read_it() -> None:
     row = recorded_findings(finding(2), finding(3, "unreplicated", **PARTITION_ROW))[0]
-    assert (row["verdict"], row["held_to"]) == ("ended", due(3))
+    assert (row.verdict, row.held_to) == ("ended", due(3))
 
 
 def test_a_partition_without_producer_state_is_not_read() -> None:
@@ -68,41 +70,42 @@ def test_a_partition_without_producer_state_is_not_read() -> None:
         for row in diagnosed_sample(observations[number], observations[number - 1])
     ]
     assert [(row["verdict"], row["error"]) for row in rows if row["sampled_at"] == due(3)] == [("unknown", None)]
-    row, of_partition = recorded_over_time(rows, [sample(number) for number in range(4)])
-    assert (row["verdict"], row["held_to"]) == ("hanging", None)
+    times = observation_times(sample(number) for number in range(4))
+    row, of_partition = over_time(RECORDED["findings"].arrow(rows), times)
+    assert (row.verdict, row.outcome, row.held_to) == ("hanging", "undecided", None)
     assert (
         "missed",
         "the sample of 2026-11-21 12:00:20 UTC could not read the partition (TOPIC_AUTHORIZATION_FAILED)",
     ) in (entries(row))
-    assert of_partition["verdict"] == "unknown"
+    assert of_partition.verdict == "unknown"
 
 
 def test_a_missing_partition_proves_nothing_if_topics_may_be_hidden() -> None:
     gap = "DESCRIBE on Topic '*' for this principal"
     samples = [0, 1, 2, *(sample(number, topic_gaps=[gap]) for number in (3, 4))]
     row = only(recorded_findings(finding(2), samples=samples))
-    assert (row["verdict"], row["held_to"]) == ("hanging", None)
+    assert (row.verdict, row.held_to) == ("hanging", None)
     assert entries(row)[-1] == ("missed", f"the sample of 2026-11-21 12:00:30 UTC could not read the partition ({gap})")
     other = finding(3, producer_id=8, start_offset=200)
-    assert recorded_findings(finding(2), other, samples=samples)[0]["verdict"] == "ended", (
+    assert recorded_findings(finding(2), other, samples=samples)[0].verdict == "ended", (
         "that observation has the partition"
     )
 
 
 @pytest.mark.parametrize("samples", [[0, 1, 2], [0, 1, 2, sample(3, "TIMED_OUT: nobody answered.")]])
 def test_without_a_later_sample_the_finding_is_unchanged(samples: Any) -> None:
-    assert only(recorded_findings(finding(2), samples=samples))["verdict"] == "hanging"
+    assert only(recorded_findings(finding(2), samples=samples)).verdict == "hanging"
 
 
-def current(*rows: Row, at: int = 20) -> list[Row]:
-    return [{**row, "observed_at": due(at)} for row in rows or [finding(0, "clear", **PARTITION_ROW)]]
+def current(*rows: Row, at: int = 20) -> list[Finding]:
+    return [Finding.of({**row, "observed_at": due(at)}) for row in rows or [finding(0, "clear", **PARTITION_ROW)]]
 
 
 def test_a_current_observation_ends_findings_of_a_recording() -> None:
     recorded = recorded_findings(finding(8), finding(9))
     row = only(close_by_observation(recorded, current()))
-    assert (row["verdict"], row["held_to"], row["held_ms"]) == ("ended", due(20), 120_000)
-    assert row["reason"].startswith("The sample of 2026-11-21 12:03:20 UTC no longer has it. Last seen open at")
+    assert (row.verdict, row.held_to, row.held_ms) == ("ended", due(20), 120_000)
+    assert row.reason.startswith("The sample of 2026-11-21 12:03:20 UTC no longer has it. Last seen open at")
     assert close_by_observation([row], current()) == [row]
 
 
@@ -118,7 +121,7 @@ def test_a_current_observation_ends_findings_of_a_recording() -> None:
         current(at=3),
     ],
 )
-def test_an_observation_without_proof_of_an_end_ends_no_finding(later: list[Row]) -> None:
+def test_an_observation_without_proof_of_an_end_ends_no_finding(later: list[Finding]) -> None:
     recorded = recorded_findings(finding(8), finding(9))
     assert close_by_observation(recorded, later) == recorded
 
@@ -128,9 +131,9 @@ def test_an_observation_without_proof_of_an_end_ends_no_finding(later: list[Row]
 
 def test_a_marker_in_a_log_ends_a_finding_of_a_recording() -> None:
     row = only(close_by_log(recorded_findings(finding(8), finding(9)), [log_transaction(end=due(10))]))
-    assert (row["verdict"], row["held_to"], row["held_ms"], row["observed_at"]) == ("ended", due(10), 20_000, due(10))
-    assert row["reason"].startswith("Its ABORT marker is at offset 110 of the log. Last seen open at")
-    FINDINGS.arrow([row])
+    assert (row.verdict, row.held_to, row.held_ms, row.observed_at) == ("ended", due(10), 20_000, due(10))
+    assert row.reason.startswith("Its ABORT marker is at offset 110 of the log. Last seen open at")
+    FINDINGS.arrow([row.row()])
     assert only(close_by_log([row], [log_transaction()])) == row, "it is already closed"
 
 
@@ -145,17 +148,17 @@ def test_the_end_of_another_transaction_ends_no_finding(fields: Any) -> None:
 def test_an_observation_after_the_log_ends_its_open_transaction() -> None:
     open_row = log_finding(verdict="hanging", queue_position=1, held_to=None, held_ms=90_000, observed_at=due(3))
     row = only(merge_findings([open_row], recorded_findings(finding(2), finding(3))))
-    assert (row["verdict"], row["held_from"], row["held_to"], row["held_ms"]) == ("ended", due(1), due(4), 30_000)
-    assert (row["queue_position"], row["observed_at"], verdict_before(row)) == (None, due(4), "hanging")
-    FINDINGS.arrow([row])
+    assert (row.verdict, row.held_from, row.held_to, row.held_ms) == ("ended", due(1), due(4), 30_000)
+    assert (row.queue_position, row.observed_at, verdict_before(row)) == (None, due(4), "hanging")
+    FINDINGS.arrow([row.row()])
 
 
 def test_an_earlier_observation_does_not_end_a_transaction_of_a_newer_log() -> None:
     open_row = log_finding(verdict="hanging", queue_position=1, held_to=None, observed_at=due(9))
     row = only(merge_findings([open_row], recorded_findings(finding(2), finding(3))))
-    assert (row["verdict"], row["held_to"], row["queue_position"]) == ("unknown", None, 1)
-    assert row["reason"].startswith("It is open as of 2026-11-21 12:01:30 UTC. The sample of 2026-11-21 12:00:40")
-    assert row["missing"] == ["why the sample of 2026-11-21 12:00:40 UTC does not have what is open after it"]
+    assert (row.verdict, row.held_to, row.queue_position) == ("unknown", None, 1)
+    assert row.reason.startswith("It is open as of 2026-11-21 12:01:30 UTC. The sample of 2026-11-21 12:00:40")
+    assert row.missing == ("why the sample of 2026-11-21 12:00:40 UTC does not have what is open after it",)
 
 
 # Which findings are reported.

@@ -1,6 +1,7 @@
 """Findings of a recording over time, and merged with those of a log."""
 
 import datetime as dt
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,8 +12,10 @@ from toolkit.analysis.history.findings_over_time import (
     over_time,
 )
 from toolkit.analysis.history.merged_findings import merge_findings
-from toolkit.schema import FINDINGS, Row
+from toolkit.schema import FINDINGS, RECORDED, Row
 from toolkit.schema.derived import OBSERVATION_TIMES
+from toolkit.schema.live import Finding
+from toolkit.schema.recorded import RecordedSample
 
 INTERVAL_S = 10  # seconds
 
@@ -21,8 +24,14 @@ def due(number: int) -> dt.datetime:
     return NOW + dt.timedelta(seconds=INTERVAL_S * number)
 
 
-def sample(number: int, error: str | None = None, *, topic_gaps: Any = ()) -> Row:
-    return {"sampled_at": due(number), "interval_ms": INTERVAL_S * 1000, "topic_gaps": list(topic_gaps), "error": error}
+def sample(number: int, error: str | None = None, *, topic_gaps: Any = ()) -> RecordedSample:
+    return RecordedSample(
+        sampled_at=due(number),
+        observed_at=due(number),
+        interval_ms=INTERVAL_S * 1000,
+        topic_gaps=tuple(topic_gaps),
+        error=error,
+    )
 
 
 def finding(number: int, verdict: str = "hanging", **fields: Any) -> Row:
@@ -34,29 +43,26 @@ def finding(number: int, verdict: str = "hanging", **fields: Any) -> Row:
     }  # fmt: skip
 
 
-def recorded_findings(*rows: Row, samples: Any = range(10)) -> list[Row]:
-    """Findings of these samples, which are numbers or rows."""
-    times = {
-        observation["sampled_at"]: observation
-        for observation in observation_times(each if isinstance(each, dict) else sample(each) for each in samples)
-    }
-    rows_over_time = over_time({**row, **times[row["sampled_at"]]} for row in rows if row["sampled_at"] in times)
-    FINDINGS.arrow(rows_over_time)
-    return rows_over_time
+def recorded_findings(*rows: Row, samples: Any = range(10)) -> list[Finding]:
+    """Findings of these samples, which are numbers or records."""
+    times = observation_times(sample(each) if isinstance(each, int) else each for each in samples)
+    found = over_time(RECORDED["findings"].arrow(rows), times)
+    FINDINGS.arrow(each.row() for each in found)
+    return found
 
 
-def only(rows: list[Row]) -> Row:
+def only(rows: list[Finding]) -> Finding:
     (row,) = rows
     return row
 
 
-def entries(row: Row) -> list[tuple[str, str]]:
-    return [(entry["name"], entry["value"]) for entry in row["evidence"]]
+def entries(row: Finding) -> list[tuple[str | None, str | None]]:
+    return [(entry.name, entry.value) for entry in row.evidence]
 
 
 def test_a_finding_lasts_from_its_first_sample_to_the_first_without_it() -> None:
     row = only(recorded_findings(finding(2, "ongoing"), finding(3), finding(4, cause="late-after-commit")))
-    assert (row["held_from"], row["held_to"], row["held_ms"]) == (due(2), due(5), 30_000)
+    assert (row.held_from, row.held_to, row.held_ms) == (due(2), due(5), 30_000)
     expected = {
         "verdict": "ended",
         "reason": "The sample of 2026-11-21 12:00:50 UTC no longer has it. "
@@ -66,7 +72,7 @@ def test_a_finding_lasts_from_its_first_sample_to_the_first_without_it() -> None
         "queue_position": None,
         "observed_at": due(5),
     }
-    assert {name: row[name] for name in expected} == expected
+    assert {name: getattr(row, name) for name in expected} == expected
     assert entries(row) == [
         ("verdict", "ongoing: It is, sample 2."),
         ("verdict", "hanging: It is, sample 3."),
@@ -77,96 +83,96 @@ def test_a_finding_lasts_from_its_first_sample_to_the_first_without_it() -> None
 
 def test_a_finding_of_the_last_sample_is_still_open() -> None:
     row = only(recorded_findings(finding(8), finding(9)))
-    assert (row["held_from"], row["held_to"], row["held_ms"], row["queue_position"]) == (due(8), None, 11_000, 1)
+    assert (row.held_from, row.held_to, row.held_ms, row.queue_position) == (due(8), None, 11_000, 1)
 
 
 def test_known_start_and_end_times_win_over_sample_times() -> None:
     row = only(recorded_findings(finding(3), finding(4, held_from=due(1)), finding(5)))
-    assert (row["held_from"], row["held_ms"]) == (due(1), 50_000)
+    assert (row.held_from, row.held_ms) == (due(1), 50_000)
     row = only(recorded_findings(finding(3), finding(4, "ending", held_to=due(4))))
-    assert (row["held_to"], row["held_ms"]) == (due(4), 10_000)
+    assert (row.held_to, row.held_ms) == (due(4), 10_000)
 
 
 def test_a_transaction_holds_once_it_is_first_in_the_queue() -> None:
     first, second = recorded_findings(finding(1), finding(1, producer_id=8, start_offset=105, queue_position=2),
                          finding(2, producer_id=8, start_offset=105, transactional_id="payments"))  # fmt: skip
-    assert (first["held_to"], second["held_from"], second["held_to"]) == (due(2), due(2), due(3))
-    assert second["transactional_id"] == "payments"
+    assert (first.held_to, second.held_from, second.held_to) == (due(2), due(2), due(3))
+    assert second.transactional_id == "payments"
     never_first = only(recorded_findings(finding(1, queue_position=2), finding(2, queue_position=2)))
-    assert (never_first["held_from"], never_first["held_to"], never_first["held_ms"]) == (None, None, None)
+    assert (never_first.held_from, never_first.held_to, never_first.held_ms) == (None, None, None)
     assert entries(never_first)[-2][0] == "gone"
-    assert (never_first["verdict"], never_first["held_to"]) == ("ended", None)
+    assert (never_first.verdict, never_first.held_to) == ("ended", None)
 
 
 def test_failed_samples_are_reported_and_end_nothing() -> None:
     failed = [sample(3, "TIMED_OUT: nobody answered."), sample(4, "TIMED_OUT: nobody answered.")]
     row = only(recorded_findings(finding(2), finding(5), samples=[0, 1, 2, *failed, 5, 6]))
-    assert (row["held_from"], row["held_to"]) == (due(2), due(6))
+    assert (row.held_from, row.held_to) == (due(2), due(6))
     assert ("missed", "2 samples after 2026-11-21 12:00:20 UTC failed (TIMED_OUT)") in entries(row)
     row = only(recorded_findings(finding(2), samples=[0, 1, 2, *failed]))
-    assert row["held_to"] is None
+    assert row.held_to is None
     assert ("missed", "2 samples after 2026-11-21 12:00:20 UTC failed (TIMED_OUT)") in entries(row)
 
 
 def test_a_gap_between_samples_is_reported() -> None:
     row = only(recorded_findings(finding(2), finding(7), samples=[0, 1, 2, 7, 8]))
-    assert (row["held_from"], row["held_to"]) == (due(2), due(8))
+    assert (row.held_from, row.held_to) == (due(2), due(8))
     assert ("missed", "no sample from 2026-11-21 12:00:20 UTC for 50 s") in entries(row)
     row = only(recorded_findings(finding(2), samples=[0, 1, 2, 7, 8]))
-    assert row["held_to"] == due(7)
+    assert row.held_to == due(7)
     assert ("missed", "no sample from 2026-11-21 12:00:20 UTC for 50 s") in entries(row)
 
 
 def test_a_sample_that_could_not_read_the_partition_is_no_evidence() -> None:
     unread = finding(3, "unknown", producer_id=None, start_offset=None, queue_position=None, error="NOT_LEADER: moved.")
     row, of_partition = recorded_findings(finding(2), unread, finding(4))
-    assert (row["held_from"], row["held_to"]) == (due(2), due(5))
+    assert (row.held_from, row.held_to) == (due(2), due(5))
     assert ("missed", "the sample of 2026-11-21 12:00:30 UTC could not read the partition (NOT_LEADER)") in entries(row)
-    assert (of_partition["verdict"], of_partition["held_from"]) == ("unknown", None)
+    assert (of_partition.verdict, of_partition.held_from) == ("unknown", None)
     row = recorded_findings(finding(2), unread)[0]
-    assert row["held_to"] == due(4)
+    assert row.held_to == due(4)
 
 
 def test_a_finding_that_recurs_is_reported_as_such() -> None:
     row = only(recorded_findings(finding(2), finding(5)))
-    assert (row["held_from"], row["held_to"]) == (due(2), due(6))
+    assert (row.held_from, row.held_to) == (due(2), due(6))
     assert [name for name, _ in entries(row)] == ["verdict", "gone", "verdict", "gone", "verdict_before"]
 
 
 def test_a_superseding_epoch_does_not_end_a_finding() -> None:
     """Once the new epoch has written, brokers report only that epoch, with the old start offset."""
     row = only(recorded_findings(finding(8), finding(9, "ongoing", producer_epoch=1)))
-    assert (row["verdict"], row["producer_epoch"], row["held_from"], row["held_to"]) == ("ongoing", 1, due(8), None)
+    assert (row.verdict, row.producer_epoch, row.held_from, row.held_to) == ("ongoing", 1, due(8), None)
 
 
 def test_transactions_that_hold_nothing_are_left_out() -> None:
     assert recorded_findings(finding(2, "clear", producer_id=None, start_offset=None, queue_position=None)) == []
     assert recorded_findings(finding(2, "ongoing", start_offset=None, queue_position=None)) == []
     unreplicated = finding(2, "unreplicated", producer_id=None, start_offset=None, queue_position=None)
-    assert only(recorded_findings(unreplicated))["verdict"] == "unreplicated"
+    assert only(recorded_findings(unreplicated)).verdict == "unreplicated"
     assert recorded_findings(finding(3), samples=[0, 1, 2]) == [], "an unfinished sample does not count"
 
 
 def test_samples_are_read_in_order() -> None:
     times = observation_times([sample(2), sample(1, "DOWN: all."), sample(0), sample(9)])
-    OBSERVATION_TIMES.arrow(times)
-    assert [(row["sampled_at"], row["next_sampled_at"]) for row in times] == [
+    OBSERVATION_TIMES.arrow(each.row() for each in times)
+    assert [(row.sampled_at, row.next_sampled_at) for row in times] == [
         (due(0), due(2)),
         (due(2), due(9)),
         (due(9), None),
     ]
-    assert [row["missed"] is None for row in times] == [False, False, True]
+    assert [row.missed is None for row in times] == [False, False, True]
     assert observation_times([]) == observation_times([sample(1, "DOWN: all.")]) == []
 
 
 # Merged with the findings of a log.
 
 
-def log_finding(**fields: Any) -> Row:
+def log_finding(**fields: Any) -> Finding:
     row = {name: value for name, value in finding(0).items() if name != "sampled_at"}
     times = {"held_from": due(1), "held_to": due(6), "held_ms": 50_000}
-    return {**row, "verdict": "ended", "reason": "It ended.", "remedy": "None: it has ended.", "queue_position": None,
-            **times, **fields}  # fmt: skip
+    ended = {"verdict": "ended", "reason": "It ended.", "remedy": "None: it has ended.", "queue_position": None}
+    return Finding.of({**row, **ended, **times, **fields})
 
 
 def test_the_log_gives_the_times_and_the_recording_the_verdict() -> None:
@@ -176,31 +182,59 @@ def test_the_log_gives_the_times_and_the_recording_the_verdict() -> None:
             recorded_findings(finding(2, transactional_id="payments", cause="late-after-commit", high_watermark=5)),
         )
     )
-    assert (row["verdict"], row["remedy"], row["transactional_id"], row["cause"]) == (
+    assert (row.verdict, row.remedy, row.transactional_id, row.cause) == (
         "ended",
         "None: it has ended.",
         "payments",
         "late-after-commit",
     )
     last_seen = "Last seen open at 2026-11-21 12:00:21 UTC. While it was open it was hanging."
-    assert row["reason"] == f"It ended. {last_seen}"
-    assert (row["held_from"], row["held_to"], row["held_ms"]) == (due(1), due(6), 50_000)
-    assert row["high_watermark"] is None
+    assert row.reason == f"It ended. {last_seen}"
+    assert (row.held_from, row.held_to, row.held_ms) == (due(1), due(6), 50_000)
+    assert row.high_watermark is None
     assert ("verdict", "hanging: It is, sample 2.") in entries(row)
 
 
 def test_the_recording_supplies_the_verdict_that_a_log_lacks() -> None:
     open_row = log_finding(verdict="unknown", missing=["an answer"], held_to=None, held_ms=90_000)
-    row = only(merge_findings([open_row], recorded_findings(finding(9, high_watermark=5))))
-    assert (row["verdict"], row["missing"], row["remedy"], row["queue_position"]) == (
+    row = only(
+        merge_findings([open_row], recorded_findings(finding(9, high_watermark=5, outcome="undecided", action="abort")))
+    )
+    assert (row.verdict, row.missing, row.remedy, row.queue_position) == (
         "hanging",
-        [],
+        (),
         "Do what is right.",
         1,
     )
-    assert (row["held_from"], row["held_to"], row["held_ms"], row["high_watermark"]) == (due(1), None, 90_000, 5)
+    assert (row.held_from, row.held_to, row.held_ms, row.high_watermark) == (due(1), None, 90_000, 5)
     row = only(merge_findings([log_finding(held_from=None, held_ms=None)], recorded_findings(finding(2))))
-    assert (row["held_from"], row["held_ms"]) == (due(2), 40_000)
+    assert (row.held_from, row.held_ms) == (due(2), 40_000)
+
+
+def test_a_recorded_hanging_without_outcome_decides_nothing() -> None:
+    """Versions that did not record the outcome called committed records hanging."""
+    open_row = log_finding(verdict="unknown", outcome="unknown", missing=["an answer"], held_to=None)
+    row = only(merge_findings([open_row], recorded_findings(finding(9))))
+    assert (row.verdict, row.outcome, row.action, row.missing) == ("unknown", "unknown", None, ("an answer",))
+
+
+@pytest.mark.parametrize("recorded_later", [False, True])
+def test_what_one_source_proves_committed_is_never_aborted(recorded_later: bool) -> None:
+    hanging = {"verdict": "hanging", "outcome": "undecided", "action": "abort", "queue_position": 1, "held_to": None}
+    committed = finding(9, "stuck_ending", outcome="commit", action="complete")
+    log = log_finding(**hanging, observed_at=due(1 if recorded_later else 20))
+    row = only(merge_findings([log], recorded_findings(committed)))
+    expected = ("stuck_ending", "commit", "complete") if recorded_later else ("unknown", "unknown", None)
+    assert (row.verdict, row.outcome, row.action) == expected
+    aborted = replace(log, outcome="abort")
+    row = only(merge_findings([aborted], recorded_findings(committed)))
+    assert (row.verdict, row.outcome, row.action) == ("unknown", "unknown", None)
+
+
+def test_a_commit_that_the_log_proves_wins_over_an_earlier_sample() -> None:
+    log = log_finding(verdict="stuck_ending", outcome="commit", action="complete", observed_at=due(20), held_to=None)
+    row = only(merge_findings([log], recorded_findings(finding(9, outcome="undecided", action="abort"))))
+    assert (row.verdict, row.outcome, row.action) == ("stuck_ending", "commit", "complete")
 
 
 @pytest.mark.parametrize("fields", [{"start_offset": 101}, {"producer_id": 8}, {"partition": 1}])
@@ -216,9 +250,11 @@ def test_findings_of_only_one_source_are_unchanged(fields: Any) -> None:
 
 def test_several_epochs_of_a_transaction_are_one_row_with_the_last_verdict() -> None:
     row = only(merge_findings([log_finding()], recorded_findings(finding(2), finding(3, "ongoing", producer_epoch=1))))
-    assert row["reason"].endswith("While it was open it was ongoing.")
+    assert row.reason.endswith("While it was open it was ongoing.")
 
 
 def test_a_recording_of_an_earlier_version_lacks_newer_columns() -> None:
-    row = {name: value for name, value in finding(8).items() if name != "owner"}
-    assert only(recorded_findings(row))["owner"] is None
+    newer = ["owner", "outcome", "action"]
+    old = RECORDED["findings"].arrow([finding(8)]).drop_columns(newer)
+    (row,) = over_time(old, observation_times([sample(8)]))
+    assert (row.owner, row.outcome, row.action) == (None, None, None)

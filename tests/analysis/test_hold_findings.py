@@ -1,6 +1,7 @@
 """Findings of holds: the owner, the cause, and the text."""
 
 import datetime as dt
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,17 +10,18 @@ from tests.analysis.build import NOW
 from tests.analysis.logged import at
 from toolkit.analysis.history.attribution import attribute
 from toolkit.analysis.history.hold_findings import by_producer, held_findings, held_offsets
-from toolkit.schema import FINDINGS, TRANSACTION_HISTORY, Row
-from toolkit.schema.derived import LSO_HOLDS
+from toolkit.schema import FINDINGS, Row
+from toolkit.schema.derived import LsoHold
+from toolkit.schema.live import Finding
+from toolkit.schema.log import PastTransaction
 
 HERE = [{"topic": "orders", "partition": 0}]
 ELSEWHERE = [{"topic": "orders", "partition": 1}]
 
 
-def hold(**fields: Any) -> Row:
+def hold(**fields: Any) -> LsoHold:
     """Producer 7 from second 0 to 120, at offsets 100 to 110."""
-    return {
-        **dict.fromkeys(LSO_HOLDS.names),
+    row: Row = {
         "topic": "orders", "partition": 0, "producer_id": 7, "producer_epoch": 3, "first_epoch": 3, "broker_id": 1,
         "first_offset": 100, "last_offset": 104, "marker_offset": 110, "marker_epoch": 3, "coordinator_epoch": 0,
         "outcome": "commit", "marker": "COMMIT", "start": at(0), "start_clock": "producer", "end": at(120),
@@ -27,30 +29,31 @@ def hold(**fields: Any) -> Row:
         "held_ms": 120_000, "least_ms": 0, "first_sequence": 0, "as_of": at(500), "records_held": 9, "bytes_held": 900,
         **fields,
     }  # fmt: skip
+    return LsoHold.of(row)
 
 
-def open_hold(**fields: Any) -> Row:
+def open_hold(**fields: Any) -> LsoHold:
     unset = ("marker_offset", "marker_epoch", "coordinator_epoch", "marker", "end", "held_to", "held_ms", "least_ms")
     return hold(**{**dict.fromkeys(unset), "outcome": "open", "log_end_offset": 110, **fields})
 
 
-def history(ended: str | None = "commit", **fields: Any) -> Row:
-    return {
-        **dict.fromkeys(TRANSACTION_HISTORY.names),
+def history(ended: str | None = "commit", **fields: Any) -> PastTransaction:
+    row: Row = {
         "transactional_id": "payments", "txn_state_partition": 33, "kind": "transaction", "producer_id": 7,
         "producer_epoch": 3, "ended": ended, "reason": "Its client did what it did.", "state": "CompleteCommit",
         "start_time": at(0), "decided_at": at(119), "end_time": at(121), "timeout_ms": 600_000,
         "topic_partitions": HERE, "first_offset": 5, "last_offset": 7, "truncated": False, "broker_id": 2, **fields,
     }  # fmt: skip
+    return PastTransaction.of(row)
 
 
-def only(rows: list[Row]) -> Row:
-    FINDINGS.arrow(rows)
+def only(rows: list[Finding]) -> Finding:
+    FINDINGS.arrow(row.row() for row in rows)
     (row,) = rows
     return row
 
 
-def finding_of(one: Row, *histories: Row) -> Row:
+def finding_of(one: LsoHold, *histories: PastTransaction) -> Finding:
     return only(held_findings([one], transaction_history=by_producer(histories), current_findings=[]))
 
 
@@ -73,7 +76,7 @@ def finding_of(one: Row, *histories: Row) -> Row:
     ],
 )
 @pytest.mark.parametrize("first", [True, False])
-def test_the_matching_transaction_is_found_among_others(other: Row, first: bool) -> None:
+def test_the_matching_transaction_is_found_among_others(other: PastTransaction, first: bool) -> None:
     histories = [other, history(reason="This one.")]
     owner = attribute(hold(), histories if first else histories[::-1])
     assert owner.transactional_id == "payments"
@@ -128,7 +131,7 @@ def test_records_before_and_after_prove_that_the_coordinator_did_not_own_it() ->
     assert not attribute(hold(), [before, elsewhere, after]).was_known
     assert attribute(hold(), [before, elsewhere]).was_known, "its records of that time may not have been read"
     assert attribute(hold(), [elsewhere, after]).was_known, "compaction may have removed them"
-    assert attribute(hold(), [{**before, "error": "CORRUPT_RECORD: one."}, after]).was_known
+    assert attribute(hold(), [replace(before, error="CORRUPT_RECORD: one."), after]).was_known
     assert attribute(
         hold(), [before, history(topic_partitions=None, start_time=at(60), end_time=at(63)), after]
     ).was_known
@@ -139,18 +142,18 @@ def test_records_before_and_after_prove_that_the_coordinator_did_not_own_it() ->
 
 def test_an_ended_hold_names_its_owner_marker_and_times() -> None:
     row = finding_of(hold(), history())
-    assert row["reason"] == (
+    assert row.reason == (
         '"payments" (producer 7 epoch 3) held the LSO for 2 min until its COMMIT marker at offset 110. '
         "Its client did what it did."
     )
     expected: Row = {
-            "verdict": "ended", "remedy": "None: it has ended.", "missing": [], "queue_position": None, "cause": None,
+            "verdict": "ended", "remedy": "None: it has ended.", "missing": (), "queue_position": None, "cause": None,
             "transactional_id": "payments", "start_offset": 100, "offsets_held": 10, "records_held": 9,
             "bytes_held": 900, "opened_at": at(0), "opened_at_clock": "coordinator", "held_from": at(0),
             "held_to": at(120), "held_ms": 120_000, "broker_id": 1, "observed_at": at(500),
             "last_stable_offset": None}  # fmt: skip
-    assert {name: row[name] for name in expected} == expected
-    assert [(entry["name"], entry["source"]) for entry in row["evidence"]] == [
+    assert {name: getattr(row, name) for name in expected} == expected
+    assert [(entry.name, entry.source) for entry in row.evidence] == [
         ("first_batch", "log"),
         ("marker", "log"),
         ("records", "__transaction_state"),
@@ -197,45 +200,45 @@ def test_an_ended_hold_names_its_owner_marker_and_times() -> None:
         ({}, history(), None),
     ],
 )
-def test_the_cause_of_an_ended_hold(fields: Any, histories: Row, cause: str | None) -> None:
-    assert finding_of(hold(**fields), histories)["cause"] == cause
+def test_the_cause_of_an_ended_hold(fields: Any, histories: PastTransaction, cause: str | None) -> None:
+    assert finding_of(hold(**fields), histories).cause == cause
 
 
 def test_a_hold_without_owner_has_a_cause() -> None:
     before = history(start_time=at(-99), decided_at=at(-90), end_time=at(-90), first_offset=1)
     after = history(start_time=at(200), decided_at=at(201), end_time=at(201), first_offset=9)
     row = finding_of(hold(marker="ABORT"), before, after)
-    assert row["cause"].endswith(
+    assert row.cause.endswith(
         "a batch came late or was resent, or its partition was never added "
         "(late-after-commit, late-after-abort, never-added)"
     )
-    assert "Its coordinator did not know of it" in row["reason"]
+    assert "Its coordinator did not know of it" in row.reason
 
 
 def test_holds_of_group_offsets_name_their_cause() -> None:
-    assert finding_of(hold(topic="__consumer_offsets"))["cause"] == "it held offsets of consumer groups (group-offsets)"
+    assert finding_of(hold(topic="__consumer_offsets")).cause == "it held offsets of consumer groups (group-offsets)"
 
 
 def test_a_hold_is_reported_without_the_coordinators_records() -> None:
     row = only(held_findings([hold()]))
-    assert row["transactional_id"] is None
-    assert row["reason"] == (
+    assert row.transactional_id is None
+    assert row.reason == (
         "Producer 7 epoch 3 held the LSO for 2 min until its COMMIT marker at offset 110. "
         "No record of __transaction_state was read."
     )
-    assert (row["opened_at"], row["opened_at_clock"]) == (at(0), "producer")
+    assert (row.opened_at, row.opened_at_clock) == (at(0), "producer")
 
 
 def test_the_coordinators_start_time_corrects_the_producers_clock() -> None:
     backfill = hold(opened_at=at(-9999), held_from=at(-9999), start=at(-9999), held_ms=10_119_000)
     row = finding_of(backfill, history())
-    assert (row["held_from"], row["held_ms"]) == (at(0), 120_000)
+    assert (row.held_from, row.held_ms) == (at(0), 120_000)
     unknown = hold(opened_at=None, opened_at_clock=None, held_from=None, held_ms=None)
-    assert finding_of(unknown, history())["held_ms"] == 120_000
+    assert finding_of(unknown, history()).held_ms == 120_000
     behind_another = hold(after_offset=105, held_from=at(90), held_ms=30_000)
     row = finding_of(behind_another, history())
-    assert (row["held_from"], row["held_ms"]) == (at(90), 30_000)
-    assert "held_since" in [entry["name"] for entry in row["evidence"]]
+    assert (row.held_from, row.held_ms) == (at(90), 30_000)
+    assert "held_since" in [entry.name for entry in row.evidence]
 
 
 def test_short_holds_are_left_out() -> None:
@@ -243,29 +246,29 @@ def test_short_holds_are_left_out() -> None:
     unknown = hold(opened_at=None, opened_at_clock=None, held_from=None, held_ms=None, least_ms=50_000)
     assert held_findings([unknown], min_held_ms=60_000) == []
     assert len(held_findings([unknown], transaction_history=histories, min_held_ms=60_000)) == 1
-    assert "for at least 50 s until" in only(held_findings([unknown], min_held_ms=50_000))["reason"]
+    assert "for at least 50 s until" in only(held_findings([unknown], min_held_ms=50_000)).reason
     backfill = hold(opened_at=at(-9999), held_from=at(-9999), held_ms=10_119_000)
     assert held_findings([backfill], transaction_history=histories, min_held_ms=120_001) == []
-    assert "for an unknown time until" in only(held_findings([{**unknown, "least_ms": None}]))["reason"]
+    assert "for an unknown time until" in only(held_findings([replace(unknown, least_ms=None)])).reason
 
 
 # Open transactions.
 
 
-def current_finding(**fields: Any) -> Row:
-    return {
-        **dict.fromkeys(FINDINGS.names),
+def current_finding(**fields: Any) -> Finding:
+    row: Row = {
         "topic": "orders", "partition": 0, "queue_position": 1, "producer_id": 7, "producer_epoch": 3, "start_offset":
         100, "verdict": "hanging", "reason": "So it is.", "remedy": "kafka-txn abort.", "missing": [], "evidence": [],
         "opened_at": at(0), "opened_at_clock": "producer", "last_stable_offset": 100, "high_watermark": 109,
         "observed_at": NOW, **fields,
     }  # fmt: skip
+    return Finding.of(row)
 
 
 def test_an_open_hold_combines_the_diagnosis_with_the_log() -> None:
     row = only(held_findings([open_hold()], current_findings=[current_finding()]))
-    from_log = {"held_from": at(0), "held_ms": (NOW - at(0)) // dt.timedelta(milliseconds=1)}
-    assert row == {**current_finding(), **from_log, "records_held": 9, "bytes_held": 900}
+    held_ms = (NOW - at(0)) // dt.timedelta(milliseconds=1)
+    assert row == current_finding(held_from=at(0), held_ms=held_ms, records_held=9, bytes_held=900)
     with_impact = current_finding(held_from=at(1), held_ms=5, records_held=3, bytes_held=300)
     assert only(held_findings([open_hold()], current_findings=[with_impact])) == with_impact
 
@@ -274,18 +277,18 @@ def test_the_complete_log_wins_over_an_excerpt() -> None:
     since = {"name": "held_at_least_since", "value": "offset 105", "source": "Fetch"}
     from_excerpt = current_finding(held_from=at(60), held_ms=5, evidence=[since])
     row = only(held_findings([open_hold()], current_findings=[from_excerpt]))
-    assert (row["held_from"], row["evidence"]) == (at(0), [])
+    assert (row.held_from, row.evidence) == (at(0), ())
     row = only(held_findings([open_hold(after_offset=103, held_from=at(30))], current_findings=[from_excerpt]))
-    assert (row["held_from"], [entry["name"] for entry in row["evidence"]]) == (at(30), ["held_since"])
+    assert (row.held_from, [entry.name for entry in row.evidence]) == (at(30), ["held_since"])
 
 
 def test_a_clock_ahead_of_now_is_replaced_by_the_previous_marker() -> None:
     ahead = open_hold(opened_at=NOW + dt.timedelta(hours=1), held_from=NOW + dt.timedelta(hours=1), not_before=at(-1))
-    assert only(held_findings([ahead], current_findings=[current_finding()]))["held_from"] == at(-1)
-    row = only(held_findings([{**ahead, "not_before": None}], current_findings=[current_finding()]))
-    assert (row["held_from"], row["held_ms"]) == (None, None)
+    assert only(held_findings([ahead], current_findings=[current_finding()])).held_from == at(-1)
+    row = only(held_findings([replace(ahead, not_before=None)], current_findings=[current_finding()]))
+    assert (row.held_from, row.held_ms) == (None, None)
     with_owner = current_finding(opened_at_clock="coordinator", opened_at=at(2))
-    assert only(held_findings([{**ahead, "not_before": None}], current_findings=[with_owner]))["held_from"] == at(2)
+    assert only(held_findings([replace(ahead, not_before=None)], current_findings=[with_owner])).held_from == at(2)
 
 
 def test_other_findings_are_unchanged() -> None:
@@ -299,14 +302,14 @@ def test_other_findings_are_unchanged() -> None:
         current_finding(start_offset=90)
     ]
     (row,) = held_findings([hold()], current_findings=[current_finding()], min_held_ms=120_001)
-    assert row["verdict"] == "ended", "its marker is in the log, however short it was held"
+    assert row.verdict == "ended", "its marker is in the log, however short it was held"
 
 
 def test_a_transaction_that_has_ended_since_is_reported_once() -> None:
     row = only(held_findings([hold()], current_findings=[current_finding(transactional_id="payments")]))
-    assert (row["verdict"], row["transactional_id"], row["remedy"]) == ("ended", "payments", "None: it has ended.")
-    before = row["evidence"][-1]
-    assert (before["name"], before["value"], before["observed_at"]) == ("verdict_before", "hanging", NOW)
+    assert (row.verdict, row.transactional_id, row.remedy) == ("ended", "payments", "None: it has ended.")
+    before = row.evidence[-1]
+    assert (before.name, before.value, before.observed_at) == ("verdict_before", "hanging", NOW)
 
 
 @pytest.mark.parametrize(
@@ -319,11 +322,11 @@ def test_a_transaction_that_has_ended_since_is_reported_once() -> None:
 def test_a_log_alone_gives_no_remedy_for_open_transactions(current_findings: Any, missing: str) -> None:
     histories = by_producer([history("open", reason="Ongoing.", decided_at=None, end_time=None)])
     row = only(held_findings([open_hold()], transaction_history=histories, current_findings=current_findings))
-    assert (row["verdict"], row["missing"], row["queue_position"]) == ("unknown", [missing], 1)
-    assert row["reason"] == '"payments" (producer 7 epoch 3) held the LSO at the end of the log that was read. Ongoing.'
-    assert (row["held_from"], row["held_to"], row["held_ms"]) == (at(0), None, 500_000)
-    assert (row["last_stable_offset"], row["offsets_held"]) == (100, 10)
-    assert row["remedy"].startswith("Do not abort.")
+    assert (row.verdict, row.missing, row.queue_position) == ("unknown", (missing,), 1)
+    assert row.reason == '"payments" (producer 7 epoch 3) held the LSO at the end of the log that was read. Ongoing.'
+    assert (row.held_from, row.held_to, row.held_ms) == (at(0), None, 500_000)
+    assert (row.last_stable_offset, row.offsets_held) == (100, 10)
+    assert row.remedy.startswith("Do not abort.")
 
 
 def test_held_offsets_are_unknown_unless_the_log_was_read_to_their_end() -> None:

@@ -9,14 +9,15 @@ from tests.analysis.build import NOW, ago, observation, partition, producer, tra
 from toolkit.analysis.diagnosis.diagnose import findings
 from toolkit.analysis.diagnosis.observation import FirstBatch, Observation
 from toolkit.analysis.history.late_transactions import first_seen, late_transactions
-from toolkit.schema import LATE_TRANSACTIONS, Row
+from toolkit.schema import LATE_TRANSACTIONS
+from toolkit.schema.recorded import LateTransaction
 
 KEY = ("orders", 0, 7, 100)
 
 
-def late(one: Observation, *, first_seen_at: dt.datetime = NOW, **options: Any) -> list[Row]:
-    rows = late_transactions([each.row() for each in findings([one])], one, first_seen={KEY: first_seen_at}, **options)
-    LATE_TRANSACTIONS.arrow({"sampled_at": NOW, **row} for row in rows)
+def late(one: Observation, *, first_seen_at: dt.datetime = NOW, **options: Any) -> list[LateTransaction]:
+    rows = late_transactions(findings([one]), one, sampled_at=NOW, first_seen={KEY: first_seen_at}, **options)
+    LATE_TRANSACTIONS.arrow(row.row() for row in rows)
     return rows
 
 
@@ -34,13 +35,13 @@ def first_batch(time: dt.datetime | None, *, by_broker: bool = False) -> dict[tu
 
 def test_a_transaction_is_late_by_its_own_timeout_and_the_padding() -> None:
     (row,) = late(observation(transaction(timeout_ms=60_000, start_time=ago(minutes=6, seconds=1))))
-    assert (row["opened_at"], row["opened_at_clock"], row["timeout_ms"]) == (
+    assert (row.opened_at, row.opened_at_clock, row.timeout_ms) == (
         ago(minutes=6, seconds=1),
         "coordinator",
         60_000,
     )
-    assert (row["late_since"], row["late_ms"]) == (ago(seconds=1), 1_000)
-    assert (row["transactional_id"], row["start_offset"], row["broker_id"]) == ("payments-7", 100, 1)
+    assert (row.late_since, row.late_ms) == (ago(seconds=1), 1_000)
+    assert (row.transactional_id, row.start_offset, row.broker_id) == ("payments-7", 100, 1)
     assert late(observation(transaction(timeout_ms=60_000, start_time=ago(minutes=6)))) == []
     assert late(observation(transaction(timeout_ms=3_600_000, start_time=ago(minutes=50)))) == [], (
         "it may be open for an hour"
@@ -50,26 +51,26 @@ def test_a_transaction_is_late_by_its_own_timeout_and_the_padding() -> None:
 def test_the_default_padding_is_five_minutes() -> None:
     one = observation(transaction(timeout_ms=60_000, start_time=ago(minutes=2)))
     assert late(one) == []
-    assert [row["late_ms"] for row in late(one, padding_ms=0)] == [60_000]
+    assert [row.late_ms for row in late(one, padding_ms=0)] == [60_000]
 
 
 def test_a_transaction_without_owner_is_late_past_the_longest_timeout() -> None:
     (row,) = late(observation(first_batches=first_batch(ago(minutes=21), by_broker=True)))
-    assert (row["transactional_id"], row["timeout_ms"], row["opened_at_clock"]) == (None, 900_000, "broker")
+    assert (row.transactional_id, row.timeout_ms, row.opened_at_clock) == (None, 900_000, "broker")
     assert late(observation(first_batches=first_batch(ago(minutes=19)))) == []
     assert late(observation(first_batches=first_batch(ago(minutes=21))), longest_timeout_ms=3_600_000) == []
 
 
 def test_a_superseded_transaction_is_late_by_the_timeout_of_its_id() -> None:
     (row,) = late(observation(transaction(state="Empty", on=()), first_batches=first_batch(ago(minutes=7))))
-    assert (row["opened_at_clock"], row["timeout_ms"]) == ("producer", 60_000)
+    assert (row.opened_at_clock, row.timeout_ms) == ("producer", 60_000)
 
 
 @pytest.mark.parametrize("time", [None, NOW + dt.timedelta(minutes=50)], ids=["no time", "clock ahead"])
 def test_without_a_start_time_a_transaction_counts_from_its_first_sample(time: dt.datetime | None) -> None:
     one = observation(first_batches=first_batch(time))
     (row,) = late(one, first_seen_at=ago(minutes=30))
-    assert (row["opened_at"], row["opened_at_clock"]) == (ago(minutes=30), "recorder")
+    assert (row.opened_at, row.opened_at_clock) == (ago(minutes=30), "recorder")
     assert late(one, first_seen_at=ago(minutes=3)) == []
 
 

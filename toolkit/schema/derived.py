@@ -4,7 +4,7 @@ import datetime as dt
 from dataclasses import dataclass
 from typing import Annotated
 
-from toolkit.schema.record import Int16, Int32, Int64, Record, Unit, declares
+from toolkit.schema.record import Int16, Int32, Int64, TableRow, Unit, declares
 from toolkit.schema.table import BOOL, INT16, INT32, INT64, STRING, Column, Table
 
 __all__ = [
@@ -61,7 +61,7 @@ LOG_TRANSACTION_COLUMNS = (
     sort=("topic", "partition", "broker_id", "first_offset"),
 )
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LsoHold(Record):
+class LsoHold(TableRow):
     """A transaction that held the LSO: the step between log transactions and findings.
 
     The columns up to ``error`` are those of ``schema.LOG_TRANSACTIONS``. The last three are filled after counting.
@@ -140,7 +140,7 @@ LSO_HOLDS = LsoHold.table
     sort=("sampled_at",),
 )
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ObservationTime(Record):
+class ObservationTime(TableRow):
     """A sample of a recording that did not fail, and what is known about the time up to the next one."""
 
     sampled_at: Annotated[dt.datetime, "When the sample was due."]

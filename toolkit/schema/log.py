@@ -88,7 +88,7 @@ BATCHES = Table(
     sort=("topic", "partition", "broker_id", "first_offset", "marker_offset"),
 )
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogTransaction(Record):
+class LogTransaction(TableRow):
     """One transaction on one partition."""
 
     topic: Annotated[str | None, "Topic name; null for a loose file whose path does not name it."] = None

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from toolkit.schema.live import FINDINGS, PARTITIONS, PRODUCERS, TRANSACTIONS
-from toolkit.schema.record import Int16, Int32, Int64, Record, Unit, declares
+from toolkit.schema.record import Int16, Int32, Int64, TableRow, Unit, declares
 from toolkit.schema.table import STRING, TIME, Column, Table
 
 __all__ = ["LATE_TRANSACTIONS", "RECORDED", "SAMPLES", "LateTransaction", "RecordedFirstBatch", "RecordedSample"]
@@ -21,7 +21,7 @@ _PHASE = Column(
 
 @declares("first_batches", row="the first batch of an open transaction")
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecordedFirstBatch(Record):
+class RecordedFirstBatch(TableRow):
     """The first batch of an open transaction, as a sample has it."""
 
     topic: Annotated[str | None, "Topic name."] = None
@@ -42,7 +42,7 @@ class RecordedFirstBatch(Record):
     sort=("sampled_at",),
 )
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecordedSample(Record):
+class RecordedSample(TableRow):
     """One sample of the recorder."""
 
     sampled_at: Annotated[dt.datetime, "When the sample was due: the same on every row of a sample."]
@@ -64,7 +64,7 @@ class RecordedSample(Record):
     sort=("sampled_at", "topic", "partition", "start_offset", "producer_id"),
 )
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LateTransaction(Record):
+class LateTransaction(TableRow):
     """A transaction open for longer than its own timeout plus a margin, in one sample."""
 
     sampled_at: Annotated[dt.datetime, "When the sample was due: the same on every row of a sample."]

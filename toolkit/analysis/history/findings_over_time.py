@@ -94,6 +94,8 @@ def over_time(findings: pa.Table, samples: Iterable[ObservationTime]) -> list[Fi
         if sampled.sampled_at in known:
             by_partition[sampled.topic, sampled.partition].append(sampled)
     lifetimes = [lifetime for of_partition in by_partition.values() for lifetime in _lifetimes(of_partition, known)]
+    if not lifetimes:
+        return []
     last = findings.take([each.found[-1].number for each in lifetimes]).to_pylist()
     return [each.finding(Finding.of(row)) for each, row in zip(lifetimes, last, strict=True)]
 

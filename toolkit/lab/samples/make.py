@@ -103,8 +103,8 @@ def _diagnosed(rows: Sequence[Row]) -> list[Row]:
 def _held_finding(script: SampleScript, rows: Sequence[Row]) -> Row:
     """The row of the transaction that holds or held the LSO."""
     first = min((row for row in rows if row["start_offset"] is not None), key=lambda row: int(row["start_offset"]))
-    if first["verdict"] != script.verdict:
-        raise LabError(f"{script.name} was to be {script.verdict}, not {[row['verdict'] for row in rows]}.")
+    if first["verdict"] != script.expected:
+        raise LabError(f"{script.name} was to be {script.expected}, not {[row['verdict'] for row in rows]}.")
     return first
 
 

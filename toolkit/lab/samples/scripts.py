@@ -49,7 +49,7 @@ class SampleScript:
     ----------
     name, title, description
         As in `IncidentSample`.
-    verdict
+    expected
         Expected verdict.
     properties
         Settings of the broker.
@@ -62,7 +62,7 @@ class SampleScript:
     name: str
     title: str
     description: str
-    verdict: str
+    expected: str
     play: Callable[[Kafka, Path], ScriptResult]
     properties: Mapping[str, str]
     dump: bool = False
@@ -182,7 +182,7 @@ def _of_incident(
         name=incident.replace("_", "-"),
         title=title,
         description=description,
-        verdict=plot.later or plot.expected,
+        expected=plot.later or plot.expected,
         play=_incident(incident, seconds=seconds),
         properties=plot.properties,
         dump=dump,
@@ -252,7 +252,7 @@ SCRIPTS: Mapping[str, SampleScript] = {
             title="Two thousand transactions, and one that hung for half a minute in the middle",
             description="Three applications commit and abort continuously. A late message holds the LSO until an "
             "operator writes an abort marker; then consumers continue. Nothing is open at the end.",
-            verdict="ended",
+            expected="ended",
             play=_long_history,
             properties=EVERYDAY.properties,
         ),
@@ -261,7 +261,7 @@ SCRIPTS: Mapping[str, SampleScript] = {
             title="A flight recording: a transaction hangs, and an operator aborts it",
             description="One sample per second: normal traffic, a late message that holds the LSO, the abort marker, "
             "and normal traffic again. Meanwhile the group billing makes no progress.",
-            verdict="hanging",
+            expected="hanging",
             play=_flight_recording,
             properties=EVERYDAY.properties,
         ),
