@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import random
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -24,6 +25,9 @@ from toolkit.analysis.log.log_transactions import finish, log_transaction_table,
 from toolkit.analysis.log.record_counts import amounts
 from toolkit.formats.log.headers import Headers
 from toolkit.schema import FINDINGS, LOG_TRANSACTIONS, RECORDED, SAMPLES, TRANSACTION_HISTORY, Row, Table, utc
+from toolkit.schema.derived import LsoHold
+from toolkit.schema.live import Finding
+from toolkit.schema.log import PastTransaction
 from toolkit.spark.datasources.arrow_types import spark_table
 from toolkit.spark.transforms.stored_findings import (
     best_logs,
@@ -72,18 +76,17 @@ def transactions_of_log(headers: Headers, **columns: Any) -> pa.Table:
 
 
 def hold_rows(
-    log_transactions: pa.Table, headers: Headers, current_findings: Sequence[Row] = (), *, min_held_ms: int = 0
-) -> list[Row]:
+    log_transactions: pa.Table, headers: Headers, current_findings: Sequence[Finding] = (), *, min_held_ms: int = 0
+) -> list[LsoHold]:
     """The LSO holds of the log, with the records and bytes held."""
     holds = []
-    current: Row = next((row for row in current_findings if row["last_stable_offset"] is not None), {})
+    current = next((each for each in current_findings if each.last_stable_offset is not None), None)
+    bounds = (None, None) if current is None else (current.last_stable_offset, current.high_watermark)
     for row in rules.lso_holds(log_transactions, min_held_ms=min_held_ms).to_pylist():
-        hold = row | {"log_end_offset": int(headers["last_offset"][-1]) + 1}
-        offset_range = held_offsets(
-            hold, lso=current.get("last_stable_offset"), high_watermark=current.get("high_watermark")
-        )
-        counts = amounts(headers, *offset_range) if offset_range else (None, None)
-        holds.append(hold | dict(zip(("records_held", "bytes_held"), counts, strict=True)))
+        hold = LsoHold.of(row | {"log_end_offset": int(headers["last_offset"][-1]) + 1})
+        offset_range = held_offsets(hold, lso=bounds[0], high_watermark=bounds[1])
+        records, size = amounts(headers, *offset_range) if offset_range else (None, None)
+        holds.append(replace(hold, records_held=records, bytes_held=size))
     return holds
 
 
@@ -101,7 +104,7 @@ def rows(frame: DataFrame, table: Table = FINDINGS) -> list[Row]:
     return table.arrow(selected.cast(table.arrow_schema).to_pylist()).to_pylist()  # type: ignore[no-any-return]
 
 
-def assert_same_rows(actual: Iterable[Row], expected: Iterable[Row]) -> None:
+def assert_same_rows(actual: Iterable[object], expected: Iterable[object]) -> None:
     assert sorted(map(repr, actual)) == sorted(map(repr, expected))
 
 
@@ -116,26 +119,30 @@ def test_findings_match_the_rules_run_per_partition(spark: SparkSession, logs: l
     ]
     histories = [row for partition in PARTITIONS for row in random_transaction_history(partition, tables[partition])]
     current_findings = [
-        row for partition in PARTITIONS for row in random_current_findings(partition, tables[partition])
+        Finding.of(row) for partition in PARTITIONS for row in random_current_findings(partition, tables[partition])
     ]
-    expected = [row for row in current_findings if row["topic"] is None]
+    expected = [each for each in current_findings if each.topic is None]
     all_holds = []
     for partition in PARTITIONS:
-        partition_findings = [row for row in current_findings if row["partition"] == partition]
+        partition_findings = [each for each in current_findings if each.partition == partition]
         holds = hold_rows(tables[partition], logs[partition], partition_findings, min_held_ms=2_000)
         all_holds += holds
         expected += held_findings(
             holds, transaction_history=by_producer(histories), current_findings=partition_findings, min_held_ms=2_000
         )
-    near = near_transaction_history(all_holds, data_frame(spark, [TRANSACTION_HISTORY.arrow(histories)]))
+    near = near_transaction_history(all_holds, history_frame(spark, histories))
     assert len(near) < len(histories)
     spark_findings = findings(all_holds, transaction_history=near, current_findings=current_findings, min_held_ms=2_000)
-    assert_same_rows(FINDINGS.arrow(spark_findings).to_pylist(), FINDINGS.arrow(expected).to_pylist())
-    kinds = {(row["verdict"], row["transactional_id"] is None, row["cause"] is None) for row in expected}
+    assert_same_rows(spark_findings, expected)
+    kinds = {(each.verdict, each.transactional_id is None, each.cause is None) for each in expected}
     assert {("ended", False, False), ("ended", True, True), ("hanging", True, True), ("unknown", False, True)} <= kinds
 
 
-def random_transaction_history(partition: int, log_transactions: pa.Table) -> list[Row]:
+def history_frame(spark: SparkSession, histories: Iterable[PastTransaction]) -> DataFrame:
+    return data_frame(spark, [TRANSACTION_HISTORY.arrow(each.row() for each in histories)])
+
+
+def random_transaction_history(partition: int, log_transactions: pa.Table) -> list[PastTransaction]:
     """Transaction history of some of its transactions; that of others is shifted by hours."""
     rng = random.Random(partition)
     history_rows = []
@@ -211,16 +218,17 @@ def test_a_log_alone_gives_partial_findings() -> None:
             min_held_ms=60_000,
         )
     )
-    assert (ended["verdict"], ended["held_ms"], ended["transactional_id"]) == ("ended", 90_001, None)
-    assert ended["reason"].endswith("No record read from __transaction_state has its producer id.")
-    assert (still_open["verdict"], still_open["missing"]) == (
+    assert (ended.verdict, ended.held_ms, ended.transactional_id) == ("ended", 90_001, None)
+    assert ended.reason.endswith("No record read from __transaction_state has its producer id.")
+    assert (still_open.verdict, still_open.outcome, still_open.missing) == (
         "unknown",
-        ["the coordinators' response: the current findings do not include this transaction"],
+        "unknown",
+        ("the coordinators' response: the current findings do not include this transaction",),
     )
 
 
-def by_verdict(findings_rows: Iterable[Row]) -> list[Row]:
-    return sorted(findings_rows, key=lambda row: str(row["verdict"]))
+def by_verdict(found: Iterable[Finding]) -> list[Finding]:
+    return sorted(found, key=lambda each: each.verdict)
 
 
 def test_the_longest_of_several_replicas_is_diagnosed() -> None:
@@ -246,8 +254,8 @@ def test_a_transaction_only_in_a_snapshot_holds_the_lso() -> None:
     log_transactions = transactions_of_log(headers, opened_before={9000: (3, 0)})
     holds = hold_rows(log_transactions, headers, min_held_ms=100_000)
     (row,) = findings(holds, transaction_history=(), current_findings=(), min_held_ms=60_000)
-    assert (row["producer_id"], row["start_offset"], row["verdict"]) == (9000, 3, "unknown")
-    assert (row["held_from"], row["records_held"], row["offsets_held"]) == (None, None, 49)
+    assert (row.producer_id, row.start_offset, row.verdict) == (9000, 3, "unknown")
+    assert (row.held_from, row.records_held, row.offsets_held) == (None, None, 49)
 
 
 def test_many_transactions_of_a_producer_id_are_matched_by_time(spark: SparkSession) -> None:
@@ -272,11 +280,11 @@ def test_many_transactions_of_a_producer_id_are_matched_by_time(spark: SparkSess
     }
     histories = [*others, history(producer_id=1000, producer_epoch=0, reason="This one.", **matching)]
     holds = hold_rows(transactions_of_log(headers), headers)
-    near = near_transaction_history(holds, data_frame(spark, [TRANSACTION_HISTORY.arrow(histories)]))
+    near = near_transaction_history(holds, history_frame(spark, histories))
     assert len(near) < 5
     (row,) = findings(holds, transaction_history=near, current_findings=(), min_held_ms=60_000)
-    assert row["reason"].endswith("This one.")
-    assert row["opened_at"] == dt.datetime(1970, 1, 1, 0, 0, 1, tzinfo=dt.UTC)
+    assert row.reason.endswith("This one.")
+    assert row.opened_at == dt.datetime(1970, 1, 1, 0, 0, 1, tzinfo=dt.UTC)
 
 
 def test_findings_over_time_of_a_recording_match_pandas(spark: SparkSession) -> None:
@@ -286,26 +294,18 @@ def test_findings_over_time_of_a_recording_match_pandas(spark: SparkSession) -> 
         finding(3, "unknown", topic=None, partition=None, producer_id=None, start_offset=None, queue_position=None),
     ]
     samples = [sample(number, "DOWN: all." if number == 3 else None) for number in (*range(6), 8, 9)]
-    sample_rows = [{**row, "observed_at": row["sampled_at"], "seconds": 0.1} for row in samples]
-    times_by_sample = {row["sampled_at"]: row for row in observation_times(samples)}
-    expected = [
-        row
-        for partition in (0, 1)
-        for row in over_time(
-            {**row, **times_by_sample[row["sampled_at"]]} for row in recorded if row["partition"] == partition
-        )
-    ]
     table = RECORDED["findings"]
-    spark_findings = findings_over_time(
-        data_frame(spark, [table.arrow(recorded)]), data_frame(spark, [SAMPLES.arrow(sample_rows)])
-    )
-    assert_same_rows(rows(spark_findings), FINDINGS.arrow(expected).to_pylist())
+    expected = over_time(table.arrow(recorded), observation_times(samples))
+    sample_table = SAMPLES.arrow(each.row() for each in samples)
+    spark_findings = findings_over_time(data_frame(spark, [table.arrow(recorded)]), data_frame(spark, [sample_table]))
+    assert_same_rows(rows(spark_findings), FINDINGS.arrow(each.row() for each in expected).to_pylist())
 
 
 def test_a_marker_in_a_log_closes_a_finding_of_a_recording(spark: SparkSession) -> None:
     recorded = [finding(number, partition=partition) for number in (8, 9) for partition in (0, 1, 2)]
     short_hold = finding(2, "ongoing", partition=3)
-    spark_findings = rows(findings_over_time(data_frame(spark, [RECORDED["findings"].arrow([*recorded, short_hold])])))
+    frame = findings_over_time(data_frame(spark, [RECORDED["findings"].arrow([*recorded, short_hold])]))
+    spark_findings = list(map(Finding.of, rows(frame)))
     changes: list[Row] = [
         {"partition": 0, "first_offset": 90},
         {"partition": 1, "marker_offset": None},
@@ -317,9 +317,9 @@ def test_a_marker_in_a_log_closes_a_finding_of_a_recording(spark: SparkSession) 
         for fields in (*changes, changes[-1])  # two replicas have it
     ]
     marker_rows = markers(spark_findings, data_frame(spark, [LOG_TRANSACTIONS.arrow(log_transactions)]))
-    assert [row["marker_offset"] for row in marker_rows] == [110, 110]
+    assert [each.marker_offset for each in marker_rows] == [110, 110]
     closed = without_short(close_by_log(spark_findings, marker_rows), min_held_ms=60_001)
-    verdicts = {row["partition"]: row["verdict"] for row in closed}
+    verdicts = {each.partition: each.verdict for each in closed}
     assert verdicts == {0: "ended", 1: "hanging", 2: "hanging"}
 
 
