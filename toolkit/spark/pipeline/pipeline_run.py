@@ -70,6 +70,7 @@ __all__ = ["findings_over_time", "fold", "rows_of", "run"]
 PathLike = str | os.PathLike[str]
 CURRENT_FINDINGS = "current_findings"
 STAGE_NAME = "stage"
+DECIDED_WITH = "outcome"  # findings of a version without it are decided anew, even if nothing else is new
 
 
 def run(
@@ -280,7 +281,7 @@ class _PipelineRun:
         return jobs
 
     def _signature(self, logs: PipelineSource) -> str:
-        return f"{logs.signature} {self.min_held_ms}"
+        return f"{logs.signature} {self.min_held_ms} {DECIDED_WITH}"
 
     # Logs.
 
