@@ -158,7 +158,7 @@ def test_an_unknown_transactional_id_is_not_found(cluster: Cluster) -> None:
 )
 def test_the_verdict_of_each_transaction_state(changed: Row, verdict: str) -> None:
     owner = {"state": "Ongoing", "timeout_ms": 1_000, "start_time": NOW, "observed_at": NOW}
-    assert _verdict({**owner, **changed}, 900_000) == verdict
+    assert _age_verdict({**owner, **changed}, 900_000) == verdict
 
 
 @pytest.mark.parametrize("lab", [on_cluster(NEWEST, TWO_PHASE, id="two-phase")], indirect=True)

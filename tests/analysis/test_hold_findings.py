@@ -208,6 +208,7 @@ def test_a_hold_without_owner_has_a_cause() -> None:
     before = history(start_time=at(-99), decided_at=at(-90), end_time=at(-90), first_offset=1)
     after = history(start_time=at(200), decided_at=at(201), end_time=at(201), first_offset=9)
     row = finding_of(hold(marker="ABORT"), before, after)
+    assert row.cause is not None
     assert row.cause.endswith(
         "a batch came late or was resent, or its partition was never added "
         "(late-after-commit, late-after-abort, never-added)"

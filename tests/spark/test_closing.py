@@ -65,7 +65,7 @@ class SampleSources:
             panel.dry_run()
             assert isinstance(panel.error, ActionRefused)
         assert panel.buttons["next"].layout.display == "none"
-        return panel.findings
+        return [finding.row() for finding in panel.findings]
 
 
 class RecordedCluster:

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from toolkit.analysis.coordinator.producer_id_owners import producer_ids
 from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext
 from toolkit.analysis.diagnosis.evidence_text import record_entry
+from toolkit.analysis.diagnosis.outcome import ABORT as ABORTED
+from toolkit.analysis.diagnosis.outcome import COMMIT as COMMITTED
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.log.headers import COMMIT
@@ -25,6 +27,7 @@ __all__ = ["CHECKS", "DISOWNED", "Cause", "CauseIndicator", "cause", "habit"]
 FLINK_ID = re.compile(r".+-\d+-\d+")  # prefix, subtask, checkpoint
 RANDOM_ID = re.compile(r".*[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}.*", re.IGNORECASE)
 FLINK_TIMEOUT_MS = 3_600_000  # KafkaSink
+DECIDED = {COMMITTED, ABORTED}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +134,7 @@ def _no_owner(context: DiagnosisContext) -> CauseIndicator | None:
 
 
 def _superseded(context: DiagnosisContext) -> CauseIndicator | None:
-    if context.txn.owner_epoch <= context.epoch or context.outcome.transaction is not None:
+    if context.txn.owner_epoch <= context.epoch or context.outcome.name in DECIDED:
         return None
     name, epoch = context.txn.transactional_id, context.txn.owner_epoch
     return CauseIndicator(text=f'superseded epoch: "{name}" is at epoch {epoch}, this transaction at {context.epoch}')
@@ -205,7 +208,7 @@ def _never_added(context: DiagnosisContext) -> CauseIndicator | None:
 
 
 def _marker_lost(context: DiagnosisContext) -> CauseIndicator | None:
-    if context.outcome.transaction is None:
+    if context.outcome.name not in DECIDED:
         return None
     text = f"its marker is lost: {context.outcome.reason}"
     evidence = _first_batch(context)

@@ -9,9 +9,10 @@ from functools import cached_property
 
 from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog, IdHistory, events_of
 from toolkit.analysis.diagnosis.evidence.log_excerpts import LogEvidence, ProducerBatches, producer_batches
+from toolkit.analysis.diagnosis.evidence.other_markers import outcome_by_markers
 from toolkit.analysis.diagnosis.evidence.outcome_proof import find_outcome
 from toolkit.analysis.diagnosis.open_transactions import OpenTransaction
-from toolkit.analysis.diagnosis.outcome import Outcome
+from toolkit.analysis.diagnosis.outcome import UNKNOWN, Outcome
 from toolkit.schema.log import PastTransaction, TransactionLogRecord
 
 __all__ = ["DiagnosisContext"]
@@ -54,7 +55,11 @@ class DiagnosisContext:
     @cached_property
     def outcome(self) -> Outcome:
         """What was decided about its records."""
-        return find_outcome(self.txn, self.producer_batches, self.coordinators)
+        outcome = find_outcome(self.txn, self.producer_batches, self.coordinators)
+        if outcome.name != UNKNOWN or self.log is None:
+            return outcome
+        epoch = self.epoch if self.opening else self.txn.first_epoch
+        return outcome_by_markers(self.txn, epoch, self.log.other_markers) or outcome
 
     @cached_property
     def epoch(self) -> int:

@@ -6,6 +6,7 @@ import datetime as dt
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,6 +17,9 @@ from toolkit.formats.log.headers import ABORT, COMMIT, Headers
 from toolkit.schema import utc
 from toolkit.schema.live import EvidenceEntry
 from toolkit.schema.table import TopicPartition
+
+if TYPE_CHECKING:
+    from toolkit.analysis.diagnosis.evidence.other_markers import OtherMarker
 
 __all__ = [
     "CLOCKS_DIFFER",
@@ -78,10 +82,13 @@ class LogEvidence:
         By partition.
     coordinators
         The coordinators' log; null if it was not read.
+    other_markers
+        Markers of the producers on other partitions; read only where the coordinators' log does not prove an outcome.
     """
 
     excerpts: Mapping[TopicPartition, Excerpt]
     coordinators: CoordinatorLog | None = None
+    other_markers: Sequence[OtherMarker] = ()
 
 
 def have_ended(headers: Headers, producer_ids: Collection[int]) -> bool:

@@ -6,6 +6,7 @@ import datetime as dt
 import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog
 from toolkit.analysis.coordinator.producer_id_owners import names_any
@@ -23,6 +24,7 @@ from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.logs.coordinator_logs import event_rows, read_coordinator_topic
 from toolkit.sources.live.logs.excerpt_reader import ExcerptPosition, read_excerpts
 from toolkit.sources.live.logs.offset_lookup import offset_of
+from toolkit.sources.live.logs.other_markers_reader import read_other_markers
 from toolkit.sources.live.state.compacted_topics import compacted_topics
 from toolkit.sources.live.state.coordinators import CoordinatorTopic
 from toolkit.sources.live.state.partition_offsets import partition_rows
@@ -56,18 +58,22 @@ def read_contexts(client: BrokerClient, to_read: Sequence[OpenEvidence]) -> dict
         The context of each.
     """
     excerpts = _excerpts(client, _positions(to_read))
-    return _contexts(to_read, excerpts, _CoordinatorReader(client, to_read, excerpts))
-
-
-def _contexts(
-    to_read: Sequence[OpenEvidence], excerpts: Mapping[TopicPartition, Excerpt], reader: _CoordinatorReader
-) -> dict[TransactionKey, DiagnosisContext]:
-    """The contexts; the coordinators' log is read further back if that may prove an outcome."""
-    contexts = _with_log(to_read, LogEvidence(excerpts=excerpts, coordinators=reader.read()))
-    is_open = any(is_disowned(each) and contexts[each.key].outcome.name == UNKNOWN for each in to_read)
-    if is_open and (further := reader.read_further()) is not None:
-        return _with_log(to_read, LogEvidence(excerpts=excerpts, coordinators=further))
+    reader = _CoordinatorReader(client, to_read, excerpts)
+    log = LogEvidence(excerpts=excerpts, coordinators=reader.read())
+    contexts = _with_log(to_read, log)
+    if _unproven(contexts, to_read) and (further := reader.read_further()) is not None:
+        log = replace(log, coordinators=further)
+        contexts = _with_log(to_read, log)
+    if unproven := _unproven(contexts, to_read):
+        contexts = _with_log(to_read, replace(log, other_markers=read_other_markers(client, unproven)))
     return contexts
+
+
+def _unproven(
+    contexts: Mapping[TransactionKey, DiagnosisContext], to_read: Sequence[OpenEvidence]
+) -> list[DiagnosisContext]:
+    """Transactions that no coordinator will end, whose outcome is not proven."""
+    return [contexts[each.key] for each in to_read if is_disowned(each) and contexts[each.key].outcome.name == UNKNOWN]
 
 
 def _with_log(to_read: Sequence[OpenEvidence], log: LogEvidence) -> dict[TransactionKey, DiagnosisContext]:
