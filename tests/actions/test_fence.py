@@ -10,7 +10,7 @@ from tests.brokers import NEWEST, on_cluster
 from toolkit import Cluster
 from toolkit.actions.abort import plan_abort
 from toolkit.actions.audit import Audit
-from toolkit.actions.fence import MEANINGS, FencePlan, _verdict, plan_fence
+from toolkit.actions.fence import MEANINGS, FencePlan, _age_verdict, plan_fence
 from toolkit.config import ClientConfig
 from toolkit.errors import ActionFailed, ActionRefused, BrokerError, NotFound
 from toolkit.lab import Kafka
