@@ -56,6 +56,7 @@ def test_without_a_marker_nothing_is_closed_if_the_partition_was_read_from_befor
 
 def test_a_marker_of_a_newer_epoch_closes_and_one_of_an_older_epoch_is_from_before() -> None:
     assert last([commit(20_000)], marker(20_001, epoch=4), began=0, is_one_coordinator=False) == {0}
+    assert last([commit(20_000)], marker(16_000, is_commit=False, epoch=4)) == {0}
     assert last([commit(20_000, epoch=3), commit(20_100, epoch=4)], marker(20_005)) == {0}
     old = [commit(1_000, epoch=2), commit(20_000)]
     assert last(old, marker(1_005, epoch=2)) == {0}
