@@ -61,7 +61,9 @@ def test_a_marker_of_a_newer_epoch_closes_and_one_of_an_older_epoch_is_from_befo
     old = [commit(1_000, epoch=2), commit(20_000)]
     assert last(old, marker(1_005, epoch=2)) == {0}
     assert last(old, marker(19_000, epoch=2), is_one_coordinator=False) == set(), "no commit of epoch 2 was that late"
-    assert last([commit(19_000, epoch=2), commit(20_000)], marker(19_005, epoch=2), has_gaps=True) == {0}
+    assert last([commit(19_000, epoch=2), commit(20_000)], marker(19_005, epoch=2), has_gaps=True) == {0, 1}
+    assert last([commit(1_000), commit(9_000, epoch=4)], marker(None)) == {-1, 0}
+    assert last([commit(1_000), commit(9_000, epoch=4)], marker(None), has_gaps=True) == {-1, 0, 1}
 
 
 def test_an_abort_marker_of_an_older_epoch_may_be_an_operators() -> None:
@@ -99,7 +101,8 @@ def test_clocks_differ_by_5_s_at_most(began: float | None) -> None:
     assert last(decided, marker(24_999, is_commit=False), **unsure) == {0, 1}
     assert last(decided, marker(15_000, is_commit=False), **unsure) == {0, 1}
     assert last(decided, marker(14_998, is_commit=False), **unsure) == {0}
-    assert last(decided, marker(14_998, is_commit=False), has_gaps=True, **unsure) == {0}, "by the times"
+    assert last([commit(20_000)], marker(60_000), has_gaps=True, began=None) == set(), "times contradict all the same"
+    assert last(decided, marker(14_998, is_commit=False), has_gaps=True, **unsure) == {0, 1}, "a marker may be gone"
 
 
 def test_a_commit_marker_is_of_a_commit() -> None:

@@ -14,7 +14,7 @@ from toolkit.schema import Row
 
 ELSEWHERE = (("payments", 2),)
 TWO_PHASE = 2**31 - 1
-FLINK = {"timeout_ms": 3_600_000}
+FLINK_MS = 3_600_000
 
 
 @pytest.mark.parametrize(
@@ -24,8 +24,8 @@ FLINK = {"timeout_ms": 3_600_000}
         (transaction(timeout_ms=None), "ongoing", False, "for 10 s, within its own timeout.", "Wait; it is alive."),
         (transaction(start_time=None), "ongoing", False, "Ongoing, within its own", "Wait; it is alive."),
         (transaction(start_time=NOW + dt.timedelta(minutes=3)), "ongoing", False, "has not reached", "12:04:00"),
-        (transaction(start_time=ago(minutes=15), **FLINK), "ongoing", False, "for 15 min, within", "Fence its id only"),
-        (transaction(start_time=ago(seconds=901), **FLINK), "long", True, "for 15 min 1 s,", "Fence its id only"),
+        (transaction(start_time=ago(minutes=15), timeout_ms=FLINK_MS), "ongoing", False, "for 15 min, within", "Fence its id only"),
+        (transaction(start_time=ago(seconds=901), timeout_ms=FLINK_MS), "long", True, "for 15 min 1 s,", "Fence its id only"),
         (transaction(start_time=ago(seconds=75)), "ongoing", False, "for 1 min 15 s", "Wait: "),
         (transaction(start_time=ago(seconds=76)), "overdue", True, "11:58:44 UTC with a timeout of 1 min", "Never an"),
         (transaction(timeout_ms=TWO_PHASE), "prepared", True, "(no timeout)", "whether to commit or abort"),
@@ -131,7 +131,7 @@ def test_a_newer_epoch_behind_a_commit_without_its_marker_is_completed_by_nobody
     """A COMMIT marker would make its records visible too."""
     owner = transaction(state="CompleteAbort", on=(), epoch=1)
     one = observation(owner, producers=[producer(epoch=1)])
-    committed = [init(), *ended_records("Commit", began=9, at_second=11), init(epoch=1) | {"offset": 9}]
+    committed = [init(), *ended_records("Commit", began=9, at_second=11), record(9, "Empty", second=20, epoch=1)]
     batches = (data(0, pid=1, records=100), data(100, second=10), data(101, epoch=1, second=20))
     row = only(diagnosed(twice(one), {HERE: excerpt(*batches, start=0)}, *committed))
     assert (row.verdict, row.outcome, row.action) == ("stuck_ending", "commit", None)
@@ -140,10 +140,9 @@ def test_a_newer_epoch_behind_a_commit_without_its_marker_is_completed_by_nobody
 
 def test_committed_records_below_a_live_transaction_are_committed_by_it() -> None:
     """Its client commits: an abort, and a fence, would discard them."""
-    long = transaction(start_time=ago(minutes=20), **FLINK)
+    long = transaction(start_time=ago(minutes=20), timeout_ms=FLINK_MS)
     committed = [init(), *ended_records("Commit", began=9, at_second=11)]
-    live = {"started": 30.0, "on": (HERE,), "second": 30.0}
-    records = [*committed, record(9, "Ongoing", **live)]
+    records = [*committed, record(9, "Ongoing", second=30, started=30, on=(HERE,))]
     log = {HERE: excerpt(data(0, pid=1, records=100), data(100, second=10), start=0)}
     row = only(diagnosed(twice(observation(long)), log, *records))
     assert (row.verdict, row.outcome, row.action) == ("ongoing", "commit", None)

@@ -117,7 +117,10 @@ class ClosedTransactions:
         }
         if not self.markers or self.markers[-1].time is None:
             return possible
-        return possible & self._by_times(self.markers[-1], self.markers[-1].time)
+        by_times = self._by_times(self.markers[-1], self.markers[-1].time)
+        if self.has_gaps and by_times:
+            by_times = set(range(min(by_times), len(closed)))  # a later marker may have been removed
+        return possible & by_times
 
     def _is_closed(self, transaction: DecidedTransaction) -> bool | None:
         """By epochs, and by times as far as two clocks allow; null if they do not tell."""
