@@ -24,7 +24,7 @@ FLINK_MS = 3_600_000
         (transaction(timeout_ms=None), "ongoing", False, "for 10 s, within its own timeout.", "Wait; it is alive."),
         (transaction(start_time=None), "ongoing", False, "Ongoing, within its own", "Wait; it is alive."),
         (transaction(start_time=NOW + dt.timedelta(minutes=3)), "ongoing", False, "has not reached", "12:04:00"),
-        (transaction(start_time=ago(seconds=900), timeout_ms=FLINK_MS), "ongoing", False, "for 15 min, ", "Fence its id"),
+        (transaction(start_time=ago(seconds=900), timeout_ms=FLINK_MS), "ongoing", False, "for 15 min, ", "Fence"),
         (transaction(start_time=ago(seconds=901), timeout_ms=FLINK_MS), "long", True, "15 min 1 s,", "Fence its id"),
         (transaction(start_time=ago(seconds=75)), "ongoing", False, "for 1 min 15 s", "Wait: "),
         (transaction(start_time=ago(seconds=76)), "overdue", True, "11:58:44 UTC with a timeout of 1 min", "Never an"),
