@@ -6,7 +6,7 @@ Not in the model: clocks that are set back, and transactions with transaction ve
 (their brokers add it).
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -232,7 +232,13 @@ class World:
         return {self.ends[number] for number in self.without_marker}
 
     def outcome(
-        self, *, compacted: int = 0, first_record: int = 0, first_batch: int = 0, is_one_clock: bool = False
+        self,
+        *,
+        compacted: int = 0,
+        first_record: int = 0,
+        first_batch: int = 0,
+        cleaned: Collection[int] = (),
+        is_one_clock: bool = False,
     ) -> Outcome:
         """The outcome by what is left of the logs.
 
@@ -244,13 +250,16 @@ class World:
             Records are read from this one on.
         first_batch
             Batches are read from this one on.
+        cleaned
+            Offsets of batches before the open ones that the cleaner has removed.
         is_one_clock
             Whether it is known that one broker leads both partitions.
         """
         kept = self.records[max(compacted - 1, 0) :][max(first_record - max(compacted - 1, 0), 0) :]
         start = self.open[0][0]
         read = self.batches[min(first_batch, start) :]
-        log = excerpt(*read, start=int(read[0]["base_offset"]))
+        left = [each for each in read if each["base_offset"] >= start or each["base_offset"] not in cleaned]
+        log = excerpt(*left, start=int(read[0]["base_offset"]))
         return find_outcome(self.open_transaction(), producer_batches(log, 7, start), self._log(kept, is_one_clock))
 
     def _log(self, kept: Sequence[Row], is_one_clock: bool) -> CoordinatorLog:

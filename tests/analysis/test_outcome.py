@@ -261,6 +261,12 @@ def test_batches_that_the_cleaner_removed_may_have_been_the_marker() -> None:
     whole = excerpt(*before, data(99, pid=1, second=9), data(100, second=12))
     assert find(open_transaction(COMPLETE_COMMIT), whole, *records).name == "commit"
     assert find(open_transaction(COMPLETE_COMMIT), excerpt(*before, data(100, second=12)), *records).name == "unknown"
+    busy = [init(), *ended_records("Commit", began=0, at_second=1), *ended_records("Commit", began=9, at_second=11)]
+    with_marker = (data(90, second=0.5), marker(91, COMMIT, second=1.05))
+    lost = excerpt(*with_marker, data(92, pid=1, records=8), data(100, second=12))
+    assert find(open_transaction(COMPLETE_COMMIT), lost, *busy).name == "commit"
+    removed = excerpt(*with_marker, data(93, pid=1, records=7), data(100, second=12))
+    assert find(open_transaction(COMPLETE_COMMIT), removed, *busy).name == "unknown"
     since_marker = excerpt(data(92), marker(98, COMMIT, second=12), data(99, pid=1, second=13), data(100, second=14))
     assert find(open_transaction(COMPLETE_COMMIT), since_marker, *records).name == "undecided", (
         "it was before the marker"
@@ -396,6 +402,7 @@ def test_the_outcome_is_right_or_unknown(
         compacted=data.draw(st.integers(0, records)),
         first_record=data.draw(st.one_of(st.just(0), st.integers(0, records - 1))),
         first_batch=data.draw(st.one_of(st.just(0), st.integers(0, batches - 1))),
+        cleaned=data.draw(st.one_of(st.just(()), st.sets(st.integers(0, batches - 1)))),
         is_one_clock=world.is_one_clock and data.draw(st.booleans()),
     ).name
     check(world, name)

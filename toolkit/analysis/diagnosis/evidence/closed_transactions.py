@@ -117,7 +117,10 @@ class ClosedTransactions:
         }
         if not self.markers or self.markers[-1].time is None:
             return possible
-        return possible & self._by_times(self.markers[-1], self.markers[-1].time)
+        by_times = self._by_times(self.markers[-1], self.markers[-1].time)
+        if self.has_gaps and by_times:
+            by_times = set(range(min(by_times), len(closed)))  # a later marker may have been removed
+        return possible & by_times
 
     def _is_closed(self, transaction: DecidedTransaction) -> bool | None:
         """By epochs, and by times as far as two clocks allow; null if they do not tell."""
@@ -164,9 +167,10 @@ class ClosedTransactions:
 
     def _range(self, time: float, transaction: DecidedTransaction) -> Range:
         """The difference of the clocks if a marker of this time is of the transaction."""
-        exact: float = 0 if self.is_one_clock else ROUNDING
-        exact += 0 if self.is_one_coordinator else 2 * MOST  # one may have decided it, and another ended it
-        return time - transaction.ended_at - exact, time - transaction.decided_from + exact
+        exact = 0 if self.is_one_clock else ROUNDING
+        after_decision, before_end = time - transaction.decided_from, time - transaction.ended_at
+        # One coordinator may have decided it, and another, by a clock of its own, have ended it.
+        return min(after_decision, before_end) - exact, max(after_decision, before_end) + exact
 
     def _differences(self, last: ProducerMarker, time: float) -> list[Range]:
         """The differences of the clocks that explain the COMMIT markers before the last one."""

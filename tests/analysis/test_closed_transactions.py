@@ -1,0 +1,202 @@
+"""Which decided transactions have a marker after their decision, to the millisecond."""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from toolkit.analysis.diagnosis.evidence.closed_transactions import (
+    ClosedTransactions,
+    DecidedTransaction,
+    ProducerMarker,
+)
+
+DIFFER = 5_000  # ms that two clocks may differ by
+
+
+def commit(decided_at: float, ended_at: float | None = None, **more: Any) -> DecidedTransaction:
+    columns = {"is_commit": True, "is_version_2": False, "epoch": 3, "decided_from": decided_at}
+    ended = decided_at + 10 if ended_at is None else ended_at
+    return DecidedTransaction(**{**columns, "decided_at": decided_at, "ended_at": ended, **more})
+
+
+def abort(decided_at: float, ended_at: float | None = None, **more: Any) -> DecidedTransaction:
+    return commit(decided_at, ended_at, is_commit=False, **more)
+
+
+def marker(time: float | None, *, is_commit: bool = True, epoch: int = 3, leader_epoch: int = 1) -> ProducerMarker:
+    return ProducerMarker(offset=9, epoch=epoch, is_commit=is_commit, time=time, leader_epoch=leader_epoch)
+
+
+def last(decided: list[DecidedTransaction], *markers: ProducerMarker, **more: Any) -> set[int]:
+    fields: dict[str, Any] = {
+        "lowest_epoch": 3, "began": None, "read_from": -math.inf, "has_gaps": False, "is_one_coordinator": True,
+        "is_one_clock": False,
+    }  # fmt: skip
+    return ClosedTransactions(decided=decided, markers=markers, **{**fields, **more}).last()
+
+
+# Without a marker
+
+
+def test_without_a_marker_nothing_is_closed_if_the_partition_was_read_from_before_the_decision() -> None:
+    assert last([commit(20_000)]) == {-1}
+    assert last([commit(20_000)], read_from=14_999) == {-1}
+    assert last([commit(20_000)], read_from=15_000) == {-1, 0}
+    assert last([commit(20_000, decided_from=19_000)], read_from=14_500) == {-1, 0}
+    assert last([commit(20_000)], read_from=math.inf) == {-1, 0}
+    assert last([commit(12_000), commit(20_000)], read_from=9_000) == {-1, 0}, "the second one's marker would be there"
+    assert last([commit(20_000)], has_gaps=True) == {-1, 0}
+    assert last([]) == {-1}
+
+
+# By epochs
+
+
+def test_a_marker_of_a_newer_epoch_closes_and_one_of_an_older_epoch_is_from_before() -> None:
+    assert last([commit(20_000)], marker(20_001, epoch=4), began=0, is_one_coordinator=False) == {0}
+    assert last([commit(20_000)], marker(16_000, is_commit=False, epoch=4)) == {0}
+    assert last([commit(20_000, epoch=3), commit(20_100, epoch=4)], marker(20_005)) == {0}
+    old = [commit(1_000, epoch=2), commit(20_000)]
+    assert last(old, marker(1_005, epoch=2)) == {0}
+    assert last(old, marker(19_000, epoch=2), is_one_coordinator=False) == set(), "no commit of epoch 2 was that late"
+    assert last([commit(19_000, epoch=2), commit(20_000)], marker(19_005, epoch=2), has_gaps=True) == {0, 1}
+    assert last([commit(1_000), commit(9_000, epoch=4)], marker(None)) == {-1, 0}
+    assert last([commit(1_000), commit(9_000, epoch=4)], marker(None), has_gaps=True) == {-1, 0, 1}
+
+
+def test_an_abort_marker_of_an_older_epoch_may_be_an_operators() -> None:
+    decided = [abort(1_000, epoch=2), commit(20_000)]
+    assert last(decided, marker(1_005, is_commit=False, epoch=2)) == {-1, 0}
+    assert last(decided, marker(21_000, is_commit=False, epoch=2)) == {0, 1}
+    assert last(decided, marker(25_000, is_commit=False, epoch=2)) == {1}
+
+
+def test_with_version_2_the_marker_has_the_next_epoch() -> None:
+    decided = [commit(1_000, is_version_2=True, epoch=2), commit(1_020, is_version_2=True, epoch=3)]
+    assert last(decided, marker(1_005, epoch=3)) == {0}
+    assert last(decided, marker(1_025, epoch=4), lowest_epoch=4) == {1}
+    assert last(decided, read_from=math.inf) == {-1, 0}, "records of epoch 3 are not before its marker"
+    assert last(decided, read_from=math.inf, lowest_epoch=2) == {-1}
+    assert last([replace(each, epoch=None) for each in decided], read_from=math.inf) == {-1, 0, 1}
+
+
+def test_with_version_2_an_operators_marker_has_the_same_epoch() -> None:
+    decided = [commit(20_000, is_version_2=True)]
+    assert last(decided, marker(30_000, is_commit=False)) == {0}
+    assert last(decided, marker(20_000, is_commit=False)) == {-1, 0}
+    assert last(decided, marker(10_000, is_commit=False)) == {-1}
+    assert last(decided, marker(30_000, is_commit=False, epoch=2)) == set()
+
+
+# By times
+
+
+@pytest.mark.parametrize("began", [None, 0])
+def test_clocks_differ_by_5_s_at_most(began: float | None) -> None:
+    decided = [commit(1_000), commit(20_000)]
+    unsure: dict[str, Any] = {"began": began, "is_one_coordinator": False}
+    assert last(decided, marker(25_000, is_commit=False), **unsure) == {1}
+    assert last(decided, marker(24_999, is_commit=False), **unsure) == {0, 1}
+    assert last(decided, marker(15_000, is_commit=False), **unsure) == {0, 1}
+    assert last(decided, marker(14_998, is_commit=False), **unsure) == {0}
+    assert last([commit(20_000)], marker(60_000), has_gaps=True, began=None) == set(), "times contradict all the same"
+    assert last(decided, marker(14_998, is_commit=False), has_gaps=True, **unsure) == {0, 1}, "a marker may be gone"
+
+
+def test_a_commit_marker_is_of_a_commit() -> None:
+    assert last([commit(20_000)], marker(16_000)) == {0}
+    assert last([commit(20_000)], marker(25_000)) == {0}
+    assert last([commit(19_000), abort(20_000)], marker(20_005)) == {0}
+    assert last([abort(19_000), commit(20_000)], marker(19_005)) == {1}
+    assert last([commit(19_000), commit(20_000)], marker(19_500)) == {0, 1}
+    assert last([commit(19_000, epoch=None), commit(20_000)], marker(19_500)) == {0, 1}
+    assert last([commit(19_000, epoch=2), commit(20_000)], marker(19_500)) == {0, 1}, "it may be of epoch 2"
+    assert last([commit(19_000, epoch=1), commit(20_000)], marker(19_500)) == {1}
+
+
+def test_a_commit_marker_is_written_between_the_decision_and_the_end() -> None:
+    one_clock: dict[str, Any] = {"is_one_clock": True}
+    decided = [commit(1_000, 1_010), commit(2_000, 2_010)]
+    for time, found in ((1_000, 0), (1_010, 0), (2_000, 1), (2_010, 1)):
+        assert last(decided, marker(time), **one_clock) == {found}
+    assert last(decided, marker(1_500), **one_clock) == {0}, "complete, by hand: what was decided before is closed"
+    assert last(decided, marker(2_500), **one_clock) == {1}
+    assert last(decided, marker(999), **one_clock) == {-1}
+    assert last([commit(1_000, math.inf)], marker(1_500), **one_clock) == {0}
+    assert last([commit(1_000, 1_010, decided_from=900)], marker(950), **one_clock) == {0}
+
+
+def test_an_abort_marker_closes_what_was_decided_before() -> None:
+    decided = [commit(1_000), commit(2_000)]
+    for time, found in ((999, -1), (1_000, 0), (1_999, 0), (2_000, 1), (9_000, 1)):
+        assert last(decided, marker(time, is_commit=False), is_one_clock=True) == {found}
+
+
+def test_a_marker_of_an_unknown_time_shows_nothing() -> None:
+    assert last([commit(1_000)], marker(None)) == {-1, 0}
+    assert last([commit(1_000), commit(9_000)], marker(1_003), marker(None)) == {-1, 0, 1}
+    assert last([commit(1_000), commit(9_000)], marker(None), marker(1_003)) == {0}
+
+
+# Differences of the clocks that explain other markers
+
+
+BUSY = [commit(1_000), commit(1_300), commit(2_500), commit(3_100)]
+
+
+@pytest.mark.parametrize("ahead", [-5_000, -700, 0, 700, 5_000])
+def test_earlier_commit_markers_show_the_difference_of_the_clocks(ahead: int) -> None:
+    written = [marker(each.decided_at + 5 + ahead) for each in BUSY]
+    assert last(BUSY, *written) == {3}
+    assert last(BUSY, *written[:-1]) == {2}
+    assert 2 in last(BUSY, *written[:-1], began=500)
+    assert 3 not in last(BUSY, *written[:-1], began=500)
+    assert last(BUSY, *written[:2], marker(2_900 + ahead, is_commit=False)) == {2}, "an operator's"
+    assert last(BUSY, *written[:2], marker(3_150 + ahead, is_commit=False)) == {3}
+
+
+def test_a_marker_may_be_of_a_transaction_before_the_first_record() -> None:
+    assert last([commit(3_000)], marker(3_005)) == {0}
+    assert last([commit(3_000)], marker(3_005), began=2_900) == {-1, 0}
+    assert last([commit(7_910)], marker(7_915), began=2_915) == {-1, 0}
+    assert last([commit(7_910)], marker(7_915), began=2_914) == {0}
+    assert last([commit(1_000), commit(3_000)], marker(1_200), marker(3_005), began=900) == {-1, 0}
+
+
+def test_another_leader_or_a_time_long_ago_shows_nothing() -> None:
+    decided = [commit(100_000), commit(100_300), commit(200_000), commit(200_301)]
+    two = [marker(100_005), marker(100_305)]
+    assert last(decided, *two, marker(200_005)) == {2}
+    assert last(decided, *(replace(each, leader_epoch=0) for each in two), marker(200_005)) == {2, 3}
+    much_later = [
+        replace(each, decided_from=each.decided_at + 90_000, decided_at=each.decided_at + 90_000)
+        for each in decided[2:]
+    ]
+    later = [replace(each, ended_at=each.ended_at + 90_000) for each in much_later]
+    assert last([*decided[:2], *later], *two, marker(290_005)) == {2, 3}
+    assert last(decided, marker(100_005, is_commit=False), marker(200_005)) == {2, 3}, "an operator's shows nothing"
+
+
+def test_clocks_drift_apart_by_half_a_millisecond_in_a_second() -> None:
+    decided = [commit(1_000, 1_000), commit(61_000, 61_000), commit(61_100, 61_100)]
+    assert last(decided, marker(1_000), marker(61_000)) == {1}
+    assert last(decided, marker(1_000), marker(61_032)) == {1}
+    assert last(decided, marker(1_000), marker(61_050)) == set(), "no drift of 30 ms and rounding explains it"
+    assert last(decided, marker(1_000), marker(61_068)) == {2}
+
+
+def test_markers_that_no_difference_explains_contradict() -> None:
+    assert last([commit(20_000)], marker(60_000)) == set(), "the clocks differ by more, or somebody wrote it by hand"
+    assert last([commit(20_000)], marker(60_000), marker(90_000, is_commit=False)) == set()
+    assert last([commit(20_000)], marker(60_000), is_one_clock=True) == {0}
+
+
+def test_a_coordinator_that_took_over_has_another_clock() -> None:
+    decided = [commit(1_000), commit(9_000), commit(20_000)]
+    assert last(decided, marker(12_000), is_one_coordinator=False) == {1}
+    assert last(decided, marker(14_000), is_one_coordinator=False) == {1}
+    assert last(decided, marker(15_500), is_one_coordinator=False) == {2}
+    assert last([commit(9_000, 6_000)], marker(15_000), is_one_coordinator=False) == set()
+    assert last([commit(9_000, 7_000)], marker(12_000), is_one_coordinator=False) == {0}, "ended by a clock behind"
