@@ -9,6 +9,7 @@ import pytest
 
 from tests.causes import cause_names
 from toolkit import Cluster, Recording
+from toolkit.actions.abort import plan_abort
 from toolkit.analysis.diagnosis.diagnose import TransactionKey
 from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext
 from toolkit.analysis.diagnosis.evidence_kinds import OpenEvidence
@@ -123,6 +124,23 @@ def test_a_known_cause_is_not_read_again_for_a_minute(
         assert evidence[name] == read[name]
     assert "(late-after-commit, torn-transaction)" in evidence["cause"]
     assert [one["name"] for one in evidence["evidence"]][-4:] == [one["name"] for one in read["evidence"]][-4:]
+
+
+def test_what_holds_the_lso_next_is_explained_in_the_same_sample(
+    kafka: Kafka, cluster: Cluster, sampled: Callable[..., Sample]
+) -> None:
+    """Its evidence was read while another transaction held the LSO, without groups and times; it was not read again."""
+    first = INCIDENTS["late_after_commit"](kafka)
+    following = INCIDENTS["never_added"](kafka, topic=first.topic)
+    sampled()
+    behind = of(sampled().tables["findings"], following)
+    assert (behind["queue_position"], behind["held_from"], behind["compaction_held"]) == (2, None, None)
+    plan = plan_abort(cluster, of(cluster.finding_rows(topics=[first.topic]), first))
+    plan.execute(confirm=plan.target, recheck_after=0)
+    row = of(sampled().tables["findings"], following)
+    assert (row["queue_position"], row["compaction_held"], row["groups_held"]) == (1, False, [])
+    assert row["held_from"]
+    assert row["cause"] == behind["cause"]
 
 
 def test_late_transactions_name_their_clock(kafka: Kafka, cluster: Cluster, sampled: Callable[..., Sample]) -> None:

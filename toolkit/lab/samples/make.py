@@ -31,7 +31,7 @@ DATA = Path(__file__).parent / "data"
 LEFT_OUT = ("__cluster_metadata-0", ".lock")
 EXPECTED_COLUMNS = (
     "verdict", "cause", "producer_id", "producer_epoch", "transactional_id", "start_offset", "last_stable_offset",
-    "high_watermark", "records_held", "groups_held",
+    "high_watermark", "records_held", "groups_held", "outcome", "action",
 )  # fmt: skip
 COMPARED_COLUMNS = (
     *EXPECTED_COLUMNS,

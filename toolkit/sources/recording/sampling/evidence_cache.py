@@ -68,7 +68,7 @@ def cached_findings(
     """
     to_read = [each for diagnosis in diagnoses for each in diagnosis.to_read()]
     now = diagnoses[-1].observations[-1].observed_at
-    states = {each.key: _state(each) for each in to_read}
+    states = {each.key: _state(each, diagnosis) for diagnosis in diagnoses for each in diagnosis.to_read()}
     fresh = {
         each.key: cached
         for each in to_read
@@ -122,17 +122,16 @@ def _read(
     return [after.get(id(each)) or _with_cached(each, known.get(transaction_key(each))) for each in before], cache
 
 
-def _state(evidence: OpenEvidence) -> tuple[object, ...]:
-    """What the evidence of the logs is valid for."""
+def _state(evidence: OpenEvidence, diagnosis: Diagnosis) -> tuple[object, ...]:
+    """What the evidence of the logs is valid for; what holds the LSO is explained in more detail than what follows."""
     txn = evidence.txn
-    return txn.producer.producer_epoch, txn.transactional_id, txn.owner_epoch, txn.state, txn.listed
+    starts = [each.txn.start for each in diagnosis.opened[txn.tp] if each.txn.start is not None]
+    is_first = txn.start == min(starts, default=None)
+    return txn.producer.producer_epoch, txn.transactional_id, txn.owner_epoch, txn.state, txn.listed, is_first
 
 
 def _with_cached(finding: Finding, cached: CachedEvidence | None) -> Finding:
-    if cached is None or (finding.verdict, finding.queue_position) != (
-        cached.finding.verdict,
-        cached.finding.queue_position,
-    ):
+    if cached is None or finding.verdict != cached.finding.verdict:
         return finding
     known = cached.finding
     finding = replace(
