@@ -8,11 +8,14 @@ import pytest
 from tests.analysis.build import COMPLETE, NOW, ago, observation, only, partition, producer, transaction, twice
 from tests.analysis.logged import diagnosed
 from toolkit.analysis.diagnosis.decision import DISOWNED_RULES, OWNED_RULES, PARTITION_RULES
-from toolkit.analysis.diagnosis.diagnose import findings
+from toolkit.analysis.diagnosis.diagnose import diagnose, findings
+from toolkit.analysis.diagnosis.evidence_kinds import LogFacts
 from toolkit.analysis.diagnosis.observation import Coverage, FirstBatch, Observation
-from toolkit.analysis.diagnosis.outcome import OUTCOMES
+from toolkit.analysis.diagnosis.outcome import OUTCOMES, Outcome
 from toolkit.analysis.diagnosis.verdicts import VERDICTS
 from toolkit.schema import Row
+from toolkit.schema.live import Finding
+from toolkit.schema.log import PastTransaction
 
 ELSEWHERE = (("payments", 2),)
 
@@ -400,3 +403,39 @@ def test_files_prove_the_coordinators_state_up_to_its_last_record(row_time: dt.d
     """A copy may be much newer than the coordinator's last record: its time alone makes nothing overdue."""
     row = transaction(start_time=ago(seconds=300), observed_at=row_time)
     assert only(diagnosed([from_files(observation(row))])).verdict == expected
+
+
+# What the logs show meanwhile
+
+
+def with_log(**facts: object) -> Finding:
+    """The finding of a transaction that no coordinator owns, with what the logs show of it."""
+    diagnosis = diagnose(twice(observation(transaction(state="CompleteCommit", on=()))))
+    (evidence,) = diagnosis.to_read()
+    return only(diagnosis.findings(log={evidence.key: LogFacts(**facts)}))  # type: ignore[arg-type]
+
+
+def decided(name: str, *, end_time: dt.datetime | None) -> Outcome:
+    past = PastTransaction(
+        transactional_id="payments-7", kind="transaction", reason="", producer_epoch=0, end_time=end_time
+    )
+    return Outcome(name=name, reason="it was decided", transaction=past)
+
+
+@pytest.mark.parametrize("name", ["commit", "abort"])
+def test_a_decision_whose_marker_is_on_the_way_is_ending(name: str) -> None:
+    """Its coordinator decided after it had answered: the log has Prepare*, and the marker follows."""
+    found = with_log(outcome=decided(name, end_time=None))
+    assert (found.verdict, found.outcome, found.action) == ("ending", name, None)
+
+
+@pytest.mark.parametrize("name", ["commit", "abort"])
+def test_a_marker_written_while_the_logs_are_read_is_not_missing(name: str) -> None:
+    """The partition is read before the coordinators' records, and its leader once more after them."""
+    found = with_log(outcome=decided(name, end_time=NOW), has_ended=True)
+    assert (found.verdict, found.outcome, found.action) == ("ending", None, None)
+
+
+def test_a_missing_marker_is_completed_only_once_its_transaction_is_complete() -> None:
+    found = with_log(outcome=decided("commit", end_time=NOW))
+    assert (found.verdict, found.outcome, found.action) == ("stuck_ending", "commit", "complete")

@@ -155,7 +155,7 @@ def test_an_operators_marker_closes_what_is_before_it(leader_clock: int) -> None
     assert lost.outcome().name == "commit"
 
 
-def test_an_operators_marker_says_nothing_about_clocks() -> None:
+def test_an_operators_marker_proves_nothing_about_clocks() -> None:
     """It may be from before or after the commit, as far as the clocks tell."""
     world = after(Txn(marker=False), OperatorAbort(gap=900), LateBatch(), coordinator_clock=2_500)
     assert (world.outcome().name, world.of_open_records) == ("unknown", {"undecided"})

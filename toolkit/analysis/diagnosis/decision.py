@@ -571,6 +571,11 @@ def _wrote_since(e: OpenEvidence) -> bool:
     return decided is not None and decided.producer_epoch is not None and e.txn.epoch > decided.producer_epoch
 
 
+def _is_decided_only(e: OpenEvidence) -> bool:
+    """Whether the log has the decision, and not yet that all markers are written."""
+    return e.outcome.transaction is not None and e.outcome.transaction.end_time is None
+
+
 _DISOWNED_VERDICTS = {"hanging", "stuck_ending"}  # of transactions that no coordinator will end
 
 DISOWNED_RULES: tuple[OpenRule, ...] = (
@@ -619,6 +624,25 @@ DISOWNED_RULES: tuple[OpenRule, ...] = (
         outcome=None,
         why=lambda e: f"The {e.log and e.log.marker_after} has ended it in the meantime.",
         remedy=lambda e: "None: it has ended.",
+    ),
+    OpenRule(
+        name="it has ended meanwhile",
+        applies=lambda e: e.log is not None and e.log.has_ended,
+        verdict="ending",
+        outcome=None,
+        why=lambda e: f"It has ended in the meantime: {e.outcome.reason}.",
+        remedy=lambda e: "None: it has ended.",
+    ),
+    *(
+        OpenRule(
+            name=f"its {outcome} is decided and the marker on the way",
+            applies=lambda e, outcome=outcome: e.outcome.name == outcome and _is_decided_only(e),  # type: ignore[misc]
+            verdict="ending",
+            outcome=outcome,
+            why=lambda e: f"{_capital(e.outcome.reason)} yet: its coordinator has only just decided.",
+            remedy=lambda e: "Wait: its coordinator writes the marker. Diagnose again.",
+        )
+        for outcome in (COMMIT, ABORT)
     ),
     OpenRule(
         name="committed, and a newer epoch has written since",

@@ -52,6 +52,8 @@ class LogFacts:
         Whether that marker was in the log before the leader showed the transaction open.
     marker_entry
         The marker as evidence.
+    has_ended
+        Whether the leader no longer shows it open, once the coordinators' log was read.
     """
 
     outcome: Outcome
@@ -59,6 +61,7 @@ class LogFacts:
     marker_after: str | None = None
     marker_contradicts: bool = False
     marker_entry: EvidenceEntry | None = None
+    has_ended: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,7 @@ from toolkit.analysis.diagnosis.evidence.log_excerpts import CLOCKS_DIFFER
 
 __all__ = ["COMPARED", "ClosedTransactions", "DecidedTransaction", "ProducerMarker"]
 
-MOST = CLOCKS_DIFFER.total_seconds() * 1000  # ms
+MAX_DIFFERENCE_MS = CLOCKS_DIFFER.total_seconds() * 1000  # ms
 FOR_EVER = float("inf")
 COMPARED = 100_000  # ms before the last marker: of older ones, the clocks may have differed more or less
 DRIFT = 0.0005  # that two clocks, which NTP slews, drift apart
@@ -128,7 +128,7 @@ class ClosedTransactions:
         if self._has_own_epoch(transaction) and (marker is None or marker.is_commit or marker.epoch != epoch):
             return False
         if marker is None:
-            return None if self.has_gaps or self.read_from >= transaction.decided_from - MOST else False
+            return None if self.has_gaps or self.read_from >= transaction.decided_from - MAX_DIFFERENCE_MS else False
         if epoch is not None and marker.epoch > epoch:
             return True
         not_closed = None if self.has_gaps else False
@@ -136,9 +136,9 @@ class ClosedTransactions:
             return not_closed
         if marker.time is None:
             return None
-        if marker.time >= transaction.decided_at + MOST:
+        if marker.time >= transaction.decided_at + MAX_DIFFERENCE_MS:
             return True
-        return not_closed if marker.time < transaction.decided_from - MOST else None
+        return not_closed if marker.time < transaction.decided_from - MAX_DIFFERENCE_MS else None
 
     def _has_own_epoch(self, transaction: DecidedTransaction) -> bool:
         """Whether a leader that has appended its marker, which has the next epoch, refuses the open records."""
@@ -155,7 +155,7 @@ class ClosedTransactions:
             for index, transaction in self._candidates(last)
             if _meet([self._range(time, transaction)], differences)
         }
-        if self.began is not None and _meet([(time - self.began, MOST)], differences):
+        if self.began is not None and _meet([(time - self.began, MAX_DIFFERENCE_MS)], differences):
             found.add(-1)
         if not found and self.is_one_clock:
             return set(self._after_decision(time, differences))
@@ -176,7 +176,7 @@ class ClosedTransactions:
         """The differences of the clocks that explain the COMMIT markers before the last one."""
         if self.is_one_clock:
             return [(0, 0)]
-        differences: list[Range] = [(-MOST, MOST)]
+        differences: list[Range] = [(-MAX_DIFFERENCE_MS, MAX_DIFFERENCE_MS)]
         if not self.is_one_coordinator:
             return differences
         for marker in self._compared:

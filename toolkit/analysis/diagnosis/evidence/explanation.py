@@ -37,16 +37,17 @@ def log_facts(context: DiagnosisContext) -> LogFacts:
     context
         The open transaction and its log evidence.
     """
-    batches = context.producer_batches
+    batches, key = context.producer_batches, (context.txn.tp, context.txn.producer_id, context.txn.start)
+    facts = LogFacts(outcome=context.outcome, has_ended=context.log is not None and key in context.log.ended)
     if batches is None:
-        return LogFacts(outcome=context.outcome)
+        return facts
     other = batches.foreign_opening
+    facts = replace(facts, other_producer_id=int(other["producer_id"][0]) if len(other) else None)
     if not len(batches.markers_after):
-        return LogFacts(outcome=context.outcome, other_producer_id=int(other["producer_id"][0]) if len(other) else None)
+        return facts
     marker = batches.markers_after[0]
-    return LogFacts(
-        outcome=context.outcome,
-        other_producer_id=int(other["producer_id"][0]) if len(other) else None,
+    return replace(
+        facts,
         marker_after=f"{'COMMIT' if marker['marker'] == COMMIT else 'ABORT'} marker at offset {marker['base_offset']}",
         marker_contradicts=bool(marker["base_offset"] < _high_watermark_before(context)),
         marker_entry=batches.entry("marker_after", batches.markers_after),

@@ -84,11 +84,15 @@ class LogEvidence:
         The coordinators' log; null if it was not read.
     other_markers
         Markers of the producers on other partitions; read only where the coordinators' log does not prove an outcome.
+    ended
+        Partition, producer id and start offset of transactions that their leader no longer shows open, once the
+        coordinators' log was read.
     """
 
     excerpts: Mapping[TopicPartition, Excerpt]
     coordinators: CoordinatorLog | None = None
     other_markers: Sequence[OtherMarker] = ()
+    ended: Collection[tuple[TopicPartition, int, int]] = ()
 
 
 def have_ended(headers: Headers, producer_ids: Collection[int]) -> bool:

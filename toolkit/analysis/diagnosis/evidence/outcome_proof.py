@@ -133,9 +133,9 @@ class _Proof:
         return [each for each in self.transactions if each.decided_at is not None]
 
     def _may_have_written(self, transaction: PastTransaction) -> bool:
-        """Whether a transaction can have written the open records, by its epoch."""
-        first, epoch = self.first_epoch, transaction.producer_epoch
-        return first is None or epoch is None or epoch >= first
+        """Whether a transaction can have written the open records: its epoch is between their first and their last."""
+        epoch = transaction.producer_epoch
+        return epoch is None or ((self.first_epoch or -1) <= epoch and (self.txn.epoch < 0 or epoch <= self.txn.epoch))
 
     def _without_markers(self, last_closed: int) -> tuple[PastTransaction, ...]:
         return tuple(each for each in self.decided[last_closed + 1 :] if self._may_have_written(each))

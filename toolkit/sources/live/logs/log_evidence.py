@@ -15,7 +15,7 @@ from toolkit.analysis.diagnosis.diagnose import TransactionKey
 from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext
 from toolkit.analysis.diagnosis.evidence.log_excerpts import CLOCKS_DIFFER, Excerpt, LogEvidence
 from toolkit.analysis.diagnosis.evidence_kinds import OpenEvidence
-from toolkit.analysis.diagnosis.outcome import UNKNOWN
+from toolkit.analysis.diagnosis.outcome import ABORT, COMMIT, UNKNOWN
 from toolkit.errors import ToolkitError
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema import Row
@@ -25,8 +25,10 @@ from toolkit.sources.live.logs.coordinator_logs import event_rows, read_coordina
 from toolkit.sources.live.logs.excerpt_reader import ExcerptPosition, read_excerpts
 from toolkit.sources.live.logs.offset_lookup import offset_of
 from toolkit.sources.live.logs.other_markers_reader import read_other_markers
+from toolkit.sources.live.state.cluster_metadata import read_metadata
 from toolkit.sources.live.state.compacted_topics import compacted_topics
 from toolkit.sources.live.state.coordinators import CoordinatorTopic
+from toolkit.sources.live.state.leader_producers import producer_rows
 from toolkit.sources.live.state.partition_offsets import partition_rows
 
 __all__ = ["read_contexts"]
@@ -65,8 +67,24 @@ def read_contexts(client: BrokerClient, to_read: Sequence[OpenEvidence]) -> dict
         log = replace(log, coordinators=further)
         contexts = _with_log(to_read, log)
     if unproven := _unproven(contexts, to_read):
-        contexts = _with_log(to_read, replace(log, other_markers=read_other_markers(client, unproven)))
-    return contexts
+        log = replace(log, other_markers=read_other_markers(client, unproven))
+        contexts = _with_log(to_read, log)
+    decided = [each for each in contexts.values() if each.outcome.name in {COMMIT, ABORT}]
+    # Read after the decision was seen: a marker that came before it is no missing one.
+    return _with_log(to_read, replace(log, ended=_ended(client, decided))) if decided else contexts
+
+
+def _ended(client: BrokerClient, contexts: Sequence[DiagnosisContext]) -> frozenset[tuple[TopicPartition, int, int]]:
+    """Those of the transactions that their leaders do not show open any more."""
+    keys = {(each.txn.tp, each.txn.producer_id, each.txn.start) for each in contexts if each.txn.start is not None}
+    partitions = {tp for tp, _, _ in keys}
+    metadata = read_metadata(client, {topic for topic, _ in partitions}).at(sorted(partitions))
+    rows = producer_rows(client, metadata, idle_producers=False)
+    unread = {(row["topic"], row["partition"]) for row in rows if row["error"]}
+    still_open = {
+        ((row["topic"], row["partition"]), row["producer_id"], row["current_txn_start_offset"]) for row in rows
+    }
+    return frozenset(key for key in keys if key not in still_open and key[0] not in unread)
 
 
 def _unproven(
