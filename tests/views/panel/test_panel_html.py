@@ -80,13 +80,13 @@ def test_the_most_urgent_finding_is_first() -> None:
     assert [tone(each) for each in rank_findings(found)] == ["alarm", "alarm", "warn", "calm"]
 
 
-def test_a_transaction_behind_others_says_so() -> None:
+def test_the_queue_position_is_in_the_choice() -> None:
     """It crashed the panel: the column was renamed, and no type knew of it."""
     assert "behind 1 other" in choice(finding(queue_position=2))
     assert "behind 4 others" in choice(finding(queue_position=5))
 
 
-def test_committed_records_say_so() -> None:
+def test_a_choice_names_the_missing_marker() -> None:
     assert "committed, its marker is missing" in choice(
         finding(verdict="stuck_ending", outcome="commit", action="complete")
     )
