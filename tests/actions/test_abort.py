@@ -15,6 +15,7 @@ from toolkit.actions.abort import plan_abort
 from toolkit.actions.abort_impact import AbortImpact
 from toolkit.actions.audit import Audit
 from toolkit.actions.refusals import check_abort
+from toolkit.analysis.broker_software.software import BrokerIdentity, software_gaps
 from toolkit.errors import ActionRefused, BrokerError, UsageError
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS, StagedIncident
@@ -313,6 +314,7 @@ def test_a_live_or_decided_transaction_is_never_overridden(kafka: Kafka, cluster
     assert read_committed(kafka, staged.topic, staged.partition) == 2
 
 
+REDPANDA = BrokerIdentity(broker_id=1, host="one", cluster_id="redpanda.2d339cd9", apis={})
 UNKNOWN = Finding(
     topic="orders",
     verdict="unknown",
@@ -333,6 +335,7 @@ def entry(name: str, value: str) -> EvidenceEntry:
     ("changed", "why"),
     [
         ({"topic": "__transaction_state"}, "cannot be overridden: no marker belongs"),
+        ({"missing": tuple(software_gaps([REDPANDA]))}, "cannot be overridden: its brokers end transactions by other"),
         ({"evidence": (entry("state", "PrepareCommit"),)}, "cannot be overridden: .* has decided"),
         ({"evidence": (entry("timeout_ms", "2147483647"),)}, "cannot be overridden: .*two-phase commit"),
         ({"outcome": "commit"}, "is never aborted: its records were committed"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from toolkit.analysis.broker_software.software import is_of_another_system
 from toolkit.analysis.coordinator.transaction_states import TWO_PHASE_COMMIT
 from toolkit.errors import ActionRefused
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
@@ -120,6 +121,8 @@ def _never(fresh: Finding) -> str:
         return fresh.reason
     if fresh.topic == STATE_TOPIC:
         return "no marker belongs on the coordinators' own topic."
+    if other := next(filter(is_of_another_system, fresh.missing), None):
+        return f"its brokers end transactions by other rules, with a remedy of their own: {other}"
     values = {(entry.name, entry.value or "") for entry in fresh.evidence}
     if any(name == "state" and value.startswith("Prepare") for name, value in values):
         return "its coordinator has decided a transaction of this producer."

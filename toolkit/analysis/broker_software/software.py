@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from toolkit.analysis.broker_software.compatible_systems import SYSTEMS, UNKNOWN_SYSTEM, CompatibleSystem
 from toolkit.analysis.broker_software.released_apis import Apis, matching_releases, nearest_release
 
-__all__ = ["BrokerIdentity", "Software", "software_gaps", "software_of"]
+__all__ = ["BrokerIdentity", "Software", "is_of_another_system", "software_gaps", "software_of"]
 
 MAX_DIFFERENCES = 3  # in a sentence
 
@@ -71,6 +71,15 @@ class Software:
         return " to ".join(dict.fromkeys((self.releases[0], self.releases[-1]))) if self.releases else None
 
 
+SOFTWARE_GAP = "a coordinator of Apache Kafka"
+"""How the gaps of `software_gaps` begin."""
+
+
+def is_of_another_system(gap: str) -> bool:
+    """Whether a gap names a system that is not Apache Kafka, and has a remedy of its own."""
+    return gap.startswith(SOFTWARE_GAP) and UNKNOWN_SYSTEM.name not in gap
+
+
 def software_of(broker: BrokerIdentity) -> Software:
     """The software of a broker."""
     for system in SYSTEMS:
@@ -99,8 +108,7 @@ def software_gaps(brokers: Iterable[BrokerIdentity]) -> list[str]:
             gap = f"{software.name} ({software.evidence}). {software.system.differs} {software.system.remedy}"
             running.setdefault(gap, []).append(broker.broker_id)
     return [
-        f"a coordinator of Apache Kafka: {_brokers(ids)} {'run' if len(ids) > 1 else 'runs'} {gap}"
-        for gap, ids in running.items()
+        f"{SOFTWARE_GAP}: {_brokers(ids)} {'run' if len(ids) > 1 else 'runs'} {gap}" for gap, ids in running.items()
     ]
 
 
