@@ -62,6 +62,7 @@ def test_a_marker_of_a_newer_epoch_closes_and_one_of_an_older_epoch_is_from_befo
     assert last(old, marker(1_005, epoch=2)) == {0}
     assert last(old, marker(19_000, epoch=2), is_one_coordinator=False) == set(), "no commit of epoch 2 was that late"
     assert last([commit(19_000, epoch=2), commit(20_000)], marker(19_005, epoch=2), has_gaps=True) == {0, 1}
+    assert last([commit(19_000), commit(20_000), commit(21_000)], marker(19_500), has_gaps=True) == {0, 1, 2}
     assert last([commit(1_000), commit(9_000, epoch=4)], marker(None)) == {-1, 0}
     assert last([commit(1_000), commit(9_000, epoch=4)], marker(None), has_gaps=True) == {-1, 0, 1}
 
@@ -70,7 +71,7 @@ def test_an_abort_marker_of_an_older_epoch_may_be_an_operators() -> None:
     decided = [abort(1_000, epoch=2), commit(20_000)]
     assert last(decided, marker(1_005, is_commit=False, epoch=2)) == {-1, 0}
     assert last(decided, marker(21_000, is_commit=False, epoch=2)) == {0, 1}
-    assert last(decided, marker(25_000, is_commit=False, epoch=2)) == {1}
+    assert last(decided, marker(25_002, is_commit=False, epoch=2)) == {1}
 
 
 def test_with_version_2_the_marker_has_the_next_epoch() -> None:
@@ -97,7 +98,7 @@ def test_with_version_2_an_operators_marker_has_the_same_epoch() -> None:
 def test_clocks_differ_by_5_s_at_most(began: float | None) -> None:
     decided = [commit(1_000), commit(20_000)]
     unsure: dict[str, Any] = {"began": began, "is_one_coordinator": False}
-    assert last(decided, marker(25_000, is_commit=False), **unsure) == {1}
+    assert last(decided, marker(25_002, is_commit=False), **unsure) == {1}
     assert last(decided, marker(24_999, is_commit=False), **unsure) == {0, 1}
     assert last(decided, marker(15_000, is_commit=False), **unsure) == {0, 1}
     assert last(decided, marker(14_998, is_commit=False), **unsure) == {0}
@@ -174,6 +175,9 @@ def test_another_leader_or_a_time_long_ago_shows_nothing() -> None:
         replace(each, decided_from=each.decided_at + 90_000, decided_at=each.decided_at + 90_000)
         for each in decided[2:]
     ]
+    exact = [commit(100_000, 100_000), commit(200_000, 200_000), commit(200_100, 200_100)]
+    assert last(exact, marker(100_000), marker(200_000)) == {1}
+    assert last(exact, marker(99_999), marker(200_000)) == {1, 2}, "100 s are compared"
     later = [replace(each, ended_at=each.ended_at + 90_000) for each in much_later]
     assert last([*decided[:2], *later], *two, marker(290_005)) == {2, 3}
     assert last(decided, marker(100_005, is_commit=False), marker(200_005)) == {2, 3}, "an operator's shows nothing"
@@ -183,6 +187,7 @@ def test_clocks_drift_apart_by_half_a_millisecond_in_a_second() -> None:
     decided = [commit(1_000, 1_000), commit(61_000, 61_000), commit(61_100, 61_100)]
     assert last(decided, marker(1_000), marker(61_000)) == {1}
     assert last(decided, marker(1_000), marker(61_032)) == {1}
+    assert last(decided, marker(1_000), marker(61_033)) == set(), "31 ms and rounding do not explain 32 to 34 ms"
     assert last(decided, marker(1_000), marker(61_050)) == set(), "no drift of 30 ms and rounding explains it"
     assert last(decided, marker(1_000), marker(61_068)) == {2}
 

@@ -109,7 +109,7 @@ class ClosedTransactions:
 
     def last(self) -> set[int]:
         """Possible indices in `decided` of the last closed transaction, -1 for none; empty if times contradict."""
-        closed = [self._is_closed(each) for each in self.decided]
+        closed = [self._by_epochs(each) for each in self.decided]
         possible = {
             last
             for last in range(-1, len(closed))
@@ -122,8 +122,8 @@ class ClosedTransactions:
             by_times = set(range(min(by_times), len(closed)))  # a later marker may have been removed
         return possible & by_times
 
-    def _is_closed(self, transaction: DecidedTransaction) -> bool | None:
-        """By epochs, and by times as far as two clocks allow; null if they do not tell."""
+    def _by_epochs(self, transaction: DecidedTransaction) -> bool | None:
+        """Whether a transaction is closed; null if epochs do not tell."""
         marker, epoch = (self.markers[-1] if self.markers else None), transaction.epoch
         if self._has_own_epoch(transaction) and (marker is None or marker.is_commit or marker.epoch != epoch):
             return False
@@ -131,14 +131,9 @@ class ClosedTransactions:
             return None if self.has_gaps or self.read_from >= transaction.decided_from - MAX_DIFFERENCE_MS else False
         if epoch is not None and marker.epoch > epoch:
             return True
-        not_closed = None if self.has_gaps else False
         if epoch is not None and marker.epoch < epoch and marker.is_commit:
-            return not_closed
-        if marker.time is None:
-            return None
-        if marker.time >= transaction.decided_at + MAX_DIFFERENCE_MS:
-            return True
-        return not_closed if marker.time < transaction.decided_from - MAX_DIFFERENCE_MS else None
+            return None if self.has_gaps else False
+        return None
 
     def _has_own_epoch(self, transaction: DecidedTransaction) -> bool:
         """Whether a leader that has appended its marker, which has the next epoch, refuses the open records."""
