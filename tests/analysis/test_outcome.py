@@ -1,12 +1,13 @@
 """What was decided about open records, by the coordinator's log: case by case, and against a model."""
 
+import datetime as dt
 from typing import Any
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from tests.analysis.build import partition, transaction
+from tests.analysis.build import NOW, observation, partition, transaction
 from tests.analysis.logged import HERE, data, ended_records, excerpt, init, marker, open_transaction, record
 from tests.analysis.outcome_model import (
     Expiry,
@@ -24,7 +25,7 @@ from tests.tiers import fuzzed
 from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog
 from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext
 from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt, LogEvidence
-from toolkit.analysis.diagnosis.open_transactions import OpenTransaction
+from toolkit.analysis.diagnosis.open_transactions import IndexedObservation, OpenTransaction
 from toolkit.analysis.diagnosis.outcome import Outcome
 from toolkit.formats.log.headers import ABORT, COMMIT
 from toolkit.schema import Row
@@ -139,8 +140,10 @@ def test_a_live_transaction_and_a_superseded_one_are_undecided(version: int) -> 
 
 
 def test_a_transaction_without_data_here_is_undecided() -> None:
-    (one,) = [each for each in [open_transaction(transaction(), start=100)] if each.start]
-    assert find(one, None, init()).name == "undecided"
+    one = observation(transaction(), producers=[], partitions=[partition(lso=150)])
+    ((txn,),) = IndexedObservation(one).cases.values()
+    found = find(txn, None)
+    assert (found.name, found.reason) == ("undecided", "it has written nothing here yet")
 
 
 # Markers of operators and of coordinators that took over
@@ -299,6 +302,8 @@ def test_a_producer_id_without_records_or_with_two_ids() -> None:
         "unknown",
         True,
     )
+    since = {33: NOW, 34: NOW + dt.timedelta(seconds=1)}
+    assert "(none is left since 2026-11-21 12:00:00 UTC)" in find(open_transaction(), log, since=since).reason
     other = record(0, "Empty", second=-1, transactional_id="other")
     found = find(open_transaction(), log, init(), other)
     assert (found.name, "2 ids have it" in found.missing[0]) == ("unknown", True)
