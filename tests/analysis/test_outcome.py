@@ -290,9 +290,27 @@ def test_records_that_could_not_be_read() -> None:
 
 def test_an_unreadable_record_of_the_id_is_in_the_way() -> None:
     damaged = {**record(4, None, second=20), "error": "CORRUPT: bad.", "tombstone": False}
-    records = [init(), *ended_records("Commit", began=0, at_second=1), damaged]
-    found = find(open_transaction(COMPLETE_COMMIT), None, *records)
+    found = find(open_transaction(COMPLETE_COMMIT), excerpt(data(100), start=100), init(), damaged)
     assert found.name == "unknown"
+    assert found.missing[0].startswith("__transaction_state could not be read (CORRUPT): whether")
+
+
+def test_one_of_two_commits_and_an_abort_is_not_an_abort() -> None:
+    """By the times, the last marker may be of the first or of the second commit."""
+    two: list[Step] = [Txn(gap=10_000), Txn(gap=500)]
+    world = after(*two, Txn(end="Abort", gap=500, marker=False))
+    found = world.outcome(first_batch=3)
+    assert found.name == "unknown"
+    assert found.missing[0].startswith("clocks that agree on which transaction the marker at offset 3 ended")
+    assert after(*two, Txn(gap=500, marker=False)).outcome(first_batch=3).name == "unknown", "or of the third one"
+    apart = after(*two, Txn(gap=6_000, marker=False))
+    assert apart.outcome(first_batch=3).name == "commit", "of the second and the third, or of the third"
+
+
+def test_times_that_no_clocks_explain() -> None:
+    found = after(Txn(), LateBatch(), leader_clock=60_000).outcome()
+    assert found.name == "unknown"
+    assert found.missing[0].startswith('markers and records of "payments-7" in __transaction_state-33 that agree')
 
 
 def test_a_producer_id_without_records_or_with_two_ids() -> None:

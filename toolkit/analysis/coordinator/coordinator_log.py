@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from toolkit.analysis.coordinator.transaction_history import transaction_history
+from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema import Row
 from toolkit.schema.log import PastTransaction, TransactionLogRecord
 
@@ -53,8 +54,7 @@ class CoordinatorLog:
     Parameters
     ----------
     rows
-        Readable rows of ``schema.TRANSACTION_LOG`` of the relevant transactional ids, in offset order within a
-        partition.
+        Rows of ``schema.TRANSACTION_LOG`` of the relevant transactional ids, in offset order within a partition.
     unread
         Why records may be missing, one sentence per reason; empty if all that are left since the time they are needed
         for were read.
@@ -68,6 +68,12 @@ class CoordinatorLog:
     unread: Sequence[str] = ()
     since: Mapping[int, dt.datetime] = field(default_factory=dict)
     leaders: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+
+    @cached_property
+    def gaps(self) -> Sequence[str]:
+        """Why records may be missing, those among the rows that could not be read included."""
+        errors = sorted({str(row["error"]).partition(":")[0] for row in self.rows if row["error"]})
+        return [*self.unread, *([f"{STATE_TOPIC} could not be read ({', '.join(errors)})"] if errors else [])]
 
     @cached_property
     def histories(self) -> Mapping[str, IdHistory]:

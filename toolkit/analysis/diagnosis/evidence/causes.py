@@ -303,7 +303,7 @@ def habit(name: str, timeout_ms: int | None) -> CauseIndicator | None:
 
 def _no_cause_found(context: DiagnosisContext) -> str:
     excerpt = None if context.log is None else context.log.excerpts.get(context.txn.tp)
-    unread = () if context.coordinators is None else context.coordinators.unread
+    unread = () if context.coordinators is None else context.coordinators.gaps
     if excerpt is None:
         read = "the log was not read"
     elif excerpt.start >= excerpt.stop:

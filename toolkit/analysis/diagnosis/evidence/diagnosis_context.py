@@ -99,7 +99,7 @@ class DiagnosisContext:
         """Whether no transaction of the epoch included the partition; false unless all its records were read."""
         first = next(iter(self.of_epoch), None)
         here = any(each.producer_epoch == self.epoch and self.has(each) for each in self.transactions)
-        if first is None or here or self.coordinators is None or self.coordinators.unread:
+        if first is None or here or self.coordinators is None or self.coordinators.gaps:
             return False
         # Compaction removes an id's earlier records first: if the record that began the epoch is left, all are.
         begun_by_end = first.client_transaction_version == 2 and (first.state or "").startswith("Complete")

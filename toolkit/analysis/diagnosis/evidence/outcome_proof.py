@@ -55,8 +55,8 @@ def find_outcome(txn: OpenTransaction, batches: ProducerBatches | None, log: Coo
     whether = f"whether a commit includes these records of {txn.tp[0]}-{txn.tp[1]}"
     if log is None:
         return _unknown(f"the coordinators' log, which was not read: {whether}")
-    if log.unread:
-        return _unknown(*(f"{why}: {whether}" for why in log.unread))
+    if log.gaps:
+        return _unknown(*(f"{why}: {whether}" for why in log.gaps))
     histories = log.of(txn.producer_id, txn.transactional_id)
     if len(histories) != 1 or (first := histories[0].first_of(txn.producer_id)) is None:
         found = f"{len(histories)} ids have it" if len(histories) > 1 else f"none is left{_since(log)}"
@@ -88,9 +88,6 @@ class _Proof:
 
     @cached_property
     def outcome(self) -> Outcome:
-        unread = [each.error for each in self.transactions if each.error and self._may_have_written(each)]
-        if unread:
-            return _unknown(f"records of {self.name} that can be read ({unread[0]}): {self.whether}")
         found = {self._without_markers(last) for last in self._last_closed}
         if not found:
             return _unknown(f"markers and records of {self.name} that agree: {self.whether}")
