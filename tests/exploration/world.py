@@ -1,0 +1,70 @@
+"""What may happen in one small world: its constants, and the bounds of what is rare."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tests.exploration.state import Coordinator, Partition, State
+
+__all__ = ["World"]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class World:
+    """A configuration of Kafka and its clients, and how much of what is rare may happen.
+
+    Parameters
+    ----------
+    name
+        For reports.
+    version
+        Transaction version of clients and brokers: 1 or 2.
+    verification
+        ``transaction.partition.verification.enable`` (KIP-890, part 1).
+    ids, partitions, state_partitions
+        How many transactional ids, data partitions and partitions of ``__transaction_state``.
+    timeout_ms
+        Of every transaction.
+    max_epoch
+        From this epoch on a producer id is exhausted and the id gets another (32766 in Kafka).
+    skips_markers
+        Whether the marker of a partition without a leader is skipped (KAFKA-20734).
+    bumps
+        Whether a client raises its epoch after a send that timed out (KIP-360).
+    rights
+        ``open``: no authorizer. ``full``: one that allows everything. ``hidden``: one that hides transactional ids.
+        ``reads_log``: the same, with READ on ``__transaction_state``.
+    rare
+        How often each rare step may happen; what is not named never does. See `steps`.
+    instances, transactions, records
+        Bounds of the number of clients, of coordinators' transactions and of records on a partition.
+    """
+
+    name: str
+    version: int = 1
+    verification: bool = False
+    ids: int = 1
+    partitions: int = 2
+    state_partitions: int = 1
+    timeout_ms: int = 60_000
+    max_epoch: int = 32_766
+    skips_markers: bool = True
+    bumps: bool = True
+    rights: str = "open"
+    rare: Mapping[str, int] = field(default_factory=dict)
+    instances: int = 1
+    transactions: int = 2
+    records: int = 5
+
+    @property
+    def start(self) -> State:
+        """Nothing has happened yet."""
+        partitions = tuple(Partition(leader=1 + number % 2, leader_epoch=3) for number in range(self.partitions))
+        coordinators = tuple(Coordinator(leader=1 + number % 2, epoch=7) for number in range(self.state_partitions))
+        known = tuple((each[0], each[1]) for each in (*partitions, *coordinators))
+        return State(clients=(), coordinators=coordinators, partitions=partitions, known=known)
+
+    def state_partition(self, id_: int) -> int:
+        """The partition of ``__transaction_state`` of an id."""
+        return id_ % self.state_partitions
