@@ -48,13 +48,14 @@ def put_meta(world: World, state: State, id_: int, meta: Meta | None) -> State:
 
 def write_meta(world: World, state: State, id_: int, meta: Meta | None) -> State:
     """TransactionStateManager.appendTransactionToLog: the log, then the cache."""
+    now = state.now + 1
     if meta is not None:
-        meta = meta._replace(updated=state.now)
+        meta = meta._replace(updated=now, start=now if meta.state == "Ongoing" and meta.start < 0 else meta.start)
     coordinator = coordinator_of(world, state, id_)
-    record = StateRecord(coordinator.end, id_, meta, state.now, coordinator.epoch)
+    record = StateRecord(coordinator.end, id_, meta, now, coordinator.epoch)
     changed = coordinator._replace(log=(*coordinator.log, record), end=coordinator.end + 1)
     state = put_coordinator(state, world.state_partition(id_), changed)
-    return put_meta(world, state, id_, meta)._replace(clock=state.clock + 1)
+    return put_meta(world, state, id_, meta)._replace(clock=state.clock + 2)
 
 
 def _get(world: World, state: State, id_: int) -> tuple[str, Meta | None]:
@@ -120,7 +121,7 @@ def add_partition(world: World, state: State, id_: int, pid: int, epoch: int, pa
         return "", write_meta(world, state, id_, more), meta.ctxn
     ctxn = len(state.truths)
     begun = meta._replace(
-        state="Ongoing", partitions=(partition,), start=state.now, client_version=world.version, ctxn=ctxn
+        state="Ongoing", partitions=(partition,), start=-1, client_version=world.version, ctxn=ctxn
     )
     state = state._replace(truths=(*state.truths, Truth(id_, pid)))
     return "", write_meta(world, state, id_, begun), ctxn

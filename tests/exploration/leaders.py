@@ -83,4 +83,4 @@ def _appended(state: State, number: int, record: Record, *, replicated: bool) ->
     log = (*partition.log, record)
     high_watermark = len(log) if replicated else partition.high_watermark
     partition = partition._replace(log=log, high_watermark=high_watermark)
-    return put_partition(state, number, partition)._replace(clock=state.clock + 1)
+    return put_partition(state, number, partition)

@@ -32,11 +32,13 @@ from toolkit.formats.protocol.responses import (
     TopicMetadata,
 )
 
-__all__ = ["TOPIC", "Key", "answer", "id_of", "key_of", "view_of"]
+__all__ = ["TOPIC", "WHOLE_STATE", "Key", "answer", "id_of", "key_of", "view_of"]
 
 TOPIC = "orders"
 BROKERS = (1, 2)
 Key = tuple[Hashable, ...]
+WHOLE_STATE = {"WriteTxnMarkers", "InitProducerId"}
+"""Requests that change the state: what they do depends on all of it."""
 
 NONE, OUT_OF_RANGE, UNKNOWN_TOPIC, NOT_LEADER, LEADER_NOT_AVAILABLE = 0, 1, 3, 6, 5
 LOADING, NOT_COORDINATOR, TOPIC_DENIED, CLUSTER_DENIED, ID_DENIED = 14, 16, 29, 31, 53
@@ -265,6 +267,9 @@ def _describe_producers(world: World, state: State, broker: int, key: Key) -> An
     found = []
     for topic, numbers in listed:
         for number in numbers:
+            if topic == STATE_TOPIC:
+                found.append(PartitionProducers(topic, number, NONE, None, []))
+                continue
             partition = _as_leader(state, number, broker) or state.partitions[number]
             producers = [
                 ProducerState(e.pid, e.epoch, e.last_sequence, EPOCH_MS + e.last_time, e.coordinator_epoch, e.start)

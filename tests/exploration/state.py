@@ -23,14 +23,17 @@ __all__ = [
     "State",
     "StateRecord",
     "Truth",
+    "Written",
     "open_records",
     "producer_entries",
     "visible",
+    "written",
 ]
 
 NOBODY = -1
 NO_SEQUENCE = -1
-TICK_MS = 1_000_000  # between two ticks; appends within a tick are a millisecond apart
+TICK_MS = 1_000_000  # between two ticks
+Written = tuple[int, int, int, int, int]  # a record: partition, producer id, epoch, sequence, time
 
 
 class Record(NamedTuple):
@@ -152,7 +155,7 @@ class Client(NamedTuple):
     added: tuple[int, ...] = ()
     sequences: tuple[int, ...] = ()
     failed: bool = False  # a send of this transaction timed out: it must abort
-    acknowledged: tuple[tuple[int, int], ...] = ()  # (partition, time) of what it wrote in this transaction
+    acknowledged: tuple[Written, ...] = ()  # what it wrote in this transaction
 
 
 class Truth(NamedTuple):
@@ -172,20 +175,25 @@ class State(NamedTuple):
     coordinators: tuple[Coordinator, ...]
     partitions: tuple[Partition, ...]
     network: tuple[Message, ...] = ()
-    clock: int = 0  # milliseconds since the last tick
+    clock: int = 0  # milliseconds since the last tick; only coordinators' records move it, and stand between two of it
     tick: int = 0
     next_pid: int = 1000
     silent: tuple[int, ...] = ()  # brokers that do not answer this client
     known: tuple[tuple[int, int], ...] = ()  # (leader, epoch) of all partitions in the metadata that brokers return
     spent: tuple[str, ...] = ()  # rare steps so far; each is bounded
     truths: tuple[Truth, ...] = ()
-    promised: frozenset[tuple[int, int]] = frozenset()  # acknowledged, and then told that it is committed
-    lost: frozenset[tuple[int, int]] = frozenset()  # Kafka itself has decided otherwise than it told the client
+    promised: frozenset[Written] = frozenset()  # acknowledged, and then told that it is committed
+    lost: frozenset[Written] = frozenset()  # Kafka itself has decided otherwise than it told the client
 
     @property
     def now(self) -> int:
-        """The time of the next append."""
+        """The time of the next batch. Batches between two records of a coordinator have the same."""
         return self.tick * TICK_MS + self.clock
+
+
+def written(number: int, record: Record) -> Written:
+    """A record by what makes it unique."""
+    return number, record.pid, record.epoch, record.sequence, record.time
 
 
 @lru_cache(maxsize=200_000)

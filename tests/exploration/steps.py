@@ -28,7 +28,9 @@ from tests.exploration.state import (
     Partition,
     ProducerEntry,
     State,
+    Written,
     producer_entries,
+    written,
 )
 from tests.exploration.world import World
 
@@ -80,7 +82,7 @@ def _clients(world: World, state: State) -> Iterator[Step]:
         if client.phase == "bump":
             yield from _bump(world, state, index, name)
             continue
-        for number in range(world.partitions):
+        for number in range(world.partitions if state.truths else 1):  # by symmetry, p0 is the first
             yield from _writes(world, state, index, number, f"{name} p{number}")
         if client.phase == "open":
             for commit in (True, False):
@@ -140,8 +142,9 @@ def _writes(world: World, state: State, index: int, number: int, name: str) -> I
     if error in {"INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED", "INVALID_PRODUCER_ID_MAPPING"}:
         yield f"{name} is fenced", _put_client(state, index, client._replace(phase="gone"))
     elif error == "":
-        done = sent._replace(acknowledged=(*client.acknowledged, (number, state.now)))
-        done = done if after.partitions != state.partitions else sent
+        done = sent
+        if number in sent.added:  # nobody has promised anything about the others
+            done = sent._replace(acknowledged=(*client.acknowledged, _newest(state, after, client, number)))
         yield f"{name} produced", spend(_put_client(after, index, done))
     if _may(world, state, "late") and error not in {"PRODUCER_FENCED"}:
         message = Message(
@@ -150,6 +153,13 @@ def _writes(world: World, state: State, index: int, number: int, name: str) -> I
         late = sent._replace(failed=True) if world.bumps else client._replace(phase="open", failed=True)
         delayed = _spend(_send(_put_client(state, index, late), message), "late")
         yield f"{name} Produce is delayed", spend(delayed)
+
+
+def _newest(before: State, after: State, client: Client, number: int) -> Written:
+    """What a client has just written, or the earlier copy of it."""
+    sequence, log = client.sequences[number], after.partitions[number].log
+    mine = (r for r in reversed(log) if (r.kind, r.pid, r.epoch, r.sequence) == ("data", client.pid, client.epoch, sequence))
+    return written(number, next(mine))
 
 
 def _incremented(sequences: tuple[int, ...], number: int) -> tuple[int, ...]:
@@ -344,7 +354,7 @@ def _without_newest(state: State, number: int) -> State:
         return state
     truth = state.truths[gone.meta.ctxn]
     records = {
-        (p, record.time)
+        written(p, record)
         for p, partition in enumerate(state.partitions)
         for record in partition.log
         if record.ctxn == gone.meta.ctxn
