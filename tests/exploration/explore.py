@@ -1,8 +1,7 @@
 """Breadth first: the states of a world, and every schedule of its steps between our requests, up to bounds.
 
 A schedule is repeated from its start, since our code cannot be resumed in the middle. Steps that the next request
-cannot see are left for later: so of all schedules that differ in nothing that our code sees, one is run. That needs
-`server.view_of` to hold everything that an answer depends on.
+cannot see are left for later: so of all schedules that differ in nothing that our code sees, one is run. 
 """
 
 from __future__ import annotations
@@ -10,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from tests.exploration.seam import ModelClient, running
-from tests.exploration.server import WHOLE_STATE, Key, view_of
+from tests.exploration.server import WHOLE_STATE, Key, content_of
 from tests.exploration.state import State
 from tests.exploration.steps import successors
 from tests.exploration.world import World
@@ -22,6 +21,15 @@ __all__ = ["Run", "Trace", "reached", "run", "schedules", "trace_of"]
 
 Procedure = Callable[[ModelClient], Any]
 Plan = Mapping[int, tuple[tuple[str, ...], State]]  # before which request: the steps, and the state after them
+
+
+class Point(NamedTuple):
+    """Before a request."""
+
+    broker: int | None
+    key: Key
+    state: State
+    seen: int  # a hash of all answers before
 
 
 @dataclass(slots=True)
@@ -41,27 +49,27 @@ class Run:
     """
 
     plan: Plan
-    points: list[tuple[Key, State, int]]
+    points: list[Point]
     result: Any
     client: ModelClient
 
     @property
     def states(self) -> list[State]:
         """The states during the run."""
-        return [*(state for _, state, _ in self.points), self.client.state]
+        return [*(point.state for point in self.points), self.client.state]
 
 
 def run(world: World, state: State, procedure: Procedure, plan: Plan = {}) -> Run:  # noqa: B006
     """Run a procedure from a state under a schedule."""
-    points: list[tuple[Key, State, int]] = []
+    points: list[Point] = []
     seen = 0
 
-    def before(current: State, key: Key) -> State:
+    def before(current: State, broker: int | None, key: Key) -> State:
         nonlocal seen
         if len(points) in plan:
             current = plan[len(points)][1]
-        points.append((key, current, seen))
-        seen = hash((seen, key, view_of(world, current, key)))
+        points.append(Point(broker, key, current, seen))
+        seen = hash((seen, broker, key, _seen(world, points[-1], current)))
         return current
 
     client = ModelClient(world, state, before)
@@ -85,19 +93,19 @@ def schedules(world: World, state: State, procedure: Procedure, *, steps: int, l
         if used == steps:
             continue
         for point in range(first, len(done.points)):
-            key, current, seen = done.points[point]
-            for labels, previous, after in _paths(world, current, steps - used):
-                if not _sees(world, key, previous, after) or (after, point, seen) in visited:
+            at = done.points[point]
+            for labels, previous, after in _paths(world, at.state, steps - used):
+                if _seen(world, at, previous) == _seen(world, at, after) or (after, point, at.seen) in visited:
                     continue
-                visited.add((after, point, seen))
+                visited.add((after, point, at.seen))
                 stack.append(({**plan, point: (labels, after)}, used + len(labels), point + 1))
 
 
-def _sees(world: World, key: Key, one: State, other: State) -> bool:
-    """Whether a request could get another answer."""
-    if key[0] in WHOLE_STATE:
-        return True
-    return view_of(world, one, key) != view_of(world, other, key) or one.tick != other.tick
+def _seen(world: World, point: Point, state: State) -> Any:
+    """What a request sees of a state: its answer and the time, or the whole state if it changes it."""
+    if point.key[0] in WHOLE_STATE:
+        return state
+    return content_of(world, state, point.broker, point.key), state.tick
 
 
 @lru_cache(maxsize=20_000)

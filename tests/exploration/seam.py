@@ -18,10 +18,11 @@ from tests.exploration.server import (
     BROKERS,
     TOPIC,
     Key,
-    answer,
+    content_of,
     id_of,
     init_producer_id_response,
     key_of,
+    message_of,
     names,
     write_txn_markers_response,
 )
@@ -43,7 +44,7 @@ __all__ = ["ModelClient", "connect", "controlled", "time_of"]
 SINCE_TICK = dt.timedelta(seconds=10)  # of this machine's clock; everything of a tick happened before
 NOT_COORDINATOR = 16
 
-BeforeRequest = Callable[[State, Key], State]
+BeforeRequest = Callable[[State, int | None, Key], State]
 
 
 class ModelClient:
@@ -54,7 +55,7 @@ class ModelClient:
 
     timeout = 30.0
 
-    def __init__(self, world: World, state: State, before: BeforeRequest = lambda state, key: state) -> None:
+    def __init__(self, world: World, state: State, before: BeforeRequest = lambda state, broker, key: state) -> None:
         self.world, self.state, self.before = world, state, before
         self.requests = 0
         self.writes: list[tuple[str, Mapping[str, Any], State, State]] = []
@@ -79,13 +80,14 @@ class ModelClient:
     def _answer(self, broker: int | None, request: Any) -> BrokerResponse:
         api = str(request.name).removesuffix("Request")
         key = key_of(request) if api not in WRITES else (api,)
-        self.state = self.before(self.state, key)
+        self.state = self.before(self.state, broker, key)
         self.requests += 1
         at = time_of(self.state)
         if api in WRITES:
             message = WRITES[api](self, broker, request)
         else:
-            message = answer(self.world, self.state, broker, key)
+            content = content_of(self.world, self.state, broker, key)
+            message = None if content is None else message_of(api, content)
         if message is None:
             error = BrokerError(f"Broker {broker} did not answer {api} in time.", code="REQUEST_TIMED_OUT")
             return BrokerResponse(broker, at, error=error)
@@ -104,7 +106,8 @@ class ModelClient:
             code = "NOT_LEADER_OR_FOLLOWER"
         else:
             code, self.state = append_marker(self.state, number, **fields, ctxn=NOBODY)
-            self.writes.append(("WriteTxnMarkers", {"partition": number, **fields}, before, self.state))
+            if not code:
+                self.writes.append(("WriteTxnMarkers", {"partition": number, **fields}, before, self.state))
         return write_txn_markers_response(marker.producer_id, topic.name, number, _code(code))
 
     def _init_producer_id(self, broker: int, request: Any) -> Any:

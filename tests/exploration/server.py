@@ -1,14 +1,12 @@
 """The brokers' side of the client's seam: what a broker answers in a state (KafkaApis).
 
-An answer depends on the request and on a part of the state, its view. So answers are kept by these, and a step that
-leaves the view of a request as it was cannot be seen by it.
+An answer is first a tuple, its content: two states in which a request has the same content look the same to it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
 from functools import lru_cache
-from types import SimpleNamespace
 from typing import Any
 
 from kafka.protocol import admin, consumer, metadata, producer
@@ -32,7 +30,20 @@ from toolkit.formats.protocol.responses import (
     TopicMetadata,
 )
 
-__all__ = ["TOPIC", "WHOLE_STATE", "Key", "answer", "id_of", "key_of", "view_of"]
+__all__ = [
+    "BROKERS",
+    "TOPIC",
+    "WHOLE_STATE",
+    "Key",
+    "content_of",
+    "everything",
+    "id_of",
+    "init_producer_id_response",
+    "key_of",
+    "message_of",
+    "names",
+    "write_txn_markers_response",
+]
 
 TOPIC = "orders"
 BROKERS = (1, 2)
@@ -44,6 +55,12 @@ NONE, OUT_OF_RANGE, UNKNOWN_TOPIC, NOT_LEADER, LEADER_NOT_AVAILABLE = 0, 1, 3, 6
 LOADING, NOT_COORDINATOR, TOPIC_DENIED, CLUSTER_DENIED, ID_DENIED = 14, 16, 29, 31, 53
 SECURITY_DISABLED, FENCED_LEADER, UNKNOWN_LEADER, NOT_FOUND = 54, 74, 75, 105
 COORDINATOR_NOT_AVAILABLE = 15
+TRANSACTIONAL_ID, BROKER = 5, 4  # resource types
+DENY, ALLOW = 2, 3
+CONFIGS = {
+    2: ("cleanup.policy", "delete"),
+    BROKER: ("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
+}
 
 
 @lru_cache(maxsize=None)
@@ -66,22 +83,23 @@ def key_of(request: Any) -> Key:
     return (api, *KEYS[api](request))
 
 
-def view_of(world: World, state: State, key: Key) -> Hashable:
-    """What an answer depends on in a state."""
-    return state.silent, VIEWS.get(str(key[0]), _constant)(state)
-
-
-def answer(world: World, state: State, broker: int | None, key: Key) -> Any:
-    """The message, or null if the broker does not answer."""
+def content_of(world: World, state: State, broker: int | None, key: Key) -> Any:
+    """What a broker answers, as tuples; null if it does not answer."""
     if broker is None:
         broker = next(each for each in BROKERS if each not in state.silent)
     if broker in state.silent:
         return None
-    return _cached(world, Viewed(view_of(world, state, key), state), broker, key)
+    return _cached(world, Viewed(VIEWS.get(str(key[0]), _constant)(state), state), broker, key)
+
+
+@lru_cache(maxsize=200_000)
+def message_of(api: str, content: Any) -> Any:
+    """The message with this content."""
+    return MESSAGES[api](content) if api in MESSAGES else content
 
 
 class Viewed:
-    """A state that equals every other one of the same view."""
+    """A state that equals every other one of the same view: of the part that an answer depends on."""
 
     __slots__ = ("hash", "state", "view")
 
@@ -97,8 +115,7 @@ class Viewed:
 
 @lru_cache(maxsize=500_000)
 def _cached(world: World, viewed: Viewed, broker: int, key: Key) -> Any:
-    api = str(key[0])
-    return ANSWERS[api](world, viewed.state, broker, key[1:])
+    return CONTENTS[str(key[0])](world, viewed.state, broker, key[1:])
 
 
 # Views
@@ -133,6 +150,11 @@ def _caches(state: State) -> Hashable:
 
 def _leaderships(state: State) -> Hashable:
     return tuple((c.leader, c.phase) for c in state.coordinators)
+
+
+def everything(state: State) -> Hashable:
+    """All that can be seen of a state."""
+    return _all_logs(state), _caches(state), state.known, state.silent, state.tick
 
 
 VIEWS: dict[str, Callable[[State], Hashable]] = {
@@ -173,7 +195,6 @@ KEYS: dict[str, Callable[[Any], Key]] = {
     "DescribeAcls": lambda r: (r.resource_type_filter,),
     "DescribeConfigs": lambda r: (tuple((each.resource_type, each.resource_name) for each in r.resources),),
     "ListGroups": lambda r: (),
-    "DescribeGroups": lambda r: (tuple(r.groups),),
     "Fetch": _fetched,
 }
 
@@ -184,22 +205,22 @@ KEYS: dict[str, Callable[[Any], Key]] = {
 def _metadata(world: World, state: State, broker: int, key: Key) -> Any:
     wanted: Any = key[0]
     topics = (TOPIC, STATE_TOPIC) if wanted is None else wanted
-    brokers = [Broker(each, "127.0.0.1", 9092 + each, None) for each in BROKERS]
-    found = [_topic(world, state, name) for name in topics]
+    brokers = tuple(Broker(each, "127.0.0.1", 9092 + each, None) for each in BROKERS)
+    found = tuple(_topic(world, state, name) for name in topics)
     return MetadataResponse(9, 0, brokers, "model", 1, found, 0)
 
 
 def _topic(world: World, state: State, name: str) -> TopicMetadata:
     if name == STATE_TOPIC and world.rights in {"hidden", "partly_hidden"}:
-        return TopicMetadata(TOPIC_DENIED, name, True, [])
+        return TopicMetadata(TOPIC_DENIED, name, True, ())
     if name not in {TOPIC, STATE_TOPIC}:
-        return TopicMetadata(UNKNOWN_TOPIC, name, False, [])
+        return TopicMetadata(UNKNOWN_TOPIC, name, False, ())
     count = len(state.partitions)
     known = state.known[:count] if name == TOPIC else state.known[count:]
-    partitions = [
+    partitions = tuple(
         PartitionMetadata(NONE if leader > 0 else LEADER_NOT_AVAILABLE, number, leader, epoch, BROKERS, BROKERS, ())
         for number, (leader, epoch) in enumerate(known)
-    ]
+    )
     return TopicMetadata(NONE, name, name == STATE_TOPIC, partitions)
 
 
@@ -225,11 +246,11 @@ def _state_log(state: State, number: int, broker: int) -> tuple[int, Any] | None
 def _list_offsets(world: World, state: State, broker: int, key: Key) -> Any:
     listed: Any
     listed, timestamp, replica_id, isolation = key
-    found = [
+    found = tuple(
         _offset(world, state, broker, topic, number, timestamp, replica_id, isolation)
         for topic, numbers in listed
         for number in numbers
-    ]
+    )
     return ListOffsetsResponse(7, 0, found)
 
 
@@ -268,15 +289,15 @@ def _describe_producers(world: World, state: State, broker: int, key: Key) -> An
     for topic, numbers in listed:
         for number in numbers:
             if topic == STATE_TOPIC:
-                found.append(PartitionProducers(topic, number, NONE, None, []))
+                found.append(PartitionProducers(topic, number, NONE, None, ()))
                 continue
             partition = _as_leader(state, number, broker) or state.partitions[number]
-            producers = [
+            producers = tuple(
                 ProducerState(e.pid, e.epoch, e.last_sequence, EPOCH_MS + e.last_time, e.coordinator_epoch, e.start)
                 for e in producer_entries(partition.log)
-            ]
+            )
             found.append(PartitionProducers(topic, number, NONE, None, producers))
-    return DescribeProducersResponse(0, 0, found)
+    return DescribeProducersResponse(0, 0, tuple(found))
 
 
 def _led(world: World, state: State, broker: int) -> Iterator[tuple[int, Coordinator, tuple[tuple[int, Meta], ...] | None]]:
@@ -295,14 +316,14 @@ def _list_transactions(world: World, state: State, broker: int, key: Key) -> Any
     states, producer_ids = key
     led = list(_led(world, state, broker))
     if any(cache is None and coordinator.phase == "loading" for _, coordinator, cache in led):
-        return ListTransactionsResponse(2, 0, LOADING, (), [])
-    found = [
+        return ListTransactionsResponse(2, 0, LOADING, (), ())
+    found = tuple(
         ListedTransaction(id_of(world, id_), meta.pid, meta.state)
         for _, _, cache in led
         for id_, meta in cache or ()
         if not _is_denied(world, id_)
         if (not states or meta.state in states) and (not producer_ids or meta.pid in producer_ids)
-    ]
+    )
     return ListTransactionsResponse(2, 0, NONE, (), found)
 
 
@@ -313,9 +334,7 @@ def _is_denied(world: World, id_: int) -> bool:
 def _describe_transactions(world: World, state: State, broker: int, key: Key) -> Any:
     """TransactionCoordinator.handleDescribeTransactions."""
     wanted: Any = key[0]
-    return admin.DescribeTransactionsResponse(
-        throttle_time_ms=0, transaction_states=[_described(world, state, broker, name) for name in wanted]
-    )
+    return tuple(_described(world, state, broker, name) for name in wanted)
 
 
 def _described(world: World, state: State, broker: int, name: str) -> Any:
@@ -335,71 +354,94 @@ def _described(world: World, state: State, broker: int, name: str) -> Any:
     return _description(name, NOT_FOUND) if meta is None else _description(name, NONE, meta)
 
 
-def _description(name: str, error: int, meta: Meta | None = None) -> Any:
-    kind = admin.DescribeTransactionsResponse.TransactionState
+def _description(name: str, error: int, meta: Meta | None = None) -> tuple[Any, ...]:
     if meta is None:
-        fields = {"transaction_state": "", "transaction_timeout_ms": 0, "transaction_start_time_ms": 0}
-        return kind(
-            error_code=error, transactional_id=name, producer_id=0, producer_epoch=0, topics=[], **fields
+        return error, name, "", 0, 0, 0, 0, ()
+    start = EPOCH_MS + meta.start if meta.start >= 0 else -1
+    return error, name, meta.state, meta.timeout_ms, start, meta.pid, meta.epoch, meta.partitions
+
+
+def _descriptions(content: Any) -> Any:
+    kind = admin.DescribeTransactionsResponse.TransactionState
+    states = [
+        kind(
+            error_code=error,
+            transactional_id=name,
+            transaction_state=state,
+            transaction_timeout_ms=timeout,
+            transaction_start_time_ms=start,
+            producer_id=pid,
+            producer_epoch=epoch,
+            topics=[kind.TopicData(topic=TOPIC, partitions=list(partitions))] if partitions else [],
         )
-    return kind(
-        error_code=error,
-        transactional_id=name,
-        transaction_state=meta.state,
-        transaction_timeout_ms=meta.timeout_ms,
-        transaction_start_time_ms=EPOCH_MS + meta.start if meta.start >= 0 else -1,
-        producer_id=meta.pid,
-        producer_epoch=meta.epoch,
-        topics=[kind.TopicData(topic=TOPIC, partitions=list(meta.partitions))] if meta.partitions else [],
-    )
+        for error, name, state, timeout, start, pid, epoch, partitions in content
+    ]
+    return admin.DescribeTransactionsResponse(throttle_time_ms=0, transaction_states=states)
 
 
 def _find_coordinator(world: World, state: State, broker: int, key: Key) -> Any:
     wanted: Any = key[1]
-    kind = metadata.FindCoordinatorResponse.Coordinator
     found = []
     for name in wanted:
         leader = state.coordinators[coordinator_partition(name, world.state_partitions)].leader
         error = NONE if leader > 0 else COORDINATOR_NOT_AVAILABLE
-        if world.rights in {"hidden", "reads_log"}:
-            error = ID_DENIED
-        found.append(kind(key=name, node_id=leader, host="127.0.0.1", port=9092, error_code=error, error_message=None))
+        found.append((name, leader, ID_DENIED if world.rights in {"hidden", "reads_log"} else error))
+    return tuple(found)
+
+
+def _coordinators(content: Any) -> Any:
+    kind = metadata.FindCoordinatorResponse.Coordinator
+    found = [
+        kind(key=name, node_id=leader, host="127.0.0.1", port=9092, error_code=error, error_message=None)
+        for name, leader, error in content
+    ]
     return metadata.FindCoordinatorResponse(throttle_time_ms=0, coordinators=found)
 
 
 def _describe_acls(world: World, state: State, broker: int, key: Key) -> Any:
-    kind = admin.DescribeAclsResponse
-    error, resources = {"open": SECURITY_DISABLED, "full": NONE}.get(world.rights, CLUSTER_DENIED), []
-    if world.rights in {"full", "partly_hidden"}:
-        error = NONE
-        acl = kind.DescribeAclsResource.AclDescription
-        allowed = acl(principal="User:tool", host="*", operation=8, permission_type=3)
-        resources = [kind.DescribeAclsResource(resource_type=key[0], resource_name="*", pattern_type=3, acls=[allowed])]
-    if world.rights == "partly_hidden" and key[0] == 5:
-        denied = acl(principal="User:tool", host="*", operation=8, permission_type=2)
-        resources.append(
-            kind.DescribeAclsResource(resource_type=5, resource_name=id_of(world, 0), pattern_type=3, acls=[denied])
+    acls: tuple[tuple[Any, ...], ...] = ()
+    error = {"open": SECURITY_DISABLED, "full": NONE, "partly_hidden": NONE}.get(world.rights, CLUSTER_DENIED)
+    if error == NONE:
+        acls = ((key[0], "*", ALLOW),)
+    if world.rights == "partly_hidden" and key[0] == TRANSACTIONAL_ID:
+        acls += ((key[0], id_of(world, 0), DENY),)
+    return error, acls
+
+
+def _acls(content: Any) -> Any:
+    error, acls = content
+    kind = admin.DescribeAclsResponse.DescribeAclsResource
+    resources = [
+        kind(
+            resource_type=type_,
+            resource_name=name,
+            pattern_type=3,
+            acls=[kind.AclDescription(principal="User:tool", host="*", operation=8, permission_type=permission)],
         )
-    return kind(throttle_time_ms=0, error_code=error, error_message=None, resources=resources)
+        for type_, name, permission in acls
+    ]
+    return admin.DescribeAclsResponse(throttle_time_ms=0, error_code=error, error_message=None, resources=resources)
 
 
 def _describe_configs(world: World, state: State, broker: int, key: Key) -> Any:
-    kind = admin.DescribeConfigsResponse.DescribeConfigsResult
     wanted: Any = key[0]
+    hidden = world.rights in {"hidden", "reads_log"}
+    return tuple((type_, name, CLUSTER_DENIED if type_ == BROKER and hidden else NONE) for type_, name in wanted)
+
+
+def _configs(content: Any) -> Any:
+    kind = admin.DescribeConfigsResponse.DescribeConfigsResult
     results = []
-    for resource_type, name in wanted:
-        config, value = ("cleanup.policy", "delete")
-        if resource_type == 4:
-            config, value = "authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+    for type_, name, error in content:
+        config, value = CONFIGS[type_]
         entry = kind.DescribeConfigsResourceResult(
             name=config, value=value, read_only=True, config_source=4, is_default=False, is_sensitive=False, synonyms=[]
         )
-        error = CLUSTER_DENIED if resource_type == 4 and world.rights in {"hidden", "reads_log"} else NONE
         results.append(
             kind(
                 error_code=error,
                 error_message=None,
-                resource_type=resource_type,
+                resource_type=type_,
                 resource_name=name,
                 configs=[] if error else [entry],
             )
@@ -407,7 +449,7 @@ def _describe_configs(world: World, state: State, broker: int, key: Key) -> Any:
     return admin.DescribeConfigsResponse(throttle_time_ms=0, results=results)
 
 
-def _list_groups(world: World, state: State, broker: int, key: Key) -> Any:
+def _groups(content: Any) -> Any:
     return admin.ListGroupsResponse(throttle_time_ms=0, error_code=NONE, groups=[])
 
 
@@ -420,31 +462,30 @@ def _fetch(world: World, state: State, broker: int, key: Key) -> Any:
     if topic == STATE_TOPIC:
         found = _state_log(state, number, broker)
         if world.rights == "hidden":
-            return _batches(topic, number, TOPIC_DENIED)
+            return topic, number, TOPIC_DENIED, b"", -1, -1
         if found is None:
-            return _batches(topic, number, NOT_LEADER)
+            return topic, number, NOT_LEADER, b"", -1, -1
         leader_epoch, log = found
         end = stable = log[-1].offset + 1 if log else 0
     else:
         partition = _as_leader(state, number, broker)
         if partition is None:
-            return _batches(topic, number, NOT_LEADER)
+            return topic, number, NOT_LEADER, b"", -1, -1
         leader_epoch, end, stable = partition.leader_epoch, partition.high_watermark, last_stable_offset(partition)
     if epoch >= 0 and epoch != leader_epoch:
-        return _batches(topic, number, FENCED_LEADER if epoch < leader_epoch else UNKNOWN_LEADER)
+        return topic, number, FENCED_LEADER if epoch < leader_epoch else UNKNOWN_LEADER, b"", -1, -1
     if not 0 <= offset <= max(end, 0):
-        return _batches(topic, number, OUT_OF_RANGE)
+        return topic, number, OUT_OF_RANGE, b"", -1, -1
     if topic == STATE_TOPIC:
         records = state_log_bytes(log, names(world), TOPIC, world.version, offset)
     else:
         assert partition is not None
         records = log_bytes(partition.log, offset, stable if isolation else end)
-    return _batches(topic, number, NONE, records, high_watermark=end, last_stable_offset=stable)
+    return topic, number, NONE, records, end, stable
 
 
-def _batches(
-    topic: str, number: int, error: int, records: bytes = b"", *, high_watermark: int = -1, last_stable_offset: int = -1
-) -> Any:
+def _batches(content: Any) -> Any:
+    topic, number, error, records, high_watermark, last_stable_offset = content
     kind = consumer.FetchResponse.FetchableTopicResponse
     part = kind.PartitionData(
         partition_index=number,
@@ -460,7 +501,7 @@ def _batches(
     )
 
 
-ANSWERS: dict[str, Callable[[World, State, int, Key], Any]] = {
+CONTENTS: dict[str, Callable[[World, State, int, Key], Any]] = {
     "Metadata": _metadata,
     "ListOffsets": _list_offsets,
     "DescribeProducers": _describe_producers,
@@ -469,9 +510,16 @@ ANSWERS: dict[str, Callable[[World, State, int, Key], Any]] = {
     "FindCoordinator": _find_coordinator,
     "DescribeAcls": _describe_acls,
     "DescribeConfigs": _describe_configs,
-    "ListGroups": _list_groups,
-    "DescribeGroups": lambda world, state, broker, key: SimpleNamespace(groups=[]),
+    "ListGroups": lambda world, state, broker, key: (),
     "Fetch": _fetch,
+}
+MESSAGES: dict[str, Callable[[Any], Any]] = {
+    "DescribeTransactions": _descriptions,
+    "FindCoordinator": _coordinators,
+    "DescribeAcls": _acls,
+    "DescribeConfigs": _configs,
+    "ListGroups": _groups,
+    "Fetch": _batches,
 }
 
 

@@ -1,0 +1,99 @@
+"""What has to hold for every finding and every action, judged by the ghosts of the states."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from tests.exploration.explore import Run
+from tests.exploration.leaders import entry_of
+from tests.exploration.procedures import is_to_abort
+from tests.exploration.state import State
+from tests.exploration.truth import Fate, abort_harm, commit_harm, current_metas, fates, is_quiet, open_transactions
+from tests.exploration.world import World
+from toolkit.schema import Row
+
+__all__ = ["Violation", "judge_findings", "judge_writes"]
+
+OWNED = {Fate.LIVE, Fate.COMMITTING, Fate.ABORTING}
+
+
+class Violation(NamedTuple):
+    """A property that does not hold, and how: the same way of failing has the same one."""
+
+    rule: str
+    how: str
+
+
+def judge_findings(world: World, state: State, rows: Iterable[Row], during: Iterable[State] = ()) -> Iterator[Violation]:
+    """Whether findings are right.
+
+    Parameters
+    ----------
+    state
+        In which they were made, if nothing happened meanwhile.
+    during
+        All states in which they were made, if something did: what was right in one of them counts as right.
+    """
+    rows = list(rows)
+    states = list(during) or [state]
+    for row in rows:
+        if row["partition"] is None or row["producer_id"] is None or row["start_offset"] is None:
+            continue
+        key = row["partition"], row["producer_id"], row["start_offset"]
+        if is_to_abort(row):
+            harms = [_harm(each, *key, commit=False) for each in states]
+            if all(harms):
+                yield Violation("a finding to abort", f"{harms[-1]}: {_short(row)}")
+        if row.get("action") == "complete" or row.get("outcome") == "commit" and row.get("action") is not None:
+            harms = [_harm(each, *key, commit=True) for each in states]
+            if all(harms):
+                yield Violation("a finding to complete", f"{harms[-1]}: {_short(row)}")
+    if not during and is_quiet(world, state) and world.rights != "hidden":
+        yield from _missed(state, rows)
+
+
+def _harm(state: State, number: int, pid: int, start: int, *, commit: bool) -> str:
+    entry = entry_of(state.partitions[number], pid)
+    if entry is None or entry.start != start:
+        return "nothing is open there"
+    return commit_harm(state, number, pid) if commit else abort_harm(state, number, pid)
+
+
+def _missed(state: State, rows: list[Row]) -> Iterator[Violation]:
+    """Open transactions that nobody will end, and that have no such verdict."""
+    found = {(row["partition"], row["producer_id"]): row for row in rows if row["start_offset"] is not None}
+    compacted = any(c.log and len(c.log) < c.end for c in state.coordinators)
+    for number, pid in open_transactions(state):
+        fate = set(fates(state, number, pid).values())
+        row = found.get((number, pid))
+        if row is None:
+            yield Violation("every open transaction has a finding", f"{_names(fate)}: none")
+        elif fate & OWNED or any(meta.pid == pid and number in meta.partitions for _, meta in current_metas(state)):
+            continue
+        elif row["verdict"] == "unknown" and (compacted or len(fate) > 1):
+            continue
+        else:
+            wanted = "stuck_ending" if fate == {Fate.COMMITTED} else "hanging"
+            if row["verdict"] != wanted and len(fate) == 1:
+                yield Violation(f"{_names(fate)} is {wanted}", _short(row))
+
+
+def judge_writes(done: Run) -> Iterator[Violation]:
+    """Whether what was written was right in the state in which it was written."""
+    for kind, fields, before, _ in done.client.writes:
+        if kind != "WriteTxnMarkers":
+            continue
+        harm = (commit_harm if fields["commit"] else abort_harm)(before, fields["partition"], fields["pid"])
+        if harm:
+            word = "COMMIT" if fields["commit"] else "ABORT"
+            yield Violation(f"a marker that is written: {word}", harm)
+
+
+def _names(fate: Iterable[Fate]) -> str:
+    return " and ".join(sorted(each.value for each in fate))
+
+
+def _short(row: Row) -> str:
+    missing = f" ({row['missing'][0]})" if row["missing"] else ""
+    return f"{row['verdict']}, {row.get('outcome')}, {row['reason'][:70]}{missing[:80]}"
