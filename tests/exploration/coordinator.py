@@ -123,7 +123,7 @@ def add_partition(world: World, state: State, id_: int, pid: int, epoch: int, pa
     begun = meta._replace(
         state="Ongoing", partitions=(partition,), start=-1, client_version=world.version, ctxn=ctxn
     )
-    state = state._replace(truths=(*state.truths, Truth(id_, pid)))
+    state = state._replace(truths=(*state.truths, Truth(id_, pid, epoch)))
     return "", write_meta(world, state, id_, begun), ctxn
 
 

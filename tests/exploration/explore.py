@@ -7,7 +7,7 @@ cannot see are left for later: so of all schedules that differ in nothing that o
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -17,7 +17,7 @@ from tests.exploration.state import State
 from tests.exploration.steps import successors
 from tests.exploration.world import World
 
-__all__ = ["Run", "Trace", "reached", "run", "schedules", "trace_of"]
+__all__ = ["Point", "Run", "Trace", "reached", "run", "schedules", "trace_of"]
 
 Procedure = Callable[[ModelClient], Any]
 Plan = Mapping[int, tuple[tuple[str, ...], State]]  # before which request: the steps, and the state after them
@@ -130,7 +130,8 @@ def _paths(world: World, state: State, steps: int) -> tuple[tuple[tuple[str, ...
 class Trace:
     """How a state was reached first."""
 
-    parents: dict[State, tuple[State, str] | None] = field(default_factory=dict)
+    parents: dict[State, tuple[State, str] | None]
+    before: tuple[str, ...] = ()
 
     def of(self, state: State) -> list[str]:
         """The steps from the start."""
@@ -139,7 +140,7 @@ class Trace:
         while at is not None and (parent := self.parents[at]) is not None:
             at, label = parent
             steps.append(label)
-        return steps[::-1]
+        return [*self.before, *steps[::-1]]
 
 
 def reached(
@@ -152,7 +153,7 @@ def reached(
     limit
         Stop after so many states.
     """
-    trace = Trace({world.start: None})
+    trace = Trace({world.start: None}, world.after)
     frontier = [world.start]
     yield 0, world.start, trace
     count = 1

@@ -49,7 +49,7 @@ def judge_findings(world: World, state: State, rows: Iterable[Row], during: Iter
             harms = [_harm(each, *key, commit=True) for each in states]
             if all(harms):
                 yield Violation("a finding to complete", f"{harms[-1]}: {_short(row)}")
-    if not during and is_quiet(world, state) and world.rights != "hidden":
+    if not during and is_quiet(world, state) and "hidden" not in world.rights:
         yield from _missed(state, rows)
 
 

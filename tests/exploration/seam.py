@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any
 
 from tests.exploration.coordinator import coordinator_of, init_producer_id
@@ -137,7 +138,12 @@ def _code(name: str) -> int:
 
 def time_of(state: State) -> dt.datetime:
     """This machine's time in a state."""
-    return EPOCH + dt.timedelta(milliseconds=state.tick * TICK_MS) + SINCE_TICK
+    return _time_of(state.tick)
+
+
+@lru_cache
+def _time_of(tick: int) -> dt.datetime:
+    return EPOCH + dt.timedelta(milliseconds=tick * TICK_MS) + SINCE_TICK
 
 
 def connect(client: ModelClient) -> Cluster:

@@ -89,7 +89,25 @@ def content_of(world: World, state: State, broker: int | None, key: Key) -> Any:
         broker = next(each for each in BROKERS if each not in state.silent)
     if broker in state.silent:
         return None
-    return _cached(world, Viewed(VIEWS.get(str(key[0]), _constant)(state), state), broker, key)
+    return _cached(world, _viewed(state, VIEWS.get(str(key[0]), _constant)), broker, key)
+
+
+def _viewed(state: State, view: Callable[[State], Hashable]) -> Viewed:
+    """The view of a state; those of the last state are kept, since most requests find it unchanged."""
+    if _last.state is not state:
+        _last.state, _last.views = state, {}
+    if view not in _last.views:
+        _last.views[view] = Viewed(view(state), state)
+    return _last.views[view]
+
+
+class _Last:
+    def __init__(self) -> None:
+        self.state: State | None = None
+        self.views: dict[Callable[[State], Hashable], Viewed] = {}
+
+
+_last = _Last()
 
 
 @lru_cache(maxsize=200_000)

@@ -163,6 +163,7 @@ class Truth(NamedTuple):
 
     id: int
     pid: int
+    epoch: int  # of its producer; its markers may have a higher one
     decision: str = ""  # commit or abort
     partitions: tuple[int, ...] = ()  # that its decision covers
     marked: tuple[int, ...] = ()  # where its marker was written, and is still in the log

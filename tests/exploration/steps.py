@@ -189,20 +189,21 @@ def _produce(
         error, _ = verify_partition(world, state, id_, pid, epoch, number)
         if error:
             return error, state
-    return append_data(state, number, pid=pid, epoch=epoch, sequence=sequence, ctxn=_owner(world, state, id_, pid, number))
+    owner = _owner(world, state, id_, pid, epoch, number)
+    return append_data(state, number, pid=pid, epoch=epoch, sequence=sequence, ctxn=owner)
 
 
 def _entries(state: State, number: int) -> tuple[ProducerEntry, ...]:
     return producer_entries(state.partitions[number].log)
 
 
-def _owner(world: World, state: State, id_: int, pid: int, number: int) -> int:
-    """Ghost: the coordinator's transaction that has the partition now and will write its marker."""
+def _owner(world: World, state: State, id_: int, pid: int, epoch: int, number: int) -> int:
+    """Ghost: the coordinator's transaction of this epoch that has the partition now and will write its marker."""
     coordinator = coordinator_of(world, state, id_)
     meta = coordinator.meta(id_) or next((r.meta for r in reversed(coordinator.log) if r.id == id_), None)
     if meta is None or meta.pid != pid or number not in meta.partitions:
         return NOBODY
-    return meta.ctxn
+    return meta.ctxn if state.truths[meta.ctxn].epoch == epoch else NOBODY
 
 
 def _ends(world: World, state: State, index: int, name: str, *, commit: bool) -> Iterator[Step]:

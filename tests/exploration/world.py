@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from tests.exploration.state import Coordinator, Partition, State
 
@@ -37,6 +38,8 @@ class World:
         ``reads_log``: the same, with READ on ``__transaction_state``.
     rare
         How often each rare step may happen; what is not named never does. See `steps`.
+    after
+        Steps that have happened already: what is explored begins behind them.
     instances, transactions, records
         Bounds of the number of clients, of coordinators' transactions and of records on a partition.
     """
@@ -52,14 +55,27 @@ class World:
     skips_markers: bool = True
     bumps: bool = True
     rights: str = "open"
+    after: tuple[str, ...] = ()
     rare: Mapping[str, int] = field(default_factory=dict)
     instances: int = 1
     transactions: int = 2
     records: int = 5
 
-    @property
+    @cached_property
     def start(self) -> State:
-        """Nothing has happened yet."""
+        """The first state."""
+        from tests.exploration.steps import successors  # which needs worlds
+
+        state = self._empty
+        for label in self.after:
+            found = dict(successors(self, state))
+            if label not in found:
+                raise ValueError(f"{self.name}: no step {label!r}, but {sorted(found)}")
+            state = found[label]
+        return state
+
+    @property
+    def _empty(self) -> State:
         partitions = tuple(Partition(leader=1 + number % 2, leader_epoch=3) for number in range(self.partitions))
         coordinators = tuple(Coordinator(leader=1 + number % 2, epoch=7) for number in range(self.state_partitions))
         known = tuple((each[0], each[1]) for each in (*partitions, *coordinators))
