@@ -14,7 +14,6 @@ from typing import Any
 
 from tests.exploration.coordinator import coordinator_of, init_producer_id
 from tests.exploration.leaders import append_marker
-from tests.exploration.log_bytes import EPOCH
 from tests.exploration.server import (
     BROKERS,
     TOPIC,
@@ -28,7 +27,8 @@ from tests.exploration.server import (
     write_txn_markers_response,
 )
 from tests.exploration.state import NOBODY, TICK_MS, State
-from tests.exploration.world import World
+from tests.exploration.world import EPOCH, World
+from tests.sources.recorded_apis import RECORDED_APIS
 from toolkit.config import ClientConfig
 from toolkit.errors import BrokerError
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
@@ -42,7 +42,6 @@ from toolkit.sources.live.logs.fetch import FetchPosition, fetch
 
 __all__ = ["ModelClient", "connect", "controlled", "time_of"]
 
-SINCE_TICK = dt.timedelta(seconds=10)  # of this machine's clock; everything of a tick happened before
 NOT_COORDINATOR = 16
 
 BeforeRequest = Callable[[State, int | None, Key], State]
@@ -55,6 +54,7 @@ class ModelClient:
     """
 
     timeout = 30.0
+    cluster_id: str | None = "M8XbVDmITl6ZTs4WNdt8eg"
 
     def __init__(self, world: World, state: State, before: BeforeRequest = lambda state, broker, key: state) -> None:
         self.world, self.state, self.before = world, state, before
@@ -65,6 +65,9 @@ class ModelClient:
     @property
     def brokers(self) -> dict[int, str]:
         return {broker: f"127.0.0.1:{9092 + broker}" for broker in BROKERS}
+
+    def apis(self, broker_id: int) -> dict[int, tuple[int, int]] | None:
+        return None if broker_id in self.state.silent else RECORDED_APIS["4.3.1"]
 
     def close(self) -> None:
         pass
@@ -83,7 +86,7 @@ class ModelClient:
         key = key_of(request) if api not in WRITES else (api,)
         self.state = self.before(self.state, broker, key)
         self.requests += 1
-        at = time_of(self.state)
+        at = time_of(self.world, self.state)
         if api in WRITES:
             message = WRITES[api](self, broker, request)
         else:
@@ -136,14 +139,14 @@ def _code(name: str) -> int:
     return next(code for code in range(120) if error_codes.error_name(code) == (name or "NONE"))
 
 
-def time_of(state: State) -> dt.datetime:
+def time_of(world: World, state: State) -> dt.datetime:
     """This machine's time in a state."""
-    return _time_of(state.tick)
+    return _time_of(world, state.tick)
 
 
-@lru_cache
-def _time_of(tick: int) -> dt.datetime:
-    return EPOCH + dt.timedelta(milliseconds=tick * TICK_MS) + SINCE_TICK
+@lru_cache(maxsize=1000)
+def _time_of(world: World, tick: int) -> dt.datetime:
+    return EPOCH + dt.timedelta(milliseconds=tick * TICK_MS) + world.since_tick
 
 
 def connect(client: ModelClient) -> Cluster:
@@ -173,7 +176,7 @@ class _Meta(type):
 class _DateTime(dt.datetime, metaclass=_Meta):
     @classmethod
     def now(cls, tz: dt.tzinfo | None = None) -> Any:
-        return dt.datetime.now(tz) if _Now.client is None else time_of(_Now.client.state)
+        return dt.datetime.now(tz) if _Now.client is None else time_of(_Now.client.world, _Now.client.state)
 
 
 class _Shim:

@@ -12,8 +12,8 @@ from typing import Any
 from kafka.protocol import admin, consumer, metadata, producer
 
 from tests.exploration.leaders import last_stable_offset
-from tests.exploration.log_bytes import EPOCH_MS, log_bytes, state_log_bytes
-from tests.exploration.state import Coordinator, Meta, Partition, State, producer_entries, visible
+from tests.exploration.log_bytes import log_bytes, state_log_bytes
+from tests.exploration.state import Coordinator, Meta, Partition, Record, State, producer_entries, visible
 from tests.exploration.world import World
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC, coordinator_partition
 from toolkit.formats.protocol.responses import (
@@ -242,6 +242,15 @@ def _topic(world: World, state: State, name: str) -> TopicMetadata:
     return TopicMetadata(NONE, name, name == STATE_TOPIC, partitions)
 
 
+def _home(number: int) -> int:
+    """The broker whose clock a partition's times are of: its first leader."""
+    return 1 + number % 2
+
+
+def _record_time(world: World, number: int, record: Record) -> int:
+    return world.timestamp(record.time, 1 if record.kind == "data" else _home(number))
+
+
 def _as_leader(state: State, number: int, broker: int) -> Partition | None:
     """The partition as a broker has it that leads it, or thinks so."""
     partition = state.partitions[number]
@@ -281,21 +290,21 @@ def _offset(
             return ListedOffset(topic, number, NOT_LEADER, -1, -1)
         epoch, log = found
         end = log[-1].offset + 1 if log else 0
-        start, stable, times = 0, end, [(record.offset, record.time) for record in log]
+        start, stable, times = 0, end, [(record.offset, world.timestamp(record.time, _home(number))) for record in log]
     else:
         partition = _as_leader(state, number, broker)
         if partition is None:
             return ListedOffset(topic, number, NOT_LEADER, -1, -1)
         epoch, end = partition.leader_epoch, partition.high_watermark
         start, stable = 0, last_stable_offset(partition)
-        times = [(offset, record.time) for offset, record in enumerate(partition.log)]
+        times = [(offset, _record_time(world, number, record)) for offset, record in enumerate(partition.log)]
         if replica_id == -2:
             end = len(partition.log)
     if timestamp == -2:
         return ListedOffset(topic, number, NONE, -1, start, epoch)
     if timestamp == -1:
         return ListedOffset(topic, number, NONE, -1, stable if isolation else end, epoch)
-    after = [(offset, EPOCH_MS + time) for offset, time in times if EPOCH_MS + time >= timestamp and offset < end]
+    after = [(offset, time) for offset, time in times if time >= timestamp and offset < end]
     offset, time = min(after, default=(-1, -1))
     return ListedOffset(topic, number, NONE, time, offset, epoch if after else -1)
 
@@ -311,7 +320,9 @@ def _describe_producers(world: World, state: State, broker: int, key: Key) -> An
                 continue
             partition = _as_leader(state, number, broker) or state.partitions[number]
             producers = tuple(
-                ProducerState(e.pid, e.epoch, e.last_sequence, EPOCH_MS + e.last_time, e.coordinator_epoch, e.start)
+                ProducerState(
+                    e.pid, e.epoch, e.last_sequence, world.timestamp(e.last_time), e.coordinator_epoch, e.start
+                )
                 for e in producer_entries(partition.log)
             )
             found.append(PartitionProducers(topic, number, NONE, None, producers))
@@ -369,13 +380,13 @@ def _described(world: World, state: State, broker: int, name: str) -> Any:
     if cache is None:
         return _description(name, LOADING)
     meta = dict(cache).get(-1 if id_ is None else id_)
-    return _description(name, NOT_FOUND) if meta is None else _description(name, NONE, meta)
+    return _description(name, NOT_FOUND) if meta is None else _description(name, NONE, meta, world.timestamp(meta.start, _home(number)))
 
 
-def _description(name: str, error: int, meta: Meta | None = None) -> tuple[Any, ...]:
+def _description(name: str, error: int, meta: Meta | None = None, start: int = -1) -> tuple[Any, ...]:
     if meta is None:
         return error, name, "", 0, 0, 0, 0, ()
-    start = EPOCH_MS + meta.start if meta.start >= 0 else -1
+    start = start if meta.start >= 0 else -1
     return error, name, meta.state, meta.timeout_ms, start, meta.pid, meta.epoch, meta.partitions
 
 
@@ -495,10 +506,10 @@ def _fetch(world: World, state: State, broker: int, key: Key) -> Any:
     if not 0 <= offset <= max(end, 0):
         return topic, number, OUT_OF_RANGE, b"", -1, -1
     if topic == STATE_TOPIC:
-        records = state_log_bytes(log, names(world), TOPIC, world.version, offset)
+        records = state_log_bytes(world, _home(number), log, names(world), TOPIC, offset)
     else:
         assert partition is not None
-        records = log_bytes(partition.log, offset, stable if isolation else end)
+        records = log_bytes(world, _home(number), partition.log, offset, stable if isolation else end)
     return topic, number, NONE, records, end, stable
 
 

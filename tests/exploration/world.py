@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from tests.exploration.state import Coordinator, Partition, State
+from tests.exploration.state import TICK_MS, Coordinator, Partition, State
 
-__all__ = ["World"]
+__all__ = ["EPOCH", "World"]
+
+EPOCH = dt.datetime(2026, 11, 24, 12, tzinfo=dt.UTC)
+EPOCH_MS = int(EPOCH.timestamp() * 1000)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -27,6 +31,8 @@ class World:
         How many transactional ids, data partitions and partitions of ``__transaction_state``.
     timeout_ms
         Of every transaction.
+    pace_ms, skew_ms
+        Time between two records of coordinators, and by how much broker 2's clock is ahead.
     max_epoch
         From this epoch on a producer id is exhausted and the id gets another (32766 in Kafka).
     skips_markers
@@ -51,6 +57,8 @@ class World:
     partitions: int = 2
     state_partitions: int = 1
     timeout_ms: int = 60_000
+    pace_ms: int = 1
+    skew_ms: int = 0
     max_epoch: int = 32_766
     skips_markers: bool = True
     bumps: bool = True
@@ -80,6 +88,16 @@ class World:
         coordinators = tuple(Coordinator(leader=1 + number % 2, epoch=7) for number in range(self.state_partitions))
         known = tuple((each[0], each[1]) for each in (*partitions, *coordinators))
         return State(clients=(), coordinators=coordinators, partitions=partitions, known=known)
+
+    def timestamp(self, time: int, broker: int = 1) -> int:
+        """A time of the model in milliseconds since 1970, by the clock of a broker."""
+        tick, clock = divmod(time, TICK_MS)
+        return EPOCH_MS + tick * TICK_MS + clock * self.pace_ms + (self.skew_ms if broker == 2 else 0)
+
+    @cached_property
+    def since_tick(self) -> dt.timedelta:
+        """What this machine's clock shows after a tick; everything of a tick happened before."""
+        return dt.timedelta(seconds=10 if self.pace_ms < 100 else 300)
 
     def state_partition(self, id_: int) -> int:
         """The partition of ``__transaction_state`` of an id."""
